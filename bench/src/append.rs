@@ -1,0 +1,142 @@
+//! How many records a second can be made durable, against what the disk allows.
+//!
+//! The floor is a bare loop: a batch of 200-byte rows appended to a file, one `fdatasync`, the next batch. The store
+//! does the same work for 500 threads in turn, with its numbering, checksums and index. Both write to the disk that
+//! holds the build, one after the other, round by round, because a disk's flush is never the same twice.
+
+use crate::report::{self, Table, figure};
+use crate::servers;
+use crate::stats::{Spread, median};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const ROW_BYTES: usize = 200;
+const BATCHES: [usize; 3] = [1, 64, 512];
+/// Threads over which the store's rows are spread, one row each in turn.
+const THREADS: usize = 500;
+const SPAN: Duration = Duration::from_secs(1);
+/// The bare loop's file starts anew here: on a fast disk it would otherwise fill it.
+const FILE_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What one side did in one span.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) rows_per_s: f64,
+    /// How long a batch took to become durable.
+    pub(crate) commit: Spread,
+}
+
+impl Sample {
+    fn new(rows: usize, took: Duration, commits_us: Vec<u32>) -> Self {
+        Self { rows_per_s: rows as f64 / took.as_secs_f64(), commit: Spread::of_us(commits_us) }
+    }
+}
+
+struct Row {
+    batch: usize,
+    bare: Vec<Sample>,
+    store: Vec<Sample>,
+}
+
+/// Measures both sides, interleaved.
+pub(crate) fn run(rounds: usize, command: &str, write: bool) -> anyhow::Result<()> {
+    let scratch = servers::scratch()?;
+    let mut rows = BATCHES.map(|batch| Row { batch, bare: Vec::new(), store: Vec::new() });
+    for round in 0..rounds {
+        for row in &mut rows {
+            let bare = bare(scratch.path(), row.batch, SPAN)?;
+            let store = store(scratch.path(), row.batch, SPAN)?;
+            let side = |sample: &Sample| {
+                format!("{} rows/s, p50 {} ms", figure(sample.rows_per_s), figure(sample.commit.p50_ms))
+            };
+            let ours = store.as_ref().map_or_else(|| "not measured".into(), side);
+            eprintln!("round {} batch {:>3} fdatasync {}; store {ours}", round + 1, row.batch, side(&bare));
+            row.bare.push(bare);
+            row.store.extend(store);
+        }
+    }
+    let body = format!(
+        "Medians of {rounds} rounds of {} s, rows of {ROW_BYTES} bytes, {THREADS} threads in turn.\n\n{}",
+        SPAN.as_secs(),
+        table(&rows)
+    );
+    report::publish("append", command, &body, write)
+}
+
+/// The floor: batches appended to one file, each flushed before the next is written.
+pub(crate) fn bare(folder: &Path, batch: usize, span: Duration) -> anyhow::Result<Sample> {
+    let path = folder.join("bare");
+    let rows = vec![b'x'; ROW_BYTES * batch];
+    let mut file = File::create(&path)?;
+    let (mut commits_us, mut written) = (Vec::new(), 0);
+    let began = Instant::now();
+    while began.elapsed() < span {
+        if written + rows.len() > FILE_BYTES_MAX {
+            file.set_len(0)?;
+            file = File::create(&path)?;
+            written = 0;
+        }
+        let commit = Instant::now();
+        file.write_all(&rows)?;
+        file.sync_data()?;
+        written += rows.len();
+        commits_us.push(u32::try_from(commit.elapsed().as_micros()).unwrap_or(u32::MAX));
+    }
+    let took = began.elapsed();
+    std::fs::remove_file(&path)?;
+    Ok(Sample::new(commits_us.len() * batch, took, commits_us))
+}
+
+/// The store's side of the same work: `batch` records of [`ROW_BYTES`] per commit, each for the next of [`THREADS`]
+/// threads, in a new folder under `folder`. None while the store is not part of the kit; what it has to do is
+///
+/// 1. open `sqlite` in a folder of its own and claim [`THREADS`] threads;
+/// 2. until `span` is over: hand over `batch` one-record appends, for different threads, at once, wait until all of
+///    them are `Durable`, and note how long that took;
+/// 3. give `Sample::new(records, took, commits_us)`.
+fn store(_folder: &Path, _batch: usize, _span: Duration) -> anyhow::Result<Option<Sample>> {
+    Ok(None)
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut table = Table::new(&[
+        "rows per commit",
+        "fdatasync rows/s",
+        "commit p50 / p99 ms",
+        "store rows/s",
+        "commit p50 / p99 ms",
+        "store / fdatasync",
+    ]);
+    for row in rows {
+        let rate = |samples: &[Sample]| median(samples.iter().map(|sample| sample.rows_per_s));
+        let commit = |samples: &[Sample]| {
+            let p50 = median(samples.iter().map(|sample| sample.commit.p50_ms));
+            let p99 = median(samples.iter().map(|sample| sample.commit.p99_ms));
+            format!("{} / {}", figure(p50), figure(p99))
+        };
+        table.row(&[
+            row.batch.to_string(),
+            figure(rate(&row.bare)),
+            commit(&row.bare),
+            figure(rate(&row.store)),
+            commit(&row.store),
+            figure(rate(&row.store) / rate(&row.bare)),
+        ]);
+    }
+    table.into_text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bare_loop_counts_rows_and_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let sample = bare(folder.path(), 64, Duration::from_millis(20)).unwrap();
+        assert!(sample.rows_per_s > 0.0 && sample.commit.p50_ms > 0.0, "{sample:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,290 @@
+//! Whether a stream is what was asked for: every delta, in order, once, and one good terminal event at the end.
+//!
+//! Order is judged by the events' `seq`, which a log numbers without gaps, by the stamps, and by the closing
+//! `task.text.done`, which repeats the text that the deltas made. Latency is measured here as well, because only here
+//! is it known which bytes were a delta. No I/O: bytes and their time of arrival come in.
+
+use crate::sse::{Event, Splitter};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::fmt;
+
+/// What was wrong with a stream. The first fault ends the reading of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No connection, or an answer that is not a stream.
+    Http,
+    /// Not events, or not events of ours.
+    Malformed,
+    /// An event missing, repeated, or out of place; a text that is not the sum of its deltas.
+    Disordered,
+    /// In order and ended, but with more or fewer deltas than asked for.
+    Miscounted,
+    /// The server ended the task with another event than `task.completed`.
+    Failed,
+    /// The connection ended, or the deadline came, before the terminal event.
+    Cut,
+}
+
+impl Fault {
+    const ALL: [Self; 6] = [Self::Http, Self::Malformed, Self::Disordered, Self::Miscounted, Self::Failed, Self::Cut];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http error",
+            Self::Malformed => "malformed",
+            Self::Disordered => "out of order",
+            Self::Miscounted => "miscounted",
+            Self::Failed => "failed",
+            Self::Cut => "cut",
+        }
+    }
+}
+
+/// How many streams had which fault.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Faults(Vec<Fault>);
+
+impl Faults {
+    pub(crate) fn add(&mut self, fault: Fault) {
+        self.0.push(fault);
+    }
+
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn count(&self, kind: Fault) -> usize {
+        self.0.iter().filter(|fault| **fault == kind).count()
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("0");
+        }
+        let kinds = Fault::ALL.into_iter().filter(|kind| self.count(*kind) > 0);
+        let texts: Vec<_> = kinds.map(|kind| format!("{} {}", self.count(kind), kind.name())).collect();
+        f.write_str(&texts.join(", "))
+    }
+}
+
+/// What the check reads of an event.
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    seq: u64,
+    #[serde(borrow, default)]
+    delta: Cow<'a, str>,
+    #[serde(borrow, default)]
+    item: WireItem<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct WireItem<'a> {
+    #[serde(borrow, default)]
+    text: Cow<'a, str>,
+}
+
+/// Of which deltas the age is a measure of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Latency {
+    /// Of all: the stream is its own run's.
+    OfAll,
+    /// Of those sent after the answer began. What was sent before had to wait for the viewer to come.
+    SinceAttached,
+}
+
+/// The reader of one stream.
+pub(crate) struct StreamCheck {
+    splitter: Splitter,
+    story: Progress,
+}
+
+struct Progress {
+    deltas_wanted: u32,
+    deltas: u32,
+    events: u64,
+    text: String,
+    stamp_us: u64,
+    latency: Latency,
+    attached_us: u64,
+    added_us: Vec<u32>,
+    ended: bool,
+}
+
+impl StreamCheck {
+    /// Expects a whole story of `deltas_wanted` deltas, from its first event.
+    pub(crate) fn new(deltas_wanted: u32, latency: Latency) -> Self {
+        let story = Progress {
+            deltas_wanted,
+            deltas: 0,
+            events: 0,
+            text: String::new(),
+            stamp_us: 0,
+            latency,
+            attached_us: 0,
+            added_us: Vec::with_capacity(deltas_wanted.min(10_000) as usize),
+            ended: false,
+        };
+        Self { splitter: Splitter::default(), story }
+    }
+
+    /// The answer began at `now_us`.
+    pub(crate) fn attached(&mut self, now_us: u64) {
+        self.story.attached_us = now_us;
+    }
+
+    /// Takes the bytes that arrived at `received_us`.
+    pub(crate) fn chunk(&mut self, bytes: &[u8], received_us: u64) -> Result<(), Fault> {
+        self.splitter.push(bytes);
+        while let Some(event) = self.splitter.next().map_err(|_| Fault::Malformed)? {
+            self.story.event(event, received_us)?;
+        }
+        Ok(())
+    }
+
+    /// The connection ended.
+    pub(crate) fn finish(&self) -> Result<(), Fault> {
+        if !self.story.ended {
+            Err(Fault::Cut)
+        } else if !self.splitter.is_at_rest() {
+            Err(Fault::Malformed)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Deltas so far.
+    pub(crate) fn deltas(&self) -> u32 {
+        self.story.deltas
+    }
+
+    /// Events of every kind so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.story.events
+    }
+
+    /// Receipt minus stamp, in microseconds, of every delta that counts for it.
+    pub(crate) fn into_added_us(self) -> Vec<u32> {
+        self.story.added_us
+    }
+}
+
+impl Progress {
+    fn event(&mut self, event: &Event, received_us: u64) -> Result<(), Fault> {
+        let wire: Wire<'_> = serde_json::from_slice(&event.data).map_err(|_| Fault::Malformed)?;
+        self.events += 1;
+        if self.ended || wire.seq != self.events {
+            return Err(Fault::Disordered);
+        }
+        match &*wire.kind {
+            "task.text.delta" => self.delta(&wire.delta, received_us),
+            // Long texts are not repeated, so an absent one is no fault.
+            "task.text.done" if !wire.item.text.is_empty() && wire.item.text != self.text => Err(Fault::Disordered),
+            "task.completed" if self.deltas == self.deltas_wanted => {
+                self.ended = true;
+                Ok(())
+            }
+            "task.completed" => Err(Fault::Miscounted),
+            "task.failed" | "task.incomplete" | "task.cancelled" => Err(Fault::Failed),
+            _ => Ok(()),
+        }
+    }
+
+    fn delta(&mut self, text: &str, received_us: u64) -> Result<(), Fault> {
+        let stamp_us = stamp(text).ok_or(Fault::Malformed)?;
+        if stamp_us < self.stamp_us {
+            return Err(Fault::Disordered);
+        }
+        self.stamp_us = stamp_us;
+        self.deltas += 1;
+        self.text.push_str(text);
+        if self.latency == Latency::OfAll || stamp_us >= self.attached_us {
+            self.added_us.push(u32::try_from(received_us.saturating_sub(stamp_us)).unwrap_or(u32::MAX));
+        }
+        Ok(())
+    }
+}
+
+/// The send time with which a delta's text begins.
+fn stamp(text: &str) -> Option<u64> {
+    text.split_once(' ')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(json: &str) -> String {
+        format!("data: {json}\n\n")
+    }
+
+    fn delta(seq: u64, stamp: u64) -> String {
+        event(&format!(r#"{{"type":"task.text.delta","delta":"{stamp} hi ","seq":{seq}}}"#))
+    }
+
+    fn read(deltas: u32, frames: &[String]) -> Result<Vec<u32>, Fault> {
+        let mut check = StreamCheck::new(deltas, Latency::OfAll);
+        check.chunk(frames.concat().as_bytes(), 1_000)?;
+        check.finish()?;
+        Ok(check.into_added_us())
+    }
+
+    #[test]
+    fn a_whole_stream_passes_and_gives_its_latencies() {
+        let frames = [
+            event(r#"{"type":"task.created","seq":1,"task":{}}"#),
+            delta(2, 900),
+            delta(3, 950),
+            event(r#"{"type":"task.text.done","seq":4,"item":{"type":"text","text":"900 hi 950 hi "}}"#),
+            event(r#"{"type":"task.completed","seq":5}"#),
+        ];
+        assert_eq!(read(2, &frames), Ok(vec![100, 50]));
+        assert_eq!(read(3, &frames), Err(Fault::Miscounted));
+    }
+
+    #[test]
+    fn a_text_that_is_not_the_sum_of_its_deltas_is_out_of_order() {
+        let frames = [
+            delta(1, 900),
+            event(r#"{"type":"task.text.done","seq":2,"item":{"type":"text","text":"900 ho "}}"#),
+            event(r#"{"type":"task.completed","seq":3}"#),
+        ];
+        assert_eq!(read(1, &frames), Err(Fault::Disordered));
+    }
+
+    #[test]
+    fn a_stamp_that_goes_back_is_out_of_order() {
+        assert_eq!(read(2, &[delta(1, 900), delta(2, 899)]), Err(Fault::Disordered));
+    }
+
+    #[test]
+    fn a_stream_that_ends_inside_an_event_is_cut() {
+        assert_eq!(read(1, &[delta(1, 900), "data: {".into()]), Err(Fault::Cut));
+    }
+
+    #[test]
+    fn what_was_sent_before_the_viewer_came_has_no_latency() {
+        let mut check = StreamCheck::new(2, Latency::SinceAttached);
+        check.attached(920);
+        check.chunk((delta(1, 900) + &delta(2, 950)).as_bytes(), 1_000).unwrap();
+        assert_eq!(check.into_added_us(), [50]);
+    }
+
+    #[test]
+    fn faults_are_told_by_kind() {
+        let mut faults = Faults::default();
+        assert_eq!(faults.to_string(), "0");
+        for fault in [Fault::Cut, Fault::Http, Fault::Cut] {
+            faults.add(fault);
+        }
+        assert_eq!((faults.to_string().as_str(), faults.total()), ("1 http error, 2 cut", 3));
+    }
+}

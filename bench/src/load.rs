@@ -1,0 +1,211 @@
+//! The load client: many streams at once, each read to its end and checked.
+//!
+//! A slot opens a stream on a connection of its own, reads it, and opens the next until its waves are done; slots
+//! start one after the other over at most a second. Connection and reader live in one task, so that the client takes
+//! as little of the shared cores as it can.
+
+use crate::check::{Fault, Faults, Latency, StreamCheck};
+use crate::clock;
+use crate::stats::Spread;
+use crate::target::Target;
+use crate::usage::{Meter, Usage};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+const RAMP_MAX: Duration = Duration::from_secs(1);
+const RAMP_PER_STREAM: Duration = Duration::from_millis(2);
+/// What a stream may take beyond its own pace before it counts as cut.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// One cell of the table: how many streams, how long, how fast, how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) streams: u32,
+    pub(crate) deltas: u32,
+    /// Zero is full speed.
+    pub(crate) interval_ms: u64,
+    /// Streams that each slot reads, one after the other.
+    pub(crate) waves: u32,
+}
+
+impl Plan {
+    pub(crate) fn is_paced(&self) -> bool {
+        self.interval_ms > 0
+    }
+
+    pub(crate) fn label(&self) -> String {
+        let pace = if self.is_paced() { format!("{} ms", self.interval_ms) } else { "full speed".into() };
+        format!("{} × {pace}", self.streams)
+    }
+
+    /// At full speed a ramp would let each stream end before the next begins.
+    fn ramp(&self) -> Duration {
+        if self.is_paced() { RAMP_MAX.min(RAMP_PER_STREAM * self.streams) } else { Duration::ZERO }
+    }
+
+    fn deadline(&self) -> Duration {
+        Duration::from_millis(self.interval_ms) * self.deltas + PATIENCE
+    }
+}
+
+/// What a plan's run on a target gave.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) cpu_ms_per_1k: f64,
+    /// Receipt minus stamp, per delta.
+    pub(crate) added: Spread,
+    /// From before connecting until the first delta was read, per stream.
+    pub(crate) first_delta: Spread,
+    pub(crate) deltas_per_s: f64,
+    pub(crate) usage: Usage,
+    pub(crate) streams: usize,
+    pub(crate) faults: Faults,
+}
+
+/// What one stream gave.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) events: u64,
+    pub(crate) deltas: u32,
+    pub(crate) added_us: Vec<u32>,
+    pub(crate) first_delta_us: Option<u32>,
+    pub(crate) fault: Option<Fault>,
+}
+
+/// Runs `plan` against `target`.
+pub(crate) async fn run(target: &Target, plan: Plan) -> anyhow::Result<Sample> {
+    let request = target.story(plan.deltas, plan.interval_ms)?;
+    let target = Arc::new(target.clone());
+    let meter = Meter::start(target.pid)?;
+    let began = Instant::now();
+    let mut slots = JoinSet::new();
+    for slot in 0..plan.streams {
+        let start = plan.ramp() * slot / plan.streams;
+        let (target, request) = (target.clone(), request.clone());
+        slots.spawn(async move {
+            tokio::time::sleep(start).await;
+            let mut readings = Vec::with_capacity(plan.waves as usize);
+            for _ in 0..plan.waves {
+                readings.push(read_story(&target, request.clone(), plan).await);
+            }
+            readings
+        });
+    }
+    let readings: Vec<Reading> = slots.join_all().await.into_iter().flatten().collect();
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(summary(readings, seconds, meter.stop()?))
+}
+
+fn summary(readings: Vec<Reading>, seconds: f64, usage: Usage) -> Sample {
+    let streams = readings.len();
+    let (mut deltas, mut faults) = (0_u64, Faults::default());
+    let (mut added_us, mut first_us) = (Vec::new(), Vec::new());
+    for reading in readings {
+        deltas += u64::from(reading.deltas);
+        added_us.extend(reading.added_us);
+        first_us.extend(reading.first_delta_us);
+        if let Some(fault) = reading.fault {
+            faults.add(fault);
+        }
+    }
+    Sample {
+        cpu_ms_per_1k: usage.cpu_ms * 1000.0 / deltas as f64,
+        added: Spread::of_us(added_us),
+        first_delta: Spread::of_us(first_us),
+        deltas_per_s: deltas as f64 / seconds,
+        usage,
+        streams,
+        faults,
+    }
+}
+
+async fn read_story(target: &Target, request: Request<Full<Bytes>>, plan: Plan) -> Reading {
+    let check = StreamCheck::new(plan.deltas, Latency::OfAll);
+    read(target, request, check, plan.deadline()).await
+}
+
+/// Reads and checks one stream; gives up at `deadline`.
+pub(crate) async fn read(
+    target: &Target,
+    request: Request<Full<Bytes>>,
+    mut check: StreamCheck,
+    deadline: Duration,
+) -> Reading {
+    let mut first_delta_us = None;
+    let reading = follow(target, request, &mut check, &mut first_delta_us);
+    let outcome = tokio::time::timeout(deadline, reading).await.unwrap_or(Err(Fault::Cut));
+    Reading {
+        events: check.events(),
+        deltas: check.deltas(),
+        first_delta_us,
+        fault: outcome.err(),
+        added_us: check.into_added_us(),
+    }
+}
+
+async fn follow(
+    target: &Target,
+    request: Request<Full<Bytes>>,
+    check: &mut StreamCheck,
+    first_delta_us: &mut Option<u32>,
+) -> Result<(), Fault> {
+    let began = Instant::now();
+    exchange(target, request, async |answer| {
+        if !is_event_stream(&answer) {
+            return Err(Fault::Http);
+        }
+        check.attached(clock::now_us());
+        let mut body = answer.into_body();
+        while let Some(frame) = body.frame().await {
+            // An error of the transport in mid-stream is a cut, unless the story was already complete.
+            let Ok(frame) = frame else { break };
+            if let Some(bytes) = frame.data_ref() {
+                check.chunk(bytes, clock::now_us())?;
+            }
+            if first_delta_us.is_none() && check.deltas() > 0 {
+                *first_delta_us = Some(u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX));
+            }
+        }
+        check.finish()
+    })
+    .await
+}
+
+fn is_event_stream(answer: &Response<Incoming>) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    answer.status() == StatusCode::OK && kind.starts_with("text/event-stream")
+}
+
+/// One request on a new connection; `read` gets the answer while the connection is driven beside it.
+pub(crate) async fn exchange<T>(
+    target: &Target,
+    request: Request<Full<Bytes>>,
+    read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let socket = TcpStream::connect(target.authority.as_str()).await.map_err(|_| Fault::Http)?;
+    socket.set_nodelay(true).map_err(|_| Fault::Http)?;
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await;
+    let (mut sender, connection) = handshake.map_err(|_| Fault::Http)?;
+    let connection = async {
+        // What the connection still holds when it ends is read by the other side; an error shows there, too.
+        let _ = connection.await;
+        std::future::pending::<Result<T, Fault>>().await
+    };
+    let reading = async {
+        let answer = sender.send_request(request).await.map_err(|_| Fault::Http)?;
+        read(answer).await
+    };
+    tokio::select! {
+        biased; // the connection first: what it reads from the socket is then handled in the same turn
+        outcome = connection => outcome,
+        outcome = reading => outcome,
+    }
+}

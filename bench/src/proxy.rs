@@ -1,0 +1,137 @@
+//! The two yardsticks: what it costs at least to stand between a provider and a client.
+//!
+//! `pass` does nothing: bytes go on as they come. `parse` does what every gateway has to: it splits the stream, parses
+//! each event's JSON, serialises it again and sends one frame per event. Neither keeps anything.
+
+use crate::serve;
+use crate::sse::Splitter;
+use anyhow::Context as _;
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::header::{CONNECTION, HOST, TRANSFER_ENCODING};
+use hyper::http::uri::{Authority, Scheme};
+use hyper::{Request, Response, StatusCode, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::net::TcpListener;
+
+/// What the proxy does with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Mode {
+    /// Nothing.
+    Pass,
+    /// Splits, parses, serialises.
+    Parse,
+}
+
+type ProxyBody = Either<Either<Incoming, ParsedBody>, Full<Bytes>>;
+type Upstream = Client<HttpConnector, Incoming>;
+
+/// Runs the proxy until the process ends.
+pub(crate) async fn run(mode: Mode, upstream: Authority, listen: SocketAddr) -> anyhow::Result<()> {
+    serve(mode, upstream, serve::listen("proxy", listen).await?).await
+}
+
+/// Proxies on a listener that is already there.
+pub(crate) async fn serve(mode: Mode, upstream: Authority, listener: TcpListener) -> anyhow::Result<()> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let client: Upstream = Client::builder(TokioExecutor::new()).build(connector);
+    serve::serve(listener, move |request| {
+        let (client, upstream) = (client.clone(), upstream.clone());
+        async move {
+            let answer = forward(&client, upstream, mode, request).await;
+            Ok(answer.unwrap_or_else(|error| bad_gateway(format!("{error:#}\n"))))
+        }
+    })
+    .await
+}
+
+async fn forward(
+    client: &Upstream,
+    upstream: Authority,
+    mode: Mode,
+    request: Request<Incoming>,
+) -> anyhow::Result<Response<ProxyBody>> {
+    let (mut head, body) = request.into_parts();
+    let mut uri = head.uri.into_parts();
+    uri.scheme = Some(Scheme::HTTP);
+    uri.authority = Some(upstream);
+    head.uri = Uri::from_parts(uri)?;
+    // These speak of one hop; the client library writes its own.
+    for name in [HOST, CONNECTION, TRANSFER_ENCODING] {
+        head.headers.remove(name);
+    }
+    let answer = client.request(Request::from_parts(head, body)).await.context("upstream")?;
+    let (mut head, body) = answer.into_parts();
+    for name in [CONNECTION, TRANSFER_ENCODING] {
+        head.headers.remove(name);
+    }
+    let body = match mode {
+        Mode::Pass => Either::Left(body),
+        Mode::Parse => Either::Right(ParsedBody { upstream: body, splitter: Splitter::default() }),
+    };
+    Ok(Response::from_parts(head, Either::Left(body)))
+}
+
+fn bad_gateway(reason: String) -> Response<ProxyBody> {
+    let mut answer = Response::new(Either::Right(Full::new(reason.into())));
+    *answer.status_mut() = StatusCode::BAD_GATEWAY;
+    answer
+}
+
+/// The upstream's events, each parsed and written anew as a frame of its own.
+struct ParsedBody {
+    upstream: Incoming,
+    splitter: Splitter,
+}
+
+impl ParsedBody {
+    fn next_frame(&mut self) -> anyhow::Result<Option<Bytes>> {
+        let Some(event) = self.splitter.next().map_err(|_| anyhow::anyhow!("an event is too long"))? else {
+            return Ok(None);
+        };
+        let value: serde_json::Value = serde_json::from_slice(&event.data).context("an event is not JSON")?;
+        let mut frame = BytesMut::with_capacity(event.data.len() + 64);
+        for (field, text) in [(&b"id: "[..], &event.id), (b"event: ", &event.name)] {
+            if !text.is_empty() {
+                frame.put_slice(field);
+                frame.put_slice(text);
+                frame.put_u8(b'\n');
+            }
+        }
+        frame.put_slice(b"data: ");
+        let mut writer = frame.writer();
+        serde_json::to_writer(&mut writer, &value)?;
+        let mut frame = writer.into_inner();
+        frame.put_slice(b"\n\n");
+        Ok(Some(frame.freeze()))
+    }
+}
+
+impl Body for ParsedBody {
+    type Data = Bytes;
+    type Error = anyhow::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<anyhow::Result<Frame<Bytes>>>> {
+        loop {
+            if let Some(frame) = self.next_frame().transpose() {
+                return Poll::Ready(Some(frame.map(Frame::data)));
+            }
+            match ready!(Pin::new(&mut self.upstream).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        self.splitter.push(&bytes);
+                    }
+                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Tables, and their place in `docs/performance.md`.
+//!
+//! A section of the page lies between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`; only that is replaced. Each
+//! says when, from which commit, on how many cores and by which command it was made.
+
+use crate::servers::workspace;
+use anyhow::Context;
+use std::fmt::Write;
+use std::fs;
+use std::process::Command;
+
+/// A Markdown table.
+pub(crate) struct Table {
+    text: String,
+}
+
+impl Table {
+    pub(crate) fn new(head: &[&str]) -> Self {
+        let mut table = Self { text: String::new() };
+        table.row(head);
+        table.row(&vec!["---"; head.len()]);
+        table
+    }
+
+    pub(crate) fn row<T: AsRef<str>>(&mut self, cells: &[T]) {
+        let cells: Vec<&str> = cells.iter().map(AsRef::as_ref).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, "| {} |", cells.join(" | "));
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+/// A figure with as many digits as it deserves: three that count, none after a hundred.
+pub(crate) fn figure(value: f64) -> String {
+    match value.abs() {
+        _ if value.is_nan() => "–".into(),
+        size if size >= 9_999.5 => format!("{:.0}k", value / 1000.0),
+        size if size >= 99.5 => format!("{value:.0}"),
+        size if size >= 9.95 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A bar, and whether it was met.
+pub(crate) fn verdict(text: &str, is_met: bool) -> String {
+    format!("- {}: {text}\n", if is_met { "met" } else { "**MISSED**" })
+}
+
+/// Prints a section, and writes it into the page if asked to.
+pub(crate) fn publish(name: &str, command: &str, body: &str, write: bool) -> anyhow::Result<()> {
+    let section = format!("{}\n\n{}", provenance(command), body.trim_end());
+    println!("{section}\n");
+    if write {
+        let path = workspace().join("docs/performance.md");
+        let page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        fs::write(&path, replace_section(&page, name, &section)?)?;
+    }
+    Ok(())
+}
+
+fn provenance(command: &str) -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let date = said("date", &["-u", "+%Y-%m-%d"]);
+    let mut commit = said("git", &["rev-parse", "--short", "HEAD"]);
+    if !said("git", &["status", "--porcelain", "--", "bench", "crates", "Cargo.toml", "Cargo.lock"]).is_empty() {
+        commit += " with changes";
+    }
+    format!("{date}, commit {commit}, {cores} cores, `cargo run --release -p bench -- {command}`")
+}
+
+/// The output of a command; the figures do not depend on it, so its absence is no error.
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(workspace()).output();
+    match output {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        _ => "unknown".into(),
+    }
+}
+
+fn replace_section(page: &str, name: &str, section: &str) -> anyhow::Result<String> {
+    let (open, close) = (format!("<!-- bench:{name} -->"), format!("<!-- /bench:{name} -->"));
+    let lacks = || format!("docs/performance.md lacks `{open}` … `{close}`");
+    let (before, rest) = page.split_once(&open).with_context(lacks)?;
+    let (_, after) = rest.split_once(&close).with_context(lacks)?;
+    Ok(format!("{before}{open}\n{section}\n{close}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_named_section_changes() {
+        let page = "a\n<!-- bench:x -->\nold\n<!-- /bench:x -->\nb <!-- bench:y --> <!-- /bench:y -->";
+        let new = replace_section(page, "x", "new").unwrap();
+        assert_eq!(new, "a\n<!-- bench:x -->\nnew\n<!-- /bench:x -->\nb <!-- bench:y --> <!-- /bench:y -->");
+        assert_eq!(replace_section(&new, "x", "new").unwrap(), new);
+        assert!(replace_section(page, "z", "new").is_err());
+    }
+
+    #[test]
+    fn figures_are_short() {
+        let texts = [0.174, 9.96, 21.54, 471.2, 243_900.0, f64::NAN].map(figure);
+        assert_eq!(texts, ["0.17", "10.0", "21.5", "471", "244k", "–"]);
+    }
+
+    #[test]
+    fn a_table_is_markdown() {
+        let mut table = Table::new(&["a", "b"]);
+        table.row(&["1", "2"]);
+        assert_eq!(table.into_text(), "| a | b |\n| --- | --- |\n| 1 | 2 |\n");
+    }
+}

@@ -1,0 +1,76 @@
+//! What is put under load: where it listens, which process pays, and how a story is asked for there.
+
+use anyhow::Context;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Request;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::http::request::Builder;
+use hyper::http::uri::Authority;
+use serde_json::json;
+
+/// The only pace that `story N` knows besides full speed.
+const STORY_INTERVAL_MS: u64 = 20;
+
+/// How a story is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Dialect {
+    /// `POST /stream?count=N&interval_ms=M`, the mock's own, directly or through a proxy.
+    Stream,
+    /// `POST /v1/tasks` with `story N`, Headwater's.
+    Tasks,
+}
+
+/// A server under load.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) name: &'static str,
+    pub(crate) authority: Authority,
+    /// The process whose CPU time and memory are counted.
+    pub(crate) pid: u32,
+    pub(crate) dialect: Dialect,
+}
+
+impl Target {
+    /// A request that is answered with the whole story as a stream.
+    pub(crate) fn story(&self, deltas: u32, interval_ms: u64) -> anyhow::Result<Request<Full<Bytes>>> {
+        match self.dialect {
+            Dialect::Stream => {
+                let uri = format!("/stream?count={deltas}&interval_ms={interval_ms}");
+                Ok(self.to(Request::post(uri)).header(ACCEPT, "text/event-stream").body(Full::default())?)
+            }
+            Dialect::Tasks => {
+                let body = json!({"model": "bench", "input": input(deltas, interval_ms)?, "stream": true});
+                self.create(&body)
+            }
+        }
+    }
+
+    /// A request that starts the story as a task and returns at once.
+    pub(crate) fn start_task(&self, deltas: u32, interval_ms: u64) -> anyhow::Result<Request<Full<Bytes>>> {
+        self.create(&json!({"model": "bench", "input": input(deltas, interval_ms)?}))
+    }
+
+    /// A request that follows a task from its first event.
+    pub(crate) fn follow_task(&self, task_id: &str) -> anyhow::Result<Request<Full<Bytes>>> {
+        let uri = format!("/v1/tasks/{task_id}/events");
+        Ok(self.to(Request::get(uri)).header(ACCEPT, "text/event-stream").body(Full::default())?)
+    }
+
+    fn create(&self, body: &serde_json::Value) -> anyhow::Result<Request<Full<Bytes>>> {
+        let request = self.to(Request::post("/v1/tasks")).header(CONTENT_TYPE, "application/json");
+        request.body(Full::new(body.to_string().into())).context("request")
+    }
+
+    fn to(&self, request: Builder) -> Builder {
+        request.header(HOST, self.authority.as_str())
+    }
+}
+
+fn input(deltas: u32, interval_ms: u64) -> anyhow::Result<String> {
+    match interval_ms {
+        0 => Ok(format!("story {deltas} fast")),
+        STORY_INTERVAL_MS => Ok(format!("story {deltas}")),
+        _ => anyhow::bail!("a story has one delta per {STORY_INTERVAL_MS} ms, or full speed (0)"),
+    }
+}

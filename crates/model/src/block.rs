@@ -1,0 +1,203 @@
+//! What people see ([`Block`]) and what the model reads ([`Part`]).
+//!
+//! In a `block_list` an image is `image`, in `content` it is `image_url`. A block of a sub-agent's result is one of the
+//! child's items; blocks of that kind exist only in rendered objects, never in an event.
+
+use crate::item::{FileProcessing, HostedCall, Item, Message, Reasoning, ToolCall, ToolResult};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One element of an item's `block_list`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    /// Words.
+    Text(TextBlock),
+    /// A picture.
+    Image(ImageBlock),
+    /// A sub-agent's thoughts.
+    Reasoning(Reasoning),
+    /// A sub-agent's call.
+    ToolCall(ToolCall),
+    /// What a sub-agent's call gave.
+    ToolResult(ToolResult),
+    /// What a sub-agent said.
+    Message(Message),
+    /// A tool that a sub-agent's provider ran itself.
+    HostedCall(HostedCall),
+    /// A file that was read for a sub-agent.
+    FileProcessing(FileProcessing),
+}
+
+impl From<Item> for Block {
+    fn from(item: Item) -> Self {
+        match item {
+            Item::Reasoning(item) => Self::Reasoning(item),
+            Item::ToolCall(item) => Self::ToolCall(item),
+            Item::ToolResult(item) => Self::ToolResult(item),
+            Item::Message(item) => Self::Message(item),
+            Item::HostedCall(item) => Self::HostedCall(item),
+            Item::FileProcessing(item) => Self::FileProcessing(item),
+        }
+    }
+}
+
+/// Words, with what they refer to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TextBlock {
+    /// The words. A `done` that would repeat too much leaves them out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The number of the reference group that this block belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u32>,
+    /// What places in the text refer to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Vec<Annotation>>,
+    /// True when the model declined, and this is how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<bool>,
+}
+
+impl TextBlock {
+    /// A block with these words and nothing else.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: Some(text.into()), ..Self::default() }
+    }
+
+    /// The words.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+}
+
+/// A picture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImageBlock {
+    /// Where it is.
+    pub image_url: ImageUrl,
+    /// The number of the reference group that this block belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u32>,
+}
+
+/// Where a picture is: a `data:` URL, an `https:` URL, or `/v1/blobs/…`. Empty while it is being made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ImageUrl {
+    /// The URL.
+    pub url: String,
+}
+
+/// What a place in a text refers to. Offsets count Unicode code points; the end is exclusive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Annotation {
+    /// `[^7]`: the thread's reference group 7.
+    ReferenceToBlock {
+        /// The group's number.
+        reference_id: u32,
+        /// Where the marker begins.
+        start_index: u32,
+        /// Where it ends.
+        end_index: u32,
+    },
+    /// A web page.
+    UrlCitation {
+        /// Its address.
+        url: String,
+        /// Its title.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// Where the cited place begins.
+        start_index: u32,
+        /// Where it ends.
+        end_index: u32,
+    },
+    /// A file that the provider holds.
+    FileCitation {
+        /// The provider's name for it.
+        file_id: String,
+        /// Its file name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filename: Option<String>,
+        /// Where in the text.
+        index: u32,
+    },
+}
+
+/// One element of what the model reads: a message's or a tool result's `content`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+        /// The reference group that they belong to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<u32>,
+        /// Who put them there, when it was not the author.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tags: Vec<String>,
+    },
+    /// A picture.
+    ImageUrl {
+        /// Where it is.
+        image_url: ImageUrl,
+        /// The reference group that it belongs to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<u32>,
+    },
+    /// A file, by bucket and path or by URL.
+    File {
+        /// Which file.
+        file: FileRef,
+    },
+}
+
+impl Part {
+    /// Plain words.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into(), id: None, tags: Vec::new() }
+    }
+}
+
+/// Which file a [`Part::File`] means.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileRef {
+    /// The attachment store's bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<String>,
+    /// The path in the bucket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Or where it can be fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// The plain text of a list of blocks: text blocks joined by newlines, an image as `[image <url>]`.
+#[must_use]
+pub fn plain_text(blocks: &[Block]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for block in blocks {
+        match block {
+            Block::Text(text) => lines.push(text.text().to_owned()),
+            Block::Image(image) => lines.push(format!("[image {}]", image.image_url.url)),
+            Block::Reasoning(_)
+            | Block::ToolCall(_)
+            | Block::ToolResult(_)
+            | Block::Message(_)
+            | Block::HostedCall(_)
+            | Block::FileProcessing(_) => {}
+        }
+    }
+    lines.join("\n")
+}
+
+/// Free-form values by name: metadata, artifacts, hints.
+pub type Object = serde_json::Map<String, Value>;

@@ -1,0 +1,104 @@
+//! What a caller may ask of a thread. Every command is first a durable row of the thread's inbox, then an input of the
+//! run loop; the append that answers it consumes the row.
+
+use crate::block::{Object, Part};
+use crate::event::{CancelMode, ClientNames, ClientTool, Decision, DisplayMode, ErrorInfo};
+use crate::id::{ApprovalKey, CallId, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// One thing asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Command {
+    /// Begin a run.
+    Start(Box<Start>),
+    /// Stop a run.
+    Cancel(Cancel),
+    /// Say something more while a run goes on.
+    Steer(Steer),
+    /// Answer what a paused run waits for.
+    Answer(Answer),
+}
+
+/// Begin a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The run's name, given when the request came in.
+    pub task_id: TaskId,
+    /// The agent, or `provider/model`.
+    pub agent: String,
+    /// What the user says.
+    pub input: Vec<Part>,
+    /// The run after which to go on.
+    pub previous: Option<TaskId>,
+    /// Tools that the caller will run itself.
+    pub tools: Vec<ClientTool>,
+    /// The caller's own notes.
+    pub metadata: Object,
+    /// How much a front end shows.
+    pub display_mode: DisplayMode,
+    /// The names under which a client of another protocol knows it.
+    pub client: Option<ClientNames>,
+}
+
+/// Stop a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cancel {
+    /// Which.
+    pub task_id: TaskId,
+    /// How.
+    pub mode: CancelMode,
+}
+
+/// Say something more while a run goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Steer {
+    /// Which run.
+    pub task_id: TaskId,
+    /// What the user says.
+    pub input: Vec<Part>,
+}
+
+/// Answer what a paused run waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Which run.
+    pub task_id: TaskId,
+    /// What is answered.
+    pub to: AnswerTo,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AnswerTo {
+    /// A question to a person.
+    Approval {
+        /// The question.
+        key: ApprovalKey,
+        /// The answer.
+        decision: Decision,
+    },
+    /// A call of a tool that the client runs.
+    ClientTool {
+        /// The call.
+        call_id: CallId,
+        /// What the tool gave.
+        content: Vec<Part>,
+        /// What went wrong.
+        error: Option<ErrorInfo>,
+    },
+}
+
+impl Command {
+    /// The run that it is about.
+    #[must_use]
+    pub fn task_id(&self) -> &TaskId {
+        match self {
+            Self::Start(start) => &start.task_id,
+            Self::Cancel(cancel) => &cancel.task_id,
+            Self::Steer(steer) => &steer.task_id,
+            Self::Answer(answer) => &answer.task_id,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A place in a log that a client can hold: `<check>-<seq>`.
+//!
+//! `check` is the checksum of the record at `seq`, in eight hex digits. It covers the thread's id, so a cursor of
+//! another thread, or of a log that was restored and went on differently, is refused rather than misread. A record's
+//! last frame carries the plain cursor, good in every projection; a projection that makes several frames of one record
+//! gives the inner ones `<check>-<seq>.<projection>.<k>`, good in their own.
+
+use crate::record::Record;
+use crate::seq::Seq;
+use std::fmt;
+use std::str::FromStr;
+
+/// A place in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// After this record.
+    pub seq: Seq,
+    /// What that record's checksum must be; `None` when the client gave a bare number.
+    pub check: Option<u32>,
+    /// Or inside it, after one of its frames.
+    pub inner: Option<Inner>,
+}
+
+/// A place between two frames of one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inner {
+    /// The projection whose frames are meant.
+    pub projection: String,
+    /// How many of the record's frames the client has.
+    pub frames: u32,
+}
+
+/// Why a cursor was refused. `server::problem` gives each its status and code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CursorError {
+    /// Not the text of a cursor.
+    #[error("`{0}` is not a cursor: use the id of a frame, or a seq number")]
+    Malformed(String),
+    /// The log does not go that far.
+    #[error("cursor {asked} is ahead of the log, which ends at {head}")]
+    Ahead {
+        /// The place that was asked for.
+        asked: Seq,
+        /// The last place that there is.
+        head: Seq,
+    },
+    /// The record at that place is another one.
+    #[error("this cursor is of another log")]
+    Foreign,
+}
+
+impl Cursor {
+    /// Before the first record.
+    pub const START: Self = Self { seq: Seq::ZERO, check: None, inner: None };
+
+    /// Does it fit the record at its place?
+    #[must_use]
+    pub fn fits(&self, record: &Record) -> bool {
+        self.seq == record.seq && self.check.is_none_or(|check| check == record.check)
+    }
+}
+
+impl From<&Record> for Cursor {
+    fn from(record: &Record) -> Self {
+        Self { seq: record.seq, check: Some(record.check), inner: None }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(check) = self.check {
+            write!(f, "{check:08x}-")?;
+        }
+        write!(f, "{}", self.seq)?;
+        if let Some(inner) = &self.inner {
+            write!(f, ".{}.{}", inner.projection, inner.frames)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = CursorError;
+
+    fn from_str(text: &str) -> Result<Self, CursorError> {
+        parse(text).ok_or_else(|| CursorError::Malformed(shortened(text)))
+    }
+}
+
+fn parse(text: &str) -> Option<Cursor> {
+    let (place, inner) = match text.split_once('.') {
+        None => (text, None),
+        Some((place, inner)) => {
+            let (projection, frames) = inner.split_once('.')?;
+            let plain = !projection.is_empty() && crate::id::is_plain(projection);
+            let frames = u32::try_from(number(frames)?).ok()?;
+            (place, Some(plain.then(|| Inner { projection: projection.to_owned(), frames })?))
+        }
+    };
+    match place.split_once('-') {
+        None if inner.is_none() => Some(Cursor { seq: Seq(number(place)?), check: None, inner }),
+        None => None,
+        Some((check, seq)) => {
+            let hex = check.len() == 8 && check.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+            let check = hex.then(|| u32::from_str_radix(check, 16).ok())??;
+            Some(Cursor { seq: Seq(number(seq)?), check: Some(check), inner })
+        }
+    }
+}
+
+/// ASCII digits and nothing else: `u64::from_str` would take `+1`.
+fn number(text: &str) -> Option<u64> {
+    (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        let inner = Some(Inner { projection: "blocks".to_owned(), frames: 3 });
+        for (check, inner) in [(None, None), (Some(0), None), (Some(0xdead_beef), inner)] {
+            let cursor = Cursor { seq: Seq(u64::MAX), check, inner };
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
+        }
+    }
+
+    #[test]
+    fn garbage_is_called_garbage() {
+        let bad = [
+            "",
+            "abc",
+            "-1",
+            "1.5",
+            "+1",
+            "0x10",
+            "１２",
+            " 5",
+            "5 ",
+            "18446744073709551616",
+            "deadbeef-",
+            "-5",
+            "deadbee-5",
+            "DEADBEEF-5",
+            "deadbeef-5.",
+            "deadbeef-5.blocks",
+            "deadbeef-5..1",
+            "5.blocks.1",
+            "deadbeef--5",
+            "deadbeef-5.blocks.-1",
+            "\0",
+            "1\n2",
+        ];
+        for text in bad {
+            assert!(matches!(text.parse::<Cursor>(), Err(CursorError::Malformed(_))), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! How a task's output grows: items, their blocks, their ends.
+
+use super::task::{ItemFold, TaskFold};
+use super::{Fit, Misfit};
+use crate::block::{Block, TextBlock};
+use crate::event::{
+    AnnotationAdded, Event, FileProcessingUpdated, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent, SummaryEvent,
+    TextEvent,
+};
+use crate::id::ItemId;
+use crate::item::{Item, ProcessedFile, SummaryPart};
+use crate::record::Private;
+
+pub(super) fn apply(task: &mut TaskFold, event: &Event, private: Option<&Private>) -> Fit {
+    match event {
+        Event::ItemAdded(e) => item_added(task, e, private),
+        Event::ItemDone(e) => item_done(task, e, private),
+        Event::SummaryAdded(e) => summary_added(open_item(task, e.output_index, &e.item_id)?, e),
+        Event::SummaryDelta(e) => {
+            let fold = open_item(task, e.output_index, &e.item_id)?;
+            summary_part(fold, e.summary_index)?.push_str(&e.delta);
+            Ok(())
+        }
+        Event::SummaryDone(e) => summary_done(open_item(task, e.output_index, &e.item_id)?, e),
+        Event::ArgumentsDelta(e) => {
+            arguments(open_item(task, e.output_index, &e.item_id)?)?.push_str(&e.delta);
+            Ok(())
+        }
+        Event::ArgumentsDone(e) => {
+            let fold = open_item(task, e.output_index, &e.item_id)?;
+            let held = arguments(fold)?;
+            if let Some(whole) = &e.arguments {
+                held.clone_from(whole);
+            }
+            fold.arguments_whole = true;
+            Ok(())
+        }
+        Event::HostedCallUpdated(e) => hosted_call(open_item(task, e.output_index, &e.item_id)?, e),
+        Event::FileProcessingUpdated(e) => file_processing(task, e),
+        Event::TextAdded(e) => block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into()),
+        Event::TextDelta(e) => {
+            let fold = open_item(task, e.output_index, &e.item_id)?;
+            open_text(fold, e.block_index)?.text.get_or_insert_default().push_str(&e.delta);
+            Ok(())
+        }
+        Event::AnnotationAdded(e) => annotation(open_item(task, e.output_index, &e.item_id)?, e),
+        Event::TextDone(e) => text_done(task, e),
+        Event::ImageAdded(e) => block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into()),
+        Event::ImageDelta(e) => image_delta(open_item(task, e.output_index, &e.item_id)?, e),
+        Event::ImageDone(e) => image_done(task, e),
+        _ => Err(Misfit),
+    }
+}
+
+fn open_item<'a>(task: &'a mut TaskFold, output_index: u32, id: &ItemId) -> Result<&'a mut ItemFold, Misfit> {
+    let fold = task.items.get_mut(output_index as usize).ok_or(Misfit)?;
+    if fold.closed || fold.item.id() != id { Err(Misfit) } else { Ok(fold) }
+}
+
+fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> Fit {
+    let next = e.output_index as usize == task.items.len();
+    let known = task.items.iter().any(|fold| fold.item.id() == e.item.id());
+    if !next || known {
+        return Err(Misfit);
+    }
+    let is_result = matches!(e.item, Item::ToolResult(_));
+    let step = task.open_step().and_then(|_| task.steps.len().checked_sub(1)).filter(|_| !is_result);
+    task.items.push(ItemFold {
+        item: e.item.clone(),
+        step,
+        closed: false,
+        open: Vec::new(),
+        arguments_whole: false,
+        dropped: false,
+        content: None,
+        raw: None,
+        provider_call_id: private.and_then(|private| private.provider_call_id.clone()),
+        started: None,
+    });
+    Ok(())
+}
+
+fn item_done(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> Fit {
+    let fold = open_item(task, e.output_index, e.item.id())?;
+    if !fold.open.is_empty() || std::mem::discriminant(&fold.item) != std::mem::discriminant(&e.item) {
+        return Err(Misfit);
+    }
+    let before = std::mem::replace(&mut fold.item, e.item.clone());
+    keep_left_out(&mut fold.item, before);
+    fold.closed = true;
+    if let Some(private) = private {
+        fold.content.clone_from(&private.content);
+        fold.raw.clone_from(&private.raw);
+    }
+    Ok(())
+}
+
+/// A `done` leaves out what it need not repeat: that stays as the deltas made it.
+fn keep_left_out(done: &mut Item, before: Item) {
+    match (done, before) {
+        (Item::Reasoning(done), Item::Reasoning(before)) => done.summary = done.summary.take().or(before.summary),
+        (Item::ToolCall(done), Item::ToolCall(before)) => done.arguments = done.arguments.take().or(before.arguments),
+        (Item::ToolResult(done), Item::ToolResult(before)) => {
+            done.block_list = done.block_list.take().or(before.block_list);
+        }
+        (Item::Message(done), Item::Message(before)) => done.block_list = done.block_list.take().or(before.block_list),
+        (Item::HostedCall(done), Item::HostedCall(before)) => {
+            done.block_list = done.block_list.take().or(before.block_list);
+        }
+        _ => {}
+    }
+}
+
+fn summary_added(fold: &mut ItemFold, e: &SummaryEvent) -> Fit {
+    let Item::Reasoning(reasoning) = &mut fold.item else { return Err(Misfit) };
+    let summary = reasoning.summary.get_or_insert_default();
+    if e.summary_index as usize != summary.len() {
+        return Err(Misfit);
+    }
+    summary.push(e.item.clone());
+    fold.open.push(e.summary_index);
+    Ok(())
+}
+
+fn summary_part(fold: &mut ItemFold, index: u32) -> Result<&mut String, Misfit> {
+    if !fold.open.contains(&index) {
+        return Err(Misfit);
+    }
+    let Item::Reasoning(reasoning) = &mut fold.item else { return Err(Misfit) };
+    let part = reasoning.summary.get_or_insert_default().get_mut(index as usize).ok_or(Misfit)?;
+    let SummaryPart::Text { text } = part;
+    Ok(text.get_or_insert_default())
+}
+
+fn summary_done(fold: &mut ItemFold, e: &SummaryEvent) -> Fit {
+    if !fold.open.contains(&e.summary_index) {
+        summary_added(fold, e)?;
+    }
+    let text = summary_part(fold, e.summary_index)?;
+    let SummaryPart::Text { text: whole } = &e.item;
+    if let Some(whole) = whole {
+        text.clone_from(whole);
+    }
+    fold.open.retain(|open| *open != e.summary_index);
+    Ok(())
+}
+
+fn arguments(fold: &mut ItemFold) -> Result<&mut String, Misfit> {
+    match &mut fold.item {
+        Item::ToolCall(call) if !fold.arguments_whole => Ok(call.arguments.get_or_insert_default()),
+        _ => Err(Misfit),
+    }
+}
+
+fn hosted_call(fold: &mut ItemFold, e: &HostedCallUpdated) -> Fit {
+    let Item::HostedCall(call) = &mut fold.item else { return Err(Misfit) };
+    call.state = Some(e.state.clone());
+    if e.action.is_some() {
+        call.action.clone_from(&e.action);
+    }
+    Ok(())
+}
+
+fn file_processing(task: &mut TaskFold, e: &FileProcessingUpdated) -> Fit {
+    let fold = task.items.get_mut(e.output_index as usize).filter(|fold| !fold.closed).ok_or(Misfit)?;
+    let Item::FileProcessing(item) = &mut fold.item else { return Err(Misfit) };
+    let now = ProcessedFile { url: e.url.clone(), status: e.status, message: e.message.clone() };
+    match item.files.iter_mut().find(|file| file.url == e.url) {
+        Some(file) => *file = now,
+        None => item.files.push(now),
+    }
+    Ok(())
+}
+
+fn block_added(task: &mut TaskFold, output_index: u32, item_id: &ItemId, block_index: u32, block: Block) -> Fit {
+    let fold = open_item(task, output_index, item_id)?;
+    let blocks = fold.item.blocks_mut().ok_or(Misfit)?;
+    if block_index as usize != blocks.len() {
+        return Err(Misfit);
+    }
+    blocks.push(block);
+    fold.open.push(block_index);
+    Ok(())
+}
+
+fn open_block(fold: &mut ItemFold, index: u32) -> Result<&mut Block, Misfit> {
+    if !fold.open.contains(&index) {
+        return Err(Misfit);
+    }
+    fold.item.blocks_mut().and_then(|blocks| blocks.get_mut(index as usize)).ok_or(Misfit)
+}
+
+fn open_text(fold: &mut ItemFold, index: u32) -> Result<&mut TextBlock, Misfit> {
+    match open_block(fold, index)? {
+        Block::Text(text) => Ok(text),
+        _ => Err(Misfit),
+    }
+}
+
+fn annotation(fold: &mut ItemFold, e: &AnnotationAdded) -> Fit {
+    let annotations = open_text(fold, e.block_index)?.annotations.get_or_insert_default();
+    if e.annotation_index as usize != annotations.len() {
+        return Err(Misfit);
+    }
+    annotations.push(e.annotation.clone());
+    Ok(())
+}
+
+fn text_done(task: &mut TaskFold, e: &TextEvent) -> Fit {
+    let fold = open_item(task, e.output_index, &e.item_id)?;
+    if !fold.open.contains(&e.block_index) {
+        // A short block in one event.
+        block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into())?;
+    }
+    let fold = open_item(task, e.output_index, &e.item_id)?;
+    let text = open_text(fold, e.block_index)?;
+    let held = text.text.take();
+    *text = e.item.block().clone();
+    text.text = text.text.take().or(held);
+    fold.open.retain(|open| *open != e.block_index);
+    Ok(())
+}
+
+fn image_delta(fold: &mut ItemFold, e: &ImageDelta) -> Fit {
+    match open_block(fold, e.block_index)? {
+        Block::Image(image) => *image = e.item.block().clone(),
+        _ => return Err(Misfit),
+    }
+    Ok(())
+}
+
+fn image_done(task: &mut TaskFold, e: &ImageEvent) -> Fit {
+    let fold = open_item(task, e.output_index, &e.item_id)?;
+    if !fold.open.contains(&e.block_index) {
+        block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into())?;
+    }
+    let fold = open_item(task, e.output_index, &e.item_id)?;
+    match open_block(fold, e.block_index)? {
+        Block::Image(image) => *image = e.item.block().clone(),
+        _ => return Err(Misfit),
+    }
+    fold.open.retain(|open| *open != e.block_index);
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What the model is given of what was said and done: one list, whoever the provider is.
+
+use crate::block::Part;
+use crate::id::{CallId, ItemId};
+use crate::item::ResultStatus;
+use crate::record::RawItem;
+use serde::{Deserialize, Serialize};
+
+/// One element of the conversation as the model reads it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Entry {
+    /// A person spoke.
+    User {
+        /// What they said.
+        content: Vec<Part>,
+    },
+    /// The model thought. Given back only to where it came from.
+    Reasoning {
+        /// The item.
+        id: ItemId,
+        /// The item as it came.
+        raw: RawItem,
+    },
+    /// The model spoke.
+    Assistant {
+        /// The item.
+        id: ItemId,
+        /// What it said.
+        text: String,
+        /// The item as it came.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        raw: Option<RawItem>,
+    },
+    /// The model asked for a tool.
+    Call {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        name: String,
+        /// The arguments, a JSON text.
+        arguments: String,
+        /// The provider's name for the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider_call_id: Option<String>,
+        /// The item as it came.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        raw: Option<RawItem>,
+    },
+    /// What the tool gave.
+    Result {
+        /// The call.
+        call_id: CallId,
+        /// How it ended.
+        status: ResultStatus,
+        /// What the model reads of it.
+        content: Vec<Part>,
+    },
+}

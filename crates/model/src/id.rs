@@ -1,0 +1,212 @@
+//! Names of things.
+//!
+//! A run's suffix `R` is a UUIDv7 in 32 hex digits. Every id that a run mints carries it: `task_R` the run and its
+//! root task, `msg_R3` its third thing, and a call, its result and its approval share one number (`call_R2`, `fc_R2`,
+//! `fco_R2`, `apr_R2`). So any id names its run, and numbers can be counted from the log alone.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Why a text is not an id. `server::problem` answers 404: what cannot exist does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a {0} id")]
+pub struct IdError(&'static str);
+
+/// The longest id that is looked up at all.
+pub const ID_BYTES_MAX: usize = 64;
+
+const SUFFIX_BYTES: usize = 32;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The id as it stands on the wire.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// A conversation of one user: `thr_…`.
+    ThreadId
+);
+id!(
+    /// A run's root task (`task_R`), or a sub-agent's (the `call_R…` of the call that asked for it).
+    TaskId
+);
+id!(
+    /// One element of a task's output.
+    ItemId
+);
+id!(
+    /// A tool call. Ours, never the provider's.
+    CallId
+);
+id!(
+    /// A question to a person: `apr_…`.
+    ApprovalKey
+);
+id!(
+    /// Who owns a thread. `local` when nobody has to say who they are.
+    UserId
+);
+id!(
+    /// One process of the server.
+    NodeId
+);
+
+/// Is this text short and plain enough to be an id of anything?
+#[must_use]
+pub fn is_plain(text: &str) -> bool {
+    (1..=ID_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+impl ThreadId {
+    /// Names a new thread.
+    #[must_use]
+    pub fn mint(random: Uuid) -> Self {
+        Self(format!("thr_{}", random.simple()).into())
+    }
+
+    /// Reads an id that a client sent.
+    ///
+    /// # Errors
+    /// When no thread can have that name.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        if is_plain(text) && text.starts_with("thr_") { Ok(Self::from(text)) } else { Err(IdError("thread")) }
+    }
+}
+
+impl TaskId {
+    /// Names a new run.
+    #[must_use]
+    pub fn mint(random: Uuid) -> Self {
+        Self(format!("task_{}", random.simple()).into())
+    }
+
+    /// Reads an id that a client sent: a run's, or a sub-agent's call.
+    ///
+    /// # Errors
+    /// When no task can have that name.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        if is_plain(text) && (text.starts_with("task_") || text.starts_with("call_")) {
+            Ok(Self::from(text))
+        } else {
+            Err(IdError("task"))
+        }
+    }
+
+    /// The run that this task belongs to, from the name alone.
+    #[must_use]
+    pub fn run(&self) -> Option<Self> {
+        Some(Self(format!("task_{}", suffix(self.as_str())?).into()))
+    }
+
+    /// The run's suffix `R`, with which its other ids are built. A task that has a foreign name lends that whole name.
+    #[must_use]
+    pub fn suffix(&self) -> &str {
+        suffix(self.as_str()).unwrap_or_else(|| after_prefix(self.as_str()))
+    }
+}
+
+impl ItemId {
+    /// The `number`-th thing of the run with this suffix: `rs_R1`, `msg_R3`.
+    #[must_use]
+    pub fn numbered(prefix: &str, suffix: &str, number: u32) -> Self {
+        Self(format!("{prefix}_{suffix}{number}").into())
+    }
+}
+
+impl CallId {
+    /// The call that is the `number`-th thing of its run.
+    #[must_use]
+    pub fn numbered(suffix: &str, number: u32) -> Self {
+        Self(format!("call_{suffix}{number}").into())
+    }
+
+    /// A name that shares this call's number: `fc`, `fco`, `mcp`.
+    #[must_use]
+    pub fn sibling(&self, prefix: &str) -> ItemId {
+        ItemId(format!("{prefix}_{}", after_prefix(self.as_str())).into())
+    }
+
+    /// The approval that this call waits for.
+    #[must_use]
+    pub fn approval(&self) -> ApprovalKey {
+        ApprovalKey(format!("apr_{}", after_prefix(self.as_str())).into())
+    }
+
+    /// The sub-agent that this call asked for.
+    #[must_use]
+    pub fn task(&self) -> TaskId {
+        TaskId(Arc::clone(&self.0))
+    }
+}
+
+fn after_prefix(text: &str) -> &str {
+    text.split_once('_').map_or(text, |(_, rest)| rest)
+}
+
+fn suffix(text: &str) -> Option<&str> {
+    let rest = after_prefix(text).get(..SUFFIX_BYTES)?;
+    rest.bytes().all(|b| b.is_ascii_hexdigit()).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_id_names_its_run() {
+        let run = TaskId::mint(Uuid::from_u128(7));
+        let call = CallId::numbered(run.suffix(), 12);
+        assert_eq!(call.task().run(), Some(run.clone()));
+        assert_eq!(call.sibling("fco").as_str(), format!("fco_{}12", run.suffix()));
+        assert_eq!(call.approval().as_str(), format!("apr_{}12", run.suffix()));
+        assert_eq!(run.run().as_ref(), Some(&run));
+    }
+
+    #[test]
+    fn what_cannot_be_an_id_is_not_looked_up() {
+        for bad in ["", "..", "thr_a/b", "thr_\0", "thr_é", &format!("thr_{}", "x".repeat(61)), "task_1"] {
+            assert!(ThreadId::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(ThreadId::parse("thr_abc-DEF_9").is_ok());
+        assert!(TaskId::parse("msg_1").is_err());
+    }
+
+    #[test]
+    fn a_foreign_name_still_lends_a_suffix() {
+        assert_eq!(TaskId::from("task_1234xyz").suffix(), "1234xyz");
+        assert_eq!(TaskId::from("task_1234xyz").run(), None);
+    }
+}

@@ -1,0 +1,250 @@
+//! What there is, and what waits to be done: threads, runs, inboxes, keys.
+
+use super::{BoxFuture, StoreError};
+use crate::command::Command;
+use crate::id::{TaskId, ThreadId, UserId};
+use crate::object::TaskStatus;
+use crate::seq::{Millis, Seq};
+use serde::{Deserialize, Serialize};
+
+/// Threads, runs, inboxes and keys: the rows beside the log.
+///
+/// 1. `submit` writes a command into its thread's inbox; when it returns, the row survives a power cut. A [`Command::Start`]
+///    also makes its run (`queued`), and its thread where that is new.
+/// 2. An idempotency key is bound to one body and one run by the same transaction: submitted again with that body it
+///    gives that run and changes nothing, with another it is [`SubmitError::KeyReused`].
+/// 3. Rows come out of an inbox in the order in which they went in, until an append consumes them ([`Change::Consume`]).
+/// 4. A run's row changes only with the records that change the run ([`Change`]).
+/// 5. What belongs to another owner does not exist.
+/// 6. Listings are newest first; a place in one stays good whatever is deleted meanwhile.
+///
+/// `store::conformance` is this contract as tests; every backend runs it.
+pub trait Directory: Send + Sync {
+    /// Writes a command down.
+    fn submit<'a>(&'a self, owner: &'a UserId, submission: Submission)
+    -> BoxFuture<'a, Result<Submitted, SubmitError>>;
+
+    /// What waits for a thread's executor, oldest first.
+    fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId)
+    -> BoxFuture<'a, Result<Vec<InboxRow>, StoreError>>;
+
+    /// Threads that an executor should take up: a run that has not ended and is not paused, or an inbox that is not
+    /// empty. For the engine alone, hence of all owners.
+    fn claimable(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>>;
+
+    /// A user's threads.
+    fn threads<'a>(&'a self, owner: &'a UserId, page: PageOf) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>>;
+
+    /// One of them.
+    fn thread<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<ThreadRow>, StoreError>>;
+
+    /// Removes a thread with everything in it. False when there is none.
+    fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// A user's runs.
+    fn runs<'a>(
+        &'a self,
+        owner: &'a UserId,
+        filter: RunFilter,
+        page: PageOf,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>, StoreError>>;
+
+    /// One of them.
+    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> BoxFuture<'a, Result<Option<RunRow>, StoreError>>;
+
+    /// The newest checkpoint of a thread, if there is any. A cache: without it the same comes out, later.
+    fn checkpoint<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<Checkpoint>, StoreError>>;
+
+    /// Lets somebody in.
+    fn create_key(&self, key: KeyRow) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Who has been let in.
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyRow>, StoreError>>;
+
+    /// Lets a key in no longer. False when there is none of that name.
+    fn revoke_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>>;
+}
+
+/// A command on its way into an inbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submission {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// Is the thread made by this?
+    pub new_thread: bool,
+    /// When it was asked.
+    pub at: Millis,
+    /// What is asked.
+    pub command: Command,
+    /// The caller's key against doing it twice.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// A caller's key against doing something twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The key, with the route that it was used on.
+    pub key: String,
+    /// The digest of what was asked.
+    pub digest: String,
+}
+
+/// What became of a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// It is in the inbox.
+    New,
+    /// It was there before: this is what it made.
+    Repeated {
+        /// The run.
+        task: TaskId,
+        /// Its thread.
+        thread: ThreadId,
+    },
+}
+
+/// Why a submission was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// The key was used for something else.
+    #[error("this Idempotency-Key was used with another request: use a new key for a new request")]
+    KeyReused,
+    /// The inbox is full.
+    #[error("{0} commands wait for this thread already: let it work some off, or use another thread")]
+    Full(usize),
+    /// The store could not.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A row of an inbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboxRow {
+    /// Its number.
+    pub id: u64,
+    /// When it was asked.
+    pub at: Millis,
+    /// What.
+    pub command: Command,
+}
+
+/// What changes in the directory together with records.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A queued run begins with the record at `first`.
+    RunStarted {
+        /// The run.
+        run: TaskId,
+        /// The agent that answers.
+        agent: String,
+        /// Its first record.
+        first: Seq,
+    },
+    /// A run moved on.
+    RunStatus {
+        /// The run.
+        run: TaskId,
+        /// Where it is now.
+        status: TaskStatus,
+        /// Its newest record.
+        last: Seq,
+        /// When.
+        at: Millis,
+    },
+    /// A queued run was given up before it began.
+    RunDropped {
+        /// The run.
+        run: TaskId,
+        /// When.
+        at: Millis,
+    },
+    /// A row was answered.
+    Consume {
+        /// The row's number.
+        row: u64,
+    },
+    /// A new checkpoint.
+    Checkpoint(Checkpoint),
+}
+
+/// A `ThreadFold` as it was after a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The last record in it.
+    pub seq: Seq,
+    /// The fold, as JSON.
+    pub body: String,
+}
+
+/// Which part of a listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageOf {
+    /// Only what is older than the thing of this name.
+    pub before: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Which runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only these states; empty is all.
+    pub status: Vec<TaskStatus>,
+    /// Only this thread's.
+    pub thread: Option<ThreadId>,
+}
+
+/// A thread's row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadRow {
+    /// Its name.
+    pub id: ThreadId,
+    /// When it was made.
+    pub created_at: Millis,
+    /// When a run of it last began or ended.
+    pub updated_at: Millis,
+}
+
+/// A run's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its name.
+    pub id: TaskId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// The agent that answers.
+    pub agent: String,
+    /// Where it is.
+    pub status: TaskStatus,
+    /// Its first record, once it has begun.
+    pub first: Option<Seq>,
+    /// Its newest record that changed its state.
+    pub last: Option<Seq>,
+    /// When it was asked for.
+    pub created_at: Millis,
+    /// When it ended.
+    pub ended_at: Option<Millis>,
+}
+
+/// A key that lets a user in. The secret itself is nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRow {
+    /// Its name, which is no secret.
+    pub id: String,
+    /// Whom it lets in.
+    pub user: UserId,
+    /// The digest of the secret.
+    pub digest: String,
+    /// Since when.
+    pub created_at: Millis,
+    /// Until when.
+    pub revoked_at: Option<Millis>,
+}

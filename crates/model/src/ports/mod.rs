@@ -1,0 +1,23 @@
+//! What the upper floors offer each other. Each trait carries its law; the implementations carry the trait's suite.
+//!
+//! They live here, and not with their implementations, so that siblings never see each other: `engine` knows a
+//! [`Journal`], not a database.
+
+mod directory;
+mod journal;
+mod projection;
+mod upstream;
+
+pub use directory::*;
+pub use journal::*;
+pub use projection::*;
+pub use upstream::*;
+
+use std::future::Future;
+use std::pin::Pin;
+
+/// A future on the heap: what a trait object can return.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A stream on the heap.
+pub type BoxStream<'a, T> = Pin<Box<dyn futures_core::Stream<Item = T> + Send + 'a>>;

@@ -1,0 +1,249 @@
+//! An event as it is logged.
+//!
+//! A record's public half is the event's JSON text, written once and never re-serialised: every client of every later
+//! version is sent these bytes. Its private half never leaves the server: what the model reads, what recovery needs.
+//! The checksum covers both halves and the record's place, thread included.
+
+use crate::block::Part;
+use crate::event::Event;
+use crate::id::{TaskId, ThreadId};
+use crate::seq::{Epoch, Millis, Seq};
+use crate::usage::Usage;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::OnceLock;
+
+/// The format that this version writes. A reader refuses to execute a thread with a higher one.
+pub const FORMAT: u16 = 1;
+
+/// An event that the run loop decided on: it has its place and its moment, but is not logged yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// Its place in the thread.
+    pub seq: Seq,
+    /// When it happened; never before the record before it.
+    pub at: Millis,
+    /// What happened.
+    pub event: Event,
+    /// What only the server may know of it.
+    pub private: Option<Box<Private>>,
+}
+
+/// What only the server may know of an event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Private {
+    /// What the model reads of an item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Vec<Part>>,
+    /// The upstream item as it came, and from where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<RawItem>,
+    /// The provider's name for a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_call_id: Option<String>,
+    /// The digest of the definitions that the run started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// When the run or the tool must have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
+    /// May a started tool be started again?
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+    /// What a started tool's result is when the process died.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_crash: Option<OnCrash>,
+    /// Tokens of a turn that has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// What becomes of a tool that was running when the process died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnCrash {
+    /// Nobody knows: the result says so.
+    #[default]
+    Unknown,
+    /// It counts as failed.
+    Fail,
+}
+
+/// An upstream item as it came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RawItem {
+    /// Which provider and model it came from: only they are given it back.
+    pub origin: String,
+    /// The item.
+    pub item: Value,
+}
+
+/// A logged event.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its place in the thread.
+    pub seq: Seq,
+    /// When it happened.
+    pub at: Millis,
+    /// The run that it belongs to.
+    pub run: TaskId,
+    /// The executor's term.
+    pub epoch: Epoch,
+    /// The format that it is written in.
+    pub v: u16,
+    /// The checksum of all of this and the thread's id.
+    pub check: u32,
+    /// The event's JSON text.
+    pub public: Bytes,
+    /// The private half's JSON text; empty when there is none.
+    pub private: Bytes,
+    /// `public`, read once when somebody needs it.
+    event: OnceLock<Event>,
+}
+
+impl Record {
+    /// Writes a draft down for the log.
+    #[must_use]
+    pub fn seal(thread: &ThreadId, run: &TaskId, epoch: Epoch, draft: Draft) -> Self {
+        let mut record = Self {
+            seq: draft.seq,
+            at: draft.at,
+            run: run.clone(),
+            epoch,
+            v: FORMAT,
+            check: 0,
+            public: json(&draft.event),
+            private: draft.private.map_or_else(Bytes::new, |private| json(&private)),
+            event: OnceLock::from(draft.event),
+        };
+        record.check = record.checksum(thread);
+        record
+    }
+
+    /// Takes a record from where it was stored.
+    #[must_use]
+    pub fn stored(place: Stored, public: Bytes, private: Bytes) -> Self {
+        let Stored { seq, at, run, epoch, v, check } = place;
+        Self { seq, at, run, epoch, v, check, public, private, event: OnceLock::new() }
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn event(&self) -> &Event {
+        self.event.get_or_init(|| Event::decode(&self.public))
+    }
+
+    /// What only the server may know.
+    #[must_use]
+    pub fn private(&self) -> Option<Private> {
+        serde_json::from_slice(&self.private).ok()
+    }
+
+    /// The event's `type`, from its bytes alone: they always begin with it.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        let text = self.public.strip_prefix(br#"{"type":""#).unwrap_or_default();
+        let end = text.iter().position(|byte| *byte == b'"').unwrap_or_default();
+        text.get(..end).and_then(|kind| std::str::from_utf8(kind).ok()).unwrap_or_default()
+    }
+
+    /// Are the bytes those that were sealed for this thread?
+    #[must_use]
+    pub fn is_sound(&self, thread: &ThreadId) -> bool {
+        self.checksum(thread) == self.check
+    }
+
+    /// How much room it takes, roughly.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.public.len() + self.private.len()
+    }
+
+    fn checksum(&self, thread: &ThreadId) -> u32 {
+        let mut hash = crc32fast::Hasher::new();
+        hash.update(thread.as_str().as_bytes());
+        hash.update(self.run.as_str().as_bytes());
+        for number in [self.seq.0, self.at, self.epoch.0, u64::from(self.v), self.public.len() as u64] {
+            hash.update(&number.to_le_bytes());
+        }
+        hash.update(&self.public);
+        hash.update(&self.private);
+        hash.finalize()
+    }
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        let place = |r: &Self| (r.seq, r.at, r.epoch, r.v, r.check);
+        place(self) == place(other)
+            && self.run == other.run
+            && self.public == other.public
+            && self.private == other.private
+    }
+}
+
+/// A stored record's place, as its columns give it.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its place in the thread.
+    pub seq: Seq,
+    /// When it happened.
+    pub at: Millis,
+    /// The run that it belongs to.
+    pub run: TaskId,
+    /// The executor's term.
+    pub epoch: Epoch,
+    /// The format that it is written in.
+    pub v: u16,
+    /// The checksum.
+    pub check: u32,
+}
+
+/// Our own types always have a JSON text: names are strings and numbers finite. Should that ever be untrue, an empty
+/// text is a record that no fold accepts, which parks the thread rather than the process.
+fn json(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).map_or_else(|_| Bytes::new(), Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::TaskOnly;
+
+    fn sealed() -> (ThreadId, Record) {
+        let thread = ThreadId::from("thr_1");
+        let event = Event::Started(TaskOnly { task_id: TaskId::from("task_1") });
+        let draft = Draft { seq: Seq(2), at: 5, event, private: None };
+        (thread.clone(), Record::seal(&thread, &TaskId::from("task_1"), Epoch(1), draft))
+    }
+
+    #[test]
+    fn a_record_knows_its_type_without_being_read() {
+        let (_, record) = sealed();
+        assert_eq!(record.kind(), "task.started");
+        assert_eq!(&record.public[..], br#"{"type":"task.started","task_id":"task_1"}"#);
+    }
+
+    #[test]
+    fn every_changed_byte_and_another_thread_are_noticed() {
+        let (thread, record) = sealed();
+        assert!(record.is_sound(&thread));
+        assert!(!record.is_sound(&ThreadId::from("thr_2")));
+        for at in 0..record.public.len() {
+            let mut bytes = record.public.to_vec();
+            bytes[at] ^= 1;
+            let bent = Record { public: bytes.into(), ..record.clone() };
+            assert!(!bent.is_sound(&thread), "byte {at}");
+        }
+        assert!(!Record { seq: Seq(3), ..record.clone() }.is_sound(&thread));
+        assert!(!Record { epoch: Epoch(2), ..record }.is_sound(&thread));
+    }
+
+    #[test]
+    fn an_event_of_a_later_version_is_kept_as_it_is() {
+        let event = Event::decode(br#"{"type":"task.telepathy","task_id":"task_1","x":1}"#);
+        assert_eq!(event.task_id(), Some(&TaskId::from("task_1")));
+        assert!(matches!(event, Event::Unknown(_)));
+    }
+}

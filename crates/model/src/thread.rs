@@ -1,0 +1,176 @@
+//! What outlives a run, and what the model is given of it.
+//!
+//! [`ThreadFold`] is what a thread keeps between runs; [`Replay`] builds it from records, with or without a checkpoint.
+//! The model is given the items of whole steps and every result; of steps that a cancel, a failure or a limit ended, the
+//! text alone; of attempts that were done again, nothing. So no call is ever without its result (law 12).
+
+use crate::block::Part;
+use crate::event::{Event, StopReason};
+use crate::fold::{ItemFold, RunFold, TaskFold};
+use crate::history::Entry;
+use crate::id::{CallId, TaskId};
+use crate::item::{Item, ResultStatus};
+use crate::record::Record;
+use crate::seq::Seq;
+use crate::usage::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What outlives a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadFold {
+    /// The last record in here.
+    pub seq: Seq,
+    /// What the model is given of each run, oldest first.
+    pub runs: Vec<PastRun>,
+    /// How many reference groups there are: numbers 1 to this are in the pool.
+    pub references: u32,
+    /// The agent that the last run ended with.
+    pub agent: Option<String>,
+    /// The shared state.
+    pub state: Value,
+    /// What the thread cost so far.
+    pub usage: Usage,
+    /// Records that did not fit. A thread with any is not executed further.
+    pub misfits: u32,
+}
+
+/// What the model is given of a run that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PastRun {
+    /// The run.
+    pub run: TaskId,
+    /// The run after which it went on.
+    pub previous: Option<TaskId>,
+    /// What was said and done.
+    pub entries: Vec<Entry>,
+}
+
+impl ThreadFold {
+    /// Takes in a run that ended.
+    pub fn absorb(&mut self, run: &RunFold) {
+        self.seq = run.seq;
+        self.misfits = self.misfits.saturating_add(run.misfits);
+        self.references = self.references.max(run.references);
+        if let Some(state) = &run.state {
+            self.state = state.clone();
+        }
+        let Some(root) = run.root() else { return };
+        self.usage.add(run.usage(root));
+        self.agent = Some(root.agent.clone());
+        let previous = root.spec.previous.clone().or_else(|| self.runs.last().map(|past| past.run.clone()));
+        self.runs.push(PastRun { run: root.id.clone(), previous, entries: entries(root) });
+    }
+
+    /// What the model is given of the chain of runs that ends with `previous`, or with the last one.
+    #[must_use]
+    pub fn history(&self, previous: Option<&TaskId>) -> Vec<Entry> {
+        let mut chain: Vec<&PastRun> = Vec::new();
+        let mut wanted = previous.cloned().or_else(|| self.runs.last().map(|past| past.run.clone()));
+        // Newest first: a run's `previous` always stands before it, so one pass finds the whole chain.
+        for past in self.runs.iter().rev() {
+            if wanted.as_ref() == Some(&past.run) {
+                wanted.clone_from(&past.previous);
+                chain.push(past);
+            }
+        }
+        chain.iter().rev().flat_map(|past| past.entries.iter().cloned()).collect()
+    }
+}
+
+/// Builds a thread's state from its records.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    /// What outlives the runs seen so far.
+    pub thread: ThreadFold,
+    /// The run that has not ended, if there is one.
+    pub run: Option<RunFold>,
+}
+
+impl Replay {
+    /// Goes on from a checkpoint; from nothing when it cannot be read, for it is only a cache.
+    #[must_use]
+    pub fn from_checkpoint(body: Option<&str>) -> Self {
+        let thread = body.and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+        Self { thread, run: None }
+    }
+
+    /// Takes in the next record.
+    pub fn push(&mut self, record: &Record) {
+        let begins = matches!(record.event(), Event::Created(e) if e.task.parent_task_id.is_none());
+        if self.run.is_none() && !begins {
+            // Between runs only `thread.*` has a place.
+            self.thread.seq = record.seq;
+            if record.event().task_id().is_some() {
+                self.thread.misfits = self.thread.misfits.saturating_add(1);
+            }
+            return;
+        }
+        let run = self.run.get_or_insert_default();
+        // A misfit is counted by the fold itself.
+        let _counted = run.apply(record);
+        if run.is_over() {
+            self.thread.absorb(run);
+            self.run = None;
+        }
+    }
+}
+
+/// What the model is given of a task.
+#[must_use]
+pub fn entries(task: &TaskFold) -> Vec<Entry> {
+    let mut out: Vec<Entry> =
+        task.spec.input.iter().map(|message| Entry::User { content: message.content.clone() }).collect();
+    for (place, step) in task.steps.iter().enumerate() {
+        let items = task.items.iter().filter(|fold| fold.step == Some(place) && !fold.dropped);
+        let mut calls: Vec<CallId> = Vec::new();
+        for fold in items {
+            push_item(&mut out, &mut calls, fold, step.end);
+        }
+        out.extend(calls.iter().filter_map(|call| result_of(task, call)));
+        let said = task.inputs.iter().filter(|input| input.after_steps == place + 1);
+        out.extend(said.map(|input| Entry::User { content: input.message.content.clone() }));
+    }
+    out
+}
+
+fn push_item(out: &mut Vec<Entry>, calls: &mut Vec<CallId>, fold: &ItemFold, end: Option<StopReason>) {
+    let whole = end.is_some_and(StopReason::is_whole);
+    match &fold.item {
+        Item::Reasoning(item) if whole => {
+            out.extend(fold.raw.clone().map(|raw| Entry::Reasoning { id: item.id.clone(), raw }));
+        }
+        Item::Message(item) => {
+            let text = item.text();
+            // Providers refuse empty messages.
+            if !text.is_empty() {
+                out.push(Entry::Assistant { id: item.id.clone(), text, raw: fold.raw.clone().filter(|_| whole) });
+            }
+        }
+        Item::ToolCall(call) if whole && fold.arguments_whole => {
+            calls.push(call.call_id.clone());
+            out.push(Entry::Call {
+                call_id: call.call_id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone().unwrap_or_default(),
+                provider_call_id: fold.provider_call_id.clone(),
+                raw: fold.raw.clone(),
+            });
+        }
+        Item::Reasoning(_)
+        | Item::ToolCall(_)
+        | Item::ToolResult(_)
+        | Item::HostedCall(_)
+        | Item::FileProcessing(_) => {}
+    }
+}
+
+/// The result of a call; while there is none, the model is not asked.
+fn result_of(task: &TaskFold, call_id: &CallId) -> Option<Entry> {
+    let (_, fold) = task.result(call_id)?;
+    let Item::ToolResult(result) = &fold.item else { return None };
+    let status = result.status.unwrap_or(ResultStatus::Completed);
+    let content =
+        fold.content.clone().unwrap_or_else(|| vec![Part::text(crate::block::plain_text(fold.item.blocks()))]);
+    Some(Entry::Result { call_id: call_id.clone(), status, content })
+}

@@ -1,0 +1,8 @@
+//! The integration tests of `protocol`, in one binary.
+
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod seed;
+#[cfg(test)]
+mod sse;

@@ -1,0 +1,64 @@
+//! The check behind the fuzz target `sse`: how a stream is cut into chunks never shows in what is read from it.
+//!
+//! Stable Rust without dependencies but the crate under test, because `cargo test -p protocol` includes this file.
+
+use protocol::sse::{DecodeError, Decoder, Event, Limits};
+
+/// So small that short inputs meet them.
+const TIGHT: Limits = Limits { line_bytes_max: 24, event_bytes_max: 32 };
+
+/// Every place in the first bytes is tried as a cut; beyond that the cost would be quadratic.
+const CUTS_MAX: usize = 256;
+
+/// All that a reader can learn from a stream.
+#[derive(Debug, PartialEq)]
+struct Read {
+    events: Vec<Event>,
+    last_event_id: Option<String>,
+    retry_ms: Option<u64>,
+    failure: Option<DecodeError>,
+}
+
+/// Reads `bytes` whole, byte by byte, in uneven pieces and in two pieces, and compares.
+pub(crate) fn any_split_gives_the_same_events(bytes: &[u8]) {
+    for limits in [Limits::default(), TIGHT] {
+        let whole = read(limits, [bytes]);
+        for event in &whole.events {
+            assert!(event.data.len() <= limits.event_bytes_max && !event.data.contains('\r'), "{event:?}");
+        }
+        assert_eq!(read(limits, bytes.chunks(1)), whole, "byte by byte, {limits:?}");
+        assert_eq!(read(limits, uneven(bytes)), whole, "in uneven pieces, {limits:?}");
+        for at in 0..=bytes.len().min(CUTS_MAX) {
+            let (head, tail) = bytes.split_at(at);
+            assert_eq!(read(limits, [head, tail]), whole, "cut at {at}, {limits:?}");
+        }
+    }
+}
+
+fn read<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
+    let mut decoder = Decoder::new(limits);
+    let mut events = Vec::new();
+    let failure = chunks.into_iter().try_for_each(|mut rest| {
+        while let Some(event) = decoder.decode(&mut rest)? {
+            events.push(event);
+        }
+        Ok(())
+    });
+    Read {
+        events,
+        last_event_id: decoder.last_event_id().map(str::to_owned),
+        retry_ms: decoder.retry_ms(),
+        failure: failure.err(),
+    }
+}
+
+/// Pieces of one to seven bytes. Each piece's first byte sets its size, so that the fuzzer can choose the cuts.
+fn uneven(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let first = rest.first()?;
+        let (piece, after) = rest.split_at(rest.len().min(usize::from(first % 7) + 1));
+        rest = after;
+        Some(piece)
+    })
+}

@@ -1,0 +1,66 @@
+//! The house's own chores: `cargo xtask tidy`, `cargo xtask defects`, `cargo xtask test [--full]`.
+//!
+//! One file or folder per verb. A check is a pure function (text in, complaints out) so that it can be tested on a
+//! few lines in memory; reading the repository is [`workspace`]'s business and starting processes is [`run`]'s.
+//! Nothing here is linked into the server, and no crate of the house may be linked here.
+
+mod complaint;
+mod defects;
+mod fuzz;
+mod run;
+mod tally;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Repo;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the Headwater repository")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Clone, Copy, Subcommand)]
+enum Verb {
+    /// Checks what the compiler does not: map, floors, licences, promises, file sizes, leftovers
+    Tidy,
+    /// Plants each known defect and requires that the test that guards against it turns red
+    Defects,
+    /// Runs every check and test there is, in order, and stops at the first that fails
+    Test {
+        /// More seeds, more repeats, and a minute of fuzzing per target
+        #[arg(long)]
+        full: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match run_verb(Cli::parse().verb) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True when all is well. An error means that the verb could not do its work at all.
+fn run_verb(verb: Verb) -> anyhow::Result<bool> {
+    let repo = Repo::here().context("cannot find the repository")?;
+    match verb {
+        Verb::Tidy => tidy::tidy(&repo),
+        Verb::Defects => Ok(defects::defects(&repo)?.failure.is_none()),
+        Verb::Test { full } => {
+            let effort = if full { test::Effort::Full } else { test::Effort::Everyday };
+            Ok(test::test(&repo, effort))
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! May we ship what we pull in? Every package of the resolved graph, on every platform, tests and tools included.
+
+use super::{LOCK_FILE, spdx};
+use crate::complaint::{Complaint, line_where};
+use crate::workspace::{Metadata, Package};
+
+/// Licences that ask for no more than their own text being passed on. A copyleft licence does not belong here.
+const ALLOWED: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0", // the roots of trust that browsers use, as data
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Complains about each package whose licence we have not agreed to. Lines are those of the lock file.
+pub(crate) fn check(metadata: &Metadata, lock_file: &str) -> Vec<Complaint> {
+    let refused = metadata.packages.iter().filter_map(|package| Some((package, objection(package)?)));
+    refused
+        .map(|(package, objection)| {
+            let line = line_where(lock_file, |line| line == format!("name = \"{}\"", package.name));
+            let what = format!("{} {}: {objection}", package.name, package.version);
+            Complaint::error(LOCK_FILE, line, what)
+        })
+        .collect()
+}
+
+fn objection(package: &Package) -> Option<String> {
+    let Some(text) = &package.license else {
+        return Some("states no licence: ask its authors, or take another crate".to_owned());
+    };
+    match spdx::parse(text) {
+        Ok(expression) if expression.is_met(&|id| ALLOWED.contains(&id)) => None,
+        Ok(_) => Some(format!(
+            "`{text}` is not covered by the licences we agree to: take another crate, or add it to xtask/src/tidy/licences.rs"
+        )),
+        Err(spdx::NotALicence(why)) => {
+            Some(format!("`{text}` is not a licence expression ({why}): take another crate"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::fixture::{foreign, workspace};
+
+    #[test]
+    fn permissive_licences_pass_and_others_are_named_with_their_line() {
+        let packages = vec![
+            foreign("fine", Some("MIT OR GPL-3.0-only")),
+            foreign("copyleft", Some("GPL-3.0-only")),
+            foreign("silent", None),
+            foreign("garbled", Some("see LICENSE")),
+        ];
+        let lock_file = "[[package]]\nname = \"fine\"\n\n[[package]]\nname = \"copyleft\"\n";
+        let complaints = check(&workspace(packages, &[]), lock_file);
+        let named: Vec<_> = complaints.iter().map(|c| (c.line, c.what.split(':').next().unwrap())).collect();
+        assert_eq!(named, [(5, "copyleft 0.1.0"), (1, "silent 0.1.0"), (1, "garbled 0.1.0")]);
+    }
+
+    #[test]
+    fn every_allowed_licence_is_spelled_as_an_expression() {
+        for id in ALLOWED {
+            assert_eq!(spdx::parse(id), Ok(spdx::Expression::Licence((*id).to_owned())));
+        }
+    }
+}
