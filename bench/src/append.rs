@@ -17,6 +17,7 @@ const BATCHES: [usize; 3] = [1, 64, 512];
 /// Threads over which the store's rows are spread, one row each in turn.
 const THREADS: usize = 500;
 const SPAN: Duration = Duration::from_secs(1);
+const FLUSH_SPAN: Duration = Duration::from_millis(500);
 /// The bare loop's file starts anew here: on a fast disk it would otherwise fill it.
 const FILE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
@@ -41,7 +42,7 @@ struct Row {
 }
 
 /// Measures both sides, interleaved.
-pub(crate) fn run(rounds: usize, command: &str, write: bool) -> anyhow::Result<()> {
+pub(crate) fn run(rounds: usize, write: bool) -> anyhow::Result<()> {
     let scratch = servers::scratch()?;
     let mut rows = BATCHES.map(|batch| Row { batch, bare: Vec::new(), store: Vec::new() });
     for round in 0..rounds {
@@ -62,7 +63,7 @@ pub(crate) fn run(rounds: usize, command: &str, write: bool) -> anyhow::Result<(
         SPAN.as_secs(),
         table(&rows)
     );
-    report::publish("append", command, &body, write)
+    report::publish("append", &body, write)
 }
 
 /// The floor: batches appended to one file, each flushed before the next is written.
@@ -87,6 +88,12 @@ pub(crate) fn bare(folder: &Path, batch: usize, span: Duration) -> anyhow::Resul
     let took = began.elapsed();
     std::fs::remove_file(&path)?;
     Ok(Sample::new(commits_us.len() * batch, took, commits_us))
+}
+
+/// What one flush takes now, for tables of which it is a part.
+pub(crate) fn flush() -> anyhow::Result<Spread> {
+    let scratch = servers::scratch()?;
+    Ok(bare(scratch.path(), 1, FLUSH_SPAN)?.commit)
 }
 
 /// The store's side of the same work: `batch` records of [`ROW_BYTES`] per commit, each for the next of [`THREADS`]

@@ -1,7 +1,7 @@
 //! Whether a stream is what was asked for: every delta, in order, once, and one good terminal event at the end.
 //!
-//! Order is judged by the events' `seq`, which a log numbers without gaps, by the stamps, and by the closing
-//! `task.text.done`, which repeats the text that the deltas made. Latency is measured here as well, because only here
+//! Order is judged by what the model said (each delta's text begins with a stamp and a number), by the events' `seq`,
+//! which a log numbers without gaps, and by the closing `task.text.done`, which repeats the text that the deltas made. Latency is measured here as well, because only here
 //! is it known which bytes were a delta. No I/O: bytes and their time of arrival come in.
 
 use crate::sse::{Event, Splitter};
@@ -112,7 +112,7 @@ struct Progress {
     deltas: u32,
     events: u64,
     text: String,
-    stamp_us: u64,
+    last: Option<Mark>,
     latency: Latency,
     attached_us: u64,
     added_us: Vec<u32>,
@@ -127,7 +127,7 @@ impl StreamCheck {
             deltas: 0,
             events: 0,
             text: String::new(),
-            stamp_us: 0,
+            last: None,
             latency,
             attached_us: 0,
             added_us: Vec::with_capacity(deltas_wanted.min(10_000) as usize),
@@ -199,23 +199,40 @@ impl Progress {
     }
 
     fn delta(&mut self, text: &str, received_us: u64) -> Result<(), Fault> {
-        let stamp_us = stamp(text).ok_or(Fault::Malformed)?;
-        if stamp_us < self.stamp_us {
+        let mark = Mark::read(text).ok_or(Fault::Malformed)?;
+        if !mark.follows(self.last) {
             return Err(Fault::Disordered);
         }
-        self.stamp_us = stamp_us;
+        self.last = Some(mark);
         self.deltas += 1;
         self.text.push_str(text);
-        if self.latency == Latency::OfAll || stamp_us >= self.attached_us {
-            self.added_us.push(u32::try_from(received_us.saturating_sub(stamp_us)).unwrap_or(u32::MAX));
+        if self.latency == Latency::OfAll || mark.stamp_us >= self.attached_us {
+            self.added_us.push(u32::try_from(received_us.saturating_sub(mark.stamp_us)).unwrap_or(u32::MAX));
         }
         Ok(())
     }
 }
 
-/// The send time with which a delta's text begins.
-fn stamp(text: &str) -> Option<u64> {
-    text.split_once(' ')?.0.parse().ok()
+/// With what a delta's text begins: when it was made, and which of the story's deltas it is.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    stamp_us: u64,
+    number: u64,
+}
+
+impl Mark {
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        Some(Self { stamp_us: words.next()?.parse().ok()?, number: words.next()?.parse().ok()? })
+    }
+
+    /// Stories may be numbered from 0 or from 1.
+    fn follows(self, last: Option<Self>) -> bool {
+        match last {
+            Some(last) => self.number == last.number + 1 && self.stamp_us >= last.stamp_us,
+            None => self.number <= 1,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -226,8 +243,8 @@ mod tests {
         format!("data: {json}\n\n")
     }
 
-    fn delta(seq: u64, stamp: u64) -> String {
-        event(&format!(r#"{{"type":"task.text.delta","delta":"{stamp} hi ","seq":{seq}}}"#))
+    fn delta(seq: u64, stamp: u64, number: u64) -> String {
+        event(&format!(r#"{{"type":"task.text.delta","delta":"{stamp} {number} hi ","seq":{seq}}}"#))
     }
 
     fn read(deltas: u32, frames: &[String]) -> Result<Vec<u32>, Fault> {
@@ -241,9 +258,9 @@ mod tests {
     fn a_whole_stream_passes_and_gives_its_latencies() {
         let frames = [
             event(r#"{"type":"task.created","seq":1,"task":{}}"#),
-            delta(2, 900),
-            delta(3, 950),
-            event(r#"{"type":"task.text.done","seq":4,"item":{"type":"text","text":"900 hi 950 hi "}}"#),
+            delta(2, 900, 1),
+            delta(3, 950, 2),
+            event(r#"{"type":"task.text.done","seq":4,"item":{"type":"text","text":"900 1 hi 950 2 hi "}}"#),
             event(r#"{"type":"task.completed","seq":5}"#),
         ];
         assert_eq!(read(2, &frames), Ok(vec![100, 50]));
@@ -253,28 +270,31 @@ mod tests {
     #[test]
     fn a_text_that_is_not_the_sum_of_its_deltas_is_out_of_order() {
         let frames = [
-            delta(1, 900),
-            event(r#"{"type":"task.text.done","seq":2,"item":{"type":"text","text":"900 ho "}}"#),
+            delta(1, 900, 0),
+            event(r#"{"type":"task.text.done","seq":2,"item":{"type":"text","text":"900 0 ho "}}"#),
             event(r#"{"type":"task.completed","seq":3}"#),
         ];
         assert_eq!(read(1, &frames), Err(Fault::Disordered));
     }
 
     #[test]
-    fn a_stamp_that_goes_back_is_out_of_order() {
-        assert_eq!(read(2, &[delta(1, 900), delta(2, 899)]), Err(Fault::Disordered));
+    fn what_the_model_said_is_held_to_its_own_order() {
+        for second in [delta(2, 899, 1), delta(2, 900, 2), delta(2, 900, 0), delta(3, 900, 1)] {
+            assert_eq!(read(2, &[delta(1, 900, 0), second]), Err(Fault::Disordered));
+        }
+        assert_eq!(read(1, &[delta(1, 900, 2)]), Err(Fault::Disordered));
     }
 
     #[test]
     fn a_stream_that_ends_inside_an_event_is_cut() {
-        assert_eq!(read(1, &[delta(1, 900), "data: {".into()]), Err(Fault::Cut));
+        assert_eq!(read(1, &[delta(1, 900, 0), "data: {".into()]), Err(Fault::Cut));
     }
 
     #[test]
     fn what_was_sent_before_the_viewer_came_has_no_latency() {
         let mut check = StreamCheck::new(2, Latency::SinceAttached);
         check.attached(920);
-        check.chunk((delta(1, 900) + &delta(2, 950)).as_bytes(), 1_000).unwrap();
+        check.chunk((delta(1, 900, 0) + &delta(2, 950, 1)).as_bytes(), 1_000).unwrap();
         assert_eq!(check.into_added_us(), [50]);
     }
 

@@ -53,11 +53,22 @@ struct Row {
 
 /// Measures every crowd on Headwater and on the mock, which has no log and no fan-out: each viewer is told its own
 /// story. Says whether every stream was good.
-pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, command: &str, write: bool) -> anyhow::Result<bool> {
+pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, write: bool) -> anyhow::Result<bool> {
     let servers: Vec<Server> =
-        [Some(Server::mock().await?), Server::headwater(options).await?].into_iter().flatten().collect();
+        [Some(Server::mock("mock, no log").await?), Server::headwater(options).await?].into_iter().flatten().collect();
     let targets: Vec<Target> =
         servers.iter().map(|server| Target { dialect: Dialect::Tasks, ..server.target().clone() }).collect();
+    let rows = measure_all(&targets, rounds).await;
+    let rows = rows.inspect_err(|_| servers.iter().for_each(|server| eprintln!("{}", server.last_words())))?;
+    for server in servers {
+        server.stop().await?;
+    }
+    let body = format!("Medians of {rounds} rounds.\n\n{}", table(&rows));
+    report::publish("fanout", &body, write)?;
+    Ok(rows.iter().flat_map(|row| &row.samples).all(|sample| sample.faults.total() == 0))
+}
+
+async fn measure_all(targets: &[Target], rounds: usize) -> anyhow::Result<Vec<Row>> {
     let mut rows: Vec<Row> = CROWDS
         .iter()
         .flat_map(|crowd| targets.iter().map(|target| Row { crowd: *crowd, name: target.name, samples: Vec::new() }))
@@ -67,16 +78,11 @@ pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, command: &str
             let Some(target) = targets.iter().find(|target| target.name == row.name) else { continue };
             let sample = measure(target, row.crowd).await?;
             let viewers = row.crowd.viewers;
-            eprintln!("round {} {viewers:>4} viewers {:<10} {}", round + 1, row.name, line(&sample));
+            eprintln!("round {} {viewers:>4} viewers {:<12} {}", round + 1, row.name, line(&sample));
             row.samples.push(sample);
         }
     }
-    for server in servers {
-        server.stop().await?;
-    }
-    let body = format!("Medians of {rounds} rounds.\n\n{}", table(&rows));
-    report::publish("fanout", command, &body, write)?;
-    Ok(rows.iter().flat_map(|row| &row.samples).all(|sample| sample.faults.total() == 0))
+    Ok(rows)
 }
 
 /// Runs one crowd.

@@ -142,21 +142,21 @@ async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::All { headwater, check } => {
             must_be_release()?;
-            let is_met = streams::run(&headwater, STREAM_ROUNDS, "all", true).await?;
-            append_aside(APPEND_ROUNDS, "all", true).await?;
-            let is_good = fanout::run(&headwater, FANOUT_ROUNDS, "all", true).await?;
+            let is_met = streams::run(&headwater, STREAM_ROUNDS, true).await?;
+            append_aside(APPEND_ROUNDS, true).await?;
+            let is_good = fanout::run(&headwater, FANOUT_ROUNDS, true).await?;
             anyhow::ensure!(!check || (is_met && is_good), "a bar was missed");
             Ok(())
         }
         Command::Streams(Suite { headwater, rounds, write }) => {
             must_be_release()?;
-            streams::run(&headwater, rounds.unwrap_or(STREAM_ROUNDS), "streams", write).await.map(drop)
+            streams::run(&headwater, rounds.unwrap_or(STREAM_ROUNDS), write).await.map(drop)
         }
         Command::Fanout(Suite { headwater, rounds, write }) => {
             must_be_release()?;
-            fanout::run(&headwater, rounds.unwrap_or(FANOUT_ROUNDS), "fanout", write).await.map(drop)
+            fanout::run(&headwater, rounds.unwrap_or(FANOUT_ROUNDS), write).await.map(drop)
         }
-        Command::Append { rounds, write } => append_aside(rounds, "append", write).await,
+        Command::Append { rounds, write } => append_aside(rounds, write).await,
         Command::Load(options) => load(options).await,
         Command::Mock { listen } => mock::run(listen).await,
         Command::Proxy { mode, upstream, listen } => proxy::run(mode, upstream, listen).await,
@@ -170,8 +170,8 @@ fn must_be_release() -> anyhow::Result<()> {
 }
 
 /// The append measurement blocks its thread on the disk.
-async fn append_aside(rounds: usize, command: &'static str, write: bool) -> anyhow::Result<()> {
-    tokio::task::spawn_blocking(move || append::run(rounds, command, write)).await?
+async fn append_aside(rounds: usize, write: bool) -> anyhow::Result<()> {
+    tokio::task::spawn_blocking(move || append::run(rounds, write)).await?
 }
 
 async fn load(options: Load) -> anyhow::Result<()> {

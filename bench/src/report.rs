@@ -37,9 +37,10 @@ impl Table {
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "–".into(),
-        size if size >= 9_999.5 => format!("{:.0}k", value / 1000.0),
+        size if size >= 99_950.0 => format!("{:.0}k", value / 1000.0),
+        size if size >= 9_999.5 => format!("{:.1}k", value / 1000.0),
         size if size >= 99.5 => format!("{value:.0}"),
-        size if size >= 9.95 => format!("{value:.1}"),
+        size if size >= 9.995 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
     }
 }
@@ -50,8 +51,8 @@ pub(crate) fn verdict(text: &str, is_met: bool) -> String {
 }
 
 /// Prints a section, and writes it into the page if asked to.
-pub(crate) fn publish(name: &str, command: &str, body: &str, write: bool) -> anyhow::Result<()> {
-    let section = format!("{}\n\n{}", provenance(command), body.trim_end());
+pub(crate) fn publish(name: &str, body: &str, write: bool) -> anyhow::Result<()> {
+    let section = format!("{}\n\n{}", provenance(), body.trim_end());
     println!("{section}\n");
     if write {
         let path = workspace().join("docs/performance.md");
@@ -61,7 +62,9 @@ pub(crate) fn publish(name: &str, command: &str, body: &str, write: bool) -> any
     Ok(())
 }
 
-fn provenance(command: &str) -> String {
+fn provenance() -> String {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let command = arguments.join(" ");
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let date = said("date", &["-u", "+%Y-%m-%d"]);
     let mut commit = said("git", &["rev-parse", "--short", "HEAD"]);
@@ -103,8 +106,8 @@ mod tests {
 
     #[test]
     fn figures_are_short() {
-        let texts = [0.174, 9.96, 21.54, 471.2, 243_900.0, f64::NAN].map(figure);
-        assert_eq!(texts, ["0.17", "10.0", "21.5", "471", "244k", "–"]);
+        let texts = [0.174, 9.996, 21.54, 471.2, 20_440.0, 243_900.0, f64::NAN].map(figure);
+        assert_eq!(texts, ["0.17", "10.0", "21.5", "471", "20.4k", "244k", "–"]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
+const LAST_LINES: usize = 20;
 const READY_WORDS: &str = "listening on http://";
 
 /// Which Headwater is measured.
@@ -49,7 +50,7 @@ pub(crate) struct Server {
     target: Target,
     child: Child,
     /// Held for as long as the child may write there.
-    _scratch: Option<TempDir>,
+    scratch: Option<TempDir>,
 }
 
 impl Server {
@@ -57,10 +58,10 @@ impl Server {
         &self.target
     }
 
-    /// The mock provider.
-    pub(crate) async fn mock() -> anyhow::Result<Self> {
+    /// The mock provider, under the name that its part in the measurement gives it.
+    pub(crate) async fn mock(name: &'static str) -> anyhow::Result<Self> {
         let arguments = ["mock".into()];
-        Self::start("direct", Dialect::Stream, &std::env::current_exe()?, &arguments, None).await
+        Self::start(name, Dialect::Stream, &std::env::current_exe()?, &arguments, None).await
     }
 
     /// One of the yardsticks, before `upstream`.
@@ -104,7 +105,7 @@ impl Server {
         arguments: &[OsString],
         scratch: Option<TempDir>,
     ) -> anyhow::Result<Self> {
-        let log = scratch.as_ref().map(|scratch| scratch.path().join("stderr"));
+        let log = scratch.as_ref().map(log_of);
         let stderr = match &log {
             Some(log) => File::create(log)?.into(),
             None => Stdio::inherit(),
@@ -121,18 +122,35 @@ impl Server {
         let mut lines = BufReader::new(child.stdout.take().context("no stdout")?).lines();
         let ready = tokio::time::timeout(READY_TIMEOUT, authority(&mut lines)).await;
         let Ok(Ok(authority)) = ready else {
-            let said = log.and_then(|log| std::fs::read_to_string(log).ok()).unwrap_or_default();
-            bail!("{name} did not say `{READY_WORDS}…` within {READY_TIMEOUT:?}\n{said}");
+            bail!(
+                "{name} ended, or did not say `{READY_WORDS}…` within {READY_TIMEOUT:?}\n{}",
+                last_words(scratch.as_ref())
+            );
         };
         // Whatever else it says is thrown away, but it must not block on a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Ok(Self { target: Target { name, authority, pid, dialect }, child, _scratch: scratch })
+        Ok(Self { target: Target { name, authority, pid, dialect }, child, scratch })
+    }
+
+    /// The end of what the server wrote about itself, for when a measurement failed.
+    pub(crate) fn last_words(&self) -> String {
+        last_words(self.scratch.as_ref())
     }
 
     /// Kills the process and waits until it is gone.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.child.kill().await.with_context(|| format!("{} had already ended", self.target.name))
     }
+}
+
+fn log_of(scratch: &TempDir) -> PathBuf {
+    scratch.path().join("stderr")
+}
+
+fn last_words(scratch: Option<&TempDir>) -> String {
+    let log = scratch.and_then(|scratch| std::fs::read_to_string(log_of(scratch)).ok()).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n")
 }
 
 async fn authority(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<Authority> {

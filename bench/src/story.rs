@@ -1,4 +1,4 @@
-//! The story that every server under test tells: N deltas, each with its send time, then one terminal event.
+//! The story that every server under test tells: N deltas, each with its send time and number, then one terminal event.
 //!
 //! The frame has the form and about the size (180 bytes of JSON) of a `task.text.delta`, so that the yardsticks carry
 //! what Headwater carries. Faults are planted here on request: a checker that was never seen to refuse anything has
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Interval};
 
-/// The words after the stamp. `scenarios.toml` says the same ones.
+/// The words after stamp and number. `scenarios.toml` says the same ones.
 pub(crate) const WORDS: &str = "once upon a time ";
 
 /// What goes wrong, halfway through the story.
@@ -125,7 +125,7 @@ fn delta(seq: u32) -> String {
     let _ = write!(
         frame,
         "id: {seq}\nevent: task.text.delta\ndata: {{\"type\":\"task.text.delta\",\"task_id\":\"task_0199f3a2\",\
-         \"item_id\":\"msg_0199f3a21\",\"output_index\":0,\"block_index\":0,\"delta\":\"{now} {WORDS}\",\
+         \"item_id\":\"msg_0199f3a21\",\"output_index\":0,\"block_index\":0,\"delta\":\"{now} {seq} {WORDS}\",\
          \"seq\":{seq},\"at\":{at}}}\n\n"
     );
     frame

@@ -3,6 +3,7 @@
 //! Every round visits every cell, and every cell every server, each round beginning with another one: what the machine
 //! does meanwhile then falls on all of them alike. A figure is the median of its rounds.
 
+use crate::append;
 use crate::check::{Fault, Faults};
 use crate::load::{self, Plan, Sample};
 use crate::proxy::Mode;
@@ -13,7 +14,7 @@ use crate::target::Target;
 
 /// Waves are chosen so that a yardstick's CPU time is many times the 10 ms in which the kernel counts it.
 const CELLS: [Plan; 4] = [
-    Plan { streams: 50, deltas: 100, interval_ms: 20, waves: 3 },
+    Plan { streams: 50, deltas: 100, interval_ms: 20, waves: 2 },
     Plan { streams: 500, deltas: 100, interval_ms: 20, waves: 2 },
     Plan { streams: 50, deltas: 200, interval_ms: 0, waves: 20 },
     Plan { streams: 500, deltas: 200, interval_ms: 0, waves: 4 },
@@ -27,8 +28,8 @@ const YARDSTICK: &str = "do-nothing proxy";
 const SUBJECT: &str = "headwater";
 
 /// Whether the bars were met; true as well when there was nothing to hold against them.
-pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, command: &str, write: bool) -> anyhow::Result<bool> {
-    let mock = Server::mock().await?;
+pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, write: bool) -> anyhow::Result<bool> {
+    let mock = Server::mock("direct").await?;
     let upstream = mock.target().authority.clone();
     let pass = Server::proxy(Mode::Pass, &upstream).await?;
     let parse = Server::proxy(Mode::Parse, &upstream).await?;
@@ -36,13 +37,20 @@ pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, command: &str
     let servers: Vec<Server> = [Some(mock), Some(pass), Some(parse), headwater].into_iter().flatten().collect();
     let targets: Vec<Target> = servers.iter().map(|server| server.target().clone()).collect();
 
-    let rows = measure(&targets, rounds).await?;
+    let measured = measure(&targets, rounds).await;
+    let (rows, flushes_ms) =
+        measured.inspect_err(|_| servers.iter().for_each(|server| eprintln!("{}", server.last_words())))?;
     for server in servers {
         server.stop().await?;
     }
     let (verdicts, is_met) = verdicts(&rows);
-    let body = format!("Medians of {rounds} rounds.\n\n{}\n{verdicts}", table(&rows));
-    report::publish("streams", command, &body, write)?;
+    let flush_ms = figure(median(flushes_ms));
+    let body = format!(
+        "Medians of {rounds} rounds. A bare 200-byte append with `fdatasync` took p50 {flush_ms} ms in the same rounds: \
+         what is durable before it is visible cannot be faster.\n\n{}\n{verdicts}",
+        table(&rows)
+    );
+    report::publish("streams", &body, write)?;
     Ok(is_met)
 }
 
@@ -69,7 +77,8 @@ impl Row {
     }
 }
 
-async fn measure(targets: &[Target], rounds: usize) -> anyhow::Result<Vec<Row>> {
+/// All rows, and what a flush of the disk took in each round.
+async fn measure(targets: &[Target], rounds: usize) -> anyhow::Result<(Vec<Row>, Vec<f64>)> {
     for target in targets {
         load::run(target, WARM_UP).await?;
     }
@@ -77,7 +86,11 @@ async fn measure(targets: &[Target], rounds: usize) -> anyhow::Result<Vec<Row>> 
         .iter()
         .flat_map(|plan| targets.iter().map(|target| Row { plan: *plan, name: target.name, samples: Vec::new() }))
         .collect();
+    let mut flushes_ms = Vec::with_capacity(rounds);
     for round in 0..rounds {
+        let flush = tokio::task::spawn_blocking(append::flush).await??;
+        eprintln!("round {} fdatasync p50 {} p99 {} ms", round + 1, figure(flush.p50_ms), figure(flush.p99_ms));
+        flushes_ms.push(flush.p50_ms);
         for plan in CELLS {
             for turn in 0..targets.len() {
                 let Some(target) = targets.get((turn + round) % targets.len()) else { continue };
@@ -89,7 +102,7 @@ async fn measure(targets: &[Target], rounds: usize) -> anyhow::Result<Vec<Row>> 
             }
         }
     }
-    Ok(rows)
+    Ok((rows, flushes_ms))
 }
 
 /// A sample on one line.
@@ -113,8 +126,11 @@ fn yardstick(rows: &[Row], plan: Plan) -> Option<&Row> {
     rows.iter().find(|row| row.plan == plan && row.name == YARDSTICK)
 }
 
+/// CPU against the yardstick's. Neighbours in one round had the same machine, so it is taken round by round.
 fn ratio(rows: &[Row], row: &Row) -> f64 {
-    yardstick(rows, row.plan).map_or(f64::NAN, |yardstick| row.cpu() / yardstick.cpu())
+    let Some(yardstick) = yardstick(rows, row.plan) else { return f64::NAN };
+    let rounds = row.samples.iter().zip(&yardstick.samples);
+    median(rounds.map(|(ours, theirs)| ours.cpu_ms_per_1k / theirs.cpu_ms_per_1k))
 }
 
 fn table(rows: &[Row]) -> String {

@@ -34,6 +34,9 @@ pub(crate) fn fuzz(repo: &Repo) -> anyhow::Result<Report> {
             bail!("cargo-fuzz is missing and could not be installed");
         }
     }
+    if run(cargo_fuzz(repo).arg("build"), Echo::Show, None)?.end != End::Success {
+        bail!("the fuzz targets do not build");
+    }
     let mut failed = Vec::new();
     for target in targets(repo)? {
         println!("fuzz {target} for {SECONDS_PER_TARGET} s");
@@ -41,19 +44,29 @@ pub(crate) fn fuzz(repo: &Repo) -> anyhow::Result<Report> {
         let found = format!("{FOUND}/{target}");
         std::fs::create_dir_all(repo.root.join(&found)).with_context(|| format!("cannot create {found}"))?;
         let seeds = Some(format!("{SEEDS}/{target}")).filter(|seeds| repo.root.join(seeds).is_dir());
-        let mut command = Command::new("rustup");
-        command.args(["run", "nightly", "cargo", "fuzz", "run", &target, &found]).args(seeds);
+        let mut command = cargo_fuzz(repo);
+        command.args(["run", &target, &found]).args(seeds);
         command.args(["--", &format!("-max_total_time={SECONDS_PER_TARGET}")]);
-        if run(command.current_dir(&repo.root), Echo::Show, None)?.end == End::Success {
+        let ran = run(&mut command, Echo::Hide, None)?;
+        if ran.end == End::Success {
             tally.passed += 1;
+            // "Done 123 runs in 61 second(s)"
+            ran.output.lines().filter(|line| line.starts_with("Done ")).for_each(|line| println!("    {line}"));
         } else {
             tally.failed += 1;
+            ran.show_tail();
             failed.push(target);
         }
     }
     let failure = (!failed.is_empty())
         .then(|| format!("{} found an input that breaks it: keep that input as a test", failed.join(", ")));
     Ok(Report { tally, failure })
+}
+
+fn cargo_fuzz(repo: &Repo) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo", "fuzz"]).current_dir(&repo.root);
+    command
 }
 
 fn targets(repo: &Repo) -> anyhow::Result<Vec<String>> {

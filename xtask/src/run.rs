@@ -16,6 +16,9 @@ const LINES_IN_FLIGHT_MAX: usize = 1024;
 /// After a process ended, how long a child that it left behind may hold the pipes open.
 const PIPES_OPEN_MAX: Duration = Duration::from_secs(5);
 
+/// How much of a hidden output is shown when the process was not as it should be.
+const TAIL_LINES: usize = 40;
+
 /// Whether the lines of a process appear on the terminal as well.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Echo {
@@ -37,6 +40,16 @@ pub(crate) enum End {
 pub(crate) struct Ran {
     pub(crate) end: End,
     pub(crate) output: String,
+}
+
+impl Ran {
+    /// Shows the end of what was said, for a process that was not heard while it ran.
+    pub(crate) fn show_tail(&self) {
+        let lines: Vec<&str> = self.output.lines().collect();
+        for line in lines.iter().skip(lines.len().saturating_sub(TAIL_LINES)) {
+            println!("    {line}");
+        }
+    }
 }
 
 /// Runs `command` to its end, or to `limit`.

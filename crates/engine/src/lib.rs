@@ -1,1 +1,30 @@
-//! placeholder
+//! Drives the machine: one actor per live thread, one hub for everybody who watches.
+//!
+//! - [`Engine`]: what `server` calls. Commands go into the thread's inbox and wake its actor.
+//! - `actor`, `session`: one thread's executor for one term: inputs in, appends out, one append in flight while the next
+//!   gathers; the state runs ahead of the log, what is shown never does.
+//! - `open`: a thread's state from its log.
+//! - `upstream`: models and tools as streams of inputs.
+//! - `hub`, [`Viewer`]: the live end of the log, without a queue per viewer.
+//!
+//! Invariants: the engine decides nothing about a run (that is `machine`), knows no wire protocol (that is `protocol`) and
+//! no database (that is `store`). It holds no lock over an await.
+
+mod actor;
+mod clock;
+mod engine;
+mod hub;
+mod open;
+mod session;
+mod shared;
+mod sync;
+mod upstream;
+mod viewer;
+
+pub use clock::SystemClock;
+pub use engine::{Engine, NewRun, OnBusy, StartError, Started, WatchError};
+pub use shared::{Ports, StopMode};
+pub use viewer::{View, Viewer};
+
+#[cfg(all(test, feature = "shuttle"))]
+mod hub_shuttle;

@@ -57,6 +57,8 @@ pub struct Steer {
     pub task_id: TaskId,
     /// What the user says.
     pub input: Vec<Part>,
+    /// The run that it begins, when that one has ended before it could be heard.
+    pub otherwise: TaskId,
 }
 
 /// Answer what a paused run waits for.

@@ -58,6 +58,20 @@ impl Cursor {
     pub fn fits(&self, record: &Record) -> bool {
         self.seq == record.seq && self.check.is_none_or(|check| check == record.check)
     }
+
+    /// May a reader go on here, in a log that ends at `head` and has `record` at the cursor's place?
+    ///
+    /// A bare number is taken at its word, so `record` may then be `None`.
+    ///
+    /// # Errors
+    /// When the log does not go that far, or has something else there.
+    pub fn verify(&self, head: Seq, record: Option<&Record>) -> Result<(), CursorError> {
+        if self.seq > head {
+            return Err(CursorError::Ahead { asked: self.seq, head });
+        }
+        let fits = record.map_or(self.check.is_none(), |record| self.fits(record));
+        if fits { Ok(()) } else { Err(CursorError::Foreign) }
+    }
 }
 
 impl From<&Record> for Cursor {
@@ -120,6 +134,38 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Event, TaskOnly};
+    use crate::id::{TaskId, ThreadId};
+    use crate::record::Draft;
+    use crate::seq::Epoch;
+
+    fn sealed(thread: &str, seq: u64) -> Record {
+        let task_id = TaskId::from("task_1");
+        let event = Event::Started(TaskOnly { task_id: task_id.clone() });
+        Record::seal(&ThreadId::from(thread), &task_id, Epoch(1), Draft { seq: Seq(seq), at: 5, event, private: None })
+    }
+
+    #[test]
+    fn a_cursor_is_good_in_its_own_log_alone() {
+        let (ours, theirs) = (sealed("thr_1", 4), sealed("thr_2", 4));
+        let cursor = Cursor::from(&ours);
+        assert_eq!(cursor.verify(Seq(9), Some(&ours)), Ok(()));
+        assert_eq!(cursor.verify(Seq(9), Some(&theirs)), Err(CursorError::Foreign));
+        assert_eq!(cursor.verify(Seq(9), Some(&sealed("thr_1", 5))), Err(CursorError::Foreign));
+        assert_eq!(cursor.verify(Seq(9), None), Err(CursorError::Foreign));
+        assert_eq!(cursor.verify(Seq(3), None), Err(CursorError::Ahead { asked: Seq(4), head: Seq(3) }));
+    }
+
+    #[test]
+    fn a_bare_number_is_taken_at_its_word() {
+        let bare = |seq| Cursor { seq: Seq(seq), check: None, inner: None };
+        assert_eq!(bare(4).verify(Seq(4), Some(&sealed("thr_1", 4))), Ok(()));
+        assert_eq!(bare(4).verify(Seq(4), None), Ok(()));
+        assert_eq!(bare(5).verify(Seq(4), None), Err(CursorError::Ahead { asked: Seq(5), head: Seq(4) }));
+        assert_eq!(Cursor::START.verify(Seq::ZERO, None), Ok(()));
+        let before_the_first = Cursor { check: Some(7), ..Cursor::START };
+        assert_eq!(before_the_first.verify(Seq::ZERO, None), Err(CursorError::Foreign));
+    }
 
     #[test]
     fn what_is_printed_is_read_back() {

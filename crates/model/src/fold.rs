@@ -81,33 +81,44 @@ impl RunFold {
     }
 
     fn change(&mut self, event: &Event, private: Option<&Private>) -> Fit {
-        match event {
+        // The new state is worked out before anything changes: a record that does not fit must leave everything alone.
+        let state = match event {
             Event::Created(created) => return self.create(created, private),
             // These are the thread's; the run they stand behind has ended or does not mind.
             Event::HistoryCompacted(_) | Event::RunHidden(_) => return Ok(()),
-            Event::StateSnapshot(snapshot) => self.state = Some(snapshot.state.clone()),
-            Event::StateDelta(delta) => self.patch(delta)?,
-            _ => {}
-        }
-        let over = self.is_over();
+            Event::StateSnapshot(snapshot) => Some(snapshot.state.clone()),
+            Event::StateDelta(delta) => Some(self.patched(delta)?),
+            _ => None,
+        };
         let at = self.at;
         let id = event.task_id().ok_or(Misfit)?;
+        let loose = self.is_over() || (event.is_terminal() && self.has_open_child(id));
         let task = self.tasks.iter_mut().find(|task| task.id == *id).ok_or(Misfit)?;
-        if over || task.status.is_terminal() {
+        if loose || task.status.is_terminal() {
             return Err(Misfit);
         }
         task.apply(at, event, private)?;
+        if state.is_some() {
+            self.state = state;
+        }
         self.count(event);
         Ok(())
+    }
+
+    /// A task that ended before its sub-agents would leave them without an end of their own (law 9).
+    fn has_open_child(&self, id: &TaskId) -> bool {
+        let mut children = self.tasks.iter().filter(|task| task.spec.parent_task_id.as_ref() == Some(id));
+        children.any(|child| !child.status.is_terminal())
     }
 
     fn create(&mut self, created: &crate::event::Created, private: Option<&Private>) -> Fit {
         let fits = match &created.task.parent_task_id {
             None => self.tasks.is_empty(),
             Some(parent) => {
+                let asked = |parent: &TaskFold| parent.calls().any(|(_, call)| call.call_id.task() == created.task_id);
                 !self.is_over()
                     && self.task(&created.task_id).is_none()
-                    && self.task(parent).is_some_and(|parent| !parent.status.is_terminal())
+                    && self.task(parent).is_some_and(|parent| !parent.status.is_terminal() && asked(parent))
             }
         };
         if !fits {
@@ -117,13 +128,12 @@ impl RunFold {
         Ok(())
     }
 
-    fn patch(&mut self, delta: &StateDelta) -> Fit {
+    fn patched(&self, delta: &StateDelta) -> Result<Value, Misfit> {
         let operations = serde_json::to_value(&delta.delta).map_err(|_| Misfit)?;
         let patch: json_patch::Patch = serde_json::from_value(operations).map_err(|_| Misfit)?;
         let mut state = self.state.clone().unwrap_or(Value::Null);
         json_patch::patch(&mut state, &patch).map_err(|_| Misfit)?;
-        self.state = Some(state);
-        Ok(())
+        Ok(state)
     }
 
     /// Counts what ids and references are numbered by.

@@ -351,12 +351,12 @@ impl Item {
         }
     }
 
-    /// Marks the item as cut short.
+    /// Marks the item as cut short. An item that has said what cut it keeps its word.
     pub fn cut(&mut self, why: IncompleteReason) {
         match self {
             Self::ToolResult(item) => {
                 item.status = Some(ResultStatus::Incomplete);
-                item.reason = Some(why);
+                item.reason.get_or_insert(why);
             }
             Self::Reasoning(Reasoning { status, reason, .. })
             | Self::ToolCall(ToolCall { status, reason, .. })
@@ -364,7 +364,7 @@ impl Item {
             | Self::HostedCall(HostedCall { status, reason, .. })
             | Self::FileProcessing(FileProcessing { status, reason, .. }) => {
                 *status = Some(ItemStatus::Incomplete);
-                *reason = Some(why);
+                reason.get_or_insert(why);
             }
         }
     }

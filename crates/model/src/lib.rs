@@ -4,7 +4,7 @@
 //! - [`event`]: everything that can happen; [`item`], [`block`]: what it happens to.
 //! - [`record`]: an event as it is logged; [`cursor`]: a place in the log that a client can hold.
 //! - [`fold`]: records → state, pure and total. The only way from the one to the other.
-//! - [`delta`], [`tool`], [`history`]: what the run loop exchanges with models and tools.
+//! - [`delta`], [`tool`], [`history`], [`reference`]: what the run loop exchanges with models and tools.
 //! - [`definition`]: agents and tools as an operator declared them; [`limits`]: every bound, by name.
 //! - [`ports`]: what the upper floors offer each other, each trait with its law.
 //!
@@ -25,6 +25,7 @@ pub mod limits;
 pub mod object;
 pub mod ports;
 pub mod record;
+pub mod reference;
 pub mod seq;
 #[cfg(feature = "testing")]
 pub mod testing;

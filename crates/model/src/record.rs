@@ -79,8 +79,8 @@ pub struct RawItem {
     pub item: Value,
 }
 
-/// A logged event.
-#[derive(Clone, Debug)]
+/// A logged event. A copy shares the bytes and reads the event again when it is asked for it.
+#[derive(Debug)]
 pub struct Record {
     /// Its place in the thread.
     pub seq: Seq,
@@ -148,6 +148,21 @@ impl Record {
         text.get(..end).and_then(|kind| std::str::from_utf8(kind).ok()).unwrap_or_default()
     }
 
+    /// The task that it happens to, from its bytes alone: they go on with it. `None` for `thread.*`.
+    #[must_use]
+    pub fn task_id(&self) -> Option<&str> {
+        // Bytes that another hand wrote may be ordered differently: then the event is read.
+        self.leading_task_id().or_else(|| self.event().task_id().map(TaskId::as_str))
+    }
+
+    fn leading_task_id(&self) -> Option<&str> {
+        let text = self.public.strip_prefix(br#"{"type":""#)?.get(self.kind().len()..)?;
+        let text = text.strip_prefix(br#"","task_id":""#)?;
+        let end = text.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+        let plain = text.get(end) == Some(&b'"');
+        text.get(..end).filter(|_| plain).and_then(|id| std::str::from_utf8(id).ok())
+    }
+
     /// Are the bytes those that were sealed for this thread?
     #[must_use]
     pub fn is_sound(&self, thread: &ThreadId) -> bool {
@@ -170,6 +185,22 @@ impl Record {
         hash.update(&self.public);
         hash.update(&self.private);
         hash.finalize()
+    }
+}
+
+impl Clone for Record {
+    fn clone(&self) -> Self {
+        Self {
+            seq: self.seq,
+            at: self.at,
+            run: self.run.clone(),
+            epoch: self.epoch,
+            v: self.v,
+            check: self.check,
+            public: self.public.clone(),
+            private: self.private.clone(),
+            event: OnceLock::new(),
+        }
     }
 }
 
@@ -222,7 +253,19 @@ mod tests {
     fn a_record_knows_its_type_without_being_read() {
         let (_, record) = sealed();
         assert_eq!(record.kind(), "task.started");
+        assert_eq!(record.task_id(), Some("task_1"));
         assert_eq!(&record.public[..], br#"{"type":"task.started","task_id":"task_1"}"#);
+    }
+
+    #[test]
+    fn a_record_knows_its_task_however_it_was_written() {
+        let (_, record) = sealed();
+        let written = |text: &'static str| Record { public: text.into(), event: OnceLock::new(), ..record.clone() };
+        let escaped = written(r#"{"type":"task.started","task_id":"task\u005f1"}"#);
+        assert_eq!(escaped.task_id(), Some("task_1"));
+        assert_eq!(written(r#"{"task_id":"task_1","type":"task.started"}"#).task_id(), Some("task_1"));
+        assert_eq!(written(r#"{"type":"thread.run.hidden","run_id":"task_1"}"#).task_id(), None);
+        assert_eq!(written("").task_id(), None);
     }
 
     #[test]

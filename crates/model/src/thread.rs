@@ -4,14 +4,14 @@
 //! The model is given the items of whole steps and every result; of steps that a cancel, a failure or a limit ended, the
 //! text alone; of attempts that were done again, nothing. So no call is ever without its result (law 12).
 
-use crate::block::Part;
 use crate::event::{Event, StopReason};
 use crate::fold::{ItemFold, RunFold, TaskFold};
 use crate::history::Entry;
 use crate::id::{CallId, TaskId};
 use crate::item::{Item, ResultStatus};
 use crate::record::Record;
-use crate::seq::Seq;
+use crate::reference;
+use crate::seq::{Millis, Seq};
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +21,9 @@ use serde_json::Value;
 pub struct ThreadFold {
     /// The last record in here.
     pub seq: Seq,
+    /// Its moment: the next run's records are not before it, whatever the clock does.
+    #[serde(default)]
+    pub at: Millis,
     /// What the model is given of each run, oldest first.
     pub runs: Vec<PastRun>,
     /// How many reference groups there are: numbers 1 to this are in the pool.
@@ -50,6 +53,7 @@ impl ThreadFold {
     /// Takes in a run that ended.
     pub fn absorb(&mut self, run: &RunFold) {
         self.seq = run.seq;
+        self.at = self.at.max(run.at);
         self.misfits = self.misfits.saturating_add(run.misfits);
         self.references = self.references.max(run.references);
         if let Some(state) = &run.state {
@@ -99,9 +103,10 @@ impl Replay {
     pub fn push(&mut self, record: &Record) {
         let begins = matches!(record.event(), Event::Created(e) if e.task.parent_task_id.is_none());
         if self.run.is_none() && !begins {
-            // Between runs only `thread.*` has a place.
             self.thread.seq = record.seq;
-            if record.event().task_id().is_some() {
+            self.thread.at = self.thread.at.max(record.at);
+            // Between runs only `thread.*` has a place, as far as this version knows it.
+            if !matches!(record.event(), Event::HistoryCompacted(_) | Event::RunHidden(_)) {
                 self.thread.misfits = self.thread.misfits.saturating_add(1);
             }
             return;
@@ -121,6 +126,7 @@ impl Replay {
 pub fn entries(task: &TaskFold) -> Vec<Entry> {
     let mut out: Vec<Entry> =
         task.spec.input.iter().map(|message| Entry::User { content: message.content.clone() }).collect();
+    out.extend(said_after(task, 0));
     for (place, step) in task.steps.iter().enumerate() {
         let items = task.items.iter().filter(|fold| fold.step == Some(place) && !fold.dropped);
         let mut calls: Vec<CallId> = Vec::new();
@@ -128,10 +134,15 @@ pub fn entries(task: &TaskFold) -> Vec<Entry> {
             push_item(&mut out, &mut calls, fold, step.end);
         }
         out.extend(calls.iter().filter_map(|call| result_of(task, call)));
-        let said = task.inputs.iter().filter(|input| input.after_steps == place + 1);
-        out.extend(said.map(|input| Entry::User { content: input.message.content.clone() }));
+        out.extend(said_after(task, place + 1));
     }
     out
+}
+
+/// What was said while this many attempts had begun: the turn after them reads it.
+fn said_after(task: &TaskFold, attempts: usize) -> impl Iterator<Item = Entry> {
+    let said = task.inputs.iter().filter(move |input| input.after_steps == attempts);
+    said.map(|input| Entry::User { content: input.message.content.clone() })
 }
 
 fn push_item(out: &mut Vec<Entry>, calls: &mut Vec<CallId>, fold: &ItemFold, end: Option<StopReason>) {
@@ -170,7 +181,7 @@ fn result_of(task: &TaskFold, call_id: &CallId) -> Option<Entry> {
     let (_, fold) = task.result(call_id)?;
     let Item::ToolResult(result) = &fold.item else { return None };
     let status = result.status.unwrap_or(ResultStatus::Completed);
-    let content =
-        fold.content.clone().unwrap_or_else(|| vec![Part::text(crate::block::plain_text(fold.item.blocks()))]);
+    // What would not fit a record's private half is read from the blocks again.
+    let content = fold.content.clone().unwrap_or_else(|| reference::wrap(reference::parts_of(fold.item.blocks())));
     Some(Entry::Result { call_id: call_id.clone(), status, content })
 }

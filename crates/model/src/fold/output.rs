@@ -2,7 +2,7 @@
 
 use super::task::{ItemFold, TaskFold};
 use super::{Fit, Misfit};
-use crate::block::{Block, TextBlock};
+use crate::block::{Block, ImageBlock, TextBlock};
 use crate::event::{
     AnnotationAdded, Event, FileProcessingUpdated, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent, SummaryEvent,
     TextEvent,
@@ -60,7 +60,13 @@ fn open_item<'a>(task: &'a mut TaskFold, output_index: u32, id: &ItemId) -> Resu
 fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> Fit {
     let next = e.output_index as usize == task.items.len();
     let known = task.items.iter().any(|fold| fold.item.id() == e.item.id());
-    if !next || known {
+    // Calls are named once and answered once: what the model is given must pair them (law 12).
+    let pairs = match &e.item {
+        Item::ToolCall(call) => task.call(&call.call_id).is_none(),
+        Item::ToolResult(result) => task.call(&result.call_id).is_some() && task.result(&result.call_id).is_none(),
+        _ => true,
+    };
+    if !next || known || !pairs {
         return Err(Misfit);
     }
     let is_result = matches!(e.item, Item::ToolResult(_));
@@ -82,7 +88,12 @@ fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> 
 
 fn item_done(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> Fit {
     let fold = open_item(task, e.output_index, e.item.id())?;
-    if !fold.open.is_empty() || std::mem::discriminant(&fold.item) != std::mem::discriminant(&e.item) {
+    let same = match (&fold.item, &e.item) {
+        (Item::ToolCall(before), Item::ToolCall(done)) => before.call_id == done.call_id,
+        (Item::ToolResult(before), Item::ToolResult(done)) => before.call_id == done.call_id,
+        (before, done) => std::mem::discriminant(before) == std::mem::discriminant(done),
+    };
+    if !fold.open.is_empty() || !same {
         return Err(Misfit);
     }
     let before = std::mem::replace(&mut fold.item, e.item.clone());
@@ -95,29 +106,55 @@ fn item_done(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> F
     Ok(())
 }
 
-/// A `done` leaves out what it need not repeat: that stays as the deltas made it.
+/// A `done` leaves out what it need not repeat: that stays as it was. How the item ended is the `done`'s alone to say.
 fn keep_left_out(done: &mut Item, before: Item) {
     match (done, before) {
-        (Item::Reasoning(done), Item::Reasoning(before)) => done.summary = done.summary.take().or(before.summary),
-        (Item::ToolCall(done), Item::ToolCall(before)) => done.arguments = done.arguments.take().or(before.arguments),
+        (Item::Reasoning(done), Item::Reasoning(before)) => {
+            keep(&mut done.summary, before.summary);
+            keep(&mut done.agent, before.agent);
+        }
+        (Item::ToolCall(done), Item::ToolCall(before)) => {
+            keep(&mut done.arguments, before.arguments);
+            keep(&mut done.kind, before.kind);
+            keep(&mut done.display_name, before.display_name);
+            keep(&mut done.gate, before.gate);
+            keep(&mut done.agent, before.agent);
+        }
         (Item::ToolResult(done), Item::ToolResult(before)) => {
-            done.block_list = done.block_list.take().or(before.block_list);
+            keep(&mut done.block_list, before.block_list);
+            keep(&mut done.summary, before.summary);
+            keep(&mut done.artifact, before.artifact);
+            keep(&mut done.ui_hints, before.ui_hints);
+            keep(&mut done.agent, before.agent);
         }
-        (Item::Message(done), Item::Message(before)) => done.block_list = done.block_list.take().or(before.block_list),
+        (Item::Message(done), Item::Message(before)) => {
+            keep(&mut done.block_list, before.block_list);
+            keep(&mut done.phase, before.phase);
+            keep(&mut done.agent, before.agent);
+        }
         (Item::HostedCall(done), Item::HostedCall(before)) => {
-            done.block_list = done.block_list.take().or(before.block_list);
+            keep(&mut done.block_list, before.block_list);
+            keep(&mut done.state, before.state);
+            keep(&mut done.action, before.action);
+            keep(&mut done.agent, before.agent);
         }
+        (Item::FileProcessing(done), Item::FileProcessing(before)) => keep(&mut done.agent, before.agent),
         _ => {}
+    }
+}
+
+fn keep<T>(done: &mut Option<T>, before: Option<T>) {
+    if done.is_none() {
+        *done = before;
     }
 }
 
 fn summary_added(fold: &mut ItemFold, e: &SummaryEvent) -> Fit {
     let Item::Reasoning(reasoning) = &mut fold.item else { return Err(Misfit) };
-    let summary = reasoning.summary.get_or_insert_default();
-    if e.summary_index as usize != summary.len() {
+    if e.summary_index as usize != reasoning.summary.as_ref().map_or(0, Vec::len) {
         return Err(Misfit);
     }
-    summary.push(e.item.clone());
+    reasoning.summary.get_or_insert_default().push(e.item.clone());
     fold.open.push(e.summary_index);
     Ok(())
 }
@@ -174,11 +211,10 @@ fn file_processing(task: &mut TaskFold, e: &FileProcessingUpdated) -> Fit {
 
 fn block_added(task: &mut TaskFold, output_index: u32, item_id: &ItemId, block_index: u32, block: Block) -> Fit {
     let fold = open_item(task, output_index, item_id)?;
-    let blocks = fold.item.blocks_mut().ok_or(Misfit)?;
-    if block_index as usize != blocks.len() {
+    if block_index as usize != fold.item.blocks().len() {
         return Err(Misfit);
     }
-    blocks.push(block);
+    fold.item.blocks_mut().ok_or(Misfit)?.push(block);
     fold.open.push(block_index);
     Ok(())
 }
@@ -198,11 +234,11 @@ fn open_text(fold: &mut ItemFold, index: u32) -> Result<&mut TextBlock, Misfit> 
 }
 
 fn annotation(fold: &mut ItemFold, e: &AnnotationAdded) -> Fit {
-    let annotations = open_text(fold, e.block_index)?.annotations.get_or_insert_default();
-    if e.annotation_index as usize != annotations.len() {
+    let text = open_text(fold, e.block_index)?;
+    if e.annotation_index as usize != text.annotations.as_ref().map_or(0, Vec::len) {
         return Err(Misfit);
     }
-    annotations.push(e.annotation.clone());
+    text.annotations.get_or_insert_default().push(e.annotation.clone());
     Ok(())
 }
 
@@ -214,18 +250,24 @@ fn text_done(task: &mut TaskFold, e: &TextEvent) -> Fit {
     }
     let fold = open_item(task, e.output_index, &e.item_id)?;
     let text = open_text(fold, e.block_index)?;
-    let held = text.text.take();
-    *text = e.item.block().clone();
-    text.text = text.text.take().or(held);
+    let before = std::mem::replace(text, e.item.block().clone());
+    keep(&mut text.text, before.text);
+    keep(&mut text.id, before.id);
+    keep(&mut text.annotations, before.annotations);
+    keep(&mut text.refusal, before.refusal);
     fold.open.retain(|open| *open != e.block_index);
     Ok(())
 }
 
 fn image_delta(fold: &mut ItemFold, e: &ImageDelta) -> Fit {
-    match open_block(fold, e.block_index)? {
-        Block::Image(image) => *image = e.item.block().clone(),
-        _ => return Err(Misfit),
-    }
+    picture(open_block(fold, e.block_index)?, e.item.block())
+}
+
+/// Each picture is whole and takes the place of the one before it.
+fn picture(held: &mut Block, next: &ImageBlock) -> Fit {
+    let Block::Image(held) = held else { return Err(Misfit) };
+    let before = std::mem::replace(held, next.clone());
+    keep(&mut held.id, before.id);
     Ok(())
 }
 
@@ -235,10 +277,7 @@ fn image_done(task: &mut TaskFold, e: &ImageEvent) -> Fit {
         block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into())?;
     }
     let fold = open_item(task, e.output_index, &e.item_id)?;
-    match open_block(fold, e.block_index)? {
-        Block::Image(image) => *image = e.item.block().clone(),
-        _ => return Err(Misfit),
-    }
+    picture(open_block(fold, e.block_index)?, e.item.block())?;
     fold.open.retain(|open| *open != e.block_index);
     Ok(())
 }

@@ -167,6 +167,17 @@ impl TaskFold {
     }
 
     pub(super) fn apply(&mut self, at: Millis, event: &Event, private: Option<&Private>) -> Fit {
+        self.change(at, event, private)?;
+        // Tokens of a turn that has not ended ride with its records: recovery needs them when it never ends.
+        if let Some(usage) = private.and_then(|private| private.usage)
+            && let Some(step) = self.steps.last_mut().filter(|step| step.end.is_none())
+        {
+            step.usage = usage;
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, at: Millis, event: &Event, private: Option<&Private>) -> Fit {
         match event {
             Event::Started(_) => self.start(),
             Event::StepStarted(e) => self.step_started(e),

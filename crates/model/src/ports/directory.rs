@@ -139,7 +139,7 @@ pub struct InboxRow {
 /// What changes in the directory together with records.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A queued run begins with the record at `first`.
+    /// A run begins with the record at `first`. It was queued, or is made by this (a steer that came too late).
     RunStarted {
         /// The run.
         run: TaskId,
@@ -147,6 +147,8 @@ pub enum Change {
         agent: String,
         /// Its first record.
         first: Seq,
+        /// When.
+        at: Millis,
     },
     /// A run moved on.
     RunStatus {

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::find;
+use super::find_line_end;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -146,7 +146,7 @@ impl Decoder {
                 *input = rest;
                 continue;
             }
-            let end = find(input, |byte| byte == b'\n' || byte == b'\r');
+            let end = find_line_end(input);
             let (head, tail) = input.split_at_checked(end.unwrap_or(input.len())).unwrap_or((input, &[]));
             // Before anything is kept, so that the limit also bounds what a line without an end can take.
             if self.partial.len() + head.len() > self.limits.line_bytes_max {
@@ -191,9 +191,9 @@ impl Decoder {
         let value = value.strip_prefix(b":").unwrap_or(value);
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match name {
-            b"data" => self.add_data(&String::from_utf8_lossy(value))?,
-            b"event" => self.event = non_empty(String::from_utf8_lossy(value)).map(Cow::into_owned),
-            b"id" if !value.contains(&0) => self.pending_id = non_empty(String::from_utf8_lossy(value)).map(Arc::from),
+            b"data" => self.add_data(&text(value))?,
+            b"event" => self.event = non_empty(text(value)).map(Cow::into_owned),
+            b"id" if !value.contains(&0) => self.pending_id = non_empty(text(value)).map(Arc::from),
             b"retry" => self.retry_ms = digits(value).or(self.retry_ms),
             _ => {}
         }
@@ -222,6 +222,11 @@ impl Decoder {
         let data = self.data.take()?;
         Some(Event { id: self.last_event_id.clone(), event, data })
     }
+}
+
+/// Bad bytes become U+FFFD. They are rare, and reading good ones without looking for them is several times faster.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 fn non_empty(text: Cow<'_, str>) -> Option<Cow<'_, str>> {

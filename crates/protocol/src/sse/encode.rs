@@ -7,9 +7,10 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::find;
+use super::{find, find_line_end};
 
-/// What stands in for a character that a field cannot carry.
+/// What a field cannot carry, and what stands in for it.
+const UNFIT: [char; 3] = ['\r', '\n', '\0'];
 const REPLACEMENT: &[u8] = "\u{FFFD}".as_bytes();
 
 /// Appends one event. An empty `id` or `event` is left out like a missing one: the former would take the reader's
@@ -63,26 +64,25 @@ pub fn comment() -> Bytes {
 /// One line `name` `text`, whatever the text holds.
 fn field(out: &mut BytesMut, name: &[u8], text: &str) {
     out.extend_from_slice(name);
-    let mut rest = text;
-    while let Some((fits, after)) = split_at_byte(rest, |byte| matches!(byte, b'\r' | b'\n' | b'\0')) {
-        out.extend_from_slice(fits.as_bytes());
-        out.extend_from_slice(REPLACEMENT);
-        rest = after.get(1..).unwrap_or_default();
+    // JSON has no control characters at all, and to rule out all of them is one comparison.
+    if find(text.as_bytes(), |byte| byte < b' ').is_none() {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        for (index, piece) in text.split(UNFIT).enumerate() {
+            if index > 0 {
+                out.extend_from_slice(REPLACEMENT);
+            }
+            out.extend_from_slice(piece.as_bytes());
+        }
     }
-    out.extend_from_slice(rest.as_bytes());
     out.extend_from_slice(b"\n");
 }
 
 /// The text before and after its first line break: CRLF, CR or LF.
 fn split_line(text: &str) -> Option<(&str, &str)> {
-    let (line, rest) = split_at_byte(text, |byte| matches!(byte, b'\r' | b'\n'))?;
-    let after = rest.strip_prefix("\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
+    let (line, rest) = text.split_at_checked(find_line_end(text.as_bytes())?)?;
+    let after = rest.strip_prefix("\r\n").or_else(|| rest.get(1..))?;
     Some((line, after))
-}
-
-/// The text before the first such byte, and the text from it on. Only for bytes that are characters of their own.
-fn split_at_byte(text: &str, wanted: impl Fn(u8) -> bool) -> Option<(&str, &str)> {
-    text.split_at_checked(find(text.as_bytes(), wanted)?)
 }
 
 #[cfg(test)]

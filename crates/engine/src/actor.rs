@@ -1,0 +1,95 @@
+//! One thread's executor, over as many terms as it takes.
+
+use crate::session::{Ended, Session};
+use crate::shared::{Shared, StopMode};
+use model::{ThreadId, UserId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long an actor waits before it tries a store that refused again, at first and at most.
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// "Look into your inbox": a level, so that no wake-up is lost and none piles up.
+#[derive(Default)]
+pub(crate) struct Poke {
+    raised: AtomicBool,
+    notify: Notify,
+}
+
+impl Poke {
+    pub(crate) fn set(&self) {
+        self.raised.store(true, Ordering::SeqCst);
+        self.notify.notify_one();
+    }
+
+    /// Takes it back; was it raised?
+    pub(crate) fn clear(&self) -> bool {
+        self.raised.swap(false, Ordering::SeqCst)
+    }
+
+    pub(crate) async fn raised(&self) {
+        while !self.clear() {
+            self.notify.notified().await;
+        }
+    }
+}
+
+pub(crate) struct Actor {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) owner: UserId,
+    pub(crate) thread: ThreadId,
+    pub(crate) poke: Arc<Poke>,
+}
+
+impl Actor {
+    pub(crate) async fn live(self) {
+        let mut backoff = BACKOFF_MIN;
+        loop {
+            self.poke.clear();
+            match self.term().await {
+                Ended::Idle | Ended::Parked => {
+                    backoff = BACKOFF_MIN;
+                    if self.shared.retire(&self.thread, &self.poke) {
+                        return;
+                    }
+                }
+                Ended::Halted => {
+                    self.poke.clear();
+                    self.shared.retire(&self.thread, &self.poke);
+                    return;
+                }
+                Ended::Again(why) => {
+                    // Whatever was in flight, the log says what became of it: fold it anew and go on from there.
+                    tracing::warn!(thread = %self.thread, why, "the thread is folded anew");
+                    metrics::counter!("headwater_terms_lost_total").increment(1);
+                    let mut stop = self.shared.stop.subscribe();
+                    tokio::select! {
+                        () = tokio::time::sleep(backoff) => {}
+                        _ = stop.wait_for(|mode| *mode == StopMode::Halted) => {}
+                    }
+                    backoff = (backoff * 2).min(BACKOFF_MAX);
+                }
+            }
+        }
+    }
+
+    /// One term: claim, fold, execute.
+    async fn term(&self) -> Ended {
+        if *self.shared.stop.borrow() == StopMode::Halted {
+            return Ended::Halted;
+        }
+        match Session::open(self).await {
+            Ok(Some(mut session)) => session.run().await,
+            Ok(None) => Ended::Parked,
+            Err(model::ports::StoreError::NoThread) => Ended::Idle,
+            Err(error @ model::ports::StoreError::Corrupt { .. }) => {
+                tracing::error!(thread = %self.thread, %error, "the thread is parked");
+                Ended::Parked
+            }
+            Err(error) => Ended::Again(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! What `server` calls.
+
+use crate::hub::Hub;
+use crate::open;
+use crate::shared::{Ports, Shared, StopMode};
+use crate::viewer::{View, Viewer};
+use model::block::{Object, Part};
+use model::command::{Cancel, Command, Start, Steer};
+use model::cursor::{Cursor, CursorError};
+use model::event::{CancelMode, ClientTool, DisplayMode};
+use model::fold::RunFold;
+use model::limits::RECORD_BYTES_MAX;
+use model::object::{TaskObject, TaskStatus};
+use model::ports::{
+    Frames, Idempotency, PageLimit, PageOf, Projection, RunFilter, RunRow, StoreError, Submission, SubmitError,
+    Submitted,
+};
+use model::usage::Usage;
+use model::{Record, Seq, TaskId, ThreadId, UserId};
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The engine. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+/// A run that somebody asks for.
+#[derive(Clone, Debug, Default)]
+pub struct NewRun {
+    /// The agent, or `provider/model`.
+    pub agent: String,
+    /// What the user says.
+    pub input: Vec<Part>,
+    /// The thread to go on in; a new one when absent.
+    pub thread: Option<ThreadId>,
+    /// The run after which to go on.
+    pub previous: Option<TaskId>,
+    /// Tools that the caller will run itself.
+    pub tools: Vec<ClientTool>,
+    /// The caller's own notes.
+    pub metadata: Object,
+    /// What to do when the thread is busy.
+    pub on_busy: OnBusy,
+    /// The caller's key against doing it twice.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// What to do with a request for a thread that is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnBusy {
+    /// Wait for its turn.
+    #[default]
+    Enqueue,
+    /// Refuse it.
+    Reject,
+    /// Stop what runs, then begin.
+    Interrupt,
+    /// Say it to what runs.
+    Steer,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// The run.
+    pub task: TaskId,
+    /// Its thread.
+    pub thread: ThreadId,
+}
+
+/// Why a request was refused. `server::problem` gives each its status and code.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No such agent.
+    #[error("there is no agent `{0}`")]
+    UnknownAgent(String),
+    /// No such run to go on after.
+    #[error("there is no run `{0}` in this thread to go on after")]
+    UnknownPrevious(TaskId),
+    /// Nothing was said, and there is nothing to go on from.
+    #[error("there is no input, and nothing in this thread to go on from")]
+    NothingToDo,
+    /// The request would not fit the log.
+    #[error("the request is too large: input, tools and metadata together may be {0} bytes")]
+    TooLarge(usize),
+    /// The thread is busy.
+    #[error("the thread is busy with `{0}`")]
+    Busy(TaskId),
+    /// It was not taken.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+}
+
+/// Why a stream was refused. `server::problem` gives each its status and code.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The cursor does not fit.
+    #[error(transparent)]
+    Cursor(#[from] CursorError),
+    /// The log could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a request may take up in the log.
+pub const REQUEST_BYTES_MAX: usize = RECORD_BYTES_MAX / 4 * 3;
+
+impl Engine {
+    /// An engine on these ports. Nothing runs yet.
+    #[must_use]
+    pub fn new(ports: Ports) -> Self {
+        Self { shared: Arc::new(Shared::new(ports)) }
+    }
+
+    /// What it stands on.
+    #[must_use]
+    pub fn ports(&self) -> &Ports {
+        &self.shared.ports
+    }
+
+    /// Takes up everything that an earlier process left: runs that did not end, commands that were not answered.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub async fn recover(&self) -> Result<usize, StoreError> {
+        let claimable = self.ports().directory.claimable().await?;
+        for (owner, thread) in &claimable {
+            self.shared.poke(owner, thread);
+        }
+        Ok(claimable.len())
+    }
+
+    /// Begins a run, or puts it into its thread's queue.
+    ///
+    /// # Errors
+    /// See [`StartError`]. Nothing was changed then.
+    pub async fn start(&self, user: &UserId, new: NewRun) -> Result<Started, StartError> {
+        self.check(&new)?;
+        let (thread, new_thread) = match &new.thread {
+            Some(thread) => (thread.clone(), false),
+            None => (ThreadId::mint(Uuid::now_v7()), true),
+        };
+        if !new_thread {
+            self.check_thread(user, &thread, &new).await?;
+            if let Some(steered) = self.make_way(user, &thread, &new).await? {
+                return Ok(steered);
+            }
+        } else if new.input.is_empty() {
+            return Err(StartError::NothingToDo);
+        }
+        let task = TaskId::mint(Uuid::now_v7());
+        let start = Start {
+            task_id: task.clone(),
+            agent: new.agent,
+            input: new.input,
+            previous: new.previous,
+            tools: new.tools,
+            metadata: new.metadata,
+            display_mode: DisplayMode::default(),
+            client: None,
+        };
+        let command = Command::Start(Box::new(start));
+        let submission = self.submission(thread.clone(), new_thread, command, new.idempotency);
+        match self.ports().directory.submit(user, submission).await? {
+            Submitted::New => {
+                self.shared.poke(user, &thread);
+                Ok(Started { task, thread })
+            }
+            Submitted::Repeated { task, thread } => Ok(Started { task, thread }),
+        }
+    }
+
+    fn check(&self, new: &NewRun) -> Result<(), StartError> {
+        let agent = self.ports().definitions.resolve(&new.agent);
+        if agent.is_none() {
+            return Err(StartError::UnknownAgent(new.agent.clone()));
+        }
+        let size = serde_json::to_vec(&(&new.input, &new.tools, &new.metadata)).map_or(usize::MAX, |text| text.len());
+        if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX)) } else { Ok(()) }
+    }
+
+    async fn check_thread(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<(), StartError> {
+        let directory = &self.ports().directory;
+        if directory.thread(user, thread).await.map_err(SubmitError::from)?.is_none() {
+            return Err(SubmitError::from(StoreError::NoThread).into());
+        }
+        if let Some(previous) = &new.previous {
+            let row = directory.run(user, previous).await.map_err(SubmitError::from)?;
+            if row.is_none_or(|row| row.thread != *thread) {
+                return Err(StartError::UnknownPrevious(previous.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what `on_busy` says to the run that is in the way. Gives that run when the request was said to it.
+    async fn make_way(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<Option<Started>, StartError> {
+        if new.on_busy == OnBusy::Enqueue {
+            return Ok(None);
+        }
+        let Some(busy) = self.busy_with(user, thread).await.map_err(SubmitError::from)? else { return Ok(None) };
+        match new.on_busy {
+            OnBusy::Enqueue => Ok(None),
+            OnBusy::Reject => Err(StartError::Busy(busy)),
+            OnBusy::Interrupt => {
+                let cancel = Command::Cancel(Cancel { task_id: busy, mode: CancelMode::Immediate });
+                self.submit(user, thread, cancel, None).await?;
+                Ok(None)
+            }
+            OnBusy::Steer => {
+                self.say(user, thread, busy.clone(), new.input.clone(), new.idempotency.clone()).await?;
+                Ok(Some(Started { task: busy, thread: thread.clone() }))
+            }
+        }
+    }
+
+    async fn busy_with(&self, user: &UserId, thread: &ThreadId) -> Result<Option<TaskId>, StoreError> {
+        let status = vec![TaskStatus::Queued, TaskStatus::Running, TaskStatus::Paused];
+        let filter = RunFilter { status, thread: Some(thread.clone()) };
+        let runs = self.ports().directory.runs(user, filter, PageOf { before: None, limit: 100 }).await?;
+        // Newest first: the one that goes on is the oldest that has not ended.
+        Ok(runs.last().map(|run| run.id.clone()))
+    }
+
+    /// Stops a run.
+    ///
+    /// # Errors
+    /// When the command could not be written down.
+    pub async fn cancel(
+        &self,
+        user: &UserId,
+        run: &RunRow,
+        mode: CancelMode,
+        idempotency: Option<Idempotency>,
+    ) -> Result<(), SubmitError> {
+        let cancel = Command::Cancel(Cancel { task_id: run.id.clone(), mode });
+        self.submit(user, &run.thread, cancel, idempotency).await.map(|_| ())
+    }
+
+    /// Says something more to a run.
+    ///
+    /// # Errors
+    /// When the command could not be written down.
+    pub async fn say(
+        &self,
+        user: &UserId,
+        thread: &ThreadId,
+        task_id: TaskId,
+        input: Vec<Part>,
+        idempotency: Option<Idempotency>,
+    ) -> Result<(), SubmitError> {
+        let steer = Steer { task_id, input, otherwise: TaskId::mint(Uuid::now_v7()) };
+        self.submit(user, thread, Command::Steer(steer), idempotency).await.map(|_| ())
+    }
+
+    async fn submit(
+        &self,
+        user: &UserId,
+        thread: &ThreadId,
+        command: Command,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Submitted, SubmitError> {
+        let submission = self.submission(thread.clone(), false, command, idempotency);
+        let submitted = self.ports().directory.submit(user, submission).await?;
+        self.shared.poke(user, thread);
+        Ok(submitted)
+    }
+
+    fn submission(
+        &self,
+        thread: ThreadId,
+        new_thread: bool,
+        command: Command,
+        idempotency: Option<Idempotency>,
+    ) -> Submission {
+        Submission { thread, new_thread, at: self.ports().clock.now(), command, idempotency }
+    }
+
+    /// The row of the run that a task belongs to. Foreign ones do not exist.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub async fn run_of(&self, user: &UserId, task: &TaskId) -> Result<Option<RunRow>, StoreError> {
+        match task.run() {
+            Some(run) => self.ports().directory.run(user, &run).await,
+            None => Ok(None),
+        }
+    }
+
+    /// A task as it is now: the fold of what is durable, and nothing else.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn object(&self, user: &UserId, task: &TaskId) -> Result<Option<TaskObject>, StoreError> {
+        let Some(row) = self.run_of(user, task).await? else { return Ok(None) };
+        let Some(first) = row.first else { return Ok(queued(&row).filter(|_| row.id == *task)) };
+        let last = row.last.filter(|_| row.status.is_terminal());
+        let fold = self.fold(user, &row.thread, first, last).await?;
+        Ok(fold.object(task))
+    }
+
+    async fn fold(
+        &self,
+        user: &UserId,
+        thread: &ThreadId,
+        first: Seq,
+        last: Option<Seq>,
+    ) -> Result<RunFold, StoreError> {
+        let mut fold = RunFold::default();
+        let mut at = first.before();
+        loop {
+            let page = self.ports().journal.read(user, thread, at, PageLimit::WIDE).await?;
+            let Some(end) = page.records.last() else { return Ok(fold) };
+            at = end.seq;
+            for record in &page.records {
+                if fold.is_over() || last.is_some_and(|last| record.seq > last) {
+                    return Ok(fold);
+                }
+                let _counted = fold.apply(record);
+            }
+        }
+    }
+
+    /// Waits until a run has ended or waits for people.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
+        let name = format!("settled:{run}").into();
+        let view = View { name, projection: Box::new(Settled { run: run.clone() }), from: Seq::ZERO };
+        let mut viewer = self.viewer(user, thread, view, Seq::ZERO);
+        viewer.next().await.map(|_| ())
+    }
+
+    /// Watches a thread from a cursor on.
+    ///
+    /// # Errors
+    /// When the cursor does not fit the log.
+    pub async fn watch(
+        &self,
+        user: &UserId,
+        thread: &ThreadId,
+        view: View,
+        cursor: &Cursor,
+    ) -> Result<Viewer, WatchError> {
+        self.check_cursor(user, thread, cursor).await?;
+        Ok(self.viewer(user, thread, view, cursor.seq))
+    }
+
+    fn viewer(&self, user: &UserId, thread: &ThreadId, view: View, cursor: Seq) -> Viewer {
+        let hub: &Arc<Hub> = &self.shared.hub;
+        Viewer::new(hub, Arc::clone(&self.ports().journal), (user.clone(), thread.clone()), view, cursor)
+    }
+
+    async fn check_cursor(&self, user: &UserId, thread: &ThreadId, cursor: &Cursor) -> Result<(), WatchError> {
+        let journal = &self.ports().journal;
+        let page = journal.read(user, thread, cursor.seq.before(), PageLimit::ONE).await?;
+        let (asked, head) = (cursor.seq, page.head);
+        if asked > head {
+            return Err(CursorError::Ahead { asked, head }.into());
+        }
+        let fits = |record: &Record| asked == Seq::ZERO || cursor.fits(record);
+        if page.records.first().is_none_or(fits) { Ok(()) } else { Err(CursorError::Foreign.into()) }
+    }
+
+    /// Removes a thread with everything in it; whoever watches it is let go. False when there is none.
+    ///
+    /// # Errors
+    /// When the store cannot.
+    pub async fn delete_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StoreError> {
+        let deleted = self.ports().directory.delete_thread(user, thread).await?;
+        if deleted {
+            // A live run notices at its next append, which is refused.
+            self.shared.poke(user, thread);
+            self.shared.hub.close(thread);
+        }
+        Ok(deleted)
+    }
+
+    /// Folds a whole thread, with whatever checkpoint there is.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn thread_usage(&self, user: &UserId, thread: &ThreadId, head: Seq) -> Result<Usage, StoreError> {
+        let ports = self.ports();
+        let opened = open::fold(&*ports.journal, &*ports.directory, (user, thread), head).await?;
+        Ok(opened.replay.thread.usage)
+    }
+
+    /// How many threads are being executed.
+    #[must_use]
+    pub fn live_threads(&self) -> usize {
+        self.shared.live()
+    }
+
+    /// Stops: nothing new begins, what runs has `grace` to end, then everything halts where it is.
+    pub async fn stop(&self, grace: Duration) {
+        self.shared.stop.send_replace(StopMode::Draining);
+        let drained = async {
+            while self.live_threads() > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if tokio::time::timeout(grace, drained).await.is_err() {
+            self.shared.stop.send_replace(StopMode::Halted);
+        }
+        self.shared.stop.send_replace(StopMode::Halted);
+        self.shared.hub.close_all();
+    }
+}
+
+/// A run that has not begun has no records: its row is all there is.
+fn queued(row: &RunRow) -> Option<TaskObject> {
+    Some(TaskObject {
+        task_id: row.id.clone(),
+        thread_id: row.thread.clone(),
+        agent: row.agent.clone(),
+        status: row.status,
+        output: Vec::new(),
+        pending: Vec::new(),
+        usage: Usage::default(),
+        error: None,
+        reason: (row.status == TaskStatus::Cancelled).then(|| "user".to_owned()),
+        metadata: Object::new(),
+        created_at: row.created_at,
+        ended_at: row.ended_at,
+        seq: Seq::ZERO,
+    })
+}
+
+/// Ends when a run has ended or paused.
+#[derive(Clone)]
+struct Settled {
+    run: TaskId,
+}
+
+impl Projection for Settled {
+    fn project(&mut self, record: &Record, out: &mut Frames) {
+        let kinds = ["task.completed", "task.incomplete", "task.failed", "task.cancelled", "task.paused"];
+        let mine = record.run == self.run && kinds.contains(&record.kind());
+        if mine && record.event().task_id() == Some(&self.run) {
+            out.finish();
+        }
+    }
+
+    fn needs_history(&self) -> bool {
+        false
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Projection> {
+        Box::new(self.clone())
+    }
+}

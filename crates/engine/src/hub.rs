@@ -1,0 +1,261 @@
+//! The live end of every watched thread.
+//!
+//! A viewer is a cursor and a waker; it has no queue. A [`Topic`] exists while somebody watches its thread, and holds for
+//! each projection in use one *lane*: a projector and the frames that it made of the latest records, encoded once and
+//! shared. A viewer near the head takes frames from its lane; one that fell behind reads the log, as one that just came
+//! does. Both are indexed by `seq`, so going from one to the other needs no hand-shake:
+//!
+//! ```text
+//!   seq   1 … 40 41 42 43 44 45 46 │ 47 48          log: all durable records
+//!                     └─ lane ─────┘ └ in flight    lane: the last few, as frames
+//!         viewer at 12: log   viewer at 44: lane    viewer at 46: waits for `head` > 46
+//! ```
+//!
+//! Wake-ups are a level ("the head is 46"), not messages: none can be lost and none can pile up.
+
+use crate::sync::{Mutex, lock};
+use bytes::{Bytes, BytesMut};
+use model::limits::WRITE_BYTES_MAX;
+use model::ports::{FrameEnd, Frames, Projection};
+use model::{Record, Seq, ThreadId};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// How many bytes of frames a lane keeps.
+const LANE_BYTES_MAX: usize = 256 * 1024;
+
+/// Every watched thread.
+#[derive(Default)]
+pub(crate) struct Hub {
+    topics: Mutex<HashMap<ThreadId, Watched>>,
+}
+
+struct Watched {
+    topic: Arc<Topic>,
+    viewers: usize,
+}
+
+impl Hub {
+    /// The thread's topic, for one more viewer. Give it back with [`Hub::leave`].
+    pub(crate) fn join(&self, thread: &ThreadId) -> Arc<Topic> {
+        let mut topics = lock(&self.topics);
+        let watched =
+            topics.entry(thread.clone()).or_insert_with(|| Watched { topic: Arc::new(Topic::default()), viewers: 0 });
+        watched.viewers += 1;
+        Arc::clone(&watched.topic)
+    }
+
+    /// A viewer went. The last one takes the topic with it.
+    pub(crate) fn leave(&self, thread: &ThreadId) {
+        let mut topics = lock(&self.topics);
+        if let Some(watched) = topics.get_mut(thread) {
+            watched.viewers -= 1;
+            if watched.viewers == 0 {
+                topics.remove(thread);
+            }
+        }
+    }
+
+    /// Records became durable.
+    pub(crate) fn publish(&self, thread: &ThreadId, records: &[Record]) {
+        let topic = lock(&self.topics).get(thread).map(|watched| Arc::clone(&watched.topic));
+        if let Some(topic) = topic {
+            topic.publish(records);
+        }
+    }
+
+    /// The thread is gone: nothing will follow.
+    pub(crate) fn close(&self, thread: &ThreadId) {
+        let topic = lock(&self.topics).get(thread).map(|watched| Arc::clone(&watched.topic));
+        if let Some(topic) = topic {
+            topic.close();
+        }
+    }
+
+    /// The server stops: nobody waits any longer.
+    pub(crate) fn close_all(&self) {
+        let topics: Vec<Arc<Topic>> = lock(&self.topics).values().map(|watched| Arc::clone(&watched.topic)).collect();
+        for topic in topics {
+            topic.close();
+        }
+    }
+}
+
+/// One watched thread.
+#[derive(Default)]
+pub(crate) struct Topic {
+    state: Mutex<TopicState>,
+}
+
+#[derive(Default)]
+struct TopicState {
+    /// The last record that was published here.
+    head: Seq,
+    closed: bool,
+    lanes: HashMap<Arc<str>, Lane>,
+    waiting: HashMap<u64, Waker>,
+}
+
+/// One projection's latest frames.
+struct Lane {
+    projector: Box<dyn Projection>,
+    /// The last record that the projector saw.
+    at: Seq,
+    chunks: VecDeque<Chunk>,
+    bytes: usize,
+}
+
+/// The frames of records that were published together.
+struct Chunk {
+    /// It has the records after this one…
+    after: Seq,
+    /// …up to this one.
+    last: Seq,
+    bytes: Bytes,
+    ends: Vec<FrameEnd>,
+    over: bool,
+}
+
+/// What a viewer finds.
+pub(crate) enum Take {
+    /// Frames, and the place after them.
+    Frames {
+        /// The frames; may be empty when no record was in the viewer's scope.
+        bytes: Bytes,
+        /// The last record that they cover.
+        to: Seq,
+        /// Nothing will follow.
+        over: bool,
+    },
+    /// What comes next is not here any more, or not yet: read the log.
+    Behind,
+    /// There is nothing more yet. The waker will be woken.
+    Wait,
+    /// There will be nothing more.
+    Closed,
+}
+
+/// Who asks, and from where.
+pub(crate) struct Ask<'a> {
+    /// The viewer.
+    pub(crate) viewer: u64,
+    /// The projection that it watches.
+    pub(crate) lane: &'a Arc<str>,
+    /// The last record that it has.
+    pub(crate) cursor: Seq,
+    /// Its projector at that place, to open the lane with where there is none.
+    pub(crate) projector: Option<&'a dyn Projection>,
+}
+
+impl Topic {
+    /// Gives a viewer at the head what follows, or lets it wait.
+    pub(crate) fn take(&self, ask: &Ask<'_>, waker: &Waker) -> Take {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Take::Closed;
+        }
+        if state.head > ask.cursor {
+            return state.lanes.get(ask.lane).and_then(|lane| lane.after(ask.cursor)).unwrap_or(Take::Behind);
+        }
+        // Nothing was published beyond the cursor, so a lane opened here misses nothing.
+        if !state.lanes.contains_key(ask.lane) {
+            let Some(projector) = ask.projector else { return Take::Behind };
+            let lane = Lane { projector: projector.boxed_clone(), at: ask.cursor, chunks: VecDeque::new(), bytes: 0 };
+            state.lanes.insert(Arc::clone(ask.lane), lane);
+        }
+        state.waiting.insert(ask.viewer, waker.clone());
+        Take::Wait
+    }
+
+    /// A viewer waits no longer.
+    pub(crate) fn forget(&self, viewer: u64) {
+        lock(&self.state).waiting.remove(&viewer);
+    }
+
+    fn publish(&self, records: &[Record]) {
+        let Some(last) = records.last() else { return };
+        let mut state = lock(&self.state);
+        // A lane that has ended has no more to give; whoever has not read all of it finds the rest in the log.
+        state.lanes.retain(|_, lane| !lane.is_over());
+        for lane in state.lanes.values_mut() {
+            lane.push(records);
+        }
+        state.head = state.head.max(last.seq);
+        let waiting: Vec<Waker> = state.waiting.drain().map(|(_, waker)| waker).collect();
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn close(&self) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        let waiting: Vec<Waker> = state.waiting.drain().map(|(_, waker)| waker).collect();
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Lane {
+    fn is_over(&self) -> bool {
+        self.chunks.back().is_some_and(|chunk| chunk.over)
+    }
+
+    /// Projects new records. Those that the projector has seen already came by way of the log.
+    fn push(&mut self, records: &[Record]) {
+        let mut frames = Frames::default();
+        let after = self.at;
+        for record in records.iter().filter(|record| record.seq > after) {
+            self.projector.project(record, &mut frames);
+            self.at = record.seq;
+        }
+        if self.at == after {
+            return;
+        }
+        let (bytes, ends, over) = frames.into_parts();
+        self.bytes += bytes.len();
+        self.chunks.push_back(Chunk { after, last: self.at, bytes, ends, over });
+        while self.bytes > LANE_BYTES_MAX && self.chunks.len() > 1 {
+            let oldest = self.chunks.pop_front();
+            self.bytes -= oldest.map_or(0, |chunk| chunk.bytes.len());
+        }
+    }
+
+    /// The frames after a place, as much as one write takes. `None` when the lane does not reach back that far.
+    fn after(&self, cursor: Seq) -> Option<Take> {
+        let first = self.chunks.iter().position(|chunk| chunk.after <= cursor && cursor < chunk.last)?;
+        let mut chunks = self.chunks.iter().skip(first);
+        let chunk = chunks.next()?;
+        let (bytes, to) = chunk.from(cursor);
+        // The common case: one chunk, shared by all viewers without a copy.
+        if to < chunk.last || chunk.over || bytes.len() >= WRITE_BYTES_MAX || to == self.at {
+            return Some(Take::Frames { bytes, to, over: chunk.over && to == chunk.last });
+        }
+        let (mut gathered, mut to, mut over) = (BytesMut::from(&bytes[..]), to, false);
+        for chunk in chunks {
+            if gathered.len() + chunk.bytes.len() > WRITE_BYTES_MAX || over {
+                break;
+            }
+            gathered.extend_from_slice(&chunk.bytes);
+            (to, over) = (chunk.last, chunk.over);
+        }
+        Some(Take::Frames { bytes: gathered.freeze(), to, over })
+    }
+}
+
+impl Chunk {
+    /// What it has after a place, at most one write's worth, and the place after that.
+    fn from(&self, cursor: Seq) -> (Bytes, Seq) {
+        let skipped = self.ends.partition_point(|end| end.seq <= cursor);
+        let start = skipped.checked_sub(1).and_then(|at| self.ends.get(at)).map_or(0, |end| end.end);
+        if self.bytes.len() - start <= WRITE_BYTES_MAX {
+            return (self.bytes.slice(start..), self.last);
+        }
+        let fitting = self.ends.partition_point(|end| end.end <= start + WRITE_BYTES_MAX);
+        // One record's frames always go together, however large.
+        match self.ends.get(fitting.saturating_sub(1).max(skipped)) {
+            Some(end) => (self.bytes.slice(start..end.end), end.seq),
+            None => (self.bytes.slice(start..), self.last),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The hub under every interleaving that a random scheduler finds (`cargo test -p engine --features shuttle`).
+//!
+//! A log that grows, a writer that publishes what it appended, and viewers that come at any moment, from any cursor: each
+//! must end with exactly the records after its cursor (law 5), and never see one before it was durable (law 7).
+
+use crate::hub::{Ask, Hub, Take};
+use model::event::{Event, TaskOnly};
+use model::ports::{Frames, Projection};
+use model::{Draft, Epoch, Record, Seq, TaskId, ThreadId};
+use shuttle::sync::{Arc, Mutex};
+use std::future::poll_fn;
+use std::task::Poll;
+
+const RECORDS: u64 = 6;
+
+/// One byte per record, its seq; over after the last.
+#[derive(Clone)]
+struct Numbers;
+
+impl Projection for Numbers {
+    fn project(&mut self, record: &Record, out: &mut Frames) {
+        let byte = u8::try_from(record.seq.0).expect("a small log");
+        out.write(record.seq, |bytes| bytes.extend_from_slice(&[byte]));
+        if record.seq.0 == RECORDS {
+            out.finish();
+        }
+    }
+
+    fn needs_history(&self) -> bool {
+        false
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Projection> {
+        Box::new(Self)
+    }
+}
+
+fn record(seq: u64) -> Record {
+    let run = TaskId::from("task_1");
+    let event = Event::Started(TaskOnly { task_id: run.clone() });
+    Record::seal(&ThreadId::from("thr_1"), &run, Epoch(1), Draft { seq: Seq(seq), at: 0, event, private: None })
+}
+
+/// A viewer as `crate::Viewer` is one, over a log that is a list.
+async fn watch(hub: &Hub, log: &Mutex<Vec<Record>>, id: u64, cursor: u64) -> Vec<u8> {
+    let thread = ThreadId::from("thr_1");
+    let topic = hub.join(&thread);
+    let (mut cursor, mut seen, mut at_head, mut over) = (Seq(cursor), Vec::new(), false, false);
+    let name: Arc<str> = "numbers".into();
+    while !over {
+        if !at_head {
+            let durable = log.lock().unwrap().clone();
+            let mut frames = Frames::default();
+            let after = cursor;
+            for record in durable.iter().filter(|record| record.seq > after).take(2) {
+                Numbers.project(record, &mut frames);
+                cursor = record.seq;
+            }
+            at_head = cursor.0 >= durable.len() as u64;
+            let (bytes, _, ended) = frames.into_parts();
+            seen.extend_from_slice(&bytes);
+            over = ended;
+            continue;
+        }
+        let take = poll_fn(|cx| {
+            match topic.take(&Ask { viewer: id, lane: &name, cursor, projector: Some(&Numbers) }, cx.waker()) {
+                Take::Wait => Poll::Pending,
+                take => Poll::Ready(take),
+            }
+        });
+        match take.await {
+            Take::Frames { bytes, to, over: ended } => {
+                let durable = log.lock().unwrap().len() as u64;
+                assert!(to.0 <= durable, "a viewer was shown record {to} of {durable}");
+                seen.extend_from_slice(&bytes);
+                (cursor, over) = (to, ended);
+            }
+            Take::Behind => at_head = false,
+            Take::Closed | Take::Wait => over = true,
+        }
+    }
+    hub.leave(&thread);
+    seen
+}
+
+#[test]
+fn law_5_any_interleaving_of_append_and_attach() {
+    let schedules = if std::env::vars().any(|(name, _)| name == "HEADWATER_TEST_FULL") { 20_000 } else { 2_000 };
+    shuttle::check_random(
+        || {
+            let hub = Arc::new(Hub::default());
+            let log = Arc::new(Mutex::new(Vec::new()));
+            let viewers: Vec<_> = [0, 0, 2, 5]
+                .into_iter()
+                .zip(0..)
+                .map(|(cursor, id)| {
+                    let (hub, log) = (Arc::clone(&hub), Arc::clone(&log));
+                    shuttle::thread::spawn(move || {
+                        // A cursor is of a record that exists: whoever holds one has seen it.
+                        while (log.lock().unwrap().len() as u64) < cursor {
+                            shuttle::thread::yield_now();
+                        }
+                        let seen = shuttle::future::block_on(watch(&hub, &log, id, cursor));
+                        let all: Vec<u8> = (cursor + 1..=RECORDS).map(|seq| u8::try_from(seq).unwrap()).collect();
+                        assert_eq!(seen, all, "from cursor {cursor}");
+                    })
+                })
+                .collect();
+            for batch in [1..=1, 2..=4, 5..=RECORDS] {
+                let records: Vec<Record> = batch.map(record).collect();
+                log.lock().unwrap().extend(records.iter().cloned());
+                hub.publish(&ThreadId::from("thr_1"), &records);
+            }
+            for viewer in viewers {
+                viewer.join().unwrap();
+            }
+        },
+        schedules,
+    );
+}

@@ -1,0 +1,36 @@
+//! A thread's state from its log. With a checkpoint at most one run is read; without, the same comes out, later.
+
+use model::ports::{Directory, Journal, PageLimit, StoreError};
+use model::record::FORMAT;
+use model::thread::Replay;
+use model::{Seq, ThreadId, UserId};
+
+/// What the log says.
+pub(crate) struct Opened {
+    pub(crate) replay: Replay,
+    /// Records of a later format: this version must not execute the thread.
+    pub(crate) newer: bool,
+}
+
+/// Folds a thread up to `head`.
+pub(crate) async fn fold(
+    journal: &dyn Journal,
+    directory: &dyn Directory,
+    (owner, thread): (&UserId, &ThreadId),
+    head: Seq,
+) -> Result<Opened, StoreError> {
+    let checkpoint = directory.checkpoint(owner, thread).await?.filter(|checkpoint| checkpoint.seq <= head);
+    let mut replay = Replay::from_checkpoint(checkpoint.as_ref().map(|checkpoint| checkpoint.body.as_str()));
+    let mut at = replay.thread.seq;
+    let mut newer = false;
+    while at < head {
+        let page = journal.read(owner, thread, at, PageLimit::WIDE).await?;
+        let Some(last) = page.records.last() else { break };
+        at = last.seq;
+        for record in &page.records {
+            newer |= record.v > FORMAT;
+            replay.push(record);
+        }
+    }
+    Ok(Opened { replay, newer })
+}

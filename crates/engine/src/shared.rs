@@ -1,0 +1,93 @@
+//! What every actor of a process shares.
+
+use crate::actor::{Actor, Poke};
+use crate::hub::Hub;
+use crate::sync::{Mutex, lock};
+use model::definition::Definitions;
+use model::ports::{Clock, Directory, Journal, Models, Tools};
+use model::{NodeId, ThreadId, UserId};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What the engine stands on. `server` fills it in.
+#[derive(Clone)]
+pub struct Ports {
+    /// The log.
+    pub journal: Arc<dyn Journal>,
+    /// The rows beside it.
+    pub directory: Arc<dyn Directory>,
+    /// Models.
+    pub models: Arc<dyn Models>,
+    /// Tools.
+    pub tools: Arc<dyn Tools>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Agents and tools as they are declared.
+    pub definitions: Arc<Definitions>,
+    /// This process.
+    pub node: NodeId,
+}
+
+/// How far the process is with stopping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StopMode {
+    /// It goes on.
+    Going,
+    /// Nothing new begins; what runs may end.
+    Draining,
+    /// Everything stops where it is. The log says how far that was.
+    Halted,
+}
+
+pub(crate) struct Shared {
+    pub(crate) ports: Ports,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) stop: watch::Sender<StopMode>,
+    actors: Mutex<HashMap<ThreadId, Arc<Poke>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(ports: Ports) -> Self {
+        let (stop, _) = watch::channel(StopMode::Going);
+        Self { ports, hub: Arc::default(), stop, actors: Mutex::default() }
+    }
+
+    /// There is something to do in this thread's inbox: its actor is woken, or born.
+    pub(crate) fn poke(self: &Arc<Self>, owner: &UserId, thread: &ThreadId) {
+        let mut actors = lock(&self.actors);
+        if let Some(poke) = actors.get(thread) {
+            poke.set();
+            return;
+        }
+        if *self.stop.borrow() == StopMode::Halted {
+            return; // the row is durable: the next process takes it up
+        }
+        let poke = Arc::new(Poke::default());
+        actors.insert(thread.clone(), Arc::clone(&poke));
+        metrics::gauge!("headwater_live_threads").set(count(actors.len()));
+        drop(actors);
+        let actor = Actor { shared: Arc::clone(self), owner: owner.clone(), thread: thread.clone(), poke };
+        tokio::spawn(actor.live());
+    }
+
+    /// An idle actor goes, unless it was woken meanwhile. Decided under the lock under which it is woken.
+    pub(crate) fn retire(&self, thread: &ThreadId, poke: &Poke) -> bool {
+        let mut actors = lock(&self.actors);
+        if poke.clear() {
+            return false;
+        }
+        actors.remove(thread);
+        metrics::gauge!("headwater_live_threads").set(count(actors.len()));
+        true
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        lock(&self.actors).len()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge of far fewer than 2^52 things")]
+const fn count(n: usize) -> f64 {
+    n as f64
+}

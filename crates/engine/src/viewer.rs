@@ -1,0 +1,169 @@
+//! Somebody who watches a thread: a cursor that moves from the log into the hub and back.
+
+use crate::hub::{Ask, Hub, Take, Topic};
+use bytes::Bytes;
+use model::defects::Defect;
+use model::ports::{Frames, Journal, PageLimit, Projection, StoreError};
+use model::{Seq, ThreadId, UserId};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+/// A page of the log for one viewer: small, because a thousand viewers that fell behind hold one each.
+const PAGE: PageLimit = PageLimit { records_max: 256, bytes_max: 16 * 1024 };
+
+/// What a viewer watches.
+pub struct View {
+    /// The projection's name, with its options and scope: viewers with the same one share frames.
+    pub name: Arc<str>,
+    /// The projection before its first record.
+    pub projection: Box<dyn Projection>,
+    /// Where its history begins: before the first record of its run.
+    pub from: Seq,
+}
+
+/// A viewer. Dropping it is leaving; the run goes on.
+pub struct Viewer {
+    id: u64,
+    owner: UserId,
+    thread: ThreadId,
+    journal: Arc<dyn Journal>,
+    hub: Arc<Hub>,
+    topic: Arc<Topic>,
+    view: View,
+    /// The projector at the cursor. Frames taken from a lane leave it behind, so then there is none.
+    projector: Option<Box<dyn Projection>>,
+    cursor: Seq,
+    /// Has the log been read up to its head? Only then does the topic know everything that follows.
+    at_head: bool,
+    over: bool,
+    /// The thread was deleted, or the process stops: the end is not the stream's own.
+    broken_off: bool,
+}
+
+impl Viewer {
+    pub(crate) fn new(
+        hub: &Arc<Hub>,
+        journal: Arc<dyn Journal>,
+        (owner, thread): (UserId, ThreadId),
+        view: View,
+        cursor: Seq,
+    ) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Subscribe first, then read the log: what is committed in between is in one or the other, and `seq` says which.
+        let topic = hub.join(&thread);
+        let cursor = if Defect::CursorOffByOne.planted() && cursor > Seq::ZERO { cursor.next() } else { cursor };
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let hub = Arc::clone(hub);
+        let (projector, at_head, over, broken_off) = (None, false, false, false);
+        Self { id, owner, thread, journal, hub, topic, view, projector, cursor, at_head, over, broken_off }
+    }
+
+    /// Did the stream end before its own end? Then a client must come back, and must not take it for the end.
+    #[must_use]
+    pub const fn is_broken_off(&self) -> bool {
+        self.broken_off
+    }
+
+    /// The last record that the viewer has.
+    #[must_use]
+    pub const fn cursor(&self) -> Seq {
+        self.cursor
+    }
+
+    /// The next frames, at most one write's worth; `None` when nothing will ever follow.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
+        while !self.over {
+            let bytes = if self.at_head { self.from_lane().await } else { self.from_log().await? };
+            if !bytes.is_empty() {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn from_lane(&mut self) -> Bytes {
+        let take = poll_fn(|cx| {
+            let ask = Ask {
+                viewer: self.id,
+                lane: &self.view.name,
+                cursor: self.cursor,
+                projector: self.projector.as_deref(),
+            };
+            match self.topic.take(&ask, cx.waker()) {
+                Take::Wait => Poll::Pending,
+                take => Poll::Ready(take),
+            }
+        });
+        match take.await {
+            Take::Frames { bytes, to, over } => {
+                self.projector = None;
+                self.cursor = to;
+                self.over = over;
+                bytes
+            }
+            Take::Behind => {
+                self.at_head = false;
+                Bytes::new()
+            }
+            Take::Closed | Take::Wait => {
+                self.over = true;
+                self.broken_off = true;
+                Bytes::new()
+            }
+        }
+    }
+
+    /// One page of the log. At its end the topic takes over.
+    async fn from_log(&mut self) -> Result<Bytes, StoreError> {
+        let mut projector = match self.projector.take() {
+            Some(projector) => projector,
+            None => self.rewound().await?,
+        };
+        let page = self.journal.read(&self.owner, &self.thread, self.cursor, PAGE).await?;
+        let mut frames = Frames::default();
+        for record in &page.records {
+            projector.project(record, &mut frames);
+            self.cursor = record.seq;
+            if frames.is_over() {
+                break;
+            }
+        }
+        self.at_head = page.records.is_empty() || self.cursor >= page.head;
+        self.projector = Some(projector);
+        let (bytes, _, over) = frames.into_parts();
+        self.over = over;
+        Ok(bytes)
+    }
+
+    /// A projector at the cursor: fresh where each record speaks for itself, else led there from its run's beginning.
+    async fn rewound(&self) -> Result<Box<dyn Projection>, StoreError> {
+        let mut projector = self.view.projection.boxed_clone();
+        let mut at = self.view.from;
+        while projector.needs_history() && at < self.cursor {
+            let page = self.journal.read(&self.owner, &self.thread, at, PageLimit::WIDE).await?;
+            let known = page.records.iter().take_while(|record| record.seq <= self.cursor);
+            let mut unseen = Frames::default();
+            let before = at;
+            for record in known {
+                projector.project(record, &mut unseen);
+                at = record.seq;
+            }
+            if at == before {
+                break;
+            }
+        }
+        Ok(projector)
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        self.topic.forget(self.id);
+        self.hub.leave(&self.thread);
+    }
+}

@@ -1,0 +1,106 @@
+//! What a run asks of the world.
+
+use model::block::Part;
+use model::delta::ModelRequest;
+use model::history::Entry;
+use model::tool::ToolRequest;
+use model::{ApprovalKey, CallId, Millis, TaskId};
+use std::sync::Arc;
+
+/// One thing asked. Each start is caused by exactly one event, so that what is outstanding can be read from the log;
+/// only aborts stand alone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Ask a model (`task.step.started`, `task.retrying`). May begin before that record is durable.
+    CallModel {
+        /// Its name.
+        id: EffectId,
+        /// What it is asked.
+        request: Box<ModelRequest>,
+        /// Not before, when the last attempt failed.
+        not_before: Option<Millis>,
+    },
+    /// Run a tool (`task.tool.started`). Never before that record is durable (law 10).
+    CallTool {
+        /// Its name.
+        id: EffectId,
+        /// What it is asked.
+        request: Box<ToolRequest>,
+    },
+    /// Let a hook rewrite what the model will see.
+    CallHook {
+        /// Its name.
+        id: EffectId,
+        /// What it is asked.
+        request: Box<HookRequest>,
+    },
+    /// Say so when this moment comes (`task.created` with a deadline, `task.approval.requested`).
+    Arm {
+        /// What it bounds.
+        id: TimerId,
+        /// The moment.
+        at: Millis,
+    },
+    /// Stop it. Never waits.
+    Abort(EffectId),
+}
+
+/// What an effect is called, so that its answer can be told from a late one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EffectId {
+    /// One attempt of one turn.
+    Model {
+        /// The task.
+        task: TaskId,
+        /// The turn.
+        step: u32,
+        /// The try.
+        attempt: u32,
+    },
+    /// One try of one call.
+    Tool {
+        /// The call.
+        call: CallId,
+        /// The try.
+        attempt: u32,
+    },
+    /// The hook before a task's first turn.
+    Hook {
+        /// The task.
+        task: TaskId,
+    },
+    /// A moment.
+    Timer(TimerId),
+}
+
+/// What a moment bounds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TimerId {
+    /// The run as a whole.
+    Run(TaskId),
+    /// A question to a person.
+    Approval(ApprovalKey),
+}
+
+/// What a hook may rewrite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HookRequest {
+    /// The task.
+    pub task: TaskId,
+    /// The agent whose hook it is.
+    pub agent: String,
+    /// What was said and done so far.
+    pub history: Arc<[Entry]>,
+    /// What is said now.
+    pub input: Vec<Part>,
+}
+
+impl EffectId {
+    pub(crate) fn model(task: &TaskId, step: u32, attempt: u32) -> Self {
+        Self::Model { task: task.clone(), step, attempt }
+    }
+
+    pub(crate) fn tool(call: &CallId, attempt: u32) -> Self {
+        Self::Tool { call: call.clone(), attempt }
+    }
+}

@@ -1,0 +1,59 @@
+//! What an input causes: events, already folded, and effects.
+
+use crate::effect::Effect;
+use crate::state::RunState;
+use model::defects::Defect;
+use model::record::{Draft, Private};
+use model::{Event, Millis, Seq};
+
+/// What an input, or several, caused.
+#[derive(Debug, Default)]
+pub struct Out {
+    /// Events in order, each at its place.
+    pub drafts: Vec<Draft>,
+    /// What the world is asked for.
+    pub effects: Vec<Effect>,
+    now: Millis,
+}
+
+impl Out {
+    /// What follows happens now.
+    pub(crate) fn at(&mut self, now: Millis) {
+        self.now = now;
+    }
+
+    /// The moment that the next record carries. The log's time never goes back, whatever the clock does.
+    pub(crate) fn moment(&self, run: &RunState) -> Millis {
+        self.now.max(run.fold.at)
+    }
+
+    /// An event happens: it is folded at once and queued for the log.
+    pub(crate) fn emit(&mut self, run: &mut RunState, event: Event) {
+        self.emit_with(run, event, None);
+    }
+
+    /// The same, with what only the server may know.
+    pub(crate) fn emit_with(&mut self, run: &mut RunState, event: Event, private: Option<Private>) {
+        let seq = run.fold.seq.next();
+        let at = self.moment(run);
+        // A misfit would be a defect of this machine; the fold counts it and the engine parks the thread.
+        let _counted = run.fold.apply_event(seq, at, &event, private.as_ref());
+        let private = private.map(Box::new);
+        if Defect::DeltaDropped.planted() && matches!(event, Event::TextDelta(_)) && seq.0.is_multiple_of(3) {
+            run.fold.seq = Seq(seq.0 - 1);
+            return;
+        }
+        if Defect::TerminalTwice.planted() && event.is_terminal() {
+            self.drafts.push(Draft { seq, at, event: event.clone(), private: None });
+            run.fold.seq = seq.next();
+            self.drafts.push(Draft { seq: seq.next(), at, event, private });
+            return;
+        }
+        self.drafts.push(Draft { seq, at, event, private });
+    }
+
+    /// The world is asked for something.
+    pub(crate) fn effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+}

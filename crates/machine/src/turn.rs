@@ -1,0 +1,513 @@
+//! The model speaks: its deltas become items and blocks.
+//!
+//! A turn maps the provider's slots to items of the output. Parts of an item come one after the other: when the next one
+//! begins, the one before it is done. What does not fit (a piece for an item that is done, a slot opened twice) is
+//! dropped: a provider's disorder must not become ours.
+
+use crate::Out;
+use crate::effect::EffectId;
+use crate::state::RunState;
+use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
+use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelItem};
+use model::event::{
+    AnnotationAdded, ArgumentsDelta, ArgumentsDone, Event, HostedCallUpdated, ImageDelta, ImageEvent, ImageItem,
+    ItemEvent, ProviderEvent, StepDone, StopReason, SummaryDelta, SummaryEvent, TextDelta, TextEvent, TextItem,
+};
+use model::item::{
+    CallKind, Gate, HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, SummaryPart, ToolCall,
+};
+use model::limits::{DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
+use model::record::{Private, RawItem};
+use model::reference::MarkerScan;
+use model::usage::Usage;
+use model::{CallId, ItemId, TaskId};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The answer that is being heard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turn {
+    model: String,
+    usage: Usage,
+    slots: BTreeMap<u32, Slot>,
+}
+
+/// One item of the answer.
+#[derive(Clone, Debug)]
+struct Slot {
+    output_index: u32,
+    item_id: ItemId,
+    kind: SlotKind,
+    /// The part that is open: the provider's number for it, and the block or summary part that it became.
+    open: Option<OpenPart>,
+    /// How many blocks or summary parts there are.
+    parts: u32,
+    scan: MarkerScan,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenPart {
+    part: u32,
+    block: u32,
+    kind: PartKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SlotKind {
+    Reasoning,
+    Message,
+    Call,
+    Hosted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PartKind {
+    Summary,
+    Text,
+    Image,
+}
+
+impl SlotKind {
+    /// May an item of this kind have such parts?
+    const fn has(self, part: PartKind) -> bool {
+        match part {
+            PartKind::Summary => matches!(self, Self::Reasoning),
+            PartKind::Text => matches!(self, Self::Message),
+            PartKind::Image => matches!(self, Self::Message | Self::Hosted),
+        }
+    }
+}
+
+/// A step began.
+pub(crate) fn begin(run: &mut RunState, task: &TaskId, model: &str) {
+    run.turns.insert(task.clone(), Turn { model: model.to_owned(), ..Turn::default() });
+}
+
+/// The model said something. What answers nothing outstanding is ignored.
+pub(crate) fn heard(run: &mut RunState, id: &EffectId, event: ModelEvent, out: &mut Out) {
+    let EffectId::Model { task, step, attempt } = id else { return };
+    let open = run.fold.task(task).and_then(|fold| fold.open_step());
+    if !open.is_some_and(|open| open.step == *step && open.attempt == *attempt) {
+        return;
+    }
+    match event {
+        ModelEvent::Delta(delta) => Speaker { run, task, out }.delta(delta),
+        ModelEvent::End(end) => finish(run, task, end, out),
+        ModelEvent::Failed(failure) => crate::end::provider_failed(run, task, failure.error, out),
+    }
+}
+
+/// The turn ended by itself: what is open is whole, unless a limit ended it.
+fn finish(run: &mut RunState, task: &TaskId, end: ModelEnd, out: &mut Out) {
+    let limited = matches!(end.stop, StopReason::MaxTokens | StopReason::ContentFilter);
+    let cut = limited.then_some(IncompleteReason::Limit);
+    if let Some(turn) = run.turns.get_mut(task) {
+        turn.usage = end.usage;
+        if let Some(model) = end.model {
+            turn.model = model;
+        }
+    }
+    close_all(run, task, cut, out);
+    let step = run.fold.task(task).map_or(0, |fold| fold.steps.len().saturating_sub(1));
+    let calls = run
+        .fold
+        .task(task)
+        .is_some_and(|fold| fold.calls().any(|(item, _)| item.step == Some(step) && item.arguments_whole));
+    let stop = match (limited, calls) {
+        (true, _) => end.stop,
+        (false, true) => StopReason::ToolCalls,
+        (false, false) => StopReason::Stop,
+    };
+    step_done(run, task, stop, end.service_tier, out);
+}
+
+/// Ends the open step.
+pub(crate) fn step_done(
+    run: &mut RunState,
+    task: &TaskId,
+    stop_reason: StopReason,
+    service_tier: Option<String>,
+    out: &mut Out,
+) {
+    let turn = run.turns.remove(task).unwrap_or_default();
+    let Some(step) = run.fold.task(task).and_then(|fold| fold.open_step()).map(|open| open.step) else { return };
+    let (task_id, model, usage) = (task.clone(), turn.model, turn.usage);
+    out.emit(run, Event::StepDone(StepDone { task_id, step, model, stop_reason, usage, service_tier }));
+}
+
+/// Closes every open item of a task; `cut` says what cut them short, `None` that they are whole.
+pub(crate) fn close_all(run: &mut RunState, task: &TaskId, cut: Option<IncompleteReason>, out: &mut Out) {
+    let Some(fold) = run.fold.task(task) else { return };
+    let open: Vec<u32> = (0..).zip(&fold.items).filter(|(_, item)| !item.closed).map(|(index, _)| index).collect();
+    for index in open {
+        Speaker { run, task, out }.close(index, cut, None);
+    }
+}
+
+/// A text in pieces that fit a record.
+pub(crate) fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, tail) = rest.split_at(rest.floor_char_boundary(DELTA_BYTES_MAX));
+        rest = tail;
+        Some(piece)
+    })
+}
+
+/// Where a part of an item is.
+struct PartPlace {
+    output_index: u32,
+    item_id: ItemId,
+    /// The block's place in `block_list`, or the summary part's in `summary`.
+    block: u32,
+    new: bool,
+}
+
+/// One delta's way into the log.
+struct Speaker<'a> {
+    run: &'a mut RunState,
+    task: &'a TaskId,
+    out: &'a mut Out,
+}
+
+impl Speaker<'_> {
+    fn delta(&mut self, delta: ModelDelta) {
+        match delta {
+            ModelDelta::Started { slot, item } => self.started(slot, item),
+            ModelDelta::Reasoning { slot, part, text } => self.reasoning(slot, part, &text),
+            ModelDelta::Text { slot, part, text, logprobs } => self.text(slot, part, &text, logprobs.as_ref(), None),
+            ModelDelta::Refusal { slot, part, text } => self.text(slot, part, &text, None, Some(true)),
+            ModelDelta::Annotation { slot, part, annotation } => self.annotation(slot, part, annotation),
+            ModelDelta::Arguments { slot, text } => self.arguments(slot, &text),
+            ModelDelta::Image { slot, part, partial, url } => self.image(slot, part, partial, url),
+            ModelDelta::Hosted { slot, state, action } => self.hosted(slot, state, action),
+            ModelDelta::Done { slot, raw } => {
+                if let Some(index) = self.slot(slot).map(|slot| slot.output_index) {
+                    self.close(index, None, raw);
+                }
+            }
+            ModelDelta::Usage(usage) => {
+                if let Some(turn) = self.run.turns.get_mut(self.task) {
+                    turn.usage = usage;
+                }
+            }
+            ModelDelta::Unknown(event) => {
+                let task_id = self.task.clone();
+                let event = Event::ProviderEvent(ProviderEvent { task_id, event });
+                if serde_json::to_vec(&event).is_ok_and(|bytes| bytes.len() <= RECORD_BYTES_MAX) {
+                    self.out.emit(self.run, event);
+                }
+            }
+        }
+    }
+
+    /// The slot's item, while it is open.
+    fn slot(&mut self, slot: u32) -> Option<&mut Slot> {
+        let fold = self.run.fold.task(self.task)?;
+        let slot = self.run.turns.get_mut(self.task)?.slots.get_mut(&slot)?;
+        let open = fold.items.get(slot.output_index as usize).is_some_and(|item| !item.closed);
+        open.then_some(slot)
+    }
+
+    /// The slot's item, made when the provider did not announce it.
+    fn slot_or(&mut self, slot: u32, item: ModelItem) -> Option<&mut Slot> {
+        let known = self.run.turns.get(self.task).is_some_and(|turn| turn.slots.contains_key(&slot));
+        if !known {
+            self.started(slot, item);
+        }
+        self.slot(slot)
+    }
+
+    fn started(&mut self, slot: u32, item: ModelItem) {
+        let known = self.run.turns.get(self.task).is_none_or(|turn| turn.slots.contains_key(&slot));
+        let Some(fold) = self.run.fold.task(self.task).filter(|_| !known) else { return };
+        let agent = Some(fold.agent.clone());
+        let output_index = u32::try_from(fold.items.len()).unwrap_or(u32::MAX);
+        let (suffix, number) = self.run.next_number();
+        let id = |prefix| ItemId::numbered(prefix, &suffix, number);
+        let status = Some(ItemStatus::InProgress);
+        let mut private = None;
+        let item = match item {
+            ModelItem::Reasoning => {
+                Item::Reasoning(Reasoning { id: id("rs"), summary: Some(Vec::new()), status, reason: None, agent })
+            }
+            ModelItem::Message { phase } => Item::Message(Message {
+                id: id("msg"),
+                role: Role::Assistant,
+                block_list: Some(Vec::new()),
+                phase,
+                status,
+                reason: None,
+                agent,
+            }),
+            ModelItem::ToolCall { name, provider_call_id } => {
+                private = Some(Private { provider_call_id, ..Private::default() });
+                Item::ToolCall(self.call(CallId::numbered(&suffix, number), name, agent))
+            }
+            ModelItem::HostedCall { name } => Item::HostedCall(HostedCall {
+                id: id("hc"),
+                name,
+                block_list: Some(Vec::new()),
+                state: None,
+                action: None,
+                status,
+                reason: None,
+                agent,
+            }),
+        };
+        let item_id = item.id().clone();
+        let kind = match item {
+            Item::Reasoning(_) => SlotKind::Reasoning,
+            Item::ToolCall(_) | Item::ToolResult(_) => SlotKind::Call,
+            Item::Message(_) => SlotKind::Message,
+            Item::HostedCall(_) | Item::FileProcessing(_) => SlotKind::Hosted,
+        };
+        let event = ItemEvent { task_id: self.task.clone(), output_index, item };
+        self.out.emit_with(self.run, Event::ItemAdded(event), private);
+        if let Some(turn) = self.run.turns.get_mut(self.task) {
+            let scan = MarkerScan::default();
+            turn.slots.insert(slot, Slot { output_index, item_id, kind, open: None, parts: 0, scan });
+        }
+    }
+
+    fn call(&self, call_id: CallId, name: String, agent: Option<String>) -> ToolCall {
+        let tool = self.run.definitions.tools.get(&name);
+        ToolCall {
+            id: call_id.sibling("fc"),
+            call_id,
+            kind: Some(tool.map_or(CallKind::Tool, |tool| tool.kind)),
+            display_name: tool.and_then(|tool| tool.display_name.clone()),
+            gate: Some(tool.map_or(Gate::Never, |tool| tool.gate)),
+            name,
+            arguments: Some(String::new()),
+            status: Some(ItemStatus::InProgress),
+            reason: None,
+            agent,
+        }
+    }
+
+    /// The place of a part of a slot, opened when it is new. `None` when it is done already or cannot be there.
+    fn part(&mut self, slot: u32, part: u32, kind: PartKind) -> Option<PartPlace> {
+        let held = self.slot(slot).filter(|held| held.kind.has(kind))?;
+        let (output_index, item_id) = (held.output_index, held.item_id.clone());
+        match held.open {
+            Some(open) if open.part == part && open.kind == kind => {
+                // A picture is done by its own last event.
+                let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize))?;
+                let is_open = fold.open.contains(&open.block);
+                is_open.then_some(PartPlace { output_index, item_id, block: open.block, new: false })
+            }
+            Some(open) if open.part >= part => None,
+            before => {
+                let block = held.parts;
+                held.open = Some(OpenPart { part, block, kind });
+                held.parts = block.saturating_add(1);
+                held.scan = MarkerScan::default();
+                if let Some(before) = before {
+                    self.close_part(output_index, before.block);
+                }
+                Some(PartPlace { output_index, item_id, block, new: true })
+            }
+        }
+    }
+
+    fn reasoning(&mut self, slot: u32, part: u32, text: &str) {
+        self.slot_or(slot, ModelItem::Reasoning);
+        let Some(place) = self.part(slot, part, PartKind::Summary) else { return };
+        let PartPlace { output_index, item_id, block: summary_index, new } = place;
+        if new {
+            let (task_id, item_id) = (self.task.clone(), item_id.clone());
+            let item = SummaryPart::new("");
+            let event = SummaryEvent { task_id, item_id, output_index, summary_index, item };
+            self.out.emit(self.run, Event::SummaryAdded(event));
+        }
+        for piece in pieces(text) {
+            let (task_id, item_id, delta) = (self.task.clone(), item_id.clone(), piece.to_owned());
+            let event = SummaryDelta { task_id, item_id, output_index, summary_index, delta };
+            self.out.emit(self.run, Event::SummaryDelta(event));
+        }
+    }
+
+    fn text(&mut self, slot: u32, part: u32, text: &str, logprobs: Option<&Value>, refusal: Option<bool>) {
+        self.slot_or(slot, ModelItem::Message { phase: None });
+        let Some(place) = self.part(slot, part, PartKind::Text) else { return };
+        let PartPlace { output_index, item_id, block: block_index, new } = place;
+        if new {
+            let item = TextItem::Text(TextBlock { refusal, ..TextBlock::new("") });
+            let (task_id, item_id) = (self.task.clone(), item_id.clone());
+            let event = TextEvent { task_id, item_id, output_index, block_index, item };
+            self.out.emit(self.run, Event::TextAdded(event));
+        }
+        let pool = self.run.references();
+        for piece in pieces(text) {
+            let (task_id, item_id, delta) = (self.task.clone(), item_id.clone(), piece.to_owned());
+            let logprobs = logprobs.cloned();
+            let event = TextDelta { task_id, item_id, output_index, block_index, delta, logprobs };
+            self.out.emit(self.run, Event::TextDelta(event));
+            let found = self.slot(slot).map(|held| held.scan.push(piece, pool)).unwrap_or_default();
+            for annotation in found {
+                self.annotate(output_index, block_index, annotation);
+            }
+        }
+    }
+
+    fn annotation(&mut self, slot: u32, part: u32, annotation: Annotation) {
+        let Some(held) = self.slot(slot) else { return };
+        let open = held.open.filter(|open| open.part == part && open.kind == PartKind::Text);
+        let output_index = held.output_index;
+        if let Some(open) = open {
+            self.annotate(output_index, open.block, annotation);
+        }
+    }
+
+    fn annotate(&mut self, output_index: u32, block_index: u32, annotation: Annotation) {
+        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
+        let Some(item) = fold.map(|fold| &fold.item) else { return };
+        let Some(Block::Text(block)) = item.blocks().get(block_index as usize) else { return };
+        let count = block.annotations.as_ref().map_or(0, Vec::len);
+        let annotation_index = u32::try_from(count).unwrap_or(u32::MAX);
+        let (task_id, item_id) = (self.task.clone(), item.id().clone());
+        let event = AnnotationAdded { task_id, item_id, output_index, block_index, annotation_index, annotation };
+        self.out.emit(self.run, Event::AnnotationAdded(event));
+    }
+
+    fn arguments(&mut self, slot: u32, text: &str) {
+        let Some(held) = self.slot(slot) else { return };
+        let (output_index, item_id) = (held.output_index, held.item_id.clone());
+        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
+        if !fold.is_some_and(|fold| matches!(fold.item, Item::ToolCall(_)) && !fold.arguments_whole) {
+            return;
+        }
+        for piece in pieces(text) {
+            let (task_id, item_id, delta) = (self.task.clone(), item_id.clone(), piece.to_owned());
+            let event = ArgumentsDelta { task_id, item_id, output_index, delta };
+            self.out.emit(self.run, Event::ArgumentsDelta(event));
+        }
+    }
+
+    fn image(&mut self, slot: u32, part: u32, partial: Option<u32>, url: String) {
+        // A picture that fits no record cannot be shown; the one before it stays.
+        let url = if url.len() > RECORD_BYTES_MAX / 2 { String::new() } else { url };
+        if partial.is_some() && url.is_empty() {
+            return;
+        }
+        self.slot_or(slot, ModelItem::Message { phase: None });
+        let Some(place) = self.part(slot, part, PartKind::Image) else { return };
+        let PartPlace { output_index, item_id, block: block_index, new } = place;
+        let task_id = self.task.clone();
+        let item = |url| ImageItem::Image(ImageBlock { image_url: ImageUrl { url }, id: None });
+        if new {
+            let (task_id, item_id, item) = (task_id.clone(), item_id.clone(), item(String::new()));
+            let event = ImageEvent { task_id, item_id, output_index, block_index, item };
+            self.out.emit(self.run, Event::ImageAdded(event));
+        }
+        let item = item(url);
+        let event = match partial {
+            Some(partial_image_index) => {
+                Event::ImageDelta(ImageDelta { task_id, item_id, output_index, block_index, partial_image_index, item })
+            }
+            None => Event::ImageDone(ImageEvent { task_id, item_id, output_index, block_index, item }),
+        };
+        self.out.emit(self.run, event);
+    }
+
+    fn hosted(&mut self, slot: u32, state: String, action: Option<Value>) {
+        let Some(held) = self.slot(slot) else { return };
+        let (item_id, output_index) = (held.item_id.clone(), held.output_index);
+        let task_id = self.task.clone();
+        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
+        if fold.is_some_and(|fold| matches!(fold.item, Item::HostedCall(_))) {
+            let event = HostedCallUpdated { task_id, item_id, output_index, state, action };
+            self.out.emit(self.run, Event::HostedCallUpdated(event));
+        }
+    }
+
+    /// Closes an item and what is open in it. Arguments that were cut get no `done`: they are not whole.
+    fn close(&mut self, output_index: u32, cut: Option<IncompleteReason>, raw: Option<RawItem>) {
+        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
+        let Some(fold) = fold.filter(|fold| !fold.closed) else { return };
+        let is_call = matches!(fold.item, Item::ToolCall(_));
+        for part in fold.open.clone() {
+            self.close_part(output_index, part);
+        }
+        if is_call && cut.is_none() {
+            self.arguments_done(output_index);
+        }
+        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
+        let Some(mut item) = fold.map(|fold| fold.item.clone()) else { return };
+        match cut {
+            Some(reason) => item.cut(reason),
+            None => complete(&mut item),
+        }
+        leave_out_repeats(&mut item);
+        let event = ItemEvent { task_id: self.task.clone(), output_index, item };
+        let private = raw.map(|raw| Private { raw: Some(raw), ..Private::default() });
+        self.out.emit_with(self.run, Event::ItemDone(event), private);
+    }
+
+    fn arguments_done(&mut self, output_index: u32) {
+        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
+        let Some(fold) = fold.filter(|fold| !fold.arguments_whole) else { return };
+        let Item::ToolCall(call) = &fold.item else { return };
+        let arguments = call.arguments.clone().filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
+        let (task_id, item_id) = (self.task.clone(), call.id.clone());
+        self.out.emit(self.run, Event::ArgumentsDone(ArgumentsDone { task_id, item_id, output_index, arguments }));
+    }
+
+    /// Ends a block or a summary part with what its deltas made of it.
+    fn close_part(&mut self, output_index: u32, part: u32) {
+        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
+        let Some(fold) = fold.filter(|fold| fold.open.contains(&part)) else { return };
+        let (task_id, item_id) = (self.task.clone(), fold.item.id().clone());
+        let short = |text: &str| Some(text.to_owned()).filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
+        let event = match &fold.item {
+            Item::Reasoning(reasoning) => {
+                let text = reasoning.summary.as_ref().and_then(|summary| summary.get(part as usize));
+                let item = SummaryPart::Text { text: short(text.map(SummaryPart::text).unwrap_or_default()) };
+                Event::SummaryDone(SummaryEvent { task_id, item_id, output_index, summary_index: part, item })
+            }
+            item => match item.blocks().get(part as usize) {
+                Some(Block::Text(block)) => {
+                    let item = TextItem::Text(TextBlock { text: short(block.text()), ..block.clone() });
+                    Event::TextDone(TextEvent { task_id, item_id, output_index, block_index: part, item })
+                }
+                Some(Block::Image(block)) => {
+                    let item = ImageItem::Image(block.clone());
+                    Event::ImageDone(ImageEvent { task_id, item_id, output_index, block_index: part, item })
+                }
+                _ => return,
+            },
+        };
+        self.out.emit(self.run, event);
+    }
+}
+
+fn complete(item: &mut Item) {
+    match item {
+        Item::Reasoning(Reasoning { status, .. })
+        | Item::ToolCall(ToolCall { status, .. })
+        | Item::Message(Message { status, .. })
+        | Item::HostedCall(HostedCall { status, .. }) => *status = Some(ItemStatus::Completed),
+        Item::FileProcessing(item) => item.status = Some(ItemStatus::Completed),
+        // Results end in `tools`.
+        Item::ToolResult(_) => {}
+    }
+}
+
+/// A `done` that would repeat too much leaves it out: the deltas have said it.
+fn leave_out_repeats(item: &mut Item) {
+    if serde_json::to_vec(&*item).is_ok_and(|bytes| bytes.len() <= DONE_REPEAT_BYTES_MAX) {
+        return;
+    }
+    match item {
+        Item::Reasoning(item) => item.summary = None,
+        Item::ToolCall(item) => item.arguments = None,
+        Item::ToolResult(item) => item.block_list = None,
+        Item::Message(item) => item.block_list = None,
+        Item::HostedCall(item) => item.block_list = None,
+        Item::FileProcessing(_) => {}
+    }
+}

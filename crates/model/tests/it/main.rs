@@ -1,0 +1,4 @@
+//! The integration tests of `model`, in one binary.
+
+#[cfg(test)]
+mod smoke;

@@ -1,0 +1,53 @@
+//! The first half of `provider/model` says who is asked.
+//!
+//! The provider is handed the whole name: what the second half means is its own business. A name that nobody goes by
+//! is a failed turn, not an error of the caller's: an agent may list several models, and the next may be there.
+
+use crate::failure::failed;
+use model::delta::{ModelEvent, ModelRequest};
+use model::ports::{BoxStream, Models};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// All providers that there are, by name.
+#[derive(Clone, Default)]
+pub struct Router {
+    providers: BTreeMap<String, Arc<dyn Models>>,
+}
+
+impl Router {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a provider; one of the same name is replaced.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, provider: Arc<dyn Models>) -> Self {
+        self.providers.insert(name.into(), provider);
+        self
+    }
+
+    /// Who there is.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.providers.keys().map(String::as_str)
+    }
+}
+
+impl Models for Router {
+    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+        let name = request.model.split_once('/').map(|(provider, _)| provider);
+        match name.and_then(|name| self.providers.get(name)) {
+            Some(provider) => provider.turn(request),
+            None => failed("unknown_provider", format!("no provider for the model `{}`", request.model)),
+        }
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}

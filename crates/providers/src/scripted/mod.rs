@@ -1,0 +1,62 @@
+//! A provider that plays a scenario file. `docs/scenarios.md` is the format.
+//!
+//! ```text
+//!   file ──read──▶ Scenarios          once, at start: everything that can be refused is refused here
+//!   request ──cast──▶ turn, values    which scenario, which of its turns, what its placeholders stand for
+//!   turn ──play──▶ ModelEvents        lazily, one per poll, each at its time
+//! ```
+//!
+//! Invariant: the same request gives the same events (`{clock_us}` alone tells the time). Nothing is kept between
+//! turns: which turn is played is read from the request's history, so a retry or a recovery plays the same one again.
+
+mod cast;
+mod error;
+mod fields;
+mod limits;
+mod play;
+mod read;
+mod script;
+mod template;
+
+pub use error::{Fault, Place, ScenarioError};
+pub use limits::*;
+pub use script::Scenarios;
+
+use crate::failure::failed;
+use model::delta::{ModelEvent, ModelRequest};
+use model::ports::{BoxStream, Models};
+use std::fmt;
+use std::sync::Arc;
+
+/// Tells the microseconds since 1970, for `{clock_us}`.
+pub type ClockUs = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Plays scenarios. The second half of `provider/model` is free: whatever it is, the file decides.
+#[derive(Clone)]
+pub struct Scripted {
+    scenarios: Arc<Scenarios>,
+    clock: ClockUs,
+}
+
+impl Scripted {
+    /// Plays these.
+    #[must_use]
+    pub fn new(scenarios: Scenarios, clock: ClockUs) -> Self {
+        Self { scenarios: Arc::new(scenarios), clock }
+    }
+}
+
+impl Models for Scripted {
+    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+        match cast::cast(&self.scenarios, &request) {
+            Ok(cast) => Box::pin(play::Play::new(cast, Arc::clone(&self.clock))),
+            Err(error) => failed(error.code(), error.to_string()),
+        }
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").field("scenarios", &self.scenarios).finish_non_exhaustive()
+    }
+}

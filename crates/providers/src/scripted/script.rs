@@ -1,0 +1,126 @@
+//! A scenario file as it is played: everything that can be worked out beforehand is.
+//!
+//! Which steps open and close which item is settled here, so that a player only walks from step to step. See `read` for
+//! how a file becomes this.
+
+use super::error::ScenarioError;
+use super::limits::FILE_BYTES_MAX;
+use super::read;
+use super::template::{Names, Template};
+use model::delta::{ModelFailure, ModelItem};
+use model::event::StopReason;
+use model::usage::Usage;
+use regex::Regex;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// All scenarios of a file, in its order.
+#[derive(Debug)]
+pub struct Scenarios {
+    pub(super) origin: String,
+    pub(super) list: Vec<Scenario>,
+}
+
+impl Scenarios {
+    /// Reads scenarios from a text. `origin` is what errors call it.
+    ///
+    /// # Errors
+    /// Says what is wrong, in which line, and what would be right.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, ScenarioError> {
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
+            return Err(ScenarioError::TooLong { origin: origin.to_owned() });
+        }
+        Ok(Self { origin: origin.to_owned(), list: read::scenarios(text, origin)? })
+    }
+
+    /// Reads scenarios from a file.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], and when the file cannot be read.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let origin = path.display().to_string();
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+        match read {
+            Ok(_) => Self::parse(&text, &origin),
+            Err(source) => Err(ScenarioError::Read { origin, source }),
+        }
+    }
+}
+
+/// What is said to one kind of message.
+#[derive(Debug)]
+pub(super) struct Scenario {
+    /// Which messages; `None` is every one.
+    pub(super) pattern: Option<Regex>,
+    pub(super) names: Names,
+    /// What the model does, turn by turn. Never empty.
+    pub(super) turns: Vec<Arc<Turn>>,
+}
+
+/// One model turn.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) steps: Vec<Step>,
+    /// `None` is counted while it is played.
+    pub(super) usage: Option<Usage>,
+    pub(super) stop: StopReason,
+}
+
+/// One line of a turn.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Nothing for so many milliseconds.
+    Pause(Amount),
+    /// A piece of an item.
+    Say(Say),
+    /// The turn fails.
+    Fail { failure: ModelFailure, message: Template },
+}
+
+/// A piece of an item: perhaps its beginning, some deltas, perhaps its end.
+#[derive(Debug)]
+pub(super) struct Say {
+    pub(super) slot: u32,
+    /// The item that begins here. `None` goes on with the one that the step before left open.
+    pub(super) opens: Option<ModelItem>,
+    pub(super) deltas: Deltas,
+    /// How many deltas; `None` is each piece once.
+    pub(super) repeat: Option<Amount>,
+    /// Milliseconds between two deltas.
+    pub(super) every: Amount,
+    /// Is the item whole after this?
+    pub(super) closes: bool,
+}
+
+/// What the deltas of a step say. No list of pieces is empty.
+#[derive(Debug)]
+pub(super) enum Deltas {
+    Reasoning { part: u32, pieces: Vec<Template> },
+    Text(Vec<Template>),
+    Arguments(Vec<Template>),
+    Hosted { states: Vec<String>, images: Vec<String> },
+}
+
+impl Deltas {
+    /// How many pieces there are.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Reasoning { pieces, .. } | Self::Text(pieces) | Self::Arguments(pieces) => pieces.len(),
+            Self::Hosted { states, images } => states.len() + images.len(),
+        }
+    }
+}
+
+/// A number that stands in the file, or that the message gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Amount {
+    Fixed(u64),
+    /// The placeholder, and what it may be at most.
+    Value {
+        value: usize,
+        max: u64,
+    },
+}

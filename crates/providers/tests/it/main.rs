@@ -1,0 +1,18 @@
+//! The providers from outside, as the engine sees them.
+
+#[cfg(test)]
+mod demo;
+#[cfg(test)]
+mod docs;
+#[cfg(test)]
+mod matching;
+#[cfg(test)]
+mod pacing;
+#[cfg(test)]
+mod reading;
+#[cfg(test)]
+mod router;
+#[cfg(test)]
+mod steps;
+#[cfg(test)]
+mod vocabulary;

@@ -1,0 +1,37 @@
+//! Who is asked.
+
+use crate::vocabulary::{played, request, steps, user};
+use futures_util::StreamExt;
+use model::delta::ModelEvent;
+use model::ports::Models;
+use providers::Router;
+use std::sync::Arc;
+
+fn router() -> Router {
+    let said = |word: &str| Arc::new(steps(&format!("{{ text = \"{word}\" }}")));
+    Router::new().with("scripted", said("old")).with("other", said("other")).with("scripted", said("scripted"))
+}
+
+async fn asked(model: &str) -> Vec<ModelEvent> {
+    let mut request = request([user("hi")]);
+    request.model = model.to_owned();
+    router().turn(request).collect().await
+}
+
+#[tokio::test]
+async fn the_first_half_of_the_name_says_who() {
+    assert_eq!(played(&router(), [user("hi")]).await[1], "0 scripted");
+    assert_eq!(asked("other/a/b").await, asked("other/x").await);
+    assert_ne!(asked("other/a").await, asked("scripted/a").await);
+    assert_eq!(router().names().collect::<Vec<_>>(), ["other", "scripted"]);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_not_there_is_a_failure_for_good() {
+    for model in ["nobody/gpt", "scripted", "", "/scripted", "Scripted/demo"] {
+        let events = asked(model).await;
+        let [ModelEvent::Failed(failure)] = events.as_slice() else { panic!("{model}: {events:?}") };
+        assert_eq!((failure.error.code.as_str(), failure.error.retryable), ("unknown_provider", Some(false)));
+        assert_eq!(failure.error.message, format!("no provider for the model `{model}`"));
+    }
+}

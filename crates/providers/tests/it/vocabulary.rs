@@ -1,0 +1,120 @@
+//! Words for tests: a scenario in TOML, what a user says, and the events of a turn as short lines.
+
+use futures_util::StreamExt;
+use model::block::Part;
+use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
+use model::history::Entry;
+use model::item::ResultStatus;
+use model::ports::Models;
+use providers::scripted::{Scenarios, Scripted};
+use std::sync::Arc;
+
+/// The clock that `{clock_us}` reads.
+pub(crate) const CLOCK_US: u64 = 1_700_000_000_000_000;
+
+pub(crate) fn scripted(text: &str) -> Scripted {
+    let scenarios = Scenarios::parse(text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
+    Scripted::new(scenarios, Arc::new(|| CLOCK_US))
+}
+
+/// One scenario that always matches, with one turn of these steps.
+pub(crate) fn steps(steps: &str) -> Scripted {
+    scripted(&format!("[[scenario]]\n[[scenario.turn]]\nsteps = [{steps}]"))
+}
+
+pub(crate) fn user(text: &str) -> Entry {
+    Entry::User { content: vec![Part::text(text)] }
+}
+
+pub(crate) fn assistant(text: &str) -> Entry {
+    Entry::Assistant { id: "msg_R1".into(), text: text.to_owned(), raw: None }
+}
+
+pub(crate) fn call(name: &str) -> Entry {
+    Entry::Call {
+        call_id: "call_R1".into(),
+        name: name.to_owned(),
+        arguments: "{}".to_owned(),
+        provider_call_id: None,
+        raw: None,
+    }
+}
+
+/// What a tool gave, as group `reference` of the thread.
+pub(crate) fn result(reference: Option<u32>) -> Entry {
+    let part = |text: &str| Part::Text { text: text.to_owned(), id: reference, tags: Vec::new() };
+    let content = vec![part("<referencable-item>"), part("15C"), part("</referencable-item>")];
+    Entry::Result { call_id: "call_R1".into(), status: ResultStatus::Completed, content }
+}
+
+pub(crate) fn request(history: impl Into<Arc<[Entry]>>) -> ModelRequest {
+    ModelRequest {
+        user: "local".into(),
+        thread: "thr_1".into(),
+        task: "task_R".into(),
+        step: 1,
+        attempt: 1,
+        model: "scripted/demo".to_owned(),
+        instructions: String::new(),
+        history: history.into(),
+        tools: Arc::default(),
+    }
+}
+
+pub(crate) async fn events(models: &dyn Models, history: impl Into<Arc<[Entry]>>) -> Vec<ModelEvent> {
+    models.turn(request(history)).collect().await
+}
+
+/// What a turn gives, one line per event.
+pub(crate) async fn played(models: &dyn Models, history: impl Into<Arc<[Entry]>>) -> Vec<String> {
+    events(models, history).await.iter().map(line).collect()
+}
+
+/// What is said to this message, in one text.
+pub(crate) async fn answer(models: &dyn Models, message: &str) -> String {
+    let events = events(models, [user(message)]).await;
+    let texts = events.iter().filter_map(|event| match event {
+        ModelEvent::Delta(ModelDelta::Text { text, .. }) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn line(event: &ModelEvent) -> String {
+    let delta = match event {
+        ModelEvent::Delta(delta) => delta,
+        ModelEvent::End(end) => {
+            let stop = format!("{:?}", end.stop);
+            return format!("end {stop} {}/{}", end.usage.input_tokens, end.usage.output_tokens);
+        }
+        ModelEvent::Failed(failure) => {
+            let error = &failure.error;
+            let retry = if error.retryable == Some(true) { "retryable" } else { "for good" };
+            return format!("failed {} {retry}: {}", error.code, error.message);
+        }
+    };
+    match delta {
+        ModelDelta::Started { slot, item } => format!("{slot}+ {}", item_name(item)),
+        ModelDelta::Reasoning { slot, part, text } => format!("{slot}.{part} {text}"),
+        ModelDelta::Text { slot, part: 0, text, logprobs: None } => format!("{slot} {text}"),
+        ModelDelta::Arguments { slot, text } => format!("{slot} {text}"),
+        ModelDelta::Image { slot, part: 0, partial, url } => match partial {
+            Some(partial) => format!("{slot} partial {partial} {url}"),
+            None => format!("{slot} image {url}"),
+        },
+        ModelDelta::Hosted { slot, state, action: None } => format!("{slot} {state}"),
+        ModelDelta::Done { slot, raw: None } => format!("{slot}-"),
+        ModelDelta::Usage(usage) => format!("usage {}/{}", usage.input_tokens, usage.output_tokens),
+        other => panic!("a scenario cannot give {other:?}"),
+    }
+}
+
+fn item_name(item: &ModelItem) -> String {
+    match item {
+        ModelItem::Reasoning => "reasoning".to_owned(),
+        ModelItem::Message { phase: None } => "message".to_owned(),
+        ModelItem::ToolCall { name, provider_call_id: None } => format!("call {name}"),
+        ModelItem::HostedCall { name } => format!("hosted {name}"),
+        other => panic!("a scenario cannot begin {other:?}"),
+    }
+}

@@ -1,0 +1,177 @@
+//! The data folder: whose it is, and whether it is ours to open.
+//!
+//! A folder is looked at before anything is created in it, so one that is refused is left as it was. The lock is the
+//! operating system's: it goes with the process that held it, however that ended.
+
+use super::schema::{APPLICATION_ID, DATABASE, MIGRATIONS, MigrateError};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+const LOCK: &str = "lock";
+const MAGIC: &[u8] = b"SQLite format 3\0";
+/// How long the head of every SQLite file is, and where it says its version and its program.
+const HEADER_BYTES: u64 = 100;
+const VERSION_AT: usize = 60;
+const PROGRAM_AT: usize = 68;
+
+/// Why a data folder cannot be used. One line for the operator; the folder is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process works in it.
+    #[error("data folder {0} is in use by another process: stop that one, or use another folder")]
+    Locked(PathBuf),
+    /// The path is taken by something else.
+    #[error("{0} is not a folder: use another path for the data folder")]
+    NotAFolder(PathBuf),
+    /// The operating system says no.
+    #[error("data folder {path} cannot be used: {why}")]
+    Denied {
+        /// What it said no to.
+        path: PathBuf,
+        /// Its words.
+        why: String,
+    },
+    /// A later version wrote it.
+    #[error("data folder {path} has format {found} and this version knows {known}: use the version that wrote it")]
+    Newer {
+        /// The folder.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// There is no Headwater database.
+    #[error("{0} is not a database of Headwater: use another data folder")]
+    Foreign(PathBuf),
+    /// The database is there but broken.
+    #[error("{path} is damaged ({why}): restore it from a backup")]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite says.
+        why: String,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn denied(path: &Path, why: impl ToString) -> Self {
+        Self::Denied { path: path.to_owned(), why: why.to_string().replace('\n', " ") }
+    }
+
+    /// What an error of SQLite means for whoever wanted to open the folder.
+    pub(crate) fn sql(database: &Path, error: &rusqlite::Error) -> Self {
+        let path = database.to_owned();
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::NotADatabase) => Self::Foreign(path),
+            Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
+                Self::Damaged { path, why: error.to_string().replace('\n', " ") }
+            }
+            _ => Self::denied(database, error),
+        }
+    }
+
+    pub(crate) fn migrate(database: &Path, error: &MigrateError) -> Self {
+        match error {
+            MigrateError::Newer { found, known } => {
+                let path = database.parent().unwrap_or(database).to_owned();
+                Self::Newer { path, found: *found, known: *known }
+            }
+            MigrateError::Foreign => Self::Foreign(database.to_owned()),
+            MigrateError::Sql(error) => Self::sql(database, error),
+        }
+    }
+}
+
+/// A data folder that is ours until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    /// The database in it.
+    pub(crate) database: PathBuf,
+    _lock: Option<File>,
+}
+
+impl Folder {
+    /// Takes a folder, and makes it where there is none.
+    pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
+        inspect(dir)?;
+        fs::create_dir_all(dir).map_err(|error| OpenError::denied(dir, error))?;
+        let path = dir.join(LOCK);
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let lock = locked(dir, lock.map_err(|error| OpenError::denied(&path, error))?)?;
+        // Somebody may have been in between.
+        inspect(dir)?;
+        sync(dir);
+        dir.parent().map(sync);
+        Ok(Self { database: dir.join(DATABASE), _lock: Some(lock) })
+    }
+
+    /// Takes a folder to look at it. Where no server ever was there is no lock to take, and none is made.
+    pub(crate) fn look(dir: &Path) -> Result<Self, OpenError> {
+        let database = dir.join(DATABASE);
+        if !inspect(dir)? {
+            return Err(OpenError::Foreign(database));
+        }
+        let lock = match File::open(dir.join(LOCK)) {
+            Ok(file) => Some(locked(dir, file)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(OpenError::denied(dir, error)),
+        };
+        Ok(Self { database, _lock: lock })
+    }
+}
+
+fn locked(dir: &Path, file: File) -> Result<File, OpenError> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
+        Err(TryLockError::Error(error)) => Err(OpenError::denied(dir, error)),
+    }
+}
+
+/// A new name in a folder survives a power cut only when the folder itself was synced. Not every system can.
+fn sync(dir: &Path) {
+    let done = File::open(dir).and_then(|dir| dir.sync_all());
+    if let Err(error) = done {
+        tracing::debug!(%error, "a folder cannot be synced");
+    }
+}
+
+/// Looks at the folder without a trace. Is there a database of ours in it?
+fn inspect(dir: &Path) -> Result<bool, OpenError> {
+    match fs::metadata(dir) {
+        Ok(found) if !found.is_dir() => return Err(OpenError::NotAFolder(dir.to_owned())),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(OpenError::NotAFolder(dir.to_owned())),
+        Err(error) => return Err(OpenError::denied(dir, error)),
+    }
+    let path = dir.join(DATABASE);
+    let head = match head(&path) {
+        Ok(head) => head,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(OpenError::Foreign(path)),
+        Err(error) => return Err(OpenError::denied(&path, error)),
+    };
+    // A crash while the database was made: SQLite takes it back when it opens it.
+    if head.is_empty() || dir.join(format!("{DATABASE}-journal")).exists() {
+        return Ok(false);
+    }
+    let number = |at: usize| head.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes);
+    if !head.starts_with(MAGIC) || number(PROGRAM_AT) != Some(APPLICATION_ID.cast_unsigned()) {
+        return Err(OpenError::Foreign(path));
+    }
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    let found = number(VERSION_AT).unwrap_or_default();
+    if found > known {
+        return Err(OpenError::Newer { path: dir.to_owned(), found, known });
+    }
+    Ok(true)
+}
+
+fn head(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEADER_BYTES).read_to_end(&mut head)?;
+    Ok(head)
+}

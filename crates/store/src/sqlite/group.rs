@@ -1,0 +1,348 @@
+//! What one transaction does: any number of questions, each with a verdict of its own.
+//!
+//! A batch is judged before a byte of it is written, against the tables as the transaction has them so far. So a batch
+//! that does not fit costs its neighbours nothing, and only an error of SQLite itself ends the transaction for all.
+//! [`State`] runs ahead of the commit; it is a cache, and forgotten when a commit fails. `submit` has the directory's side.
+
+use super::blocks::{Ended, move_ended};
+use super::index::{Extent, Index, News};
+use super::ops::{Answer, Op, held};
+use super::page;
+use super::rows;
+use crate::admit;
+use model::object::TaskStatus;
+use model::ports::{Batch, Change, Lease, StoreError, Verdict};
+use model::seq::{Epoch, Seq};
+use model::{TaskId, ThreadId, UserId};
+use rusqlite::{Connection, OptionalExtension};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+/// So many threads are remembered between commits. What is forgotten is read again.
+const LIVE_MAX: usize = 16_384;
+/// And about so many runs of each.
+const RUNS_KEPT: usize = 8;
+
+/// What the writer remembers between commits.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// How often the database has been opened: the upper half of every epoch.
+    pub(crate) boot: u64,
+    /// How often a thread was claimed since: the lower half.
+    pub(crate) claims: u64,
+    /// The newest epoch of every thread that was claimed since the database was opened, by the thread's number.
+    pub(crate) epochs: HashMap<i64, Epoch>,
+    /// Threads as the transaction has them.
+    pub(crate) live: HashMap<ThreadId, Live>,
+    /// The row that comes next.
+    pub(crate) next_pos: i64,
+    /// Where durable rows lie.
+    pub(crate) index: Arc<Index>,
+    /// Runs whose rows have to move.
+    pub(crate) ended: VecDeque<Ended>,
+    /// Threads whose rows cannot move, for they are damaged.
+    pub(crate) unmovable: HashSet<i64>,
+    /// The most rows that an inbox takes.
+    pub(crate) inbox_rows_max: usize,
+    /// Submissions since old idempotency keys were last forgotten.
+    pub(crate) submissions: u32,
+}
+
+/// A thread as the transaction has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Live {
+    pub(crate) num: i64,
+    owner: UserId,
+    head: Seq,
+    damaged: Option<Seq>,
+    /// The runs that were met.
+    runs: Vec<LiveRun>,
+}
+
+#[derive(Clone, Debug)]
+struct LiveRun {
+    id: TaskId,
+    num: i64,
+    status: TaskStatus,
+}
+
+impl Live {
+    /// The number of a run that was met.
+    fn run_num(&self, id: &TaskId) -> i64 {
+        self.runs.iter().find(|run| run.id == *id).map_or(0, |run| run.num)
+    }
+}
+
+/// One transaction.
+pub(crate) struct Group<'a> {
+    pub(crate) conn: &'a Connection,
+    pub(crate) state: &'a mut State,
+    /// What is true once it is committed.
+    pub(crate) news: Vec<News>,
+    /// Runs that end with it.
+    pub(crate) ended: Vec<Ended>,
+    /// What it writes.
+    pub(crate) records: u64,
+    /// And how much that is.
+    pub(crate) bytes: u64,
+    /// Were threads deleted?
+    pub(crate) deleted: bool,
+}
+
+impl<'a> Group<'a> {
+    /// Begins with nothing.
+    pub(crate) fn new(conn: &'a Connection, state: &'a mut State) -> Self {
+        if state.live.len() > LIVE_MAX {
+            state.live.clear();
+        }
+        Self { conn, state, news: Vec::new(), ended: Vec::new(), records: 0, bytes: 0, deleted: false }
+    }
+
+    /// Does what is asked. An error is the transaction's end.
+    pub(crate) fn apply(&mut self, op: Op) -> Result<Answer, (Op, rusqlite::Error)> {
+        // Whoever asked must get an answer also when this fails: the question survives the error.
+        macro_rules! answer {
+            ($reply:ident, $value:expr, $op:expr) => {
+                match $value {
+                    Ok(value) => Ok(held($reply, value)),
+                    Err(error) => Err(($op($reply), error)),
+                }
+            };
+        }
+        match op {
+            Op::Append { batch, flaw, reply } => {
+                answer!(reply, self.append(&batch, flaw.as_deref()), |reply| Op::Append { batch, flaw, reply })
+            }
+            Op::Claim { owner, thread, reply } => {
+                answer!(reply, self.claim(&owner, &thread), |reply| Op::Claim { owner, thread, reply })
+            }
+            Op::Head { thread, reply } => {
+                answer!(reply, self.head(&thread), |reply| Op::Head { thread, reply })
+            }
+            Op::Submit { owner, submission, reply } => {
+                answer!(reply, self.submit(&owner, &submission), |reply| Op::Submit { owner, submission, reply })
+            }
+            Op::Delete { owner, thread, reply } => {
+                answer!(reply, self.delete(&owner, &thread), |reply| Op::Delete { owner, thread, reply })
+            }
+            Op::CreateKey { key, reply } => {
+                answer!(reply, self.create_key(&key), |reply| Op::CreateKey { key, reply })
+            }
+            Op::RevokeKey { id, at, reply } => {
+                answer!(reply, self.revoke_key(&id, at), |reply| Op::RevokeKey { id, at, reply })
+            }
+            // The loop itself sees to that.
+            Op::Close { reply } => Ok(Box::new(move |_| drop(reply))),
+        }
+    }
+
+    /// Moves some rows of runs that ended.
+    pub(crate) fn tidy(&mut self, begun: &mut Vec<i64>) -> rusqlite::Result<()> {
+        let unmovable = &self.state.unmovable;
+        self.state.ended.retain(|run| !unmovable.contains(&run.num));
+        self.news.extend(move_ended(self.conn, &self.state.index, &mut self.state.ended, begun)?);
+        Ok(())
+    }
+
+    fn claim(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Result<Lease, StoreError>> {
+        let live = match self.live(thread) {
+            Ok(live) => live.filter(|live| live.owner == *owner),
+            Err(error) if rows::is_damage(&error) => return Ok(Err(rows::fault(&error, thread, Seq(1)))),
+            Err(error) => return Err(error),
+        };
+        let Some(live) = live else { return Ok(Err(StoreError::NoThread)) };
+        if let Some(seq) = live.damaged {
+            self.keep(thread, live);
+            return Ok(Err(StoreError::Corrupt { thread: thread.clone(), seq }));
+        }
+        self.state.claims += 1;
+        let epoch = Epoch((self.state.boot << 32) | self.state.claims);
+        let lease = Lease { epoch, head: live.head };
+        self.state.epochs.insert(live.num, epoch);
+        self.keep(thread, live);
+        Ok(Ok(lease))
+    }
+
+    fn head(&mut self, thread: &ThreadId) -> rusqlite::Result<Result<Seq, StoreError>> {
+        let Some(live) = self.live(thread)? else { return Ok(Err(StoreError::NoThread)) };
+        let (head, damaged) = (live.head, live.damaged);
+        self.keep(thread, live);
+        Ok(damaged.map_or(Ok(head), |seq| Err(StoreError::Corrupt { thread: thread.clone(), seq })))
+    }
+
+    fn append(&mut self, batch: &Batch, flaw: Option<&str>) -> rusqlite::Result<Verdict> {
+        let Some(mut live) = self.live(&batch.thread)?.filter(|live| live.owner == batch.owner) else {
+            return Ok(Verdict::Refused(admit::NO_THREAD.to_owned()));
+        };
+        let verdict = match self.judge(&mut live, batch, flaw)? {
+            Ok(()) => {
+                self.write(&mut live, batch)?;
+                Verdict::Durable
+            }
+            Err(verdict) => verdict,
+        };
+        self.keep(&batch.thread, live);
+        Ok(verdict)
+    }
+
+    /// Does the batch fit? If so, the thread's runs are as they are after it.
+    fn judge(&self, live: &mut Live, batch: &Batch, flaw: Option<&str>) -> rusqlite::Result<Result<(), Verdict>> {
+        if let Err(verdict) = admit::standing(self.state.epochs.get(&live.num).copied(), live.head, batch) {
+            return Ok(Err(verdict));
+        }
+        if let Some(flaw) = flaw {
+            return Ok(Err(Verdict::Refused(flaw.to_owned())));
+        }
+        for (at, record) in batch.records.iter().enumerate() {
+            let as_before = at.checked_sub(1).and_then(|at| batch.records.get(at)).is_some_and(|r| r.run == record.run);
+            if !as_before && self.run(live, &record.run)?.is_none() {
+                return Ok(Err(admit::unknown_run(&record.run)));
+            }
+        }
+        for id in batch.changes.iter().filter_map(admit::run_of) {
+            if self.run(live, id)?.is_none() {
+                return Ok(Err(admit::unknown_run(id)));
+            }
+        }
+        let mut moved: Vec<(usize, TaskStatus)> = Vec::new();
+        for change in &batch.changes {
+            if let Change::Consume { row } = change
+                && !self.waits(live.num, *row)?
+            {
+                return Ok(Err(admit::unknown_row(*row)));
+            }
+            let run = admit::run_of(change).and_then(|id| live.runs.iter().position(|run| run.id == *id));
+            let Some((at, run)) = run.and_then(|at| live.runs.get(at).map(|run| (at, run))) else { continue };
+            let status = moved.iter().rev().find(|(moved, _)| *moved == at).map_or(run.status, |(_, status)| *status);
+            match admit::moved(status, change) {
+                Ok(status) => moved.push((at, status)),
+                Err(verdict) => return Ok(Err(verdict)),
+            }
+        }
+        for (at, status) in moved {
+            if let Some(run) = live.runs.get_mut(at) {
+                run.status = status;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn write(&mut self, live: &mut Live, batch: &Batch) -> rusqlite::Result<()> {
+        let first = self.state.next_pos;
+        let mut insert = self.conn.prepare_cached(rows::INSERT)?;
+        for record in &batch.records {
+            let run = live.run_num(&record.run);
+            let private = (!record.private.is_empty()).then_some(&record.private[..]);
+            insert.execute((
+                self.state.next_pos,
+                live.num,
+                run,
+                record.seq.0.cast_signed(),
+                record.at.cast_signed(),
+                record.epoch.0.cast_signed(),
+                record.v,
+                record.check,
+                &record.public[..],
+                private,
+            ))?;
+            self.state.next_pos += 1;
+            self.records += 1;
+            self.bytes += record.size() as u64;
+        }
+        for change in &batch.changes {
+            self.change(live, batch, change)?;
+            if let Change::RunStatus { status, last, .. } = change
+                && status.is_terminal()
+            {
+                self.ended.push(Ended { thread: batch.thread.clone(), num: live.num, last: *last });
+            }
+        }
+        let count = batch.records.len() as u64;
+        if count > 0 {
+            let extent = Extent { seq: live.head.next().0, pos: first, count };
+            live.head = live.head.plus(count);
+            let (thread, owner) = (batch.thread.clone(), live.owner.clone());
+            self.news.push(News::Appended { thread, num: live.num, owner, extent });
+        }
+        Ok(())
+    }
+
+    fn change(&self, live: &Live, batch: &Batch, change: &Change) -> rusqlite::Result<()> {
+        let (thread, num) = (live.num, |id: &TaskId| live.run_num(id));
+        let touched = |at: i64| {
+            let mut touch = self.conn.prepare_cached("UPDATE threads SET updated_at = ?2 WHERE num = ?1")?;
+            touch.execute((thread, at)).map(drop)
+        };
+        match change {
+            Change::RunStarted { run, agent, first } => {
+                let sql = "UPDATE runs SET status = 'running', agent = ?2, first = ?3, last = ?3 WHERE num = ?1";
+                self.conn.prepare_cached(sql)?.execute((num(run), agent, first.0.cast_signed()))?;
+                let began = batch.records.iter().find(|record| record.seq == *first).map_or(0, |record| record.at);
+                touched(began.cast_signed())
+            }
+            Change::RunStatus { run, status, last, at } => {
+                let ended = status.is_terminal().then_some(at.cast_signed());
+                let sql = "UPDATE runs SET status = ?2, last = ?3, ended_at = ?4 WHERE num = ?1";
+                let mut update = self.conn.prepare_cached(sql)?;
+                update.execute((num(run), status.as_str(), last.0.cast_signed(), ended))?;
+                ended.map_or(Ok(()), touched)
+            }
+            Change::RunDropped { run, at } => {
+                let sql = "UPDATE runs SET status = 'cancelled', ended_at = ?2 WHERE num = ?1";
+                self.conn.prepare_cached(sql)?.execute((num(run), at.cast_signed()))?;
+                touched(at.cast_signed())
+            }
+            Change::Consume { row } => {
+                let mut consume = self.conn.prepare_cached("DELETE FROM inbox WHERE id = ?1")?;
+                consume.execute([row.cast_signed()]).map(drop)
+            }
+            Change::Checkpoint(new) => {
+                let sql = "INSERT INTO checkpoints VALUES (?1, ?2, ?3)
+                           ON CONFLICT (thread) DO UPDATE SET seq = excluded.seq, body = excluded.body";
+                self.conn.prepare_cached(sql)?.execute((thread, new.seq.0.cast_signed(), &new.body)).map(drop)
+            }
+        }
+    }
+
+    /// Takes a thread out of the cache, or out of the tables. [`Self::keep`] puts it back.
+    pub(crate) fn live(&mut self, thread: &ThreadId) -> rusqlite::Result<Option<Live>> {
+        if let Some(live) = self.state.live.remove(thread) {
+            return Ok(Some(live));
+        }
+        let Some((num, owner)) = page::thread(self.conn, thread)? else { return Ok(None) };
+        let published = self.state.index.plan(thread, Seq::ZERO, 0).filter(|plan| plan.num == num);
+        let (head, damaged) = match published {
+            Some(plan) => (plan.head, plan.damaged),
+            None => page::settled_head(self.conn, num)?,
+        };
+        Ok(Some(Live { num, owner: UserId::from(owner), head, damaged, runs: Vec::new() }))
+    }
+
+    fn keep(&mut self, thread: &ThreadId, mut live: Live) {
+        if live.runs.len() > RUNS_KEPT {
+            // Runs that ended are rarely met again.
+            live.runs.retain(|run| !run.status.is_terminal());
+        }
+        self.state.live.insert(thread.clone(), live);
+    }
+
+    /// Finds a run of the thread and remembers it.
+    fn run(&self, live: &mut Live, id: &TaskId) -> rusqlite::Result<Option<()>> {
+        if live.runs.iter().any(|run| run.id == *id) {
+            return Ok(Some(()));
+        }
+        let sql = "SELECT num, status FROM runs WHERE owner = ?1 AND id = ?2 AND thread = ?3";
+        let mut select = self.conn.prepare_cached(sql)?;
+        let found = select.query_row((live.owner.as_str(), id.as_str(), live.num), |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        });
+        let Some((num, status)) = found.optional()? else { return Ok(None) };
+        let Some(status) = TaskStatus::parse(&status) else { return Ok(None) };
+        live.runs.push(LiveRun { id: id.clone(), num, status });
+        Ok(Some(()))
+    }
+
+    fn waits(&self, thread: i64, row: u64) -> rusqlite::Result<bool> {
+        self.conn.prepare_cached("SELECT 1 FROM inbox WHERE id = ?1 AND thread = ?2")?.exists((row.cast_signed(), thread))
+    }
+}

@@ -1,0 +1,217 @@
+//! Where the records of live threads lie.
+//!
+//! `records` has no index on (thread, seq), for that costs more than everything else of an append. Instead, the places
+//! are kept here: a batch's rows are consecutive, so an entry is a short list of extents. Only the writer changes it,
+//! and only after the commit: what is not in here is not durable, and nobody is shown it. A thread without rows in
+//! `records` is not in here at all; everything that it has is in `blocks`.
+
+use super::lock;
+use model::seq::Seq;
+use model::{ThreadId, UserId};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+
+/// Consecutive records in consecutive rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// The first record.
+    pub(crate) seq: u64,
+    /// Its row.
+    pub(crate) pos: i64,
+    /// How many.
+    pub(crate) count: u64,
+}
+
+impl Extent {
+    /// The place after the last record.
+    pub(crate) const fn end(self) -> u64 {
+        self.seq.saturating_add(self.count)
+    }
+
+    /// The row after the last row.
+    pub(crate) const fn end_pos(self) -> i64 {
+        self.pos.saturating_add(self.count.cast_signed())
+    }
+
+    /// Without what is before this place.
+    fn from(self, seq: u64) -> Self {
+        let skip = seq.saturating_sub(self.seq).min(self.count);
+        let pos = self.pos.saturating_add(skip.cast_signed());
+        Self { seq: self.seq.saturating_add(skip), pos, count: self.count - skip }
+    }
+}
+
+/// A thread that has rows in `records`.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Its number in the tables.
+    pub(crate) num: i64,
+    /// Whose it is.
+    pub(crate) owner: UserId,
+    /// Its last durable record.
+    pub(crate) head: Seq,
+    /// Where its rows lie, oldest first, without a gap.
+    pub(crate) extents: VecDeque<Extent>,
+    /// The place at which the rows stop making sense.
+    pub(crate) damaged: Option<Seq>,
+}
+
+impl Entry {
+    /// Takes in rows that follow the last ones.
+    pub(crate) fn push(&mut self, new: Extent) {
+        self.head = Seq(new.end().saturating_sub(1));
+        match self.extents.back_mut() {
+            Some(last) if last.end_pos() == new.pos => last.count = last.count.saturating_add(new.count),
+            _ => self.extents.push_back(new),
+        }
+    }
+
+    /// The extents from a place on, with at most so many records.
+    fn from(&self, seq: u64, records_max: u64) -> Vec<Extent> {
+        let begin = self.extents.partition_point(|extent| extent.end() <= seq);
+        let mut left = records_max;
+        let mut found = Vec::new();
+        for extent in self.extents.iter().skip(begin) {
+            if left == 0 {
+                break;
+            }
+            let mut extent = extent.from(seq);
+            extent.count = extent.count.min(left);
+            left -= extent.count;
+            found.push(extent);
+        }
+        found
+    }
+}
+
+/// What a commit made true.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Rows were written.
+    Appended {
+        /// Of which thread.
+        thread: ThreadId,
+        /// Its number.
+        num: i64,
+        /// Its owner.
+        owner: UserId,
+        /// Where.
+        extent: Extent,
+    },
+    /// Rows up to this record are in `blocks` now.
+    Moved {
+        /// Of which thread.
+        thread: ThreadId,
+        /// The last of them.
+        last: Seq,
+    },
+    /// The thread is gone.
+    Deleted {
+        /// Which.
+        thread: ThreadId,
+    },
+}
+
+/// What a reader has to know before it asks the database.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The thread's number.
+    pub(crate) num: i64,
+    /// Its owner.
+    pub(crate) owner: UserId,
+    /// Its last durable record.
+    pub(crate) head: Seq,
+    /// The place at which the rows stop making sense.
+    pub(crate) damaged: Option<Seq>,
+    /// Where the rows lie.
+    pub(crate) extents: Vec<Extent>,
+}
+
+/// Where the records of live threads lie.
+#[derive(Debug, Default)]
+pub(crate) struct Index(Mutex<HashMap<ThreadId, Entry>>);
+
+impl Index {
+    /// Where the records after a place lie, at most so many of them.
+    pub(crate) fn plan(&self, thread: &ThreadId, after: Seq, records_max: usize) -> Option<Plan> {
+        let entries = lock(&self.0);
+        let entry = entries.get(thread)?;
+        Some(Plan {
+            num: entry.num,
+            owner: entry.owner.clone(),
+            head: entry.head,
+            damaged: entry.damaged,
+            extents: entry.from(after.next().0, records_max as u64),
+        })
+    }
+
+    /// Makes what was committed known, in the order in which it happened.
+    pub(crate) fn publish(&self, news: Vec<News>) {
+        let mut entries = lock(&self.0);
+        for new in news {
+            match new {
+                News::Appended { thread, num, owner, extent } => {
+                    let fresh = || Entry { num, owner, head: Seq::ZERO, extents: VecDeque::new(), damaged: None };
+                    entries.entry(thread).or_insert_with(fresh).push(extent);
+                }
+                News::Moved { thread, last } => {
+                    let Some(entry) = entries.get_mut(&thread) else { continue };
+                    while entry.extents.front().is_some_and(|extent| extent.end() <= last.0.saturating_add(1)) {
+                        entry.extents.pop_front();
+                    }
+                    if let Some(first) = entry.extents.front_mut() {
+                        *first = first.from(last.0.saturating_add(1));
+                    } else if entry.damaged.is_none() {
+                        entries.remove(&thread);
+                    }
+                }
+                News::Deleted { thread } => {
+                    entries.remove(&thread);
+                }
+            }
+        }
+    }
+
+    /// Begins anew with what the database has.
+    pub(crate) fn replace(&self, fresh: HashMap<ThreadId, Entry>) {
+        *lock(&self.0) = fresh;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread() -> ThreadId {
+        ThreadId::from("thr_1")
+    }
+
+    fn appended(seq: u64, pos: i64, count: u64) -> News {
+        News::Appended { thread: thread(), num: 1, owner: UserId::from("u"), extent: Extent { seq, pos, count } }
+    }
+
+    fn extents(index: &Index, after: u64, max: usize) -> Vec<(u64, i64, u64)> {
+        let plan = index.plan(&thread(), Seq(after), max).unwrap();
+        plan.extents.iter().map(|extent| (extent.seq, extent.pos, extent.count)).collect()
+    }
+
+    #[test]
+    fn neighbours_grow_together_and_others_do_not() {
+        let index = Index::default();
+        index.publish(vec![appended(1, 10, 3), appended(4, 13, 2), appended(6, 20, 1)]);
+        assert_eq!(extents(&index, 0, 99), [(1, 10, 5), (6, 20, 1)]);
+        assert_eq!(extents(&index, 2, 2), [(3, 12, 2)]);
+        assert_eq!(extents(&index, 4, 99), [(5, 14, 1), (6, 20, 1)]);
+        assert_eq!(extents(&index, 6, 99), []);
+    }
+
+    #[test]
+    fn what_moved_is_forgotten_and_the_rest_stays() {
+        let index = Index::default();
+        index.publish(vec![appended(1, 10, 3), appended(4, 20, 3), News::Moved { thread: thread(), last: Seq(4) }]);
+        assert_eq!(extents(&index, 0, 99), [(5, 21, 2)]);
+        assert_eq!(index.plan(&thread(), Seq(0), 1).unwrap().head, Seq(6));
+        index.publish(vec![News::Moved { thread: thread(), last: Seq(6) }]);
+        assert!(index.plan(&thread(), Seq(0), 1).is_none());
+    }
+}

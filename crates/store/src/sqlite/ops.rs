@@ -1,0 +1,144 @@
+//! What the writer can be asked, and how it answers.
+//!
+//! Every question carries where its answer goes. An answer is held back until the commit that makes it true; when the
+//! commit fails, everybody in it is told so, in the words of their own question ([`Lost`]).
+
+use model::ports::{Batch, KeyRow, Lease, StoreError, Submission, SubmitError, Submitted, Verdict};
+use model::seq::{Millis, Seq};
+use model::{ThreadId, UserId};
+use tokio::sync::oneshot;
+
+/// Where an answer goes.
+pub(crate) type Reply<T> = oneshot::Sender<T>;
+
+/// One question to the writer.
+pub(crate) enum Op {
+    /// [`model::ports::Journal::append`].
+    Append {
+        /// What.
+        batch: Box<Batch>,
+        /// What is wrong with it, whatever the log is.
+        flaw: Option<String>,
+        /// The answer.
+        reply: Reply<Verdict>,
+    },
+    /// [`model::ports::Journal::claim`].
+    Claim {
+        /// By whom.
+        owner: UserId,
+        /// Which thread.
+        thread: ThreadId,
+        /// The answer.
+        reply: Reply<Result<Lease, StoreError>>,
+    },
+    /// Where does the thread end, and is it whole? For a reader in doubt.
+    Head {
+        /// Which thread.
+        thread: ThreadId,
+        /// The answer.
+        reply: Reply<Result<Seq, StoreError>>,
+    },
+    /// [`model::ports::Directory::submit`].
+    Submit {
+        /// By whom.
+        owner: UserId,
+        /// What.
+        submission: Box<Submission>,
+        /// The answer.
+        reply: Reply<Result<Submitted, SubmitError>>,
+    },
+    /// [`model::ports::Directory::delete_thread`].
+    Delete {
+        /// By whom.
+        owner: UserId,
+        /// Which.
+        thread: ThreadId,
+        /// The answer.
+        reply: Reply<Result<bool, StoreError>>,
+    },
+    /// [`model::ports::Directory::create_key`].
+    CreateKey {
+        /// The key.
+        key: Box<KeyRow>,
+        /// The answer.
+        reply: Reply<Result<(), StoreError>>,
+    },
+    /// [`model::ports::Directory::revoke_key`].
+    RevokeKey {
+        /// Its name.
+        id: String,
+        /// When.
+        at: Millis,
+        /// The answer.
+        reply: Reply<Result<bool, StoreError>>,
+    },
+    /// Finish and let the folder go.
+    Close {
+        /// Told when that is done.
+        reply: Reply<()>,
+    },
+}
+
+impl Op {
+    /// How much it adds to a commit, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Append { batch, .. } => batch.records.iter().map(|record| record.size() + 64).sum(),
+            _ => 256,
+        }
+    }
+
+    /// Nothing came of it, or nobody knows what.
+    pub(crate) fn lose(self, why: &str) {
+        match self {
+            Self::Append { reply, .. } => lose(reply, why),
+            Self::Claim { reply, .. } => lose(reply, why),
+            Self::Head { reply, .. } => lose(reply, why),
+            Self::Submit { reply, .. } => lose(reply, why),
+            Self::Delete { reply, .. } | Self::RevokeKey { reply, .. } => lose(reply, why),
+            Self::CreateKey { reply, .. } => lose(reply, why),
+            Self::Close { reply } => drop(reply),
+        }
+    }
+}
+
+fn lose<T: Lost>(reply: Reply<T>, why: &str) {
+    // Who no longer waits needs no answer.
+    let _ = reply.send(T::lost(why));
+}
+
+/// An answer that waits for its commit. Called with the reason when that failed.
+pub(crate) type Answer = Box<dyn FnOnce(Result<(), &str>)>;
+
+/// Holds an answer back.
+pub(crate) fn held<T: Lost + 'static>(reply: Reply<T>, value: T) -> Answer {
+    Box::new(move |committed| {
+        let answer = committed.map_or_else(T::lost, |()| value);
+        // Who no longer waits needs no answer.
+        let _ = reply.send(answer);
+    })
+}
+
+/// How an answer says that the writer could not do it.
+pub(crate) trait Lost {
+    /// Says it.
+    fn lost(why: &str) -> Self;
+}
+
+impl Lost for Verdict {
+    fn lost(why: &str) -> Self {
+        Self::Unknown(why.to_owned())
+    }
+}
+
+impl<T> Lost for Result<T, StoreError> {
+    fn lost(why: &str) -> Self {
+        Err(StoreError::Unavailable(why.to_owned()))
+    }
+}
+
+impl Lost for Result<Submitted, SubmitError> {
+    fn lost(why: &str) -> Self {
+        Err(SubmitError::Store(StoreError::Unavailable(why.to_owned())))
+    }
+}

@@ -1,0 +1,96 @@
+//! A row of `records`, column by column.
+
+use bytes::Bytes;
+use model::record::{Record, Stored};
+use model::seq::{Epoch, Millis, Seq};
+use model::{TaskId, ThreadId};
+use model::ports::StoreError;
+
+/// Some rows in their order; parameters are the first row and the row after the last.
+pub(crate) const SELECT: &str = "SELECT thread, run, seq, at, epoch, v, checksum, public, private FROM records
+                                 WHERE pos >= ?1 AND pos < ?2 ORDER BY pos";
+
+/// Adds one.
+pub(crate) const INSERT: &str = "INSERT INTO records (pos, thread, run, seq, at, epoch, v, checksum, public, private)
+                                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+
+/// A row that [`SELECT`] found.
+pub(crate) struct Row<'a>(pub(crate) &'a rusqlite::Row<'a>);
+
+impl Row<'_> {
+    /// Is it this thread's record of this place?
+    pub(crate) fn is_at(&self, thread: i64, seq: u64) -> rusqlite::Result<bool> {
+        Ok(self.0.get::<_, i64>(0)? == thread && self.unsigned(2)? == seq)
+    }
+
+    /// The number of its run.
+    pub(crate) fn run(&self) -> rusqlite::Result<i64> {
+        self.0.get(1)
+    }
+
+    pub(crate) fn at(&self) -> rusqlite::Result<Millis> {
+        self.unsigned(3)
+    }
+
+    pub(crate) fn epoch(&self) -> rusqlite::Result<Epoch> {
+        self.unsigned(4).map(Epoch)
+    }
+
+    pub(crate) fn v(&self) -> rusqlite::Result<u16> {
+        self.0.get(5)
+    }
+
+    pub(crate) fn check(&self) -> rusqlite::Result<u32> {
+        self.0.get(6)
+    }
+
+    pub(crate) fn public(&self) -> rusqlite::Result<&[u8]> {
+        self.half(7)
+    }
+
+    pub(crate) fn private(&self) -> rusqlite::Result<&[u8]> {
+        self.half(8)
+    }
+
+    /// The record that it is.
+    pub(crate) fn record(&self, seq: Seq, run: &TaskId) -> rusqlite::Result<Record> {
+        let stored =
+            Stored { seq, at: self.at()?, run: run.clone(), epoch: self.epoch()?, v: self.v()?, check: self.check()? };
+        let (public, private) = (self.public()?, self.private()?);
+        Ok(Record::stored(stored, Bytes::copy_from_slice(public), Bytes::copy_from_slice(private)))
+    }
+
+    fn unsigned(&self, column: usize) -> rusqlite::Result<u64> {
+        self.0.get::<_, i64>(column).map(i64::cast_unsigned)
+    }
+
+    fn half(&self, column: usize) -> rusqlite::Result<&[u8]> {
+        let value = self.0.get_ref(column)?;
+        Ok(value.as_blob_or_null()?.unwrap_or_default())
+    }
+}
+
+/// Does the error say that stored bytes are not what was written, rather than that the disk is in trouble?
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::{Error, ErrorCode};
+    match error {
+        Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        }
+        Error::FromSqlConversionFailure(..)
+        | Error::IntegralValueOutOfRange(..)
+        | Error::InvalidColumnType(..)
+        | Error::Utf8Error(..) => true,
+        _ => false,
+    }
+}
+
+/// What an error means for somebody who asked for this place of a thread.
+pub(crate) fn fault(error: &rusqlite::Error, thread: &ThreadId, seq: Seq) -> StoreError {
+    if is_damage(error) { StoreError::Corrupt { thread: thread.clone(), seq } } else { unavailable(error) }
+}
+
+/// What an error means for somebody who asked for no thread in particular.
+pub(crate) fn unavailable(error: &rusqlite::Error) -> StoreError {
+    StoreError::Unavailable(error.to_string())
+}

@@ -1,0 +1,210 @@
+//! The tables, their versions, and how a connection is set up.
+//!
+//! A database says itself what it is: `application_id` is Headwater's, `user_version` counts the steps of
+//! [`MIGRATIONS`] that it has been through. Steps are only ever added; a step that was released is never edited.
+//! Nothing here knows what the rows mean: see `group` for who writes them, `page` and `directory` for who reads.
+
+use model::defects::Defect;
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use std::path::Path;
+use std::time::Duration;
+
+// Before this version, a write at the same moment as a checkpoint could damage a database in WAL mode.
+const _: () = assert!(rusqlite::ffi::SQLITE_VERSION_NUMBER >= 3_053_000, "the bundled SQLite is too old");
+
+/// `HWTR`: how a database of Headwater is told from any other.
+pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
+/// The database in a data folder.
+pub(crate) const DATABASE: &str = "headwater.db";
+/// What takes a database from one version to the next, each in one transaction.
+pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1];
+
+/// How long a connection waits for another one's lock. Ours never hold one for long; a stranger's may.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+/// So many pages wait in the write-ahead log before they are copied to where they belong.
+const CHECKPOINT_PAGES: u32 = 4_000;
+/// The write-ahead log is cut back to this once it is copied.
+const WAL_BYTES_KEPT: u32 = 64 * 1024 * 1024;
+const STATEMENTS_CACHED: usize = 64;
+
+/// Threads and runs are integers, so that a record's row is small. `records` is written in the order of commits and has
+/// no index: a live thread's rows are found through `index`. What a run logged moves to `blocks` when it ends.
+const VERSION_1: &str = "
+CREATE TABLE meta (
+    name TEXT PRIMARY KEY, value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO meta VALUES ('boot', 0);
+
+CREATE TABLE threads (
+    num INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
+    created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX threads_of_owner ON threads (owner, id);
+
+CREATE TABLE runs (
+    num INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, owner TEXT NOT NULL, thread INTEGER NOT NULL,
+    agent TEXT NOT NULL, status TEXT NOT NULL, first INTEGER, last INTEGER,
+    created_at INTEGER NOT NULL, ended_at INTEGER
+) STRICT;
+CREATE UNIQUE INDEX runs_of_owner ON runs (owner, id);
+CREATE INDEX runs_of_thread ON runs (thread, last);
+CREATE INDEX runs_open ON runs (owner, id) WHERE ended_at IS NULL;
+
+CREATE TABLE records (
+    pos INTEGER PRIMARY KEY, thread INTEGER NOT NULL, run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL,
+    epoch INTEGER NOT NULL, v INTEGER NOT NULL, checksum INTEGER NOT NULL, public BLOB NOT NULL, private BLOB
+) STRICT;
+
+CREATE TABLE blocks (
+    thread INTEGER NOT NULL, first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, run INTEGER NOT NULL,
+    data BLOB NOT NULL, PRIMARY KEY (thread, first_seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE inbox (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, thread INTEGER NOT NULL, at INTEGER NOT NULL, command TEXT NOT NULL
+) STRICT;
+CREATE INDEX inbox_of_thread ON inbox (thread);
+
+CREATE TABLE idempotency (
+    owner TEXT NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL, task TEXT NOT NULL, thread INTEGER NOT NULL,
+    at INTEGER NOT NULL, PRIMARY KEY (owner, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_of_thread ON idempotency (thread);
+CREATE INDEX idempotency_by_age ON idempotency (at);
+
+CREATE TABLE checkpoints (
+    thread INTEGER PRIMARY KEY, seq INTEGER NOT NULL, body TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE keys (
+    id TEXT PRIMARY KEY, user TEXT NOT NULL, digest TEXT NOT NULL, created_at INTEGER NOT NULL, revoked_at INTEGER
+) STRICT, WITHOUT ROWID;
+";
+
+/// Why a database could not be brought to this version.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MigrateError {
+    /// It is ahead of us.
+    #[error("format {found} is newer than {known}")]
+    Newer {
+        /// Its version.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// It is of another program.
+    #[error("not a database of Headwater")]
+    Foreign,
+    /// SQLite refuses.
+    #[error(transparent)]
+    Sql(#[from] rusqlite::Error),
+}
+
+/// Opens the one connection that writes.
+pub(crate) fn writer(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    set_up(&conn)?;
+    let synchronous = if Defect::SynchronousNormal.planted() { "NORMAL" } else { "FULL" };
+    conn.execute_batch(&format!(
+        "PRAGMA synchronous={synchronous}; PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON;
+         PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};
+         PRAGMA journal_size_limit={WAL_BYTES_KEPT}; PRAGMA cache_size=-16384;"
+    ))?;
+    Ok(conn)
+}
+
+/// Opens a connection that only reads.
+pub(crate) fn reader(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    set_up(&conn)?;
+    conn.execute_batch("PRAGMA query_only=ON; PRAGMA cache_size=-4096;")?;
+    Ok(conn)
+}
+
+fn set_up(conn: &Connection) -> rusqlite::Result<()> {
+    conn.busy_timeout(BUSY_WAIT)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    conn.execute_batch("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY;")
+}
+
+/// Switches the write-ahead log on; false where the file system cannot have one.
+pub(crate) fn write_ahead(conn: &Connection) -> rusqlite::Result<bool> {
+    let mode: String = conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    Ok(mode.eq_ignore_ascii_case("wal"))
+}
+
+/// Copies the whole write-ahead log to where it belongs and empties it; false when a reader was in the way.
+pub(crate) fn checkpoint(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map(|busy| busy == 0)
+}
+
+/// Takes a database, new or old, to the newest version, step by step. A crash leaves it between two steps.
+pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), MigrateError> {
+    let found = version(conn, steps)?;
+    for (step, to) in steps.iter().zip(1_u32..).skip(found as usize) {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        tx.execute_batch(step)?;
+        tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+        tx.pragma_update(None, "user_version", to)?;
+        tx.commit()?;
+    }
+    Ok(())
+}
+
+/// How far a database is; zero when it is new.
+pub(crate) fn version(conn: &Connection, steps: &[&str]) -> Result<u32, MigrateError> {
+    let id: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables: u32 = conn.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
+    if id != APPLICATION_ID && (id != 0 || found != 0 || tables != 0) {
+        return Err(MigrateError::Foreign);
+    }
+    let known = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+    if found > known { Err(MigrateError::Newer { found, known }) } else { Ok(found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAKE_2: &str = "CREATE TABLE later (x INTEGER) STRICT; INSERT INTO later VALUES (7);";
+    const BROKEN_2: &str = "CREATE TABLE later (x INTEGER) STRICT; INSERT INTO nowhere VALUES (7);";
+
+    fn at(version: u32, conn: &Connection) -> bool {
+        conn.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).unwrap() == version
+    }
+
+    #[test]
+    fn an_older_database_is_taken_forward_step_by_step() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, MIGRATIONS).unwrap();
+        conn.execute("INSERT INTO meta VALUES ('mine', 5)", ()).unwrap();
+
+        migrate(&mut conn, &[VERSION_1, FAKE_2]).unwrap();
+        migrate(&mut conn, &[VERSION_1, FAKE_2]).unwrap();
+
+        assert!(at(2, &conn));
+        assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
+        let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
+        assert_eq!(kept, Ok(5));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 2, known: 1 })));
+    }
+
+    #[test]
+    fn a_step_that_fails_changes_nothing() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, MIGRATIONS).unwrap();
+        assert!(matches!(migrate(&mut conn, &[VERSION_1, BROKEN_2]), Err(MigrateError::Sql(_))));
+        assert!(at(1, &conn));
+        assert!(conn.prepare("SELECT * FROM later").is_err());
+    }
+
+    #[test]
+    fn a_database_of_another_program_is_left_alone() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE theirs (x)").unwrap();
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Foreign)));
+    }
+}

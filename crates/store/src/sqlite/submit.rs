@@ -1,0 +1,185 @@
+//! The directory's side of a transaction: commands into inboxes, threads away, keys.
+
+use super::group::Group;
+use super::index::{Extent, News};
+use super::page;
+use model::command::Command;
+use model::ports::{Idempotency, KeyRow, StoreError, Submission, SubmitError, Submitted};
+use model::seq::{Millis, Seq};
+use model::{TaskId, ThreadId, UserId};
+use rusqlite::OptionalExtension;
+
+/// Idempotency keys are kept for a week; 24 hours are promised.
+const KEYS_KEPT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// Old ones are looked for once in so many submissions.
+const FORGET_EVERY: u32 = 256;
+/// And so many are forgotten at once.
+const FORGET_MAX: u32 = 1_000;
+
+impl Group<'_> {
+    /// Writes a command down.
+    pub(crate) fn submit(
+        &mut self,
+        owner: &UserId,
+        submission: &Submission,
+    ) -> rusqlite::Result<Result<Submitted, SubmitError>> {
+        if let Some(idempotency) = &submission.idempotency
+            && let Some(known) = self.known(owner, idempotency)?
+        {
+            return Ok(known);
+        }
+        let thread = match self.thread_for(owner, submission)? {
+            Ok(thread) => thread,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut count = self.conn.prepare_cached("SELECT count(*) FROM inbox WHERE thread = ?1")?;
+        let waiting = count.query_row([thread.unwrap_or_default()], |row| row.get::<_, u32>(0))? as usize;
+        if waiting >= self.state.inbox_rows_max {
+            return Ok(Err(SubmitError::Full(waiting)));
+        }
+        if let Command::Start(start) = &submission.command
+            && self.is_taken(owner, &start.task_id)?
+        {
+            return Ok(Err(taken(start.task_id.as_str())));
+        }
+        self.put(owner, submission, thread)?;
+        Ok(Ok(Submitted::New))
+    }
+
+    /// What was made with this key before.
+    fn known(
+        &self,
+        owner: &UserId,
+        idempotency: &Idempotency,
+    ) -> rusqlite::Result<Option<Result<Submitted, SubmitError>>> {
+        let sql = "SELECT i.digest, i.task, t.id FROM idempotency i JOIN threads t ON t.num = i.thread
+                   WHERE i.owner = ?1 AND i.key = ?2";
+        let mut select = self.conn.prepare_cached(sql)?;
+        let found = select.query_row((owner.as_str(), &idempotency.key), |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+        });
+        Ok(found.optional()?.map(|(digest, task, thread)| {
+            if digest == idempotency.digest {
+                Ok(Submitted::Repeated { task: TaskId::from(task), thread: ThreadId::from(thread) })
+            } else {
+                Err(SubmitError::KeyReused)
+            }
+        }))
+    }
+
+    /// The number of the thread that is meant; `None` when it is going to be made.
+    fn thread_for(
+        &self,
+        owner: &UserId,
+        submission: &Submission,
+    ) -> rusqlite::Result<Result<Option<i64>, SubmitError>> {
+        let found = page::thread(self.conn, &submission.thread)?;
+        Ok(match (found, submission.new_thread, &submission.command) {
+            (Some(_), true, _) => Err(taken(submission.thread.as_str())),
+            (Some((num, of)), false, _) if of == owner.as_str() => Ok(Some(num)),
+            (None, true, Command::Start(_)) => Ok(None),
+            (Some(_) | None, ..) => Err(SubmitError::Store(StoreError::NoThread)),
+        })
+    }
+
+    fn is_taken(&self, owner: &UserId, run: &TaskId) -> rusqlite::Result<bool> {
+        let mut select = self.conn.prepare_cached("SELECT 1 FROM runs WHERE owner = ?1 AND id = ?2")?;
+        select.exists((owner.as_str(), run.as_str()))
+    }
+
+    fn put(&mut self, owner: &UserId, submission: &Submission, thread: Option<i64>) -> rusqlite::Result<()> {
+        let at = submission.at.cast_signed();
+        let owner = owner.as_str();
+        let thread = match thread {
+            Some(num) => num,
+            None => {
+                let sql = "INSERT INTO threads (id, owner, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)";
+                self.conn.prepare_cached(sql)?.insert((submission.thread.as_str(), owner, at))?
+            }
+        };
+        if let Command::Start(start) = &submission.command {
+            let sql = "INSERT INTO runs (id, owner, thread, agent, status, created_at)
+                       VALUES (?1, ?2, ?3, ?4, 'queued', ?5)";
+            let mut insert = self.conn.prepare_cached(sql)?;
+            insert.execute((start.task_id.as_str(), owner, thread, &start.agent, at))?;
+        }
+        let command = serde_json::to_string(&submission.command)
+            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+        let mut insert = self.conn.prepare_cached("INSERT INTO inbox (thread, at, command) VALUES (?1, ?2, ?3)")?;
+        insert.execute((thread, at, command))?;
+        if let Some(Idempotency { key, digest }) = &submission.idempotency {
+            let task = submission.command.task_id().as_str();
+            let mut insert = self.conn.prepare_cached("INSERT INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+            insert.execute((owner, key, digest, task, thread, at))?;
+        }
+        self.state.submissions += 1;
+        if self.state.submissions >= FORGET_EVERY {
+            self.state.submissions = 0;
+            forget_keys(self.conn)?;
+        }
+        Ok(())
+    }
+
+    /// Removes a thread with everything in it.
+    pub(crate) fn delete(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Result<bool, StoreError>> {
+        let Some((num, _)) = page::thread(self.conn, thread)?.filter(|(_, of)| of == owner.as_str()) else {
+            return Ok(Ok(false));
+        };
+        let mut gone = self.conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2 AND thread = ?3")?;
+        for extent in self.extents(thread, num) {
+            gone.execute((extent.pos, extent.end_pos(), num))?;
+        }
+        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency"] {
+            self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE thread = ?1"))?.execute([num])?;
+        }
+        self.conn.prepare_cached("DELETE FROM threads WHERE num = ?1")?.execute([num])?;
+        self.state.live.remove(thread);
+        self.state.epochs.remove(&num);
+        self.news.push(News::Deleted { thread: thread.clone() });
+        self.deleted = true;
+        Ok(Ok(true))
+    }
+
+    /// Where the thread's rows lie, those of this transaction included.
+    fn extents(&self, thread: &ThreadId, num: i64) -> Vec<Extent> {
+        let published = self.state.index.plan(thread, Seq::ZERO, usize::MAX).filter(|plan| plan.num == num);
+        let mut extents = published.map(|plan| plan.extents).unwrap_or_default();
+        extents.extend(self.news.iter().filter_map(|news| match news {
+            News::Appended { num: of, extent, .. } if *of == num => Some(*extent),
+            News::Appended { .. } | News::Moved { .. } | News::Deleted { .. } => None,
+        }));
+        extents
+    }
+
+    /// Lets somebody in.
+    pub(crate) fn create_key(&mut self, key: &KeyRow) -> rusqlite::Result<Result<(), StoreError>> {
+        if self.conn.prepare_cached("SELECT 1 FROM keys WHERE id = ?1")?.exists([&key.id])? {
+            return Ok(Err(StoreError::Unavailable(format!("there is a key named {} already", key.id))));
+        }
+        let revoked = key.revoked_at.map(u64::cast_signed);
+        let mut insert = self.conn.prepare_cached("INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        insert.execute((&key.id, key.user.as_str(), &key.digest, key.created_at.cast_signed(), revoked))?;
+        Ok(Ok(()))
+    }
+
+    /// Lets a key in no longer; the first time counts.
+    pub(crate) fn revoke_key(&mut self, id: &str, at: Millis) -> rusqlite::Result<Result<bool, StoreError>> {
+        let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1";
+        Ok(Ok(self.conn.prepare_cached(sql)?.execute((id, at.cast_signed()))? > 0))
+    }
+}
+
+/// Names are random and long: one that is taken is a caller's mistake, and another try takes another name.
+fn taken(name: &str) -> SubmitError {
+    SubmitError::Store(StoreError::Unavailable(format!("{name} is taken: use another name")))
+}
+
+/// Forgets some idempotency keys that are a week older than the newest. No clock is asked: what counts is the time that
+/// the submissions themselves came with.
+pub(crate) fn forget_keys(conn: &rusqlite::Connection) -> rusqlite::Result<usize> {
+    let newest: Option<i64> = conn.query_row("SELECT max(at) FROM idempotency", (), |row| row.get(0))?;
+    let limit = newest.unwrap_or_default().saturating_sub_unsigned(KEYS_KEPT_MS);
+    let sql = "DELETE FROM idempotency WHERE (owner, key) IN
+               (SELECT owner, key FROM idempotency WHERE at < ?1 LIMIT ?2)";
+    conn.execute(sql, (limit, FORGET_MAX))
+}

@@ -1,0 +1,265 @@
+//! The one thread that writes.
+//!
+//! It takes everything that waits, up to a bound, does it in one transaction, commits, makes the rows known and only
+//! then answers: while one commit runs the next group gathers, and no timer is needed. When nothing waits it moves the
+//! rows of ended runs into blocks. After any failure of SQLite the connection is dropped: what the disk really has is
+//! found out anew before anything else is taken on, for a sync that failed once may "succeed" the next time.
+
+use super::Counters;
+use super::folder::Folder;
+use super::group::{Group, State};
+use super::ops::{Op, Reply};
+use super::readers::Readers;
+use super::{rows, scan, schema};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// So many runs may have ended without having moved into blocks before that comes first.
+const ENDED_MAX: usize = 256;
+/// At most so many steps of that are left to do when the store is closed; the next open does the rest.
+const CLOSING_STEPS_MAX: usize = 1_024;
+
+/// How much one commit takes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) ops_max: usize,
+    pub(crate) bytes_max: usize,
+    pub(crate) spacing: Duration,
+}
+
+/// The thread's own things.
+pub(crate) struct Writer {
+    pub(crate) conn: Option<Connection>,
+    pub(crate) folder: Folder,
+    pub(crate) state: State,
+    pub(crate) readers: Arc<Readers>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) bounds: Bounds,
+    /// When the last commit was.
+    pub(crate) committed: Option<Instant>,
+    /// Deleted bytes are still in the write-ahead log.
+    pub(crate) scrub: bool,
+}
+
+impl Writer {
+    /// Works until everybody who could ask is gone, or somebody closes.
+    pub(crate) fn run(mut self, mut asked: mpsc::Receiver<Op>) {
+        let mut closing = None;
+        while let Some(op) = self.next(&mut asked) {
+            let mut group = Vec::new();
+            if self.bounds.spacing > Duration::ZERO {
+                self.wait();
+            }
+            let mut bytes = 0;
+            let mut waiting = Some(op);
+            while let Some(op) = waiting.take() {
+                if let Op::Close { reply } = op {
+                    asked.close();
+                    closing = Some(reply);
+                } else {
+                    bytes += op.bytes();
+                    group.push(op);
+                }
+                if group.len() < self.bounds.ops_max && bytes < self.bounds.bytes_max {
+                    waiting = asked.try_recv().ok();
+                }
+            }
+            self.commit(group);
+            if self.state.ended.len() > ENDED_MAX {
+                self.tidy();
+            }
+        }
+        self.close(closing);
+    }
+
+    /// The next question. While there is none, what was left for later is done.
+    fn next(&mut self, asked: &mut mpsc::Receiver<Op>) -> Option<Op> {
+        loop {
+            match asked.try_recv() {
+                Ok(op) => return Some(op),
+                Err(mpsc::error::TryRecvError::Disconnected) => return None,
+                Err(mpsc::error::TryRecvError::Empty) => {}
+            }
+            if !self.tidy() && !self.wipe() {
+                return asked.blocking_recv();
+            }
+        }
+    }
+
+    /// Keeps commits apart. After a pause there is nothing to wait for.
+    fn wait(&self) {
+        let since = self.committed.map(|last| last.elapsed());
+        if let Some(left) = since.and_then(|since| self.bounds.spacing.checked_sub(since)) {
+            #[expect(clippy::disallowed_methods, reason = "time itself is what is waited for")]
+            std::thread::sleep(left);
+        }
+    }
+
+    /// Does a group, commits it and answers.
+    fn commit(&mut self, ops: Vec<Op>) {
+        if ops.is_empty() {
+            return;
+        }
+        let Some(conn) = self.connection() else {
+            ops.into_iter().for_each(|op| op.lose("the database could not be opened again"));
+            return;
+        };
+        let mut answers = Vec::with_capacity(ops.len());
+        let mut ops = ops.into_iter();
+        let done = in_transaction(&conn, |conn| {
+            let mut group = Group::new(conn, &mut self.state);
+            for op in ops.by_ref() {
+                match group.apply(op) {
+                    Ok(answer) => answers.push(answer),
+                    Err((op, error)) => {
+                        op.lose(&error.to_string());
+                        return Err(error);
+                    }
+                }
+            }
+            Ok((group.news, group.ended, group.records, group.bytes, group.deleted))
+        });
+        match done {
+            Ok((news, ended, records, bytes, deleted)) => {
+                self.conn = Some(conn);
+                self.state.index.publish(news);
+                self.state.ended.extend(ended);
+                self.scrub |= deleted;
+                self.counters.commits.fetch_add(1, Relaxed);
+                self.counters.records.fetch_add(records, Relaxed);
+                self.counters.bytes.fetch_add(bytes, Relaxed);
+                answers.into_iter().for_each(|answer| answer(Ok(())));
+            }
+            Err(error) => {
+                let why = error.to_string();
+                drop(conn);
+                self.failed(&error);
+                answers.into_iter().for_each(|answer| answer(Err(&why)));
+                ops.for_each(|op| op.lose(&why));
+            }
+        }
+        self.committed = Some(Instant::now());
+    }
+
+    /// Moves some rows of runs that ended; false when there is nothing to move, or no way to.
+    fn tidy(&mut self) -> bool {
+        if self.state.ended.is_empty() {
+            return false;
+        }
+        let Some(conn) = self.conn.take() else { return false };
+        let mut begun = Vec::new();
+        let done = in_transaction(&conn, |conn| {
+            let mut group = Group::new(conn, &mut self.state);
+            group.tidy(&mut begun)?;
+            Ok(group.news)
+        });
+        match done {
+            Ok(news) => {
+                self.conn = Some(conn);
+                self.counters.blocks.fetch_add(news.len() as u64, Relaxed);
+                self.state.index.publish(news);
+                true
+            }
+            Err(error) => {
+                drop(conn);
+                if rows::is_damage(&error) {
+                    self.state.unmovable.extend(begun);
+                }
+                self.failed(&error);
+                self.conn.is_some()
+            }
+        }
+    }
+
+    /// Empties the write-ahead log when deleted bytes are still in it; false when there is nothing to empty.
+    fn wipe(&mut self) -> bool {
+        if !std::mem::take(&mut self.scrub) {
+            return false;
+        }
+        match self.conn.as_ref().map(schema::checkpoint) {
+            Some(Ok(true)) => true,
+            // A reader is in the way: when the next thing was done is soon enough.
+            Some(Ok(false)) | None => {
+                self.scrub = true;
+                false
+            }
+            Some(Err(error)) => {
+                self.conn = None;
+                self.failed(&error);
+                self.conn.is_some()
+            }
+        }
+    }
+
+    /// Something went wrong, and the connection is gone. What was believed is worth nothing now.
+    fn failed(&mut self, error: &rusqlite::Error) {
+        tracing::error!(%error, "a write failed; the database is opened again");
+        self.counters.failures.fetch_add(1, Relaxed);
+        self.conn = self.connection();
+    }
+
+    /// The connection, or a new one that has been found good.
+    fn connection(&mut self) -> Option<Connection> {
+        if let Some(conn) = self.conn.take() {
+            return Some(conn);
+        }
+        match self.reopen() {
+            Ok(conn) => Some(conn),
+            Err(error) => {
+                tracing::error!(%error, "the database cannot be opened again");
+                None
+            }
+        }
+    }
+
+    /// Finds out what the disk really has. The write-ahead log is copied out and begun anew, so that nothing that is
+    /// written from now on rests on pages of which nobody knows whether they reached the disk.
+    fn reopen(&mut self) -> rusqlite::Result<Connection> {
+        let conn = schema::writer(&self.folder.database)?;
+        if !schema::checkpoint(&conn)? {
+            return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None));
+        }
+        let boot: i64 = conn.query_row("SELECT value FROM meta WHERE name = 'boot'", (), |row| row.get(0))?;
+        if boot.cast_unsigned() != self.state.boot {
+            return Err(rusqlite::Error::StatementChangedRows(0));
+        }
+        let found = scan::scan(&conn)?;
+        self.state.live.clear();
+        self.state.next_pos = self.state.next_pos.max(found.next_pos);
+        self.state.ended = found.ended;
+        self.state.index.replace(found.entries);
+        Ok(conn)
+    }
+
+    fn close(mut self, closing: Option<Reply<()>>) {
+        for _ in 0..CLOSING_STEPS_MAX {
+            if !self.tidy() {
+                break;
+            }
+        }
+        self.readers.close();
+        if let Some(conn) = self.conn.take() {
+            let emptied = schema::checkpoint(&conn);
+            if !matches!(emptied, Ok(true)) {
+                tracing::warn!(?emptied, "the write-ahead log stays; the next start copies it");
+            }
+            drop(conn);
+        }
+        drop(self);
+        if let Some(reply) = closing {
+            // Who no longer waits needs no answer.
+            let _ = reply.send(());
+        }
+    }
+}
+
+/// Does something in a transaction; an error takes everything back.
+fn in_transaction<T>(conn: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
+    let value = work(&tx)?;
+    tx.commit()?;
+    Ok(value)
+}

@@ -1,0 +1,69 @@
+//! `get_weather`: always 15 degrees and sunny, in words and in a picture. The demo's tool.
+
+use super::invalid_arguments;
+use model::block::{Block, ImageBlock, ImageUrl, Part, TextBlock};
+use model::definition::Tool;
+use model::item::{CallKind, Gate};
+use model::record::OnCrash;
+use model::tool::{ToolOutput, ToolSpec};
+use serde::Deserialize;
+use serde_json::json;
+
+pub(super) const NAME: &str = "get_weather";
+
+const REPORT: &str = r#"{"temperature":"15C","condition":"Sunny"}"#;
+
+/// A sun of 32 by 32 pixels.
+const SUN: &str = concat!(
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgAgMAAAAOFJJnAAAADFBMVEV+xPD/0ED/piv///+e2XbuAA",
+    "AAZUlEQVR42mNgwAaYGnAwOEAMBSBDC8RYAWRwASWYFoBULNBawQVW1TQ1rAmsmis0dAGYoRkamgFmqIaGRoAZU0NDw5AZXCtADK",
+    "0FCAamGiTtcAPhVsAshTsD7jC4U+GOx+NBdAAA17wlHS7X0RoAAAAASUVORK5CYII=",
+);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    location: String,
+}
+
+pub(super) fn definition() -> Tool {
+    let spec = ToolSpec {
+        name: NAME.to_owned(),
+        description: "Tells the current weather at a place, with a picture of the sky.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "location": { "type": "string", "minLength": 1, "description": "City and country, such as `Paris, France`." }
+            },
+            "required": ["location"],
+            "additionalProperties": false
+        }),
+    };
+    Tool {
+        spec,
+        kind: CallKind::Tool,
+        display_name: Some("Weather".to_owned()),
+        gate: Gate::Never,
+        idempotent: true,
+        on_crash: OnCrash::default(),
+        timeout_ms: None,
+    }
+}
+
+pub(super) fn run(arguments: &str) -> ToolOutput {
+    match serde_json::from_str(arguments) {
+        Ok(Arguments { location }) if location.trim().is_empty() => invalid_arguments("`location` is empty"),
+        Ok(Arguments { .. }) => sunny(),
+        Err(error) => invalid_arguments(error),
+    }
+}
+
+/// The same twice: once for the model and once for people.
+fn sunny() -> ToolOutput {
+    let image_url = ImageUrl { url: SUN.to_owned() };
+    ToolOutput {
+        message_content: vec![Part::text(REPORT), Part::ImageUrl { image_url: image_url.clone(), id: None }],
+        block_list: vec![Block::Text(TextBlock::new(REPORT)), Block::Image(ImageBlock { image_url, id: None })],
+        ..ToolOutput::default()
+    }
+}
