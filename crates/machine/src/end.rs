@@ -6,7 +6,7 @@
 use crate::effect::Effect;
 use crate::input::CancelRun;
 use crate::state::RunState;
-use crate::{Out, outstanding, tools, turn};
+use crate::{Out, close, outstanding, tools, turn};
 use model::event::{Cancelled, Completed, ErrorInfo, Event, Failed, Incomplete, LimitReason, StopReason};
 use model::item::{IncompleteReason, ResultStatus};
 use model::record::OnCrash;
@@ -32,7 +32,7 @@ pub(crate) fn limited(run: &mut RunState, task: &TaskId, reason: LimitReason, ou
 /// The provider failed, and nothing more is tried.
 pub(crate) fn provider_failed(run: &mut RunState, task: &TaskId, mut error: ErrorInfo, out: &mut Out) {
     error.details.get_or_insert_with(|| serde_json::json!({}));
-    turn::close_all(run, task, Some(IncompleteReason::Failed), out);
+    close::all(run, task, Some(IncompleteReason::Failed), out);
     turn::step_done(run, task, StopReason::Error, None, out);
     let (usage, duration_ms) = sums(run, task, out);
     out.emit(run, Event::Failed(Failed { task_id: task.clone(), error, usage, duration_ms }));
@@ -91,7 +91,7 @@ fn cut(run: &mut RunState, cut: &Cut, out: &mut Out, terminal: impl Fn(TaskId, (
         if run.fold.task(&task).is_none_or(|fold| fold.status.is_terminal()) {
             continue;
         }
-        turn::close_all(run, &task, Some(cut.reason), out);
+        close::all(run, &task, Some(cut.reason), out);
         turn::step_done(run, &task, cut.stop, None, out);
         for call in unanswered(run, &task) {
             let status = status_of(run, &task, &call, cut.stop);

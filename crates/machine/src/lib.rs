@@ -7,6 +7,7 @@
 //!
 //! Invariant: no clock, no randomness, no I/O. Time comes in through [`Ctx`]; ids are numbered from the log.
 
+mod close;
 mod drive;
 mod effect;
 mod end;

@@ -229,7 +229,7 @@ impl Place<'_> {
 fn show(run: &mut RunState, place: &Place<'_>, block: Block, out: &mut Out) {
     match block {
         Block::Text(block) if block.text().len() <= DELTA_BYTES_MAX => {
-            out.emit(run, Event::TextDone(place.text(block)))
+            out.emit(run, Event::TextDone(place.text(block)));
         }
         Block::Text(block) => {
             let empty = TextBlock { text: Some(String::new()), ..block.clone() };

@@ -5,19 +5,20 @@
 //! dropped: a provider's disorder must not become ours.
 
 use crate::Out;
+use crate::close::{self, Ending};
 use crate::effect::EffectId;
 use crate::state::RunState;
 use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
 use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelItem};
 use model::event::{
-    AnnotationAdded, ArgumentsDelta, ArgumentsDone, Event, HostedCallUpdated, ImageDelta, ImageEvent, ImageItem,
-    ItemEvent, ProviderEvent, StepDone, StopReason, SummaryDelta, SummaryEvent, TextDelta, TextEvent, TextItem,
+    AnnotationAdded, ArgumentsDelta, Event, HostedCallUpdated, ImageDelta, ImageEvent, ImageItem, ItemEvent,
+    ProviderEvent, StepDone, StopReason, SummaryDelta, SummaryEvent, TextDelta, TextEvent, TextItem,
 };
 use model::item::{
     CallKind, Gate, HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, SummaryPart, ToolCall,
 };
-use model::limits::{DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
-use model::record::{Private, RawItem};
+use model::limits::{DELTA_BYTES_MAX, RECORD_BYTES_MAX};
+use model::record::Private;
 use model::reference::MarkerScan;
 use model::usage::Usage;
 use model::{CallId, ItemId, TaskId};
@@ -107,7 +108,7 @@ fn finish(run: &mut RunState, task: &TaskId, end: ModelEnd, out: &mut Out) {
             turn.model = model;
         }
     }
-    close_all(run, task, cut, out);
+    close::all(run, task, cut, out);
     let step = run.fold.task(task).map_or(0, |fold| fold.steps.len().saturating_sub(1));
     let calls = run
         .fold
@@ -133,15 +134,6 @@ pub(crate) fn step_done(
     let Some(step) = run.fold.task(task).and_then(|fold| fold.open_step()).map(|open| open.step) else { return };
     let (task_id, model, usage) = (task.clone(), turn.model, turn.usage);
     out.emit(run, Event::StepDone(StepDone { task_id, step, model, stop_reason, usage, service_tier }));
-}
-
-/// Closes every open item of a task; `cut` says what cut them short, `None` that they are whole.
-pub(crate) fn close_all(run: &mut RunState, task: &TaskId, cut: Option<IncompleteReason>, out: &mut Out) {
-    let Some(fold) = run.fold.task(task) else { return };
-    let open: Vec<u32> = (0..).zip(&fold.items).filter(|(_, item)| !item.closed).map(|(index, _)| index).collect();
-    for index in open {
-        Speaker { run, task, out }.close(index, cut, None);
-    }
 }
 
 /// A text in pieces that fit a record.
@@ -186,7 +178,7 @@ impl Speaker<'_> {
             ModelDelta::Hosted { slot, state, action } => self.hosted(slot, state, action),
             ModelDelta::Done { slot, raw } => {
                 if let Some(index) = self.slot(slot).map(|slot| slot.output_index) {
-                    self.close(index, None, raw);
+                    close::item(self.run, self.task, index, &Ending { cut: None, raw }, self.out);
                 }
             }
             ModelDelta::Usage(usage) => {
@@ -307,7 +299,7 @@ impl Speaker<'_> {
                 held.parts = block.saturating_add(1);
                 held.scan = MarkerScan::default();
                 if let Some(before) = before {
-                    self.close_part(output_index, before.block);
+                    close::part(self.run, self.task, output_index, before.block, self.out);
                 }
                 Some(PartPlace { output_index, item_id, block, new: true })
             }
@@ -423,91 +415,5 @@ impl Speaker<'_> {
             let event = HostedCallUpdated { task_id, item_id, output_index, state, action };
             self.out.emit(self.run, Event::HostedCallUpdated(event));
         }
-    }
-
-    /// Closes an item and what is open in it. Arguments that were cut get no `done`: they are not whole.
-    fn close(&mut self, output_index: u32, cut: Option<IncompleteReason>, raw: Option<RawItem>) {
-        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
-        let Some(fold) = fold.filter(|fold| !fold.closed) else { return };
-        let is_call = matches!(fold.item, Item::ToolCall(_));
-        for part in fold.open.clone() {
-            self.close_part(output_index, part);
-        }
-        if is_call && cut.is_none() {
-            self.arguments_done(output_index);
-        }
-        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
-        let Some(mut item) = fold.map(|fold| fold.item.clone()) else { return };
-        match cut {
-            Some(reason) => item.cut(reason),
-            None => complete(&mut item),
-        }
-        leave_out_repeats(&mut item);
-        let event = ItemEvent { task_id: self.task.clone(), output_index, item };
-        let private = raw.map(|raw| Private { raw: Some(raw), ..Private::default() });
-        self.out.emit_with(self.run, Event::ItemDone(event), private);
-    }
-
-    fn arguments_done(&mut self, output_index: u32) {
-        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
-        let Some(fold) = fold.filter(|fold| !fold.arguments_whole) else { return };
-        let Item::ToolCall(call) = &fold.item else { return };
-        let arguments = call.arguments.clone().filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
-        let (task_id, item_id) = (self.task.clone(), call.id.clone());
-        self.out.emit(self.run, Event::ArgumentsDone(ArgumentsDone { task_id, item_id, output_index, arguments }));
-    }
-
-    /// Ends a block or a summary part with what its deltas made of it.
-    fn close_part(&mut self, output_index: u32, part: u32) {
-        let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
-        let Some(fold) = fold.filter(|fold| fold.open.contains(&part)) else { return };
-        let (task_id, item_id) = (self.task.clone(), fold.item.id().clone());
-        let short = |text: &str| Some(text.to_owned()).filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
-        let event = match &fold.item {
-            Item::Reasoning(reasoning) => {
-                let text = reasoning.summary.as_ref().and_then(|summary| summary.get(part as usize));
-                let item = SummaryPart::Text { text: short(text.map(SummaryPart::text).unwrap_or_default()) };
-                Event::SummaryDone(SummaryEvent { task_id, item_id, output_index, summary_index: part, item })
-            }
-            item => match item.blocks().get(part as usize) {
-                Some(Block::Text(block)) => {
-                    let item = TextItem::Text(TextBlock { text: short(block.text()), ..block.clone() });
-                    Event::TextDone(TextEvent { task_id, item_id, output_index, block_index: part, item })
-                }
-                Some(Block::Image(block)) => {
-                    let item = ImageItem::Image(block.clone());
-                    Event::ImageDone(ImageEvent { task_id, item_id, output_index, block_index: part, item })
-                }
-                _ => return,
-            },
-        };
-        self.out.emit(self.run, event);
-    }
-}
-
-fn complete(item: &mut Item) {
-    match item {
-        Item::Reasoning(Reasoning { status, .. })
-        | Item::ToolCall(ToolCall { status, .. })
-        | Item::Message(Message { status, .. })
-        | Item::HostedCall(HostedCall { status, .. }) => *status = Some(ItemStatus::Completed),
-        Item::FileProcessing(item) => item.status = Some(ItemStatus::Completed),
-        // Results end in `tools`.
-        Item::ToolResult(_) => {}
-    }
-}
-
-/// A `done` that would repeat too much leaves it out: the deltas have said it.
-fn leave_out_repeats(item: &mut Item) {
-    if serde_json::to_vec(&*item).is_ok_and(|bytes| bytes.len() <= DONE_REPEAT_BYTES_MAX) {
-        return;
-    }
-    match item {
-        Item::Reasoning(item) => item.summary = None,
-        Item::ToolCall(item) => item.arguments = None,
-        Item::ToolResult(item) => item.block_list = None,
-        Item::Message(item) => item.block_list = None,
-        Item::HostedCall(item) => item.block_list = None,
-        Item::FileProcessing(_) => {}
     }
 }

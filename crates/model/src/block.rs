@@ -201,3 +201,8 @@ pub fn plain_text(blocks: &[Block]) -> String {
 
 /// Free-form values by name: metadata, artifacts, hints.
 pub type Object = serde_json::Map<String, Value>;
+
+/// Reads a value that may be left out so that `null` is not the same as absent: what is written is read back (law 1).
+pub(crate) fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}

@@ -241,7 +241,7 @@ pub struct ErrorInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
     /// More, by name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 

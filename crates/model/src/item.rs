@@ -180,7 +180,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// Something for the front end alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Value>,
     /// How the front end may show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,7 +261,7 @@ pub struct HostedCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// What it does, in the provider's shape.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
     pub action: Option<Value>,
     /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]

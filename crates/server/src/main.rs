@@ -1,1 +1,37 @@
-fn main() {}
+//! `headwater`: the ground under the house's roof. Reads the command line, and says in one line what went wrong.
+//!
+//! Everything is wired together here and in [`cli`]; the floors below know nothing of each other. Only this file and the
+//! verbs in [`cli`] speak `anyhow`: everywhere else an error is a type that says what can go wrong.
+
+mod app;
+mod auth;
+mod body;
+mod cli;
+mod config;
+mod control;
+mod guard;
+mod keys;
+mod listen;
+mod paging;
+mod problem;
+mod query;
+mod routes;
+mod sse;
+mod streams;
+mod watch;
+mod wire;
+
+use clap::Parser as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run(cli::Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            // One line, whatever the cause wrote: an operator's log is read by line.
+            let line = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
+            eprintln!("headwater: {line}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! A backend asks in this order, and writes only when nothing spoke against the batch: [`flaw`] (of the batch alone;
 //! may be asked before it queues), [`standing`] (term and place), then [`moved`] for every change of a run.
 
-use model::Seq;
+use model::{Seq, TaskId};
 use model::defects::Defect;
 use model::object::TaskStatus;
 use model::ports::{Batch, Change, Verdict};
@@ -62,29 +62,29 @@ pub(crate) fn standing(epoch: Option<Epoch>, head: Seq, batch: &Batch) -> Result
 }
 
 /// The run that a change is about.
-pub(crate) fn run_of(change: &Change) -> Option<&model::TaskId> {
+pub(crate) fn run_of(change: &Change) -> Option<&TaskId> {
     match change {
         Change::RunStarted { run, .. } | Change::RunStatus { run, .. } | Change::RunDropped { run, .. } => Some(run),
         Change::Consume { .. } | Change::Checkpoint(_) => None,
     }
 }
 
-/// Where a change takes a run that is at `status`.
-pub(crate) fn moved(status: TaskStatus, change: &Change) -> Result<TaskStatus, Verdict> {
-    let begun = matches!(status, TaskStatus::Running | TaskStatus::Paused);
-    match change {
-        Change::RunStarted { .. } if status == TaskStatus::Queued => Ok(TaskStatus::Running),
-        Change::RunDropped { .. } if status == TaskStatus::Queued => Ok(TaskStatus::Cancelled),
-        Change::RunStatus { status: next, .. } if begun && *next != TaskStatus::Queued => Ok(*next),
-        Change::Consume { .. } | Change::Checkpoint(_) => Ok(status),
-        Change::RunStarted { run, .. } | Change::RunDropped { run, .. } | Change::RunStatus { run, .. } => {
+/// Where a change takes a run that is at `status`; `None` is a run that the thread does not have yet.
+pub(crate) fn moved(status: Option<TaskStatus>, run: &TaskId, change: &Change) -> Result<TaskStatus, Verdict> {
+    let begun = matches!(status, Some(TaskStatus::Running | TaskStatus::Paused));
+    match (change, status) {
+        (Change::RunStarted { .. }, None | Some(TaskStatus::Queued)) => Ok(TaskStatus::Running),
+        (Change::RunDropped { .. }, Some(TaskStatus::Queued)) => Ok(TaskStatus::Cancelled),
+        (Change::RunStatus { status: next, .. }, Some(_)) if begun && *next != TaskStatus::Queued => Ok(*next),
+        (_, None) => Err(unknown_run(run)),
+        (_, Some(status)) => {
             Err(Verdict::Refused(format!("run {run} is {}, so this change does not fit", status.as_str())))
         }
     }
 }
 
 /// The verdict on a run that the thread does not have.
-pub(crate) fn unknown_run(run: &model::TaskId) -> Verdict {
+pub(crate) fn unknown_run(run: &TaskId) -> Verdict {
     Verdict::Refused(format!("the thread has no run {run}"))
 }
 

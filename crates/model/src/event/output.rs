@@ -88,7 +88,7 @@ pub struct HostedCallUpdated {
     /// The provider's word for where it is.
     pub state: String,
     /// What it does, in the provider's shape.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
     pub action: Option<Value>,
 }
 
@@ -185,7 +185,7 @@ pub struct TextDelta {
     /// The piece.
     pub delta: String,
     /// The provider's probabilities for it, when they were asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Value>,
 }
 

@@ -68,7 +68,7 @@ pub struct Decision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The other arguments.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
 }
 

@@ -212,9 +212,13 @@ impl Task {
         }
     }
 
+    pub(super) fn has_running_tools(&self) -> bool {
+        self.phase == Phase::Waiting && self.calls.iter().any(Call::is_running)
+    }
+
     /// Can a call go on by itself?
     pub(super) fn calls_can_move(&self) -> bool {
-        self.calls.iter().any(Call::is_running) || self.handoff_due()
+        self.has_running_tools() || self.handoff_due()
     }
 
     /// A hand-off runs after the ordinary calls of its turn.

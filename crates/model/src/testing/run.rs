@@ -18,11 +18,20 @@ enum Visit {
     Steer,
 }
 
+/// When it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// After so many moves.
+    After(u32),
+    /// As soon as a tool runs: they are quick, and would seldom be met by chance.
+    DuringTools,
+}
+
 /// One run in the making.
 struct Run {
     tasks: Vec<Task>,
-    /// What will come, and after how many moves.
-    visits: Vec<(u32, Visit)>,
+    /// What will come.
+    visits: Vec<(When, Visit)>,
     paused: bool,
 }
 
@@ -34,7 +43,7 @@ pub(super) fn write(world: &mut World, previous: Option<TaskId>) {
     let mut moves = 0_u32;
     while run.tasks.first().is_some_and(|root| root.phase != Phase::Over) {
         world.tick();
-        while let Some(place) = run.visits.iter().position(|(when, _)| *when <= moves) {
+        while let Some(place) = run.visits.iter().position(|(when, _)| run.is_time(*when, moves)) {
             let (_, visit) = run.visits.remove(place);
             run.visit(world, visit);
         }
@@ -47,18 +56,19 @@ pub(super) fn write(world: &mut World, previous: Option<TaskId>) {
     }
 }
 
-fn visits(world: &mut World) -> Vec<(u32, Visit)> {
+fn visits(world: &mut World) -> Vec<(When, Visit)> {
     let mut out = Vec::new();
     for (percent, visit) in [
-        (18, Visit::Crash),
-        (8, Visit::Crash),
+        (20, Visit::Crash),
+        (10, Visit::Crash),
         (20, Visit::Steer),
         (12, Visit::CancelAfterTurn),
         (14, Visit::Cancel),
         (4, Visit::Deadline),
     ] {
         if world.rng.chance(percent) {
-            out.push((world.rng.between(0, 90), visit));
+            let after = When::After(world.rng.between(0, 90));
+            out.push((world.rng.choose(after, &[after, When::DuringTools]), visit));
         }
     }
     out
@@ -76,6 +86,13 @@ impl Run {
             task.advance(world);
         }
         self.settle(world);
+    }
+
+    fn is_time(&self, when: When, moves: u32) -> bool {
+        match when {
+            When::After(least) => moves >= least,
+            When::DuringTools => self.tasks.iter().any(Task::has_running_tools),
+        }
     }
 
     fn can_move(&self, place: usize) -> bool {

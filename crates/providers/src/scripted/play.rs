@@ -141,7 +141,7 @@ impl Walk {
             return delta(ModelDelta::Started { slot: say.slot, item: item.clone() });
         }
         if self.deltas < pace.deltas {
-            if let Some(wait) = self.wait(pace, self.deltas + 1) {
+            if let Some(wait) = self.wait(pace, self.deltas) {
                 return Some(wait);
             }
             self.deltas += 1;

@@ -22,6 +22,8 @@ use std::sync::Arc;
 const LIVE_MAX: usize = 16_384;
 /// And about so many runs of each.
 const RUNS_KEPT: usize = 8;
+/// The number of a run that is made by the batch at hand.
+const UNMADE: i64 = 0;
 
 /// What the writer remembers between commits.
 #[derive(Debug, Default)]
@@ -193,41 +195,54 @@ impl<'a> Group<'a> {
         if let Some(flaw) = flaw {
             return Ok(Err(Verdict::Refused(flaw.to_owned())));
         }
-        for (at, record) in batch.records.iter().enumerate() {
-            let as_before = at.checked_sub(1).and_then(|at| batch.records.get(at)).is_some_and(|r| r.run == record.run);
-            if !as_before && self.run(live, &record.run)?.is_none() {
-                return Ok(Err(admit::unknown_run(&record.run)));
-            }
-        }
-        for id in batch.changes.iter().filter_map(admit::run_of) {
-            if self.run(live, id)?.is_none() {
+        let mut met: Option<&TaskId> = None;
+        for id in batch.records.iter().map(|record| &record.run).chain(batch.changes.iter().filter_map(admit::run_of)) {
+            if met != Some(id) && !self.meet(live, id)? {
                 return Ok(Err(admit::unknown_run(id)));
             }
+            met = Some(id);
         }
-        let mut moved: Vec<(usize, TaskStatus)> = Vec::new();
+        let moved = if batch.changes.is_empty() { None } else { Some(self.moved(live, batch)?) };
+        let runs = match &moved {
+            None => &live.runs,
+            Some(Ok(runs)) => runs,
+            Some(Err(verdict)) => return Ok(Err(verdict.clone())),
+        };
+        let mut met: Option<&TaskId> = None;
+        for id in batch.records.iter().map(|record| &record.run) {
+            if met != Some(id) && !runs.iter().any(|run| run.id == *id) {
+                return Ok(Err(admit::unknown_run(id)));
+            }
+            met = Some(id);
+        }
+        if let Some(Ok(runs)) = moved {
+            live.runs = runs;
+        }
+        Ok(Ok(()))
+    }
+
+    /// The thread's runs as they are after the batch's changes.
+    fn moved(&self, live: &Live, batch: &Batch) -> rusqlite::Result<Result<Vec<LiveRun>, Verdict>> {
+        let mut runs = live.runs.clone();
         for change in &batch.changes {
             if let Change::Consume { row } = change
                 && !self.waits(live.num, *row)?
             {
                 return Ok(Err(admit::unknown_row(*row)));
             }
-            let run = admit::run_of(change).and_then(|id| live.runs.iter().position(|run| run.id == *id));
-            let Some((at, run)) = run.and_then(|at| live.runs.get(at).map(|run| (at, run))) else { continue };
-            let status = moved.iter().rev().find(|(moved, _)| *moved == at).map_or(run.status, |(_, status)| *status);
-            match admit::moved(status, change) {
-                Ok(status) => moved.push((at, status)),
-                Err(verdict) => return Ok(Err(verdict)),
+            let Some(id) = admit::run_of(change) else { continue };
+            let run = runs.iter_mut().find(|run| run.id == *id);
+            match (admit::moved(run.as_deref().map(|run| run.status), id, change), run) {
+                (Ok(status), Some(run)) => run.status = status,
+                (Ok(status), None) => runs.push(LiveRun { id: id.clone(), num: UNMADE, status }),
+                (Err(verdict), _) => return Ok(Err(verdict)),
             }
         }
-        for (at, status) in moved {
-            if let Some(run) = live.runs.get_mut(at) {
-                run.status = status;
-            }
-        }
-        Ok(Ok(()))
+        Ok(Ok(runs))
     }
 
     fn write(&mut self, live: &mut Live, batch: &Batch) -> rusqlite::Result<()> {
+        self.make_runs(live, batch)?;
         let first = self.state.next_pos;
         let mut insert = self.conn.prepare_cached(rows::INSERT)?;
         for record in &batch.records {
@@ -250,7 +265,7 @@ impl<'a> Group<'a> {
             self.bytes += record.size() as u64;
         }
         for change in &batch.changes {
-            self.change(live, batch, change)?;
+            self.change(live, change)?;
             if let Change::RunStatus { status, last, .. } = change
                 && status.is_terminal()
             {
@@ -267,18 +282,31 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    fn change(&self, live: &Live, batch: &Batch, change: &Change) -> rusqlite::Result<()> {
+    /// Makes the runs that begin without having been queued.
+    fn make_runs(&self, live: &mut Live, batch: &Batch) -> rusqlite::Result<()> {
+        for change in &batch.changes {
+            let Change::RunStarted { run, agent, at, .. } = change else { continue };
+            let Some(run) = live.runs.iter_mut().find(|known| known.id == *run && known.num == UNMADE) else { continue };
+            let sql = "INSERT INTO runs (id, owner, thread, agent, status, created_at)
+                       VALUES (?1, ?2, ?3, ?4, 'queued', ?5)";
+            let mut insert = self.conn.prepare_cached(sql)?;
+            let (id, owner) = (run.id.as_str(), live.owner.as_str());
+            run.num = insert.insert((id, owner, live.num, agent, at.cast_signed()))?;
+        }
+        Ok(())
+    }
+
+    fn change(&self, live: &Live, change: &Change) -> rusqlite::Result<()> {
         let (thread, num) = (live.num, |id: &TaskId| live.run_num(id));
         let touched = |at: i64| {
             let mut touch = self.conn.prepare_cached("UPDATE threads SET updated_at = ?2 WHERE num = ?1")?;
             touch.execute((thread, at)).map(drop)
         };
         match change {
-            Change::RunStarted { run, agent, first } => {
+            Change::RunStarted { run, agent, first, at } => {
                 let sql = "UPDATE runs SET status = 'running', agent = ?2, first = ?3, last = ?3 WHERE num = ?1";
                 self.conn.prepare_cached(sql)?.execute((num(run), agent, first.0.cast_signed()))?;
-                let began = batch.records.iter().find(|record| record.seq == *first).map_or(0, |record| record.at);
-                touched(began.cast_signed())
+                touched(at.cast_signed())
             }
             Change::RunStatus { run, status, last, at } => {
                 let ended = status.is_terminal().then_some(at.cast_signed());
@@ -326,20 +354,19 @@ impl<'a> Group<'a> {
         self.state.live.insert(thread.clone(), live);
     }
 
-    /// Finds a run of the thread and remembers it.
-    fn run(&self, live: &mut Live, id: &TaskId) -> rusqlite::Result<Option<()>> {
+    /// Remembers a run of the thread, if there is one of that name; false when another thread has it.
+    fn meet(&self, live: &mut Live, id: &TaskId) -> rusqlite::Result<bool> {
         if live.runs.iter().any(|run| run.id == *id) {
-            return Ok(Some(()));
+            return Ok(true);
         }
-        let sql = "SELECT num, status FROM runs WHERE owner = ?1 AND id = ?2 AND thread = ?3";
-        let mut select = self.conn.prepare_cached(sql)?;
-        let found = select.query_row((live.owner.as_str(), id.as_str(), live.num), |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        let mut select = self.conn.prepare_cached("SELECT num, status, thread FROM runs WHERE owner = ?1 AND id = ?2")?;
+        let found = select.query_row((live.owner.as_str(), id.as_str()), |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
         });
-        let Some((num, status)) = found.optional()? else { return Ok(None) };
-        let Some(status) = TaskStatus::parse(&status) else { return Ok(None) };
+        let Some((num, status, thread)) = found.optional()? else { return Ok(true) };
+        let Some(status) = TaskStatus::parse(&status).filter(|_| thread == live.num) else { return Ok(false) };
         live.runs.push(LiveRun { id: id.clone(), num, status });
-        Ok(Some(()))
+        Ok(true)
     }
 
     fn waits(&self, thread: i64, row: u64) -> rusqlite::Result<bool> {

@@ -81,7 +81,8 @@ impl<'a> Reading<'a> {
 
     /// Reads what the plan says is in rows, as far as it is.
     fn rows(&mut self, next: Seq) -> rusqlite::Result<()> {
-        let extents = self.ask.plan.iter().filter(|plan| plan.num == self.num).flat_map(|plan| &plan.extents);
+        let num = self.num;
+        let extents = self.ask.plan.iter().filter(|plan| plan.num == num).flat_map(|plan| &plan.extents);
         for extent in extents.skip_while(|extent| extent.end() <= next.0) {
             if self.is_full() || extent.seq != self.next().0 {
                 return Ok(());

@@ -21,6 +21,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1];
 
 /// How long a connection waits for another one's lock. Ours never hold one for long; a stranger's may.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
+const SHORT_WAIT: Duration = Duration::from_millis(50);
 /// So many pages wait in the write-ahead log before they are copied to where they belong.
 const CHECKPOINT_PAGES: u32 = 4_000;
 /// The write-ahead log is cut back to this once it is copied.
@@ -138,6 +139,14 @@ pub(crate) fn write_ahead(conn: &Connection) -> rusqlite::Result<bool> {
 /// Copies the whole write-ahead log to where it belongs and empties it; false when a reader was in the way.
 pub(crate) fn checkpoint(conn: &Connection) -> rusqlite::Result<bool> {
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map(|busy| busy == 0)
+}
+
+/// The same for somebody who must not wait long.
+pub(crate) fn try_checkpoint(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.busy_timeout(SHORT_WAIT)?;
+    let done = checkpoint(conn);
+    conn.busy_timeout(BUSY_WAIT)?;
+    done
 }
 
 /// Takes a database, new or old, to the newest version, step by step. A crash leaves it between two steps.

@@ -107,6 +107,7 @@ impl Writer {
             ops.into_iter().for_each(|op| op.lose("the database could not be opened again"));
             return;
         };
+        let before = conn.total_changes();
         let mut answers = Vec::with_capacity(ops.len());
         let mut ops = ops.into_iter();
         let done = in_transaction(&conn, |conn| {
@@ -124,11 +125,11 @@ impl Writer {
         });
         match done {
             Ok((news, ended, records, bytes, deleted)) => {
-                self.conn = Some(conn);
                 self.state.index.publish(news);
                 self.state.ended.extend(ended);
                 self.scrub |= deleted;
-                self.counters.commits.fetch_add(1, Relaxed);
+                self.counters.commits.fetch_add(u64::from(conn.total_changes() != before), Relaxed);
+                self.conn = Some(conn);
                 self.counters.records.fetch_add(records, Relaxed);
                 self.counters.bytes.fetch_add(bytes, Relaxed);
                 answers.into_iter().for_each(|answer| answer(Ok(())));
@@ -179,7 +180,7 @@ impl Writer {
         if !std::mem::take(&mut self.scrub) {
             return false;
         }
-        match self.conn.as_ref().map(schema::checkpoint) {
+        match self.conn.as_ref().map(schema::try_checkpoint) {
             Some(Ok(true)) => true,
             // A reader is in the way: when the next thing was done is soon enough.
             Some(Ok(false)) | None => {
@@ -217,14 +218,14 @@ impl Writer {
 
     /// Finds out what the disk really has. The write-ahead log is copied out and begun anew, so that nothing that is
     /// written from now on rests on pages of which nobody knows whether they reached the disk.
-    fn reopen(&mut self) -> rusqlite::Result<Connection> {
+    fn reopen(&mut self) -> Result<Connection, ReopenError> {
         let conn = schema::writer(&self.folder.database)?;
         if !schema::checkpoint(&conn)? {
-            return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None));
+            return Err(ReopenError::Busy);
         }
         let boot: i64 = conn.query_row("SELECT value FROM meta WHERE name = 'boot'", (), |row| row.get(0))?;
         if boot.cast_unsigned() != self.state.boot {
-            return Err(rusqlite::Error::StatementChangedRows(0));
+            return Err(ReopenError::Replaced);
         }
         let found = scan::scan(&conn)?;
         self.state.live.clear();
@@ -254,6 +255,20 @@ impl Writer {
             let _ = reply.send(());
         }
     }
+}
+
+/// Why the database could not be taken up again after a failure.
+#[derive(Debug, thiserror::Error)]
+enum ReopenError {
+    /// Somebody holds on to the write-ahead log.
+    #[error("the write-ahead log is in use")]
+    Busy,
+    /// It is another database than before.
+    #[error("the database was replaced")]
+    Replaced,
+    /// SQLite refuses.
+    #[error(transparent)]
+    Sql(#[from] rusqlite::Error),
 }
 
 /// Does something in a transaction; an error takes everything back.

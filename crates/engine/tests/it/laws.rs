@@ -1,0 +1,140 @@
+//! Laws 5, 7 and 8 while runs are live.
+
+use crate::house::{House, KINDS, Kind, lines, shown, text_of};
+use engine::NewRun;
+use model::cursor::{Cursor, CursorError};
+use model::ports::{Batch, Verdict};
+use model::{NodeId, Record, Seq};
+use std::time::Duration;
+use tokio::time::timeout;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn law_5_resume_at_every_cursor_while_the_run_is_live() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "story 300").await;
+        let mut live = Vec::new();
+        // Viewers that come at any moment and take over from wherever the last one left.
+        let mut cursor = Cursor::START;
+        loop {
+            let view = lines(&run.task);
+            let mut viewer = house.engine.watch(&house.user, &run.thread, view, &cursor).await.expect("it fits");
+            let Some(bytes) = viewer.next().await.expect("the log can be read") else { break };
+            live.extend_from_slice(&bytes);
+            cursor = Cursor { seq: viewer.cursor(), check: None, inner: None };
+            if shown(bytes).contains("task.completed") {
+                break;
+            }
+        }
+        let log = house.log(&run.thread).await;
+        assert_eq!(shown(live), text_of(&log), "{kind:?}: taken over in the middle");
+        for record in &log {
+            let rest: Vec<Record> = log.iter().filter(|later| later.seq > record.seq).cloned().collect();
+            if !rest.is_empty() {
+                let seen = house.watch(&run, Cursor::from(record)).await;
+                assert_eq!(shown(seen), text_of(&rest), "{kind:?}: after {}", record.seq);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn law_7_nothing_is_shown_before_it_is_durable() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        house.gate.hold();
+        let run = house.ask(None, "story 20").await;
+        let view = lines(&run.task);
+        let mut viewer = house.engine.watch(&house.user, &run.thread, view, &Cursor::START).await.expect("it fits");
+        let early = timeout(Duration::from_millis(200), viewer.next()).await;
+        assert!(early.is_err(), "{kind:?}: a viewer was shown {early:?} while nothing was durable");
+        assert!(house.log(&run.thread).await.is_empty());
+        let mut seen = String::new();
+        while !seen.contains("task.completed") {
+            house.gate.release(1);
+            let bytes = viewer.next().await.expect("the log can be read").expect("the run goes on");
+            seen.push_str(&shown(bytes));
+            let durable = text_of(&house.log(&run.thread).await);
+            assert!(durable.starts_with(&seen), "{kind:?}: shown {seen:?}, durable {durable:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn law_8_an_executor_that_lost_its_thread_records_nothing_more() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "hang").await;
+        let mut viewer =
+            house.engine.watch(&house.user, &run.thread, lines(&run.task), &Cursor::START).await.expect("it fits");
+        let mut seen = String::new();
+        while !seen.contains("task.text.delta") {
+            seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
+        }
+        // Another node takes the thread. The executor here is not told.
+        let journal = &house.engine.ports().journal;
+        let before = house.log(&run.thread).await;
+        let old = before.last().expect("records").epoch;
+        let lease = journal.claim(&house.user, &run.thread, &NodeId::from("node-2")).await.expect("claimed");
+        assert!(lease.epoch > old, "{kind:?}");
+        let batch = Batch {
+            owner: house.user.clone(),
+            thread: run.thread.clone(),
+            epoch: old,
+            head: lease.head,
+            records: Vec::new(),
+            changes: Vec::new(),
+        };
+        assert_eq!(journal.append(batch).await, Verdict::Fenced, "{kind:?}");
+        let row = house.engine.run_of(&house.user, &run.task).await.expect("readable").expect("there");
+        house.engine.cancel(&house.user, &row, Default::default(), None).await.expect("taken");
+        // Its append is refused; it folds the log anew under a newer term and ends the run from there.
+        let object = house.settled(&run).await;
+        assert_eq!(object.status.as_str(), "failed", "{kind:?}");
+        let log = house.log(&run.thread).await;
+        let last = log.last().expect("records");
+        assert!(last.epoch > lease.epoch, "{kind:?}: {:?} after {:?}", last.epoch, lease.epoch);
+        assert_eq!(log[..before.len()], before[..], "{kind:?}: what was durable stays");
+    }
+}
+
+#[tokio::test]
+async fn cursors_that_do_not_fit_are_refused() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "hello").await;
+        let other = house.ask(None, "hello").await;
+        house.settled(&run).await;
+        house.settled(&other).await;
+        let log = house.log(&run.thread).await;
+        let head = log.last().expect("records").seq;
+        let refused = async |thread, cursor: Cursor| {
+            let view = lines(&run.task);
+            match house.engine.watch(&house.user, thread, view, &cursor).await {
+                Err(engine::WatchError::Cursor(error)) => error,
+                _ => panic!("{cursor} was taken"),
+            }
+        };
+        for asked in [head.next(), Seq(u64::MAX)] {
+            let cursor = Cursor { seq: asked, check: None, inner: None };
+            assert_eq!(refused(&run.thread, cursor).await, CursorError::Ahead { asked, head });
+        }
+        for record in &log {
+            assert_eq!(refused(&other.thread, Cursor::from(record)).await, CursorError::Foreign, "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_restart_and_a_fold_without_checkpoints_give_the_same_object() {
+    let house = House::new(Kind::Sqlite).await;
+    let first = house.ask(None, "weather").await;
+    let before = house.settled(&first).await;
+    let house = house.restarted().await;
+    assert_eq!(house.object(&first.task).await, before);
+    let second = house.ask(Some(&first.thread), "weather").await;
+    let after = house.settled(&second).await;
+    assert_eq!(after.status.as_str(), "completed");
+    let again = house.engine.start(&house.user, NewRun::default()).await;
+    assert!(again.is_err(), "an agent without a name does not exist");
+}

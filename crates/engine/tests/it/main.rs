@@ -1,0 +1,7 @@
+//! The engine over a real store, with a scripted model: what is shown, when, and to whom.
+
+#![cfg(test)]
+
+mod house;
+mod laws;
+mod runs;

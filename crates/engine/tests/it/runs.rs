@@ -1,0 +1,174 @@
+//! Queues, cancels, restarts.
+
+use crate::house::{House, KINDS, Kind, lines, shown};
+use engine::{NewRun, OnBusy, StartError};
+use model::block::Part;
+use model::cursor::Cursor;
+use model::object::TaskStatus;
+use model::ports::Idempotency;
+use model::testing::laws;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tool_runs_and_the_model_goes_on() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "what is the weather?").await;
+        let object = house.settled(&run).await;
+        assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
+        assert_eq!(object.output.len(), 3, "{kind:?}: call, result, message");
+        laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_of_one_thread_wait_for_each_other_and_never_overlap() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let first = house.ask(None, "story 50").await;
+        let mut runs = vec![first.clone()];
+        for _ in 0..5 {
+            runs.push(house.ask(Some(&first.thread), "story 20").await);
+        }
+        for run in &runs {
+            assert_eq!(house.settled(run).await.status, TaskStatus::Completed);
+        }
+        let log = house.log(&first.thread).await;
+        let mut order: Vec<&str> = log.iter().map(|record| record.run.as_str()).collect();
+        order.dedup();
+        let asked: Vec<&str> = runs.iter().map(|run| run.task.as_str()).collect();
+        assert_eq!(order, asked, "{kind:?}: contiguous, in the order in which they were asked for");
+        let seqs: Vec<u64> = log.iter().map(|record| record.seq.0).collect();
+        assert_eq!(seqs, (1..=log.len() as u64).collect::<Vec<_>>(), "{kind:?}: gap-free");
+        laws::one_terminal_last(&log).expect("law 9");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_stops_a_silent_provider_and_keeps_what_was_said() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "hang").await;
+        let mut viewer =
+            house.engine.watch(&house.user, &run.thread, lines(&run.task), &Cursor::START).await.expect("it fits");
+        let mut seen = String::new();
+        while !seen.contains("task.text.delta") {
+            seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
+        }
+        let queued = house.ask(Some(&run.thread), "hello").await;
+        let dropped = house.ask(Some(&run.thread), "hello").await;
+        for victim in [&dropped, &run] {
+            let row = house.engine.run_of(&house.user, &victim.task).await.expect("readable").expect("there");
+            house.engine.cancel(&house.user, &row, Default::default(), None).await.expect("taken");
+        }
+        let object = house.settled(&run).await;
+        assert_eq!(object.status, TaskStatus::Cancelled, "{kind:?}");
+        let text = serde_json::to_string(&object.output).expect("JSON");
+        assert!(text.contains("Once upon ") && text.contains("incomplete"), "{kind:?}: {text}");
+        assert_eq!(house.settled(&queued).await.status, TaskStatus::Completed, "{kind:?}: the next one goes on");
+        assert_eq!(house.object(&dropped.task).await.status, TaskStatus::Cancelled, "{kind:?}: never began");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_a_restart_cut_ends_once_and_says_so() {
+    let house = House::new(Kind::Sqlite).await;
+    let run = house.ask(None, "hang").await;
+    let mut viewer =
+        house.engine.watch(&house.user, &run.thread, lines(&run.task), &Cursor::START).await.expect("it fits");
+    let mut seen = String::new();
+    while !seen.contains("task.text.delta") {
+        seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
+    }
+    let waiting = house.ask(Some(&run.thread), "hello").await;
+    drop(viewer);
+    let house = house.restarted().await;
+    let object = house.settled(&run).await;
+    assert_eq!(object.status, TaskStatus::Failed);
+    assert_eq!(object.error.map(|error| error.code).as_deref(), Some("interrupted"));
+    assert_eq!(house.settled(&waiting).await.status, TaskStatus::Completed, "what was queued is not forgotten");
+    laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_busy_rejects_interrupts_or_steers() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "hang").await;
+        let mut viewer =
+            house.engine.watch(&house.user, &run.thread, lines(&run.task), &Cursor::START).await.expect("it fits");
+        viewer.next().await.expect("readable").expect("it began");
+        let new = |on_busy| NewRun {
+            agent: "demo".to_owned(),
+            input: vec![Part::text("hello")],
+            thread: Some(run.thread.clone()),
+            on_busy,
+            ..NewRun::default()
+        };
+        let rejected = house.engine.start(&house.user, new(OnBusy::Reject)).await;
+        assert!(matches!(rejected, Err(StartError::Busy(busy)) if busy == run.task), "{kind:?}");
+        let steered = house.engine.start(&house.user, new(OnBusy::Steer)).await.expect("heard");
+        assert_eq!(steered, run, "{kind:?}: said to the run that goes on");
+        let next = house.engine.start(&house.user, new(OnBusy::Interrupt)).await.expect("taken");
+        assert_eq!(house.settled(&run).await.status, TaskStatus::Cancelled, "{kind:?}");
+        assert_eq!(house.settled(&next).await.status, TaskStatus::Completed, "{kind:?}");
+        let kinds: Vec<String> = house.log(&run.thread).await.iter().map(|r| r.kind().to_owned()).collect();
+        assert!(kinds.contains(&"task.input.added".to_owned()), "{kind:?}: {kinds:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_steer_that_comes_too_late_begins_the_next_run() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "hello").await;
+        house.settled(&run).await;
+        let said = house.engine.say(&house.user, &run.thread, run.task.clone(), vec![Part::text("hello")], None).await;
+        said.expect("taken");
+        let ended = async {
+            while house.log(&run.thread).await.iter().filter(|r| r.kind() == "task.completed").count() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), ended).await.expect("the next run ends");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_key_gives_the_same_run() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let new = |digest: &str| NewRun {
+            agent: "demo".to_owned(),
+            input: vec![Part::text("hello")],
+            idempotency: Some(Idempotency { key: "k".to_owned(), digest: digest.to_owned() }),
+            ..NewRun::default()
+        };
+        let first = house.engine.start(&house.user, new("a")).await.expect("taken");
+        let again = house.engine.start(&house.user, new("a")).await.expect("taken");
+        assert_eq!(first, again, "{kind:?}");
+        assert!(house.engine.start(&house.user, new("b")).await.is_err(), "{kind:?}: another body");
+        house.settled(&first).await;
+        assert_eq!(house.log(&first.thread).await.iter().filter(|r| r.kind() == "task.created").count(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_thread_lets_its_viewers_go_and_records_nothing_more() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "hang").await;
+        let mut viewer =
+            house.engine.watch(&house.user, &run.thread, lines(&run.task), &Cursor::START).await.expect("it fits");
+        viewer.next().await.expect("readable").expect("it began");
+        assert!(house.engine.delete_thread(&house.user, &run.thread).await.expect("deleted"), "{kind:?}");
+        while let Ok(Some(_)) = viewer.next().await {}
+        assert!(house.engine.object(&house.user, &run.task).await.expect("readable").is_none(), "{kind:?}");
+        let gone = async {
+            while house.engine.live_threads() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gone).await.expect("its executor goes");
+    }
+}

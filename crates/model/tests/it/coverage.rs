@@ -1,0 +1,170 @@
+//! What the generator's logs have: without this, a law over them might hold for want of anything that breaks it.
+
+use model::event::{Event, StopReason};
+use model::item::{CallKind, Item, ResultStatus};
+use model::limits::RECORD_BYTES_MAX;
+use model::testing::{DEFAULT_SEEDS, Options, thread_log};
+use model::{Record, Seq, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+
+macro_rules! types {
+    ($($variant:ident => $name:literal,)*) => {
+        const TYPES: &[&str] = &[$($name),*];
+
+        /// Exhaustive on purpose: a new event must be placed here, and then the generator must make it.
+        fn type_of(event: &Event) -> Option<&'static str> {
+            match event {
+                $(Event::$variant(_) => Some($name),)*
+                Event::Unknown(_) => None,
+            }
+        }
+    };
+}
+
+types! {
+    Created => "task.created",
+    Started => "task.started",
+    StepStarted => "task.step.started",
+    Retrying => "task.retrying",
+    ItemAdded => "task.output_item.added",
+    SummaryAdded => "task.reasoning_summary_item.added",
+    SummaryDelta => "task.reasoning_summary_text.delta",
+    SummaryDone => "task.reasoning_summary_item.done",
+    ArgumentsDelta => "task.tool_call_arguments.delta",
+    ArgumentsDone => "task.tool_call_arguments.done",
+    HostedCallUpdated => "task.hosted_call.updated",
+    FileProcessingUpdated => "task.file_processing.updated",
+    TextAdded => "task.text.added",
+    TextDelta => "task.text.delta",
+    AnnotationAdded => "task.text.annotation.added",
+    TextDone => "task.text.done",
+    ImageAdded => "task.image.added",
+    ImageDelta => "task.image.delta",
+    ImageDone => "task.image.done",
+    ItemDone => "task.output_item.done",
+    StepDone => "task.step.done",
+    ToolStarted => "task.tool.started",
+    ToolProgress => "task.tool.progress",
+    AgentUpdated => "task.agent.updated",
+    InputAdded => "task.input.added",
+    ApprovalRequested => "task.approval.requested",
+    ApprovalResolved => "task.approval.resolved",
+    Paused => "task.paused",
+    Resumed => "task.resumed",
+    StateSnapshot => "task.state.snapshot",
+    StateDelta => "task.state.delta",
+    Custom => "task.custom",
+    ProviderEvent => "task.provider_event",
+    Cancelling => "task.cancelling",
+    Recovered => "task.recovered",
+    Completed => "task.completed",
+    Incomplete => "task.incomplete",
+    Failed => "task.failed",
+    Cancelled => "task.cancelled",
+    HistoryCompacted => "thread.history.compacted",
+    RunHidden => "thread.run.hidden",
+}
+
+#[test]
+fn every_event_type_occurs() {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for seed in DEFAULT_SEEDS {
+        let (_, log) = thread_log(seed, Options::default());
+        for record in &log {
+            let name = type_of(record.event()).unwrap_or_else(|| panic!("SEED={seed}: {record:?} is of no known type"));
+            assert_eq!(record.kind(), name, "SEED={seed}");
+            seen.insert(name);
+        }
+    }
+    let missing: Vec<&&str> = TYPES.iter().filter(|name| !seen.contains(**name)).collect();
+    assert!(missing.is_empty(), "never generated: {missing:?}");
+}
+
+/// What a log can be like, beyond its types.
+fn traits_of(log: &[Record]) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    let mut depth: BTreeMap<&TaskId, usize> = BTreeMap::new();
+    let mut open: BTreeSet<&TaskId> = BTreeSet::new();
+    let mut last: Option<&TaskId> = None;
+    for record in log {
+        let event = record.event();
+        if !record.private.is_empty() {
+            out.insert("a private half".to_owned());
+        }
+        match event {
+            Event::Created(e) => {
+                let depth_here = e.task.parent_task_id.as_ref().map_or(0, |parent| depth[parent] + 1);
+                depth.insert(&e.task_id, depth_here);
+                open.insert(&e.task_id);
+                out.insert(format!("depth {depth_here}"));
+            }
+            Event::StepStarted(e) if e.attempt > 1 => drop(out.insert("a step done again".to_owned())),
+            Event::StepDone(e) => drop(out.insert(format!("step ends: {:?}", e.stop_reason))),
+            Event::ToolStarted(e) if e.attempt > 1 => drop(out.insert("a tool started again".to_owned())),
+            Event::TextDone(e) if e.item.block().text.is_none() => drop(out.insert("a text left out".to_owned())),
+            Event::ArgumentsDone(e) if e.arguments.is_none() => drop(out.insert("arguments left out".to_owned())),
+            Event::ItemDone(e) => match &e.item {
+                Item::ToolCall(call) => drop(out.insert(format!("call of kind {:?}", call.kind))),
+                Item::ToolResult(result) => drop(out.insert(format!("result is {:?}", result.status))),
+                Item::Message(message) if message.block_list.is_none() => drop(out.insert("blocks left out".to_owned())),
+                _ => {}
+            },
+            _ => {}
+        }
+        if let Some(task) = event.task_id() {
+            // Two tasks that are both open and take turns, neither the other's parent by the order of its records.
+            if last.is_some_and(|last| last != task && open.contains(last)) && depth.get(task) > Some(&0) && open.len() > 2 {
+                out.insert("sub-agents interleave".to_owned());
+            }
+            if event.is_terminal() {
+                open.remove(task);
+            }
+            last = Some(task);
+        }
+    }
+    out
+}
+
+#[test]
+fn the_logs_have_everything_that_can_go_wrong() {
+    let mut seen = BTreeSet::new();
+    for seed in DEFAULT_SEEDS {
+        seen.extend(traits_of(&thread_log(seed, Options::default()).1));
+    }
+    let mut wanted: Vec<String> = [
+        "a private half",
+        "depth 3",
+        "a step done again",
+        "a tool started again",
+        "a text left out",
+        "arguments left out",
+        "blocks left out",
+        "sub-agents interleave",
+    ]
+    .map(str::to_owned)
+    .into();
+    use StopReason::{Cancelled, ContentFilter, Error, Lost, MaxTokens, Stop, ToolCalls};
+    wanted.extend([Stop, ToolCalls, MaxTokens, ContentFilter, Error, Cancelled, Lost].map(|stop| format!("step ends: {stop:?}")));
+    use CallKind::{Agent, Client, Handoff, Tool};
+    wanted.extend([Tool, Agent, Handoff, Client].map(|kind| format!("call of kind {:?}", Some(kind))));
+    use ResultStatus::{Completed, Failed, Incomplete, Rejected, Unknown};
+    wanted.extend([Completed, Failed, Rejected, Incomplete, Unknown].map(|status| format!("result is {:?}", Some(status))));
+    let missing: Vec<&String> = wanted.iter().filter(|wanted| !seen.contains(*wanted)).collect();
+    assert!(missing.is_empty(), "never generated: {missing:?}");
+}
+
+#[test]
+fn a_log_is_sound_gap_free_and_the_same_for_the_same_seed() {
+    for seed in DEFAULT_SEEDS {
+        let (thread, log) = thread_log(seed, Options::default());
+        assert_eq!(thread_log(seed, Options::default()), (thread.clone(), log.clone()), "SEED={seed}");
+        for (record, place) in log.iter().zip(1..) {
+            assert_eq!(record.seq, Seq(place), "SEED={seed}");
+            assert!(record.is_sound(&thread), "SEED={seed}: {record:?}");
+            assert!(record.size() <= RECORD_BYTES_MAX, "SEED={seed}: record {place} has {} bytes", record.size());
+        }
+        for pair in log.windows(2) {
+            assert!(pair[0].at <= pair[1].at && pair[0].epoch <= pair[1].epoch, "SEED={seed}: {pair:?}");
+        }
+    }
+}

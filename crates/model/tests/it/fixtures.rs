@@ -1,0 +1,192 @@
+//! Every JSON example of requirement 000: its events read and write unchanged, and fold to the objects that it shows.
+//!
+//! A fixture is the document's JSON with our remarks: lines that begin with `//` say what is settled where the document
+//! contradicts itself, and are left out here. It shows neither a task's beginning nor its end, so that the beginning is
+//! put in front; and it shows `content`, which no client is sent, so that the fixtures are without.
+
+use model::block::{Object, Part};
+use model::event::{Created, Event, TaskOnly, TaskSpec};
+use model::fold::RunFold;
+use model::record::Private;
+use model::tool::ToolOutput;
+use model::{Seq, TaskId, reference};
+use serde_json::Value;
+
+const REASONING: &str = include_str!("fixtures/reasoning.jsonl");
+const TOOL_CALL: &str = include_str!("fixtures/tool_call.jsonl");
+const TOOL_RESULT: &str = include_str!("fixtures/tool_result.jsonl");
+const TOOL_RESULT_PARTIAL: &str = include_str!("fixtures/tool_result_partial.jsonl");
+const TOOL_RESULT_AT_ONCE: &str = include_str!("fixtures/tool_result_at_once.jsonl");
+const MESSAGE: &str = include_str!("fixtures/message.jsonl");
+const SUB_AGENT: &str = include_str!("fixtures/sub_agent.jsonl");
+const EMBEDDING: &str = include_str!("fixtures/embedding.jsonl");
+
+const STREAMS: [(&str, &str); 8] = [
+    ("reasoning", REASONING),
+    ("tool_call", TOOL_CALL),
+    ("tool_result", TOOL_RESULT),
+    ("tool_result_partial", TOOL_RESULT_PARTIAL),
+    ("tool_result_at_once", TOOL_RESULT_AT_ONCE),
+    ("message", MESSAGE),
+    ("sub_agent", SUB_AGENT),
+    ("embedding", EMBEDDING),
+];
+
+/// The lines that are the document's.
+fn lines(fixture: &str) -> impl Iterator<Item = &str> {
+    fixture.lines().filter(|line| !line.starts_with("//"))
+}
+
+/// The same JSON without white space, its keys in their order.
+fn compact(fixture: &str) -> String {
+    let mut out = String::new();
+    let (mut quoted, mut escaped) = (false, false);
+    for character in lines(fixture).flat_map(|line| line.chars()) {
+        if quoted || !character.is_whitespace() {
+            out.push(character);
+        }
+        quoted = if character == '"' && !escaped { !quoted } else { quoted };
+        escaped = character == '\\' && !escaped;
+    }
+    out
+}
+
+fn events(fixture: &str) -> impl Iterator<Item = Event> {
+    lines(fixture).map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+}
+
+/// `task.created` and `task.started`, which the document leaves out.
+fn beginning(task_id: &TaskId, parent: Option<TaskId>) -> [Event; 2] {
+    let task = TaskSpec {
+        thread_id: "thr_1".into(),
+        agent: "demo".to_owned(),
+        model: "scripted/demo".to_owned(),
+        input: Vec::new(),
+        parent_task_id: parent,
+        previous: None,
+        tools: Vec::new(),
+        metadata: Object::new(),
+        display_mode: Default::default(),
+        origin: None,
+        client: None,
+    };
+    let created = Created { task_id: task_id.clone(), task: Box::new(task) };
+    [Event::Created(created), Event::Started(TaskOnly { task_id: task_id.clone() })]
+}
+
+/// Folds the streams one after the other, each task beginning before its first event.
+fn fold(streams: &[&str]) -> RunFold {
+    let mut run = RunFold::default();
+    let push = |run: &mut RunFold, event: Event| {
+        let fit = run.apply_event(run.seq.next(), 5, &event, None);
+        assert!(fit.is_ok(), "record {} does not fit: {event:?}", run.seq);
+    };
+    for event in streams.iter().flat_map(|stream| events(stream)) {
+        let task = event.task_id().cloned().expect("an event of a task");
+        if run.task(&task).is_none() {
+            let parent = run.root().map(|root| root.id.clone());
+            for event in beginning(&task, parent) {
+                push(&mut run, event);
+            }
+        }
+        push(&mut run, event);
+    }
+    run
+}
+
+/// What requirement 000 shows of an object: the task's name and its output, as JSON in our order of keys.
+fn shown(run: &RunFold, task: &str) -> String {
+    let object = run.object(&TaskId::from(task)).expect("the task is there");
+    let output = serde_json::to_string(&object.output).unwrap();
+    format!(r#"{{"task_id":"{}","output":{output}}}"#, object.task_id)
+}
+
+#[test]
+fn every_event_is_written_as_it_was_read() {
+    for (name, stream) in STREAMS {
+        for line in lines(stream) {
+            let event: Event = serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
+            assert_eq!(serde_json::to_string(&event).unwrap(), compact(line), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_four_items_fold_to_the_final_state() {
+    let run = fold(&[REASONING, TOOL_CALL, TOOL_RESULT, MESSAGE]);
+    assert_eq!(shown(&run, "task_1234xyz"), compact(include_str!("fixtures/task.json")));
+    let items = [
+        include_str!("fixtures/reasoning.json"),
+        include_str!("fixtures/tool_call.json"),
+        include_str!("fixtures/tool_result.json"),
+        include_str!("fixtures/message.json"),
+    ];
+    let output = run.object(&TaskId::from("task_1234xyz")).unwrap().output;
+    assert_eq!(output.len(), items.len());
+    for (item, fixture) in output.iter().zip(items) {
+        assert_eq!(serde_json::to_string(item).unwrap(), compact(fixture));
+        assert_eq!(serde_json::from_str::<model::item::Item>(&compact(fixture)).unwrap(), *item);
+    }
+}
+
+#[test]
+fn a_block_may_be_sent_in_three_ways() {
+    let ways = [TOOL_RESULT, TOOL_RESULT_PARTIAL, TOOL_RESULT_AT_ONCE];
+    let folded = ways.map(|way| shown(&fold(&[REASONING, TOOL_CALL, way, MESSAGE]), "task_1234xyz"));
+    for folded in folded {
+        assert_eq!(folded, compact(include_str!("fixtures/task.json")));
+    }
+}
+
+#[test]
+fn the_sub_agent_is_an_ordinary_task() {
+    assert_eq!(shown(&fold(&[SUB_AGENT]), "call_1234xyz"), compact(include_str!("fixtures/sub_agent.json")));
+}
+
+#[test]
+fn the_sub_agents_items_are_the_blocks_of_its_result() {
+    let run = fold(&[EMBEDDING]);
+    assert_eq!(shown(&run, "task_1234xyz"), compact(include_str!("fixtures/embedding.json")));
+    // And the child by itself is what its own stream gave.
+    assert_eq!(shown(&run, "call_1234xyz"), compact(include_str!("fixtures/sub_agent.json")));
+}
+
+/// The last event of the embedding: no block_list, and nothing of the blocks is lost.
+#[test]
+fn a_done_that_says_only_its_status_keeps_the_blocks() {
+    let (before, after): (Vec<Event>, Vec<Event>) = {
+        let all: Vec<Event> = events(EMBEDDING).collect();
+        let done = all.iter().position(
+            |event| matches!(event, Event::ItemDone(e) if e.task_id.as_str() == "task_1234xyz" && e.output_index == 2),
+        );
+        let (before, after) = all.split_at(done.unwrap());
+        (before.to_vec(), after.to_vec())
+    };
+    let text = serde_json::to_value(&after[0]).unwrap();
+    assert_eq!(text["item"]["block_list"], Value::Null);
+    let run = fold(&[EMBEDDING]);
+    let result = &run.object(&TaskId::from("task_1234xyz")).unwrap().output[2];
+    assert_eq!(result.blocks().len(), 4);
+    assert!(before.len() > 4 && result.blocks().iter().all(|block| !matches!(block, model::block::Block::Text(_))));
+}
+
+#[test]
+fn what_the_model_reads_is_wrapped_and_never_shown() {
+    let output: ToolOutput = serde_json::from_str(&compact(include_str!("fixtures/tool_output.json"))).unwrap();
+    let content = compact(include_str!("fixtures/content.json"));
+    let wrapped = reference::wrap(output.message_content.clone());
+    assert_eq!(serde_json::to_string(&wrapped).unwrap(), content);
+    assert_eq!(reference::wrap(reference::parts_of(&output.block_list)), wrapped);
+
+    // With `content` in the private half of its `done`, the model is given it and the object is the same.
+    let run = fold(&[REASONING, TOOL_CALL]);
+    let mut with = run.clone();
+    for event in events(TOOL_RESULT) {
+        let private = Private { content: Some(wrapped.clone()), ..Private::default() };
+        with.apply_event(with.seq.next(), 5, &event, Some(&private)).unwrap();
+    }
+    let folded: Vec<Part> = with.root().unwrap().items[2].content.clone().unwrap();
+    assert_eq!(serde_json::to_string(&folded).unwrap(), content);
+    assert_eq!(shown(&with, "task_1234xyz"), shown(&fold(&[REASONING, TOOL_CALL, TOOL_RESULT]), "task_1234xyz"));
+    assert_ne!(with.seq, Seq::ZERO);
+}

@@ -1,0 +1,227 @@
+//! The laws that are the fold's, each under its name, over random logs.
+
+use model::event::Event;
+use model::fold::RunFold;
+use model::history::Entry;
+use model::item::Item;
+use model::object::TaskObject;
+use model::record::{Record, Stored};
+use model::testing::{Options, Rng, seeds, thread_log};
+use model::thread::{Replay, entries};
+use model::{Seq, TaskId};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// The record as a process that did not write it finds it: bytes, and nothing read yet.
+fn stored(record: &Record) -> Record {
+    let Record { seq, at, run, epoch, v, check, public, private, .. } = record.clone();
+    Record::stored(Stored { seq, at, run, epoch, v, check }, public, private)
+}
+
+/// The record as a client gets it: without its private half.
+fn received(record: &Record) -> Record {
+    let mut record = stored(record);
+    record.private = Default::default();
+    record
+}
+
+/// Every task of a run as JSON, which is all that anybody outside can see of the fold.
+fn seen(run: Option<&RunFold>) -> Vec<TaskObject> {
+    run.into_iter().flat_map(|run| run.tasks.iter().filter_map(|task| run.object(&task.id))).collect()
+}
+
+/// Like `assert_eq!`, for things that fill a screen: shows only where they part.
+pub(crate) fn assert_same<T: PartialEq + Debug>(left: &T, right: &T, what: &str) {
+    if left == right {
+        return;
+    }
+    let (left, right) = (format!("{left:?}"), format!("{right:?}"));
+    let same = left.chars().zip(right.chars()).take_while(|(left, right)| left == right).count();
+    let near = |text: &str| text.chars().skip(same.saturating_sub(200)).take(400).collect::<String>();
+    panic!("{what}\n left: …{}…\nright: …{}…", near(&left), near(&right));
+}
+
+#[test]
+fn law_1_fold() {
+    for seed in seeds() {
+        let (_, log) = thread_log(seed, Options::default());
+        let mut chance = Rng::new(seed);
+        let (mut live, mut restarted, mut client) = (Replay::default(), Replay::default(), Replay::default());
+        for (place, record) in log.iter().enumerate() {
+            live.push(record);
+            restarted.push(&stored(record));
+            client.push(&received(record));
+            if !chance.chance(5) && live.run.is_some() {
+                continue;
+            }
+            let at = format!("SEED={seed}, after record {}", record.seq);
+            assert_same(&live.thread, &restarted.thread, &format!("{at}: from memory and from bytes"));
+            assert_same(&live.run, &restarted.run, &format!("{at}: from memory and from bytes"));
+            let (all, public) = (seen(live.run.as_ref()), seen(client.run.as_ref()));
+            assert_same(&all, &public, &format!("{at}: with and without private halves"));
+
+            let body = serde_json::to_string(&live.thread).unwrap();
+            let mut resumed = Replay::from_checkpoint(Some(&body));
+            let known = resumed.thread.seq;
+            log[..=place].iter().filter(|record| record.seq > known).for_each(|record| resumed.push(&stored(record)));
+            assert_same(&live.thread, &resumed.thread, &format!("{at}: from a checkpoint"));
+            assert_same(&live.run, &resumed.run, &format!("{at}: from a checkpoint"));
+        }
+        assert_eq!((live.thread.misfits, live.run), (0, None), "SEED={seed}");
+    }
+}
+
+#[test]
+fn law_2_every_prefix_counts() {
+    for seed in seeds() {
+        let (_, log) = thread_log(seed, Options::small());
+        let mut run = RunFold::default();
+        for record in &log {
+            if run.is_over() && record.event().task_id().is_some() {
+                run = RunFold::default();
+            }
+            let at = format!("SEED={seed}, record {}: {}", record.seq, record.kind());
+            assert_eq!(run.apply(record), Ok(()), "{at}");
+            for object in seen(Some(&run)) {
+                let text = serde_json::to_string(&object).unwrap();
+                assert_same(&serde_json::from_str::<TaskObject>(&text).unwrap(), &object, &at);
+                assert_eq!(object.seq, record.seq, "{at}");
+            }
+        }
+    }
+}
+
+#[test]
+fn law_9_one_terminal_event_always_last() {
+    for seed in seeds() {
+        let (_, log) = thread_log(seed, Options::default());
+        let mut last: BTreeMap<&TaskId, &Record> = BTreeMap::new();
+        let mut ends: BTreeMap<&TaskId, u32> = BTreeMap::new();
+        for record in &log {
+            let Some(task) = record.event().task_id() else { continue };
+            last.insert(task, record);
+            *ends.entry(task).or_default() += u32::from(record.event().is_terminal());
+        }
+        for (task, record) in &last {
+            assert_eq!(ends[task], 1, "SEED={seed}: ends of {task}");
+            assert!(record.event().is_terminal(), "SEED={seed}: {task} goes on after its end, with {record:?}");
+        }
+        nothing_fits_after_an_end(seed, &log);
+    }
+}
+
+/// After its end a task takes nothing more, and after the root's end the whole run.
+fn nothing_fits_after_an_end(seed: u64, log: &[Record]) {
+    let mut chance = Rng::new(seed);
+    let mut run = RunFold::default();
+    for record in log {
+        if run.is_over() && record.event().task_id().is_some() {
+            run = RunFold::default();
+        }
+        run.apply(record).unwrap();
+        if !record.event().is_terminal() {
+            continue;
+        }
+        let over = run.is_over();
+        let of_the_dead: Vec<&Record> = log
+            .iter()
+            .filter(|other| other.run == record.run && !other.kind().starts_with("thread."))
+            .filter(|other| over || other.event().task_id() == record.event().task_id())
+            .collect();
+        for _ in 0..20 {
+            let late = chance.pick(&of_the_dead).unwrap().event();
+            let mut after = run.clone();
+            assert!(after.apply_event(run.seq.next(), run.at, late, None).is_err(), "SEED={seed}: {late:?} fits");
+            let at = format!("SEED={seed}: {late:?} does not fit and changes something");
+            assert_same(&counted(after, &run), &run, &at);
+        }
+    }
+}
+
+/// What is left of a difference when the counters are put back: place, moment and misfits.
+pub(crate) fn counted(after: RunFold, before: &RunFold) -> RunFold {
+    RunFold { seq: before.seq, at: before.at, misfits: before.misfits, ..after }
+}
+
+#[test]
+fn law_12_a_valid_history_always() {
+    for seed in seeds() {
+        let (_, log) = thread_log(seed, Options::default());
+        let mut replay = Replay::default();
+        for record in &log {
+            let children: Vec<TaskId> = ended_children(&replay);
+            replay.push(record);
+            if let Some(run) = &replay.run {
+                for child in ended_children(&replay).iter().filter(|child| !children.contains(child)) {
+                    let child = run.task(child).unwrap();
+                    assert_paired(&entries(child), &format!("SEED={seed}: {}", child.id));
+                }
+            }
+        }
+        for past in &replay.thread.runs {
+            assert_paired(&past.entries, &format!("SEED={seed}: {}", past.run));
+        }
+        assert_paired(&replay.thread.history(None), &format!("SEED={seed}: the whole thread"));
+    }
+}
+
+fn ended_children(replay: &Replay) -> Vec<TaskId> {
+    let tasks = replay.run.iter().flat_map(|run| &run.tasks);
+    tasks.filter(|task| task.status.is_terminal()).map(|task| task.id.clone()).collect()
+}
+
+/// Every call has one result after it, and no result stands alone.
+fn assert_paired(entries: &[Entry], what: &str) {
+    let mut open = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Call { call_id, .. } => open.push(call_id),
+            Entry::Result { call_id, .. } => {
+                let place = open.iter().position(|open| *open == call_id);
+                open.remove(place.unwrap_or_else(|| panic!("{what}: a result without its call, {call_id}")));
+            }
+            // Providers want the results before anything else is said.
+            Entry::User { .. } | Entry::Assistant { .. } | Entry::Reasoning { .. } => {}
+        }
+    }
+    assert!(open.is_empty(), "{what}: calls without a result: {open:?}");
+}
+
+/// A usage at the end is the sum of the steps, sub-agents included: what the fold would say without it.
+#[test]
+fn the_end_says_what_the_steps_cost() {
+    for seed in seeds() {
+        let (_, log) = thread_log(seed, Options::default());
+        let mut run = RunFold::default();
+        for record in &log {
+            if run.is_over() && record.event().task_id().is_some() {
+                run = RunFold::default();
+            }
+            let before = run.clone();
+            run.apply(record).unwrap();
+            let (Some(task), true) = (record.event().task_id(), record.event().is_terminal()) else { continue };
+            let sum = before.usage(before.task(task).unwrap());
+            assert_eq!(run.usage(run.task(task).unwrap()), sum, "SEED={seed}: {task}");
+        }
+    }
+}
+
+/// Ids and references are numbered from the log alone, so that the next executor goes on where this one stopped.
+#[test]
+fn numbers_are_counted_from_the_log() {
+    for seed in seeds() {
+        let (_, log) = thread_log(seed, Options::default());
+        let mut replay = Replay::default();
+        for record in &log {
+            let numbers = replay.run.as_ref().map_or(0, |run| run.numbers);
+            if let Event::ItemAdded(e) = record.event()
+                && !matches!(e.item, Item::ToolResult(_))
+            {
+                let wanted = format!("{}{}", record.run.suffix(), numbers + 1);
+                assert!(e.item.id().as_str().ends_with(&wanted), "SEED={seed}: {} is not {wanted}", e.item.id());
+            }
+            replay.push(record);
+        }
+        assert_eq!(replay.thread.seq, Seq(log.len() as u64), "SEED={seed}");
+    }
+}

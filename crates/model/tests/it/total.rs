@@ -1,0 +1,129 @@
+//! The fold is total: whatever stands in a log, it neither panics nor half-applies.
+
+use crate::laws::{assert_same, counted};
+use model::event::Event;
+use model::fold::RunFold;
+use model::object::TaskObject;
+use model::record::{Record, Stored};
+use model::testing::{Options, Rng, seeds, thread_log};
+use model::thread::Replay;
+use serde_json::Value;
+
+/// A log in which records are missing, repeated, in the wrong order or bent.
+fn damaged(chance: &mut Rng, log: &[Record]) -> Vec<Record> {
+    let mut out: Vec<Record> = Vec::new();
+    for record in log {
+        match chance.below(12) {
+            0 => {}
+            1 => out.extend([record.clone(), record.clone()]),
+            2 => out.insert(chance.below(out.len()), record.clone()),
+            3 => out.extend([bent(chance, record, log), record.clone()]),
+            4 => out.push(bent(chance, record, log)),
+            5 => out.push(noise(chance, record)),
+            _ => out.push(record.clone()),
+        }
+    }
+    out
+}
+
+fn with_bytes(record: &Record, public: Vec<u8>) -> Record {
+    let Record { seq, at, run, epoch, v, check, private, .. } = record.clone();
+    Record::stored(Stored { seq, at, run, epoch, v, check }, public.into(), private)
+}
+
+/// The record with one thing in its JSON changed: a number, a name, a missing key.
+fn bent(chance: &mut Rng, record: &Record, log: &[Record]) -> Record {
+    let mut value: Value = serde_json::from_slice(&record.public).unwrap();
+    let donor = chance.pick(log).unwrap();
+    let donor: Value = serde_json::from_slice(&donor.public).unwrap();
+    bend(chance, &mut value, &donor);
+    with_bytes(record, serde_json::to_vec(&value).unwrap())
+}
+
+fn bend(chance: &mut Rng, value: &mut Value, donor: &Value) {
+    match value {
+        Value::Object(map) => {
+            let keys: Vec<String> = map.keys().cloned().collect();
+            let Some(key) = chance.pick(&keys) else { return };
+            match (chance.below(6), donor.get(key)) {
+                (0, _) => drop(map.remove(key)),
+                (1 | 2, Some(other)) => drop(map.insert(key.clone(), other.clone())),
+                _ => bend(chance, &mut map[key], donor),
+            }
+        }
+        Value::Array(list) if !list.is_empty() => {
+            let place = chance.below(list.len());
+            if chance.chance(30) {
+                list.remove(place);
+            } else {
+                bend(chance, &mut list[place], donor);
+            }
+        }
+        Value::Number(_) => *value = chance.choose(0_u64, &[1, 2, 3, 7, u64::from(u32::MAX), u64::MAX]).into(),
+        Value::String(text) => *text = chance.choose("", &["task.text.done", "message", "call_1", "\0"]).to_owned(),
+        Value::Bool(flag) => *flag = !*flag,
+        Value::Null | Value::Array(_) => *value = Value::from(chance.choose("x", &[])),
+    }
+}
+
+fn noise(chance: &mut Rng, record: &Record) -> Record {
+    let mut bytes = record.public.to_vec();
+    match chance.below(3) {
+        0 => bytes.truncate(chance.below(bytes.len())),
+        1 => {
+            let place = chance.below(bytes.len());
+            bytes[place] ^= 1 << chance.below(8);
+        }
+        _ => bytes = (0..chance.below(40)).map(|_| chance.bits().to_le_bytes()[0]).collect(),
+    }
+    with_bytes(record, bytes)
+}
+
+#[test]
+fn a_record_that_does_not_fit_is_counted_and_changes_nothing() {
+    let (mut fits, mut misfits) = (0_u32, 0_u32);
+    for seed in seeds() {
+        let mut chance = Rng::new(seed);
+        let (_, log) = thread_log(seed, Options::small());
+        let mut run = RunFold::default();
+        for record in damaged(&mut chance, &log) {
+            if run.is_over() && chance.chance(50) {
+                run = RunFold::default();
+            }
+            let mut after = run.clone();
+            // At the next place, so that it is the event that does not fit and not the gap before it.
+            let private = record.private();
+            let fit = after.apply_event(run.seq.next(), record.at, record.event(), private.as_ref());
+            match fit {
+                Ok(()) => fits += 1,
+                Err(_) => {
+                    misfits += 1;
+                    assert_eq!(after.misfits, run.misfits + 1, "SEED={seed}: {record:?}");
+                    assert_same(&counted(after.clone(), &run), &run, &format!("SEED={seed}: {record:?}"));
+                }
+            }
+            run = after;
+            for task in &run.tasks {
+                let object = run.object(&task.id).unwrap();
+                let text = serde_json::to_string(&object).unwrap();
+                let again: TaskObject = serde_json::from_str(&text).unwrap();
+                assert_same(&again, &object, &format!("SEED={seed}: {record:?}"));
+            }
+        }
+    }
+    assert!(fits > 0 && misfits > 0, "{fits} fitted, {misfits} did not");
+}
+
+#[test]
+fn a_damaged_log_never_panics_a_replay_and_is_noticed() {
+    for seed in seeds() {
+        let mut chance = Rng::new(seed);
+        let (_, log) = thread_log(seed, Options::small());
+        let mut replay = Replay::default();
+        let damaged = damaged(&mut chance, &log);
+        damaged.iter().for_each(|record| replay.push(record));
+        let noticed = replay.thread.misfits + replay.run.as_ref().map_or(0, |run| run.misfits);
+        let unknown = damaged.iter().any(|record| matches!(record.event(), Event::Unknown(_)));
+        assert!(!unknown || noticed > 0, "SEED={seed}: an event of no known type was taken for one");
+    }
+}

@@ -1,0 +1,62 @@
+//! The command line: one file per verb.
+//!
+//! Every flag has an environment twin, so this is also the one place where the environment is read.
+
+mod keys;
+mod openapi;
+mod serve;
+mod tail;
+mod verify;
+
+use anyhow::Context as _;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// A stateful streaming server for AI agents.
+#[derive(Debug, Parser)]
+#[command(name = "headwater", version)]
+pub(crate) struct Cli {
+    /// What is logged, to stderr: `error`, `warn`, `info`, `debug`, or a filter like `info,engine=debug`.
+    #[arg(long, env = "HEADWATER_LOG", default_value = "info", global = true)]
+    log: String,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Serve. Without a config file: the demo, with no key and no network.
+    Serve(serve::ServeArgs),
+    /// Look through a data folder and list all damage. Exit code 0: clean, 1: damage, 2: could not look.
+    Verify(DataDir),
+    /// Let people in (`[auth] mode = "keys"`). Works while the server runs, too.
+    Keys(keys::KeysArgs),
+    /// Print the OpenAPI document.
+    Openapi,
+    /// Follow a task in the terminal; go on by itself when the connection drops.
+    Tail(tail::TailArgs),
+}
+
+/// The folder that everything is in.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DataDir {
+    /// The data folder.
+    #[arg(long, env = "HEADWATER_DATA_DIR", default_value = crate::config::DATA_DIR)]
+    pub(crate) data_dir: PathBuf,
+}
+
+/// Does what was asked.
+pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let filter = EnvFilter::builder().parse(&cli.log).context("HEADWATER_LOG is not a filter")?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).compact().init();
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime");
+    match cli.verb {
+        Verb::Serve(args) => runtime()?.block_on(serve::run(args)),
+        Verb::Verify(args) => Ok(verify::run(&args)),
+        Verb::Keys(args) => runtime()?.block_on(keys::run(args)),
+        Verb::Openapi => Ok(openapi::run()),
+        Verb::Tail(args) => runtime()?.block_on(tail::run(args)),
+    }
+}

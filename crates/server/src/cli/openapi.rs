@@ -1,0 +1,11 @@
+//! `headwater openapi`: the document that the server answers under `/openapi.json`.
+
+use crate::routes::page::OPENAPI;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+pub(crate) fn run() -> ExitCode {
+    // A reader that closes the pipe has had enough, which is no failure of ours.
+    let _closed = std::io::stdout().write_all(OPENAPI.as_bytes());
+    ExitCode::SUCCESS
+}

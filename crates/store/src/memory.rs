@@ -1,0 +1,233 @@
+//! The store without a disk: the twin that every law is also tried on.
+//!
+//! Same verdicts, same order, same errors as [`crate::sqlite`]; nothing outlives it. One lock, never held over an await.
+
+mod directory;
+
+use crate::admit;
+use model::command::Command;
+use model::object::TaskStatus;
+use model::ports::{
+    Batch, BoxFuture, Change, Checkpoint, InboxRow, Journal, KeyRow, Lease, Page, PageLimit, RunRow, StoreError, Verdict,
+};
+use model::record::Record;
+use model::seq::{Epoch, Millis, Seq};
+use model::{NodeId, TaskId, ThreadId, UserId};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const INBOX_ROWS_MAX: usize = 1_000;
+
+/// The store without a disk.
+#[derive(Debug)]
+pub struct Memory {
+    tables: Mutex<Tables>,
+    inbox_rows_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    threads: BTreeMap<ThreadId, Thread>,
+    keys: Vec<KeyRow>,
+    /// What was submitted with a key: (owner, key) → (digest, task, thread).
+    idempotency: HashMap<(UserId, String), (String, TaskId, ThreadId)>,
+    claims: u64,
+    rows: u64,
+}
+
+#[derive(Debug)]
+struct Thread {
+    owner: UserId,
+    created_at: Millis,
+    updated_at: Millis,
+    epoch: Option<Epoch>,
+    records: Vec<Record>,
+    runs: Vec<RunRow>,
+    inbox: Vec<InboxRow>,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Memory {
+    /// Begins with nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { tables: Mutex::default(), inbox_rows_max: INBOX_ROWS_MAX }
+    }
+
+    /// With inboxes of another size.
+    #[must_use]
+    pub const fn with_inboxes_of(mut self, rows_max: usize) -> Self {
+        self.inbox_rows_max = rows_max;
+        self
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journal for Memory {
+    fn claim<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        _node: &'a NodeId,
+    ) -> BoxFuture<'a, Result<Lease, StoreError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            let epoch = Epoch(tables.claims + 1);
+            let thread = tables.thread_mut(owner, thread).ok_or(StoreError::NoThread)?;
+            thread.epoch = Some(epoch);
+            let lease = Lease { epoch, head: thread.head() };
+            tables.claims += 1;
+            Ok(lease)
+        })
+    }
+
+    fn append(&self, batch: Batch) -> BoxFuture<'_, Verdict> {
+        Box::pin(async move { self.tables().append(batch).err().unwrap_or(Verdict::Durable) })
+    }
+
+    fn read<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> BoxFuture<'a, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let thread = tables.thread(owner, thread).ok_or(StoreError::NoThread)?;
+            let mut bytes = 0_usize;
+            let mut page = Page { records: Vec::new(), head: thread.head() };
+            let skipped = usize::try_from(after.0).unwrap_or(usize::MAX);
+            for record in thread.records.iter().skip(skipped) {
+                let full = page.records.len() >= limit.records_max || bytes >= limit.bytes_max;
+                if full && !page.records.is_empty() {
+                    break;
+                }
+                bytes = bytes.saturating_add(record.size());
+                page.records.push(record.clone());
+            }
+            Ok(page)
+        })
+    }
+}
+
+impl Tables {
+    fn thread(&self, owner: &UserId, thread: &ThreadId) -> Option<&Thread> {
+        self.threads.get(thread).filter(|found| found.owner == *owner)
+    }
+
+    fn thread_mut(&mut self, owner: &UserId, thread: &ThreadId) -> Option<&mut Thread> {
+        self.threads.get_mut(thread).filter(|found| found.owner == *owner)
+    }
+
+    fn run(&self, owner: &UserId, run: &TaskId) -> Option<&RunRow> {
+        let threads = self.threads.values().filter(|thread| thread.owner == *owner);
+        threads.flat_map(|thread| &thread.runs).find(|row| row.id == *run)
+    }
+
+    fn append(&mut self, batch: Batch) -> Result<(), Verdict> {
+        let Some(thread) = self.thread(&batch.owner, &batch.thread) else {
+            return Err(Verdict::Refused(admit::NO_THREAD.to_owned()));
+        };
+        admit::standing(thread.epoch, thread.head(), &batch)?;
+        if let Some(flaw) = admit::flaw(&batch) {
+            return Err(Verdict::Refused(flaw));
+        }
+        let mut runs = thread.runs.clone();
+        for change in &batch.changes {
+            self.change(thread, &batch, change, &mut runs)?;
+        }
+        for record in &batch.records {
+            runs.iter().find(|run| run.id == record.run).ok_or_else(|| admit::unknown_run(&record.run))?;
+        }
+        if let Some(thread) = self.threads.get_mut(&batch.thread) {
+            thread.commit(batch, runs);
+        }
+        Ok(())
+    }
+
+    /// What a change makes of the thread's runs, or why it does not fit.
+    fn change(
+        &self,
+        thread: &Thread,
+        batch: &Batch,
+        change: &Change,
+        runs: &mut Vec<RunRow>,
+    ) -> Result<(), Verdict> {
+        if let Change::Consume { row } = change
+            && !thread.inbox.iter().any(|waiting| waiting.id == *row)
+        {
+            return Err(admit::unknown_row(*row));
+        }
+        let Some(id) = admit::run_of(change) else { return Ok(()) };
+        let place = runs.iter().position(|run| run.id == *id);
+        if place.is_none() && self.run(&batch.owner, id).is_some() {
+            return Err(admit::unknown_run(id));
+        }
+        let status = admit::moved(place.and_then(|at| runs.get(at)).map(|run| run.status), id, change)?;
+        let place = place.unwrap_or_else(|| {
+            runs.push(queued(id.clone(), batch.thread.clone(), String::new(), 0));
+            runs.len() - 1
+        });
+        let Some(run) = runs.get_mut(place) else { return Ok(()) };
+        let new = run.created_at == 0 && run.agent.is_empty();
+        run.status = status;
+        match change {
+            Change::RunStarted { agent, first, at, .. } => {
+                run.agent.clone_from(agent);
+                (run.first, run.last) = (Some(*first), Some(*first));
+                run.created_at = if new { *at } else { run.created_at };
+            }
+            Change::RunStatus { last, at, .. } => {
+                run.last = Some(*last);
+                run.ended_at = status.is_terminal().then_some(*at);
+            }
+            Change::RunDropped { at, .. } => run.ended_at = Some(*at),
+            Change::Consume { .. } | Change::Checkpoint(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Thread {
+    fn head(&self) -> Seq {
+        self.records.last().map_or(Seq::ZERO, |record| record.seq)
+    }
+
+    /// Takes in a batch that fits.
+    fn commit(&mut self, batch: Batch, runs: Vec<RunRow>) {
+        self.records.extend(batch.records);
+        self.runs = runs;
+        for change in batch.changes {
+            match change {
+                Change::Consume { row } => self.inbox.retain(|waiting| waiting.id != row),
+                Change::Checkpoint(checkpoint) => self.checkpoint = Some(checkpoint),
+                Change::RunStarted { at, .. } | Change::RunDropped { at, .. } => self.updated_at = at,
+                Change::RunStatus { status, at, .. } if status.is_terminal() => self.updated_at = at,
+                Change::RunStatus { .. } => {}
+            }
+        }
+    }
+}
+
+fn queued(id: TaskId, thread: ThreadId, agent: String, created_at: Millis) -> RunRow {
+    let status = TaskStatus::Queued;
+    RunRow { id, thread, agent, status, first: None, last: None, created_at, ended_at: None }
+}
+
+/// The run that a command makes.
+fn run_of(command: &Command, thread: &ThreadId, at: Millis) -> Option<RunRow> {
+    match command {
+        Command::Start(start) => Some(queued(start.task_id.clone(), thread.clone(), start.agent.clone(), at)),
+        Command::Cancel(_) | Command::Steer(_) | Command::Answer(_) => None,
+    }
+}

@@ -1,0 +1,192 @@
+//! The directory's side of the store without a disk.
+
+use super::{Memory, Tables, Thread, run_of};
+use model::command::Command;
+use model::object::TaskStatus;
+use model::ports::{
+    BoxFuture, Checkpoint, Directory, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission, SubmitError,
+    Submitted, ThreadRow,
+};
+use model::seq::Millis;
+use model::{TaskId, ThreadId, UserId};
+
+impl Directory for Memory {
+    fn submit<'a>(
+        &'a self,
+        owner: &'a UserId,
+        submission: Submission,
+    ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
+        Box::pin(async move { self.tables().submit(owner, submission, self.inbox_rows_max) })
+    }
+
+    fn inbox<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<InboxRow>, StoreError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let thread = tables.thread(owner, thread).ok_or(StoreError::NoThread)?;
+            Ok(thread.inbox.clone())
+        })
+    }
+
+    fn claimable(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>> {
+        Box::pin(async move {
+            let goes_on = |run: &RunRow| !run.status.is_terminal() && run.status != TaskStatus::Paused;
+            let tables = self.tables();
+            let wanting = |thread: &Thread| !thread.inbox.is_empty() || thread.runs.iter().any(goes_on);
+            let found = tables.threads.iter().filter(|(_, thread)| wanting(thread));
+            Ok(found.map(|(id, thread)| (thread.owner.clone(), id.clone())).collect())
+        })
+    }
+
+    fn threads<'a>(&'a self, owner: &'a UserId, page: PageOf) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let mine = tables.threads.iter().rev().filter(|(_, thread)| thread.owner == *owner);
+            let older = mine.filter(|(id, _)| page.before.as_ref().is_none_or(|before| id.as_str() < before.as_str()));
+            Ok(older.take(page.limit).map(|(id, thread)| thread.row(id)).collect())
+        })
+    }
+
+    fn thread<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<ThreadRow>, StoreError>> {
+        Box::pin(async move { Ok(self.tables().thread(owner, thread).map(|found| found.row(thread))) })
+    }
+
+    fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            if tables.thread(owner, thread).is_none() {
+                return Ok(false);
+            }
+            tables.threads.remove(thread);
+            tables.idempotency.retain(|_, (_, _, of)| of != thread);
+            Ok(true)
+        })
+    }
+
+    fn runs<'a>(
+        &'a self,
+        owner: &'a UserId,
+        filter: RunFilter,
+        page: PageOf,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>, StoreError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let mine = tables.threads.values().filter(|thread| thread.owner == *owner);
+            let mut runs: Vec<&RunRow> = mine.flat_map(|thread| &thread.runs).collect();
+            runs.sort_by(|one, other| other.id.cmp(&one.id));
+            runs.retain(|run| filter.status.is_empty() || filter.status.contains(&run.status));
+            runs.retain(|run| filter.thread.as_ref().is_none_or(|thread| run.thread == *thread));
+            runs.retain(|run| page.before.as_ref().is_none_or(|before| run.id.as_str() < before.as_str()));
+            Ok(runs.into_iter().take(page.limit).cloned().collect())
+        })
+    }
+
+    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> BoxFuture<'a, Result<Option<RunRow>, StoreError>> {
+        Box::pin(async move { Ok(self.tables().run(owner, run).cloned()) })
+    }
+
+    fn checkpoint<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<Checkpoint>, StoreError>> {
+        Box::pin(async move { Ok(self.tables().thread(owner, thread).and_then(|thread| thread.checkpoint.clone())) })
+    }
+
+    fn create_key(&self, key: KeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            if tables.keys.iter().any(|known| known.id == key.id) {
+                return Err(StoreError::Unavailable(format!("there is a key named {} already", key.id)));
+            }
+            tables.keys.push(key);
+            tables.keys.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+            Ok(())
+        })
+    }
+
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyRow>, StoreError>> {
+        Box::pin(async move { Ok(self.tables().keys.clone()) })
+    }
+
+    fn revoke_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            let Some(key) = tables.keys.iter_mut().find(|key| key.id == id) else { return Ok(false) };
+            key.revoked_at.get_or_insert(at);
+            Ok(true)
+        })
+    }
+}
+
+impl Tables {
+    fn submit(
+        &mut self,
+        owner: &UserId,
+        submission: Submission,
+        inbox_rows_max: usize,
+    ) -> Result<Submitted, SubmitError> {
+        let Submission { thread: id, new_thread, at, command, idempotency } = submission;
+        let key = idempotency.map(|given| ((owner.clone(), given.key), given.digest));
+        if let Some((key, digest)) = &key
+            && let Some((known, task, thread)) = self.idempotency.get(key)
+        {
+            let repeated = Submitted::Repeated { task: task.clone(), thread: thread.clone() };
+            return if known == digest { Ok(repeated) } else { Err(SubmitError::KeyReused) };
+        }
+        if new_thread && self.threads.contains_key(&id) {
+            return Err(taken(id.as_str()));
+        }
+        let makes = new_thread && matches!(command, Command::Start(_));
+        if !makes && self.thread(owner, &id).is_none() {
+            return Err(SubmitError::Store(StoreError::NoThread));
+        }
+        let waiting = self.threads.get(&id).map_or(0, |thread| thread.inbox.len());
+        if waiting >= inbox_rows_max {
+            return Err(SubmitError::Full(waiting));
+        }
+        let run = run_of(&command, &id, at);
+        if let Some(run) = run.as_ref().filter(|run| self.run(owner, &run.id).is_some()) {
+            return Err(taken(run.id.as_str()));
+        }
+        if let Some((key, digest)) = key {
+            self.idempotency.insert(key, (digest, command.task_id().clone(), id.clone()));
+        }
+        self.rows += 1;
+        let row = InboxRow { id: self.rows, at, command };
+        let thread = self.threads.entry(id).or_insert_with(|| Thread::new(owner.clone(), at));
+        thread.runs.extend(run);
+        thread.inbox.push(row);
+        Ok(Submitted::New)
+    }
+}
+
+impl Thread {
+    fn new(owner: UserId, at: Millis) -> Self {
+        Self {
+            owner,
+            created_at: at,
+            updated_at: at,
+            epoch: None,
+            records: Vec::new(),
+            runs: Vec::new(),
+            inbox: Vec::new(),
+            checkpoint: None,
+        }
+    }
+
+    fn row(&self, id: &ThreadId) -> ThreadRow {
+        ThreadRow { id: id.clone(), created_at: self.created_at, updated_at: self.updated_at }
+    }
+}
+
+fn taken(name: &str) -> SubmitError {
+    SubmitError::Store(StoreError::Unavailable(format!("{name} is taken: use another name")))
+}

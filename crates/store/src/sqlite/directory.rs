@@ -1,0 +1,207 @@
+//! The directory: what only reads goes to a reader, what changes something to the writer.
+
+use super::Sqlite;
+use super::ops::Op;
+use super::rows;
+use model::command::Command;
+use model::object::TaskStatus;
+use model::ports::{
+    BoxFuture, Checkpoint, Directory, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission, SubmitError,
+    Submitted, ThreadRow,
+};
+use model::seq::{Millis, Seq};
+use model::{TaskId, ThreadId, UserId};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params_from_iter};
+
+impl Directory for Sqlite {
+    fn submit<'a>(
+        &'a self,
+        owner: &'a UserId,
+        submission: Submission,
+    ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
+        let submission = Box::new(submission);
+        Box::pin(self.ask(move |reply| Op::Submit { owner: owner.clone(), submission, reply }))
+    }
+
+    fn inbox<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<InboxRow>, StoreError>> {
+        let (owner, thread) = (owner.clone(), thread.clone());
+        Box::pin(self.readers.run(move |conn| inbox(conn, &owner, &thread)))
+    }
+
+    fn claimable(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>> {
+        Box::pin(self.readers.query(|conn| {
+            let sql = "SELECT owner, id FROM threads WHERE num IN
+                       (SELECT thread FROM runs WHERE ended_at IS NULL AND status <> 'paused'
+                        UNION SELECT thread FROM inbox) ORDER BY num";
+            let pair = |row: &Row<'_>| Ok((UserId::from(text(row, 0)?), ThreadId::from(text(row, 1)?)));
+            conn.prepare_cached(sql)?.query_map((), pair)?.collect()
+        }))
+    }
+
+    fn threads<'a>(&'a self, owner: &'a UserId, page: PageOf) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>> {
+        let owner = owner.clone();
+        Box::pin(self.readers.query(move |conn| {
+            let sql = "SELECT id, created_at, updated_at FROM threads
+                       WHERE owner = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3";
+            let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+            conn.prepare_cached(sql)?.query_map((owner.as_str(), &page.before, limit), thread_row)?.collect()
+        }))
+    }
+
+    fn thread<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<ThreadRow>, StoreError>> {
+        let (owner, thread) = (owner.clone(), thread.clone());
+        Box::pin(self.readers.query(move |conn| {
+            let sql = "SELECT id, created_at, updated_at FROM threads WHERE id = ?1 AND owner = ?2";
+            conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), thread_row).optional()
+        }))
+    }
+
+    fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(self.ask(move |reply| Op::Delete { owner: owner.clone(), thread: thread.clone(), reply }))
+    }
+
+    fn runs<'a>(
+        &'a self,
+        owner: &'a UserId,
+        filter: RunFilter,
+        page: PageOf,
+    ) -> BoxFuture<'a, Result<Vec<RunRow>, StoreError>> {
+        let owner = owner.clone();
+        Box::pin(self.readers.query(move |conn| runs(conn, &owner, &filter, &page)))
+    }
+
+    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> BoxFuture<'a, Result<Option<RunRow>, StoreError>> {
+        let (owner, run) = (owner.clone(), run.clone());
+        Box::pin(self.readers.query(move |conn| {
+            let sql = format!("{SELECT_RUNS} WHERE r.owner = ?1 AND r.id = ?2");
+            conn.prepare_cached(&sql)?.query_row((owner.as_str(), run.as_str()), run_row).optional()
+        }))
+    }
+
+    fn checkpoint<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Option<Checkpoint>, StoreError>> {
+        let (owner, thread) = (owner.clone(), thread.clone());
+        Box::pin(self.readers.query(move |conn| {
+            let sql = "SELECT c.seq, c.body FROM checkpoints c JOIN threads t ON t.num = c.thread
+                       WHERE t.id = ?1 AND t.owner = ?2";
+            let row = |row: &Row<'_>| Ok(Checkpoint { seq: Seq(number(row, 0)?), body: text(row, 1)? });
+            conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), row).optional()
+        }))
+    }
+
+    fn create_key(&self, key: KeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.ask(move |reply| Op::CreateKey { key: Box::new(key), reply }))
+    }
+
+    fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyRow>, StoreError>> {
+        Box::pin(self.readers.query(|conn| {
+            let sql = "SELECT id, user, digest, created_at, revoked_at FROM keys ORDER BY created_at, id";
+            conn.prepare_cached(sql)?.query_map((), key_row)?.collect()
+        }))
+    }
+
+    fn revoke_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(self.ask(move |reply| Op::RevokeKey { id: id.to_owned(), at, reply }))
+    }
+}
+
+const SELECT_RUNS: &str = "SELECT r.id, t.id, r.agent, r.status, r.first, r.last, r.created_at, r.ended_at
+                           FROM runs r JOIN threads t ON t.num = r.thread";
+
+fn inbox(conn: &Connection, owner: &UserId, thread: &ThreadId) -> Result<Vec<InboxRow>, StoreError> {
+    let fault = |error: rusqlite::Error| rows::unavailable(&error);
+    let snapshot = conn.unchecked_transaction().map_err(fault)?;
+    let found = super::page::thread(&snapshot, thread).map_err(fault)?;
+    let (num, _) = found.filter(|(_, of)| of == owner.as_str()).ok_or(StoreError::NoThread)?;
+    let mut select =
+        snapshot.prepare_cached("SELECT id, at, command FROM inbox WHERE thread = ?1 ORDER BY id").map_err(fault)?;
+    let rows = select.query_map([num], inbox_row).and_then(Iterator::collect).map_err(fault)?;
+    Ok(rows)
+}
+
+fn runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &PageOf) -> rusqlite::Result<Vec<RunRow>> {
+    let mut sql = format!("{SELECT_RUNS} WHERE r.owner = ?");
+    let mut values: Vec<Box<dyn ToSql>> = vec![Box::new(owner.as_str().to_owned())];
+    if let Some(thread) = &filter.thread {
+        sql.push_str(" AND t.id = ?");
+        values.push(Box::new(thread.as_str().to_owned()));
+    }
+    if let Some(before) = &page.before {
+        sql.push_str(" AND r.id < ?");
+        values.push(Box::new(before.clone()));
+    }
+    if !filter.status.is_empty() {
+        if !filter.status.iter().any(|status| status.is_terminal()) {
+            // There are few of these among many, and an index of their own has them.
+            sql.push_str(" AND r.ended_at IS NULL");
+        }
+        sql.push_str(" AND r.status IN (");
+        for (at, status) in filter.status.iter().enumerate() {
+            sql.push_str(if at == 0 { "?" } else { ", ?" });
+            values.push(Box::new(status.as_str()));
+        }
+        sql.push(')');
+    }
+    sql.push_str(" ORDER BY r.id DESC LIMIT ?");
+    values.push(Box::new(i64::try_from(page.limit).unwrap_or(i64::MAX)));
+    conn.prepare_cached(&sql)?.query_map(params_from_iter(values), run_row)?.collect()
+}
+
+fn thread_row(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
+    Ok(ThreadRow { id: ThreadId::from(text(row, 0)?), created_at: number(row, 1)?, updated_at: number(row, 2)? })
+}
+
+fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    let status = TaskStatus::parse(&text(row, 3)?);
+    let seq = |at: usize| maybe(row, at).map(|seq| seq.map(Seq));
+    Ok(RunRow {
+        id: TaskId::from(text(row, 0)?),
+        thread: ThreadId::from(text(row, 1)?),
+        agent: text(row, 2)?,
+        status: status.ok_or_else(|| rusqlite::Error::InvalidColumnType(3, "status".to_owned(), Type::Text))?,
+        first: seq(4)?,
+        last: seq(5)?,
+        created_at: number(row, 6)?,
+        ended_at: maybe(row, 7)?,
+    })
+}
+
+fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
+    let command: Command = serde_json::from_str(&text(row, 2)?)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, Type::Text, error.into()))?;
+    Ok(InboxRow { id: number(row, 0)?, at: number(row, 1)?, command })
+}
+
+fn key_row(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
+    Ok(KeyRow {
+        id: text(row, 0)?,
+        user: UserId::from(text(row, 1)?),
+        digest: text(row, 2)?,
+        created_at: number(row, 3)?,
+        revoked_at: maybe(row, 4)?,
+    })
+}
+
+fn text(row: &Row<'_>, at: usize) -> rusqlite::Result<String> {
+    row.get(at)
+}
+
+fn number(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(at).map(i64::cast_unsigned)
+}
+
+fn maybe(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<u64>> {
+    row.get::<_, Option<i64>>(at).map(|number| number.map(i64::cast_unsigned))
+}
