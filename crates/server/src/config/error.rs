@@ -1,0 +1,40 @@
+//! Why a server cannot start with these settings: one line each.
+
+use providers::scripted::ScenarioError;
+use std::io;
+
+/// What is wrong with the settings.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// The file is not there, or not ours to read.
+    #[error("{origin}: {source}")]
+    Read {
+        /// The file.
+        origin: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Something in the file.
+    #[error("{origin}:{line}: {key}: {what}")]
+    At {
+        /// The file.
+        origin: String,
+        /// The line, from 1.
+        line: usize,
+        /// The key, with its table.
+        key: String,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+    /// A scenario file that it names.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// An address that is none.
+    #[error("`{0}` is not an address to listen on: use ip:port, like 127.0.0.1:8787")]
+    Listen(String),
+    /// Everybody would be let in.
+    #[error(
+        "listening on {0} without authentication would let everybody in: listen on 127.0.0.1, or set [auth] mode = \"keys\""
+    )]
+    Exposed(std::net::SocketAddr),
+}
