@@ -78,7 +78,7 @@ impl Viewer {
     /// When the log cannot be read.
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
         while !self.over {
-            let bytes = if self.at_head { self.from_lane().await } else { self.from_log().await? };
+            let bytes = if self.at_head { self.lane_frames().await } else { self.log_frames().await? };
             if !bytes.is_empty() {
                 return Ok(Some(bytes));
             }
@@ -86,7 +86,7 @@ impl Viewer {
         Ok(None)
     }
 
-    async fn from_lane(&mut self) -> Bytes {
+    async fn lane_frames(&mut self) -> Bytes {
         let take = poll_fn(|cx| {
             let ask = Ask {
                 viewer: self.id,
@@ -119,7 +119,7 @@ impl Viewer {
     }
 
     /// One page of the log. At its end the topic takes over.
-    async fn from_log(&mut self) -> Result<Bytes, StoreError> {
+    async fn log_frames(&mut self) -> Result<Bytes, StoreError> {
         let mut projector = match self.projector.take() {
             Some(projector) => projector,
             None => self.rewound().await?,

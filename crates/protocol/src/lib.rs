@@ -4,3 +4,4 @@
 //! values go in, bytes and values come out. No tokio, no sockets, no clocks.
 
 pub mod sse;
+pub mod task;

@@ -3,11 +3,11 @@
 //! A backend asks in this order, and writes only when nothing spoke against the batch: [`flaw`] (of the batch alone;
 //! may be asked before it queues), [`standing`] (term and place), then [`moved`] for every change of a run.
 
-use model::{Seq, TaskId};
 use model::defects::Defect;
 use model::object::TaskStatus;
 use model::ports::{Batch, Change, Verdict};
 use model::seq::Epoch;
+use model::{Seq, TaskId};
 
 /// What a batch of a thread that is not there gets, or of somebody else's.
 pub(crate) const NO_THREAD: &str = "no such thread";
@@ -31,7 +31,9 @@ pub(crate) fn flaw(batch: &Batch) -> Option<String> {
     let mut consumed = Vec::new();
     for change in &batch.changes {
         match change {
-            Change::RunStarted { run, first: at, .. } | Change::RunStatus { run, last: at, .. } if !new.contains(at) => {
+            Change::RunStarted { run, first: at, .. } | Change::RunStatus { run, last: at, .. }
+                if !new.contains(at) =>
+            {
                 return Some(format!("run {run} changes with record {at}, which is not in the batch"));
             }
             Change::Consume { row } if consumed.contains(row) => {

@@ -8,7 +8,8 @@ use crate::admit;
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    Batch, BoxFuture, Change, Checkpoint, InboxRow, Journal, KeyRow, Lease, Page, PageLimit, RunRow, StoreError, Verdict,
+    Batch, BoxFuture, Change, Checkpoint, InboxRow, Journal, KeyRow, Lease, Page, PageLimit, RunRow, StoreError,
+    Verdict,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -156,36 +157,29 @@ impl Tables {
     }
 
     /// What a change makes of the thread's runs, or why it does not fit.
-    fn change(
-        &self,
-        thread: &Thread,
-        batch: &Batch,
-        change: &Change,
-        runs: &mut Vec<RunRow>,
-    ) -> Result<(), Verdict> {
+    fn change(&self, thread: &Thread, batch: &Batch, change: &Change, runs: &mut Vec<RunRow>) -> Result<(), Verdict> {
         if let Change::Consume { row } = change
             && !thread.inbox.iter().any(|waiting| waiting.id == *row)
         {
             return Err(admit::unknown_row(*row));
         }
         let Some(id) = admit::run_of(change) else { return Ok(()) };
-        let place = runs.iter().position(|run| run.id == *id);
-        if place.is_none() && self.run(&batch.owner, id).is_some() {
+        let known = runs.iter().find(|run| run.id == *id).map(|run| run.status);
+        if known.is_none() && self.run(&batch.owner, id).is_some() {
             return Err(admit::unknown_run(id));
         }
-        let status = admit::moved(place.and_then(|at| runs.get(at)).map(|run| run.status), id, change)?;
-        let place = place.unwrap_or_else(|| {
-            runs.push(queued(id.clone(), batch.thread.clone(), String::new(), 0));
-            runs.len() - 1
-        });
-        let Some(run) = runs.get_mut(place) else { return Ok(()) };
-        let new = run.created_at == 0 && run.agent.is_empty();
+        let status = admit::moved(known, id, change)?;
+        if let Change::RunStarted { at, .. } = change
+            && known.is_none()
+        {
+            runs.push(queued(id.clone(), batch.thread.clone(), String::new(), *at));
+        }
+        let Some(run) = runs.iter_mut().find(|run| run.id == *id) else { return Ok(()) };
         run.status = status;
         match change {
-            Change::RunStarted { agent, first, at, .. } => {
+            Change::RunStarted { agent, first, .. } => {
                 run.agent.clone_from(agent);
                 (run.first, run.last) = (Some(*first), Some(*first));
-                run.created_at = if new { *at } else { run.created_at };
             }
             Change::RunStatus { last, at, .. } => {
                 run.last = Some(*last);

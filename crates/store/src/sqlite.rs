@@ -21,8 +21,8 @@ mod schema;
 mod submit;
 mod writer;
 
-pub use folder::OpenError;
 pub(crate) use folder::Folder;
+pub use folder::OpenError;
 pub(crate) use index::{Entry, Index};
 pub(crate) use page::{Ask, read};
 pub(crate) use scan::{Scan, scan};

@@ -1,5 +1,270 @@
-//! stub
-/// stub
-pub struct Report;
-/// stub
-pub fn verify() {}
+//! What `headwater verify` finds out about the folder of a server that does not run.
+//!
+//! It reads everything and changes nothing: SQLite's own check, then every thread: no gap from record 1 on, every
+//! checksum, epochs that never go back, every record fits the fold, and the rows beside the log say what the log says
+//! (law 9: a run has ended exactly when its root's one terminal event is its last record).
+
+use crate::sqlite::{Ask, Folder, Index, MIGRATIONS, OpenError, Scan, read, reader, scan, version};
+use model::command::Command;
+use model::event::Event;
+use model::fold::RunFold;
+use model::object::TaskStatus;
+use model::ports::PageLimit;
+use model::record::{FORMAT, Record};
+use model::seq::{Epoch, Seq};
+use model::{TaskId, ThreadId, UserId};
+use rusqlite::Connection;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+
+/// More than this are not listed: the folder is lost as it is.
+const PROBLEMS_MAX: usize = 1_000;
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Threads that were read.
+    pub threads: u64,
+    /// Runs of them.
+    pub runs: u64,
+    /// Records of them.
+    pub records: u64,
+    /// What is wrong, a line each.
+    pub problems: Vec<String>,
+}
+
+impl Report {
+    /// Is all well?
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn add(&mut self, problem: impl Into<String>) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem.into().replace('\n', " "));
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} threads, {} runs, {} records", self.threads, self.runs, self.records)?;
+        for problem in &self.problems {
+            writeln!(f, "problem: {problem}")?;
+        }
+        match self.problems.len() {
+            0 => write!(f, "no damage found"),
+            PROBLEMS_MAX.. => write!(f, "more than {PROBLEMS_MAX} problems"),
+            some => write!(f, "{some} problems"),
+        }
+    }
+}
+
+/// Looks at a folder.
+///
+/// # Errors
+/// When there is nothing to look at: no database of ours, a newer one, or a server works in the folder.
+pub fn verify(dir: &Path) -> Result<Report, OpenError> {
+    let folder = Folder::look(dir)?;
+    let conn = reader(&folder.database).map_err(|error| OpenError::sql(&folder.database, &error))?;
+    let found = version(&conn, MIGRATIONS).map_err(|error| OpenError::migrate(&folder.database, &error))?;
+    let mut report = Report::default();
+    if found == 0 {
+        return Ok(report);
+    }
+    let whole = integrity(&conn, &mut report).and_then(|()| {
+        let scan = scan(&conn)?;
+        threads(&conn, scan, &mut report)?;
+        orphans(&conn, &mut report)
+    });
+    if let Err(error) = whole {
+        report.add(format!("the database cannot be read on: {error}"));
+    }
+    Ok(report)
+}
+
+fn integrity(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+    let mut check = conn.prepare("PRAGMA integrity_check")?;
+    let mut rows = check.query(())?;
+    while let Some(row) = rows.next()? {
+        let line: String = row.get(0)?;
+        if line != "ok" {
+            report.add(format!("SQLite: {line}"));
+        }
+    }
+    Ok(())
+}
+
+fn threads(conn: &Connection, scan: Scan, report: &mut Report) -> rusqlite::Result<()> {
+    for stray in &scan.strays {
+        report.add(format!(
+            "row {} of records, record {} of thread number {}, fits nowhere",
+            stray.pos, stray.seq, stray.thread
+        ));
+    }
+    let index = Index::default();
+    index.replace(scan.entries);
+    let mut select = conn.prepare("SELECT num, id, owner FROM threads ORDER BY num")?;
+    let mut rows = select.query(())?;
+    while let Some(row) = rows.next()? {
+        let (num, id, owner): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (thread, owner) = (ThreadId::from(id), UserId::from(owner));
+        report.threads += 1;
+        let mut audit =
+            Audit { thread: &thread, report, run: None, epoch: Epoch(0), newer: false, seen: HashMap::new() };
+        if audit.read(conn, &index, &owner) {
+            audit.runs(conn, num)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows that belong to a thread that is not there, and commands that nobody can read.
+fn orphans(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+    for table in ["runs", "blocks", "inbox", "idempotency", "checkpoints"] {
+        let sql = format!("SELECT count(*) FROM {table} WHERE thread NOT IN (SELECT num FROM threads)");
+        let count: u64 = conn.query_row(&sql, (), |row| row.get::<_, i64>(0))?.unsigned_abs();
+        if count > 0 {
+            report.add(format!("{count} rows of {table} belong to no thread"));
+        }
+    }
+    let mut select = conn.prepare("SELECT id, command FROM inbox")?;
+    let mut rows = select.query(())?;
+    while let Some(row) = rows.next()? {
+        let (id, command): (i64, String) = (row.get(0)?, row.get(1)?);
+        if serde_json::from_str::<Command>(&command).is_err() {
+            report.add(format!("inbox row {id} is not a command"));
+        }
+    }
+    Ok(())
+}
+
+/// What a run's records say of it.
+struct Seen {
+    first: Seq,
+    last: Seq,
+    status: TaskStatus,
+}
+
+/// One thread under examination.
+struct Audit<'a> {
+    thread: &'a ThreadId,
+    report: &'a mut Report,
+    run: Option<RunFold>,
+    epoch: Epoch,
+    /// Records of a later format are here: only that version can judge them.
+    newer: bool,
+    seen: HashMap<TaskId, Seen>,
+}
+
+impl Audit<'_> {
+    /// Reads all records; false when that was not possible.
+    fn read(&mut self, conn: &Connection, index: &Index, owner: &UserId) -> bool {
+        let mut after = Seq::ZERO;
+        loop {
+            let limit = PageLimit::WIDE;
+            let plan = index.plan(self.thread, after, limit.records_max);
+            let page = read(conn, &Ask { owner: owner.clone(), thread: self.thread.clone(), after, limit, plan });
+            let page = match page {
+                Ok(page) => page,
+                Err(error) => {
+                    self.report.add(error.to_string());
+                    return false;
+                }
+            };
+            let Some(last) = page.records.last() else { break };
+            after = last.seq;
+            for record in &page.records {
+                self.record(record);
+            }
+        }
+        if let Some(run) = self.run.take() {
+            self.settle(&run);
+        }
+        true
+    }
+
+    fn record(&mut self, record: &Record) {
+        self.report.records += 1;
+        self.newer |= record.v > FORMAT;
+        if record.epoch < self.epoch {
+            self.problem(record.seq, "has an epoch that had ended before it");
+        }
+        self.epoch = self.epoch.max(record.epoch);
+        let event = record.event();
+        let begins = matches!(event, Event::Created(created) if created.task.parent_task_id.is_none());
+        if self.run.is_none() && !begins {
+            if event.task_id().is_some() {
+                self.problem(record.seq, "is of a task, but no run goes on");
+            }
+            return;
+        }
+        let mut run = self.run.take().unwrap_or_default();
+        if run.apply(record).is_err() {
+            self.problem(record.seq, "does not fit what is before it");
+        }
+        let status = run.root().map_or(TaskStatus::Queued, |root| root.status);
+        if run.root().is_some_and(|root| root.id != record.run) {
+            self.problem(record.seq, "bears the name of another run");
+        }
+        let seen = Seen { first: record.seq, last: record.seq, status };
+        let seen = self.seen.entry(record.run.clone()).or_insert(seen);
+        (seen.last, seen.status) = (record.seq, status);
+        if run.is_over() {
+            self.settle(&run);
+        } else {
+            self.run = Some(run);
+        }
+    }
+
+    /// A run ended, or the log did.
+    fn settle(&mut self, run: &RunFold) {
+        let unended = run.tasks.iter().filter(|task| run.is_over() && !task.status.is_terminal());
+        for task in unended {
+            self.problem(run.seq, &format!("ends its run, but task {} has not ended", task.id));
+        }
+    }
+
+    /// Holds the rows of the runs against what the records say.
+    fn runs(&mut self, conn: &Connection, num: i64) -> rusqlite::Result<()> {
+        let mut select = conn.prepare_cached("SELECT id, status, first, last, ended_at FROM runs WHERE thread = ?1")?;
+        let mut rows = select.query([num])?;
+        while let Some(row) = rows.next()? {
+            let id = TaskId::from(row.get::<_, String>(0)?);
+            let status: String = row.get(1)?;
+            let seq = |at: usize| row.get::<_, Option<i64>>(at).map(|seq| seq.map(|seq| Seq(seq.cast_unsigned())));
+            let (first, last) = (seq(2)?, seq(3)?);
+            let ended = row.get::<_, Option<i64>>(4)?.is_some();
+            self.report.runs += 1;
+            let Some(status) = TaskStatus::parse(&status) else {
+                self.report.add(format!("{}: run {id} has no state that there is: {status}", self.thread));
+                continue;
+            };
+            let agrees = ended == status.is_terminal()
+                && match self.seen.get(&id) {
+                    // It waits, or was given up before it began.
+                    None => first.is_none() && matches!(status, TaskStatus::Queued | TaskStatus::Cancelled),
+                    Some(seen) if status.is_terminal() => {
+                        seen.status == status && first == Some(seen.first) && last == Some(seen.last)
+                    }
+                    Some(seen) => {
+                        let paused = status == TaskStatus::Paused;
+                        let state = status != TaskStatus::Queued && paused == (seen.status == TaskStatus::Paused);
+                        state && !seen.status.is_terminal() && first == Some(seen.first) && last <= Some(seen.last)
+                    }
+                };
+            if !agrees && !self.newer {
+                self.report.add(format!("{}: the row of run {id} does not say what its records say", self.thread));
+            }
+        }
+        Ok(())
+    }
+
+    fn problem(&mut self, seq: Seq, what: &str) {
+        if !self.newer {
+            self.report.add(format!("{}: record {seq} {what}", self.thread));
+        }
+    }
+}

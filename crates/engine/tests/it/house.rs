@@ -98,7 +98,7 @@ impl House {
             journal: gate.clone(),
             directory,
             models: Arc::new(Router::new().with("scripted", Arc::new(scripted))),
-            tools: Arc::new(Builtin::default()),
+            tools: Arc::new(Builtin),
             clock,
             definitions: Arc::new(definitions()),
             node: NodeId::from("node-1"),

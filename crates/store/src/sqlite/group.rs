@@ -286,7 +286,9 @@ impl<'a> Group<'a> {
     fn make_runs(&self, live: &mut Live, batch: &Batch) -> rusqlite::Result<()> {
         for change in &batch.changes {
             let Change::RunStarted { run, agent, at, .. } = change else { continue };
-            let Some(run) = live.runs.iter_mut().find(|known| known.id == *run && known.num == UNMADE) else { continue };
+            let Some(run) = live.runs.iter_mut().find(|known| known.id == *run && known.num == UNMADE) else {
+                continue;
+            };
             let sql = "INSERT INTO runs (id, owner, thread, agent, status, created_at)
                        VALUES (?1, ?2, ?3, ?4, 'queued', ?5)";
             let mut insert = self.conn.prepare_cached(sql)?;
@@ -359,7 +361,8 @@ impl<'a> Group<'a> {
         if live.runs.iter().any(|run| run.id == *id) {
             return Ok(true);
         }
-        let mut select = self.conn.prepare_cached("SELECT num, status, thread FROM runs WHERE owner = ?1 AND id = ?2")?;
+        let mut select =
+            self.conn.prepare_cached("SELECT num, status, thread FROM runs WHERE owner = ?1 AND id = ?2")?;
         let found = select.query_row((live.owner.as_str(), id.as_str()), |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?))
         });
@@ -370,6 +373,8 @@ impl<'a> Group<'a> {
     }
 
     fn waits(&self, thread: i64, row: u64) -> rusqlite::Result<bool> {
-        self.conn.prepare_cached("SELECT 1 FROM inbox WHERE id = ?1 AND thread = ?2")?.exists((row.cast_signed(), thread))
+        self.conn
+            .prepare_cached("SELECT 1 FROM inbox WHERE id = ?1 AND thread = ?2")?
+            .exists((row.cast_signed(), thread))
     }
 }

@@ -1,10 +1,10 @@
 //! A row of `records`, column by column.
 
 use bytes::Bytes;
+use model::ports::StoreError;
 use model::record::{Record, Stored};
 use model::seq::{Epoch, Millis, Seq};
 use model::{TaskId, ThreadId};
-use model::ports::StoreError;
 
 /// Some rows in their order; parameters are the first row and the row after the last.
 pub(crate) const SELECT: &str = "SELECT thread, run, seq, at, epoch, v, checksum, public, private FROM records
