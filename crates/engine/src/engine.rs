@@ -138,15 +138,22 @@ impl Engine {
     /// # Errors
     /// See [`StartError`]. Nothing was changed then.
     pub async fn start(&self, user: &UserId, new: NewRun) -> Result<Started, StartError> {
+        // First of all: whatever has changed since, the same request gives the same run.
+        if let Some(known) = self.recall(user, new.idempotency.as_ref()).await? {
+            return Ok(known);
+        }
         self.check(&new)?;
         let (thread, new_thread) = match &new.thread {
             Some(thread) => (thread.clone(), false),
             None => (ThreadId::mint(Uuid::now_v7()), true),
         };
+        let mut in_the_way = None;
         if !new_thread {
             self.check_thread(user, &thread, &new).await?;
-            if let Some(steered) = self.make_way(user, &thread, &new).await? {
-                return Ok(steered);
+            match self.make_way(user, &thread, &new).await? {
+                Way::Free => {}
+                Way::After(busy) => in_the_way = Some(busy),
+                Way::Steered(steered) => return Ok(steered),
             }
         } else if new.input.is_empty() {
             return Err(StartError::NothingToDo);
@@ -164,12 +171,31 @@ impl Engine {
         };
         let command = Command::Start(Box::new(start));
         let submission = self.submission(thread.clone(), new_thread, command, new.idempotency);
-        match self.ports().directory.submit(user, submission).await? {
-            Submitted::New => {
-                self.shared.poke(user, &thread);
-                Ok(Started { task, thread })
-            }
-            Submitted::Repeated { task, thread } => Ok(Started { task, thread }),
+        if let Submitted::Repeated { task, thread } = self.ports().directory.submit(user, submission).await? {
+            return Ok(Started { task, thread });
+        }
+        self.shared.poke(user, &thread);
+        if let Some(busy) = in_the_way {
+            // After the start, so that a request that is sent twice at once cannot stop its own run.
+            let cancel = Command::Cancel(Cancel { task_id: busy, mode: CancelMode::Immediate });
+            self.submit(user, &thread, cancel, None).await?;
+        }
+        Ok(Started { task, thread })
+    }
+
+    /// What a request with this key began, if there was one.
+    ///
+    /// # Errors
+    /// When the key was used for something else, or the directory cannot be read.
+    pub async fn recall(
+        &self,
+        user: &UserId,
+        idempotency: Option<&Idempotency>,
+    ) -> Result<Option<Started>, SubmitError> {
+        let Some(idempotency) = idempotency else { return Ok(None) };
+        match self.ports().directory.recall(user, idempotency).await? {
+            Some(Submitted::Repeated { task, thread }) => Ok(Some(Started { task, thread })),
+            Some(Submitted::New) | None => Ok(None),
         }
     }
 
@@ -196,23 +222,23 @@ impl Engine {
         Ok(())
     }
 
-    /// Does what `on_busy` says to the run that is in the way. Gives that run when the request was said to it.
-    async fn make_way(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<Option<Started>, StartError> {
+    /// Looks whether a run is in the way, and what `on_busy` says to do about it.
+    async fn make_way(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<Way, StartError> {
         if new.on_busy == OnBusy::Enqueue {
-            return Ok(None);
+            return Ok(Way::Free);
         }
-        let Some(busy) = self.busy_with(user, thread).await.map_err(SubmitError::from)? else { return Ok(None) };
+        let Some(busy) = self.busy_with(user, thread).await.map_err(SubmitError::from)? else { return Ok(Way::Free) };
         match new.on_busy {
-            OnBusy::Enqueue => Ok(None),
-            OnBusy::Reject => Err(StartError::Busy(busy)),
-            OnBusy::Interrupt => {
-                let cancel = Command::Cancel(Cancel { task_id: busy, mode: CancelMode::Immediate });
-                self.submit(user, thread, cancel, None).await?;
-                Ok(None)
-            }
+            OnBusy::Enqueue => Ok(Way::Free),
+            OnBusy::Interrupt => Ok(Way::After(busy)),
+            // The same request, sent twice at once, may be what keeps the thread busy.
+            OnBusy::Reject => match self.recall(user, new.idempotency.as_ref()).await? {
+                Some(known) => Ok(Way::Steered(known)),
+                None => Err(StartError::Busy(busy)),
+            },
             OnBusy::Steer => {
                 self.say(user, thread, busy.clone(), new.input.clone(), new.idempotency.clone()).await?;
-                Ok(Some(Started { task: busy, thread: thread.clone() }))
+                Ok(Way::Steered(Started { task: busy, thread: thread.clone() }))
             }
         }
     }
@@ -329,9 +355,10 @@ impl Engine {
     /// # Errors
     /// When the log cannot be read.
     pub async fn settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
-        let name = format!("settled:{run}").into();
-        let view = View { name, projection: Box::new(Settled { run: run.clone() }), from: Seq::ZERO };
-        let mut viewer = self.viewer(user, thread, view, Seq::ZERO);
+        let row = self.ports().directory.run(user, run).await?;
+        let from = row.and_then(|row| row.first).map_or(Seq::ZERO, Seq::before);
+        let view = View { name: format!("settled:{run}").into(), projection: Box::new(Settled { run: run.clone() }), from };
+        let mut viewer = self.viewer(user, thread, view, from);
         viewer.next().await.map(|_| ())
     }
 
@@ -355,7 +382,11 @@ impl Engine {
         Viewer::new(hub, Arc::clone(&self.ports().journal), (user.clone(), thread.clone()), view, cursor)
     }
 
-    async fn check_cursor(&self, user: &UserId, thread: &ThreadId, cursor: &Cursor) -> Result<(), WatchError> {
+    /// Is the cursor one of this log?
+    ///
+    /// # Errors
+    /// When it is not, or the log cannot be read.
+    pub async fn check_cursor(&self, user: &UserId, thread: &ThreadId, cursor: &Cursor) -> Result<(), WatchError> {
         let journal = &self.ports().journal;
         let page = journal.read(user, thread, cursor.seq.before(), PageLimit::ONE).await?;
         let (asked, head) = (cursor.seq, page.head);
@@ -410,6 +441,16 @@ impl Engine {
         self.shared.stop.send_replace(StopMode::Halted);
         self.shared.hub.close_all();
     }
+}
+
+/// What a request finds in its thread.
+enum Way {
+    /// Nothing that it would have to care about.
+    Free,
+    /// A run that is to be stopped for it.
+    After(TaskId),
+    /// The run that has it now.
+    Steered(Started),
 }
 
 /// A run that has not begun has no records: its row is all there is.

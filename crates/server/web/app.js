@@ -212,7 +212,8 @@ function stepDone(task, e) {
 /** The items of the attempt that is cut. Somebody who came in the middle of it takes those behind the last result. */
 function ofAttempt(items, attempt) {
   if (attempt) return items.filter((item) => attemptOf.get(item) === attempt);
-  return items.slice(items.findLastIndex((item) => item.type === 'tool_result') + 1).filter((item) => !item.reason);
+  const behind = items.slice(items.findLastIndex((item) => item.type === 'tool_result') + 1);
+  return behind.filter((item) => !item.reason && item.type !== 'file_processing');
 }
 
 function end(task, e) {

@@ -1,1 +1,72 @@
-//! stub
+//! The law of [`model::ports::Journal`] and [`model::ports::Directory`], as tests that any backend can run.
+//!
+//! One public function per sentence of the law, over `&dyn` ports. [`conformance!`](crate::conformance!) makes a test of
+//! each, on a fresh backend every time; what needs a restart in the middle is in [`restart`], and [`random`] compares a
+//! backend with a model that is too simple to be wrong. A function that returns has found nothing.
+
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "how a suite says that it found something")]
+
+pub mod directory;
+pub mod journal;
+pub mod random;
+mod reference;
+pub mod restart;
+pub mod words;
+
+/// Makes a test of every law. Takes an expression that gives a fresh backend and whatever must outlive it, as a pair.
+///
+/// ```ignore
+/// mod memory {
+///     store::conformance!((store::Memory::new(), ()));
+/// }
+/// ```
+#[macro_export]
+macro_rules! conformance {
+    ($make:expr) => {
+        $crate::conformance! { @each $make;
+            journal:
+                append_gives_the_seqs_that_were_asked_for,
+                append_at_another_head_changes_nothing,
+                append_of_records_that_do_not_fit_changes_nothing,
+                append_without_records_changes_the_directory_alone,
+                records_and_directory_change_together_or_not_at_all,
+                one_bad_batch_spoils_no_other,
+                what_is_confirmed_can_be_read_at_once_and_never_goes_away,
+                an_epoch_that_is_not_the_newest_is_fenced,
+                every_claim_gives_a_newer_epoch_and_the_head,
+                nobody_appends_without_a_claim,
+                a_page_has_no_gap_and_is_empty_only_at_the_head,
+                a_page_keeps_to_its_limits_but_has_one_record,
+                records_come_back_with_their_bytes,
+                every_prefix_of_a_log_is_a_log,
+                a_thread_of_another_owner_does_not_exist,
+                many_threads_interleaved_stay_apart;
+            directory:
+                a_start_makes_its_thread_its_run_and_a_row,
+                a_command_for_a_thread_that_is_not_there_is_refused,
+                a_full_inbox_says_so,
+                a_key_is_bound_to_one_body_and_one_run,
+                a_key_used_many_times_at_once_makes_one_run,
+                rows_come_out_in_order_until_they_are_consumed,
+                a_run_changes_only_with_its_records,
+                a_queued_run_can_be_given_up,
+                a_run_may_begin_without_having_been_queued,
+                what_belongs_to_another_owner_does_not_exist,
+                listings_are_newest_first_and_places_stay_good,
+                runs_are_found_by_state_and_thread,
+                what_an_executor_should_take_up_is_claimable,
+                the_newest_checkpoint_counts,
+                deleting_a_thread_leaves_nothing,
+                keys_come_and_go;
+        }
+    };
+    (@each $make:expr; $($module:ident: $($law:ident),+;)+) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $law() {
+                let (store, _kept) = $make;
+                $crate::conformance::$module::$law(&store, &store).await;
+            }
+        )+)+
+    };
+}

@@ -23,7 +23,7 @@ mod writer;
 
 pub(crate) use folder::Folder;
 pub use folder::OpenError;
-pub(crate) use index::{Entry, Index};
+pub(crate) use index::Index;
 pub(crate) use page::{Ask, read};
 pub(crate) use scan::{Scan, scan};
 pub(crate) use schema::{MIGRATIONS, reader, version};
@@ -126,7 +126,7 @@ impl Sqlite {
         }
         let index = Arc::new(Index::default());
         index.replace(found.entries);
-        let readers = Arc::new(Readers::new(database.clone(), options.readers_max));
+        let readers = Arc::new(Readers::new(database, options.readers_max));
         let counters = Arc::new(Counters::default());
         let state = State {
             boot,
@@ -153,7 +153,7 @@ impl Sqlite {
         };
         let (sender, asked) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(asked));
-        let thread = thread.map_err(|error| OpenError::denied(dir, error))?;
+        let thread = thread.map_err(|error| OpenError::denied(dir, &error))?;
         Ok(Self { writer: Some(sender), thread: Some(thread), index, readers, counters })
     }
 
@@ -209,7 +209,7 @@ impl Sqlite {
                 };
             }
             let ask = Ask { owner: owner.clone(), thread: thread.clone(), after, limit, plan };
-            match self.readers.run(move |conn| page::read(conn, &ask)).await {
+            match self.readers.run(move |conn| read(conn, &ask)).await {
                 // A run may have begun after the plan was taken: its rows then look like a gap. The writer knows.
                 Err(StoreError::Corrupt { .. }) if !live && doubts < DOUBTS_MAX => {
                     doubts += 1;
@@ -264,11 +264,11 @@ fn prepare(database: &Path) -> Result<(Connection, u64, Scan), OpenError> {
     let sql = |error: rusqlite::Error| OpenError::sql(database, &error);
     let mut conn = schema::writer(database).map_err(sql)?;
     if conn.is_readonly("main").map_err(sql)? {
-        return Err(OpenError::denied(database, "it cannot be written"));
+        return Err(OpenError::denied(database, &"it cannot be written"));
     }
     schema::migrate(&mut conn, MIGRATIONS).map_err(|error| OpenError::migrate(database, &error))?;
     if !schema::write_ahead(&conn).map_err(sql)? {
-        return Err(OpenError::denied(database, "its file system cannot have a write-ahead log"));
+        return Err(OpenError::denied(database, &"its file system cannot have a write-ahead log"));
     }
     submit::forget_keys(&conn).map_err(sql)?;
     let counted = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";

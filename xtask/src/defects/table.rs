@@ -22,7 +22,7 @@ pub(crate) const DEFECTS: &[Defect] = &[
         name: "publish-before-commit",
         package: "engine",
         args: &["--test", "it"],
-        test: "laws::durable_before_visible",
+        test: "laws::law_7_nothing_is_shown_before_it_is_durable",
     },
     // A commit that the disk has not confirmed is called durable.
     Defect {
@@ -32,16 +32,31 @@ pub(crate) const DEFECTS: &[Defect] = &[
         test: "power_cut::nothing_seen_is_lost_in_a_power_cut",
     },
     // A resume begins one record too late.
-    Defect { name: "cursor-off-by-one", package: "engine", args: &["--test", "it"], test: "laws::resume" },
+    Defect {
+        name: "cursor-off-by-one",
+        package: "engine",
+        args: &["--test", "it"],
+        test: "laws::law_5_resume_at_every_cursor_while_the_run_is_live",
+    },
     // An executor that was replaced can still append.
-    Defect { name: "epoch-unchecked", package: "store", args: &["--test", "it"], test: "laws::one_writer" },
+    Defect {
+        name: "epoch-unchecked",
+        package: "engine",
+        args: &["--test", "it"],
+        test: "laws::law_8_an_executor_that_lost_its_thread_records_nothing_more",
+    },
     // A run ends, and ends again.
     Defect {
         name: "terminal-twice",
-        package: "engine",
+        package: "machine",
         args: &["--test", "it"],
-        test: "laws::one_terminal_event_always_last",
+        test: "laws::law_9_every_run_of_the_machine_ends_once",
     },
     // One piece of text never reaches the log.
-    Defect { name: "delta-dropped", package: "engine", args: &["--test", "it"], test: "laws::done_repeats" },
+    Defect {
+        name: "delta-dropped",
+        package: "machine",
+        args: &["--test", "it"],
+        test: "laws::law_3_done_repeats_what_the_machine_streamed",
+    },
 ];

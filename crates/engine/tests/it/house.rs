@@ -128,8 +128,16 @@ impl House {
     }
 
     pub(crate) async fn log(&self, thread: &ThreadId) -> Vec<Record> {
-        let page = self.engine.ports().journal.read(&self.user, thread, Seq::ZERO, WIDE).await;
-        page.expect("the log can be read").records
+        let mut log: Vec<Record> = Vec::new();
+        loop {
+            let after = log.last().map_or(Seq::ZERO, |last| last.seq);
+            let page = self.engine.ports().journal.read(&self.user, thread, after, PageLimit::WIDE).await;
+            let page = page.expect("the log can be read");
+            if page.records.is_empty() {
+                return log;
+            }
+            log.extend(page.records);
+        }
     }
 
     /// Everything that a viewer of a run sees from a cursor on.
@@ -144,8 +152,6 @@ impl House {
         seen
     }
 }
-
-const WIDE: PageLimit = PageLimit { records_max: 1_000_000, bytes_max: usize::MAX };
 
 fn definitions() -> Definitions {
     let tool = tools::builtin::definition("get_weather").expect("a builtin");

@@ -4,4 +4,5 @@
 
 mod house;
 mod laws;
+mod random_logs;
 mod runs;

@@ -24,6 +24,14 @@ pub trait Directory: Send + Sync {
     fn submit<'a>(&'a self, owner: &'a UserId, submission: Submission)
     -> BoxFuture<'a, Result<Submitted, SubmitError>>;
 
+    /// What was submitted with this key, if anything was: what `submit` would say, and nothing is changed. For those who
+    /// must know before they look at anything that has moved on since.
+    fn recall<'a>(
+        &'a self,
+        owner: &'a UserId,
+        idempotency: &'a Idempotency,
+    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>>;
+
     /// What waits for a thread's executor, oldest first.
     fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId)
     -> BoxFuture<'a, Result<Vec<InboxRow>, StoreError>>;

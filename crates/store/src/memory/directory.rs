@@ -4,7 +4,7 @@ use super::{Memory, Tables, Thread, run_of};
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    BoxFuture, Checkpoint, Directory, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission, SubmitError,
+    BoxFuture, Checkpoint, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission, SubmitError,
     Submitted, ThreadRow,
 };
 use model::seq::Millis;
@@ -17,6 +17,22 @@ impl Directory for Memory {
         submission: Submission,
     ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
         Box::pin(async move { self.tables().submit(owner, submission, self.inbox_rows_max) })
+    }
+
+    fn recall<'a>(
+        &'a self,
+        owner: &'a UserId,
+        idempotency: &'a Idempotency,
+    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let known = tables.idempotency.get(&(owner.clone(), idempotency.key.clone()));
+            match known {
+                None => Ok(None),
+                Some((digest, _, _)) if *digest != idempotency.digest => Err(SubmitError::KeyReused),
+                Some((_, task, thread)) => Ok(Some(Submitted::Repeated { task: task.clone(), thread: thread.clone() })),
+            }
+        })
     }
 
     fn inbox<'a>(

@@ -3,10 +3,11 @@
 use super::Sqlite;
 use super::ops::Op;
 use super::rows;
+use super::submit::known;
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    BoxFuture, Checkpoint, Directory, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission, SubmitError,
+    BoxFuture, Checkpoint, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission, SubmitError,
     Submitted, ThreadRow,
 };
 use model::seq::{Millis, Seq};
@@ -22,6 +23,18 @@ impl Directory for Sqlite {
     ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
         let submission = Box::new(submission);
         Box::pin(self.ask(move |reply| Op::Submit { owner: owner.clone(), submission, reply }))
+    }
+
+    fn recall<'a>(
+        &'a self,
+        owner: &'a UserId,
+        idempotency: &'a Idempotency,
+    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
+        let (owner, key) = (owner.clone(), idempotency.clone());
+        Box::pin(async move {
+            let found = self.readers.query(move |conn| known(conn, &owner, &key)).await?;
+            found.transpose()
+        })
     }
 
     fn inbox<'a>(

@@ -56,7 +56,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    pub(crate) fn denied(path: &Path, why: impl ToString) -> Self {
+    pub(crate) fn denied(path: &Path, why: &impl ToString) -> Self {
         Self::Denied { path: path.to_owned(), why: why.to_string().replace('\n', " ") }
     }
 
@@ -96,10 +96,10 @@ impl Folder {
     /// Takes a folder, and makes it where there is none.
     pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
         inspect(dir)?;
-        fs::create_dir_all(dir).map_err(|error| OpenError::denied(dir, error))?;
+        fs::create_dir_all(dir).map_err(|error| OpenError::denied(dir, &error))?;
         let path = dir.join(LOCK);
         let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let lock = locked(dir, lock.map_err(|error| OpenError::denied(&path, error))?)?;
+        let lock = locked(dir, lock.map_err(|error| OpenError::denied(&path, &error))?)?;
         // Somebody may have been in between.
         inspect(dir)?;
         sync(dir);
@@ -116,7 +116,7 @@ impl Folder {
         let lock = match File::open(dir.join(LOCK)) {
             Ok(file) => Some(locked(dir, file)?),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(OpenError::denied(dir, error)),
+            Err(error) => return Err(OpenError::denied(dir, &error)),
         };
         Ok(Self { database, _lock: lock })
     }
@@ -126,7 +126,7 @@ fn locked(dir: &Path, file: File) -> Result<File, OpenError> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked(dir.to_owned())),
-        Err(TryLockError::Error(error)) => Err(OpenError::denied(dir, error)),
+        Err(TryLockError::Error(error)) => Err(OpenError::denied(dir, &error)),
     }
 }
 
@@ -145,14 +145,14 @@ fn inspect(dir: &Path) -> Result<bool, OpenError> {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) if error.kind() == ErrorKind::NotADirectory => return Err(OpenError::NotAFolder(dir.to_owned())),
-        Err(error) => return Err(OpenError::denied(dir, error)),
+        Err(error) => return Err(OpenError::denied(dir, &error)),
     }
     let path = dir.join(DATABASE);
     let head = match head(&path) {
         Ok(head) => head,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(OpenError::Foreign(path)),
-        Err(error) => return Err(OpenError::denied(&path, error)),
+        Err(error) => return Err(OpenError::denied(&path, &error)),
     };
     // A crash while the database was made: SQLite takes it back when it opens it.
     if head.is_empty() || dir.join(format!("{DATABASE}-journal")).exists() {

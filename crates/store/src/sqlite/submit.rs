@@ -24,7 +24,7 @@ impl Group<'_> {
         submission: &Submission,
     ) -> rusqlite::Result<Result<Submitted, SubmitError>> {
         if let Some(idempotency) = &submission.idempotency
-            && let Some(known) = self.known(owner, idempotency)?
+            && let Some(known) = known(self.conn, owner, idempotency)?
         {
             return Ok(known);
         }
@@ -44,27 +44,6 @@ impl Group<'_> {
         }
         self.put(owner, submission, thread)?;
         Ok(Ok(Submitted::New))
-    }
-
-    /// What was made with this key before.
-    fn known(
-        &self,
-        owner: &UserId,
-        idempotency: &Idempotency,
-    ) -> rusqlite::Result<Option<Result<Submitted, SubmitError>>> {
-        let sql = "SELECT i.digest, i.task, t.id FROM idempotency i JOIN threads t ON t.num = i.thread
-                   WHERE i.owner = ?1 AND i.key = ?2";
-        let mut select = self.conn.prepare_cached(sql)?;
-        let found = select.query_row((owner.as_str(), &idempotency.key), |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
-        });
-        Ok(found.optional()?.map(|(digest, task, thread)| {
-            if digest == idempotency.digest {
-                Ok(Submitted::Repeated { task: TaskId::from(task), thread: ThreadId::from(thread) })
-            } else {
-                Err(SubmitError::KeyReused)
-            }
-        }))
     }
 
     /// The number of the thread that is meant; `None` when it is going to be made.
@@ -182,4 +161,25 @@ pub(crate) fn forget_keys(conn: &rusqlite::Connection) -> rusqlite::Result<usize
     let sql = "DELETE FROM idempotency WHERE (owner, key) IN
                (SELECT owner, key FROM idempotency WHERE at < ?1 LIMIT ?2)";
     conn.execute(sql, (limit, FORGET_MAX))
+}
+
+/// What was made with this key before.
+pub(crate) fn known(
+    conn: &rusqlite::Connection,
+    owner: &UserId,
+    idempotency: &Idempotency,
+) -> rusqlite::Result<Option<Result<Submitted, SubmitError>>> {
+    let sql = "SELECT i.digest, i.task, t.id FROM idempotency i JOIN threads t ON t.num = i.thread
+               WHERE i.owner = ?1 AND i.key = ?2";
+    let mut select = conn.prepare_cached(sql)?;
+    let found = select.query_row((owner.as_str(), &idempotency.key), |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+    });
+    Ok(found.optional()?.map(|(digest, task, thread)| {
+        if digest == idempotency.digest {
+            Ok(Submitted::Repeated { task: TaskId::from(task), thread: ThreadId::from(thread) })
+        } else {
+            Err(SubmitError::KeyReused)
+        }
+    }))
 }

@@ -227,7 +227,7 @@ impl Writer {
         if boot.cast_unsigned() != self.state.boot {
             return Err(ReopenError::Replaced);
         }
-        let found = scan::scan(&conn)?;
+        let found = scan(&conn)?;
         self.state.live.clear();
         self.state.next_pos = self.state.next_pos.max(found.next_pos);
         self.state.ended = found.ended;

@@ -1,0 +1,174 @@
+//! Laws 1, 2 and 5 over random logs with every event type, in a real store. `SEED=n` plays one again.
+
+use crate::house::{House, KINDS, Kind, line};
+use engine::View;
+use model::command::{Command, Start};
+use model::cursor::Cursor;
+use model::event::{DisplayMode, Event};
+use model::fold::RunFold;
+use model::object::TaskStatus;
+use model::ports::{Batch, Change, Frames, Projection, Submission, Verdict};
+use model::testing::{Options, Rng, seeds, thread_log};
+use model::thread::Replay;
+use model::{Draft, NodeId, Record, Seq, ThreadId};
+
+/// Puts a generated log into the store, in batches of random size, as an executor would.
+async fn stored(house: &House, seed: u64) -> (ThreadId, Vec<Record>) {
+    let (thread, log) = thread_log(seed, Options::small());
+    let ports = house.engine.ports();
+    let start = Start {
+        task_id: log.first().expect("a log").run.clone(),
+        agent: "demo".to_owned(),
+        input: Vec::new(),
+        previous: None,
+        tools: Vec::new(),
+        metadata: Default::default(),
+        display_mode: DisplayMode::Agent,
+        client: None,
+    };
+    let command = Command::Start(Box::new(start));
+    let submission = Submission { thread: thread.clone(), new_thread: true, at: 1, command, idempotency: None };
+    ports.directory.submit(&house.user, submission).await.expect("a new thread");
+    let row = ports.directory.inbox(&house.user, &thread).await.expect("readable").remove(0);
+    let lease = ports.journal.claim(&house.user, &thread, &NodeId::from("n")).await.expect("claimed");
+    let sealed: Vec<Record> = log
+        .iter()
+        .map(|record| {
+            let (event, private) = (record.event().clone(), record.private().map(Box::new));
+            Record::seal(&thread, &record.run, lease.epoch, Draft { seq: record.seq, at: record.at, event, private })
+        })
+        .collect();
+    let mut rng = Rng::new(seed);
+    let (mut rest, mut head, mut consumed) = (&sealed[..], Seq::ZERO, false);
+    while !rest.is_empty() {
+        let (records, later) = rest.split_at((1 + rng.below(40)).min(rest.len()));
+        let mut changes = changes_of(records);
+        if !std::mem::replace(&mut consumed, true) {
+            changes.push(Change::Consume { row: row.id });
+        }
+        let batch = Batch {
+            owner: house.user.clone(),
+            thread: thread.clone(),
+            epoch: lease.epoch,
+            head,
+            records: records.to_vec(),
+            changes,
+        };
+        assert_eq!(ports.journal.append(batch).await, Verdict::Durable, "SEED={seed}");
+        head = records.last().expect("not empty").seq;
+        rest = later;
+    }
+    (thread, sealed)
+}
+
+fn changes_of(records: &[Record]) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for record in records {
+        let (run, at) = (record.run.clone(), record.at);
+        let event = record.event();
+        if let Event::Created(e) = event
+            && e.task.parent_task_id.is_none()
+        {
+            changes.push(Change::RunStarted { run: run.clone(), agent: e.task.agent.clone(), first: record.seq, at });
+        }
+        let status = match event {
+            Event::Completed(_) => TaskStatus::Completed,
+            Event::Incomplete(_) => TaskStatus::Incomplete,
+            Event::Failed(_) => TaskStatus::Failed,
+            Event::Cancelled(_) => TaskStatus::Cancelled,
+            _ => continue,
+        };
+        if event.task_id() == Some(&run) {
+            changes.push(Change::RunStatus { run, status, last: record.seq, at });
+        }
+    }
+    changes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
+    for kind in KINDS {
+        for seed in seeds().take(24) {
+            let house = House::new(kind).await;
+            let (thread, log) = stored(&house, seed).await;
+            assert_eq!(house.log(&thread).await, log, "{kind:?} SEED={seed}: the bytes come back");
+            let mut fold = RunFold::default();
+            for record in &log {
+                if matches!(record.event(), Event::Created(e) if e.task.parent_task_id.is_none()) {
+                    fold = RunFold::default();
+                }
+                fold.apply(record).unwrap_or_else(|_| panic!("{kind:?} SEED={seed}: {} does not fit", record.seq));
+                if fold.is_over() && record.event().is_terminal() {
+                    for task in &fold.tasks {
+                        let served = house.object(&task.id).await;
+                        let own = fold.object(&task.id).expect("it is in the fold");
+                        assert_eq!(served, own, "{kind:?} SEED={seed}: {}", task.id);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn law_1_a_restart_gives_the_same_thread() {
+    for seed in seeds().take(12) {
+        let house = House::new(Kind::Sqlite).await;
+        let (thread, log) = stored(&house, seed).await;
+        let replayed = |records: &[Record]| {
+            let mut replay = Replay::default();
+            records.iter().for_each(|record| replay.push(record));
+            replay.thread
+        };
+        let before = replayed(&log);
+        let house = house.restarted().await;
+        assert_eq!(replayed(&house.log(&thread).await), before, "SEED={seed}");
+        assert_eq!(before.misfits, 0, "SEED={seed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn law_5_every_cursor_of_a_random_log_gives_exactly_the_rest() {
+    for kind in KINDS {
+        for seed in seeds().take(12) {
+            let house = House::new(kind).await;
+            let (thread, log) = stored(&house, seed).await;
+            let last = log.last().expect("a log").seq;
+            for place in 0..log.len() {
+                let cursor = place.checked_sub(1).and_then(|at| log.get(at)).map_or(Cursor::START, Cursor::from);
+                let name = format!("until:{last}").into();
+                let view = View { name, projection: Box::new(Until { last }), from: Seq::ZERO };
+                let mut viewer = house.engine.watch(&house.user, &thread, view, &cursor).await.expect("it fits");
+                let mut seen = String::new();
+                while let Some(bytes) = viewer.next().await.expect("readable") {
+                    seen.push_str(&String::from_utf8_lossy(&bytes));
+                }
+                let rest: String = log[place..].iter().map(line).collect();
+                assert_eq!(seen, rest, "{kind:?} SEED={seed}: after {cursor}");
+            }
+        }
+    }
+}
+
+/// A line for each record, over at a place.
+#[derive(Clone)]
+struct Until {
+    last: Seq,
+}
+
+impl Projection for Until {
+    fn project(&mut self, record: &Record, out: &mut Frames) {
+        out.write(record.seq, |bytes| bytes.extend_from_slice(line(record).as_bytes()));
+        if record.seq == self.last {
+            out.finish();
+        }
+    }
+
+    fn needs_history(&self) -> bool {
+        false
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Projection> {
+        Box::new(self.clone())
+    }
+}

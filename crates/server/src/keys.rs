@@ -1,0 +1,111 @@
+//! Keys that let people in: 256 random bits, shown once; what is kept is a digest.
+//!
+//! The table here is what requests are held against, so that a request costs no look into the store. It is read again
+//! whenever keys change, and they change only through this process (see [`crate::control`]).
+
+use model::UserId;
+use model::id::is_plain;
+use model::ports::{Clock as _, Directory, KeyRow, StoreError};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+const PREFIX: &str = "hw_";
+const SECRET_BYTES: usize = 32;
+
+/// Why keys could not be changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeyError {
+    #[error("`{0}` is not a user's name: use 1 to 64 letters, digits, `_` or `-`")]
+    BadUser(String),
+    #[error("there is no key `{0}`")]
+    NoKey(String),
+    #[error("no randomness: {0}")]
+    Random(getrandom::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A key as it is shown when it is made, and never again.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct NewKey {
+    /// Its name.
+    pub(crate) id: String,
+    /// Whom it lets in.
+    pub(crate) user: String,
+    /// The key itself.
+    pub(crate) secret: String,
+}
+
+/// Makes a key.
+pub(crate) async fn create(directory: &dyn Directory, user: &str) -> Result<NewKey, KeyError> {
+    if !is_plain(user) {
+        return Err(KeyError::BadUser(user.chars().take(64).collect()));
+    }
+    let (mut secret, mut name) = ([0; SECRET_BYTES], [0; 8]);
+    getrandom::fill(&mut secret).map_err(KeyError::Random)?;
+    getrandom::fill(&mut name).map_err(KeyError::Random)?;
+    let secret = format!("{PREFIX}{}", hex(&secret));
+    let id = format!("key_{}", hex(&name));
+    let created_at = engine::SystemClock.now();
+    let row =
+        KeyRow { id: id.clone(), user: UserId::from(user), digest: digest(&secret), created_at, revoked_at: None };
+    directory.create_key(row).await?;
+    Ok(NewKey { id, user: user.to_owned(), secret })
+}
+
+/// Lets a key in no longer.
+pub(crate) async fn revoke(directory: &dyn Directory, id: &str) -> Result<(), KeyError> {
+    let known = directory.revoke_key(id, engine::SystemClock.now()).await?;
+    if known { Ok(()) } else { Err(KeyError::NoKey(id.chars().take(64).collect())) }
+}
+
+/// The keys that let somebody in now.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    live: RwLock<HashMap<String, Entry>>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    id: Arc<str>,
+    user: UserId,
+}
+
+impl Keys {
+    /// Reads them.
+    pub(crate) async fn load(directory: &dyn Directory) -> Result<Self, StoreError> {
+        let keys = Self::default();
+        keys.refresh(directory).await?;
+        Ok(keys)
+    }
+
+    /// Reads them again.
+    pub(crate) async fn refresh(&self, directory: &dyn Directory) -> Result<(), StoreError> {
+        let rows = directory.keys().await?.into_iter().filter(|row| row.revoked_at.is_none());
+        let live = rows.map(|row| (row.digest, Entry { id: row.id.into(), user: row.user })).collect();
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
+        Ok(())
+    }
+
+    /// Whom a key lets in, and the key's name. Looked up by digest: how long that takes says nothing about the key.
+    pub(crate) fn find(&self, secret: &str) -> Option<(UserId, Arc<str>)> {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.get(&digest(secret)).map(|entry| (entry.user.clone(), Arc::clone(&entry.id)))
+    }
+
+    /// Does the key of this name still let somebody in?
+    pub(crate) fn is_live(&self, id: &str) -> bool {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.values().any(|entry| *entry.id == *id)
+    }
+}
+
+fn digest(secret: &str) -> String {
+    hex(&Sha256::digest(secret.as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

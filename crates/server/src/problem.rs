@@ -1,0 +1,187 @@
+//! What a client is told when something is not right: RFC 9457 bodies with stable codes.
+//!
+//! Two texts for two readers: what stands here is for clients, and names no path, table or stack. What an operator needs
+//! is logged. A missing thing and another user's are the same bytes; the request's id is in a header, never in the body.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use engine::{StartError, WatchError};
+use model::cursor::CursorError;
+use model::id::IdError;
+use model::ports::{StoreError, SubmitError};
+use serde_json::{Map, Value, json};
+
+/// How long a client waits before it tries a store again that was not available.
+const RETRY_AFTER_SECONDS: u64 = 2;
+
+/// A refusal.
+#[derive(Debug)]
+pub(crate) struct Problem(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    extra: Map<String, Value>,
+    headers: HeaderMap,
+}
+
+impl Problem {
+    /// A refusal with a code that clients may rely on.
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        let (extra, headers) = (Map::new(), HeaderMap::new());
+        Self(Box::new(Inner { status, code, detail: detail.into(), extra, headers }))
+    }
+
+    /// Says one thing more.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0.extra.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// With a header.
+    pub(crate) fn header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
+        if let Ok(value) = value.try_into() {
+            self.0.headers.insert(name, value);
+        }
+        self
+    }
+
+    /// The rest of the request is not read: the connection cannot be used again.
+    pub(crate) fn closing(self) -> Self {
+        self.header(header::CONNECTION, "close")
+    }
+
+    /// There is no such thing, or it is somebody else's.
+    pub(crate) fn not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", "there is no such thing here")
+    }
+
+    /// The body is JSON, but not what this route takes.
+    pub(crate) fn invalid_body(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", shortened(&detail.into()))
+    }
+
+    /// A query that this route does not take.
+    pub(crate) fn invalid_query(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_query", shortened(&detail.into()))
+    }
+
+    /// A fault of ours. What it was is in the log.
+    pub(crate) fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "a fault of the server, which has been logged")
+    }
+
+    /// The server goes down.
+    pub(crate) fn stopping() -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping: come back soon");
+        problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Inner { status, code, detail, extra, headers } = *self.0;
+        let mut body = Map::new();
+        body.insert("type".to_owned(), json!("about:blank"));
+        body.insert("title".to_owned(), json!(status.canonical_reason().unwrap_or("Error")));
+        body.insert("status".to_owned(), json!(status.as_u16()));
+        body.insert("code".to_owned(), json!(code));
+        body.insert("detail".to_owned(), json!(detail));
+        body.extend(extra);
+        let mut response = Response::new(Body::from(Value::Object(body).to_string()));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+impl From<IdError> for Problem {
+    fn from(_: IdError) -> Self {
+        Self::not_found()
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoThread => Self::not_found(),
+            StoreError::Corrupt { thread, seq } => {
+                tracing::error!(%thread, %seq, "a record is damaged");
+                let detail = "the stored log is damaged at this place; the operator has been told";
+                let problem = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "storage_corrupt", detail);
+                problem.with("thread_id", thread.as_str()).with("seq", seq.0)
+            }
+            StoreError::Unavailable(why) => {
+                tracing::error!(why, "the store is not available");
+                let detail = "the store cannot answer now: try again";
+                let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", detail);
+                problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
+            }
+        }
+    }
+}
+
+impl From<SubmitError> for Problem {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::KeyReused => Self::new(StatusCode::CONFLICT, "idempotency_key_reused", error.to_string()),
+            SubmitError::Full(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "inbox_full", error.to_string())
+                .header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS)),
+            SubmitError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Self {
+        let detail = error.to_string();
+        match error {
+            StartError::UnknownAgent(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_agent", shortened(&detail)),
+            StartError::UnknownPrevious(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", detail),
+            StartError::NothingToDo => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_input", detail),
+            StartError::TooLarge(max) => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail).with("bytes_max", max)
+            }
+            StartError::Busy(task) => {
+                Self::new(StatusCode::CONFLICT, "thread_busy", detail).with("task_id", task.as_str())
+            }
+            StartError::Submit(error) => error.into(),
+        }
+    }
+}
+
+impl From<CursorError> for Problem {
+    fn from(error: CursorError) -> Self {
+        let detail = error.to_string();
+        match error {
+            CursorError::Malformed(_) => Self::new(StatusCode::BAD_REQUEST, "invalid_cursor", detail),
+            CursorError::Ahead { head, .. } => {
+                Self::new(StatusCode::CONFLICT, "cursor_ahead", detail).with("head", head.0)
+            }
+            CursorError::Foreign => Self::new(StatusCode::CONFLICT, "cursor_foreign", detail),
+        }
+    }
+}
+
+impl From<WatchError> for Problem {
+    fn from(error: WatchError) -> Self {
+        match error {
+            WatchError::Cursor(error) => error.into(),
+            WatchError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// Enough of a text to see what is meant; what a client sent may be long.
+fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 300;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

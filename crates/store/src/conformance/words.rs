@@ -1,0 +1,296 @@
+//! The words in which the suite, and any other test of a store, speaks: a run in a thread, and somebody who logs it.
+
+use model::block::{Object, Part};
+use model::command::{Cancel, Command, Start, Steer};
+use model::event::{
+    CancelMode, Completed, Created, Custom, DisplayMode, Event, Paused, Resumed, TaskOnly, TaskSpec,
+};
+use model::object::TaskStatus;
+use model::ports::{
+    Batch, Change, Directory, Idempotency, Journal, Lease, PageLimit, StoreError, Submission, Submitted, Verdict,
+};
+use model::record::{Draft, Private, RawItem, Record};
+use model::seq::{Epoch, Millis, Seq};
+use model::usage::Usage;
+use model::{NodeId, TaskId, ThreadId, UserId};
+
+/// The user of most tests.
+#[must_use]
+pub fn somebody() -> UserId {
+    UserId::from("somebody")
+}
+
+/// Another one.
+#[must_use]
+pub fn stranger() -> UserId {
+    UserId::from("stranger")
+}
+
+/// The one process that tests know.
+#[must_use]
+pub fn node() -> NodeId {
+    NodeId::from("node")
+}
+
+/// The `n`-th thread: a higher number is a newer thread.
+#[must_use]
+pub fn thread(n: usize) -> ThreadId {
+    ThreadId::from(format!("thr_{n:032x}"))
+}
+
+/// The `n`-th run.
+#[must_use]
+pub fn run(n: usize) -> TaskId {
+    TaskId::from(format!("task_{n:032x}"))
+}
+
+/// Begin a run.
+#[must_use]
+pub fn start(run: &TaskId) -> Command {
+    Command::Start(Box::new(Start {
+        task_id: run.clone(),
+        agent: "demo".to_owned(),
+        input: vec![Part::text("hello")],
+        previous: None,
+        tools: Vec::new(),
+        metadata: Object::new(),
+        display_mode: DisplayMode::Agent,
+        client: None,
+    }))
+}
+
+/// Stop it.
+#[must_use]
+pub fn cancel(run: &TaskId) -> Command {
+    Command::Cancel(Cancel { task_id: run.clone(), mode: CancelMode::Immediate })
+}
+
+/// Say something to it.
+#[must_use]
+pub fn steer(run: &TaskId, text: &str) -> Command {
+    let otherwise = TaskId::from(format!("{run}-later"));
+    Command::Steer(Steer { task_id: run.clone(), input: vec![Part::text(text)], otherwise })
+}
+
+/// A command for a thread that is there.
+#[must_use]
+pub fn submission(thread: &ThreadId, command: Command) -> Submission {
+    Submission { thread: thread.clone(), new_thread: false, at: 1_000, command, idempotency: None }
+}
+
+/// A command that makes its thread.
+#[must_use]
+pub fn first_submission(thread: &ThreadId, command: Command) -> Submission {
+    Submission { new_thread: true, ..submission(thread, command) }
+}
+
+/// The same with a key.
+#[must_use]
+pub fn keyed(submission: Submission, key: &str, digest: &str) -> Submission {
+    let idempotency = Some(Idempotency { key: key.to_owned(), digest: digest.to_owned() });
+    Submission { idempotency, ..submission }
+}
+
+/// An event that says nothing but this text.
+#[must_use]
+pub fn note(run: &TaskId, text: &str) -> Event {
+    let value = serde_json::Value::String(text.to_owned());
+    let fields = serde_json::json!({"type": "task.custom", "task_id": run.as_str(), "name": "note", "value": value});
+    serde_json::from_value(fields).unwrap_or_else(|_| {
+        let custom = Custom { task_id: run.clone(), name: "note".to_owned(), value };
+        Event::Custom(custom)
+    })
+}
+
+/// The first event of a run.
+#[must_use]
+pub fn created(thread: &ThreadId, run: &TaskId) -> Event {
+    let task = Box::new(TaskSpec {
+        thread_id: thread.clone(),
+        agent: "demo".to_owned(),
+        model: "scripted/demo".to_owned(),
+        input: Vec::new(),
+        parent_task_id: None,
+        previous: None,
+        tools: Vec::new(),
+        metadata: Object::new(),
+        display_mode: DisplayMode::Agent,
+        origin: None,
+        client: None,
+    });
+    Event::Created(Created { task_id: run.clone(), task })
+}
+
+/// Its last one.
+#[must_use]
+pub fn completed(run: &TaskId) -> Event {
+    Event::Completed(Completed { task_id: run.clone(), usage: Usage::default(), cost: None, duration_ms: 1 })
+}
+
+/// A record that repeats another one's event in another term.
+#[must_use]
+pub fn reseal(thread: &ThreadId, epoch: Epoch, record: &Record) -> Record {
+    let (event, private) = (record.event().clone(), record.private().map(Box::new));
+    Record::seal(thread, &record.run, epoch, Draft { seq: record.seq, at: record.at, event, private })
+}
+
+/// Every record after a place, page by page.
+///
+/// # Errors
+/// What the store says.
+pub async fn read_all(
+    journal: &dyn Journal,
+    (owner, thread): (&UserId, &ThreadId),
+    limit: PageLimit,
+) -> Result<Vec<Record>, StoreError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let after = records.last().map_or(Seq::ZERO, |record| record.seq);
+        let page = journal.read(owner, thread, after, limit).await?;
+        if page.records.is_empty() {
+            return Ok(records);
+        }
+        records.extend(page.records);
+    }
+}
+
+/// Somebody who logs runs of one thread.
+pub struct Author<'a> {
+    /// Where to.
+    pub journal: &'a dyn Journal,
+    /// Whose thread it is.
+    pub owner: UserId,
+    /// Which.
+    pub thread: ThreadId,
+    /// The run that is logged.
+    pub run: TaskId,
+    /// The right to.
+    pub lease: Lease,
+    /// What the next batch has.
+    pub records: Vec<Record>,
+    /// And what changes with it.
+    pub changes: Vec<Change>,
+    /// The time.
+    pub at: Millis,
+}
+
+impl<'a> Author<'a> {
+    /// Submits the `n`-th run in the `n`-th thread, and claims the thread.
+    pub async fn new(journal: &'a dyn Journal, directory: &dyn Directory, n: usize) -> Self {
+        Self::of(journal, directory, somebody(), n).await
+    }
+
+    /// The same for another user.
+    pub async fn of(journal: &'a dyn Journal, directory: &dyn Directory, owner: UserId, n: usize) -> Self {
+        let (thread, run) = (thread(n), run(n));
+        let submitted = directory.submit(&owner, first_submission(&thread, start(&run))).await;
+        assert_eq!(submitted, Ok(Submitted::New));
+        let lease = journal.claim(&owner, &thread, &node()).await.unwrap();
+        Self { journal, owner, thread, run, lease, records: Vec::new(), changes: Vec::new(), at: 2_000 }
+    }
+
+    /// The place of the next event.
+    #[must_use]
+    pub fn next(&self) -> Seq {
+        self.lease.head.plus(self.records.len() as u64).next()
+    }
+
+    /// Adds an event.
+    pub fn event(&mut self, event: Event) -> &mut Self {
+        self.sealed(event, None)
+    }
+
+    /// Adds an event with a private half.
+    pub fn sealed(&mut self, event: Event, secret: Option<&str>) -> &mut Self {
+        let raw = |secret: &str| RawItem { origin: "test".to_owned(), item: serde_json::Value::String(secret.to_owned()) };
+        let private = secret.map(|secret| Box::new(Private { raw: Some(raw(secret)), ..Private::default() }));
+        self.at += 1;
+        let draft = Draft { seq: self.next(), at: self.at, event, private };
+        let record = Record::seal(&self.thread, &self.run, self.lease.epoch, draft);
+        self.records.push(record);
+        self
+    }
+
+    /// Adds a note.
+    pub fn note(&mut self, text: &str) -> &mut Self {
+        let event = note(&self.run, text);
+        self.event(event)
+    }
+
+    /// Adds so many notes.
+    pub fn notes(&mut self, count: usize) -> &mut Self {
+        for n in 0..count {
+            self.note(&format!("note {n}"));
+        }
+        self
+    }
+
+    /// The run begins.
+    pub fn begin(&mut self) -> &mut Self {
+        let (run, first, at) = (self.run.clone(), self.next(), self.at);
+        self.changes.push(Change::RunStarted { run, agent: "demo".to_owned(), first, at });
+        let (created, started) = (created(&self.thread, &self.run), TaskOnly { task_id: self.run.clone() });
+        self.event(created).event(Event::Started(started))
+    }
+
+    /// The run waits for people.
+    pub fn pause(&mut self) -> &mut Self {
+        let event = Event::Paused(Paused { task_id: self.run.clone(), pending: Vec::new() });
+        self.moves(event, TaskStatus::Paused)
+    }
+
+    /// It goes on.
+    pub fn resume(&mut self) -> &mut Self {
+        let event = Event::Resumed(Resumed { task_id: self.run.clone(), by: model::event::Actor::User });
+        self.moves(event, TaskStatus::Running)
+    }
+
+    /// The run ends.
+    pub fn end(&mut self) -> &mut Self {
+        let event = completed(&self.run);
+        self.moves(event, TaskStatus::Completed)
+    }
+
+    fn moves(&mut self, event: Event, status: TaskStatus) -> &mut Self {
+        let (run, last, at) = (self.run.clone(), self.next(), self.at);
+        self.changes.push(Change::RunStatus { run, status, last, at });
+        self.event(event)
+    }
+
+    /// What would be appended now.
+    #[must_use]
+    pub fn batch(&self) -> Batch {
+        Batch {
+            owner: self.owner.clone(),
+            thread: self.thread.clone(),
+            epoch: self.lease.epoch,
+            head: self.lease.head,
+            records: self.records.clone(),
+            changes: self.changes.clone(),
+        }
+    }
+
+    /// Appends what has gathered; it is gone whatever comes of it.
+    pub async fn append(&mut self) -> Verdict {
+        let batch = self.batch();
+        let head = batch.records.last().map_or(self.lease.head, |record| record.seq);
+        (self.records, self.changes) = (Vec::new(), Vec::new());
+        let verdict = self.journal.append(batch).await;
+        if verdict == Verdict::Durable {
+            self.lease.head = head;
+        }
+        verdict
+    }
+
+    /// Appends, and it must succeed. Gives what was appended.
+    pub async fn must_append(&mut self) -> Vec<Record> {
+        let records = self.records.clone();
+        assert_eq!(self.append().await, Verdict::Durable);
+        records
+    }
+
+    /// Everything that the thread has.
+    pub async fn read(&self) -> Vec<Record> {
+        read_all(self.journal, (&self.owner, &self.thread), PageLimit::WIDE).await.unwrap()
+    }
+}
