@@ -106,7 +106,7 @@ pub enum WatchError {
 }
 
 /// What a request may take up in the log.
-pub(crate) const REQUEST_BYTES_MAX: usize = RECORD_BYTES_MAX / 4 * 3;
+pub const REQUEST_BYTES_MAX: usize = RECORD_BYTES_MAX / 4 * 3;
 
 impl Engine {
     /// An engine on these ports. Nothing runs yet.

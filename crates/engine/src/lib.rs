@@ -22,7 +22,7 @@ mod upstream;
 mod viewer;
 
 pub use clock::SystemClock;
-pub use engine::{Engine, NewRun, OnBusy, StartError, Started, WatchError};
+pub use engine::{Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, Started, WatchError};
 pub use shared::{Ports, StopMode};
 pub use viewer::{View, Viewer};
 

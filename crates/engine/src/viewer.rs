@@ -87,14 +87,16 @@ impl Viewer {
     }
 
     async fn lane_frames(&mut self) -> Bytes {
-        let take = poll_fn(|cx| {
+        // Moved in, not borrowed: a projector may not be shared between threads, and the waiting future may change them.
+        let this = &mut *self;
+        let take = poll_fn(move |cx| {
             let ask = Ask {
-                viewer: self.id,
-                lane: &self.view.name,
-                cursor: self.cursor,
-                projector: self.projector.as_deref(),
+                viewer: this.id,
+                lane: &this.view.name,
+                cursor: this.cursor,
+                projector: this.projector.as_deref(),
             };
-            match self.topic.take(&ask, cx.waker()) {
+            match this.topic.take(&ask, cx.waker()) {
                 Take::Wait => Poll::Pending,
                 take => Poll::Ready(take),
             }
@@ -122,7 +124,10 @@ impl Viewer {
     async fn log_frames(&mut self) -> Result<Bytes, StoreError> {
         let mut projector = match self.projector.take() {
             Some(projector) => projector,
-            None => self.rewound().await?,
+            None => {
+                let place = (&self.owner, &self.thread);
+                rewound(&*self.journal, place, self.view.projection.boxed_clone(), (self.view.from, self.cursor)).await?
+            }
         };
         let page = self.journal.read(&self.owner, &self.thread, self.cursor, PAGE).await?;
         let mut frames = Frames::default();
@@ -139,26 +144,31 @@ impl Viewer {
         self.over = over;
         Ok(bytes)
     }
+}
 
-    /// A projector at the cursor: fresh where each record speaks for itself, else led there from its run's beginning.
-    async fn rewound(&self) -> Result<Box<dyn Projection>, StoreError> {
-        let mut projector = self.view.projection.boxed_clone();
-        let mut at = self.view.from;
-        while projector.needs_history() && at < self.cursor {
-            let page = self.journal.read(&self.owner, &self.thread, at, PageLimit::WIDE).await?;
-            let known = page.records.iter().take_while(|record| record.seq <= self.cursor);
-            let mut unseen = Frames::default();
-            let before = at;
-            for record in known {
-                projector.project(record, &mut unseen);
-                at = record.seq;
-            }
-            if at == before {
-                break;
-            }
+/// A projector at the cursor: fresh where each record speaks for itself, else led there from its run's beginning.
+/// Not a method: a projector may not be shared, so nothing that holds one is borrowed over the read.
+async fn rewound(
+    journal: &dyn Journal,
+    (owner, thread): (&UserId, &ThreadId),
+    mut projector: Box<dyn Projection>,
+    (from, cursor): (Seq, Seq),
+) -> Result<Box<dyn Projection>, StoreError> {
+    let mut at = from;
+    while projector.needs_history() && at < cursor {
+        let page = journal.read(owner, thread, at, PageLimit::WIDE).await?;
+        let known = page.records.iter().take_while(|record| record.seq <= cursor);
+        let mut unseen = Frames::default();
+        let before = at;
+        for record in known {
+            projector.project(record, &mut unseen);
+            at = record.seq;
         }
-        Ok(projector)
+        if at == before {
+            break;
+        }
     }
+    Ok(projector)
 }
 
 impl Drop for Viewer {

@@ -133,7 +133,7 @@ pub fn seeds() -> impl Iterator<Item = u64> {
     let given = variable("SEED").and_then(|seed| seed.parse::<u64>().ok());
     let full = variable("HEADWATER_TEST_FULL").is_some();
     let count = |of: u64| if given.is_some() { 0 } else { of };
-    let fixed = DEFAULT_SEEDS.end.saturating_mul(if full { 10 } else { 1 });
+    let fixed = DEFAULT_SEEDS.end.saturating_mul(if full { 4 } else { 1 });
     let fresh = RandomState::new();
     let new = (0..count(if full { fixed } else { 0 })).map(move |n| fresh.hash_one(n));
     given.into_iter().chain(0..count(fixed)).chain(new)

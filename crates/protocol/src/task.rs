@@ -1,10 +1,13 @@
-//! The native dialect: `task.*` events over an event stream, as requirement 000 has them.
+//! The native dialect (requirement 000): the log's own events, one frame each.
 //!
-//! Each record is one frame. Its data is the stored event, byte for byte, with `seq` and `at` added; its `id` is the
-//! record's cursor.
+//! A frame is the record's cursor, its type, and its public bytes as they were logged, with `seq` and `at` put in before
+//! the closing brace. Nothing is re-serialised, so that a client of any later version gets the bytes of today, and
+//! nothing is parsed on the way. [`Task`] makes frames, [`Reader`] and [`parse_frame`] read them.
+//!
+//! What may be read by whom, and when a stream is closed, is for `server`.
 
 mod project;
 mod wire;
 
-pub use project::{Scope, Task};
-pub use wire::{Wire, parse};
+pub use project::{Scope, Task, resume_after};
+pub use wire::{Frame, FrameError, ReadError, Reader, parse_frame};

@@ -64,7 +64,10 @@ impl Json {
             return Err(Problem::invalid_body("the body must be a JSON array"));
         };
         if list.len() > items_max {
-            return Err(Problem::invalid_body(format!("the list has {} elements; {items_max} is the most", list.len())));
+            return Err(Problem::invalid_body(format!(
+                "the list has {} elements; {items_max} is the most",
+                list.len()
+            )));
         }
         list.into_iter().map(|value| Self { value }.object()).collect()
     }
@@ -105,9 +108,7 @@ async fn collect(headers: &HeaderMap, body: Body, limits: &HttpLimits) -> Result
     match tokio::time::timeout(limits.body_read, limited.collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
-        Ok(Err(_)) => {
-            Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_framing", "the body broke off").closing())
-        }
+        Ok(Err(_)) => Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_framing", "the body broke off").closing()),
         Err(_) => {
             let detail = format!("the body did not come within {} ms", limits.body_read.as_millis());
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail).closing())

@@ -10,6 +10,7 @@ mod verify;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -50,7 +51,8 @@ pub(crate) struct DataDir {
 /// Does what was asked.
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::builder().parse(&cli.log).context("HEADWATER_LOG is not a filter")?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).compact().init();
+    let ansi = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).compact().init();
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime");
     match cli.verb {
         Verb::Serve(args) => runtime()?.block_on(serve::run(args)),

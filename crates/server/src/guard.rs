@@ -171,10 +171,14 @@ mod tests {
     #[test]
     fn on_loopback_only_this_machines_names_are_its_own() {
         let guard = guard("127.0.0.1:0");
-        for own in ["localhost", "LOCALHOST:8787", "127.0.0.1:1", "127.9.9.9", "[::1]:8787", "hw.example", "hw.example:443"] {
+        for own in
+            ["localhost", "LOCALHOST:8787", "127.0.0.1:1", "127.9.9.9", "[::1]:8787", "hw.example", "hw.example:443"]
+        {
             assert!(guard.is_own(own), "{own}");
         }
-        for foreign in ["", "evil.example", "10.0.0.1", "localhost.evil.example", "user@localhost", "[::2]", "127.0.0.1.nip.io"] {
+        for foreign in
+            ["", "evil.example", "10.0.0.1", "localhost.evil.example", "user@localhost", "[::2]", "127.0.0.1.nip.io"]
+        {
             assert!(!guard.is_own(foreign), "{foreign}");
         }
     }
@@ -192,7 +196,9 @@ mod tests {
         for may in ["http://localhost:3000", "http://127.0.0.1:5173", "https://app.example", "http://[::1]:1"] {
             assert!(here.may_ask(may, "127.0.0.1:8787"), "{may}");
         }
-        for may_not in ["null", "https://evil.example", "http://localhost.evil.example", "file://", "", "http://a@localhost"] {
+        for may_not in
+            ["null", "https://evil.example", "http://localhost.evil.example", "file://", "", "http://a@localhost"]
+        {
             assert!(!here.may_ask(may_not, "127.0.0.1:8787"), "{may_not}");
         }
         let out = guard("0.0.0.0:8787");

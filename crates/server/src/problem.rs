@@ -141,7 +141,9 @@ impl From<StartError> for Problem {
     fn from(error: StartError) -> Self {
         let detail = error.to_string();
         match error {
-            StartError::UnknownAgent(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_agent", shortened(&detail)),
+            StartError::UnknownAgent(_) => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_agent", shortened(&detail))
+            }
             StartError::UnknownPrevious(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", detail),
             StartError::NothingToDo => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_input", detail),
             StartError::TooLarge(max) => {

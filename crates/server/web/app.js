@@ -497,7 +497,7 @@ class Page {
     if (id !== (this.task?.task_id ?? '')) {
       this.leave();
       if (/^[A-Za-z0-9_-]{1,64}$/.test(id)) await this.load(id);
-      else this.draw();
+      this.draw();
     }
     if (reference) this.showSource(reference);
   }

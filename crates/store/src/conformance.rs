@@ -4,10 +4,16 @@
 //! each, on a fresh backend every time; what needs a restart in the middle is in [`restart`], and [`random`] compares a
 //! backend with a model that is too simple to be wrong. A function that returns has found nothing.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "how a suite says that it found something")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "how a suite says that it found something"
+)]
 
 pub mod directory;
 pub mod journal;
+pub mod load;
 pub mod random;
 mod reference;
 pub mod restart;

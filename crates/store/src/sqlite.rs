@@ -150,6 +150,7 @@ impl Sqlite {
             bounds,
             committed: None,
             scrub: false,
+            rest: 0,
         };
         let (sender, asked) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(asked));

@@ -94,9 +94,7 @@ impl Heard {
 
     fn item_done(&self, task: &TaskId, index: u32, item: &Item) -> Result<(), String> {
         match item {
-            Item::ToolCall(call) => {
-                self.same(&(task.clone(), index, Part::Arguments), call.arguments.as_deref())
-            }
+            Item::ToolCall(call) => self.same(&(task.clone(), index, Part::Arguments), call.arguments.as_deref()),
             Item::Reasoning(reasoning) => {
                 let summary = reasoning.summary.as_deref().unwrap_or_default();
                 (0..).zip(summary).try_for_each(|(part, text)| {
@@ -105,7 +103,8 @@ impl Heard {
             }
             Item::Message(_) | Item::ToolResult(_) | Item::HostedCall(_) => {
                 let heard = self.blocks.get(&(task.clone(), index)).map(Vec::as_slice).unwrap_or_default();
-                let texts = |blocks: &[Block]| -> Vec<String> { blocks.iter().map(|block| format!("{block:?}")).collect() };
+                let texts =
+                    |blocks: &[Block]| -> Vec<String> { blocks.iter().map(|block| format!("{block:?}")).collect() };
                 let (repeated, heard) = (texts(item.blocks()), texts(heard));
                 // A long text is left out of its own `done` as well: only blocks that were told whole can be compared.
                 let told = heard.iter().all(|block| !block.contains("text: None"));

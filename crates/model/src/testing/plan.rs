@@ -153,8 +153,8 @@ fn call(world: &mut World, may_ask_agents: bool, handoff: bool) -> Plan {
     use CallKind::{Agent, Client, Handoff, Tool};
     let kind = match world.rng.below(10) {
         _ if handoff => Handoff,
-        0..=2 if may_ask_agents => Agent,
-        3 => Client,
+        0..=3 if may_ask_agents => Agent,
+        4 => Client,
         _ => Tool,
     };
     let (name, arguments) = match kind {

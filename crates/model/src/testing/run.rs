@@ -4,7 +4,9 @@ use super::task::{End, Phase, Task};
 use super::text::prose;
 use super::world::World;
 use crate::block::Part;
-use crate::event::{Actor, CancelMode, Cancelling, Event, InputAdded, InputMessage, LimitReason, Paused, Pending, Resumed};
+use crate::event::{
+    Actor, CancelMode, Cancelling, Event, InputAdded, InputMessage, LimitReason, Paused, Pending, Resumed,
+};
 use crate::id::TaskId;
 use crate::item::{IncompleteReason, Role};
 

@@ -13,8 +13,8 @@ use crate::event::{
 };
 use crate::id::{CallId, ItemId, TaskId};
 use crate::item::{
-    FileProcessing, FileStatus, HostedCall, IncompleteReason, Item, ItemStatus, Message, ProcessedFile, Reasoning, Role,
-    ToolCall,
+    FileProcessing, FileStatus, HostedCall, IncompleteReason, Item, ItemStatus, Message, ProcessedFile, Reasoning,
+    Role, ToolCall,
 };
 use crate::object::TaskStatus;
 use crate::record::Private;
@@ -114,13 +114,7 @@ impl Task {
         Self::begin(world, call.task(), Some(parent.id.clone()), parent.depth.saturating_add(1), None)
     }
 
-    fn begin(
-        world: &mut World,
-        id: TaskId,
-        parent: Option<TaskId>,
-        depth: u32,
-        previous: Option<TaskId>,
-    ) -> Self {
+    fn begin(world: &mut World, id: TaskId, parent: Option<TaskId>, depth: u32, previous: Option<TaskId>) -> Self {
         let agent = if parent.is_some() { "WeatherAgent" } else { "demo" }.to_owned();
         let spec = spec(world, &id, &agent, parent.clone(), previous);
         let deadline = Some(world.at.saturating_add(3_600_000));
@@ -185,7 +179,8 @@ impl Task {
             {
                 *file = ProcessedFile { url: url(n), status, message: message.clone() };
             }
-            let event = FileProcessingUpdated { task_id: self.id.clone(), output_index: index, url: url(n), status, message };
+            let event =
+                FileProcessingUpdated { task_id: self.id.clone(), output_index: index, url: url(n), status, message };
             world.emit(Event::FileProcessingUpdated(event));
         }
         open.close(world, &self.id);
@@ -469,7 +464,8 @@ fn spec(world: &mut World, id: &TaskId, agent: &str, parent: Option<TaskId>, pre
     let own = parent.is_none();
     let said = prose(&mut world.rng, 0, 10);
     let input_id = format!("msg_{}", id.as_str().split_once('_').map_or("", |(_, rest)| rest));
-    let pick = || ClientTool { name: "pick".to_owned(), description: String::new(), parameters: json!({"type": "object"}) };
+    let pick =
+        || ClientTool { name: "pick".to_owned(), description: String::new(), parameters: json!({"type": "object"}) };
     let mut metadata = Object::new();
     if world.rng.chance(40) {
         metadata.insert("note".to_owned(), world.value());
@@ -479,7 +475,11 @@ fn spec(world: &mut World, id: &TaskId, agent: &str, parent: Option<TaskId>, pre
         thread_id: world.thread.clone(),
         agent: agent.to_owned(),
         model: "scripted/demo".to_owned(),
-        input: vec![InputMessage { id: format!("{input_id}0").into(), role: Role::User, content: vec![Part::text(said)] }],
+        input: vec![InputMessage {
+            id: format!("{input_id}0").into(),
+            role: Role::User,
+            content: vec![Part::text(said)],
+        }],
         parent_task_id: parent,
         previous,
         tools: if own && world.rng.chance(50) { vec![pick()] } else { Vec::new() },

@@ -80,47 +80,50 @@ fn every_event_type_occurs() {
     assert!(missing.is_empty(), "never generated: {missing:?}");
 }
 
-/// What a log can be like, beyond its types.
+/// What an event is an example of, beyond its type.
+fn trait_of(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::StepStarted(e) if e.attempt > 1 => "a step done again".to_owned(),
+        Event::StepDone(e) => format!("step ends: {:?}", e.stop_reason),
+        Event::ToolStarted(e) if e.attempt > 1 => "a tool started again".to_owned(),
+        Event::TextDone(e) if e.item.block().text.is_none() => "a text left out".to_owned(),
+        Event::ArgumentsDone(e) if e.arguments.is_none() => "arguments left out".to_owned(),
+        Event::ItemDone(e) => match &e.item {
+            Item::ToolCall(call) => format!("call of kind {:?}", call.kind?),
+            Item::ToolResult(result) => format!("result is {:?}", result.status?),
+            Item::Message(message) if message.block_list.is_none() => "blocks left out".to_owned(),
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+/// What a log is an example of.
 fn traits_of(log: &[Record]) -> BTreeSet<String> {
-    let mut out = BTreeSet::new();
+    let mut out: BTreeSet<String> = log.iter().filter_map(|record| trait_of(record.event())).collect();
     let mut depth: BTreeMap<&TaskId, usize> = BTreeMap::new();
     let mut open: BTreeSet<&TaskId> = BTreeSet::new();
     let mut last: Option<&TaskId> = None;
     for record in log {
-        let event = record.event();
         if !record.private.is_empty() {
             out.insert("a private half".to_owned());
         }
-        match event {
-            Event::Created(e) => {
-                let depth_here = e.task.parent_task_id.as_ref().map_or(0, |parent| depth[parent] + 1);
-                depth.insert(&e.task_id, depth_here);
-                open.insert(&e.task_id);
-                out.insert(format!("depth {depth_here}"));
-            }
-            Event::StepStarted(e) if e.attempt > 1 => drop(out.insert("a step done again".to_owned())),
-            Event::StepDone(e) => drop(out.insert(format!("step ends: {:?}", e.stop_reason))),
-            Event::ToolStarted(e) if e.attempt > 1 => drop(out.insert("a tool started again".to_owned())),
-            Event::TextDone(e) if e.item.block().text.is_none() => drop(out.insert("a text left out".to_owned())),
-            Event::ArgumentsDone(e) if e.arguments.is_none() => drop(out.insert("arguments left out".to_owned())),
-            Event::ItemDone(e) => match &e.item {
-                Item::ToolCall(call) => drop(out.insert(format!("call of kind {:?}", call.kind))),
-                Item::ToolResult(result) => drop(out.insert(format!("result is {:?}", result.status))),
-                Item::Message(message) if message.block_list.is_none() => drop(out.insert("blocks left out".to_owned())),
-                _ => {}
-            },
-            _ => {}
+        let event = record.event();
+        let Some(task) = event.task_id() else { continue };
+        if let Event::Created(e) = event {
+            let here = e.task.parent_task_id.as_ref().map_or(0, |parent| depth[parent] + 1);
+            depth.insert(task, here);
+            open.insert(task);
+            out.insert(format!("depth {here}"));
         }
-        if let Some(task) = event.task_id() {
-            // Two tasks that are both open and take turns, neither the other's parent by the order of its records.
-            if last.is_some_and(|last| last != task && open.contains(last)) && depth.get(task) > Some(&0) && open.len() > 2 {
-                out.insert("sub-agents interleave".to_owned());
-            }
-            if event.is_terminal() {
-                open.remove(task);
-            }
-            last = Some(task);
+        // Two sub-agents that are both open, and one speaks after the other.
+        if last.is_some_and(|last| last != task && open.contains(last) && depth[last] > 0) && depth[task] > 0 {
+            out.insert("sub-agents interleave".to_owned());
         }
+        if event.is_terminal() {
+            open.remove(task);
+        }
+        last = Some(task);
     }
     out
 }
@@ -144,11 +147,13 @@ fn the_logs_have_everything_that_can_go_wrong() {
     .map(str::to_owned)
     .into();
     use StopReason::{Cancelled, ContentFilter, Error, Lost, MaxTokens, Stop, ToolCalls};
-    wanted.extend([Stop, ToolCalls, MaxTokens, ContentFilter, Error, Cancelled, Lost].map(|stop| format!("step ends: {stop:?}")));
+    wanted.extend(
+        [Stop, ToolCalls, MaxTokens, ContentFilter, Error, Cancelled, Lost].map(|stop| format!("step ends: {stop:?}")),
+    );
     use CallKind::{Agent, Client, Handoff, Tool};
-    wanted.extend([Tool, Agent, Handoff, Client].map(|kind| format!("call of kind {:?}", Some(kind))));
+    wanted.extend([Tool, Agent, Handoff, Client].map(|kind| format!("call of kind {kind:?}")));
     use ResultStatus::{Completed, Failed, Incomplete, Rejected, Unknown};
-    wanted.extend([Completed, Failed, Rejected, Incomplete, Unknown].map(|status| format!("result is {:?}", Some(status))));
+    wanted.extend([Completed, Failed, Rejected, Incomplete, Unknown].map(|status| format!("result is {status:?}")));
     let missing: Vec<&String> = wanted.iter().filter(|wanted| !seen.contains(*wanted)).collect();
     assert!(missing.is_empty(), "never generated: {missing:?}");
 }

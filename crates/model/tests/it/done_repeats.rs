@@ -1,9 +1,9 @@
 //! Law 3, checked by a second hand: the test adds up what the events say with code of its own, on plain JSON, and holds
-//! every `done`, and in the end the fold, against that.
+//! every `done`, and the fold, against that.
 
-use model::Record;
 use model::fold::RunFold;
 use model::testing::{Options, seeds, thread_log};
+use model::{Record, TaskId};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ struct Sum {
 const NEWS_OF_AN_ITEM: [&str; 6] = ["status", "reason", "error", "summary", "artifact", "ui_hints"];
 
 impl Sum {
-    fn take(&mut self, record: &Record, seed: u64) {
+    /// Takes in the next event; says which item it touched.
+    fn take(&mut self, record: &Record, seed: u64) -> Option<(String, u64)> {
         let event: Value = serde_json::from_slice(&record.public).unwrap();
         let at = format!("SEED={seed}, record {}: {}", record.seq, record.kind());
-        let Some(index) = event["output_index"].as_u64() else { return };
-        let key = (event["task_id"].as_str().unwrap().to_owned(), index);
+        let key = (event["task_id"].as_str()?.to_owned(), event["output_index"].as_u64()?);
         if record.kind() == "task.output_item.added" {
-            assert!(self.items.insert(key, event["item"].clone()).is_none(), "{at}: added twice");
-            return;
+            assert!(self.items.insert(key.clone(), event["item"].clone()).is_none(), "{at}: added twice");
+            return Some(key);
         }
         let item = self.items.get_mut(&key).unwrap_or_else(|| panic!("{at}: nothing was added there"));
         match record.kind() {
@@ -50,7 +50,9 @@ impl Sum {
                 *file = json!({"url": event["url"], "status": event["status"]});
                 copy(file, &event, &["message"]);
             }
-            "task.text.added" | "task.image.added" => put(part(item, "block_list"), &event["block_index"], &event["item"]),
+            "task.text.added" | "task.image.added" => {
+                put(part(item, "block_list"), &event["block_index"], &event["item"]);
+            }
             "task.text.delta" => {
                 append(&mut part(item, "block_list")[place(&event["block_index"])]["text"], &event["delta"]);
             }
@@ -76,6 +78,7 @@ impl Sum {
             }
             other => panic!("{at}: {other} has a place in the output and none here"),
         }
+        Some(key)
     }
 }
 
@@ -146,7 +149,7 @@ fn law_3_done_repeats() {
     assert!(checked > 0);
 }
 
-/// The fold adds up to the same, item by item, until a step is cut: only then does it know more than the items say.
+/// The fold adds up to the same, event by event: a lost delta is not made good by the `done` that repeats it.
 #[test]
 fn the_fold_adds_up_to_the_same() {
     for seed in seeds() {
@@ -157,23 +160,19 @@ fn the_fold_adds_up_to_the_same() {
                 (run, sum) = (RunFold::default(), Sum::default());
             }
             run.apply(record).unwrap();
-            sum.take(record, seed);
-            if !run.is_over() {
+            let Some((task, index)) = sum.take(record, seed) else { continue };
+            // Long texts are looked at when they are whole: their deltas would take minutes.
+            if record.size() > 4096 && !record.kind().ends_with(".done") {
                 continue;
             }
-            for task in &run.tasks {
-                for (index, fold) in (0..).zip(&task.items) {
-                    let mut folded = serde_json::to_value(&fold.item).unwrap();
-                    let mut summed = sum.items[&(task.id.to_string(), index)].clone();
-                    let end = fold.step.and_then(|step| task.steps[step].end);
-                    if end.is_some_and(|end| end.is_cut()) {
-                        for map in [&mut folded, &mut summed] {
-                            map.as_object_mut().unwrap().retain(|key, _| key != "status" && key != "reason");
-                        }
-                    }
-                    assert_eq!(folded, summed, "SEED={seed}: item {index} of {}", task.id);
-                }
-            }
+            let fold = &run.task(&TaskId::from(task.as_str())).unwrap().items[usize::try_from(index).unwrap()];
+            let folded = serde_json::to_value(&fold.item).unwrap();
+            assert!(
+                folded == sum.items[&(task.clone(), index)],
+                "SEED={seed}, record {}: {}",
+                record.seq,
+                record.kind()
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The integration tests of `model`, in one binary.
 //!
-//! `fixtures` holds requirement 000 against the types and the fold. The others take random logs from `model::testing`:
+//! `fixtures` holds requirement 000 against the types and the fold, `fold` has its single decisions. The others take random logs from `model::testing`:
 //! `coverage` says what those have, `laws` and `done_repeats` are the laws by name, `total` is the fold under garbage.
 //! A failure names its seed; `SEED=123 cargo test -p model` tries that one again.
 
@@ -10,6 +10,8 @@ mod coverage;
 mod done_repeats;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod fold;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]

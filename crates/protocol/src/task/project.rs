@@ -1,110 +1,139 @@
-//! Records → frames. Nothing is parsed on the way, unless a sub-agent's scope needs to know who belongs to it.
+//! Records → frames.
+
+use std::fmt::Write;
+
+use model::cursor::{Cursor, CursorError};
+use model::limits::WRITE_BYTES_MAX;
+use model::ports::{Frames, Projection};
+use model::{Event, Record, Seq, TaskId};
 
 use crate::sse;
-use model::cursor::Cursor;
-use model::ports::{Frames, Projection};
-use model::{Event, Record, TaskId};
-use std::collections::HashSet;
-use std::fmt::Write as _;
 
-/// Which records a stream has.
+/// Whose records are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everything in the thread. Never ends.
+    /// Everything that happens to the thread. Never ends.
     Thread,
-    /// One run, sub-agents included. Ends with the run.
+    /// One run, named by its root task. Ends with the root.
     Run(TaskId),
-    /// A sub-agent and everybody below it. Ends with the sub-agent.
+    /// One task and everybody below it. Ends with that task.
     Task(TaskId),
 }
 
-/// The native projection.
-#[derive(Clone, Debug)]
+/// The native projection of one scope.
+#[derive(Debug)]
 pub struct Task {
     scope: Scope,
-    /// Who belongs to a sub-agent's scope: itself, and whomever somebody in here created.
-    family: HashSet<TaskId>,
-    /// Scratch, kept so that a record costs no allocation.
+    /// The task of [`Scope::Task`] and those below it that were created so far.
+    family: Vec<TaskId>,
+    over: bool,
+    /// Where a frame's id and data are put together, kept from record to record.
     id: String,
     data: String,
 }
 
 impl Task {
-    /// A stream of this scope, before its first record.
+    /// Frames of this scope, from its beginning on.
     #[must_use]
     pub fn new(scope: Scope) -> Self {
-        let family = if let Scope::Task(task) = &scope { HashSet::from([task.clone()]) } else { HashSet::new() };
-        Self { scope, family, id: String::new(), data: String::new() }
+        let family = match &scope {
+            Scope::Thread | Scope::Run(_) => Vec::new(),
+            Scope::Task(id) => vec![id.clone()],
+        };
+        Self { scope, family, over: false, id: String::new(), data: String::new() }
     }
 
-    /// Is the record in the scope, and does it end it?
-    fn place(&mut self, record: &Record) -> Option<Place> {
+    fn shows(&mut self, record: &Record) -> bool {
         match &self.scope {
-            Scope::Thread => Some(Place::Inside),
-            Scope::Run(run) if record.run != *run => None,
-            // Only what may be the end is worth reading.
-            Scope::Run(run) if is_terminal(record.kind()) && record.event().task_id() == Some(run) => Some(Place::Last),
-            Scope::Run(_) => Some(Place::Inside),
-            Scope::Task(task) => {
-                let event = record.event();
-                let of = event.task_id()?;
-                if let Event::Created(created) = event {
-                    let parent = created.task.parent_task_id.as_ref();
-                    if parent.is_some_and(|parent| self.family.contains(parent)) {
-                        self.family.insert(of.clone());
-                    }
-                }
-                if !self.family.contains(of) {
-                    return None;
-                }
-                Some(if event.is_terminal() && of == task { Place::Last } else { Place::Inside })
+            Scope::Thread => true,
+            // What happens to the thread stands behind a run without being part of it, and comes after its end.
+            Scope::Run(run) => record.run == *run && !record.kind().starts_with("thread."),
+            Scope::Task(_) => {
+                self.adopt(record);
+                record.task_id().is_some_and(|id| self.family.iter().any(|member| member.as_str() == id))
             }
         }
     }
 
-    fn frame(&mut self, record: &Record, out: &mut Frames) {
-        self.id.clear();
+    /// Takes a new sub-agent into the family when its parent is there.
+    fn adopt(&mut self, record: &Record) {
+        if record.kind() == "task.created"
+            && let Event::Created(created) = record.event()
+            && created.task.parent_task_id.as_ref().is_some_and(|parent| self.family.contains(parent))
+        {
+            self.family.push(created.task_id.clone());
+        }
+    }
+
+    fn ends(&self, record: &Record) -> bool {
+        let (Scope::Run(last) | Scope::Task(last)) = &self.scope else { return false };
+        is_terminal(record.kind()) && record.task_id() == Some(last.as_str())
+    }
+
+    fn write(&mut self, record: &Record, out: &mut Frames) {
+        let public = String::from_utf8_lossy(&record.public);
+        // Bytes that are no object at all still make a frame: a reader must see that there is a record.
+        let body = public.trim_end().strip_suffix('}').unwrap_or("{");
         self.data.clear();
-        // Writing to a string cannot fail.
-        let _infallible = write!(self.id, "{}", Cursor::from(record));
-        let text = std::str::from_utf8(&record.public).unwrap_or("{}");
-        let open = text.strip_suffix('}').unwrap_or(text);
+        self.data.push_str(body);
+        if !body.ends_with('{') {
+            self.data.push(',');
+        }
         let mut number = itoa::Buffer::new();
-        self.data.push_str(open);
-        self.data.push_str(if open.ends_with('{') { "\"seq\":" } else { ",\"seq\":" });
+        self.data.push_str("\"seq\":");
         self.data.push_str(number.format(record.seq.0));
         self.data.push_str(",\"at\":");
         self.data.push_str(number.format(record.at));
         self.data.push('}');
-        let (id, data) = (self.id.as_str(), self.data.as_str());
-        out.write(record.seq, |bytes| sse::frame(bytes, Some(id), Some(record.kind()), data));
-    }
-}
 
-/// Where a record stands in a scope.
-enum Place {
-    Inside,
-    Last,
+        self.id.clear();
+        // Writing to a String cannot fail.
+        let _written = write!(self.id, "{}", Cursor::from(record));
+        out.write(record.seq, |bytes| sse::frame(bytes, Some(&self.id), Some(record.kind()), &self.data));
+        // One large record must not be paid for as long as the projection lives.
+        if self.data.capacity() > WRITE_BYTES_MAX {
+            self.data = String::new();
+        }
+    }
 }
 
 impl Projection for Task {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        let Some(place) = self.place(record) else { return };
-        self.frame(record, out);
-        if matches!(place, Place::Last) {
+        if !self.over && self.shows(record) {
+            self.write(record, out);
+            self.over = self.ends(record);
+        }
+        if self.over {
             out.finish();
         }
     }
 
     fn needs_history(&self) -> bool {
+        // Who belongs to a family was said when its members were created.
         matches!(self.scope, Scope::Task(_))
     }
 
     fn boxed_clone(&self) -> Box<dyn Projection> {
-        Box::new(self.clone())
+        let (scope, family) = (self.scope.clone(), self.family.clone());
+        Box::new(Self { scope, family, over: self.over, id: String::new(), data: String::new() })
     }
 }
 
+/// Where a reader of this dialect goes on, in a log that ends at `head` and has `record` at the cursor's place.
+///
+/// # Errors
+/// When the cursor is ahead of the log, of another log, or inside a record: here a record is one frame, so that such a
+/// cursor is another dialect's.
+pub fn resume_after(cursor: &Cursor, head: Seq, record: Option<&Record>) -> Result<Seq, CursorError> {
+    cursor.verify(head, record)?;
+    if cursor.inner.is_some() { Err(CursorError::Foreign) } else { Ok(cursor.seq) }
+}
+
+/// Does an event of this type end its task?
 fn is_terminal(kind: &str) -> bool {
     matches!(kind, "task.completed" | "task.incomplete" | "task.failed" | "task.cancelled")
 }
+
+#[cfg(test)]
+#[path = "project_tests.rs"]
+mod tests;

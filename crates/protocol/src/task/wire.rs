@@ -1,28 +1,120 @@
-//! An event as it stands on the wire, for whoever reads it.
+//! Frames → events, for whoever reads a native stream: the terminal client, a relay, the tests.
 
 use model::{Event, Millis, Seq};
 use serde::Deserialize;
 
-/// An event with its place and its moment.
+use crate::sse::{DecodeError, Decoder, Limits};
+
+/// One event as it came over the wire.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wire {
-    /// What happened; [`Event::Unknown`] when a later version says it.
-    pub event: Event,
+pub struct Frame {
+    /// Its type, also where this version does not know it.
+    pub kind: String,
     /// Its place in the thread.
     pub seq: Seq,
-    /// Its moment.
+    /// When it happened.
     pub at: Millis,
+    /// What happened; [`Event::Unknown`] for a type of a later version, to be skipped.
+    pub event: Event,
 }
 
+/// What stands beside the event itself.
 #[derive(Deserialize)]
-struct Place {
+struct Envelope {
+    #[serde(rename = "type")]
+    kind: String,
     seq: Seq,
     at: Millis,
 }
 
-/// Reads a frame's data. Unknown fields are ignored and unknown types kept as such; `None` is no event at all.
-#[must_use]
-pub fn parse(data: &str) -> Option<Wire> {
-    let Place { seq, at } = serde_json::from_str(data).ok()?;
-    Some(Wire { event: Event::decode(data.as_bytes()), seq, at })
+/// The data of a frame is no event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a frame's data is not an event with `type`, `seq` and `at`: {0}")]
+pub struct FrameError(String);
+
+/// Why a native stream cannot be read further.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// It is not an event stream that we can hold.
+    #[error(transparent)]
+    Stream(#[from] DecodeError),
+    /// It is one, of another dialect.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+}
+
+/// Reads the data of one frame. Unknown fields are ignored, unknown types are kept as such.
+///
+/// # Errors
+/// When it is no event at all.
+pub fn parse_frame(data: &str) -> Result<Frame, FrameError> {
+    let Envelope { kind, seq, at } = serde_json::from_str(data).map_err(|error| FrameError(error.to_string()))?;
+    Ok(Frame { kind, seq, at, event: Event::decode(data.as_bytes()) })
+}
+
+/// Reads a native stream in chunks of any size. A new connection needs a new reader.
+///
+/// ```
+/// let mut reader = protocol::task::Reader::new();
+/// let mut chunk = &b"id: 00c0ffee-7\ndata: {\"type\":\"task.started\",\"task_id\":\"task_1\",\"seq\":7,\"at\":5}\n\n"[..];
+/// let frame = reader.read(&mut chunk)?.expect("a whole frame");
+/// assert_eq!((frame.kind.as_str(), frame.seq.0), ("task.started", 7));
+/// assert_eq!(reader.last_event_id(), Some("00c0ffee-7"));
+/// # Ok::<(), protocol::task::ReadError>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader {
+    decoder: Decoder,
+}
+
+impl Reader {
+    /// A reader at the start of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { decoder: Decoder::new(Limits::default()) }
+    }
+
+    /// Takes bytes off `input` until a frame is whole. `None` means that all of `input` was taken and more is needed.
+    ///
+    /// # Errors
+    /// When the stream goes beyond a limit, for ever; when a frame is no event, for that frame alone.
+    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, ReadError> {
+        let Some(event) = self.decoder.decode(input)? else { return Ok(None) };
+        Ok(Some(parse_frame(&event.data)?))
+    }
+
+    /// The cursor to resume after.
+    #[must_use]
+    pub fn last_event_id(&self) -> Option<&str> {
+        self.decoder.last_event_id()
+    }
+
+    /// How many milliseconds the server asks to wait before reconnecting.
+    #[must_use]
+    pub fn retry_ms(&self) -> Option<u64> {
+        self.decoder.retry_ms()
+    }
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_event_is_said_so_and_the_next_one_is_read() {
+        let stream = "data: [DONE]\n\ndata: {\"type\":\"task.x\"}\n\n: still here\n\ndata: {\"type\":\"task.x\",\"seq\":1,\"at\":2}\n\n";
+        let mut rest = stream.as_bytes();
+        let mut reader = Reader::new();
+        assert!(matches!(reader.read(&mut rest), Err(ReadError::Frame(_))));
+        assert!(matches!(reader.read(&mut rest), Err(ReadError::Frame(_))));
+        let frame = reader.read(&mut rest).unwrap().unwrap();
+        assert_eq!((frame.kind.as_str(), frame.seq, frame.at), ("task.x", Seq(1), 2));
+        assert_eq!(reader.read(&mut rest), Ok(None));
+    }
 }

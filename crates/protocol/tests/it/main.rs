@@ -6,3 +6,5 @@ mod corpus;
 mod seed;
 #[cfg(test)]
 mod sse;
+#[cfg(test)]
+mod task;

@@ -8,10 +8,9 @@ mod follow;
 mod render;
 
 use clap::Args;
-use follow::{End, Endpoint, Follow, Refusal};
-use model::TaskStatus;
+use follow::{Endpoint, Follow, Next, Refusal};
+use model::object::TaskStatus;
 use render::{Palette, Renderer, escaped};
-use reqwest::Url;
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
@@ -63,22 +62,21 @@ pub(crate) async fn run(args: TailArgs) -> anyhow::Result<ExitCode> {
 async fn tail(args: TailArgs) -> Result<TaskStatus, Refusal> {
     let colours = args.no_color.is_none_or(|word| word.is_empty()) && std::io::stdout().is_terminal();
     let palette = if colours { Palette::Colours } else { Palette::Plain };
-    let endpoint = Endpoint::new(&args.url, args.task, args.key)?;
+    let endpoint = Endpoint::new(&args.url, &args.task, args.key.as_deref())?;
     let mut renderer = Renderer::new(endpoint.task(), palette);
     let mut follow = Follow::new(endpoint, args.after)?;
     loop {
-        let next = follow.next(|note| eprintln!("headwater: {}", escaped(note))).await?;
-        match next {
-            End::No { data, event } => {
+        match follow.next(|note| eprintln!("headwater: {}", escaped(note))).await? {
+            Next::Event { data, event } => {
                 let shown = if args.raw { render::raw_line(&data) } else { renderer.render(&event) };
                 print(&shown)?;
                 if let Some(status) = renderer.ended(&event) {
                     print(&renderer.finish())?;
-                    eprintln!("headwater: {}", renderer.epitaph(&event));
+                    eprintln!("headwater: {}", Renderer::epitaph(&event));
                     return Ok(status);
                 }
             }
-            End::Already(object) => {
+            Next::Ended(object) => {
                 eprintln!("headwater: already ended: {}", object.status.as_str());
                 if !args.raw && renderer.is_untouched() {
                     print(&render::last_words(&object))?;

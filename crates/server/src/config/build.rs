@@ -57,9 +57,8 @@ fn listen(source: &Source, server: &ServerTable, told: Option<String>) -> Result
     };
     match (told, &server.listen) {
         (Some(text), _) => parse(&text).ok_or(ConfigError::Listen(text)),
-        (None, Some(text)) => {
-            parse(text.get_ref()).ok_or_else(|| source.at(text.span(), "not an address: use ip:port, like 127.0.0.1:8787"))
-        }
+        (None, Some(text)) => parse(text.get_ref())
+            .ok_or_else(|| source.at(text.span(), "not an address: use ip:port, like 127.0.0.1:8787")),
         (None, None) => parse(LISTEN).ok_or_else(|| ConfigError::Listen(LISTEN.to_owned())),
     }
 }
@@ -157,13 +156,7 @@ fn tool(source: &Source, name: &Spanned<String>, table: &ToolTable) -> Result<To
     })
 }
 
-fn agent(
-    source: &Source,
-    file: &File,
-    models: &Router,
-    name: &str,
-    table: &AgentTable,
-) -> Result<Agent, ConfigError> {
+fn agent(source: &Source, file: &File, models: &Router, name: &str, table: &AgentTable) -> Result<Agent, ConfigError> {
     for model in &table.model.get_ref().0 {
         let provider = model.split_once('/').filter(|(_, model)| !model.is_empty()).map(|(provider, _)| provider);
         if provider.is_none_or(|provider| !models.names().any(|known| known == provider)) {
@@ -178,11 +171,13 @@ fn agent(
     for tool in &table.tools {
         let wanted = tool.get_ref();
         if file.agents.keys().any(|agent| agent.get_ref() == wanted) {
-            return Err(source.at(tool.span(), format!("agent `{name}` asks agent `{wanted}`: sub-agents are not supported yet")));
+            return Err(source
+                .at(tool.span(), format!("agent `{name}` asks agent `{wanted}`: sub-agents are not supported yet")));
         }
         if !file.tools.keys().any(|tool| tool.get_ref() == wanted) {
             let known: Vec<&str> = file.tools.keys().map(|tool| tool.get_ref().as_str()).collect();
-            let what = format!("agent `{name}` has the tool `{wanted}`, which is not defined; there is {}", list(&known));
+            let what =
+                format!("agent `{name}` has the tool `{wanted}`, which is not defined; there is {}", list(&known));
             return Err(source.at(tool.span(), what));
         }
     }

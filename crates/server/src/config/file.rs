@@ -43,7 +43,8 @@ impl Source {
     /// An operator's file.
     pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
-        let text = read_bounded(path, FILE_BYTES_MAX).map_err(|source| ConfigError::Read { origin: origin.clone(), source })?;
+        let text = read_bounded(path, FILE_BYTES_MAX)
+            .map_err(|source| ConfigError::Read { origin: origin.clone(), source })?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         Ok(Self { origin, text, beside: Beside::Folder(folder) })
     }
@@ -65,7 +66,8 @@ impl Source {
     fn key(&self, line: usize) -> String {
         let mut lines: Vec<&str> = self.text.lines().take(line).collect();
         let own = lines.pop().unwrap_or_default().trim();
-        let table = |text: &str| text.trim().strip_prefix('[').map(|rest| rest.split(']').next().unwrap_or(rest).to_owned());
+        let table =
+            |text: &str| text.trim().strip_prefix('[').map(|rest| rest.split(']').next().unwrap_or(rest).to_owned());
         if let Some(table) = table(own) {
             return table;
         }

@@ -3,7 +3,7 @@
 use model::block::{Object, Part};
 use model::command::{Cancel, Command, Start, Steer};
 use model::event::{
-    CancelMode, Completed, Created, Custom, DisplayMode, Event, Paused, Resumed, TaskOnly, TaskSpec,
+    Actor, CancelMode, Completed, Created, Custom, DisplayMode, Event, Paused, Resumed, TaskOnly, TaskSpec,
 };
 use model::object::TaskStatus;
 use model::ports::{
@@ -95,11 +95,7 @@ pub fn keyed(submission: Submission, key: &str, digest: &str) -> Submission {
 #[must_use]
 pub fn note(run: &TaskId, text: &str) -> Event {
     let value = serde_json::Value::String(text.to_owned());
-    let fields = serde_json::json!({"type": "task.custom", "task_id": run.as_str(), "name": "note", "value": value});
-    serde_json::from_value(fields).unwrap_or_else(|_| {
-        let custom = Custom { task_id: run.clone(), name: "note".to_owned(), value };
-        Event::Custom(custom)
-    })
+    Event::Custom(Custom { task_id: run.clone(), name: "note".to_owned(), value })
 }
 
 /// The first event of a run.
@@ -202,7 +198,8 @@ impl<'a> Author<'a> {
 
     /// Adds an event with a private half.
     pub fn sealed(&mut self, event: Event, secret: Option<&str>) -> &mut Self {
-        let raw = |secret: &str| RawItem { origin: "test".to_owned(), item: serde_json::Value::String(secret.to_owned()) };
+        let raw =
+            |secret: &str| RawItem { origin: "test".to_owned(), item: serde_json::Value::String(secret.to_owned()) };
         let private = secret.map(|secret| Box::new(Private { raw: Some(raw(secret)), ..Private::default() }));
         self.at += 1;
         let draft = Draft { seq: self.next(), at: self.at, event, private };
@@ -241,7 +238,7 @@ impl<'a> Author<'a> {
 
     /// It goes on.
     pub fn resume(&mut self) -> &mut Self {
-        let event = Event::Resumed(Resumed { task_id: self.run.clone(), by: model::event::Actor::User });
+        let event = Event::Resumed(Resumed { task_id: self.run.clone(), by: Actor::User, client: None });
         self.moves(event, TaskStatus::Running)
     }
 

@@ -4,8 +4,8 @@ use super::{Memory, Tables, Thread, run_of};
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    BoxFuture, Checkpoint, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission, SubmitError,
-    Submitted, ThreadRow,
+    BoxFuture, Checkpoint, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission,
+    SubmitError, Submitted, ThreadRow,
 };
 use model::seq::Millis;
 use model::{TaskId, ThreadId, UserId};

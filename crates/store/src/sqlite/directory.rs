@@ -7,8 +7,8 @@ use super::submit::known;
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    BoxFuture, Checkpoint, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission, SubmitError,
-    Submitted, ThreadRow,
+    BoxFuture, Checkpoint, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission,
+    SubmitError, Submitted, ThreadRow,
 };
 use model::seq::{Millis, Seq};
 use model::{TaskId, ThreadId, UserId};

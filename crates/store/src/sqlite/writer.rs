@@ -22,6 +22,9 @@ const ENDED_MAX: usize = 256;
 /// At most so many steps of that are left to do when the store is closed; the next open does the rest.
 const CLOSING_STEPS_MAX: usize = 1_024;
 
+/// After moving rows failed, so many commits go by before it is tried again.
+const REST_COMMITS: u32 = 1_000;
+
 /// How much one commit takes on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
@@ -42,6 +45,8 @@ pub(crate) struct Writer {
     pub(crate) committed: Option<Instant>,
     /// Deleted bytes are still in the write-ahead log.
     pub(crate) scrub: bool,
+    /// So many commits go by before rows are moved again.
+    pub(crate) rest: u32,
 }
 
 impl Writer {
@@ -143,11 +148,12 @@ impl Writer {
             }
         }
         self.committed = Some(Instant::now());
+        self.rest = self.rest.saturating_sub(1);
     }
 
     /// Moves some rows of runs that ended; false when there is nothing to move, or no way to.
     fn tidy(&mut self) -> bool {
-        if self.state.ended.is_empty() {
+        if self.state.ended.is_empty() || self.rest > 0 {
             return false;
         }
         let Some(conn) = self.conn.take() else { return false };
@@ -169,8 +175,9 @@ impl Writer {
                 if rows::is_damage(&error) {
                     self.state.unmovable.extend(begun);
                 }
+                self.rest = REST_COMMITS;
                 self.failed(&error);
-                self.conn.is_some()
+                false
             }
         }
     }
@@ -190,7 +197,7 @@ impl Writer {
             Some(Err(error)) => {
                 self.conn = None;
                 self.failed(&error);
-                self.conn.is_some()
+                false
             }
         }
     }

@@ -1,0 +1,214 @@
+//! The laws of projections, for the native dialect in every scope, over random logs. A failure names its seed.
+
+use bytes::Bytes;
+use model::cursor::Cursor;
+use model::fold::RunFold;
+use model::object::TaskObject;
+use model::ports::{FrameEnd, Frames, Projection};
+use model::testing::{Options, Rng, seeds, thread_log};
+use model::{Event, Record, Seq, TaskId};
+use protocol::task::{Frame, Reader, Scope, Task, resume_after};
+
+/// The thread, each of its runs, and each sub-agent.
+fn scopes(log: &[Record]) -> Vec<Scope> {
+    let mut scopes = vec![Scope::Thread];
+    scopes.extend(log.iter().filter_map(|record| match record.event() {
+        Event::Created(e) if e.task.parent_task_id.is_none() => Some(Scope::Run(e.task_id.clone())),
+        Event::Created(e) => Some(Scope::Task(e.task_id.clone())),
+        _ => None,
+    }));
+    scopes
+}
+
+type Shown = (Bytes, Vec<FrameEnd>, bool);
+
+fn project<'a>(projection: &mut dyn Projection, records: impl IntoIterator<Item = &'a Record>) -> Shown {
+    let mut out = Frames::default();
+    records.into_iter().for_each(|record| projection.project(record, &mut out));
+    out.into_parts()
+}
+
+/// All events of some frames, read in chunks of random sizes.
+fn read(chance: &mut Rng, mut bytes: &[u8]) -> Vec<Frame> {
+    let mut reader = Reader::new();
+    let mut frames = Vec::new();
+    while !bytes.is_empty() {
+        let (mut chunk, rest) = bytes.split_at(chance.below(bytes.len().min(5000)) + 1);
+        bytes = rest;
+        while let Some(frame) = reader.read(&mut chunk).unwrap() {
+            frames.push(frame);
+        }
+    }
+    frames
+}
+
+/// Logs for laws 4 and 5, whose time grows with the square of the log: fewer of them, and none longer than this. But
+/// with sub-agents of sub-agents, whose place depends on what came before. The beginning of a log is a log.
+fn short_logs() -> impl Iterator<Item = (u64, Vec<Record>)> {
+    const RECORDS_MAX: usize = 140;
+    const NESTED: Options = Options { steps_max: 3, depth_max: 3, children_max: 4, ..Options::small() };
+    seeds().step_by(3).map(|seed| {
+        let (_, mut log) = thread_log(seed, NESTED);
+        log.truncate(RECORDS_MAX);
+        (seed, log)
+    })
+}
+
+#[test]
+fn law_4_prefix_stable() {
+    for (seed, log) in short_logs() {
+        for scope in scopes(&log) {
+            let (all, ends, over) = project(&mut Task::new(scope.clone()), &log);
+            for length in 0..=log.len() {
+                let at = format!("SEED={seed}, {scope:?}, {length} records");
+                let (some, some_ends, some_over) = project(&mut Task::new(scope.clone()), &log[..length]);
+                assert!(all.starts_with(&some), "{at}: other bytes");
+                assert!(ends.starts_with(&some_ends), "{at}: other frames");
+                assert!(!some_over || (over && some == all), "{at}: something follows the end");
+            }
+        }
+    }
+}
+
+/// The frames after `cursor` as somebody makes them who was not there before: from the record after it, or, where a
+/// projection needs to have seen its run, from that run's first record, showing nothing until the cursor is passed.
+fn resumed(scope: &Scope, log: &[Record], cursor: usize) -> Shown {
+    let mut projection = Task::new(scope.clone());
+    let rest = &log[cursor..];
+    if projection.needs_history() {
+        let run = rest.first().map(|record| &record.run);
+        let seen = log[..cursor].iter().filter(|record| Some(&record.run) == run);
+        let (_, _, over) = project(&mut projection, seen);
+        if over {
+            return (Bytes::new(), Vec::new(), true);
+        }
+    }
+    project(&mut projection, rest)
+}
+
+#[test]
+fn law_5_resume() {
+    for (seed, log) in short_logs() {
+        for scope in scopes(&log) {
+            let (all, _, _) = project(&mut Task::new(scope.clone()), &log);
+            let mut live = Task::new(scope.clone());
+            let mut before = Vec::new();
+            for cursor in 0..=log.len() {
+                let at = format!("SEED={seed}, {scope:?}, cursor {cursor}");
+                let (after, ..) = resumed(&scope, &log, cursor);
+                assert!([&before[..], &after[..]].concat() == all, "{at}: begun anew");
+                let (after, ..) = project(&mut *live.boxed_clone(), &log[cursor..]);
+                assert!([&before[..], &after[..]].concat() == all, "{at}: from a copy");
+                if let Some(record) = log.get(cursor) {
+                    before.extend_from_slice(&project(&mut live, [record]).0);
+                }
+            }
+        }
+    }
+}
+
+/// Every frame's id is a cursor of its own record, and of no other thread's.
+#[test]
+fn every_frame_carries_a_cursor_of_its_record() {
+    for seed in seeds() {
+        let (_, log) = thread_log(seed, Options::small());
+        let (_, other) = thread_log(seed.wrapping_add(1), Options::small());
+        let head = Seq(log.len() as u64);
+        let (bytes, ends, over) = project(&mut Task::new(Scope::Thread), &log);
+        assert_eq!((ends.len(), over), (log.len(), false), "SEED={seed}");
+        let text = std::str::from_utf8(&bytes).unwrap();
+        let ids = text.split("\n\n").filter_map(|frame| frame.strip_prefix("id: ")?.split('\n').next());
+        let mut seen = 0;
+        for (record, id) in log.iter().zip(ids) {
+            let cursor: Cursor = id.parse().unwrap();
+            assert_eq!(resume_after(&cursor, head, Some(record)), Ok(record.seq), "SEED={seed}: {id}");
+            if let Some(foreign) = other.iter().find(|foreign| foreign.seq == record.seq) {
+                assert!(resume_after(&cursor, head, Some(foreign)).is_err(), "SEED={seed}: {id} of another thread");
+            }
+            seen += 1;
+        }
+        assert_eq!(seen, log.len(), "SEED={seed}");
+    }
+}
+
+/// A run's stream ends with its root, whatever the log goes on with; a thread's never does.
+#[test]
+fn a_stream_ends_with_its_task() {
+    for seed in seeds() {
+        let (_, log) = thread_log(seed, Options::default());
+        for scope in scopes(&log) {
+            let (_, ends, over) = project(&mut Task::new(scope.clone()), &log);
+            let (Scope::Run(id) | Scope::Task(id)) = &scope else {
+                assert!(!over, "SEED={seed}");
+                continue;
+            };
+            let last = &log[usize::try_from(ends.last().unwrap().seq.0).unwrap() - 1];
+            assert!(over && last.event().is_terminal(), "SEED={seed}: {scope:?} ends with {}", last.kind());
+            assert_eq!(last.event().task_id(), Some(id), "SEED={seed}");
+        }
+    }
+}
+
+/// Law 6 for this dialect: whoever folds what came over the wire has the object that the server would answer.
+#[test]
+fn law_6_the_client_agrees() {
+    for seed in seeds() {
+        let mut chance = Rng::new(seed);
+        let (_, log) = thread_log(seed, Options::default());
+        for scope in scopes(&log) {
+            let Scope::Run(run) = &scope else { continue };
+            let (bytes, ..) = project(&mut Task::new(scope.clone()), &log);
+            let (mut client, mut server) = (RunFold::default(), RunFold::default());
+            let records = log.iter().filter(|record| record.run == *run);
+            for (frame, record) in read(&mut chance, &bytes).iter().zip(records) {
+                client.apply_event(frame.seq, frame.at, &frame.event, None).unwrap();
+                server.apply(record).unwrap();
+                assert_eq!((frame.kind.as_str(), frame.seq), (record.kind(), record.seq), "SEED={seed}");
+                if chance.chance(10) || record.event().is_terminal() {
+                    let same = client.object(run) == server.object(run);
+                    assert!(same, "SEED={seed}: {run} at {}", frame.seq);
+                }
+            }
+            assert!(client.is_over(), "SEED={seed}: {run}");
+        }
+    }
+}
+
+/// A sub-agent's own stream is that of an ordinary task: read alone, it gives the sub-agent's object.
+#[test]
+fn a_sub_agents_stream_stands_alone() {
+    for seed in seeds() {
+        let mut chance = Rng::new(seed);
+        let (_, log) = thread_log(seed, Options::default());
+        for scope in scopes(&log) {
+            let Scope::Task(task) = &scope else { continue };
+            let (bytes, ..) = project(&mut Task::new(scope.clone()), &log);
+            let mut client = RunFold::default();
+            for mut frame in read(&mut chance, &bytes) {
+                if let Event::Created(created) = &mut frame.event
+                    && created.task_id == *task
+                {
+                    // Here it is the root: whoever asked for it is not part of the stream.
+                    created.task.parent_task_id = None;
+                }
+                // The state is the run's, and may have been set before this stream begins; it is in no task's object.
+                if !matches!(frame.event, Event::StateSnapshot(_) | Event::StateDelta(_)) {
+                    client.apply_event(client.seq.next(), frame.at, &frame.event, None).unwrap();
+                }
+            }
+            let server = object_at_its_end(&log, task);
+            let client = client.object(task).map(|object| TaskObject { seq: server.seq, ..object });
+            assert!(client.as_ref() == Some(&server), "SEED={seed}: {task}");
+        }
+    }
+}
+
+fn object_at_its_end(log: &[Record], task: &TaskId) -> TaskObject {
+    let ends = |record: &&Record| record.event().is_terminal() && record.event().task_id() == Some(task);
+    let end = log.iter().find(ends).unwrap();
+    let mut run = RunFold::default();
+    for record in log.iter().filter(|record| record.run == end.run && record.seq <= end.seq) {
+        run.apply(record).unwrap();
+    }
+    run.object(task).unwrap()
+}

@@ -1,0 +1,100 @@
+//! What every request sees, and the map of routes.
+
+use crate::auth::{self, Auth};
+use crate::config::HttpLimits;
+use crate::guard::{self, Guard};
+use crate::problem::Problem;
+use crate::routes;
+use crate::streams::Streams;
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use engine::Engine;
+use metrics_exporter_prometheus::PrometheusHandle;
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use store::Sqlite;
+use tower_http::catch_panic::CatchPanicLayer;
+
+/// What every request sees. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Parts>);
+
+/// What an [`App`] is made of.
+pub(crate) struct Parts {
+    pub(crate) engine: Engine,
+    pub(crate) store: Arc<Sqlite>,
+    pub(crate) auth: Auth,
+    pub(crate) guard: Guard,
+    pub(crate) limits: HttpLimits,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) metrics: PrometheusHandle,
+    pub(crate) stopping: AtomicBool,
+}
+
+impl App {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Nothing new is begun any more.
+    pub(crate) fn begin_stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}
+
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// All routes.
+pub(crate) fn router(app: &App) -> Router {
+    let native = Router::new()
+        .route("/v1/tasks", post(routes::task_create::handle).get(routes::task_list::handle))
+        .route("/v1/tasks/{task}", get(routes::task_get::handle))
+        .route("/v1/tasks/{task}/events", get(routes::task_events::handle))
+        .route("/v1/tasks/{task}/cancel", post(routes::task_cancel::handle))
+        .route("/v1/tasks/{task}/input", post(routes::task_input::handle))
+        .route("/v1/tasks/{task}/approvals/{key}", post(routes::task_approve::handle))
+        .route("/v1/tasks/{task}/tool_results", post(routes::task_tool_results::handle))
+        .route("/v1/threads", get(routes::thread_list::handle))
+        .route("/v1/threads/{thread}", get(routes::thread_get::handle).delete(routes::thread_delete::handle))
+        .route("/v1/threads/{thread}/events", get(routes::thread_events::handle))
+        .route_layer(from_fn_with_state(app.clone(), auth::require));
+    let open = Router::new()
+        .route("/healthz", get(routes::health::alive))
+        .route("/readyz", get(routes::health::ready))
+        .route("/metrics", get(routes::metrics::handle))
+        .route("/openapi.json", get(routes::page::openapi))
+        .route("/", get(routes::page::index))
+        .route("/app.js", get(routes::page::script))
+        .route("/style.css", get(routes::page::style));
+    native
+        .merge(open)
+        .method_not_allowed_fallback(async || guard::method_not_allowed())
+        .fallback(async || Problem::not_found())
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app.clone())
+}
+
+/// A fault of ours must cost one answer, not the process.
+#[expect(clippy::needless_pass_by_value, reason = "the layer's signature")]
+fn panicked(cause: Box<dyn Any + Send>) -> Response {
+    let text = cause.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(cause = text, "a request panicked");
+    metrics::counter!("headwater_panics_total").increment(1);
+    Problem::internal().into_response()
+}

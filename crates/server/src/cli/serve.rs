@@ -1,0 +1,157 @@
+//! `headwater serve`: everything is put together here, in the order in which it can still be refused without a trace:
+//! settings, then the port, then the data folder.
+
+use crate::app::{self, App, Parts};
+use crate::auth::Auth;
+use crate::config::{self, AuthMode, Config, Overrides};
+use crate::control::Control;
+use crate::guard::Guard;
+use crate::keys::Keys;
+use crate::listen;
+use crate::streams::Streams;
+use anyhow::Context as _;
+use clap::Args;
+use engine::{Engine, Ports, SystemClock};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use model::NodeId;
+use model::ports::Directory;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use store::Sqlite;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+/// How long connections have to close, once nothing is left to be said on them.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+/// How long the store has to put everything away.
+const STORE_WITHIN: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The config file. Without one it is the embedded demo.
+    #[arg(long, env = "HEADWATER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where to listen [default: 127.0.0.1:8787]. Port 0 takes a free one.
+    #[arg(long, env = "HEADWATER_LISTEN")]
+    listen: Option<String>,
+    /// The data folder [default: headwater-data].
+    #[arg(long, env = "HEADWATER_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    let overrides = Overrides { listen: args.listen, data_dir: args.data_dir };
+    let config = config::load(args.config.as_deref(), overrides)?;
+    let listener =
+        TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
+    let address = listener.local_addr().context("no local address")?;
+    let mut signals = Signals::new().context("no signals")?;
+    let options = store::Options { commit_spacing: config.commit_spacing, ..store::Options::default() };
+    let dir = config.data_dir.clone();
+    let store = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &options)).await.context("no thread")??;
+    let store = Arc::new(store);
+    let (data_dir, grace) = (config.data_dir.clone(), config.stop_grace);
+    let limits = config.http.clone();
+    let app = build(config, Arc::clone(&store)).await?;
+    let door = open_door(&app, &data_dir);
+    let waiting = app.engine.recover().await.context("cannot read what was left undone")?;
+    if waiting > 0 {
+        tracing::info!(threads = waiting, "taking up what was left undone");
+    }
+    let (closing, closed) = watch::channel(false);
+    let serving = tokio::spawn(listen::serve(listener, app::router(&app), limits, closed));
+    announce(address);
+    signals.next().await;
+    tracing::info!(grace_ms = grace.as_millis(), "stopping; a second signal stops at once");
+    app.begin_stop();
+    closing.send_replace(true);
+    tokio::select! {
+        () = app.engine.stop(grace) => {}
+        () = signals.next() => app.engine.stop(Duration::ZERO).await,
+    }
+    // Every stream has been let go. What still hangs has a reader that does not read.
+    if tokio::time::timeout(CLOSE_WITHIN, serving).await.is_err() {
+        tracing::debug!("some connections were cut");
+    }
+    if let Some(door) = door {
+        door.abort();
+        let _aborted = door.await;
+    }
+    if tokio::time::timeout(STORE_WITHIN, store.close()).await.is_err() {
+        tracing::warn!("the store did not close in time; nothing is lost");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn build(config: Config, store: Arc<Sqlite>) -> anyhow::Result<App> {
+    let metrics = PrometheusBuilder::new().install_recorder().context("no metrics")?;
+    let directory: Arc<dyn Directory> = Arc::clone(&store) as Arc<dyn Directory>;
+    let auth = match config.auth {
+        AuthMode::None => Auth::Open,
+        AuthMode::Keys => Auth::Keys(Arc::new(Keys::load(&*directory).await.context("cannot read the keys")?)),
+    };
+    let ports = Ports {
+        journal: Arc::clone(&store) as _,
+        directory,
+        models: Arc::new(config.models),
+        tools: config.tools,
+        clock: Arc::new(SystemClock),
+        definitions: Arc::new(config.definitions),
+        node: NodeId::from(format!("node-{}", std::process::id())),
+    };
+    Ok(App::new(Parts {
+        engine: Engine::new(ports),
+        store,
+        auth,
+        guard: Guard::new(config.listen, config.hosts, config.origins),
+        streams: Streams::new(config.http.streams_per_user_max),
+        limits: config.http,
+        metrics,
+        stopping: AtomicBool::new(false),
+    }))
+}
+
+/// The back door. A folder where no socket can be is not worth staying closed for.
+fn open_door(app: &App, data_dir: &std::path::Path) -> Option<tokio::task::JoinHandle<()>> {
+    match Control::open(data_dir) {
+        Ok(control) => {
+            let directory = Arc::clone(&app.engine.ports().directory);
+            Some(tokio::spawn(control.serve(directory, app.auth.clone())))
+        }
+        Err(error) => {
+            tracing::warn!(%error, "no control socket: `headwater keys` works only while the server is stopped");
+            None
+        }
+    }
+}
+
+/// Says that the server is ready. Others wait for exactly this line.
+fn announce(address: std::net::SocketAddr) {
+    let mut out = std::io::stdout().lock();
+    // Whoever closed our stdout does not want to know.
+    let _closed = writeln!(out, "headwater listening on http://{address}").and_then(|()| out.flush());
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The server's back door, for whoever may open the data folder: a Unix socket in it.
+//!
+//! One request per connection, one line of JSON each way. The folder is locked while a server runs, so what changes
+//! keys asks that server; and keys that change through it count at once. Only the folder's owner may connect.
+
+use crate::auth::Auth;
+use crate::keys::{self, KeyError, NewKey};
+use model::ports::{Directory, KeyRow};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+const SOCKET: &str = "control.sock";
+const LINE_BYTES_MAX: u64 = 1024 * 1024;
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// What can be asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub(crate) enum Ask {
+    /// Let somebody in.
+    CreateKey { user: String },
+    /// Who is let in?
+    ListKeys,
+    /// Let a key in no longer.
+    RevokeKey { id: String },
+}
+
+/// What is answered.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// This key was made.
+    Created(NewKey),
+    /// These keys there are. Their digests stay where they are.
+    Keys { keys: Vec<ShownKey> },
+    /// It was revoked.
+    Revoked,
+    /// It could not be done.
+    Failed { why: String },
+}
+
+/// A key as it may be shown.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ShownKey {
+    pub(crate) id: String,
+    pub(crate) user: String,
+    pub(crate) created_at: u64,
+    pub(crate) revoked_at: Option<u64>,
+}
+
+impl From<KeyRow> for ShownKey {
+    fn from(row: KeyRow) -> Self {
+        Self { id: row.id, user: row.user.to_string(), created_at: row.created_at, revoked_at: row.revoked_at }
+    }
+}
+
+/// Does what is asked.
+pub(crate) async fn answer(directory: &dyn Directory, ask: Ask) -> Answer {
+    let done = match ask {
+        Ask::CreateKey { user } => keys::create(directory, &user).await.map(Answer::Created),
+        Ask::ListKeys => {
+            let keys = directory.keys().await.map_err(KeyError::from);
+            keys.map(|keys| Answer::Keys { keys: keys.into_iter().map(ShownKey::from).collect() })
+        }
+        Ask::RevokeKey { id } => keys::revoke(directory, &id).await.map(|()| Answer::Revoked),
+    };
+    done.unwrap_or_else(|error| Answer::Failed { why: error.to_string() })
+}
+
+/// Asks the server that has this folder.
+pub(crate) async fn ask(data_dir: &Path, ask: &Ask) -> io::Result<Answer> {
+    let talk = async {
+        let mut stream = UnixStream::connect(data_dir.join(SOCKET)).await?;
+        let mut line = serde_json::to_string(ask)?;
+        line.push('\n');
+        stream.write_all(line.as_bytes()).await?;
+        let mut answer = String::new();
+        BufReader::new(stream).take(LINE_BYTES_MAX).read_line(&mut answer).await?;
+        Ok(serde_json::from_str(&answer)?)
+    };
+    tokio::time::timeout(ANSWER_WITHIN, talk).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+}
+
+/// The open door. Dropping it removes the socket.
+pub(crate) struct Control {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Control {
+    /// Opens it. A socket that a crash left behind is replaced: the folder's lock says that nobody else is here.
+    pub(crate) fn open(data_dir: &Path) -> io::Result<Self> {
+        let path = data_dir.join(SOCKET);
+        // Made where nobody else can reach it, then moved: it is never open to others, not even for a moment.
+        let private = data_dir.join("control.new");
+        let _stale = fs::remove_dir_all(&private);
+        DirBuilder::new().mode(0o700).create(&private)?;
+        let made = private.join("s");
+        let bound = UnixListener::bind(&made).and_then(|listener| {
+            fs::set_permissions(&made, Permissions::from_mode(0o600))?;
+            fs::rename(&made, &path)?;
+            Ok(listener)
+        });
+        let _empty = fs::remove_dir_all(&private);
+        Ok(Self { path, listener: bound? })
+    }
+
+    /// Answers until it is dropped.
+    pub(crate) async fn serve(self, directory: Arc<dyn Directory>, auth: Auth) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    let (directory, auth) = (Arc::clone(&directory), auth.clone());
+                    tokio::spawn(async move {
+                        let talk = talk(stream, &*directory, &auth);
+                        if !matches!(tokio::time::timeout(ANSWER_WITHIN, talk).await, Ok(Ok(()))) {
+                            tracing::debug!("a control connection broke off");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the control socket cannot accept");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn talk(mut stream: UnixStream, directory: &dyn Directory, auth: &Auth) -> io::Result<()> {
+    let mut line = String::new();
+    BufReader::new(&mut stream).take(LINE_BYTES_MAX).read_line(&mut line).await?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(ask) => answer(directory, ask).await,
+        Err(_) => Answer::Failed { why: "this is no question that the server knows".to_owned() },
+    };
+    if let Auth::Keys(keys) = auth
+        && let Err(error) = keys.refresh(directory).await
+    {
+        tracing::error!(%error, "the keys could not be read again");
+    }
+    let mut text = serde_json::to_string(&answer)?;
+    text.push('\n');
+    stream.write_all(text.as_bytes()).await
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _gone = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,123 @@
+//! Connections: accepted, bounded in time and memory, and let go in order when the server stops.
+//!
+//! HTTP/1.1 only. A connection holds little: hyper's buffers are small, and the body of a stream is polled only when
+//! there is room, so a reader that has stopped costs a buffer and is closed when it has taken nothing for a while.
+
+use crate::config::HttpLimits;
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_io_timeout::TimeoutStream;
+use tower::ServiceExt as _;
+
+/// A request's head must fit in here, and what waits to be written to one connection is about as much.
+const BUFFER_BYTES: usize = 16 * 1024;
+/// The longest wait before accepting is tried again, when the system has no more to give.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+const BACKOFF_MIN: Duration = Duration::from_millis(10);
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Accepts until it is told to stop, then waits for what is under way. `closing` turning true ends idle connections at
+/// once and others after their answer.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: HttpLimits,
+    mut closing: watch::Receiver<bool>,
+) {
+    let room = Arc::new(Semaphore::new(limits.connections_max));
+    let (alive, mut all_gone) = mpsc::channel::<()>(1);
+    let mut backoff = BACKOFF_MIN;
+    loop {
+        let accepted = tokio::select! {
+            () = closed(&mut closing) => break,
+            accepted = accept(&listener, &room) => accepted,
+        };
+        match accepted {
+            Ok((stream, peer, permit)) => {
+                backoff = BACKOFF_MIN;
+                let connection = connection(stream, peer, router.clone(), limits.clone(), closing.clone());
+                let alive = alive.clone();
+                tokio::spawn(async move {
+                    connection.await;
+                    drop((permit, alive));
+                });
+            }
+            // The other side gave up before we got there: that says nothing about the next one.
+            Err(error) if is_theirs(error.kind()) => {}
+            Err(error) => {
+                // Out of descriptors or memory. Trying again at once would only burn the processor.
+                tracing::warn!(%error, "connections cannot be accepted");
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(BACKOFF_MAX);
+            }
+        }
+    }
+    drop((listener, alive));
+    let _gone = all_gone.recv().await;
+}
+
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // An error is a sender that is gone, and with it everybody who could want anything.
+    let _gone = closing.wait_for(|closing| *closing).await.is_err();
+}
+
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
+    let permit = Arc::clone(room).acquire_owned().await.map_err(std::io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer, permit))
+}
+
+const fn is_theirs(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted)
+}
+
+async fn connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    limits: HttpLimits,
+    mut closing: watch::Receiver<bool>,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection waits before it sends");
+    }
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(limits.write_stall));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
+        router.clone().oneshot(request.map(Body::new))
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_read)
+        .max_buf_size(BUFFER_BYTES)
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
+    let mut serving = std::pin::pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = closed(&mut closing) => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}

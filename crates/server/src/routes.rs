@@ -1,0 +1,98 @@
+//! One file per route. What several of them need is here: ids in paths, keys against doing things twice.
+
+pub(crate) mod health;
+pub(crate) mod metrics;
+pub(crate) mod page;
+pub(crate) mod task_approve;
+pub(crate) mod task_cancel;
+pub(crate) mod task_create;
+pub(crate) mod task_events;
+pub(crate) mod task_get;
+pub(crate) mod task_input;
+pub(crate) mod task_list;
+pub(crate) mod task_tool_results;
+pub(crate) mod thread_delete;
+pub(crate) mod thread_events;
+pub(crate) mod thread_get;
+pub(crate) mod thread_list;
+
+use crate::app::App;
+use crate::problem::Problem;
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use model::object::TaskObject;
+use model::ports::Idempotency;
+use model::{TaskId, ThreadId, UserId};
+
+/// The task that a path names. What cannot be an id does not exist.
+pub(crate) struct TaskPath(pub(crate) TaskId);
+
+/// The thread that a path names.
+pub(crate) struct ThreadPath(pub(crate) ThreadId);
+
+impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self(TaskId::parse(&segment(parts, state, "task").await?)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ThreadPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self(ThreadId::parse(&segment(parts, state, "thread").await?)?))
+    }
+}
+
+async fn segment<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
+    let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| Problem::not_found())?;
+    let found = params.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
+    found.ok_or_else(Problem::not_found)
+}
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+
+/// The caller's key against doing it twice, bound to the route and to what was asked.
+fn idempotency(headers: &HeaderMap, route: &str, digest: &str) -> Result<Option<Idempotency>, Problem> {
+    let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(key) = given.next() else { return Ok(None) };
+    let bytes = key.as_bytes();
+    let printable = bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
+    if given.next().is_some() || !printable || !(1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&bytes.len()) {
+        let detail = format!("an Idempotency-Key has 1 to {IDEMPOTENCY_KEY_BYTES_MAX} printable ASCII characters");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_idempotency_key", detail));
+    }
+    let key = format!("{route} {}", String::from_utf8_lossy(bytes));
+    Ok(Some(Idempotency { key, digest: digest.to_owned() }))
+}
+
+/// Does something to its end, also when the caller has gone meanwhile: half of it is worse than either.
+async fn to_its_end<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    E: Into<Problem> + Send + 'static,
+{
+    match tokio::spawn(work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(error) => {
+            tracing::error!(%error, "a command panicked");
+            Err(Problem::internal())
+        }
+    }
+}
+
+/// The task's object now, as the answer to a command.
+async fn object(app: &App, user: &UserId, task: &TaskId, status: StatusCode) -> Result<Response, Problem> {
+    let Some(object) = app.engine.object(user, task).await? else { return Err(Problem::not_found()) };
+    Ok(with_location(&object, status))
+}
+
+fn with_location(object: &TaskObject, status: StatusCode) -> Response {
+    let location = [(header::LOCATION, format!("/v1/tasks/{}", object.task_id))];
+    (status, location, axum::Json(object)).into_response()
+}

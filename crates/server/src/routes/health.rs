@@ -1,0 +1,13 @@
+//! `GET /healthz`: the process lives. `GET /readyz`: it takes work.
+
+use crate::app::App;
+use crate::problem::Problem;
+use axum::extract::State;
+
+pub(crate) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+pub(crate) async fn ready(State(app): State<App>) -> Result<&'static str, Problem> {
+    if app.is_stopping() { Err(Problem::stopping()) } else { Ok("ready\n") }
+}

@@ -1,0 +1,37 @@
+//! `GET /` and what it needs, and the OpenAPI document: all of it in the binary.
+
+use axum::http::header;
+use axum::response::IntoResponse;
+
+/// What the server offers, as OpenAPI.
+pub(crate) const OPENAPI: &str = include_str!("../../openapi.json");
+
+/// The page shows what models and tools say: nothing of it may be run, and nothing be fetched from elsewhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(crate) async fn index() -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, include_str!("../../web/index.html"))
+}
+
+pub(crate) async fn script() -> impl IntoResponse {
+    asset("text/javascript; charset=utf-8", include_str!("../../web/app.js"))
+}
+
+pub(crate) async fn style() -> impl IntoResponse {
+    asset("text/css; charset=utf-8", include_str!("../../web/style.css"))
+}
+
+pub(crate) async fn openapi() -> impl IntoResponse {
+    asset("application/json", OPENAPI)
+}
+
+fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")], text)
+}

@@ -1,0 +1,56 @@
+//! `POST /v1/tasks/{id}/cancel`: stops a run.
+
+use super::{TaskPath, idempotency, object, to_its_end};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::body::Json;
+use crate::problem::Problem;
+use crate::query;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+use model::event::CancelMode;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    #[serde(default)]
+    mode: CancelMode,
+}
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    TaskPath(task): TaskPath,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let [] = query::read(&uri, [])?;
+    let json = Json::read_optional(&headers, body, &app.limits).await?;
+    let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/cancel"), &json.digest())?;
+    let Request { mode } = json.object()?;
+    if mode == CancelMode::AfterTurn {
+        let detail = "`mode`: `after_turn` is not supported yet; there is `immediate`";
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail));
+    }
+    let Some(row) = app.engine.run_of(&caller.user, &task).await? else { return Err(Problem::not_found()) };
+    if row.id != task {
+        let detail = "a sub-agent cannot be stopped by itself: stop its run";
+        return Err(
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail).with("task_id", row.id.as_str())
+        );
+    }
+    let repeated = app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_some();
+    if row.status.is_terminal() && !repeated {
+        let detail = "the run has ended already";
+        return Err(Problem::new(StatusCode::CONFLICT, "already_ended", detail).with("status", row.status.as_str()));
+    }
+    if !repeated {
+        let (engine, user) = (app.engine.clone(), caller.user.clone());
+        to_its_end(async move { engine.cancel(&user, &row, mode, idempotency).await }).await?;
+    }
+    object(&app, &caller.user, &task, StatusCode::ACCEPTED).await
+}

@@ -1,0 +1,144 @@
+//! `POST /v1/tasks`: begins a run, or puts it into its thread's queue.
+
+use super::{idempotency, object, to_its_end};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::body::Json;
+use crate::problem::Problem;
+use crate::query;
+use crate::wire::{self, DeclaredTool, Input};
+use crate::{sse, watch};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use engine::{NewRun, OnBusy, StartError, Started};
+use model::block::Object;
+use model::object::TaskStatus;
+use model::{TaskId, ThreadId, UserId};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// How often a caller that waits looks whether its run was given up in the queue, which leaves no record.
+const QUEUED_LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    model: String,
+    #[serde(default)]
+    input: Input,
+    thread_id: Option<String>,
+    previous: Option<String>,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    wait: bool,
+    #[serde(default)]
+    tools: Vec<DeclaredTool>,
+    #[serde(default)]
+    on_busy: Busy,
+    #[serde(default)]
+    metadata: Object,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Busy {
+    #[default]
+    Enqueue,
+    Reject,
+    Interrupt,
+    Steer,
+}
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let [] = query::read(&uri, [])?;
+    let json = Json::read(&headers, body, &app.limits).await?;
+    let idempotency = idempotency(&headers, "POST /v1/tasks", &json.digest())?;
+    let request: Request = json.object()?;
+    if request.stream && request.wait {
+        return Err(Problem::invalid_body("`stream` and `wait` cannot both be true"));
+    }
+    let (stream, wait) = (request.stream, request.wait);
+    let new = NewRun { idempotency, ..new_run(&app, &caller.user, request).await? };
+    let started = {
+        let (engine, user) = (app.engine.clone(), caller.user.clone());
+        let agents: Vec<String> = engine.ports().definitions.agents.keys().cloned().collect();
+        to_its_end(async move { engine.start(&user, new).await.map_err(|error| refused(error, agents)) }).await?
+    };
+    if stream {
+        return streamed(&app, &caller, &started.task).await;
+    }
+    if wait {
+        return settled(&app, &caller.user, &started).await;
+    }
+    object(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
+}
+
+async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, Problem> {
+    let mut thread = request.thread_id.map(|id| ThreadId::parse(&id)).transpose()?;
+    let unknown =
+        || Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", "`previous` names no run of this thread");
+    let previous = request.previous.map(|id| TaskId::parse(&id)).transpose().map_err(|_| unknown())?;
+    // A run names its thread.
+    if let (Some(previous), None) = (&previous, &thread) {
+        thread = Some(app.engine.run_of(user, previous).await?.ok_or_else(unknown)?.thread);
+    }
+    Ok(NewRun {
+        agent: request.model,
+        input: request.input.parts(&app.limits)?,
+        thread,
+        previous,
+        tools: wire::tools(request.tools, &app.limits)?,
+        metadata: request.metadata,
+        on_busy: match request.on_busy {
+            Busy::Enqueue => OnBusy::Enqueue,
+            Busy::Reject => OnBusy::Reject,
+            Busy::Interrupt => OnBusy::Interrupt,
+            Busy::Steer => OnBusy::Steer,
+        },
+        idempotency: None,
+    })
+}
+
+fn refused(error: StartError, agents: Vec<String>) -> Problem {
+    match error {
+        StartError::UnknownAgent(_) => Problem::from(error).with("agents", agents),
+        error => error.into(),
+    }
+}
+
+async fn streamed(app: &App, caller: &Caller, task: &TaskId) -> Result<Response, Problem> {
+    let mut response = match watch::task(app, &caller.user, task, None).await? {
+        Some(watch) => sse::response(app, caller, watch)?,
+        None => StatusCode::NO_CONTENT.into_response(),
+    };
+    if let Ok(location) = HeaderValue::try_from(format!("/v1/tasks/{task}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+async fn settled(app: &App, user: &UserId, started: &Started) -> Result<Response, Problem> {
+    let Started { task, thread } = started;
+    loop {
+        let settled = tokio::time::timeout(QUEUED_LOOK, app.engine.settled(user, task, thread)).await;
+        let over = settled.is_ok();
+        settled.unwrap_or(Ok(()))?;
+        let Some(row) = app.engine.run_of(user, task).await? else { return Err(Problem::not_found()) };
+        if row.status.is_terminal() || row.status == TaskStatus::Paused {
+            return object(app, user, task, StatusCode::OK).await;
+        }
+        // Whoever waits for a run was let go, and the run goes on: so the server does not.
+        if over && app.is_stopping() {
+            return Err(Problem::stopping().with("task_id", task.as_str()));
+        }
+    }
+}

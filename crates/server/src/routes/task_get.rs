@@ -1,0 +1,21 @@
+//! `GET /v1/tasks/{id}`: the task as one JSON object, as of what is durable now.
+
+use super::TaskPath;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::query;
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use model::object::TaskObject;
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    TaskPath(task): TaskPath,
+    uri: Uri,
+) -> Result<Json<TaskObject>, Problem> {
+    let [] = query::read(&uri, [])?;
+    app.engine.object(&caller.user, &task).await?.map(Json).ok_or_else(Problem::not_found)
+}

@@ -1,0 +1,73 @@
+//! `POST /v1/tasks/{id}/input`: says something more to a run; to one that has ended, it begins the next in its thread.
+
+use super::{TaskPath, idempotency, object, to_its_end};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::body::Json;
+use crate::problem::Problem;
+use crate::query;
+use crate::wire::Input;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+use engine::{NewRun, REQUEST_BYTES_MAX, StartError, Started};
+use model::block::Part;
+use model::ports::{Idempotency, RunRow};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    input: Input,
+}
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    TaskPath(task): TaskPath,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let [] = query::read(&uri, [])?;
+    let json = Json::read(&headers, body, &app.limits).await?;
+    let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
+    let input = json.object::<Request>()?.input.parts(&app.limits)?;
+    let Some(row) = app.engine.run_of(&caller.user, &task).await? else { return Err(Problem::not_found()) };
+    if row.id != task {
+        let detail = "a sub-agent cannot be spoken to by itself: speak to its run";
+        return Err(
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail).with("task_id", row.id.as_str())
+        );
+    }
+    let started = match app.engine.recall(&caller.user, idempotency.as_ref()).await? {
+        Some(known) => known,
+        None => said(&app, &caller, row, input, idempotency).await?,
+    };
+    object(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
+}
+
+async fn said(
+    app: &App,
+    caller: &Caller,
+    row: RunRow,
+    input: Vec<Part>,
+    idempotency: Option<Idempotency>,
+) -> Result<Started, Problem> {
+    if input.is_empty() {
+        return Err(StartError::NothingToDo.into());
+    }
+    let (engine, user) = (app.engine.clone(), caller.user.clone());
+    if row.status.is_terminal() {
+        let new = NewRun { agent: row.agent, input, thread: Some(row.thread), idempotency, ..NewRun::default() };
+        return to_its_end(async move { engine.start(&user, new).await }).await;
+    }
+    let size = serde_json::to_vec(&input).map_or(usize::MAX, |text| text.len());
+    if size > REQUEST_BYTES_MAX {
+        return Err(StartError::TooLarge(REQUEST_BYTES_MAX).into());
+    }
+    let started = Started { task: row.id.clone(), thread: row.thread.clone() };
+    to_its_end(async move { engine.say(&user, &row.thread, row.id, input, idempotency).await }).await?;
+    Ok(started)
+}

@@ -1,0 +1,33 @@
+//! `GET /v1/tasks?status=&thread_id=&limit=&before=`: a user's runs, newest first.
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::{paging, query, wire};
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use model::ThreadId;
+use model::object::TaskStatus;
+use model::ports::RunFilter;
+use serde_json::Value;
+
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
+    let [status, thread, limit, before] = query::read(&uri, ["status", "thread_id", "limit", "before"])?;
+    let (limit, page) = paging::page(limit, before)?;
+    let filter = RunFilter {
+        status: status.as_deref().map(statuses).transpose()?.unwrap_or_default(),
+        thread: thread.map(|thread| ThreadId::parse(&thread)).transpose()?,
+    };
+    let rows = app.engine.ports().directory.runs(&caller.user, filter, page).await?;
+    Ok(Json(paging::answer(rows.iter().map(wire::run).collect(), limit)))
+}
+
+/// One status, or several with commas between them.
+fn statuses(text: &str) -> Result<Vec<TaskStatus>, Problem> {
+    let unknown = || {
+        let all = TaskStatus::ALL.map(TaskStatus::as_str).join(", ");
+        Problem::invalid_query(format!("`status` must be some of {all}, with commas between them"))
+    };
+    text.split(',').map(|word| TaskStatus::parse(word).ok_or_else(unknown)).collect()
+}

@@ -1,0 +1,29 @@
+//! `GET /v1/threads/{id}`: a thread, how long its log is and what it has cost.
+
+use super::ThreadPath;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::{query, watch, wire};
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use serde_json::{Value, json};
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    ThreadPath(thread): ThreadPath,
+    uri: Uri,
+) -> Result<Json<Value>, Problem> {
+    let [] = query::read(&uri, [])?;
+    let row = app.engine.ports().directory.thread(&caller.user, &thread).await?.ok_or_else(Problem::not_found)?;
+    let head = watch::head(&app, &caller.user, &thread).await?;
+    let usage = app.engine.thread_usage(&caller.user, &thread, head).await?;
+    let mut answer = wire::thread(&row);
+    if let Some(fields) = answer.as_object_mut() {
+        fields.insert("seq".to_owned(), json!(head));
+        fields.insert("usage".to_owned(), json!(usage));
+    }
+    Ok(Json(answer))
+}

@@ -1,0 +1,151 @@
+//! A viewer as the body of a response.
+//!
+//! Each piece that the viewer gives is one frame of the body, shared with everybody who watches the same: nothing is
+//! copied, and nothing waits here. A stream that ends before its own end ends with an error, so that the connection
+//! breaks and no client takes it for the end.
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::streams::Slot;
+use crate::watch::Watch;
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use engine::Viewer;
+use futures_util::stream;
+use model::TaskId;
+use protocol::sse;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+
+/// How long a client waits before it comes back; spread, so that a restart does not bring all of them at once.
+const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
+/// How often a stream that waits for its run to begin looks whether it was given up.
+const QUEUED_LOOK: Duration = Duration::from_secs(1);
+
+/// The response's head, without a body.
+pub(crate) fn head() -> Response {
+    let mut response = Response::new(Body::empty());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// Streams what a viewer sees.
+pub(crate) fn response(app: &App, caller: &Caller, watch: Watch) -> Result<Response, Problem> {
+    let Some(slot) = app.streams.enter(&caller.user) else {
+        let most = app.limits.streams_per_user_max;
+        let detail = format!("{most} streams are open already: close some");
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail);
+        return Err(problem.header(header::RETRY_AFTER, "1"));
+    };
+    let stream = Stream {
+        app: app.clone(),
+        caller: caller.clone(),
+        viewer: watch.viewer,
+        queued: watch.queued,
+        greeting: Some(greeting()),
+        tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        last: Instant::now(),
+        _slot: slot,
+    };
+    let mut response = head();
+    *response.body_mut() = Body::from_stream(stream::unfold(Some(stream), |stream| async {
+        let mut stream = stream?;
+        match stream.next().await {
+            Ok(Some(bytes)) => Some((Ok(bytes), Some(stream))),
+            Ok(None) => None,
+            Err(cut) => Some((Err(cut), None)),
+        }
+    }));
+    Ok(response)
+}
+
+/// The first bytes: proxies and clients that wait for one have it, and `retry` is known before anything can break.
+fn greeting() -> Bytes {
+    let spread = RETRY_MS.end - RETRY_MS.start;
+    let jitter = getrandom::u32().map_or(0, |random| u64::from(random) % spread);
+    let mut out = BytesMut::from(&sse::comment()[..]);
+    sse::retry(&mut out, RETRY_MS.start + jitter);
+    out.freeze()
+}
+
+/// Why a stream ended before its own end.
+#[derive(Debug, thiserror::Error)]
+enum Cut {
+    #[error("the thread is gone, or the server stops")]
+    BrokenOff,
+    #[error("the key was revoked")]
+    Revoked,
+    #[error(transparent)]
+    Store(#[from] model::ports::StoreError),
+}
+
+struct Stream {
+    app: App,
+    caller: Caller,
+    viewer: Viewer,
+    /// The run that has not begun.
+    queued: Option<TaskId>,
+    greeting: Option<Bytes>,
+    tick: Pin<Box<Sleep>>,
+    /// When something was last sent.
+    last: Instant,
+    _slot: Slot,
+}
+
+impl Stream {
+    async fn next(&mut self) -> Result<Option<Bytes>, Cut> {
+        if let Some(greeting) = self.greeting.take() {
+            self.wind_up();
+            return Ok(Some(greeting));
+        }
+        loop {
+            let Self { viewer, tick, .. } = self;
+            tokio::select! {
+                biased;
+                bytes = viewer.next() => {
+                    let bytes = bytes?;
+                    self.last = Instant::now();
+                    self.queued = None;
+                    let cut = bytes.is_none() && self.viewer.is_broken_off();
+                    return if cut { Err(Cut::BrokenOff) } else { Ok(bytes) };
+                }
+                () = tick.as_mut() => {}
+            }
+            if !self.caller.pass.is_good() {
+                return Err(Cut::Revoked);
+            }
+            if was_given_up(&self.app, &self.caller, self.queued.as_ref()).await? {
+                return Ok(None);
+            }
+            let idle = self.last.elapsed() >= self.app.limits.heartbeat;
+            if idle {
+                self.last = Instant::now();
+            }
+            self.wind_up();
+            if idle {
+                return Ok(Some(sse::comment()));
+            }
+        }
+    }
+
+    /// Sets the alarm: when the stream will have been silent for too long, or, while it waits for its run, soon.
+    fn wind_up(&mut self) {
+        let silent = self.last + self.app.limits.heartbeat;
+        let look = if self.queued.is_some() { silent.min(Instant::now() + QUEUED_LOOK) } else { silent };
+        self.tick.as_mut().reset(look);
+    }
+}
+
+/// A run that is given up before it began leaves no record that could say so.
+async fn was_given_up(app: &App, caller: &Caller, queued: Option<&TaskId>) -> Result<bool, Cut> {
+    let Some(run) = queued else { return Ok(false) };
+    let row = app.engine.run_of(&caller.user, run).await?;
+    Ok(row.is_none_or(|row| row.first.is_none() && row.status.is_terminal()))
+}

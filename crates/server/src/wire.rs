@@ -1,0 +1,143 @@
+//! What the native routes take and give, where it is not an object of `model`.
+//!
+//! A request's parts are not `model`'s: a client may not set what only the server knows (reference numbers, tags).
+
+use crate::config::HttpLimits;
+use crate::problem::Problem;
+use model::block::{FileRef, ImageUrl, Part};
+use model::event::ClientTool;
+use model::id::is_plain;
+use model::ports::{RunRow, ThreadRow};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::fmt;
+
+/// What a user says: a text, or parts.
+#[derive(Debug, Default)]
+pub(crate) struct Input(Vec<InputPart>);
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+enum InputPart {
+    Text { text: String },
+    ImageUrl { image_url: InputImage },
+    File { file: FileRef },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InputImage {
+    url: String,
+}
+
+impl Input {
+    /// The parts, where each is what it says.
+    pub(crate) fn parts(self, limits: &HttpLimits) -> Result<Vec<Part>, Problem> {
+        let most = limits.input_parts_max;
+        if self.0.len() > most {
+            return Err(Problem::invalid_body(format!("`input`: {} parts; {most} is the most", self.0.len())));
+        }
+        self.0.into_iter().map(InputPart::check).collect()
+    }
+}
+
+impl InputPart {
+    fn check(self) -> Result<Part, Problem> {
+        match self {
+            Self::Text { text } => Ok(Part::text(text)),
+            Self::ImageUrl { image_url: InputImage { url } } => {
+                let known = ["https://", "http://", "data:image/", "/v1/blobs/"];
+                if !known.iter().any(|start| url.starts_with(start)) {
+                    let what = "`input`: an image's url begins with https://, http://, data:image/ or /v1/blobs/";
+                    return Err(Problem::invalid_body(what));
+                }
+                Ok(Part::ImageUrl { image_url: ImageUrl { url }, id: None })
+            }
+            Self::File { file } => match (&file.bucket, &file.path, &file.url) {
+                (Some(_), Some(_), None) | (None, None, Some(_)) => Ok(Part::File { file }),
+                _ => Err(Problem::invalid_body("`input`: a file has a `bucket` and a `path`, or a `url`")),
+            },
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Input {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrParts;
+        impl<'de> Visitor<'de> for TextOrParts {
+            type Value = Input;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of parts")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Input, E> {
+                // An empty text says nothing, which is not the same as saying an empty text.
+                let part = (!text.is_empty()).then(|| InputPart::Text { text: text.to_owned() });
+                Ok(Input(part.into_iter().collect()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Input, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(part) = seq.next_element()? {
+                    parts.push(part);
+                }
+                Ok(Input(parts))
+            }
+        }
+        deserializer.deserialize_any(TextOrParts)
+    }
+}
+
+/// A tool that the caller will run itself.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeclaredTool {
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    parameters: Value,
+}
+
+/// The tools, where each has a name of its own and a schema.
+pub(crate) fn tools(declared: Vec<DeclaredTool>, limits: &HttpLimits) -> Result<Vec<ClientTool>, Problem> {
+    let most = limits.tools_max;
+    if declared.len() > most {
+        return Err(Problem::invalid_body(format!("`tools`: {} tools; {most} is the most", declared.len())));
+    }
+    let mut names = HashSet::new();
+    let check = |DeclaredTool { name, description, parameters }| {
+        if !is_plain(&name) {
+            return Err(Problem::invalid_body("`tools`: a name has 1 to 64 letters, digits, `_` or `-`"));
+        }
+        if !names.insert(name.clone()) {
+            return Err(Problem::invalid_body(format!("`tools`: the name `{name}` stands twice")));
+        }
+        match parameters {
+            Value::Null => Ok(ClientTool { name, description, parameters: json!({ "type": "object" }) }),
+            Value::Object(_) => Ok(ClientTool { name, description, parameters }),
+            _ => Err(Problem::invalid_body("`tools`: `parameters` must be a JSON Schema object")),
+        }
+    };
+    declared.into_iter().map(check).collect()
+}
+
+/// A run in a listing. The whole object is one request away.
+pub(crate) fn run(row: &RunRow) -> Value {
+    json!({
+        "task_id": row.id,
+        "thread_id": row.thread,
+        "agent": row.agent,
+        "status": row.status,
+        "created_at": row.created_at,
+        "ended_at": row.ended_at,
+    })
+}
+
+/// A thread.
+pub(crate) fn thread(row: &ThreadRow) -> Value {
+    json!({ "thread_id": row.id, "created_at": row.created_at, "updated_at": row.updated_at })
+}

@@ -1,0 +1,172 @@
+//! Keys: who is let in, and that nobody sees what is another's.
+
+use crate::harness::Server;
+use reqwest::Method;
+use serde_json::json;
+use std::process::Output;
+
+const KEYS: &str = "[auth]\nmode = \"keys\"\n[limits]\nheartbeat_ms = 50";
+
+fn line(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap().trim().to_owned()
+}
+
+fn key(hw: &Server, user: &str) -> String {
+    let key = line(&hw.cli(&["keys", "create", "--user", user]));
+    assert!(key.starts_with("hw_") && key.len() == 67, "{key}");
+    key
+}
+
+fn id_of(hw: &Server, user: &str) -> String {
+    let list = line(&hw.cli(&["keys", "list"]));
+    let row = list.lines().find(|row| row.contains(user) && row.contains("live")).unwrap();
+    row.split('\t').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn without_a_good_key_nothing_is_said() {
+    let hw = Server::start(KEYS);
+    let good = key(&hw, "ann");
+    let paths = ["/v1/tasks", "/v1/tasks/task_1", "/v1/tasks/task_1/events", "/v1/threads", "/v1/threads/thr_1"];
+    let reference = hw.get("/v1/tasks").await;
+    assert_eq!(
+        (reference.problem(), reference.header("www-authenticate")),
+        ((401, "unauthorized".to_owned()), "Bearer")
+    );
+    let huge = "x".repeat(8_000);
+    let wrong = [
+        "Bearer".to_owned(),
+        "Bearer ".to_owned(),
+        "Bearer hw_".to_owned(),
+        format!("Bearer {}", good.to_uppercase()),
+        format!("Bearer {good}0"),
+        format!("Basic {good}"),
+        good.clone(),
+        format!("Bearer hw_{huge}"),
+        "Bearer é".to_owned(),
+        format!("Bearer {good} x"),
+    ];
+    for path in paths {
+        for header in &wrong {
+            let reply = hw.request(Method::GET, path, &[("authorization", header)], None).await;
+            assert_eq!((reply.status, &reply.text), (401, &reference.text), "{path} {header:.40}");
+        }
+        let reply = hw.get(&format!("{path}?access_token={good}")).await;
+        assert_eq!((reply.status, &reply.text), (401, &reference.text), "keys do not belong into URLs");
+    }
+    for open in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/"] {
+        assert_eq!(hw.get(open).await.status, 200, "{open}");
+    }
+    let hw = hw.with_key(&good);
+    assert_eq!(hw.get("/v1/tasks").await.status, 200);
+    assert!(!hw.log().contains(&good), "a key is never logged");
+    let stored = std::fs::read(hw.data_dir().join("headwater.db")).unwrap();
+    let wal = std::fs::read(hw.data_dir().join("headwater.db-wal")).unwrap_or_default();
+    let holds = |bytes: &[u8]| bytes.windows(good.len()).any(|window| window == good.as_bytes());
+    assert!(!holds(&stored) && !holds(&wal), "nor stored");
+}
+
+#[tokio::test]
+async fn what_is_anothers_does_not_exist() {
+    let hw = Server::start(KEYS);
+    let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
+    let hw = hw.with_key(&ann);
+    let task = hw.run("story 3 fast").await;
+    let (id, thread) = (task["task_id"].as_str().unwrap(), task["thread_id"].as_str().unwrap());
+    hw.ended(id).await;
+    let before = hw.size().await;
+    let hw = hw.with_key(&ben);
+    let missing = hw.get("/v1/tasks/task_00000000000000000000000000000000").await.text;
+    let body = || Some(br#"{"model":"demo","input":"hi"}"#.to_vec());
+    let routes: Vec<(Method, String, Option<Vec<u8>>)> = vec![
+        (Method::GET, format!("/v1/tasks/{id}"), None),
+        (Method::GET, format!("/v1/tasks/{id}/events"), None),
+        (Method::GET, format!("/v1/tasks/{id}/events?after=1"), None),
+        (Method::HEAD, format!("/v1/tasks/{id}/events"), None),
+        (Method::POST, format!("/v1/tasks/{id}/cancel"), None),
+        (Method::POST, format!("/v1/tasks/{id}/input"), Some(br#"{"input":"hi"}"#.to_vec())),
+        (Method::POST, format!("/v1/tasks/{id}/approvals/apr_1"), Some(br#"{"decision":"approve"}"#.to_vec())),
+        (Method::POST, format!("/v1/tasks/{id}/tool_results"), Some(b"[]".to_vec())),
+        (Method::GET, format!("/v1/threads/{thread}"), None),
+        (Method::DELETE, format!("/v1/threads/{thread}"), None),
+        (Method::GET, format!("/v1/threads/{thread}/events"), None),
+        (Method::GET, format!("/v1/threads/{thread}/events?after=2"), None),
+    ];
+    for (method, path, body) in routes {
+        let reply = hw.request(method.clone(), &path, &[("content-type", "application/json")], body).await;
+        assert_eq!(reply.status, 404, "{method} {path}");
+        assert!(method == Method::HEAD || reply.text == missing, "{method} {path}: {}", reply.text);
+    }
+    let into = format!(r#"{{"model":"demo","input":"hi","thread_id":"{thread}"}}"#);
+    assert_eq!(hw.post_text("/v1/tasks", into).await.text, missing);
+    let previous = format!(r#"{{"model":"demo","input":"hi","previous":"{id}"}}"#);
+    assert_eq!(hw.post_text("/v1/tasks", previous).await.problem(), (422, "unknown_previous".to_owned()));
+    assert_eq!(hw.get("/v1/tasks").await.json()["data"], json!([]));
+    assert_eq!(hw.get(&format!("/v1/tasks?thread_id={thread}")).await.json()["data"], json!([]));
+    assert_eq!(hw.get("/v1/threads").await.json()["data"], json!([]));
+    // The same Idempotency-Key of two users is two keys.
+    let once = [("content-type", "application/json"), ("idempotency-key", "k")];
+    let bens = hw.request(Method::POST, "/v1/tasks", &once, body()).await.json();
+    let hw = hw.with_key(&ann);
+    let anns = hw.request(Method::POST, "/v1/tasks", &once, body()).await.json();
+    assert_ne!(anns["task_id"], bens["task_id"]);
+    hw.ended(anns["task_id"].as_str().unwrap()).await;
+    assert_eq!(hw.size().await.0, before.0 + 1);
+}
+
+#[tokio::test]
+async fn keys_change_while_the_server_runs() {
+    let hw = Server::start(KEYS);
+    let ann = key(&hw, "ann");
+    let ann_id = id_of(&hw, "ann");
+    let _second = key(&hw, "ben");
+    let hw = hw.with_key(&ann);
+    let task = hw.run("story 1 fast").await;
+    let mut watcher = hw.open(&format!("/v1/threads/{}/events", task["thread_id"].as_str().unwrap())).await;
+    watcher.until("task.completed").await;
+    assert_eq!(line(&hw.cli(&["keys", "revoke", &ann_id])), "revoked");
+    assert_eq!(hw.get("/v1/tasks").await.problem().0, 401, "at once");
+    assert!(watcher.to_its_end().await.is_err(), "its streams are cut");
+    let list = line(&hw.cli(&["keys", "list"]));
+    assert_eq!((list.lines().count(), list.matches("live").count()), (2, 1), "{list}");
+    assert!(!list.contains(&ann[3..]) && !list.contains("digest"));
+    for bad in [
+        vec!["keys", "revoke", "key_nothing"],
+        vec!["keys", "create", "--user", "a b"],
+        vec!["keys", "create", "--user", ""],
+    ] {
+        let output = hw.cli(&bad);
+        assert_eq!(
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).lines().count()),
+            (Some(1), 1),
+            "{bad:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn keys_are_made_before_the_server_runs_and_outlive_it() {
+    let mut hw = Server::start(KEYS);
+    let ann = key(&hw, "ann");
+    hw.kill9();
+    let ben = key(&hw, "ben");
+    let ben_id = id_of(&hw, "ben");
+    // The killed server's socket is still there; the next one replaces it.
+    assert!(hw.data_dir().join("control.sock").exists());
+    hw.restart();
+    let hw = hw.with_key(&ben);
+    assert_eq!(hw.get("/v1/tasks").await.status, 200);
+    line(&hw.cli(&["keys", "revoke", &ben_id]));
+    assert_eq!(hw.get("/v1/tasks").await.status, 401);
+    assert_eq!(hw.with_key(&ann).get("/v1/tasks").await.status, 200);
+}
+
+#[tokio::test]
+async fn the_back_door_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let hw = Server::demo();
+    let mode = std::fs::metadata(hw.data_dir().join("control.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(!hw.data_dir().join("control.new").exists());
+}

@@ -1,0 +1,171 @@
+//! Below the body: what a socket can be made to say. Raw bytes in, and the server is still there afterwards.
+
+use crate::harness::{PATIENCE, Server, read_for};
+use serde_json::json;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+fn head(hw: &Server, more: &str) -> String {
+    format!("POST /v1/tasks HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n{more}\r\n", hw.address)
+}
+
+fn status(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn lengths_that_contradict_each_other_are_refused() {
+    let hw = Server::demo();
+    let before = hw.size().await;
+    let body = r#"{"model":"demo","input":"hi"}"#;
+    let bad = [
+        format!("content-length: {}\r\ncontent-length: 5\r\n", body.len()),
+        "content-length: -1\r\n".to_owned(),
+        "content-length: +5\r\n".to_owned(),
+        "content-length: 99999999999999999999\r\n".to_owned(),
+        "transfer-encoding: chunked, identity\r\n".to_owned(),
+        "transfer-encoding: gzip\r\n".to_owned(),
+        "x-folded: a\r\n b\r\n".to_owned(),
+        "bad header: x\r\n".to_owned(),
+        "x-nul: a\0b\r\n".to_owned(),
+    ];
+    for more in bad {
+        let answer = hw.raw(head(&hw, &more) + body).await;
+        assert_eq!(status(&answer), 400, "{more:?}: {answer}");
+    }
+    assert_eq!(hw.size().await, before);
+}
+
+#[tokio::test]
+async fn two_framings_at_once_end_the_connection() {
+    let hw = Server::demo();
+    // Whichever of the two a proxy before us believed: nothing that follows is taken for a second request.
+    let smuggled = format!("GET /v1/threads HTTP/1.1\r\nhost: {}\r\n\r\n", hw.address);
+    let body = r#"{"model":"nobody"}"#;
+    let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n{smuggled}", body.len());
+    let answer = hw.raw(head(&hw, "content-length: 5\r\ntransfer-encoding: chunked\r\n") + &chunked).await;
+    assert!(matches!(status(&answer), 400 | 422), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+}
+
+#[tokio::test]
+async fn heads_that_are_too_large_are_refused() {
+    let hw = Server::demo();
+    let host = format!("host: {}\r\n", hw.address);
+    let flood = "a: b\r\n".repeat(10_000);
+    let long = format!("x: {}\r\n", "y".repeat(1_000_000));
+    for more in [flood, long] {
+        let answer = hw.raw(format!("GET /healthz HTTP/1.1\r\n{host}{more}\r\n")).await;
+        // A server that stops reading may be cut before its answer is read.
+        assert!(matches!(status(&answer), 431 | 0), "{answer}");
+    }
+    let url = "x".repeat(70_000);
+    let answer = hw.raw(format!("GET /{url} HTTP/1.1\r\n{host}\r\n")).await;
+    assert!(matches!(status(&answer), 414 | 431 | 0), "{answer}");
+    for garbage in [
+        "\r\n\r\n\r\n",
+        "GET\r\n\r\n",
+        "\0\0\0\0\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+    ] {
+        let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+        stream.write_all(garbage.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let answer = read_for(&mut stream, PATIENCE).await;
+        assert!(matches!(status(&answer), 0 | 400 | 505), "{garbage:?}: {answer}");
+    }
+    assert_eq!(hw.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn slow_heads_and_bodies_are_not_waited_for() {
+    let hw = Server::start("[limits]\nheader_read_ms = 200\nbody_read_ms = 200");
+    let before = hw.size().await;
+    // A head that never ends.
+    let answer = hw.raw("GET /healthz HTTP/1.1\r\nhost: ").await;
+    assert!(matches!(status(&answer), 0 | 408), "{answer}");
+    // A body that never comes, one that breaks off, and one in pieces that never ends.
+    let answer = hw.raw(head(&hw, "content-length: 10\r\n") + "{").await;
+    assert_eq!(status(&answer), 408, "{answer}");
+    assert!(answer.contains("body_timeout") && answer.contains("connection: close"), "{answer}");
+    let answer = hw.raw(head(&hw, "transfer-encoding: chunked\r\n") + "1\r\n{\r\n").await;
+    assert_eq!(status(&answer), 408, "{answer}");
+    assert_eq!(hw.size().await, before);
+}
+
+#[tokio::test]
+async fn a_body_is_refused_before_it_is_read() {
+    let hw = Server::start("[limits]\nbody_bytes_max = 1000");
+    let answer = hw.raw(head(&hw, "content-length: 300000000\r\n")).await;
+    assert_eq!(status(&answer), 413, "{answer}");
+    let endless = "400\r\n".to_owned() + &" ".repeat(0x400) + "\r\n";
+    let answer = hw.raw(head(&hw, "transfer-encoding: chunked\r\n") + &endless).await;
+    assert_eq!(status(&answer), 413, "{answer}");
+    assert!(answer.contains("\"bytes_max\":1000"));
+}
+
+#[tokio::test]
+async fn sockets_that_close_half_way_leave_nothing_behind() {
+    let hw = Server::demo();
+    let before = hw.size().await;
+    let halves = [
+        "P".to_owned(),
+        "POST /v1/tasks HTTP/1.1\r\nhost".to_owned(),
+        head(&hw, "content-length: 100\r\n") + r#"{"model":"demo","#,
+        head(&hw, "transfer-encoding: chunked\r\n") + "5\r\n{\"mod",
+    ];
+    for half in halves {
+        let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+        stream.write_all(half.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let answer = read_for(&mut stream, PATIENCE).await;
+        assert!(matches!(status(&answer), 0 | 400), "{half:?}: {answer}");
+        // And once more without a goodbye.
+        let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+        stream.write_all(half.as_bytes()).await.unwrap();
+        drop(stream);
+    }
+    assert_eq!(hw.size().await, before);
+    assert_eq!(hw.get("/readyz").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_at_once_has_asked_all_the_same() {
+    let hw = Server::demo();
+    for _ in 0..20 {
+        let body = json!({"model": "demo", "input": "story 2 fast"}).to_string();
+        let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+        let request = head(&hw, &format!("content-length: {}\r\n", body.len())) + &body;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        drop(stream);
+    }
+    // What was taken is carried out: nothing may hang in a queue that nobody looks into.
+    for _ in 0..2_000 {
+        let open = hw.get("/v1/tasks?status=queued,running").await.json();
+        if open["data"].as_array().unwrap().is_empty() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("a run was taken and forgotten: {}", hw.get("/v1/tasks").await.text);
+}
+
+#[tokio::test]
+async fn old_clients_and_odd_targets() {
+    let hw = Server::demo();
+    let host = format!("host: {}\r\n", hw.address);
+    let answer = hw.raw(format!("GET /healthz HTTP/1.0\r\n{host}\r\n")).await;
+    assert_eq!(status(&answer), 200, "{answer}");
+    let answer = hw.raw(format!("CONNECT {} HTTP/1.1\r\n{host}\r\n", hw.address)).await;
+    assert_eq!(status(&answer), 405, "{answer}");
+    let answer = hw.raw(format!("OPTIONS * HTTP/1.1\r\n{host}connection: close\r\n\r\n")).await;
+    assert!(matches!(status(&answer), 404 | 405), "{answer}");
+    let answer = hw.raw(format!("GET http://evil.example/healthz HTTP/1.1\r\n{host}\r\n")).await;
+    assert_eq!(status(&answer), 421, "{answer}");
+    let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+    stream.write_all(format!("GET /healthz HTTP/1.1\r\n{host}\r\n").repeat(50).as_bytes()).await.unwrap();
+    let answers = read_for(&mut stream, Duration::from_millis(500)).await;
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 50, "pipelined");
+}

@@ -1,0 +1,314 @@
+//! A server to play with, and few words to do it: `Server::demo()`, `post`, `get`, `events`, `raw`, `kill9`, `restart`.
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const DEMO: &str = include_str!("../../demo/headwater.toml");
+const SCENARIOS: &str = include_str!("../../demo/scenarios.toml");
+/// Nothing here may take longer; a test that hangs says where.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server and everything that it has.
+pub(crate) struct Server {
+    dir: TempDir,
+    child: Child,
+    pub(crate) address: String,
+    pub(crate) client: Client,
+    key: Option<String>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+/// One frame of an event stream.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Frame {
+    pub(crate) id: String,
+    pub(crate) event: String,
+    pub(crate) data: Value,
+    /// The frame as it came, to its blank line.
+    pub(crate) raw: String,
+}
+
+impl Server {
+    /// The demo.
+    pub(crate) fn demo() -> Self {
+        Self::start("")
+    }
+
+    /// The demo, with more in its config.
+    pub(crate) fn start(more: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("headwater.toml"), format!("{DEMO}\n{more}\n")).unwrap();
+        std::fs::write(dir.path().join("scenarios.toml"), SCENARIOS).unwrap();
+        let (child, address) = spawn(dir.path());
+        let client = Client::builder().timeout(PATIENCE).no_proxy().build().unwrap();
+        Self { dir, child, address, client, key: None }
+    }
+
+    /// The same server, seen by somebody with this key.
+    pub(crate) fn with_key(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
+        self
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// What the server wrote to stderr.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("stderr")).unwrap()
+    }
+
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Reply {
+        let mut request = self.client.request(method, self.url(path));
+        if let Some(key) = &self.key
+            && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+        {
+            request = request.bearer_auth(key);
+        }
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            request = request.header(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Reply { status, headers, text: response.text().await.unwrap() }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.request(Method::GET, path, &[], None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
+        self.post_text(path, &body.to_string()).await
+    }
+
+    pub(crate) async fn post_text(&self, path: &str, body: impl AsRef<[u8]>) -> Reply {
+        let json = [("content-type", "application/json")];
+        self.request(Method::POST, path, &json, Some(body.as_ref().to_vec())).await
+    }
+
+    /// Begins a run and gives its object.
+    pub(crate) async fn run(&self, input: &str) -> Value {
+        self.begin(json!({"model": "demo", "input": input})).await
+    }
+
+    pub(crate) async fn begin(&self, body: Value) -> Value {
+        let reply = self.post("/v1/tasks", body).await;
+        assert_eq!(reply.status, 202, "{}", reply.text);
+        reply.json()
+    }
+
+    /// The task's object, once it has ended.
+    pub(crate) async fn ended(&self, task: &str) -> Value {
+        self.frames(&format!("/v1/tasks/{task}/events"), None).await;
+        self.get(&format!("/v1/tasks/{task}")).await.json()
+    }
+
+    /// All frames up to the stream's own end.
+    pub(crate) async fn frames(&self, path: &str, last_event_id: Option<&str>) -> Vec<Frame> {
+        let headers: Vec<(&str, &str)> = last_event_id.map(|id| ("last-event-id", id)).into_iter().collect();
+        let reply = self.request(Method::GET, path, &headers, None).await;
+        assert!(matches!(reply.status, 200 | 204), "{}: {}", reply.status, reply.text);
+        frames(&reply.text)
+    }
+
+    /// A stream that is read piece by piece.
+    pub(crate) async fn open(&self, path: &str) -> Open {
+        let mut request = self.client.get(self.url(path));
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        Open { response, seen: String::new() }
+    }
+
+    /// Bytes as they are, on a connection of their own; what comes back until the server closes it, or for a moment.
+    pub(crate) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        // A server that refuses early may close before everything was taken.
+        let _refused = stream.write_all(bytes.as_ref()).await;
+        read_for(&mut stream, PATIENCE).await
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn kill9(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn exited(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn restart(&mut self) {
+        (self.child, self.address) = spawn(self.dir.path());
+    }
+
+    /// Runs another verb on the same data folder.
+    pub(crate) fn cli(&self, args: &[&str]) -> Output {
+        headwater(self.dir.path()).args(args).arg("--data-dir").arg(self.data_dir()).output().unwrap()
+    }
+
+    /// How many threads and records there are: what a refused request must not change.
+    pub(crate) async fn size(&self) -> (usize, u64) {
+        let threads = self.get("/v1/threads?limit=100").await.json();
+        let mut records = 0;
+        let list = threads["data"].as_array().unwrap();
+        for thread in list {
+            let thread = self.get(&format!("/v1/threads/{}", thread["thread_id"].as_str().unwrap())).await.json();
+            records += thread["seq"].as_u64().unwrap();
+        }
+        (list.len(), records)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+        if !std::thread::panicking() {
+            assert!(!self.log().contains("panicked"), "{}", self.log());
+        }
+    }
+}
+
+/// The binary, with nothing of our own environment that it would listen to.
+pub(crate) fn headwater(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
+    command.current_dir(dir);
+    for name in ["CONFIG", "LISTEN", "DATA_DIR", "LOG", "URL", "KEY"] {
+        command.env_remove(format!("HEADWATER_{name}"));
+    }
+    command
+}
+
+fn spawn(dir: &Path) -> (Child, String) {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr")).unwrap();
+    let mut child = headwater(dir)
+        .args(["serve", "--config", "headwater.toml", "--listen", "127.0.0.1:0", "--data-dir", "data"])
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("headwater listening on http://");
+    let Some(address) = address else {
+        panic!("it did not start: {line}{}", std::fs::read_to_string(dir.join("stderr")).unwrap());
+    };
+    (child, address.to_owned())
+}
+
+/// Reads until the other side closes, at most so long.
+pub(crate) async fn read_for(stream: &mut TcpStream, most: Duration) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        let mut piece = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut piece).await {
+            bytes.extend_from_slice(&piece[..count]);
+        }
+    };
+    let _still_open = tokio::time::timeout(most, read).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{}: {}", self.status, self.text))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+
+    /// The status and the code of a problem; checks that it is one.
+    pub(crate) fn problem(&self) -> (u16, String) {
+        assert_eq!(self.header("content-type"), "application/problem+json", "{}: {}", self.status, self.text);
+        assert_eq!(self.header("x-content-type-options"), "nosniff");
+        assert!(!self.header("x-request-id").is_empty());
+        let body = self.json();
+        assert_eq!(body["status"], self.status);
+        assert!(body["title"].is_string() && body["detail"].is_string() && body["type"] == "about:blank", "{body}");
+        (self.status, body["code"].as_str().unwrap().to_owned())
+    }
+}
+
+/// A stream that is being read.
+pub(crate) struct Open {
+    response: reqwest::Response,
+    seen: String,
+}
+
+impl Open {
+    /// Reads until the text holds this.
+    pub(crate) async fn until(&mut self, text: &str) -> &str {
+        while !self.seen.contains(text) {
+            let chunk = self.response.chunk().await.unwrap().expect("the stream ended");
+            self.seen.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+        &self.seen
+    }
+
+    /// Reads to the end. An error is a stream that was cut.
+    pub(crate) async fn to_its_end(&mut self) -> Result<&str, reqwest::Error> {
+        while let Some(chunk) = self.response.chunk().await? {
+            self.seen.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+        Ok(&self.seen)
+    }
+}
+
+/// The frames of a stream, without comments and `retry`.
+pub(crate) fn frames(text: &str) -> Vec<Frame> {
+    let frame = |raw: &str| {
+        let field = |name: &str| raw.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        let data: String = field("data: ")?;
+        let (id, event) = (field("id: ").unwrap(), field("event: ").unwrap());
+        Some(Frame { id, event, data: serde_json::from_str(&data).unwrap(), raw: raw.to_owned() })
+    };
+    // A piece that has no blank line yet is not a frame.
+    text.split_inclusive("\n\n").filter(|raw| raw.ends_with("\n\n")).filter_map(frame).collect()
+}
+
+/// The frames' bytes.
+pub(crate) fn bytes(frames: &[Frame]) -> String {
+    frames.iter().map(|frame| frame.raw.as_str()).collect()
+}

@@ -1,0 +1,17 @@
+//! The real binary, over real sockets.
+
+mod auth;
+mod bad_input;
+mod crowd;
+mod framing;
+mod guard;
+mod harness;
+mod idempotency;
+mod kill;
+mod power_cut;
+mod routes;
+mod runs;
+mod startup;
+mod stop;
+mod streams;
+mod viewers;

@@ -1,0 +1,160 @@
+//! What each route answers when everything is right.
+
+use crate::harness::Server;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_task_is_begun_followed_and_read() {
+    let hw = Server::demo();
+    let begun = hw.post("/v1/tasks", json!({"model": "demo", "input": "weather", "metadata": {"title": "t"}})).await;
+    assert_eq!(begun.status, 202);
+    let task = begun.json();
+    let id = task["task_id"].as_str().unwrap();
+    assert_eq!(begun.header("location"), format!("/v1/tasks/{id}"));
+    assert!(matches!(task["status"].as_str().unwrap(), "queued" | "running"), "{task}");
+
+    let done = hw.ended(id).await;
+    assert_eq!(done["status"], "completed");
+    assert_eq!(done["metadata"], json!({"title": "t"}));
+    let kinds: Vec<&str> =
+        done["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["reasoning", "tool_call", "tool_result", "message"]);
+    assert!(!done.to_string().contains("referencable-item"), "what only the model reads stays inside");
+}
+
+#[tokio::test]
+async fn waiting_gives_the_ended_object() {
+    let hw = Server::demo();
+    let reply = hw.post("/v1/tasks", json!({"model": "demo", "input": "story 5 fast", "wait": true})).await;
+    assert_eq!((reply.status, reply.json()["status"].as_str().unwrap()), (200, "completed"));
+    assert!(reply.header("location").starts_with("/v1/tasks/task_"));
+}
+
+#[tokio::test]
+async fn streaming_gives_the_same_bytes_as_the_event_route() {
+    let hw = Server::demo();
+    let reply = hw.post("/v1/tasks", json!({"model": "demo", "input": "weather", "stream": true})).await;
+    assert_eq!((reply.status, reply.header("content-type")), (200, "text/event-stream; charset=utf-8"));
+    assert_eq!(reply.header("cache-control"), "no-cache, no-store, no-transform");
+    assert_eq!(reply.header("x-accel-buffering"), "no");
+    assert!(reply.text.starts_with(":\n\nretry: "), "{}", reply.text);
+    let location = reply.header("location").to_owned();
+    let again = hw.frames(&format!("{location}/events"), None).await;
+    assert_eq!(crate::harness::frames(&reply.text), again);
+    assert_eq!(again.last().unwrap().event, "task.completed");
+}
+
+#[tokio::test]
+async fn parts_are_taken_as_input() {
+    let hw = Server::demo();
+    let input = json!([
+        {"type": "text", "text": "story 2 fast"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        {"type": "file", "file": {"bucket": "b", "path": "p"}},
+        {"type": "file", "file": {"url": "https://example.com/x"}},
+    ]);
+    let tools = json!([{"name": "mine", "description": "d", "parameters": {"type": "object"}}]);
+    let reply =
+        hw.post("/v1/tasks", json!({"model": "scripted/any", "input": input, "tools": tools, "wait": true})).await;
+    assert_eq!((reply.status, reply.json()["status"].as_str()), (200, Some("completed")), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn listings_are_paged_newest_first() {
+    let hw = Server::demo();
+    let mut begun = Vec::new();
+    for _ in 0..5 {
+        let task = hw.run("story 1 fast").await;
+        begun.insert(0, task["task_id"].as_str().unwrap().to_owned());
+        hw.ended(&begun[0]).await;
+    }
+    let ids = |page: &Value, name: &str| -> Vec<String> {
+        page["data"].as_array().unwrap().iter().map(|row| row[name].as_str().unwrap().to_owned()).collect()
+    };
+    let first = hw.get("/v1/tasks?limit=2").await.json();
+    assert_eq!((ids(&first, "task_id"), first["has_more"].as_bool()), (begun[..2].to_vec(), Some(true)));
+    let rest = hw.get(&format!("/v1/tasks?limit=3&before={}", begun[1])).await.json();
+    assert_eq!((ids(&rest, "task_id"), rest["has_more"].as_bool()), (begun[2..].to_vec(), Some(false)));
+    let done = hw.get("/v1/tasks?status=completed,failed").await.json();
+    assert_eq!(ids(&done, "task_id"), begun);
+    assert_eq!(ids(&hw.get("/v1/tasks?status=running").await.json(), "task_id"), Vec::<String>::new());
+
+    let threads = hw.get("/v1/threads?limit=2").await.json();
+    assert_eq!((ids(&threads, "thread_id").len(), threads["has_more"].as_bool()), (2, Some(true)));
+    let newest = ids(&threads, "thread_id")[0].clone();
+    let of_thread = hw.get(&format!("/v1/tasks?thread_id={newest}")).await.json();
+    assert_eq!(ids(&of_thread, "task_id"), [begun[0].clone()]);
+    // A place stays good whatever is deleted meanwhile.
+    let gone = hw.request(Method::DELETE, &format!("/v1/threads/{newest}"), &[], None).await;
+    assert_eq!(gone.status, 204);
+    let rest = hw.get(&format!("/v1/threads?before={newest}")).await.json();
+    assert_eq!(ids(&rest, "thread_id").len(), 4);
+    assert_eq!(hw.get(&format!("/v1/tasks?before={}", begun[0])).await.json()["data"].as_array().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn a_deleted_thread_is_gone_and_its_watchers_are_cut() {
+    let hw = Server::demo();
+    let task = hw.run("story 2000").await;
+    let (id, thread) = (task["task_id"].as_str().unwrap(), task["thread_id"].as_str().unwrap());
+    let mut watcher = hw.open(&format!("/v1/threads/{thread}/events")).await;
+    watcher.until("task.text.delta").await;
+    let path = format!("/v1/threads/{thread}");
+    assert_eq!(hw.request(Method::DELETE, &path, &[], None).await.status, 204);
+    assert!(watcher.to_its_end().await.is_err(), "it must not look like the end");
+    for gone in [path.clone(), format!("{path}/events"), format!("/v1/tasks/{id}"), format!("/v1/tasks/{id}/events")] {
+        assert_eq!(hw.get(&gone).await.problem(), (404, "not_found".to_owned()), "{gone}");
+    }
+    assert_eq!(hw.request(Method::DELETE, &path, &[], None).await.problem(), (404, "not_found".to_owned()));
+    assert_eq!(hw.size().await, (0, 0));
+}
+
+#[tokio::test]
+async fn the_rest_of_the_house_answers() {
+    let hw = Server::demo();
+    for (path, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/app.js", "text/javascript; charset=utf-8"),
+        ("/style.css", "text/css; charset=utf-8"),
+        ("/openapi.json", "application/json"),
+        ("/healthz", "text/plain; charset=utf-8"),
+        ("/readyz", "text/plain; charset=utf-8"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
+    ] {
+        let reply = hw.get(path).await;
+        assert_eq!((reply.status, reply.header("content-type")), (200, kind), "{path}");
+        assert_eq!(reply.header("x-content-type-options"), "nosniff");
+    }
+    let task = hw.run("story 1 fast").await;
+    hw.ended(task["task_id"].as_str().unwrap()).await;
+    let metrics = hw.get("/metrics").await.text;
+    for name in [
+        "headwater_http_requests_total{route=\"/v1/tasks\",method=\"POST\",status=\"202\"} 1",
+        "headwater_records_total",
+        "headwater_store_commits_total",
+        "headwater_streams_open 0",
+    ] {
+        assert!(metrics.contains(name), "{name} in\n{metrics}");
+    }
+    let printed = hw_openapi();
+    assert_eq!(printed, hw.get("/openapi.json").await.text);
+}
+
+fn hw_openapi() -> String {
+    let output = crate::harness::headwater(std::path::Path::new("/")).arg("openapi").output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn what_cannot_be_pending_yet_is_said_to_be_not_pending() {
+    let hw = Server::demo();
+    let task = hw.run("story 1 fast").await;
+    let id = task["task_id"].as_str().unwrap();
+    let approve = hw.post(&format!("/v1/tasks/{id}/approvals/apr_1"), json!({"decision": "approve"})).await;
+    assert_eq!(approve.problem(), (404, "approval_not_found".to_owned()));
+    let results = json!([{"call_id": "call_1", "content": "done"}]);
+    let results = hw.post(&format!("/v1/tasks/{id}/tool_results"), results).await;
+    assert_eq!(results.problem(), (409, "nothing_pending".to_owned()));
+}

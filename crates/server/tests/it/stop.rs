@@ -1,0 +1,75 @@
+//! Stopping: what can end ends, the rest is cut in a way that nobody takes for the end, and nothing is lost.
+
+use crate::harness::{Server, frames};
+use std::time::Instant;
+
+#[tokio::test]
+async fn a_run_that_can_end_in_time_does() {
+    let mut hw = Server::demo();
+    let task = hw.run("story 40").await;
+    let id = task["task_id"].as_str().unwrap();
+    let mut watcher = hw.open(&format!("/v1/tasks/{id}/events")).await;
+    watcher.until("task.text.delta").await;
+    hw.signal("-TERM");
+    let seen = watcher.to_its_end().await.unwrap();
+    assert!(seen.contains("event: task.completed"));
+    assert!(hw.exited().success());
+    assert!(!hw.data_dir().join("control.sock").exists());
+    assert_eq!(hw.cli(&["verify"]).status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_is_cut_and_its_watchers_know() {
+    let mut hw = Server::start("[server]\nstop_grace_ms = 200");
+    let task = hw.run("story 5000").await;
+    let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
+    let mut watcher = hw.open(&path).await;
+    watcher.until("task.text.delta").await;
+    let began = Instant::now();
+    hw.signal("-INT");
+    assert!(watcher.to_its_end().await.is_err(), "a cut must not look like the end");
+    assert!(hw.exited().success());
+    assert!(began.elapsed().as_secs() < 10);
+    assert_eq!(hw.cli(&["verify"]).status.code(), Some(0));
+    hw.restart();
+    let all = hw.frames(&path, None).await;
+    assert_eq!(all.last().unwrap().event, "task.failed");
+    assert_eq!(all.last().unwrap().data["error"]["code"], "interrupted");
+}
+
+#[tokio::test]
+async fn a_second_signal_does_not_wait() {
+    let mut hw = Server::start("[server]\nstop_grace_ms = 60000");
+    let task = hw.run("story 50000").await;
+    let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
+    let mut watcher = hw.open(&path).await;
+    watcher.until("task.text.delta").await;
+    let began = Instant::now();
+    hw.signal("-TERM");
+    // The first has been heard when nobody is let in any more.
+    while tokio::net::TcpStream::connect(&hw.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    hw.signal("-TERM");
+    assert!(hw.exited().success());
+    assert!(began.elapsed().as_secs() < 10);
+    assert!(watcher.to_its_end().await.is_err());
+}
+
+#[tokio::test]
+async fn idle_connections_and_idle_streams_do_not_hold_it_up() {
+    let mut hw = Server::demo();
+    let task = hw.run("story 1 fast").await;
+    hw.ended(task["task_id"].as_str().unwrap()).await;
+    let mut watcher = hw.open(&format!("/v1/threads/{}/events", task["thread_id"].as_str().unwrap())).await;
+    watcher.until("task.completed").await;
+    let _idle = tokio::net::TcpStream::connect(&hw.address).await.unwrap();
+    let began = Instant::now();
+    hw.signal("-TERM");
+    assert!(watcher.to_its_end().await.is_err());
+    assert!(hw.exited().success());
+    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    hw.restart();
+    let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
+    assert!(!frames(&hw.get(&path).await.text).is_empty());
+}

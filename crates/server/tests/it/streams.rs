@@ -1,0 +1,203 @@
+//! Following: resume at every place, ends, heads, refusals.
+
+use crate::harness::{Server, bytes, frames};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+
+async fn weather(hw: &Server) -> (String, String) {
+    let task = hw.run("weather").await;
+    let id = task["task_id"].as_str().unwrap().to_owned();
+    hw.ended(&id).await;
+    (id, task["thread_id"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_resume_at_every_place_gives_the_same_bytes() {
+    let hw = Server::demo();
+    let (task, _) = weather(&hw).await;
+    let path = format!("/v1/tasks/{task}/events");
+    let all = hw.frames(&path, None).await;
+    assert!(all.len() > 20);
+    let seqs: Vec<u64> = all.iter().map(|frame| frame.data["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, (1..=all.len() as u64).collect::<Vec<_>>(), "gap-free");
+    for (place, frame) in all.iter().enumerate() {
+        let rest = bytes(&all[place + 1..]);
+        let seq = frame.data["seq"].as_u64().unwrap();
+        assert_eq!(bytes(&hw.frames(&path, Some(&frame.id)).await), rest, "Last-Event-ID {}", frame.id);
+        assert_eq!(bytes(&hw.frames(&format!("{path}?after={}", frame.id), None).await), rest);
+        assert_eq!(bytes(&hw.frames(&format!("{path}?after={seq}"), None).await), rest);
+    }
+    assert_eq!(bytes(&hw.frames(&format!("{path}?after=0"), None).await), bytes(&all));
+    // The header wins, and an empty one is a browser that has seen nothing.
+    let last = &all.last().unwrap().id;
+    assert_eq!(hw.frames(&format!("{path}?after={last}"), Some(&all[0].id)).await, all[1..]);
+    assert_eq!(hw.frames(&format!("{path}?after={last}"), Some("")).await, all);
+}
+
+#[tokio::test]
+async fn a_live_run_is_seen_the_same_from_every_place() {
+    let hw = Server::demo();
+    let task = hw.run("story 60").await;
+    let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
+    let mut live = hw.open(&path).await;
+    let seen = frames(live.until("task.text.delta").await);
+    let resumed = hw.frames(&path, Some(&seen.last().unwrap().id)).await;
+    let all = frames(live.to_its_end().await.unwrap());
+    assert_eq!(resumed, all[seen.len()..]);
+}
+
+#[tokio::test]
+async fn at_its_end_a_task_has_no_more_to_say() {
+    let hw = Server::demo();
+    let (task, thread) = weather(&hw).await;
+    let path = format!("/v1/tasks/{task}/events");
+    let last = hw.frames(&path, None).await.last().unwrap().id.clone();
+    let reply = hw.request(Method::GET, &path, &[("last-event-id", &last)], None).await;
+    assert_eq!((reply.status, reply.text.as_str()), (204, ""));
+    // A place after the task, in the same thread, is after its end as well.
+    let next = hw.begin(json!({"model": "demo", "input": "story 2 fast", "thread_id": thread})).await;
+    let next = next["task_id"].as_str().unwrap();
+    let later = hw.frames(&format!("/v1/tasks/{next}/events"), None).await;
+    assert_eq!(hw.get(&format!("{path}?after={}", later[0].id)).await.status, 204);
+    // And a place before a task is its beginning.
+    assert_eq!(hw.frames(&format!("/v1/tasks/{next}/events?after=1"), None).await, later);
+    assert_eq!(hw.frames(&format!("/v1/tasks/{next}/events"), Some(&last)).await, later);
+}
+
+#[tokio::test]
+async fn a_threads_stream_goes_on_after_its_runs() {
+    let hw = Server::demo();
+    let (_, thread) = weather(&hw).await;
+    let path = format!("/v1/threads/{thread}/events");
+    let mut watcher = hw.open(&path).await;
+    watcher.until("event: task.completed").await;
+    let next = hw.begin(json!({"model": "demo", "input": "story 2 fast", "thread_id": thread})).await;
+    let next = next["task_id"].as_str().unwrap();
+    let end = hw.frames(&format!("/v1/tasks/{next}/events"), None).await.last().unwrap().id.clone();
+    let all = frames(watcher.until(&end).await);
+    let mut half = hw.open(&format!("{path}?after={}", all[5].id)).await;
+    assert_eq!(frames(half.until(&end).await), all[6..]);
+}
+
+#[tokio::test]
+async fn cursors_that_do_not_fit_are_refused_by_name() {
+    let hw = Server::demo();
+    let (task, thread) = weather(&hw).await;
+    let (_, other) = weather(&hw).await;
+    let foreign =
+        frames(hw.open(&format!("/v1/threads/{other}/events")).await.until("task.completed").await)[3].id.clone();
+    for path in [format!("/v1/tasks/{task}/events"), format!("/v1/threads/{thread}/events")] {
+        let after = async |text: &str| hw.get(&format!("{path}?after={text}")).await.problem();
+        let malformed = [
+            "abc",
+            "",
+            "1.5",
+            "%2B1",
+            "0x10",
+            "%EF%BC%91%EF%BC%92",
+            "%205",
+            "-1",
+            "-9223372036854775808",
+            "18446744073709551616",
+            "99999999999999999999999",
+            "deadbeef-",
+            "deadbeef-5x",
+            "%00",
+            "1%0A2",
+            "5.task.1",
+        ];
+        for text in malformed {
+            assert_eq!(after(text).await, (400, "invalid_cursor".to_owned()), "{text}");
+        }
+        for text in ["abc", "-1", "1.5", "+1", "é", "0x10"] {
+            let reply = hw.request(Method::GET, &path, &[("last-event-id", text)], None).await;
+            assert_eq!(reply.problem(), (400, "invalid_cursor".to_owned()), "{text}");
+        }
+        let head: Value = hw.get(&format!("/v1/threads/{thread}")).await.json();
+        let head = head["seq"].as_u64().unwrap();
+        for ahead in [head + 1, head + 1_000_000_000, u64::MAX] {
+            let reply = hw.get(&format!("{path}?after={ahead}")).await;
+            assert_eq!(
+                (reply.problem(), reply.json()["head"].as_u64()),
+                ((409, "cursor_ahead".to_owned()), Some(head))
+            );
+        }
+        assert_eq!(after(&foreign).await, (409, "cursor_foreign".to_owned()));
+        assert_eq!(after("00000000-3").await, (409, "cursor_foreign".to_owned()));
+        let inner =
+            frames(hw.open(&format!("/v1/threads/{thread}/events")).await.until("task.started").await)[0].id.clone();
+        assert_eq!(after(&format!("{inner}.blocks.1")).await, (409, "cursor_foreign".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_cannot_read_streams_is_told_so() {
+    let hw = Server::demo();
+    let (task, thread) = weather(&hw).await;
+    for path in [format!("/v1/tasks/{task}/events"), format!("/v1/threads/{thread}/events")] {
+        for accept in ["application/json", "text/html, application/json;q=0.9", "text/event-stream;q=0"] {
+            let reply = hw.request(Method::GET, &path, &[("accept", accept)], None).await;
+            assert_eq!(reply.problem(), (406, "not_acceptable".to_owned()), "{accept}");
+        }
+        let head = hw.request(Method::HEAD, &path, &[], None).await;
+        assert_eq!(
+            (head.status, head.header("content-type"), head.text.as_str()),
+            (200, "text/event-stream; charset=utf-8", "")
+        );
+    }
+    for accept in ["*/*", "text/*", "application/json, text/event-stream"] {
+        let reply = hw.request(Method::GET, &format!("/v1/tasks/{task}/events"), &[("accept", accept)], None).await;
+        assert_eq!(reply.status, 200, "{accept}");
+    }
+    assert!(hw.get("/metrics").await.text.contains("headwater_streams_open 0"), "nobody is left behind");
+}
+
+#[tokio::test]
+async fn a_silent_stream_shows_that_it_is_there() {
+    let hw = Server::start("[limits]\nheartbeat_ms = 50");
+    let (_, thread) = weather(&hw).await;
+    let mut watcher = hw.open(&format!("/v1/threads/{thread}/events")).await;
+    watcher.until("task.completed").await;
+    watcher.until("\n\n:\n\n:\n\n:\n\n").await;
+}
+
+#[tokio::test]
+async fn one_stream_too_many_is_refused() {
+    let hw = Server::start("[limits]\nstreams_per_user_max = 2");
+    let (task, thread) = weather(&hw).await;
+    let path = format!("/v1/threads/{thread}/events");
+    let (mut first, mut second) = (hw.open(&path).await, hw.open(&path).await);
+    first.until("task.completed").await;
+    second.until("task.completed").await;
+    let refused = hw.get(&format!("/v1/tasks/{task}/events")).await;
+    assert_eq!((refused.problem(), refused.header("retry-after")), ((429, "too_many_streams".to_owned()), "1"));
+    drop(first);
+    // The server notices at its next look at the connection, which is at once.
+    for _ in 0..1000 {
+        if hw.get(&format!("/v1/tasks/{task}/events")).await.status == 200 {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("the place was not given back");
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_reading_is_closed_and_can_come_back() {
+    let hw = Server::start("[limits]\nwrite_stall_ms = 300");
+    let task = hw.run("story 60000 fast").await;
+    let id = task["task_id"].as_str().unwrap();
+    let mut stuck = TcpStream::connect(&hw.address).await.unwrap();
+    let request = format!("GET /v1/tasks/{id}/events HTTP/1.1\r\nhost: {}\r\n\r\n", hw.address);
+    tokio::io::AsyncWriteExt::write_all(&mut stuck, request.as_bytes()).await.unwrap();
+    let all = hw.frames(&format!("/v1/tasks/{id}/events"), None).await;
+    // It takes nothing until the server has let it go; then it finds a stream without an end.
+    let metrics = async || hw.get("/metrics").await.text.contains("headwater_streams_open 0");
+    while !metrics().await {
+        tokio::task::yield_now().await;
+    }
+    let cut = crate::harness::read_for(&mut stuck, crate::harness::PATIENCE).await;
+    assert!(!cut.contains("task.completed") && cut.contains("task.created"));
+    assert_eq!(all.last().unwrap().event, "task.completed");
+}

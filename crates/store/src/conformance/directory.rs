@@ -1,0 +1,423 @@
+//! The directory's law, sentence by sentence.
+
+use super::words::{
+    Author, cancel, first_submission, keyed, run, somebody, start, steer, stranger, submission, thread,
+};
+use futures_util::future::join_all;
+use model::command::Command;
+use model::object::TaskStatus;
+use model::ports::{
+    Change, Checkpoint, Directory, InboxRow, Journal, KeyRow, PageOf, RunFilter, RunRow, StoreError, SubmitError,
+    Submitted, Verdict,
+};
+use model::seq::Seq;
+use model::{TaskId, ThreadId, UserId};
+
+const MANY: usize = 1_000;
+
+fn page(before: Option<&str>, limit: usize) -> PageOf {
+    PageOf { before: before.map(str::to_owned), limit }
+}
+
+async fn commands(directory: &dyn Directory, owner: &UserId, thread: &ThreadId) -> Vec<Command> {
+    let rows = directory.inbox(owner, thread).await.unwrap();
+    assert!(rows.is_sorted_by(|one, other| one.id < other.id));
+    rows.into_iter().map(|row| row.command).collect()
+}
+
+/// 1: a start makes its run (queued), and its thread where that is new.
+pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directory: &dyn Directory) {
+    let (owner, thread) = (somebody(), thread(1));
+    assert_eq!(directory.thread(&owner, &thread).await, Ok(None));
+    let first = first_submission(&thread, start(&run(1)));
+    assert_eq!(directory.submit(&owner, first.clone()).await, Ok(Submitted::New));
+
+    let row = directory.thread(&owner, &thread).await.unwrap().unwrap();
+    assert_eq!((row.created_at, row.updated_at), (first.at, first.at));
+    let queued = RunRow {
+        id: run(1),
+        thread: thread.clone(),
+        agent: "demo".to_owned(),
+        status: TaskStatus::Queued,
+        first: None,
+        last: None,
+        created_at: first.at,
+        ended_at: None,
+    };
+    assert_eq!(directory.run(&owner, &run(1)).await, Ok(Some(queued)));
+    assert_eq!(commands(directory, &owner, &thread).await, [start(&run(1))]);
+
+    let second = submission(&thread, start(&run(2)));
+    assert_eq!(directory.submit(&owner, second).await, Ok(Submitted::New));
+    assert_eq!(commands(directory, &owner, &thread).await, [start(&run(1)), start(&run(2))]);
+    // A name makes one thread and one run.
+    assert!(directory.submit(&owner, first_submission(&thread, start(&run(3)))).await.is_err());
+    assert!(directory.submit(&owner, submission(&thread, start(&run(2)))).await.is_err());
+    assert_eq!(commands(directory, &owner, &thread).await.len(), 2);
+}
+
+/// A command for nobody is not written down.
+pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal, directory: &dyn Directory) {
+    let owner = somebody();
+    let none = Err(SubmitError::Store(StoreError::NoThread));
+    for command in [start(&run(1)), cancel(&run(1)), steer(&run(1), "hm")] {
+        assert_eq!(directory.submit(&owner, submission(&thread(1), command)).await, none);
+    }
+    assert_eq!(directory.submit(&owner, first_submission(&thread(1), cancel(&run(1)))).await, none);
+    assert_eq!(directory.thread(&owner, &thread(1)).await, Ok(None));
+    assert_eq!(directory.inbox(&owner, &thread(1)).await, Err(StoreError::NoThread));
+}
+
+/// An inbox has a bound. Nothing of a submission that is refused stays.
+pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn Directory) {
+    let owner = somebody();
+    directory.submit(&owner, first_submission(&thread(1), start(&run(1)))).await.unwrap();
+    let mut taken = 1;
+    loop {
+        let more = keyed(submission(&thread(1), start(&run(taken + 1))), &format!("key {taken}"), "d");
+        match directory.submit(&owner, more.clone()).await {
+            Ok(Submitted::New) => taken += 1,
+            full => {
+                assert_eq!(full, Err(SubmitError::Full(taken)));
+                // Its key is not bound to anything.
+                assert_eq!(directory.submit(&owner, more).await, Err(SubmitError::Full(taken)));
+                break;
+            }
+        }
+        assert!(taken <= 100_000, "an inbox without a bound");
+    }
+    assert_eq!(directory.inbox(&owner, &thread(1)).await.unwrap().len(), taken);
+    assert_eq!(directory.run(&owner, &run(taken + 1)).await, Ok(None));
+    let elsewhere = first_submission(&thread(2), start(&run(taken + 1)));
+    assert_eq!(directory.submit(&owner, elsewhere).await, Ok(Submitted::New));
+}
+
+/// 2: the same key with the same body gives the same run, with another it is refused.
+pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = somebody();
+    let made = keyed(first_submission(&thread(1), start(&run(1))), "key", "digest");
+    assert_eq!(directory.submit(&owner, made.clone()).await, Ok(Submitted::New));
+    // Whoever retries has given new names meanwhile.
+    let again = keyed(first_submission(&thread(2), start(&run(2))), "key", "digest");
+    let same = Ok(Submitted::Repeated { task: run(1), thread: thread(1) });
+    assert_eq!(directory.submit(&owner, again.clone()).await, same);
+    let other = keyed(first_submission(&thread(2), start(&run(2))), "key", "another");
+    assert_eq!(directory.submit(&owner, other).await, Err(SubmitError::KeyReused));
+    assert_eq!(directory.thread(&owner, &thread(2)).await, Ok(None));
+    assert_eq!(directory.run(&owner, &run(2)).await, Ok(None));
+    assert_eq!(commands(directory, &owner, &thread(1)).await.len(), 1);
+
+    // Another user's keys are another user's.
+    let theirs = keyed(first_submission(&thread(3), start(&run(3))), "key", "another");
+    assert_eq!(directory.submit(&stranger(), theirs).await, Ok(Submitted::New));
+    // The key outlives the row and the run.
+    let lease = journal.claim(&owner, &thread(1), &super::words::node()).await.unwrap();
+    let mut author = Author {
+        journal,
+        owner: owner.clone(),
+        thread: thread(1),
+        run: run(1),
+        lease,
+        records: Vec::new(),
+        changes: Vec::new(),
+        at: 5,
+    };
+    let row = directory.inbox(&owner, &thread(1)).await.unwrap()[0].id;
+    author.begin().end().changes.push(Change::Consume { row });
+    author.must_append().await;
+    assert_eq!(directory.submit(&owner, again).await, same);
+    assert_eq!(commands(directory, &owner, &thread(1)).await, []);
+}
+
+/// 2: … whoever comes first.
+pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, directory: &dyn Directory) {
+    let owner = somebody();
+    let tries = (1..=20).map(|n| {
+        let submission = keyed(first_submission(&thread(n), start(&run(n))), "key", "digest");
+        directory.submit(&owner, submission)
+    });
+    let answers = join_all(tries).await;
+    assert_eq!(answers.iter().filter(|answer| **answer == Ok(Submitted::New)).count(), 1);
+    let runs = directory.runs(&owner, RunFilter::default(), page(None, MANY)).await.unwrap();
+    assert_eq!(runs.len(), 1);
+    let same = Ok(Submitted::Repeated { task: runs[0].id.clone(), thread: runs[0].thread.clone() });
+    assert_eq!(answers.iter().filter(|answer| **answer == same).count(), 19);
+}
+
+/// 3: rows come out in the order in which they went in, until an append consumes them.
+pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    let owner = author.owner.clone();
+    let mut expected = vec![start(&run(1))];
+    for n in 0..5 {
+        let said = steer(&run(1), &format!("{n}"));
+        let at = 10_000 - n;
+        let submission = model::ports::Submission { at, ..submission(&thread(1), said.clone()) };
+        assert_eq!(directory.submit(&owner, submission).await, Ok(Submitted::New));
+        expected.push(said);
+    }
+    assert_eq!(commands(directory, &owner, &thread(1)).await, expected);
+
+    let rows = directory.inbox(&owner, &thread(1)).await.unwrap();
+    author.begin();
+    for place in [0, 2] {
+        author.changes.push(Change::Consume { row: rows[place].id });
+    }
+    author.must_append().await;
+    let left: Vec<InboxRow> = [1, 3, 4, 5].map(|place: usize| rows[place].clone()).to_vec();
+    assert_eq!(directory.inbox(&owner, &thread(1)).await, Ok(left.clone()));
+
+    // What is gone cannot be consumed again, and what is another thread's not at all.
+    let other = Author::new(journal, directory, 2).await;
+    let foreign = directory.inbox(&owner, &other.thread).await.unwrap()[0].id;
+    for row in [rows[0].id, foreign, 1_000_000] {
+        author.changes.push(Change::Consume { row });
+        assert!(matches!(author.append().await, Verdict::Refused(_)), "row {row}");
+    }
+    author.changes = vec![Change::Consume { row: left[0].id }, Change::Consume { row: left[0].id }];
+    assert!(matches!(author.append().await, Verdict::Refused(_)), "twice at once");
+    assert_eq!(directory.inbox(&owner, &thread(1)).await, Ok(left));
+    assert_eq!(directory.inbox(&owner, &other.thread).await.unwrap().len(), 1);
+}
+
+/// 4: a run's row changes only with the records that change the run.
+pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    let owner = author.owner.clone();
+    let row = async || directory.run(&owner, &run(1)).await.unwrap().unwrap();
+    let queued = row().await;
+
+    // Before it began it cannot move on, and without a record nothing begins.
+    author.pause();
+    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    author.begin().records.clear();
+    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    assert_eq!(row().await, queued);
+
+    author.begin().must_append().await;
+    let running = RunRow { status: TaskStatus::Running, first: Some(Seq(1)), last: Some(Seq(1)), ..queued };
+    assert_eq!(row().await, running);
+    author.notes(3).must_append().await;
+    assert_eq!(row().await, running);
+    author.pause().must_append().await;
+    assert_eq!(row().await, RunRow { status: TaskStatus::Paused, last: Some(Seq(6)), ..running.clone() });
+    author.resume().must_append().await;
+    assert_eq!(row().await, RunRow { status: TaskStatus::Running, last: Some(Seq(7)), ..running.clone() });
+    let before = directory.thread(&owner, &thread(1)).await.unwrap().unwrap();
+    author.end().must_append().await;
+    let ended = row().await;
+    let at = ended.ended_at.unwrap();
+    let expected = RunRow { status: TaskStatus::Completed, last: Some(Seq(8)), ended_at: Some(at), ..running };
+    assert_eq!(ended, expected);
+    let after = directory.thread(&owner, &thread(1)).await.unwrap().unwrap();
+    assert_eq!((after.created_at, after.updated_at), (before.created_at, at));
+    assert!(at > before.updated_at);
+
+    // What ended has ended (law 9).
+    author.end();
+    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    author.begin();
+    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    assert_eq!(row().await, ended);
+}
+
+/// 4: a queued run can be given up; it leaves no records.
+pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    author.changes.push(Change::RunDropped { run: run(1), at: 77 });
+    author.must_append().await;
+    let row = directory.run(&author.owner, &run(1)).await.unwrap().unwrap();
+    assert_eq!((row.status, row.first, row.last), (TaskStatus::Cancelled, None, None));
+    assert_eq!(row.ended_at, Some(77));
+    for change in [Change::RunDropped { run: run(1), at: 78 }, Change::RunDropped { run: run(9), at: 78 }] {
+        author.changes.push(change);
+        assert!(matches!(author.append().await, Verdict::Refused(_)));
+    }
+}
+
+/// 4: a run may be made by the records that begin it.
+pub async fn a_run_may_begin_without_having_been_queued(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    let mut other = Author::new(journal, directory, 2).await;
+    author.begin().end().must_append().await;
+    author.run = run(7);
+    author.begin().must_append().await;
+    let row = directory.run(&author.owner, &run(7)).await.unwrap().unwrap();
+    assert_eq!((row.status, row.first, row.thread), (TaskStatus::Running, Some(Seq(4)), thread(1)));
+    author.end().must_append().await;
+    assert!(author.read().await[3..].iter().all(|record| record.run == run(7)));
+    // The run of another thread is not made a second time.
+    other.run = run(7);
+    other.begin();
+    assert!(matches!(other.append().await, Verdict::Refused(_)));
+    assert_eq!(directory.run(&author.owner, &run(7)).await.unwrap().unwrap().thread, thread(1));
+}
+
+/// 5: what belongs to another owner does not exist.
+pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    author.begin().changes.push(Change::Checkpoint(Checkpoint { seq: Seq(2), body: "{}".to_owned() }));
+    author.must_append().await;
+    let stranger = stranger();
+    assert_eq!(directory.thread(&stranger, &thread(1)).await, Ok(None));
+    assert_eq!(directory.run(&stranger, &run(1)).await, Ok(None));
+    assert_eq!(directory.threads(&stranger, page(None, MANY)).await, Ok(Vec::new()));
+    assert_eq!(directory.runs(&stranger, RunFilter::default(), page(None, MANY)).await, Ok(Vec::new()));
+    let of_thread = RunFilter { thread: Some(thread(1)), ..RunFilter::default() };
+    assert_eq!(directory.runs(&stranger, of_thread, page(None, MANY)).await, Ok(Vec::new()));
+    assert_eq!(directory.inbox(&stranger, &thread(1)).await, Err(StoreError::NoThread));
+    assert_eq!(directory.checkpoint(&stranger, &thread(1)).await, Ok(None));
+    assert_eq!(directory.delete_thread(&stranger, &thread(1)).await, Ok(false));
+    let none = Err(SubmitError::Store(StoreError::NoThread));
+    assert_eq!(directory.submit(&stranger, submission(&thread(1), cancel(&run(1)))).await, none);
+    assert!(directory.thread(&author.owner, &thread(1)).await.unwrap().is_some());
+    assert_eq!(commands(directory, &author.owner, &thread(1)).await.len(), 1);
+}
+
+/// 6: listings are newest first; a place in one stays good whatever is deleted meanwhile.
+pub async fn listings_are_newest_first_and_places_stay_good(_: &dyn Journal, directory: &dyn Directory) {
+    let owner = somebody();
+    // The order in which they were written down is not what counts, but the order that their names have.
+    for n in [3, 1, 2, 5, 4, 6, 7] {
+        directory.submit(&owner, first_submission(&thread(n), start(&run(n)))).await.unwrap();
+    }
+    let threads = async |before: Option<ThreadId>, limit: usize| {
+        let place = page(before.as_ref().map(ThreadId::as_str), limit);
+        let rows = directory.threads(&owner, place).await.unwrap();
+        rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    let runs = async |before: Option<TaskId>, limit: usize| {
+        let place = page(before.as_ref().map(TaskId::as_str), limit);
+        let rows = directory.runs(&owner, RunFilter::default(), place).await.unwrap();
+        rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(threads(None, MANY).await, [7, 6, 5, 4, 3, 2, 1].map(thread));
+    assert_eq!(threads(None, 3).await, [7, 6, 5].map(thread));
+    assert_eq!(runs(None, 3).await, [7, 6, 5].map(run));
+    assert_eq!(directory.delete_thread(&owner, &thread(5)).await, Ok(true));
+    assert_eq!(threads(Some(thread(5)), 2).await, [4, 3].map(thread));
+    assert_eq!(runs(Some(run(5)), 2).await, [4, 3].map(run));
+    assert_eq!(threads(Some(thread(3)), 9).await, [2, 1].map(thread));
+    assert_eq!(runs(Some(run(1)), 9).await, []);
+    assert_eq!(threads(None, 0).await, []);
+}
+
+/// Runs are found by state and by thread.
+pub async fn runs_are_found_by_state_and_thread(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut authors = Vec::new();
+    for n in 1..=4 {
+        authors.push(Author::new(journal, directory, n).await);
+    }
+    authors[1].begin().must_append().await;
+    authors[2].begin().pause().must_append().await;
+    authors[3].begin().end().must_append().await;
+    directory.submit(&somebody(), submission(&thread(4), start(&run(5)))).await.unwrap();
+    let found = async |status: &[TaskStatus], of: Option<ThreadId>| {
+        let filter = RunFilter { status: status.to_vec(), thread: of };
+        let rows = directory.runs(&somebody(), filter, page(None, MANY)).await.unwrap();
+        rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&[], None).await, [5, 4, 3, 2, 1].map(run));
+    assert_eq!(found(&[TaskStatus::Queued], None).await, [5, 1].map(run));
+    assert_eq!(found(&[TaskStatus::Paused, TaskStatus::Running], None).await, [3, 2].map(run));
+    assert_eq!(found(&[TaskStatus::Completed, TaskStatus::Queued], None).await, [5, 4, 1].map(run));
+    assert_eq!(found(&[], Some(thread(4))).await, [5, 4].map(run));
+    assert_eq!(found(&[TaskStatus::Completed], Some(thread(4))).await, [run(4)]);
+    assert_eq!(found(&[TaskStatus::Failed], None).await, []);
+    assert_eq!(found(&[], Some(thread(9))).await, []);
+}
+
+/// A run that has not ended and is not paused, or an inbox that is not empty.
+pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    let waiting = Author::of(journal, directory, stranger(), 2).await;
+    let claimable = async || {
+        let mut found = directory.claimable().await.unwrap();
+        found.sort();
+        found
+    };
+    let (mine, theirs) = ((somebody(), thread(1)), (waiting.owner.clone(), thread(2)));
+    assert_eq!(claimable().await, [mine.clone(), theirs.clone()]);
+
+    let row = directory.inbox(&author.owner, &thread(1)).await.unwrap()[0].id;
+    author.begin().changes.push(Change::Consume { row });
+    author.must_append().await;
+    assert_eq!(claimable().await, [mine.clone(), theirs.clone()]);
+    author.pause().must_append().await;
+    assert_eq!(claimable().await, [theirs.clone()]);
+    directory.submit(&author.owner, submission(&thread(1), cancel(&run(1)))).await.unwrap();
+    assert_eq!(claimable().await, [mine, theirs.clone()]);
+    let row = directory.inbox(&author.owner, &thread(1)).await.unwrap()[0].id;
+    author.resume().end().changes.push(Change::Consume { row });
+    author.must_append().await;
+    assert_eq!(claimable().await, [theirs.clone()]);
+    assert_eq!(directory.delete_thread(&theirs.0, &theirs.1).await, Ok(true));
+    assert_eq!(claimable().await, []);
+}
+
+/// The newest checkpoint is the one.
+pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    assert_eq!(directory.checkpoint(&author.owner, &thread(1)).await, Ok(None));
+    author.begin();
+    for seq in [2, 3, 4] {
+        let new = Checkpoint { seq: Seq(seq), body: format!("{{\"n\":{seq}}}") };
+        author.notes(1).changes.push(Change::Checkpoint(new.clone()));
+        author.must_append().await;
+        assert_eq!(directory.checkpoint(&author.owner, &thread(1)).await, Ok(Some(new)));
+    }
+    author.changes.push(Change::Checkpoint(Checkpoint { seq: Seq(99), body: String::new() }));
+    assert!(matches!(author.append().await, Verdict::Refused(_)));
+}
+
+/// A thread goes with everything in it.
+pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    let owner = author.owner.clone();
+    let mut other = Author::new(journal, directory, 2).await;
+    let kept = other.begin().notes(2).must_append().await;
+    author.begin().end().must_append().await;
+    let again = keyed(submission(&thread(1), start(&run(3))), "key", "digest");
+    directory.submit(&owner, again.clone()).await.unwrap();
+    author.run = run(3);
+    author.begin().changes.push(Change::Checkpoint(Checkpoint { seq: Seq(4), body: "{}".to_owned() }));
+    author.must_append().await;
+
+    assert_eq!(directory.delete_thread(&owner, &thread(1)).await, Ok(true));
+    assert_eq!(directory.delete_thread(&owner, &thread(1)).await, Ok(false));
+    assert_eq!(directory.thread(&owner, &thread(1)).await, Ok(None));
+    assert_eq!(directory.run(&owner, &run(1)).await, Ok(None));
+    assert_eq!(directory.run(&owner, &run(3)).await, Ok(None));
+    assert_eq!(directory.checkpoint(&owner, &thread(1)).await, Ok(None));
+    let read = journal.read(&owner, &thread(1), Seq(0), model::ports::PageLimit::WIDE).await;
+    assert_eq!(read.map(|page| page.records), Err(StoreError::NoThread));
+    assert!(matches!(author.notes(1).append().await, Verdict::Refused(_)));
+    assert_eq!(directory.submit(&owner, again).await, Err(SubmitError::Store(StoreError::NoThread)));
+    assert_eq!(other.read().await, kept);
+
+    // The name is free, and what comes under it is new.
+    let mut author = Author::new(journal, directory, 1).await;
+    assert_eq!(author.lease.head, Seq::ZERO);
+    assert_eq!(author.read().await, []);
+    let fresh = author.begin().must_append().await;
+    assert_eq!(author.read().await, fresh);
+}
+
+/// Keys come and go.
+pub async fn keys_come_and_go(_: &dyn Journal, directory: &dyn Directory) {
+    let key = |id: &str, created_at| KeyRow {
+        id: id.to_owned(),
+        user: somebody(),
+        digest: format!("digest of {id}"),
+        created_at,
+        revoked_at: None,
+    };
+    assert_eq!(directory.create_key(key("b", 1)).await, Ok(()));
+    assert_eq!(directory.create_key(key("a", 2)).await, Ok(()));
+    assert!(directory.create_key(key("a", 3)).await.is_err());
+    assert_eq!(directory.revoke_key("b", 9).await, Ok(true));
+    assert_eq!(directory.revoke_key("b", 10).await, Ok(true));
+    assert_eq!(directory.revoke_key("c", 10).await, Ok(false));
+    let revoked = KeyRow { revoked_at: Some(9), ..key("b", 1) };
+    assert_eq!(directory.keys().await, Ok(vec![revoked, key("a", 2)]));
+}

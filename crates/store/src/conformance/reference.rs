@@ -1,0 +1,238 @@
+//! What a store is, in the simplest words: lists, copied and thrown away when something does not fit.
+
+use model::command::Command;
+use model::object::TaskStatus;
+use model::ports::{Batch, Change, Checkpoint, InboxRow, RunFilter, RunRow, Submission, SubmitError, ThreadRow};
+use model::record::Record;
+use model::seq::{Epoch, Seq};
+use model::{TaskId, ThreadId, UserId};
+
+/// What became of an append, without the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Durable,
+    Fenced,
+    Refused,
+}
+
+/// What became of a submission, without the words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    New,
+    Repeated(TaskId, ThreadId),
+    KeyReused,
+    Full,
+    NoThread,
+    NameTaken,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub(super) row: ThreadRow,
+    pub(super) owner: UserId,
+    pub(super) newest: Option<Epoch>,
+    pub(super) log: Vec<Record>,
+    pub(super) runs: Vec<RunRow>,
+    pub(super) inbox: Vec<InboxRow>,
+    pub(super) checkpoint: Option<Checkpoint>,
+}
+
+struct Used {
+    owner: UserId,
+    key: String,
+    digest: String,
+    task: TaskId,
+    thread: ThreadId,
+}
+
+/// All there is.
+#[derive(Default)]
+pub(super) struct Model {
+    pub(super) threads: Vec<Thread>,
+    used: Vec<Used>,
+}
+
+impl Model {
+    pub(super) fn thread(&self, owner: &UserId, id: &ThreadId) -> Option<&Thread> {
+        self.threads.iter().find(|thread| thread.row.id == *id && thread.owner == *owner)
+    }
+
+    pub(super) fn thread_mut(&mut self, owner: &UserId, id: &ThreadId) -> Option<&mut Thread> {
+        self.threads.iter_mut().find(|thread| thread.row.id == *id && thread.owner == *owner)
+    }
+
+    pub(super) fn run(&self, owner: &UserId, id: &TaskId) -> Option<&RunRow> {
+        let mine = self.threads.iter().filter(|thread| thread.owner == *owner);
+        mine.flat_map(|thread| &thread.runs).find(|run| run.id == *id)
+    }
+
+    pub(super) fn submit(&mut self, owner: &UserId, submission: &Submission, rows_max: usize) -> Taken {
+        if let Some(given) = &submission.idempotency
+            && let Some(used) = self.used.iter().find(|used| used.owner == *owner && used.key == given.key)
+        {
+            let same = used.digest == given.digest;
+            return if same { Taken::Repeated(used.task.clone(), used.thread.clone()) } else { Taken::KeyReused };
+        }
+        let start = matches!(submission.command, Command::Start(_));
+        let exists = self.threads.iter().any(|thread| thread.row.id == submission.thread);
+        if submission.new_thread && exists {
+            return Taken::NameTaken;
+        }
+        let mine = self.thread(owner, &submission.thread);
+        if mine.is_none() && !(submission.new_thread && start) {
+            return Taken::NoThread;
+        }
+        if mine.is_some_and(|thread| thread.inbox.len() >= rows_max) {
+            return Taken::Full;
+        }
+        if start && self.run(owner, submission.command.task_id()).is_some() {
+            return Taken::NameTaken;
+        }
+        self.take(owner, submission);
+        Taken::New
+    }
+
+    fn take(&mut self, owner: &UserId, submission: &Submission) {
+        let (id, at) = (submission.thread.clone(), submission.at);
+        if submission.new_thread {
+            let row = ThreadRow { id: id.clone(), created_at: at, updated_at: at };
+            let (log, runs, inbox) = (Vec::new(), Vec::new(), Vec::new());
+            self.threads.push(Thread { row, owner: owner.clone(), newest: None, log, runs, inbox, checkpoint: None });
+        }
+        let task = submission.command.task_id().clone();
+        if let Some(given) = submission.idempotency.clone() {
+            let (owner, thread) = (owner.clone(), id.clone());
+            self.used.push(Used { owner, key: given.key, digest: given.digest, task: task.clone(), thread });
+        }
+        let thread = self.thread_mut(owner, &id).unwrap();
+        if let Command::Start(start) = &submission.command {
+            thread.runs.push(queued(task, id, start.agent.clone(), at));
+        }
+        // The number is the backend's to give.
+        thread.inbox.push(InboxRow { id: 0, at, command: submission.command.clone() });
+    }
+
+    pub(super) fn append(&mut self, batch: &Batch) -> Kind {
+        let Some(thread) = self.thread(&batch.owner, &batch.thread) else { return Kind::Refused };
+        if thread.newest != Some(batch.epoch) {
+            return Kind::Fenced;
+        }
+        let mut after = thread.clone();
+        if batch.head.0 != after.log.len() as u64 {
+            return Kind::Refused;
+        }
+        for record in &batch.records {
+            let next = after.log.len() as u64 + 1;
+            if record.seq.0 != next || record.epoch != batch.epoch || !record.is_sound(&batch.thread) {
+                return Kind::Refused;
+            }
+            after.log.push(record.clone());
+        }
+        for change in &batch.changes {
+            if !self.change(&mut after, change, batch.head) {
+                return Kind::Refused;
+            }
+        }
+        let known = |record: &Record| after.runs.iter().any(|run| run.id == record.run);
+        if !batch.records.iter().all(known) {
+            return Kind::Refused;
+        }
+        *self.thread_mut(&batch.owner, &batch.thread).unwrap() = after;
+        Kind::Durable
+    }
+
+    fn change(&self, after: &mut Thread, change: &Change, head: Seq) -> bool {
+        let end = Seq(after.log.len() as u64);
+        let is_new = |seq: Seq| seq > head && seq <= end;
+        match change {
+            Change::Consume { row } => {
+                let place = after.inbox.iter().position(|waiting| waiting.id == *row);
+                place.map(|place| after.inbox.remove(place)).is_some()
+            }
+            Change::Checkpoint(new) => {
+                after.checkpoint = Some(new.clone());
+                new.seq <= end
+            }
+            Change::RunStarted { run, agent, first, at } => {
+                if self.run(&after.owner, run).is_none() && !after.runs.iter().any(|row| row.id == *run) {
+                    after.runs.push(queued(run.clone(), after.row.id.clone(), String::new(), *at));
+                }
+                after.row.updated_at = *at;
+                let Some(row) = after.runs.iter_mut().find(|row| row.id == *run) else { return false };
+                let waits = row.status == TaskStatus::Queued;
+                (row.status, row.agent) = (TaskStatus::Running, agent.clone());
+                (row.first, row.last) = (Some(*first), Some(*first));
+                waits && is_new(*first)
+            }
+            Change::RunStatus { run, status, last, at } => {
+                let Some(row) = after.runs.iter_mut().find(|row| row.id == *run) else { return false };
+                let begun = matches!(row.status, TaskStatus::Running | TaskStatus::Paused);
+                (row.status, row.last) = (*status, Some(*last));
+                if status.is_terminal() {
+                    row.ended_at = Some(*at);
+                    after.row.updated_at = *at;
+                }
+                begun && *status != TaskStatus::Queued && is_new(*last)
+            }
+            Change::RunDropped { run, at } => {
+                after.row.updated_at = *at;
+                let Some(row) = after.runs.iter_mut().find(|row| row.id == *run) else { return false };
+                let waits = row.status == TaskStatus::Queued;
+                (row.status, row.ended_at) = (TaskStatus::Cancelled, Some(*at));
+                waits
+            }
+        }
+    }
+
+    pub(super) fn delete(&mut self, owner: &UserId, id: &ThreadId) -> bool {
+        let there = self.thread(owner, id).is_some();
+        if there {
+            self.threads.retain(|thread| thread.row.id != *id);
+            self.used.retain(|used| used.thread != *id);
+        }
+        there
+    }
+
+    pub(super) fn threads_of(&self, owner: &UserId) -> Vec<ThreadRow> {
+        let mine = self.threads.iter().filter(|thread| thread.owner == *owner);
+        let mut rows: Vec<_> = mine.map(|thread| thread.row.clone()).collect();
+        rows.sort_by(|one, other| other.id.cmp(&one.id));
+        rows
+    }
+
+    pub(super) fn runs_of(&self, owner: &UserId, filter: &RunFilter) -> Vec<RunRow> {
+        let mine = self.threads.iter().filter(|thread| thread.owner == *owner);
+        let mut rows: Vec<_> = mine.flat_map(|thread| thread.runs.clone()).collect();
+        rows.retain(|run| filter.status.is_empty() || filter.status.contains(&run.status));
+        rows.retain(|run| filter.thread.is_none() || filter.thread.as_ref() == Some(&run.thread));
+        rows.sort_by(|one, other| other.id.cmp(&one.id));
+        rows
+    }
+
+    pub(super) fn claimable(&self) -> Vec<(UserId, ThreadId)> {
+        let goes_on = |run: &RunRow| matches!(run.status, TaskStatus::Queued | TaskStatus::Running);
+        let found = self.threads.iter().filter(|thread| !thread.inbox.is_empty() || thread.runs.iter().any(goes_on));
+        let mut found: Vec<_> = found.map(|thread| (thread.owner.clone(), thread.row.id.clone())).collect();
+        found.sort();
+        found
+    }
+}
+
+fn queued(id: TaskId, thread: ThreadId, agent: String, created_at: u64) -> RunRow {
+    let status = TaskStatus::Queued;
+    RunRow { id, thread, agent, status, first: None, last: None, created_at, ended_at: None }
+}
+
+/// The same without the words.
+pub(super) fn taken(answer: &Result<model::ports::Submitted, SubmitError>) -> Taken {
+    use model::ports::{StoreError, Submitted};
+    match answer {
+        Ok(Submitted::New) => Taken::New,
+        Ok(Submitted::Repeated { task, thread }) => Taken::Repeated(task.clone(), thread.clone()),
+        Err(SubmitError::KeyReused) => Taken::KeyReused,
+        Err(SubmitError::Full(_)) => Taken::Full,
+        Err(SubmitError::Store(StoreError::NoThread)) => Taken::NoThread,
+        Err(SubmitError::Store(StoreError::Unavailable(_))) => Taken::NameTaken,
+        Err(SubmitError::Store(StoreError::Corrupt { .. })) => panic!("{answer:?}"),
+    }
+}

@@ -1,0 +1,110 @@
+//! What must outlive the process: the law's sentences that need a restart in the middle.
+//!
+//! Call [`before`], stop the backend in whatever way is to be tried, start it again, call [`after`].
+
+use super::words::{Author, node, read_all, run, somebody, start, steer, submission, thread};
+use model::object::TaskStatus;
+use model::ports::{
+    Change, Checkpoint, Directory, InboxRow, Journal, PageLimit, RunFilter, RunRow, Submitted, Verdict,
+};
+use model::record::Record;
+use model::seq::{Epoch, Seq};
+
+/// What [`after`] must find.
+pub struct Remembered {
+    logs: Vec<Vec<Record>>,
+    inboxes: Vec<Vec<InboxRow>>,
+    runs: Vec<RunRow>,
+    checkpoint: Option<Checkpoint>,
+    epochs: Vec<Epoch>,
+}
+
+const THREADS: usize = 6;
+
+async fn everything(journal: &dyn Journal, directory: &dyn Directory) -> Remembered {
+    let owner = somebody();
+    let (mut logs, mut inboxes) = (Vec::new(), Vec::new());
+    for n in 1..=THREADS {
+        logs.push(read_all(journal, (&owner, &thread(n)), PageLimit::WIDE).await.unwrap());
+        inboxes.push(directory.inbox(&owner, &thread(n)).await.unwrap());
+    }
+    let page = model::ports::PageOf { before: None, limit: 1_000 };
+    let runs = directory.runs(&owner, RunFilter::default(), page).await.unwrap();
+    let checkpoint = directory.checkpoint(&owner, &thread(1)).await.unwrap();
+    Remembered { logs, inboxes, runs, checkpoint, epochs: Vec::new() }
+}
+
+/// Fills a backend with threads in every state, each confirmed.
+pub async fn before(journal: &dyn Journal, directory: &dyn Directory) -> Remembered {
+    let mut authors = Vec::new();
+    for n in 1..=THREADS {
+        authors.push(Author::new(journal, directory, n).await);
+    }
+    for author in &mut authors[1..] {
+        author.begin().notes(3).must_append().await;
+    }
+    for round in 0..5 {
+        for author in &mut authors[1..] {
+            author.notes(round).must_append().await;
+        }
+    }
+    authors[1].pause().must_append().await;
+    authors[2].end().must_append().await;
+    authors[3].end().must_append().await;
+    directory.submit(&somebody(), submission(&thread(4), start(&run(44)))).await.unwrap();
+    authors[3].run = run(44);
+    authors[3].begin().notes(2).must_append().await;
+    let row = directory.inbox(&somebody(), &thread(5)).await.unwrap()[0].id;
+    authors[4].changes.push(Change::Consume { row });
+    authors[4].must_append().await;
+    authors[0].changes.push(Change::Checkpoint(Checkpoint { seq: Seq(0), body: "{}".to_owned() }));
+    authors[0].must_append().await;
+    let epochs = authors.iter().map(|author| author.lease.epoch).collect();
+    Remembered { epochs, ..everything(journal, directory).await }
+}
+
+/// Looks whether all of it is there, and whether the backend goes on from it.
+pub async fn after(journal: &dyn Journal, directory: &dyn Directory, remembered: Remembered) {
+    let found = everything(journal, directory).await;
+    assert_eq!(found.logs, remembered.logs);
+    assert_eq!(found.inboxes, remembered.inboxes);
+    assert_eq!(found.runs, remembered.runs);
+    assert_eq!(found.checkpoint, remembered.checkpoint);
+    let newest = remembered.epochs.iter().copied().max().unwrap();
+    for n in 1..=THREADS {
+        let head = Seq(remembered.logs[n - 1].len() as u64);
+        let (owner, thread) = (somebody(), thread(n));
+        let (lease, run) = (model::ports::Lease { epoch: remembered.epochs[n - 1], head }, run(n));
+        let mut author =
+            Author { journal, owner, thread, run, lease, records: Vec::new(), changes: Vec::new(), at: 1_000_000 };
+        // The executor of before is gone; should it still live, it is fenced.
+        let lease = journal.claim(&author.owner, &author.thread, &node()).await.unwrap();
+        assert_eq!(author.notes(1).append().await, Verdict::Fenced);
+        assert!(lease.epoch > newest, "law 4 across restarts");
+        assert_eq!(lease.head, head);
+        author.lease = lease;
+        if n == 4 {
+            author.run = run_of(4);
+        }
+        let row = directory.run(&author.owner, &author.run).await.unwrap().unwrap();
+        match row.status {
+            TaskStatus::Queued => author.begin(),
+            TaskStatus::Paused => author.resume(),
+            TaskStatus::Running => author.notes(2),
+            _ => {
+                author.run = run_of(3);
+                author.begin()
+            }
+        };
+        let more = author.must_append().await;
+        let log = author.read().await;
+        assert_eq!(log[..head.0 as usize], remembered.logs[n - 1]);
+        assert_eq!(log[head.0 as usize..], more);
+    }
+    let said = directory.submit(&somebody(), submission(&thread(1), steer(&run(1), "more"))).await;
+    assert_eq!(said, Ok(Submitted::New));
+}
+
+fn run_of(n: usize) -> model::TaskId {
+    run(n * 11)
+}

@@ -1,0 +1,213 @@
+//! Damaged files: noticed and named, never given out.
+
+use model::ports::{Journal, PageLimit, StoreError};
+use model::record::Record;
+use model::testing::{Rng, seeds};
+use model::{ThreadId, UserId};
+use rusqlite::Connection;
+use std::path::Path;
+use store::conformance::journal::Play;
+use store::conformance::words::{Author, node, read_all, run, somebody, thread};
+use store::{Options, Sqlite, verify};
+
+fn open(dir: &Path) -> Sqlite {
+    Sqlite::open(dir, &Options::default()).unwrap()
+}
+
+fn database(dir: &Path) -> Connection {
+    Connection::open(dir.join("headwater.db")).unwrap()
+}
+
+type Log = (UserId, ThreadId, Vec<Record>);
+
+/// A folder with threads in every state, closed.
+async fn folder(seed: u64) -> (tempfile::TempDir, Vec<Log>) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut logs = Vec::new();
+    let mut rng = Rng::new(seed);
+    for offset in 0..3 {
+        let mut play = Play::new(&store, &store, seed * 10 + offset).await;
+        // Some end in the middle of a run.
+        let until = if offset == 0 { play.all.len() } else { 1 + rng.below(play.all.len()) };
+        while play.appended() < until {
+            play.append(rng.between(1, 20) as usize).await;
+        }
+        logs.push((play.owner.clone(), play.thread.clone(), play.all[..play.appended()].to_vec()));
+    }
+    drop(store);
+    (dir, logs)
+}
+
+/// Reads a thread until it ends or breaks.
+async fn read(store: &Sqlite, (owner, thread, log): &Log) -> (usize, Option<StoreError>) {
+    let mut after = model::Seq::ZERO;
+    loop {
+        let limit = PageLimit { records_max: 16, bytes_max: usize::MAX };
+        let page = match store.read(owner, thread, after, limit).await {
+            Ok(page) => page,
+            Err(error) => return (usize::try_from(after.0).unwrap(), Some(error)),
+        };
+        for record in &page.records {
+            let place = usize::try_from(after.0).unwrap();
+            assert_eq!(Some(record), log.get(place), "a wrong record");
+            after = record.seq;
+        }
+        if page.records.is_empty() {
+            return (usize::try_from(after.0).unwrap(), None);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_is_noticed_and_no_wrong_record_is_given_out() {
+    for seed in seeds().step_by(24) {
+        println!("seed {seed}");
+        let (dir, logs) = folder(seed).await;
+        let whole = std::fs::read(dir.path().join("headwater.db")).unwrap();
+        let mut rng = Rng::new(seed);
+        let mut noticed = 0;
+        for _ in 0..60 {
+            let place = rng.below(whole.len());
+            let mut bytes = whole.clone();
+            bytes[place] ^= 1 << rng.below(8);
+            let bent = tempfile::tempdir().unwrap();
+            std::fs::write(bent.path().join("headwater.db"), bytes).unwrap();
+            let clean = verify(bent.path()).is_ok_and(|report| report.is_clean());
+            let Ok(store) = Sqlite::open(bent.path(), &Options::default()) else {
+                assert!(!clean, "seed {seed} at {place}: does not open, but is clean");
+                noticed += 1;
+                continue;
+            };
+            for log in &logs {
+                let (found, error) = read(&store, log).await;
+                let short = found < log.2.len();
+                assert!(!short || error.is_some(), "seed {seed} at {place}: {found} of {} and no word", log.2.len());
+                assert!(!clean || error.is_none(), "seed {seed} at {place}: {error:?}, but clean");
+                noticed += usize::from(error.is_some());
+            }
+        }
+        assert!(noticed > 0, "seed {seed}: nothing was hit");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_is_named_and_the_other_threads_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut all = Vec::new();
+    for n in 1..=3 {
+        let mut author = Author::new(&store, &store, n).await;
+        all.push(author.begin().notes(10).must_append().await);
+    }
+    drop(store);
+    let damaged = |sql: &str| database(dir.path()).execute(sql, ()).unwrap();
+    damaged(
+        "UPDATE records SET public = CAST(replace(CAST(public AS TEXT), 'note 4', 'note 5') AS BLOB) WHERE thread = 1 AND seq = 7",
+    );
+    damaged("DELETE FROM records WHERE thread = 2 AND seq = 5");
+
+    let report = verify(dir.path()).unwrap();
+    assert_eq!(report.problems.len(), 9, "{report}");
+    assert!(
+        report.problems.iter().any(|line| line.contains(&format!("the log of {} is damaged at record 7", thread(1))))
+    );
+    assert!(
+        report.problems.iter().any(|line| line.contains(&format!("the log of {} is damaged at record 5", thread(2))))
+    );
+
+    let store = open(dir.path());
+    for (n, seq) in [(1, 7), (2, 5)] {
+        let log = (somebody(), thread(n), all[n - 1].clone());
+        let corrupt = StoreError::Corrupt { thread: thread(n), seq: model::Seq(seq) };
+        let before = usize::try_from(seq - 1).unwrap();
+        assert_eq!(read(&store, &log).await, (before, Some(corrupt.clone())));
+        if n == 2 {
+            assert_eq!(store.claim(&somebody(), &thread(n), &node()).await, Err(corrupt));
+        }
+    }
+    assert_eq!(read_all(&store, (&somebody(), &thread(3)), PageLimit::WIDE).await.unwrap(), all[2]);
+    store.claim(&somebody(), &thread(3), &node()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_or_bent_block_is_damage_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut all = Vec::new();
+    for n in 1..=3 {
+        let mut author = Author::new(&store, &store, n).await;
+        let mut log = author.begin().notes(10).end().must_append().await;
+        author.run = run(10 + n);
+        log.extend(author.begin().notes(5).end().must_append().await);
+        all.push(log);
+    }
+    drop(store);
+    let damaged = |sql: &str| assert_eq!(database(dir.path()).execute(sql, ()).unwrap(), 1);
+    damaged("DELETE FROM blocks WHERE thread = 1 AND first_seq = 14");
+    damaged("DELETE FROM blocks WHERE thread = 2 AND first_seq = 1");
+    damaged(
+        "UPDATE blocks SET data = CAST(substr(data, 1, length(data) - 9) || X'010203040506070809' AS BLOB) WHERE thread = 3 AND first_seq = 14",
+    );
+    let store = open(dir.path());
+    for (n, seq) in [(1, 14), (2, 1), (3, 14)] {
+        let (found, error) = read(&store, &(somebody(), thread(n), all[n - 1].clone())).await;
+        assert!(found >= seq - 1, "thread {n}: {found}");
+        let corrupt = StoreError::Corrupt { thread: thread(n), seq: model::Seq(found as u64 + 1) };
+        assert_eq!(error, Some(corrupt), "thread {n}");
+    }
+    drop(store);
+    let report = verify(dir.path()).unwrap();
+    assert_eq!(report.problems.len(), 3, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verify_holds_the_rows_against_the_log() {
+    let lies = [
+        "UPDATE runs SET status = 'failed' WHERE status = 'completed'",
+        "UPDATE runs SET status = 'running', ended_at = NULL WHERE status = 'completed'",
+        "UPDATE runs SET ended_at = NULL WHERE status = 'completed'",
+        "UPDATE runs SET first = first + 1 WHERE status = 'completed'",
+        "UPDATE runs SET status = 'paused' WHERE status = 'running'",
+        "UPDATE runs SET status = 'completed', ended_at = 1 WHERE status = 'running'",
+        "UPDATE runs SET status = 'queued' WHERE status = 'running'",
+        "UPDATE runs SET status = 'asleep' WHERE status = 'running'",
+        "UPDATE inbox SET thread = 99 WHERE id = 1",
+        "UPDATE inbox SET command = '{}' WHERE id = 1",
+        "UPDATE records SET thread = 99 WHERE pos = (SELECT max(pos) FROM records)",
+        "UPDATE records SET seq = seq + 1 WHERE pos = (SELECT max(pos) FROM records)",
+        "INSERT INTO checkpoints VALUES (99, 1, '{}')",
+    ];
+    for lie in lies {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        for n in 1..=2 {
+            let mut author = Author::new(&store, &store, n).await;
+            author.begin().notes(3).must_append().await;
+            if n == 1 {
+                author.end().must_append().await;
+            }
+        }
+        drop(store);
+        let report = verify(dir.path()).unwrap();
+        assert_eq!(report.to_string(), "2 threads, 2 runs, 11 records\nno damage found");
+        assert_eq!(database(dir.path()).execute(lie, ()).unwrap(), 1, "{lie}");
+        let report = verify(dir.path()).unwrap();
+        assert!(!report.is_clean(), "{lie}");
+        assert!(report.to_string().lines().nth(1).unwrap().starts_with("problem: "), "{report}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verify_sees_a_task_that_ends_twice_or_never() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut author = Author::new(&store, &store, 1).await;
+    author.begin().end().must_append().await;
+    // The directory knows that the run is over, so only the log can say it again.
+    let again = store::conformance::words::completed(&author.run);
+    author.event(again).must_append().await;
+    drop(store);
+    let report = verify(dir.path()).unwrap();
+    assert_eq!(report.problems, [format!("{}: record 4 is of a task, but no run goes on", thread(1))]);
+}

@@ -1,0 +1,129 @@
+//! Which folders are opened, and that a refused one is left as it was.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use store::{OpenError, Options, Sqlite, verify};
+
+fn open(dir: &Path) -> Result<Sqlite, OpenError> {
+    Sqlite::open(dir, &Options::default())
+}
+
+/// Every file, with its bytes.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| (path.clone(), std::fs::read(path).unwrap_or_default())).collect()
+}
+
+/// Refused in one line, and nothing in the folder is other than before.
+fn refused(dir: &Path) -> OpenError {
+    let before = files(dir);
+    let error = open(dir).unwrap_err();
+    assert_eq!(files(dir), before);
+    assert!(!error.to_string().contains('\n'), "{error}");
+    error
+}
+
+#[test]
+fn a_folder_is_made_where_there_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = dir.path().join("some/where/new");
+    drop(open(&deep).unwrap());
+    drop(open(&deep).unwrap());
+    assert_eq!(verify(&deep).unwrap().to_string(), "0 threads, 0 runs, 0 records\nno damage found");
+}
+
+#[test]
+fn a_second_process_is_refused_until_the_first_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path()).unwrap();
+    assert!(matches!(refused(dir.path()), OpenError::Locked(_)));
+    assert!(matches!(verify(dir.path()), Err(OpenError::Locked(_))));
+    drop(first);
+    drop(open(dir.path()).unwrap());
+}
+
+#[test]
+fn a_newer_folder_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()).unwrap());
+    std::fs::remove_file(dir.path().join("lock")).unwrap();
+    let conn = rusqlite::Connection::open(dir.path().join("headwater.db")).unwrap();
+    conn.pragma_update(None, "user_version", 2).unwrap();
+    drop(conn);
+    let error = refused(dir.path());
+    assert!(matches!(error, OpenError::Newer { found: 2, known: 1, .. }), "{error}");
+    assert!(error.to_string().ends_with("has format 2 and this version knows 1: use the version that wrote it"));
+    assert!(matches!(verify(dir.path()), Err(OpenError::Newer { .. })));
+}
+
+#[test]
+fn what_is_not_ours_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = dir.path().join("headwater.db");
+    for garbage in [&b"hello"[..], &[0; 4096], b"SQLite format 3\0 and then nothing"] {
+        std::fs::write(&database, garbage).unwrap();
+        assert!(matches!(refused(dir.path()), OpenError::Foreign(_)));
+        assert!(matches!(verify(dir.path()), Err(OpenError::Foreign(_))));
+    }
+    std::fs::remove_file(&database).unwrap();
+    let conn = rusqlite::Connection::open(&database).unwrap();
+    conn.execute_batch("CREATE TABLE theirs (x); PRAGMA user_version = 7;").unwrap();
+    drop(conn);
+    assert!(matches!(refused(dir.path()), OpenError::Foreign(_)));
+    std::fs::remove_file(&database).unwrap();
+    std::fs::create_dir(&database).unwrap();
+    assert!(matches!(refused(dir.path()), OpenError::Foreign(_)));
+    assert!(matches!(verify(tempfile::tempdir().unwrap().path()), Err(OpenError::Foreign(_))));
+}
+
+#[test]
+fn a_path_that_is_a_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    assert!(matches!(open(&file), Err(OpenError::NotAFolder(_))));
+    assert!(matches!(open(&file.join("below")), Err(OpenError::NotAFolder(_))));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(files(dir.path()).len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let allow = |mode| std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o555);
+    if std::fs::write(inner.join("probe"), "").is_ok() {
+        eprintln!("skipped: this user may write everywhere");
+        return;
+    }
+    assert!(matches!(refused(&inner), OpenError::Denied { .. }));
+    allow(0o000);
+    assert!(matches!(open(&inner), Err(OpenError::Denied { .. })));
+    allow(0o755);
+    drop(open(&inner).unwrap());
+    let database = inner.join("headwater.db");
+    std::fs::set_permissions(&database, std::fs::Permissions::from_mode(0o444)).unwrap();
+    assert!(matches!(open(&inner), Err(OpenError::Denied { .. })));
+}
+
+#[test]
+fn a_creation_that_was_cut_short_is_begun_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("headwater.db"), "").unwrap();
+    drop(open(dir.path()).unwrap());
+}
+
+#[test]
+fn the_writer_waits_for_the_disk() {
+    // The pragma is the connection's own: what is asked here is what `writer` set on a connection of the same kind.
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    let conn = rusqlite::Connection::open(dir.path().join("headwater.db")).unwrap();
+    let mode: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!(mode, "wal");
+    drop((conn, store));
+}

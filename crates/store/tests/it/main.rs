@@ -1,0 +1,7 @@
+//! The store from outside: the law on both backends, and what is SQLite's own.
+
+mod damage;
+mod folder;
+mod laws;
+mod restarts;
+mod writer;

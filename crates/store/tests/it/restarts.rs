@@ -1,0 +1,163 @@
+//! What outlives the process, however it ended.
+
+use model::ports::{Directory, Journal, PageLimit};
+use model::seq::Seq;
+use rusqlite::Connection;
+use std::path::Path;
+use store::conformance::journal::Play;
+use store::conformance::restart::{after, before};
+use store::conformance::words::{Author, read_all, run, somebody, thread};
+use store::{Options, Sqlite, verify};
+
+fn open(dir: &Path) -> Sqlite {
+    Sqlite::open(dir, &Options::default()).unwrap()
+}
+
+/// The files as they are now: what a process that was killed leaves.
+fn copy(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for name in ["headwater.db", "headwater.db-wal"] {
+        std::fs::copy(from.join(name), to.path().join(name)).unwrap();
+    }
+    to
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_outlives_a_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let remembered = before(&store, &store).await;
+    store.close().await;
+    drop(store);
+    assert!(!dir.path().join("headwater.db-wal").exists(), "the write-ahead log was copied");
+    let store = open(dir.path());
+    after(&store, &store, remembered).await;
+    drop(store);
+    assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_that_was_confirmed_outlives_a_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let remembered = before(&store, &store).await;
+    let crashed = copy(dir.path());
+    assert_eq!(verify(crashed.path()).unwrap().problems, Vec::<String>::new());
+    let again = open(crashed.path());
+    after(&again, &again, remembered).await;
+    drop(again);
+    assert_eq!(verify(crashed.path()).unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_prefix_outlives_a_crash() {
+    for seed in model::testing::seeds().step_by(12) {
+        println!("seed {seed}");
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        let mut play = Play::new(&store, &store, seed).await;
+        let mut rng = model::testing::Rng::new(seed);
+        while play.appended() < play.all.len() {
+            play.append(rng.between(1, 120) as usize).await;
+            let crashed = copy(dir.path());
+            let report = verify(crashed.path()).unwrap();
+            assert!(report.is_clean(), "seed {seed} at {}: {report}", play.appended());
+            assert_eq!(report.records, play.appended() as u64);
+            let again = open(crashed.path());
+            let back = read_all(&again, (&play.owner, &play.thread), PageLimit::WIDE).await.unwrap();
+            assert_eq!(back, play.all[..play.appended()], "seed {seed}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_ahead_log_that_was_cut_is_a_shorter_log_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut play = Play::new(&store, &store, 3).await;
+    while play.appended() < play.all.len().min(400) {
+        play.append(3).await;
+    }
+    let mut rng = model::testing::Rng::new(7);
+    let whole = std::fs::metadata(dir.path().join("headwater.db-wal")).unwrap().len();
+    let mut longest = 0;
+    for round in 0..24 {
+        let crashed = copy(dir.path());
+        let wal = crashed.path().join("headwater.db-wal");
+        let place = rng.bits() % whole;
+        if round % 2 == 0 {
+            std::fs::OpenOptions::new().write(true).open(&wal).unwrap().set_len(place).unwrap();
+        } else {
+            let mut bytes = std::fs::read(&wal).unwrap();
+            bytes[usize::try_from(place).unwrap()] ^= 1 << rng.below(8);
+            std::fs::write(&wal, bytes).unwrap();
+        }
+        let report = verify(crashed.path()).unwrap();
+        assert!(report.is_clean(), "round {round} at {place}: {report}");
+        let again = open(crashed.path());
+        match read_all(&again, (&play.owner, &play.thread), PageLimit::WIDE).await {
+            Ok(back) => {
+                longest = longest.max(back.len());
+                assert_eq!(back, play.all[..back.len()], "round {round} at {place}");
+            }
+            Err(error) => assert_eq!(error, model::ports::StoreError::NoThread, "round {round} at {place}"),
+        }
+    }
+    assert!(longest > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_between_a_runs_end_and_its_block_is_made_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let count = |sql: &str| -> i64 {
+        let conn = Connection::open(dir.path().join("headwater.db")).unwrap();
+        conn.query_row(sql, (), |row| row.get(0)).unwrap()
+    };
+    let conn = Connection::open(dir.path().join("headwater.db")).unwrap();
+    conn.execute_batch("CREATE TRIGGER late BEFORE INSERT ON blocks BEGIN SELECT RAISE(ABORT, 'not now'); END")
+        .unwrap();
+    let mut author = Author::new(&store, &store, 1).await;
+    let mut all = author.begin().notes(20).end().must_append().await;
+    author.run = run(2);
+    all.extend(author.begin().notes(3).must_append().await);
+    assert_eq!(author.read().await, all);
+    drop(author);
+    store.close().await;
+    drop(store);
+    assert_eq!(count("SELECT count(*) FROM records"), 28);
+    conn.execute_batch("DROP TRIGGER late").unwrap();
+    drop(conn);
+
+    let store = open(dir.path());
+    store.close().await;
+    drop(store);
+    assert_eq!((count("SELECT count(*) FROM records"), count("SELECT count(*) FROM blocks")), (5, 1));
+    let store = open(dir.path());
+    let back = read_all(&store, (&somebody(), &thread(1)), PageLimit::WIDE).await.unwrap();
+    assert_eq!(back, all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_idempotency_keys_are_forgotten_and_young_ones_kept() {
+    use store::conformance::words::{first_submission, keyed, start, submission};
+    const DAY: u64 = 24 * 60 * 60 * 1000;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut first = keyed(first_submission(&thread(1), start(&run(1))), "old", "d");
+    first.at = 100 * DAY;
+    store.submit(&somebody(), first.clone()).await.unwrap();
+    let mut second = keyed(submission(&thread(1), start(&run(2))), "young", "d");
+    second.at = 107 * DAY;
+    store.submit(&somebody(), second.clone()).await.unwrap();
+    let mut third = keyed(submission(&thread(1), start(&run(3))), "new", "d");
+    third.at = 108 * DAY;
+    store.submit(&somebody(), third).await.unwrap();
+    drop(store);
+    let store = open(dir.path());
+    let repeated = model::ports::Submitted::Repeated { task: run(2), thread: thread(1) };
+    assert_eq!(store.submit(&somebody(), second).await, Ok(repeated));
+    first = keyed(submission(&thread(1), start(&run(4))), "old", "another body");
+    assert_eq!(store.submit(&somebody(), first).await, Ok(model::ports::Submitted::New));
+    assert_eq!(store.read(&somebody(), &thread(1), Seq(0), PageLimit::ONE).await.unwrap().head, Seq(0));
+}

@@ -1,0 +1,323 @@
+//! The one writer: groups, spacing, failures, and what readers see meanwhile.
+
+use futures_util::future::join_all;
+use model::ports::{Directory, Journal, PageLimit, StoreError, SubmitError, Verdict};
+use model::seq::Seq;
+use rusqlite::Connection;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use store::conformance::words::{Author, first_submission, node, run, somebody, start, thread};
+use store::{Options, Sqlite, verify};
+
+fn open(dir: &Path) -> Sqlite {
+    Sqlite::open(dir, &Options::default()).unwrap()
+}
+
+/// A stranger with the same database: what it does, the writer must live with.
+fn stranger(dir: &Path) -> Connection {
+    let conn = Connection::open(dir.join("headwater.db")).unwrap();
+    conn.busy_timeout(Duration::from_secs(10)).unwrap();
+    conn
+}
+
+/// Asks, and looks whether the answer has to be waited for.
+async fn waits(asked: &mut (impl Future + Unpin)) -> bool {
+    std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *asked).poll(cx).is_pending())).await
+}
+
+/// Waits until the writer has nothing left to do: it answers in order.
+async fn settle(store: &Sqlite) {
+    let missing = store.claim(&somebody(), &thread(1_000_000), &node()).await;
+    assert_eq!(missing, Err(StoreError::NoThread));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_one_commit_runs_the_next_group_gathers() {
+    const THREADS: usize = 200;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut authors = join_all((1..=THREADS).map(|n| Author::new(&store, &store, n))).await;
+    let before = store.stats();
+
+    let other = stranger(dir.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut appends: Vec<_> = authors.iter_mut().map(|author| Box::pin(author.begin().append())).collect();
+    // Every question is asked once it was polled; none can be answered, for the stranger is in the way.
+    for append in &mut appends {
+        assert!(waits(append).await);
+    }
+    other.execute_batch("COMMIT").unwrap();
+    assert!(join_all(appends).await.into_iter().all(|verdict| verdict == Verdict::Durable));
+
+    let after = store.stats();
+    assert_eq!(after.records - before.records, 2 * THREADS as u64);
+    // The writer may have taken some before the rest was there, but never one by one.
+    assert!(after.commits - before.commits <= 3, "{} commits", after.commits - before.commits);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_sees_only_what_is_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut author = Author::new(&store, &store, 1).await;
+    let known = author.begin().must_append().await;
+
+    let other = stranger(dir.path());
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let batch = author.notes(3).batch();
+    let mut append = store.append(batch.clone());
+    assert!(waits(&mut append).await);
+    for _ in 0..20 {
+        let page = store.read(&author.owner, &author.thread, Seq(0), PageLimit::WIDE).await.unwrap();
+        assert_eq!((&page.records, page.head), (&known, Seq(2)));
+    }
+    other.execute_batch("COMMIT").unwrap();
+    assert_eq!(append.await, Verdict::Durable);
+    let page = store.read(&author.owner, &author.thread, Seq(2), PageLimit::WIDE).await.unwrap();
+    assert_eq!((page.records, page.head), (batch.records, Seq(5)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_do_not_wait_for_the_writer_nor_make_it_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut author = Author::new(&store, &store, 1).await;
+    author.begin().notes(50).must_append().await;
+    // A snapshot that stays open does not stop commits, and the writer's lock does not stop snapshots.
+    let slow = stranger(dir.path());
+    slow.execute_batch("BEGIN; SELECT count(*) FROM records;").unwrap();
+    author.notes(50).must_append().await;
+    assert_eq!(author.read().await.len(), 102);
+    slow.execute_batch("COMMIT; BEGIN IMMEDIATE;").unwrap();
+    assert_eq!(author.read().await.len(), 102);
+    assert_eq!(store.claimable().await.unwrap().len(), 1);
+    slow.execute_batch("COMMIT").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_keep_their_distance_and_the_first_after_a_pause_does_not_wait() {
+    let spacing = Duration::from_millis(40);
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { commit_spacing: spacing, ..Options::default() };
+    let store = Sqlite::open(dir.path(), &options).unwrap();
+    let mut author = Author::new(&store, &store, 1).await;
+    author.begin().must_append().await;
+    let (began, before) = (Instant::now(), store.stats().commits);
+    for _ in 0..5 {
+        author.notes(1).must_append().await;
+    }
+    assert_eq!(store.stats().commits - before, 5);
+    assert!(began.elapsed() >= spacing * 4);
+    tokio::time::sleep(spacing * 2).await;
+    let began = Instant::now();
+    author.notes(1).must_append().await;
+    assert!(began.elapsed() < spacing, "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut authors = join_all((1..=4).map(|n| Author::new(&store, &store, n))).await;
+    for author in &mut authors {
+        author.begin().must_append().await;
+    }
+    let other = stranger(dir.path());
+    other
+        .execute_batch(
+            "CREATE TRIGGER trouble BEFORE INSERT ON records WHEN NEW.seq = 4
+             BEGIN SELECT RAISE(ABORT, 'disk on fire'); END; BEGIN IMMEDIATE;",
+        )
+        .unwrap();
+    // The first goes alone, the others gather behind it; one of them meets the trouble.
+    let batches: Vec<_> =
+        [1, 1, 3, 1].into_iter().zip(&mut authors).map(|(n, author)| author.notes(n).batch()).collect();
+    let mut appends: Vec<_> = batches.iter().map(|batch| store.append(batch.clone())).collect();
+    let owner = somebody();
+    let mut submit = store.submit(&owner, first_submission(&thread(9), start(&run(9))));
+    for append in &mut appends {
+        assert!(waits(append).await);
+    }
+    assert!(waits(&mut submit).await);
+    other.execute_batch("COMMIT").unwrap();
+    let verdicts = join_all(appends).await;
+    let submitted = submit.await;
+    assert!(matches!(&verdicts[2], Verdict::Unknown(why) if why.contains("disk on fire")), "{verdicts:?}");
+    assert!(matches!(submitted, Ok(_) | Err(SubmitError::Store(StoreError::Unavailable(_)))));
+    assert_eq!(store.stats().failures, 1);
+
+    // Whoever is told that nobody knows reads back; here it never happened. Nobody sees half a group.
+    for (author, (batch, verdict)) in authors.iter().zip(batches.iter().zip(&verdicts)) {
+        let expected = if *verdict == Verdict::Durable { 2 + batch.records.len() } else { 2 };
+        assert_eq!(author.read().await.len(), expected, "{verdict:?}");
+    }
+    other.execute_batch("DROP TRIGGER trouble").unwrap();
+    for (author, (batch, verdict)) in authors.iter().zip(batches.iter().zip(&verdicts)) {
+        if *verdict != Verdict::Durable {
+            assert_eq!(store.append(batch.clone()).await, Verdict::Durable, "the term has survived");
+        }
+        assert_eq!(author.read().await[2..], batch.records);
+    }
+    assert_eq!(store.thread(&somebody(), &thread(9)).await.unwrap().is_some(), submitted.is_ok());
+    drop(store);
+    assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_database_is_away_writes_fail_and_reads_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut author = Author::new(&store, &store, 1).await;
+    let known = author.begin().must_append().await;
+    assert_eq!(author.read().await, known);
+    let other = stranger(dir.path());
+    other
+        .execute_batch("CREATE TRIGGER trouble BEFORE INSERT ON records BEGIN SELECT RAISE(ABORT, 'no space'); END;")
+        .unwrap();
+    let batch = author.notes(1).batch();
+    for _ in 0..3 {
+        assert!(matches!(store.append(batch.clone()).await, Verdict::Unknown(_)));
+        assert_eq!(author.read().await, known);
+    }
+    other.execute_batch("DROP TRIGGER trouble").unwrap();
+    assert_eq!(store.append(batch).await, Verdict::Durable);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_that_ended_move_into_blocks_and_read_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut author = Author::new(&store, &store, 1).await;
+    let mut other = Author::new(&store, &store, 2).await;
+    let mut all = author.begin().must_append().await;
+    other.begin();
+    // More than one block's worth.
+    for round in 0..40 {
+        for _ in 0..10 {
+            author.note(&format!("{round} {}", "some words ".repeat(300)));
+        }
+        all.extend(author.must_append().await);
+        other.notes(1).must_append().await;
+    }
+    all.extend(author.end().must_append().await);
+    settle(&store).await;
+    while store.stats().blocks < 5 {
+        settle(&store).await;
+    }
+    assert_eq!(author.read().await, all);
+    for after in (0..all.len()).step_by(37) {
+        let page = store.read(&author.owner, &author.thread, Seq(after as u64), PageLimit::ONE).await.unwrap();
+        assert_eq!(page.records, all[after..=after]);
+    }
+    assert_eq!(other.read().await.len(), 42);
+    drop((author, other));
+    drop(store);
+    let conn = stranger(dir.path());
+    let rows: i64 = conn.query_row("SELECT count(*) FROM records", (), |row| row.get(0)).unwrap();
+    assert_eq!(rows, 42, "only the run that goes on");
+    let (blocks, bytes): (i64, i64) = conn
+        .query_row("SELECT count(*), sum(length(data)) FROM blocks", (), |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    assert!(blocks >= 5 && bytes < 200_000, "{blocks} blocks, {bytes} bytes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_follow_a_run_into_its_blocks_without_a_gap() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()));
+    for n in 1..=40 {
+        let mut author = Author::new(&*store, &*store, n).await;
+        author.begin().notes(30).must_append().await;
+        // Pages are read while the rows move.
+        let reading = {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let mut after = Seq::ZERO;
+                while after < Seq(33) {
+                    let limit = PageLimit { records_max: 5, bytes_max: usize::MAX };
+                    let page = store.read(&somebody(), &thread(n), after, limit).await.unwrap();
+                    for record in page.records {
+                        assert_eq!(record.seq, after.next());
+                        after = record.seq;
+                    }
+                }
+            })
+        };
+        author.end().must_append().await;
+        reading.await.unwrap();
+    }
+    // Runs that begin on a thread whose rows have all moved are never mistaken for a gap.
+    for n in 1..=40 {
+        let mut author = Author {
+            lease: store.claim(&somebody(), &thread(n), &node()).await.unwrap(),
+            ..Author::new(&*store, &*store, 1_000 + n).await
+        };
+        (author.thread, author.run) = (thread(n), run(2_000 + n));
+        let reading = {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let mut head = Seq(33);
+                while head < Seq(36) {
+                    head = store.read(&somebody(), &thread(n), head, PageLimit::WIDE).await.unwrap().head;
+                }
+            })
+        };
+        author.begin().must_append().await;
+        author.end().must_append().await;
+        reading.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_is_gone_from_the_disk() {
+    const SECRET: &[u8] = b"the very secret word";
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut author = Author::new(&store, &store, 1).await;
+    author.begin();
+    for _ in 0..50 {
+        author.note(std::str::from_utf8(SECRET).unwrap());
+    }
+    author.must_append().await;
+    author.end().must_append().await;
+    settle(&store).await;
+    author.run = run(2);
+    author.begin().note(std::str::from_utf8(SECRET).unwrap()).must_append().await;
+    let found = || {
+        let files = std::fs::read_dir(dir.path()).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
+        files.into_iter().any(|bytes| bytes.windows(SECRET.len()).any(|window| window == SECRET))
+    };
+    assert!(found());
+    assert_eq!(store.delete_thread(&somebody(), &thread(1)).await, Ok(true));
+    // The write-ahead log is emptied as soon as the writer has nothing else to do.
+    let patience = Instant::now() + Duration::from_secs(10);
+    while found() {
+        assert!(Instant::now() < patience, "still there");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_store_answers_nothing_and_keeps_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut author = Author::new(&store, &store, 1).await;
+    let known = author.begin().must_append().await;
+    // What was asked before is done.
+    let batch = author.notes(3).batch();
+    let mut last = store.append(batch);
+    assert!(waits(&mut last).await);
+    store.close().await;
+    assert_eq!(last.await, Verdict::Durable);
+    assert!(matches!(author.append().await, Verdict::Unknown(_)));
+    assert!(matches!(store.claimable().await, Err(StoreError::Unavailable(_))));
+    store.close().await;
+
+    let again = open(dir.path());
+    let page = again.read(&somebody(), &thread(1), Seq(0), PageLimit::WIDE).await.unwrap();
+    assert_eq!(page.records[..2], known);
+    assert_eq!(page.head, Seq(5));
+}

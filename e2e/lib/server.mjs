@@ -1,0 +1,87 @@
+// A server of one's own: the real binary, a port that the system chose, a data folder that goes away with it.
+
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+const READY_MS_MAX = 20_000;
+const STOP_MS_MAX = 15_000;
+const HEADWATER = process.env.HEADWATER_BIN ?? new URL('../../target/release/headwater', import.meta.url).pathname;
+
+/** Starts `headwater serve`. Gives its `url`, calls to it, and `stop`. */
+export async function startServer() {
+  const folder = await mkdtemp(join(tmpdir(), 'headwater-e2e-'));
+  const child = spawn(HEADWATER, ['serve', '--listen', '127.0.0.1:0', '--data-dir', join(folder, 'data')], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let said = '';
+  child.stderr.on('data', (chunk) => (said = (said + chunk).slice(-20_000)));
+  const url = await address(child, () => said);
+  return {
+    url,
+    get: (path) => fetch(url + path).then(answer),
+    post: (path, body) => fetch(url + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }).then(answer),
+    stop: async () => {
+      await ended(child);
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function address(child, said) {
+  const lines = createInterface({ input: child.stdout });
+  const timer = setTimeout(() => child.kill('SIGKILL'), READY_MS_MAX);
+  try {
+    for await (const line of lines) {
+      const found = /^headwater listening on (http:\/\/\S+)$/.exec(line);
+      if (found) {
+        child.stdout.resume();
+        return found[1];
+      }
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+  throw new Error(`the server did not get ready: ${said()}`);
+}
+
+async function ended(child) {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = once(child, 'exit');
+  child.kill('SIGTERM');
+  const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS_MAX);
+  await exit;
+  clearTimeout(timer);
+}
+
+async function answer(response) {
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${response.status} from ${response.url}: ${text}`);
+  return JSON.parse(text);
+}
+
+/** Runs a verb of the binary to its end. */
+export async function runHeadwater(args, { onOutput = () => {} } = {}) {
+  const child = spawn(HEADWATER, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk) => onOutput((stdout += chunk)));
+  child.stderr.setEncoding('utf8').on('data', (chunk) => (stderr += chunk));
+  const [code] = await once(child, 'close');
+  return { code, stdout, stderr };
+}
+
+/** The words of a task's last message. */
+export function lastWords(task) {
+  const message = task.output.findLast((item) => item.type === 'message');
+  return message.block_list.map((block) => block.text).join('\n');
+}
+
+/** A task's events as the log has them, read to the end. */
+export async function events(url, task_id) {
+  const body = await fetch(`${url}/v1/tasks/${task_id}/events`).then((response) => response.text());
+  return body.split('\n').filter((line) => line.startsWith('data: ')).map((line) => JSON.parse(line.slice(6)));
+}
