@@ -15,7 +15,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
@@ -25,6 +25,22 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// The longest wait before accepting is tried again, when the system has no more to give.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
+
+/// What the system holds of what one connection has not taken yet. Left to itself it would take megabytes for a reader
+/// that has stopped.
+const SEND_BUFFER_BYTES: u32 = 128 * 1024;
+/// Connections that wait to be accepted. A server whose viewers all come back at once must not turn them away.
+const BACKLOG: u32 = 4096;
+
+/// Takes the address.
+pub(crate) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    // Connections inherit it.
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]

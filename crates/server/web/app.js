@@ -115,7 +115,8 @@ export function fold(task, event) {
   if (isOver(task)) return false;
   task.seq = event.seq;
   const rule = Object.hasOwn(RULES, event.type) ? RULES[event.type] : () => true;
-  return rule(task, event);
+  // The object takes the event's parts and lets them grow; the event itself stays as it came.
+  return rule(task, structuredClone(event));
 }
 
 const isOver = (task) => Object.values(ENDS).includes(task.status);
@@ -406,18 +407,17 @@ const RETRY_MS_MAX = 8_000;
 
 /** Keeps a task's event stream open. A cut that the browser can mend, it mends; after any other the task is fetched. */
 class Follower {
-  constructor(task, { event, state, stale }) {
-    Object.assign(this, { task, event, state, stale, retryMs: RETRY_MS_MIN, heardAt: Date.now() });
+  constructor({ event, state, stale }) {
+    Object.assign(this, { event, state, stale, retryMs: RETRY_MS_MIN, heardAt: Date.now() });
     this.watch = setInterval(() => this.check(SILENCE_MS), SILENCE_MS / 3);
-    this.open();
   }
 
-  open() {
+  open(task) {
     this.source?.close();
     this.state('connecting');
-    const source = new EventSource(`v1/tasks/${this.task.task_id}/events?after=${this.task.seq}`);
+    const source = new EventSource(`v1/tasks/${task.task_id}/events?after=${task.seq}`);
     this.source = source;
-    source.onopen = () => this.heard('live');
+    source.onopen = () => this.source === source && this.heard();
     source.onerror = () => {
       if (this.source !== source) return;
       this.state('reconnecting');
@@ -426,16 +426,16 @@ class Follower {
     for (const type of EVENT_TYPES) {
       source.addEventListener(type, (message) => {
         if (this.source !== source) return;
-        this.heard('live');
+        this.heard();
         this.retryMs = RETRY_MS_MIN;
         this.event(JSON.parse(message.data));
       });
     }
   }
 
-  heard(state) {
+  heard() {
     this.heardAt = Date.now();
-    this.state(state);
+    this.state('live');
   }
 
   /** The server refused, or had nothing more to say. Only the object can tell which. */
@@ -493,7 +493,7 @@ class Page {
 
   /** The address says which task is shown, and which of its sources. */
   async route() {
-    const [id, reference] = decodeURIComponent(location.hash.slice(1)).split('/');
+    const [id, reference] = location.hash.slice(1).split('/');
     if (id !== (this.task?.task_id ?? '')) {
       this.leave();
       if (/^[A-Za-z0-9_-]{1,64}$/.test(id)) await this.load(id);
@@ -504,7 +504,7 @@ class Page {
 
   async load(id) {
     const task = await this.call(`v1/tasks/${id}`);
-    if (task && decodeURIComponent(location.hash.slice(1)).split('/')[0] === id) this.show(task);
+    if (task && location.hash.slice(1).split('/')[0] === id) this.show(task);
   }
 
   async start(input) {
@@ -526,20 +526,22 @@ class Page {
     await this.call(`v1/tasks/${this.task.task_id}/cancel`, { body: { mode: 'immediate' } });
   }
 
-  /** Fetches JSON. What goes wrong is said on the page, and then there is no answer. */
-  async call(path, { body, headers } = {}) {
+  /** Fetches JSON. What goes wrong is said on the page, unless that is `quiet`, and then there is no answer. */
+  async call(path, { body, headers, quiet } = {}) {
     const init = body && { method: 'POST', body: JSON.stringify(body), headers: { 'Content-Type': 'application/json', ...headers } };
     let said = '';
     try {
       const response = await fetch(path, { cache: 'no-store', ...init });
       const answer = await response.json().catch(() => ({}));
-      if (response.ok) return (this.say(''), answer);
+      if (response.ok && !quiet) this.say('');
+      if (response.ok) return answer;
       said = answer.detail ?? answer.title ?? `The server answered ${response.status}.`;
       if (response.status === 401) said = 'This server asks for a key, which this page cannot send. Use the API, or a server without keys.';
     } catch {
       said = 'The server does not answer. Is it running?';
     }
-    return (this.say(said), undefined);
+    if (!quiet) this.say(said);
+    return undefined;
   }
 
   say(words) {
@@ -554,18 +556,19 @@ class Page {
     this.task = task;
     this.tally = { events: 0, gaps: 0, repeats: 0, cuts: 0 };
     document.body.dataset.snapshot = task.seq;
-    if (isOver(task)) this.state('ended');
-    else this.attend();
-    this.draw();
-  }
-
-  attend() {
-    this.follower?.close();
-    this.follower = new Follower(this.task, {
+    this.follower = new Follower({
       event: (event) => this.take(event),
       state: (state) => this.state(state),
       stale: () => this.refresh(),
     });
+    this.attend();
+    this.draw();
+  }
+
+  attend() {
+    if (!isOver(this.task)) return this.follower.open(this.task);
+    this.follower.close();
+    return this.state('ended');
   }
 
   take(event) {
@@ -587,14 +590,12 @@ class Page {
 
   /** The stream cannot go on by itself: take the task as the server has it, and go on from there. */
   async refresh() {
-    const { task } = this;
-    this.follower?.close();
-    const now = await this.call(`v1/tasks/${task.task_id}`);
-    if (this.task !== task) return;
-    if (now && now.seq > task.seq) this.task = now;
-    if (isOver(this.task)) this.state('ended');
-    else this.attend();
-    this.draw();
+    const { follower } = this;
+    const now = await this.call(`v1/tasks/${this.task.task_id}`, { quiet: true });
+    if (this.follower !== follower || isOver(this.task)) return;
+    if (now && now.seq >= this.task.seq) this.task = now;
+    this.attend();
+    this.later();
   }
 
   /** What was folded here must be what the server has. */
@@ -603,7 +604,7 @@ class Page {
     this.follower.close();
     this.state('ended');
     this.list();
-    const theirs = await this.call(`v1/tasks/${task.task_id}`);
+    const theirs = await this.call(`v1/tasks/${task.task_id}`, { quiet: true });
     if (!theirs || this.task !== task) return;
     document.body.dataset.same = same(task, theirs);
     this.task = theirs;
@@ -655,6 +656,7 @@ class Page {
       if (low && !isOver(task)) scrollTo(0, document.documentElement.scrollHeight);
     }
     this.drawLog(task);
+    this.drawList(task);
     document.title = task ? `${task.status} · Headwater` : 'Headwater';
     document.body.dataset.seq = task?.seq ?? 0;
   }
@@ -663,7 +665,8 @@ class Page {
     this.asked ??= titleOf(task) ?? titles()[task.task_id];
     this.at('asked').textContent = this.asked ?? task.task_id;
     this.at('status').textContent = task.status;
-    const spent = task.ended_at ? [`${((task.ended_at - task.created_at) / 1000).toFixed(1)} s`] : [];
+    this.at('output').setAttribute('aria-busy', String(!isOver(task)));
+    const spent = task.ended_at ? [duration(task.ended_at - task.created_at)] : [];
     const tokens = task.usage.output_tokens ? [`${task.usage.output_tokens} tokens`] : [];
     this.at('facts').textContent = [task.agent, ...spent, ...tokens].join(' · ');
     this.at('cancel').hidden = this.at('reload').hidden = isOver(task);
@@ -705,7 +708,7 @@ class Page {
     this.at('no-events').hidden = Boolean(task);
     const skipped = this.snapshot?.seq ?? 0;
     this.at('earlier').hidden = !task || skipped === 0 || !this.at('replayed').hidden;
-    this.at('earlier').textContent = `Up to ${skipped}: in the object that was fetched. Show them`;
+    this.at('earlier').textContent = `Up to ${skipped} came with the object. Show them`;
     const { events, gaps, repeats, cuts } = this.tally ?? {};
     const parts = [`seq ${task?.seq}`, `${events} live`, `${gaps} gaps`, `${repeats} repeats`, ...(cuts ? [`${cuts} cuts`] : [])];
     this.at('counts').textContent = task ? parts.join(' · ') : '';
@@ -743,15 +746,25 @@ class Page {
     const page = await fetch('v1/tasks?limit=20', { cache: 'no-store' }).then((r) => (r.ok ? r.json() : {}), () => ({}));
     const tasks = page.data ?? [];
     const rows = tasks.map((task) => {
-      const link = element('a', '', titleOf(task) ?? titles()[task.task_id] ?? task.task_id, element('small', '', when(task.created_at)));
+      const title = titleOf(task) ?? titles()[task.task_id];
+      const words = title ? title : element('code', '', `${task.task_id.slice(0, 5)}…${task.task_id.slice(-8)}`);
+      const link = element('a', '', element('span', '', words), element('small', '', when(task.created_at)));
       link.href = `#${task.task_id}`;
-      link.dataset.status = task.status;
-      link.title = task.status;
-      if (task.task_id === this.task?.task_id) link.setAttribute('aria-current', 'true');
+      link.dataset.status = link.title = task.status;
       return element('li', '', link);
     });
     this.at('tasks').replaceChildren(...rows);
     this.at('no-tasks').hidden = rows.length > 0;
+    this.later();
+  }
+
+  /** The task that is shown is known better than the list knows it. */
+  drawList(task) {
+    for (const link of this.at('tasks').querySelectorAll('a')) {
+      const current = link.hash === `#${task?.task_id}`;
+      link.toggleAttribute('aria-current', current);
+      if (current) link.dataset.status = link.title = task.status;
+    }
   }
 }
 
@@ -806,6 +819,8 @@ function remember(task_id, title) {
     // Storage may be full or forbidden. Then the list shows ids.
   }
 }
+
+const duration = (ms) => (ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`);
 
 function when(millis) {
   const at = new Date(millis);

@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use store::Sqlite;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -47,8 +46,7 @@ pub(crate) struct ServeArgs {
 pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let overrides = Overrides { listen: args.listen, data_dir: args.data_dir };
     let config = config::load(args.config.as_deref(), overrides)?;
-    let listener =
-        TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
+    let listener = listen::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr().context("no local address")?;
     let mut signals = Signals::new().context("no signals")?;
     let options = store::Options { commit_spacing: config.commit_spacing, ..store::Options::default() };

@@ -134,7 +134,7 @@ async fn the_other_commands_are_as_strict() {
         ("approvals/apr_1", json!({"decision": "maybe"}), 422, "invalid_body"),
         ("approvals/apr_1", json!({"decision": "edit"}), 422, "invalid_body"),
         ("approvals/apr_1", json!({"decision": "approve", "arguments": {}}), 422, "invalid_body"),
-        ("approvals/%2e%2e", json!({"decision": "approve"}), 404, "approval_not_found"),
+        ("approvals/%00", json!({"decision": "approve"}), 404, "approval_not_found"),
         ("tool_results", json!({}), 422, "invalid_body"),
         ("tool_results", json!([{"call_id": "call_1"}]), 422, "invalid_body"),
         ("tool_results", json!([["call_1", "x"]]), 422, "invalid_body"),
