@@ -88,6 +88,20 @@ test('a page without a network goes on when it is back', async () => {
   assert.equal((await hooks(page)).same, 'true');
 });
 
+test('a page outlives the server, and shows how its task ended', async () => {
+  const page = await browser.page(proxy.url);
+  const task_id = await ask(page, 'story 5000');
+  await drawn(page, 60);
+  const before = await said(page);
+  await server.killAndRestart();
+  proxy.target = server.url;
+  await page.waitForFunction(() => document.body.dataset.connection === 'ended', undefined, { timeout: 60_000 });
+  const task = await server.get(`/v1/tasks/${task_id}`);
+  assert.equal((await hooks(page)).status, task.status);
+  assert.ok(lastWords(task).startsWith(before), 'nothing that was shown is lost');
+  assert.equal(await said(page), lastWords(task));
+});
+
 test('the weather shows thoughts, the call, its result with a picture, and a citation that leads there', async () => {
   const page = await browser.page(server.url);
   await page.click('text=Weather');

@@ -5,9 +5,8 @@ import { connect, createServer } from 'node:net';
 
 /** A proxy before `target`. `cut()` breaks what is open; the next `refuse` connections do not get through. */
 export async function startProxy(target) {
-  const { hostname, port } = new URL(target);
   const open = new Set();
-  const proxy = { refuse: 0 };
+  const proxy = { target, refuse: 0 };
   const server = createServer((client) => {
     client.on('error', () => {});
     if (proxy.refuse > 0) {
@@ -15,6 +14,7 @@ export async function startProxy(target) {
       client.resetAndDestroy();
       return;
     }
+    const { hostname, port } = new URL(proxy.target);
     const upstream = connect(Number(port), hostname);
     const pair = [client, upstream];
     open.add(pair);

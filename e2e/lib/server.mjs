@@ -11,24 +11,36 @@ const READY_MS_MAX = 20_000;
 const STOP_MS_MAX = 15_000;
 const HEADWATER = process.env.HEADWATER_BIN ?? new URL('../../target/release/headwater', import.meta.url).pathname;
 
-/** Starts `headwater serve`. Gives its `url`, calls to it, and `stop`. */
+/** Starts `headwater serve`. Gives its `url`, calls to it, `killAndRestart` and `stop`. */
 export async function startServer() {
   const folder = await mkdtemp(join(tmpdir(), 'headwater-e2e-'));
+  let { child, url } = await serve(folder);
+  const call = (path, init) => fetch(url + path, init).then(answer);
+  return {
+    get url() {
+      return url;
+    },
+    get: (path) => call(path),
+    post: (path, body) =>
+      call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+    killAndRestart: async () => {
+      await ended(child, 'SIGKILL');
+      ({ child, url } = await serve(folder));
+    },
+    stop: async () => {
+      await ended(child, 'SIGTERM');
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function serve(folder) {
   const child = spawn(HEADWATER, ['serve', '--listen', '127.0.0.1:0', '--data-dir', join(folder, 'data')], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let said = '';
   child.stderr.on('data', (chunk) => (said = (said + chunk).slice(-20_000)));
-  const url = await address(child, () => said);
-  return {
-    url,
-    get: (path) => fetch(url + path).then(answer),
-    post: (path, body) => fetch(url + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }).then(answer),
-    stop: async () => {
-      await ended(child);
-      await rm(folder, { recursive: true, force: true });
-    },
-  };
+  return { child, url: await address(child, () => said) };
 }
 
 async function address(child, said) {
@@ -48,10 +60,10 @@ async function address(child, said) {
   throw new Error(`the server did not get ready: ${said()}`);
 }
 
-async function ended(child) {
+async function ended(child, signal) {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exit = once(child, 'exit');
-  child.kill('SIGTERM');
+  child.kill(signal);
   const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS_MAX);
   await exit;
   clearTimeout(timer);

@@ -152,11 +152,12 @@ impl Topic {
     /// Gives a viewer at the head what follows, or lets it wait.
     pub(crate) fn take(&self, ask: &Ask<'_>, waker: &Waker) -> Take {
         let mut state = lock(&self.state);
-        if state.closed {
-            return Take::Closed;
-        }
         if state.head > ask.cursor {
             return state.lanes.get(ask.lane).and_then(|lane| lane.after(ask.cursor)).unwrap_or(Take::Behind);
+        }
+        // Only now: what was published before the end is still given, or a run that ended in time would look cut.
+        if state.closed {
+            return Take::Closed;
         }
         // Nothing was published beyond the cursor, so a lane opened here misses nothing.
         if !state.lanes.contains_key(ask.lane) {

@@ -4,7 +4,7 @@
 //! would write them: steps and their tools, sub-agents that interleave, approvals, pauses, cancels, crashes, every end.
 //! Nothing here looks at [`crate::fold`]: a test may hold the one against the other.
 //! `run` has the outside world and whose turn it is, `task` and `call` one task, `item` one item, `plan` and `text` what
-//! is said, `world` what they share.
+//! is said, `world` what they share. [`laws`] checks any log, generated or not, and [`sums`] is what it counts with.
 
 mod call;
 mod item;
@@ -12,6 +12,7 @@ pub mod laws;
 mod plan;
 mod rng;
 mod run;
+pub mod sums;
 mod task;
 mod text;
 mod world;

@@ -10,7 +10,7 @@ mod verify;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -46,6 +46,12 @@ pub(crate) struct DataDir {
     /// The data folder.
     #[arg(long, env = "HEADWATER_DATA_DIR", default_value = crate::config::DATA_DIR)]
     pub(crate) data_dir: PathBuf,
+}
+
+/// Says something on stdout. Whoever closed the pipe has had enough, which is no failure of ours.
+fn say(text: impl std::fmt::Display) {
+    let mut out = std::io::stdout().lock();
+    let _closed = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// Does what was asked.

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -113,6 +114,10 @@ async fn connection(
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection waits before it sends");
+    }
+    // A peer that vanished without a word is found by what it does not acknowledge: a heartbeat is enough.
+    if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.write_stall)) {
+        tracing::debug!(%error, "a connection that goes silent is noticed late");
     }
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.write_stall));

@@ -23,7 +23,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use model::object::TaskObject;
-use model::ports::Idempotency;
+use model::ports::{Idempotency, RunRow};
 use model::{TaskId, ThreadId, UserId};
 
 /// The task that a path names. What cannot be an id does not exist.
@@ -84,6 +84,26 @@ where
             Err(Problem::internal())
         }
     }
+}
+
+/// The row of the run that a task belongs to, where there is such a task.
+async fn task_row(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Problem> {
+    let Some(row) = app.engine.run_of(user, task).await? else { return Err(Problem::not_found()) };
+    // Any id names its run, also one that the run never gave to anything.
+    if row.id != *task && app.engine.object(user, task).await?.is_none() {
+        return Err(Problem::not_found());
+    }
+    Ok(row)
+}
+
+/// The same, for what can be asked of a whole run only.
+async fn root_row(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Problem> {
+    let row = task_row(app, user, task).await?;
+    if row.id == *task {
+        return Ok(row);
+    }
+    let detail = "this cannot be asked of a sub-agent: ask it of its run";
+    Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail).with("task_id", row.id.as_str()))
 }
 
 /// The task's object now, as the answer to a command.

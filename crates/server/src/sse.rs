@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
 use crate::streams::Slot;
-use crate::watch::Watch;
+use crate::watch::{self, Place};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -36,8 +36,8 @@ pub(crate) fn head() -> Response {
     response
 }
 
-/// Streams what a viewer sees.
-pub(crate) fn response(app: &App, caller: &Caller, watch: Watch) -> Result<Response, Problem> {
+/// Streams what can be seen from a place on.
+pub(crate) async fn response(app: &App, caller: &Caller, place: Place) -> Result<Response, Problem> {
     let Some(slot) = app.streams.enter(&caller.user) else {
         let most = app.limits.streams_per_user_max;
         let detail = format!("{most} streams are open already: close some");
@@ -47,8 +47,8 @@ pub(crate) fn response(app: &App, caller: &Caller, watch: Watch) -> Result<Respo
     let stream = Stream {
         app: app.clone(),
         caller: caller.clone(),
-        viewer: watch.viewer,
-        queued: watch.queued,
+        queued: place.queued.clone(),
+        viewer: watch::open(app, &caller.user, place).await?,
         greeting: Some(greeting()),
         tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
         last: Instant::now(),

@@ -55,20 +55,25 @@ pub(crate) fn check_accept(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail))
 }
 
-/// A stream that can begin.
-pub(crate) struct Watch {
-    pub(crate) viewer: Viewer,
+/// Where a stream begins. Nobody watches yet.
+pub(crate) struct Place {
+    thread: ThreadId,
+    scope: Scope,
+    /// Before the first record that the scope can have.
+    from: Seq,
+    /// Before the first record that is asked for.
+    start: Seq,
     /// The run that has not begun: it may be given up, and then nothing ever comes.
     pub(crate) queued: Option<TaskId>,
 }
 
-/// Watches a task; `None` when there is nothing left to see.
+/// Where a task's stream begins; `None` when there is nothing left to see.
 pub(crate) async fn task(
     app: &App,
     user: &UserId,
     task: &TaskId,
     cursor: Option<Cursor>,
-) -> Result<Option<Watch>, Problem> {
+) -> Result<Option<Place>, Problem> {
     let Some(mut row) = app.engine.run_of(user, task).await? else { return Err(Problem::not_found()) };
     let mut before = Seq::ZERO;
     if row.first.is_none() {
@@ -89,32 +94,25 @@ pub(crate) async fn task(
         return Ok(None);
     }
     let queued = row.first.is_none().then(|| row.id.clone());
-    let viewer = open(app, user, &row.thread, scope, (from, start)).await?;
-    Ok(Some(Watch { viewer, queued }))
+    Ok(Some(Place { thread: row.thread, scope, from, start, queued }))
 }
 
-/// Watches a thread. It never ends.
+/// Where a thread's stream begins. It never ends.
 pub(crate) async fn thread(
     app: &App,
     user: &UserId,
     thread: &ThreadId,
     cursor: Option<Cursor>,
-) -> Result<Watch, Problem> {
-    if let Some(cursor) = &cursor {
-        app.engine.check_cursor(user, thread, cursor).await?;
-    }
-    let start = cursor.map_or(Seq::ZERO, |cursor| cursor.seq);
-    let viewer = open(app, user, thread, Scope::Thread, (Seq::ZERO, start)).await?;
-    Ok(Watch { viewer, queued: None })
+) -> Result<Place, Problem> {
+    let cursor = cursor.unwrap_or(Cursor::START);
+    app.engine.check_cursor(user, thread, &cursor).await?;
+    let (thread, scope, from, start) = (thread.clone(), Scope::Thread, Seq::ZERO, cursor.seq);
+    Ok(Place { thread, scope, from, start, queued: None })
 }
 
-async fn open(
-    app: &App,
-    user: &UserId,
-    thread: &ThreadId,
-    scope: Scope,
-    (from, start): (Seq, Seq),
-) -> Result<Viewer, Problem> {
+/// Begins to watch.
+pub(crate) async fn open(app: &App, user: &UserId, place: Place) -> Result<Viewer, Problem> {
+    let Place { thread, scope, from, start, .. } = place;
     let name: Arc<str> = match &scope {
         Scope::Thread => "task/thread".into(),
         Scope::Run(task) => format!("task/run/{task}").into(),
@@ -122,7 +120,7 @@ async fn open(
     };
     let view = View { name, projection: Box::new(Task::new(scope)), from };
     let cursor = Cursor { seq: start, ..Cursor::START };
-    Ok(app.engine.watch(user, thread, view, &cursor).await?)
+    Ok(app.engine.watch(user, &thread, view, &cursor).await?)
 }
 
 /// Is everything of the scope before this place?

@@ -1,11 +1,11 @@
 // The page: start a task, watch its log, reload at any moment.
 //
-// Four parts. `fold` turns events into the task's object, by the rules of the server's own fold. `draw` turns the object
-// into elements; words of models and tools get in as text nodes only. `Follower` keeps one event stream open and says
-// how it is. The rest connects them to the page. There is no state but the object: a reload fetches it and goes on
-// after its `seq`.
+// Four parts. `fold` turns events into the task's object, by the rules of the server's own fold. `draw` turns the
+// object into elements; words of models and tools get in as text nodes only. `Follower` keeps one event stream open
+// and says how it is. The rest connects them to the page. There is no state but the object: a reload fetches it and
+// goes on after its `seq`.
 
-// ---------------------------------------------------------------------------------------------------- events → object
+// -------------------------------------------------------------------------------------------------- events → object
 
 const ENDS = {
   'task.completed': 'completed',
@@ -122,7 +122,7 @@ export function fold(task, event) {
 const isOver = (task) => Object.values(ENDS).includes(task.status);
 const isItem = (block) => block.type !== 'text' && block.type !== 'image';
 
-/** A task's items: the root's output, or what a sub-agent has put into the result of the call that it is named after. */
+/** A task's items: the root's output, or what a sub-agent has put into the result of the call that asked for it. */
 function outputOf(task, task_id) {
   if (task_id === task.task_id) return task.output;
   return resultOf(task.output, task_id)?.block_list?.filter(isItem);
@@ -224,7 +224,8 @@ function end(task, e) {
     return Boolean(result);
   }
   const reason = e.type === 'task.incomplete' ? e.reason : e.type === 'task.cancelled' ? e.by : null;
-  Object.assign(task, { status: ENDS[e.type], ended_at: e.at, pending: [], usage: e.usage, error: e.error ?? null, reason });
+  const { usage, error = null } = e;
+  Object.assign(task, { status: ENDS[e.type], ended_at: e.at, pending: [], usage, error, reason });
   task.output = task.output.filter((item) => !isDropped(item));
   return true;
 }
@@ -240,7 +241,7 @@ export function same(a, b) {
   return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && same(a[key], b[key]));
 }
 
-// -------------------------------------------------------------------------------------------------- object → elements
+// ------------------------------------------------------------------------------------------------ object → elements
 
 function element(tag, className, ...children) {
   const node = document.createElement(tag);
@@ -289,7 +290,8 @@ const DRAW = {
     drawBlocks(node, item, task);
   },
   hosted_call(node, item, task) {
-    label(node, item.name.replaceAll('_', ' '), item.status === 'in_progress' ? (item.state ?? '').replaceAll('_', ' ') : '');
+    const state = item.status === 'in_progress' ? (item.state ?? '') : '';
+    label(node, item.name.replaceAll('_', ' '), state.replaceAll('_', ' '));
     drawBlocks(node, item, task);
   },
   file_processing(node, item) {
@@ -315,10 +317,12 @@ function label(node, word, state = '') {
   line.lastChild.textContent = state;
 }
 
+const CUT_WORDS = { incomplete: 'cut short', rejected: 'not allowed', unknown: 'nobody knows whether it was done' };
+
 function cutNote(node, item) {
-  if (item.status !== 'incomplete' && item.status !== 'rejected' && item.status !== 'unknown') return;
+  if (!Object.hasOwn(CUT_WORDS, item.status)) return;
   const note = child(node, 'cut', () => element('p', 'cut'));
-  note.textContent = `cut short${item.reason ? `: ${item.reason}` : ''}`;
+  note.textContent = CUT_WORDS[item.status] + (item.reason ? `: ${item.reason}` : '');
   node.append(note);
 }
 
@@ -378,9 +382,10 @@ function citation(mark, words, task) {
     return link;
   }
   link.append(words);
+  link.classList.add('page');
   if (/^https?:\/\//i.test(mark.url ?? '')) {
-    Object.assign(link, { href: mark.url, title: mark.title ?? mark.url, target: '_blank', rel: 'noopener noreferrer' });
-    link.classList.add('page');
+    const title = mark.title ?? mark.url;
+    Object.assign(link, { href: mark.url, title, target: '_blank', rel: 'noopener noreferrer' });
   }
   return link;
 }
@@ -452,11 +457,19 @@ class Follower {
     this.stale();
   }
 
+  isOpen() {
+    return this.source?.readyState === EventSource.OPEN;
+  }
+
+  pause() {
+    this.source?.close();
+    this.source = undefined;
+  }
+
   close() {
     clearInterval(this.watch);
     clearTimeout(this.timer);
-    this.source?.close();
-    this.source = undefined;
+    this.pause();
   }
 }
 
@@ -464,7 +477,14 @@ class Follower {
 
 const ROWS_MAX = 2_000;
 const TITLES_MAX = 50;
-const CONNECTION = { idle: 'Idle', connecting: 'Connecting', live: 'Live', reconnecting: 'Reconnecting', ended: 'Ended' };
+const CONNECTION = {
+  idle: 'Idle',
+  connecting: 'Connecting',
+  live: 'Live',
+  reconnecting: 'Reconnecting',
+  ended: 'Ended',
+};
+const NO_KEY = 'This server asks for a key, which this page cannot send. Use the API, or a server without keys.';
 
 class Page {
   constructor() {
@@ -528,15 +548,15 @@ class Page {
 
   /** Fetches JSON. What goes wrong is said on the page, unless that is `quiet`, and then there is no answer. */
   async call(path, { body, headers, quiet } = {}) {
-    const init = body && { method: 'POST', body: JSON.stringify(body), headers: { 'Content-Type': 'application/json', ...headers } };
+    const json = { 'Content-Type': 'application/json', ...headers };
+    const post = { method: 'POST', body: JSON.stringify(body), headers: json };
     let said = '';
     try {
-      const response = await fetch(path, { cache: 'no-store', ...init });
+      const response = await fetch(path, { cache: 'no-store', ...(body && post) });
       const answer = await response.json().catch(() => ({}));
       if (response.ok && !quiet) this.say('');
       if (response.ok) return answer;
-      said = answer.detail ?? answer.title ?? `The server answered ${response.status}.`;
-      if (response.status === 401) said = 'This server asks for a key, which this page cannot send. Use the API, or a server without keys.';
+      said = response.status === 401 ? NO_KEY : (answer.detail ?? `The server answered ${response.status}.`);
     } catch {
       said = 'The server does not answer. Is it running?';
     }
@@ -578,6 +598,7 @@ class Page {
     }
     if (!fold(this.task, event)) {
       this.tally.gaps += 1;
+      this.follower.pause();
       this.refresh();
       return;
     }
@@ -593,6 +614,8 @@ class Page {
     const { follower } = this;
     const now = await this.call(`v1/tasks/${this.task.task_id}`, { quiet: true });
     if (this.follower !== follower || isOver(this.task)) return;
+    // Nothing was missed: it was only quiet.
+    if (now?.seq === this.task.seq && follower.isOpen()) return;
     if (now && now.seq >= this.task.seq) this.task = now;
     this.attend();
     this.later();
@@ -684,9 +707,10 @@ class Page {
     else if (task.status === 'cancelled') said.push(element('p', 'failure', 'Stopped. What had come by then is kept.'));
     else if (task.status === 'incomplete') said.push(element('p', 'failure', `Ended by a limit: ${task.reason}.`));
     else if (task.status === 'paused') said.push(element('p', 'failure', 'Waits for an answer from people.'));
-    const equal = document.body.dataset.same;
-    if (equal === 'true') said.push(element('p', 'checked', `What this page put together from events equals the server’s object at ${task.seq}.`));
-    if (equal === 'false') said.push(element('p', 'failure', 'The page had drawn something else than the server has. It was drawn anew.'));
+    const { same: equal } = document.body.dataset;
+    const good = `What this page put together from events equals the server’s object at ${task.seq}.`;
+    const bad = 'The page had drawn something else than the server has. It was drawn anew.';
+    if (equal) said.push(equal === 'true' ? element('p', 'checked', good) : element('p', 'failure', bad));
     this.at('end').replaceChildren(...said);
     this.at('end').hidden = said.length === 0;
   }
@@ -710,8 +734,8 @@ class Page {
     this.at('earlier').hidden = !task || skipped === 0 || !this.at('replayed').hidden;
     this.at('earlier').textContent = `Up to ${skipped} came with the object. Show them`;
     const { events, gaps, repeats, cuts } = this.tally ?? {};
-    const parts = [`seq ${task?.seq}`, `${events} live`, `${gaps} gaps`, `${repeats} repeats`, ...(cuts ? [`${cuts} cuts`] : [])];
-    this.at('counts').textContent = task ? parts.join(' · ') : '';
+    const parts = [`seq ${task?.seq}`, `${events} live`, `${gaps} gaps`, `${repeats} repeats`, cuts && `${cuts} cuts`];
+    this.at('counts').textContent = task ? parts.filter(Boolean).join(' · ') : '';
   }
 
   /** Reads the log from its start up to the object that was fetched, and checks that it folds to just that object. */
@@ -733,8 +757,10 @@ class Page {
       this.asked = words(events[0]) || this.asked;
       this.at('events').prepend(...events.slice(-ROWS_MAX).map(row));
       this.at('events').scrollTop = 0;
+      const verdict = fits ? 'exactly' : 'something else than';
+      const range = `Events ${events[0].seq} to ${snapshot.seq}`;
       this.at('replayed').dataset.same = fits;
-      this.at('replayed').textContent = `Events ${events[0].seq} to ${snapshot.seq} fold to ${fits ? 'exactly' : 'something else than'} the object that was fetched.`;
+      this.at('replayed').textContent = `${range} fold to ${verdict} the object that was fetched.`;
       this.later();
     };
     for (const type of EVENT_TYPES) source.addEventListener(type, take);
@@ -743,8 +769,8 @@ class Page {
   // ---- the list
 
   async list() {
-    const page = await fetch('v1/tasks?limit=20', { cache: 'no-store' }).then((r) => (r.ok ? r.json() : {}), () => ({}));
-    const tasks = page.data ?? [];
+    const page = await this.call('v1/tasks?limit=20', { quiet: true });
+    const tasks = page?.data ?? [];
     const rows = tasks.map((task) => {
       const title = titleOf(task) ?? titles()[task.task_id];
       const words = title ? title : element('code', '', `${task.task_id.slice(0, 5)}…${task.task_id.slice(-8)}`);
@@ -769,17 +795,19 @@ class Page {
 }
 
 function row(event) {
-  const head = element('summary', '', element('span', 'seq', String(event.seq)), element('span', 'type', event.type.replace(/^task\./, '')), element('span', 'gist', gist(event)));
-  const fold = element('details', '', head);
-  fold.event = event;
-  const item = element('li', '', fold);
+  const cells = { seq: String(event.seq), type: event.type.replace(/^task\./, ''), gist: gist(event) };
+  const head = element('summary', '', ...Object.entries(cells).map(([name, text]) => element('span', name, text)));
+  const details = element('details', '', head);
+  details.event = event;
+  const item = element('li', '', details);
   item.dataset.seq = event.seq;
   item.dataset.type = event.type;
   return item;
 }
 
 function unfold(details) {
-  if (details.open && details.event && !details.querySelector('pre')) details.append(element('pre', '', JSON.stringify(details.event, null, 2)));
+  if (!details.open || !details.event || details.querySelector('pre')) return;
+  details.append(element('pre', '', JSON.stringify(details.event, null, 2)));
 }
 
 /** A few words on an event. */
@@ -791,7 +819,8 @@ function gist(e) {
   if (e.item) return [e.item.type.replaceAll('_', ' '), e.item.name, e.item.status].filter(Boolean).join(' · ');
   if (e.annotation) return `[^${e.annotation.reference_id ?? e.annotation.url ?? ''}]`;
   if (e.error) return e.error.code;
-  return [e.step && `step ${e.step}`, e.stop_reason, e.state, e.arguments, e.message, e.reason].filter(Boolean).join(' · ');
+  const said = [e.step && `step ${e.step}`, e.stop_reason, e.state, e.arguments, e.message, e.reason];
+  return said.filter(Boolean).join(' · ');
 }
 
 /** What was asked for, as `task.created` says. */
@@ -813,8 +842,9 @@ function titles() {
 
 function remember(task_id, title) {
   const kept = Object.entries(titles()).filter(([id]) => id !== task_id).slice(1 - TITLES_MAX);
+  const now = Object.fromEntries([...kept, [task_id, title.slice(0, 200)]]);
   try {
-    localStorage.setItem('headwater.titles', JSON.stringify(Object.fromEntries([...kept, [task_id, title.slice(0, 200)]])));
+    localStorage.setItem('headwater.titles', JSON.stringify(now));
   } catch {
     // Storage may be full or forbidden. Then the list shows ids.
   }

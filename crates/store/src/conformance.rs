@@ -14,6 +14,7 @@
 pub mod directory;
 pub mod journal;
 pub mod load;
+pub mod play;
 pub mod random;
 mod reference;
 pub mod restart;

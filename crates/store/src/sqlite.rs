@@ -26,7 +26,7 @@ pub use folder::OpenError;
 pub(crate) use index::Index;
 pub(crate) use page::{Ask, read};
 pub(crate) use scan::{Scan, scan};
-pub(crate) use schema::{MIGRATIONS, reader, version};
+pub(crate) use schema::{MIGRATIONS, onlooker, version};
 
 use crate::admit;
 use group::State;

@@ -4,7 +4,7 @@
 //! checksum, epochs that never go back, every record fits the fold, and the rows beside the log say what the log says
 //! (law 9: a run has ended exactly when its root's one terminal event is its last record).
 
-use crate::sqlite::{Ask, Folder, Index, MIGRATIONS, OpenError, Scan, read, reader, scan, version};
+use crate::sqlite::{Ask, Folder, Index, MIGRATIONS, OpenError, Scan, onlooker, read, scan, version};
 use model::command::Command;
 use model::event::Event;
 use model::fold::RunFold;
@@ -68,7 +68,7 @@ impl fmt::Display for Report {
 /// When there is nothing to look at: no database of ours, a newer one, or a server works in the folder.
 pub fn verify(dir: &Path) -> Result<Report, OpenError> {
     let folder = Folder::look(dir)?;
-    let conn = reader(&folder.database).map_err(|error| OpenError::sql(&folder.database, &error))?;
+    let conn = onlooker(&folder.database).map_err(|error| OpenError::sql(&folder.database, &error))?;
     let found = version(&conn, MIGRATIONS).map_err(|error| OpenError::migrate(&folder.database, &error))?;
     let mut report = Report::default();
     if found == 0 {

@@ -5,6 +5,7 @@ use super::plan;
 use super::task::{Ended, Phase, Task};
 use super::text::prose;
 use super::world::World;
+use crate::block::Part;
 use crate::event::{
     ActionRequest, Actor, AgentUpdated, ApprovalRequested, ApprovalResolved, Decision, DecisionKind, ErrorInfo, Event,
     ItemEvent, Pending, PendingKind, ReviewConfig, ToolProgress, ToolStarted,
@@ -163,7 +164,11 @@ impl Task {
             _ => self.open_result(world, &id, blocks),
         };
         while open.say(world, &self.id, None) {}
-        let content = reference::wrap(reference::parts_of(open.item.blocks()));
+        let mut content = reference::wrap(reference::parts_of(open.item.blocks()));
+        if content.is_empty() {
+            // Providers refuse empty results.
+            content.push(Part::text(error.as_ref().map_or("(nothing)", |error| error.code.as_str())));
+        }
         let fits = serde_json::to_vec(&content).is_ok_and(|bytes| bytes.len() <= DONE_REPEAT_BYTES_MAX);
         if let Item::ToolResult(result) = &mut open.item {
             result.status = Some(status);
@@ -199,7 +204,7 @@ impl Task {
             reason: (status == ResultStatus::Incomplete).then_some(IncompleteReason::Cancelled),
             agent: None,
         });
-        let content = Some(vec![crate::block::Part::text(ended.words)]);
+        let content = Some(vec![Part::text(ended.words)]);
         let event = ItemEvent { task_id: self.id.clone(), output_index: open.index, item };
         world.emit_with(Event::ItemDone(event), Some(Private { content, ..Private::default() }));
         self.settle();

@@ -2,11 +2,10 @@
 
 use model::event::Event;
 use model::fold::RunFold;
-use model::history::Entry;
 use model::item::Item;
 use model::object::TaskObject;
 use model::record::{Record, Stored};
-use model::testing::{Options, Rng, seeds, thread_log};
+use model::testing::{Options, Rng, laws, seeds, thread_log};
 use model::thread::{Replay, entries};
 use model::{Seq, TaskId};
 use std::collections::BTreeMap;
@@ -106,6 +105,7 @@ fn law_9_one_terminal_event_always_last() {
             assert_eq!(ends[task], 1, "SEED={seed}: ends of {task}");
             assert!(record.event().is_terminal(), "SEED={seed}: {task} goes on after its end, with {record:?}");
         }
+        assert_eq!(laws::one_terminal_last(&log), Ok(()), "SEED={seed}");
         nothing_fits_after_an_end(seed, &log);
     }
 }
@@ -154,37 +154,20 @@ fn law_12_a_valid_history_always() {
             if let Some(run) = &replay.run {
                 for child in ended_children(&replay).iter().filter(|child| !children.contains(child)) {
                     let child = run.task(child).unwrap();
-                    assert_paired(&entries(child), &format!("SEED={seed}: {}", child.id));
+                    assert_eq!(laws::valid_history(&entries(child)), Ok(()), "SEED={seed}: {}", child.id);
                 }
             }
         }
         for past in &replay.thread.runs {
-            assert_paired(&past.entries, &format!("SEED={seed}: {}", past.run));
+            assert_eq!(laws::valid_history(&past.entries), Ok(()), "SEED={seed}: {}", past.run);
         }
-        assert_paired(&replay.thread.history(None), &format!("SEED={seed}: the whole thread"));
+        assert_eq!(laws::valid_history(&replay.thread.history(None)), Ok(()), "SEED={seed}: the whole thread");
     }
 }
 
 fn ended_children(replay: &Replay) -> Vec<TaskId> {
     let tasks = replay.run.iter().flat_map(|run| &run.tasks);
     tasks.filter(|task| task.status.is_terminal()).map(|task| task.id.clone()).collect()
-}
-
-/// Every call has one result after it, and no result stands alone.
-fn assert_paired(entries: &[Entry], what: &str) {
-    let mut open = Vec::new();
-    for entry in entries {
-        match entry {
-            Entry::Call { call_id, .. } => open.push(call_id),
-            Entry::Result { call_id, .. } => {
-                let place = open.iter().position(|open| *open == call_id);
-                open.remove(place.unwrap_or_else(|| panic!("{what}: a result without its call, {call_id}")));
-            }
-            // Providers want the results before anything else is said.
-            Entry::User { .. } | Entry::Assistant { .. } | Entry::Reasoning { .. } => {}
-        }
-    }
-    assert!(open.is_empty(), "{what}: calls without a result: {open:?}");
 }
 
 /// A usage at the end is the sum of the steps, sub-agents included: what the fold would say without it.

@@ -1,6 +1,6 @@
 //! `headwater keys`: lets people in. Through the running server where there is one, else in the data folder itself.
 
-use super::DataDir;
+use super::{DataDir, say};
 use crate::control::{self, Answer, Ask};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
@@ -50,16 +50,16 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
     }
     match asked(&folder.data_dir, ask).await? {
         Answer::Created(key) => {
-            println!("{}", key.secret);
+            say(&key.secret);
             eprintln!("key {} of user {}: shown once, keep it", key.id, key.user);
         }
         Answer::Keys { keys } => {
             for key in keys {
                 let state = key.revoked_at.map_or("live".to_owned(), |at| format!("revoked_at={at}"));
-                println!("{}\t{}\tcreated_at={}\t{state}", key.id, key.user, key.created_at);
+                say(format_args!("{}\t{}\tcreated_at={}\t{state}", key.id, key.user, key.created_at));
             }
         }
-        Answer::Revoked => println!("revoked"),
+        Answer::Revoked => say("revoked"),
         Answer::Failed { why } => bail!(why),
     }
     Ok(ExitCode::SUCCESS)

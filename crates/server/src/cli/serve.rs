@@ -1,6 +1,7 @@
 //! `headwater serve`: everything is put together here, in the order in which it can still be refused without a trace:
 //! settings, then the port, then the data folder.
 
+use super::say;
 use crate::app::{self, App, Parts};
 use crate::auth::Auth;
 use crate::config::{self, AuthMode, Config, Overrides};
@@ -15,7 +16,6 @@ use engine::{Engine, Ports, SystemClock};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::NodeId;
 use model::ports::Directory;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let (closing, closed) = watch::channel(false);
     let serving = tokio::spawn(listen::serve(listener, app::router(&app), limits, closed));
-    announce(address);
+    // Others wait for exactly this line.
+    say(format_args!("headwater listening on http://{address}"));
     signals.next().await;
     tracing::info!(grace_ms = grace.as_millis(), "stopping; a second signal stops at once");
     app.begin_stop();
@@ -126,13 +127,6 @@ fn open_door(app: &App, data_dir: &std::path::Path) -> Option<tokio::task::JoinH
             None
         }
     }
-}
-
-/// Says that the server is ready. Others wait for exactly this line.
-fn announce(address: std::net::SocketAddr) {
-    let mut out = std::io::stdout().lock();
-    // Whoever closed our stdout does not want to know.
-    let _closed = writeln!(out, "headwater listening on http://{address}").and_then(|()| out.flush());
 }
 
 /// SIGTERM and SIGINT.

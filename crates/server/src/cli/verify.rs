@@ -1,6 +1,6 @@
 //! `headwater verify`: looks through a data folder and lists all damage. It writes nothing.
 
-use super::DataDir;
+use super::{DataDir, say};
 use std::process::ExitCode;
 
 /// The folder could not be looked at: neither clean nor damaged.
@@ -9,7 +9,7 @@ const COULD_NOT_LOOK: u8 = 2;
 pub(crate) fn run(args: &DataDir) -> ExitCode {
     match store::verify(&args.data_dir) {
         Ok(report) => {
-            println!("{report}");
+            say(report.to_string().trim_end());
             if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {

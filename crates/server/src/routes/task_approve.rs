@@ -1,6 +1,6 @@
 //! `POST /v1/tasks/{id}/approvals/{key}`: decides what a run waits for.
 
-use super::TaskPath;
+use super::{TaskPath, task_row};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
@@ -41,8 +41,6 @@ pub(crate) async fn handle(
     if (request.decision == DecisionKind::Edit) != request.arguments.is_some() {
         return Err(Problem::invalid_body("`arguments` belong to the decision `edit`, and to no other"));
     }
-    if app.engine.run_of(&caller.user, &task).await?.is_none() {
-        return Err(Problem::not_found());
-    }
+    task_row(&app, &caller.user, &task).await?;
     Err(Problem::new(StatusCode::NOT_FOUND, "approval_not_found", "the run does not wait for this approval"))
 }

@@ -1,6 +1,6 @@
 //! `POST /v1/tasks/{id}/cancel`: stops a run.
 
-use super::{TaskPath, idempotency, object, to_its_end};
+use super::{TaskPath, idempotency, object, root_row, to_its_end};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
@@ -36,17 +36,13 @@ pub(crate) async fn handle(
         let detail = "`mode`: `after_turn` is not supported yet; there is `immediate`";
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail));
     }
-    let Some(row) = app.engine.run_of(&caller.user, &task).await? else { return Err(Problem::not_found()) };
-    if row.id != task {
-        let detail = "a sub-agent cannot be stopped by itself: stop its run";
-        return Err(
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail).with("task_id", row.id.as_str())
-        );
-    }
+    let row = root_row(&app, &caller.user, &task).await?;
     let repeated = app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_some();
     if row.status.is_terminal() && !repeated {
         let detail = "the run has ended already";
-        return Err(Problem::new(StatusCode::CONFLICT, "already_ended", detail).with("status", row.status.as_str()));
+        return Err(
+            Problem::new(StatusCode::CONFLICT, "already_ended", detail).with("task_status", row.status.as_str())
+        );
     }
     if !repeated {
         let (engine, user) = (app.engine.clone(), caller.user.clone());

@@ -117,7 +117,7 @@ fn refused(error: StartError, agents: Vec<String>) -> Problem {
 
 async fn streamed(app: &App, caller: &Caller, task: &TaskId) -> Result<Response, Problem> {
     let mut response = match watch::task(app, &caller.user, task, None).await? {
-        Some(watch) => sse::response(app, caller, watch)?,
+        Some(place) => sse::response(app, caller, place).await?,
         None => StatusCode::NO_CONTENT.into_response(),
     };
     if let Ok(location) = HeaderValue::try_from(format!("/v1/tasks/{task}")) {

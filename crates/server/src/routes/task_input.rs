@@ -1,6 +1,6 @@
 //! `POST /v1/tasks/{id}/input`: says something more to a run; to one that has ended, it begins the next in its thread.
 
-use super::{TaskPath, idempotency, object, to_its_end};
+use super::{TaskPath, idempotency, object, root_row, to_its_end};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
@@ -34,13 +34,7 @@ pub(crate) async fn handle(
     let json = Json::read(&headers, body, &app.limits).await?;
     let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
     let input = json.object::<Request>()?.input.parts(&app.limits)?;
-    let Some(row) = app.engine.run_of(&caller.user, &task).await? else { return Err(Problem::not_found()) };
-    if row.id != task {
-        let detail = "a sub-agent cannot be spoken to by itself: speak to its run";
-        return Err(
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail).with("task_id", row.id.as_str())
-        );
-    }
+    let row = root_row(&app, &caller.user, &task).await?;
     let started = match app.engine.recall(&caller.user, idempotency.as_ref()).await? {
         Some(known) => known,
         None => said(&app, &caller, row, input, idempotency).await?,

@@ -1,6 +1,6 @@
 //! `POST /v1/tasks/{id}/tool_results`: what tools gave that the caller runs itself.
 
-use super::TaskPath;
+use super::{TaskPath, task_row};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
@@ -40,8 +40,6 @@ pub(crate) async fn handle(
         }
         result.content.parts(&app.limits)?;
     }
-    if app.engine.run_of(&caller.user, &task).await?.is_none() {
-        return Err(Problem::not_found());
-    }
+    task_row(&app, &caller.user, &task).await?;
     Err(Problem::new(StatusCode::CONFLICT, "nothing_pending", "the run does not wait for a tool's result"))
 }

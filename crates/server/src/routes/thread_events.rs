@@ -20,6 +20,6 @@ pub(crate) async fn handle(
     let [after] = query::read(&uri, ["after"])?;
     watch::check_accept(&headers)?;
     let cursor = watch::cursor(&headers, after.as_deref())?;
-    let watch = watch::thread(&app, &caller.user, &thread, cursor).await?;
-    if method == Method::HEAD { Ok(sse::head()) } else { sse::response(&app, &caller, watch) }
+    let place = watch::thread(&app, &caller.user, &thread, cursor).await?;
+    if method == Method::HEAD { Ok(sse::head()) } else { sse::response(&app, &caller, place).await }
 }

@@ -142,14 +142,10 @@ async fn a_client_that_leaves_at_once_has_asked_all_the_same() {
         drop(stream);
     }
     // What was taken is carried out: nothing may hang in a queue that nobody looks into.
-    for _ in 0..2_000 {
-        let open = hw.get("/v1/tasks?status=queued,running").await.json();
-        if open["data"].as_array().unwrap().is_empty() {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
-    panic!("a run was taken and forgotten: {}", hw.get("/v1/tasks").await.text);
+    hw.until("every run that was taken ends", async || {
+        hw.get("/v1/tasks?status=queued,running").await.json()["data"].as_array().unwrap().is_empty()
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -187,6 +187,15 @@ impl Server {
         headwater(self.dir.path()).args(args).arg("--data-dir").arg(self.data_dir()).output().unwrap()
     }
 
+    /// Asks until it is so.
+    pub(crate) async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
+        let began = Instant::now();
+        while !is_so().await {
+            assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}\n{}", self.log());
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// How many threads and records there are: what a refused request must not change.
     pub(crate) async fn size(&self) -> (usize, u64) {
         let threads = self.get("/v1/threads?limit=100").await.json();
@@ -267,8 +276,16 @@ impl Reply {
         let body = self.json();
         assert_eq!(body["status"], self.status);
         assert!(body["title"].is_string() && body["detail"].is_string() && body["type"] == "about:blank", "{body}");
-        (self.status, body["code"].as_str().unwrap().to_owned())
+        let code = body["code"].as_str().unwrap().to_owned();
+        let known = &openapi()["components"]["schemas"]["Problem"]["properties"]["code"]["enum"];
+        assert!(known.as_array().unwrap().iter().any(|known| *known == code), "{code} is not in the OpenAPI document");
+        (self.status, code)
     }
+}
+
+/// What the server says that it offers.
+pub(crate) fn openapi() -> Value {
+    serde_json::from_str(include_str!("../../openapi.json")).unwrap()
 }
 
 /// A stream that is being read.
@@ -288,7 +305,7 @@ impl Open {
     }
 
     /// Reads to the end. An error is a stream that was cut.
-    pub(crate) async fn to_its_end(&mut self) -> Result<&str, reqwest::Error> {
+    pub(crate) async fn rest(&mut self) -> Result<&str, reqwest::Error> {
         while let Some(chunk) = self.response.chunk().await? {
             self.seen.push_str(std::str::from_utf8(&chunk).unwrap());
         }

@@ -1,5 +1,7 @@
 //! The real binary, over real sockets.
 
+#![cfg(test)]
+
 mod auth;
 mod bad_input;
 mod crowd;

@@ -102,7 +102,7 @@ async fn a_deleted_thread_is_gone_and_its_watchers_are_cut() {
     watcher.until("task.text.delta").await;
     let path = format!("/v1/threads/{thread}");
     assert_eq!(hw.request(Method::DELETE, &path, &[], None).await.status, 204);
-    assert!(watcher.to_its_end().await.is_err(), "it must not look like the end");
+    assert!(watcher.rest().await.is_err(), "it must not look like the end");
     for gone in [path.clone(), format!("{path}/events"), format!("/v1/tasks/{id}"), format!("/v1/tasks/{id}/events")] {
         assert_eq!(hw.get(&gone).await.problem(), (404, "not_found".to_owned()), "{gone}");
     }
@@ -139,6 +139,32 @@ async fn the_rest_of_the_house_answers() {
     }
     let printed = hw_openapi();
     assert_eq!(printed, hw.get("/openapi.json").await.text);
+}
+
+#[tokio::test]
+async fn what_is_documented_is_what_is_served() {
+    let hw = Server::demo();
+    let document = crate::harness::openapi();
+    let brew = Method::from_bytes(b"BREW").unwrap();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let path = path.replace("{task_id}", "task_1").replace("{thread_id}", "thr_1").replace("{key}", "apr_1");
+        let reply = hw.request(brew.clone(), &path, &[], None).await;
+        let mut served: Vec<String> = reply.header("allow").split(',').map(str::to_lowercase).collect();
+        served.retain(|method| method != "head");
+        served.sort();
+        let methods = methods.as_object().unwrap().keys().filter(|name| *name != "parameters");
+        let mut documented: Vec<String> = methods.cloned().collect();
+        documented.sort();
+        assert_eq!(served, documented, "{path}");
+    }
+    // And the other way round: every route of the map is in the document, but for the page.
+    let map = include_str!("../../src/app.rs");
+    let routes: Vec<&str> = map.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(routes.len() > 15, "{routes:?}");
+    for route in routes.into_iter().filter(|route| !["/", "/app.js", "/style.css"].contains(route)) {
+        let route = route.replace("{task}", "{task_id}").replace("{thread}", "{thread_id}");
+        assert!(document["paths"].get(&route).is_some(), "{route} is not documented");
+    }
 }
 
 fn hw_openapi() -> String {

@@ -16,7 +16,7 @@ async fn cancel_ends_a_run_at_once_and_once() {
     watcher.until("task.text.delta").await;
     let reply = hw.post(&format!("/v1/tasks/{id}/cancel"), json!({"mode": "immediate"})).await;
     assert_eq!(reply.status, 202, "{}", reply.text);
-    let seen = watcher.to_its_end().await.unwrap();
+    let seen = watcher.rest().await.unwrap();
     assert_eq!(seen.matches("event: task.cancelled").count(), 1);
     let object = hw.get(&format!("/v1/tasks/{id}")).await.json();
     assert_eq!(text(&object, "status"), "cancelled");
@@ -68,10 +68,21 @@ async fn a_run_that_is_given_up_in_the_queue_ends_its_streams() {
     let thread = text(&first, "thread_id");
     let queued = hw.begin(json!({"model": "demo", "input": "story 3 fast", "thread_id": thread})).await;
     let id = text(&queued, "task_id");
+    // Somebody streams it, and somebody waits for it.
     let mut watcher = hw.open(&format!("/v1/tasks/{id}/events")).await;
     watcher.until("retry").await;
+    let body = json!({"model": "demo", "input": "story 3 fast", "thread_id": thread, "wait": true});
+    let waits = hw.post("/v1/tasks", body);
+    let gives_up = async {
+        let waiting =
+            async || hw.get("/v1/tasks?limit=1").await.json()["data"][0]["task_id"].as_str().unwrap().to_owned();
+        hw.until("it is in the queue", async || waiting().await != id).await;
+        hw.post(&format!("/v1/tasks/{}/cancel", waiting().await), json!({})).await
+    };
+    let (waited, gave_up) = futures_util::future::join(waits, gives_up).await;
+    assert_eq!((gave_up.status, waited.status, text(&waited.json(), "status")), (202, 200, "cancelled"));
     assert_eq!(hw.post(&format!("/v1/tasks/{id}/cancel"), json!({})).await.status, 202);
-    assert_eq!(crate::harness::frames(watcher.to_its_end().await.unwrap()), []);
+    assert_eq!(crate::harness::frames(watcher.rest().await.unwrap()), []);
     assert_eq!(hw.get(&format!("/v1/tasks/{id}/events")).await.status, 204);
     let object = hw.get(&format!("/v1/tasks/{id}")).await.json();
     assert_eq!((text(&object, "status"), object["output"].as_array().unwrap().len()), ("cancelled", 0));

@@ -11,7 +11,7 @@ async fn a_run_that_can_end_in_time_does() {
     let mut watcher = hw.open(&format!("/v1/tasks/{id}/events")).await;
     watcher.until("task.text.delta").await;
     hw.signal("-TERM");
-    let seen = watcher.to_its_end().await.unwrap();
+    let seen = watcher.rest().await.unwrap();
     assert!(seen.contains("event: task.completed"));
     assert!(hw.exited().success());
     assert!(!hw.data_dir().join("control.sock").exists());
@@ -27,7 +27,7 @@ async fn a_run_that_cannot_is_cut_and_its_watchers_know() {
     watcher.until("task.text.delta").await;
     let began = Instant::now();
     hw.signal("-INT");
-    assert!(watcher.to_its_end().await.is_err(), "a cut must not look like the end");
+    assert!(watcher.rest().await.is_err(), "a cut must not look like the end");
     assert!(hw.exited().success());
     assert!(began.elapsed().as_secs() < 10);
     assert_eq!(hw.cli(&["verify"]).status.code(), Some(0));
@@ -53,7 +53,7 @@ async fn a_second_signal_does_not_wait() {
     hw.signal("-TERM");
     assert!(hw.exited().success());
     assert!(began.elapsed().as_secs() < 10);
-    assert!(watcher.to_its_end().await.is_err());
+    assert!(watcher.rest().await.is_err());
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn idle_connections_and_idle_streams_do_not_hold_it_up() {
     let _idle = tokio::net::TcpStream::connect(&hw.address).await.unwrap();
     let began = Instant::now();
     hw.signal("-TERM");
-    assert!(watcher.to_its_end().await.is_err());
+    assert!(watcher.rest().await.is_err());
     assert!(hw.exited().success());
     assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
     hw.restart();

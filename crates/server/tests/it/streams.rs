@@ -43,7 +43,7 @@ async fn a_live_run_is_seen_the_same_from_every_place() {
     let mut live = hw.open(&path).await;
     let seen = frames(live.until("task.text.delta").await);
     let resumed = hw.frames(&path, Some(&seen.last().unwrap().id)).await;
-    let all = frames(live.to_its_end().await.unwrap());
+    let all = frames(live.rest().await.unwrap());
     assert_eq!(resumed, all[seen.len()..]);
 }
 
@@ -174,13 +174,7 @@ async fn one_stream_too_many_is_refused() {
     assert_eq!((refused.problem(), refused.header("retry-after")), ((429, "too_many_streams".to_owned()), "1"));
     drop(first);
     // The server notices at its next look at the connection, which is at once.
-    for _ in 0..1000 {
-        if hw.get(&format!("/v1/tasks/{task}/events")).await.status == 200 {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
-    panic!("the place was not given back");
+    hw.until("the place is given back", async || hw.get(&format!("/v1/tasks/{task}/events")).await.status == 200).await;
 }
 
 #[tokio::test]
@@ -193,10 +187,7 @@ async fn a_reader_that_stops_reading_is_closed_and_can_come_back() {
     tokio::io::AsyncWriteExt::write_all(&mut stuck, request.as_bytes()).await.unwrap();
     let all = hw.frames(&format!("/v1/tasks/{id}/events"), None).await;
     // It takes nothing until the server has let it go; then it finds a stream without an end.
-    let metrics = async || hw.get("/metrics").await.text.contains("headwater_streams_open 0");
-    while !metrics().await {
-        tokio::task::yield_now().await;
-    }
+    hw.until("it is let go", async || hw.get("/metrics").await.text.contains("headwater_streams_open 0")).await;
     let cut = crate::harness::read_for(&mut stuck, crate::harness::PATIENCE).await;
     assert!(!cut.contains("task.completed") && cut.contains("task.created"));
     assert_eq!(all.last().unwrap().event, "task.completed");

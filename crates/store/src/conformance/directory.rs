@@ -344,13 +344,13 @@ pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal,
     author.must_append().await;
     assert_eq!(claimable().await, [mine.clone(), theirs.clone()]);
     author.pause().must_append().await;
-    assert_eq!(claimable().await, [theirs.clone()]);
+    assert_eq!(claimable().await, std::slice::from_ref(&theirs));
     directory.submit(&author.owner, submission(&thread(1), cancel(&run(1)))).await.unwrap();
     assert_eq!(claimable().await, [mine, theirs.clone()]);
     let row = directory.inbox(&author.owner, &thread(1)).await.unwrap()[0].id;
     author.resume().end().changes.push(Change::Consume { row });
     author.must_append().await;
-    assert_eq!(claimable().await, [theirs.clone()]);
+    assert_eq!(claimable().await, std::slice::from_ref(&theirs));
     assert_eq!(directory.delete_thread(&theirs.0, &theirs.1).await, Ok(true));
     assert_eq!(claimable().await, []);
 }

@@ -1,15 +1,15 @@
 //! The journal's law, sentence by sentence.
 
+use super::play::Play;
 use super::words::{
     Author, first_submission, node, read_all, reseal, run, somebody, start, steer, stranger, submission, thread,
 };
 use futures_util::future::join_all;
-use model::event::Event;
 use model::object::TaskStatus;
 use model::ports::{Batch, Change, Directory, Journal, PageLimit, StoreError, Submitted, Verdict};
 use model::record::Record;
 use model::seq::{Epoch, Seq};
-use model::testing::{self, Rng};
+use model::testing::Rng;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const RECORDS_MAX: [usize; 4] = [1, 2, 7, 4096];
@@ -287,31 +287,24 @@ pub async fn a_page_keeps_to_its_limits_but_has_one_record(journal: &dyn Journal
         author.note(&"x".repeat(1_000));
     }
     let all = author.must_append().await;
-    let (owner, thread) = (&author.owner, &author.thread);
-    for ended in [false, true] {
-        let size = |records: &[Record]| records.iter().map(Record::size).sum::<usize>();
-        for bytes_max in [0, 1, 999, 5_000, 1_000_000] {
-            let limit = PageLimit { records_max: 30, bytes_max };
-            let page = journal.read(owner, thread, Seq(2), limit).await.unwrap();
-            assert!(!page.records.is_empty() && page.records.len() <= 30);
-            assert!(size(&page.records) <= bytes_max + 1_100, "{ended}: {} of {bytes_max}", size(&page.records));
-        }
-        let one = journal.read(owner, thread, Seq(7), PageLimit::ONE).await.unwrap();
-        assert_eq!(one.records, all[7..8]);
-        let none = PageLimit { records_max: 0, bytes_max: 0 };
-        assert_eq!(journal.read(owner, thread, Seq(7), none).await.unwrap().records, all[7..8]);
-        if !ended {
-            let mut author = Author {
-                records: Vec::new(),
-                changes: Vec::new(),
-                run: author.run.clone(),
-                owner: owner.clone(),
-                thread: thread.clone(),
-                ..author
-            };
-            author.end().must_append().await;
-        }
+    limits(&author, &all).await;
+    author.end().must_append().await;
+    limits(&author, &all).await;
+}
+
+async fn limits(author: &Author<'_>, all: &[Record]) {
+    let read = async |after: u64, records_max: usize, bytes_max: usize| {
+        let limit = PageLimit { records_max, bytes_max };
+        author.journal.read(&author.owner, &author.thread, Seq(after), limit).await.unwrap().records
+    };
+    for bytes_max in [0, 1, 999, 5_000, 1_000_000] {
+        let records = read(2, 30, bytes_max).await;
+        let size: usize = records.iter().map(Record::size).sum();
+        assert!(!records.is_empty() && records.len() <= 30);
+        assert!(size <= bytes_max + 1_100, "{size} of {bytes_max}");
     }
+    assert_eq!(read(7, 1, usize::MAX).await, all[7..8]);
+    assert_eq!(read(7, 0, 0).await, all[7..8]);
 }
 
 /// 6: records come back with the bytes with which they went in.
@@ -345,73 +338,6 @@ pub async fn every_prefix_of_a_log_is_a_log(journal: &dyn Journal, directory: &d
             let back = read_all(journal, (&play.owner, &play.thread), limit).await.unwrap();
             assert_eq!(back, play.all[..play.appended()], "seed {seed}, batch {done}");
         }
-    }
-}
-
-/// Plays a random log into a store, as an executor would.
-pub struct Play<'a> {
-    journal: &'a dyn Journal,
-    directory: &'a dyn Directory,
-    /// Whose it is.
-    pub owner: model::UserId,
-    /// The log's thread.
-    pub thread: model::ThreadId,
-    /// The whole log, sealed for the store.
-    pub all: Vec<Record>,
-    epoch: Epoch,
-    head: usize,
-}
-
-impl<'a> Play<'a> {
-    /// Makes the log of this seed and submits its runs.
-    pub async fn new(journal: &'a dyn Journal, directory: &'a dyn Directory, seed: u64) -> Self {
-        let (thread, all) = testing::thread_log(seed, testing::Options::small());
-        let owner = somebody();
-        let first = first_submission(&thread, start(&all[0].run));
-        assert_eq!(directory.submit(&owner, first).await, Ok(Submitted::New));
-        let epoch = journal.claim(&owner, &thread, &node()).await.unwrap().epoch;
-        let all = all.iter().map(|record| reseal(&thread, epoch, record)).collect();
-        Self { journal, directory, owner, thread, all, epoch, head: 0 }
-    }
-
-    /// How far it is.
-    #[must_use]
-    pub const fn appended(&self) -> usize {
-        self.head
-    }
-
-    /// Appends at most so many records, with the changes that belong to them.
-    pub async fn append(&mut self, count: usize) {
-        let end = (self.head + count).min(self.all.len());
-        let records = self.all[self.head..end].to_vec();
-        let mut changes = Vec::new();
-        for record in &records {
-            let status = match record.event() {
-                Event::Created(created) if created.task.parent_task_id.is_none() => {
-                    if record.seq != Seq(1) {
-                        let next = submission(&self.thread, start(&record.run));
-                        assert_eq!(self.directory.submit(&self.owner, next).await, Ok(Submitted::New));
-                    }
-                    let (run, agent) = (record.run.clone(), created.task.agent.clone());
-                    changes.push(Change::RunStarted { run, agent, first: record.seq, at: record.at });
-                    None
-                }
-                Event::Paused(_) => Some(TaskStatus::Paused),
-                Event::Resumed(_) => Some(TaskStatus::Running),
-                Event::Completed(_) => Some(TaskStatus::Completed),
-                Event::Incomplete(_) => Some(TaskStatus::Incomplete),
-                Event::Failed(_) => Some(TaskStatus::Failed),
-                Event::Cancelled(_) => Some(TaskStatus::Cancelled),
-                _ => None,
-            };
-            if let Some(status) = status.filter(|_| record.event().task_id() == Some(&record.run)) {
-                changes.push(Change::RunStatus { run: record.run.clone(), status, last: record.seq, at: record.at });
-            }
-        }
-        let (owner, thread, head) = (self.owner.clone(), self.thread.clone(), Seq(self.head as u64));
-        let batch = Batch { owner, thread, epoch: self.epoch, head, records, changes };
-        assert_eq!(self.journal.append(batch).await, Verdict::Durable);
-        self.head = end;
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Taken {
     KeyReused,
     Full,
     NoThread,
-    NameTaken,
+    Name,
 }
 
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl Model {
         let start = matches!(submission.command, Command::Start(_));
         let exists = self.threads.iter().any(|thread| thread.row.id == submission.thread);
         if submission.new_thread && exists {
-            return Taken::NameTaken;
+            return Taken::Name;
         }
         let mine = self.thread(owner, &submission.thread);
         if mine.is_none() && !(submission.new_thread && start) {
@@ -86,7 +86,7 @@ impl Model {
             return Taken::Full;
         }
         if start && self.run(owner, submission.command.task_id()).is_some() {
-            return Taken::NameTaken;
+            return Taken::Name;
         }
         self.take(owner, submission);
         Taken::New
@@ -232,7 +232,7 @@ pub(super) fn taken(answer: &Result<model::ports::Submitted, SubmitError>) -> Ta
         Err(SubmitError::KeyReused) => Taken::KeyReused,
         Err(SubmitError::Full(_)) => Taken::Full,
         Err(SubmitError::Store(StoreError::NoThread)) => Taken::NoThread,
-        Err(SubmitError::Store(StoreError::Unavailable(_))) => Taken::NameTaken,
+        Err(SubmitError::Store(StoreError::Unavailable(_))) => Taken::Name,
         Err(SubmitError::Store(StoreError::Corrupt { .. })) => panic!("{answer:?}"),
     }
 }

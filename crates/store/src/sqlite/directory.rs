@@ -60,9 +60,10 @@ impl Directory for Sqlite {
         let owner = owner.clone();
         Box::pin(self.readers.query(move |conn| {
             let sql = "SELECT id, created_at, updated_at FROM threads
-                       WHERE owner = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3";
+                       WHERE owner = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
+            let before = page.before.as_deref().unwrap_or(AFTER_ALL);
             let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
-            conn.prepare_cached(sql)?.query_map((owner.as_str(), &page.before, limit), thread_row)?.collect()
+            conn.prepare_cached(sql)?.query_map((owner.as_str(), before, limit), thread_row)?.collect()
         }))
     }
 
@@ -129,6 +130,9 @@ impl Directory for Sqlite {
         Box::pin(self.ask(move |reply| Op::RevokeKey { id: id.to_owned(), at, reply }))
     }
 }
+
+/// No name comes after this one.
+const AFTER_ALL: &str = "\u{10ffff}";
 
 const SELECT_RUNS: &str = "SELECT r.id, t.id, r.agent, r.status, r.first, r.last, r.created_at, r.ended_at
                            FROM runs r JOIN threads t ON t.num = r.thread";

@@ -96,6 +96,7 @@ impl Folder {
     /// Takes a folder, and makes it where there is none.
     pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
         inspect(dir)?;
+        let new = !dir.exists();
         fs::create_dir_all(dir).map_err(|error| OpenError::denied(dir, &error))?;
         let path = dir.join(LOCK);
         let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -103,7 +104,7 @@ impl Folder {
         // Somebody may have been in between.
         inspect(dir)?;
         sync(dir);
-        dir.parent().map(sync);
+        dir.ancestors().skip(1).filter(|_| new).for_each(sync);
         Ok(Self { database: dir.join(DATABASE), _lock: Some(lock) })
     }
 
@@ -132,6 +133,7 @@ fn locked(dir: &Path, file: File) -> Result<File, OpenError> {
 
 /// A new name in a folder survives a power cut only when the folder itself was synced. Not every system can.
 fn sync(dir: &Path) {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
     let done = File::open(dir).and_then(|dir| dir.sync_all());
     if let Err(error) = done {
         tracing::debug!(%error, "a folder cannot be synced");

@@ -158,7 +158,7 @@ impl<'a> Group<'a> {
             return Ok(Err(StoreError::Corrupt { thread: thread.clone(), seq }));
         }
         self.state.claims += 1;
-        let epoch = Epoch((self.state.boot << 32) | self.state.claims);
+        let epoch = Epoch((self.state.boot << 32).saturating_add(self.state.claims));
         let lease = Lease { epoch, head: live.head };
         self.state.epochs.insert(live.num, epoch);
         self.keep(thread, live);

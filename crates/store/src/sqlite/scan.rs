@@ -20,7 +20,7 @@ pub(crate) struct Scan {
     pub(crate) ended: VecDeque<Ended>,
     /// The row after the last one.
     pub(crate) next_pos: i64,
-    /// Rows that fit nowhere.
+    /// Rows that fit nowhere, the first of every thread.
     pub(crate) strays: Vec<Stray>,
 }
 
@@ -42,20 +42,16 @@ struct Rows {
 }
 
 impl Rows {
-    /// Takes in the next row; false when it does not follow the last one.
+    /// Takes in the next row; false when it is the first that does not follow the one before it.
     fn push(&mut self, seq: u64, pos: i64) -> bool {
-        let Some(last) = self.extents.back_mut() else {
-            self.extents.push_back(Extent { seq, pos, count: 1 });
-            return true;
-        };
-        if self.damaged || last.end() != seq {
-            self.damaged = true;
-            return false;
-        }
-        if last.end_pos() == pos {
-            last.count += 1;
-        } else {
-            self.extents.push_back(Extent { seq, pos, count: 1 });
+        match self.extents.back_mut() {
+            _ if self.damaged => {}
+            Some(last) if last.end() != seq => {
+                self.damaged = true;
+                return false;
+            }
+            Some(last) if last.end_pos() == pos => last.count += 1,
+            Some(_) | None => self.extents.push_back(Extent { seq, pos, count: 1 }),
         }
         true
     }

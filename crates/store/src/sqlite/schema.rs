@@ -115,10 +115,33 @@ pub(crate) fn writer(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a connection that only reads.
+/// Opens a connection that only reads, beside the one that writes.
 pub(crate) fn reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags)?;
+    read_only(Connection::open_with_flags(path, flags)?)
+}
+
+/// Opens a connection to a database that nobody writes, without a trace: where no write-ahead log waits, SQLite is told
+/// that it needs no files of its own.
+pub(crate) fn onlooker(path: &Path) -> rusqlite::Result<Connection> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        return reader(path);
+    }
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match char::from(*byte) {
+            plain if plain.is_ascii_alphanumeric() || "/._-".contains(plain) => uri.push(plain),
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    read_only(Connection::open_with_flags(uri, flags)?)
+}
+
+fn read_only(conn: Connection) -> rusqlite::Result<Connection> {
     set_up(&conn)?;
     conn.execute_batch("PRAGMA query_only=ON; PRAGMA cache_size=-4096;")?;
     Ok(conn)
@@ -208,6 +231,16 @@ mod tests {
         assert!(matches!(migrate(&mut conn, &[VERSION_1, BROKEN_2]), Err(MigrateError::Sql(_))));
         assert!(at(1, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
+    }
+
+    #[test]
+    fn the_writer_waits_for_the_disk_and_leaves_no_deleted_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let conn = writer(&dir.path().join(DATABASE)).unwrap();
+        assert!(write_ahead(&conn).unwrap());
+        let asked = |pragma: &str| conn.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(asked("synchronous"), 2, "FULL");
+        assert_eq!(asked("secure_delete"), 1);
     }
 
     #[test]

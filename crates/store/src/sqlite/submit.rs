@@ -88,7 +88,8 @@ impl Group<'_> {
         insert.execute((thread, at, command))?;
         if let Some(Idempotency { key, digest }) = &submission.idempotency {
             let task = submission.command.task_id().as_str();
-            let mut insert = self.conn.prepare_cached("INSERT INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+            let mut insert =
+                self.conn.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
             insert.execute((owner, key, digest, task, thread, at))?;
         }
         self.state.submissions += 1;
@@ -104,6 +105,10 @@ impl Group<'_> {
         let Some((num, _)) = page::thread(self.conn, thread)?.filter(|(_, of)| of == owner.as_str()) else {
             return Ok(Ok(false));
         };
+        if self.state.index.plan(thread, Seq::ZERO, 0).is_some_and(|plan| plan.damaged.is_some()) {
+            // Not all of its rows are known: all rows have to be looked at.
+            self.conn.execute("DELETE FROM records WHERE thread = ?1", [num])?;
+        }
         let mut gone = self.conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2 AND thread = ?3")?;
         for extent in self.extents(thread, num) {
             gone.execute((extent.pos, extent.end_pos(), num))?;

@@ -6,7 +6,7 @@ use model::testing::{Rng, seeds};
 use model::{ThreadId, UserId};
 use rusqlite::Connection;
 use std::path::Path;
-use store::conformance::journal::Play;
+use store::conformance::play::Play;
 use store::conformance::words::{Author, node, read_all, run, somebody, thread};
 use store::{Options, Sqlite, verify};
 
@@ -27,7 +27,7 @@ async fn folder(seed: u64) -> (tempfile::TempDir, Vec<Log>) {
     let mut logs = Vec::new();
     let mut rng = Rng::new(seed);
     for offset in 0..3 {
-        let mut play = Play::new(&store, &store, seed * 10 + offset).await;
+        let mut play = Play::new(&store, &store, seed.wrapping_mul(10).wrapping_add(offset)).await;
         // Some end in the middle of a run.
         let until = if offset == 0 { play.all.len() } else { 1 + rng.below(play.all.len()) };
         while play.appended() < until {
@@ -108,7 +108,7 @@ async fn damage_is_named_and_the_other_threads_go_on() {
     damaged("DELETE FROM records WHERE thread = 2 AND seq = 5");
 
     let report = verify(dir.path()).unwrap();
-    assert_eq!(report.problems.len(), 9, "{report}");
+    assert_eq!(report.problems.len(), 3, "{report}");
     assert!(
         report.problems.iter().any(|line| line.contains(&format!("the log of {} is damaged at record 7", thread(1))))
     );

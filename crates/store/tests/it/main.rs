@@ -1,5 +1,7 @@
 //! The store from outside: the law on both backends, and what is SQLite's own.
 
+#![cfg(test)]
+
 mod damage;
 mod folder;
 mod laws;

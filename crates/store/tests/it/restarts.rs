@@ -4,7 +4,7 @@ use model::ports::{Directory, Journal, PageLimit};
 use model::seq::Seq;
 use rusqlite::Connection;
 use std::path::Path;
-use store::conformance::journal::Play;
+use store::conformance::play::Play;
 use store::conformance::restart::{after, before};
 use store::conformance::words::{Author, read_all, run, somebody, thread};
 use store::{Options, Sqlite, verify};
