@@ -35,7 +35,7 @@ impl RunState {
         past: ThreadFold,
         fold: Option<RunFold>,
     ) -> Self {
-        let fold = fold.unwrap_or_else(|| RunFold { seq: past.seq, ..RunFold::default() });
+        let fold = fold.unwrap_or_else(|| past.next_run());
         Self { user, thread, definitions, past, fold, turns: BTreeMap::new() }
     }
 

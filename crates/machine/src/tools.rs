@@ -100,7 +100,11 @@ pub(crate) fn heard(run: &mut RunState, id: &EffectId, event: ToolEvent, out: &m
             out.emit(run, Event::StateSnapshot(StateSnapshot { task_id, state }));
         }
         ToolEvent::State(StateChange::Delta(delta)) => {
-            out.emit(run, Event::StateDelta(StateDelta { task_id, delta }));
+            let delta = StateDelta { task_id, delta };
+            // A change that does not apply is the tool's mistake, not the log's.
+            if run.fold.accepts(&delta) {
+                out.emit(run, Event::StateDelta(delta));
+            }
         }
         ToolEvent::Custom { name, value } => out.emit(run, Event::Custom(Custom { task_id, name, value })),
         ToolEvent::End(output) => finish(run, call, output, out),

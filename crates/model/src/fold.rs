@@ -128,6 +128,12 @@ impl RunFold {
         Ok(())
     }
 
+    /// Would this change of the shared state apply? Whoever writes a log asks first.
+    #[must_use]
+    pub fn accepts(&self, delta: &StateDelta) -> bool {
+        self.patched(delta).is_ok()
+    }
+
     fn patched(&self, delta: &StateDelta) -> Result<Value, Misfit> {
         let operations = serde_json::to_value(&delta.delta).map_err(|_| Misfit)?;
         let patch: json_patch::Patch = serde_json::from_value(operations).map_err(|_| Misfit)?;

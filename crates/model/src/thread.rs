@@ -50,6 +50,13 @@ pub struct PastRun {
 }
 
 impl ThreadFold {
+    /// A run that begins after everything in here: it goes on with the shared state.
+    #[must_use]
+    pub fn next_run(&self) -> RunFold {
+        let state = Some(self.state.clone()).filter(|state| !state.is_null());
+        RunFold { seq: self.seq, at: self.at, state, ..RunFold::default() }
+    }
+
     /// Takes in a run that ended.
     pub fn absorb(&mut self, run: &RunFold) {
         self.seq = run.seq;
@@ -111,7 +118,7 @@ impl Replay {
             }
             return;
         }
-        let run = self.run.get_or_insert_default();
+        let run = self.run.get_or_insert_with(|| self.thread.next_run());
         // A misfit is counted by the fold itself.
         let _counted = run.apply(record);
         if run.is_over() {
