@@ -357,7 +357,8 @@ impl Engine {
     pub async fn settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
         let row = self.ports().directory.run(user, run).await?;
         let from = row.and_then(|row| row.first).map_or(Seq::ZERO, Seq::before);
-        let view = View { name: format!("settled:{run}").into(), projection: Box::new(Settled { run: run.clone() }), from };
+        let view =
+            View { name: format!("settled:{run}").into(), projection: Box::new(Settled { run: run.clone() }), from };
         let mut viewer = self.viewer(user, thread, view, from);
         viewer.next().await.map(|_| ())
     }

@@ -126,7 +126,8 @@ impl Viewer {
             Some(projector) => projector,
             None => {
                 let place = (&self.owner, &self.thread);
-                rewound(&*self.journal, place, self.view.projection.boxed_clone(), (self.view.from, self.cursor)).await?
+                rewound(&*self.journal, place, self.view.projection.boxed_clone(), (self.view.from, self.cursor))
+                    .await?
             }
         };
         let page = self.journal.read(&self.owner, &self.thread, self.cursor, PAGE).await?;

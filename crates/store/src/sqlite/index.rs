@@ -34,7 +34,7 @@ impl Extent {
     }
 
     /// Without what is before this place.
-    fn from(self, seq: u64) -> Self {
+    pub(crate) fn from(self, seq: u64) -> Self {
         let skip = seq.saturating_sub(self.seq).min(self.count);
         let pos = self.pos.saturating_add(skip.cast_signed());
         Self { seq: self.seq.saturating_add(skip), pos, count: self.count - skip }

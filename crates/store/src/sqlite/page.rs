@@ -84,6 +84,8 @@ impl<'a> Reading<'a> {
         let num = self.num;
         let extents = self.ask.plan.iter().filter(|plan| plan.num == num).flat_map(|plan| &plan.extents);
         for extent in extents.skip_while(|extent| extent.end() <= next.0) {
+            // A block may have given the beginning of an extent already: its run ended after the plan was made.
+            let extent = extent.from(self.next().0);
             if self.is_full() || extent.seq != self.next().0 {
                 return Ok(());
             }
