@@ -3,26 +3,28 @@
 use crate::session::{Ended, Session};
 use crate::shared::{Shared, StopMode};
 use model::{ThreadId, UserId};
+use futures_util::task::AtomicWaker;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// How long an actor waits before it tries a store that refused again, at first and at most.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// "Look into your inbox": a level, so that no wake-up is lost and none piles up.
+/// "Look around": into the inbox, at whether the process stops. A level, so that no wake-up is lost and none piles up.
 #[derive(Default)]
 pub(crate) struct Poke {
     raised: AtomicBool,
-    notify: Notify,
+    waker: AtomicWaker,
 }
 
 impl Poke {
     pub(crate) fn set(&self) {
         self.raised.store(true, Ordering::SeqCst);
-        self.notify.notify_one();
+        self.waker.wake();
     }
 
     /// Takes it back; was it raised?
@@ -30,10 +32,9 @@ impl Poke {
         self.raised.swap(false, Ordering::SeqCst)
     }
 
-    pub(crate) async fn raised(&self) {
-        while !self.clear() {
-            self.notify.notified().await;
-        }
+    pub(crate) fn poll_raised(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.waker.register(cx.waker());
+        if self.clear() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -65,10 +66,9 @@ impl Actor {
                     // Whatever was in flight, the log says what became of it: fold it anew and go on from there.
                     tracing::warn!(thread = %self.thread, why, "the thread is folded anew");
                     metrics::counter!("headwater_terms_lost_total").increment(1);
-                    let mut stop = self.shared.stop.subscribe();
                     tokio::select! {
                         () = tokio::time::sleep(backoff) => {}
-                        _ = stop.wait_for(|mode| *mode == StopMode::Halted) => {}
+                        () = poll_fn(|cx| self.poke.poll_raised(cx)) => {}
                     }
                     backoff = (backoff * 2).min(BACKOFF_MAX);
                 }
@@ -78,7 +78,7 @@ impl Actor {
 
     /// One term: claim, fold, execute.
     async fn term(&self) -> Ended {
-        if *self.shared.stop.borrow() == StopMode::Halted {
+        if self.shared.stop_mode() == StopMode::Halted {
             return Ended::Halted;
         }
         match Session::open(self).await {

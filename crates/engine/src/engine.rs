@@ -430,16 +430,15 @@ impl Engine {
 
     /// Stops: nothing new begins, what runs has `grace` to end, then everything halts where it is.
     pub async fn stop(&self, grace: Duration) {
-        self.shared.stop.send_replace(StopMode::Draining);
+        self.shared.stop(StopMode::Draining);
         let drained = async {
             while self.live_threads() > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        if tokio::time::timeout(grace, drained).await.is_err() {
-            self.shared.stop.send_replace(StopMode::Halted);
-        }
-        self.shared.stop.send_replace(StopMode::Halted);
+        // Who cannot end in time halts where it is; the log says how far that was.
+        let _in_time = tokio::time::timeout(grace, drained).await.is_ok();
+        self.shared.stop(StopMode::Halted);
         self.shared.hub.close_all();
     }
 }

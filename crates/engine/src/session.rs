@@ -21,11 +21,12 @@ use model::thread::ThreadFold;
 use model::tool::ToolRequest;
 use model::{Record, Seq, TaskId};
 use std::collections::{HashSet, VecDeque};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::Sleep;
 
 /// How a term ended.
 pub(crate) enum Ended {
@@ -54,7 +55,9 @@ pub(crate) struct Session<'a> {
     /// Rows that are answered, but whose consumption is not durable yet.
     answered: HashSet<u64>,
     upstreams: Upstreams,
-    deadline: Option<(TimerId, Instant)>,
+    /// What upstreams said and nobody has looked at yet.
+    heard: Vec<Input>,
+    deadline: Option<(TimerId, Pin<Box<Sleep>>)>,
 }
 
 /// What the next append will hold.
@@ -80,10 +83,9 @@ struct Flight {
 /// What a session was woken by.
 enum Woken {
     Verdict(Verdict),
-    Upstream(Vec<Input>),
+    Upstream,
     Poked,
     Timer(TimerId),
-    Stop(StopMode),
 }
 
 impl<'a> Session<'a> {
@@ -111,6 +113,7 @@ impl<'a> Session<'a> {
             sent: lease.head,
             answered: HashSet::new(),
             upstreams: Upstreams::default(),
+            heard: Vec::new(),
             deadline: None,
         };
         if let Some(fold) = opened.replay.run {
@@ -123,9 +126,8 @@ impl<'a> Session<'a> {
 
     /// Executes until nothing is left to do.
     pub(crate) async fn run(&mut self) -> Ended {
-        let mut stop = self.actor.shared.stop.subscribe();
-        let mut mode = *stop.borrow_and_update();
         loop {
+            let mode = self.actor.shared.stop_mode();
             if mode != StopMode::Halted {
                 self.answer_rows(mode);
                 self.flush();
@@ -138,62 +140,44 @@ impl<'a> Session<'a> {
                     _ => {}
                 }
             }
-            let woken = tokio::select! {
-                woken = self.woken() => woken,
-                changed = stop.changed() => match changed {
-                    Ok(()) => Woken::Stop(*stop.borrow_and_update()),
-                    Err(_) => Woken::Stop(StopMode::Halted),
-                },
-            };
-            match woken {
+            match poll_fn(|cx| self.poll_woken(cx)).await {
                 Woken::Verdict(Verdict::Durable) => self.landed(),
                 Woken::Verdict(Verdict::Fenced) => return Ended::Again("another executor has the thread".to_owned()),
                 Woken::Verdict(Verdict::Refused(why) | Verdict::Unknown(why)) => return Ended::Again(why),
-                Woken::Upstream(inputs) => inputs.into_iter().for_each(|input| self.step(input)),
+                Woken::Upstream => {
+                    for input in std::mem::take(&mut self.heard) {
+                        self.step(input);
+                    }
+                }
                 Woken::Timer(id) => self.step(Input::Timer(id)),
                 Woken::Poked => {
                     if let Err(error) = self.read_inbox().await {
                         return Ended::Again(error.to_string());
                     }
                 }
-                Woken::Stop(next) => mode = next,
             }
         }
     }
 
-    /// Waits for the next thing. Upstreams are left unread while too much waits for the disk.
-    async fn woken(&mut self) -> Woken {
-        let room = self.room();
-        let Self { flight, upstreams, deadline, actor, .. } = self;
-        let flight = async {
-            match flight {
-                Some(flight) => (&mut flight.verdict).await,
-                None => std::future::pending().await,
-            }
-        };
-        let mut inputs = Vec::new();
-        let heard = poll_fn(|cx| match room {
+    /// The next thing. Upstreams are left unread while too much waits for the disk.
+    fn poll_woken(&mut self, cx: &mut Context<'_>) -> Poll<Woken> {
+        if let Some(flight) = &mut self.flight
+            && let Poll::Ready(verdict) = flight.verdict.as_mut().poll(cx)
+        {
+            return Poll::Ready(Woken::Verdict(verdict));
+        }
+        if self.actor.poke.poll_raised(cx).is_ready() {
+            return Poll::Ready(Woken::Poked);
+        }
+        if let Some((_, moment)) = &mut self.deadline
+            && moment.as_mut().poll(cx).is_ready()
+            && let Some((id, _)) = self.deadline.take()
+        {
+            return Poll::Ready(Woken::Timer(id));
+        }
+        match self.room() {
             0 => Poll::Pending,
-            room => upstreams.poll_ready(cx, room, &mut inputs),
-        });
-        let timer = async {
-            match deadline {
-                Some((id, at)) => {
-                    tokio::time::sleep_until(*at).await;
-                    id.clone()
-                }
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            verdict = flight => Woken::Verdict(verdict),
-            () = actor.poke.raised() => Woken::Poked,
-            id = timer => {
-                *deadline = None;
-                Woken::Timer(id)
-            }
-            () = heard => Woken::Upstream(inputs),
+            room => self.upstreams.poll_ready(cx, room, &mut self.heard).map(|()| Woken::Upstream),
         }
     }
 
@@ -355,7 +339,7 @@ impl<'a> Session<'a> {
             Effect::CallTool { id, request } => self.gathered.tools.push((id, request)),
             Effect::Arm { id, at } => {
                 let within = Duration::from_millis(at.saturating_sub(ports.clock.now()));
-                self.deadline = Some((id, Instant::now() + within));
+                self.deadline = Some((id, Box::pin(tokio::time::sleep(within))));
             }
             Effect::Abort(id) => {
                 self.upstreams.abort(&id);

@@ -8,7 +8,7 @@ use model::ports::{Clock, Directory, Journal, Models, Tools};
 use model::{NodeId, ThreadId, UserId};
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::watch;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What the engine stands on. `server` fills it in.
 #[derive(Clone)]
@@ -43,14 +43,27 @@ pub enum StopMode {
 pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) stop: watch::Sender<StopMode>,
+    stop: AtomicU8,
     actors: Mutex<HashMap<ThreadId, Arc<Poke>>>,
 }
 
 impl Shared {
     pub(crate) fn new(ports: Ports) -> Self {
-        let (stop, _) = watch::channel(StopMode::Going);
-        Self { ports, hub: Arc::default(), stop, actors: Mutex::default() }
+        Self { ports, hub: Arc::default(), stop: AtomicU8::new(StopMode::Going as u8), actors: Mutex::default() }
+    }
+
+    pub(crate) fn stop_mode(&self) -> StopMode {
+        match self.stop.load(Ordering::SeqCst) {
+            0 => StopMode::Going,
+            1 => StopMode::Draining,
+            _ => StopMode::Halted,
+        }
+    }
+
+    /// Tells every actor. It only ever gets stricter.
+    pub(crate) fn stop(&self, mode: StopMode) {
+        self.stop.fetch_max(mode as u8, Ordering::SeqCst);
+        lock(&self.actors).values().for_each(|poke| poke.set());
     }
 
     /// There is something to do in this thread's inbox: its actor is woken, or born.
@@ -60,7 +73,7 @@ impl Shared {
             poke.set();
             return;
         }
-        if *self.stop.borrow() == StopMode::Halted {
+        if self.stop_mode() == StopMode::Halted {
             return; // the row is durable: the next process takes it up
         }
         let poke = Arc::new(Poke::default());

@@ -32,7 +32,7 @@ async fn main() {
                 measured.quantile(0.5),
                 measured.quantile(0.99),
             );
-            if batch == 512 && round == 2 {
+            if spacing == 0 && round < 3 {
                 reopen(store, &folder, load).await;
             }
             // Left-overs of a measurement are not worth an error.
@@ -67,15 +67,15 @@ async fn reopen(store: Arc<Sqlite>, folder: &std::path::Path, load: Load) {
     drop(store);
     let began = Instant::now();
     let Ok(store) = Sqlite::open(folder, &Options::default()) else { return };
-    println!("opened with 1,000,000 live records in {:?}", began.elapsed());
+    println!("  opened with {} live records in {:?}", load.records, began.elapsed());
     let began = Instant::now();
     end(&store, load).await;
     store.close().await;
-    println!("runs ended and moved into {} blocks in {:?}", store.stats().blocks, began.elapsed());
+    println!("  runs ended and moved into {} blocks in {:?}", store.stats().blocks, began.elapsed());
     let size = std::fs::metadata(folder.join("headwater.db")).map_or(0, |file| file.len());
-    println!("the database has {} MiB", size >> 20);
+    println!("  the database has {} MiB", size >> 20);
     drop(store);
     let began = Instant::now();
     let opened = Sqlite::open(folder, &Options::default()).is_ok();
-    println!("opened again ({opened}) in {:?}", began.elapsed());
+    println!("  opened again ({opened}) in {:?}", began.elapsed());
 }

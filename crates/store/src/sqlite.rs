@@ -2,12 +2,13 @@
 //!
 //! - `folder`, `schema`: whose folder it is, what is in it, how it is brought to this version.
 //! - `writer`, `ops`, `group`, `submit`: the one thread that writes, what it is asked, what a transaction does.
-//! - `index`, `scan`: where live records lie; `blocks`: where those of ended runs do; `rows`: how one looks.
+//! - `index`, `scan`: where live records lie; `blocks`: where those of ended runs do, and `dead`: when their rows go.
 //! - `readers`, `page`, `directory`: everything that only reads.
 //!
 //! Invariant: nobody but the writer's thread changes the database or the index, and the index follows the commit.
 
 mod blocks;
+mod dead;
 mod directory;
 mod folder;
 mod group;
@@ -133,6 +134,7 @@ impl Sqlite {
             next_pos: found.next_pos,
             index: Arc::clone(&index),
             ended: found.ended,
+            dead: found.dead,
             inbox_rows_max: options.inbox_rows_max,
             ..State::default()
         };

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 
 /// What `headwater tail` is told.
 #[derive(Args)]
+#[command(after_help = "Exit code 0: completed, 1: failed, 2: cancelled or incomplete, 3: it could not be followed.")]
 pub(crate) struct TailArgs {
     /// The task to follow.
     task: String,
@@ -32,7 +33,7 @@ pub(crate) struct TailArgs {
     #[arg(long)]
     raw: bool,
     /// No colours. They are left out by themselves where the output is no terminal.
-    #[arg(long, env = "NO_COLOR", num_args = 0..=1, default_missing_value = "1", value_name = "ANY")]
+    #[arg(long, env = "NO_COLOR", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_name = "ANY")]
     no_color: Option<String>,
 }
 

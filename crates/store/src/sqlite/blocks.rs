@@ -1,7 +1,7 @@
 //! What a run logged, once it has ended: compressed, under (thread, first seq).
 //!
-//! A run becomes one block or several of about [`BLOCK_BYTES`], so that a page of it costs one block's unpacking. A
-//! block's rows leave `records` in the transaction that writes the block: a record is always in exactly one place.
+//! A run becomes one block or several of about [`BLOCK_BYTES`], so that a page of it costs one block's unpacking. From
+//! the block's commit on, its rows in `records` are dead: nobody reads them, and `dead` says when they go.
 //! Checksums are not looked at here; they move along and whoever reads the record checks it.
 //!
 //! ```text
@@ -139,35 +139,43 @@ fn pack(raw: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Moves rows of runs that ended into blocks, a bounded amount, inside the caller's transaction. What is left to do
-/// stays in `ended`; what was done is returned, to be published after the commit. `begun` gets the numbers of the
+/// Packs the records of runs that ended into blocks, a bounded amount, inside the caller's transaction. What is left to
+/// do stays in `ended`; what was done is returned, to be published after the commit. `begun` gets the numbers of the
 /// threads that were touched, whatever comes of it.
 pub(crate) fn move_ended(
     conn: &Connection,
     index: &Index,
     ended: &mut VecDeque<Ended>,
     begun: &mut Vec<i64>,
-) -> rusqlite::Result<Vec<News>> {
-    let mut news = Vec::new();
-    let mut bytes = 0;
-    while bytes < BLOCK_BYTES && news.len() < BLOCKS_AT_ONCE {
+) -> rusqlite::Result<Moved> {
+    let mut moved = Moved::default();
+    while moved.bytes < BLOCK_BYTES && moved.news.len() < BLOCKS_AT_ONCE {
         // The index still shows what was moved a moment ago: a thread has one turn.
         if ended.front().is_some_and(|run| begun.contains(&run.num)) {
             break;
         }
         let Some(run) = ended.pop_front() else { break };
         begun.push(run.num);
-        let Some((last, size)) = move_one(conn, index, &run)? else { continue };
-        bytes += size;
+        let Some((last, bytes)) = move_one(conn, index, &run)? else { continue };
+        moved.bytes += bytes;
         if last < run.last {
             ended.push_front(run.clone());
         }
-        news.push(News::Moved { thread: run.thread, last });
+        moved.news.push(News::Moved { thread: run.thread, last });
     }
-    Ok(news)
+    Ok(moved)
 }
 
-/// Moves the oldest rows of one run; `None` when there are none. Gives the last record that moved, and the bytes.
+/// What was packed.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    /// A block each.
+    pub(crate) news: Vec<News>,
+    /// Their bytes before they were packed.
+    pub(crate) bytes: usize,
+}
+
+/// Packs the oldest records of one run; `None` when there are none. Gives the last of them, and the bytes.
 fn move_one(conn: &Connection, index: &Index, run: &Ended) -> rusqlite::Result<Option<(Seq, usize)>> {
     let Some(plan) = index.plan(&run.thread, Seq::ZERO, BLOCK_RECORDS) else { return Ok(None) };
     let Some(first) = plan.extents.first().filter(|_| plan.num == run.num).map(|extent| extent.seq) else {
@@ -176,31 +184,24 @@ fn move_one(conn: &Connection, index: &Index, run: &Ended) -> rusqlite::Result<O
     let mut raw = Vec::new();
     let mut owner = None;
     let mut next = first;
-    let mut gone = conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2")?;
+    let mut select = conn.prepare_cached(rows::SELECT)?;
     'extents: for extent in &plan.extents {
-        let mut select = conn.prepare_cached(rows::SELECT)?;
         let mut found = select.query((extent.pos, extent.end_pos()))?;
-        let mut pos = extent.pos;
         while let Some(row) = found.next()? {
             let row = rows::Row(row);
             let fits = row.is_at(plan.num, next)? && next <= run.last.0;
             if !fits || raw.len() >= BLOCK_BYTES || *owner.get_or_insert(row.run()?) != row.run()? {
-                drop(found);
-                gone.execute((extent.pos, pos))?;
                 break 'extents;
             }
             put(&mut raw, &row)?;
             next += 1;
-            pos += 1;
         }
-        drop(found);
-        gone.execute((extent.pos, pos))?;
-        if pos != extent.end_pos() {
+        if next != extent.end() {
             break;
         }
     }
     let Some(owner) = owner.filter(|_| next > first) else {
-        tracing::error!(thread = %run.thread, seq = first, "the rows of a run that ended cannot be moved: damaged");
+        tracing::error!(thread = %run.thread, seq = first, "the records of a run that ended cannot be packed: damaged");
         return Ok(None);
     };
     let mut insert = conn.prepare_cached("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5)")?;

@@ -4,7 +4,8 @@
 //! that does not fit costs its neighbours nothing, and only an error of SQLite itself ends the transaction for all.
 //! [`State`] runs ahead of the commit; it is a cache, and forgotten when a commit fails. `submit` has the directory's side.
 
-use super::blocks::{Ended, move_ended};
+use super::blocks::Ended;
+use super::dead::Dead;
 use super::index::{Extent, Index, News};
 use super::ops::{Answer, Op, held};
 use super::page;
@@ -42,6 +43,8 @@ pub(crate) struct State {
     pub(crate) index: Arc<Index>,
     /// Runs whose rows have to move.
     pub(crate) ended: VecDeque<Ended>,
+    /// Rows that nobody reads any more.
+    pub(crate) dead: Dead,
     /// Threads whose rows cannot move, for they are damaged.
     pub(crate) unmovable: HashSet<i64>,
     /// The most rows that an inbox takes.
@@ -136,14 +139,6 @@ impl<'a> Group<'a> {
             // The loop itself sees to that.
             Op::Close { reply } => Ok(Box::new(move |_| drop(reply))),
         }
-    }
-
-    /// Moves some rows of runs that ended.
-    pub(crate) fn tidy(&mut self, begun: &mut Vec<i64>) -> rusqlite::Result<()> {
-        let unmovable = &self.state.unmovable;
-        self.state.ended.retain(|run| !unmovable.contains(&run.num));
-        self.news.extend(move_ended(self.conn, &self.state.index, &mut self.state.ended, begun)?);
-        Ok(())
     }
 
     fn claim(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Result<Lease, StoreError>> {

@@ -145,9 +145,11 @@ impl Index {
         })
     }
 
-    /// Makes what was committed known, in the order in which it happened.
-    pub(crate) fn publish(&self, news: Vec<News>) {
+    /// Makes what was committed known, in the order in which it happened. Gives the rows that are dead from now on,
+    /// each with the number of its thread.
+    pub(crate) fn publish(&self, news: Vec<News>) -> Vec<(i64, Extent)> {
         let mut entries = lock(&self.0);
+        let mut dead = Vec::new();
         for new in news {
             match new {
                 News::Appended { thread, num, owner, extent } => {
@@ -156,11 +158,17 @@ impl Index {
                 }
                 News::Moved { thread, last } => {
                     let Some(entry) = entries.get_mut(&thread) else { continue };
-                    while entry.extents.front().is_some_and(|extent| extent.end() <= last.0.saturating_add(1)) {
+                    let rest = last.next().0;
+                    while let Some(extent) = entry.extents.front().copied().filter(|extent| extent.end() <= rest) {
+                        dead.push((entry.num, extent));
                         entry.extents.pop_front();
                     }
                     if let Some(first) = entry.extents.front_mut() {
-                        *first = first.from(last.0.saturating_add(1));
+                        let moved = rest.saturating_sub(first.seq);
+                        if moved > 0 {
+                            dead.push((entry.num, Extent { count: moved, ..*first }));
+                        }
+                        *first = first.from(rest);
                     } else if entry.damaged.is_none() {
                         entries.remove(&thread);
                     }
@@ -170,6 +178,7 @@ impl Index {
                 }
             }
         }
+        dead
     }
 
     /// Begins anew with what the database has.
@@ -208,7 +217,9 @@ mod tests {
     #[test]
     fn what_moved_is_forgotten_and_the_rest_stays() {
         let index = Index::default();
-        index.publish(vec![appended(1, 10, 3), appended(4, 20, 3), News::Moved { thread: thread(), last: Seq(4) }]);
+        let moved = News::Moved { thread: thread(), last: Seq(4) };
+        let dead = index.publish(vec![appended(1, 10, 3), appended(4, 20, 3), moved]);
+        assert_eq!(dead, [(1, Extent { seq: 1, pos: 10, count: 3 }), (1, Extent { seq: 4, pos: 20, count: 1 })]);
         assert_eq!(extents(&index, 0, 99), [(5, 21, 2)]);
         assert_eq!(index.plan(&thread(), Seq(0), 1).unwrap().head, Seq(6));
         index.publish(vec![News::Moved { thread: thread(), last: Seq(6) }]);

@@ -4,20 +4,24 @@
 //! thread ends before them, the others are not touched by it.
 
 use super::blocks::{Block, Ended};
-use super::index::{Entry, Extent};
+use super::dead::Dead;
+use super::index::{self, Extent};
 use super::page::known_to;
 use model::seq::Seq;
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// The threads that have rows.
-    pub(crate) entries: HashMap<ThreadId, Entry>,
+    pub(crate) entries: HashMap<ThreadId, index::Entry>,
     /// Runs that ended and whose rows have not moved yet.
     pub(crate) ended: VecDeque<Ended>,
+    /// Rows whose records are in blocks.
+    pub(crate) dead: Dead,
     /// The row after the last one.
     pub(crate) next_pos: i64,
     /// Rows that fit nowhere, the first of every thread.
@@ -35,25 +39,36 @@ pub(crate) struct Stray {
     pub(crate) seq: u64,
 }
 
-#[derive(Default)]
 struct Rows {
+    /// The last record that is in a block.
+    settled: Seq,
     extents: VecDeque<Extent>,
     damaged: bool,
 }
 
+/// What a row is.
+enum Row {
+    Live,
+    Dead,
+    Stray,
+}
+
 impl Rows {
-    /// Takes in the next row; false when it is the first that does not follow the one before it.
-    fn push(&mut self, seq: u64, pos: i64) -> bool {
+    /// Takes in the next row. After a stray one nothing is live.
+    fn push(&mut self, seq: u64, pos: i64) -> Row {
+        if self.extents.is_empty() && seq <= self.settled.0 {
+            return Row::Dead;
+        }
+        let next = self.extents.back().map_or(self.settled.next().0, |last| last.end());
+        if self.damaged || seq != next {
+            self.damaged = true;
+            return Row::Stray;
+        }
         match self.extents.back_mut() {
-            _ if self.damaged => {}
-            Some(last) if last.end() != seq => {
-                self.damaged = true;
-                return false;
-            }
             Some(last) if last.end_pos() == pos => last.count += 1,
             Some(_) | None => self.extents.push_back(Extent { seq, pos, count: 1 }),
         }
-        true
+        Row::Live
     }
 }
 
@@ -61,13 +76,27 @@ impl Rows {
 pub(crate) fn scan(conn: &Connection) -> rusqlite::Result<Scan> {
     let mut scan = Scan { next_pos: 1, ..Scan::default() };
     let mut threads: HashMap<i64, Rows> = HashMap::new();
-    let mut select = conn.prepare("SELECT pos, thread, seq FROM records ORDER BY pos")?;
+    let mut select = conn.prepare("SELECT pos, thread, seq, length(public) FROM records ORDER BY pos")?;
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (pos, thread, seq) = (row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned());
         scan.next_pos = pos + 1;
-        if !threads.entry(thread).or_default().push(seq, pos) {
-            scan.strays.push(Stray { pos, thread, seq });
+        let known = match threads.entry(thread) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let settled = Block::head(conn, thread)?;
+                new.insert(Rows { settled, extents: VecDeque::new(), damaged: false })
+            }
+        };
+        let was_damaged = known.damaged;
+        match known.push(seq, pos) {
+            Row::Live => {}
+            Row::Dead => {
+                scan.dead.add(thread, Extent { seq, pos, count: 1 });
+                scan.dead.weigh(row.get::<_, i64>(3)?.cast_unsigned());
+            }
+            Row::Stray if was_damaged => {}
+            Row::Stray => scan.strays.push(Stray { pos, thread, seq }),
         }
     }
     for (num, rows) in threads {
@@ -78,32 +107,26 @@ pub(crate) fn scan(conn: &Connection) -> rusqlite::Result<Scan> {
 
 impl Scan {
     fn settle(&mut self, conn: &Connection, num: i64, rows: Rows) -> rusqlite::Result<()> {
-        let Some((first, last)) = rows.extents.front().copied().zip(rows.extents.back().copied()) else {
-            return Ok(());
-        };
         let mut select = conn.prepare_cached("SELECT id, owner FROM threads WHERE num = ?1")?;
         let named = select.query_row([num], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)));
         let Some((id, owner)) = named.optional()? else {
-            self.strays.push(Stray { pos: first.pos, thread: num, seq: first.seq });
+            let first = rows.extents.front().map_or((0, 0), |first| (first.pos, first.seq));
+            self.strays.push(Stray { pos: first.0, thread: num, seq: first.1 });
             return Ok(());
         };
         let thread = ThreadId::from(id);
-        let settled = Block::head(conn, num)?;
-        let mut entry =
-            Entry { num, owner: UserId::from(owner), head: settled, extents: VecDeque::new(), damaged: None };
-        if first.seq == settled.next().0 {
-            entry.head = Seq(last.end() - 1);
-            entry.extents = rows.extents;
-        } else {
-            self.strays.push(Stray { pos: first.pos, thread: num, seq: first.seq });
+        let head = rows.extents.back().map_or(rows.settled, |last| Seq(last.end().saturating_sub(1)));
+        let damaged = rows.damaged || known_to(conn, num)? > head;
+        if rows.extents.is_empty() && !damaged {
+            return Ok(());
         }
-        if rows.damaged || first.seq != settled.next().0 || known_to(conn, num)? > entry.head {
-            entry.damaged = Some(entry.head.next());
-        }
-        if let Some(last) = ended(conn, num)?.filter(|last| last.0 >= first.seq && entry.damaged.is_none()) {
+        let first = rows.extents.front().map_or(u64::MAX, |first| first.seq);
+        if let Some(last) = ended(conn, num)?.filter(|last| last.0 >= first && !damaged) {
             self.ended.push_back(Ended { thread: thread.clone(), num, last });
         }
-        self.entries.insert(thread, entry);
+        let owner = UserId::from(owner);
+        let damaged = damaged.then(|| head.next());
+        self.entries.insert(thread, index::Entry { num, owner, head, extents: rows.extents, damaged });
         Ok(())
     }
 }

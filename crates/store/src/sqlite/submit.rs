@@ -110,8 +110,10 @@ impl Group<'_> {
             self.conn.execute("DELETE FROM records WHERE thread = ?1", [num])?;
         }
         let mut gone = self.conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2 AND thread = ?3")?;
-        for extent in self.extents(thread, num) {
-            gone.execute((extent.pos, extent.end_pos(), num))?;
+        let dead: Vec<_> = self.state.dead.of(num).collect();
+        let live = self.extents(thread, num).into_iter().map(|extent| (extent.pos, extent.end_pos()));
+        for (pos, end) in live.chain(dead) {
+            gone.execute((pos, end, num))?;
         }
         for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency"] {
             self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE thread = ?1"))?.execute([num])?;

@@ -1,11 +1,12 @@
 //! The one thread that writes.
 //!
 //! It takes everything that waits, up to a bound, does it in one transaction, commits, makes the rows known and only
-//! then answers: while one commit runs the next group gathers, and no timer is needed. When nothing waits it moves the
-//! rows of ended runs into blocks. After any failure of SQLite the connection is dropped: what the disk really has is
+//! then answers: while one commit runs the next group gathers, and no timer is needed. When nothing waits it packs what
+//! ended runs have logged into blocks. After any failure of SQLite the connection is dropped: what the disk really has is
 //! found out anew before anything else is taken on, for a sync that failed once may "succeed" the next time.
 
 use super::Counters;
+use super::blocks::{Moved, move_ended};
 use super::folder::Folder;
 use super::group::{Group, State};
 use super::ops::{Op, Reply};
@@ -17,12 +18,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// So many runs may have ended without having moved into blocks before that comes first.
+/// So many runs may have ended without having been packed before that comes first.
 const ENDED_MAX: usize = 256;
 /// At most so many steps of that are left to do when the store is closed; the next open does the rest.
 const CLOSING_STEPS_MAX: usize = 1_024;
 
-/// After moving rows failed, so many commits go by before it is tried again.
+/// After packing or deleting failed, so many commits go by before it is tried again.
 const REST_COMMITS: u32 = 1_000;
 
 /// How much one commit takes on.
@@ -45,7 +46,7 @@ pub(crate) struct Writer {
     pub(crate) committed: Option<Instant>,
     /// Deleted bytes are still in the write-ahead log.
     pub(crate) scrub: bool,
-    /// So many commits go by before rows are moved again.
+    /// So many commits go by before anything is packed or deleted again.
     pub(crate) rest: u32,
 }
 
@@ -74,7 +75,7 @@ impl Writer {
             }
             self.commit(group);
             if self.state.ended.len() > ENDED_MAX {
-                self.tidy();
+                self.tidy(false);
             }
         }
         self.close(closing);
@@ -88,7 +89,7 @@ impl Writer {
                 Err(mpsc::error::TryRecvError::Disconnected) => return None,
                 Err(mpsc::error::TryRecvError::Empty) => {}
             }
-            if !self.tidy() && !self.wipe() {
+            if !self.tidy(false) && !self.wipe() {
                 return asked.blocking_recv();
             }
         }
@@ -130,7 +131,8 @@ impl Writer {
         });
         match done {
             Ok((news, ended, records, bytes, deleted)) => {
-                self.state.index.publish(news);
+                // Nothing dies here: rows die when they are packed.
+                let _none = self.state.index.publish(news);
                 self.state.ended.extend(ended);
                 self.scrub |= deleted;
                 self.counters.commits.fetch_add(u64::from(conn.total_changes() != before), Relaxed);
@@ -151,35 +153,64 @@ impl Writer {
         self.rest = self.rest.saturating_sub(1);
     }
 
-    /// Moves some rows of runs that ended; false when there is nothing to move, or no way to.
-    fn tidy(&mut self) -> bool {
-        if self.state.ended.is_empty() || self.rest > 0 {
+    /// Packs some records of runs that ended, or deletes some dead rows; false when there is nothing to do, or no way to.
+    fn tidy(&mut self, all: bool) -> bool {
+        if self.rest > 0 {
             return false;
         }
+        if self.state.ended.is_empty() { self.sweep(all) } else { self.pack() }
+    }
+
+    fn pack(&mut self) -> bool {
         let Some(conn) = self.conn.take() else { return false };
+        let State { unmovable, ended, index, .. } = &mut self.state;
+        ended.retain(|run| !unmovable.contains(&run.num));
         let mut begun = Vec::new();
-        let done = in_transaction(&conn, |conn| {
-            let mut group = Group::new(conn, &mut self.state);
-            group.tidy(&mut begun)?;
-            Ok(group.news)
-        });
-        match done {
-            Ok(news) => {
+        match in_transaction(&conn, |conn| move_ended(conn, index, ended, &mut begun)) {
+            Ok(Moved { news, bytes }) => {
                 self.conn = Some(conn);
                 self.counters.blocks.fetch_add(news.len() as u64, Relaxed);
-                self.state.index.publish(news);
+                self.state.dead.weigh(bytes as u64);
+                for (thread, extent) in self.state.index.publish(news) {
+                    self.state.dead.add(thread, extent);
+                }
                 true
             }
             Err(error) => {
-                drop(conn);
                 if rows::is_damage(&error) {
                     self.state.unmovable.extend(begun);
                 }
-                self.rest = REST_COMMITS;
-                self.failed(&error);
-                false
+                self.give_up(conn, &error)
             }
         }
+    }
+
+    fn sweep(&mut self, all: bool) -> bool {
+        if !all && !self.state.dead.is_due() {
+            return false;
+        }
+        let stretches = self.state.dead.stretches(all);
+        let Some(conn) = self.conn.take_if(|_| !stretches.is_empty()) else { return false };
+        let swept = in_transaction(&conn, |conn| {
+            let mut delete = conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2")?;
+            stretches.iter().try_for_each(|stretch| delete.execute(*stretch).map(drop))
+        });
+        match swept {
+            Ok(()) => {
+                self.conn = Some(conn);
+                stretches.into_iter().for_each(|stretch| self.state.dead.remove(stretch));
+                true
+            }
+            Err(error) => self.give_up(conn, &error),
+        }
+    }
+
+    /// What is not urgent failed: it rests for a while.
+    fn give_up(&mut self, conn: Connection, error: &rusqlite::Error) -> bool {
+        drop(conn);
+        self.rest = REST_COMMITS;
+        self.failed(error);
+        false
     }
 
     /// Empties the write-ahead log when deleted bytes are still in it; false when there is nothing to empty.
@@ -238,13 +269,14 @@ impl Writer {
         self.state.live.clear();
         self.state.next_pos = self.state.next_pos.max(found.next_pos);
         self.state.ended = found.ended;
+        self.state.dead = found.dead;
         self.state.index.replace(found.entries);
         Ok(conn)
     }
 
     fn close(mut self, closing: Option<Reply<()>>) {
         for _ in 0..CLOSING_STEPS_MAX {
-            if !self.tidy() {
+            if !self.tidy(true) {
                 break;
             }
         }

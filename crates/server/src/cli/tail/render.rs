@@ -28,6 +28,7 @@ enum Tone {
     Call,
     Result,
     Failure,
+    Notice,
 }
 
 /// Where words grow: a task's item, and the part of it.
@@ -106,7 +107,7 @@ impl Renderer {
             _ => {
                 if let Some(notice) = notice(event) {
                     let task = event.task_id().unwrap_or(&self.root).clone();
-                    self.line(&task, &notice, Tone::Thought, &mut out);
+                    self.line(&task, &notice, Tone::Notice, &mut out);
                 }
             }
         }
@@ -197,7 +198,7 @@ impl Renderer {
                 out.push_str(text);
                 return;
             }
-            (Palette::Colours, Tone::Thought | Tone::Result) => "2",
+            (Palette::Colours, Tone::Thought | Tone::Result | Tone::Notice) => "2",
             (Palette::Colours, Tone::Call) => "36",
             (Palette::Colours, Tone::Failure) => "31",
         };
@@ -256,6 +257,7 @@ const fn mark(tone: Tone) -> &'static str {
         Tone::Said | Tone::Thought => "",
         Tone::Call => "→ ",
         Tone::Result | Tone::Failure => "← ",
+        Tone::Notice => "· ",
     }
 }
 

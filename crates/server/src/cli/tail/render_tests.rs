@@ -87,6 +87,13 @@ fn words_that_grow_are_not_repeated_at_their_end() {
 }
 
 #[test]
+fn what_happens_besides_is_a_line_of_its_own() {
+    let progress =
+        json!({"type": "task.tool.progress", "task_id": "task_1", "call_id": "call_2", "message": "half\nway"});
+    assert_eq!(shown(Palette::Plain, [delta("Once"), progress, delta(" upon")]), "Once\n· half way\n upon\n");
+}
+
+#[test]
 fn two_who_speak_at_once_do_not_share_a_line() {
     let other = json!({"output_index": 1, "delta": "B"});
     let events = [delta("A1"), of("task.text.delta", "msg_2", &other), delta("A2")];

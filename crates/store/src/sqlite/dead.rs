@@ -1,0 +1,135 @@
+//! Rows of `records` whose records are in blocks: still there, no longer read.
+//!
+//! Rows of many threads lie mixed, as they were committed. Deleting one run's rows would touch about one page for each
+//! of them, and the next run's the same pages again; that costs more than logging them did. So rows stay until whole
+//! stretches are dead, and go as stretches. The more there are, the shorter the stretches that are worth it.
+
+use super::index::Extent;
+use std::collections::BTreeMap;
+
+/// Stretches that are worth deleting: shorter ones, the more rows or bytes there are.
+const STRETCHES: [u64; 4] = [256, 64, 16, 1];
+const ROWS_EASY: u64 = 64 * 1024;
+const BYTES_EASY: u64 = 64 * 1024 * 1024;
+/// It is looked for stretches again when so many more rows have died.
+const LOOK_AFTER: u64 = 2_048;
+/// So many rows go at once: nobody waits long behind them.
+const ROWS_AT_ONCE: u64 = 2_048;
+
+/// Dead rows.
+#[derive(Debug, Default)]
+pub(crate) struct Dead {
+    /// First row → how many, and the number of their thread.
+    extents: BTreeMap<i64, (u64, i64)>,
+    rows: u64,
+    bytes: u64,
+    /// Rows that died since there was nothing worth deleting.
+    fresh: u64,
+}
+
+impl Dead {
+    /// Rows died.
+    pub(crate) fn add(&mut self, thread: i64, extent: Extent) {
+        self.extents.insert(extent.pos, (extent.count, thread));
+        self.rows += extent.count;
+        self.fresh += extent.count;
+    }
+
+    /// They had so many bytes.
+    pub(crate) const fn weigh(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Is it worth looking?
+    pub(crate) const fn is_due(&self) -> bool {
+        self.fresh >= LOOK_AFTER
+    }
+
+    /// The stretches to delete now, each from its first row to the row after its last; with `all`, however short.
+    /// When there are none it is not worth looking again for a while.
+    pub(crate) fn stretches(&mut self, all: bool) -> Vec<(i64, i64)> {
+        let full = (self.rows / ROWS_EASY).max(self.bytes / BYTES_EASY);
+        let place = usize::try_from(full).unwrap_or(usize::MAX);
+        let least = STRETCHES.get(place).filter(|_| !all).map_or(1, |least| *least);
+        let length = |stretch: &(i64, i64)| stretch.0.abs_diff(stretch.1);
+        let mut found = Vec::new();
+        let mut rows = 0;
+        let mut open: Option<(i64, i64)> = None;
+        for (pos, (count, _)) in &self.extents {
+            let end = pos.saturating_add(count.cast_signed());
+            let grown = match open.filter(|(_, last)| last == pos) {
+                Some((first, _)) => (first, end),
+                None => {
+                    let whole = open.filter(|stretch| length(stretch) >= least);
+                    rows += whole.as_ref().map_or(0, length);
+                    found.extend(whole);
+                    (*pos, end)
+                }
+            };
+            open = Some(grown);
+            if rows + length(&grown) >= ROWS_AT_ONCE {
+                break;
+            }
+        }
+        found.extend(open.filter(|stretch| length(stretch) >= least));
+        if found.is_empty() {
+            self.fresh = 0;
+        }
+        found
+    }
+
+    /// A stretch was deleted.
+    pub(crate) fn remove(&mut self, (first, end): (i64, i64)) {
+        while let Some((pos, (count, _))) = self.extents.range(first..end).next() {
+            let (pos, count) = (*pos, *count);
+            self.extents.remove(&pos);
+            self.bytes = self.bytes.saturating_sub((self.bytes / self.rows.max(1)).saturating_mul(count));
+            self.rows = self.rows.saturating_sub(count);
+        }
+    }
+
+    /// The dead rows of one thread, which is going to be deleted: first row and row after the last of each.
+    pub(crate) fn of(&self, thread: i64) -> impl Iterator<Item = (i64, i64)> {
+        let mine = self.extents.iter().filter(move |(_, (_, of))| *of == thread);
+        mine.map(|(pos, (count, _))| (*pos, pos.saturating_add(count.cast_signed())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dead(extents: &[(i64, u64)]) -> Dead {
+        let mut dead = Dead::default();
+        for (pos, count) in extents {
+            dead.add(1, Extent { seq: 1, pos: *pos, count: *count });
+        }
+        dead
+    }
+
+    #[test]
+    fn stretches_go_and_crumbs_stay_until_there_are_many() {
+        let mut few = dead(&[(1, 3), (10, 200), (210, 100), (500, 9)]);
+        assert_eq!(few.stretches(false), [(10, 310)]);
+        few.remove((10, 310));
+        assert_eq!(few.stretches(false), []);
+        assert!(!few.is_due());
+        assert_eq!(few.stretches(true), [(1, 4), (500, 509)]);
+
+        let crumbs: Vec<_> = (0..60_000).map(|n| (n * 10, 5)).collect();
+        let mut many = dead(&crumbs);
+        let stretches = many.stretches(false);
+        assert!(stretches.len() > 100 && stretches.len() < 1_000, "{}", stretches.len());
+        for stretch in stretches {
+            many.remove(stretch);
+        }
+    }
+
+    #[test]
+    fn a_thread_finds_its_own() {
+        let mut both = dead(&[(1, 3), (10, 2)]);
+        both.add(2, Extent { seq: 1, pos: 4, count: 6 });
+        assert_eq!(both.of(1).collect::<Vec<_>>(), [(1, 4), (10, 12)]);
+        assert_eq!(both.of(2).collect::<Vec<_>>(), [(4, 10)]);
+    }
+}
