@@ -2,8 +2,8 @@
 
 use crate::session::{Ended, Session};
 use crate::shared::{Shared, StopMode};
-use model::{ThreadId, UserId};
 use futures_util::task::AtomicWaker;
+use model::{ThreadId, UserId};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -93,8 +93,41 @@ struct TopicState {
     /// The last record that was published here.
     head: Seq,
     closed: bool,
-    lanes: HashMap<Arc<str>, Lane>,
-    waiting: HashMap<u64, Waker>,
+    /// Few: one for each projection in use.
+    lanes: Vec<(Arc<str>, Lane)>,
+    /// Who waits, by the viewer's seat.
+    seats: Seats,
+}
+
+/// One place for a waker per viewer, so that whoever asks twice waits once.
+#[derive(Default)]
+struct Seats {
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Seats {
+    fn take(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.wakers.push(None);
+            self.wakers.len() - 1
+        })
+    }
+
+    fn leave(&mut self, seat: usize) {
+        self.wait(seat, None);
+        self.free.push(seat);
+    }
+
+    fn wait(&mut self, seat: usize, waker: Option<Waker>) {
+        if let Some(place) = self.wakers.get_mut(seat) {
+            *place = waker;
+        }
+    }
+
+    fn all(&mut self) -> Vec<Waker> {
+        self.wakers.iter_mut().filter_map(Option::take).collect()
+    }
 }
 
 /// One projection's latest frames.
@@ -138,8 +171,8 @@ pub(crate) enum Take {
 
 /// Who asks, and from where.
 pub(crate) struct Ask<'a> {
-    /// The viewer.
-    pub(crate) viewer: u64,
+    /// The viewer's seat.
+    pub(crate) seat: usize,
     /// The projection that it watches.
     pub(crate) lane: &'a Arc<str>,
     /// The last record that it has.
@@ -148,42 +181,53 @@ pub(crate) struct Ask<'a> {
     pub(crate) projector: Option<&'a dyn Projection>,
 }
 
+impl TopicState {
+    fn lane(&self, name: &str) -> Option<&Lane> {
+        self.lanes.iter().find(|(lane, _)| **lane == *name).map(|(_, lane)| lane)
+    }
+}
+
 impl Topic {
     /// Gives a viewer at the head what follows, or lets it wait.
     pub(crate) fn take(&self, ask: &Ask<'_>, waker: &Waker) -> Take {
         let mut state = lock(&self.state);
         if state.head > ask.cursor {
-            return state.lanes.get(ask.lane).and_then(|lane| lane.after(ask.cursor)).unwrap_or(Take::Behind);
+            return state.lane(ask.lane).and_then(|lane| lane.after(ask.cursor)).unwrap_or(Take::Behind);
         }
         // Only now: what was published before the end is still given, or a run that ended in time would look cut.
         if state.closed {
             return Take::Closed;
         }
         // Nothing was published beyond the cursor, so a lane opened here misses nothing.
-        if !state.lanes.contains_key(ask.lane) {
+        if state.lane(ask.lane).is_none() {
             let Some(projector) = ask.projector else { return Take::Behind };
             let lane = Lane { projector: projector.boxed_clone(), at: ask.cursor, chunks: VecDeque::new(), bytes: 0 };
-            state.lanes.insert(Arc::clone(ask.lane), lane);
+            state.lanes.push((Arc::clone(ask.lane), lane));
         }
-        state.waiting.insert(ask.viewer, waker.clone());
+        state.seats.wait(ask.seat, Some(waker.clone()));
         Take::Wait
     }
 
-    /// A viewer waits no longer.
-    pub(crate) fn forget(&self, viewer: u64) {
-        lock(&self.state).waiting.remove(&viewer);
+    /// A seat for a viewer. It is given back with [`Topic::leave`].
+    pub(crate) fn sit(&self) -> usize {
+        lock(&self.state).seats.take()
+    }
+
+    /// A viewer went.
+    pub(crate) fn leave(&self, seat: usize) {
+        lock(&self.state).seats.leave(seat);
     }
 
     fn publish(&self, records: &[Record]) {
         let Some(last) = records.last() else { return };
         let mut state = lock(&self.state);
         // A lane that has ended has no more to give; whoever has not read all of it finds the rest in the log.
-        state.lanes.retain(|_, lane| !lane.is_over());
-        for lane in state.lanes.values_mut() {
+        state.lanes.retain(|(_, lane)| !lane.is_over());
+        for (_, lane) in &mut state.lanes {
             lane.push(records);
         }
         state.head = state.head.max(last.seq);
-        let waiting: Vec<Waker> = state.waiting.drain().map(|(_, waker)| waker).collect();
+        let waiting = state.seats.all();
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -191,7 +235,7 @@ impl Topic {
     fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
-        let waiting: Vec<Waker> = state.waiting.drain().map(|(_, waker)| waker).collect();
+        let waiting = state.seats.all();
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -214,6 +258,14 @@ impl Lane {
             return;
         }
         let (bytes, ends, over) = frames.into_parts();
+        // Records out of scope make no frames, but time passes: the last chunk reaches up to them.
+        if bytes.is_empty()
+            && !over
+            && let Some(last) = self.chunks.back_mut()
+        {
+            last.last = self.at;
+            return;
+        }
         self.bytes += bytes.len();
         self.chunks.push_back(Chunk { after, last: self.at, bytes, ends, over });
         while self.bytes > LANE_BYTES_MAX && self.chunks.len() > 1 {
@@ -224,9 +276,9 @@ impl Lane {
 
     /// The frames after a place, as much as one write takes. `None` when the lane does not reach back that far.
     fn after(&self, cursor: Seq) -> Option<Take> {
-        let first = self.chunks.iter().position(|chunk| chunk.after <= cursor && cursor < chunk.last)?;
+        let first = self.chunks.partition_point(|chunk| chunk.last <= cursor);
         let mut chunks = self.chunks.iter().skip(first);
-        let chunk = chunks.next()?;
+        let chunk = chunks.next().filter(|chunk| chunk.after <= cursor)?;
         let (bytes, to) = chunk.from(cursor);
         // The common case: one chunk, shared by all viewers without a copy.
         if to < chunk.last || chunk.over || bytes.len() >= WRITE_BYTES_MAX || to == self.at {

@@ -42,9 +42,10 @@ fn record(seq: u64) -> Record {
 }
 
 /// A viewer as `crate::Viewer` is one, over a log that is a list.
-async fn watch(hub: &Hub, log: &Mutex<Vec<Record>>, id: u64, cursor: u64) -> Vec<u8> {
+async fn watch(hub: &Hub, log: &Mutex<Vec<Record>>, cursor: u64) -> Vec<u8> {
     let thread = ThreadId::from("thr_1");
     let topic = hub.join(&thread);
+    let seat = topic.sit();
     let (mut cursor, mut seen, mut at_head, mut over) = (Seq(cursor), Vec::new(), false, false);
     let name: Arc<str> = "numbers".into();
     while !over {
@@ -62,12 +63,11 @@ async fn watch(hub: &Hub, log: &Mutex<Vec<Record>>, id: u64, cursor: u64) -> Vec
             over = ended;
             continue;
         }
-        let take = poll_fn(|cx| {
-            match topic.take(&Ask { viewer: id, lane: &name, cursor, projector: Some(&Numbers) }, cx.waker()) {
+        let take =
+            poll_fn(|cx| match topic.take(&Ask { seat, lane: &name, cursor, projector: Some(&Numbers) }, cx.waker()) {
                 Take::Wait => Poll::Pending,
                 take => Poll::Ready(take),
-            }
-        });
+            });
         match take.await {
             Take::Frames { bytes, to, over: ended } => {
                 let durable = log.lock().unwrap().len() as u64;
@@ -79,6 +79,7 @@ async fn watch(hub: &Hub, log: &Mutex<Vec<Record>>, id: u64, cursor: u64) -> Vec
             Take::Closed | Take::Wait => over = true,
         }
     }
+    topic.leave(seat);
     hub.leave(&thread);
     seen
 }
@@ -92,15 +93,14 @@ fn law_5_any_interleaving_of_append_and_attach() {
             let log = Arc::new(Mutex::new(Vec::new()));
             let viewers: Vec<_> = [0, 0, 2, 5]
                 .into_iter()
-                .zip(0..)
-                .map(|(cursor, id)| {
+                .map(|cursor| {
                     let (hub, log) = (Arc::clone(&hub), Arc::clone(&log));
                     shuttle::thread::spawn(move || {
                         // A cursor is of a record that exists: whoever holds one has seen it.
                         while (log.lock().unwrap().len() as u64) < cursor {
                             shuttle::thread::yield_now();
                         }
-                        let seen = shuttle::future::block_on(watch(&hub, &log, id, cursor));
+                        let seen = shuttle::future::block_on(watch(&hub, &log, cursor));
                         let all: Vec<u8> = (cursor + 1..=RECORDS).map(|seq| u8::try_from(seq).unwrap()).collect();
                         assert_eq!(seen, all, "from cursor {cursor}");
                     })

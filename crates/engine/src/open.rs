@@ -19,6 +19,9 @@ pub(crate) async fn fold(
     (owner, thread): (&UserId, &ThreadId),
     head: Seq,
 ) -> Result<Opened, StoreError> {
+    if head == Seq::ZERO {
+        return Ok(Opened { replay: Replay::default(), newer: false });
+    }
     let checkpoint = directory.checkpoint(owner, thread).await?.filter(|checkpoint| checkpoint.seq <= head);
     let mut replay = Replay::from_checkpoint(checkpoint.as_ref().map(|checkpoint| checkpoint.body.as_str()));
     let mut at = replay.thread.seq;

@@ -7,7 +7,6 @@ use model::ports::{Frames, Journal, PageLimit, Projection, StoreError};
 use model::{Seq, ThreadId, UserId};
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 /// A page of the log for one viewer: small, because a thousand viewers that fell behind hold one each.
@@ -25,7 +24,7 @@ pub struct View {
 
 /// A viewer. Dropping it is leaving; the run goes on.
 pub struct Viewer {
-    id: u64,
+    seat: usize,
     owner: UserId,
     thread: ThreadId,
     journal: Arc<dyn Journal>,
@@ -50,14 +49,13 @@ impl Viewer {
         view: View,
         cursor: Seq,
     ) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         // Subscribe first, then read the log: what is committed in between is in one or the other, and `seq` says which.
         let topic = hub.join(&thread);
         let cursor = if Defect::CursorOffByOne.planted() && cursor > Seq::ZERO { cursor.next() } else { cursor };
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let seat = topic.sit();
         let hub = Arc::clone(hub);
         let (projector, at_head, over, broken_off) = (None, false, false, false);
-        Self { id, owner, thread, journal, hub, topic, view, projector, cursor, at_head, over, broken_off }
+        Self { seat, owner, thread, journal, hub, topic, view, projector, cursor, at_head, over, broken_off }
     }
 
     /// Did the stream end before its own end? Then a client must come back, and must not take it for the end.
@@ -91,7 +89,7 @@ impl Viewer {
         let this = &mut *self;
         let take = poll_fn(move |cx| {
             let ask = Ask {
-                viewer: this.id,
+                seat: this.seat,
                 lane: &this.view.name,
                 cursor: this.cursor,
                 projector: this.projector.as_deref(),
@@ -174,7 +172,7 @@ async fn rewound(
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.topic.forget(self.id);
+        self.topic.leave(self.seat);
         self.hub.leave(&self.thread);
     }
 }
