@@ -53,6 +53,23 @@ impl Cursor {
     /// Before the first record.
     pub const START: Self = Self { seq: Seq::ZERO, check: None, inner: None };
 
+    /// Appends its text. Every frame carries one, so this goes without the machinery of formatting.
+    pub fn push_to(&self, out: &mut String) {
+        if let Some(check) = self.check {
+            for shift in (0..32).step_by(4).rev() {
+                out.push(char::from_digit((check >> shift) & 0xf, 16).unwrap_or('0'));
+            }
+            out.push('-');
+        }
+        out.push_str(itoa::Buffer::new().format(self.seq.0));
+        if let Some(inner) = &self.inner {
+            out.push('.');
+            out.push_str(&inner.projection);
+            out.push('.');
+            out.push_str(itoa::Buffer::new().format(inner.frames));
+        }
+    }
+
     /// Does it fit the record at its place?
     #[must_use]
     pub fn fits(&self, record: &Record) -> bool {
@@ -82,14 +99,9 @@ impl From<&Record> for Cursor {
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(check) = self.check {
-            write!(f, "{check:08x}-")?;
-        }
-        write!(f, "{}", self.seq)?;
-        if let Some(inner) = &self.inner {
-            write!(f, ".{}.{}", inner.projection, inner.frames)?;
-        }
-        Ok(())
+        let mut text = String::new();
+        self.push_to(&mut text);
+        f.write_str(&text)
     }
 }
 

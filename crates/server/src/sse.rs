@@ -44,7 +44,8 @@ pub(crate) async fn response(app: &App, caller: &Caller, place: Place) -> Result
         let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail);
         return Err(problem.header(header::RETRY_AFTER, "1"));
     };
-    let stream = Stream {
+    // On the heap: it is handed on with every piece.
+    let stream = Box::new(Stream {
         app: app.clone(),
         caller: caller.clone(),
         queued: place.queued.clone(),
@@ -53,7 +54,7 @@ pub(crate) async fn response(app: &App, caller: &Caller, place: Place) -> Result
         tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
         last: Instant::now(),
         _slot: slot,
-    };
+    });
     let mut response = head();
     *response.body_mut() = Body::from_stream(stream::unfold(Some(stream), |stream| async {
         let mut stream = stream?;

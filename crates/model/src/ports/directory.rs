@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 /// 3. Rows come out of an inbox in the order in which they went in, until an append consumes them ([`Change::Consume`]).
 /// 4. A run's row changes only with the records that change the run ([`Change`]).
 /// 5. What belongs to another owner does not exist.
-/// 6. Listings are newest first; a place in one stays good whatever is deleted meanwhile.
+/// 6. Listings are newest first, which the names tell by themselves (they begin with their time); so a place in one stays
+///    good whatever is deleted meanwhile.
 ///
 /// `store::conformance` is this contract as tests; every backend runs it.
 pub trait Directory: Send + Sync {

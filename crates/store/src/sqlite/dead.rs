@@ -8,7 +8,7 @@ use super::index::Extent;
 use std::collections::BTreeMap;
 
 /// Stretches that are worth deleting: shorter ones, the more rows or bytes there are.
-const STRETCHES: [u64; 4] = [256, 64, 16, 1];
+const STRETCHES: [u64; 4] = [64, 32, 8, 1];
 const ROWS_EASY: u64 = 64 * 1024;
 const BYTES_EASY: u64 = 64 * 1024 * 1024;
 /// It is looked for stretches again when so many more rows have died.

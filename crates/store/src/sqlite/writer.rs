@@ -12,7 +12,7 @@ use super::group::{Group, State};
 use super::ops::{Op, Reply};
 use super::readers::Readers;
 use super::{rows, scan, schema};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::Connection;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -310,10 +310,15 @@ enum ReopenError {
     Sql(#[from] rusqlite::Error),
 }
 
-/// Does something in a transaction; an error takes everything back.
+/// Does something in a transaction; an error takes everything back. The statements are kept: parsing them anew would
+/// cost as much as the row of a small group.
 fn in_transaction<T>(conn: &Connection, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-    let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
-    let value = work(&tx)?;
-    tx.commit()?;
-    Ok(value)
+    let run = |sql: &str| conn.prepare_cached(sql)?.execute(()).map(drop);
+    run("BEGIN IMMEDIATE")?;
+    let done = work(conn).and_then(|value| run("COMMIT").map(|()| value));
+    if done.is_err() && !conn.is_autocommit() {
+        // The connection is dropped after an error, and what it had begun with it; this only lets go sooner.
+        let _gone = run("ROLLBACK");
+    }
+    done
 }
