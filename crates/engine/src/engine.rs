@@ -359,7 +359,7 @@ impl Engine {
         let from = row.and_then(|row| row.first).map_or(Seq::ZERO, Seq::before);
         let view =
             View { name: format!("settled:{run}").into(), projection: Box::new(Settled { run: run.clone() }), from };
-        let mut viewer = self.viewer(user, thread, view, from);
+        let mut viewer = self.watch_at(user, thread, view, from);
         viewer.next().await.map(|_| ())
     }
 
@@ -375,10 +375,12 @@ impl Engine {
         cursor: &Cursor,
     ) -> Result<Viewer, WatchError> {
         self.check_cursor(user, thread, cursor).await?;
-        Ok(self.viewer(user, thread, view, cursor.seq))
+        Ok(self.watch_at(user, thread, view, cursor.seq))
     }
 
-    fn viewer(&self, user: &UserId, thread: &ThreadId, view: View, cursor: Seq) -> Viewer {
+    /// Watches a thread from a place on that is known to be in its log.
+    #[must_use]
+    pub fn watch_at(&self, user: &UserId, thread: &ThreadId, view: View, cursor: Seq) -> Viewer {
         let hub: &Arc<Hub> = &self.shared.hub;
         Viewer::new(hub, Arc::clone(&self.ports().journal), (user.clone(), thread.clone()), view, cursor)
     }

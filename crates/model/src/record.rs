@@ -234,7 +234,9 @@ pub struct Stored {
 /// Our own types always have a JSON text: names are strings and numbers finite. Should that ever be untrue, an empty
 /// text is a record that no fold accepts, which parks the thread rather than the process.
 fn json(value: &impl Serialize) -> Bytes {
-    serde_json::to_vec(value).map_or_else(|_| Bytes::new(), Bytes::from)
+    // Most records are a little shorter; growing would cost more than the room.
+    let mut text = Vec::with_capacity(256);
+    serde_json::to_writer(&mut text, value).map_or_else(|_| Bytes::new(), |()| Bytes::from(text))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub(crate) fn head() -> Response {
 }
 
 /// Streams what can be seen from a place on.
-pub(crate) async fn response(app: &App, caller: &Caller, place: Place) -> Result<Response, Problem> {
+pub(crate) fn response(app: &App, caller: &Caller, place: Place) -> Result<Response, Problem> {
     let Some(slot) = app.streams.enter(&caller.user) else {
         let most = app.limits.streams_per_user_max;
         let detail = format!("{most} streams are open already: close some");
@@ -49,7 +49,7 @@ pub(crate) async fn response(app: &App, caller: &Caller, place: Place) -> Result
         app: app.clone(),
         caller: caller.clone(),
         queued: place.queued.clone(),
-        viewer: watch::open(app, &caller.user, place).await?,
+        viewer: watch::open(app, &caller.user, place),
         greeting: Some(greeting()),
         tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
         last: Instant::now(),

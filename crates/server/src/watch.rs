@@ -67,6 +67,12 @@ pub(crate) struct Place {
     pub(crate) queued: Option<TaskId>,
 }
 
+/// Where the stream of a new thread's first run begins: nothing was there before it, and nobody need look.
+pub(crate) fn first_run(thread: ThreadId, run: TaskId) -> Place {
+    let queued = Some(run.clone());
+    Place { thread, scope: Scope::Run(run), from: Seq::ZERO, start: Seq::ZERO, queued }
+}
+
 /// Where a task's stream begins; `None` when there is nothing left to see.
 pub(crate) async fn task(
     app: &App,
@@ -111,7 +117,7 @@ pub(crate) async fn thread(
 }
 
 /// Begins to watch.
-pub(crate) async fn open(app: &App, user: &UserId, place: Place) -> Result<Viewer, Problem> {
+pub(crate) fn open(app: &App, user: &UserId, place: Place) -> Viewer {
     let Place { thread, scope, from, start, .. } = place;
     let name: Arc<str> = match &scope {
         Scope::Thread => "task/thread".into(),
@@ -119,8 +125,7 @@ pub(crate) async fn open(app: &App, user: &UserId, place: Place) -> Result<Viewe
         Scope::Task(task) => format!("task/task/{task}").into(),
     };
     let view = View { name, projection: Box::new(Task::new(scope)), from };
-    let cursor = Cursor { seq: start, ..Cursor::START };
-    Ok(app.engine.watch(user, &thread, view, &cursor).await?)
+    app.engine.watch_at(user, &thread, view, start)
 }
 
 /// Is everything of the scope before this place?

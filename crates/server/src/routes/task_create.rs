@@ -6,8 +6,9 @@ use crate::auth::Caller;
 use crate::body::Json;
 use crate::problem::Problem;
 use crate::query;
+use crate::sse;
+use crate::watch::{self, Place};
 use crate::wire::{self, DeclaredTool, Input};
-use crate::{sse, watch};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -68,13 +69,19 @@ pub(crate) async fn handle(
     }
     let (stream, wait) = (request.stream, request.wait);
     let new = NewRun { idempotency, ..new_run(&app, &caller.user, request).await? };
+    // Only a key could make this an earlier run, and only a thread could have one before it.
+    let is_first = new.thread.is_none() && new.idempotency.is_none();
     let started = {
         let (engine, user) = (app.engine.clone(), caller.user.clone());
         let agents: Vec<String> = engine.ports().definitions.agents.keys().cloned().collect();
         to_its_end(async move { engine.start(&user, new).await.map_err(|error| refused(error, agents)) }).await?
     };
     if stream {
-        return streamed(&app, &caller, &started.task).await;
+        let place = match is_first {
+            true => Some(watch::first_run(started.thread.clone(), started.task.clone())),
+            false => watch::task(&app, &caller.user, &started.task, None).await?,
+        };
+        return streamed(&app, &caller, &started.task, place).await;
     }
     if wait {
         return settled(&app, &caller.user, &started).await;
@@ -115,9 +122,9 @@ fn refused(error: StartError, agents: Vec<String>) -> Problem {
     }
 }
 
-async fn streamed(app: &App, caller: &Caller, task: &TaskId) -> Result<Response, Problem> {
-    let mut response = match watch::task(app, &caller.user, task, None).await? {
-        Some(place) => sse::response(app, caller, place).await?,
+async fn streamed(app: &App, caller: &Caller, task: &TaskId, place: Option<Place>) -> Result<Response, Problem> {
+    let mut response = match place {
+        Some(place) => sse::response(app, caller, place)?,
         None => StatusCode::NO_CONTENT.into_response(),
     };
     if let Ok(location) = HeaderValue::try_from(format!("/v1/tasks/{task}")) {

@@ -23,6 +23,6 @@ pub(crate) async fn handle(
     match watch::task(&app, &caller.user, &task, cursor).await? {
         None => Ok(StatusCode::NO_CONTENT.into_response()),
         Some(_) if method == Method::HEAD => Ok(sse::head()),
-        Some(place) => sse::response(&app, &caller, place).await,
+        Some(place) => sse::response(&app, &caller, place),
     }
 }

@@ -21,5 +21,5 @@ pub(crate) async fn handle(
     watch::check_accept(&headers)?;
     let cursor = watch::cursor(&headers, after.as_deref())?;
     let place = watch::thread(&app, &caller.user, &thread, cursor).await?;
-    if method == Method::HEAD { Ok(sse::head()) } else { sse::response(&app, &caller, place).await }
+    if method == Method::HEAD { Ok(sse::head()) } else { sse::response(&app, &caller, place) }
 }

@@ -5,6 +5,7 @@
 //! Nothing here knows what the rows mean: see `group` for who writes them, `page` and `directory` for who reads.
 
 use model::defects::Defect;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use std::path::Path;
 use std::time::Duration;
@@ -150,6 +151,8 @@ fn read_only(conn: Connection) -> rusqlite::Result<Connection> {
 fn set_up(conn: &Connection) -> rusqlite::Result<()> {
     conn.busy_timeout(BUSY_WAIT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    // One plan for a statement, whatever is bound to it: without this SQLite prepares it anew for other values.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.execute_batch("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY;")
 }
 
