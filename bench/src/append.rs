@@ -1,7 +1,7 @@
 //! How many records a second can be made durable, against what the disk allows.
 //!
-//! The floor is a bare loop: a batch of 200-byte rows appended to a file, one `fdatasync`, the next batch. The store
-//! does the same work for 500 threads in turn, with its numbering, checksums and index. Both write to the disk that
+//! The floor is a bare loop: a batch of 200-byte rows appended to a file, one `fdatasync`, the next batch. The store has
+//! 500 threads that append batches of that size at once, with its numbering, checksums and index; it commits what waits. Both write to the disk that
 //! holds the build, one after the other, round by round, because a disk's flush is never the same twice.
 
 use crate::report::{self, Table, figure};
@@ -10,13 +10,18 @@ use crate::stats::{Spread, median};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use store::Sqlite;
+use store::conformance::load::{Load, append};
 
 const ROW_BYTES: usize = 200;
 const BATCHES: [usize; 3] = [1, 64, 512];
 /// Threads over which the store's rows are spread, one row each in turn.
 const THREADS: usize = 500;
 const SPAN: Duration = Duration::from_secs(1);
+/// What the store logs in one round, which takes it about as long.
+const STORE_RECORDS: usize = 400_000;
 const FLUSH_SPAN: Duration = Duration::from_millis(500);
 /// The bare loop's file starts anew here: on a fast disk it would otherwise fill it.
 const FILE_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -48,14 +53,14 @@ pub(crate) fn run(rounds: usize, write: bool) -> anyhow::Result<()> {
     for round in 0..rounds {
         for row in &mut rows {
             let bare = bare(scratch.path(), row.batch, SPAN)?;
-            let store = store(scratch.path(), row.batch, SPAN)?;
+            let store = store(scratch.path(), row.batch)?;
             let side = |sample: &Sample| {
                 format!("{} rows/s, p50 {} ms", figure(sample.rows_per_s), figure(sample.commit.p50_ms))
             };
-            let ours = store.as_ref().map_or_else(|| "not measured".into(), side);
+            let ours = side(&store);
             eprintln!("round {} batch {:>3} fdatasync {}; store {ours}", round + 1, row.batch, side(&bare));
             row.bare.push(bare);
-            row.store.extend(store);
+            row.store.push(store);
         }
     }
     let body = format!(
@@ -96,24 +101,30 @@ pub(crate) fn flush() -> anyhow::Result<Spread> {
     Ok(bare(scratch.path(), 1, FLUSH_SPAN)?.commit)
 }
 
-/// The store's side of the same work: `batch` records of [`ROW_BYTES`] per commit, each for the next of [`THREADS`]
-/// threads, in a new folder under `folder`. None while the store is not part of the kit; what it has to do is
-///
-/// 1. open `sqlite` in a folder of its own and claim [`THREADS`] threads;
-/// 2. until `span` is over: hand over `batch` one-record appends, for different threads, at once, wait until all of
-///    them are `Durable`, and note how long that took;
-/// 3. give `Sample::new(records, took, commits_us)`.
-fn store(_folder: &Path, _batch: usize, _span: Duration) -> anyhow::Result<Option<Sample>> {
-    Ok(None)
+/// The store's side: [`THREADS`] threads, each of which appends `batch` records at a time and waits until they are
+/// durable before it appends more, as executors do. How long an append took is therefore also how long it queued.
+fn store(folder: &Path, batch: usize) -> anyhow::Result<Sample> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let folder = folder.join("store");
+    let measured = runtime.block_on(async {
+        let store = Arc::new(Sqlite::open(&folder, &store::Options::default())?);
+        let records = if batch == 1 { STORE_RECORDS / 4 } else { STORE_RECORDS };
+        let measured = append(&store, Load { threads: THREADS, batch, records, first_thread: 1 }).await;
+        store.close().await;
+        anyhow::Ok(measured)
+    })?;
+    std::fs::remove_dir_all(&folder)?;
+    let micros = measured.appends.iter().map(|took| u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
+    Ok(Sample::new(measured.records, measured.took, micros.collect()))
 }
 
 fn table(rows: &[Row]) -> String {
     let mut table = Table::new(&[
-        "rows per commit",
+        "rows per append",
         "fdatasync rows/s",
-        "commit p50 / p99 ms",
+        "append p50 / p99 ms",
         "store rows/s",
-        "commit p50 / p99 ms",
+        "append p50 / p99 ms",
         "store / fdatasync",
     ]);
     for row in rows {

@@ -88,6 +88,11 @@ impl Op {
         }
     }
 
+    /// Does it write? What only asks need not wait for the next commit's turn.
+    pub(crate) const fn writes(&self) -> bool {
+        !matches!(self, Self::Claim { .. } | Self::Head { .. } | Self::Close { .. })
+    }
+
     /// Nothing came of it, or nobody knows what.
     pub(crate) fn lose(self, why: &str) {
         match self {

@@ -56,7 +56,7 @@ impl Writer {
         let mut closing = None;
         while let Some(op) = self.next(&mut asked) {
             let mut group = Vec::new();
-            if self.bounds.spacing > Duration::ZERO {
+            if self.bounds.spacing > Duration::ZERO && op.writes() {
                 self.wait();
             }
             let mut bytes = 0;
@@ -135,7 +135,11 @@ impl Writer {
                 let _none = self.state.index.publish(news);
                 self.state.ended.extend(ended);
                 self.scrub |= deleted;
-                self.counters.commits.fetch_add(u64::from(conn.total_changes() != before), Relaxed);
+                let wrote = conn.total_changes() != before;
+                self.counters.commits.fetch_add(u64::from(wrote), Relaxed);
+                if wrote {
+                    self.committed = Some(Instant::now());
+                }
                 self.conn = Some(conn);
                 self.counters.records.fetch_add(records, Relaxed);
                 self.counters.bytes.fetch_add(bytes, Relaxed);
