@@ -59,13 +59,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::builder().parse(&cli.log).context("HEADWATER_LOG is not a filter")?;
     let ansi = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).compact().init();
-    // The store's writer has a core of its own: a worker there would only take turns with it.
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let workers = cores.saturating_sub(1).max(1);
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.worker_threads(workers).enable_all().build().context("no runtime")
-    };
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime");
     match cli.verb {
         Verb::Serve(args) => runtime()?.block_on(serve::run(args)),
         Verb::Verify(args) => Ok(verify::run(&args)),
