@@ -22,6 +22,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
+/// How much of a lane one viewer gets as a copy of its own, when it was late and several chunks wait for it.
+const GATHERED_BYTES_MAX: usize = 4 * 1024;
 /// How many bytes of frames a lane keeps.
 const LANE_BYTES_MAX: usize = 256 * 1024;
 
@@ -248,7 +250,7 @@ impl Lane {
 
     /// Projects new records. Those that the projector has seen already came by way of the log.
     fn push(&mut self, records: &[Record]) {
-        let mut frames = Frames::default();
+        let mut frames = Frames::for_records(records);
         let after = self.at;
         for record in records.iter().filter(|record| record.seq > after) {
             self.projector.project(record, &mut frames);
@@ -284,14 +286,19 @@ impl Lane {
         if to < chunk.last || chunk.over || bytes.len() >= WRITE_BYTES_MAX || to == self.at {
             return Some(Take::Frames { bytes, to, over: chunk.over && to == chunk.last });
         }
-        let (mut gathered, mut to, mut over) = (BytesMut::from(&bytes[..]), to, false);
+        let mut taken = vec![bytes];
+        let (mut size, mut to, mut over) = (taken.iter().map(Bytes::len).sum::<usize>(), to, false);
         for chunk in chunks {
-            if gathered.len() + chunk.bytes.len() > WRITE_BYTES_MAX || over {
+            if size + chunk.bytes.len() > GATHERED_BYTES_MAX || over {
                 break;
             }
-            gathered.extend_from_slice(&chunk.bytes);
+            size += chunk.bytes.len();
+            taken.push(chunk.bytes.clone());
             (to, over) = (chunk.last, chunk.over);
         }
+        // Exactly as much as it needs: a reader that stops now holds it for as long as it is there.
+        let mut gathered = BytesMut::with_capacity(size);
+        taken.iter().for_each(|bytes| gathered.extend_from_slice(bytes));
         Some(Take::Frames { bytes: gathered.freeze(), to, over })
     }
 }

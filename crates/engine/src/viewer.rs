@@ -129,7 +129,7 @@ impl Viewer {
             }
         };
         let page = self.journal.read(&self.owner, &self.thread, self.cursor, PAGE).await?;
-        let mut frames = Frames::default();
+        let mut frames = Frames::for_records(&page.records);
         for record in &page.records {
             projector.project(record, &mut frames);
             self.cursor = record.seq;

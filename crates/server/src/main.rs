@@ -24,11 +24,6 @@ mod wire;
 use clap::Parser as _;
 use std::process::ExitCode;
 
-/// A record is made by a worker and freed by the writer. The system's allocator makes the two wait for each other: with
-/// this one 500 streams cost a tenth less (docs/performance.md).
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     match cli::run(cli::Cli::parse()) {
         Ok(code) => code,

@@ -42,7 +42,17 @@ pub struct FrameEnd {
     pub end: usize,
 }
 
+/// What a frame adds to its record's bytes, generously.
+const FRAME_BYTES: usize = 160;
+
 impl Frames {
+    /// Room for the frames of these records, so that they do not take twice what they need while somebody holds them.
+    #[must_use]
+    pub fn for_records(records: &[Record]) -> Self {
+        let bytes = records.iter().map(|record| record.public.len() + FRAME_BYTES).sum();
+        Self { bytes: BytesMut::with_capacity(bytes), ends: Vec::with_capacity(records.len()), over: false }
+    }
+
     /// Adds bytes to the frames of the record at `seq`.
     pub fn write(&mut self, seq: Seq, write: impl FnOnce(&mut BytesMut)) {
         write(&mut self.bytes);
