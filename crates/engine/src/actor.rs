@@ -32,8 +32,18 @@ impl Poke {
         self.raised.swap(false, Ordering::SeqCst)
     }
 
-    pub(crate) fn poll_raised(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Wakes the actor without anything to look for: it will see by itself.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// Whom to wake.
+    pub(crate) fn listen(&self, cx: &Context<'_>) {
         self.waker.register(cx.waker());
+    }
+
+    pub(crate) fn poll_raised(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.listen(cx);
         if self.clear() { Poll::Ready(()) } else { Poll::Pending }
     }
 }

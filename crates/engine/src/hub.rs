@@ -24,6 +24,8 @@ use std::task::Waker;
 
 /// How much of a lane one viewer gets as a copy of its own, when it was late and several chunks wait for it.
 const GATHERED_BYTES_MAX: usize = 4 * 1024;
+/// So many viewers are told by the store itself; more of them by the thread's actor, for the store is everybody's.
+const FEW_VIEWERS: usize = 16;
 /// How many bytes of frames a lane keeps.
 const LANE_BYTES_MAX: usize = 256 * 1024;
 
@@ -61,10 +63,23 @@ impl Hub {
 
     /// Records became durable.
     pub(crate) fn publish(&self, thread: &ThreadId, records: &[Record]) {
-        let topic = lock(&self.topics).get(thread).map(|watched| Arc::clone(&watched.topic));
-        if let Some(topic) = topic {
-            topic.publish(records);
+        self.publish_to(thread, records, usize::MAX);
+    }
+
+    /// Records became durable, says somebody whose time is precious: shows them, if that is quickly done.
+    #[must_use]
+    pub(crate) fn publish_to_few(&self, thread: &ThreadId, records: &[Record]) -> bool {
+        self.publish_to(thread, records, FEW_VIEWERS)
+    }
+
+    fn publish_to(&self, thread: &ThreadId, records: &[Record], viewers_max: usize) -> bool {
+        let watched = lock(&self.topics).get(thread).map(|watched| (Arc::clone(&watched.topic), watched.viewers));
+        match watched {
+            Some((_, viewers)) if viewers > viewers_max => return false,
+            Some((topic, _)) => topic.publish(records),
+            None => {}
         }
+        true
     }
 
     /// The thread is gone: nothing will follow.

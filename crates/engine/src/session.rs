@@ -15,7 +15,7 @@ use model::defects::Defect;
 use model::event::{Actor as By, DisplayMode, Event};
 use model::limits::{UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX};
 use model::object::TaskStatus;
-use model::ports::{Batch, BoxFuture, Change, Checkpoint, InboxRow, Lease, StoreError, Verdict};
+use model::ports::{Batch, BoxFuture, Change, Checkpoint, InboxRow, Landed, Lease, StoreError, Verdict};
 use model::record::Draft;
 use model::thread::ThreadFold;
 use model::tool::ToolRequest;
@@ -24,7 +24,8 @@ use std::collections::{HashSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Sleep;
 
@@ -72,7 +73,9 @@ struct Gathered {
 /// An append on its way.
 struct Flight {
     verdict: BoxFuture<'static, Verdict>,
-    records: Vec<Record>,
+    records: Arc<[Record]>,
+    /// Have its records been shown?
+    shown: Arc<AtomicBool>,
     bytes: usize,
     /// Rows that it consumes.
     consumed: Vec<u64>,
@@ -161,9 +164,9 @@ impl<'a> Session<'a> {
 
     /// The next thing. Upstreams are left unread while too much waits for the disk.
     fn poll_woken(&mut self, cx: &mut Context<'_>) -> Poll<Woken> {
-        if let Some(flight) = &mut self.flight
-            && let Poll::Ready(verdict) = flight.verdict.as_mut().poll(cx)
-        {
+        // First of all: whoever hears the verdict may wake us at any moment from now on.
+        self.actor.poke.listen(cx);
+        if let Poll::Ready(verdict) = self.poll_verdict(cx) {
             return Poll::Ready(Woken::Verdict(verdict));
         }
         if self.actor.poke.poll_raised(cx).is_ready() {
@@ -178,6 +181,19 @@ impl<'a> Session<'a> {
         match self.room() {
             0 => Poll::Pending,
             room => self.upstreams.poll_ready(cx, room, &mut self.heard).map(|()| Woken::Upstream),
+        }
+    }
+
+    /// What became of the append in flight. While nothing waits for that it need not wake anybody: its records are shown
+    /// without us ([`Session::flush`]), and we find out when we next look.
+    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
+        let going = self.run.is_some() && self.actor.shared.stop_mode() == StopMode::Going;
+        let waiting = !going || !self.gathered.is_empty() || self.room() == 0;
+        let Some(flight) = &mut self.flight else { return Poll::Pending };
+        if waiting || !flight.tools.is_empty() {
+            flight.verdict.as_mut().poll(cx)
+        } else {
+            flight.verdict.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         }
     }
 
@@ -362,8 +378,10 @@ impl<'a> Session<'a> {
         let row_of = |change: &Change| if let Change::Consume { row } = change { Some(*row) } else { None };
         let consumed = changes.iter().filter_map(row_of).collect();
         let actor = self.actor;
+        let shown = Arc::new(AtomicBool::new(false));
         if Defect::PublishBeforeCommit.planted() {
             actor.shared.hub.publish(&actor.thread, &records);
+            shown.store(true, Relaxed);
         }
         let batch = Batch {
             owner: actor.owner.clone(),
@@ -374,9 +392,26 @@ impl<'a> Session<'a> {
             changes,
         };
         self.sent = records.last().map_or(self.sent, |last| last.seq);
+        let records: Arc<[Record]> = records.into();
+        let landed = self.show_when_durable(&records, &shown);
         let journal = Arc::clone(&actor.shared.ports.journal);
-        let verdict = Box::pin(async move { journal.append(batch).await });
-        self.flight = Some(Flight { verdict, records, bytes, consumed, tools });
+        let verdict = Box::pin(async move { journal.append_then(batch, landed).await });
+        self.flight = Some(Flight { verdict, records, shown, bytes, consumed, tools });
+    }
+
+    /// Whoever learns first that the records are durable shows them. The actor is woken when it has to do that itself, and
+    /// when they are not.
+    fn show_when_durable(&self, records: &Arc<[Record]>, shown: &Arc<AtomicBool>) -> Landed {
+        let (hub, thread) = (Arc::clone(&self.actor.shared.hub), self.actor.thread.clone());
+        let (poke, records, shown) = (Arc::clone(&self.actor.poke), Arc::clone(records), Arc::clone(shown));
+        Landed::new(move |verdict| {
+            let durable = *verdict == Verdict::Durable;
+            if durable && (shown.load(Relaxed) || hub.publish_to_few(&thread, &records)) {
+                shown.store(true, Relaxed);
+            } else {
+                poke.wake();
+            }
+        })
     }
 
     /// The append in flight is durable: it is shown, and its tools begin.
@@ -387,7 +422,7 @@ impl<'a> Session<'a> {
             self.answered.remove(row);
         });
         metrics::counter!("headwater_records_total").increment(flight.records.len() as u64);
-        if !Defect::PublishBeforeCommit.planted() {
+        if !flight.shown.load(Relaxed) {
             actor.shared.hub.publish(&actor.thread, &flight.records);
         }
         for (id, request) in flight.tools {

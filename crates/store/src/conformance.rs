@@ -38,6 +38,7 @@ macro_rules! conformance {
                 append_without_records_changes_the_directory_alone,
                 records_and_directory_change_together_or_not_at_all,
                 one_bad_batch_spoils_no_other,
+                whoever_is_to_hear_a_verdict_hears_it_once_unasked,
                 what_is_confirmed_can_be_read_at_once_and_never_goes_away,
                 an_epoch_that_is_not_the_newest_is_fenced,
                 every_claim_gives_a_newer_epoch_and_the_head,

@@ -8,8 +8,8 @@ use crate::admit;
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    Batch, BoxFuture, Change, Checkpoint, InboxRow, Journal, KeyRow, Lease, Page, PageLimit, RunRow, StoreError,
-    Verdict,
+    Batch, BoxFuture, Change, Checkpoint, InboxRow, Journal, KeyRow, Landed, Lease, Page, PageLimit, RunRow,
+    StoreError, Verdict,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -91,8 +91,10 @@ impl Journal for Memory {
         })
     }
 
-    fn append(&self, batch: Batch) -> BoxFuture<'_, Verdict> {
-        Box::pin(async move { self.tables().append(batch).err().unwrap_or(Verdict::Durable) })
+    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
+        let verdict = self.tables().append(batch).err().unwrap_or(Verdict::Durable);
+        landed.hear(&verdict);
+        Box::pin(std::future::ready(verdict))
     }
 
     fn read<'a>(

@@ -31,17 +31,19 @@ pub(crate) use schema::{MIGRATIONS, onlooker, version};
 
 use crate::admit;
 use group::State;
-use model::ports::{Batch, BoxFuture, Journal, Lease, Page, PageLimit, StoreError, Verdict};
+use model::ports::{Batch, BoxFuture, Journal, Landed, Lease, Page, PageLimit, StoreError, Verdict};
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
 use ops::{Lost, Op, Reply};
 use readers::Readers;
 use rusqlite::Connection;
+use std::future::ready;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
 use writer::{Bounds, Writer};
 
@@ -150,6 +152,7 @@ impl Sqlite {
             readers: Arc::clone(&readers),
             counters: Arc::clone(&counters),
             bounds,
+            company: 0,
             committed: None,
             scrub: false,
             rest: 0,
@@ -245,10 +248,24 @@ impl Journal for Sqlite {
         Box::pin(self.ask(move |reply| Op::Claim { owner: owner.clone(), thread: thread.clone(), reply }))
     }
 
-    fn append(&self, batch: Batch) -> BoxFuture<'_, Verdict> {
+    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
+        let (reply, answer) = oneshot::channel();
+        let Some(writer) = &self.writer else { return Box::pin(ready(Verdict::lost(CLOSED))) };
         // Looked at here: the writer's time is everybody's.
         let flaw = admit::flaw(&batch);
-        Box::pin(self.ask(move |reply| Op::Append { batch: Box::new(batch), flaw, reply }))
+        match writer.try_send(Op::Append { batch: Box::new(batch), flaw, landed, reply }) {
+            Ok(()) => {}
+            Err(TrySendError::Closed(op)) => op.lose(CLOSED),
+            Err(TrySendError::Full(op)) => {
+                let writer = writer.clone();
+                tokio::spawn(async move {
+                    if let Err(SendError(op)) = writer.send(op).await {
+                        op.lose(CLOSED);
+                    }
+                });
+            }
+        }
+        Box::pin(async { answer.await.unwrap_or_else(|_| Verdict::lost("the writer is gone")) })
     }
 
     fn read<'a>(

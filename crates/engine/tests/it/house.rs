@@ -2,13 +2,12 @@
 
 use bytes::Bytes;
 use engine::{Engine, NewRun, Ports, Started, SystemClock, View};
-use futures_util::future::BoxFuture as Boxed;
 use model::block::Part;
 use model::cursor::Cursor;
 use model::definition::{Agent, Definitions};
 use model::object::TaskObject;
 use model::ports::{
-    Batch, BoxFuture, Directory, Frames, Journal, Lease, Page, PageLimit, Projection, StoreError, Verdict,
+    Batch, BoxFuture, Directory, Frames, Journal, Landed, Lease, Page, PageLimit, Projection, StoreError, Verdict,
 };
 use model::{NodeId, Record, Seq, TaskId, ThreadId, UserId};
 use providers::Router;
@@ -90,7 +89,7 @@ impl House {
                 (sqlite.clone(), sqlite)
             }
         };
-        let gate = Arc::new(Gated { inner: journal, open: Semaphore::new(Semaphore::MAX_PERMITS) });
+        let gate = Arc::new(Gated { inner: journal, open: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)) });
         let scenarios = Scenarios::parse(SCENARIOS, "test").expect("the scenarios are fine");
         let scripted = Scripted::new(scenarios, Arc::new(|| 0));
         let clock = Arc::new(SystemClock);
@@ -205,7 +204,7 @@ impl Projection for Lines {
 /// A store whose disk can be held: appends wait until it is let go.
 pub(crate) struct Gated {
     inner: Arc<dyn Journal>,
-    pub(crate) open: Semaphore,
+    pub(crate) open: Arc<Semaphore>,
 }
 
 impl Gated {
@@ -229,13 +228,14 @@ impl Journal for Gated {
         self.inner.claim(owner, thread, node)
     }
 
-    fn append(&self, batch: Batch) -> BoxFuture<'_, Verdict> {
-        let held: Boxed<'_, Verdict> = Box::pin(async move {
-            let permit = self.open.acquire().await.expect("the gate is not closed");
+    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
+        let (inner, open) = (Arc::clone(&self.inner), Arc::clone(&self.open));
+        let held = tokio::spawn(async move {
+            let permit = open.acquire_owned().await.expect("the gate is not closed");
             permit.forget();
-            self.inner.append(batch).await
+            inner.append_then(batch, landed).await
         });
-        held
+        Box::pin(async { held.await.expect("it does not panic") })
     }
 
     fn read<'a>(

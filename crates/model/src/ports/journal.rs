@@ -35,7 +35,13 @@ pub trait Journal: Send + Sync {
     ) -> BoxFuture<'a, Result<Lease, StoreError>>;
 
     /// Logs records and changes the directory, together or not at all.
-    fn append(&self, batch: Batch) -> BoxFuture<'_, Verdict>;
+    fn append(&self, batch: Batch) -> BoxFuture<'_, Verdict> {
+        self.append_then(batch, Landed::default())
+    }
+
+    /// The same for somebody who has something to do with the verdict at once and nothing to wait for: the append goes its
+    /// way and `landed` hears of it, whether the future is polled or not.
+    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict>;
 
     /// Reads on from `after`.
     fn read<'a>(
@@ -84,6 +90,41 @@ pub enum Verdict {
     Refused(String),
     /// Nobody knows. Read back before anything else.
     Unknown(String),
+}
+
+/// What is to be done with a verdict, wherever it becomes known: on the store's own thread, so it must be short. It is
+/// done exactly once; when the store lost the append, with [`Verdict::Unknown`].
+#[derive(Default)]
+pub struct Landed(Option<Then>);
+
+type Then = Box<dyn FnOnce(&Verdict) + Send>;
+
+impl Landed {
+    /// Does this.
+    pub fn new(then: impl FnOnce(&Verdict) + Send + 'static) -> Self {
+        Self(Some(Box::new(then)))
+    }
+
+    /// The verdict is known.
+    pub fn hear(mut self, verdict: &Verdict) {
+        if let Some(then) = self.0.take() {
+            then(verdict);
+        }
+    }
+}
+
+impl Drop for Landed {
+    fn drop(&mut self) {
+        if let Some(then) = self.0.take() {
+            then(&Verdict::Unknown("the store lost the append".to_owned()));
+        }
+    }
+}
+
+impl std::fmt::Debug for Landed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Landed")
+    }
 }
 
 /// How much a page may hold. At least one record comes, however large.

@@ -6,7 +6,7 @@ use super::words::{
 };
 use futures_util::future::join_all;
 use model::object::TaskStatus;
-use model::ports::{Batch, Change, Directory, Journal, PageLimit, StoreError, Submitted, Verdict};
+use model::ports::{Batch, Change, Directory, Journal, Landed, PageLimit, StoreError, Submitted, Verdict};
 use model::record::Record;
 use model::seq::{Epoch, Seq};
 use model::testing::Rng;
@@ -123,6 +123,26 @@ pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn J
     author.must_append().await;
     assert_eq!(directory.inbox(&owner, &author.thread).await, Ok(Vec::new()));
     assert_eq!(directory.run(&owner, &author.run).await.unwrap().unwrap().status, TaskStatus::Running);
+}
+
+/// `append_then`: the verdict is heard once, whether or not anybody polls, and the records can be read by then.
+pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    author.begin();
+    let (good, bad) = (author.batch(), Batch { epoch: Epoch(u64::MAX), ..author.batch() });
+    let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let hear = |heard: &tokio::sync::mpsc::UnboundedSender<Verdict>| {
+        let heard = heard.clone();
+        Landed::new(move |verdict| heard.send(verdict.clone()).unwrap())
+    };
+    let refused = journal.append_then(bad, hear(&heard));
+    assert_eq!(hears.recv().await, Some(Verdict::Fenced));
+    let landed = journal.append_then(good, hear(&heard));
+    assert_eq!(hears.recv().await, Some(Verdict::Durable));
+    assert!(!author.read().await.is_empty());
+    assert_eq!((refused.await, landed.await), (Verdict::Fenced, Verdict::Durable));
+    drop(heard);
+    assert_eq!(hears.recv().await, None);
 }
 
 /// The verdict is each batch's own, also when many are committed at once.

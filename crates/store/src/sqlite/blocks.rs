@@ -19,6 +19,8 @@ use std::collections::VecDeque;
 
 /// A block holds about so many bytes before it is compressed.
 pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
+/// About so much is packed while others may want to write.
+pub(crate) const STEP_BYTES: usize = 32 * 1024;
 /// At most so many blocks are written at once: nobody waits long behind them.
 const BLOCKS_AT_ONCE: usize = 64;
 /// And at most so many records are looked at for one.
@@ -139,7 +141,7 @@ fn pack(raw: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Packs the records of runs that ended into blocks, a bounded amount, inside the caller's transaction. What is left to
+/// Packs the records of runs that ended into blocks, about `bytes_max`, inside the caller's transaction. What is left to
 /// do stays in `ended`; what was done is returned, to be published after the commit. `begun` gets the numbers of the
 /// threads that were touched, whatever comes of it.
 pub(crate) fn move_ended(
@@ -147,9 +149,10 @@ pub(crate) fn move_ended(
     index: &Index,
     ended: &mut VecDeque<Ended>,
     begun: &mut Vec<i64>,
+    bytes_max: usize,
 ) -> rusqlite::Result<Moved> {
     let mut moved = Moved::default();
-    while moved.bytes < BLOCK_BYTES && moved.news.len() < BLOCKS_AT_ONCE {
+    while moved.bytes < bytes_max && moved.news.len() < BLOCKS_AT_ONCE {
         // The index still shows what was moved a moment ago: a thread has one turn.
         if ended.front().is_some_and(|run| begun.contains(&run.num)) {
             break;

@@ -14,7 +14,7 @@ const BYTES_EASY: u64 = 64 * 1024 * 1024;
 /// It is looked for stretches again when so many more rows have died.
 const LOOK_AFTER: u64 = 2_048;
 /// So many rows go at once: nobody waits long behind them.
-const ROWS_AT_ONCE: u64 = 2_048;
+const ROWS_AT_ONCE: u64 = 512;
 
 /// Dead rows.
 #[derive(Debug, Default)]

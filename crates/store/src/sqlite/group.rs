@@ -7,7 +7,7 @@
 use super::blocks::Ended;
 use super::dead::Dead;
 use super::index::{Extent, Index, News};
-use super::ops::{Answer, Op, held};
+use super::ops::{Answer, Op, held, held_for};
 use super::page;
 use super::rows;
 use crate::admit;
@@ -115,9 +115,10 @@ impl<'a> Group<'a> {
             };
         }
         match op {
-            Op::Append { batch, flaw, reply } => {
-                answer!(reply, self.append(&batch, flaw.as_deref()), |reply| Op::Append { batch, flaw, reply })
-            }
+            Op::Append { batch, flaw, landed, reply } => match self.append(&batch, flaw.as_deref()) {
+                Ok(verdict) => Ok(held_for(|verdict| landed.hear(verdict), reply, verdict)),
+                Err(error) => Err((Op::Append { batch, flaw, landed, reply }, error)),
+            },
             Op::Claim { owner, thread, reply } => {
                 answer!(reply, self.claim(&owner, &thread), |reply| Op::Claim { owner, thread, reply })
             }

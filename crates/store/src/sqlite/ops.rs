@@ -3,7 +3,7 @@
 //! Every question carries where its answer goes. An answer is held back until the commit that makes it true; when the
 //! commit fails, everybody in it is told so, in the words of their own question ([`Lost`]).
 
-use model::ports::{Batch, KeyRow, Lease, StoreError, Submission, SubmitError, Submitted, Verdict};
+use model::ports::{Batch, KeyRow, Landed, Lease, StoreError, Submission, SubmitError, Submitted, Verdict};
 use model::seq::{Millis, Seq};
 use model::{ThreadId, UserId};
 use tokio::sync::oneshot;
@@ -19,6 +19,8 @@ pub(crate) enum Op {
         batch: Box<Batch>,
         /// What is wrong with it, whatever the log is.
         flaw: Option<String>,
+        /// Who hears of it first.
+        landed: Landed,
         /// The answer.
         reply: Reply<Verdict>,
     },
@@ -96,7 +98,10 @@ impl Op {
     /// Nothing came of it, or nobody knows what.
     pub(crate) fn lose(self, why: &str) {
         match self {
-            Self::Append { reply, .. } => lose(reply, why),
+            Self::Append { landed, reply, .. } => {
+                landed.hear(&Verdict::lost(why));
+                lose(reply, why);
+            }
             Self::Claim { reply, .. } => lose(reply, why),
             Self::Head { reply, .. } => lose(reply, why),
             Self::Submit { reply, .. } => lose(reply, why),
@@ -117,8 +122,14 @@ pub(crate) type Answer = Box<dyn FnOnce(Result<(), &str>)>;
 
 /// Holds an answer back.
 pub(crate) fn held<T: Lost + 'static>(reply: Reply<T>, value: T) -> Answer {
+    held_for(|_| (), reply, value)
+}
+
+/// Holds an answer back that somebody hears before it is given.
+pub(crate) fn held_for<T: Lost + 'static>(hear: impl FnOnce(&T) + 'static, reply: Reply<T>, value: T) -> Answer {
     Box::new(move |committed| {
         let answer = committed.map_or_else(T::lost, |()| value);
+        hear(&answer);
         // Who no longer waits needs no answer.
         let _ = reply.send(answer);
     })

@@ -6,13 +6,14 @@
 //! found out anew before anything else is taken on, for a sync that failed once may "succeed" the next time.
 
 use super::Counters;
-use super::blocks::{Moved, move_ended};
+use super::blocks::{BLOCK_BYTES, Moved, STEP_BYTES, move_ended};
 use super::folder::Folder;
 use super::group::{Group, State};
-use super::ops::{Op, Reply};
+use super::ops::{Answer, Op, Reply};
 use super::readers::Readers;
 use super::{rows, scan, schema};
 use rusqlite::Connection;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -25,6 +26,18 @@ const CLOSING_STEPS_MAX: usize = 1_024;
 
 /// After packing or deleting failed, so many commits go by before it is tried again.
 const REST_COMMITS: u32 = 1_000;
+
+/// Gives the answers. Whoever hears one may act on it here, and must not be able to take the writer down.
+fn tell(answers: Vec<Answer>, committed: Result<(), &str>) {
+    for answer in answers {
+        if catch_unwind(AssertUnwindSafe(|| answer(committed))).is_err() {
+            tracing::error!("somebody who heard of a commit panicked");
+        }
+    }
+}
+
+/// Eight commits that answer so many share their cost well enough: the next one does not wait for company.
+const COMPANY: usize = 8 * 6;
 
 /// How much one commit takes on.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +55,8 @@ pub(crate) struct Writer {
     pub(crate) readers: Arc<Readers>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) bounds: Bounds,
+    /// How many questions the last eight commits answered: a moving average, times eight.
+    pub(crate) company: usize,
     /// When the last commit was.
     pub(crate) committed: Option<Instant>,
     /// Deleted bytes are still in the write-ahead log.
@@ -56,7 +71,7 @@ impl Writer {
         let mut closing = None;
         while let Some(op) = self.next(&mut asked) {
             let mut group = Vec::new();
-            if self.bounds.spacing > Duration::ZERO && op.writes() {
+            if self.company < COMPANY && op.writes() {
                 self.wait();
             }
             let mut bytes = 0;
@@ -95,7 +110,8 @@ impl Writer {
         }
     }
 
-    /// Keeps commits apart. After a pause there is nothing to wait for.
+    /// Keeps commits apart. After a pause there is nothing to wait for, nor under load, where groups are large by
+    /// themselves.
     fn wait(&self) {
         let since = self.committed.map(|last| last.elapsed());
         if let Some(left) = since.and_then(|since| self.bounds.spacing.checked_sub(since)) {
@@ -109,6 +125,7 @@ impl Writer {
         if ops.is_empty() {
             return;
         }
+        self.company = self.company - self.company / 8 + ops.len();
         let Some(conn) = self.connection() else {
             ops.into_iter().for_each(|op| op.lose("the database could not be opened again"));
             return;
@@ -143,13 +160,13 @@ impl Writer {
                 self.conn = Some(conn);
                 self.counters.records.fetch_add(records, Relaxed);
                 self.counters.bytes.fetch_add(bytes, Relaxed);
-                answers.into_iter().for_each(|answer| answer(Ok(())));
+                tell(answers, Ok(()));
             }
             Err(error) => {
                 let why = error.to_string();
                 drop(conn);
                 self.failed(&error);
-                answers.into_iter().for_each(|answer| answer(Err(&why)));
+                tell(answers, Err(&why));
                 ops.for_each(|op| op.lose(&why));
             }
         }
@@ -168,9 +185,11 @@ impl Writer {
     fn pack(&mut self) -> bool {
         let Some(conn) = self.conn.take() else { return false };
         let State { unmovable, ended, index, .. } = &mut self.state;
+        // Somebody may be waiting behind this: a small step, unless there is more to pack than small steps get done.
+        let bytes_max = if ended.len() > ENDED_MAX { BLOCK_BYTES } else { STEP_BYTES };
         ended.retain(|run| !unmovable.contains(&run.num));
         let mut begun = Vec::new();
-        match in_transaction(&conn, |conn| move_ended(conn, index, ended, &mut begun)) {
+        match in_transaction(&conn, |conn| move_ended(conn, index, ended, &mut begun, bytes_max)) {
             Ok(Moved { news, bytes }) => {
                 self.conn = Some(conn);
                 self.counters.blocks.fetch_add(news.len() as u64, Relaxed);
