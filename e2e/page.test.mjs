@@ -89,7 +89,7 @@ test('a page without a network goes on when it is back', async () => {
 
 test('a page outlives the server, and shows how its task ended', async () => {
   const page = await browser.page(proxy.url);
-  const task_id = await ask(page, 'story 5000');
+  const task_id = await ask(page, 'story 300');
   await drawn(page, 60);
   const before = await said(page);
   await server.killAndRestart();

@@ -11,10 +11,10 @@ const READY_MS_MAX = 20_000;
 const STOP_MS_MAX = 15_000;
 const HEADWATER = process.env.HEADWATER_BIN ?? new URL('../../target/release/headwater', import.meta.url).pathname;
 
-/** Starts `headwater serve`. Gives its `url`, calls to it, `killAndRestart` and `stop`. */
-export async function startServer() {
+/** Starts `headwater serve`, the demo or a `config`. Gives its `url`, calls to it, `killAndRestart` and `stop`. */
+export async function startServer({ config } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'headwater-e2e-'));
-  let { child, url } = await serve(folder);
+  let { child, url } = await serve(folder, config);
   const call = (path, init) => fetch(url + path, init).then(answer);
   return {
     get url() {
@@ -25,7 +25,7 @@ export async function startServer() {
       call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
     killAndRestart: async () => {
       await ended(child, 'SIGKILL');
-      ({ child, url } = await serve(folder));
+      ({ child, url } = await serve(folder, config));
     },
     stop: async () => {
       await ended(child, 'SIGTERM');
@@ -34,10 +34,9 @@ export async function startServer() {
   };
 }
 
-async function serve(folder) {
-  const child = spawn(HEADWATER, ['serve', '--listen', '127.0.0.1:0', '--data-dir', join(folder, 'data')], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+async function serve(folder, config) {
+  const args = ['serve', '--listen', '127.0.0.1:0', '--data-dir', join(folder, 'data')];
+  const child = spawn(HEADWATER, config ? [...args, '--config', config] : args, { stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
   child.stderr.on('data', (chunk) => (said = (said + chunk).slice(-20_000)));
   return { child, url: await address(child, () => said) };

@@ -5,7 +5,7 @@ use crate::open;
 use crate::shared::{Ports, Shared, StopMode};
 use crate::viewer::{View, Viewer};
 use model::block::{Object, Part};
-use model::command::{Cancel, Command, Start, Steer};
+use model::command::{Cancel, Command, Start};
 use model::cursor::{Cursor, CursorError};
 use model::event::{CancelMode, ClientTool, DisplayMode};
 use model::fold::RunFold;
@@ -130,6 +130,10 @@ impl Engine {
         for (owner, thread) in &claimable {
             self.shared.poke(owner, thread);
         }
+        for wake in self.ports().directory.wakes().await? {
+            self.shared.wakes.set(&wake.owner, &wake.thread, wake.at);
+        }
+        tokio::spawn(Arc::clone(&self.shared).keep_time());
         Ok(claimable.len())
     }
 
@@ -168,6 +172,8 @@ impl Engine {
             metadata: new.metadata,
             display_mode: DisplayMode::default(),
             client: None,
+            history: None,
+            refused: None,
         };
         let command = Command::Start(Box::new(start));
         let submission = self.submission(thread.clone(), new_thread, command, new.idempotency);
@@ -251,38 +257,20 @@ impl Engine {
         Ok(runs.last().map(|run| run.id.clone()))
     }
 
-    /// Stops a run.
-    ///
-    /// # Errors
-    /// When the command could not be written down.
-    pub async fn cancel(
-        &self,
-        user: &UserId,
-        run: &RunRow,
-        mode: CancelMode,
-        idempotency: Option<Idempotency>,
-    ) -> Result<(), SubmitError> {
-        let cancel = Command::Cancel(Cancel { task_id: run.id.clone(), mode });
-        self.submit(user, &run.thread, cancel, idempotency).await.map(|_| ())
-    }
-
-    /// Says something more to a run.
-    ///
-    /// # Errors
-    /// When the command could not be written down.
-    pub async fn say(
+    pub(crate) async fn submit(
         &self,
         user: &UserId,
         thread: &ThreadId,
-        task_id: TaskId,
-        input: Vec<Part>,
+        command: Command,
         idempotency: Option<Idempotency>,
-    ) -> Result<(), SubmitError> {
-        let steer = Steer { task_id, input, otherwise: TaskId::mint(Uuid::now_v7()) };
-        self.submit(user, thread, Command::Steer(steer), idempotency).await.map(|_| ())
+    ) -> Result<Submitted, SubmitError> {
+        let submitted = self.write_down(user, thread, command, idempotency).await?;
+        self.wake(user, thread);
+        Ok(submitted)
     }
 
-    async fn submit(
+    /// Writes a command down; nobody is woken for it.
+    pub(crate) async fn write_down(
         &self,
         user: &UserId,
         thread: &ThreadId,
@@ -290,9 +278,12 @@ impl Engine {
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, SubmitError> {
         let submission = self.submission(thread.clone(), false, command, idempotency);
-        let submitted = self.ports().directory.submit(user, submission).await?;
+        self.ports().directory.submit(user, submission).await
+    }
+
+    /// There is something in the thread's inbox.
+    pub(crate) fn wake(&self, user: &UserId, thread: &ThreadId) {
         self.shared.poke(user, thread);
-        Ok(submitted)
     }
 
     fn submission(
@@ -356,7 +347,8 @@ impl Engine {
     /// When the log cannot be read.
     pub async fn settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
         let row = self.ports().directory.run(user, run).await?;
-        let from = row.and_then(|row| row.first).map_or(Seq::ZERO, Seq::before);
+        // From its newest change of state on: an earlier pause is over.
+        let from = row.and_then(|row| row.last.or(row.first)).map_or(Seq::ZERO, Seq::before);
         let view =
             View { name: format!("settled:{run}").into(), projection: Box::new(Settled { run: run.clone() }), from };
         let mut viewer = self.watch_at(user, thread, view, from);

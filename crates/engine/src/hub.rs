@@ -82,6 +82,14 @@ impl Hub {
         true
     }
 
+    /// The log is known to reach so far: what nobody showed of it, because nobody knew what became of it, is read there.
+    pub(crate) fn reach(&self, thread: &ThreadId, head: Seq) {
+        let topic = lock(&self.topics).get(thread).map(|watched| Arc::clone(&watched.topic));
+        if let Some(topic) = topic {
+            topic.reach(head);
+        }
+    }
+
     /// The thread is gone: nothing will follow.
     pub(crate) fn close(&self, thread: &ThreadId) {
         let topic = lock(&self.topics).get(thread).map(|watched| Arc::clone(&watched.topic));
@@ -244,6 +252,19 @@ impl Topic {
             lane.push(records);
         }
         state.head = state.head.max(last.seq);
+        let waiting = state.seats.all();
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn reach(&self, head: Seq) {
+        let mut state = lock(&self.state);
+        if head <= state.head {
+            return;
+        }
+        // A lane with a hole in it would look whole.
+        state.lanes.retain(|(_, lane)| lane.at >= head);
+        state.head = head;
         let waiting = state.seats.all();
         drop(state);
         waiting.into_iter().for_each(Waker::wake);

@@ -2,25 +2,35 @@
 //!
 //! - [`Engine`]: what `server` calls. Commands go into the thread's inbox and wake its actor.
 //! - `actor`, `session`: one thread's executor for one term: inputs in, appends out, one append in flight while the next
-//!   gathers; the state runs ahead of the log, what is shown never does.
+//!   gathers; the state runs ahead of the log, what is shown never does. `inbox` answers commands, `batch` appends,
+//!   `before` asks hooks, `compaction` sums up what was said long ago.
 //! - `open`: a thread's state from its log.
-//! - `upstream`: models and tools as streams of inputs.
+//! - `upstream`: models and tools as streams of inputs; `timers`: the moments that a run waits for.
+//! - `wakes`: threads that wait for people, and until when.
 //! - `hub`, [`Viewer`]: the live end of the log, without a queue per viewer.
 //!
 //! Invariants: the engine decides nothing about a run (that is `machine`), knows no wire protocol (that is `protocol`) and
 //! no database (that is `store`). It holds no lock over an await.
 
 mod actor;
+mod answer;
+mod batch;
+mod before;
 mod clock;
+mod compaction;
 mod engine;
 mod hub;
+mod inbox;
 mod open;
 mod session;
 mod shared;
 mod sync;
+mod timers;
 mod upstream;
 mod viewer;
+mod wakes;
 
+pub use answer::{AnswerError, ClientResult};
 pub use clock::SystemClock;
 pub use engine::{Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, Started, WatchError};
 pub use shared::{Ports, StopMode};

@@ -2,36 +2,35 @@
 //!
 //! Inputs (commands, upstreams, timers) go through the machine one by one; what they cause gathers. One append is in
 //! flight at a time. When it is durable its records are shown and its tools start; meanwhile the next batch gathers, up to
-//! a bound beyond which upstreams are left unread. Any verdict but `Durable` ends the term.
+//! a bound beyond which upstreams are left unread. Any verdict but `Durable` ends the term. A run that waits for people
+//! ends it, too: it costs no memory until somebody answers or its time is up.
+//!
+//! `inbox` has how commands are answered, `batch` how records are gathered and appended, `before` what happens before a
+//! run begins, and `compaction` what happens after one has ended.
 
 use crate::actor::Actor;
+use crate::batch::{Flight, Gathered};
+use crate::before::Hooking;
+use crate::compaction::Compacting;
 use crate::open;
 use crate::shared::StopMode;
+use crate::timers::Timers;
 use crate::upstream::Upstreams;
-use machine::{CancelRun, Ctx, Effect, EffectId, Input, Out, RunState, TimerId};
-use model::block::Object;
-use model::command::{Command, Start, Steer};
-use model::defects::Defect;
-use model::event::{Actor as By, DisplayMode, Event};
-use model::limits::{UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX};
+use machine::{Ctx, Effect, EffectId, Input, Out, RunState, TimerId};
+use model::Seq;
+use model::definition::Definitions;
+use model::fold::RunFold;
 use model::object::TaskStatus;
-use model::ports::{Batch, BoxFuture, Change, Checkpoint, InboxRow, Landed, Lease, StoreError, Verdict};
-use model::record::Draft;
+use model::ports::{Change, Checkpoint, Day, InboxRow, Lease, Spent, StoreError, Verdict};
 use model::thread::ThreadFold;
-use model::tool::ToolRequest;
-use model::{Record, Seq, TaskId};
 use std::collections::{HashSet, VecDeque};
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-use tokio::time::Sleep;
 
 /// How a term ended.
 pub(crate) enum Ended {
-    /// Nothing is left to do.
+    /// Nothing is left to do, or nothing but to wait for people.
     Idle,
     /// The thread must not be executed by this version.
     Parked,
@@ -42,45 +41,31 @@ pub(crate) enum Ended {
 }
 
 pub(crate) struct Session<'a> {
-    actor: &'a Actor,
-    lease: Lease,
+    pub(crate) actor: &'a Actor,
+    pub(crate) lease: Lease,
     /// What outlives the runs that have ended.
-    past: ThreadFold,
-    run: Option<RunState>,
+    pub(crate) past: ThreadFold,
+    pub(crate) run: Option<RunState>,
     /// Commands that wait.
-    rows: VecDeque<InboxRow>,
-    gathered: Gathered,
-    flight: Option<Flight>,
+    pub(crate) rows: VecDeque<InboxRow>,
+    pub(crate) gathered: Gathered,
+    pub(crate) flight: Option<Flight>,
     /// The last record that was handed to the journal.
-    sent: Seq,
+    pub(crate) sent: Seq,
     /// Rows that are answered, but whose consumption is not durable yet.
-    answered: HashSet<u64>,
+    pub(crate) answered: HashSet<u64>,
+    /// Words that their run could not hear when they came: they begin the next one.
+    pub(crate) unheard: HashSet<u64>,
+    /// A run that is about to begin, when its hook has answered.
+    pub(crate) hooking: Option<Hooking>,
+    /// The past is being summed up.
+    pub(crate) compacting: Option<Compacting>,
+    /// What the user had used up today when the term began.
+    pub(crate) spent: Spent,
     upstreams: Upstreams,
     /// What upstreams said and nobody has looked at yet.
     heard: Vec<Input>,
-    deadline: Option<(TimerId, Pin<Box<Sleep>>)>,
-}
-
-/// What the next append will hold.
-#[derive(Default)]
-struct Gathered {
-    records: Vec<Record>,
-    bytes: usize,
-    changes: Vec<Change>,
-    tools: Vec<(EffectId, Box<ToolRequest>)>,
-}
-
-/// An append on its way.
-struct Flight {
-    verdict: BoxFuture<'static, Verdict>,
-    records: Arc<[Record]>,
-    /// Have its records been shown?
-    shown: Arc<AtomicBool>,
-    bytes: usize,
-    /// Rows that it consumes.
-    consumed: Vec<u64>,
-    /// They may begin when it is durable (law 10).
-    tools: Vec<(EffectId, Box<ToolRequest>)>,
+    timers: Timers,
 }
 
 /// What a session was woken by.
@@ -89,6 +74,8 @@ enum Woken {
     Upstream,
     Poked,
     Timer(TimerId),
+    Hook,
+    Summary,
 }
 
 impl<'a> Session<'a> {
@@ -96,6 +83,7 @@ impl<'a> Session<'a> {
     pub(crate) async fn open(actor: &'a Actor) -> Result<Option<Session<'a>>, StoreError> {
         let ports = &actor.shared.ports;
         let lease = ports.journal.claim(&actor.owner, &actor.thread, &ports.node).await?;
+        actor.shared.hub.reach(&actor.thread, lease.head);
         let place = (&actor.owner, &actor.thread);
         let opened = open::fold(&*ports.journal, &*ports.directory, place, lease.head).await?;
         let misfits = opened.replay.thread.misfits + opened.replay.run.as_ref().map_or(0, |run| run.misfits);
@@ -115,16 +103,49 @@ impl<'a> Session<'a> {
             flight: None,
             sent: lease.head,
             answered: HashSet::new(),
+            unheard: HashSet::new(),
+            hooking: None,
+            compacting: None,
+            spent: Spent::default(),
             upstreams: Upstreams::default(),
             heard: Vec::new(),
-            deadline: None,
+            timers: Timers::default(),
         };
+        session.read_spent().await?;
         if let Some(fold) = opened.replay.run {
-            session.run = Some(session.state(Some(fold)));
-            session.step(Input::Recovered);
+            session.take_up(fold).await?;
         }
         session.read_inbox().await?;
         Ok(Some(session))
+    }
+
+    /// Goes on with a run that has not ended.
+    async fn take_up(&mut self, fold: RunFold) -> Result<(), StoreError> {
+        let definitions = definitions_of(self.actor, &fold).await?;
+        let mut run = self.state(definitions, Some(fold));
+        // What the run itself used up today is in both sums.
+        run.leave_own_out();
+        // First of all: should the run pause now, its row says when it has to be looked at again.
+        for id in machine::outstanding(&run) {
+            if let EffectId::Timer(timer) = id
+                && let Some(at) = machine::moment_of(&run, &timer)
+            {
+                self.timers.arm(timer, at, self.actor.shared.ports.clock.now());
+            }
+        }
+        self.run = Some(run);
+        self.step(Input::Recovered);
+        Ok(())
+    }
+
+    /// Only where somebody's day has a limit is it looked at.
+    async fn read_spent(&mut self) -> Result<(), StoreError> {
+        let ports = &self.actor.shared.ports;
+        let limits = &ports.definitions.limits;
+        if limits.user_day_tokens_max.is_some() || limits.user_day_cost_max.is_some() {
+            self.spent = ports.directory.spent(&self.actor.owner, Day::of(ports.clock.now())).await?;
+        }
+        Ok(())
     }
 
     /// Executes until nothing is left to do.
@@ -136,10 +157,9 @@ impl<'a> Session<'a> {
                 self.flush();
             }
             if self.flight.is_none() {
-                let waiting = mode == StopMode::Going && !self.rows.is_empty();
                 match mode {
                     StopMode::Halted => return Ended::Halted,
-                    _ if self.run.is_none() && !waiting && self.gathered.is_empty() => return Ended::Idle,
+                    _ if self.has_nothing_to_do(mode) => return Ended::Idle,
                     _ => {}
                 }
             }
@@ -153,6 +173,7 @@ impl<'a> Session<'a> {
                     }
                 }
                 Woken::Timer(id) => self.step(Input::Timer(id)),
+                Woken::Hook | Woken::Summary => {}
                 Woken::Poked => {
                     if let Err(error) = self.read_inbox().await {
                         return Ended::Again(error.to_string());
@@ -160,6 +181,23 @@ impl<'a> Session<'a> {
                 }
             }
         }
+    }
+
+    /// A run that waits for people waits without us.
+    fn has_nothing_to_do(&self, mode: StopMode) -> bool {
+        let waiting = mode == StopMode::Going && !self.rows.is_empty();
+        let begun = self.hooking.is_some() || self.compacting.is_some();
+        if !self.gathered.is_empty() || (begun && mode == StopMode::Going) {
+            return false;
+        }
+        // Time that is up is an answer, too.
+        let due = self.timers.next().is_some_and(|at| at <= self.actor.shared.ports.clock.now());
+        (self.is_paused() && !due) || (self.run.is_none() && !waiting)
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        let root = self.run.as_ref().and_then(|run| run.fold.root());
+        root.is_some_and(|root| root.status == TaskStatus::Paused)
     }
 
     /// The next thing. Upstreams are left unread while too much waits for the disk.
@@ -172,11 +210,14 @@ impl<'a> Session<'a> {
         if self.actor.poke.poll_raised(cx).is_ready() {
             return Poll::Ready(Woken::Poked);
         }
-        if let Some((_, moment)) = &mut self.deadline
-            && moment.as_mut().poll(cx).is_ready()
-            && let Some((id, _)) = self.deadline.take()
-        {
-            return Poll::Ready(Woken::Timer(id));
+        if let Poll::Ready(timer) = self.timers.poll_due(cx) {
+            return Poll::Ready(Woken::Timer(timer));
+        }
+        if self.poll_hook(cx).is_ready() {
+            return Poll::Ready(Woken::Hook);
+        }
+        if self.poll_summary(cx).is_ready() {
+            return Poll::Ready(Woken::Summary);
         }
         match self.room() {
             0 => Poll::Pending,
@@ -187,7 +228,7 @@ impl<'a> Session<'a> {
     /// What became of the append in flight. While nothing waits for that it need not wake anybody: its records are shown
     /// without us ([`Session::flush`]), and we find out when we next look.
     fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
-        let going = self.run.is_some() && self.actor.shared.stop_mode() == StopMode::Going;
+        let going = self.run.is_some() && !self.is_paused() && self.actor.shared.stop_mode() == StopMode::Going;
         let waiting = !going || !self.gathered.is_empty() || self.room() == 0;
         let Some(flight) = &mut self.flight else { return Poll::Pending };
         if waiting || !flight.tools.is_empty() {
@@ -197,116 +238,16 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// How many inputs may be taken before something must become durable first.
-    fn room(&self) -> usize {
-        let (records, bytes) = self.flight.as_ref().map_or((0, 0), |flight| (flight.records.len(), flight.bytes));
-        if bytes + self.gathered.bytes >= UNDURABLE_BYTES_MAX {
-            return 0;
-        }
-        UNDURABLE_RECORDS_MAX.saturating_sub(records + self.gathered.records.len())
-    }
-
-    async fn read_inbox(&mut self) -> Result<(), StoreError> {
+    /// A run's state, before its first record or from what the log says.
+    pub(crate) fn state(&self, definitions: Arc<Definitions>, fold: Option<RunFold>) -> RunState {
         let actor = self.actor;
-        let rows = actor.shared.ports.directory.inbox(&actor.owner, &actor.thread).await?;
-        self.rows = rows.into_iter().filter(|row| !self.answered.contains(&row.id)).collect();
-        Ok(())
-    }
-
-    /// Answers every row that can be answered now. A start waits for the run before it; what is about that run does not.
-    fn answer_rows(&mut self, mode: StopMode) {
-        let mut waiting = VecDeque::new();
-        while let Some(row) = self.rows.pop_front() {
-            match row.command {
-                Command::Start(ref start) if self.run.is_none() && waiting.is_empty() && mode == StopMode::Going => {
-                    let start = start.clone();
-                    self.consume(row.id);
-                    self.begin(*start);
-                }
-                Command::Start(_) => waiting.push_back(row),
-                Command::Cancel(ref cancel) => {
-                    let (task, mode) = (cancel.task_id.clone(), cancel.mode);
-                    self.consume(row.id);
-                    if self.is_running(&task) {
-                        self.step(Input::Cancel(CancelRun { mode, by: By::User }));
-                    } else {
-                        self.drop_queued(&task, &mut waiting, row.at);
-                    }
-                }
-                // Too late for its run and too early for the next: it waits like a start.
-                Command::Steer(ref steer) if self.run.is_some() && !self.is_running(&steer.task_id) => {
-                    waiting.push_back(row);
-                }
-                Command::Steer(ref steer) => {
-                    let steer = steer.clone();
-                    self.consume(row.id);
-                    self.steer(steer);
-                }
-                Command::Answer(ref answer) => {
-                    let answer = answer.clone();
-                    self.consume(row.id);
-                    self.step(Input::Answers(vec![answer]));
-                }
-            }
-        }
-        self.rows = waiting;
-    }
-
-    fn begin(&mut self, start: Start) {
-        let (run, agent, at) = (start.task_id.clone(), start.agent.clone(), self.actor.shared.ports.clock.now());
-        self.run = Some(self.state(None));
-        self.gathered.changes.push(Change::RunStarted { run, agent, first: self.past.seq.next(), at });
-        metrics::counter!("headwater_runs_started_total").increment(1);
-        self.step(Input::Start(Box::new(start)));
-    }
-
-    fn state(&self, fold: Option<model::fold::RunFold>) -> RunState {
-        let actor = self.actor;
-        let definitions = Arc::clone(&actor.shared.ports.definitions);
-        RunState::new(actor.owner.clone(), actor.thread.clone(), definitions, self.past.clone(), fold)
-    }
-
-    fn is_running(&self, task: &TaskId) -> bool {
-        let root = self.run.as_ref().and_then(|run| run.fold.root());
-        root.is_some_and(|root| root.id == *task)
-    }
-
-    /// A run that has not begun is given up: it leaves no records, only its row.
-    fn drop_queued(&mut self, task: &TaskId, waiting: &mut VecDeque<InboxRow>, at: model::Millis) {
-        let queued = |row: &InboxRow| matches!(&row.command, Command::Start(start) if start.task_id == *task);
-        let Some(place) = waiting.iter().position(queued) else { return };
-        if let Some(row) = waiting.remove(place) {
-            self.consume(row.id);
-            self.gathered.changes.push(Change::RunDropped { run: task.clone(), at });
-        }
-    }
-
-    /// Said to a run that goes on it is heard there; said too late, it begins the next one.
-    fn steer(&mut self, steer: Steer) {
-        if self.is_running(&steer.task_id) {
-            self.step(Input::Steer(steer));
-            return;
-        }
-        let start = Start {
-            task_id: steer.otherwise,
-            agent: self.past.agent.clone().unwrap_or_default(),
-            input: steer.input,
-            previous: None,
-            tools: Vec::new(),
-            metadata: Object::new(),
-            display_mode: DisplayMode::default(),
-            client: None,
-        };
-        self.begin(start);
-    }
-
-    fn consume(&mut self, row: u64) {
-        self.answered.insert(row);
-        self.gathered.changes.push(Change::Consume { row });
+        let mut run = RunState::new(actor.owner.clone(), actor.thread.clone(), definitions, self.past.clone(), fold);
+        run.spent_before = self.spent;
+        run
     }
 
     /// One input through the machine: what it causes gathers, what it asks for begins.
-    fn step(&mut self, input: Input) {
+    pub(crate) fn step(&mut self, input: Input) {
         let now = self.actor.shared.ports.clock.now();
         let Some(run) = &mut self.run else { return };
         let mut out = Out::default();
@@ -323,24 +264,19 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn gather(&mut self, root: &TaskId, draft: Draft) {
-        let (seq, at) = (draft.seq, draft.at);
-        let status = if draft.event.task_id() == Some(root) { status_after(&draft.event) } else { None };
-        let record = Record::seal(&self.actor.thread, root, self.lease.epoch, draft);
-        self.gathered.bytes += record.size();
-        self.gathered.records.push(record);
-        if let Some(status) = status {
-            self.gathered.changes.push(Change::RunStatus { run: root.clone(), status, last: seq, at });
-        }
-    }
-
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
         let status = run.fold.root().map_or(TaskStatus::Failed, |root| root.status);
         metrics::counter!("headwater_runs_ended_total", "status" => status.as_str()).increment(1);
         self.past.absorb(&run.fold);
-        self.deadline = None;
+        self.spent = run.spent_until_now();
+        self.timers = Timers::default();
         self.upstreams = Upstreams::default();
+        self.put_checkpoint();
+        self.begin_compaction(&run.definitions);
+    }
+
+    pub(crate) fn put_checkpoint(&mut self) {
         if let Ok(body) = serde_json::to_string(&self.past) {
             self.gathered.changes.push(Change::Checkpoint(Checkpoint { seq: self.past.seq, body }));
         }
@@ -353,10 +289,8 @@ impl<'a> Session<'a> {
                 self.upstreams.listen_to_model(id, ports.models.turn(*request));
             }
             Effect::CallTool { id, request } => self.gathered.tools.push((id, request)),
-            Effect::Arm { id, at } => {
-                let within = Duration::from_millis(at.saturating_sub(ports.clock.now()));
-                self.deadline = Some((id, Box::pin(tokio::time::sleep(within))));
-            }
+            Effect::Arm { id, at } => self.timers.arm(id, at, ports.clock.now()),
+            Effect::Abort(EffectId::Timer(id)) => self.timers.disarm(&id),
             Effect::Abort(id) => {
                 self.upstreams.abort(&id);
                 self.gathered.tools.retain(|(waiting, _)| *waiting != id);
@@ -364,90 +298,38 @@ impl<'a> Session<'a> {
                     flight.tools.retain(|(waiting, _)| *waiting != id);
                 }
             }
-            // No agent has a hook yet.
-            Effect::CallHook { .. } => {}
         }
     }
 
-    /// Hands what has gathered to the journal, when nothing is in flight.
-    fn flush(&mut self) {
-        if self.flight.is_some() || self.gathered.is_empty() {
-            return;
-        }
-        let Gathered { records, bytes, changes, tools } = std::mem::take(&mut self.gathered);
-        let row_of = |change: &Change| if let Change::Consume { row } = change { Some(*row) } else { None };
-        let consumed = changes.iter().filter_map(row_of).collect();
-        let actor = self.actor;
-        let shown = Arc::new(AtomicBool::new(false));
-        if Defect::PublishBeforeCommit.planted() {
-            actor.shared.hub.publish(&actor.thread, &records);
-            shown.store(true, Relaxed);
-        }
-        let batch = Batch {
-            owner: actor.owner.clone(),
-            thread: actor.thread.clone(),
-            epoch: self.lease.epoch,
-            head: self.sent,
-            records: records.clone(),
-            changes,
-        };
-        self.sent = records.last().map_or(self.sent, |last| last.seq);
-        let records: Arc<[Record]> = records.into();
-        let landed = self.show_when_durable(&records, &shown);
-        let journal = Arc::clone(&actor.shared.ports.journal);
-        let verdict = Box::pin(async move { journal.append_then(batch, landed).await });
-        self.flight = Some(Flight { verdict, records, shown, bytes, consumed, tools });
-    }
-
-    /// Whoever learns first that the records are durable shows them. The actor is woken when it has to do that itself, and
-    /// when they are not.
-    fn show_when_durable(&self, records: &Arc<[Record]>, shown: &Arc<AtomicBool>) -> Landed {
-        let (hub, thread) = (Arc::clone(&self.actor.shared.hub), self.actor.thread.clone());
-        let (poke, records, shown) = (Arc::clone(&self.actor.poke), Arc::clone(records), Arc::clone(shown));
-        Landed::new(move |verdict| {
-            let durable = *verdict == Verdict::Durable;
-            if durable && (shown.load(Relaxed) || hub.publish_to_few(&thread, &records)) {
-                shown.store(true, Relaxed);
-            } else {
-                poke.wake();
-            }
-        })
-    }
-
-    /// The append in flight is durable: it is shown, and its tools begin.
-    fn landed(&mut self) {
-        let Some(flight) = self.flight.take() else { return };
-        let actor = self.actor;
-        flight.consumed.iter().for_each(|row| {
-            self.answered.remove(row);
-        });
-        metrics::counter!("headwater_records_total").increment(flight.records.len() as u64);
-        if !flight.shown.load(Relaxed) {
-            actor.shared.hub.publish(&actor.thread, &flight.records);
-        }
+    /// The tools of an append that is durable begin.
+    pub(crate) fn begin_tools(&mut self, flight: Flight) {
+        let ports = &self.actor.shared.ports;
         for (id, request) in flight.tools {
-            let within = request.deadline.saturating_sub(actor.shared.ports.clock.now());
-            let events = actor.shared.ports.tools.call(*request);
-            self.upstreams.listen_to_tool(id, events, Duration::from_millis(within));
+            let within = request.deadline.saturating_sub(ports.clock.now());
+            let events = ports.tools.call(*request);
+            self.upstreams.listen_to_tool(id, events, std::time::Duration::from_millis(within));
         }
     }
-}
 
-impl Gathered {
-    fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.changes.is_empty()
+    /// When the run that waits for people has to be looked at again.
+    pub(crate) fn wakes_at(&self) -> Option<model::Millis> {
+        self.timers.next()
     }
 }
 
-/// The state that an event of the root task puts the run into.
-const fn status_after(event: &Event) -> Option<TaskStatus> {
-    match event {
-        Event::Resumed(_) => Some(TaskStatus::Running),
-        Event::Paused(_) => Some(TaskStatus::Paused),
-        Event::Completed(_) => Some(TaskStatus::Completed),
-        Event::Incomplete(_) => Some(TaskStatus::Incomplete),
-        Event::Failed(_) => Some(TaskStatus::Failed),
-        Event::Cancelled(_) => Some(TaskStatus::Cancelled),
-        _ => None,
+/// The definitions that a run started with, whatever the file says now.
+async fn definitions_of(actor: &Actor, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
+    let ports = &actor.shared.ports;
+    let digest = fold.root().and_then(|root| root.digest.as_deref()).unwrap_or_default();
+    if digest == ports.definitions.digest || digest.is_empty() {
+        return Ok(Arc::clone(&ports.definitions));
+    }
+    let kept = ports.directory.definitions(digest).await?;
+    match kept.and_then(|body| serde_json::from_str::<Definitions>(&body).ok()) {
+        Some(definitions) => Ok(Arc::new(Definitions { digest: digest.to_owned(), ..definitions })),
+        None => {
+            tracing::warn!(thread = %actor.thread, digest, "a run's definitions are gone: it goes on with today's");
+            Ok(Arc::clone(&ports.definitions))
+        }
     }
 }

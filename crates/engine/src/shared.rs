@@ -3,12 +3,17 @@
 use crate::actor::{Actor, Poke};
 use crate::hub::Hub;
 use crate::sync::{Mutex, lock};
+use crate::wakes::Wakes;
 use model::definition::Definitions;
-use model::ports::{Clock, Directory, Journal, Models, Tools};
+use model::ports::{Clock, Directory, Hooks, Journal, Models, Tools};
 use model::{NodeId, ThreadId, UserId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+/// The clock is looked at so often, at least.
+const WAKE_AT_LEAST_MS: u64 = 60_000;
 
 /// What the engine stands on. `server` fills it in.
 #[derive(Clone)]
@@ -21,6 +26,8 @@ pub struct Ports {
     pub models: Arc<dyn Models>,
     /// Tools.
     pub tools: Arc<dyn Tools>,
+    /// Those who may rewrite what is said before a model sees it.
+    pub hooks: Arc<dyn Hooks>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Agents and tools as they are declared.
@@ -43,13 +50,20 @@ pub enum StopMode {
 pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) wakes: Wakes,
     stop: AtomicU8,
     actors: Mutex<HashMap<ThreadId, Arc<Poke>>>,
 }
 
 impl Shared {
     pub(crate) fn new(ports: Ports) -> Self {
-        Self { ports, hub: Arc::default(), stop: AtomicU8::new(StopMode::Going as u8), actors: Mutex::default() }
+        Self {
+            ports,
+            hub: Arc::default(),
+            wakes: Wakes::default(),
+            stop: AtomicU8::new(StopMode::Going as u8),
+            actors: Mutex::default(),
+        }
     }
 
     pub(crate) fn stop_mode(&self) -> StopMode {
@@ -64,6 +78,7 @@ impl Shared {
     pub(crate) fn stop(&self, mode: StopMode) {
         self.stop.fetch_max(mode as u8, Ordering::SeqCst);
         lock(&self.actors).values().for_each(|poke| poke.set());
+        self.wakes.nudge();
     }
 
     /// There is something to do in this thread's inbox: its actor is woken, or born.
@@ -82,6 +97,23 @@ impl Shared {
         drop(actors);
         let actor = Actor { shared: Arc::clone(self), owner: owner.clone(), thread: thread.clone(), poke };
         tokio::spawn(actor.live());
+    }
+
+    /// Wakes the threads that wait for people when their time has come. Ends with the process.
+    pub(crate) async fn keep_time(self: Arc<Self>) {
+        while self.stop_mode() == StopMode::Going {
+            let now = self.ports.clock.now();
+            let (due, next) = self.wakes.due(now);
+            for (owner, thread) in due {
+                self.poke(&owner, &thread);
+            }
+            // Not for ever: a clock that was set forward is noticed.
+            let within = next.map_or(WAKE_AT_LEAST_MS, |at| at.saturating_sub(now).min(WAKE_AT_LEAST_MS));
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(within)) => {}
+                () = self.wakes.changed() => {}
+            }
+        }
     }
 
     /// An idle actor goes, unless it was woken meanwhile. Decided under the lock under which it is woken.

@@ -19,13 +19,17 @@ pub(crate) struct Ending {
     pub(crate) raw: Option<RawItem>,
 }
 
-/// Closes every open item of a task.
+/// Closes every item that a task was saying. A result is not said: it ends with what it is the result of.
 pub(crate) fn all(run: &mut RunState, task: &TaskId, cut: Option<IncompleteReason>, out: &mut Out) {
     let Some(fold) = run.fold.task(task) else { return };
-    let open: Vec<u32> = (0..).zip(&fold.items).filter(|(_, item)| !item.closed).map(|(index, _)| index).collect();
+    let open: Vec<u32> = (0..).zip(&fold.items).filter(|(_, item)| is_said(item)).map(|(index, _)| index).collect();
     for index in open {
         item(run, task, index, &Ending { cut, raw: None }, out);
     }
+}
+
+const fn is_said(fold: &ItemFold) -> bool {
+    !fold.closed && !matches!(fold.item, Item::ToolResult(_))
 }
 
 /// Closes an item and what is open in it. Arguments that were cut get no `done`: they are not whole.

@@ -1,20 +1,20 @@
 //! What can go on? Looks at the state alone, newest task first, until nothing can.
 
+use crate::calls::{self, Act};
 use crate::effect::{Effect, EffectId, TimerId};
 use crate::state::RunState;
-use crate::{Ctx, Out, end, tools, turn};
+use crate::{Ctx, Out, budget, child, end, handover, history, outstanding, people, result, tools, turn};
 use model::block::Part;
 use model::command::{Start, Steer};
 use model::delta::ModelRequest;
 use model::event::{
-    Created, Event, InputAdded, InputMessage, LimitReason, StepStarted, StopReason, TaskOnly, TaskSpec,
+    Created, ErrorInfo, Event, InputAdded, InputMessage, LimitReason, StepStarted, StopReason, TaskOnly, TaskSpec,
 };
 use model::fold::TaskFold;
 use model::item::Role;
 use model::object::TaskStatus;
 use model::record::Private;
-use model::thread::entries;
-use model::{ItemId, TaskId};
+use model::{CallId, ItemId, TaskId};
 
 /// The run begins.
 pub(crate) fn start(run: &mut RunState, start: Start, ctx: Ctx, out: &mut Out) {
@@ -37,13 +37,16 @@ pub(crate) fn start(run: &mut RunState, start: Start, ctx: Ctx, out: &mut Out) {
         origin: None,
         client: start.client,
     };
-    let task_id = start.task_id;
+    let (task_id, refused) = (start.task_id, start.refused);
     let created = Event::Created(Created { task_id: task_id.clone(), task: Box::new(task) });
     let digest = Some(run.definitions.digest.clone());
-    let private = Private { digest, deadline: Some(deadline), ..Private::default() };
+    let private = Private { digest, deadline: Some(deadline), history: start.history, ..Private::default() };
     out.emit_with(run, created, Some(private));
     out.effect(Effect::Arm { id: TimerId::Run(task_id.clone()), at: deadline });
-    out.emit(run, Event::Started(TaskOnly { task_id }));
+    out.emit(run, Event::Started(TaskOnly { task_id: task_id.clone() }));
+    if let Some(error) = refused {
+        end::failed(run, &task_id, error, out);
+    }
 }
 
 fn start_input(task_id: &TaskId, content: Vec<Part>) -> Vec<InputMessage> {
@@ -66,74 +69,104 @@ pub(crate) fn steer(run: &mut RunState, steer: Steer, out: &mut Out) {
 /// Lets everything go on that can.
 pub(crate) fn drive(run: &mut RunState, ctx: Ctx, out: &mut Out) {
     // Newest first: a child that ends lets its parent go on in the same pass.
-    while let Some(id) = run.fold.tasks.iter().rev().find(|task| can_move(run, task)).map(|task| task.id.clone()) {
-        advance(run, &id, ctx, out);
+    while let Some((id, next)) = next(run) {
+        advance(run, &id, next, ctx, out);
+    }
+    let busy = |id: &EffectId| matches!(id, EffectId::Model { .. } | EffectId::Tool { .. });
+    if !run.fold.is_over() && !outstanding(run).iter().any(busy) {
+        people::pause(run, out);
     }
 }
 
-fn can_move(run: &RunState, task: &TaskFold) -> bool {
-    !run.fold.is_over() && next_move(run, task) != Move::Wait
+/// The first task that can go on, and with what. While the run is paused none can.
+fn next(run: &RunState) -> Option<(TaskId, Move)> {
+    run.fold.root().filter(|root| root.status == TaskStatus::Running)?;
+    let going = run.fold.tasks.iter().rev().filter(|task| task.status == TaskStatus::Running);
+    going.filter_map(|task| Some((task.id.clone(), next_move(run, task)?))).next()
 }
 
 /// What a task does next.
-#[derive(Debug, PartialEq, Eq)]
 enum Move {
-    Wait,
     AskModel,
-    StartTools,
+    Call(CallId, Act),
     Complete,
+    Cancel,
     Stop(LimitReason),
+    Fail(ErrorInfo),
 }
 
-fn next_move(run: &RunState, task: &TaskFold) -> Move {
-    if task.status != TaskStatus::Running || task.open_step().is_some() {
-        return Move::Wait;
-    }
-    let Some(last) = task.steps.last() else { return Move::AskModel };
-    match last.end {
-        Some(StopReason::ToolCalls) => {
-            if tools::can_start(run, task) {
-                Move::StartTools
-            } else if tools::all_answered(task) {
-                ask_or_stop(run, task)
-            } else {
-                Move::Wait
-            }
-        }
-        Some(StopReason::Stop) => {
+fn next_move(run: &RunState, task: &TaskFold) -> Option<Move> {
+    let Some(last) = task.steps.last() else { return Some(ask_or_stop(run, task)) };
+    match last.end? {
+        StopReason::ToolCalls => match calls::next_act(run, task) {
+            Some((call, act)) => Some(Move::Call(call, act)),
+            None => calls::all_answered(task).then(|| ask_or_stop(run, task)),
+        },
+        StopReason::Stop => {
             let unread = task.inputs.iter().any(|input| input.after_steps >= task.steps.len());
-            if unread { ask_or_stop(run, task) } else { Move::Complete }
+            Some(if unread { ask_or_stop(run, task) } else { Move::Complete })
         }
-        Some(StopReason::MaxTokens) => Move::Stop(LimitReason::MaxTokens),
-        Some(StopReason::ContentFilter) => Move::Stop(LimitReason::ContentFilter),
+        StopReason::MaxTokens => Some(Move::Stop(LimitReason::MaxTokens)),
+        StopReason::ContentFilter => Some(Move::Stop(LimitReason::ContentFilter)),
+        // What was lost is done again.
+        StopReason::Lost => Some(ask_or_stop(run, task)),
         // A cut step's task was ended by whatever cut it.
-        Some(StopReason::Error | StopReason::Cancelled | StopReason::Lost) | None => Move::Wait,
+        StopReason::Error | StopReason::Cancelled => None,
     }
 }
 
 fn ask_or_stop(run: &RunState, task: &TaskFold) -> Move {
-    let taken = task.steps.last().map_or(0, |step| step.step);
-    if taken >= run.definitions.limits.steps_max { Move::Stop(LimitReason::MaxSteps) } else { Move::AskModel }
+    let limits = &run.definitions.limits;
+    let lost = task.steps.last().is_some_and(|step| step.end == Some(StopReason::Lost));
+    let taken = task.steps.last().map_or(0, |step| step.step) - u32::from(lost);
+    if run.is_cancelling() {
+        Move::Cancel
+    } else if calls::invalid_in_a_row(task) > limits.invalid_calls_max {
+        let message = format!(
+            "The model asked for tools in a way that cannot be done, {} times in a row.",
+            calls::invalid_in_a_row(task)
+        );
+        Move::Fail(ErrorInfo::new("invalid_tool_calls", message))
+    } else if taken >= limits.steps_max {
+        Move::Stop(LimitReason::MaxSteps)
+    } else if budget::is_used_up(run) {
+        Move::Stop(LimitReason::Budget)
+    } else {
+        Move::AskModel
+    }
 }
 
-fn advance(run: &mut RunState, id: &TaskId, ctx: Ctx, out: &mut Out) {
-    let Some(task) = run.fold.task(id) else { return };
-    match next_move(run, task) {
-        Move::Wait => {}
+fn advance(run: &mut RunState, id: &TaskId, next: Move, ctx: Ctx, out: &mut Out) {
+    match next {
         Move::AskModel => ask_model(run, id, out),
-        Move::StartTools => tools::start(run, id, ctx, out),
+        Move::Call(call, act) => carry_out(run, &call, act, ctx, out),
         Move::Complete => end::complete(run, id, out),
+        Move::Cancel => end::cancelled(run, id, out),
         Move::Stop(reason) => end::limited(run, id, reason, out),
+        Move::Fail(error) => end::failed(run, id, error, out),
+    }
+}
+
+fn carry_out(run: &mut RunState, call: &CallId, act: Act, ctx: Ctx, out: &mut Out) {
+    match act {
+        Act::Answer(status, output) => result::answer(run, call, status, *output, out),
+        Act::Ask(tool, arguments) => people::ask(run, call, &tool, &arguments, ctx, out),
+        Act::Withdraw => people::withdraw(run, call, out),
+        Act::Start(tool, arguments) => tools::start(run, call, &tool, arguments, ctx, out),
+        Act::StartChild(agent, arguments) => child::start(run, call, &agent, arguments, out),
+        Act::EndChild => child::end(run, call, out),
+        Act::Repeat(status, output) => result::repeat(run, call, status, *output, out),
+        Act::HandOver(agent, arguments) => handover::hand_over(run, call, &agent, arguments, out),
     }
 }
 
 fn ask_model(run: &mut RunState, id: &TaskId, out: &mut Out) {
     let Some(task) = run.fold.task(id) else { return };
-    let step = task.steps.last().map_or(0, |step| step.step) + 1;
-    let attempt = 1;
+    let (step, attempt) = match task.steps.last() {
+        Some(lost) if lost.end == Some(StopReason::Lost) => (lost.step, lost.attempt + 1),
+        last => (last.map_or(0, |step| step.step) + 1, 1),
+    };
     let agent = run.agent(task);
-    let mut history = run.past.history(task.spec.previous.as_ref());
-    history.extend(entries(task));
     let request = ModelRequest {
         user: run.user.clone(),
         thread: run.thread.clone(),
@@ -142,8 +175,8 @@ fn ask_model(run: &mut RunState, id: &TaskId, out: &mut Out) {
         attempt,
         model: agent.models.first().cloned().unwrap_or_default(),
         instructions: agent.instructions.clone(),
-        history: history.into(),
-        tools: run.definitions.specs(&agent).into(),
+        history: history::for_turn(run, task).into(),
+        tools: calls::specs(run, task).into(),
     };
     out.emit(run, Event::StepStarted(StepStarted { task_id: id.clone(), step, attempt }));
     turn::begin(run, id, &request.model);

@@ -1,11 +1,8 @@
 //! What a run asks of the world.
 
-use model::block::Part;
 use model::delta::ModelRequest;
-use model::history::Entry;
 use model::tool::ToolRequest;
 use model::{ApprovalKey, CallId, Millis, TaskId};
-use std::sync::Arc;
 
 /// One thing asked. Each start is caused by exactly one event, so that what is outstanding can be read from the log;
 /// only aborts stand alone.
@@ -26,13 +23,6 @@ pub enum Effect {
         id: EffectId,
         /// What it is asked.
         request: Box<ToolRequest>,
-    },
-    /// Let a hook rewrite what the model will see.
-    CallHook {
-        /// Its name.
-        id: EffectId,
-        /// What it is asked.
-        request: Box<HookRequest>,
     },
     /// Say so when this moment comes (`task.created` with a deadline, `task.approval.requested`).
     Arm {
@@ -64,11 +54,6 @@ pub enum EffectId {
         /// The try.
         attempt: u32,
     },
-    /// The hook before a task's first turn.
-    Hook {
-        /// The task.
-        task: TaskId,
-    },
     /// A moment.
     Timer(TimerId),
 }
@@ -80,19 +65,6 @@ pub enum TimerId {
     Run(TaskId),
     /// A question to a person.
     Approval(ApprovalKey),
-}
-
-/// What a hook may rewrite.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HookRequest {
-    /// The task.
-    pub task: TaskId,
-    /// The agent whose hook it is.
-    pub agent: String,
-    /// What was said and done so far.
-    pub history: Arc<[Entry]>,
-    /// What is said now.
-    pub input: Vec<Part>,
 }
 
 impl EffectId {

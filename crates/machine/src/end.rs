@@ -6,69 +6,88 @@
 use crate::effect::Effect;
 use crate::input::CancelRun;
 use crate::state::RunState;
-use crate::{Out, close, outstanding, tools, turn};
-use model::event::{Cancelled, Completed, ErrorInfo, Event, Failed, Incomplete, LimitReason, StopReason};
+use crate::{Out, budget, calls, child, close, outstanding, people, result, turn};
+use model::event::{
+    Actor, CancelMode, Cancelled, Cancelling, Completed, ErrorInfo, Event, Failed, Incomplete, LimitReason, StopReason,
+};
 use model::item::{IncompleteReason, ResultStatus};
-use model::record::OnCrash;
 use model::usage::Usage;
 use model::{CallId, TaskId};
 
 /// A task did what it was asked.
 pub(crate) fn complete(run: &mut RunState, task: &TaskId, out: &mut Out) {
     let (usage, duration_ms) = sums(run, task, out);
-    out.emit(run, Event::Completed(Completed { task_id: task.clone(), usage, cost: None, duration_ms }));
+    let cost = budget::cost(run, |id| child::is_at_or_below(run, id, task));
+    out.emit(run, Event::Completed(Completed { task_id: task.clone(), usage, cost, duration_ms }));
 }
 
 /// A limit ended a task between two turns. Calls of a limited turn never ran.
 pub(crate) fn limited(run: &mut RunState, task: &TaskId, reason: LimitReason, out: &mut Out) {
     for call in unanswered(run, task) {
         let error = ErrorInfo::new("limit", "The turn ran into a limit: the call was not run.");
-        tools::give_up(run, &call, ResultStatus::Incomplete, error, out);
+        result::give_up(run, &call, ResultStatus::Incomplete, error, out);
     }
     let (usage, duration_ms) = sums(run, task, out);
     out.emit(run, Event::Incomplete(Incomplete { task_id: task.clone(), reason, usage, duration_ms }));
 }
 
 /// The provider failed, and nothing more is tried.
-pub(crate) fn provider_failed(run: &mut RunState, task: &TaskId, mut error: ErrorInfo, out: &mut Out) {
-    error.details.get_or_insert_with(|| serde_json::json!({}));
+pub(crate) fn provider_failed(run: &mut RunState, task: &TaskId, error: ErrorInfo, out: &mut Out) {
     close::all(run, task, Some(IncompleteReason::Failed), out);
     turn::step_done(run, task, StopReason::Error, None, out);
+    failed(run, task, error, out);
+}
+
+/// A task fails, with nothing open.
+pub(crate) fn failed(run: &mut RunState, task: &TaskId, mut error: ErrorInfo, out: &mut Out) {
+    error.details.get_or_insert_with(|| serde_json::json!({}));
     let (usage, duration_ms) = sums(run, task, out);
     out.emit(run, Event::Failed(Failed { task_id: task.clone(), error, usage, duration_ms }));
 }
 
-/// Somebody stops the run.
+/// Somebody stops the run: now, or when every task has finished its turn.
 pub(crate) fn cancel(run: &mut RunState, cancel: CancelRun, out: &mut Out) {
+    let CancelRun { mode, by } = cancel;
+    let Some(root) = run.fold.root().filter(|root| !root.status.is_terminal()) else { return };
+    match mode {
+        CancelMode::Immediate => cut_short(run, mode, by, out),
+        CancelMode::AfterTurn if root.cancelling.is_some() => {}
+        CancelMode::AfterTurn => {
+            let task_id = root.id.clone();
+            people::resume(run, Actor::Cancel, out);
+            out.emit(run, Event::Cancelling(Cancelling { task_id, mode, by }));
+        }
+    }
+}
+
+/// Everything stops now.
+pub(crate) fn cut_short(run: &mut RunState, mode: CancelMode, by: Actor, out: &mut Out) {
     let error = ErrorInfo::new("cancelled", "The run was cancelled.");
+    people::resume(run, Actor::Cancel, out);
     cut(run, &Cut { reason: IncompleteReason::Cancelled, stop: StopReason::Cancelled, error }, out, |task_id, sums| {
         let (usage, duration_ms) = sums;
-        Event::Cancelled(Cancelled { task_id, mode: cancel.mode, by: cancel.by, usage, duration_ms })
+        Event::Cancelled(Cancelled { task_id, mode, by, usage, duration_ms })
     });
+}
+
+/// A task has finished its turn, and nothing new begins.
+pub(crate) fn cancelled(run: &mut RunState, task: &TaskId, out: &mut Out) {
+    let Some(cancelling) = run.fold.root().and_then(|root| root.cancelling.clone()) else { return };
+    let (usage, duration_ms) = sums(run, task, out);
+    let (task_id, mode, by) = (task.clone(), cancelling.mode, cancelling.by);
+    out.emit(run, Event::Cancelled(Cancelled { task_id, mode, by, usage, duration_ms }));
 }
 
 /// The run's time is up.
-pub(crate) fn deadline(run: &mut RunState, out: &mut Out) {
+pub(crate) fn deadline(run: &mut RunState, task: &TaskId, out: &mut Out) {
+    if run.root_id() != *task {
+        return; // another run's
+    }
     let error = ErrorInfo::new("deadline", "The run's time was up.");
+    people::resume(run, Actor::Timeout, out);
     cut(run, &Cut { reason: IncompleteReason::Limit, stop: StopReason::Cancelled, error }, out, |task_id, sums| {
         let (usage, duration_ms) = sums;
         Event::Incomplete(Incomplete { task_id, reason: LimitReason::Deadline, usage, duration_ms })
-    });
-}
-
-/// The process died in the middle. The run ends here, and says so.
-pub(crate) fn interrupted(run: &mut RunState, out: &mut Out) {
-    let error = ErrorInfo::new("interrupted", "The server stopped while the call ran: nobody knows how it ended.");
-    cut(run, &Cut { reason: IncompleteReason::Failed, stop: StopReason::Lost, error }, out, |task_id, sums| {
-        let (usage, duration_ms) = sums;
-        let error = ErrorInfo {
-            code: "interrupted".to_owned(),
-            message: "The server stopped in the middle of this run. What was shown is kept; ask again to go on."
-                .to_owned(),
-            retryable: Some(true),
-            details: Some(serde_json::json!({})),
-        };
-        Event::Failed(Failed { task_id, error, usage, duration_ms })
     });
 }
 
@@ -94,8 +113,12 @@ fn cut(run: &mut RunState, cut: &Cut, out: &mut Out, terminal: impl Fn(TaskId, (
         close::all(run, &task, Some(cut.reason), out);
         turn::step_done(run, &task, cut.stop, None, out);
         for call in unanswered(run, &task) {
-            let status = status_of(run, &task, &call, cut.stop);
-            tools::give_up(run, &call, status, cut.error.clone(), out);
+            // A sub-agent has ended before its parent: what it made of the call is known.
+            if run.fold.task(&call.task()).is_some() {
+                child::end(run, &call, out);
+            } else {
+                people::close(run, &call, ResultStatus::Incomplete, cut.error.clone(), out);
+            }
         }
         let sums = sums(run, &task, out);
         out.emit(run, terminal(task, sums));
@@ -109,21 +132,12 @@ fn unanswered(run: &RunState, task: &TaskId) -> Vec<CallId> {
         step.and_then(|step| task.steps.get(step)).and_then(|step| step.end).is_some_and(|end| !end.is_cut())
     };
     let due = task.calls().filter(|(fold, _)| fold.arguments_whole && uncut(fold.step));
-    let due = due.filter(|(_, call)| !tools::is_answered(task, &call.call_id));
+    let due = due.filter(|(_, call)| !calls::is_answered(task, &call.call_id));
     due.map(|(_, call)| call.call_id.clone()).collect()
 }
 
-fn status_of(run: &RunState, task: &TaskId, call: &CallId, stop: StopReason) -> ResultStatus {
-    let started = run.fold.task(task).and_then(|task| task.call(call)).and_then(|(fold, _)| fold.started.as_ref());
-    match (stop, started.map(|started| started.on_crash)) {
-        (StopReason::Lost, Some(OnCrash::Unknown)) => ResultStatus::Unknown,
-        (StopReason::Lost, Some(OnCrash::Fail)) => ResultStatus::Failed,
-        _ => ResultStatus::Incomplete,
-    }
-}
-
 /// What a task cost, descendants included, and how long it took until now.
-fn sums(run: &RunState, task: &TaskId, out: &Out) -> (Usage, u64) {
+pub(crate) fn sums(run: &RunState, task: &TaskId, out: &Out) -> (Usage, u64) {
     let Some(fold) = run.fold.task(task) else { return Default::default() };
     (run.fold.usage(fold), out.moment(run).saturating_sub(fold.created_at))
 }

@@ -1,11 +1,9 @@
 //! What can happen to a run from outside.
 
 use crate::effect::{EffectId, TimerId};
-use model::block::Part;
 use model::command::{Answer, Start, Steer};
 use model::delta::ModelEvent;
-use model::event::{Actor, CancelMode, ErrorInfo};
-use model::history::Entry;
+use model::event::{Actor, CancelMode};
 use model::tool::ToolEvent;
 
 /// One thing that happened. An input that answers nothing outstanding is ignored.
@@ -35,8 +33,6 @@ pub enum Input {
     Cancel(CancelRun),
     /// A moment has come.
     Timer(TimerId),
-    /// A hook ended.
-    Hook(HookEnd),
     /// The process that drove the run died; this one has folded its log.
     Recovered,
 }
@@ -48,13 +44,4 @@ pub struct CancelRun {
     pub mode: CancelMode,
     /// Who says so.
     pub by: Actor,
-}
-
-/// A hook ended.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HookEnd {
-    /// The hook that was asked for.
-    pub id: EffectId,
-    /// The history and new input as it rewrote them, or what went wrong.
-    pub outcome: Result<(Vec<Entry>, Vec<Part>), ErrorInfo>,
 }

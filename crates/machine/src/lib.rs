@@ -7,21 +7,32 @@
 //!
 //! Invariant: no clock, no randomness, no I/O. Time comes in through [`Ctx`]; ids are numbered from the log.
 
+mod args;
+mod budget;
+mod calls;
+mod child;
 mod close;
 mod drive;
 mod effect;
 mod end;
+mod handover;
+mod history;
 mod input;
 mod out;
+mod people;
+mod recover;
+mod result;
 mod state;
 mod tools;
 mod turn;
 
-pub use effect::{Effect, EffectId, HookRequest, TimerId};
-pub use input::{CancelRun, HookEnd, Input};
+pub use budget::millionths;
+pub use effect::{Effect, EffectId, TimerId};
+pub use input::{CancelRun, Input};
 pub use out::Out;
 pub use state::RunState;
 
+use calls::CallState;
 use model::Millis;
 
 /// What an input is answered with, beside the state: the moment.
@@ -46,12 +57,24 @@ pub fn step(run: &mut RunState, input: Input, ctx: Ctx, out: &mut Out) {
         Input::Tool { id, event } => tools::heard(run, &id, event, out),
         Input::Steer(steer) => drive::steer(run, steer, out),
         Input::Cancel(cancel) => end::cancel(run, cancel, out),
-        Input::Timer(TimerId::Run(_)) => end::deadline(run, out),
-        Input::Recovered => end::interrupted(run, out),
-        // Nothing asks for these yet, so nothing outstanding is answered by them.
-        Input::Answers(_) | Input::Hook(_) | Input::Timer(TimerId::Approval(_)) => {}
+        Input::Answers(answers) => people::answered(run, answers, out),
+        Input::Timer(TimerId::Run(task)) => end::deadline(run, &task, out),
+        Input::Timer(TimerId::Approval(key)) => people::timed_out(run, &key, out),
+        Input::Recovered => recover::recover(run, ctx, out),
     }
     drive::drive(run, ctx, out);
+}
+
+/// When a timer fires.
+#[must_use]
+pub fn moment_of(run: &RunState, timer: &TimerId) -> Option<Millis> {
+    match timer {
+        TimerId::Run(task) => run.fold.task(task).and_then(|task| task.deadline),
+        TimerId::Approval(key) => {
+            let asked = run.fold.tasks.iter().flat_map(|task| &task.approvals);
+            asked.rev().find(|(asked, _)| asked.key == *key).map(|(asked, _)| asked.expires_at)
+        }
+    }
 }
 
 /// What was asked for and has not ended, from the state alone.
@@ -65,8 +88,11 @@ pub fn outstanding(run: &RunState) -> Vec<EffectId> {
         let open = task.open_step();
         ids.extend(open.map(|step| EffectId::model(&task.id, step.step, step.attempt)));
         for (fold, call) in task.calls() {
-            let running = fold.started.as_ref().filter(|_| !tools::is_answered(task, &call.call_id));
-            ids.extend(running.map(|started| EffectId::tool(&call.call_id, started.attempt)));
+            match calls::state(task, fold, call) {
+                CallState::Running => ids.push(EffectId::tool(&call.call_id, fold.tries)),
+                CallState::Asked => ids.push(EffectId::Timer(TimerId::Approval(call.call_id.approval()))),
+                _ => {}
+            }
         }
         if task.spec.parent_task_id.is_none() && task.deadline.is_some() {
             ids.push(EffectId::Timer(TimerId::Run(task.id.clone())));

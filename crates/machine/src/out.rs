@@ -3,6 +3,7 @@
 use crate::effect::Effect;
 use crate::state::RunState;
 use model::defects::Defect;
+use model::limits::RECORD_BYTES_MAX;
 use model::record::{Draft, Private};
 use model::{Event, Millis, Seq};
 
@@ -32,10 +33,21 @@ impl Out {
         self.emit_with(run, event, None);
     }
 
+    /// The same for what somebody else made up: what fits no record is left out.
+    pub(crate) fn emit_if_it_fits(&mut self, run: &mut RunState, event: Event) {
+        if serde_json::to_vec(&event).is_ok_and(|bytes| bytes.len() <= RECORD_BYTES_MAX) {
+            self.emit(run, event);
+        }
+    }
+
     /// The same, with what only the server may know.
     pub(crate) fn emit_with(&mut self, run: &mut RunState, event: Event, private: Option<Private>) {
         let seq = run.fold.seq.next();
         let at = self.moment(run);
+        let private = match run.usage_to_log(&event) {
+            Some(usage) => Some(Private { usage: Some(usage), ..private.unwrap_or_default() }),
+            None => private,
+        };
         // A misfit would be a defect of this machine; the fold counts it and the engine parks the thread.
         let _counted = run.fold.apply_event(seq, at, &event, private.as_ref());
         let private = private.map(Box::new);

@@ -1,10 +1,15 @@
 //! What the loop decides on: what the thread kept, what the run has done, and the answer that is being heard.
 
+use crate::budget;
 use crate::turn::Turn;
 use model::definition::{Agent, Definitions};
+use model::event::ApprovalResolved;
 use model::fold::{RunFold, TaskFold};
+use model::limits::Amount;
+use model::ports::Spent;
 use model::thread::ThreadFold;
-use model::{CallId, Seq, TaskId, ThreadId, UserId};
+use model::usage::Usage;
+use model::{CallId, Event, Seq, TaskId, ThreadId, UserId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,6 +26,8 @@ pub struct RunState {
     pub past: ThreadFold,
     /// The run so far.
     pub fold: RunFold,
+    /// What the user had used up today before this run.
+    pub spent_before: Spent,
     /// Answers that are being heard, by task. Nothing in here outlives its step: a lost one is cut.
     pub(crate) turns: BTreeMap<TaskId, Turn>,
 }
@@ -36,7 +43,37 @@ impl RunState {
         fold: Option<RunFold>,
     ) -> Self {
         let fold = fold.unwrap_or_else(|| past.next_run());
-        Self { user, thread, definitions, past, fold, turns: BTreeMap::new() }
+        Self { user, thread, definitions, past, fold, spent_before: Spent::default(), turns: BTreeMap::new() }
+    }
+
+    /// The user's day, as it was before this run: what was given holds what the run itself used up.
+    pub fn leave_own_out(&mut self) {
+        let (all, own) = (self.spent_before, budget::spent(self));
+        self.spent_before =
+            Spent { usage: budget::less(all.usage, own.usage), cost: Amount(all.cost.0.saturating_sub(own.cost.0)) };
+    }
+
+    /// The user's day until now, this run included.
+    #[must_use]
+    pub fn spent_until_now(&self) -> Spent {
+        budget::today(self)
+    }
+
+    /// The run's name.
+    pub(crate) fn root_id(&self) -> TaskId {
+        self.fold.root().map_or_else(|| TaskId::from(""), |root| root.id.clone())
+    }
+
+    /// Does the run stop after this turn?
+    pub(crate) fn is_cancelling(&self) -> bool {
+        self.fold.root().is_some_and(|root| root.cancelling.is_some())
+    }
+
+    /// What a person said of this tool for the rest of the run, last.
+    pub(crate) fn standing_decision(&self, tool: &str) -> Option<&ApprovalResolved> {
+        let asked = self.fold.tasks.iter().flat_map(|task| &task.approvals);
+        let of_tool = asked.filter(|(asked, _)| asked.action_requests.iter().any(|action| action.name == tool));
+        of_tool.filter_map(|(_, answer)| answer.as_ref()).rfind(|answer| answer.decisions.iter().any(|one| one.always))
     }
 
     /// The last record that the run knows of.
@@ -49,6 +86,11 @@ impl RunState {
     pub(crate) fn next_number(&self) -> (String, u32) {
         let suffix = self.fold.root().map(|root| root.id.suffix().to_owned()).unwrap_or_default();
         (suffix, self.fold.numbers.saturating_add(1))
+    }
+
+    /// Tokens of the turn that this event belongs to, when the log does not have them yet.
+    pub(crate) fn usage_to_log(&mut self, event: &Event) -> Option<Usage> {
+        self.turns.get_mut(event.task_id()?)?.usage_to_log.take()
     }
 
     /// How many reference groups there are.

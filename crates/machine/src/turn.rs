@@ -4,11 +4,12 @@
 //! begins, the one before it is done. What does not fit (a piece for an item that is done, a slot opened twice) is
 //! dropped: a provider's disorder must not become ours.
 
-use crate::Out;
 use crate::close::{self, Ending};
 use crate::effect::EffectId;
 use crate::state::RunState;
+use crate::{Out, calls};
 use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
+use model::definition::Tool;
 use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelItem};
 use model::event::{
     AnnotationAdded, ArgumentsDelta, Event, HostedCallUpdated, ImageDelta, ImageEvent, ImageItem, ItemEvent,
@@ -30,6 +31,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Turn {
     model: String,
     usage: Usage,
+    /// What the next record of the turn takes along, for whoever folds the log when this process has died.
+    pub(crate) usage_to_log: Option<Usage>,
     slots: BTreeMap<u32, Slot>,
 }
 
@@ -130,9 +133,15 @@ pub(crate) fn step_done(
     service_tier: Option<String>,
     out: &mut Out,
 ) {
-    let turn = run.turns.remove(task).unwrap_or_default();
-    let Some(step) = run.fold.task(task).and_then(|fold| fold.open_step()).map(|open| open.step) else { return };
-    let (task_id, model, usage) = (task.clone(), turn.model, turn.usage);
+    let turn = run.turns.remove(task);
+    let Some(fold) = run.fold.task(task) else { return };
+    let Some(open) = fold.open_step() else { return };
+    let (model, usage) = match turn {
+        Some(turn) => (turn.model, turn.usage),
+        // Another process heard it: what it knew of the tokens stands in the log.
+        None => (run.agent(fold).models.into_iter().next().unwrap_or_default(), open.usage),
+    };
+    let (task_id, step) = (task.clone(), open.step);
     out.emit(run, Event::StepDone(StepDone { task_id, step, model, stop_reason, usage, service_tier }));
 }
 
@@ -184,14 +193,13 @@ impl Speaker<'_> {
             ModelDelta::Usage(usage) => {
                 if let Some(turn) = self.run.turns.get_mut(self.task) {
                     turn.usage = usage;
+                    turn.usage_to_log = Some(usage);
                 }
             }
             ModelDelta::Unknown(event) => {
                 let task_id = self.task.clone();
                 let event = Event::ProviderEvent(ProviderEvent { task_id, event });
-                if serde_json::to_vec(&event).is_ok_and(|bytes| bytes.len() <= RECORD_BYTES_MAX) {
-                    self.out.emit(self.run, event);
-                }
+                self.out.emit_if_it_fits(self.run, event);
             }
         }
     }
@@ -266,13 +274,13 @@ impl Speaker<'_> {
     }
 
     fn call(&self, call_id: CallId, name: String, agent: Option<String>) -> ToolCall {
-        let tool = self.run.definitions.tools.get(&name);
+        let tool = self.run.fold.task(self.task).and_then(|task| calls::named(self.run, task, &name));
         ToolCall {
             id: call_id.sibling("fc"),
             call_id,
-            kind: Some(tool.map_or(CallKind::Tool, |tool| tool.kind)),
-            display_name: tool.and_then(|tool| tool.display_name.clone()),
-            gate: Some(tool.map_or(Gate::Never, |tool| tool.gate)),
+            kind: Some(tool.as_ref().map_or(CallKind::Tool, Tool::kind)),
+            gate: Some(tool.as_ref().map_or(Gate::Never, Tool::gate)),
+            display_name: tool.and_then(|tool| tool.display_name),
             name,
             arguments: Some(String::new()),
             status: Some(ItemStatus::InProgress),

@@ -3,6 +3,7 @@
 
 use crate::block::{Object, Part};
 use crate::event::{CancelMode, ClientNames, ClientTool, Decision, DisplayMode, ErrorInfo};
+use crate::history::Entry;
 use crate::id::{ApprovalKey, CallId, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,12 @@ pub struct Start {
     pub display_mode: DisplayMode,
     /// The names under which a client of another protocol knows it.
     pub client: Option<ClientNames>,
+    /// What a hook made of the past. Never a caller's to say.
+    #[serde(skip)]
+    pub history: Option<Vec<Entry>>,
+    /// Why it ends as soon as it begins: its hook could not be asked.
+    #[serde(skip)]
+    pub refused: Option<ErrorInfo>,
 }
 
 /// Stop a run.

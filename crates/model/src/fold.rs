@@ -8,7 +8,7 @@ mod output;
 mod render;
 mod task;
 
-pub use task::{InputFold, ItemFold, StartedTool, StepFold, TaskFold};
+pub use task::{Handover, InputFold, ItemFold, StartedTool, StepFold, TaskFold};
 
 use crate::event::{Event, StateDelta};
 use crate::id::TaskId;

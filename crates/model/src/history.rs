@@ -10,6 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Entry {
+    /// What was said and done before everything that follows, summed up.
+    Summary {
+        /// The summary.
+        text: String,
+    },
     /// A person spoke.
     User {
         /// What they said.

@@ -5,7 +5,7 @@
 //! - [`record`]: an event as it is logged; [`cursor`]: a place in the log that a client can hold.
 //! - [`fold`]: records → state, pure and total. The only way from the one to the other.
 //! - [`delta`], [`tool`], [`history`], [`reference`]: what the run loop exchanges with models and tools.
-//! - [`definition`]: agents and tools as an operator declared them; [`limits`]: every bound, by name.
+//! - [`definition`]: agents and tools as an operator declared them, [`rule`]: when a person is asked; [`limits`]: every bound.
 //! - [`ports`]: what the upper floors offer each other, each trait with its law.
 //!
 //! Invariant: no tokio, no I/O, no clock, no randomness. Time and ids come in as arguments.
@@ -26,6 +26,7 @@ pub mod object;
 pub mod ports;
 pub mod record;
 pub mod reference;
+pub mod rule;
 pub mod seq;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -17,12 +17,31 @@ pub const UNDURABLE_BYTES_MAX: usize = 64 * 1024;
 /// The most that one write to a viewer takes.
 pub const WRITE_BYTES_MAX: usize = 64 * 1024;
 
+/// Money, in millionths of whatever prices are in: a limit must be exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Amount(pub u64);
+
 /// What a run may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunLimits {
     /// Turns of one task.
     pub steps_max: u32,
+    /// How deep sub-agents may ask sub-agents; the run's own agent is at depth 0.
+    pub depth_max: u32,
+    /// How many sub-agents a run may have in all.
+    pub descendants_max: usize,
+    /// How often in a row a model may ask for tools in a way that cannot be done.
+    pub invalid_calls_max: u32,
+    /// Tokens of a run, read and written; `None` is no limit.
+    pub run_tokens_max: Option<u64>,
+    /// What a run may cost.
+    pub run_cost_max: Option<Amount>,
+    /// Tokens of a user on one day (UTC).
+    pub user_day_tokens_max: Option<u64>,
+    /// What a user may cost on one day.
+    pub user_day_cost_max: Option<Amount>,
     /// Tools that run at the same time after one turn.
     pub parallel_tools_max: usize,
     /// How long a tool has.
@@ -37,6 +56,13 @@ impl Default for RunLimits {
     fn default() -> Self {
         Self {
             steps_max: 50,
+            depth_max: 4,
+            descendants_max: 32,
+            invalid_calls_max: 3,
+            run_tokens_max: None,
+            run_cost_max: None,
+            user_day_tokens_max: None,
+            user_day_cost_max: None,
             parallel_tools_max: 16,
             tool_timeout_ms: 60_000,
             tool_output_bytes_max: 1024 * 1024,

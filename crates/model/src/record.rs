@@ -6,6 +6,7 @@
 
 use crate::block::Part;
 use crate::event::Event;
+use crate::history::Entry;
 use crate::id::{TaskId, ThreadId};
 use crate::seq::{Epoch, Millis, Seq};
 use crate::usage::Usage;
@@ -54,6 +55,9 @@ pub struct Private {
     /// What a started tool's result is when the process died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_crash: Option<OnCrash>,
+    /// What a hook made of the past.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<Vec<Entry>>,
     /// Tokens of a turn that has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -68,6 +72,8 @@ pub enum OnCrash {
     Unknown,
     /// It counts as failed.
     Fail,
+    /// A person is asked: run it again, or say what became of it.
+    Ask,
 }
 
 /// An upstream item as it came.

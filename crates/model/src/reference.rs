@@ -50,6 +50,12 @@ pub const fn group_of(part: &Part) -> Option<u32> {
     }
 }
 
+/// Does this part end a group?
+#[must_use]
+pub fn is_closing(part: &Part) -> bool {
+    matches!(part, Part::Text { text, tags, .. } if text == CLOSE && tags.iter().any(|tag| tag == MANAGER_TAG))
+}
+
 fn opening(id: u32) -> Part {
     Part::Text { text: format!("{OPEN}\nID: {id}"), id: Some(id), tags: vec![MANAGER_TAG.to_owned()] }
 }

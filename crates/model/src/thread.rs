@@ -4,7 +4,8 @@
 //! The model is given the items of whole steps and every result; of steps that a cancel, a failure or a limit ended, the
 //! text alone; of attempts that were done again, nothing. So no call is ever without its result (law 12).
 
-use crate::event::{Event, StopReason};
+use crate::definition::HistoryWindow;
+use crate::event::{Event, HistoryCompacted, StopReason};
 use crate::fold::{ItemFold, RunFold, TaskFold};
 use crate::history::Entry;
 use crate::id::{CallId, TaskId};
@@ -34,8 +35,20 @@ pub struct ThreadFold {
     pub state: Value,
     /// What the thread cost so far.
     pub usage: Usage,
+    /// What was summed up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<Compacted>,
     /// Records that did not fit. A thread with any is not executed further.
     pub misfits: u32,
+}
+
+/// What the model is given instead of runs long ago.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compacted {
+    /// The last run in it; those before it in its chain are in it, too.
+    pub run: TaskId,
+    /// The summary.
+    pub summary: String,
 }
 
 /// What the model is given of a run that ended.
@@ -45,6 +58,9 @@ pub struct PastRun {
     pub run: TaskId,
     /// The run after which it went on.
     pub previous: Option<TaskId>,
+    /// Its last record.
+    #[serde(default)]
+    pub last: Seq,
     /// What was said and done.
     pub entries: Vec<Entry>,
 }
@@ -70,12 +86,26 @@ impl ThreadFold {
         self.usage.add(run.usage(root));
         self.agent = Some(root.agent.clone());
         let previous = root.spec.previous.clone().or_else(|| self.runs.last().map(|past| past.run.clone()));
-        self.runs.push(PastRun { run: root.id.clone(), previous, entries: entries(root) });
+        self.runs.push(PastRun { run: root.id.clone(), previous, last: run.seq, entries: entries(root) });
     }
 
     /// What the model is given of the chain of runs that ends with `previous`, or with the last one.
     #[must_use]
-    pub fn history(&self, previous: Option<&TaskId>) -> Vec<Entry> {
+    pub fn history(&self, previous: Option<&TaskId>, window: HistoryWindow) -> Vec<Entry> {
+        let chain = self.chain(previous);
+        let summed = self.compacted.as_ref();
+        let summed = summed.and_then(|sum| Some((chain.iter().position(|past| past.run == sum.run)?, sum)));
+        let whole = chain.get(summed.map_or(0, |(place, _)| place + 1)..).unwrap_or_default();
+        let kept = windowed(whole, window);
+        // Whoever wants less than there is does not want the summary of what came before it.
+        let summary = summed.filter(|_| kept.len() == whole.len());
+        let summary = summary.map(|(_, sum)| Entry::Summary { text: sum.summary.clone() });
+        summary.into_iter().chain(kept.iter().flat_map(|past| past.entries.iter().cloned())).collect()
+    }
+
+    /// The runs that lead to `previous`, or to the last one, oldest first.
+    #[must_use]
+    pub fn chain(&self, previous: Option<&TaskId>) -> Vec<&PastRun> {
         let mut chain: Vec<&PastRun> = Vec::new();
         let mut wanted = previous.cloned().or_else(|| self.runs.last().map(|past| past.run.clone()));
         // Newest first: a run's `previous` always stands before it, so one pass finds the whole chain.
@@ -85,8 +115,37 @@ impl ThreadFold {
                 chain.push(past);
             }
         }
-        chain.iter().rev().flat_map(|past| past.entries.iter().cloned()).collect()
+        chain.reverse();
+        chain
     }
+
+    /// Takes in a summary.
+    pub fn compact(&mut self, e: &HistoryCompacted) {
+        let run = self.runs.iter().rev().find(|past| past.last <= e.up_to).map(|past| past.run.clone());
+        self.compacted = run.map(|run| Compacted { run, summary: e.summary.clone() }).or(self.compacted.take());
+    }
+}
+
+/// The newest runs that fit.
+fn windowed<'a, 'b>(chain: &'b [&'a PastRun], window: HistoryWindow) -> &'b [&'a PastRun] {
+    let turns = window.turns.unwrap_or(usize::MAX);
+    let mut left = window.tokens.unwrap_or(u64::MAX);
+    let fits = |past: &&&PastRun| {
+        let tokens = tokens(&past.entries);
+        let fits = tokens <= left;
+        left = left.saturating_sub(tokens);
+        fits
+    };
+    let kept = chain.iter().rev().take(turns).take_while(fits).count();
+    chain.get(chain.len() - kept..).unwrap_or_default()
+}
+
+/// About how many tokens a model reads here: a quarter of the letters. Providers count differently, and none of them is
+/// asked before it is known what it will be given.
+#[must_use]
+pub fn tokens(entries: &[Entry]) -> u64 {
+    let bytes: usize = entries.iter().map(|entry| serde_json::to_vec(entry).map_or(0, |bytes| bytes.len())).sum();
+    (bytes / 4) as u64
 }
 
 /// Builds a thread's state from its records.
@@ -113,8 +172,10 @@ impl Replay {
             self.thread.seq = record.seq;
             self.thread.at = self.thread.at.max(record.at);
             // Between runs only `thread.*` has a place, as far as this version knows it.
-            if !matches!(record.event(), Event::HistoryCompacted(_) | Event::RunHidden(_)) {
-                self.thread.misfits = self.thread.misfits.saturating_add(1);
+            match record.event() {
+                Event::HistoryCompacted(e) => self.thread.compact(e),
+                Event::RunHidden(_) => {}
+                _ => self.thread.misfits = self.thread.misfits.saturating_add(1),
             }
             return;
         }
@@ -131,10 +192,22 @@ impl Replay {
 /// What the model is given of a task.
 #[must_use]
 pub fn entries(task: &TaskFold) -> Vec<Entry> {
-    let mut out: Vec<Entry> =
+    entries_until(task, task.steps.len()).0
+}
+
+/// The same in two parts: what was said and done until so many attempts had begun, and what came after.
+#[must_use]
+pub fn entries_until(task: &TaskFold, attempts: usize) -> (Vec<Entry>, Vec<Entry>) {
+    let mut before: Vec<Entry> =
         task.spec.input.iter().map(|message| Entry::User { content: message.content.clone() }).collect();
-    out.extend(said_after(task, 0));
-    for (place, step) in task.steps.iter().enumerate() {
+    before.extend(said_after(task, 0));
+    before.extend(attempts_of(task, 0, attempts));
+    (before, attempts_of(task, attempts, task.steps.len()))
+}
+
+fn attempts_of(task: &TaskFold, from: usize, to: usize) -> Vec<Entry> {
+    let mut out = Vec::new();
+    for (place, step) in task.steps.iter().enumerate().take(to).skip(from) {
         let items = task.items.iter().filter(|fold| fold.step == Some(place) && !fold.dropped);
         let mut calls: Vec<CallId> = Vec::new();
         for fold in items {

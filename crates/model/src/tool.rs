@@ -1,11 +1,13 @@
 //! What a tool is given and what comes of it.
 
 use crate::block::{Block, Object, Part};
+use crate::definition::ToolHow;
 use crate::event::ErrorInfo;
 use crate::id::{CallId, TaskId, ThreadId, UserId};
 use crate::seq::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// A tool as the model sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +27,8 @@ pub struct ToolRequest {
     pub user: UserId,
     /// In which thread.
     pub thread: ThreadId,
+    /// In which run.
+    pub run: TaskId,
     /// For which task.
     pub task: TaskId,
     /// The call; also its idempotency key.
@@ -37,6 +41,10 @@ pub struct ToolRequest {
     pub arguments: String,
     /// When it must have ended.
     pub deadline: Millis,
+    /// Who does it.
+    pub how: Arc<ToolHow>,
+    /// How much it may give.
+    pub output_bytes_max: usize,
 }
 
 /// What a tool sends back. The last one is `End`; a stream that ends without it has failed.

@@ -68,6 +68,8 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/tasks/{task}/input", post(routes::task_input::handle))
         .route("/v1/tasks/{task}/approvals/{key}", post(routes::task_approve::handle))
         .route("/v1/tasks/{task}/tool_results", post(routes::task_tool_results::handle))
+        .route("/v1/approvals", get(routes::approval_list::handle))
+        .route("/v1/usage", get(routes::usage::handle))
         .route("/v1/threads", get(routes::thread_list::handle))
         .route("/v1/threads/{thread}", get(routes::thread_get::handle).delete(routes::thread_delete::handle))
         .route("/v1/threads/{thread}/events", get(routes::thread_events::handle))
@@ -78,7 +80,10 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/metrics", get(routes::metrics::handle))
         .route("/openapi.json", get(routes::page::openapi))
         .route("/", get(routes::page::index))
-        .route("/app.js", get(routes::page::script))
+        .route("/app.js", get(routes::page::app))
+        .route("/draw.js", get(routes::page::draw))
+        .route("/fold.js", get(routes::page::fold))
+        .route("/follow.js", get(routes::page::follow))
         .route("/style.css", get(routes::page::style));
     native
         .merge(open)

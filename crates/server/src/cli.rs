@@ -2,6 +2,7 @@
 //!
 //! Every flag has an environment twin, so this is also the one place where the environment is read.
 
+mod check_config;
 mod keys;
 mod openapi;
 mod serve;
@@ -35,6 +36,8 @@ enum Verb {
     Verify(DataDir),
     /// Let people in (`[auth] mode = "keys"`). Works while the server runs, too.
     Keys(keys::KeysArgs),
+    /// Look through a config file and list all that is wrong. Exit code 0: it can be served, 1: it cannot.
+    CheckConfig(check_config::CheckConfigArgs),
     /// Print the OpenAPI document.
     Openapi,
     /// Follow a task in the terminal; go on by itself when the connection drops.
@@ -72,6 +75,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::Serve(args) => runtime()?.block_on(serve::run(args)),
         Verb::Verify(args) => Ok(verify::run(&args)),
         Verb::Keys(args) => runtime()?.block_on(keys::run(args)),
+        Verb::CheckConfig(args) => Ok(check_config::run(&args)),
         Verb::Openapi => Ok(openapi::run()),
         Verb::Tail(args) => runtime()?.block_on(tail::run(args)),
     }

@@ -1,29 +1,43 @@
 //! Everything that an operator can say: one TOML file, and flags that win over it.
 //!
-//! - [`file`]: the file as it is written; serde refuses what it does not know.
-//! - [`build`]: the file as definitions, providers and tools; names that lead nowhere are refused here.
+//! - [`source`] is the file as text, [`table`] as tables and values that know their line and their key.
+//! - [`build`] puts the settings together; one module for each table that has much to say.
+//! - [`findings`] keeps all that is wrong; [`near`] knows what was probably meant; [`secret`] looks, and tells nothing.
 //!
-//! A refusal is one line: file, line, key, what is wrong, and what would be right. Without a file it is the embedded
-//! demo, which is a file like any other. `docs/configuration.md` lists every key.
+//! A finding is one line: file, line, key, what is wrong, and what to do. `serve` says the first, `check-config` all.
+//! Without a file it is the embedded demo, which is a file like any other. `docs/configuration.md` lists every key, and
+//! so does `headwater.schema.json`, for editors.
 
+mod agents;
 mod build;
 mod error;
-mod file;
+mod findings;
+mod http_tool;
+mod limits;
+mod near;
+mod providers;
+mod secret;
+mod source;
+mod table;
 #[cfg(test)]
 mod tests;
+mod tools;
 
 pub(crate) use error::ConfigError;
+pub(crate) use findings::{Finding, Weight};
 
+use ::providers::Router;
+use ::tools::Toolbox;
+use engine::SystemClock;
 use model::definition::Definitions;
-use model::ports::Tools;
-use providers::Router;
-use std::net::SocketAddr;
+use source::Source;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Where the server listens unless it is told otherwise.
-pub(crate) const LISTEN: &str = "127.0.0.1:8787";
+const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8787));
 /// Where everything is kept unless it is told otherwise.
 pub(crate) const DATA_DIR: &str = "headwater-data";
 
@@ -59,7 +73,7 @@ pub(crate) struct Config {
     /// Whom runs ask.
     pub(crate) models: Router,
     /// What runs have done.
-    pub(crate) tools: Arc<dyn Tools>,
+    pub(crate) tools: Arc<Toolbox>,
 }
 
 /// Who is let in.
@@ -112,8 +126,16 @@ impl Default for HttpLimits {
 
 /// Reads the file, or the embedded demo where none is named.
 pub(crate) fn load(path: Option<&Path>, overrides: Overrides) -> Result<Config, ConfigError> {
-    match path {
-        None => build::config(&file::Source::demo(), overrides),
-        Some(path) => build::config(&file::Source::read(path)?, overrides),
+    let (config, findings) = check(path, overrides)?;
+    match findings.into_iter().find(|finding| finding.weight == Weight::Error) {
+        None => Ok(config),
+        Some(finding) => Err(finding.error),
     }
+}
+
+/// The same, with all that is wrong. The settings are good for nothing if an error is among that.
+pub(crate) fn check(path: Option<&Path>, overrides: Overrides) -> Result<(Config, Vec<Finding>), ConfigError> {
+    let source = path.map_or_else(|| Ok(Source::demo()), Source::read)?;
+    let tools = Arc::new(Toolbox::new(Arc::new(secret::environment), Arc::new(SystemClock))?);
+    Ok(build::config(&source, overrides, tools))
 }

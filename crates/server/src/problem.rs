@@ -3,10 +3,11 @@
 //! Two texts for two readers: what stands here is for clients, and names no path, table or stack. What an operator needs
 //! is logged. A missing thing and another user's are the same bytes; the request's id is in a header, never in the body.
 
+use crate::wire;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use engine::{StartError, WatchError};
+use engine::{AnswerError, StartError, WatchError};
 use model::cursor::CursorError;
 use model::id::IdError;
 use model::ports::{StoreError, SubmitError};
@@ -130,6 +131,17 @@ impl From<SubmitError> for Problem {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::KeyReused => Self::new(StatusCode::CONFLICT, "idempotency_key_reused", error.to_string()),
+            SubmitError::NoQuestion => {
+                let detail = "the run does not wait for this approval, and never did";
+                Self::new(StatusCode::NOT_FOUND, "approval_not_found", detail)
+            }
+            SubmitError::Decided(question) => {
+                let (code, detail) = match &question.answer {
+                    Some(_) => ("already_decided", "this was decided before: `approval` says how, and by whom"),
+                    None => ("expired", "the time for this decision is up"),
+                };
+                Self::new(StatusCode::CONFLICT, code, detail).with("approval", wire::approval(&question))
+            }
             SubmitError::Full(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "inbox_full", error.to_string())
                 .header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS)),
             SubmitError::Store(error) => error.into(),
@@ -153,6 +165,19 @@ impl From<StartError> for Problem {
                 Self::new(StatusCode::CONFLICT, "thread_busy", detail).with("task_id", task.as_str())
             }
             StartError::Submit(error) => error.into(),
+        }
+    }
+}
+
+impl From<AnswerError> for Problem {
+    fn from(error: AnswerError) -> Self {
+        let detail = error.to_string();
+        match error {
+            AnswerError::NotPending(call) => {
+                Self::new(StatusCode::CONFLICT, "nothing_pending", detail).with("call_id", call.as_str())
+            }
+            AnswerError::Submit(error) => error.into(),
+            AnswerError::Store(error) => error.into(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One file per route. What several of them need is here: ids in paths, keys against doing things twice.
 
+pub(crate) mod approval_list;
 pub(crate) mod health;
 pub(crate) mod metrics;
 pub(crate) mod page;
@@ -15,6 +16,7 @@ pub(crate) mod thread_delete;
 pub(crate) mod thread_events;
 pub(crate) mod thread_get;
 pub(crate) mod thread_list;
+pub(crate) mod usage;
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -22,15 +24,21 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use engine::{REQUEST_BYTES_MAX, StartError};
+use model::id::is_plain;
 use model::object::TaskObject;
-use model::ports::{Idempotency, RunRow};
-use model::{TaskId, ThreadId, UserId};
+use model::ports::{Idempotency, RunRow, SubmitError};
+use model::{ApprovalKey, TaskId, ThreadId, UserId};
+use serde::Serialize;
 
 /// The task that a path names. What cannot be an id does not exist.
 pub(crate) struct TaskPath(pub(crate) TaskId);
 
 /// The thread that a path names.
 pub(crate) struct ThreadPath(pub(crate) ThreadId);
+
+/// The task and the question that a path names.
+pub(crate) struct ApprovalPath(pub(crate) TaskId, pub(crate) ApprovalKey);
 
 impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
     type Rejection = Problem;
@@ -45,6 +53,16 @@ impl<S: Send + Sync> FromRequestParts<S> for ThreadPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         Ok(Self(ThreadId::parse(&segment(parts, state, "thread").await?)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ApprovalPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let TaskPath(task) = TaskPath::from_request_parts(parts, state).await?;
+        let key = segment(parts, state, "key").await?;
+        if is_plain(&key) { Ok(Self(task, ApprovalKey::from(key))) } else { Err(SubmitError::NoQuestion.into()) }
     }
 }
 
@@ -104,6 +122,12 @@ async fn root_row(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Pro
     }
     let detail = "this cannot be asked of a sub-agent: ask it of its run";
     Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail).with("task_id", row.id.as_str()))
+}
+
+/// What is said must fit a record of the log.
+fn check_size(said: &impl Serialize) -> Result<(), Problem> {
+    let size = serde_json::to_vec(said).map_or(usize::MAX, |text| text.len());
+    if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX).into()) } else { Ok(()) }
 }
 
 /// The task's object now, as the answer to a command.

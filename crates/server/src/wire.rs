@@ -4,10 +4,12 @@
 
 use crate::config::HttpLimits;
 use crate::problem::Problem;
+use crate::schema;
 use model::block::{FileRef, ImageUrl, Part};
-use model::event::ClientTool;
+use model::event::{ClientTool, DecisionKind};
 use model::id::is_plain;
-use model::ports::{RunRow, ThreadRow};
+use model::limits::Amount;
+use model::ports::{ApprovalRow, RunRow, ThreadRow};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -116,11 +118,10 @@ pub(crate) fn tools(declared: Vec<DeclaredTool>, limits: &HttpLimits) -> Result<
         if !names.insert(name.clone()) {
             return Err(Problem::invalid_body(format!("`tools`: the name `{name}` stands twice")));
         }
-        match parameters {
-            Value::Null => Ok(ClientTool { name, description, parameters: json!({ "type": "object" }) }),
-            Value::Object(_) => Ok(ClientTool { name, description, parameters }),
-            _ => Err(Problem::invalid_body("`tools`: `parameters` must be a JSON Schema object")),
-        }
+        let parameters = if parameters.is_null() { json!({ "type": "object" }) } else { parameters };
+        schema::declare(&parameters)
+            .map_err(|why| Problem::invalid_body(format!("`tools`: the `parameters` of `{name}`: {why}")))?;
+        Ok(ClientTool { name, description, parameters })
     };
     declared.into_iter().map(check).collect()
 }
@@ -140,4 +141,36 @@ pub(crate) fn run(row: &RunRow) -> Value {
 /// A thread.
 pub(crate) fn thread(row: &ThreadRow) -> Value {
     json!({ "thread_id": row.id, "created_at": row.created_at, "updated_at": row.updated_at })
+}
+
+/// A question to a person, and the answer once there is one.
+pub(crate) fn approval(row: &ApprovalRow) -> Value {
+    let answer = row.answer.as_ref();
+    let status = match answer.map(|answer| answer.decision.kind) {
+        None => "pending",
+        Some(DecisionKind::Approve) => "approved",
+        Some(DecisionKind::Edit) => "edited",
+        Some(DecisionKind::Reject) => "rejected",
+    };
+    json!({
+        "key": row.key,
+        "thread_id": row.thread_id,
+        "run_id": row.run_id,
+        "task_id": row.task_id,
+        "call_id": row.call_id,
+        "name": row.action.name,
+        "arguments": row.action.args,
+        "requested_at": row.requested_at,
+        "expires_at": row.expires_at,
+        "status": status,
+        "decision": answer.map(|answer| &answer.decision),
+        "decided_by": answer.map(|answer| answer.by),
+        "decided_at": answer.map(|answer| answer.at),
+    })
+}
+
+/// Money as prices are written: millionths are ours alone.
+#[expect(clippy::cast_precision_loss, reason = "exact up to nine thousand million, and what is compared is the amount")]
+pub(crate) fn money(amount: Amount) -> f64 {
+    amount.0 as f64 / 1_000_000.0
 }

@@ -1,13 +1,17 @@
-//! Which appends fit: the part of the law that needs no storage, hence the same in every backend.
+//! Which appends and decisions fit: the part of the law that needs no storage, hence the same in every backend.
 //!
 //! A backend asks in this order, and writes only when nothing spoke against the batch: [`flaw`] (of the batch alone;
-//! may be asked before it queues), [`standing`] (term and place), then [`moved`] for every change of a run.
+//! may be asked before it queues), [`standing`] (term and place), then [`moved`] for every change of a run. Every run that
+//! the batch names ([`named`]) must be the thread's after it. [`decided`] is for submitted decisions.
 
+use model::command::{AnswerTo, Command};
 use model::defects::Defect;
+use model::event::Decision;
+use model::limits::Amount;
 use model::object::TaskStatus;
-use model::ports::{Batch, Change, Verdict};
-use model::seq::Epoch;
-use model::{Seq, TaskId};
+use model::ports::{ApprovalRow, Batch, Change, Spent, SubmitError, Submitted, Verdict};
+use model::seq::{Epoch, Millis};
+use model::{ApprovalKey, Seq, TaskId};
 
 /// What a batch of a thread that is not there gets, or of somebody else's.
 pub(crate) const NO_THREAD: &str = "no such thread";
@@ -43,10 +47,17 @@ pub(crate) fn flaw(batch: &Batch) -> Option<String> {
             Change::Checkpoint(checkpoint) if checkpoint.seq > seq => {
                 return Some(format!("a checkpoint of record {} comes before the record", checkpoint.seq));
             }
+            Change::Asked(question) if question.thread_id != batch.thread => {
+                return Some(format!("question {} is of another thread", question.key));
+            }
             Change::RunStarted { .. }
             | Change::RunStatus { .. }
             | Change::RunDropped { .. }
-            | Change::Checkpoint(_) => {}
+            | Change::Checkpoint(_)
+            | Change::Asked(_)
+            | Change::Answered { .. }
+            | Change::Spent { .. }
+            | Change::Wake { .. } => {}
         }
     }
     None
@@ -63,12 +74,26 @@ pub(crate) fn standing(epoch: Option<Epoch>, head: Seq, batch: &Batch) -> Result
     Ok(())
 }
 
-/// The run that a change is about.
+/// The run that a change moves.
 pub(crate) fn run_of(change: &Change) -> Option<&TaskId> {
     match change {
         Change::RunStarted { run, .. } | Change::RunStatus { run, .. } | Change::RunDropped { run, .. } => Some(run),
-        Change::Consume { .. } | Change::Checkpoint(_) => None,
+        Change::Consume { .. }
+        | Change::Checkpoint(_)
+        | Change::Asked(_)
+        | Change::Answered { .. }
+        | Change::Spent { .. }
+        | Change::Wake { .. } => None,
     }
+}
+
+/// The runs that a batch adds something to: records, questions.
+pub(crate) fn named(batch: &Batch) -> impl Iterator<Item = &TaskId> {
+    let asking = batch.changes.iter().filter_map(|change| match change {
+        Change::Asked(question) => Some(&question.run_id),
+        _ => None,
+    });
+    batch.records.iter().map(|record| &record.run).chain(asking)
 }
 
 /// Where a change takes a run that is at `status`; `None` is a run that the thread does not have yet.
@@ -83,6 +108,46 @@ pub(crate) fn moved(status: Option<TaskStatus>, run: &TaskId, change: &Change) -
             Err(Verdict::Refused(format!("run {run} is {}, so this change does not fit", status.as_str())))
         }
     }
+}
+
+/// The question that a command decides, and how.
+pub(crate) fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision)> {
+    match command {
+        Command::Answer(answer) => match &answer.to {
+            AnswerTo::Approval { key, decision } => Some((key, decision)),
+            AnswerTo::ClientTool { .. } => None,
+        },
+        Command::Start(_) | Command::Cancel(_) | Command::Steer(_) => None,
+    }
+}
+
+/// What a decision gets whose question is no longer open; `None` when it is, and the decision counts.
+pub(crate) fn decided(
+    question: &ApprovalRow,
+    decision: &Decision,
+    at: Millis,
+) -> Option<Result<Submitted, SubmitError>> {
+    match &question.answer {
+        Some(answer) if answer.decision == *decision => {
+            let (task, thread) = (question.run_id.clone(), question.thread_id.clone());
+            Some(Ok(Submitted::Repeated { task, thread }))
+        }
+        // Its time is up; the records that say so are on their way.
+        None if at < question.expires_at => None,
+        Some(_) | None => Some(Err(SubmitError::Decided(Box::new(question.clone())))),
+    }
+}
+
+/// What was spent in all. Where it would overflow it stays: a limit is not got round by counting on.
+pub(crate) fn sum(one: Spent, other: Spent) -> Spent {
+    let mut usage = one.usage;
+    usage.add(other.usage);
+    Spent { usage, cost: Amount(one.cost.0.saturating_add(other.cost.0)) }
+}
+
+/// The verdict on a question that the thread does not have.
+pub(crate) fn unknown_question(key: &ApprovalKey) -> Verdict {
+    Verdict::Refused(format!("the thread has no question {key}"))
 }
 
 /// The verdict on a run that the thread does not have.

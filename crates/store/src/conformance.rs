@@ -13,8 +13,10 @@
 
 pub mod directory;
 pub mod journal;
+pub mod ledger;
 pub mod load;
 pub mod play;
+pub mod questions;
 pub mod random;
 mod reference;
 pub mod restart;
@@ -66,6 +68,27 @@ macro_rules! conformance {
                 the_newest_checkpoint_counts,
                 deleting_a_thread_leaves_nothing,
                 keys_come_and_go;
+            questions:
+                a_question_is_open_from_the_records_that_ask_it_until_an_answer,
+                the_first_decision_counts,
+                a_key_is_looked_at_before_the_question,
+                fifty_opposite_decisions_at_once_have_one_winner,
+                a_decision_of_a_question_that_is_not_there_is_refused,
+                a_question_whose_time_is_up_cannot_be_decided,
+                a_question_that_is_asked_again_is_open_again,
+                records_close_what_is_open_and_leave_what_is_closed,
+                questions_that_do_not_fit_change_nothing,
+                the_same_decision_is_the_same_whatever_numbers_are_in_it,
+                a_full_inbox_leaves_a_question_open,
+                a_decision_takes_a_paused_thread_up,
+                what_a_clients_tool_gave_is_written_without_a_look,
+                questions_are_listed_newest_first,
+                another_users_questions_do_not_exist;
+            ledger:
+                what_is_spent_adds_up_by_user_and_day,
+                a_sum_stays_at_its_bound,
+                a_thread_is_woken_at_the_newest_moment_that_was_said,
+                definitions_are_kept_under_their_digest;
         }
     };
     (@each $make:expr; $($module:ident: $($law:ident),+;)+) => {

@@ -8,12 +8,12 @@ use crate::admit;
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    Batch, BoxFuture, Change, Checkpoint, InboxRow, Journal, KeyRow, Landed, Lease, Page, PageLimit, RunRow,
-    StoreError, Verdict,
+    ApprovalAnswer, ApprovalRow, Batch, BoxFuture, Change, Checkpoint, Day, InboxRow, Journal, KeyRow, Landed, Lease,
+    Page, PageLimit, RunRow, Spent, StoreError, Verdict,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
-use model::{NodeId, TaskId, ThreadId, UserId};
+use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -32,6 +32,9 @@ struct Tables {
     keys: Vec<KeyRow>,
     /// What was submitted with a key: (owner, key) → (digest, task, thread).
     idempotency: HashMap<(UserId, String), (String, TaskId, ThreadId)>,
+    spent: HashMap<(UserId, Day), Spent>,
+    /// By digest.
+    definitions: HashMap<String, String>,
     claims: u64,
     rows: u64,
 }
@@ -46,6 +49,8 @@ struct Thread {
     runs: Vec<RunRow>,
     inbox: Vec<InboxRow>,
     checkpoint: Option<Checkpoint>,
+    questions: Vec<ApprovalRow>,
+    wake_at: Option<Millis>,
 }
 
 impl Default for Memory {
@@ -149,8 +154,15 @@ impl Tables {
         for change in &batch.changes {
             self.change(thread, &batch, change, &mut runs)?;
         }
-        for record in &batch.records {
-            runs.iter().find(|run| run.id == record.run).ok_or_else(|| admit::unknown_run(&record.run))?;
+        for id in admit::named(&batch) {
+            runs.iter().find(|run| run.id == *id).ok_or_else(|| admit::unknown_run(id))?;
+        }
+        self.judge_questions(thread, &batch)?;
+        for change in &batch.changes {
+            if let Change::Spent { day, spent } = change {
+                let sum = self.spent.entry((batch.owner.clone(), *day)).or_default();
+                *sum = admit::sum(*sum, *spent);
+            }
         }
         if let Some(thread) = self.threads.get_mut(&batch.thread) {
             thread.commit(batch, runs);
@@ -188,9 +200,37 @@ impl Tables {
                 run.ended_at = status.is_terminal().then_some(*at);
             }
             Change::RunDropped { at, .. } => run.ended_at = Some(*at),
-            Change::Consume { .. } | Change::Checkpoint(_) => {}
+            // These move no run.
+            Change::Consume { .. }
+            | Change::Checkpoint(_)
+            | Change::Asked(_)
+            | Change::Answered { .. }
+            | Change::Spent { .. }
+            | Change::Wake { .. } => {}
         }
         Ok(())
+    }
+
+    /// Does the thread have, or get, the questions that a batch is about?
+    fn judge_questions(&self, thread: &Thread, batch: &Batch) -> Result<(), Verdict> {
+        let mut known: Vec<&ApprovalKey> = thread.questions.iter().map(|question| &question.key).collect();
+        for change in &batch.changes {
+            match change {
+                Change::Asked(question) if known.contains(&&question.key) => {}
+                Change::Asked(question) if self.question(&batch.owner, &question.key).is_none() => {
+                    known.push(&question.key);
+                }
+                Change::Asked(question) => return Err(admit::unknown_question(&question.key)),
+                Change::Answered { key, .. } if !known.contains(&key) => return Err(admit::unknown_question(key)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn question(&self, owner: &UserId, key: &ApprovalKey) -> Option<&ApprovalRow> {
+        let threads = self.threads.values().filter(|thread| thread.owner == *owner);
+        threads.flat_map(|thread| &thread.questions).find(|question| question.key == *key)
     }
 }
 
@@ -209,8 +249,24 @@ impl Thread {
                 Change::Checkpoint(checkpoint) => self.checkpoint = Some(checkpoint),
                 Change::RunStarted { at, .. } | Change::RunDropped { at, .. } => self.updated_at = at,
                 Change::RunStatus { status, at, .. } if status.is_terminal() => self.updated_at = at,
-                Change::RunStatus { .. } => {}
+                Change::Asked(question) => self.ask(*question),
+                Change::Answered { key, decision, by, at } => self.answer(&key, ApprovalAnswer { decision, by, at }),
+                Change::Wake { at } => self.wake_at = at,
+                Change::RunStatus { .. } | Change::Spent { .. } => {}
             }
+        }
+    }
+
+    /// Opens a question, again if need be.
+    fn ask(&mut self, question: ApprovalRow) {
+        self.questions.retain(|known| known.key != question.key);
+        self.questions.push(ApprovalRow { answer: None, ..question });
+    }
+
+    /// Closes a question; one that is closed stays as it is.
+    fn answer(&mut self, key: &ApprovalKey, answer: ApprovalAnswer) {
+        if let Some(question) = self.questions.iter_mut().find(|question| question.key == *key) {
+            question.answer.get_or_insert(answer);
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! - `folder`, `schema`: whose folder it is, what is in it, how it is brought to this version.
 //! - `writer`, `ops`, `group`, `submit`: the one thread that writes, what it is asked, what a transaction does.
+//! - `questions`, `spent`: tables that are written there and read here.
 //! - `index`, `scan`: where live records lie; `blocks`: where those of ended runs do, and `dead`: when their rows go.
 //! - `readers`, `page`, `directory`: everything that only reads.
 //!
@@ -15,10 +16,12 @@ mod group;
 mod index;
 mod ops;
 mod page;
+mod questions;
 mod readers;
 mod rows;
 mod scan;
 mod schema;
+mod spent;
 mod submit;
 mod writer;
 
@@ -27,7 +30,7 @@ pub use folder::OpenError;
 pub(crate) use index::Index;
 pub(crate) use page::{Ask, read};
 pub(crate) use scan::{Scan, scan};
-pub(crate) use schema::{MIGRATIONS, onlooker, version};
+pub(crate) use schema::{MIGRATIONS, WITH_QUESTIONS, onlooker, version};
 
 use crate::admit;
 use group::State;

@@ -2,14 +2,15 @@
 //!
 //! It reads everything and changes nothing: SQLite's own check, then every thread: no gap from record 1 on, every
 //! checksum, epochs that never go back, every record fits the fold, and the rows beside the log say what the log says
-//! (law 9: a run has ended exactly when its root's one terminal event is its last record).
+//! (law 9: a run has ended exactly when its root's one terminal event is its last record). A folder of an older version is
+//! looked at as it is.
 
-use crate::sqlite::{Ask, Folder, Index, MIGRATIONS, OpenError, Scan, onlooker, read, scan, version};
+use crate::sqlite::{Ask, Folder, Index, MIGRATIONS, OpenError, Scan, WITH_QUESTIONS, onlooker, read, scan, version};
 use model::command::Command;
-use model::event::Event;
+use model::event::{ActionRequest, Event};
 use model::fold::RunFold;
 use model::object::TaskStatus;
-use model::ports::PageLimit;
+use model::ports::{ApprovalAnswer, PageLimit};
 use model::record::{FORMAT, Record};
 use model::seq::{Epoch, Seq};
 use model::{TaskId, ThreadId, UserId};
@@ -20,6 +21,8 @@ use std::path::Path;
 
 /// More than this are not listed: the folder is lost as it is.
 const PROBLEMS_MAX: usize = 1_000;
+/// Whose rows are a thread's, in every version.
+const TABLES: &[&str] = &["runs", "blocks", "inbox", "idempotency", "checkpoints"];
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,7 +80,13 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
     let whole = integrity(&conn, &mut report).and_then(|()| {
         let scan = scan(&conn)?;
         threads(&conn, scan, &mut report)?;
-        orphans(&conn, &mut report)
+        orphans(&conn, TABLES, &mut report)?;
+        commands(&conn, &mut report)?;
+        if found < WITH_QUESTIONS {
+            return Ok(());
+        }
+        orphans(&conn, &["approvals"], &mut report)?;
+        questions(&conn, &mut report)
     });
     if let Err(error) = whole {
         report.add(format!("the database cannot be read on: {error}"));
@@ -121,21 +130,48 @@ fn threads(conn: &Connection, scan: Scan, report: &mut Report) -> rusqlite::Resu
     Ok(())
 }
 
-/// Rows that belong to a thread that is not there, and commands that nobody can read.
-fn orphans(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
-    for table in ["runs", "blocks", "inbox", "idempotency", "checkpoints"] {
+/// Rows that belong to a thread that is not there.
+fn orphans(conn: &Connection, tables: &[&str], report: &mut Report) -> rusqlite::Result<()> {
+    for table in tables {
         let sql = format!("SELECT count(*) FROM {table} WHERE thread NOT IN (SELECT num FROM threads)");
         let count: u64 = conn.query_row(&sql, (), |row| row.get::<_, i64>(0))?.unsigned_abs();
         if count > 0 {
             report.add(format!("{count} rows of {table} belong to no thread"));
         }
     }
+    Ok(())
+}
+
+/// Commands that nobody can read.
+fn commands(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
     let mut select = conn.prepare("SELECT id, command FROM inbox")?;
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (id, command): (i64, String) = (row.get(0)?, row.get(1)?);
         if serde_json::from_str::<Command>(&command).is_err() {
             report.add(format!("inbox row {id} is not a command"));
+        }
+    }
+    Ok(())
+}
+
+/// Questions that nobody can read, or that no run of their thread and owner asks.
+fn questions(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+    let sql = "SELECT a.key, a.action, a.answer, EXISTS
+               (SELECT 1 FROM runs r WHERE r.owner = a.owner AND r.id = a.run AND r.thread = a.thread)
+               FROM approvals a ORDER BY a.key";
+    let mut select = conn.prepare(sql)?;
+    let mut rows = select.query(())?;
+    while let Some(row) = rows.next()? {
+        let (key, action, answer): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        if serde_json::from_str::<ActionRequest>(&action).is_err() {
+            report.add(format!("question {key} does not say what would be done"));
+        }
+        if answer.is_some_and(|answer| serde_json::from_str::<ApprovalAnswer>(&answer).is_err()) {
+            report.add(format!("question {key} has an answer that is none"));
+        }
+        if !row.get::<_, bool>(3)? {
+            report.add(format!("question {key} is asked by no run of its thread"));
         }
     }
     Ok(())

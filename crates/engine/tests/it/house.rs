@@ -1,48 +1,32 @@
 //! A whole engine in one process: a vocabulary for tests.
 
+use crate::cast::{SCENARIOS, definitions, words};
+use crate::ports::{Counting, Gated, Hands, Obeying, Trouble, Watched};
 use bytes::Bytes;
-use engine::{Engine, NewRun, Ports, Started, SystemClock, View};
-use model::block::Part;
+use engine::{ClientResult, Engine, NewRun, Ports, Started, View};
 use model::cursor::Cursor;
-use model::definition::{Agent, Definitions};
+use model::definition::Definitions;
+use model::event::{CancelMode, Decision, DecisionKind};
 use model::object::TaskObject;
-use model::ports::{
-    Batch, BoxFuture, Directory, Frames, Journal, Landed, Lease, Page, PageLimit, Projection, StoreError, Verdict,
-};
-use model::{NodeId, Record, Seq, TaskId, ThreadId, UserId};
+use model::ports::{Directory, Frames, Journal, PageLimit, Projection, RunRow, SubmitError};
+use model::{ApprovalKey, CallId, NodeId, Record, Seq, TaskId, ThreadId, UserId};
 use providers::Router;
 use providers::scripted::{Scenarios, Scripted};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use store::{Memory, Sqlite};
-use tokio::sync::Semaphore;
-use tools::Builtin;
 
-pub(crate) const SCENARIOS: &str = r#"
-[[scenario]]
-match = '\bstory (?<n>\d+)\b'
-[[scenario.turn]]
-steps = [{ text = "w{i} ", repeat = "{n}" }]
+/// Read once: some tests have hundreds of houses.
+static SCRIPTED: LazyLock<Scripted> = LazyLock::new(|| {
+    let scenarios = Scenarios::parse(SCENARIOS, "test").expect("the scenarios are fine");
+    Scripted::new(scenarios, Arc::new(|| 0))
+});
 
-[[scenario]]
-match = '\bhang\b'
-[[scenario.turn]]
-steps = [{ text = "Once upon " }, { pause_ms = 3600000 }, { text = "a time" }]
-
-[[scenario]]
-match = '\bweather\b'
-[[scenario.turn]]
-steps = [{ call = "get_weather", arguments = '{"location":"Paris, France"}' }]
-[[scenario.turn]]
-steps = [{ text = "Sunny." }]
-
-[[scenario]]
-[[scenario.turn]]
-steps = [{ text = "Hi." }]
-"#;
+/// Nothing here takes so long.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which store is underneath.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Memory,
     Sqlite,
@@ -50,80 +34,207 @@ pub(crate) enum Kind {
 
 pub(crate) const KINDS: [Kind; 2] = [Kind::Memory, Kind::Sqlite];
 
+/// What outlives a process: its data, and the world around it.
+pub(crate) struct Ground {
+    pub(crate) kind: Kind,
+    pub(crate) folder: tempfile::TempDir,
+    memory: Arc<Memory>,
+    pub(crate) tools: Arc<Counting>,
+    pub(crate) hooks: Arc<Obeying>,
+}
+
+impl Ground {
+    pub(crate) fn new(kind: Kind) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { kind, folder, memory: Arc::default(), tools: Arc::default(), hooks: Arc::default() }
+    }
+
+    fn store(&self) -> (Arc<dyn Journal>, Arc<dyn Directory>) {
+        match self.kind {
+            Kind::Memory => (self.memory.clone(), self.memory.clone()),
+            Kind::Sqlite => {
+                let sqlite = Sqlite::open(self.folder.path(), &store::Options::default()).expect("the folder opens");
+                let sqlite = Arc::new(sqlite);
+                (sqlite.clone(), sqlite)
+            }
+        }
+    }
+}
+
+/// How a process is set up.
+pub(crate) struct Setup {
+    pub(crate) definitions: Definitions,
+    pub(crate) trouble: Option<(usize, Trouble)>,
+    /// Nothing becomes durable until it is let go.
+    pub(crate) held: bool,
+    pub(crate) drips: bool,
+    pub(crate) clock: Arc<Hands>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { definitions: definitions(), trouble: None, held: false, drips: false, clock: Arc::default() }
+    }
+}
+
 pub(crate) struct House {
     pub(crate) engine: Engine,
     pub(crate) user: UserId,
     pub(crate) gate: Arc<Gated>,
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) models: Arc<Watched>,
+    pub(crate) tools: Arc<Counting>,
+    pub(crate) hooks: Arc<Obeying>,
+    pub(crate) clock: Arc<Hands>,
+    pub(crate) ground: Arc<Ground>,
 }
 
 impl House {
     pub(crate) async fn new(kind: Kind) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        Self::on(kind, folder).await
+        Self::with(kind, definitions()).await
     }
 
-    /// The same folder under a new process, as far as the log can tell.
+    pub(crate) async fn with(kind: Kind, definitions: Definitions) -> Self {
+        let setup = Setup { definitions, ..Setup::default() };
+        Self::on(Arc::new(Ground::new(kind)), setup).await
+    }
+
+    /// The same data under a new process, as far as the log can tell.
     pub(crate) async fn restarted(self) -> Self {
-        self.engine.stop(Duration::ZERO).await;
-        let Self { engine, gate, folder, .. } = self;
-        drop(engine);
-        while Arc::strong_count(&gate) > 1 {
-            tokio::task::yield_now().await;
-        }
-        drop(gate);
-        let house = Self::on(Kind::Sqlite, folder).await;
-        house.engine.recover().await.expect("the directory can be read");
-        house
+        let definitions = Definitions::clone(&self.engine.ports().definitions);
+        self.restarted_with(definitions).await
     }
 
-    async fn on(kind: Kind, folder: tempfile::TempDir) -> Self {
-        let (journal, directory): (Arc<dyn Journal>, Arc<dyn Directory>) = match kind {
-            Kind::Memory => {
-                let memory = Arc::new(Memory::default());
-                (memory.clone(), memory)
-            }
-            Kind::Sqlite => {
-                let sqlite = Sqlite::open(folder.path(), &store::Options::default()).expect("a fresh folder opens");
-                let sqlite = Arc::new(sqlite);
-                (sqlite.clone(), sqlite)
+    /// The same, with other definitions.
+    pub(crate) async fn restarted_with(self, definitions: Definitions) -> Self {
+        let (ground, clock) = self.stopped().await;
+        Self::on(ground, Setup { definitions, clock, ..Setup::default() }).await
+    }
+
+    /// The process ends; nobody holds its data any more.
+    pub(crate) async fn stopped(self) -> (Arc<Ground>, Arc<Hands>) {
+        self.engine.stop(Duration::ZERO).await;
+        let Self { engine, gate, ground, clock, .. } = self;
+        drop(engine);
+        let gone = async {
+            while Arc::strong_count(&gate) > 1 {
+                tokio::task::yield_now().await;
             }
         };
-        let gate = Arc::new(Gated { inner: journal, open: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)) });
-        let scenarios = Scenarios::parse(SCENARIOS, "test").expect("the scenarios are fine");
-        let scripted = Scripted::new(scenarios, Arc::new(|| 0));
-        let clock = Arc::new(SystemClock);
+        tokio::time::timeout(PATIENCE, gone).await.expect("everything that held the store goes");
+        (ground, clock)
+    }
+
+    /// A process on this ground.
+    pub(crate) async fn on(ground: Arc<Ground>, setup: Setup) -> Self {
+        let (journal, directory) = ground.store();
+        let Setup { definitions, trouble, held, drips, clock } = setup;
+        let gate = Arc::new(Gated::new(journal, trouble));
+        if held {
+            gate.hold();
+        }
+        let router = Router::new().with("scripted", Arc::new(SCRIPTED.clone()));
+        let models = Arc::new(Watched::new(Arc::new(router), drips));
+        let body = serde_json::to_string(&definitions).expect("JSON");
+        directory.keep_definitions(&definitions.digest, &body).await.expect("kept");
+        let (tools, hooks) = (Arc::clone(&ground.tools), Arc::clone(&ground.hooks));
         let ports = Ports {
             journal: gate.clone(),
             directory,
-            models: Arc::new(Router::new().with("scripted", Arc::new(scripted))),
-            tools: Arc::new(Builtin),
-            clock,
-            definitions: Arc::new(definitions()),
+            models: models.clone(),
+            tools: tools.clone(),
+            hooks: hooks.clone(),
+            clock: clock.clone(),
+            definitions: Arc::new(definitions),
             node: NodeId::from("node-1"),
         };
-        Self { engine: Engine::new(ports), user: UserId::from("local"), gate, folder }
+        let engine = Engine::new(ports);
+        engine.recover().await.expect("the directory can be read");
+        Self { engine, user: UserId::from("local"), gate, models, tools, hooks, clock, ground }
     }
 
+    /// A run of `demo`.
     pub(crate) async fn ask(&self, thread: Option<&ThreadId>, text: &str) -> Started {
-        let new = NewRun {
-            agent: "demo".to_owned(),
-            input: vec![Part::text(text)],
-            thread: thread.cloned(),
-            ..NewRun::default()
-        };
+        self.ask_agent("demo", thread, text).await
+    }
+
+    pub(crate) async fn ask_agent(&self, agent: &str, thread: Option<&ThreadId>, text: &str) -> Started {
+        let tools = if text.contains("client") { crate::cast::client_tools() } else { Vec::new() };
+        let (agent, input, thread) = (agent.to_owned(), words(text), thread.cloned());
+        let new = NewRun { agent, input, thread, tools, ..NewRun::default() };
         self.engine.start(&self.user, new).await.expect("the run is taken")
     }
 
     pub(crate) async fn settled(&self, started: &Started) -> TaskObject {
         let wait = self.engine.settled(&self.user, &started.task, &started.thread);
-        let ended = tokio::time::timeout(Duration::from_secs(30), wait).await;
+        let ended = tokio::time::timeout(PATIENCE, wait).await;
         ended.expect("it settles").expect("the log can be read");
         self.object(&started.task).await
     }
 
+    /// Waits until a run looks so.
+    pub(crate) async fn until(&self, started: &Started, so: impl Fn(&TaskObject) -> bool) -> TaskObject {
+        let watch = self.until_long(started, so);
+        tokio::time::timeout(PATIENCE, watch).await.expect("it looks so some time")
+    }
+
+    /// The same, where time is not real.
+    pub(crate) async fn until_long(&self, started: &Started, so: impl Fn(&TaskObject) -> bool) -> TaskObject {
+        let view = lines(&started.task);
+        let mut viewer = self.engine.watch_at(&self.user, &started.thread, view, Seq::ZERO);
+        loop {
+            let more = viewer.next().await.expect("the log can be read");
+            let object = self.object(&started.task).await;
+            if so(&object) {
+                return object;
+            }
+            assert!(more.is_some(), "it never looked so: {object:?}");
+        }
+    }
+
+    /// Waits until nobody is executed.
+    pub(crate) async fn idle(&self) {
+        let gone = async {
+            while self.engine.live_threads() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, gone).await.expect("every executor goes");
+    }
+
     pub(crate) async fn object(&self, task: &TaskId) -> TaskObject {
         self.engine.object(&self.user, task).await.expect("the log can be read").expect("the task is there")
+    }
+
+    pub(crate) async fn row(&self, task: &TaskId) -> RunRow {
+        self.engine.run_of(&self.user, task).await.expect("the directory can be read").expect("the run is there")
+    }
+
+    pub(crate) async fn cancel(&self, task: &TaskId, mode: CancelMode) {
+        let row = self.row(task).await;
+        self.engine.cancel(&self.user, &row, mode, None).await.expect("taken");
+    }
+
+    pub(crate) async fn say(&self, started: &Started, text: &str) {
+        let (thread, task) = (&started.thread, started.task.clone());
+        self.engine.say(&self.user, thread, task, words(text), None).await.expect("taken");
+    }
+
+    pub(crate) async fn decide(&self, task: &TaskId, key: &ApprovalKey, kind: DecisionKind) -> Result<(), SubmitError> {
+        let decision = Decision { kind, always: false, message: None, args: None };
+        self.engine.decide(&self.user, &self.row(task).await, (key.clone(), decision), None).await
+    }
+
+    /// Says yes to everything that a run waits for.
+    pub(crate) async fn approve(&self, object: &TaskObject) {
+        for key in object.pending.iter().filter_map(|pending| pending.key.as_ref()) {
+            self.decide(&object.task_id, key, DecisionKind::Approve).await.expect("taken");
+        }
+    }
+
+    pub(crate) async fn give(&self, task: &TaskId, calls: &[&CallId]) -> Result<(), engine::AnswerError> {
+        let gave = |call: &&CallId| ClientResult { call_id: (*call).clone(), content: words("this one"), error: None };
+        let results = calls.iter().map(gave).collect();
+        self.engine.give_results(&self.user, &self.row(task).await, results, None).await
     }
 
     pub(crate) async fn log(&self, thread: &ThreadId) -> Vec<Record> {
@@ -139,6 +250,21 @@ impl House {
         }
     }
 
+    /// The kinds of a thread's records.
+    pub(crate) async fn kinds(&self, thread: &ThreadId) -> Vec<String> {
+        self.log(thread).await.iter().map(|record| record.kind().to_owned()).collect()
+    }
+
+    /// Waits until the log has a record of this kind.
+    pub(crate) async fn logged(&self, thread: &ThreadId, kind: &str) {
+        let there = async {
+            while !self.kinds(thread).await.iter().any(|found| found == kind) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, there).await.expect("it is logged some time");
+    }
+
     /// Everything that a viewer of a run sees from a cursor on.
     pub(crate) async fn watch(&self, started: &Started, cursor: Cursor) -> Vec<u8> {
         let view = lines(&started.task);
@@ -149,22 +275,6 @@ impl House {
         }
         assert!(!viewer.is_broken_off());
         seen
-    }
-}
-
-fn definitions() -> Definitions {
-    let tool = tools::builtin::definition("get_weather").expect("a builtin");
-    let agent = Agent {
-        name: "demo".to_owned(),
-        models: vec!["scripted/demo".to_owned()],
-        tools: vec!["get_weather".to_owned()],
-        ..Agent::default()
-    };
-    Definitions {
-        agents: [("demo".to_owned(), agent)].into(),
-        tools: [("get_weather".to_owned(), tool)].into(),
-        providers: ["scripted".to_owned()].into(),
-        ..Definitions::default()
     }
 }
 
@@ -186,7 +296,7 @@ impl Projection for Lines {
     fn project(&mut self, record: &Record, out: &mut Frames) {
         if record.run == self.run {
             out.write(record.seq, |bytes| bytes.extend_from_slice(line(record).as_bytes()));
-            if record.event().is_terminal() {
+            if record.event().is_terminal() && record.event().task_id() == Some(&self.run) {
                 out.finish();
             }
         }
@@ -198,54 +308,6 @@ impl Projection for Lines {
 
     fn boxed_clone(&self) -> Box<dyn Projection> {
         Box::new(self.clone())
-    }
-}
-
-/// A store whose disk can be held: appends wait until it is let go.
-pub(crate) struct Gated {
-    inner: Arc<dyn Journal>,
-    pub(crate) open: Arc<Semaphore>,
-}
-
-impl Gated {
-    /// From now on nothing becomes durable, until [`Gated::release`].
-    pub(crate) fn hold(&self) {
-        self.open.forget_permits(Semaphore::MAX_PERMITS);
-    }
-
-    pub(crate) fn release(&self, appends: usize) {
-        self.open.add_permits(appends);
-    }
-}
-
-impl Journal for Gated {
-    fn claim<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        node: &'a NodeId,
-    ) -> BoxFuture<'a, Result<Lease, StoreError>> {
-        self.inner.claim(owner, thread, node)
-    }
-
-    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
-        let (inner, open) = (Arc::clone(&self.inner), Arc::clone(&self.open));
-        let held = tokio::spawn(async move {
-            let permit = open.acquire_owned().await.expect("the gate is not closed");
-            permit.forget();
-            inner.append_then(batch, landed).await
-        });
-        Box::pin(async { held.await.expect("it does not panic") })
-    }
-
-    fn read<'a>(
-        &'a self,
-        owner: &'a UserId,
-        thread: &'a ThreadId,
-        after: Seq,
-        limit: PageLimit,
-    ) -> BoxFuture<'a, Result<Page, StoreError>> {
-        self.inner.read(owner, thread, after, limit)
     }
 }
 

@@ -2,7 +2,19 @@
 
 #![cfg(test)]
 
+mod agents;
+mod approvals;
+mod budgets;
+mod cast;
+mod clients;
+mod compaction;
+mod crashes;
+mod definitions;
+mod hooks;
 mod house;
 mod laws;
+mod long;
+mod ports;
+mod queue;
 mod random_logs;
 mod runs;

@@ -12,9 +12,15 @@ use model::testing::{Options, Rng, seeds, thread_log};
 use model::thread::Replay;
 use model::{Draft, NodeId, Record, Seq, ThreadId};
 
-/// Puts a generated log into the store, in batches of random size, as an executor would.
+/// A generated log in the store.
 async fn stored(house: &House, seed: u64) -> (ThreadId, Vec<Record>) {
     let (thread, log) = thread_log(seed, Options::small());
+    let sealed = put_log(house, &thread, &log, seed).await;
+    (thread, sealed)
+}
+
+/// Puts a log into the store, in batches of random size, as an executor would, but for the checkpoints.
+pub(crate) async fn put_log(house: &House, thread: &ThreadId, log: &[Record], seed: u64) -> Vec<Record> {
     let ports = house.engine.ports();
     let start = Start {
         task_id: log.first().expect("a log").run.clone(),
@@ -25,19 +31,19 @@ async fn stored(house: &House, seed: u64) -> (ThreadId, Vec<Record>) {
         metadata: Default::default(),
         display_mode: DisplayMode::Agent,
         client: None,
+        history: None,
+        refused: None,
     };
     let command = Command::Start(Box::new(start));
     let submission = Submission { thread: thread.clone(), new_thread: true, at: 1, command, idempotency: None };
     ports.directory.submit(&house.user, submission).await.expect("a new thread");
-    let row = ports.directory.inbox(&house.user, &thread).await.expect("readable").remove(0);
-    let lease = ports.journal.claim(&house.user, &thread, &NodeId::from("n")).await.expect("claimed");
-    let sealed: Vec<Record> = log
-        .iter()
-        .map(|record| {
-            let (event, private) = (record.event().clone(), record.private().map(Box::new));
-            Record::seal(&thread, &record.run, lease.epoch, Draft { seq: record.seq, at: record.at, event, private })
-        })
-        .collect();
+    let row = ports.directory.inbox(&house.user, thread).await.expect("readable").remove(0);
+    let lease = ports.journal.claim(&house.user, thread, &NodeId::from("n")).await.expect("claimed");
+    let seal = |record: &Record| {
+        let (event, private) = (record.event().clone(), record.private().map(Box::new));
+        Record::seal(thread, &record.run, lease.epoch, Draft { seq: record.seq, at: record.at, event, private })
+    };
+    let sealed: Vec<Record> = log.iter().map(seal).collect();
     let mut rng = Rng::new(seed);
     let (mut rest, mut head, mut consumed) = (&sealed[..], Seq::ZERO, false);
     while !rest.is_empty() {
@@ -58,7 +64,7 @@ async fn stored(house: &House, seed: u64) -> (ThreadId, Vec<Record>) {
         head = records.last().expect("not empty").seq;
         rest = later;
     }
-    (thread, sealed)
+    sealed
 }
 
 fn changes_of(records: &[Record]) -> Vec<Change> {

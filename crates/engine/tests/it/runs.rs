@@ -1,7 +1,8 @@
 //! Queues, cancels, restarts.
 
-use crate::house::{House, KINDS, Kind, lines, shown};
+use crate::house::{House, KINDS, lines, shown};
 use engine::{NewRun, OnBusy, StartError};
+use model::Seq;
 use model::block::Part;
 use model::cursor::Cursor;
 use model::object::TaskStatus;
@@ -16,7 +17,7 @@ async fn a_tool_runs_and_the_model_goes_on() {
         let run = house.ask(None, "what is the weather?").await;
         let object = house.settled(&run).await;
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
-        assert_eq!(object.output.len(), 3, "{kind:?}: call, result, message");
+        assert_eq!(object.output.len(), 4, "{kind:?}: thought, call, result, message");
         laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
     }
 }
@@ -71,23 +72,29 @@ async fn a_cancel_stops_a_silent_provider_and_keeps_what_was_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_a_restart_cut_ends_once_and_says_so() {
-    let house = House::new(Kind::Sqlite).await;
-    let run = house.ask(None, "hang").await;
-    let mut viewer =
-        house.engine.watch(&house.user, &run.thread, lines(&run.task), &Cursor::START).await.expect("it fits");
-    let mut seen = String::new();
-    while !seen.contains("task.text.delta") {
-        seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
+async fn a_run_that_a_restart_cut_goes_on_and_after_three_says_that_it_was_interrupted() {
+    for kind in KINDS {
+        let mut house = House::new(kind).await;
+        let run = house.ask(None, "hang").await;
+        let waiting = house.ask(Some(&run.thread), "hello").await;
+        for attempt in 1..=3 {
+            let said = |lines: &str| lines.matches("task.text.delta").count() == attempt;
+            let mut viewer = house.engine.watch_at(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
+            let mut seen = String::new();
+            while !said(&seen) {
+                seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
+            }
+            drop(viewer);
+            house = house.restarted().await;
+        }
+        let object = house.settled(&run).await;
+        assert_eq!(object.status, TaskStatus::Failed, "{kind:?}");
+        assert_eq!(object.error.map(|error| error.code).as_deref(), Some("interrupted"), "{kind:?}");
+        assert_eq!(house.settled(&waiting).await.status, TaskStatus::Completed, "{kind:?}: it is not forgotten");
+        let log = house.log(&run.thread).await;
+        laws::one_terminal_last(&log).expect("law 9");
+        assert_eq!(log.iter().filter(|record| record.kind() == "task.recovered").count(), 2, "{kind:?}");
     }
-    let waiting = house.ask(Some(&run.thread), "hello").await;
-    drop(viewer);
-    let house = house.restarted().await;
-    let object = house.settled(&run).await;
-    assert_eq!(object.status, TaskStatus::Failed);
-    assert_eq!(object.error.map(|error| error.code).as_deref(), Some("interrupted"));
-    assert_eq!(house.settled(&waiting).await.status, TaskStatus::Completed, "what was queued is not forgotten");
-    laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,128 +1,109 @@
-//! A run without a world: inputs in, the story of its records out.
+//! A run without a world: inputs in, the story of its records out. What must hold is checked after every input.
 
-use machine::{CancelRun, Ctx, Effect, EffectId, Input, Out, RunState, outstanding, step};
-use model::block::{Block, ImageBlock, ImageUrl, Object, Part, TextBlock};
-use model::command::Start;
-use model::definition::{Agent, Definitions, Tool};
-use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelItem};
-use model::event::{Actor, CancelMode, DisplayMode, ErrorInfo, Event, StopReason};
-use model::item::{CallKind, Gate, Item};
-use model::record::{Draft, OnCrash};
-use model::thread::ThreadFold;
-use model::tool::{ToolEvent, ToolOutput, ToolSpec};
+use crate::story;
+use crate::watch::Watch;
+use crate::words::{Bit, call_id, key, run_id};
+use machine::{CancelRun, Ctx, Effect, EffectId, Input, Out, RunState, TimerId, moment_of, outstanding, step};
+use model::block::{Object, Part};
+use model::command::{Answer, AnswerTo, Start, Steer};
+use model::definition::Definitions;
+use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelItem, ModelRequest};
+use model::event::{Actor, CancelMode, ClientTool, Decision, DisplayMode, ErrorInfo, StopReason};
+use model::history::Entry;
+use model::record::{Draft, Stored};
+use model::thread::{Replay, ThreadFold};
+use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::usage::Usage;
-use model::{Epoch, Record, TaskId, ThreadId, UserId};
-use std::collections::BTreeSet;
+use model::{CallId, Epoch, Record, ThreadId, UserId};
 use std::sync::Arc;
-use uuid::Uuid;
 
 pub(crate) struct Sim {
     pub(crate) run: RunState,
     pub(crate) drafts: Vec<Draft>,
-    /// What was asked for and has not ended, kept apart from the machine.
-    pub(crate) asked: BTreeSet<EffectId>,
+    pub(crate) watch: Watch,
+    /// Models that were asked and have not ended, in the order in which they were asked.
+    pub(crate) models: Vec<EffectId>,
+    /// Tools that were asked and have not ended, likewise.
     pub(crate) tools: Vec<EffectId>,
-    pub(crate) model: Option<EffectId>,
-    now: u64,
-}
-
-pub(crate) fn run_id() -> TaskId {
-    TaskId::mint(Uuid::from_u128(0xabc))
-}
-
-pub(crate) fn definitions() -> Definitions {
-    let tool = |name: &str| Tool {
-        spec: ToolSpec { name: name.to_owned(), description: String::new(), parameters: serde_json::json!({}) },
-        kind: CallKind::Tool,
-        display_name: Some("Weather".to_owned()),
-        gate: Gate::Never,
-        idempotent: false,
-        on_crash: OnCrash::Unknown,
-        timeout_ms: None,
-    };
-    let agent = Agent {
-        name: "demo".to_owned(),
-        models: vec!["scripted/demo".to_owned()],
-        tools: vec!["get_weather".to_owned()],
-        ..Agent::default()
-    };
-    Definitions {
-        agents: [("demo".to_owned(), agent)].into(),
-        tools: [("get_weather".to_owned(), tool("get_weather")), ("other".to_owned(), tool("other"))].into(),
-        ..Definitions::default()
-    }
+    /// Everything that models were ever asked.
+    pub(crate) requests: Vec<ModelRequest>,
+    /// Everything that tools were ever asked.
+    pub(crate) calls: Vec<ToolRequest>,
+    pub(crate) now: u64,
+    /// What a failure is called.
+    pub(crate) name: String,
+    slots: u32,
+    told: usize,
+    /// How many records there were after each input, and what had been seen.
+    marks: Vec<(usize, Watch)>,
 }
 
 impl Sim {
-    pub(crate) fn new() -> Self {
-        Self::with(definitions())
-    }
-
-    pub(crate) fn with(definitions: Definitions) -> Self {
+    pub(crate) fn new(definitions: Definitions) -> Self {
         let (user, thread) = (UserId::from("local"), ThreadId::from("thr_1"));
-        let run = RunState::new(user, thread, Arc::new(definitions), ThreadFold::default(), None);
-        Self { run, drafts: Vec::new(), asked: BTreeSet::new(), tools: Vec::new(), model: None, now: 1_000 }
+        Self {
+            run: RunState::new(user, thread, Arc::new(definitions), ThreadFold::default(), None),
+            drafts: Vec::new(),
+            watch: Watch::default(),
+            models: Vec::new(),
+            tools: Vec::new(),
+            requests: Vec::new(),
+            calls: Vec::new(),
+            now: 1_000,
+            name: String::new(),
+            slots: 0,
+            told: 0,
+            marks: Vec::new(),
+        }
     }
 
-    pub(crate) fn started() -> Self {
-        let mut sim = Self::new();
-        sim.start("hello");
+    /// A run of the agent `demo` that has begun.
+    pub(crate) fn of(definitions: Definitions) -> Self {
+        let mut sim = Self::new(definitions);
+        sim.start(Vec::new());
         sim
     }
 
-    pub(crate) fn start(&mut self, text: &str) {
-        let start = Start {
-            task_id: run_id(),
-            agent: "demo".to_owned(),
-            input: vec![Part::text(text)],
-            previous: None,
-            tools: Vec::new(),
-            metadata: Object::new(),
-            display_mode: DisplayMode::Agent,
-            client: None,
-        };
-        self.input(Input::Start(Box::new(start)));
+    /// The run begins, with tools that the client declared.
+    pub(crate) fn start(&mut self, tools: Vec<ClientTool>) {
+        self.input(Input::Start(Box::new(begin(tools))));
     }
 
     pub(crate) fn input(&mut self, input: Input) {
         self.now += 1;
-        if let Input::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
-        | Input::Tool { id, event: ToolEvent::End(_) } = &input
-        {
-            self.asked.remove(id);
-        }
+        self.watch.hears(&input);
         let mut out = Out::default();
         step(&mut self.run, input, Ctx { now: self.now }, &mut out);
+        self.watch.sees(&self.run, &out).unwrap_or_else(|why| {
+            panic!("{}: {why}\n{}\n{}", self.name, self.all_words(), story::words(&out.drafts).join(" "))
+        });
         for effect in out.effects {
             match effect {
-                Effect::CallModel { id, .. } => {
-                    self.asked.insert(id.clone());
-                    self.model = Some(id);
+                Effect::CallModel { id, request, .. } => {
+                    self.models.push(id);
+                    self.requests.push(*request);
+                    self.slots = 0;
                 }
-                Effect::CallTool { id, .. } => {
-                    self.asked.insert(id.clone());
+                Effect::CallTool { id, request } => {
                     self.tools.push(id);
+                    self.calls.push(*request);
                 }
-                Effect::Arm { id, .. } => {
-                    self.asked.insert(EffectId::Timer(id));
-                }
-                Effect::Abort(id) => {
-                    self.asked.remove(&id);
-                }
-                Effect::CallHook { .. } => unreachable!("nothing has a hook"),
+                Effect::Arm { .. } | Effect::Abort(_) => {}
             }
         }
+        self.models.retain(|id| self.watch.asked.contains(id));
+        self.tools.retain(|id| self.watch.asked.contains(id));
         self.drafts.extend(out.drafts);
-        if self.run.fold.is_over() {
-            self.asked.clear();
-        }
-        let now: BTreeSet<EffectId> = outstanding(&self.run).into_iter().collect();
-        assert_eq!(now, self.asked, "outstanding = asked minus ended");
-        assert_eq!(self.run.fold.misfits, 0, "the machine's own records fit: {:?}", self.drafts.last());
+        self.marks.push((self.drafts.len(), self.watch.clone()));
+    }
+
+    /// The model that was asked last.
+    pub(crate) fn model(&self) -> EffectId {
+        self.models.last().cloned().unwrap_or_else(|| panic!("{}: no model is asked\n{}", self.name, self.all_words()))
     }
 
     pub(crate) fn delta(&mut self, delta: ModelDelta) {
-        let id = self.model.clone().expect("a model was asked");
+        let id = self.model();
         self.input(Input::Model { id, event: ModelEvent::Delta(delta) });
     }
 
@@ -150,48 +131,136 @@ impl Sim {
         self.delta(ModelDelta::Done { slot, raw: None });
     }
 
+    /// The model that was asked last says this, each in a slot of its own.
+    pub(crate) fn speak(&mut self, bits: impl IntoIterator<Item = Bit>) {
+        for bit in bits {
+            if let Some(before) = self.slots.checked_sub(1) {
+                self.done(before);
+            }
+            for delta in deltas(self.slots, &bit) {
+                self.delta(delta);
+            }
+            self.slots += 1;
+        }
+    }
+
+    /// The same, and that is its whole turn.
+    pub(crate) fn turn(&mut self, bits: impl IntoIterator<Item = Bit>) {
+        self.speak(bits);
+        self.end(StopReason::Stop);
+    }
+
     pub(crate) fn end(&mut self, stop: StopReason) {
-        let id = self.model.take().expect("a model was asked");
-        let usage = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
-        let end = ModelEnd { stop, usage, model: None, service_tier: None };
-        self.input(Input::Model { id, event: ModelEvent::End(end) });
+        let id = self.model();
+        self.input(ends(id, stop));
     }
 
     pub(crate) fn fail(&mut self) {
-        let id = self.model.take().expect("a model was asked");
-        let error = ErrorInfo { retryable: Some(true), ..ErrorInfo::new("provider_error", "down") };
-        self.input(Input::Model { id, event: ModelEvent::Failed(ModelFailure { error, retry_after_ms: None }) });
+        let id = self.model();
+        self.input(fails(id));
     }
 
-    pub(crate) fn weather_result(&mut self) {
-        let id = self.tools.remove(0);
-        let text = r#"{"temperature":"15C","condition":"Sunny"}"#;
-        let image = ImageBlock { image_url: ImageUrl { url: "data:image/png;base64,iV".to_owned() }, id: None };
-        let output = ToolOutput {
-            block_list: vec![Block::Text(TextBlock::new(text)), Block::Image(image)],
-            ..ToolOutput::default()
-        };
+    /// The tool of this call ends.
+    pub(crate) fn ends(&mut self, call: &str, output: ToolOutput) {
+        let id = self.tool(&call_id(call));
         self.input(Input::Tool { id, event: ToolEvent::End(output) });
     }
 
-    pub(crate) fn cancel(&mut self) {
-        self.input(Input::Cancel(CancelRun { mode: CancelMode::Immediate, by: Actor::User }));
+    pub(crate) fn tool(&self, call: &CallId) -> EffectId {
+        let running = self.tools.iter().find(|id| matches!(id, EffectId::Tool { call: held, .. } if held == call));
+        running.cloned().unwrap_or_else(|| panic!("{}: {call} does not run\n{}", self.name, self.all_words()))
+    }
+
+    pub(crate) fn cancel(&mut self, mode: CancelMode) {
+        self.input(Input::Cancel(CancelRun { mode, by: Actor::User }));
+    }
+
+    pub(crate) fn steer(&mut self, words: &str) {
+        let (task_id, otherwise) = (run_id(), run_id());
+        self.input(Input::Steer(Steer { task_id, input: vec![Part::text(words)], otherwise }));
+    }
+
+    /// Somebody decides.
+    pub(crate) fn decide(&mut self, key: &str, decision: Decision) {
+        self.decide_all([(key, decision)]);
+    }
+
+    /// Decisions that waited in the inbox, as one input.
+    pub(crate) fn decide_all<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, Decision)>) {
+        let answer = |(label, decision)| decides(key(label), decision);
+        self.input(Input::Answers(all.into_iter().map(answer).collect()));
+    }
+
+    /// The client answers a call.
+    pub(crate) fn client(&mut self, call: &str, words: &str) {
+        self.input(Input::Answers(vec![client_gives(call_id(call), words)]));
+    }
+
+    /// Time passes until this timer fires.
+    pub(crate) fn fires(&mut self, timer: TimerId) {
+        self.now = moment_of(&self.run, &timer).unwrap_or(self.now).max(self.now);
+        self.input(Input::Timer(timer));
+    }
+
+    pub(crate) fn deadline(&mut self) {
+        self.fires(TimerId::Run(run_id()));
     }
 
     /// The process dies and another one folds the log.
     pub(crate) fn crash(&mut self) {
-        let mut replay = model::thread::Replay::default();
+        let fold = self.run.fold.clone();
+        self.die();
+        assert!(fold == self.run.fold, "{}: the log says what the machine thought\n{}", self.name, self.all_words());
+        self.input(Input::Recovered);
+    }
+
+    /// The same, before the records of the last inputs were durable: nobody saw them, and no tool of theirs has run.
+    pub(crate) fn crash_unwritten(&mut self, inputs: usize) {
+        let keep = self.marks.len().saturating_sub(inputs).max(1);
+        self.marks.truncate(keep);
+        let Some((drafts, watch)) = self.marks.last().cloned() else { return };
+        self.drafts.truncate(drafts);
+        self.told = self.told.min(drafts);
+        self.watch = watch;
+        self.die();
+        self.input(Input::Recovered);
+    }
+
+    /// The process is another one, which has folded the log from its bytes.
+    fn die(&mut self) {
+        let mut replay = Replay::default();
         for record in self.records() {
-            replay.push(&record);
+            let Record { seq, at, run, epoch, v, check, public, private, .. } = record;
+            replay.push(&Record::stored(Stored { seq, at, run, epoch, v, check }, public, private));
         }
-        let Some(fold) = replay.run else { return };
+        let fold = replay.run.unwrap_or_else(|| panic!("{}: the run is over", self.name));
         let definitions = Arc::clone(&self.run.definitions);
         let (user, thread) = (self.run.user.clone(), self.run.thread.clone());
+        let spent = self.run.spent_before;
         self.run = RunState::new(user, thread, definitions, replay.thread, Some(fold));
-        self.asked = outstanding(&self.run).into_iter().collect();
+        self.run.spent_before = spent;
+        self.watch.dies(&self.run);
         self.tools.clear();
-        self.model = None;
-        self.input(Input::Recovered);
+        self.models.clear();
+        self.slots = 0;
+    }
+
+    /// How many inputs there were, less those that a crash forgot.
+    pub(crate) fn inputs(&self) -> usize {
+        self.marks.len()
+    }
+
+    /// Timers that are armed, the next one first.
+    pub(crate) fn timers(&self) -> Vec<TimerId> {
+        let mut timers: Vec<TimerId> = outstanding(&self.run)
+            .into_iter()
+            .filter_map(|id| match id {
+                EffectId::Timer(timer) => Some(timer),
+                _ => None,
+            })
+            .collect();
+        timers.sort_by_key(|timer| moment_of(&self.run, timer));
+        timers
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {
@@ -199,41 +268,100 @@ impl Sim {
         self.drafts.iter().map(seal).collect()
     }
 
-    /// One word or two per record, as the reference sequences write them.
+    /// What the model that was asked last was given, in short: `user`, `says`, `call_R1`, `fco_R1`.
+    pub(crate) fn given(&self) -> String {
+        let request = self.requests.last().unwrap_or_else(|| panic!("{}: no model was asked", self.name));
+        let word = |entry: &Entry| match entry {
+            Entry::Summary { .. } => "summary".to_owned(),
+            Entry::User { content } => format!("user:{}", plain(content)),
+            Entry::Reasoning { .. } => "thought".to_owned(),
+            Entry::Assistant { text, .. } => format!("said:{text}"),
+            Entry::Call { name, .. } => format!("call:{name}"),
+            Entry::Result { content, .. } => format!("result:{}", plain(content)),
+        };
+        request.history.iter().map(word).collect::<Vec<_>>().join(" | ")
+    }
+
+    /// One line per record.
     pub(crate) fn story(&self) -> Vec<String> {
-        self.drafts.iter().map(|draft| line(&draft.event)).collect()
+        story::lines(&self.drafts)
+    }
+
+    fn all_words(&self) -> String {
+        story::words(&self.drafts).join(" ")
+    }
+
+    /// What happened since this was last asked is exactly this, whatever the white space.
+    #[track_caller]
+    pub(crate) fn tells(&mut self, expected: &str) {
+        let told = story::words(&self.drafts[self.told..]);
+        let expected: Vec<&str> = expected.split_whitespace().collect();
+        assert!(told == expected, "{}\n  told: {}\nwanted: {}", self.name, told.join(" "), expected.join(" "));
+        self.told = self.drafts.len();
+    }
+
+    /// What happens from here on is told.
+    pub(crate) fn skip(&mut self) {
+        self.told = self.drafts.len();
     }
 }
 
-fn line(event: &Event) -> String {
-    let record = serde_json::to_value(event).expect("an event has a JSON text");
-    let kind = record["type"].as_str().unwrap_or_default().trim_start_matches("task.").to_owned();
-    let suffix = run_id().suffix().to_owned();
-    let name = |id: &str| id.replace(&suffix, "R");
-    match event {
-        Event::StepStarted(e) => format!("step.started {} {}", e.step, e.attempt),
-        Event::StepDone(e) => format!("step.done {} {}", e.step, record_str(&record, "stop_reason")),
-        Event::ItemAdded(e) => format!("item+ {}", name(e.item.id().as_str())),
-        Event::ItemDone(e) => {
-            let status = record["item"]["status"].as_str().unwrap_or_default();
-            let why = record["item"]["reason"].as_str().map(|why| format!(" {why}")).unwrap_or_default();
-            let blocks = if matches!(e.item, Item::ToolResult(_)) {
-                e.item.blocks().len().to_string() + " "
-            } else {
-                String::new()
-            };
-            format!("item- {} {blocks}{status}{why}", name(e.item.id().as_str()))
+/// The words of some parts, without the reference marks.
+fn plain(content: &[Part]) -> String {
+    let word = |part: &Part| match part {
+        Part::Text { text, tags, .. } if tags.is_empty() => Some(text.clone()),
+        Part::ImageUrl { .. } => Some("[image]".to_owned()),
+        _ => None,
+    };
+    content.iter().filter_map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// What a bit is as a provider sends it.
+pub(crate) fn deltas(slot: u32, bit: &Bit) -> Vec<ModelDelta> {
+    match bit.clone() {
+        Bit::Text(text) => vec![ModelDelta::Text { slot, part: 0, text, logprobs: None }],
+        Bit::Think(text) => vec![ModelDelta::Reasoning { slot, part: 0, text }],
+        Bit::Call { name, arguments, provider: provider_call_id } => {
+            let item = ModelItem::ToolCall { name, provider_call_id };
+            let (first, second) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
+            let piece = |text: &str| ModelDelta::Arguments { slot, text: text.to_owned() };
+            let started = ModelDelta::Started { slot, item };
+            vec![started, piece(first), piece(second), ModelDelta::Done { slot, raw: None }]
         }
-        Event::TextDelta(e) => format!("text.delta {:?}", e.delta),
-        Event::TextDone(e) => format!("text.done {:?}", e.item.block().text()),
-        Event::ToolStarted(e) => format!("tool.started {}", name(e.call_id.as_str())),
-        Event::AnnotationAdded(e) => format!("annotation {}", serde_json::to_string(&e.annotation).unwrap_or_default()),
-        Event::Failed(e) => format!("failed {}", e.error.code),
-        Event::Incomplete(_) => format!("incomplete {}", record_str(&record, "reason")),
-        _ => kind,
     }
 }
 
-fn record_str(record: &serde_json::Value, key: &str) -> String {
-    record[key].as_str().unwrap_or_default().to_owned()
+/// The request that the runs of these tests begin with.
+pub(crate) fn begin(tools: Vec<ClientTool>) -> Start {
+    Start {
+        task_id: run_id(),
+        agent: "demo".to_owned(),
+        input: vec![Part::text("go")],
+        previous: None,
+        tools,
+        metadata: Object::new(),
+        display_mode: DisplayMode::Agent,
+        client: None,
+        history: None,
+        refused: None,
+    }
+}
+
+pub(crate) fn ends(id: EffectId, stop: StopReason) -> Input {
+    let usage = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
+    Input::Model { id, event: ModelEvent::End(ModelEnd { stop, usage, model: None, service_tier: None }) }
+}
+
+pub(crate) fn fails(id: EffectId) -> Input {
+    let error = ErrorInfo { retryable: Some(true), ..ErrorInfo::new("provider_error", "down") };
+    Input::Model { id, event: ModelEvent::Failed(ModelFailure { error, retry_after_ms: None }) }
+}
+
+pub(crate) fn decides(key: model::ApprovalKey, decision: Decision) -> Answer {
+    Answer { task_id: run_id(), to: AnswerTo::Approval { key, decision } }
+}
+
+pub(crate) fn client_gives(call_id: CallId, words: &str) -> Answer {
+    let to = AnswerTo::ClientTool { call_id, content: vec![Part::text(words)], error: None };
+    Answer { task_id: run_id(), to }
 }

@@ -82,6 +82,7 @@ fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> 
         raw: None,
         provider_call_id: private.and_then(|private| private.provider_call_id.clone()),
         started: None,
+        tries: 0,
     });
     Ok(())
 }

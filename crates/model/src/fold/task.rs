@@ -3,7 +3,8 @@
 use super::{Fit, Misfit, ended_as, output, reason_of};
 use crate::block::Part;
 use crate::event::{ApprovalRequested, ApprovalResolved, Recovered, TaskSpec, ToolStarted};
-use crate::event::{CancelMode, Created, ErrorInfo, Event, InputMessage, Pending, StepDone, StepStarted, StopReason};
+use crate::event::{Cancelling, Created, ErrorInfo, Event, InputMessage, Pending, StepDone, StepStarted, StopReason};
+use crate::history::Entry;
 use crate::id::{CallId, ItemId, TaskId};
 use crate::item::{Item, ToolCall};
 use crate::object::TaskStatus;
@@ -33,7 +34,13 @@ pub struct TaskFold {
     /// Questions that were asked, with their answers.
     pub approvals: Vec<(ApprovalRequested, Option<ApprovalResolved>)>,
     /// A cancel waits for the turn to end.
-    pub cancelling: Option<CancelMode>,
+    pub cancelling: Option<Cancelling>,
+    /// Who handed over to whom, and when.
+    pub handovers: Vec<Handover>,
+    /// What a hook made of the past, where one did.
+    pub history: Option<Vec<Entry>>,
+    /// The digest of the definitions that it started with.
+    pub digest: Option<String>,
     /// What its own steps cost.
     pub usage: Usage,
     /// What its end said that everything cost.
@@ -86,8 +93,10 @@ pub struct ItemFold {
     pub raw: Option<RawItem>,
     /// The provider's name for the call.
     pub provider_call_id: Option<String>,
-    /// How the tool was started.
+    /// How the tool was started, unless a person has been asked about it since.
     pub started: Option<StartedTool>,
+    /// How often it was started.
+    pub tries: u32,
 }
 
 /// How a tool was started.
@@ -103,6 +112,17 @@ pub struct StartedTool {
     pub on_crash: OnCrash,
     /// When it must have ended.
     pub deadline: Option<Millis>,
+}
+
+/// An agent took over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// It happened when this many attempts had begun.
+    pub after_steps: usize,
+    /// Who handed over.
+    pub from: String,
+    /// Who goes on.
+    pub agent: String,
 }
 
 /// Something that was said after the task began.
@@ -127,6 +147,9 @@ impl TaskFold {
             pending: Vec::new(),
             approvals: Vec::new(),
             cancelling: None,
+            handovers: Vec::new(),
+            history: private.and_then(|private| private.history.clone()),
+            digest: private.and_then(|private| private.digest.clone()),
             usage: Usage::default(),
             total: None,
             error: None,
@@ -166,6 +189,19 @@ impl TaskFold {
         })
     }
 
+    fn call_mut(&mut self, call_id: &CallId) -> Option<&mut ItemFold> {
+        self.items.iter_mut().find(|fold| match &fold.item {
+            Item::ToolCall(call) => call.call_id == *call_id,
+            _ => false,
+        })
+    }
+
+    /// The last question about a call, with its answer.
+    #[must_use]
+    pub fn question(&self, call_id: &CallId) -> Option<&(ApprovalRequested, Option<ApprovalResolved>)> {
+        self.approvals.iter().rev().find(|(asked, _)| asked.call_id == *call_id)
+    }
+
     pub(super) fn apply(&mut self, at: Millis, event: &Event, private: Option<&Private>) -> Fit {
         self.change(at, event, private)?;
         // Tokens of a turn that has not ended ride with its records: recovery needs them when it never ends.
@@ -189,6 +225,8 @@ impl TaskFold {
             }
             Event::AgentUpdated(e) => {
                 self.agent.clone_from(&e.agent);
+                let (from, agent) = (e.from.clone(), e.agent.clone());
+                self.handovers.push(Handover { after_steps: self.steps.len(), from, agent });
                 Ok(())
             }
             Event::InputAdded(e) => {
@@ -200,7 +238,8 @@ impl TaskFold {
             Event::ToolStarted(e) => self.tool_started(e, private),
             Event::ToolProgress(e) => self.call(&e.call_id).map(|_| ()).ok_or(Misfit),
             Event::ApprovalRequested(e) => {
-                self.call(&e.call_id).ok_or(Misfit)?;
+                // Asked after a crash: nobody knows what became of the call, so it does not run any more.
+                self.call_mut(&e.call_id).ok_or(Misfit)?.started = None;
                 self.approvals.push((e.clone(), None));
                 Ok(())
             }
@@ -208,7 +247,7 @@ impl TaskFold {
             Event::Paused(e) => self.change_status(TaskStatus::Running, TaskStatus::Paused, &e.pending),
             Event::Resumed(_) => self.change_status(TaskStatus::Paused, TaskStatus::Running, &[]),
             Event::Cancelling(e) => {
-                self.cancelling = Some(e.mode);
+                self.cancelling = Some(e.clone());
                 Ok(())
             }
             Event::Recovered(e) => self.recovered(e),
@@ -283,11 +322,9 @@ impl TaskFold {
             on_crash: private.and_then(|private| private.on_crash).unwrap_or_default(),
             deadline: private.and_then(|private| private.deadline),
         };
-        let fold = self.items.iter_mut().find(|fold| match &fold.item {
-            Item::ToolCall(call) => call.call_id == e.call_id,
-            _ => false,
-        });
-        fold.ok_or(Misfit)?.started = Some(started);
+        let fold = self.call_mut(&e.call_id).ok_or(Misfit)?;
+        fold.started = Some(started);
+        fold.tries = e.attempt;
         Ok(())
     }
 

@@ -2,9 +2,12 @@
 
 use super::{BoxFuture, StoreError};
 use crate::command::Command;
-use crate::id::{TaskId, ThreadId, UserId};
+use crate::event::{ActionRequest, Actor, Decision};
+use crate::id::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
+use crate::limits::Amount;
 use crate::object::TaskStatus;
 use crate::seq::{Millis, Seq};
+use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 
 /// Threads, runs, inboxes and keys: the rows beside the log.
@@ -16,8 +19,14 @@ use serde::{Deserialize, Serialize};
 /// 3. Rows come out of an inbox in the order in which they went in, until an append consumes them ([`Change::Consume`]).
 /// 4. A run's row changes only with the records that change the run ([`Change`]).
 /// 5. What belongs to another owner does not exist.
-/// 6. Listings are newest first, which the names tell by themselves (they begin with their time); so a place in one stays
-///    good whatever is deleted meanwhile.
+/// 6. A question to a person is open from the records that ask it ([`Change::Asked`]) until a submitted decision or the
+///    records that close it ([`Change::Answered`]). The decision that comes first is written with the row that carries it:
+///    the same one again is [`Submitted::Repeated`], another one [`SubmitError::Decided`], and one to a question that is not
+///    there [`SubmitError::NoQuestion`]; none of these writes a row.
+///    A question whose time is up is decided too, though nobody knows how until the records say so.
+/// 7. Listings are newest first, which the names tell by themselves (they begin with their time); so a place in one stays
+///    good whatever is deleted meanwhile. Questions stand in the order in which they were asked: a place among them stays
+///    good whatever is answered, and one that was deleted with its thread is no place, so that the listing begins anew.
 ///
 /// `store::conformance` is this contract as tests; every backend runs it.
 pub trait Directory: Send + Sync {
@@ -72,6 +81,34 @@ pub trait Directory: Send + Sync {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<Checkpoint>, StoreError>>;
 
+    /// A user's questions, those that wait for an answer or all.
+    fn approvals<'a>(
+        &'a self,
+        owner: &'a UserId,
+        pending: bool,
+        page: PageOf,
+    ) -> BoxFuture<'a, Result<Vec<ApprovalRow>, StoreError>>;
+
+    /// One of them.
+    fn approval<'a>(
+        &'a self,
+        owner: &'a UserId,
+        key: &'a ApprovalKey,
+    ) -> BoxFuture<'a, Result<Option<ApprovalRow>, StoreError>>;
+
+    /// What a user has spent on a day, also in threads that are gone since.
+    fn spent<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spent, StoreError>>;
+
+    /// Threads that nobody need execute before a moment ([`Change::Wake`]), with that moment, the soonest first. For the
+    /// engine alone, hence of all owners.
+    fn wakes(&self) -> BoxFuture<'_, Result<Vec<WakeRow>, StoreError>>;
+
+    /// Keeps definitions under their digest, for the runs that start with them. Brought again, they are there already.
+    fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// The definitions of this digest.
+    fn definitions<'a>(&'a self, digest: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>>;
+
     /// Lets somebody in.
     fn create_key(&self, key: KeyRow) -> BoxFuture<'_, Result<(), StoreError>>;
 
@@ -121,11 +158,17 @@ pub enum Submitted {
 }
 
 /// Why a submission was not taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SubmitError {
     /// The key was used for something else.
     #[error("this Idempotency-Key was used with another request: use a new key for a new request")]
     KeyReused,
+    /// The question was answered before, and otherwise.
+    #[error("this was decided before")]
+    Decided(Box<ApprovalRow>),
+    /// There is no such question.
+    #[error("there is no such question")]
+    NoQuestion,
     /// The inbox is full.
     #[error("{0} commands wait for this thread already: let it work some off, or use another thread")]
     Full(usize),
@@ -184,6 +227,99 @@ pub enum Change {
     },
     /// A new checkpoint.
     Checkpoint(Checkpoint),
+    /// A person is asked. Asked again, the question is open again.
+    Asked(Box<ApprovalRow>),
+    /// A question is closed: decided by the records at hand. One that a submitted decision closed stays as that said.
+    Answered {
+        /// The question.
+        key: ApprovalKey,
+        /// The answer.
+        decision: Decision,
+        /// Whose.
+        by: Actor,
+        /// When.
+        at: Millis,
+    },
+    /// Tokens and money were used up on a day.
+    Spent {
+        /// When.
+        day: Day,
+        /// How much.
+        spent: Spent,
+    },
+    /// The thread need not be executed before a moment, unless something comes in; `None` takes that back.
+    Wake {
+        /// The moment.
+        at: Option<Millis>,
+    },
+}
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalRow {
+    /// Its name.
+    pub key: ApprovalKey,
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The run.
+    pub run_id: TaskId,
+    /// The task whose call it is.
+    pub task_id: TaskId,
+    /// The call.
+    pub call_id: CallId,
+    /// What would be done.
+    pub action: ActionRequest,
+    /// When it was asked.
+    pub requested_at: Millis,
+    /// Until when it can be answered.
+    pub expires_at: Millis,
+    /// The answer, and when it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<ApprovalAnswer>,
+}
+
+/// An answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalAnswer {
+    /// The answer.
+    pub decision: Decision,
+    /// Whose.
+    pub by: Actor,
+    /// When it came.
+    pub at: Millis,
+}
+
+/// A thread that need not be executed before a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WakeRow {
+    /// Whose.
+    pub owner: UserId,
+    /// Which.
+    pub thread: ThreadId,
+    /// The moment.
+    pub at: Millis,
+}
+
+/// A day (UTC): days since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Day(pub u32);
+
+impl Day {
+    /// The day of a moment.
+    #[must_use]
+    pub fn of(at: Millis) -> Self {
+        Self(u32::try_from(at / (24 * 60 * 60 * 1000)).unwrap_or(u32::MAX))
+    }
+}
+
+/// What was used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Tokens.
+    pub usage: Usage,
+    /// Money.
+    pub cost: Amount,
 }
 
 /// A `ThreadFold` as it was after a record.

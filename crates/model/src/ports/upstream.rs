@@ -1,9 +1,15 @@
 //! Models, tools and the clock: what the run loop reaches for.
 
-use super::BoxStream;
+use super::{BoxFuture, BoxStream};
+use crate::block::Part;
+use crate::definition::Hook;
 use crate::delta::{ModelEvent, ModelRequest};
+use crate::event::ErrorInfo;
+use crate::history::Entry;
+use crate::id::{TaskId, ThreadId, UserId};
 use crate::seq::Millis;
 use crate::tool::{ToolEvent, ToolRequest};
+use serde::{Deserialize, Serialize};
 
 /// Asks models.
 ///
@@ -23,6 +29,42 @@ pub trait Models: Send + Sync {
 pub trait Tools: Send + Sync {
     /// Runs a tool once.
     fn call(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent>;
+}
+
+/// Asks those who may rewrite what is said before the model sees it.
+///
+/// 1. Nothing comes of it but the answer: it may be asked again after a crash.
+/// 2. Dropping the future stops it.
+pub trait Hooks: Send + Sync {
+    /// Asks one.
+    fn ask(&self, hook: &Hook, request: HookRequest) -> BoxFuture<'static, Result<HookAnswer, ErrorInfo>>;
+}
+
+/// What a hook may rewrite.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HookRequest {
+    /// Whose run it is.
+    pub user: UserId,
+    /// In which thread.
+    pub thread: ThreadId,
+    /// The run that is about to begin.
+    pub run: TaskId,
+    /// The agent whose hook it is.
+    pub agent: String,
+    /// What was said and done so far, as the model would be given it.
+    pub history: Vec<Entry>,
+    /// What is said now.
+    pub input: Vec<Part>,
+}
+
+/// What a hook made of it. What it does not name stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HookAnswer {
+    /// What the model is given of the past.
+    pub history: Option<Vec<Entry>>,
+    /// What is said now; this is what is logged.
+    pub input: Option<Vec<Part>>,
 }
 
 /// Tells the time. Only expiry depends on it, never order.

@@ -358,7 +358,7 @@ impl Task {
         for place in self.places(Call::is_running) {
             let Some(call) = self.calls.get(place) else { continue };
             let status = match call.on_crash {
-                OnCrash::Unknown => ResultStatus::Unknown,
+                OnCrash::Unknown | OnCrash::Ask => ResultStatus::Unknown,
                 OnCrash::Fail => ResultStatus::Failed,
             };
             if call.idempotent {

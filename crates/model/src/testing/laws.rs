@@ -57,14 +57,12 @@ pub fn valid_history(entries: &[Entry]) -> Result<(), String> {
                     return Err(format!("the result of {call_id} is empty"));
                 }
             }
-            Entry::User { .. } | Entry::Assistant { .. } | Entry::Reasoning { .. } if !open.is_empty() => {
-                // Items of the same turn may stand beside a call; a user's word may not.
-                if matches!(entry, Entry::User { .. }) {
-                    return Err(format!("{open:?} have no result before the next turn"));
-                }
+            // Items of the same turn may stand beside a call; a user's word may not.
+            Entry::User { .. } | Entry::Summary { .. } if !open.is_empty() => {
+                return Err(format!("{open:?} have no result before the next turn"));
             }
             Entry::Assistant { text, .. } if text.is_empty() => return Err("an empty message".to_owned()),
-            Entry::User { .. } | Entry::Assistant { .. } | Entry::Reasoning { .. } => {}
+            Entry::Summary { .. } | Entry::User { .. } | Entry::Assistant { .. } | Entry::Reasoning { .. } => {}
         }
     }
     if open.is_empty() { Ok(()) } else { Err(format!("{open:?} have no result")) }

@@ -1,5 +1,6 @@
 //! The laws that are the fold's, each under its name, over random logs.
 
+use model::definition::HistoryWindow;
 use model::event::Event;
 use model::fold::RunFold;
 use model::item::Item;
@@ -161,7 +162,7 @@ fn law_12_a_valid_history_always() {
         for past in &replay.thread.runs {
             assert_eq!(laws::valid_history(&past.entries), Ok(()), "SEED={seed}: {}", past.run);
         }
-        assert_eq!(laws::valid_history(&replay.thread.history(None)), Ok(()), "SEED={seed}: the whole thread");
+        assert_eq!(laws::valid_history(&replay.thread.history(None, HistoryWindow::default())), Ok(()), "SEED={seed}: the whole thread");
     }
 }
 

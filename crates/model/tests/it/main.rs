@@ -2,6 +2,7 @@
 //!
 //! `fixtures` holds requirement 000 against the types and the fold, `fold` has its single decisions. The others take random logs from `model::testing`:
 //! `coverage` says what those have, `laws` and `done_repeats` are the laws by name, `total` is the fold under garbage.
+//! `rules` makes up rules and arguments of its own.
 //! A failure names its seed; `SEED=123 cargo test -p model` tries that one again.
 
 #[cfg(test)]
@@ -14,5 +15,7 @@ mod fixtures;
 mod fold;
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+mod rules;
 #[cfg(test)]
 mod total;

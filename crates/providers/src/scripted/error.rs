@@ -153,6 +153,15 @@ pub enum Fault {
     /// A turn that both fails and ends.
     #[error("a turn that ends with an `error` has no `stop`")]
     StopAndError,
+    /// A turn for a case, and none for the others.
+    #[error("a turn with `when` needs one without it after it, for when it does not hold")]
+    NoOtherwise,
+    /// A turn for no case.
+    #[error("`when` says nothing; there may be {}", listed(allowed, "and"))]
+    EmptyWhen {
+        /// What it may say.
+        allowed: &'static [&'static str],
+    },
     /// A scenario that can never be reached.
     #[error("never played: scenario {by} has no `match`, so it always comes first")]
     Shadowed {

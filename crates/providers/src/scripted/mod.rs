@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   file ──read──▶ Scenarios          once, at start: everything that can be refused is refused here
-//!   request ──cast──▶ turn, values    which scenario, which of its turns, what its placeholders stand for
+//!   request ──cast──▶ turn, values    which scenario of the model, which turn, what its placeholders stand for
 //!   turn ──play──▶ ModelEvents        lazily, one per poll, each at its time
 //! ```
 //!
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// Tells the microseconds since 1970, for `{clock_us}`.
 pub type ClockUs = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Plays scenarios. The second half of `provider/model` is free: whatever it is, the file decides.
+/// Plays scenarios. What the second half of `provider/model` means, the file decides.
 #[derive(Clone)]
 pub struct Scripted {
     scenarios: Arc<Scenarios>,

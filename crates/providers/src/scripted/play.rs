@@ -6,10 +6,10 @@
 
 use super::ClockUs;
 use super::cast::{Cast, Pace};
-use super::script::{Deltas, Say, Step};
+use super::script::{Deltas, Opening, Say, Step};
 use super::template::{Filling, Form, Template};
 use futures_core::Stream;
-use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure};
+use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelItem};
 use model::usage::Usage;
 use std::future::Future;
 use std::pin::Pin;
@@ -136,9 +136,9 @@ impl Walk {
     /// The next of this step; `None` when there is no more of it.
     fn say(&mut self, say: &Say, pace: Pace, cast: &Cast, clock: &ClockUs) -> Option<Next> {
         if !std::mem::replace(&mut self.entered, true)
-            && let Some(item) = &say.opens
+            && let Some(opening) = &say.opens
         {
-            return delta(ModelDelta::Started { slot: say.slot, item: item.clone() });
+            return delta(ModelDelta::Started { slot: say.slot, item: item(opening, cast, clock) });
         }
         if self.deltas < pace.deltas {
             if let Some(wait) = self.wait(pace, self.deltas) {
@@ -211,6 +211,18 @@ impl Walk {
 
 fn delta(delta: ModelDelta) -> Option<Next> {
     Some(Next::Event(ModelEvent::Delta(delta)))
+}
+
+fn item(opening: &Opening, cast: &Cast, clock: &ClockUs) -> ModelItem {
+    match opening {
+        Opening::Message => ModelItem::Message { phase: None },
+        Opening::Reasoning => ModelItem::Reasoning,
+        Opening::Hosted(name) => ModelItem::HostedCall { name: name.clone() },
+        Opening::Call(name) => {
+            let name = name.fill(&Filling { values: &cast.values, index: 1, clock, form: Form::Words });
+            ModelItem::ToolCall { name, provider_call_id: None }
+        }
+    }
 }
 
 /// Every picture but the last is a partial one.

@@ -6,10 +6,11 @@
 use super::error::{Fault, Place, ScenarioError};
 use super::fields::{At, Field, Fields};
 use super::limits::{IMAGE_URL_BYTES_MAX, MATCH_BYTES_MAX, PAUSE_MS_MAX, REPEAT_MAX, TOKENS_MAX};
-use super::script::{Amount, Deltas, Say, Scenario, Step, Turn};
+use super::script::{Amount, Deltas, Fork, Opening, Say, Scenario, Step, Turn, When};
 use super::template::{Names, Template};
-use model::delta::{ModelFailure, ModelItem};
+use model::delta::ModelFailure;
 use model::event::{ErrorInfo, StopReason};
+use model::item::ResultStatus;
 use model::usage::Usage;
 use regex::{Regex, RegexBuilder};
 use std::sync::Arc;
@@ -20,6 +21,8 @@ type Read<T> = Result<T, ScenarioError>;
 /// What a step is told by.
 const KINDS: &[&str] = &["text", "reasoning", "call", "hosted", "pause_ms", "error"];
 const STOPS: &[&str] = &["stop", "max_tokens", "content_filter"];
+const WHEN: &[&str] = &["status", "tool"];
+const STATUSES: &[&str] = &["completed", "failed", "rejected", "incomplete", "unknown"];
 
 pub(super) fn scenarios(text: &str, origin: &str) -> Read<Vec<Scenario>> {
     let at = At { origin, text, place: Place::default() };
@@ -34,16 +37,41 @@ pub(super) fn scenarios(text: &str, origin: &str) -> Read<Vec<Scenario>> {
     for field in file.need("scenario")?.list()? {
         let number = list.len() + 1;
         let field = field.placed(Place { scenario: number, ..Place::default() });
-        if list.last().is_some_and(|last| last.pattern.is_none()) {
-            return Err(field.refuse(Fault::Shadowed { by: number - 1 }));
+        let models = models(&field.fields()?)?;
+        if let Some(by) = shadow(&list, &models) {
+            return Err(field.refuse(Fault::Shadowed { by }));
         }
-        list.push(scenario(&field.fields()?)?);
+        list.push(scenario(&field.fields()?, models)?);
     }
     Ok(list)
 }
 
-fn scenario(fields: &Fields<'_>) -> Read<Scenario> {
-    fields.only(&["match", "defaults", "turn"])?;
+/// Who plays a scenario.
+fn models(fields: &Fields<'_>) -> Read<Vec<String>> {
+    let Some(field) = fields.get("model") else { return Ok(Vec::new()) };
+    let models = strings(&field)?;
+    match models.iter().any(String::is_empty) {
+        true => Err(field.refuse(Fault::Empty { key: "model".to_owned() })),
+        false => Ok(models),
+    }
+}
+
+/// Which scenario is played whenever one of these models could play the next; the last one, when it takes several.
+fn shadow(before: &[Scenario], models: &[String]) -> Option<usize> {
+    let catch_alls = || (1..).zip(before).filter(|(_, scenario)| scenario.pattern.is_none());
+    if models.is_empty() {
+        return catch_alls().find(|(_, scenario)| scenario.models.is_empty()).map(|(number, _)| number);
+    }
+    let mut last = None;
+    for model in models {
+        let (number, _) = catch_alls().find(|(_, scenario)| scenario.is_for(model))?;
+        last = last.max(Some(number));
+    }
+    last
+}
+
+fn scenario(fields: &Fields<'_>, models: Vec<String>) -> Read<Scenario> {
+    fields.only(&["model", "match", "defaults", "turn"])?;
     let pattern = fields.get("match").map(|field| pattern(&field)).transpose()?;
     let captures = pattern.iter().flat_map(|pattern| pattern.capture_names().flatten()).map(str::to_owned);
     let mut names = Names::new(captures);
@@ -55,15 +83,58 @@ fn scenario(fields: &Fields<'_>) -> Read<Scenario> {
             names.set_default(value, field.text_or_number()?);
         }
     }
-    let mut turns: Vec<Arc<Turn>> = Vec::new();
-    for field in fields.need("turn")?.list()? {
-        let field = field.placed(Place { turn: turns.len() + 1, ..field.at.place });
-        turns.push(Arc::new(turn(&field.fields()?, &names)?));
-    }
+    let turns = turns(&fields.need("turn")?, &names)?;
     if turns.is_empty() {
         return Err(fields.at.refuse(&fields.span, Fault::Empty { key: "turn".to_owned() }));
     }
-    Ok(Scenario { pattern, names, turns })
+    Ok(Scenario { models, pattern, names, turns })
+}
+
+/// Turns with `when` and the next one without are one place in the play.
+fn turns(list: &Field<'_>, names: &Names) -> Read<Vec<Fork>> {
+    let mut forks: Vec<Fork> = Vec::new();
+    let mut guarded: Vec<(When, Arc<Turn>)> = Vec::new();
+    let mut last = None;
+    for (number, field) in (1..).zip(list.list()?) {
+        let field = field.placed(Place { turn: number, ..field.at.place });
+        let fields = field.fields()?;
+        let turn = Arc::new(turn(&fields, names)?);
+        match fields.get("when") {
+            Some(field) => guarded.push((when(&field)?, turn)),
+            None => forks.push(Fork { guarded: std::mem::take(&mut guarded), otherwise: turn }),
+        }
+        last = Some(field);
+    }
+    match last.filter(|_| !guarded.is_empty()) {
+        Some(last) => Err(last.refuse(Fault::NoOtherwise)),
+        None => Ok(forks),
+    }
+}
+
+fn when(field: &Field<'_>) -> Read<When> {
+    let fields = field.fields()?;
+    fields.only(WHEN)?;
+    let when = When {
+        statuses: fields.get("status").map(|field| statuses(&field)).transpose()?.unwrap_or_default(),
+        tool: fields.get("tool").map(|field| field.flag()).transpose()?,
+    };
+    match when.statuses.is_empty() && when.tool.is_none() {
+        true => Err(field.refuse(Fault::EmptyWhen { allowed: WHEN })),
+        false => Ok(when),
+    }
+}
+
+fn statuses(field: &Field<'_>) -> Read<Vec<ResultStatus>> {
+    let unknown = |word: &str| Fault::UnknownWord { key: "status", found: word.to_owned(), allowed: STATUSES };
+    let status = |word: &String| match word.as_str() {
+        "completed" => Ok(ResultStatus::Completed),
+        "failed" => Ok(ResultStatus::Failed),
+        "rejected" => Ok(ResultStatus::Rejected),
+        "incomplete" => Ok(ResultStatus::Incomplete),
+        "unknown" => Ok(ResultStatus::Unknown),
+        word => Err(field.refuse(unknown(word))),
+    };
+    strings(field)?.iter().map(status).collect()
 }
 
 fn pattern(field: &Field<'_>) -> Read<Regex> {
@@ -76,7 +147,7 @@ fn pattern(field: &Field<'_>) -> Read<Regex> {
 }
 
 fn turn(fields: &Fields<'_>, names: &Names) -> Read<Turn> {
-    fields.only(&["steps", "usage", "stop"])?;
+    fields.only(&["when", "steps", "usage", "stop"])?;
     let mut steps: Vec<Step> = Vec::new();
     for field in fields.need("steps")?.list()? {
         let field = field.placed(Place { step: steps.len() + 1, ..field.at.place });
@@ -140,25 +211,25 @@ fn step(fields: &Fields<'_>, names: &Names) -> Read<Step> {
     match field.key {
         "text" => {
             fields.only(&["text", "repeat", "every_ms"])?;
-            say(fields, names, ModelItem::Message { phase: None }, Deltas::Text(pieces(&field, names)?))
+            say(fields, names, Opening::Message, Deltas::Text(pieces(&field, names)?))
         }
         "reasoning" => {
             fields.only(&["reasoning", "repeat", "every_ms"])?;
             let pieces = pieces(&field, names)?;
-            say(fields, names, ModelItem::Reasoning, Deltas::Reasoning { part: 0, pieces })
+            say(fields, names, Opening::Reasoning, Deltas::Reasoning { part: 0, pieces })
         }
         "call" => {
             fields.only(&["call", "arguments", "every_ms"])?;
             let arguments = fields.get("arguments").map(|field| pieces(&field, names)).transpose()?;
             let arguments = arguments.unwrap_or_else(|| vec![Template::compile("{}", names)]);
-            let item = ModelItem::ToolCall { name: name(&field)?, provider_call_id: None };
-            say(fields, names, item, Deltas::Arguments(arguments))
+            let name = Template::compile(&name(&field)?, names);
+            say(fields, names, Opening::Call(name), Deltas::Arguments(arguments))
         }
         "hosted" => {
             fields.only(&["hosted", "states", "images", "every_ms"])?;
             let states = fields.get("states").map(|field| strings(&field)).transpose()?.unwrap_or_default();
             let images = fields.get("images").map(|field| images(&field)).transpose()?.unwrap_or_default();
-            say(fields, names, ModelItem::HostedCall { name: name(&field)? }, Deltas::Hosted { states, images })
+            say(fields, names, Opening::Hosted(name(&field)?), Deltas::Hosted { states, images })
         }
         "pause_ms" => {
             fields.only(&["pause_ms"])?;
@@ -171,11 +242,11 @@ fn step(fields: &Fields<'_>, names: &Names) -> Read<Step> {
     }
 }
 
-fn say(fields: &Fields<'_>, names: &Names, item: ModelItem, deltas: Deltas) -> Read<Step> {
+fn say(fields: &Fields<'_>, names: &Names, opening: Opening, deltas: Deltas) -> Read<Step> {
     let repeat = fields.get("repeat").map(|field| field.amount(REPEAT_MAX, names)).transpose()?;
     let every = fields.get("every_ms").map(|field| field.amount(PAUSE_MS_MAX, names)).transpose()?;
     let every = every.unwrap_or(Amount::Fixed(0));
-    Ok(Step::Say(Say { slot: 0, opens: Some(item), deltas, repeat, every, closes: false }))
+    Ok(Step::Say(Say { slot: 0, opens: Some(opening), deltas, repeat, every, closes: false }))
 }
 
 fn pieces(field: &Field<'_>, names: &Names) -> Read<Vec<Template>> {

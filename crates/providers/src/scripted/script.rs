@@ -7,10 +7,12 @@ use super::error::ScenarioError;
 use super::limits::FILE_BYTES_MAX;
 use super::read;
 use super::template::{Names, Template};
-use model::delta::{ModelFailure, ModelItem};
+use model::delta::ModelFailure;
 use model::event::StopReason;
+use model::item::ResultStatus;
 use model::usage::Usage;
 use regex::Regex;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -21,6 +23,8 @@ use std::sync::Arc;
 pub struct Scenarios {
     pub(super) origin: String,
     pub(super) list: Vec<Scenario>,
+    /// The tools that a `call` names. `{tool}` is none of them.
+    pub(super) called: BTreeSet<String>,
 }
 
 impl Scenarios {
@@ -32,7 +36,9 @@ impl Scenarios {
         if u64::try_from(text.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
             return Err(ScenarioError::TooLong { origin: origin.to_owned() });
         }
-        Ok(Self { origin: origin.to_owned(), list: read::scenarios(text, origin)? })
+        let list = read::scenarios(text, origin)?;
+        let called = list.iter().flat_map(Scenario::called).map(str::to_owned).collect();
+        Ok(Self { origin: origin.to_owned(), list, called })
     }
 
     /// Reads scenarios from a file.
@@ -53,11 +59,50 @@ impl Scenarios {
 /// What is said to one kind of message.
 #[derive(Debug)]
 pub(super) struct Scenario {
+    /// Which models play it; none is every one.
+    pub(super) models: Vec<String>,
     /// Which messages; `None` is every one.
     pub(super) pattern: Option<Regex>,
     pub(super) names: Names,
     /// What the model does, turn by turn. Never empty.
-    pub(super) turns: Vec<Arc<Turn>>,
+    pub(super) turns: Vec<Fork>,
+}
+
+impl Scenario {
+    /// Is it played for this model, whatever the message?
+    pub(super) fn is_for(&self, model: &str) -> bool {
+        self.models.is_empty() || self.models.iter().any(|name| name == model)
+    }
+
+    /// The tools that it calls by name.
+    fn called(&self) -> impl Iterator<Item = &str> {
+        self.turns.iter().flat_map(Fork::turns).flat_map(|turn| &turn.steps).filter_map(|step| match step {
+            Step::Say(Say { opens: Some(Opening::Call(name)), .. }) => name.literal(),
+            _ => None,
+        })
+    }
+}
+
+/// A place in a scenario: the first turn whose condition holds is played there.
+#[derive(Debug)]
+pub(super) struct Fork {
+    pub(super) guarded: Vec<(When, Arc<Turn>)>,
+    pub(super) otherwise: Arc<Turn>,
+}
+
+impl Fork {
+    fn turns(&self) -> impl Iterator<Item = &Turn> {
+        self.guarded.iter().map(|(_, turn)| turn).chain([&self.otherwise]).map(AsRef::as_ref)
+    }
+}
+
+/// When a turn is played. All that is said must hold.
+#[derive(Debug, Default)]
+pub(super) struct When {
+    /// How the last result ended: one of these; none is whatever there is.
+    pub(super) statuses: Vec<ResultStatus>,
+    /// Does `{tool}` stand for one?
+    pub(super) tool: Option<bool>,
 }
 
 /// One model turn.
@@ -85,7 +130,7 @@ pub(super) enum Step {
 pub(super) struct Say {
     pub(super) slot: u32,
     /// The item that begins here. `None` goes on with the one that the step before left open.
-    pub(super) opens: Option<ModelItem>,
+    pub(super) opens: Option<Opening>,
     pub(super) deltas: Deltas,
     /// How many deltas; `None` is each piece once.
     pub(super) repeat: Option<Amount>,
@@ -93,6 +138,15 @@ pub(super) struct Say {
     pub(super) every: Amount,
     /// Is the item whole after this?
     pub(super) closes: bool,
+}
+
+/// What begins.
+#[derive(Debug)]
+pub(super) enum Opening {
+    Message,
+    Reasoning,
+    Call(Template),
+    Hosted(String),
 }
 
 /// What the deltas of a step say. No list of pieces is empty.

@@ -6,9 +6,14 @@ use super::ClockUs;
 use super::limits::VALUE_CHARS_MAX;
 use std::fmt::Write;
 
-/// The place of `{ref}` among a scenario's names; what `match` captures comes after it.
+/// What every scenario's placeholders may be called; what `match` captures comes after them.
+const GIVEN: [&str; 3] = ["ref", "tool", "result"];
+/// The place of `{ref}` among a scenario's names.
 pub(super) const REF: usize = 0;
-const REF_NAME: &str = "ref";
+/// The place of `{tool}`.
+pub(super) const TOOL: usize = 1;
+/// The place of `{result}`.
+pub(super) const RESULT: usize = 2;
 const INDEX_NAME: &str = "i";
 const CLOCK_NAME: &str = "clock_us";
 
@@ -20,15 +25,15 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// `{ref}` and what the expression captures.
+    /// What is always there, and what the expression captures.
     pub(super) fn new(captures: impl Iterator<Item = String>) -> Self {
-        let names: Vec<String> = std::iter::once(REF_NAME.to_owned()).chain(captures).collect();
+        let names: Vec<String> = GIVEN.into_iter().map(str::to_owned).chain(captures).collect();
         Self { defaults: vec![None; names.len()], names }
     }
 
     /// May an expression not call a capture so?
     pub(super) fn is_taken(name: &str) -> bool {
-        [REF_NAME, INDEX_NAME, CLOCK_NAME].contains(&name)
+        GIVEN.contains(&name) || [INDEX_NAME, CLOCK_NAME].contains(&name)
     }
 
     /// Which of them this is.
@@ -132,9 +137,27 @@ impl Template {
         }
     }
 
+    /// The text, if it has no placeholders.
+    pub(super) fn literal(&self) -> Option<&str> {
+        match self.segments.as_slice() {
+            [Segment::Literal(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// All of it are placeholders that stand for nothing: which is the first?
+    pub(super) fn void_value(&self, values: &[String]) -> Option<usize> {
+        let mut void = self.segments.iter().map(|segment| match segment {
+            Segment::Value(value) if values.get(*value).is_none_or(String::is_empty) => Some(*value),
+            _ => None,
+        });
+        let first = void.next()??;
+        void.all(|value| value.is_some()).then_some(first)
+    }
+
     pub(super) fn fill(&self, with: &Filling<'_>) -> String {
-        if let [Segment::Literal(text)] = self.segments.as_slice() {
-            return text.clone();
+        if let Some(text) = self.literal() {
+            return text.to_owned();
         }
         let mut out = String::with_capacity(64);
         for segment in &self.segments {
@@ -193,31 +216,43 @@ mod tests {
             ("to {city}, {n} times", "to Rome, 2 times"),
             ("{i}/{n} at {clock_us}", "3/2 at 1700000000000000"),
             ("[^{ref}]", "[^7]"),
+            ("{tool} gave {result}", "pick gave red"),
             (r#"{"location":"{city}"}"#, r#"{"location":"Rome"}"#),
             ("{{city}}", "{Rome}"),
             ("{citty} {} { city } {city", "{citty} {} { city } {city"),
             ("é{city}é", "éRomeé"),
         ];
         for (text, wanted) in cases {
-            assert_eq!(filled(text, Form::Words, &["7", "Rome", "2"]), wanted, "{text}");
+            assert_eq!(filled(text, Form::Words, &["7", "pick", "red", "Rome", "2"]), wanted, "{text}");
         }
     }
 
     #[test]
     fn a_value_cannot_break_out_of_json() {
-        let text = filled(r#"{"q":"{city}"}"#, Form::Json, &["", "a\"},{\"b\\\n", ""]);
+        let text = filled(r#"{"q":"{city}"}"#, Form::Json, &["", "", "", "a\"},{\"b\\\n", ""]);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["q"], "a\"},{\"b\\\n");
     }
 
     #[test]
+    fn a_text_is_void_when_nothing_but_empty_values_is_in_it() {
+        let names = Names::new(["n".to_owned()].into_iter());
+        let values = ["", "", "red", ""].map(str::to_owned);
+        let void = |text: &str| Template::compile(text, &names).void_value(&values);
+        assert_eq!((void("{tool}"), void("{n}{tool}"), void("{ref}")), (Some(TOOL), Some(3), Some(REF)));
+        for text in ["", "x", "{result}", "{tool}x", "{tool}{result}", "{tool}{i}"] {
+            assert_eq!(void(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn a_value_is_what_was_found_or_the_default_or_nothing() {
         let mut names = Names::new(["n".to_owned(), "m".to_owned()].into_iter());
-        names.set_default(1, "50".to_owned());
-        assert_eq!(names.values(|_, _| None), ["", "50", ""]);
-        assert_eq!(names.values(|_, name| (name == "n").then_some("")), ["", "50", ""]);
-        assert_eq!(names.values(|_, _| Some("9")), ["9", "9", "9"]);
+        names.set_default(3, "50".to_owned());
+        assert_eq!(names.values(|_, _| None), ["", "", "", "50", ""]);
+        assert_eq!(names.values(|_, name| (name == "n").then_some("")), ["", "", "", "50", ""]);
+        assert_eq!(names.values(|_, _| Some("9")), ["9"; 5]);
         let long = "é".repeat(VALUE_CHARS_MAX + 1);
-        assert_eq!(names.values(|_, _| Some(&long))[2].chars().count(), VALUE_CHARS_MAX);
+        assert_eq!(names.values(|_, _| Some(&long))[4].chars().count(), VALUE_CHARS_MAX);
     }
 }

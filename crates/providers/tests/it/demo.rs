@@ -1,7 +1,9 @@
 //! The demo's files: what `headwater serve` plays without a config.
 
-use crate::vocabulary::{answer, assistant, call, events, played, result, scripted, user};
+use crate::vocabulary::{answer, asked, assistant, call, ended, events, lines, played, result, scripted, user};
 use model::delta::{ModelDelta, ModelEvent};
+use model::history::Entry;
+use model::item::ResultStatus;
 use model::ports::Models;
 use providers::scripted::Scripted;
 
@@ -21,23 +23,27 @@ fn texts(events: &[ModelEvent]) -> Vec<&str> {
 }
 
 #[test]
-fn the_config_names_the_agent_its_tool_and_the_file() {
+fn the_config_gives_the_agents_what_the_scenarios_call() {
     let config: toml::Table = CONFIG.parse().unwrap();
-    let wanted: toml::Table = r#"
-        [agents.demo]
-        model = "scripted/demo"
-        tools = ["get_weather"]
-        [tools.get_weather]
-        kind = "builtin"
-        [providers.scripted]
-        kind = "scripted"
-        file = "scenarios.toml""#
-        .parse()
-        .unwrap();
-    let mut config = config;
-    let agent = config["agents"]["demo"].as_table_mut().unwrap();
-    assert!(agent.remove("instructions").is_some_and(|words| words.is_str()));
-    assert_eq!(config, wanted);
+    let (agents, tools) = (config["agents"].as_table().unwrap(), config["tools"].as_table().unwrap());
+    let names = |agent: &str, key: &str| -> Vec<String> {
+        let list = agents[agent].get(key).and_then(toml::Value::as_array).into_iter().flatten();
+        list.map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    let own = names("demo", "tools");
+    assert_eq!(own, ["get_weather", "ask_for_help", "tool_a", "tool_b", "tool_c", "execute_trade", "slow"]);
+    assert!(own.iter().all(|tool| tools.contains_key(tool)));
+    assert_eq!(
+        (names("demo", "handoffs"), names("WeatherAgent", "tools")),
+        (vec!["specialist".into()], vec!["get_weather".into()])
+    );
+    let models = ["demo", "WeatherAgent", "specialist"].map(|agent| agents[agent]["model"].as_str().unwrap());
+    assert_eq!(models, ["scripted/demo", "scripted/weather", "scripted/specialist"]);
+    // What no `call` names would be taken for a tool of the caller's.
+    let calls = |tool: &str| SCENARIOS.contains(&format!("{{ call = \"{tool}\""));
+    assert!(own.iter().all(|tool| calls(tool)) && calls("transfer_to_specialist"));
+    assert_eq!(config["tools"]["ask_for_help"]["agent"].as_str(), Some("WeatherAgent"));
+    assert_eq!(config["providers"]["scripted"]["file"].as_str(), Some("scenarios.toml"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,6 +76,110 @@ async fn weather_cites_this_runs_result_over_a_split_marker() {
     let second = vec![assistant("… 15C.[^1]"), user("weather"), call("get_weather"), result(Some(2))];
     let events = events(&demo(), [first, second].concat()).await;
     assert_eq!(texts(&events).last(), Some(&"2]"));
+}
+
+/// How a turn after this one goes on: what is said when the tool has ended so.
+async fn after(message: &str, tool: &str, given: Entry) -> Vec<String> {
+    let lines = played(&demo(), [user(message), call(tool), given]).await;
+    assert!(lines.last().is_some_and(|line| line.starts_with("end Stop ")), "{lines:?}");
+    lines[1..lines.len() - 2].to_vec()
+}
+
+#[tokio::test(start_paused = true)]
+async fn help_asks_the_other_agent_and_passes_its_answer_on() {
+    let lines = played(&demo(), [user("Help me with the trade!")]).await;
+    let asks = [
+        "1+ call ask_for_help",
+        r#"1 {"name":"WeatherAgent","description":"An agent that provides weather information.","#,
+        r#"1 "prompt":"Get the current weather in Paris, France."}"#,
+        "1-",
+    ];
+    assert_eq!((lines[0].as_str(), &lines[6..10]), ("0+ reasoning", asks.map(str::to_owned).as_slice()));
+    assert_eq!(after("help", "ask_for_help", result(Some(3))).await, ["0 WeatherAgent says: sunny, 15C.[^3]"]);
+    let failed = ended(ResultStatus::Failed, "no");
+    assert_eq!(after("help", "ask_for_help", failed).await, ["0 WeatherAgent could not help."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_other_agent_thinks_calls_and_cites_whatever_it_is_asked() {
+    let prompt = user("Get the current weather in Paris, France.");
+    let first = lines(&demo(), asked("scripted/weather", [prompt.clone()], &["get_weather"])).await;
+    assert_eq!(first, played(&demo(), [user("weather")]).await.into_iter().map(usage_of(&first)).collect::<Vec<_>>());
+    let trade = lines(&demo(), asked("scripted/weather", [user("trade")], &[])).await;
+    assert_eq!(trade[..trade.len() - 1], first[..first.len() - 1]);
+    let history = [prompt, call("get_weather"), result(Some(1))];
+    let second = lines(&demo(), asked("scripted/weather", history, &["get_weather"])).await;
+    assert_eq!(second[1..4], ["0 The weather in Paris is sunny ", "0 with a temperature of 15C.[^", "0 1]"]);
+}
+
+/// The same line, but for the tokens, which depend on what was read.
+fn usage_of(lines: &[String]) -> impl Fn(String) -> String {
+    let last = lines.last().cloned().unwrap_or_default();
+    move |line| if line.starts_with("end ") { last.clone() } else { line }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallel_calls_three_tools_in_one_turn() {
+    let lines = played(&demo(), [user("in parallel")]).await;
+    let wanted = ["0+ call tool_a", "0 {}", "0-", "1+ call tool_b", "1 {}", "1-", "2+ call tool_c", "2 {}", "2-"];
+    assert_eq!(lines[..lines.len() - 1], wanted);
+    assert_eq!(after("parallel", "tool_a", result(Some(3))).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trade_says_whether_the_order_was_placed() {
+    let lines = played(&demo(), [user("A trade, please")]).await;
+    let wanted = [
+        "0+ message",
+        "0 I will place the order.",
+        "0-",
+        "1+ call execute_trade",
+        r#"1 {"symbol":"VNM","#,
+        r#"1 "quantity":100}"#,
+        "1-",
+    ];
+    assert_eq!(lines[..lines.len() - 1], wanted);
+    assert_eq!(after("trade", "execute_trade", result(Some(12))).await, ["0 Done: bought VNM.[^12]"]);
+    for status in [ResultStatus::Rejected, ResultStatus::Failed, ResultStatus::Unknown] {
+        let said = after("trade", "execute_trade", ended(status, "too risky")).await;
+        assert_eq!(said, ["0 The order was not placed: too risky"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn handoff_calls_the_transfer_and_the_specialist_answers() {
+    let first = played(&demo(), [user("handoff")]).await;
+    assert_eq!(first[..first.len() - 1], ["0+ call transfer_to_specialist", "0 {}", "0-"]);
+    let history = [user("handoff"), call("transfer_to_specialist"), result(None)];
+    let second = lines(&demo(), asked("scripted/specialist", history, &[])).await;
+    assert_eq!(second[1..3], ["0 I am the specialist. ", "0 I have taken over from the demo agent."]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_calls_what_the_caller_declared_and_says_what_came_back() {
+    let offered = ["get_weather", "execute_trade", "transfer_to_specialist", "pick", "other"];
+    let first = lines(&demo(), asked("scripted/demo", [user("my client")], &offered)).await;
+    assert_eq!(first[..first.len() - 1], ["0+ call pick", "0 {}", "0-"]);
+    let history = |status| [user("my client"), call("pick"), ended(status, "red")];
+    let gave = lines(&demo(), asked("scripted/demo", history(ResultStatus::Completed), &offered)).await;
+    assert_eq!(gave[1], "0 Your tool pick says: red");
+    let failed = lines(&demo(), asked("scripted/demo", history(ResultStatus::Failed), &offered)).await;
+    assert_eq!(failed[1], "0 Your tool pick could not do it: red");
+    let none = lines(&demo(), asked("scripted/demo", [user("client")], &offered[..3])).await;
+    assert_eq!(none[1], "0 You declared no tool that I could call.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_takes_its_seconds_from_the_message() {
+    for (message, seconds) in [("slow 3", "3"), ("be SLOW", "5"), ("slow 007", "7"), ("slow 0", "0"), ("slow 2x", "5")]
+    {
+        let lines = played(&demo(), [user(message)]).await;
+        assert_eq!(lines[..2], ["0+ call slow".to_owned(), format!(r#"0 {{"seconds":{seconds}}}"#)], "{message}");
+    }
+    let done = ended(ResultStatus::Completed, "done after 3 s");
+    assert_eq!(after("slow 3", "slow", done).await, ["0 The slow tool is done after 3 s."]);
+    let refused = ended(ResultStatus::Failed, "too long");
+    assert_eq!(after("slow 9999", "slow", refused).await, ["0 The slow tool did not do it: too long"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,13 +228,13 @@ async fn fail_fails_in_mid_text() {
 #[tokio::test(start_paused = true)]
 async fn everything_else_is_greeted() {
     let greeting = answer(&demo(), "hello").await;
-    for word in ["weather", "image", "story", "fail"] {
+    let words = ["weather", "help", "parallel", "trade", "handoff", "image", "story 200", "client", "fail", "slow 5"];
+    for word in words {
         assert!(greeting.contains(word), "{greeting}");
     }
     let deltas = texts(&events(&demo(), [user("hello")]).await).len();
-    assert!((2..=3).contains(&deltas), "{deltas} deltas");
-    for other in ["help", "parallel", "trade", "handoff", "client", "slow 3", "storyteller", "failed", "weathered", ""]
-    {
+    assert_eq!(deltas, 2);
+    for other in ["helpless", "trader", "clients", "slowly", "storyteller", "failed", "weathered", "hand off", ""] {
         assert_eq!(answer(&demo(), other).await, greeting, "{other:?}");
     }
 }
@@ -132,11 +242,25 @@ async fn everything_else_is_greeted() {
 #[tokio::test(start_paused = true)]
 async fn the_order_of_words_is_the_order_of_the_file() {
     let demo: &dyn Models = &demo();
-    for (message, first) in [
-        ("fail to tell a story about an image of the weather", "0+ reasoning"),
-        ("fail a story about an image", "0+ hosted image_generation"),
-    ] {
-        assert_eq!(played(demo, [user(message)]).await[0], first);
+    let mut words =
+        vec!["slow 1", "fail", "client", "story 3 fast", "image", "handoff", "trade", "parallel", "help", "weather"];
+    let first = [
+        "0+ reasoning",
+        "0+ reasoning",
+        "0+ call tool_a",
+        "0+ message",
+        "0+ call transfer_to_specialist",
+        "0+ hosted image_generation",
+        "0+ message",
+        "0+ message",
+        "0+ message",
+        "0+ call slow",
+    ];
+    for wanted in first {
+        let lines = played(demo, [user(&words.join(" and "))]).await;
+        assert_eq!(lines[0], wanted, "{words:?}");
+        words.pop();
     }
+    assert_eq!(words, [""; 0]);
     assert!(answer(demo, "fail a story 3").await.starts_with("Once upon "));
 }

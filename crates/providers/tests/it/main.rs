@@ -1,6 +1,8 @@
 //! The providers from outside, as the engine sees them.
 
 #[cfg(test)]
+mod cases;
+#[cfg(test)]
 mod demo;
 #[cfg(test)]
 mod docs;

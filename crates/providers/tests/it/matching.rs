@@ -61,7 +61,8 @@ async fn only_what_the_user_wrote_last_is_looked_at() {
 #[tokio::test]
 async fn nothing_that_matches_is_a_failure_for_good() {
     let models = scripted("[[scenario]]\nmatch = 'x'\n[[scenario.turn]]\nsteps = []");
-    let wanted = ["failed no_scenario for good: no scenario of test.toml matches the last user message"];
+    let wanted =
+        ["failed no_scenario for good: no scenario of test.toml for the model `demo` matches the last user message"];
     assert_eq!(played(&models, [user("hi")]).await, wanted);
 }
 

@@ -34,11 +34,12 @@ fn what_is_not_a_scenario_file() {
         ("[[scenario]]\n[[scenario.turn]]\n".to_owned(), "play.toml:2: scenario 1, turn 1: `steps` is missing"),
         (
             format!("[[scenario]]\nmatch = 'a'\n{turn}[[scenario]]\nmacth = 'b'\n{turn}"),
-            "play.toml:6: scenario 2: `macth` has no place here; there may be `match`, `defaults` or `turn`",
+            "play.toml:6: scenario 2: `macth` has no place here; there may be `model`, `match`, `defaults` or `turn`",
         ),
         (
             format!("[[scenario]]\n{turn}[[scenario.turn]]\nstep = []\n"),
-            "play.toml:5: scenario 1, turn 2: `step` has no place here; there may be `steps`, `usage` or `stop`",
+            "play.toml:5: scenario 1, turn 2: `step` has no place here; there may be `when`, `steps`, `usage` or \
+             `stop`",
         ),
         (
             format!("[[scenario]]\n{turn}[[scenario]]\n{turn}"),
@@ -76,7 +77,7 @@ fn what_is_not_a_match_or_a_default() {
     );
     let huge = scenario("match = '(a{1000}){1000}'");
     assert!(huge.contains("exceeds size limit"), "{huge}");
-    for name in ["i", "ref", "clock_us"] {
+    for name in ["i", "ref", "tool", "result", "clock_us"] {
         let taken = format!("play.toml:2: scenario 1: `match` captures `{name}`, which already means something");
         assert_eq!(scenario(&format!("match = '(?<{name}>x)'")), taken);
     }
@@ -143,6 +144,67 @@ fn what_is_not_a_step() {
     }
     let long = format!("{{ hosted = \"h\", images = [\"{}\"] }}", "x".repeat(IMAGE_URL_BYTES_MAX + 1));
     assert_eq!(refused_step(&long), "`images` is more than 131072, which is the most");
+}
+
+#[test]
+fn what_is_not_a_model() {
+    let scenario = |model: &str| refused(&format!("[[scenario]]\nmodel = {model}\n[[scenario.turn]]\nsteps = []"));
+    let place = "play.toml:2: scenario 1: `model`";
+    assert_eq!(scenario("1"), format!("{place} must be a text or a list of texts, not a whole number"));
+    for empty in ["[]", "''", "['a', '']"] {
+        assert_eq!(scenario(empty), format!("{place} must not be empty"), "{empty}");
+    }
+}
+
+#[test]
+fn a_scenario_that_no_model_can_reach_is_refused() {
+    let file = |scenarios: &[&str]| {
+        let scenario = |keys: &&str| format!("[[scenario]]\n{keys}\n[[scenario.turn]]\nsteps = []\n");
+        scenarios.iter().map(scenario).collect::<String>()
+    };
+    let (all, a, b, ab) = ("", "model = 'a'", "model = 'b'", "model = ['a', 'b']");
+    for (scenarios, number, by) in [
+        (vec![all, a], 2, 1),
+        (vec![a, "model = 'a'\nmatch = 'x'"], 2, 1),
+        (vec![b, a, all, a], 4, 2),
+        (vec![ab, b], 2, 1),
+        (vec![a, b, ab], 3, 2),
+        (vec!["match = 'x'", all, "match = 'y'"], 3, 2),
+    ] {
+        let message = refused(&file(&scenarios));
+        let wanted =
+            format!(": scenario {number}: never played: scenario {by} has no `match`, so it always comes first");
+        assert!(message.ends_with(&wanted), "{scenarios:?}\n{message}");
+    }
+    for scenarios in [vec![a, b, all], vec![a, ab], vec![a, "match = 'x'", all], vec!["model = 'a'\nmatch = 'x'", a]] {
+        assert!(Scenarios::parse(&file(&scenarios), "play.toml").is_ok(), "{scenarios:?}");
+    }
+}
+
+#[test]
+fn what_is_not_a_when() {
+    let last = "[[scenario.turn]]\nsteps = []";
+    let file = |when: &str| refused(&format!("[[scenario]]\n[[scenario.turn]]\nwhen = {when}\nsteps = []\n{last}"));
+    let cases = [
+        ("1", "`when` must be a table, not a whole number"),
+        ("{}", "`when` says nothing; there may be `status` and `tool`"),
+        ("{ state = 'failed' }", "`state` has no place here; there may be `status` or `tool`"),
+        ("{ tool = 'pick' }", "`tool` must be `true` or `false`, not a text"),
+        ("{ status = true }", "`status` must be a text or a list of texts, not `true` or `false`"),
+        ("{ status = [] }", "`status` must not be empty"),
+        (
+            "{ status = ['failed', 'ok'] }",
+            "`status` is `ok`; it may be `completed`, `failed`, `rejected`, `incomplete` or `unknown`",
+        ),
+    ];
+    for (when, wanted) in cases {
+        assert_eq!(file(when), format!("play.toml:3: scenario 1, turn 1: {wanted}"), "{when}");
+    }
+    let turn = "[[scenario.turn]]\nwhen = { tool = true }\nsteps = []\n";
+    assert_eq!(
+        refused(&format!("[[scenario]]\n{last}\n{turn}{turn}")),
+        "play.toml:7: scenario 1, turn 3: a turn with `when` needs one without it after it, for when it does not hold"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@ use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::ports::Models;
+use model::tool::ToolSpec;
 use providers::scripted::{Scenarios, Scripted};
 use std::sync::Arc;
 
@@ -47,6 +48,21 @@ pub(crate) fn result(reference: Option<u32>) -> Entry {
     Entry::Result { call_id: "call_R1".into(), status: ResultStatus::Completed, content }
 }
 
+/// How a tool ended, and what it said.
+pub(crate) fn ended(status: ResultStatus, text: &str) -> Entry {
+    Entry::Result { call_id: "call_R1".into(), status, content: vec![Part::text(text)] }
+}
+
+/// A request to this model, which is offered these tools.
+pub(crate) fn asked(model: &str, history: impl Into<Arc<[Entry]>>, tools: &[&str]) -> ModelRequest {
+    let spec = |name: &&str| ToolSpec {
+        name: (*name).to_owned(),
+        description: String::new(),
+        parameters: serde_json::Value::Null,
+    };
+    ModelRequest { model: model.to_owned(), tools: tools.iter().map(spec).collect(), ..request(history) }
+}
+
 pub(crate) fn request(history: impl Into<Arc<[Entry]>>) -> ModelRequest {
     ModelRequest {
         user: "local".into(),
@@ -68,6 +84,11 @@ pub(crate) async fn events(models: &dyn Models, history: impl Into<Arc<[Entry]>>
 /// What a turn gives, one line per event.
 pub(crate) async fn played(models: &dyn Models, history: impl Into<Arc<[Entry]>>) -> Vec<String> {
     events(models, history).await.iter().map(line).collect()
+}
+
+/// What a request gives, one line per event.
+pub(crate) async fn lines(models: &dyn Models, request: ModelRequest) -> Vec<String> {
+    models.turn(request).map(|event| line(&event)).collect().await
 }
 
 /// What is said to this message, in one text.

@@ -94,11 +94,16 @@ async fn build(config: Config, store: Arc<Sqlite>) -> anyhow::Result<App> {
         AuthMode::None => Auth::Open,
         AuthMode::Keys => Auth::Keys(Arc::new(Keys::load(&*directory).await.context("cannot read the keys")?)),
     };
+    // Before anything runs: a run that pauses today may go on when the file says something else.
+    let definitions = serde_json::to_string(&config.definitions).context("the definitions cannot be written down")?;
+    let kept = directory.keep_definitions(&config.definitions.digest, &definitions).await;
+    kept.context("cannot keep the definitions")?;
     let ports = Ports {
         journal: Arc::clone(&store) as _,
         directory,
         models: Arc::new(config.models),
-        tools: config.tools,
+        tools: Arc::clone(&config.tools) as _,
+        hooks: config.tools,
         clock: Arc::new(SystemClock),
         definitions: Arc::new(config.definitions),
         node: NodeId::from(format!("node-{}", std::process::id())),

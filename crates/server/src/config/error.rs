@@ -26,6 +26,9 @@ pub(crate) enum ConfigError {
         /// What is wrong, and what would be right.
         what: String,
     },
+    /// Tools cannot be called at all.
+    #[error(transparent)]
+    Tools(#[from] tools::ToolboxError),
     /// A scenario file that it names.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
@@ -37,4 +40,14 @@ pub(crate) enum ConfigError {
         "listening on {0} without authentication would let everybody in: listen on 127.0.0.1, or set [auth] mode = \"keys\""
     )]
     Exposed(std::net::SocketAddr),
+}
+
+impl ConfigError {
+    /// The line of the file that it is about.
+    pub(super) fn line(&self) -> Option<usize> {
+        match self {
+            Self::At { line, .. } => Some(*line),
+            Self::Read { .. } | Self::Tools(_) | Self::Scenario(_) | Self::Listen(_) | Self::Exposed(_) => None,
+        }
+    }
 }

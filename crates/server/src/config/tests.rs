@@ -1,4 +1,10 @@
+mod mistakes;
+
 use super::*;
+use model::definition::{Approval, HandoffHistory, OnTimeout, ToolHow};
+use model::limits::Amount;
+use model::record::OnCrash;
+use serde_json::json;
 
 const GOOD: &str = r#"
 [agents.demo]
@@ -16,32 +22,58 @@ file = "plays.toml"
 
 const PLAYS: &str = "[[scenario]]\n[[scenario.turn]]\nsteps = [{ text = \"hi\" }]\n";
 
-fn load_text(text: &str, overrides: Overrides) -> Result<Config, String> {
+/// What is found in a file, with its folder called DIR.
+fn check_text(text: &str, overrides: Overrides) -> (Config, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("plays.toml"), PLAYS).unwrap();
+    std::fs::write(dir.path().join("key"), "s3cret-value\n").unwrap();
     let path = dir.path().join("headwater.toml");
     std::fs::write(&path, text).unwrap();
     let shown = dir.path().display().to_string();
-    load(Some(&path), overrides).map_err(|error| error.to_string().replace(&shown, "DIR"))
+    let (config, findings) = check(Some(&path), overrides.clone()).unwrap();
+    let first =
+        findings.iter().find(|finding| finding.weight == Weight::Error).map(|finding| finding.error.to_string());
+    assert_eq!(load(Some(&path), overrides).err().map(|error| error.to_string()), first, "`serve` says the first");
+    let lines: Vec<String> = findings.iter().map(|finding| finding.error.to_string().replace(&shown, "DIR")).collect();
+    for line in &lines {
+        assert!(!line.contains('\n'), "one line: {line}");
+        assert!(!line.contains("s3cret"), "no secrets: {line}");
+    }
+    (config, lines)
+}
+
+fn good(text: &str) -> Config {
+    let (config, findings) = check_text(text, Overrides::default());
+    assert_eq!(findings, [""; 0]);
+    config
+}
+
+fn found(text: &str) -> Vec<String> {
+    check_text(text, Overrides::default()).1
 }
 
 fn refused(text: &str) -> String {
-    let error = load_text(text, Overrides::default()).err().unwrap();
-    assert!(!error.contains('\n'), "one line: {error}");
-    error
+    found(text).into_iter().next().unwrap()
+}
+
+/// The one finding of a good file to which this was added.
+fn added(text: &str) -> String {
+    let found = found(&format!("{GOOD}{text}"));
+    assert_eq!(found.len(), 1, "{text}\n{found:#?}");
+    found[0].split_once(": ").unwrap().1.to_owned()
 }
 
 #[test]
 fn the_demo_is_a_config_like_any_other() {
     let demo = load(None, Overrides::default()).unwrap();
     assert!(demo.definitions.agents.contains_key("demo"));
-    assert_eq!(demo.listen.to_string(), LISTEN);
+    assert_eq!(demo.listen, LISTEN);
     assert_eq!(demo.definitions.digest.len(), 64);
 }
 
 #[test]
 fn a_file_becomes_definitions() {
-    let config = load_text(GOOD, Overrides::default()).ok().unwrap();
+    let config = good(GOOD);
     let agent = config.definitions.agents.get("demo").unwrap();
     assert_eq!(agent.models, ["mine/a", "mine/b"]);
     assert_eq!(config.definitions.tools.get("get_weather").unwrap().timeout_ms, Some(1500));
@@ -49,66 +81,207 @@ fn a_file_becomes_definitions() {
 }
 
 #[test]
+fn an_agent_has_all_that_its_table_says() {
+    let config = good(
+        r#"
+        [agents.a]
+        model = "mine/a"
+        description = "Knows."
+        instructions = "Be brief."
+        tools = ["b"]
+        handoffs = ["b", { agent = "c", history = "messages" }]
+        history = { turns = 3, tokens = 4000 }
+        compaction = { after_tokens = 100, model = "mine/small" }
+        input_hook = { command = ["./hook", "-v"] }
+        [agents.b]
+        model = "mine/b"
+        input_hook = { url = "http://127.0.0.1:9/", timeout_ms = 5 }
+        compaction = { after_tokens = 100, keep_turns = 0 }
+        [agents.c]
+        model = "mine/c"
+        [providers.mine]
+        kind = "scripted"
+        file = "plays.toml"
+        "#,
+    );
+    let agent = &config.definitions.agents["a"];
+    assert_eq!((agent.description.as_str(), agent.instructions.as_str()), ("Knows.", "Be brief."));
+    let handoffs: Vec<_> = agent.handoffs.iter().map(|handoff| (handoff.agent.as_str(), handoff.history)).collect();
+    assert_eq!(handoffs, [("b", HandoffHistory::All), ("c", HandoffHistory::Messages)]);
+    assert_eq!((agent.history.turns, agent.history.tokens), (Some(3), Some(4000)));
+    let compaction = agent.compaction.as_ref().unwrap();
+    assert_eq!((compaction.after_tokens, compaction.keep_turns), (100, 4));
+    assert_eq!(compaction.model.as_deref(), Some("mine/small"));
+    let hook = agent.input_hook.as_ref().unwrap();
+    assert!(hook.command[0].starts_with('/') && hook.command[0].ends_with("/hook"), "beside the file: {hook:?}");
+    assert_eq!((hook.url.as_deref(), &hook.command[1..], hook.timeout_ms), (None, &["-v".to_owned()][..], 10_000));
+    let other = &config.definitions.agents["b"];
+    let hook = other.input_hook.as_ref().unwrap();
+    assert_eq!((hook.url.as_deref(), hook.command.len(), hook.timeout_ms), (Some("http://127.0.0.1:9/"), 0, 5));
+    assert_eq!(other.compaction.as_ref().unwrap().keep_turns, 0);
+}
+
+#[test]
+fn a_tool_has_all_that_its_table_says() {
+    let named = GOOD.replace("timeout_ms = 1500", "display_name = \"Sky\"");
+    let config = good(&format!(
+        "{named}{}",
+        r#"
+        [tools.order]
+        kind = "http"
+        description = "Orders."
+        url = "https://127.0.0.1:9/users/{user}/orders?dry={dry}"
+        headers = { Authorization = "Bearer {file:key}", Accept = "text/plain" }
+        body = { items = ["{item}"], from = "here" }
+        result = "/order/id"
+        approval = "quantity > 100 and user != 'me'"
+        approval_timeout_seconds = 60
+        approval_on_timeout = "approve"
+        idempotent = true
+        on_crash = "ask"
+        timeout = 1.5
+        output_bytes_max = 10
+        [tools.order.parameters]
+        type = "object"
+        properties.user.type = "string"
+        properties.dry.type = "boolean"
+        properties.item = { type = "string" }
+        properties.quantity = { type = "integer", minimum = 1 }
+        [tools.count]
+        kind = "command"
+        command = ["wc", "-l"]
+        dir = "."
+        env_pass = ["PATH"]
+        env = { KEY = "file:key", MODE = "x{y}" }
+        [tools.pick]
+        kind = "client"
+        parameters = { type = "object" }
+        approval = "always"
+        [tools.ask]
+        kind = "agent"
+        agent = "demo"
+        description = "Ask for help."
+        "#
+    ));
+    let tool = &config.definitions.tools["order"];
+    let ToolHow::Http(http) = &tool.how else { panic!("{tool:?}") };
+    assert_eq!((http.method.as_str(), http.result.as_deref()), ("POST", Some("/order/id")));
+    assert_eq!(http.body, Some(json!({"items": ["{item}"], "from": "here"})));
+    let authorization = &http.headers["Authorization"];
+    assert!(authorization.starts_with("Bearer {file:/") && authorization.ends_with("/key}"), "{authorization}");
+    assert_eq!(tool.spec.parameters["properties"]["quantity"], json!({"type": "integer", "minimum": 1}));
+    let Approval::When(rule) = &tool.approval else { panic!("{tool:?}") };
+    assert_eq!(rule.to_string(), "quantity > 100 and user != 'me'");
+    assert_eq!((tool.approval_timeout_seconds, tool.approval_on_timeout), (60, OnTimeout::Approve));
+    assert_eq!((tool.idempotent, tool.on_crash), (true, OnCrash::Ask));
+    assert_eq!((tool.timeout_ms, tool.output_bytes_max), (Some(1500), Some(10)));
+
+    let tool = &config.definitions.tools["count"];
+    let ToolHow::Command(command) = &tool.how else { panic!("{tool:?}") };
+    assert_eq!(
+        (&command.command[..], &command.env_pass[..]),
+        (&["wc", "-l"].map(String::from)[..], &["PATH".to_owned()][..])
+    );
+    assert!(command.dir.as_ref().unwrap().starts_with('/'), "{command:?}");
+    assert!(command.env["KEY"].starts_with("file:/") && command.env["MODE"] == "x{y}", "{command:?}");
+
+    let tool = &config.definitions.tools["pick"];
+    assert_eq!((&tool.how, &tool.approval), (&ToolHow::Client, &Approval::Always));
+    assert_eq!(tool.spec.parameters, json!({"type": "object", "properties": {}}));
+    let tool = &config.definitions.tools["ask"];
+    assert_eq!(tool.how, ToolHow::Agent { agent: "demo".to_owned() });
+    assert_eq!((tool.spec.name.as_str(), tool.spec.description.as_str()), ("ask", "Ask for help."));
+    assert!(tool.spec.parameters["properties"]["prompt"].is_object());
+    // What a builtin tool says of itself stays, unless the file says otherwise.
+    let builtin = &config.definitions.tools["get_weather"];
+    assert_eq!(builtin.display_name.as_deref(), Some("Sky"));
+    assert!(!builtin.spec.description.is_empty() && builtin.how == ToolHow::Builtin);
+}
+
+#[test]
+fn the_method_is_what_the_arguments_need() {
+    let method = |more: &str| {
+        let text = format!("{GOOD}[tools.t]\nkind = \"http\"\nurl = \"http://h/{{a}}\"\n{more}");
+        let config = good(&text);
+        let ToolHow::Http(http) = &config.definitions.tools["t"].how else { panic!("not http") };
+        http.method.clone()
+    };
+    let one = "parameters = { type = \"object\", properties = { a = {} } }\n";
+    let two = "parameters = { type = \"object\", properties = { a = {}, b = {} } }\n";
+    assert_eq!(method(one), "GET");
+    assert_eq!(method(two), "POST");
+    assert_eq!(method(&format!("{one}body = \"{{a}}\"\n")), "POST");
+    assert_eq!(method(&format!("{two}method = \"delete\"\n")), "DELETE");
+}
+
+#[test]
+fn limits_and_prices_are_read_exactly() {
+    let config = good(&format!(
+        "{GOOD}{}",
+        r#"
+        [limits]
+        depth_max = 1
+        descendants_max = 2
+        invalid_calls_max = 3
+        run_tokens_max = 4
+        run_cost_max = 0.29
+        user_day_tokens_max = 5
+        user_day_cost_max = 12
+        connections_max = 0
+        [prices."mine/a"]
+        input = 2.5
+        output = 10
+        cached = 0.25
+        "#
+    ));
+    let limits = config.definitions.limits;
+    assert_eq!((limits.depth_max, limits.descendants_max, limits.invalid_calls_max), (1, 2, 3));
+    assert_eq!((limits.run_tokens_max, limits.user_day_tokens_max), (Some(4), Some(5)));
+    assert_eq!(limits.run_cost_max, Some(Amount(290_000)), "0.29 has no exact double, and is exact all the same");
+    assert_eq!(limits.user_day_cost_max, Some(Amount(12_000_000)));
+    assert_eq!((limits.steps_max, config.http.connections_max), (50, 1));
+    let price = config.definitions.prices["mine/a"];
+    assert_eq!((price.input, price.output, price.cached, price.cache_write), (2.5, 10.0, Some(0.25), None));
+}
+
+#[test]
 fn flags_win_over_the_file() {
     let text = format!("{GOOD}\n[server]\nlisten = \"127.0.0.1:1\"\ndata_dir = \"a\"\n");
-    let config = load_text(&text, Overrides::default()).ok().unwrap();
+    let config = good(&text);
     assert_eq!((config.listen.port(), config.data_dir.as_path()), (1, Path::new("a")));
     let overrides = Overrides { listen: Some("localhost:2".to_owned()), data_dir: Some(PathBuf::from("b")) };
-    let config = load_text(&text, overrides).ok().unwrap();
+    let (config, findings) = check_text(&text, overrides);
+    assert_eq!(findings, [""; 0]);
     assert_eq!((config.listen.port(), config.data_dir.as_path()), (2, Path::new("b")));
 }
 
 #[test]
-fn a_refusal_says_file_line_and_key() {
-    let cases = [
-        ("[server]\nlisten = 5\n", "DIR/headwater.toml:2: server.listen: "),
-        ("[server]\nlisten = \"nowhere\"\n", "DIR/headwater.toml:2: server.listen: not an address"),
-        ("[server]\nlistn = \"x\"\n", "DIR/headwater.toml:2: server.listn: unknown field `listn`"),
-        ("[serv]\n", "DIR/headwater.toml:1: serv: unknown field `serv`"),
-        ("x = \n", "DIR/headwater.toml:1: x: "),
-        ("[auth]\nmode = \"jwt\"\n", "DIR/headwater.toml:2: auth.mode: `jwt` is not supported yet"),
-        ("[auth]\nmode = \"magic\"\n", "DIR/headwater.toml:2: auth.mode: there is no mode `magic`"),
-        ("[limits]\nsteps_max = -1\n", "DIR/headwater.toml:2: limits.steps_max: "),
-        (
-            "[tools.t]\nkind = \"http\"\nurl = \"http://x\"\n",
-            "DIR/headwater.toml:2: tools.t.kind: the kind `http` is not supported yet",
-        ),
-        (
-            "[tools.t]\nkind = \"builtin\"\n",
-            "DIR/headwater.toml:1: tools.t: there is no builtin tool `t`; there is `get_weather`",
-        ),
-        (
-            "[tools.get_weather]\nkind = \"builtin\"\nurl = \"x\"\n",
-            "DIR/headwater.toml:3: tools.get_weather.url: has no place",
-        ),
-        (
-            "[providers.p]\nkind = \"openai-chat\"\n",
-            "DIR/headwater.toml:2: providers.p.kind: the kind `openai-chat` is not supported yet",
-        ),
-        ("[providers.p]\nkind = \"scripted\"\n", "DIR/headwater.toml:1: providers.p: `file` is missing"),
-        ("[providers.p]\nkind = \"scripted\"\nfile = \"none.toml\"\n", "DIR/none.toml: "),
-        ("[server]\norigins = [\"*\"]\n", "DIR/headwater.toml:2: server.origins: `*` is not an origin"),
-        ("[agents.\"a/b\"]\nmodel = \"x/y\"\n", "DIR/headwater.toml:1: agents.\"a/b\": a name has"),
-    ];
-    for (text, wanted) in cases {
-        let error = refused(text);
-        assert!(error.starts_with(wanted), "\n{error}\n{wanted}");
-    }
+fn the_digest_is_of_what_is_meant_and_not_of_how_it_is_written() {
+    let digest = |text: &str| good(text).definitions.digest;
+    let (first, rest) = GOOD.split_once("[tools.get_weather]").unwrap();
+    let turned = format!("[tools.get_weather]{rest}\n# the same\n{first}");
+    assert_eq!(digest(GOOD), digest(&turned));
+    assert_eq!(digest(GOOD), digest(&format!("{GOOD}[server]\nstop_grace_ms = 7\n")));
+    assert_ne!(digest(GOOD), digest(&GOOD.replace("1500", "1501")));
+    assert_ne!(digest(GOOD), digest(&format!("{GOOD}[limits]\nsteps_max = 7\n")));
+    assert_ne!(digest(GOOD), digest(&format!("{GOOD}[prices.\"mine/a\"]\ninput = 1\noutput = 1\n")));
 }
 
 #[test]
-fn a_name_that_leads_nowhere_is_refused_with_what_there_is() {
-    let error = refused(&GOOD.replace("tools = [\"get_weather\"]", "tools = [\"lookup\"]"));
-    let wanted = "DIR/headwater.toml:4: agents.demo.tools: agent `demo` has the tool `lookup`, which is not defined; there is `get_weather`";
-    assert_eq!(error, wanted);
-    let error = refused(&GOOD.replace("mine/b", "yours/b"));
-    assert!(error.contains("agent `demo` asks `yours/b`") && error.contains("`mine`"), "{error}");
+fn definitions_survive_being_written_down() {
+    let tool = "[tools.t]\nkind = \"client\"\nparameters = { type = \"object\", properties = { place = {} } }\n";
+    let config = good(&format!("{GOOD}{tool}approval = 'place == \"Oslo\"'\n"));
+    let json = serde_json::to_string(&config.definitions).unwrap();
+    let mut back: Definitions = serde_json::from_str(&json).unwrap();
+    back.digest.clone_from(&config.definitions.digest);
+    assert_eq!(back, config.definitions);
 }
 
 #[test]
 fn without_authentication_only_this_machine_is_listened_to() {
     let overrides = || Overrides { listen: Some("0.0.0.0:0".to_owned()), ..Overrides::default() };
-    let error = load_text(GOOD, overrides()).err().unwrap();
-    assert!(error.contains("would let everybody in"), "{error}");
-    assert!(load_text(&format!("{GOOD}\n[auth]\nmode = \"keys\"\n"), overrides()).is_ok());
+    let (_, found) = check_text(GOOD, overrides());
+    assert!(found.len() == 1 && found[0].contains("would let everybody in"), "{found:?}");
+    let (_, found) = check_text(&format!("{GOOD}\n[auth]\nmode = \"keys\"\n"), overrides());
+    assert_eq!(found, [""; 0]);
 }

@@ -20,8 +20,20 @@ pub(crate) async fn index() -> impl IntoResponse {
     (headers, include_str!("../../web/index.html"))
 }
 
-pub(crate) async fn script() -> impl IntoResponse {
-    asset("text/javascript; charset=utf-8", include_str!("../../web/app.js"))
+pub(crate) async fn app() -> impl IntoResponse {
+    script(include_str!("../../web/app.js"))
+}
+
+pub(crate) async fn draw() -> impl IntoResponse {
+    script(include_str!("../../web/draw.js"))
+}
+
+pub(crate) async fn fold() -> impl IntoResponse {
+    script(include_str!("../../web/fold.js"))
+}
+
+pub(crate) async fn follow() -> impl IntoResponse {
+    script(include_str!("../../web/follow.js"))
 }
 
 pub(crate) async fn style() -> impl IntoResponse {
@@ -30,6 +42,10 @@ pub(crate) async fn style() -> impl IntoResponse {
 
 pub(crate) async fn openapi() -> impl IntoResponse {
     asset("application/json", OPENAPI)
+}
+
+fn script(text: &'static str) -> impl IntoResponse {
+    asset("text/javascript; charset=utf-8", text)
 }
 
 fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {

@@ -1,46 +1,85 @@
-//! `POST /v1/tasks/{id}/approvals/{key}`: decides what a run waits for.
+//! `POST /v1/tasks/{id}/approvals/{key}`: decides what a run waits for, once.
 
-use super::{TaskPath, task_row};
+use super::{ApprovalPath, check_size, idempotency, task_row, to_its_end};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
 use crate::problem::Problem;
-use crate::query;
+use crate::{query, schema, wire};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::response::Response;
 use model::block::Object;
-use model::event::DecisionKind;
+use model::event::{Actor, Decision, DecisionKind};
+use model::ports::{ApprovalRow, RunRow, SubmitError};
+use model::{ApprovalKey, UserId};
 use serde::Deserialize;
+use serde_json::Value;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
     decision: DecisionKind,
     #[serde(default)]
-    #[expect(dead_code, reason = "read for its shape: no run asks for approval yet")]
     message: Option<String>,
     #[serde(default)]
     arguments: Option<Object>,
     #[serde(default)]
-    #[expect(dead_code, reason = "read for its shape: no run asks for approval yet")]
     always: bool,
 }
 
 pub(crate) async fn handle(
     State(app): State<App>,
     caller: Caller,
-    TaskPath(task): TaskPath,
+    ApprovalPath(task, key): ApprovalPath,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Problem> {
+) -> Result<axum::Json<Value>, Problem> {
     let [] = query::read(&uri, [])?;
-    let request: Request = Json::read(&headers, body, &app.limits).await?.object()?;
-    if (request.decision == DecisionKind::Edit) != request.arguments.is_some() {
-        return Err(Problem::invalid_body("`arguments` belong to the decision `edit`, and to no other"));
+    let json = Json::read(&headers, body, &app.limits).await?;
+    let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), &json.digest())?;
+    let decision = json.object::<Request>()?.decision()?;
+    let run = task_row(&app, &caller.user, &task).await?;
+    let question = question(&app, &caller.user, &run, &key).await?;
+    if app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_none() {
+        check_arguments(&app, &question, &decision)?;
+        let (engine, user, run, key) = (app.engine.clone(), caller.user.clone(), run.clone(), key.clone());
+        to_its_end(async move { engine.decide(&user, &run, (key, decision), idempotency).await }).await?;
     }
-    task_row(&app, &caller.user, &task).await?;
-    Err(Problem::new(StatusCode::NOT_FOUND, "approval_not_found", "the run does not wait for this approval"))
+    let question = self::question(&app, &caller.user, &run, &key).await?;
+    // Who says what a clock or a cancel had said already was still too late to say it.
+    if question.answer.as_ref().is_some_and(|answer| answer.by != Actor::User) {
+        return Err(SubmitError::Decided(Box::new(question)).into());
+    }
+    Ok(axum::Json(wire::approval(&question)))
+}
+
+impl Request {
+    fn decision(self) -> Result<Decision, Problem> {
+        let Self { decision: kind, message, arguments, always } = self;
+        if (kind == DecisionKind::Edit) != arguments.is_some() {
+            return Err(Problem::invalid_body("`arguments` belong to the decision `edit`, and to no other"));
+        }
+        check_size(&(&message, &arguments))?;
+        Ok(Decision { kind, always, message, args: arguments.map(Value::Object) })
+    }
+}
+
+/// The question, where it is one of this run.
+async fn question(app: &App, user: &UserId, run: &RunRow, key: &ApprovalKey) -> Result<ApprovalRow, Problem> {
+    let found = app.engine.ports().directory.approval(user, key).await?;
+    found.filter(|question| question.run_id == run.id).ok_or_else(|| SubmitError::NoQuestion.into())
+}
+
+/// Other arguments have to be such as the tool takes. What is known of the tool today is enough for that: the run looks
+/// again, at what it started with.
+fn check_arguments(app: &App, question: &ApprovalRow, decision: &Decision) -> Result<(), Problem> {
+    let Some(arguments) = &decision.args else { return Ok(()) };
+    let name = &question.action.name;
+    let Some(tool) = app.engine.ports().definitions.tools.get(name) else { return Ok(()) };
+    schema::check(&tool.spec.parameters, arguments).map_err(|complaints| {
+        let detail = format!("`arguments` do not fit `{name}`: {complaints}");
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_arguments", detail)
+    })
 }

@@ -32,10 +32,6 @@ pub(crate) async fn handle(
     let json = Json::read_optional(&headers, body, &app.limits).await?;
     let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/cancel"), &json.digest())?;
     let Request { mode } = json.object()?;
-    if mode == CancelMode::AfterTurn {
-        let detail = "`mode`: `after_turn` is not supported yet; there is `immediate`";
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail));
-    }
     let row = root_row(&app, &caller.user, &task).await?;
     let repeated = app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_some();
     if row.status.is_terminal() && !repeated {

@@ -1,6 +1,6 @@
 //! `POST /v1/tasks/{id}/input`: says something more to a run; to one that has ended, it begins the next in its thread.
 
-use super::{TaskPath, idempotency, object, root_row, to_its_end};
+use super::{TaskPath, check_size, idempotency, object, root_row, to_its_end};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use engine::{NewRun, REQUEST_BYTES_MAX, StartError, Started};
+use engine::{NewRun, StartError, Started};
 use model::block::Part;
 use model::ports::{Idempotency, RunRow};
 use serde::Deserialize;
@@ -57,10 +57,7 @@ async fn said(
         let new = NewRun { agent: row.agent, input, thread: Some(row.thread), idempotency, ..NewRun::default() };
         return to_its_end(async move { engine.start(&user, new).await }).await;
     }
-    let size = serde_json::to_vec(&input).map_or(usize::MAX, |text| text.len());
-    if size > REQUEST_BYTES_MAX {
-        return Err(StartError::TooLarge(REQUEST_BYTES_MAX).into());
-    }
+    check_size(&input)?;
     let started = Started { task: row.id.clone(), thread: row.thread.clone() };
     to_its_end(async move { engine.say(&user, &row.thread, row.id, input, idempotency).await }).await?;
     Ok(started)

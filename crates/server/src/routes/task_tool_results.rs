@@ -1,9 +1,10 @@
-//! `POST /v1/tasks/{id}/tool_results`: what tools gave that the caller runs itself.
+//! `POST /v1/tasks/{id}/tool_results`: what tools gave that the caller runs itself. All of it counts, or nothing.
 
-use super::{TaskPath, task_row};
+use super::{TaskPath, check_size, idempotency, object, task_row, to_its_end};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
+use crate::config::HttpLimits;
 use crate::problem::Problem;
 use crate::query;
 use crate::wire::Input;
@@ -11,8 +12,14 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
+use engine::ClientResult;
+use model::block::Part;
+use model::event::{ErrorInfo, PendingKind};
 use model::id::is_plain;
+use model::ports::RunRow;
+use model::{CallId, UserId};
 use serde::Deserialize;
+use std::collections::HashSet;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,7 +27,6 @@ struct ToolResult {
     call_id: String,
     content: Input,
     #[serde(default)]
-    #[expect(dead_code, reason = "read for its shape: no run waits for a result yet")]
     error: Option<String>,
 }
 
@@ -34,12 +40,50 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let [] = query::read(&uri, [])?;
     let json = Json::read(&headers, body, &app.limits).await?;
-    for result in json.list::<ToolResult>(app.limits.tools_max)? {
-        if !is_plain(&result.call_id) {
+    let mut idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/tool_results"), &json.digest())?;
+    let given = json.list(app.limits.tools_max)?;
+    let run = task_row(&app, &caller.user, &task).await?;
+    let mut results = results(given, &app.limits)?;
+    if app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_some() {
+        // The process may have died between two results: those that are still waited for are given now.
+        idempotency = None;
+        let waiting = waiting(&app, &caller.user, &run).await?;
+        results.retain(|result| waiting.contains(&result.call_id));
+    }
+    if !results.is_empty() {
+        let (engine, user) = (app.engine.clone(), caller.user.clone());
+        to_its_end(async move { engine.give_results(&user, &run, results, idempotency).await }).await?;
+    }
+    object(&app, &caller.user, &task, StatusCode::ACCEPTED).await
+}
+
+fn results(given: Vec<ToolResult>, limits: &HttpLimits) -> Result<Vec<ClientResult>, Problem> {
+    if given.is_empty() {
+        return Err(Problem::invalid_body("the list is empty: give at least one result"));
+    }
+    let mut known = HashSet::new();
+    let check = |ToolResult { call_id, content, error }| {
+        if !is_plain(&call_id) {
             return Err(Problem::invalid_body("`call_id` must be the id of a call"));
         }
-        result.content.parts(&app.limits)?;
-    }
-    task_row(&app, &caller.user, &task).await?;
-    Err(Problem::new(StatusCode::CONFLICT, "nothing_pending", "the run does not wait for a tool's result"))
+        if !known.insert(call_id.clone()) {
+            return Err(Problem::invalid_body(format!("`call_id`: `{call_id}` stands twice")));
+        }
+        let mut content = content.parts(limits)?;
+        // The model must read something: if nothing else, what went wrong.
+        if let (Some(error), []) = (&error, content.as_slice()) {
+            content.push(Part::text(error));
+        }
+        check_size(&(&content, &error))?;
+        let error = error.map(|error| ErrorInfo::new("client_error", error));
+        Ok(ClientResult { call_id: CallId::from(call_id), content, error })
+    };
+    given.into_iter().map(check).collect()
+}
+
+/// The calls whose results the run waits for.
+async fn waiting(app: &App, user: &UserId, run: &RunRow) -> Result<HashSet<CallId>, Problem> {
+    let pending = app.engine.object(user, &run.id).await?.map(|object| object.pending).unwrap_or_default();
+    let of_client = pending.into_iter().filter(|pending| pending.kind == PendingKind::ClientTool);
+    Ok(of_client.map(|pending| pending.call_id).collect())
 }

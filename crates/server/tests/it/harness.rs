@@ -51,9 +51,14 @@ impl Server {
 
     /// The demo, with more in its config.
     pub(crate) fn start(more: &str) -> Self {
+        Self::custom(&format!("{DEMO}\n{more}\n"), SCENARIOS)
+    }
+
+    /// A config of one's own, with the scenarios beside it.
+    pub(crate) fn custom(config: &str, scenarios: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("headwater.toml"), format!("{DEMO}\n{more}\n")).unwrap();
-        std::fs::write(dir.path().join("scenarios.toml"), SCENARIOS).unwrap();
+        std::fs::write(dir.path().join("headwater.toml"), config).unwrap();
+        std::fs::write(dir.path().join("scenarios.toml"), scenarios).unwrap();
         let (child, address) = spawn(dir.path());
         let client = Client::builder().timeout(PATIENCE).no_proxy().build().unwrap();
         Self { dir, child, address, client, key: None }
@@ -67,6 +72,11 @@ impl Server {
 
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    /// A file in the folder where the server was started.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -23,8 +23,6 @@ async fn cancel_ends_a_run_at_once_and_once() {
     assert_eq!(text(&object["output"][0], "status"), "incomplete");
     let again = hw.post(&format!("/v1/tasks/{id}/cancel"), json!({})).await;
     assert_eq!(again.problem(), (409, "already_ended".to_owned()));
-    let later = hw.post(&format!("/v1/tasks/{id}/cancel"), json!({"mode": "after_turn"})).await;
-    assert_eq!(later.problem(), (422, "unsupported".to_owned()));
 }
 
 #[tokio::test]
@@ -129,9 +127,9 @@ async fn more_input_goes_to_the_run_or_begins_the_next() {
 }
 
 #[tokio::test]
-async fn after_a_kill_every_cut_run_ends_by_itself() {
+async fn after_a_kill_a_cut_run_goes_on_by_itself() {
     let mut hw = Server::demo();
-    let task = hw.run("story 5000").await;
+    let task = hw.run("story 60").await;
     let id = text(&task, "task_id").to_owned();
     let path = format!("/v1/tasks/{id}/events");
     let mut watcher = hw.open(&path).await;
@@ -145,7 +143,8 @@ async fn after_a_kill_every_cut_run_ends_by_itself() {
         .map(|frame| frame.event.as_str())
         .filter(|event| ["task.completed", "task.failed", "task.cancelled", "task.incomplete"].contains(event))
         .collect();
-    assert_eq!(ends, ["task.failed"]);
+    assert_eq!(ends, ["task.completed"]);
+    assert!(all.iter().any(|frame| frame.event == "task.recovered"), "what was lost is said");
     let resumed = hw.frames(&path, Some(&seen.last().unwrap().id)).await;
     assert_eq!(resumed[..], all[seen.len()..]);
 }

@@ -381,6 +381,8 @@ pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: 
     directory.submit(&owner, again.clone()).await.unwrap();
     author.run = run(3);
     author.begin().changes.push(Change::Checkpoint(Checkpoint { seq: Seq(4), body: "{}".to_owned() }));
+    author.changes.push(Change::Wake { at: Some(9) });
+    let asked = author.ask(1);
     author.must_append().await;
 
     assert_eq!(directory.delete_thread(&owner, &thread(1)).await, Ok(true));
@@ -389,6 +391,8 @@ pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: 
     assert_eq!(directory.run(&owner, &run(1)).await, Ok(None));
     assert_eq!(directory.run(&owner, &run(3)).await, Ok(None));
     assert_eq!(directory.checkpoint(&owner, &thread(1)).await, Ok(None));
+    assert_eq!(directory.approval(&owner, &asked.key).await, Ok(None));
+    assert_eq!(directory.wakes().await, Ok(vec![]));
     let read = journal.read(&owner, &thread(1), Seq(0), model::ports::PageLimit::WIDE).await;
     assert_eq!(read.map(|page| page.records), Err(StoreError::NoThread));
     assert!(matches!(author.notes(1).append().await, Verdict::Refused(_)));

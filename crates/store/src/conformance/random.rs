@@ -5,18 +5,24 @@
 //! is taken up where it was left by [`Walk::new`] only when it is empty.
 
 use super::reference::{Kind, Model, Taken, taken};
-use super::words::{cancel, keyed, node, note, read_all, somebody, start, steer, stranger};
+use super::words::{cancel, decide, keyed, no, node, note, question, read_all, somebody, start, steer, stranger, yes};
 use futures_util::future::join_all;
+use model::command::Command;
+use model::event::{Actor, Decision};
+use model::limits::Amount;
 use model::object::TaskStatus;
 use model::ports::{
-    Batch, Change, Checkpoint, Directory, Journal, Lease, PageLimit, PageOf, RunFilter, StoreError, Submission, Verdict,
+    ApprovalRow, Batch, Change, Checkpoint, Day, Directory, Journal, Lease, PageLimit, PageOf, RunFilter, Spent,
+    StoreError, Submission, Verdict,
 };
 use model::record::{Draft, Record};
 use model::seq::{Epoch, Seq};
 use model::testing::Rng;
+use model::usage::Usage;
 use model::{TaskId, ThreadId, UserId};
 
 const THREADS: usize = 7;
+const DAYS: u32 = 3;
 
 /// One question that changes something.
 #[derive(Clone, Debug)]
@@ -48,6 +54,7 @@ pub struct Walk {
     runs: usize,
     at: u64,
     confirmed: usize,
+    decisions: usize,
 }
 
 impl Walk {
@@ -56,7 +63,7 @@ impl Walk {
     pub fn new(seed: u64, rows_max: usize) -> Self {
         println!("seed {seed}");
         let (rng, model, epochs) = (Rng::new(seed), Model::default(), Vec::new());
-        Self { seed, rng, model, epochs, newest: Epoch(0), rows_max, runs: 0, at: 1_000, confirmed: 0 }
+        Self { seed, rng, model, epochs, newest: Epoch(0), rows_max, runs: 0, at: 1_000, confirmed: 0, decisions: 0 }
     }
 
     /// The store was closed and opened: whoever held a thread holds it no longer.
@@ -123,6 +130,7 @@ impl Walk {
         let command = match self.rng.below(10) {
             0 => cancel(&run),
             1 | 2 if !fresh => steer(&run, &format!("more {}", self.runs)),
+            3..6 if !fresh => self.decision(&thread, &run),
             _ => start(&run),
         };
         let new_thread = if self.rng.chance(95) { fresh } else { !fresh };
@@ -131,6 +139,22 @@ impl Walk {
         let digest = format!("digest {}", self.rng.below(2));
         let keyed = if alone && self.rng.chance(30) { keyed(submission, &key, &digest) } else { submission };
         Step::Submit(owner, Box::new(keyed))
+    }
+
+    /// A decision of some question, which mostly is one.
+    fn decision(&mut self, thread: &ThreadId, run: &TaskId) -> Command {
+        let known = self.some_question(thread).filter(|_| self.rng.chance(90));
+        let asked = known.unwrap_or_else(|| question(thread, run, 9));
+        decide(&asked, &self.verdict())
+    }
+
+    fn verdict(&mut self) -> Decision {
+        if self.rng.chance(60) { yes() } else { no("not today") }
+    }
+
+    fn some_question(&mut self, thread: &ThreadId) -> Option<ApprovalRow> {
+        let known = self.model.threads.iter().find(|known| known.row.id == *thread)?;
+        self.rng.pick(&known.questions).cloned()
     }
 
     fn some_run(&mut self, thread: &ThreadId) -> Option<TaskId> {
@@ -191,7 +215,36 @@ impl Walk {
             let run = super::words::run(self.runs);
             changes.push(Change::RunStarted { run, agent: "late".to_owned(), first: last, at });
         }
+        self.people(thread, &mut changes);
         changes
+    }
+
+    /// Questions, sums and wake-ups that mostly fit.
+    fn people(&mut self, thread: &ThreadId, changes: &mut Vec<Change>) {
+        let at = self.at;
+        if self.rng.chance(25)
+            && let Some(run) = self.some_run(thread)
+        {
+            let asked = question(thread, &run, self.rng.between(1, 3));
+            // Some are over before anybody can answer.
+            let (requested_at, expires_at) = (at, at + u64::from(self.rng.between(0, 200)));
+            changes.push(Change::Asked(Box::new(ApprovalRow { requested_at, expires_at, ..asked })));
+        }
+        if self.rng.chance(10) {
+            let known = self.some_question(thread).filter(|_| self.rng.chance(95));
+            let key = known.unwrap_or_else(|| question(thread, &super::words::run(99_999), 1)).key;
+            let (decision, by) = (self.verdict(), Actor::Timeout);
+            changes.push(Change::Answered { key, decision, by, at });
+        }
+        if self.rng.chance(20) {
+            let tokens = if self.rng.chance(2) { u64::MAX } else { u64::from(self.rng.between(0, 500)) };
+            let usage = Usage { input_tokens: tokens, output_tokens: 1, ..Usage::default() };
+            let day = Day(self.rng.between(0, DAYS - 1));
+            changes.push(Change::Spent { day, spent: Spent { usage, cost: Amount(tokens) } });
+        }
+        if self.rng.chance(15) {
+            changes.push(Change::Wake { at: self.rng.chance(60).then_some(at + 10) });
+        }
     }
 
     /// Holds an answer against the model's.
@@ -200,6 +253,8 @@ impl Walk {
         match (step, answer) {
             (Step::Submit(owner, submission), Answer::Submit(answer)) => {
                 assert_eq!(answer, self.model.submit(owner, submission, self.rows_max), "{place}");
+                let met = matches!(answer, Taken::New | Taken::Repeated(..) | Taken::Decided(_));
+                self.decisions += usize::from(met && matches!(submission.command, Command::Answer(_)));
             }
             (Step::Claim(owner, id), Answer::Claim(answer)) => match self.model.thread_mut(owner, id) {
                 None => assert_eq!(answer, Err(StoreError::NoThread), "{place}"),
@@ -279,6 +334,12 @@ impl Walk {
         let mut claimable = directory.claimable().await.unwrap();
         claimable.sort();
         assert_eq!(claimable, self.model.claimable(), "{place}");
+        let pending = self.rng.chance(50);
+        let expected = self.model.questions_of(&owner, pending);
+        let from = self.rng.below(expected.len() + 1);
+        let before = from.checked_sub(1).map(|from| expected[from].key.as_str().to_owned());
+        let rows = directory.approvals(&owner, pending, PageOf { before, limit }).await.unwrap();
+        assert!(rows.iter().eq(expected[from..].iter().take(limit)), "{place}: {rows:?} instead of {expected:?}");
     }
 
     /// Looks at all of it.
@@ -288,15 +349,27 @@ impl Walk {
             let page = PageOf { before: None, limit: usize::MAX };
             let threads = directory.threads(&owner, page.clone()).await.unwrap();
             assert_eq!(threads, self.model.threads_of(&owner), "{place}");
-            let runs = directory.runs(&owner, RunFilter::default(), page).await.unwrap();
+            let runs = directory.runs(&owner, RunFilter::default(), page.clone()).await.unwrap();
             assert_eq!(runs, self.model.runs_of(&owner, &RunFilter::default()), "{place}");
+            let questions = directory.approvals(&owner, false, page).await.unwrap();
+            assert_eq!(questions, self.model.questions_of(&owner, false), "{place}");
+            for day in (0..DAYS).map(Day) {
+                assert_eq!(directory.spent(&owner, day).await, Ok(self.model.spent(&owner, day)), "{place}");
+            }
         }
+        assert_eq!(directory.wakes().await, Ok(self.model.wakes()), "{place}");
         for known in &self.model.threads {
             let (owner, id) = (&known.owner, &known.row.id);
             assert_eq!(read_all(journal, (owner, id), PageLimit::WIDE).await.unwrap(), known.log, "{place}");
             assert_eq!(directory.inbox(owner, id).await.unwrap(), known.inbox, "{place}");
             assert_eq!(directory.checkpoint(owner, id).await.unwrap(), known.checkpoint, "{place}");
         }
+    }
+
+    /// How many decisions met their question.
+    #[must_use]
+    pub const fn decisions(&self) -> usize {
+        self.decisions
     }
 
     /// How many records were confirmed: a walk on which everything is refused proves nothing.

@@ -1,11 +1,16 @@
 //! What a store is, in the simplest words: lists, copied and thrown away when something does not fit.
 
-use model::command::Command;
+use model::command::{AnswerTo, Command};
+use model::event::{Actor, Decision};
+use model::limits::Amount;
 use model::object::TaskStatus;
-use model::ports::{Batch, Change, Checkpoint, InboxRow, RunFilter, RunRow, Submission, SubmitError, ThreadRow};
+use model::ports::{
+    ApprovalAnswer, ApprovalRow, Batch, Change, Checkpoint, Day, InboxRow, RunFilter, RunRow, Spent, Submission,
+    SubmitError, ThreadRow, WakeRow,
+};
 use model::record::Record;
-use model::seq::{Epoch, Seq};
-use model::{TaskId, ThreadId, UserId};
+use model::seq::{Epoch, Millis, Seq};
+use model::{ApprovalKey, TaskId, ThreadId, UserId};
 
 /// What became of an append, without the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +21,14 @@ pub(super) enum Kind {
 }
 
 /// What became of a submission, without the words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Taken {
     New,
     Repeated(TaskId, ThreadId),
     KeyReused,
     Full,
+    Decided(Box<ApprovalRow>),
+    NoQuestion,
     NoThread,
     Name,
 }
@@ -35,6 +42,8 @@ pub(super) struct Thread {
     pub(super) runs: Vec<RunRow>,
     pub(super) inbox: Vec<InboxRow>,
     pub(super) checkpoint: Option<Checkpoint>,
+    pub(super) questions: Vec<ApprovalRow>,
+    pub(super) wake_at: Option<Millis>,
 }
 
 struct Used {
@@ -50,6 +59,7 @@ struct Used {
 pub(super) struct Model {
     pub(super) threads: Vec<Thread>,
     used: Vec<Used>,
+    spendings: Vec<(UserId, Day, Spent)>,
 }
 
 impl Model {
@@ -66,6 +76,11 @@ impl Model {
         mine.flat_map(|thread| &thread.runs).find(|run| run.id == *id)
     }
 
+    pub(super) fn question(&self, owner: &UserId, key: &ApprovalKey) -> Option<&ApprovalRow> {
+        let mine = self.threads.iter().filter(|thread| thread.owner == *owner);
+        mine.flat_map(|thread| &thread.questions).find(|question| question.key == *key)
+    }
+
     pub(super) fn submit(&mut self, owner: &UserId, submission: &Submission, rows_max: usize) -> Taken {
         if let Some(given) = &submission.idempotency
             && let Some(used) = self.used.iter().find(|used| used.owner == *owner && used.key == given.key)
@@ -78,10 +93,22 @@ impl Model {
         if submission.new_thread && exists {
             return Taken::Name;
         }
-        let mine = self.thread(owner, &submission.thread);
-        if mine.is_none() && !(submission.new_thread && start) {
+        if self.thread(owner, &submission.thread).is_none() && !(submission.new_thread && start) {
             return Taken::NoThread;
         }
+        if let Some((key, decision)) = decision_of(&submission.command) {
+            let Some(question) = self.question(owner, key).filter(|known| known.thread_id == submission.thread) else {
+                return Taken::NoQuestion;
+            };
+            match &question.answer {
+                None if submission.at < question.expires_at => {}
+                Some(answer) if answer.decision == *decision => {
+                    return Taken::Repeated(question.run_id.clone(), question.thread_id.clone());
+                }
+                _ => return Taken::Decided(Box::new(question.clone())),
+            }
+        }
+        let mine = self.thread(owner, &submission.thread);
         if mine.is_some_and(|thread| thread.inbox.len() >= rows_max) {
             return Taken::Full;
         }
@@ -96,8 +123,17 @@ impl Model {
         let (id, at) = (submission.thread.clone(), submission.at);
         if submission.new_thread {
             let row = ThreadRow { id: id.clone(), created_at: at, updated_at: at };
-            let (log, runs, inbox) = (Vec::new(), Vec::new(), Vec::new());
-            self.threads.push(Thread { row, owner: owner.clone(), newest: None, log, runs, inbox, checkpoint: None });
+            self.threads.push(Thread {
+                row,
+                owner: owner.clone(),
+                newest: None,
+                log: Vec::new(),
+                runs: Vec::new(),
+                inbox: Vec::new(),
+                checkpoint: None,
+                questions: Vec::new(),
+                wake_at: None,
+            });
         }
         let task = submission.command.task_id().clone();
         if let Some(given) = submission.idempotency.clone() {
@@ -107,6 +143,10 @@ impl Model {
         let thread = self.thread_mut(owner, &id).unwrap();
         if let Command::Start(start) = &submission.command {
             thread.runs.push(queued(task, id, start.agent.clone(), at));
+        }
+        if let Some((key, decision)) = decision_of(&submission.command) {
+            let question = thread.questions.iter_mut().find(|question| question.key == *key).unwrap();
+            question.answer = Some(ApprovalAnswer { decision: decision.clone(), by: Actor::User, at });
         }
         // The number is the backend's to give.
         thread.inbox.push(InboxRow { id: 0, at, command: submission.command.clone() });
@@ -138,6 +178,10 @@ impl Model {
             return Kind::Refused;
         }
         *self.thread_mut(&batch.owner, &batch.thread).unwrap() = after;
+        self.spendings.extend(batch.changes.iter().filter_map(|change| match change {
+            Change::Spent { day, spent } => Some((batch.owner.clone(), *day, *spent)),
+            _ => None,
+        }));
         Kind::Durable
     }
 
@@ -181,6 +225,24 @@ impl Model {
                 (row.status, row.ended_at) = (TaskStatus::Cancelled, Some(*at));
                 waits
             }
+            Change::Asked(question) => {
+                let elsewhere = self.question(&after.owner, &question.key).map(|known| &known.thread_id);
+                after.questions.retain(|known| known.key != question.key);
+                after.questions.push(ApprovalRow { answer: None, ..(**question).clone() });
+                let runs = after.runs.iter().any(|row| row.id == question.run_id);
+                runs && question.thread_id == after.row.id && elsewhere.is_none_or(|id| *id == after.row.id)
+            }
+            Change::Answered { key, decision, by, at } => {
+                let known = after.questions.iter_mut().find(|question| question.key == *key);
+                let answer = ApprovalAnswer { decision: decision.clone(), by: *by, at: *at };
+                known.map(|question| question.answer.get_or_insert(answer)).is_some()
+            }
+            Change::Wake { at } => {
+                after.wake_at = *at;
+                true
+            }
+            // Not the thread's: counted when the batch fits.
+            Change::Spent { .. } => true,
         }
     }
 
@@ -209,6 +271,32 @@ impl Model {
         rows
     }
 
+    pub(super) fn questions_of(&self, owner: &UserId, pending: bool) -> Vec<ApprovalRow> {
+        let mine = self.threads.iter().filter(|thread| thread.owner == *owner);
+        let mut rows: Vec<_> = mine.flat_map(|thread| thread.questions.clone()).collect();
+        rows.retain(|question| !pending || question.answer.is_none());
+        rows.sort_by(|one, other| (other.requested_at, &other.key).cmp(&(one.requested_at, &one.key)));
+        rows
+    }
+
+    pub(super) fn wakes(&self) -> Vec<WakeRow> {
+        let wake = |thread: &Thread| {
+            thread.wake_at.map(|at| WakeRow { owner: thread.owner.clone(), thread: thread.row.id.clone(), at })
+        };
+        let mut wakes: Vec<_> = self.threads.iter().filter_map(wake).collect();
+        wakes.sort_by(|one, other| (one.at, &one.thread).cmp(&(other.at, &other.thread)));
+        wakes
+    }
+
+    pub(super) fn spent(&self, owner: &UserId, day: Day) -> Spent {
+        let mut sum = Spent::default();
+        for (_, _, more) in self.spendings.iter().filter(|(of, on, _)| of == owner && *on == day) {
+            sum.usage.add(more.usage);
+            sum.cost = Amount(sum.cost.0.saturating_add(more.cost.0));
+        }
+        sum
+    }
+
     pub(super) fn claimable(&self) -> Vec<(UserId, ThreadId)> {
         let goes_on = |run: &RunRow| matches!(run.status, TaskStatus::Queued | TaskStatus::Running);
         let found = self.threads.iter().filter(|thread| !thread.inbox.is_empty() || thread.runs.iter().any(goes_on));
@@ -216,6 +304,12 @@ impl Model {
         found.sort();
         found
     }
+}
+
+fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision)> {
+    let Command::Answer(answer) = command else { return None };
+    let AnswerTo::Approval { key, decision } = &answer.to else { return None };
+    Some((key, decision))
 }
 
 fn queued(id: TaskId, thread: ThreadId, agent: String, created_at: u64) -> RunRow {
@@ -231,6 +325,8 @@ pub(super) fn taken(answer: &Result<model::ports::Submitted, SubmitError>) -> Ta
         Ok(Submitted::Repeated { task, thread }) => Taken::Repeated(task.clone(), thread.clone()),
         Err(SubmitError::KeyReused) => Taken::KeyReused,
         Err(SubmitError::Full(_)) => Taken::Full,
+        Err(SubmitError::Decided(row)) => Taken::Decided(row.clone()),
+        Err(SubmitError::NoQuestion) => Taken::NoQuestion,
         Err(SubmitError::Store(StoreError::NoThread)) => Taken::NoThread,
         Err(SubmitError::Store(StoreError::Unavailable(_))) => Taken::Name,
         Err(SubmitError::Store(StoreError::Corrupt { .. })) => panic!("{answer:?}"),

@@ -2,10 +2,11 @@
 //!
 //! Call [`before`], stop the backend in whatever way is to be tried, start it again, call [`after`].
 
-use super::words::{Author, node, read_all, run, somebody, start, steer, submission, thread};
+use super::words::{Author, decide, no, node, read_all, run, somebody, start, steer, submission, thread, yes};
 use model::object::TaskStatus;
 use model::ports::{
-    Change, Checkpoint, Directory, InboxRow, Journal, PageLimit, RunFilter, RunRow, Submitted, Verdict,
+    ApprovalRow, Change, Checkpoint, Day, Directory, InboxRow, Journal, PageLimit, RunFilter, RunRow, Spent,
+    SubmitError, Submitted, Verdict, WakeRow,
 };
 use model::record::Record;
 use model::seq::{Epoch, Seq};
@@ -16,10 +17,15 @@ pub struct Remembered {
     inboxes: Vec<Vec<InboxRow>>,
     runs: Vec<RunRow>,
     checkpoint: Option<Checkpoint>,
+    questions: Vec<ApprovalRow>,
+    wakes: Vec<WakeRow>,
+    spent: Spent,
+    definitions: Option<String>,
     epochs: Vec<Epoch>,
 }
 
 const THREADS: usize = 6;
+const TODAY: Day = Day(20_000);
 
 async fn everything(journal: &dyn Journal, directory: &dyn Directory) -> Remembered {
     let owner = somebody();
@@ -29,9 +35,17 @@ async fn everything(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
         inboxes.push(directory.inbox(&owner, &thread(n)).await.unwrap());
     }
     let page = model::ports::PageOf { before: None, limit: 1_000 };
-    let runs = directory.runs(&owner, RunFilter::default(), page).await.unwrap();
-    let checkpoint = directory.checkpoint(&owner, &thread(1)).await.unwrap();
-    Remembered { logs, inboxes, runs, checkpoint, epochs: Vec::new() }
+    Remembered {
+        logs,
+        inboxes,
+        runs: directory.runs(&owner, RunFilter::default(), page.clone()).await.unwrap(),
+        checkpoint: directory.checkpoint(&owner, &thread(1)).await.unwrap(),
+        questions: directory.approvals(&owner, false, page).await.unwrap(),
+        wakes: directory.wakes().await.unwrap(),
+        spent: directory.spent(&owner, TODAY).await.unwrap(),
+        definitions: directory.definitions("digest").await.unwrap(),
+        epochs: Vec::new(),
+    }
 }
 
 /// Fills a backend with threads in every state, each confirmed.
@@ -48,7 +62,15 @@ pub async fn before(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
             author.notes(round).must_append().await;
         }
     }
+    let asked = authors[1].ask(1);
+    authors[1].ask(2);
+    authors[1].changes.push(Change::Wake { at: Some(asked.expires_at) });
+    let spent = Spent { cost: model::limits::Amount(17), ..Spent::default() };
+    authors[1].changes.push(Change::Spent { day: TODAY, spent });
     authors[1].pause().must_append().await;
+    let decided = directory.submit(&somebody(), submission(&thread(2), decide(&asked, &yes()))).await;
+    assert_eq!(decided, Ok(Submitted::New));
+    directory.keep_definitions("digest", "{}").await.unwrap();
     authors[2].end().must_append().await;
     authors[3].end().must_append().await;
     directory.submit(&somebody(), submission(&thread(4), start(&run(44)))).await.unwrap();
@@ -70,6 +92,13 @@ pub async fn after(journal: &dyn Journal, directory: &dyn Directory, remembered:
     assert_eq!(found.inboxes, remembered.inboxes);
     assert_eq!(found.runs, remembered.runs);
     assert_eq!(found.checkpoint, remembered.checkpoint);
+    assert_eq!(found.questions, remembered.questions);
+    assert_eq!((found.questions.len(), found.wakes.len(), found.spent.cost.0), (2, 1, 17));
+    assert_eq!(found.wakes, remembered.wakes);
+    assert_eq!(found.spent, remembered.spent);
+    assert_eq!(found.definitions.as_deref(), Some("{}"));
+    assert_eq!(found.definitions, remembered.definitions);
+    still_decided(directory, &found.questions).await;
     let newest = remembered.epochs.iter().copied().max().unwrap();
     for n in 1..=THREADS {
         let head = Seq(remembered.logs[n - 1].len() as u64);
@@ -104,6 +133,17 @@ pub async fn after(journal: &dyn Journal, directory: &dyn Directory, remembered:
     }
     let said = directory.submit(&somebody(), submission(&thread(1), steer(&run(1), "more"))).await;
     assert_eq!(said, Ok(Submitted::New));
+}
+
+/// A decision is one after a restart too, and what was open is open.
+async fn still_decided(directory: &dyn Directory, questions: &[ApprovalRow]) {
+    let [open, decided] = questions else { panic!("{questions:?}") };
+    let ask = async |question: &ApprovalRow, decision| {
+        directory.submit(&somebody(), submission(&thread(2), decide(question, &decision))).await
+    };
+    assert_eq!(ask(decided, yes()).await, Ok(Submitted::Repeated { task: run(2), thread: thread(2) }));
+    assert_eq!(ask(decided, no("no")).await, Err(SubmitError::Decided(Box::new(decided.clone()))));
+    assert_eq!(ask(open, no("no")).await, Ok(Submitted::New));
 }
 
 fn run_of(n: usize) -> model::TaskId {

@@ -1,18 +1,20 @@
 //! The words in which the suite, and any other test of a store, speaks: a run in a thread, and somebody who logs it.
 
 use model::block::{Object, Part};
-use model::command::{Cancel, Command, Start, Steer};
+use model::command::{Answer, AnswerTo, Cancel, Command, Start, Steer};
 use model::event::{
-    Actor, CancelMode, Completed, Created, Custom, DisplayMode, Event, Paused, Resumed, TaskOnly, TaskSpec,
+    ActionRequest, Actor, CancelMode, Completed, Created, Custom, Decision, DecisionKind, DisplayMode, Event, Paused,
+    Resumed, TaskOnly, TaskSpec,
 };
 use model::object::TaskStatus;
 use model::ports::{
-    Batch, Change, Directory, Idempotency, Journal, Lease, PageLimit, StoreError, Submission, Submitted, Verdict,
+    ApprovalRow, Batch, Change, Directory, Idempotency, Journal, Lease, PageLimit, StoreError, Submission, Submitted,
+    Verdict,
 };
 use model::record::{Draft, Private, RawItem, Record};
 use model::seq::{Epoch, Millis, Seq};
 use model::usage::Usage;
-use model::{NodeId, TaskId, ThreadId, UserId};
+use model::{CallId, NodeId, TaskId, ThreadId, UserId};
 
 /// The user of most tests.
 #[must_use]
@@ -56,6 +58,8 @@ pub fn start(run: &TaskId) -> Command {
         metadata: Object::new(),
         display_mode: DisplayMode::Agent,
         client: None,
+        history: None,
+        refused: None,
     }))
 }
 
@@ -70,6 +74,42 @@ pub fn cancel(run: &TaskId) -> Command {
 pub fn steer(run: &TaskId, text: &str) -> Command {
     let otherwise = TaskId::from(format!("{run}-later"));
     Command::Steer(Steer { task_id: run.clone(), input: vec![Part::text(text)], otherwise })
+}
+
+/// The `n`-th question of a run: a higher number is a newer question.
+#[must_use]
+pub fn question(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow {
+    let call_id = CallId::numbered(run.suffix(), n);
+    ApprovalRow {
+        key: call_id.approval(),
+        thread_id: thread.clone(),
+        run_id: run.clone(),
+        task_id: run.clone(),
+        call_id,
+        action: ActionRequest { name: "trade".to_owned(), args: serde_json::json!({"shares": n}) },
+        requested_at: 3_000 + u64::from(n),
+        expires_at: 1_000_000,
+        answer: None,
+    }
+}
+
+/// Yes.
+#[must_use]
+pub const fn yes() -> Decision {
+    Decision { kind: DecisionKind::Approve, always: false, message: None, args: None }
+}
+
+/// No, and why.
+#[must_use]
+pub fn no(why: &str) -> Decision {
+    Decision { kind: DecisionKind::Reject, always: false, message: Some(why.to_owned()), args: None }
+}
+
+/// Decide a question.
+#[must_use]
+pub fn decide(question: &ApprovalRow, decision: &Decision) -> Command {
+    let to = AnswerTo::Approval { key: question.key.clone(), decision: decision.clone() };
+    Command::Answer(Answer { task_id: question.run_id.clone(), to })
 }
 
 /// A command for a thread that is there.
@@ -228,6 +268,14 @@ impl<'a> Author<'a> {
         self.changes.push(Change::RunStarted { run, agent: "demo".to_owned(), first, at });
         let (created, started) = (created(&self.thread, &self.run), TaskOnly { task_id: self.run.clone() });
         self.event(created).event(Event::Started(started))
+    }
+
+    /// Asks the run's `n`-th question.
+    pub fn ask(&mut self, n: u32) -> ApprovalRow {
+        let question = question(&self.thread, &self.run, n);
+        self.changes.push(Change::Asked(Box::new(question.clone())));
+        self.note("may I?");
+        question
     }
 
     /// The run waits for people.

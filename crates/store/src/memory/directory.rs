@@ -1,14 +1,17 @@
 //! The directory's side of the store without a disk.
 
 use super::{Memory, Tables, Thread, run_of};
+use crate::admit;
 use model::command::Command;
+use model::event::Actor;
 use model::object::TaskStatus;
 use model::ports::{
-    BoxFuture, Checkpoint, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission,
-    SubmitError, Submitted, ThreadRow,
+    ApprovalAnswer, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, PageOf,
+    RunFilter, RunRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
 };
 use model::seq::Millis;
-use model::{TaskId, ThreadId, UserId};
+use model::{ApprovalKey, TaskId, ThreadId, UserId};
+use std::cmp::Reverse;
 
 impl Directory for Memory {
     fn submit<'a>(
@@ -116,6 +119,59 @@ impl Directory for Memory {
         Box::pin(async move { Ok(self.tables().thread(owner, thread).and_then(|thread| thread.checkpoint.clone())) })
     }
 
+    fn approvals<'a>(
+        &'a self,
+        owner: &'a UserId,
+        pending: bool,
+        page: PageOf,
+    ) -> BoxFuture<'a, Result<Vec<ApprovalRow>, StoreError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let before = page.before.and_then(|key| tables.question(owner, &ApprovalKey::from(key)));
+            let mine = tables.threads.values().filter(|thread| thread.owner == *owner);
+            let mut questions: Vec<&ApprovalRow> = mine.flat_map(|thread| &thread.questions).collect();
+            questions.sort_by_key(|question| Reverse(place(question)));
+            questions.retain(|question| before.is_none_or(|before| place(question) < place(before)));
+            questions.retain(|question| !pending || question.answer.is_none());
+            Ok(questions.into_iter().take(page.limit).cloned().collect())
+        })
+    }
+
+    fn approval<'a>(
+        &'a self,
+        owner: &'a UserId,
+        key: &'a ApprovalKey,
+    ) -> BoxFuture<'a, Result<Option<ApprovalRow>, StoreError>> {
+        Box::pin(async move { Ok(self.tables().question(owner, key).cloned()) })
+    }
+
+    fn spent<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spent, StoreError>> {
+        Box::pin(async move { Ok(self.tables().spent.get(&(owner.clone(), day)).copied().unwrap_or_default()) })
+    }
+
+    fn wakes(&self) -> BoxFuture<'_, Result<Vec<WakeRow>, StoreError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let wake = |(id, thread): (&ThreadId, &Thread)| {
+                thread.wake_at.map(|at| WakeRow { owner: thread.owner.clone(), thread: id.clone(), at })
+            };
+            let mut wakes: Vec<WakeRow> = tables.threads.iter().filter_map(wake).collect();
+            wakes.sort_by(|one, other| (one.at, &one.thread).cmp(&(other.at, &other.thread)));
+            Ok(wakes)
+        })
+    }
+
+    fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.tables().definitions.entry(digest.to_owned()).or_insert_with(|| body.to_owned());
+            Ok(())
+        })
+    }
+
+    fn definitions<'a>(&'a self, digest: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        Box::pin(async move { Ok(self.tables().definitions.get(digest).cloned()) })
+    }
+
     fn create_key(&self, key: KeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let mut tables = self.tables();
@@ -164,6 +220,13 @@ impl Tables {
         if !makes && self.thread(owner, &id).is_none() {
             return Err(SubmitError::Store(StoreError::NoThread));
         }
+        let decision = admit::decision_of(&command).map(|(key, decision)| (key.clone(), decision.clone()));
+        if let Some((key, decision)) = &decision {
+            let question = self.question(owner, key).filter(|question| question.thread_id == id);
+            if let Some(late) = admit::decided(question.ok_or(SubmitError::NoQuestion)?, decision, at) {
+                return late;
+            }
+        }
         let waiting = self.threads.get(&id).map_or(0, |thread| thread.inbox.len());
         if waiting >= inbox_rows_max {
             return Err(SubmitError::Full(waiting));
@@ -180,6 +243,9 @@ impl Tables {
         let thread = self.threads.entry(id).or_insert_with(|| Thread::new(owner.clone(), at));
         thread.runs.extend(run);
         thread.inbox.push(row);
+        if let Some((key, decision)) = decision {
+            thread.answer(&key, ApprovalAnswer { decision, by: Actor::User, at });
+        }
         Ok(Submitted::New)
     }
 }
@@ -195,12 +261,19 @@ impl Thread {
             runs: Vec::new(),
             inbox: Vec::new(),
             checkpoint: None,
+            questions: Vec::new(),
+            wake_at: None,
         }
     }
 
     fn row(&self, id: &ThreadId) -> ThreadRow {
         ThreadRow { id: id.clone(), created_at: self.created_at, updated_at: self.updated_at }
     }
+}
+
+/// Where a question stands in a listing.
+const fn place(question: &ApprovalRow) -> (Millis, &ApprovalKey) {
+    (question.requested_at, &question.key)
 }
 
 fn taken(name: &str) -> SubmitError {

@@ -1,17 +1,16 @@
 //! The directory: what only reads goes to a reader, what changes something to the writer.
 
-use super::Sqlite;
 use super::ops::Op;
-use super::rows;
 use super::submit::known;
+use super::{Sqlite, questions, rows, spent};
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    BoxFuture, Checkpoint, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow, StoreError, Submission,
-    SubmitError, Submitted, ThreadRow,
+    ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow,
+    Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
 };
 use model::seq::{Millis, Seq};
-use model::{TaskId, ThreadId, UserId};
+use model::{ApprovalKey, TaskId, ThreadId, UserId};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params_from_iter};
 
@@ -115,6 +114,50 @@ impl Directory for Sqlite {
         }))
     }
 
+    fn approvals<'a>(
+        &'a self,
+        owner: &'a UserId,
+        pending: bool,
+        page: PageOf,
+    ) -> BoxFuture<'a, Result<Vec<ApprovalRow>, StoreError>> {
+        let owner = owner.clone();
+        Box::pin(self.readers.query(move |conn| questions::list(conn, &owner, pending, &page)))
+    }
+
+    fn approval<'a>(
+        &'a self,
+        owner: &'a UserId,
+        key: &'a ApprovalKey,
+    ) -> BoxFuture<'a, Result<Option<ApprovalRow>, StoreError>> {
+        let (owner, key) = (owner.clone(), key.clone());
+        Box::pin(self.readers.query(move |conn| questions::find(conn, &owner, &key)))
+    }
+
+    fn spent<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spent, StoreError>> {
+        let owner = owner.clone();
+        Box::pin(self.readers.query(move |conn| spent::on(conn, &owner, day)))
+    }
+
+    fn wakes(&self) -> BoxFuture<'_, Result<Vec<WakeRow>, StoreError>> {
+        Box::pin(self.readers.query(|conn| {
+            let sql = "SELECT owner, id, wake_at FROM threads WHERE wake_at IS NOT NULL ORDER BY wake_at, id";
+            conn.prepare_cached(sql)?.query_map((), wake_row)?.collect()
+        }))
+    }
+
+    fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        let kept = Box::new((digest.to_owned(), body.to_owned()));
+        Box::pin(self.ask(move |reply| Op::KeepDefinitions { kept, reply }))
+    }
+
+    fn definitions<'a>(&'a self, digest: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
+        let digest = digest.to_owned();
+        Box::pin(self.readers.query(move |conn| {
+            let mut select = conn.prepare_cached("SELECT body FROM definitions WHERE digest = ?1")?;
+            select.query_row([digest], |row| text(row, 0)).optional()
+        }))
+    }
+
     fn create_key(&self, key: KeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(self.ask(move |reply| Op::CreateKey { key: Box::new(key), reply }))
     }
@@ -132,7 +175,7 @@ impl Directory for Sqlite {
 }
 
 /// No name comes after this one.
-const AFTER_ALL: &str = "\u{10ffff}";
+pub(super) const AFTER_ALL: &str = "\u{10ffff}";
 
 const SELECT_RUNS: &str = "SELECT r.id, t.id, r.agent, r.status, r.first, r.last, r.created_at, r.ended_at
                            FROM runs r JOIN threads t ON t.num = r.thread";
@@ -201,6 +244,10 @@ fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
     Ok(InboxRow { id: number(row, 0)?, at: number(row, 1)?, command })
 }
 
+fn wake_row(row: &Row<'_>) -> rusqlite::Result<WakeRow> {
+    Ok(WakeRow { owner: UserId::from(text(row, 0)?), thread: ThreadId::from(text(row, 1)?), at: number(row, 2)? })
+}
+
 fn key_row(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
     Ok(KeyRow {
         id: text(row, 0)?,
@@ -211,11 +258,11 @@ fn key_row(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
     })
 }
 
-fn text(row: &Row<'_>, at: usize) -> rusqlite::Result<String> {
+pub(super) fn text(row: &Row<'_>, at: usize) -> rusqlite::Result<String> {
     row.get(at)
 }
 
-fn number(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
+pub(super) fn number(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(at).map(i64::cast_unsigned)
 }
 

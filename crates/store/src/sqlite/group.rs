@@ -10,9 +10,10 @@ use super::index::{Extent, Index, News};
 use super::ops::{Answer, Op, held, held_for};
 use super::page;
 use super::rows;
+use super::spent;
 use crate::admit;
 use model::object::TaskStatus;
-use model::ports::{Batch, Change, Lease, StoreError, Verdict};
+use model::ports::{ApprovalAnswer, Batch, Change, Lease, StoreError, Verdict};
 use model::seq::{Epoch, Seq};
 use model::{TaskId, ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
@@ -137,6 +138,9 @@ impl<'a> Group<'a> {
             Op::RevokeKey { id, at, reply } => {
                 answer!(reply, self.revoke_key(&id, at), |reply| Op::RevokeKey { id, at, reply })
             }
+            Op::KeepDefinitions { kept, reply } => {
+                answer!(reply, self.keep_definitions(&kept.0, &kept.1), |reply| Op::KeepDefinitions { kept, reply })
+            }
             // The loop itself sees to that.
             Op::Close { reply } => Ok(Box::new(move |_| drop(reply))),
         }
@@ -192,7 +196,7 @@ impl<'a> Group<'a> {
             return Ok(Err(Verdict::Refused(flaw.to_owned())));
         }
         let mut met: Option<&TaskId> = None;
-        for id in batch.records.iter().map(|record| &record.run).chain(batch.changes.iter().filter_map(admit::run_of)) {
+        for id in admit::named(batch).chain(batch.changes.iter().filter_map(admit::run_of)) {
             if met != Some(id) && !self.meet(live, id)? {
                 return Ok(Err(admit::unknown_run(id)));
             }
@@ -205,11 +209,14 @@ impl<'a> Group<'a> {
             Some(Err(verdict)) => return Ok(Err(verdict.clone())),
         };
         let mut met: Option<&TaskId> = None;
-        for id in batch.records.iter().map(|record| &record.run) {
+        for id in admit::named(batch) {
             if met != Some(id) && !runs.iter().any(|run| run.id == *id) {
                 return Ok(Err(admit::unknown_run(id)));
             }
             met = Some(id);
+        }
+        if let Err(verdict) = self.judge_questions(live.num, batch)? {
+            return Ok(Err(verdict));
         }
         if let Some(Ok(runs)) = moved {
             live.runs = runs;
@@ -326,6 +333,15 @@ impl<'a> Group<'a> {
                 let sql = "INSERT INTO checkpoints VALUES (?1, ?2, ?3)
                            ON CONFLICT (thread) DO UPDATE SET seq = excluded.seq, body = excluded.body";
                 self.conn.prepare_cached(sql)?.execute((thread, new.seq.0.cast_signed(), &new.body)).map(drop)
+            }
+            Change::Asked(question) => self.ask(&live.owner, thread, question),
+            Change::Answered { key, decision, by, at } => {
+                self.answer(&live.owner, key, &ApprovalAnswer { decision: decision.clone(), by: *by, at: *at })
+            }
+            Change::Spent { day, spent } => spent::add(self.conn, &live.owner, *day, *spent),
+            Change::Wake { at } => {
+                let mut wake = self.conn.prepare_cached("UPDATE threads SET wake_at = ?2 WHERE num = ?1")?;
+                wake.execute((thread, at.map(u64::cast_signed))).map(drop)
             }
         }
     }

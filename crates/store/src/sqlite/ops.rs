@@ -74,6 +74,13 @@ pub(crate) enum Op {
         /// The answer.
         reply: Reply<Result<bool, StoreError>>,
     },
+    /// [`model::ports::Directory::keep_definitions`].
+    KeepDefinitions {
+        /// Their digest, and what they say.
+        kept: Box<(String, String)>,
+        /// The answer.
+        reply: Reply<Result<(), StoreError>>,
+    },
     /// Finish and let the folder go.
     Close {
         /// Told when that is done.
@@ -86,6 +93,7 @@ impl Op {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Append { batch, .. } => batch.records.iter().map(|record| record.size() + 64).sum(),
+            Self::KeepDefinitions { kept, .. } => kept.1.len(),
             _ => 256,
         }
     }
@@ -106,7 +114,7 @@ impl Op {
             Self::Head { reply, .. } => lose(reply, why),
             Self::Submit { reply, .. } => lose(reply, why),
             Self::Delete { reply, .. } | Self::RevokeKey { reply, .. } => lose(reply, why),
-            Self::CreateKey { reply, .. } => lose(reply, why),
+            Self::CreateKey { reply, .. } | Self::KeepDefinitions { reply, .. } => lose(reply, why),
             Self::Close { reply } => drop(reply),
         }
     }

@@ -18,7 +18,9 @@ pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 /// The database in a data folder.
 pub(crate) const DATABASE: &str = "headwater.db";
 /// What takes a database from one version to the next, each in one transaction.
-pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1];
+pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
+/// The first version that has questions to people.
+pub(crate) const WITH_QUESTIONS: u32 = 2;
 
 /// How long a connection waits for another one's lock. Ours never hold one for long; a stranger's may.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
@@ -81,6 +83,33 @@ CREATE TABLE checkpoints (
 CREATE TABLE keys (
     id TEXT PRIMARY KEY, user TEXT NOT NULL, digest TEXT NOT NULL, created_at INTEGER NOT NULL, revoked_at INTEGER
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Questions to people, wake-ups, sums and definitions. A question is open as long as it has no answer; the open ones are
+/// few among many, hence their own index. A wake-up is its thread's and goes with it. Sums belong to a user alone, and
+/// definitions to nobody.
+const VERSION_2: &str = "
+CREATE TABLE approvals (
+    owner TEXT NOT NULL, key TEXT NOT NULL, thread INTEGER NOT NULL, run TEXT NOT NULL, task TEXT NOT NULL,
+    call TEXT NOT NULL, action TEXT NOT NULL, requested_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, answer TEXT,
+    PRIMARY KEY (owner, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_of_owner ON approvals (owner, requested_at, key);
+CREATE INDEX approvals_open ON approvals (owner, requested_at, key) WHERE answer IS NULL;
+CREATE INDEX approvals_of_thread ON approvals (thread);
+
+ALTER TABLE threads ADD COLUMN wake_at INTEGER;
+CREATE INDEX threads_waking ON threads (wake_at, id) WHERE wake_at IS NOT NULL;
+
+CREATE TABLE spent (
+    owner TEXT NOT NULL, day INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL,
+    cache_write INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cost INTEGER NOT NULL,
+    PRIMARY KEY (owner, day)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE definitions (
+    digest TEXT PRIMARY KEY, body TEXT NOT NULL
+) STRICT;
 ";
 
 /// Why a database could not be brought to this version.
@@ -204,8 +233,8 @@ pub(crate) fn version(conn: &Connection, steps: &[&str]) -> Result<u32, MigrateE
 mod tests {
     use super::*;
 
-    const FAKE_2: &str = "CREATE TABLE later (x INTEGER) STRICT; INSERT INTO later VALUES (7);";
-    const BROKEN_2: &str = "CREATE TABLE later (x INTEGER) STRICT; INSERT INTO nowhere VALUES (7);";
+    const LATER: &str = "CREATE TABLE later (x INTEGER) STRICT; INSERT INTO later VALUES (7);";
+    const BROKEN: &str = "CREATE TABLE later (x INTEGER) STRICT; INSERT INTO nowhere VALUES (7);";
 
     fn at(version: u32, conn: &Connection) -> bool {
         conn.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0)).unwrap() == version
@@ -217,22 +246,45 @@ mod tests {
         migrate(&mut conn, MIGRATIONS).unwrap();
         conn.execute("INSERT INTO meta VALUES ('mine', 5)", ()).unwrap();
 
-        migrate(&mut conn, &[VERSION_1, FAKE_2]).unwrap();
-        migrate(&mut conn, &[VERSION_1, FAKE_2]).unwrap();
+        let later = [MIGRATIONS, &[LATER]].concat();
+        migrate(&mut conn, &later).unwrap();
+        migrate(&mut conn, &later).unwrap();
 
-        assert!(at(2, &conn));
+        assert!(at(3, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 2, known: 1 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 3, known: 2 })));
+    }
+
+    #[test]
+    fn a_folder_of_the_first_version_is_verified_as_it_is_and_loses_nothing_on_its_way_here() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join(DATABASE);
+        let mut conn = writer(&database).unwrap();
+        migrate(&mut conn, &[VERSION_1]).unwrap();
+        conn.execute("INSERT INTO threads VALUES (1, 'thr_1', 'somebody', 1, 2)", ()).unwrap();
+        drop(conn);
+
+        let clean = "1 threads, 0 runs, 0 records\nno damage found";
+        let before = std::fs::read(&database).unwrap();
+        assert_eq!(crate::verify(dir.path()).unwrap().to_string(), clean);
+        assert_eq!(std::fs::read(&database).unwrap(), before);
+
+        drop(crate::Sqlite::open(dir.path(), &crate::Options::default()).unwrap());
+        let kept = reader(&database).unwrap().query_row("SELECT id, updated_at, wake_at FROM threads", (), |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?))
+        });
+        assert_eq!(kept, Ok(("thr_1".to_owned(), 2, None)));
+        assert_eq!(crate::verify(dir.path()).unwrap().to_string(), clean);
     }
 
     #[test]
     fn a_step_that_fails_changes_nothing() {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
-        assert!(matches!(migrate(&mut conn, &[VERSION_1, BROKEN_2]), Err(MigrateError::Sql(_))));
-        assert!(at(1, &conn));
+        assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
+        assert!(at(2, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

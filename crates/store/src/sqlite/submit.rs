@@ -1,10 +1,12 @@
-//! The directory's side of a transaction: commands into inboxes, threads away, keys.
+//! The directory's side of a transaction: commands into inboxes, threads away, keys, definitions.
 
 use super::group::Group;
 use super::index::{Extent, News};
 use super::page;
+use crate::admit;
 use model::command::Command;
-use model::ports::{Idempotency, KeyRow, StoreError, Submission, SubmitError, Submitted};
+use model::event::Actor;
+use model::ports::{ApprovalAnswer, Idempotency, KeyRow, StoreError, Submission, SubmitError, Submitted};
 use model::seq::{Millis, Seq};
 use model::{TaskId, ThreadId, UserId};
 use rusqlite::OptionalExtension;
@@ -32,6 +34,9 @@ impl Group<'_> {
             Ok(thread) => thread,
             Err(error) => return Ok(Err(error)),
         };
+        if let Some(known) = self.decided(owner, submission)? {
+            return Ok(known);
+        }
         let mut count = self.conn.prepare_cached("SELECT count(*) FROM inbox WHERE thread = ?1")?;
         let waiting = count.query_row([thread.unwrap_or_default()], |row| row.get::<_, u32>(0))? as usize;
         if waiting >= self.state.inbox_rows_max {
@@ -67,6 +72,10 @@ impl Group<'_> {
     }
 
     fn put(&mut self, owner: &UserId, submission: &Submission, thread: Option<i64>) -> rusqlite::Result<()> {
+        if let Some((key, decision)) = admit::decision_of(&submission.command) {
+            let answer = ApprovalAnswer { decision: decision.clone(), by: Actor::User, at: submission.at };
+            self.answer(owner, key, &answer)?;
+        }
         let at = submission.at.cast_signed();
         let owner = owner.as_str();
         let thread = match thread {
@@ -115,7 +124,7 @@ impl Group<'_> {
         for (pos, end) in live.chain(dead) {
             gone.execute((pos, end, num))?;
         }
-        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency"] {
+        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals"] {
             self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE thread = ?1"))?.execute([num])?;
         }
         self.conn.prepare_cached("DELETE FROM threads WHERE num = ?1")?.execute([num])?;
@@ -152,6 +161,13 @@ impl Group<'_> {
     pub(crate) fn revoke_key(&mut self, id: &str, at: Millis) -> rusqlite::Result<Result<bool, StoreError>> {
         let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1";
         Ok(Ok(self.conn.prepare_cached(sql)?.execute((id, at.cast_signed()))? > 0))
+    }
+
+    /// Keeps definitions. What has their digest already is what they say.
+    pub(crate) fn keep_definitions(&mut self, digest: &str, body: &str) -> rusqlite::Result<Result<(), StoreError>> {
+        let mut insert = self.conn.prepare_cached("INSERT OR IGNORE INTO definitions VALUES (?1, ?2)")?;
+        insert.execute((digest, body))?;
+        Ok(Ok(()))
     }
 }
 

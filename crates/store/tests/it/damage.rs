@@ -1,13 +1,13 @@
 //! Damaged files: noticed and named, never given out.
 
-use model::ports::{Journal, PageLimit, StoreError};
+use model::ports::{Directory, Journal, PageLimit, StoreError};
 use model::record::Record;
 use model::testing::{Rng, seeds};
 use model::{ThreadId, UserId};
 use rusqlite::Connection;
 use std::path::Path;
 use store::conformance::play::Play;
-use store::conformance::words::{Author, node, read_all, run, somebody, thread};
+use store::conformance::words::{Author, decide, node, read_all, run, somebody, submission, thread, yes};
 use store::{Options, Sqlite, verify};
 
 fn open(dir: &Path) -> Sqlite {
@@ -177,6 +177,12 @@ async fn verify_holds_the_rows_against_the_log() {
         "UPDATE records SET thread = 99 WHERE pos = (SELECT max(pos) FROM records)",
         "UPDATE records SET seq = seq + 1 WHERE pos = (SELECT max(pos) FROM records)",
         "INSERT INTO checkpoints VALUES (99, 1, '{}')",
+        "UPDATE approvals SET thread = 99 WHERE answer IS NULL",
+        "UPDATE approvals SET thread = 1 WHERE answer IS NULL",
+        "UPDATE approvals SET owner = 'stranger' WHERE answer IS NULL",
+        "UPDATE approvals SET run = 'task_other' WHERE answer IS NULL",
+        "UPDATE approvals SET action = '{}' WHERE answer IS NULL",
+        "UPDATE approvals SET answer = '{}' WHERE answer IS NOT NULL",
     ];
     for lie in lies {
         let dir = tempfile::tempdir().unwrap();
@@ -186,11 +192,16 @@ async fn verify_holds_the_rows_against_the_log() {
             author.begin().notes(3).must_append().await;
             if n == 1 {
                 author.end().must_append().await;
+            } else {
+                let asked = author.ask(1);
+                author.ask(2);
+                author.must_append().await;
+                store.submit(&somebody(), submission(&thread(2), decide(&asked, &yes()))).await.unwrap();
             }
         }
         drop(store);
         let report = verify(dir.path()).unwrap();
-        assert_eq!(report.to_string(), "2 threads, 2 runs, 11 records\nno damage found");
+        assert_eq!(report.to_string(), "2 threads, 2 runs, 13 records\nno damage found");
         assert_eq!(database(dir.path()).execute(lie, ()).unwrap(), 1, "{lie}");
         let report = verify(dir.path()).unwrap();
         assert!(!report.is_clean(), "{lie}");

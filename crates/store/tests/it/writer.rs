@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use store::conformance::words::{Author, first_submission, node, run, somebody, start, thread};
+use store::conformance::words::{Author, decide, first_submission, no, node, run, somebody, start, submission, thread};
 use store::{Options, Sqlite, verify};
 
 fn open(dir: &Path) -> Sqlite {
@@ -319,6 +319,10 @@ async fn what_is_deleted_is_gone_from_the_disk() {
     settle(&store).await;
     author.run = run(2);
     author.begin().note(std::str::from_utf8(SECRET).unwrap()).must_append().await;
+    let asked = author.ask(1);
+    author.must_append().await;
+    let told = no(std::str::from_utf8(SECRET).unwrap());
+    store.submit(&somebody(), submission(&thread(1), decide(&asked, &told))).await.unwrap();
     let found = || {
         let files = std::fs::read_dir(dir.path()).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
         files.into_iter().any(|bytes| bytes.windows(SECRET.len()).any(|window| window == SECRET))

@@ -1,10 +1,8 @@
 //! `get_weather`: always 15 degrees and sunny, in words and in a picture. The demo's tool.
 
-use super::invalid_arguments;
+use super::{invalid_arguments, read};
 use model::block::{Block, ImageBlock, ImageUrl, Part, TextBlock};
-use model::definition::Tool;
-use model::item::{CallKind, Gate};
-use model::record::OnCrash;
+use model::definition::{Tool, ToolHow};
 use model::tool::{ToolOutput, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
@@ -39,19 +37,11 @@ pub(super) fn definition() -> Tool {
             "additionalProperties": false
         }),
     };
-    Tool {
-        spec,
-        kind: CallKind::Tool,
-        display_name: Some("Weather".to_owned()),
-        gate: Gate::Never,
-        idempotent: true,
-        on_crash: OnCrash::default(),
-        timeout_ms: None,
-    }
+    Tool { display_name: Some("Weather".to_owned()), idempotent: true, ..Tool::new(spec, ToolHow::Builtin) }
 }
 
 pub(super) fn run(arguments: &str) -> ToolOutput {
-    match serde_json::from_str(arguments) {
+    match read(arguments) {
         Ok(Arguments { location }) if location.trim().is_empty() => invalid_arguments("`location` is empty"),
         Ok(Arguments { .. }) => sunny(),
         Err(error) => invalid_arguments(error),

@@ -1,52 +1,86 @@
 //! Tools that come with the server: `kind = "builtin"`.
 //!
 //! One file per tool, each with the same two functions: `definition`, all that a config need not say, and `run`.
-//! [`definition`] and [`Builtin`] find them by name.
+//! [`definition`] and `call` find them by name.
 
+mod calculator;
+mod clock;
+mod execute_trade;
 mod get_weather;
+mod slow;
+mod waiting;
 
 use futures_util::stream;
+use model::block::{Object, Part};
 use model::definition::Tool;
-use model::ports::{BoxStream, Tools};
+use model::ports::{BoxStream, Clock};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::sync::Arc;
 
 /// What the tool of this name is; `None` when there is none.
 #[must_use]
 pub fn definition(name: &str) -> Option<Tool> {
     match name {
+        calculator::NAME => Some(calculator::definition()),
+        clock::NAME => Some(clock::definition()),
+        execute_trade::NAME => Some(execute_trade::definition()),
         get_weather::NAME => Some(get_weather::definition()),
-        _ => None,
+        slow::NAME => Some(slow::definition()),
+        _ => waiting::definition(name),
     }
 }
 
 /// Which tools there are.
 #[must_use]
-pub fn names() -> &'static [&'static str] {
-    &[get_weather::NAME]
+pub const fn names() -> &'static [&'static str] {
+    &[
+        calculator::NAME,
+        clock::NAME,
+        execute_trade::NAME,
+        get_weather::NAME,
+        slow::NAME,
+        waiting::TOOL_A,
+        waiting::TOOL_B,
+        waiting::TOOL_C,
+    ]
 }
 
-/// Runs them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Builtin;
-
-impl Tools for Builtin {
-    fn call(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
-        // A future does nothing until it is polled.
-        Box::pin(stream::once(async move { ToolEvent::End(run(&request)) }))
+/// Runs one. Nothing happens before the stream is polled.
+pub(crate) fn call(request: ToolRequest, clock: Arc<dyn Clock>) -> BoxStream<'static, ToolEvent> {
+    if request.name == slow::NAME {
+        return slow::run(request.arguments);
     }
+    Box::pin(stream::once(async move { ToolEvent::End(run(&request, clock.as_ref()).await) }))
 }
 
-fn run(request: &ToolRequest) -> ToolOutput {
+async fn run(request: &ToolRequest, clock: &dyn Clock) -> ToolOutput {
+    let arguments = request.arguments.as_str();
     match request.name.as_str() {
-        get_weather::NAME => get_weather::run(&request.arguments),
-        name => ToolOutput::failed("unknown_tool", format!("there is no builtin tool `{name}`")),
+        calculator::NAME => calculator::run(arguments),
+        clock::NAME => clock::run(arguments, clock.now()),
+        execute_trade::NAME => execute_trade::run(arguments),
+        get_weather::NAME => get_weather::run(arguments),
+        name => match waiting::run(name, arguments).await {
+            Some(output) => output,
+            None => ToolOutput::failed("unknown_tool", format!("there is no builtin tool `{name}`")),
+        },
     }
+}
+
+/// Reads arguments by their names alone: serde would also take a list in the order of the fields.
+fn read<T: DeserializeOwned>(arguments: &str) -> Result<T, serde_json::Error> {
+    let object: Object = serde_json::from_str(arguments)?;
+    serde_json::from_value(Value::Object(object))
+}
+
+/// A result that is words alone.
+fn said(text: impl Into<String>) -> ToolOutput {
+    ToolOutput { message_content: vec![Part::text(text)], ..ToolOutput::default() }
 }
 
 /// The model reads what was wrong, and can ask again.
 fn invalid_arguments(why: impl std::fmt::Display) -> ToolOutput {
-    ToolOutput::failed("invalid_arguments", format!("invalid arguments: {why}"))
+    crate::source::failed(crate::arguments::invalid(why))
 }
-
-#[cfg(test)]
-mod tests;

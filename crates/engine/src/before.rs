@@ -1,0 +1,80 @@
+//! Before a run begins: its agent's hook may rewrite what the model will see.
+//!
+//! Until it has answered nothing is recorded and the run is still queued: its row is consumed together with its first
+//! records. So a crash meanwhile asks the hook again, and what it rewrote of the input is what is logged.
+
+use crate::session::Session;
+use machine::Input;
+use model::command::Start;
+use model::event::ErrorInfo;
+use model::limits::RECORD_BYTES_MAX;
+use model::ports::{BoxFuture, Change, HookAnswer, HookRequest};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// A run whose hook has been asked.
+pub(crate) struct Hooking {
+    pub(crate) start: Box<Start>,
+    pub(crate) row: u64,
+    answer: BoxFuture<'static, Result<HookAnswer, ErrorInfo>>,
+}
+
+impl Session<'_> {
+    /// A run begins, at once or when its hook has answered.
+    pub(crate) fn begin(&mut self, start: Start, row: u64) {
+        let actor = self.actor;
+        let ports = &actor.shared.ports;
+        self.compacting = None;
+        let agent = ports.definitions.resolve(&start.agent);
+        let Some((agent, hook)) = agent.and_then(|agent| agent.input_hook.clone().map(|hook| (agent, hook))) else {
+            self.begin_now(start, row);
+            return;
+        };
+        let request = HookRequest {
+            user: actor.owner.clone(),
+            thread: actor.thread.clone(),
+            run: start.task_id.clone(),
+            agent: agent.name,
+            history: self.past.history(start.previous.as_ref(), agent.history),
+            input: start.input.clone(),
+        };
+        let answer = ports.hooks.ask(&hook, request);
+        self.hooking = Some(Hooking { start: Box::new(start), row, answer });
+    }
+
+    /// Has the hook answered? Then the run has begun.
+    pub(crate) fn poll_hook(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(hooking) = &mut self.hooking else { return Poll::Pending };
+        let Poll::Ready(answer) = hooking.answer.as_mut().poll(cx) else { return Poll::Pending };
+        let Some(Hooking { mut start, row, .. }) = self.hooking.take() else { return Poll::Pending };
+        match answer.and_then(bounded) {
+            Ok(HookAnswer { history, input }) => {
+                start.history = history;
+                start.input = input.unwrap_or(start.input);
+            }
+            Err(error) => start.refused = Some(error),
+        }
+        self.begin_now(*start, row);
+        Poll::Ready(())
+    }
+
+    fn begin_now(&mut self, start: Start, row: u64) {
+        let ports = &self.actor.shared.ports;
+        let (run, agent, at) = (start.task_id.clone(), start.agent.clone(), ports.clock.now());
+        self.run = Some(self.state(Arc::clone(&ports.definitions), None));
+        self.consume(row);
+        self.gathered.changes.push(Change::RunStarted { run, agent, first: self.past.seq.next(), at });
+        metrics::counter!("headwater_runs_started_total").increment(1);
+        self.step(Input::Start(Box::new(start)));
+    }
+}
+
+/// What a hook made of it is one record's private half.
+fn bounded(answer: HookAnswer) -> Result<HookAnswer, ErrorInfo> {
+    let size = serde_json::to_vec(&answer).map_or(usize::MAX, |text| text.len());
+    if size <= RECORD_BYTES_MAX / 2 {
+        return Ok(answer);
+    }
+    let message = format!("The input hook gave {size} bytes; {} are the most.", RECORD_BYTES_MAX / 2);
+    Err(ErrorInfo::new("hook_failed", message))
+}

@@ -1,0 +1,106 @@
+//! After a run has ended: what was said long ago may be summed up.
+//!
+//! Nothing is removed. The model is asked for a summary, `thread.history.compacted` records it, and later turns are given
+//! it instead of the runs that it covers. A new run does not wait for it: it is dropped, and done after that run.
+
+use crate::session::Session;
+use futures_util::StreamExt as _;
+use model::block::Part;
+use model::definition::{Compaction, Definitions, HistoryWindow};
+use model::delta::{ModelDelta, ModelEvent, ModelRequest};
+use model::event::{Event, HistoryCompacted};
+use model::history::Entry;
+use model::limits::DONE_REPEAT_BYTES_MAX;
+use model::ports::BoxStream;
+use model::record::Draft;
+use model::thread::{PastRun, tokens};
+use model::{Seq, TaskId};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+const ASK: &str = "Sum up the conversation so far for somebody who goes on with it: what was wanted, what was found out \
+                   and done, what is still open. Keep names, numbers and decisions. Answer with the summary alone.";
+
+/// A summary that is being written.
+pub(crate) struct Compacting {
+    events: BoxStream<'static, ModelEvent>,
+    text: String,
+    up_to: Seq,
+    run: TaskId,
+}
+
+impl Session<'_> {
+    /// Begins to sum up, if it is time.
+    pub(crate) fn begin_compaction(&mut self, definitions: &Arc<Definitions>) {
+        let agent = self.past.agent.as_ref().and_then(|name| definitions.resolve(name));
+        let Some(agent) = agent else { return };
+        let Some(compaction) = &agent.compaction else { return };
+        let Some(covered) = self.covered(compaction) else { return };
+        let (up_to, run) = covered;
+        let mut history = self.past.history(Some(&run), HistoryWindow::default());
+        history.push(Entry::User { content: vec![Part::text(ASK)] });
+        let model = compaction.model.clone().or_else(|| agent.models.first().cloned()).unwrap_or_default();
+        let request = ModelRequest {
+            user: self.actor.owner.clone(),
+            thread: self.actor.thread.clone(),
+            task: run.clone(),
+            step: 0,
+            attempt: 1,
+            model,
+            instructions: String::new(),
+            history: history.into(),
+            tools: Vec::new().into(),
+        };
+        let events = self.actor.shared.ports.models.turn(request);
+        self.compacting = Some(Compacting { events, text: String::new(), up_to, run });
+    }
+
+    /// Up to where it is summed up, when what is not summed up yet is too much.
+    fn covered(&self, compaction: &Compaction) -> Option<(Seq, TaskId)> {
+        let chain = self.past.chain(None);
+        let done = self.past.compacted.as_ref();
+        let done =
+            done.and_then(|done| chain.iter().position(|past| past.run == done.run)).map_or(0, |place| place + 1);
+        let fresh: &[&PastRun] = chain.get(done..).unwrap_or_default();
+        let size: u64 = fresh.iter().map(|past| tokens(&past.entries)).sum();
+        let kept = compaction.keep_turns.max(1);
+        let last = fresh.len().checked_sub(kept + 1).and_then(|place| fresh.get(place))?;
+        (size > compaction.after_tokens).then(|| (last.last, last.run.clone()))
+    }
+
+    /// Hears more of the summary; when it is whole it is recorded.
+    pub(crate) fn poll_summary(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(compacting) = &mut self.compacting else { return Poll::Pending };
+        loop {
+            let Poll::Ready(event) = compacting.events.poll_next_unpin(cx) else { return Poll::Pending };
+            match event {
+                Some(ModelEvent::Delta(ModelDelta::Text { text, .. })) => {
+                    if compacting.text.len() + text.len() <= DONE_REPEAT_BYTES_MAX {
+                        compacting.text.push_str(&text);
+                    }
+                }
+                Some(ModelEvent::Delta(_)) => {}
+                Some(ModelEvent::End(_)) => break,
+                Some(ModelEvent::Failed(_)) | None => {
+                    tracing::warn!(thread = %self.actor.thread, "the past could not be summed up; the next run tries again");
+                    self.compacting = None;
+                    return Poll::Ready(());
+                }
+            }
+        }
+        if let Some(done) = self.compacting.take().filter(|done| !done.text.is_empty()) {
+            self.put_summary(done);
+        }
+        Poll::Ready(())
+    }
+
+    fn put_summary(&mut self, done: Compacting) {
+        let event = HistoryCompacted { up_to: done.up_to, summary: done.text, details: model::block::Object::new() };
+        self.past.compact(&event);
+        let at = self.past.at.max(self.actor.shared.ports.clock.now());
+        let seq = self.past.seq.next();
+        (self.past.seq, self.past.at) = (seq, at);
+        self.gather(&done.run, Draft { seq, at, event: Event::HistoryCompacted(event), private: None });
+        self.put_checkpoint();
+    }
+}

@@ -1,0 +1,132 @@
+//! Commands: rows of the thread's inbox, answered in order as far as they can be.
+
+use crate::session::Session;
+use crate::shared::StopMode;
+use machine::{CancelRun, Input};
+use model::TaskId;
+use model::block::Object;
+use model::command::{Answer, Command, Start, Steer};
+use model::event::{Actor, DisplayMode};
+use model::object::TaskStatus;
+use model::ports::{Change, InboxRow, StoreError};
+use std::collections::VecDeque;
+
+impl Session<'_> {
+    pub(crate) async fn read_inbox(&mut self) -> Result<(), StoreError> {
+        let actor = self.actor;
+        let rows = actor.shared.ports.directory.inbox(&actor.owner, &actor.thread).await?;
+        // A run whose hook is asked is about to begin, though its row is still there.
+        let begins = self.hooking.as_ref().map(|hooking| hooking.row);
+        let is_new = |row: &InboxRow| !self.answered.contains(&row.id) && begins != Some(row.id);
+        self.rows = rows.into_iter().filter(is_new).collect();
+        Ok(())
+    }
+
+    /// Answers every row that can be answered now. A start waits for the run before it; what is about that run does not.
+    pub(crate) fn answer_rows(&mut self, mode: StopMode) {
+        let mut waiting = VecDeque::new();
+        let mut answers = Vec::new();
+        while let Some(row) = self.rows.pop_front() {
+            // All that waits is one input; what comes after it in the inbox comes after it in the log.
+            if !matches!(row.command, Command::Answer(_)) {
+                self.answer(&mut answers);
+            }
+            match &row.command {
+                Command::Answer(answer) => {
+                    answers.push(answer.clone());
+                    self.consume(row.id);
+                }
+                Command::Start(start) if self.can_begin() && waiting.is_empty() && mode == StopMode::Going => {
+                    let start = start.clone();
+                    self.begin(*start, row.id);
+                }
+                Command::Start(_) => waiting.push_back(row),
+                Command::Cancel(cancel) => {
+                    let (task, mode) = (cancel.task_id.clone(), cancel.mode);
+                    self.consume(row.id);
+                    if self.is_running(&task) {
+                        self.step(Input::Cancel(CancelRun { mode, by: Actor::User }));
+                    } else {
+                        self.drop_queued(&task, &mut waiting, row.at);
+                    }
+                }
+                Command::Steer(steer) if self.hears(steer, row.id) || (self.can_begin() && waiting.is_empty()) => {
+                    let steer = steer.clone();
+                    self.steer(steer, row.id);
+                }
+                // Too late for its run and too early for the next: it waits like a start.
+                Command::Steer(steer) => {
+                    if self.is_running(&steer.task_id) {
+                        self.unheard.insert(row.id);
+                    }
+                    waiting.push_back(row);
+                }
+            }
+        }
+        self.answer(&mut answers);
+        self.rows = waiting;
+    }
+
+    fn answer(&mut self, answers: &mut Vec<Answer>) {
+        if !answers.is_empty() {
+            self.step(Input::Answers(std::mem::take(answers)));
+        }
+    }
+
+    /// Is the way free for the next run? What is being summed up is left for later.
+    fn can_begin(&self) -> bool {
+        self.run.is_none() && self.hooking.is_none()
+    }
+
+    pub(crate) fn is_running(&self, task: &TaskId) -> bool {
+        let root = self.run.as_ref().and_then(|run| run.fold.root());
+        root.is_some_and(|root| root.id == *task)
+    }
+
+    /// Does that run go on, so that it hears what is said? What it once could not hear is not for it any more.
+    fn hears(&self, steer: &Steer, row: u64) -> bool {
+        let root = self.run.as_ref().and_then(|run| run.fold.root()).filter(|root| root.id == steer.task_id);
+        let going = root.is_some_and(|root| root.status == TaskStatus::Running && root.cancelling.is_none());
+        going && !self.unheard.contains(&row)
+    }
+
+    /// A run that has not begun is given up: it leaves no records, only its row.
+    fn drop_queued(&mut self, task: &TaskId, waiting: &mut VecDeque<InboxRow>, at: model::Millis) {
+        let queued = |row: &InboxRow| matches!(&row.command, Command::Start(start) if start.task_id == *task);
+        let row = match waiting.iter().position(queued) {
+            Some(place) => waiting.remove(place).map(|row| row.id),
+            None => self.hooking.take_if(|hooking| hooking.start.task_id == *task).map(|hooking| hooking.row),
+        };
+        if let Some(row) = row {
+            self.consume(row);
+            self.gathered.changes.push(Change::RunDropped { run: task.clone(), at });
+        }
+    }
+
+    /// Said to a run that goes on it is heard there; said too late, it begins the next one.
+    fn steer(&mut self, steer: Steer, row: u64) {
+        if self.hears(&steer, row) {
+            self.consume(row);
+            self.step(Input::Steer(steer));
+            return;
+        }
+        let start = Start {
+            task_id: steer.otherwise,
+            agent: self.past.agent.clone().unwrap_or_default(),
+            input: steer.input,
+            previous: None,
+            tools: Vec::new(),
+            metadata: Object::new(),
+            display_mode: DisplayMode::default(),
+            client: None,
+            history: None,
+            refused: None,
+        };
+        self.begin(start, row);
+    }
+
+    pub(crate) fn consume(&mut self, row: u64) {
+        self.answered.insert(row);
+        self.gathered.changes.push(Change::Consume { row });
+    }
+}

@@ -1,0 +1,85 @@
+//! Sub-agents and hand-offs, through the whole house.
+
+use crate::house::{House, KINDS};
+use model::event::Event;
+use model::object::TaskStatus;
+use model::testing::laws;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_of_one_of_two_sub_agents_reaches_it_after_a_restart() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "twins").await;
+        let paused = house.settled(&run).await;
+        assert_eq!((paused.status, paused.pending.len()), (TaskStatus::Paused, 1), "{kind:?}");
+        let asking = paused.pending[0].task_id.clone();
+        assert_ne!(asking, run.task, "{kind:?}: it is the sub-agent's call");
+        assert_eq!(house.object(&asking).await.agent, "broker", "{kind:?}");
+        assert_eq!((house.tools.count("get_weather"), house.tools.count("trade")), (1, 0), "{kind:?}");
+        house.idle().await;
+        let house = house.restarted().await;
+        house.approve(&paused).await;
+        house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert_eq!((house.tools.count("get_weather"), house.tools.count("trade")), (1, 1), "{kind:?}: each once");
+        assert_eq!(house.object(&asking).await.status, TaskStatus::Completed, "{kind:?}");
+        let log = house.log(&run.thread).await;
+        laws::one_terminal_last(&log).expect("law 9");
+        let begun = log.iter().filter(|record| matches!(record.event(), Event::Created(_))).count();
+        assert_eq!(begun, 3, "{kind:?}: the run and two sub-agents");
+        let last = house.models.last();
+        assert_eq!(last.task, run.task, "{kind:?}");
+        let read = serde_json::to_string(&*last.history).expect("JSON");
+        assert!(read.contains("Sunny.") && read.contains("Done."), "{kind:?}: {read}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_sub_agents_work_at_the_same_time() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "twins").await;
+        let paused = house.settled(&run).await;
+        house.approve(&paused).await;
+        house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        let log = house.log(&run.thread).await;
+        let place = |kind: &str, nth: usize| {
+            let found = log.iter().enumerate().filter(|(_, record)| record.kind() == kind);
+            found.map(|(place, _)| place).nth(nth).expect("it is there")
+        };
+        assert!(place("task.created", 2) < place("task.completed", 0), "{kind:?}: neither waited for the other");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_ends_sub_agents_before_the_run() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "twins").await;
+        let paused = house.settled(&run).await;
+        house.cancel(&run.task, Default::default()).await;
+        house.until(&run, |object| object.status == TaskStatus::Cancelled).await;
+        assert_eq!(house.object(&paused.pending[0].task_id).await.status, TaskStatus::Cancelled, "{kind:?}");
+        laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
+        assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_took_over_answers_the_next_run_too() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "handoff").await;
+        let object = house.settled(&run).await;
+        assert_eq!((object.status, object.agent.as_str()), (TaskStatus::Completed, "specialist"), "{kind:?}");
+        assert_eq!(house.models.last().model, "scripted/specialist", "{kind:?}");
+        // Said too late for the run, it begins the next one with whoever answered last.
+        house.say(&run, "hello").await;
+        let twice = async {
+            while house.kinds(&run.thread).await.iter().filter(|kind| *kind == "task.completed").count() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(10), twice).await.expect("the next run ends");
+        assert_eq!(house.models.last().model, "scripted/specialist", "{kind:?}");
+    }
+}

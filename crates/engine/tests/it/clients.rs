@@ -1,0 +1,87 @@
+//! Tools that the client runs: what it gives goes into the run, once.
+
+use crate::house::{House, KINDS, Setup};
+use engine::AnswerError;
+use model::CallId;
+use model::event::Event;
+use model::object::{TaskObject, TaskStatus};
+
+fn waits_for(object: &TaskObject) -> Vec<CallId> {
+    object.pending.iter().map(|pending| pending.call_id.clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_of_the_client_go_on_where_the_run_waited() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "client").await;
+        let paused = house.settled(&run).await;
+        let calls = waits_for(&paused);
+        assert_eq!((paused.status, calls.len()), (TaskStatus::Paused, 2), "{kind:?}");
+        house.idle().await;
+        house.give(&run.task, &[&calls[1]]).await.expect("taken");
+        let half = house.until(&run, |object| object.status == TaskStatus::Paused && object.pending.len() == 1).await;
+        assert_eq!(waits_for(&half), calls[..1], "{kind:?}");
+        let house = house.restarted().await;
+        house.give(&run.task, &[&calls[0]]).await.expect("taken");
+        house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert!(format!("{:?}", house.models.last().history).contains("this one"), "{kind:?}: the model reads it");
+        assert!(house.tools.ran().is_empty(), "{kind:?}: the server runs nothing of it");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_that_nobody_waits_for_is_refused_with_all_beside_it() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "client").await;
+        let calls = waits_for(&house.settled(&run).await);
+        house.idle().await;
+        let before = house.log(&run.thread).await;
+        let strange = CallId::from("call_nobody");
+        let refused = house.give(&run.task, &[&calls[0], &strange]).await;
+        assert!(matches!(refused, Err(AnswerError::NotPending(call)) if call == strange), "{kind:?}");
+        house.idle().await;
+        assert_eq!(house.log(&run.thread).await, before, "{kind:?}: nothing of it was taken");
+        house.give(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
+        house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        let twice = house.give(&run.task, &[&calls[0]]).await;
+        assert!(matches!(twice, Err(AnswerError::NotPending(call)) if call == calls[0]), "{kind:?}: a second time");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_results_of_one_request_are_one_input() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "client").await;
+        let calls = waits_for(&house.settled(&run).await);
+        house.idle().await;
+        house.give(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
+        house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        let log = house.log(&run.thread).await;
+        let resumed = log.iter().filter(|record| matches!(record.event(), Event::Resumed(_))).count();
+        assert_eq!(resumed, 1, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_sent_twice_in_one_breath_counts_once() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "client").await;
+        let calls = waits_for(&house.settled(&run).await);
+        house.idle().await;
+        // Nobody lives: both requests find the run as it was.
+        house.engine.stop(std::time::Duration::ZERO).await;
+        for _ in 0..2 {
+            house.give(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
+        }
+        let (ground, clock) = house.stopped().await;
+        let house = House::on(ground, Setup { clock, ..Setup::default() }).await;
+        let object = house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert_eq!(object.output.len(), 5, "{kind:?}: two calls, two results, a message");
+        house.idle().await;
+        assert!(house.engine.ports().directory.inbox(&house.user, &run.thread).await.expect("readable").is_empty());
+    }
+}

@@ -1,0 +1,167 @@
+//! What was said long ago is summed up. Nothing is removed.
+
+use crate::cast::words;
+use crate::house::{House, KINDS, Kind};
+use crate::random_logs::put_log;
+use engine::Started;
+use model::event::Event;
+use model::history::Entry;
+use model::object::TaskStatus;
+use model::testing::laws;
+use model::thread::Replay;
+use model::{Record, ThreadId};
+
+const COMPACTED: &str = "thread.history.compacted";
+
+/// Two runs of an agent whose past is then summed up.
+async fn two_runs(house: &House, agent: &str) -> Started {
+    let first = house.ask_agent(agent, None, "hello").await;
+    house.settled(&first).await;
+    let second = house.ask_agent(agent, Some(&first.thread), "weather").await;
+    assert_eq!(house.settled(&second).await.status, TaskStatus::Completed);
+    second
+}
+
+fn replayed(log: &[Record]) -> Replay {
+    let mut replay = Replay::default();
+    log.iter().for_each(|record| replay.push(record));
+    replay
+}
+
+async fn checkpoint(house: &House, thread: &ThreadId) -> String {
+    house.engine.ports().directory.checkpoint(&house.user, thread).await.expect("readable").expect("there").body
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_past_is_summed_up_after_the_run_has_ended() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let second = two_runs(&house, "compact").await;
+        house.idle().await;
+        let before = house.log(&second.thread).await;
+        assert_eq!(before.last().map(Record::kind), Some(COMPACTED), "{kind:?}: after the terminal event");
+        laws::one_terminal_last(&before).expect("law 9");
+        let asked = house.models.last();
+        assert_eq!((asked.model.as_str(), asked.history.len()), ("scripted/short", 3), "{kind:?}: the first run");
+
+        let third = house.ask_agent("compact", Some(&second.thread), "hello").await;
+        house.settled(&third).await;
+        let turn = house.models.asked().into_iter().find(|asked| asked.task == third.task && asked.step == 1);
+        let given = turn.expect("it was asked").history;
+        let summary = Entry::Summary { text: "THE SUMMARY".to_owned() };
+        assert_eq!(given[..2], [summary, Entry::User { content: words("weather") }], "{kind:?}");
+        laws::valid_history(&given).expect("law 12");
+        house.idle().await;
+        let after = house.log(&second.thread).await;
+        assert_eq!(after[..before.len()], before[..], "{kind:?}: nothing is removed");
+        let own = house.watch(&second, model::cursor::Cursor::START).await;
+        assert!(
+            crate::house::shown(own).ends_with(&crate::house::text_of(&before[before.len() - 2..before.len() - 1]))
+        );
+        // The second summary covers the first one and the run after it.
+        let summed = replayed(&after).thread.compacted.expect("summed up");
+        assert_eq!(summed.run, second.task, "{kind:?}");
+        let asked = house.models.last().history;
+        assert!(matches!(asked.first(), Some(Entry::Summary { .. })), "{kind:?}: {asked:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_with_summaries_is_clean_and_opens_again() {
+    let house = House::new(Kind::Sqlite).await;
+    let second = two_runs(&house, "compact").await;
+    house.idle().await;
+    for _ in 0..3 {
+        let next = house.ask_agent("compact", Some(&second.thread), "hello").await;
+        house.settled(&next).await;
+        house.idle().await;
+    }
+    let log = house.log(&second.thread).await;
+    assert_eq!(log.iter().filter(|record| record.kind() == COMPACTED).count(), 4);
+    assert_eq!(log.last().map(Record::kind), Some(COMPACTED), "also as the last record of all");
+    let body = checkpoint(&house, &second.thread).await;
+    let (ground, clock) = house.stopped().await;
+    let report = store::verify(ground.folder.path()).expect("it can be looked at");
+    assert!(report.is_clean(), "{report}");
+    let house = House::on(ground, crate::house::Setup { clock, ..Default::default() }).await;
+    assert_eq!(house.log(&second.thread).await, log);
+    let replay = replayed(&log);
+    assert_eq!(replay.thread.misfits, 0);
+    assert_eq!(serde_json::to_string(&replay.thread).expect("JSON"), body, "the log says what the checkpoint says");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_opened_from_the_log_alone_gives_the_same_past() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let second = two_runs(&house, "compact").await;
+        house.idle().await;
+        let log = house.log(&second.thread).await;
+        // The same records in another house, without the checkpoints.
+        let bare = House::new(kind).await;
+        put_log(&bare, &second.thread, &log, 1).await;
+        let kept = bare.engine.ports().directory.checkpoint(&bare.user, &second.thread).await.expect("readable");
+        assert!(kept.is_none(), "{kind:?}");
+        let mut given = Vec::new();
+        for house in [&house, &bare] {
+            let next = house.ask_agent("demo", Some(&second.thread), "hello").await;
+            assert_eq!(house.settled(&next).await.status, TaskStatus::Completed, "{kind:?}");
+            given.push(house.models.last().history);
+        }
+        assert_eq!(given[0], given[1], "{kind:?}");
+        assert!(matches!(given[1].first(), Some(Entry::Summary { .. })), "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_does_not_wait_for_the_summary() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let second = two_runs(&house, "slow_to_compact").await;
+        while house.models.live() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(house.models.last().model, "silent/model", "{kind:?}: it is being summed up");
+        let third = house.ask_agent("demo", Some(&second.thread), "hello").await;
+        assert_eq!(house.settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+        house.idle().await;
+        assert_eq!(house.models.live(), 0, "{kind:?}: it was given up");
+        assert!(!house.kinds(&second.thread).await.contains(&COMPACTED.to_owned()), "{kind:?}");
+        let given = house.models.last().history;
+        assert_eq!(given.first(), Some(&Entry::User { content: words("hello") }), "{kind:?}: the past as it was");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_summary_that_fails_changes_nothing() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let second = two_runs(&house, "bad_to_compact").await;
+        house.idle().await;
+        assert_eq!(house.models.last().model, "nobody/model", "{kind:?}: it was tried");
+        let log = house.log(&second.thread).await;
+        assert!(matches!(log.last().expect("records").event(), Event::Completed(_)), "{kind:?}");
+        let body = checkpoint(&house, &second.thread).await;
+        assert_eq!(serde_json::to_string(&replayed(&log).thread).expect("JSON"), body, "{kind:?}");
+        let third = house.ask_agent("demo", Some(&second.thread), "hello").await;
+        assert_eq!(house.settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+        assert_eq!(house.models.last().history.first(), Some(&Entry::User { content: words("hello") }), "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_stops_does_not_wait_for_the_summary() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let second = two_runs(&house, "slow_to_compact").await;
+        while house.models.live() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let stop = house.engine.stop(std::time::Duration::from_secs(20));
+        tokio::time::timeout(std::time::Duration::from_secs(5), stop).await.expect("it drains at once");
+        assert_eq!(house.engine.live_threads(), 0, "{kind:?}");
+        let house = house.restarted().await;
+        let third = house.ask_agent("demo", Some(&second.thread), "hello").await;
+        assert_eq!(house.settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+    }
+}

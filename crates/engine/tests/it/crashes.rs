@@ -1,0 +1,212 @@
+//! A crash at every append: whatever was on its way, the run goes on, ends once, and does nothing twice.
+//!
+//! The model gives one word at a time, so that nearly every record is an append of its own. For every k there is a process
+//! whose k-th append goes wrong (see [`Trouble`]); where that kills it, a second process takes up what it left.
+
+use crate::house::{Ground, House, Kind, Setup, lines, shown, text_of};
+use crate::ports::{Hands, Trouble};
+use engine::Started;
+use model::event::{DecisionKind, Event, PendingKind};
+use model::item::{Item, ResultStatus};
+use model::object::TaskStatus;
+use model::testing::laws;
+use model::thread::Replay;
+use model::{CallId, Record, Seq};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+/// What one process saw.
+struct Life {
+    run: Started,
+    /// The lines that its viewer was shown.
+    seen: String,
+    /// Did it end the run?
+    ended: bool,
+    /// Was there trouble?
+    troubled: bool,
+}
+
+/// One process. It ends with the run, or dies.
+fn live(ground: &Arc<Ground>, trouble: Option<(usize, Trouble)>, begun: Result<&Started, &str>) -> Life {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all();
+    if ground.kind == Kind::Memory {
+        builder.start_paused(true); // nothing waits for a disk, so nobody need wait for a clock
+    }
+    let runtime = builder.build().expect("a runtime");
+    runtime.block_on(async {
+        let clock = Arc::new(Hands::default());
+        if begun.is_ok() {
+            clock.set_forward(10_000);
+        }
+        let house = House::on(Arc::clone(ground), Setup { trouble, drips: true, clock, ..Setup::default() }).await;
+        let run = match begun {
+            Ok(run) => run.clone(),
+            Err(words) => house.ask(None, words).await,
+        };
+        let seen = Mutex::new(String::new());
+        let ended = tokio::select! {
+            biased;
+            () = house.gate.died() => false,
+            ((), ()) = async { tokio::join!(watch(&house, &run, &seen), attend(&house, &run)) } => true,
+        };
+        for asked in house.models.asked() {
+            laws::valid_history(&asked.history).expect("law 12");
+        }
+        Life { run, seen: seen.into_inner().expect("nobody panicked"), ended, troubled: house.gate.was_met() }
+    })
+    // The runtime goes with everything in it, in the middle of whatever it did.
+}
+
+async fn watch(house: &House, run: &Started, seen: &Mutex<String>) {
+    let mut viewer = house.engine.watch_at(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
+    while let Some(bytes) = viewer.next().await.expect("readable") {
+        seen.lock().expect("nobody panicked").push_str(&shown(bytes));
+    }
+    assert!(!viewer.is_broken_off());
+}
+
+/// Answers whatever the run waits for, until it has ended.
+async fn attend(house: &House, run: &Started) {
+    let mut answered: HashSet<CallId> = HashSet::new();
+    loop {
+        let waits = house.until_long(run, |object| {
+            object.status.is_terminal() || object.pending.iter().any(|pending| !answered.contains(&pending.call_id))
+        });
+        let object = waits.await;
+        if object.status.is_terminal() {
+            return;
+        }
+        for pending in object.pending.iter().filter(|pending| answered.insert(pending.call_id.clone())) {
+            match (&pending.kind, &pending.key) {
+                (PendingKind::Approval, Some(key)) => {
+                    house.decide(&run.task, key, DecisionKind::Approve).await.expect("taken");
+                }
+                _ => house.give(&run.task, &[&pending.call_id]).await.expect("taken"),
+            }
+        }
+    }
+}
+
+/// Results of which nobody knows.
+fn unknown(log: &[Record]) -> usize {
+    let is_unknown = |record: &&Record| match record.event() {
+        Event::ItemDone(done) => matches!(&done.item, Item::ToolResult(r) if r.status == Some(ResultStatus::Unknown)),
+        _ => false,
+    };
+    log.iter().filter(is_unknown).count()
+}
+
+/// What must be true at the end, whatever happened.
+fn judge(ground: &Arc<Ground>, scene: &Scene, run: &Started, (seen, what): (&[String], &str)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let log = runtime.block_on(async {
+        let house = House::on(Arc::clone(ground), Setup::default()).await;
+        let status = house.object(&run.task).await.status;
+        assert_eq!(status, TaskStatus::Completed, "{what}");
+        let waiting = house.engine.ports().directory.inbox(&house.user, &run.thread).await.expect("readable");
+        assert!(waiting.is_empty(), "{what}: {waiting:?}");
+        let log = house.log(&run.thread).await;
+        house.stopped().await;
+        log
+    });
+    laws::one_terminal_last(&log).unwrap_or_else(|why| panic!("{what}: law 9: {why}"));
+    laws::done_repeats(&log).unwrap_or_else(|why| panic!("{what}: law 3: {why}"));
+    let mut replay = Replay::default();
+    log.iter().for_each(|record| replay.push(record));
+    assert_eq!((replay.thread.misfits, replay.run.is_none()), (0, true), "{what}");
+    let seqs = log.iter().map(|record| record.seq.0);
+    assert!(seqs.eq(1..=log.len() as u64), "{what}: gap-free");
+    let whole = text_of(&log);
+    for seen in seen {
+        assert!(whole.starts_with(seen), "{what}: shown and lost: {seen}\n{whole}");
+    }
+    let counts: Vec<usize> = scene.once.iter().map(|name| ground.tools.count(name)).collect();
+    assert!(counts.iter().all(|count| *count <= 1), "{what}: {:?} ran {counts:?} times", scene.once);
+    let never = counts.iter().filter(|count| **count == 0).count();
+    assert!(never <= unknown(&log), "{what}: {:?} ran {counts:?} times, and nobody says so", scene.once);
+    if ground.kind == Kind::Sqlite {
+        let report = store::verify(ground.folder.path()).expect("it can be looked at");
+        assert!(report.is_clean(), "{what}: {report}");
+    }
+}
+
+/// What is played.
+struct Scene {
+    words: &'static str,
+    /// It has at least so many appends: else there is little to crash.
+    appends_min: usize,
+    /// The tools that run, and never twice.
+    once: &'static [&'static str],
+}
+
+impl Scene {
+    /// Plays it with trouble at every append, or every so many; says how many there were.
+    fn at_every_append(&self, kind: Kind, trouble: Trouble, step: usize) -> usize {
+        let mut appends = 0;
+        for k in (1..).step_by(step) {
+            let ground = Arc::new(Ground::new(kind));
+            let what = format!("{kind:?}, {}, {trouble:?} at append {k}", self.words);
+            let first = live(&ground, Some((k, trouble)), Err(self.words));
+            assert!(first.ended || (first.troubled && !trouble.is_survived()), "{what}");
+            let mut seen = vec![first.seen];
+            if !first.ended {
+                let second = live(&ground, None, Ok(&first.run));
+                assert!(second.ended, "{what}");
+                seen.push(second.seen);
+            }
+            judge(&ground, self, &first.run, (&seen, &what));
+            if !first.troubled {
+                break;
+            }
+            appends = k;
+        }
+        appends
+    }
+
+    /// In memory at every append; with a disk underneath at some of them.
+    fn everywhere(&self) {
+        for trouble in Trouble::ALL {
+            let appends = self.at_every_append(Kind::Memory, trouble, 1);
+            assert!(appends >= self.appends_min, "{}: {appends} appends only", self.words);
+        }
+        for (trouble, step) in [(Trouble::DeadBefore, 5), (Trouble::DeadAfter, 4), (Trouble::UnknownKept, 9)] {
+            self.at_every_append(Kind::Sqlite, trouble, step);
+        }
+    }
+}
+
+#[test]
+fn a_tool_that_may_run_again() {
+    Scene { words: "weather", appends_min: 8, once: &[] }.everywhere();
+}
+
+#[test]
+fn a_sub_agent() {
+    Scene { words: "help", appends_min: 12, once: &[] }.everywhere();
+}
+
+#[test]
+fn two_sub_agents_of_which_one_asks() {
+    Scene { words: "twins", appends_min: 15, once: &["trade"] }.everywhere();
+}
+
+#[test]
+fn three_tools_at_once() {
+    Scene { words: "parallel", appends_min: 8, once: &["tool_a", "tool_b", "tool_c"] }.everywhere();
+}
+
+#[test]
+fn a_question_to_a_person() {
+    Scene { words: "trade", appends_min: 8, once: &["trade"] }.everywhere();
+}
+
+#[test]
+fn a_hand_off() {
+    Scene { words: "handoff", appends_min: 6, once: &[] }.everywhere();
+}
+
+#[test]
+fn tools_of_the_client() {
+    Scene { words: "client", appends_min: 8, once: &[] }.everywhere();
+}

@@ -1,0 +1,59 @@
+//! What the model is given of what was said and done.
+
+use crate::state::RunState;
+use model::definition::HandoffHistory;
+use model::fold::{Handover, TaskFold};
+use model::history::Entry;
+use model::thread::{entries, entries_until};
+
+/// What a task's next turn is given: the thread's past, and what the task has done. Whoever took over was given what the
+/// hand-over says of that, and can give no more to the next.
+pub(crate) fn for_turn(run: &RunState, task: &TaskFold) -> Vec<Entry> {
+    let mut given = past(run, task);
+    let mut told = 0;
+    for handover in &task.handovers {
+        let (own, _) = entries_until(task, handover.after_steps);
+        let before = std::mem::replace(&mut told, own.len());
+        given.extend(own.into_iter().skip(before));
+        given = narrowed(given, kept_by(run, handover));
+    }
+    given.extend(entries(task).into_iter().skip(told));
+    given
+}
+
+fn kept_by(run: &RunState, handover: &Handover) -> HandoffHistory {
+    let heirs = run.definitions.agents.get(&handover.from).map(|agent| agent.handoffs.as_slice());
+    let heir = heirs.unwrap_or_default().iter().find(|heir| heir.agent == handover.agent);
+    heir.map(|heir| heir.history).unwrap_or_default()
+}
+
+/// A sub-agent knows only what it was asked.
+fn past(run: &RunState, task: &TaskFold) -> Vec<Entry> {
+    if task.spec.parent_task_id.is_some() {
+        return Vec::new();
+    }
+    // The agent that the run began with says how much: whoever takes over is given what was there.
+    let window = run.definitions.resolve(&task.spec.agent).map(|agent| agent.history).unwrap_or_default();
+    task.history.clone().unwrap_or_else(|| run.past.history(task.spec.previous.as_ref(), window))
+}
+
+fn narrowed(mut entries: Vec<Entry>, history: HandoffHistory) -> Vec<Entry> {
+    let is_said = |entry: &Entry| matches!(entry, Entry::User { .. } | Entry::Assistant { .. } | Entry::Summary { .. });
+    match history {
+        HandoffHistory::All => {}
+        HandoffHistory::Messages => entries.retain(is_said),
+        HandoffHistory::Input => {
+            let last = entries.iter().rposition(|entry| matches!(entry, Entry::User { .. }));
+            entries = last.map(|place| entries.swap_remove(place)).into_iter().collect();
+        }
+    }
+    // What was said without its thoughts is given as plain words: a provider would miss what it had thought.
+    if history != HandoffHistory::All {
+        for entry in &mut entries {
+            if let Entry::Assistant { raw, .. } = entry {
+                *raw = None;
+            }
+        }
+    }
+    entries
+}

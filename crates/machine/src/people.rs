@@ -1,0 +1,155 @@
+//! Questions to people and their answers, and results that clients send.
+
+use crate::calls::{self, CallState};
+use crate::effect::{Effect, EffectId, TimerId};
+use crate::state::RunState;
+use crate::{Ctx, Out, result};
+use model::command::{Answer, AnswerTo};
+use model::definition::{OnTimeout, Tool};
+use model::event::{
+    ActionRequest, Actor, ApprovalRequested, ApprovalResolved, Decision, DecisionKind, Event, Paused, Pending,
+    PendingKind, Resumed, ReviewConfig,
+};
+use model::fold::TaskFold;
+use model::item::{CallKind, ResultStatus};
+use model::object::TaskStatus;
+use model::tool::ToolOutput;
+use model::{ApprovalKey, CallId, TaskId};
+
+/// Asks a person whether a call may run.
+pub(crate) fn ask(run: &mut RunState, call: &CallId, tool: &Tool, arguments: &str, ctx: Ctx, out: &mut Out) {
+    let Some(task_id) = run.task_of_call(call).map(|task| task.id.clone()) else { return };
+    let key = call.approval();
+    let args = serde_json::from_str(arguments).unwrap_or_default();
+    let expires_at = ctx.now.saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
+    let asked = ApprovalRequested {
+        task_id,
+        key: key.clone(),
+        call_id: call.clone(),
+        action_requests: vec![ActionRequest { name: tool.spec.name.clone(), args }],
+        review_configs: vec![ReviewConfig { require_approval: true }],
+        timeout_seconds: tool.approval_timeout_seconds,
+        expires_at,
+    };
+    out.emit(run, Event::ApprovalRequested(asked));
+    out.effect(Effect::Arm { id: TimerId::Approval(key), at: expires_at });
+}
+
+/// People and clients answered. What answers nothing that is open is ignored.
+pub(crate) fn answered(run: &mut RunState, answers: Vec<Answer>, out: &mut Out) {
+    let applies = |answer: &Answer| match &answer.to {
+        AnswerTo::Approval { key, .. } => asked(run, key).is_some(),
+        AnswerTo::ClientTool { call_id, .. } => waits_for_client(run, call_id),
+    };
+    let (decisions, results): (Vec<Answer>, Vec<Answer>) =
+        answers.into_iter().filter(applies).partition(|answer| matches!(answer.to, AnswerTo::Approval { .. }));
+    if decisions.is_empty() && results.is_empty() {
+        return;
+    }
+    resume(run, Actor::User, out);
+    for answer in decisions {
+        if let AnswerTo::Approval { key, decision } = answer.to {
+            resolve(run, &key, decision, Actor::User, out);
+        }
+    }
+    for answer in results {
+        let AnswerTo::ClientTool { call_id, content, error } = answer.to else { continue };
+        // Sent twice in one breath: the first one counts.
+        if waits_for_client(run, &call_id) {
+            result::finish(run, &call_id, ToolOutput { message_content: content, error, ..ToolOutput::default() }, out);
+        }
+    }
+}
+
+/// Nobody decided in time: the tool's own rule does.
+pub(crate) fn timed_out(run: &mut RunState, key: &ApprovalKey, out: &mut Out) {
+    let Some((task, call)) = asked(run, key) else { return };
+    let tool = task.call(&call).and_then(|(_, call)| calls::named(run, task, &call.name));
+    let kind = match tool.map(|tool| tool.approval_on_timeout) {
+        Some(OnTimeout::Approve) => DecisionKind::Approve,
+        Some(OnTimeout::Reject) | None => DecisionKind::Reject,
+    };
+    resume(run, Actor::Timeout, out);
+    resolve(run, key, Decision { kind, always: false, message: None, args: None }, Actor::Timeout, out);
+}
+
+/// Nobody need decide any more.
+pub(crate) fn withdraw(run: &mut RunState, call: &CallId, out: &mut Out) {
+    let decision = Decision { kind: DecisionKind::Reject, always: false, message: None, args: None };
+    resolve(run, &call.approval(), decision, Actor::System, out);
+}
+
+fn resolve(run: &mut RunState, key: &ApprovalKey, decision: Decision, by: Actor, out: &mut Out) {
+    let Some(task_id) = asked(run, key).map(|(task, _)| task.id.clone()) else { return };
+    let resolved = ApprovalResolved { task_id, key: key.clone(), decisions: vec![decision], by };
+    out.emit(run, Event::ApprovalResolved(resolved));
+    out.effect(Effect::Abort(EffectId::Timer(TimerId::Approval(key.clone()))));
+}
+
+/// An open question: whose it is, and about which call.
+fn asked<'a>(run: &'a RunState, key: &ApprovalKey) -> Option<(&'a TaskFold, CallId)> {
+    run.fold.tasks.iter().filter(|task| !task.status.is_terminal()).find_map(|task| {
+        let open = task.approvals.iter().find(|(asked, answer)| asked.key == *key && answer.is_none());
+        open.map(|(asked, _)| (task, asked.call_id.clone()))
+    })
+}
+
+fn waits_for_client(run: &RunState, call: &CallId) -> bool {
+    let waits = |pending: Pending| pending.kind == PendingKind::ClientTool && pending.call_id == *call;
+    run.task_of_call(call).is_some_and(|task| pending_of(task).any(waits)) && !run.fold.is_over()
+}
+
+/// The run goes on, if it was paused.
+pub(crate) fn resume(run: &mut RunState, by: Actor, out: &mut Out) {
+    let paused = run.fold.root().filter(|root| root.status == TaskStatus::Paused);
+    if let Some(task_id) = paused.map(|root| root.id.clone()) {
+        out.emit(run, Event::Resumed(Resumed { task_id, by, client: None }));
+    }
+}
+
+/// Nothing can go on but by an answer: the run pauses and says what it waits for.
+pub(crate) fn pause(run: &mut RunState, out: &mut Out) {
+    let going = run.fold.root().filter(|root| root.status == TaskStatus::Running);
+    let Some(task_id) = going.map(|root| root.id.clone()) else { return };
+    let pending = pending(run);
+    if !pending.is_empty() {
+        out.emit(run, Event::Paused(Paused { task_id, pending }));
+    }
+}
+
+/// What the run waits for.
+pub(crate) fn pending(run: &RunState) -> Vec<Pending> {
+    let open = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
+    open.flat_map(pending_of).collect()
+}
+
+fn pending_of(task: &TaskFold) -> impl Iterator<Item = Pending> {
+    let is_whole = task.steps.last().and_then(|step| step.end).is_some_and(model::event::StopReason::is_whole);
+    calls::due(task).filter(move |_| is_whole).filter_map(|(fold, call)| {
+        let (call_id, task_id) = (call.call_id.clone(), TaskId::clone(&task.id));
+        match calls::state(task, fold, call) {
+            CallState::Asked => {
+                Some(Pending { kind: PendingKind::Approval, key: Some(call_id.approval()), call_id, task_id })
+            }
+            CallState::Fresh | CallState::Decided(_) if call.kind == Some(CallKind::Client) => {
+                Some(Pending { kind: PendingKind::ClientTool, key: None, call_id, task_id })
+            }
+            _ => None,
+        }
+    })
+}
+
+/// What becomes of a call whose question is still open when everything ends.
+pub(crate) fn close(
+    run: &mut RunState,
+    call: &CallId,
+    status: ResultStatus,
+    error: model::event::ErrorInfo,
+    out: &mut Out,
+) {
+    let open = run.task_of_call(call).and_then(|task| task.question(call)).is_some_and(|(_, answer)| answer.is_none());
+    if open {
+        withdraw(run, call, out);
+    }
+    result::give_up(run, call, status, error, out);
+}

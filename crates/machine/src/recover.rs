@@ -1,0 +1,101 @@
+//! The process died. This one has folded the log and goes on.
+//!
+//! Newest task first: what was being said is closed as lost and done again; a tool that ran is started again when it may
+//! be, else nobody knows what became of it, and its rule says what follows from that. A paused run notices nothing.
+
+use crate::calls::{self, CallState};
+use crate::state::RunState;
+use crate::{Ctx, Out, close, end, people, result, tools, turn};
+use model::event::{CancelMode, ErrorInfo, Event, Failed, Recovered, StopReason};
+use model::fold::TaskFold;
+use model::item::{IncompleteReason, ResultStatus};
+use model::object::TaskStatus;
+use model::record::OnCrash;
+use model::{CallId, ItemId, TaskId};
+
+/// A turn or a tool that was lost so often is not tried again: it may be what kills the process.
+const LOST_MAX: usize = 3;
+
+/// Goes on from what the log says.
+pub(crate) fn recover(run: &mut RunState, ctx: Ctx, out: &mut Out) {
+    let Some(root) = run.fold.root().filter(|root| root.status == TaskStatus::Running) else { return };
+    if let Some(cancelling) = root.cancelling.clone() {
+        end::cut_short(run, CancelMode::AfterTurn, cancelling.by, out);
+        return;
+    }
+    let tasks: Vec<TaskId> = run.fold.tasks.iter().rev().map(|task| task.id.clone()).collect();
+    for task in tasks {
+        if run.fold.task(&task).is_some_and(|fold| fold.status == TaskStatus::Running) {
+            take_up(run, &task, ctx, out);
+        }
+    }
+}
+
+fn take_up(run: &mut RunState, task: &TaskId, ctx: Ctx, out: &mut Out) {
+    let Some(fold) = run.fold.task(task) else { return };
+    let running = lost_calls(fold);
+    let Some(open) = fold.open_step().cloned() else {
+        if let Some(step) = fold.steps.last().cloned().filter(|_| !running.is_empty()) {
+            recovered(run, task, (step.step, step.attempt), Vec::new(), out);
+        }
+        for call in running {
+            lost_call(run, &call, ctx, out);
+        }
+        return;
+    };
+    close::all(run, task, Some(IncompleteReason::Recovered), out);
+    turn::step_done(run, task, StopReason::Lost, None, out);
+    let Some(fold) = run.fold.task(task) else { return };
+    let place = fold.steps.len().checked_sub(1);
+    let cut = fold.items.iter().filter(|item| item.step == place).map(|item| item.item.id().clone()).collect();
+    let lost = fold.steps.iter().filter(|step| step.step == open.step && step.end == Some(StopReason::Lost)).count();
+    if lost >= LOST_MAX {
+        give_up(run, task, out);
+    } else {
+        recovered(run, task, (open.step, open.attempt + 1), cut, out);
+    }
+}
+
+fn recovered(run: &mut RunState, task: &TaskId, (step, attempt): (u32, u32), cut: Vec<ItemId>, out: &mut Out) {
+    out.emit(run, Event::Recovered(Recovered { task_id: task.clone(), step, attempt, cut }));
+}
+
+fn give_up(run: &mut RunState, task: &TaskId, out: &mut Out) {
+    let message = format!("The server stopped {LOST_MAX} times in the middle of this turn. What was shown is kept.");
+    let error = ErrorInfo {
+        retryable: Some(true),
+        details: Some(serde_json::json!({})),
+        ..ErrorInfo::new("interrupted", message)
+    };
+    let (usage, duration_ms) = end::sums(run, task, out);
+    out.emit(run, Event::Failed(Failed { task_id: task.clone(), error, usage, duration_ms }));
+}
+
+/// The calls that ran when the process died.
+fn lost_calls(task: &TaskFold) -> Vec<CallId> {
+    let running = calls::due(task).filter(|(fold, call)| matches!(calls::state(task, fold, call), CallState::Running));
+    running.map(|(_, call)| call.call_id.clone()).collect()
+}
+
+/// Nobody knows what became of a call, or only what a person says.
+pub(crate) fn outcome_unknown(said: Option<&str>) -> ErrorInfo {
+    const UNKNOWN: &str =
+        "The server stopped while the tool ran. It may or may not have done its work: find out before it is run again.";
+    ErrorInfo::new("outcome_unknown", said.unwrap_or(UNKNOWN))
+}
+
+/// A call ran when the process died.
+fn lost_call(run: &mut RunState, call: &CallId, ctx: Ctx, out: &mut Out) {
+    let Some(task) = run.task_of_call(call) else { return };
+    let Some((fold, held)) = task.call(call) else { return };
+    let Some(started) = fold.started.clone() else { return };
+    let tool = calls::named(run, task, &held.name);
+    let again = started.idempotent && (started.attempt as usize) < LOST_MAX;
+    let unknown = outcome_unknown(None);
+    match (tool, started.on_crash) {
+        (Some(tool), _) if again => tools::start(run, call, &tool, started.arguments, ctx, out),
+        (Some(tool), OnCrash::Ask) => people::ask(run, call, &tool, &started.arguments, ctx, out),
+        (_, OnCrash::Fail) => result::give_up(run, call, ResultStatus::Failed, unknown, out),
+        (_, OnCrash::Unknown | OnCrash::Ask) => result::give_up(run, call, ResultStatus::Unknown, unknown, out),
+    }
+}

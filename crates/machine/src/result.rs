@@ -1,0 +1,234 @@
+//! Results: what people see of a tool's end, and what the model reads of it.
+
+use crate::state::RunState;
+use crate::{Out, calls};
+use model::block::{Block, ImageBlock, ImageUrl, Part, TextBlock};
+use model::event::{ErrorInfo, Event, ImageEvent, ImageItem, ItemEvent, TextDelta, TextEvent, TextItem};
+use model::item::{Item, ResultStatus, ToolResult};
+use model::limits::{DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
+use model::record::Private;
+use model::tool::ToolOutput;
+use model::{CallId, ItemId, TaskId, reference};
+use std::collections::BTreeMap;
+
+/// A call is answered: its result is shown at once. Whether the model is asked again is for `drive` to see.
+pub(crate) fn finish(run: &mut RunState, call: &CallId, output: ToolOutput, out: &mut Out) {
+    let limit = calls::output_bytes_max(run, call);
+    // Blocks are logged in pieces, but what comes beside them must fit the one record that ends the result.
+    let beside = json_size(&(&output.summary, &output.artifact, &output.ui_hints, &output.error));
+    let output = if json_size(&output) > limit || beside > DONE_REPEAT_BYTES_MAX {
+        let message = format!(
+            "The tool gave more than {limit} bytes, or more than {DONE_REPEAT_BYTES_MAX} beside its content. Ask it for less."
+        );
+        ToolOutput::failed("output_too_large", message)
+    } else {
+        output
+    };
+    let status = if output.error.is_some() { ResultStatus::Failed } else { ResultStatus::Completed };
+    answer(run, call, status, output, out);
+}
+
+/// Answers a call with a result of this status, which can be cited unless it says what went wrong.
+pub(crate) fn answer(run: &mut RunState, call: &CallId, status: ResultStatus, output: ToolOutput, out: &mut Out) {
+    let groups = if output.error.is_none() { Groups::New } else { Groups::None };
+    put(run, call, status, output, groups, out);
+}
+
+/// Answers a call in our own words: there is nothing in them to cite.
+pub(crate) fn say(run: &mut RunState, call: &CallId, status: ResultStatus, output: ToolOutput, out: &mut Out) {
+    put(run, call, status, output, Groups::None, out);
+}
+
+/// Answers a call with what was an answer before.
+pub(crate) fn repeat(run: &mut RunState, call: &CallId, status: ResultStatus, output: ToolOutput, out: &mut Out) {
+    put(run, call, status, output, Groups::Kept, out);
+}
+
+/// What can be cited of a result.
+#[derive(Clone, Copy)]
+enum Groups {
+    /// Its groups get numbers of their own.
+    New,
+    /// They have theirs.
+    Kept,
+    /// Nothing.
+    None,
+}
+
+fn put(run: &mut RunState, call: &CallId, status: ResultStatus, output: ToolOutput, groups: Groups, out: &mut Out) {
+    let Some(task) = run.task_of_call(call) else { return };
+    let task_id = task.id.clone();
+    let agent = Some(task.agent.clone());
+    let index = u32::try_from(task.items.len()).unwrap_or(u32::MAX);
+    let ToolOutput { message_content, block_list, summary, artifact, ui_hints, error } = output;
+    let (mut content, blocks) = numbered(run.references(), message_content, block_list, groups);
+    if content.is_empty() {
+        // Providers refuse empty results.
+        let why = error.as_ref().map(|error| error.message.as_str()).filter(|message| !message.trim().is_empty());
+        content.push(Part::text(why.unwrap_or("(no output)")));
+    }
+    let mut result = open(call, agent);
+    let id = result.id.clone();
+    let item = Item::ToolResult(result.clone());
+    out.emit(run, Event::ItemAdded(ItemEvent { task_id: task_id.clone(), output_index: index, item }));
+    for (at, block) in (0..).zip(blocks) {
+        show(run, &Place { task_id: &task_id, item_id: &id, output_index: index, block_index: at }, block, out);
+    }
+    let shown = run.fold.task(&task_id).and_then(|task| task.items.get(index as usize));
+    let shown = shown.map(|fold| fold.item.blocks().to_vec()).unwrap_or_default();
+    result.block_list = Some(shown).filter(|blocks| json_size(blocks) <= DONE_REPEAT_BYTES_MAX);
+    result.status = Some(status);
+    result.error = error;
+    result.summary = summary;
+    result.artifact = artifact;
+    result.ui_hints = ui_hints;
+    // What does not fit a record is read from the blocks again when the model needs it.
+    let content = Some(content).filter(|content| json_size(content) <= RECORD_BYTES_MAX / 2);
+    let done = ItemEvent { task_id, output_index: index, item: Item::ToolResult(result) };
+    out.emit_with(run, Event::ItemDone(done), Some(Private { content, ..Private::default() }));
+}
+
+/// A result of which nothing is known yet.
+pub(crate) fn open(call: &CallId, agent: Option<String>) -> ToolResult {
+    ToolResult {
+        id: call.sibling("fco"),
+        call_id: call.clone(),
+        block_list: Some(Vec::new()),
+        status: Some(ResultStatus::InProgress),
+        error: None,
+        summary: None,
+        artifact: None,
+        ui_hints: None,
+        reason: None,
+        agent,
+    }
+}
+
+/// Gives a result's groups their numbers in the thread, and wraps them for the model. What went wrong is not citable.
+fn numbered(pool: u32, content: Vec<Part>, blocks: Vec<Block>, groups: Groups) -> (Vec<Part>, Vec<Block>) {
+    if matches!(groups, Groups::Kept) {
+        return (content, blocks);
+    }
+    let blocks = if blocks.is_empty() { content.iter().filter_map(block_of).collect() } else { blocks };
+    let mut content = if content.is_empty() { reference::parts_of(&blocks) } else { content };
+    // Providers refuse empty texts, too.
+    content.retain(|part| !matches!(part, Part::Text { text, .. } if text.trim().is_empty()));
+    if matches!(groups, Groups::None) {
+        return (reference::wrap(content.into_iter().map(without_group).collect()), blocks);
+    }
+    let mut numbers: BTreeMap<Option<u32>, u32> = BTreeMap::new();
+    let has_groups = content.iter().any(|part| reference::group_of(part).is_some());
+    let mut number = |group: Option<u32>| -> Option<u32> {
+        if has_groups && group.is_none() {
+            return None;
+        }
+        let next = pool.saturating_add(1).saturating_add(u32::try_from(numbers.len()).unwrap_or(u32::MAX));
+        Some(*numbers.entry(if has_groups { group } else { None }).or_insert(next))
+    };
+    let content = content.into_iter().map(|part| match part {
+        Part::Text { text, id, tags } => Part::Text { text, id: number(id), tags },
+        Part::ImageUrl { image_url, id } => Part::ImageUrl { image_url, id: number(id) },
+        Part::File { file } => Part::File { file },
+    });
+    let content: Vec<Part> = content.collect();
+    let blocks = blocks.into_iter().map(|block| match block {
+        Block::Text(text) => Block::Text(TextBlock { id: number(text.id), ..text }),
+        Block::Image(image) => Block::Image(ImageBlock { id: number(image.id), ..image }),
+        other => other,
+    });
+    let blocks = blocks.collect();
+    (reference::wrap(content), blocks)
+}
+
+fn without_group(part: Part) -> Part {
+    match part {
+        Part::Text { text, tags, .. } => Part::Text { text, id: None, tags },
+        Part::ImageUrl { image_url, .. } => Part::ImageUrl { image_url, id: None },
+        Part::File { file } => Part::File { file },
+    }
+}
+
+fn block_of(part: &Part) -> Option<Block> {
+    match part {
+        Part::Text { text, id, .. } => Some(Block::Text(TextBlock { id: *id, ..TextBlock::new(text) })),
+        Part::ImageUrl { image_url, id } => Some(Block::Image(ImageBlock { image_url: image_url.clone(), id: *id })),
+        Part::File { .. } => None,
+    }
+}
+
+/// Where a block goes.
+struct Place<'a> {
+    task_id: &'a TaskId,
+    item_id: &'a ItemId,
+    output_index: u32,
+    block_index: u32,
+}
+
+impl Place<'_> {
+    fn text(&self, block: TextBlock) -> TextEvent {
+        let (task_id, item_id) = (self.task_id.clone(), self.item_id.clone());
+        let (output_index, block_index) = (self.output_index, self.block_index);
+        TextEvent { task_id, item_id, output_index, block_index, item: TextItem::Text(block) }
+    }
+
+    fn image(&self, block: ImageBlock) -> ImageEvent {
+        let (task_id, item_id) = (self.task_id.clone(), self.item_id.clone());
+        let (output_index, block_index) = (self.output_index, self.block_index);
+        ImageEvent { task_id, item_id, output_index, block_index, item: ImageItem::Image(block) }
+    }
+}
+
+/// Shows a block: a short one in one event, a long text in pieces.
+fn show(run: &mut RunState, place: &Place<'_>, block: Block, out: &mut Out) {
+    match block {
+        Block::Text(block) if block.text().len() <= DELTA_BYTES_MAX => {
+            out.emit(run, Event::TextDone(place.text(block)));
+        }
+        Block::Text(block) => {
+            let empty = TextBlock { text: Some(String::new()), ..block.clone() };
+            out.emit(run, Event::TextAdded(place.text(empty)));
+            for piece in crate::turn::pieces(block.text()) {
+                out.emit(
+                    run,
+                    Event::TextDelta(TextDelta {
+                        task_id: place.task_id.clone(),
+                        item_id: place.item_id.clone(),
+                        output_index: place.output_index,
+                        block_index: place.block_index,
+                        delta: piece.to_owned(),
+                        logprobs: None,
+                    }),
+                );
+            }
+            let repeated = block.text.filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
+            out.emit(run, Event::TextDone(place.text(TextBlock { text: repeated, ..block })));
+        }
+        Block::Image(block) if block.image_url.url.len() > RECORD_BYTES_MAX / 2 => {
+            let text = format!("[an image of {} bytes was left out]", block.image_url.url.len());
+            out.emit(run, Event::TextDone(place.text(TextBlock { id: block.id, ..TextBlock::new(text) })));
+        }
+        Block::Image(block) => {
+            let empty = ImageBlock { image_url: ImageUrl::default(), id: block.id };
+            out.emit(run, Event::ImageAdded(place.image(empty)));
+            out.emit(run, Event::ImageDone(place.image(block)));
+        }
+        // A tool cannot give items; those are a sub-agent's own.
+        Block::Reasoning(_)
+        | Block::ToolCall(_)
+        | Block::ToolResult(_)
+        | Block::Message(_)
+        | Block::HostedCall(_)
+        | Block::FileProcessing(_) => out.emit(run, Event::TextDone(place.text(TextBlock::new("")))),
+    }
+}
+
+/// Answers a call that nobody will answer any more.
+pub(crate) fn give_up(run: &mut RunState, call: &CallId, status: ResultStatus, error: ErrorInfo, out: &mut Out) {
+    let output =
+        ToolOutput { message_content: vec![Part::text(&error.message)], error: Some(error), ..ToolOutput::default() };
+    answer(run, call, status, output, out);
+}
+
+pub(crate) fn json_size(value: &impl serde::Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len())
+}

@@ -1,0 +1,247 @@
+//! Dies at every input of some scenarios, once, twice or three times, and lets the world answer: the run ends, what was
+//! whole stays as it was, and no tool runs again in silence.
+
+use crate::sim::{Sim, client_gives, decides, deltas, ends};
+use crate::words::{Bit, agent, approve, asking, call, edit, gated, gives, handing, house, how, idempotent, reject};
+use crate::words::{text, tool};
+use machine::{EffectId, Input};
+use model::definition::{Definitions, HandoffHistory, Tool, ToolHow};
+use model::delta::{ModelDelta, ModelEvent, ModelRequest};
+use model::event::{CancelMode, Decision, PendingKind, StopReason};
+use model::record::OnCrash;
+use model::testing::laws;
+use model::tool::ToolEvent;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What the world does to a run.
+struct Scenario {
+    name: &'static str,
+    /// What the model of a task says in a turn: by agent and turn.
+    turn: fn(&str, u32) -> Vec<Bit>,
+    /// What people decide.
+    people: fn() -> Decision,
+    /// The run is cancelled before this input.
+    cancel: Option<(usize, CancelMode)>,
+    /// A limit ends every turn.
+    stop: StopReason,
+}
+
+const PLAIN: Scenario =
+    Scenario { name: "hello", turn: |_, _| vec![text("Hi")], people: approve, cancel: None, stop: StopReason::Stop };
+
+fn scenarios() -> Vec<Scenario> {
+    vec![
+        PLAIN,
+        Scenario { name: "weather", turn: |_, step| first(step, &[("look", "{}")]), ..PLAIN },
+        Scenario {
+            name: "parallel",
+            turn: |_, step| first(step, &[("look", "{}"), ("again", "{}"), ("look", "{}")]),
+            ..PLAIN
+        },
+        Scenario {
+            name: "help",
+            turn: |agent, step| match agent {
+                "scripted/demo" => first(step, &[("ask", r#"{"prompt":"?"}"#), ("look", "{}")]),
+                _ => first(step, &[("again", "{}"), ("look", "{}")]),
+            },
+            ..PLAIN
+        },
+        Scenario { name: "handoff", turn: |agent, _| handing_over(agent), ..PLAIN },
+        Scenario { name: "trade approved", turn: |_, step| first(step, &[("trade", "{}"), ("look", "{}")]), ..PLAIN },
+        Scenario {
+            name: "trade rejected",
+            turn: |_, step| first(step, &[("trade", "{}")]),
+            people: || reject("too risky"),
+            ..PLAIN
+        },
+        Scenario {
+            name: "trade edited",
+            turn: |_, step| first(step, &[("trade", r#"{"n":100}"#)]),
+            people: || edit(json!({"n": 1})),
+            ..PLAIN
+        },
+        Scenario {
+            name: "nested approval",
+            turn: |agent, step| match agent {
+                "scripted/demo" => first(step, &[("ask", r#"{"prompt":"?"}"#)]),
+                _ => first(step, &[("trade", "{}"), ("pick", "{}")]),
+            },
+            ..PLAIN
+        },
+        Scenario { name: "client", turn: |_, step| first(step, &[("pick", "{}"), ("look", "{}")]), ..PLAIN },
+        Scenario { name: "asked after a crash", turn: |_, step| first(step, &[("risky", "{}")]), ..PLAIN },
+        Scenario { name: "failed after a crash", turn: |_, step| first(step, &[("fragile", "{}")]), ..PLAIN },
+        Scenario { name: "nonsense", turn: |_, _| vec![call("nonsense", "{}"), call("look", "{")], ..PLAIN },
+        Scenario {
+            name: "limit",
+            turn: |_, _| vec![text("Once"), call("look", "{}")],
+            stop: StopReason::MaxTokens,
+            ..PLAIN
+        },
+        Scenario {
+            name: "cancel",
+            turn: |_, step| first(step, &[("look", "{}"), ("trade", "{}")]),
+            cancel: Some((7, CancelMode::Immediate)),
+            ..PLAIN
+        },
+        Scenario {
+            name: "cancel after the turn",
+            turn: |_, step| first(step, &[("look", "{}"), ("ask", r#"{"prompt":"?"}"#)]),
+            cancel: Some((6, CancelMode::AfterTurn)),
+            ..PLAIN
+        },
+    ]
+}
+
+/// Calls in the first turn, an answer in the next.
+fn first(step: u32, calls: &[(&str, &str)]) -> Vec<Bit> {
+    let mut bits = vec![Bit::Think("hm".to_owned()), text("Let me see. ")];
+    if step == 1 {
+        bits.extend(calls.iter().map(|(name, arguments)| call(name, arguments)));
+    }
+    bits
+}
+
+fn handing_over(agent: &str) -> Vec<Bit> {
+    match agent {
+        "scripted/demo" => vec![text("One moment."), call("look", "{}"), call("transfer_to_specialist", "{}")],
+        _ => vec![text("specialist here")],
+    }
+}
+
+fn world() -> Definitions {
+    let names = ["look", "again", "trade", "pick", "risky", "fragile", "ask"];
+    let demo = handing(agent("demo", &names), &[("specialist", HandoffHistory::Messages)]);
+    let tools = [
+        tool("look"),
+        idempotent(tool("again")),
+        gated(tool("trade")),
+        how(tool("pick"), ToolHow::Client),
+        Tool { on_crash: OnCrash::Ask, ..tool("risky") },
+        Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
+        asking("ask", "helper"),
+    ];
+    house([demo, agent("helper", &["look", "again", "trade", "pick"]), agent("specialist", &[])], tools)
+}
+
+/// A world that answers whatever a run asks for.
+struct World<'a> {
+    scenario: &'a Scenario,
+    sim: Sim,
+    /// What a model has yet to say.
+    unsaid: BTreeMap<EffectId, VecDeque<ModelDelta>>,
+}
+
+impl<'a> World<'a> {
+    fn new(scenario: &'a Scenario, name: String) -> Self {
+        let mut sim = Sim::new(world());
+        sim.name = name;
+        sim.start(Vec::new());
+        Self { scenario, sim, unsaid: BTreeMap::new() }
+    }
+
+    /// Plays the scenario, dying before input `at`, `times` times. Gives the number of inputs that it took.
+    fn play(&mut self, at: usize, times: u32) -> usize {
+        let mut kept = BTreeMap::new();
+        for count in 0.. {
+            assert!(count < 500, "{} does not end", self.sim.name);
+            if count == at {
+                kept = whole(&self.sim);
+                for _ in 0..times {
+                    // A cancel meanwhile, or the third crash, may end it.
+                    if !self.sim.run.fold.is_over() {
+                        self.sim.crash();
+                    }
+                }
+            }
+            if self.sim.run.fold.is_over() {
+                self.check(&kept);
+                return count;
+            }
+            let input = self.next_input(count);
+            self.sim.input(input);
+        }
+        unreachable!("the loop ends by itself")
+    }
+
+    fn next_input(&mut self, count: usize) -> Input {
+        if let Some((_, mode)) = self.scenario.cancel.filter(|(at, _)| *at == count) {
+            return Input::Cancel(machine::CancelRun { mode, by: model::event::Actor::User });
+        }
+        if let Some(id) = self.sim.models.last().cloned() {
+            return self.more_of(id);
+        }
+        if let Some(id) = self.sim.tools.first().cloned() {
+            return Input::Tool { id, event: ToolEvent::End(gives("ok")) };
+        }
+        let root = self.sim.run.fold.root().expect("the run began");
+        let answer = |pending: &model::event::Pending| match (pending.kind, &pending.key) {
+            (PendingKind::Approval, Some(key)) => decides(key.clone(), (self.scenario.people)()),
+            _ => client_gives(pending.call_id.clone(), "red"),
+        };
+        Input::Answers(root.pending.iter().map(answer).collect())
+    }
+
+    fn more_of(&mut self, id: EffectId) -> Input {
+        let turn = self.unsaid.entry(id.clone()).or_insert_with(|| {
+            let request = self.sim.requests.iter().rev().find(|request| is_of(request, &id));
+            let request = request.expect("the model was asked");
+            let bits = (self.scenario.turn)(&request.model, request.step);
+            (0..).zip(&bits).flat_map(|(slot, bit)| deltas(slot, bit)).collect()
+        });
+        match turn.pop_front() {
+            Some(delta) => Input::Model { id, event: ModelEvent::Delta(delta) },
+            None => ends(id, self.scenario.stop),
+        }
+    }
+
+    fn check(&self, kept: &BTreeMap<String, Value>) {
+        let name = &self.sim.name;
+        let records = self.sim.records();
+        laws::one_terminal_last(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
+        laws::done_repeats(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let after = whole(&self.sim);
+        for (id, item) in kept {
+            assert_eq!(after.get(id), Some(item), "{name}: {id} stays as it was");
+        }
+        for request in &self.sim.calls {
+            let runs = self.sim.watch.starts.get(&request.call_id).copied().unwrap_or_default();
+            let may_again = matches!(request.name.as_str(), "again" | "risky");
+            assert!(runs == 1 || may_again, "{name}: {} ran {runs} times", request.name);
+        }
+    }
+}
+
+fn is_of(request: &ModelRequest, id: &EffectId) -> bool {
+    matches!(id, EffectId::Model { task, step, attempt }
+        if request.task == *task && request.step == *step && request.attempt == *attempt)
+}
+
+/// Every item that is whole, of a turn that is, as people see it.
+fn whole(sim: &Sim) -> BTreeMap<String, Value> {
+    let mut items = BTreeMap::new();
+    for task in &sim.run.fold.tasks {
+        let object = sim.run.fold.object(&task.id).expect("the task is there");
+        let ended = |step: usize| task.steps[step].end.is_some_and(StopReason::is_whole);
+        for fold in task.items.iter().filter(|fold| fold.closed && fold.step.is_none_or(ended)) {
+            let shown = object.output.iter().find(|item| item.id() == fold.item.id());
+            items.insert(fold.item.id().to_string(), serde_json::to_value(shown).expect("an item has a JSON text"));
+        }
+    }
+    items
+}
+
+#[test]
+fn a_run_that_dies_at_any_input_ends_and_keeps_what_was_whole() {
+    for scenario in scenarios() {
+        let inputs = World::new(&scenario, scenario.name.to_owned()).play(usize::MAX, 0);
+        assert!(inputs > 0, "{}", scenario.name);
+        for times in 1..=3 {
+            for at in 0..inputs {
+                let name = format!("{}: dies {times} times before input {at}", scenario.name);
+                World::new(&scenario, name).play(at, times);
+            }
+        }
+    }
+}

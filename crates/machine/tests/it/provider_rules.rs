@@ -1,0 +1,138 @@
+//! What the large providers refuse of a conversation, as strictly as the strictest of them.
+
+use model::CallId;
+use model::block::Part;
+use model::history::Entry;
+use std::collections::HashSet;
+
+/// Would every provider take this?
+///
+/// # Errors
+/// Says what would be refused.
+pub(crate) fn check(history: &[Entry]) -> Result<(), String> {
+    match history.first() {
+        Some(Entry::User { .. } | Entry::Summary { .. }) => {}
+        first => return Err(format!("a conversation begins with a user, not with {first:?}")),
+    }
+    let mut pairs = Pairs::default();
+    for entry in history {
+        pairs.take(entry)?;
+        words_of(entry)?;
+    }
+    pairs.settled("the end")
+}
+
+/// Which calls wait for their results.
+#[derive(Default)]
+struct Pairs<'a> {
+    named: HashSet<&'a CallId>,
+    open: Vec<&'a CallId>,
+    /// Results have begun: the turn that asked is over.
+    answering: bool,
+}
+
+impl<'a> Pairs<'a> {
+    fn take(&mut self, entry: &'a Entry) -> Result<(), String> {
+        match entry {
+            Entry::User { .. } | Entry::Summary { .. } => self.settled("a user's word"),
+            Entry::Assistant { .. } | Entry::Reasoning { .. } => self.spoken(),
+            Entry::Call { call_id, .. } => {
+                self.spoken()?;
+                self.open.push(call_id);
+                if self.named.insert(call_id) { Ok(()) } else { Err(format!("{call_id} is named twice")) }
+            }
+            Entry::Result { call_id, .. } => {
+                self.answering = true;
+                let place = self.open.iter().position(|open| *open == call_id);
+                place.map(|place| self.open.remove(place)).map(|_| ()).ok_or_else(|| {
+                    format!("a result of {call_id}, which was not asked for in the turn before, or a second one")
+                })
+            }
+        }
+    }
+
+    /// The model goes on: within its turn, or in a new one for which everything must be answered.
+    fn spoken(&mut self) -> Result<(), String> {
+        if self.answering {
+            self.settled("the next turn")?;
+            self.answering = false;
+        }
+        Ok(())
+    }
+
+    fn settled(&self, before: &str) -> Result<(), String> {
+        if self.open.is_empty() { Ok(()) } else { Err(format!("{:?} have no result before {before}", self.open)) }
+    }
+}
+
+/// Nothing is empty.
+fn words_of(entry: &Entry) -> Result<(), String> {
+    let parts: &[Part] = match entry {
+        Entry::User { content } | Entry::Result { content, .. } => content,
+        Entry::Assistant { text, .. } | Entry::Summary { text } if text.trim().is_empty() => {
+            return Err(format!("an empty message: {entry:?}"));
+        }
+        Entry::Assistant { .. } | Entry::Summary { .. } | Entry::Reasoning { .. } | Entry::Call { .. } => return Ok(()),
+    };
+    let is_empty = |part: &Part| matches!(part, Part::Text { text, .. } if text.trim().is_empty());
+    if parts.is_empty() || parts.iter().any(is_empty) { Err(format!("an empty part: {entry:?}")) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::words::call_id;
+    use model::ItemId;
+    use model::block::Part;
+    use model::history::Entry;
+    use model::item::ResultStatus;
+
+    fn user() -> Entry {
+        Entry::User { content: vec![Part::text("go")] }
+    }
+
+    fn says(text: &str) -> Entry {
+        Entry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw: None }
+    }
+
+    fn asks(label: &str) -> Entry {
+        let (name, arguments) = ("t".to_owned(), "{}".to_owned());
+        Entry::Call { call_id: call_id(label), name, arguments, provider_call_id: None, raw: None }
+    }
+
+    fn gets(label: &str) -> Entry {
+        let content = vec![Part::text("ok")];
+        Entry::Result { call_id: call_id(label), status: ResultStatus::Completed, content }
+    }
+
+    #[test]
+    fn what_every_provider_takes() {
+        for history in [
+            vec![user()],
+            vec![user(), user()],
+            vec![user(), says("a"), asks("call_R1"), asks("call_R2"), gets("call_R2"), gets("call_R1"), says("b")],
+            vec![user(), asks("call_R1"), says("beside it"), gets("call_R1"), user()],
+        ] {
+            assert_eq!(check(&history), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_some_provider_refuses() {
+        for history in [
+            vec![],
+            vec![says("a")],
+            vec![user(), gets("call_R1")],
+            vec![user(), asks("call_R1")],
+            vec![user(), asks("call_R1"), user()],
+            vec![user(), asks("call_R1"), asks("call_R2"), gets("call_R1"), says("b"), gets("call_R2")],
+            vec![user(), asks("call_R1"), gets("call_R1"), gets("call_R1")],
+            vec![user(), asks("call_R1"), gets("call_R1"), asks("call_R1"), gets("call_R1")],
+            vec![user(), says(" ")],
+            vec![Entry::User { content: vec![] }],
+            vec![Entry::User { content: vec![Part::text("")] }],
+        ] {
+            assert!(check(&history).is_err(), "{history:?}");
+        }
+    }
+}

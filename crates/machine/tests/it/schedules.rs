@@ -1,0 +1,365 @@
+//! Thousands of random schedules: models, tools, people, clocks, cancels and crashes in any order. After every input
+//! what must hold is checked (`watch`), and when everybody has answered every run has ended. `SEED=n` plays one again.
+
+use crate::sim::{Sim, client_gives, decides, deltas, ends, fails};
+use crate::words::{Bit, agent, always, approve, asking, edit, gated, gives, handing, house, how, idempotent, reject};
+use crate::words::{tool, weather};
+use crate::{provider_rules, story};
+use machine::{EffectId, Input, TimerId};
+use model::block::Part;
+use model::command::Answer;
+use model::definition::{Definitions, HandoffHistory, OnTimeout, Tool, ToolHow};
+use model::delta::{ModelDelta, ModelEvent, ModelRequest};
+use model::event::{CancelMode, Decision, StopReason};
+use model::item::CallKind;
+use model::record::OnCrash;
+use model::testing::{Rng, laws, seeds};
+use model::thread::entries;
+use model::tool::{Progress, StateChange, ToolEvent, ToolOutput};
+use model::usage::Usage;
+use model::{ApprovalKey, CallId, TaskId};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// So many schedules per seed: 48 seeds make two thousand.
+const SCHEDULES: u64 = 42;
+/// A run that everybody answers ends within so many inputs.
+const INPUTS_MAX: usize = 2_000;
+
+/// Three agents that ask each other and hand over in circles, with every kind of tool.
+fn definitions(rng: &mut Rng) -> Definitions {
+    let heirs = [("other", HandoffHistory::Messages), ("third", HandoffHistory::Input)];
+    let demo = handing(agent("demo", &["plain", "gated", "pick", "again", "risky", "ask", "gated_ask"]), &heirs);
+    let other = handing(agent("other", &["plain", "gated", "again", "deeper"]), &[("demo", HandoffHistory::All)]);
+    let third = handing(agent("third", &["fragile", "ask", "gated_pick"]), &[("demo", HandoffHistory::Messages)]);
+    let tools = [
+        tool("plain"),
+        gated(tool("gated")),
+        how(tool("pick"), ToolHow::Client),
+        gated(how(tool("gated_pick"), ToolHow::Client)),
+        idempotent(tool("again")),
+        Tool { on_crash: OnCrash::Ask, approval_on_timeout: OnTimeout::Approve, ..tool("risky") },
+        Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
+        asking("ask", "other"),
+        asking("deeper", "third"),
+        gated(asking("gated_ask", "third")),
+    ];
+    let mut house = house([demo, other, third], tools);
+    house.limits.steps_max = 8;
+    house.limits.depth_max = 2;
+    house.limits.descendants_max = 3;
+    house.limits.parallel_tools_max = rng.choose(16, &[1, 2]);
+    house.limits.run_tokens_max = rng.choose(None, &[None, None, Some(60)]);
+    house
+}
+
+/// What a model has yet to say, and how it will end.
+struct Plan {
+    deltas: VecDeque<ModelDelta>,
+    end: End,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Whole,
+    Limited,
+    Failed,
+}
+
+struct World {
+    sim: Sim,
+    rng: Rng,
+    plans: BTreeMap<EffectId, Plan>,
+    /// Everything that was ever asked, for answers that come too late.
+    ever: Vec<EffectId>,
+    /// The models ask for what there is not.
+    stubborn: bool,
+    /// Nothing goes wrong any more.
+    calm: bool,
+}
+
+impl World {
+    fn new(seed: u64, number: u64) -> Self {
+        let mut rng = Rng::new(seed.wrapping_mul(SCHEDULES).wrapping_add(number));
+        let mut sim = Sim::new(definitions(&mut rng));
+        sim.name = format!("SEED={seed}, schedule {number}");
+        sim.start(Vec::new());
+        let stubborn = rng.chance(5);
+        Self { sim, rng, plans: BTreeMap::new(), ever: Vec::new(), stubborn, calm: false }
+    }
+
+    fn is_over(&self) -> bool {
+        self.sim.run.fold.is_over()
+    }
+
+    /// Anything may happen.
+    fn chaos(&mut self) {
+        for _ in 0..self.rng.between(20, 160) {
+            if self.is_over() {
+                return;
+            }
+            let busy: Vec<EffectId> = self.sim.models.iter().chain(&self.sim.tools).cloned().collect();
+            self.ever.extend(busy.iter().cloned());
+            match self.rng.below(1_000) {
+                0..880 => match self.rng.pick(&busy).cloned() {
+                    Some(id) => self.goes_on(id),
+                    None => self.people_answer(50),
+                },
+                880..930 => self.people_answer(40),
+                930..945 => self.sim.steer("and then?"),
+                945..947 => self.sim.cancel(CancelMode::Immediate),
+                947..952 => self.sim.cancel(CancelMode::AfterTurn),
+                952..962 => self.time_passes(),
+                962..975 => self.dies(),
+                _ => self.too_late(),
+            }
+        }
+    }
+
+    /// The process dies, sometimes again and again, sometimes before its last records were durable.
+    fn dies(&mut self) {
+        // Another clock, which may be behind.
+        self.sim.now = self.sim.now.saturating_sub(u64::from(self.rng.between(0, 50)));
+        self.plans.clear();
+        for _ in 0..self.rng.choose(1, &[1, 1, 3]) {
+            match self.rng.below(3) {
+                _ if self.is_over() => return,
+                0 => self.sim.crash(),
+                unwritten => self.sim.crash_unwritten(unwritten),
+            }
+        }
+    }
+
+    /// Everybody answers, and nothing goes wrong.
+    fn settle(&mut self) {
+        self.calm = true;
+        for _ in 0..INPUTS_MAX {
+            if self.is_over() {
+                return;
+            }
+            match self.sim.models.first().or(self.sim.tools.first()).cloned() {
+                Some(id) => self.goes_on(id),
+                None => self.people_answer(100),
+            }
+        }
+        panic!("{} does not end: {:#?}", self.sim.name, self.sim.story());
+    }
+
+    fn goes_on(&mut self, id: EffectId) {
+        let input = match &id {
+            EffectId::Model { .. } => self.model_says(id),
+            _ => {
+                let event = self.tool_says();
+                Input::Tool { id, event }
+            }
+        };
+        self.sim.input(input);
+    }
+
+    fn model_says(&mut self, id: EffectId) -> Input {
+        if !self.plans.contains_key(&id) {
+            let plan = self.plan(&id);
+            self.plans.insert(id.clone(), plan);
+        }
+        let plan = self.plans.get_mut(&id).expect("it was just made");
+        match (plan.deltas.pop_front(), plan.end) {
+            (Some(delta), _) => Input::Model { id, event: ModelEvent::Delta(delta) },
+            (None, End::Failed) => fails(id),
+            (None, End::Limited) => ends(id, self.rng.choose(StopReason::MaxTokens, &[StopReason::ContentFilter])),
+            (None, End::Whole) => ends(id, self.rng.choose(StopReason::Stop, &[StopReason::ToolCalls])),
+        }
+    }
+
+    /// What a model says when it is asked.
+    fn plan(&mut self, id: &EffectId) -> Plan {
+        if self.calm {
+            let deltas = deltas(0, &crate::words::text("That is all.")).into();
+            return Plan { deltas, end: End::Whole };
+        }
+        let request = self.sim.requests.iter().rev().find(|request| {
+            matches!(id, EffectId::Model { task, step, attempt }
+                if request.task == *task && request.step == *step && request.attempt == *attempt)
+        });
+        let names = match self.stubborn {
+            true => vec!["nonsense".to_owned()],
+            false => names(request.expect("the model was asked")),
+        };
+        let bits: Vec<Bit> = (0..self.rng.between(0, 5)).map(|_| self.bit(&names)).collect();
+        let mut said: VecDeque<ModelDelta> = (0..).zip(&bits).flat_map(|(slot, bit)| deltas(slot, bit)).collect();
+        if self.rng.chance(30) {
+            said.push_front(ModelDelta::Usage(Usage { input_tokens: 5, ..Usage::default() }));
+        }
+        let end = if self.rng.chance(4) { self.rng.choose(End::Limited, &[End::Failed]) } else { End::Whole };
+        if !matches!(end, End::Whole) {
+            said.truncate(self.rng.below(said.len() + 1));
+        }
+        Plan { deltas: said, end }
+    }
+
+    fn bit(&mut self, names: &[String]) -> Bit {
+        match self.rng.below(10) {
+            0..2 => Bit::Text(self.rng.choose("So it is.[^1] ", &["é🦀", "[^", "2] and [^2]"]).to_owned()),
+            2 => Bit::Think("hm".to_owned()),
+            _ => {
+                let good = [r#"{"n":2}"#, r#"{"prompt":"go"}"#, r#"{"prompt":""}"#, "{}", "{}"];
+                let bad = [r#"{"n":"x"}"#, "{", "[]"];
+                let name = self.rng.pick(names).cloned().unwrap_or_default();
+                let arguments =
+                    if self.rng.chance(10) { self.rng.choose("", &bad) } else { self.rng.choose("{}", &good) };
+                let provider = self.rng.choose(None, &[None, None, Some("p1"), Some("p2"), Some("")]);
+                let (arguments, provider) = (arguments.to_owned(), provider.map(str::to_owned));
+                Bit::Call { name, arguments, provider }
+            }
+        }
+    }
+
+    fn tool_says(&mut self) -> ToolEvent {
+        let part = |words: &str, id| Part::Text { text: words.to_owned(), id, tags: Vec::new() };
+        match self.rng.below(if self.calm { 6 } else { 10 }) {
+            0 => ToolEvent::End(ToolOutput::failed("broken", "It broke.")),
+            1 => ToolEvent::End(ToolOutput::default()),
+            2 => ToolEvent::End(weather()),
+            3 => {
+                let message_content = vec![part("a", Some(1)), part("", None), part("b", Some(2))];
+                ToolEvent::End(ToolOutput { message_content, ..ToolOutput::default() })
+            }
+            4 | 5 => ToolEvent::End(gives("ok")),
+            6 => ToolEvent::State(StateChange::Snapshot(json!({"n": 1}))),
+            7 => ToolEvent::State(StateChange::Delta(vec![json!({"op": "add", "path": "/m", "value": 1})])),
+            8 => ToolEvent::Custom { name: "x".to_owned(), value: json!(1) },
+            _ => ToolEvent::Progress(Progress::default()),
+        }
+    }
+
+    /// Some of what is open, or may become so, is answered, as one input; some of it is nonsense.
+    fn people_answer(&mut self, percent: u32) {
+        let mut answers: Vec<Answer> = Vec::new();
+        for key in open_questions(&self.sim) {
+            if self.rng.chance(percent) {
+                answers.push(decides(key, self.decision()));
+            }
+        }
+        for call in client_calls(&self.sim) {
+            if self.rng.chance(percent) {
+                let words = self.rng.choose("red", &[""]);
+                answers.push(client_gives(call, words));
+            }
+        }
+        if !self.calm && self.rng.chance(20) {
+            answers.push(decides(ApprovalKey::from("apr_nobody"), approve()));
+            let calls = self.sim.run.fold.tasks.iter().flat_map(|task| task.calls());
+            let calls: Vec<CallId> = calls.map(|(_, call)| call.call_id.clone()).collect();
+            if let Some(call) = self.rng.pick(&calls) {
+                answers.push(decides(call.approval(), always(approve())));
+                answers.push(client_gives(call.clone(), "mine"));
+            }
+        }
+        self.sim.input(Input::Answers(answers));
+    }
+
+    fn decision(&mut self) -> Decision {
+        let decision = match self.rng.below(4) {
+            0 | 1 => approve(),
+            2 => reject("no"),
+            _ => edit(self.rng.pick(&[json!({"n": 3}), json!({"n": "x"}), json!(null)]).cloned().unwrap_or_default()),
+        };
+        if self.rng.chance(15) { always(decision) } else { decision }
+    }
+
+    /// The next timer fires. The run's own is far away: it fires less often.
+    fn time_passes(&mut self) {
+        let Some(timer) = self.sim.timers().into_iter().next() else { return };
+        if matches!(timer, TimerId::Approval(_)) || self.rng.chance(5) {
+            self.sim.fires(timer);
+        }
+    }
+
+    /// Something that was answered before is answered again, or never was asked.
+    fn too_late(&mut self) {
+        let running = |id: &EffectId| self.sim.watch.asked.contains(id);
+        let late: Vec<EffectId> = self.ever.iter().filter(|id| !running(id)).cloned().collect();
+        let input = match self.rng.pick(&late).cloned() {
+            Some(id @ EffectId::Model { .. }) => ends(id, StopReason::Stop),
+            Some(id) => Input::Tool { id, event: ToolEvent::End(gives("late")) },
+            None => Input::Timer(TimerId::Run(TaskId::from("task_before"))),
+        };
+        let before = self.sim.drafts.len();
+        self.sim.input(input);
+        assert_eq!(self.sim.drafts.len(), before, "{}: what answers nothing is ignored", self.sim.name);
+    }
+
+    fn check(&self) {
+        let name = &self.sim.name;
+        let records = self.sim.records();
+        laws::one_terminal_last(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
+        laws::done_repeats(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let root = self.sim.run.fold.root().expect("the run began");
+        provider_rules::check(&entries(root)).unwrap_or_else(|why| panic!("{name}: the next run: {why}"));
+    }
+}
+
+/// What a model may ask for, and what it may not.
+fn names(request: &ModelRequest) -> Vec<String> {
+    let names = request.tools.iter().map(|tool| tool.name.clone());
+    names.chain(["fragile".to_owned(), "nonsense".to_owned()]).collect()
+}
+
+fn open_questions(sim: &Sim) -> Vec<ApprovalKey> {
+    let asked = sim.run.fold.tasks.iter().flat_map(|task| &task.approvals);
+    asked.filter(|(_, answer)| answer.is_none()).map(|(asked, _)| asked.key.clone()).collect()
+}
+
+fn client_calls(sim: &Sim) -> Vec<CallId> {
+    let calls = sim.run.fold.tasks.iter().flat_map(|task| task.calls().map(move |(_, call)| (task, call)));
+    let open = calls.filter(|(task, call)| {
+        call.kind == Some(CallKind::Client) && task.result(&call.call_id).is_none() && !task.status.is_terminal()
+    });
+    open.map(|(_, call)| call.call_id.clone()).collect()
+}
+
+#[test]
+fn whatever_happens_in_whatever_order_a_run_ends_and_its_log_is_good() {
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let (mut count, mut inputs) = (0_u64, 0);
+    for seed in seeds() {
+        for number in 0..SCHEDULES {
+            let mut world = World::new(seed, number);
+            world.chaos();
+            world.settle();
+            world.check();
+            seen.extend(story::words(&world.sim.drafts).iter().map(|word| kind(word)));
+            count += 1;
+            inputs += world.sim.inputs();
+        }
+    }
+    // One seed has no more than it has.
+    if count > SCHEDULES {
+        let missing: Vec<&str> = EVERYTHING.split_whitespace().filter(|word| !seen.contains(*word)).collect();
+        assert!(missing.is_empty(), "{missing:?} never happened in {count} schedules of {inputs} inputs: {seen:?}");
+    }
+}
+
+/// What must have happened somewhere, or these schedules say little.
+const EVERYTHING: &str = "
+    completed cancelled{immediate,user} cancelled{after_turn,user} failed{provider_error} failed{interrupted}
+    failed{invalid_tool_calls} incomplete{max_steps} incomplete{max_tokens} incomplete{content_filter}
+    incomplete{budget} incomplete{deadline} paused resumed{user} resumed{timeout} resumed{cancel} cancelling
+    recovered input.added agent.updated tool.progress state.snapshot state.delta custom
+    fco{completed} fco{failed,broken} fco{failed,interrupted} fco{failed,unknown_tool} fco{failed,invalid_arguments}
+    fco{failed,outcome_unknown} fco{failed,duplicate_call_id} fco{failed,handoff_ignored} fco{failed,depth_limit}
+    fco{failed,descendants_limit} fco{failed,provider_error} fco{rejected,rejected} fco{rejected,approval_timeout}
+    fco{rejected,cancelled} fco{incomplete,cancelled} fco{incomplete,deadline} fco{incomplete,limit}
+    fco{incomplete,max_tokens} fco{unknown,outcome_unknown}";
+
+/// A word of a story without what is of this run alone: its ids and numbers.
+fn kind(word: &str) -> String {
+    let word = word.rsplit('/').next().unwrap_or(word);
+    let (name, details) =
+        word.split_once('{').map_or((word, ""), |(name, details)| (name, details.trim_end_matches('}')));
+    match name.split_once('_') {
+        Some(("fco", _)) => format!("fco{{{details}}}"),
+        Some(("fc" | "msg" | "rs", _)) => "item".to_owned(),
+        _ if matches!(name, "cancelled" | "failed" | "incomplete" | "resumed") => word.to_owned(),
+        _ => name.to_owned(),
+    }
+}

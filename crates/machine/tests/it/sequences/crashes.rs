@@ -1,0 +1,270 @@
+//! The process dies: what was said is said again, what ran is not run again in silence.
+
+use crate::sim::Sim;
+use crate::words::{agent, approve, asking, call, call_id, demo, edit, gated, gives, house, idempotent, key};
+use crate::words::{reject, text, tool};
+use machine::TimerId;
+use model::definition::{Price, Tool};
+use model::delta::ModelDelta;
+use model::event::{CancelMode, Event};
+use model::record::OnCrash;
+use model::usage::Usage;
+use serde_json::json;
+
+fn asks_after_a_crash(tool: Tool) -> Tool {
+    Tool { on_crash: OnCrash::Ask, ..tool }
+}
+
+/// A run whose tool was running when the process died.
+fn lost(tool: Tool) -> Sim {
+    let name = tool.spec.name.clone();
+    let mut sim = Sim::of(demo([tool]));
+    sim.turn([call(&name, r#"{"n":1}"#)]);
+    sim.skip();
+    sim.crash();
+    sim
+}
+
+#[test]
+fn recover() {
+    let mut sim = Sim::of(demo([]));
+    sim.say(0, &["Once upon ", "a ti"]);
+    sim.crash();
+    sim.turn([text("Once upon a time")]);
+    assert_eq!(
+        sim.story()[7..],
+        [
+            "text.done \"Once upon a ti\"",
+            "item- msg_R1{incomplete,recovered}",
+            "step.done{1,lost}",
+            "recovered{1,2,msg_R1}",
+            "step.started{1,2}",
+            "item+ msg_R2",
+            "text.added",
+            "text.delta \"Once upon a time\"",
+            "text.done \"Once upon a time\"",
+            "item- msg_R2",
+            "step.done{1,stop}",
+            "completed"
+        ]
+    );
+    assert_eq!(sim.requests[0].history, sim.requests[1].history, "the lost attempt was never said");
+}
+
+#[test]
+fn everything_of_a_lost_attempt_is_done_again_also_what_was_whole() {
+    let mut sim = Sim::of(demo([tool("t")]));
+    sim.skip();
+    sim.speak([text("Let me"), call("t", "{}"), call("t", r#"{"n":"#)]);
+    sim.crash();
+    sim.tells("msg_R1 fc_R2 fc_R3 step.done{1,lost} recovered{1,2,msg_R1,fc_R2,fc_R3} step.started{1,2}");
+    let object = sim.run.fold.object(&crate::words::run_id()).unwrap();
+    let shown = serde_json::to_value(&object.output).unwrap();
+    assert!(shown.as_array().unwrap().iter().all(|item| item["status"] == "incomplete"), "{shown}");
+    assert!(sim.calls.is_empty(), "calls of an attempt that was cut never run");
+    assert_eq!(sim.given(), "user:go");
+}
+
+#[test]
+fn the_third_time_that_a_turn_is_lost_fails_the_task() {
+    let mut sim = Sim::of(demo([]));
+    for _ in 0..2 {
+        sim.speak([text("boom")]);
+        sim.crash();
+    }
+    sim.skip();
+    sim.speak([text("boom")]);
+    sim.crash();
+    sim.tells("msg_R3{incomplete,recovered} step.done{1,lost} failed{interrupted}");
+}
+
+#[test]
+fn crashes_of_different_turns_do_not_add_up() {
+    let mut sim = Sim::of(demo([tool("t")]));
+    for turn in 1..5 {
+        sim.speak([text("hm")]);
+        sim.crash();
+        sim.turn([call("t", "{}")]);
+        let running = sim.calls.last().map(|request| request.call_id.clone()).expect("a tool runs");
+        let id = sim.tool(&running);
+        sim.input(machine::Input::Tool { id, event: model::tool::ToolEvent::End(gives("ok")) });
+        assert!(!sim.run.fold.is_over(), "turn {turn}");
+    }
+}
+
+#[test]
+fn a_sub_agent_that_was_lost_three_times_is_a_failed_result() {
+    let mut sim = Sim::of(house([agent("demo", &["ask"]), agent("helper", &[])], [asking("ask", "helper")]));
+    sim.turn([call("ask", r#"{"prompt":"?"}"#)]);
+    sim.crash();
+    sim.crash();
+    sim.skip();
+    sim.crash();
+    sim.tells("call_R1/step.done{1,lost} call_R1/failed{interrupted} fco_R1{failed,interrupted} step.started{2}");
+}
+
+#[test]
+fn a_crash_is_taken_up_newest_task_first() {
+    let tools = [asking("ask", "helper"), tool("look")];
+    let mut sim = Sim::of(house([agent("demo", &["ask", "look"]), agent("helper", &[])], tools));
+    sim.turn([call("ask", r#"{"prompt":"?"}"#), call("look", "{}")]);
+    sim.speak([text("I am")]);
+    sim.skip();
+    sim.crash();
+    sim.tells(
+        "call_R1/msg_R3{incomplete,recovered} call_R1/step.done{1,lost} call_R1/recovered{1,2,msg_R3}
+         recovered{1,1} fco_R2{unknown,outcome_unknown} call_R1/step.started{1,2}",
+    );
+}
+
+#[test]
+fn a_tool_that_may_is_started_again() {
+    let mut sim = lost(idempotent(tool("t")));
+    sim.tells("recovered{1,1} tool.started{call_R1,2}");
+    assert_eq!(sim.calls[0].call_id, sim.calls[1].call_id, "under the same key");
+    sim.crash();
+    sim.tells("recovered{1,1} tool.started{call_R1,3}");
+    sim.crash();
+    sim.tells("recovered{1,1} fco_R1{unknown,outcome_unknown} step.started{2}");
+}
+
+#[test]
+fn what_the_lost_try_says_later_is_not_heard() {
+    let mut sim = Sim::of(demo([idempotent(tool("t"))]));
+    sim.turn([call("t", "{}")]);
+    let lost = sim.tool(&call_id("call_R1"));
+    sim.crash();
+    sim.skip();
+    sim.input(machine::Input::Tool { id: lost, event: model::tool::ToolEvent::End(gives("late")) });
+    sim.tells("");
+    sim.ends("call_R1", gives("now"));
+    assert!(sim.given().ends_with("result:now"));
+}
+
+#[test]
+fn a_tool_that_may_not_has_an_unknown_result() {
+    let mut sim = lost(tool("t"));
+    sim.tells("recovered{1,1} fco_R1{unknown,outcome_unknown} step.started{2}");
+    assert_eq!(sim.calls.len(), 1);
+    assert!(sim.given().contains("may or may not have done its work"), "{}", sim.given());
+}
+
+#[test]
+fn a_tool_may_count_as_failed_after_a_crash() {
+    let mut sim = lost(Tool { on_crash: OnCrash::Fail, ..tool("t") });
+    sim.tells("recovered{1,1} fco_R1{failed,outcome_unknown} step.started{2}");
+}
+
+#[test]
+fn a_person_may_have_a_lost_tool_run_again() {
+    let mut sim = lost(asks_after_a_crash(tool("t")));
+    sim.tells("recovered{1,1} approval.requested{apr_R1} paused{apr_R1}");
+    sim.decide("apr_R1", approve());
+    sim.tells("resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1,2}");
+    sim.crash();
+    sim.tells("recovered{1,1} approval.requested{apr_R1} paused{apr_R1}");
+}
+
+#[test]
+fn a_person_may_say_what_became_of_a_lost_tool() {
+    let mut sim = lost(asks_after_a_crash(tool("t")));
+    sim.skip();
+    sim.decide("apr_R1", reject("It went through, I looked."));
+    sim.tells("resumed{user} approval.resolved{apr_R1,reject,user} fco_R1{unknown,outcome_unknown} step.started{2}");
+    assert!(sim.given().ends_with("result:It went through, I looked."), "{}", sim.given());
+}
+
+#[test]
+fn when_nobody_says_what_became_of_a_lost_tool_nobody_knows() {
+    let mut sim = lost(asks_after_a_crash(tool("t")));
+    sim.skip();
+    sim.fires(TimerId::Approval(key("apr_R1")));
+    sim.tells(
+        "resumed{timeout} approval.resolved{apr_R1,reject,timeout} fco_R1{unknown,outcome_unknown} step.started{2}",
+    );
+    let mut sim = lost(asks_after_a_crash(tool("t")));
+    sim.skip();
+    sim.cancel(CancelMode::AfterTurn);
+    sim.tells(
+        "resumed{cancel} cancelling{after_turn} approval.resolved{apr_R1,reject,system} fco_R1{unknown,outcome_unknown}
+         cancelled{after_turn,user}",
+    );
+}
+
+#[test]
+fn what_somebody_changed_is_what_runs_again() {
+    let mut sim = Sim::of(demo([asks_after_a_crash(gated(tool("t")))]));
+    sim.turn([call("t", r#"{"n":100}"#)]);
+    sim.decide("apr_R1", edit(json!({"n": 1})));
+    sim.crash();
+    let asked = sim.drafts.iter().rev().find_map(|draft| match &draft.event {
+        Event::ApprovalRequested(e) => Some(e.action_requests[0].args.clone()),
+        _ => None,
+    });
+    assert_eq!(asked, Some(json!({"n": 1})), "they are asked about what ran");
+    sim.decide("apr_R1", approve());
+    assert_eq!(sim.calls[1].arguments, r#"{"n":1}"#);
+}
+
+#[test]
+fn a_paused_run_notices_nothing() {
+    let mut sim = Sim::of(demo([gated(tool("t"))]));
+    sim.turn([call("t", "{}")]);
+    sim.skip();
+    sim.crash();
+    sim.tells("");
+    assert_eq!(sim.timers().len(), 2, "the question's and the run's are armed again");
+    sim.decide("apr_R1", approve());
+    sim.tells("resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1}");
+}
+
+#[test]
+fn what_waits_for_a_person_is_not_asked_again() {
+    let mut sim = Sim::of(demo([gated(tool("t")), tool("look")]));
+    sim.turn([call("t", "{}"), call("look", "{}")]);
+    sim.skip();
+    sim.crash();
+    sim.tells("recovered{1,1} fco_R2{unknown,outcome_unknown} paused{apr_R1}");
+}
+
+#[test]
+fn what_had_no_room_starts_after_the_crash() {
+    let mut house = demo([tool("t")]);
+    house.limits.parallel_tools_max = 1;
+    let mut sim = Sim::of(house);
+    sim.turn([call("t", "{}"), call("t", "{}")]);
+    sim.skip();
+    sim.crash();
+    sim.tells("recovered{1,1} fco_R1{unknown,outcome_unknown} tool.started{call_R2}");
+}
+
+#[test]
+fn a_steer_in_a_lost_turn_is_read_by_the_next_try() {
+    let mut sim = Sim::of(demo([]));
+    sim.speak([text("hm")]);
+    sim.steer("quickly");
+    sim.crash();
+    assert_eq!(sim.given(), "user:go | user:quickly");
+    sim.skip();
+    sim.turn([text("yes")]);
+    sim.tells("msg_R3 step.done{1,stop} completed");
+}
+
+#[test]
+fn tokens_of_a_lost_turn_are_counted() {
+    let mut house = demo([]);
+    house.prices.insert("scripted/demo".to_owned(), Price { input: 1_000_000.0, ..Price::default() });
+    let mut sim = Sim::of(house);
+    let usage = Usage { input_tokens: 7, ..Usage::default() };
+    sim.delta(ModelDelta::Usage(usage));
+    sim.speak([text("hm")]);
+    sim.crash();
+    let done = sim.drafts.iter().find_map(|draft| match &draft.event {
+        Event::StepDone(e) => Some((e.model.clone(), e.usage)),
+        _ => None,
+    });
+    assert_eq!(done, Some(("scripted/demo".to_owned(), usage)));
+    sim.turn([text("yes")]);
+    let Some(Event::Completed(end)) = sim.drafts.last().map(|draft| &draft.event) else { panic!("it completed") };
+    assert_eq!((end.usage.input_tokens, end.cost), (16, Some(16.0)));
+}

@@ -1,0 +1,146 @@
+//! Limits: turns, tokens, money, time.
+
+use crate::sim::Sim;
+use crate::words::{agent, asking, call, demo, gated, gives, house, run_id, text, tool};
+use machine::{Input, TimerId};
+use model::TaskId;
+use model::definition::Price;
+use model::event::StopReason;
+use model::limits::{Amount, RunLimits};
+use model::ports::Spent;
+use model::usage::Usage;
+
+/// A run under these limits that has taken one turn of 13 tokens and waits for its tool.
+fn after_one_turn(limits: RunLimits, spent: Spent) -> Sim {
+    let mut house = demo([tool("t")]);
+    // 9 tokens read and 4 written: 17 millionths.
+    house.prices.insert("scripted/demo".to_owned(), Price { input: 1.0, output: 2.0, ..Price::default() });
+    house.limits = limits;
+    let mut sim = Sim::new(house);
+    sim.run.spent_before = spent;
+    sim.start(Vec::new());
+    sim.turn([call("t", "{}")]);
+    sim.skip();
+    sim
+}
+
+#[test]
+fn too_many_steps_end_the_task() {
+    let mut sim = after_one_turn(RunLimits { steps_max: 2, ..RunLimits::default() }, Spent::default());
+    sim.ends("call_R1", gives("ok"));
+    sim.turn([call("t", "{}")]);
+    sim.ends("call_R2", gives("ok"));
+    sim.tells(
+        "fco_R1{completed} step.started{2} fc_R2 step.done{2,tool_calls} tool.started{call_R2} fco_R2{completed}
+         incomplete{max_steps}",
+    );
+}
+
+#[test]
+fn a_turn_that_was_lost_is_not_one_more() {
+    let mut sim = Sim::of({
+        let mut house = demo([]);
+        house.limits.steps_max = 1;
+        house
+    });
+    sim.speak([text("hm")]);
+    sim.crash();
+    sim.skip();
+    sim.turn([text("yes")]);
+    sim.tells("msg_R2 step.done{1,stop} completed");
+}
+
+#[test]
+fn what_is_used_up_ends_the_run_before_the_next_turn() {
+    let none = RunLimits::default();
+    let spent = Spent { usage: Usage { input_tokens: 100, ..Usage::default() }, cost: Amount(1_000) };
+    for (limits, spent_before, ends) in [
+        (RunLimits { run_tokens_max: Some(13), ..none }, Spent::default(), true),
+        (RunLimits { run_tokens_max: Some(14), ..none }, Spent::default(), false),
+        (RunLimits { run_cost_max: Some(Amount(17)), ..none }, Spent::default(), true),
+        (RunLimits { run_cost_max: Some(Amount(18)), ..none }, Spent::default(), false),
+        (RunLimits { user_day_tokens_max: Some(113), ..none }, spent, true),
+        (RunLimits { user_day_tokens_max: Some(114), ..none }, spent, false),
+        (RunLimits { user_day_cost_max: Some(Amount(1_017)), ..none }, spent, true),
+        (RunLimits { user_day_cost_max: Some(Amount(1_018)), ..none }, spent, false),
+    ] {
+        let mut sim = after_one_turn(limits, spent_before);
+        sim.ends("call_R1", gives("ok"));
+        let next = if ends { "incomplete{budget}" } else { "step.started{2}" };
+        sim.tells(&format!("fco_R1{{completed}} {next}"));
+    }
+}
+
+#[test]
+fn nothing_begins_when_the_day_is_used_up() {
+    let mut house = demo([]);
+    house.limits.user_day_tokens_max = Some(100);
+    let mut sim = Sim::new(house);
+    sim.run.spent_before = Spent { usage: Usage { output_tokens: 100, ..Usage::default() }, cost: Amount(0) };
+    sim.start(Vec::new());
+    sim.tells("created started incomplete{budget}");
+}
+
+#[test]
+fn a_sub_agent_uses_up_its_runs_budget() {
+    let mut house = house([agent("demo", &["ask"]), agent("helper", &["t"])], [asking("ask", "helper"), tool("t")]);
+    house.limits.run_tokens_max = Some(26);
+    let mut sim = Sim::of(house);
+    sim.turn([call("ask", r#"{"prompt":"?"}"#)]);
+    sim.turn([call("t", "{}")]);
+    sim.skip();
+    sim.ends("call_R2", gives("ok"));
+    sim.tells("call_R1/fco_R2{completed} call_R1/incomplete{budget} fco_R1{incomplete,budget} incomplete{budget}");
+}
+
+#[test]
+fn the_deadline_ends_the_run() {
+    let mut sim = Sim::of(demo([]));
+    sim.skip();
+    sim.speak([text("Once")]);
+    sim.deadline();
+    sim.tells("msg_R1{incomplete,limit} step.done{1,cancelled} incomplete{deadline}");
+}
+
+#[test]
+fn the_deadline_ends_a_pause_too() {
+    let mut sim = Sim::of(demo([gated(tool("t"))]));
+    sim.turn([call("t", "{}")]);
+    sim.skip();
+    sim.deadline();
+    sim.tells(
+        "resumed{timeout} approval.resolved{apr_R1,reject,system} fco_R1{incomplete,deadline} incomplete{deadline}",
+    );
+}
+
+#[test]
+fn the_deadline_ends_everybody() {
+    let tools = [asking("ask", "helper"), tool("t")];
+    let mut sim = Sim::of(house([agent("demo", &["ask", "t"]), agent("helper", &[])], tools));
+    sim.turn([call("ask", r#"{"prompt":"?"}"#), call("t", "{}")]);
+    sim.skip();
+    sim.deadline();
+    sim.tells(
+        "call_R1/step.done{1,cancelled} call_R1/incomplete{deadline} fco_R1{incomplete,deadline}
+         fco_R2{incomplete,deadline} incomplete{deadline}",
+    );
+}
+
+#[test]
+fn another_runs_deadline_is_not_this_ones() {
+    let mut sim = Sim::of(demo([]));
+    sim.skip();
+    sim.input(Input::Timer(TimerId::Run(TaskId::from("task_before"))));
+    sim.tells("");
+    sim.input(Input::Timer(TimerId::Run(run_id())));
+    sim.tells("step.done{1,cancelled} incomplete{deadline}");
+}
+
+#[test]
+fn a_filter_ends_the_task() {
+    let mut sim = Sim::of(demo([]));
+    sim.skip();
+    sim.speak([text("Once")]);
+    sim.end(StopReason::ContentFilter);
+    sim.tells("msg_R1{incomplete,limit} step.done{1,content_filter} incomplete{content_filter}");
+}

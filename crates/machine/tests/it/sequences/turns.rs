@@ -1,0 +1,110 @@
+//! One turn: what a provider may send in disorder, what a user says in between.
+
+use crate::sim::{Sim, begin};
+use crate::words::{call, demo, gives, run_id, text, tool};
+use machine::Input;
+use model::command::Start;
+use model::delta::ModelDelta;
+use model::event::{ErrorInfo, StopReason};
+use model::item::Item;
+
+#[test]
+fn a_steer_is_read_after_the_turn_and_makes_one_more() {
+    let mut sim = Sim::of(demo([]));
+    sim.skip();
+    sim.speak([text("One")]);
+    sim.steer("and two?");
+    sim.end(StopReason::Stop);
+    sim.tells("input.added msg_R1 step.done{1,stop} step.started{2}");
+    assert_eq!(sim.given(), "user:go | said:One | user:and two?");
+    sim.turn([text("Two")]);
+    sim.tells("msg_R3 step.done{2,stop} completed");
+}
+
+#[test]
+fn a_steer_while_tools_run_is_read_after_their_results() {
+    let mut sim = Sim::of(demo([tool("t")]));
+    sim.turn([call("t", "{}")]);
+    sim.steer("quickly");
+    sim.skip();
+    sim.ends("call_R1", gives("ok"));
+    sim.tells("fco_R1{completed} step.started{2}");
+    assert_eq!(sim.given(), "user:go | call:t | result:ok | user:quickly");
+    sim.turn([text("there")]);
+    sim.tells("msg_R3 step.done{2,stop} completed");
+}
+
+#[test]
+fn a_steer_is_not_taken_while_the_run_is_paused_or_over() {
+    let mut sim = Sim::of(demo([crate::words::gated(tool("t"))]));
+    sim.turn([call("t", "{}")]);
+    sim.skip();
+    sim.steer("hello?");
+    sim.tells("");
+    sim.cancel(Default::default());
+    sim.skip();
+    sim.steer("hello?");
+    sim.tells("");
+}
+
+#[test]
+fn a_run_begins_once() {
+    let mut sim = Sim::of(demo([]));
+    sim.skip();
+    sim.start(Vec::new());
+    sim.tells("");
+}
+
+#[test]
+fn a_run_that_may_not_begin_says_why_and_asks_nobody() {
+    let mut sim = Sim::new(demo([]));
+    let refused = Some(ErrorInfo::new("hook_failed", "The hook did not answer."));
+    sim.input(Input::Start(Box::new(Start { refused, ..begin(Vec::new()) })));
+    sim.tells("created started failed{hook_failed}");
+    assert!(sim.requests.is_empty());
+}
+
+#[test]
+fn a_turn_that_says_nothing_completes() {
+    let mut sim = Sim::of(demo([]));
+    sim.turn([]);
+    sim.tells("created started step.started{1} step.done{1,stop} completed");
+}
+
+#[test]
+fn a_providers_disorder_does_not_become_ours() {
+    let mut sim = Sim::of(demo([tool("t")]));
+    sim.say(3, &["a"]);
+    sim.done(3);
+    sim.say(3, &["late"]);
+    sim.call(3, "t", &["{}"]);
+    sim.delta(ModelDelta::Arguments { slot: 9, text: "{}".to_owned() });
+    sim.delta(ModelDelta::Done { slot: 9, raw: None });
+    sim.delta(ModelDelta::Hosted { slot: 3, state: "x".to_owned(), action: None });
+    sim.end(StopReason::ToolCalls);
+    assert_eq!(
+        sim.story()[3..],
+        [
+            "item+ msg_R1",
+            "text.added",
+            "text.delta \"a\"",
+            "text.done \"a\"",
+            "item- msg_R1",
+            "step.done{1,stop}",
+            "completed"
+        ]
+    );
+}
+
+#[test]
+fn a_long_text_is_logged_in_pieces_and_not_repeated() {
+    let mut sim = Sim::of(demo([]));
+    let long = "é".repeat(70 * 1024);
+    sim.say(0, &[&long]);
+    sim.end(StopReason::Stop);
+    let sizes: Vec<usize> = sim.records().iter().map(model::Record::size).collect();
+    assert!(sizes.iter().all(|size| *size <= model::limits::RECORD_BYTES_MAX), "{sizes:?}");
+    let object = sim.run.fold.object(&run_id()).expect("the run began");
+    let Some(Item::Message(message)) = object.output.first() else { panic!("a message") };
+    assert_eq!(message.text(), long);
+}

@@ -1,0 +1,117 @@
+//! Records written down as the reference sequences do.
+
+use crate::words::run_id;
+use model::event::Event;
+use model::item::{Item, ToolResult};
+use model::record::Draft;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Every record in a line of its own, with what was said.
+pub(crate) fn lines(drafts: &[Draft]) -> Vec<String> {
+    drafts.iter().map(|draft| line(&draft.event)).collect()
+}
+
+/// One word per record; what an item says on its way is left out, so that an item is one word: its end. A result that
+/// is there at once is one word, too; one that stays open has `fco_R1+` where it begins.
+pub(crate) fn words(drafts: &[Draft]) -> Vec<String> {
+    drafts.iter().enumerate().filter_map(|(place, draft)| word(&draft.event, &drafts[place + 1..])).collect()
+}
+
+fn name(id: impl std::fmt::Display) -> String {
+    id.to_string().replace(run_id().suffix(), "R")
+}
+
+/// A wire name.
+fn wire(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn kind(event: &Event) -> String {
+    let value: Value = serde_json::to_value(event).unwrap_or_default();
+    value["type"].as_str().unwrap_or_default().trim_start_matches("task.").to_owned()
+}
+
+fn word(event: &Event, next: &[Draft]) -> Option<String> {
+    let word = match event {
+        Event::ItemAdded(e) => match &e.item {
+            Item::ToolResult(result) if !ends_at_once(result, next) => format!("{}+", name(&result.id)),
+            _ => return None,
+        },
+        Event::TextAdded(_)
+        | Event::TextDelta(_)
+        | Event::TextDone(_)
+        | Event::AnnotationAdded(_)
+        | Event::ImageAdded(_)
+        | Event::ImageDone(_)
+        | Event::ArgumentsDelta(_)
+        | Event::ArgumentsDone(_)
+        | Event::SummaryAdded(_)
+        | Event::SummaryDelta(_)
+        | Event::SummaryDone(_) => return None,
+        Event::ItemDone(e) => item(&e.item),
+        event => kind(event) + &details(event).map(|details| format!("{{{}}}", details.join(","))).unwrap_or_default(),
+    };
+    let task = event.task_id().filter(|task| **task != run_id());
+    Some(task.map(|task| format!("{}/", name(task))).unwrap_or_default() + &word)
+}
+
+fn ends_at_once(result: &ToolResult, next: &[Draft]) -> bool {
+    let done = next.iter().find(|draft| {
+        !matches!(draft.event, Event::TextAdded(_) | Event::TextDelta(_) | Event::TextDone(_))
+            && !matches!(draft.event, Event::ImageAdded(_) | Event::ImageDone(_))
+    });
+    done.is_some_and(|done| matches!(&done.event, Event::ItemDone(e) if *e.item.id() == result.id))
+}
+
+fn item(item: &Item) -> String {
+    let value: Value = serde_json::to_value(item).unwrap_or_default();
+    let said = |path: &str| value.pointer(path).and_then(Value::as_str).map(str::to_owned);
+    let status = said("/status").filter(|status| matches!(item, Item::ToolResult(_)) || status != "completed");
+    let how: Vec<String> = [status, said("/reason"), said("/error/code")].into_iter().flatten().collect();
+    let how = if how.is_empty() { String::new() } else { format!("{{{}}}", how.join(",")) };
+    name(item.id()) + &how
+}
+
+fn details(event: &Event) -> Option<Vec<String>> {
+    let attempt = |attempt: u32| (attempt != 1).then(|| attempt.to_string());
+    Some(match event {
+        Event::StepStarted(e) => [Some(e.step.to_string()), attempt(e.attempt)].into_iter().flatten().collect(),
+        Event::StepDone(e) => vec![e.step.to_string(), wire(e.stop_reason)],
+        Event::ToolStarted(e) => [Some(name(&e.call_id)), attempt(e.attempt)].into_iter().flatten().collect(),
+        Event::ToolProgress(e) => vec![name(&e.call_id)],
+        Event::ApprovalRequested(e) => vec![name(&e.key)],
+        Event::ApprovalResolved(e) => {
+            let kinds = e.decisions.iter().map(|decision| wire(decision.kind));
+            [name(&e.key)].into_iter().chain(kinds).chain([wire(e.by)]).collect()
+        }
+        Event::Paused(e) => {
+            let pending = e.pending.iter().map(|pending| match &pending.key {
+                Some(key) => name(key),
+                None => name(&pending.call_id),
+            });
+            pending.collect()
+        }
+        Event::Resumed(e) => vec![wire(e.by)],
+        Event::AgentUpdated(e) => vec![e.agent.clone(), e.from.clone()],
+        Event::Cancelling(e) => vec![wire(e.mode)],
+        Event::Cancelled(e) => vec![wire(e.mode), wire(e.by)],
+        Event::Recovered(e) => {
+            [e.step.to_string(), e.attempt.to_string()].into_iter().chain(e.cut.iter().map(name)).collect()
+        }
+        Event::Incomplete(e) => vec![wire(e.reason)],
+        Event::Failed(e) => vec![e.error.code.clone()],
+        _ => return None,
+    })
+}
+
+fn line(event: &Event) -> String {
+    match event {
+        Event::ItemAdded(e) => format!("item+ {}", name(e.item.id())),
+        Event::ItemDone(e) => format!("item- {}", item(&e.item)),
+        Event::TextDelta(e) => format!("text.delta {:?}", e.delta),
+        Event::TextDone(e) => format!("text.done {:?}", e.item.block().text()),
+        Event::AnnotationAdded(e) => format!("annotation {}", serde_json::to_string(&e.annotation).unwrap_or_default()),
+        event => word(event, &[]).unwrap_or_else(|| kind(event)),
+    }
+}

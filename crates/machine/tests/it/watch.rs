@@ -1,0 +1,175 @@
+//! What must hold after every input, counted apart from the machine: from its effects and its records alone.
+
+use crate::provider_rules;
+use machine::{Effect, EffectId, Input, Out, RunState, outstanding};
+use model::definition::Approval;
+use model::delta::ModelEvent;
+use model::event::{DecisionKind, Event};
+use model::fold::ItemFold;
+use model::record::Draft;
+use model::tool::ToolEvent;
+use model::{ApprovalKey, CallId, Millis};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Default)]
+pub(crate) struct Watch {
+    /// What was asked for and has not ended.
+    pub(crate) asked: BTreeSet<EffectId>,
+    /// How often each call was asked to run.
+    pub(crate) starts: BTreeMap<CallId, u32>,
+    /// Calls that somebody said yes to since they were last started.
+    yes: BTreeSet<CallId>,
+    /// Tools that need no further yes.
+    always: BTreeSet<String>,
+    questions: BTreeMap<ApprovalKey, (CallId, String)>,
+    paused: bool,
+    at: Millis,
+}
+
+impl Watch {
+    /// Something is about to be answered.
+    pub(crate) fn hears(&mut self, input: &Input) {
+        match input {
+            Input::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
+            | Input::Tool { id, event: ToolEvent::End(_) } => {
+                self.asked.remove(id);
+            }
+            Input::Timer(id) => {
+                self.asked.remove(&EffectId::Timer(id.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// The process died: models and tools are gone, timers are armed again.
+    pub(crate) fn dies(&mut self, run: &RunState) {
+        self.asked = outstanding(run).into_iter().filter(|id| matches!(id, EffectId::Timer(_))).collect();
+    }
+
+    /// Everything that one input caused.
+    pub(crate) fn sees(&mut self, run: &RunState, out: &Out) -> Result<(), String> {
+        for draft in &out.drafts {
+            self.record(draft)?;
+        }
+        causes(out)?;
+        for effect in &out.effects {
+            self.effect(run, effect)?;
+        }
+        if run.fold.is_over() {
+            self.asked.clear();
+            if !self.questions.is_empty() {
+                return Err(format!("the run is over, and {:?} were never decided", self.questions));
+            }
+        }
+        let now: BTreeSet<EffectId> = outstanding(run).into_iter().collect();
+        if now != self.asked {
+            return Err(format!("outstanding is {now:?}, asked minus ended is {:?}", self.asked));
+        }
+        let busy = |id: &EffectId| !matches!(id, EffectId::Timer(_));
+        let begun = run.fold.root().is_some() && !run.fold.is_over();
+        if begun && now.iter().any(busy) == self.paused {
+            return Err(format!("paused: {}, and outstanding is {now:?}", self.paused));
+        }
+        match run.fold.misfits {
+            0 => Ok(()),
+            _ => Err(format!("a record of the machine's own does not fit: {:?}", out.drafts)),
+        }
+    }
+
+    fn record(&mut self, draft: &Draft) -> Result<(), String> {
+        if self.paused && !matches!(draft.event, Event::Resumed(_)) {
+            return Err(format!("{draft:?} follows a pause"));
+        }
+        self.paused = matches!(draft.event, Event::Paused(_));
+        if draft.at < self.at {
+            return Err(format!("{draft:?} is before {}", self.at));
+        }
+        self.at = draft.at;
+        match &draft.event {
+            Event::ApprovalRequested(e) => {
+                let name = e.action_requests.first().map(|action| action.name.clone()).unwrap_or_default();
+                self.questions.insert(e.key.clone(), (e.call_id.clone(), name));
+            }
+            Event::ApprovalResolved(e) => {
+                let (call, name) = self.questions.remove(&e.key).ok_or_else(|| format!("{} was not asked", e.key))?;
+                for decision in e.decisions.iter().filter(|decision| decision.kind != DecisionKind::Reject) {
+                    self.yes.insert(call.clone());
+                    if decision.always {
+                        self.always.insert(name.clone());
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn effect(&mut self, run: &RunState, effect: &Effect) -> Result<(), String> {
+        match effect {
+            Effect::CallModel { id, request, .. } => {
+                self.asked.insert(id.clone());
+                provider_rules::check(&request.history).map_err(|why| format!("{why}\n{:#?}", request.history))
+            }
+            Effect::CallTool { id, request } => {
+                self.asked.insert(id.clone());
+                self.tool_starts(run, &request.call_id, &request.name)
+            }
+            Effect::Arm { id, .. } => {
+                self.asked.insert(EffectId::Timer(id.clone()));
+                Ok(())
+            }
+            Effect::Abort(id) => {
+                self.asked.remove(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// A tool runs at most once, unless it is idempotent or somebody said yes again; a gated one not without a yes.
+    fn tool_starts(&mut self, run: &RunState, call: &CallId, name: &str) -> Result<(), String> {
+        let tool = run.definitions.tools.get(name).ok_or_else(|| format!("there is no tool {name}"))?;
+        if is_repeated(run, call) {
+            return Err(format!("{call} runs, and the provider had named it before"));
+        }
+        let before = self.starts.entry(call.clone()).or_default();
+        *before += 1;
+        let yes = self.yes.remove(call);
+        let again = *before > 1;
+        if again && !tool.idempotent && !yes {
+            return Err(format!("{call} runs again, and nobody said so"));
+        }
+        let free = again || yes || self.always.contains(name) || tool.approval != Approval::Always;
+        if free { Ok(()) } else { Err(format!("{call} runs, and nobody allowed it")) }
+    }
+}
+
+/// Did the provider name this very call before?
+fn is_repeated(run: &RunState, call: &CallId) -> bool {
+    let Some(task) = run.fold.tasks.iter().find(|task| task.call(call).is_some()) else { return false };
+    let Some((fold, held)) = task.call(call) else { return false };
+    let named = fold.provider_call_id.as_ref().filter(|id| !id.is_empty());
+    let mut before = task.calls().take_while(|(_, before)| before.call_id != *call).filter(|(fold, _)| !fold.dropped);
+    let same = |fold: &ItemFold| fold.provider_call_id.as_ref() == named;
+    named.is_some()
+        && before.any(|(fold, before)| same(fold) && before.name == held.name && before.arguments == held.arguments)
+}
+
+/// Each start is caused by exactly one event.
+fn causes(out: &Out) -> Result<(), String> {
+    let events = |is: fn(&Draft) -> bool| out.drafts.iter().filter(|draft| is(draft)).count();
+    let effects = |is: fn(&Effect) -> bool| out.effects.iter().filter(|effect| is(effect)).count();
+    let turns = events(|draft| matches!(draft.event, Event::StepStarted(_)));
+    let tools = events(|draft| matches!(draft.event, Event::ToolStarted(_)) && draft.private.is_some());
+    let moments = events(|draft| match &draft.event {
+        Event::ApprovalRequested(_) => true,
+        Event::Created(e) => e.task.parent_task_id.is_none(),
+        _ => false,
+    });
+    let caused = (turns, tools, moments);
+    let asked = (
+        effects(|effect| matches!(effect, Effect::CallModel { .. })),
+        effects(|effect| matches!(effect, Effect::CallTool { .. })),
+        effects(|effect| matches!(effect, Effect::Arm { .. })),
+    );
+    if caused == asked { Ok(()) } else { Err(format!("{caused:?} events and {asked:?} effects")) }
+}

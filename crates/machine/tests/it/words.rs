@@ -1,0 +1,133 @@
+//! The vocabulary of these tests: who there is, what a model says, what tools and people answer.
+
+use model::block::{Block, ImageBlock, ImageUrl, Part, TextBlock};
+use model::definition::{Agent, Approval, Definitions, Handoff, HandoffHistory, Tool, ToolHow};
+use model::event::{Decision, DecisionKind};
+use model::tool::{ToolOutput, ToolSpec};
+use model::{ApprovalKey, CallId, TaskId};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// The run of these tests. Stories write its suffix as `R`.
+pub(crate) fn run_id() -> TaskId {
+    TaskId::mint(Uuid::from_u128(0xabc))
+}
+
+/// The id that a story writes with `R`: `call_R2`, `apr_R2`.
+fn real(label: &str) -> String {
+    label.replacen("_R", &format!("_{}", run_id().suffix()), 1)
+}
+
+pub(crate) fn call_id(label: &str) -> CallId {
+    CallId::from(real(label))
+}
+
+pub(crate) fn key(label: &str) -> ApprovalKey {
+    ApprovalKey::from(real(label))
+}
+
+pub(crate) fn task_id(label: &str) -> TaskId {
+    TaskId::from(real(label))
+}
+
+pub(crate) fn agent(name: &str, tools: &[&str]) -> Agent {
+    Agent {
+        name: name.to_owned(),
+        models: vec![format!("scripted/{name}")],
+        tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+        ..Agent::default()
+    }
+}
+
+/// The same agent, which may hand over.
+pub(crate) fn handing(agent: Agent, heirs: &[(&str, HandoffHistory)]) -> Agent {
+    let handoff = |(agent, history): &(&str, HandoffHistory)| Handoff { agent: (*agent).to_owned(), history: *history };
+    Agent { handoffs: heirs.iter().map(handoff).collect(), ..agent }
+}
+
+/// A tool that takes an object with an optional number `n` and nothing wrong in it.
+pub(crate) fn tool(name: &str) -> Tool {
+    let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let spec = ToolSpec { name: name.to_owned(), description: String::new(), parameters };
+    Tool::new(spec, ToolHow::Builtin)
+}
+
+pub(crate) fn gated(tool: Tool) -> Tool {
+    Tool { approval: Approval::Always, ..tool }
+}
+
+pub(crate) fn idempotent(tool: Tool) -> Tool {
+    Tool { idempotent: true, ..tool }
+}
+
+pub(crate) fn how(tool: Tool, how: ToolHow) -> Tool {
+    Tool { how, ..tool }
+}
+
+/// A tool that asks an agent.
+pub(crate) fn asking(name: &str, agent: &str) -> Tool {
+    how(tool(name), ToolHow::Agent { agent: agent.to_owned() })
+}
+
+pub(crate) fn house(agents: impl IntoIterator<Item = Agent>, tools: impl IntoIterator<Item = Tool>) -> Definitions {
+    Definitions {
+        agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(),
+        tools: tools.into_iter().map(|tool| (tool.spec.name.clone(), tool)).collect(),
+        ..Definitions::default()
+    }
+}
+
+/// One agent with these tools.
+pub(crate) fn demo(tools: impl IntoIterator<Item = Tool>) -> Definitions {
+    let tools: Vec<Tool> = tools.into_iter().collect();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.spec.name.as_str()).collect();
+    house([agent("demo", &names)], tools.clone())
+}
+
+/// Something that a model says in a turn.
+#[derive(Clone, Debug)]
+pub(crate) enum Bit {
+    Text(String),
+    Think(String),
+    Call { name: String, arguments: String, provider: Option<String> },
+}
+
+pub(crate) fn text(words: &str) -> Bit {
+    Bit::Text(words.to_owned())
+}
+
+pub(crate) fn call(name: &str, arguments: &str) -> Bit {
+    Bit::Call { name: name.to_owned(), arguments: arguments.to_owned(), provider: None }
+}
+
+/// A call that the provider gave a name.
+pub(crate) fn call_as(provider: &str, name: &str, arguments: &str) -> Bit {
+    Bit::Call { name: name.to_owned(), arguments: arguments.to_owned(), provider: Some(provider.to_owned()) }
+}
+
+/// What a tool gives when it gives words.
+pub(crate) fn gives(words: &str) -> ToolOutput {
+    ToolOutput { message_content: vec![Part::text(words)], ..ToolOutput::default() }
+}
+
+pub(crate) fn weather() -> ToolOutput {
+    let image = ImageBlock { image_url: ImageUrl { url: "data:image/png;base64,iV".to_owned() }, id: None };
+    let words = TextBlock::new(r#"{"temperature":"15C","condition":"Sunny"}"#);
+    ToolOutput { block_list: vec![Block::Text(words), Block::Image(image)], ..ToolOutput::default() }
+}
+
+pub(crate) fn approve() -> Decision {
+    Decision { kind: DecisionKind::Approve, always: false, message: None, args: None }
+}
+
+pub(crate) fn reject(why: &str) -> Decision {
+    Decision { kind: DecisionKind::Reject, message: Some(why.to_owned()), ..approve() }
+}
+
+pub(crate) fn edit(args: Value) -> Decision {
+    Decision { kind: DecisionKind::Edit, args: Some(args), ..approve() }
+}
+
+pub(crate) fn always(decision: Decision) -> Decision {
+    Decision { always: true, ..decision }
+}

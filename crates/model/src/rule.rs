@@ -1,0 +1,271 @@
+//! A rule on a call's arguments: when is a person asked?
+//!
+//! ```text
+//! quantity > 100 and symbol != "VNM"
+//! not (side in ["buy", 'sell']) or exists order.limits[0]
+//! tags contains "urgent"
+//! ```
+//!
+//! A comparison has an argument's path on its left (`args.` or `arguments.` may stand before it) and a literal on its
+//! right. `not` binds more tightly than `and`, `and` more tightly than `or`.
+//!
+//! A rule guards something, so doubt asks. What cannot be read (a path that is missing, a text where the rule has a
+//! number) is neither true nor false. It stays so through `not`, `and` and `or`, unless the other side settles it; a
+//! rule that ends in doubt asks. Only `exists` knows that something is missing.
+
+mod read;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Number, Value};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// The longest rule.
+pub const RULE_BYTES_MAX: usize = 1_000;
+/// How deep brackets and `not` may go.
+pub const RULE_DEPTH_MAX: usize = 32;
+
+/// From here on a float no longer tells neighbouring whole numbers apart: 2^53.
+const FLOAT_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// A rule on a call's arguments, like `quantity > 100 and symbol != "VNM"`. Written down as its text.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    text: String,
+    expr: Expr,
+}
+
+/// Why a text is no rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// It is too long to be read by people, too.
+    #[error("a rule has at most {RULE_BYTES_MAX} bytes")]
+    TooLong,
+    /// It is nested too deeply.
+    #[error("column {column}: brackets and `not` go at most {RULE_DEPTH_MAX} deep")]
+    TooDeep {
+        /// Where, in characters from 1.
+        column: usize,
+    },
+    /// Something else should stand there.
+    #[error("column {column}: expected {expected}, found {found}")]
+    Expected {
+        /// Where, in characters from 1.
+        column: usize,
+        /// What could stand there.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
+}
+
+/// A rule as it was understood.
+#[derive(Clone, Debug)]
+enum Expr {
+    All(Vec<Expr>),
+    Any(Vec<Expr>),
+    Not(Box<Expr>),
+    Exists(Path),
+    Compare(Path, Op, Value),
+    In(Path, Vec<Value>),
+    Contains(Path, Value),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    More,
+    MoreOrEqual,
+}
+
+/// Where an argument is.
+#[derive(Clone, Debug)]
+struct Path(Vec<Step>);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// What a path leads to.
+enum Found<'a> {
+    /// This.
+    There(&'a Value),
+    /// Nothing, and there could be something.
+    Missing,
+    /// It goes into something that has no parts.
+    Astray,
+}
+
+/// True, false, or not to be known.
+type Truth = Option<bool>;
+
+impl Rule {
+    /// Reads a rule.
+    pub fn parse(text: &str) -> Result<Self, RuleError> {
+        Ok(Self { text: text.to_owned(), expr: read::rule(text)? })
+    }
+
+    /// Must a person be asked? A rule that cannot read the arguments asks.
+    #[must_use]
+    pub fn asks(&self, arguments: &Value) -> bool {
+        !arguments.is_object() || self.expr.truth(arguments).unwrap_or(true)
+    }
+
+    /// The arguments that it looks at, by name; one that is looked at twice comes twice.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        let mut paths = Vec::new();
+        self.expr.paths(&mut paths);
+        paths.into_iter().filter_map(|path| match path.0.first() {
+            Some(Step::Key(name)) => Some(name.as_str()),
+            Some(Step::Index(_)) | None => None,
+        })
+    }
+}
+
+impl Expr {
+    fn truth(&self, arguments: &Value) -> Truth {
+        match self {
+            // All hold unless one does not, and one does not if its opposite is among any.
+            Self::All(parts) => any(parts.iter().map(|part| not(part.truth(arguments)))).map(|none| !none),
+            Self::Any(parts) => any(parts.iter().map(|part| part.truth(arguments))),
+            Self::Not(part) => not(part.truth(arguments)),
+            Self::Exists(path) => match path.of(arguments) {
+                Found::There(_) => Some(true),
+                Found::Missing => Some(false),
+                Found::Astray => None,
+            },
+            Self::Compare(path, op, literal) => path.value(arguments).and_then(|value| op.truth(value, literal)),
+            Self::In(path, literals) => {
+                let value = path.value(arguments)?;
+                any(literals.iter().map(|literal| equal(value, literal)))
+            }
+            Self::Contains(path, literal) => match (path.value(arguments)?, literal) {
+                (Value::String(text), Value::String(part)) => Some(text.contains(part.as_str())),
+                (Value::Array(list), literal) => any(list.iter().map(|value| equal(value, literal))),
+                _ => None,
+            },
+        }
+    }
+
+    fn paths<'a>(&'a self, out: &mut Vec<&'a Path>) {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.paths(out)),
+            Self::Not(part) => part.paths(out),
+            Self::Exists(path) | Self::Compare(path, ..) | Self::In(path, _) | Self::Contains(path, _) => {
+                out.push(path);
+            }
+        }
+    }
+}
+
+impl Op {
+    fn truth(self, value: &Value, literal: &Value) -> Truth {
+        match self {
+            Self::Equal => equal(value, literal),
+            Self::Unequal => not(equal(value, literal)),
+            Self::Less => order(value, literal).map(Ordering::is_lt),
+            Self::LessOrEqual => order(value, literal).map(Ordering::is_le),
+            Self::More => order(value, literal).map(Ordering::is_gt),
+            Self::MoreOrEqual => order(value, literal).map(Ordering::is_ge),
+        }
+    }
+}
+
+impl Path {
+    fn of<'a>(&self, arguments: &'a Value) -> Found<'a> {
+        let mut here = arguments;
+        for step in &self.0 {
+            let next = match (step, here) {
+                (Step::Key(key), Value::Object(members)) => members.get(key),
+                (Step::Index(index), Value::Array(list)) => list.get(*index),
+                _ => return Found::Astray,
+            };
+            let Some(next) = next else { return Found::Missing };
+            here = next;
+        }
+        Found::There(here)
+    }
+
+    fn value<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
+        match self.of(arguments) {
+            Found::There(value) => Some(value),
+            Found::Missing | Found::Astray => None,
+        }
+    }
+}
+
+fn not(truth: Truth) -> Truth {
+    truth.map(|truth| !truth)
+}
+
+/// True if one is; else in doubt if one is; else false.
+fn any(truths: impl Iterator<Item = Truth>) -> Truth {
+    let mut sum = Some(false);
+    for truth in truths {
+        match truth {
+            Some(true) => return truth,
+            Some(false) => {}
+            None => sum = None,
+        }
+    }
+    sum
+}
+
+fn equal(value: &Value, literal: &Value) -> Truth {
+    match (value, literal) {
+        (value, Value::Null) => Some(value.is_null()),
+        (Value::Bool(value), Value::Bool(literal)) => Some(value == literal),
+        (value, literal) => order(value, literal).map(Ordering::is_eq),
+    }
+}
+
+fn order(value: &Value, literal: &Value) -> Option<Ordering> {
+    match (value, literal) {
+        (Value::Number(value), Value::Number(literal)) => numbers(value, literal),
+        (Value::String(value), Value::String(literal)) => Some(value.cmp(literal)),
+        _ => None,
+    }
+}
+
+/// Whole numbers exactly. Of large floats that look equal nobody knows which was larger when it was written.
+fn numbers(value: &Number, literal: &Number) -> Option<Ordering> {
+    if let (Some(value), Some(literal)) = (value.as_i128(), literal.as_i128()) {
+        return Some(value.cmp(&literal));
+    }
+    let (value, literal) = (value.as_f64()?, literal.as_f64()?);
+    let order = value.partial_cmp(&literal)?;
+    (order.is_ne() || value.abs() < FLOAT_EXACT_MAX).then_some(order)
+}
+
+/// Two rules are the same if they are written the same.
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Rule {}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}

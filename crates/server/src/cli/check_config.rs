@@ -1,0 +1,51 @@
+//! `headwater check-config`: all that is wrong with a config file, one line each. Nothing is started.
+
+use super::say;
+use crate::config::{self, Config, Overrides, Weight};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The file's JSON Schema.
+const SCHEMA: &str = include_str!("../../headwater.schema.json");
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckConfigArgs {
+    /// The config file. Without one it is the embedded demo.
+    #[arg(long, env = "HEADWATER_CONFIG")]
+    config: Option<PathBuf>,
+    /// Print the JSON Schema of config files instead, for editors.
+    #[arg(long)]
+    schema: bool,
+}
+
+pub(crate) fn run(args: &CheckConfigArgs) -> ExitCode {
+    if args.schema {
+        say(SCHEMA.trim_end());
+        return ExitCode::SUCCESS;
+    }
+    let (config, findings) = match config::check(args.config.as_deref(), Overrides::default()) {
+        Ok(checked) => checked,
+        Err(error) => {
+            say(error);
+            return ExitCode::FAILURE;
+        }
+    };
+    for finding in &findings {
+        say(&finding.error);
+    }
+    if findings.iter().any(|finding| finding.weight == Weight::Error) {
+        return ExitCode::FAILURE;
+    }
+    say(summary(&config));
+    ExitCode::SUCCESS
+}
+
+fn summary(config: &Config) -> String {
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let definitions = &config.definitions;
+    let agents = count(definitions.agents.len(), "agent");
+    let tools = count(definitions.tools.len(), "tool");
+    let providers = count(definitions.providers.len(), "provider");
+    format!("ok: {agents}, {tools}, {providers}")
+}

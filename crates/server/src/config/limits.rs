@@ -1,0 +1,94 @@
+//! `[limits]`, what a run and what a request may use up, and `[prices]`, what models cost.
+
+use super::HttpLimits;
+use super::agents::{Names, known_model};
+use super::table::Table;
+use model::definition::Price;
+use model::limits::{Amount, RunLimits};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(super) const KEYS: [&str; 21] = [
+    "steps_max",
+    "depth_max",
+    "descendants_max",
+    "invalid_calls_max",
+    "run_tokens_max",
+    "run_cost_max",
+    "user_day_tokens_max",
+    "user_day_cost_max",
+    "parallel_tools_max",
+    "tool_timeout_ms",
+    "tool_output_bytes_max",
+    "run_deadline_ms",
+    "body_bytes_max",
+    "body_read_ms",
+    "header_read_ms",
+    "write_stall_ms",
+    "heartbeat_ms",
+    "streams_per_user_max",
+    "connections_max",
+    "input_parts_max",
+    "tools_max",
+];
+const PRICE_KEYS: [&str; 4] = ["input", "cached", "cache_write", "output"];
+/// Costs are counted in millionths.
+const PER_ONE: u32 = 1_000_000;
+const ANY: std::ops::RangeInclusive<u64> = 0..=u64::MAX;
+
+pub(super) fn run(table: &Table<'_>) -> RunLimits {
+    let base = RunLimits::default();
+    let count = |key| table.number(key, 0..=u64::from(u32::MAX)).and_then(|number| u32::try_from(number).ok());
+    let cost = |key| table.get(key).and_then(|item| item.parts(PER_ONE, ANY)).map(Amount);
+    RunLimits {
+        steps_max: count("steps_max").unwrap_or(base.steps_max),
+        depth_max: count("depth_max").unwrap_or(base.depth_max),
+        descendants_max: table.size("descendants_max").unwrap_or(base.descendants_max),
+        invalid_calls_max: count("invalid_calls_max").unwrap_or(base.invalid_calls_max),
+        run_tokens_max: table.number("run_tokens_max", ANY),
+        run_cost_max: cost("run_cost_max"),
+        user_day_tokens_max: table.number("user_day_tokens_max", ANY),
+        user_day_cost_max: cost("user_day_cost_max"),
+        parallel_tools_max: table.size("parallel_tools_max").unwrap_or(base.parallel_tools_max),
+        tool_timeout_ms: table.number("tool_timeout_ms", ANY).unwrap_or(base.tool_timeout_ms),
+        tool_output_bytes_max: table.size("tool_output_bytes_max").unwrap_or(base.tool_output_bytes_max),
+        run_deadline_ms: table.number("run_deadline_ms", ANY).unwrap_or(base.run_deadline_ms),
+    }
+}
+
+pub(super) fn http(table: &Table<'_>) -> HttpLimits {
+    let base = HttpLimits::default();
+    let ms = |key, base| table.number(key, ANY).map_or(base, |ms| Duration::from_millis(ms.max(1)));
+    let size = |key, base| table.size(key).unwrap_or(base);
+    HttpLimits {
+        body_bytes_max: size("body_bytes_max", base.body_bytes_max),
+        body_read: ms("body_read_ms", base.body_read),
+        header_read: ms("header_read_ms", base.header_read),
+        write_stall: ms("write_stall_ms", base.write_stall),
+        heartbeat: ms("heartbeat_ms", base.heartbeat),
+        streams_per_user_max: size("streams_per_user_max", base.streams_per_user_max),
+        connections_max: size("connections_max", base.connections_max).max(1),
+        input_parts_max: size("input_parts_max", base.input_parts_max),
+        tools_max: size("tools_max", base.tools_max),
+    }
+}
+
+pub(super) fn prices(tables: &Table<'_>, names: &Names<'_>) -> BTreeMap<String, Price> {
+    let mut prices = BTreeMap::new();
+    for (model, item) in tables.items() {
+        known_model(&item, model, names);
+        let Some(table) = item.table(&PRICE_KEYS) else { continue };
+        let price = |key| table.get(key).and_then(|item| item.decimal());
+        for key in ["input", "output"].into_iter().filter(|key| table.get(key).is_none()) {
+            table.refuse(format!("`{key}` is missing; write what a million tokens cost"));
+        }
+        let price = Price {
+            input: price("input").unwrap_or_default(),
+            cached: price("cached"),
+            cache_write: price("cache_write"),
+            output: price("output").unwrap_or_default(),
+        };
+        prices.insert(model.to_owned(), price);
+    }
+    prices
+}

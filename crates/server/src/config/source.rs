@@ -1,0 +1,86 @@
+//! A config file as text: where it is from, what lies beside it, and on which line a byte is.
+
+use super::ConfigError;
+use std::path::{Path, PathBuf};
+
+/// The longest file.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// A file, and what it may refer to.
+pub(crate) struct Source {
+    /// What errors call it.
+    pub(crate) origin: String,
+    /// Its text.
+    pub(crate) text: String,
+    /// Where the files that it names are.
+    pub(crate) beside: Beside,
+}
+
+/// Where the files are that a file names.
+pub(crate) enum Beside {
+    /// In this folder.
+    Folder(PathBuf),
+    /// In the binary.
+    Embedded(&'static [(&'static str, &'static str)]),
+}
+
+impl Source {
+    /// The demo.
+    pub(crate) fn demo() -> Self {
+        Self {
+            origin: "the embedded demo".to_owned(),
+            text: include_str!("../../demo/headwater.toml").to_owned(),
+            beside: Beside::Embedded(&[("scenarios.toml", include_str!("../../demo/scenarios.toml"))]),
+        }
+    }
+
+    /// An operator's file.
+    pub(crate) fn read(path: &Path) -> Result<Self, ConfigError> {
+        let origin = path.display().to_string();
+        let text = read_bounded(path, FILE_BYTES_MAX)
+            .map_err(|source| ConfigError::Read { origin: origin.clone(), source })?;
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Ok(Self { origin, text, beside: Beside::Folder(folder) })
+    }
+
+    /// A path as the file means it, whatever folder a program is started in later.
+    pub(super) fn path(&self, text: &str) -> PathBuf {
+        let joined = match &self.beside {
+            Beside::Folder(folder) => folder.join(text),
+            Beside::Embedded(_) => PathBuf::from(text),
+        };
+        std::path::absolute(&joined).unwrap_or(joined)
+    }
+
+    /// The line that a byte is on, from 1.
+    pub(super) fn line(&self, at: usize) -> usize {
+        self.text.get(..at).unwrap_or(&self.text).matches('\n').count() + 1
+    }
+
+    /// The key on a line, with the table that it is in, as far as that can be seen in a file that is no TOML.
+    pub(super) fn key(&self, line: usize) -> String {
+        let mut lines: Vec<&str> = self.text.lines().take(line).collect();
+        let own = lines.pop().unwrap_or_default().trim();
+        let table =
+            |text: &str| text.trim().strip_prefix('[').map(|rest| rest.split(']').next().unwrap_or(rest).to_owned());
+        if let Some(table) = table(own) {
+            return table;
+        }
+        let own = own.split('=').next().unwrap_or(own).trim();
+        match lines.iter().rev().find_map(|line| table(line)) {
+            Some(table) => format!("{table}.{own}"),
+            None => own.to_owned(),
+        }
+    }
+}
+
+/// Reads a text that may not be endless.
+pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> std::io::Result<String> {
+    use std::io::{Error, ErrorKind, Read as _};
+    let mut text = String::new();
+    let read = std::fs::File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    if u64::try_from(read).unwrap_or(u64::MAX) > bytes_max {
+        return Err(Error::new(ErrorKind::FileTooLarge, format!("longer than {bytes_max} bytes")));
+    }
+    Ok(text)
+}

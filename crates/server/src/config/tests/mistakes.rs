@@ -1,0 +1,310 @@
+//! What is wrong with a file, in the words that an operator reads.
+
+use super::*;
+
+#[test]
+fn a_refusal_says_file_line_and_key() {
+    let cases = [
+        ("[server]\nlisten = 5\n", "2: server.listen: this is a whole number; write a text"),
+        ("[server]\nlisten = \"nowhere\"\n", "2: server.listen: not an address"),
+        ("[server]\nlistn = \"x\"\n", "2: server.listn: there is no key `listn`; did you mean `listen`?"),
+        ("[serv]\n", "1: serv: there is no key `serv`; there is `agents`, `tools`"),
+        ("[servr]\n", "1: servr: there is no key `servr`; did you mean `server`?"),
+        ("server = 5\n", "1: server: this is a whole number; write a table"),
+        ("x = \n", "1: x: "),
+        ("[auth]\nmode = \"jwt\"\n", "2: auth.mode: `jwt` is not supported yet"),
+        ("[auth]\nmode = \"magic\"\n", "2: auth.mode: `magic` is not known here; write one of `none`, `keys`"),
+        ("[auth]\nmode = 5\n", "2: auth.mode: this is a whole number; write a text"),
+        (
+            "[limits]\nsteps_max = -1\n",
+            "2: limits.steps_max: the number is out of bounds; write one from 0 to 4294967295",
+        ),
+        ("[limits]\nrun_cost_max = 0.0000001\n", "2: limits.run_cost_max: the number is out of bounds, or finer"),
+        ("[limits]\nrun_cost_max = -1\n", "2: limits.run_cost_max: the number is out of bounds; write one from 0"),
+        ("[limits]\nrun_cost_max = 1e300\n", "2: limits.run_cost_max: the number is out of bounds"),
+        ("[limits]\nrun_cost_max = nan\n", "2: limits.run_cost_max: the number is out of bounds"),
+        ("[providers.p]\nkind = \"openai-chat\"\n", "2: providers.p.kind: the kind `openai-chat` is not supported yet"),
+        ("[providers.p]\nkind = \"scripted\"\n", "1: providers.p: `file` is missing"),
+        ("[server]\norigins = [\n\"*\"]\n", "3: server.origins: `*` is not an origin"),
+        ("[agents.\"a/b\"]\nmodel = \"x/y\"\n", "1: agents.\"a/b\": a name has"),
+    ];
+    for (text, wanted) in cases {
+        let error = refused(text);
+        assert!(error.starts_with(&format!("DIR/headwater.toml:{wanted}")), "\n{error}\n{wanted}");
+    }
+    let error = refused("[providers.p]\nkind = \"scripted\"\nfile = \"none.toml\"\n");
+    assert!(error.starts_with("DIR/none.toml: "), "{error}");
+}
+
+#[test]
+fn a_mistake_of_an_agent_is_found_with_what_was_meant() {
+    let cases = [
+        (
+            "model = \"mine/a\"\ntools = [\"get_wether\"]",
+            "agents.x.tools: agent `x` has the tool `get_wether`, which is not defined; did you mean `get_weather`?",
+        ),
+        (
+            "model = \"mine/a\"\ntools = [\"zzz\"]",
+            "agents.x.tools: agent `x` has the tool `zzz`, which is not defined; there is `get_weather`, `demo`, `x`",
+        ),
+        (
+            "model = \"mine/a\"\ntools = [\"demo\", \"demo\"]",
+            "agents.x.tools: agent `x` has `demo` twice; leave one out",
+        ),
+        ("model = \"mien/a\"", "agents.x.model: no provider answers `mien/a`; did you mean `mine`?"),
+        ("model = \"mine\"", "agents.x.model: no provider answers `mine`; write provider/model; there is `mine`"),
+        ("model = []", "agents.x.model: the list is empty; write at least one"),
+        ("tools = []", "agents.x: `model` is missing; write `model = \"provider/model\"`"),
+        (
+            "upstream = { protocol = \"ag-ui\" }",
+            "agents.x.upstream: agents that run elsewhere are not supported yet; give it a `model`",
+        ),
+        ("modl = 1\nmodel = \"mine/a\"", "agents.x.modl: there is no key `modl`; did you mean `model`?"),
+        (
+            "model = \"mine/a\"\nhandoffs = [\"x\"]",
+            "agents.x.handoffs: agent `x` cannot hand over to itself; leave it out",
+        ),
+        (
+            "model = \"mine/a\"\nhandoffs = [\"dmeo\"]",
+            "agents.x.handoffs: agent `x` hands over to `dmeo`, which is not defined; did you mean `demo`?",
+        ),
+        (
+            "model = \"mine/a\"\nhandoffs = [\"demo\", { agent = \"demo\" }]",
+            "agents.x.handoffs: agent `x` has `transfer_to_demo` twice; leave one out, or rename an agent",
+        ),
+        (
+            "model = \"mine/a\"\nhandoffs = [{ history = \"all\" }]",
+            "agents.x.handoffs: `agent` is missing; write the name of the agent that takes over",
+        ),
+        (
+            "model = \"mine/a\"\nhandoffs = [{ agent = \"demo\", history = \"some\" }]",
+            "agents.x.handoffs.history: `some` is not known here; write one of `all`, `messages`, `input`",
+        ),
+        (
+            "model = \"mine/a\"\nhistory = { turn = 1 }",
+            "agents.x.history.turn: there is no key `turn`; did you mean `turns`?",
+        ),
+        (
+            "model = \"mine/a\"\ncompaction = { keep_turns = 1 }",
+            "agents.x.compaction: `after_tokens` is missing; write after how many tokens the past is summed up",
+        ),
+        (
+            "model = \"mine/a\"\ncompaction = { after_tokens = 1, model = \"no/a\" }",
+            "agents.x.compaction.model: no provider answers `no/a`; there is `mine`",
+        ),
+        (
+            "model = \"mine/a\"\ninput_hook = {}",
+            "agents.x.input_hook: a hook has either a `url` or a `command`; write one of them",
+        ),
+        (
+            "model = \"mine/a\"\ninput_hook = { url = \"ftp://x/\" }",
+            "agents.x.input_hook.url: this is not an address that can be asked; begin it with `http://` or `https://`",
+        ),
+    ];
+    for (table, wanted) in cases {
+        assert_eq!(added(&format!("[agents.x]\n{table}\n")), wanted);
+    }
+    let long = format!(
+        "[agents.{0}]\nmodel = \"mine/a\"\n[agents.x]\nmodel = \"mine/a\"\nhandoffs = [\"{0}\"]\n",
+        "l".repeat(60)
+    );
+    assert!(added(&long).contains("has more than 64 letters, which providers refuse"));
+}
+
+#[test]
+fn a_mistake_of_a_tool_is_found_with_what_was_meant() {
+    const HTTP: &str = "kind = \"http\"\nparameters = { type = \"object\", properties = { item = {} } }";
+    let http = |more: &str| format!("{HTTP}\n{more}");
+    let cases = [
+        (
+            "description = \"x\"".to_owned(),
+            "tools.t: `kind` is missing; write one of `builtin`, `http`, `command`, `client`, `agent`",
+        ),
+        (
+            "kind = \"mcp\"".to_owned(),
+            "tools.t.kind: the kind `mcp` is not supported yet; there is `builtin`, `http`, `command`, `client`, `agent`",
+        ),
+        (
+            "kind = \"magic\"".to_owned(),
+            "tools.t.kind: `magic` is not known here; write one of `builtin`, `http`, `command`, `client`, `agent`",
+        ),
+        (
+            "kind = \"client\"\nurl = \"x\"".to_owned(),
+            "tools.t.url: has no place in a tool of this kind; it is for `http`",
+        ),
+        (
+            "kind = \"client\"\nidempotent = true".to_owned(),
+            "tools.t.idempotent: has no place in a tool of this kind; it is for `builtin`, `http`, `command`",
+        ),
+        (
+            "kind = \"client\"\nparameters = { type = \"string\" }".to_owned(),
+            "tools.t.parameters: arguments are always an object; write `type = \"object\"`, and what they are under `properties`",
+        ),
+        ("kind = \"client\"\nparameters = 5".to_owned(), "tools.t.parameters: this is a whole number; write a table"),
+        (
+            "kind = \"client\"\nparameters = { type = \"object\", x = nan }".to_owned(),
+            "tools.t.parameters: this cannot be JSON; leave out dates, `nan` and `inf`, and nest less deeply",
+        ),
+        (
+            "kind = \"client\"\ntimeout = 1\ntimeout_ms = 1000".to_owned(),
+            "tools.t.timeout: `timeout` and `timeout_ms` say the same; leave one out",
+        ),
+        (
+            "kind = \"client\"\ntimeout = 0".to_owned(),
+            "tools.t.timeout: the number is out of bounds, or finer than is counted",
+        ),
+        (
+            "kind = \"client\"\napproval = \"sometimes\"".to_owned(),
+            "tools.t.approval: not a rule: column 10: expected `==`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `contains`, found the end; write `never`, `always`, or a rule like `quantity > 100`",
+        ),
+        (
+            "kind = \"client\"\napproval_timeout_seconds = 99999999999".to_owned(),
+            "tools.t.approval_timeout_seconds: the number is out of bounds; write one from 1 to 31536000",
+        ),
+        (http(""), "tools.t: `url` is missing; write `url = \"https://…\"`"),
+        (
+            http("url = \"ftp://h/\""),
+            "tools.t.url: this is not an address that can be asked; begin it with `http://` or `https://`",
+        ),
+        (
+            http("url = \"http:/h/{item}\""),
+            "tools.t.url: `{item}` may stand in the path and in the query only; write out the host",
+        ),
+        (
+            http("url = \"http://{item}/\""),
+            "tools.t.url: `{item}` may stand in the path and in the query only; write out the host",
+        ),
+        (
+            http("url = \"http://h:{item}\""),
+            "tools.t.url: `{item}` may stand in the path and in the query only; write out the host",
+        ),
+        (
+            http("url = 'http://h\\\\x/{item}'"),
+            "tools.t.url: this is not an address; write it like `https://example.com/items/{id}`",
+        ),
+        (
+            http("url = \"http://u:s3cret@h/\""),
+            "tools.t.url: a password does not belong in an address; use `headers` and `env:NAME`",
+        ),
+        (http("url = \"http://h/{itme}\""), "tools.t.url: `{itme}` is no parameter; did you mean `item`?"),
+        (
+            http("url = \"http://h/{item\""),
+            "tools.t.url: `{` is never closed; write `{name}` for the argument of that name",
+        ),
+        (
+            http("url = \"http://h/\"\nbody = [{ a = \"{itme}\" }]"),
+            "tools.t.body: `{itme}` is no parameter; did you mean `item`?",
+        ),
+        (
+            http("url = \"http://h/\"\nbody = {}\nmethod = \"GET\""),
+            "tools.t.body: GET sends no body; write `method = \"POST\"`, or leave the body out",
+        ),
+        (
+            http("url = \"http://h/\"\nmethod = \"SEND\""),
+            "tools.t.method: `SEND` is not a method; write one of `GET`, `HEAD`, `DELETE`, `POST`, `PUT`, `PATCH`",
+        ),
+        (
+            http("url = \"http://h/\"\nresult = \"data\""),
+            "tools.t.result: `data` is not a JSON pointer; write it like `/data/0/name`",
+        ),
+        (
+            http("url = \"http://h/\"\nheaders = { \"a b\" = \"x\" }"),
+            "tools.t.headers.\"a b\": `a b` is not the name of a header; use letters, digits and `-`",
+        ),
+        (
+            http("url = \"http://h/\"\nheaders = { a = \"x\\ny\" }"),
+            "tools.t.headers.a: a header cannot have this value; leave out line breaks and control characters",
+        ),
+        (
+            "kind = \"command\"".to_owned(),
+            "tools.t: `command` is missing; write `command = [\"program\", \"argument\"]`",
+        ),
+        ("kind = \"command\"\ncommand = \"\"".to_owned(), "tools.t.command: the program has no name; write one"),
+        (
+            "kind = \"command\"\ncommand = \"x\"\nenv_pass = [\"A=B\"]".to_owned(),
+            "tools.t.env_pass: `A=B` is not the name of a variable; leave out `=`",
+        ),
+        ("kind = \"agent\"".to_owned(), "tools.t: `agent` is missing; write the name of the agent that is asked"),
+        (
+            "kind = \"agent\"\nagent = \"dmeo\"".to_owned(),
+            "tools.t.agent: there is no agent `dmeo`; did you mean `demo`?",
+        ),
+    ];
+    for (table, wanted) in cases {
+        assert_eq!(added(&format!("[tools.t]\n{table}\n")), wanted, "{table}");
+    }
+    let error = added(
+        "[tools.t]\nkind = \"client\"\nparameters = { type = \"object\", properties = { a = { type = \"strin\" } } }\n",
+    );
+    assert!(error.starts_with("tools.t.parameters: not a JSON Schema: "), "{error}");
+    let error = added("[tools.get_wether]\nkind = \"builtin\"\n");
+    assert_eq!(error, "tools.get_wether: there is no builtin tool `get_wether`; did you mean `get_weather`?");
+    let error = added("[tools.demo]\nkind = \"client\"\n");
+    assert_eq!(error, "tools.demo: there is an agent `demo`, too, and both would be called so; rename one");
+    let error = added("[tools.transfer_to_demo]\nkind = \"client\"\n");
+    assert!(error.contains("names that begin with `transfer_to_` are those of hand-offs"), "{error}");
+    let error = added(&format!("[tools.{}]\nkind = \"client\"\n", "n".repeat(65)));
+    assert!(error.contains("a name has 1 to 64 letters"), "{error}");
+    let error = added("[prices.\"mien/a\"]\ninput = 1\noutput = 1\n");
+    assert_eq!(error, "prices.\"mien/a\": no provider answers `mien/a`; did you mean `mine`?");
+    let error = added("[prices.\"mine/a\"]\ninput = 1\n");
+    assert_eq!(error, "prices.\"mine/a\": `output` is missing; write what a million tokens cost");
+}
+
+#[test]
+fn a_secret_that_is_not_there_is_named_and_one_that_is_written_out_is_warned_of() {
+    let header = |value: &str| {
+        format!("{GOOD}[tools.t]\nkind = \"http\"\nurl = \"http://h/\"\nheaders = {{ Authorization = \"{value}\" }}\n")
+    };
+    let one = |value: &str| {
+        let found = found(&header(value));
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].split_once("tools.t.headers.Authorization: ").unwrap().1.to_owned()
+    };
+    let missing = "the variable is not set; set it before the server starts";
+    assert_eq!(one("env:HEADWATER_NO_SUCH_1"), format!("`env:HEADWATER_NO_SUCH_1` cannot be resolved: {missing}"));
+    assert_eq!(
+        one("Bearer {env:HEADWATER_NO_SUCH_1}"),
+        format!("`env:HEADWATER_NO_SUCH_1` cannot be resolved: {missing}")
+    );
+    let error = one("Basic {file:no/key}");
+    assert!(
+        error.starts_with("`file:DIR/no/key` cannot be resolved: ") && error.ends_with("; put the file there"),
+        "{error}"
+    );
+    assert!(one("Bearer s3cret-value").starts_with("warning: a secret does not belong in this file; "));
+    let plain = header("Bearer s3cret-value");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("plays.toml"), PLAYS).unwrap();
+    std::fs::write(dir.path().join("c.toml"), plain).unwrap();
+    assert!(load(Some(&dir.path().join("c.toml")), Overrides::default()).is_ok(), "a warning stops nobody");
+    good(&header("file:key"));
+}
+
+#[test]
+fn a_rule_on_what_is_no_parameter_is_warned_of() {
+    let text = "[tools.t]\nkind = \"client\"\nparameters = { type = \"object\", properties = { quantity = {} } }\napproval = \"quantty > 100\"\n";
+    let wanted =
+        "tools.t.approval: warning: `quantty` is no parameter, so this may ask every time; did you mean `quantity`?";
+    assert_eq!(added(text), wanted);
+}
+
+#[test]
+fn all_mistakes_are_found_in_the_order_of_the_file() {
+    let found = found(
+        "[tools.b]\nkind = \"http\"\nurl = \"ftp://x\"\nurk = 1\n[agents.a]\nmodel = \"no/x\"\ntools = [\"c\",\n\"b\"]\n\
+         [limits]\nsteps_max = \"x\"\n[providers.p]\nkind = \"scripted\"\nfile = \"none.toml\"\n[auth]\nmode = 1\n",
+    );
+    let places: Vec<&str> = found.iter().map(|line| line.split(": ").take(2).last().unwrap()).collect();
+    let keys = ["tools.b.url", "tools.b.urk", "agents.a.model", "agents.a.tools", "limits.steps_max", "auth.mode"];
+    assert_eq!(places[..6], keys, "{found:#?}");
+    assert!(found.len() == 7 && found[6].starts_with("DIR/none.toml: "), "{found:#?}");
+}
+
+#[test]
+fn a_text_that_is_no_toml_is_refused_for_that_alone() {
+    let found = found("[agents.a]\nmodel = \n[tools.b\nkind = 'x'\n");
+    assert!(found.len() >= 2 && found.iter().all(|line| line.starts_with("DIR/headwater.toml:")), "{found:#?}");
+    assert!(found[0].starts_with("DIR/headwater.toml:2: agents.a.model: "), "{found:#?}");
+    assert!(!found.iter().any(|line| line.contains("missing; write `model")), "{found:#?}");
+}

@@ -1,0 +1,23 @@
+//! `GET /v1/usage?day=YYYY-MM-DD`: what a user has used up on a day (UTC), today when none is named.
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::{day, query, wire};
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use model::ports::{Day, Spent};
+use serde_json::{Value, json};
+
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
+    let [day] = query::read(&uri, ["day"])?;
+    let ports = app.engine.ports();
+    let day = match day {
+        None => Day::of(ports.clock.now()),
+        Some(text) => day::parse(&text)
+            .ok_or_else(|| Problem::invalid_query("`day` must be a day since 1970, written like 2025-01-31"))?,
+    };
+    let Spent { usage, cost } = ports.directory.spent(&caller.user, day).await?;
+    Ok(Json(json!({ "day": day::text(day), "usage": usage, "cost": wire::money(cost) })))
+}

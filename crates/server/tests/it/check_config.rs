@@ -1,0 +1,244 @@
+//! `headwater check-config`, the JSON Schema of the file, and the page that describes it: all three say the same.
+
+use crate::harness::headwater;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+const PAGE: &str = include_str!("../../../../docs/configuration.md");
+const SCHEMA: &str = include_str!("../../headwater.schema.json");
+const SCENARIOS: &str = include_str!("../../demo/scenarios.toml");
+
+/// The file as the tests of single keys have it, to the last line before theirs.
+const AROUND: &str =
+    "[agents.other]\nmodel = \"mine/a\"\n[providers.mine]\nkind = \"scripted\"\nfile = \"scenarios.toml\"\n";
+
+/// What is said of a file, and the exit code.
+fn check(text: &str) -> (String, i32) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("scenarios.toml"), SCENARIOS).unwrap();
+    fs::write(dir.path().join("c.toml"), text).unwrap();
+    let output = headwater(dir.path())
+        .args(["check-config", "--config", "c.toml"])
+        .env("QUOTES_TOKEN", "s3cret")
+        .env("BROKER_KEY", "s3cret")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!said.contains("s3cret"), "{said}");
+    (said, output.status.code().unwrap())
+}
+
+fn schema() -> Value {
+    serde_json::from_str(SCHEMA).unwrap()
+}
+
+fn fits_schema(text: &str) -> Result<(), String> {
+    let file: Value = toml::from_str(text).unwrap();
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    validator.validate(&file).map_err(|error| format!("{}: {error}", error.instance_path()))
+}
+
+fn examples() -> Vec<&'static str> {
+    PAGE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[test]
+fn a_good_file_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = headwater(dir.path()).args(["check-config"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with("ok: ") && said.ends_with(", 1 provider\n"), "{said}");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(check(AROUND), ("ok: 1 agent, 0 tools, 1 provider\n".to_owned(), 0));
+}
+
+#[test]
+fn every_finding_is_one_line() {
+    let (said, code) = check("[agents.a]\nmodel = \"x/y\"\ntools = [\"t\"]\n\n[limit]\nsteps_max = 1\n");
+    let wanted = "c.toml:2: agents.a.model: no provider answers `x/y`; there is none\n\
+                  c.toml:3: agents.a.tools: agent `a` has the tool `t`, which is not defined; did you mean `a`?\n\
+                  c.toml:5: limit: there is no key `limit`; did you mean `limits`?\n";
+    assert_eq!((said.as_str(), code), (wanted, 1));
+    let dir = tempfile::tempdir().unwrap();
+    let output = headwater(dir.path()).args(["check-config", "--config", "none.toml"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with("none.toml: ") && said.lines().count() == 1, "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_warning_is_said_and_changes_nothing() {
+    let tool = "[tools.t]\nkind = \"http\"\nurl = \"http://h/\"\nheaders = { Authorization = \"Bearer s3cret\" }\n";
+    let (said, code) = check(&format!("{AROUND}{tool}"));
+    assert_eq!(code, 0);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("c.toml:9: tools.t.headers.Authorization: warning: "), "{said}");
+    assert_eq!(lines[1..], ["ok: 1 agent, 1 tool, 1 provider"]);
+}
+
+#[test]
+fn the_examples_on_the_page_pass_both() {
+    assert!(examples().len() >= 2);
+    for example in examples() {
+        assert_eq!(fits_schema(example), Ok(()), "{example}");
+        let (said, code) = check(example);
+        assert!(code == 0 && said.lines().count() == 1, "{said}\n{example}");
+    }
+    assert_eq!(check(examples()[0]).0, "ok: 2 agents, 2 tools, 1 provider\n");
+    let demo = include_str!("../../demo/headwater.toml");
+    assert_eq!(fits_schema(demo), Ok(()));
+}
+
+#[test]
+fn the_mistake_on_the_page_is_refused_as_the_page_says() {
+    let at = examples()[0].replacen("\"quote\"", "\"qoute\"", 1);
+    let (said, _) = check(&at);
+    let (line, rest) = said.split_once(": ").unwrap();
+    assert_eq!(line, "c.toml:5");
+    assert!(PAGE.contains(&format!("```text\nheadwater.toml:5: {}\n```", rest.trim_end())), "{said}");
+}
+
+#[test]
+fn the_schema_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = headwater(dir.path()).args(["check-config", "--schema"]).output().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap(), schema());
+    assert!(jsonschema::meta::is_valid(&schema()));
+}
+
+/// Every table of the file, with a key in it that does not exist.
+const TABLES: &str = r#"
+"?" = 1
+[agents.a]
+"?" = 1
+handoffs = [{ "?" = 1 }]
+history = { "?" = 1 }
+compaction = { "?" = 1 }
+input_hook = { "?" = 1 }
+[tools.t]
+"?" = 1
+[providers.p]
+"?" = 1
+[prices."p/m"]
+"?" = 1
+[auth]
+"?" = 1
+[server]
+"?" = 1
+[limits]
+"?" = 1
+[store]
+"?" = 1
+"#;
+
+/// The keys of every table, as the parser lists them when it is asked for one that is not there.
+fn keys_of_the_parser() -> BTreeMap<String, BTreeSet<String>> {
+    let (said, _) = check(TABLES);
+    let unknown = said.lines().filter_map(|line| line.split_once(": there is no key `?`; there is "));
+    unknown
+        .map(|(place, keys)| {
+            let table = place.split_once(": ").unwrap().1.trim_end_matches("\"?\"").trim_end_matches('.');
+            assert!(!keys.ends_with(" more"), "{keys}");
+            (table.to_owned(), keys.trim_matches('`').split("`, `").map(str::to_owned).collect())
+        })
+        .collect()
+}
+
+/// The schema of a table of [`TABLES`].
+fn table_in_schema(path: &str) -> Value {
+    let schema = schema();
+    let resolve = |value: &Value| match value["$ref"].as_str() {
+        Some(reference) => schema.pointer(reference.trim_start_matches('#')).unwrap().clone(),
+        None => value.clone(),
+    };
+    let mut here = schema.clone();
+    for name in path.split('.').filter(|name| !name.is_empty()) {
+        let next = here["properties"].get(name).unwrap_or(&here["additionalProperties"]).clone();
+        here = resolve(&next);
+        if here["type"] == "array" {
+            let choices = here["items"]["anyOf"].as_array().unwrap().clone();
+            here = choices.iter().map(resolve).find(|choice| choice["type"] == "object").unwrap();
+        }
+    }
+    here
+}
+
+#[test]
+fn parser_and_schema_know_the_same_keys() {
+    let parser = keys_of_the_parser();
+    assert_eq!(parser.len(), TABLES.matches('?').count());
+    for (table, keys) in &parser {
+        let properties = table_in_schema(table)["properties"].as_object().unwrap().clone();
+        assert_eq!(&properties.keys().cloned().collect::<BTreeSet<_>>(), keys, "{table}");
+    }
+    // A table that the schema closes is one of these, so none was forgotten.
+    assert_eq!(SCHEMA.matches("\"additionalProperties\": false").count(), parser.len());
+}
+
+/// What else a table needs, so that the key under test is read.
+fn beside(table: &str, key: &str) -> Vec<(&'static str, &'static str)> {
+    const HTTP: [&str; 5] = ["url", "method", "headers", "body", "result"];
+    match table {
+        "agents.a" => vec![("model", "\"mine/a\"")],
+        "tools.t" if HTTP.contains(&key) => vec![("kind", "\"http\""), ("url", "\"http://h/\"")],
+        "tools.t" if key == "agent" => vec![("kind", "\"agent\""), ("agent", "\"other\"")],
+        "tools.t" if key != "kind" => vec![("kind", "\"command\""), ("command", "\"x\"")],
+        "agents.a.handoffs" => vec![("agent", "\"other\"")],
+        "agents.a.compaction" => vec![("after_tokens", "1")],
+        "agents.a.input_hook" if key != "command" => vec![("url", "\"http://h/\"")],
+        "providers.q" => vec![("kind", "\"scripted\"")],
+        "prices.\"mine/m\"" => vec![("input", "1"), ("output", "1")],
+        _ => Vec::new(),
+    }
+}
+
+/// A file whose only odd thing is this value.
+fn with(table: &str, key: &str, value: &str) -> String {
+    let mut entries: Vec<(&str, &str)> = beside(table, key).into_iter().filter(|(name, _)| *name != key).collect();
+    entries.push((key, value));
+    let inner: Vec<String> = entries.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    match table {
+        "" => format!("{}\n", inner.join("\n")),
+        "agents.a.handoffs" => {
+            format!("{AROUND}[agents.a]\nmodel = \"mine/a\"\nhandoffs = [{{ {} }}]\n", inner.join(", "))
+        }
+        _ if table.matches('.').count() == 2 => {
+            let name = table.rsplit('.').next().unwrap();
+            format!("{AROUND}[agents.a]\nmodel = \"mine/a\"\n{name} = {{ {} }}\n", inner.join(", "))
+        }
+        _ => format!("{AROUND}[{table}]\n{}\n", inner.join("\n")),
+    }
+}
+
+#[test]
+fn every_key_is_read_and_a_value_of_no_type_is_refused_by_both() {
+    for (table, keys) in keys_of_the_parser() {
+        let table = table.replace("p/m", "mine/m").replace("providers.p", "providers.q");
+        for key in keys {
+            // Any JSON may be a body.
+            if key == "body" {
+                continue;
+            }
+            let text = with(&table, &key, "[[true]]");
+            let (said, code) = check(&text);
+            let full = format!(": {table}.{key}: ").replace(": .", ": ");
+            let line = said.lines().find(|line| line.contains(&full));
+            assert!(code == 1 && line.is_some(), "{full}\n{said}\n{text}");
+            assert!(!said.contains("has no place") && !said.contains("there is no key"), "{said}\n{text}");
+            assert!(fits_schema(&text).is_err(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn the_page_names_every_key() {
+    for (table, keys) in keys_of_the_parser() {
+        for key in keys {
+            // A table is a heading of its own; small tables are written out.
+            let named = ["`K`", "`[K", "`K = ", " K ", " K,", " K`"].map(|form| form.replace('K', &key));
+            assert!(named.iter().any(|named| PAGE.contains(named.as_str())), "{table}.{key}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What waits in a thread, how a run is stopped gently, and what a request without input goes on from.
+
+use crate::broker::{broker, orders, outcome};
+use crate::harness::Server;
+use serde_json::{Value, json};
+
+fn id(task: &Value) -> &str {
+    task["task_id"].as_str().unwrap()
+}
+
+async fn begin(hw: &Server, input: &str, more: Value) -> Value {
+    let mut body = json!({"model": "broker", "input": input});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    hw.begin(body).await
+}
+
+async fn cancel(hw: &Server, task: &Value, mode: &str) {
+    let reply = hw.post(&format!("/v1/tasks/{}/cancel", id(task)), json!({"mode": mode})).await;
+    assert_eq!(reply.status, 202, "{}", reply.text);
+}
+
+/// Waits until the task has said something.
+async fn speaking(hw: &Server, task: &Value) {
+    hw.open(&format!("/v1/tasks/{}/events", id(task))).await.until("task.text.delta").await;
+}
+
+#[tokio::test]
+async fn a_threads_queue_is_listed_and_what_is_cancelled_leaves_it() {
+    let hw = broker("");
+    let first = begin(&hw, "count 5000", json!({})).await;
+    let thread = json!({"thread_id": first["thread_id"]});
+    speaking(&hw, &first).await;
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.insert(0, begin(&hw, "hello", thread.clone()).await);
+    }
+    let elsewhere = begin(&hw, "count 5000", json!({})).await;
+    let queue = format!("/v1/tasks?status=queued&thread_id={}", first["thread_id"].as_str().unwrap());
+    let listed = async || -> Vec<String> {
+        let page = hw.get(&queue).await.json();
+        page["data"].as_array().unwrap().iter().map(|row| id(row).to_owned()).collect()
+    };
+    assert_eq!(listed().await, waiting.iter().map(id).collect::<Vec<_>>(), "newest first");
+
+    cancel(&hw, &waiting[1], "immediate").await;
+    hw.until("it has left the queue", async || listed().await == [id(&waiting[0]), id(&waiting[2])]).await;
+    let gone = hw.get(&format!("/v1/tasks/{}", id(&waiting[1]))).await.json();
+    assert_eq!((&gone["status"], &gone["output"]), (&json!("cancelled"), &json!([])));
+    cancel(&hw, &first, "immediate").await;
+    let (newest, oldest) = (outcome(&hw, &waiting[0]).await.0, outcome(&hw, &waiting[2]).await.0);
+    assert!(oldest["ended_at"].as_u64() <= newest["created_at"].as_u64(), "oldest first, one after the other");
+    assert_eq!(listed().await, Vec::<String>::new());
+    cancel(&hw, &elsewhere, "immediate").await;
+}
+
+#[tokio::test]
+async fn a_gentle_cancel_lets_the_turn_end_and_begins_no_other() {
+    let hw = broker("");
+    // A turn that needed nothing more is a run that has ended well.
+    let talk = begin(&hw, "count 20", json!({})).await;
+    speaking(&hw, &talk).await;
+    cancel(&hw, &talk, "after_turn").await;
+    let (ended, words) = outcome(&hw, &talk).await;
+    assert_eq!(ended["status"], "completed");
+    assert!(words.ends_with("20 "), "it has said all that it was saying: {words}");
+    let frames = hw.frames(&format!("/v1/tasks/{}/events", id(&talk)), None).await;
+    assert_eq!(frames.iter().filter(|frame| frame.event == "task.cancelling").count(), 1);
+
+    let order = begin(&hw, "unsure", json!({})).await;
+    hw.until("the order is placed", async || orders(&hw).len() == 1).await;
+    cancel(&hw, &order, "after_turn").await;
+    std::fs::write(hw.path("go"), "").unwrap();
+    let (ended, words) = outcome(&hw, &order).await;
+    assert_eq!((&ended["status"], words.as_str()), (&json!("cancelled"), ""), "the model is not asked again");
+    assert_eq!(ended["output"].as_array().unwrap().last().unwrap()["status"], "completed", "the tool was let end");
+    let late = hw.post(&format!("/v1/tasks/{}/cancel", id(&order)), json!({"mode": "after_turn"})).await;
+    assert_eq!(late.problem(), (409, "already_ended".to_owned()));
+}
+
+#[tokio::test]
+async fn without_input_a_thread_goes_on_from_what_was_cut_and_from_nothing_else() {
+    let hw = broker("[limits]\nsteps_max = 1");
+    let cut = begin(&hw, "count 5000", json!({})).await;
+    speaking(&hw, &cut).await;
+    cancel(&hw, &cut, "immediate").await;
+    outcome(&hw, &cut).await;
+    let bare = json!({"model": "broker", "thread_id": cut["thread_id"]});
+    let next = hw.begin(bare.clone()).await;
+    speaking(&hw, &next).await;
+    let frames = hw.open(&format!("/v1/tasks/{}/events", id(&next))).await.until("task.started").await.to_owned();
+    assert!(frames.contains("\"input\":[]"), "nothing was said anew: {frames}");
+    cancel(&hw, &next, "immediate").await;
+    outcome(&hw, &next).await;
+
+    // A limit is no end either.
+    let short = begin(&hw, "unsure", json!({"thread_id": cut["thread_id"]})).await;
+    std::fs::write(hw.path("go"), "").unwrap();
+    assert_eq!(outcome(&hw, &short).await.0["status"], "incomplete");
+    let (ended, words) = outcome(&hw, &hw.begin(bare.clone()).await).await;
+    assert!(words.contains("bought"), "it goes on where the limit was: {ended}");
+
+    let refused = hw.post("/v1/tasks", bare).await;
+    assert_eq!(refused.problem(), (422, "no_input".to_owned()), "what has ended well needs no going on");
+}
+
+#[tokio::test]
+async fn a_run_can_be_asked_again_after_any_earlier_one() {
+    let hw = broker("");
+    let first = begin(&hw, "hello", json!({})).await;
+    outcome(&hw, &first).await;
+    let second = begin(&hw, "count 2", json!({"thread_id": first["thread_id"]})).await;
+    outcome(&hw, &second).await;
+    // Edited: what is said now stands where the second run stood.
+    let edited = begin(&hw, "count 3", json!({"previous": id(&first)})).await;
+    let (ended, words) = outcome(&hw, &edited).await;
+    assert_eq!((&ended["thread_id"], words.as_str()), (&first["thread_id"], "1 2 3 "));
+    let frames = hw.frames(&format!("/v1/tasks/{}/events", id(&edited)), None).await;
+    assert_eq!(frames[0].data["task"]["previous"], first["task_id"]);
+    // Both stay in the log.
+    let runs = hw.get(&format!("/v1/tasks?thread_id={}", first["thread_id"].as_str().unwrap())).await.json();
+    assert_eq!(runs["data"].as_array().unwrap().len(), 3);
+    let elsewhere = begin(&hw, "hello", json!({})).await;
+    let mixed = json!({"model": "broker", "input": "x", "thread_id": elsewhere["thread_id"], "previous": id(&first)});
+    assert_eq!(hw.post("/v1/tasks", mixed).await.problem(), (422, "unknown_previous".to_owned()));
+}

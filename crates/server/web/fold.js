@@ -1,0 +1,244 @@
+// Events → the task's object, by the rules of the server's own fold. Nothing here knows of a page.
+
+const ENDS = {
+  'task.completed': 'completed',
+  'task.incomplete': 'incomplete',
+  'task.failed': 'failed',
+  'task.cancelled': 'cancelled',
+};
+
+// What a `done` may leave out because it was said before. How an item ended is the `done`'s alone to say.
+const KEPT = {
+  reasoning: ['summary', 'agent'],
+  tool_call: ['arguments', 'kind', 'display_name', 'gate', 'agent'],
+  tool_result: ['block_list', 'summary', 'artifact', 'ui_hints', 'agent'],
+  message: ['block_list', 'phase', 'agent'],
+  hosted_call: ['block_list', 'state', 'action', 'agent'],
+  file_processing: ['agent'],
+  text: ['text', 'id', 'annotations', 'refusal'],
+  image: ['id'],
+};
+
+// What items become whose step was cut.
+const CUTS = { error: 'failed', cancelled: 'cancelled', lost: 'recovered' };
+
+// Events that say something but change nothing that is drawn.
+const QUIET = [
+  'task.retrying', 'task.input.added', 'task.tool.started', 'task.approval.requested',
+  'task.approval.resolved', 'task.state.snapshot', 'task.state.delta', 'task.custom', 'task.provider_event',
+  'task.cancelling', 'thread.history.compacted', 'thread.run.hidden',
+];
+
+const RULES = {
+  'task.created': (task, e) => {
+    if (e.task_id !== task.task_id) return true;
+    const { thread_id, agent, metadata } = e.task;
+    Object.assign(task, { thread_id, agent, metadata, status: 'queued', created_at: e.at });
+    return true;
+  },
+  'task.started': (task, e) => status(task, e, 'running'),
+  'task.paused': (task, e) => status(task, e, 'paused', e.pending),
+  'task.resumed': (task, e) => status(task, e, 'running', []),
+  'task.agent.updated': (task, e) => {
+    if (e.task_id === task.task_id) task.agent = e.agent;
+    return true;
+  },
+  'task.step.started': (task, e) => {
+    attempts.set(task, { ...attempts.get(task), [e.task_id]: e });
+    return true;
+  },
+  'task.step.done': stepDone,
+  'task.tool.progress': (task, e) => {
+    progress.set(task, { ...progress.get(task), [e.call_id]: e });
+    return true;
+  },
+  'task.recovered': (task, e) => {
+    for (const item of outputOf(task, e.task_id) ?? []) if (e.cut.includes(item.id)) dropped.add(item);
+    return true;
+  },
+  'task.output_item.added': itemAdded,
+  'task.output_item.done': (task, e) => settle(itemAt(task, e, e.item.id), e.item),
+  'task.reasoning_summary_item.added': (task, e) => put(itemAt(task, e), 'summary', e.summary_index, e.item),
+  'task.reasoning_summary_text.delta': (task, e) => grow(itemAt(task, e)?.summary?.[e.summary_index], 'text', e.delta),
+  'task.reasoning_summary_item.done': (task, e) => {
+    const item = itemAt(task, e);
+    const part = item?.summary?.[e.summary_index];
+    return part ? settle(part, e.item) : put(item, 'summary', e.summary_index, e.item);
+  },
+  'task.tool_call_arguments.delta': (task, e) => grow(itemAt(task, e), 'arguments', e.delta),
+  'task.tool_call_arguments.done': (task, e) => assign(itemAt(task, e), 'arguments', e.arguments),
+  'task.hosted_call.updated': (task, e) => {
+    const item = itemAt(task, e);
+    return assign(item, 'state', e.state) && assign(item, 'action', e.action);
+  },
+  'task.file_processing.updated': (task, e) => {
+    const files = outputOf(task, e.task_id)?.[e.output_index]?.files;
+    const now = { url: e.url, status: e.status, ...(e.message === undefined ? {} : { message: e.message }) };
+    const at = files?.findIndex((file) => file.url === e.url);
+    if (files) files.splice(at < 0 ? files.length : at, 1, now);
+    return Boolean(files);
+  },
+  'task.text.added': addBlock,
+  'task.text.delta': (task, e) => grow(blockAt(task, e), 'text', e.delta),
+  'task.text.annotation.added': (task, e) => put(blockAt(task, e), 'annotations', e.annotation_index, e.annotation),
+  'task.text.done': (task, e) => settle(blockAt(task, e), e.item) || addBlock(task, e),
+  'task.image.added': addBlock,
+  'task.image.delta': (task, e) => settle(blockAt(task, e), e.item),
+  'task.image.done': (task, e) => settle(blockAt(task, e), e.item) || addBlock(task, e),
+  ...Object.fromEntries(Object.keys(ENDS).map((type) => [type, end])),
+  ...Object.fromEntries(QUIET.map((type) => [type, () => true])),
+};
+
+/** Every event type that this page knows: a browser hands over named events only to those who ask for the name. */
+export const EVENT_TYPES = Object.keys(RULES);
+
+// What the object does not say: how far a tool is, which attempt of a step is open, and which items will be left out at
+// the end.
+const progress = new WeakMap();
+const attempts = new WeakMap();
+const attemptOf = new WeakMap();
+const dropped = new WeakSet();
+
+/** A task of which nothing is known yet. */
+export function blank(task_id) {
+  const usage = { input_tokens: 0, cached_tokens: 0, cache_write_tokens: 0, output_tokens: 0, reasoning_tokens: 0 };
+  return {
+    task_id, thread_id: '', agent: '', status: 'queued', output: [], pending: [], usage,
+    error: null, reason: null, metadata: {}, created_at: 0, ended_at: null, seq: 0,
+  };
+}
+
+/** How far the tool of a call said it was, last. */
+export const progressOf = (task, call_id) => progress.get(task)?.[call_id];
+
+/** Puts the next event into the task's object. False when it does not fit: then the object is to be fetched anew. */
+export function fold(task, event) {
+  if (task.seq !== 0 && event.seq !== task.seq + 1) return false;
+  if (isOver(task)) return false;
+  task.seq = event.seq;
+  const rule = Object.hasOwn(RULES, event.type) ? RULES[event.type] : () => true;
+  // The object takes the event's parts and lets them grow; the event itself stays as it came.
+  return rule(task, structuredClone(event));
+}
+
+export const isOver = (task) => Object.values(ENDS).includes(task.status);
+export const isItem = (block) => block.type !== 'text' && block.type !== 'image';
+
+/** A task's items: the root's output, or what a sub-agent has put into the result of the call that asked for it. */
+function outputOf(task, task_id) {
+  if (task_id === task.task_id) return task.output;
+  return resultOf(task.output, task_id)?.block_list?.filter(isItem);
+}
+
+export function resultOf(items, call_id) {
+  for (const item of items) {
+    if (item.type !== 'tool_result') continue;
+    const found = item.call_id === call_id ? item : resultOf((item.block_list ?? []).filter(isItem), call_id);
+    if (found) return found;
+  }
+  return undefined;
+}
+
+function itemAt(task, e, id = e.item_id) {
+  const item = outputOf(task, e.task_id)?.[e.output_index];
+  return item?.id === id ? item : undefined;
+}
+
+export const ownBlocks = (item) => (item.block_list ?? []).filter((block) => !isItem(block));
+
+function blockAt(task, e) {
+  const item = itemAt(task, e);
+  return item && ownBlocks(item)[e.block_index];
+}
+
+function addBlock(task, e) {
+  const item = itemAt(task, e);
+  if (!item || ownBlocks(item).length !== e.block_index) return false;
+  (item.block_list ??= []).push(e.item);
+  return true;
+}
+
+function itemAdded(task, e) {
+  const items = outputOf(task, e.task_id) ?? [];
+  if (items.length !== e.output_index) return false;
+  if (e.item.type !== 'tool_result') attemptOf.set(e.item, attempts.get(task)?.[e.task_id]);
+  if (e.task_id === task.task_id) task.output.push(e.item);
+  else {
+    const result = resultOf(task.output, e.task_id);
+    if (!result) return false;
+    (result.block_list ??= []).push(e.item);
+  }
+  return true;
+}
+
+function settle(held, done) {
+  if (!held || held.type !== done.type) return false;
+  const kept = KEPT[held.type] ?? [];
+  for (const key of Object.keys(held)) if (!kept.includes(key)) delete held[key];
+  Object.assign(held, done);
+  return true;
+}
+
+function grow(held, key, delta) {
+  if (!held) return false;
+  held[key] = (held[key] ?? '') + delta;
+  return true;
+}
+
+function assign(held, key, value) {
+  if (held && value !== undefined) held[key] = value;
+  return Boolean(held);
+}
+
+function put(held, key, index, value) {
+  if (!held || (held[key]?.length ?? 0) !== index) return false;
+  (held[key] ??= []).push(value);
+  return true;
+}
+
+function status(task, e, word, pending = task.pending) {
+  if (e.task_id === task.task_id) Object.assign(task, { status: word, pending });
+  return true;
+}
+
+function stepDone(task, e) {
+  for (const key of Object.keys(task.usage)) task.usage[key] += e.usage[key] ?? 0;
+  const why = CUTS[e.stop_reason];
+  if (!why) return true;
+  for (const item of ofAttempt(outputOf(task, e.task_id) ?? [], attempts.get(task)?.[e.task_id])) {
+    item.status = 'incomplete';
+    item.reason ??= why;
+  }
+  return true;
+}
+
+/** The items of the attempt that is cut. Somebody who came in the middle of it takes those behind the last result. */
+function ofAttempt(items, attempt) {
+  if (attempt) return items.filter((item) => attemptOf.get(item) === attempt);
+  const behind = items.slice(items.findLastIndex((item) => item.type === 'tool_result') + 1);
+  return behind.filter((item) => !item.reason && item.type !== 'file_processing');
+}
+
+function end(task, e) {
+  if (e.task_id !== task.task_id) {
+    const result = resultOf(task.output, e.task_id);
+    if (result?.block_list) result.block_list = result.block_list.filter((block) => !isDropped(block));
+    return Boolean(result);
+  }
+  const reason = e.type === 'task.incomplete' ? e.reason : e.type === 'task.cancelled' ? e.by : null;
+  const { usage, error = null } = e;
+  Object.assign(task, { status: ENDS[e.type], ended_at: e.at, pending: [], usage, error, reason });
+  task.output = task.output.filter((item) => !isDropped(item));
+  return true;
+}
+
+const isDropped = (item) => dropped.has(item) || item.reason === 'recovered';
+
+/** Are two JSON values the same? The order of keys does not count. */
+export function same(a, b) {
+  if (a === b) return true;
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false;
+  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && same(a[key], b[key]));
+}

@@ -1,0 +1,125 @@
+//! Questions to people: rows that open and close with records, and close with a decision that comes first.
+//!
+//! The answer is one column, so that a question is open exactly when that is empty. What was asked and answered is JSON
+//! that nobody here looks into.
+
+use super::directory::{AFTER_ALL, number, text};
+use super::group::Group;
+use crate::admit;
+use model::ports::{ApprovalAnswer, ApprovalRow, Batch, Change, PageOf, Submission, SubmitError, Submitted, Verdict};
+use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+const SELECT: &str = "SELECT a.key, t.id, a.run, a.task, a.call, a.action, a.requested_at, a.expires_at, a.answer
+                      FROM approvals a JOIN threads t ON t.num = a.thread";
+
+impl Group<'_> {
+    /// What a submission gets whose question is not open; `None` when it is, or where there is no question in it.
+    pub(crate) fn decided(
+        &self,
+        owner: &UserId,
+        submission: &Submission,
+    ) -> rusqlite::Result<Option<Result<Submitted, SubmitError>>> {
+        let Some((key, decision)) = admit::decision_of(&submission.command) else { return Ok(None) };
+        let found = find(self.conn, owner, key)?;
+        let Some(question) = found.filter(|question| question.thread_id == submission.thread) else {
+            return Ok(Some(Err(SubmitError::NoQuestion)));
+        };
+        Ok(admit::decided(&question, decision, submission.at))
+    }
+
+    /// Does the thread have, or get, the questions that a batch is about?
+    pub(crate) fn judge_questions(&self, thread: i64, batch: &Batch) -> rusqlite::Result<Result<(), Verdict>> {
+        let mut asked = Vec::new();
+        for change in &batch.changes {
+            let (key, is_asked) = match change {
+                Change::Asked(question) => (&question.key, true),
+                Change::Answered { key, .. } => (key, false),
+                _ => continue,
+            };
+            let mut select = self.conn.prepare_cached("SELECT thread FROM approvals WHERE owner = ?1 AND key = ?2")?;
+            let of = select.query_row((batch.owner.as_str(), key.as_str()), |row| row.get::<_, i64>(0)).optional()?;
+            let fits = of.map_or_else(|| is_asked || asked.contains(&key), |of| of == thread);
+            if !fits {
+                return Ok(Err(admit::unknown_question(key)));
+            }
+            asked.push(key);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Opens a question, again if need be.
+    pub(crate) fn ask(&self, owner: &UserId, thread: i64, question: &ApprovalRow) -> rusqlite::Result<()> {
+        let sql = "INSERT OR REPLACE INTO approvals
+                   (owner, key, thread, run, task, call, action, requested_at, expires_at, answer)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, NULL)";
+        let mut insert = self.conn.prepare_cached(sql)?;
+        insert.execute((
+            owner.as_str(),
+            question.key.as_str(),
+            thread,
+            question.run_id.as_str(),
+            question.task_id.as_str(),
+            question.call_id.as_str(),
+            written(serde_json::to_string(&question.action))?,
+            question.requested_at.cast_signed(),
+            question.expires_at.cast_signed(),
+        ))?;
+        Ok(())
+    }
+
+    /// Closes a question; one that is closed stays as it is.
+    pub(crate) fn answer(&self, owner: &UserId, key: &ApprovalKey, answer: &ApprovalAnswer) -> rusqlite::Result<()> {
+        let sql = "UPDATE approvals SET answer = ?3 WHERE owner = ?1 AND key = ?2 AND answer IS NULL";
+        let mut update = self.conn.prepare_cached(sql)?;
+        update.execute((owner.as_str(), key.as_str(), written(serde_json::to_string(answer))?)).map(drop)
+    }
+}
+
+/// One question.
+pub(crate) fn find(conn: &Connection, owner: &UserId, key: &ApprovalKey) -> rusqlite::Result<Option<ApprovalRow>> {
+    let mut select = conn.prepare_cached(&format!("{SELECT} WHERE a.owner = ?1 AND a.key = ?2"))?;
+    select.query_row((owner.as_str(), key.as_str()), question).optional()
+}
+
+/// A user's questions, newest first; the open ones have an index of their own.
+pub(crate) fn list(
+    conn: &Connection,
+    owner: &UserId,
+    pending: bool,
+    page: &PageOf,
+) -> rusqlite::Result<Vec<ApprovalRow>> {
+    let open = if pending { "AND a.answer IS NULL" } else { "" };
+    let sql = format!(
+        "{SELECT} WHERE a.owner = ?1 {open} AND (a.requested_at, a.key) <
+         (coalesce((SELECT requested_at FROM approvals WHERE owner = ?1 AND key = ?2), ?4), ?2)
+         ORDER BY a.requested_at DESC, a.key DESC LIMIT ?3"
+    );
+    let before = page.before.as_deref().unwrap_or(AFTER_ALL);
+    let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
+    conn.prepare_cached(&sql)?.query_map((owner.as_str(), before, limit, i64::MAX), question)?.collect()
+}
+
+fn question(row: &Row<'_>) -> rusqlite::Result<ApprovalRow> {
+    let answer: Option<String> = row.get(8)?;
+    Ok(ApprovalRow {
+        key: ApprovalKey::from(text(row, 0)?),
+        thread_id: ThreadId::from(text(row, 1)?),
+        run_id: TaskId::from(text(row, 2)?),
+        task_id: TaskId::from(text(row, 3)?),
+        call_id: CallId::from(text(row, 4)?),
+        action: read(serde_json::from_str(&text(row, 5)?), 5)?,
+        requested_at: number(row, 6)?,
+        expires_at: number(row, 7)?,
+        answer: answer.map(|answer| read(serde_json::from_str(&answer), 8)).transpose()?,
+    })
+}
+
+fn written(json: serde_json::Result<String>) -> rusqlite::Result<String> {
+    json.map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+fn read<T>(value: serde_json::Result<T>, column: usize) -> rusqlite::Result<T> {
+    value.map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into()))
+}

@@ -1,0 +1,302 @@
+//! `calculator`: sums that a model would guess at.
+//!
+//! ```text
+//!   sum     = product (("+" | "-") product)*
+//!   product = signed (("*" | "/" | "%") signed)*
+//!   signed  = "-" signed | power
+//!   power   = atom ("^" signed)?
+//!   atom    = number | "(" sum ")"
+//! ```
+
+use super::{invalid_arguments, read, said};
+use model::definition::{Tool, ToolHow};
+use model::tool::{ToolOutput, ToolSpec};
+use serde::Deserialize;
+use serde_json::json;
+
+pub(super) const NAME: &str = "calculator";
+
+const EXPRESSION_BYTES_MAX: usize = 1000;
+/// Every parenthesis, sign and exponent is one deeper.
+const DEPTH_MAX: u32 = 64;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    expression: String,
+}
+
+pub(super) fn definition() -> Tool {
+    let spec = ToolSpec {
+        name: NAME.to_owned(),
+        description: "Works out an expression with + - * / % ^ and parentheses.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "expression": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": EXPRESSION_BYTES_MAX,
+                    "description": "Such as `2 * (3.5 + 4)^2`."
+                }
+            },
+            "required": ["expression"],
+            "additionalProperties": false
+        }),
+    };
+    Tool { display_name: Some("Calculator".to_owned()), idempotent: true, ..Tool::new(spec, ToolHow::Builtin) }
+}
+
+pub(super) fn run(arguments: &str) -> ToolOutput {
+    match read(arguments) {
+        Ok(Arguments { expression }) => match value(&expression) {
+            Ok(value) => said(value.to_string()),
+            Err(Mistake::Written(why)) => invalid_arguments(why),
+            Err(Mistake::Worked(why)) => ToolOutput::failed("calculation_failed", why),
+        },
+        Err(error) => invalid_arguments(error),
+    }
+}
+
+/// Why there is no value.
+#[derive(Debug, PartialEq)]
+enum Mistake {
+    /// It is no expression.
+    Written(String),
+    /// It has no value.
+    Worked(&'static str),
+}
+
+fn value(expression: &str) -> Result<f64, Mistake> {
+    if expression.len() > EXPRESSION_BYTES_MAX {
+        return Err(Mistake::Written(format!("`expression` is longer than {EXPRESSION_BYTES_MAX} bytes")));
+    }
+    let mut reader = Reader { rest: expression, depth: 0 };
+    let value = reader.sum()?;
+    match reader.peek() {
+        // Adding zero turns a negative zero into a plain one.
+        None => Ok(value + 0.0),
+        Some(letter) => Err(Mistake::Written(format!("`{letter}` was not expected"))),
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+    depth: u32,
+}
+
+impl Reader<'_> {
+    fn sum(&mut self) -> Result<f64, Mistake> {
+        let mut value = self.product()?;
+        while let Some(operator) = self.take(&['+', '-']) {
+            let other = self.product()?;
+            value = finite(if operator == '+' { value + other } else { value - other })?;
+        }
+        Ok(value)
+    }
+
+    fn product(&mut self) -> Result<f64, Mistake> {
+        let mut value = self.signed()?;
+        while let Some(operator) = self.take(&['*', '/', '%']) {
+            let other = self.signed()?;
+            if operator != '*' && other == 0.0 {
+                return Err(Mistake::Worked("division by zero"));
+            }
+            value = finite(match operator {
+                '*' => value * other,
+                '/' => value / other,
+                _ => value % other,
+            })?;
+        }
+        Ok(value)
+    }
+
+    fn signed(&mut self) -> Result<f64, Mistake> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(Mistake::Written(format!("it is nested more than {DEPTH_MAX} deep")));
+        }
+        let value = if self.take(&['-']).is_some() { -self.signed()? } else { self.power()? };
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn power(&mut self) -> Result<f64, Mistake> {
+        let base = self.atom()?;
+        if self.take(&['^']).is_none() {
+            return Ok(base);
+        }
+        let exponent = self.signed()?;
+        if base == 0.0 && exponent < 0.0 {
+            return Err(Mistake::Worked("division by zero"));
+        }
+        finite(base.powf(exponent))
+    }
+
+    fn atom(&mut self) -> Result<f64, Mistake> {
+        if self.take(&['(']).is_none() {
+            return self.number();
+        }
+        let value = self.sum()?;
+        match self.take(&[')']) {
+            Some(_) => Ok(value),
+            None => Err(Mistake::Written("a `)` is missing".to_owned())),
+        }
+    }
+
+    fn number(&mut self) -> Result<f64, Mistake> {
+        let Some(first) = self.peek() else {
+            return Err(Mistake::Written("a number is missing at the end".to_owned()));
+        };
+        let end = self.rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(self.rest.len());
+        let (digits, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        match digits.parse::<f64>() {
+            Ok(value) => finite(value),
+            Err(_) if digits.is_empty() => Err(Mistake::Written(format!("`{first}` was not expected"))),
+            Err(_) => Err(Mistake::Written(format!("`{digits}` is not a number"))),
+        }
+    }
+
+    fn peek(&mut self) -> Option<char> {
+        self.rest = self.rest.trim_start();
+        self.rest.chars().next()
+    }
+
+    /// The next letter, if it is one of these.
+    fn take(&mut self, wanted: &[char]) -> Option<char> {
+        let letter = self.peek().filter(|letter| wanted.contains(letter))?;
+        self.rest = self.rest.strip_prefix(letter)?;
+        Some(letter)
+    }
+}
+
+fn finite(value: f64) -> Result<f64, Mistake> {
+    match value {
+        value if value.is_nan() => Err(Mistake::Worked("the result is not a real number")),
+        value if value.is_infinite() => Err(Mistake::Worked("the result is too large")),
+        value => Ok(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::testing::{Rng, seeds};
+
+    #[test]
+    fn operators_bind_as_in_school() {
+        let cases = [
+            ("1+2*3", "7"),
+            ("(1+2)*3", "9"),
+            ("10-4-3", "3"),
+            ("100/10/2", "5"),
+            ("7%4*2", "6"),
+            ("2^3^2", "512"),
+            ("-2^2", "-4"),
+            ("(-2)^2", "4"),
+            ("2^-1", "0.5"),
+            ("2*-3", "-6"),
+            ("--2", "2"),
+            ("1.5 + .5", "2"),
+            ("0*-1", "0"),
+            (" 2\t* ( 3.5+4 ) ^ 2\n", "112.5"),
+            ("2^0.5", "1.4142135623730951"),
+        ];
+        for (expression, wanted) in cases {
+            assert_eq!(value(expression).map(|value| value.to_string()).as_deref(), Ok(wanted), "{expression}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_value_says_why() {
+        let huge = format!("1{}", "0".repeat(400));
+        let cases = [
+            ("1/0", "division by zero"),
+            ("1%(2-2)", "division by zero"),
+            ("0^-1", "division by zero"),
+            ("10^1000", "the result is too large"),
+            (huge.as_str(), "the result is too large"),
+            ("10^300*10^300", "the result is too large"),
+            ("(-8)^0.5", "the result is not a real number"),
+        ];
+        for (expression, why) in cases {
+            assert_eq!(value(expression), Err(Mistake::Worked(why)), "{expression}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_expression_says_where() {
+        let cases = [
+            ("", "a number is missing at the end"),
+            ("1+", "a number is missing at the end"),
+            ("(1", "a `)` is missing"),
+            ("1)", "`)` was not expected"),
+            ("1 2", "`2` was not expected"),
+            ("1.2.3", "`1.2.3` is not a number"),
+            (".", "`.` is not a number"),
+            ("x", "`x` was not expected"),
+            ("1e5", "`e` was not expected"),
+            ("+1", "`+` was not expected"),
+            ("2×3", "`×` was not expected"),
+        ];
+        for (expression, why) in cases {
+            assert_eq!(value(expression), Err(Mistake::Written(why.to_owned())), "{expression}");
+        }
+    }
+
+    #[test]
+    fn depth_and_length_are_limited() {
+        let nested = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
+        assert_eq!(value(&nested(63)), Ok(1.0));
+        let deep = Err(Mistake::Written("it is nested more than 64 deep".to_owned()));
+        for expression in [nested(64), "-".repeat(999) + "1", "1^".repeat(400) + "1", "(".repeat(1000)] {
+            assert_eq!(value(&expression), deep, "{expression}");
+        }
+        assert_eq!(value(&("1+".repeat(499) + "11")), Ok(510.0));
+        assert!(matches!(value(&"1".repeat(1001)), Err(Mistake::Written(why)) if why.contains("1000 bytes")));
+    }
+
+    #[test]
+    fn any_tree_has_the_value_that_it_has_when_it_is_written_out() {
+        for seed in seeds() {
+            let mut rng = Rng::new(seed);
+            let (text, wanted) = tree(&mut rng, 4);
+            let found = value(&text);
+            let wanted = if wanted.is_finite() { Ok(wanted) } else { Err(()) };
+            assert_eq!(found.map_err(|_| ()), wanted, "SEED={seed} {text}");
+        }
+    }
+
+    #[test]
+    fn no_text_does_harm() {
+        let words = ["(", ")", "+", "-", "*", "/", "%", "^", "0", "7.5", "9999999", " ", "é", "."];
+        for seed in seeds() {
+            let mut rng = Rng::new(seed);
+            let text: String = (0..rng.below(200)).map(|_| rng.choose("1", &words)).collect();
+            if let Ok(found) = value(&text) {
+                assert!(found.is_finite(), "SEED={seed} {text}");
+            }
+        }
+    }
+
+    fn tree(rng: &mut Rng, depth: u32) -> (String, f64) {
+        if depth == 0 || rng.chance(20) {
+            let number = f64::from(rng.between(0, 40)) / 4.0;
+            return (number.to_string(), number);
+        }
+        let (left, a) = tree(rng, depth - 1);
+        let (right, b) = tree(rng, depth - 1);
+        let nothing = |value: f64| if b == 0.0 { f64::NAN } else { value };
+        let (operator, value) = match rng.below(5) {
+            0 => ("+", a + b),
+            1 => ("-", a - b),
+            2 => ("*", a * b),
+            3 => ("/", nothing(a / b)),
+            _ => ("%", nothing(a % b)),
+        };
+        // What was not finite stays so, as in the calculator.
+        let value = if a.is_finite() && b.is_finite() { value } else { f64::NAN };
+        (format!("({left} {operator} {right})"), value)
+    }
+}

@@ -1,0 +1,49 @@
+//! `execute_trade`: places an order that does not exist, once somebody has agreed. The demo's tool.
+
+use super::{invalid_arguments, read, said};
+use model::definition::{Approval, Tool, ToolHow};
+use model::tool::{ToolOutput, ToolSpec};
+use serde::Deserialize;
+use serde_json::json;
+
+pub(super) const NAME: &str = "execute_trade";
+
+const APPROVAL_TIMEOUT_SECONDS: u64 = 300;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    symbol: String,
+    quantity: u64,
+}
+
+pub(super) fn definition() -> Tool {
+    let spec = ToolSpec {
+        name: NAME.to_owned(),
+        description: "Places an order at the stock exchange.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "symbol": { "type": "string", "minLength": 1, "description": "What to buy, such as `VNM`." },
+                "quantity": { "type": "integer", "minimum": 1, "description": "How many." }
+            },
+            "required": ["symbol", "quantity"],
+            "additionalProperties": false
+        }),
+    };
+    Tool {
+        display_name: Some("Trade".to_owned()),
+        approval: Approval::Always,
+        approval_timeout_seconds: APPROVAL_TIMEOUT_SECONDS,
+        ..Tool::new(spec, ToolHow::Builtin)
+    }
+}
+
+pub(super) fn run(arguments: &str) -> ToolOutput {
+    match read(arguments) {
+        Ok(Arguments { symbol, .. }) if symbol.trim().is_empty() => invalid_arguments("`symbol` is empty"),
+        Ok(Arguments { quantity: 0, .. }) => invalid_arguments("`quantity` is 0"),
+        Ok(Arguments { symbol, quantity }) => said(format!("Order placed: {symbol} x{quantity}")),
+        Err(error) => invalid_arguments(error),
+    }
+}

@@ -1,0 +1,72 @@
+//! `slow`: takes as long as it is told, and says how far it is. The demo's tool.
+
+use super::{invalid_arguments, read, said};
+use futures_util::{StreamExt, stream};
+use model::definition::{Tool, ToolHow};
+use model::ports::BoxStream;
+use model::tool::{Progress, ToolEvent, ToolOutput, ToolSpec};
+use serde::Deserialize;
+use serde_json::json;
+use std::time::Duration;
+
+pub(super) const NAME: &str = "slow";
+
+const SECONDS_MAX: u32 = 600;
+const STEPS_PER_SECOND: u32 = 5;
+const STEP: Duration = Duration::from_millis(200);
+/// The longest that it can be told, and some time to say so.
+const TIMEOUT_MS: u64 = (SECONDS_MAX as u64 + 30) * 1000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    seconds: u32,
+}
+
+pub(super) fn definition() -> Tool {
+    let spec = ToolSpec {
+        name: NAME.to_owned(),
+        description: "Takes a given number of seconds.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": {
+                "seconds": { "type": "integer", "minimum": 0, "maximum": SECONDS_MAX, "description": "How many." }
+            },
+            "required": ["seconds"],
+            "additionalProperties": false
+        }),
+    };
+    Tool {
+        display_name: Some("Slow".to_owned()),
+        idempotent: true,
+        timeout_ms: Some(TIMEOUT_MS),
+        ..Tool::new(spec, ToolHow::Builtin)
+    }
+}
+
+pub(super) fn run(arguments: String) -> BoxStream<'static, ToolEvent> {
+    Box::pin(stream::once(async move { begin(&arguments) }).flatten())
+}
+
+fn begin(arguments: &str) -> BoxStream<'static, ToolEvent> {
+    let over = |output: ToolOutput| stream::iter([ToolEvent::End(output)]);
+    match read(arguments) {
+        Ok(Arguments { seconds }) if seconds > SECONDS_MAX => {
+            Box::pin(over(invalid_arguments(format!("`seconds` is more than {SECONDS_MAX}"))))
+        }
+        Ok(Arguments { seconds }) => Box::pin(steps(seconds).chain(over(said(format!("done after {seconds} s"))))),
+        Err(error) => Box::pin(over(invalid_arguments(error))),
+    }
+}
+
+fn steps(seconds: u32) -> impl futures_util::Stream<Item = ToolEvent> + Send {
+    let total = seconds.saturating_mul(STEPS_PER_SECOND);
+    stream::iter(1..=total).then(move |step| async move {
+        tokio::time::sleep(STEP).await;
+        ToolEvent::Progress(Progress {
+            message: Some(format!("step {step} of {total}")),
+            progress: Some(f64::from(step)),
+            total: Some(f64::from(total)),
+        })
+    })
+}

@@ -1,0 +1,131 @@
+use super::*;
+use model::block::{ImageBlock, ImageUrl, TextBlock};
+use serde_json::json;
+
+/// The words of a result that is nothing else.
+fn said(text: &str) -> String {
+    let output = read(text, None).unwrap();
+    let [Part::Text { text, .. }] = output.message_content.as_slice() else { panic!("{output:?}") };
+    assert_eq!(output, words(text));
+    text.clone()
+}
+
+fn refused(json: &Value) -> String {
+    let error = read(&json.to_string(), None).unwrap_err();
+    assert_eq!(error.code, "invalid_output");
+    error.message
+}
+
+#[test]
+fn words_stay_as_they_are_and_other_json_loses_its_white_space_alone() {
+    let cases = [
+        ("hello\n", "hello"),
+        ("  two\nlines  \r\n", "  two\nlines  "),
+        ("{not json", "{not json"),
+        ("\"a \\\"string\\\"\\n\"", "a \"string\"\n"),
+        ("[1, 2,\n {\"b\" : \"x \\\" y\", \"a\": 1.50e3} ]", "[1,2,{\"b\":\"x \\\" y\",\"a\":1.50e3}]"),
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ("null", "null"),
+        ("{ }", "{}"),
+        ("{\"summary\": 1, \"other\": 2}", "{\"summary\":1,\"other\":2}"),
+        ("{\"a\":1}\n{\"a\":2}", "{\"a\":1}\n{\"a\":2}"),
+    ];
+    for (text, wanted) in cases {
+        assert_eq!(said(text), wanted);
+    }
+}
+
+#[test]
+fn nothing_is_said_in_words() {
+    let blank = json!({"message_content": [{"type": "text", "text": " "}], "summary": null}).to_string();
+    for text in ["", "\n", " \t ", "\"\"", "{\"message_content\":[]}", "{\"error\":null}", &blank] {
+        assert_eq!(said(text), "(no output)", "{text:?}");
+    }
+}
+
+#[test]
+fn an_object_with_the_fields_of_an_output_is_one() {
+    let whole = json!({
+        "message_content": [{"type": "text", "text": "for the model", "tags": ["added_by_reference_manager"]}],
+        "block_list": [{"type": "text", "text": "for people", "id": 1}, {"type": "image", "image_url": {"url": "data:,"}}],
+        "summary": "short",
+        "artifact": [1],
+        "ui_hints": {"colour": "red"},
+        "error": {"code": "c", "message": "m"},
+    });
+    let output = read(&whole.to_string(), None).unwrap();
+    let image = ImageBlock { image_url: ImageUrl { url: "data:,".to_owned() }, id: None };
+    let wanted = ToolOutput {
+        message_content: vec![Part::text("for the model")],
+        block_list: vec![Block::Text(TextBlock { id: Some(1), ..TextBlock::new("for people") }), Block::Image(image)],
+        summary: Some("short".to_owned()),
+        artifact: Some(json!([1])),
+        ui_hints: Some([("colour".to_owned(), json!("red"))].into_iter().collect()),
+        error: Some(ErrorInfo::new("c", "m")),
+    };
+    assert_eq!(output, wanted);
+}
+
+#[test]
+fn plain_words_are_enough_for_content_and_for_an_error() {
+    let output = read(r#"{"message_content":"hi"}"#, None).unwrap();
+    assert_eq!(output, words("hi"));
+    let output = read(r#"{"error":"no such city"}"#, None).unwrap();
+    assert_eq!(output, ToolOutput::failed("tool_failed", "no such city"));
+}
+
+#[test]
+fn the_model_reads_what_there_is_when_there_is_no_content() {
+    assert_eq!(read(r#"{"summary":"short"}"#, None).unwrap().message_content, [Part::text("short")]);
+    let shown = read(r#"{"block_list":[{"type":"text","text":"x"}]}"#, None).unwrap();
+    assert_eq!(shown.message_content, []);
+}
+
+#[test]
+fn what_a_tool_may_not_give_is_refused() {
+    let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "content": []});
+    let call = json!({"type": "tool_call", "id": "fc_1", "call_id": "call_1", "name": "n", "arguments": "{}"});
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+    for block in [message, call, reasoning] {
+        let why = refused(&json!({ "block_list": [block] }));
+        assert!(why.starts_with("the tool's result cannot be used: "), "{why}");
+    }
+    assert!(refused(&json!({"block_list": [{"type": "video"}]})).contains("unknown variant `video`"));
+    assert!(refused(&json!({"block_list": [{"type": "text"}]})).contains("no text"));
+    assert!(refused(&json!({"summary": 1})).contains("invalid type"));
+    assert!(refused(&json!({"error": {"message": "m"}})).contains("missing field `code`"));
+}
+
+#[test]
+fn a_whole_item_as_a_block_is_refused_for_its_kind() {
+    let block = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+    assert!(serde_json::from_value::<Block>(block.clone()).is_ok(), "it is refused for another reason");
+    assert!(refused(&json!({ "block_list": [block] })).contains("only give blocks of type `text` and `image`"));
+}
+
+#[test]
+fn a_pointer_picks_the_result() {
+    let body = r#"{"data":[{"a/b":{"m~n": 12345678901234567890123 }},"x"],"out":{"message_content":"hi"}}"#;
+    let cases = [
+        ("", body),
+        ("/data/0/a~1b/m~0n", "12345678901234567890123"),
+        ("/data/1", "x"),
+        ("/out", "hi"),
+        ("/out/message_content", "hi"),
+    ];
+    for (pointer, wanted) in cases {
+        let output = read(body, Some(pointer)).unwrap();
+        let wanted = if pointer.is_empty() { compact(wanted) } else { wanted.to_owned() };
+        assert_eq!(output, words(&wanted), "{pointer}");
+    }
+}
+
+#[test]
+fn a_pointer_to_nothing_says_so() {
+    for pointer in ["/nope", "/data/2", "/data/x", "data", "/data/0/0/0"] {
+        let error = read(r#"{"data":[{},{}]}"#, Some(pointer)).unwrap_err();
+        assert!(error.message.ends_with(&format!("the answer has nothing at `{pointer}`")), "{}", error.message);
+    }
+    let error = read("hello", Some("/a")).unwrap_err();
+    assert!(error.message.contains("the answer is not JSON"), "{}", error.message);
+}

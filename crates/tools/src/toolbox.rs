@@ -1,0 +1,80 @@
+//! Who does it: the one implementation of the ports that the engine is given.
+
+use crate::secret::Env;
+use crate::source::{self, Deadline};
+use crate::{builtin, command, hook, http};
+use futures_util::stream;
+use model::definition::{Hook, ToolHow};
+use model::event::ErrorInfo;
+use model::ports::{BoxFuture, BoxStream, Clock, HookAnswer, HookRequest, Hooks, Tools};
+use model::tool::{ToolEvent, ToolOutput, ToolRequest};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why there is no toolbox.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up the HTTP client: {0}")]
+pub struct ToolboxError(#[from] reqwest::Error);
+
+/// Runs tools of every kind, and asks hooks.
+#[derive(Clone)]
+pub struct Toolbox {
+    pub(crate) http: reqwest::Client,
+    pub(crate) env: Env,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Toolbox {
+    /// With `env`, the door to the server's environment, and the time that deadlines are in.
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be set up.
+    pub fn new(env: Env, clock: Arc<dyn Clock>) -> Result<Self, ToolboxError> {
+        // A redirect could lead a secret's header to somebody else, and a proxy would be a setting that no page lists.
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("headwater/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()?;
+        Ok(Self { http, env, clock })
+    }
+}
+
+/// The environment holds secrets, so nothing of it is shown.
+impl fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Toolbox").finish_non_exhaustive()
+    }
+}
+
+impl Tools for Toolbox {
+    fn call(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+        let toolbox = self.clone();
+        let deadline = Deadline { clock: Arc::clone(&self.clock), at: request.deadline };
+        match request.how.as_ref() {
+            ToolHow::Builtin => builtin::call(request, toolbox.clock),
+            ToolHow::Http(tool) => {
+                let tool = tool.clone();
+                source::events(deadline, async move { http::open(&toolbox, &tool, &request).await })
+            }
+            ToolHow::Command(tool) => {
+                let tool = tool.clone();
+                source::events(deadline, async move { command::start(&toolbox, &tool, &request).await })
+            }
+            ToolHow::Client | ToolHow::Agent { .. } | ToolHow::Handoff { .. } => not_ours(&request.name),
+        }
+    }
+}
+
+impl Hooks for Toolbox {
+    fn ask(&self, hook: &Hook, request: HookRequest) -> BoxFuture<'static, Result<HookAnswer, ErrorInfo>> {
+        let (toolbox, hook) = (self.clone(), hook.clone());
+        Box::pin(async move { hook::ask(&toolbox, &hook, &request).await })
+    }
+}
+
+/// What the run loop has others do never gets here; if it did, the run must not hang.
+fn not_ours(name: &str) -> BoxStream<'static, ToolEvent> {
+    let output = ToolOutput::failed("invalid_tool", format!("`{name}` is not a tool that the server runs"));
+    Box::pin(stream::iter([ToolEvent::End(output)]))
+}
