@@ -233,8 +233,8 @@ fn push_item(out: &mut Vec<Entry>, calls: &mut Vec<CallId>, fold: &ItemFold, end
         }
         Item::Message(item) => {
             let text = item.text();
-            // Providers refuse empty messages.
-            if !text.is_empty() {
+            // Providers refuse empty messages, and blank ones.
+            if !text.trim().is_empty() {
                 out.push(Entry::Assistant { id: item.id.clone(), text, raw: fold.raw.clone().filter(|_| whole) });
             }
         }

@@ -100,6 +100,19 @@ steps = [{ call = "transfer_to_specialist" }]
 steps = [{ text = "The specialist speaks." }]
 
 [[scenario]]
+match = '\bmany client\b'
+[[scenario.turn]]
+steps = [
+  { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" },
+  { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" },
+  { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" },
+  { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" },
+  { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" }, { call = "pick_a" },
+]
+[[scenario.turn]]
+steps = [{ text = "The client chose." }]
+
+[[scenario]]
 match = '\bclient\b'
 [[scenario.turn]]
 steps = [{ call = "pick_a" }, { call = "pick_b" }]

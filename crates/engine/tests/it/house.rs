@@ -114,9 +114,11 @@ impl House {
     pub(crate) async fn stopped(self) -> (Arc<Ground>, Arc<Hands>) {
         self.engine.stop(Duration::ZERO).await;
         let Self { engine, gate, ground, clock, .. } = self;
-        drop(engine);
+        let store = Arc::clone(&engine.ports().directory);
+        drop((engine, gate));
+        let ours = if ground.kind == Kind::Memory { 2 } else { 1 };
         let gone = async {
-            while Arc::strong_count(&gate) > 1 {
+            while Arc::strong_count(&store) > ours {
                 tokio::task::yield_now().await;
             }
         };

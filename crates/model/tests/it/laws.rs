@@ -162,7 +162,11 @@ fn law_12_a_valid_history_always() {
         for past in &replay.thread.runs {
             assert_eq!(laws::valid_history(&past.entries), Ok(()), "SEED={seed}: {}", past.run);
         }
-        assert_eq!(laws::valid_history(&replay.thread.history(None, HistoryWindow::default())), Ok(()), "SEED={seed}: the whole thread");
+        assert_eq!(
+            laws::valid_history(&replay.thread.history(None, HistoryWindow::default())),
+            Ok(()),
+            "SEED={seed}: the whole thread"
+        );
     }
 }
 
