@@ -81,8 +81,8 @@ pub(crate) fn next_act(run: &RunState, task: &TaskFold) -> Option<(CallId, Act)>
     let look = |(fold, call): (&ItemFold, &ToolCall)| act(run, task, fold, call).map(|act| (call.call_id.clone(), act));
     let refused = due(task).filter(|(fold, call)| is_refused(task, fold, call)).find_map(look);
     let ordinary = || due(task).filter(|(_, call)| call.kind != Some(CallKind::Handoff));
-    let room = || ordinary().filter(|(fold, call)| is_busy(task, fold, call)).count();
-    let has_room = room() < run.definitions.limits.parallel_tools_max;
+    let busy = ordinary().filter(|(fold, call)| is_busy(task, fold, call)).count();
+    let has_room = busy < run.definitions.limits.parallel_tools_max;
     let fits = |(_, act): &(CallId, Act)| has_room || !matches!(act, Act::Start(..) | Act::StartChild(..));
     let next = refused.or_else(|| ordinary().filter_map(look).find(fits));
     if next.is_some() || ordinary().any(|(_, call)| !is_answered(task, &call.call_id)) {
