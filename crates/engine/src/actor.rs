@@ -3,6 +3,7 @@
 use crate::session::{Ended, Session};
 use crate::shared::{Shared, StopMode};
 use futures_util::task::AtomicWaker;
+use model::ports::{InboxRow, Lease};
 use model::{ThreadId, UserId};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -48,6 +49,14 @@ impl Poke {
     }
 }
 
+/// What the maker of a thread knows about it: everything.
+pub(crate) struct Birth {
+    /// Its first term.
+    pub(crate) lease: Lease,
+    /// All that its inbox had then. Whatever came later raises the poke.
+    pub(crate) row: InboxRow,
+}
+
 pub(crate) struct Actor {
     pub(crate) shared: Arc<Shared>,
     pub(crate) owner: UserId,
@@ -56,11 +65,13 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    pub(crate) async fn live(self) {
+    pub(crate) async fn live(self, mut birth: Option<Birth>) {
         let mut backoff = BACKOFF_MIN;
         loop {
-            self.poke.clear();
-            match self.term().await {
+            if birth.is_none() {
+                self.poke.clear();
+            }
+            match self.term(birth.take()).await {
                 Ended::Idle | Ended::Parked => {
                     backoff = BACKOFF_MIN;
                     if self.shared.retire(&self.thread, &self.poke) {
@@ -87,11 +98,11 @@ impl Actor {
     }
 
     /// One term: claim, fold, execute.
-    async fn term(&self) -> Ended {
+    async fn term(&self, birth: Option<Birth>) -> Ended {
         if self.shared.stop_mode() == StopMode::Halted {
             return Ended::Halted;
         }
-        match Session::open(self).await {
+        match Session::open(self, birth).await {
             Ok(Some(mut session)) => session.run().await,
             Ok(None) => Ended::Parked,
             Err(model::ports::StoreError::NoThread) => Ended::Idle,

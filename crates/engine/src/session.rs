@@ -8,7 +8,7 @@
 //! `inbox` has how commands are answered, `batch` how records are gathered and appended, `before` what happens before a
 //! run begins, and `compaction` what happens after one has ended.
 
-use crate::actor::Actor;
+use crate::actor::{Actor, Birth};
 use crate::batch::{Flight, Gathered};
 use crate::before::Hooking;
 use crate::compaction::Compacting;
@@ -65,7 +65,7 @@ pub(crate) struct Session<'a> {
     upstreams: Upstreams,
     /// What upstreams said and nobody has looked at yet.
     heard: Vec<Input>,
-    timers: Timers,
+    pub(crate) timers: Timers,
 }
 
 /// What a session was woken by.
@@ -80,9 +80,12 @@ enum Woken {
 
 impl<'a> Session<'a> {
     /// Claims the thread and folds its log. `None` when it must not be executed.
-    pub(crate) async fn open(actor: &'a Actor) -> Result<Option<Session<'a>>, StoreError> {
+    pub(crate) async fn open(actor: &'a Actor, birth: Option<Birth>) -> Result<Option<Session<'a>>, StoreError> {
         let ports = &actor.shared.ports;
-        let lease = ports.journal.claim(&actor.owner, &actor.thread, &ports.node).await?;
+        let (lease, first) = match birth {
+            Some(Birth { lease, row }) => (lease, Some(row)),
+            None => (ports.journal.claim(&actor.owner, &actor.thread, &ports.node).await?, None),
+        };
         actor.shared.hub.reach(&actor.thread, lease.head);
         let place = (&actor.owner, &actor.thread);
         let opened = open::fold(&*ports.journal, &*ports.directory, place, lease.head).await?;
@@ -115,7 +118,10 @@ impl<'a> Session<'a> {
         if let Some(fold) = opened.replay.run {
             session.take_up(fold).await?;
         }
-        session.read_inbox().await?;
+        match first {
+            Some(row) => session.rows.push_back(row),
+            None => session.read_inbox().await?,
+        }
         Ok(Some(session))
     }
 
@@ -172,7 +178,11 @@ impl<'a> Session<'a> {
                         self.step(input);
                     }
                 }
-                Woken::Timer(id) => self.step(Input::Timer(id)),
+                Woken::Timer(id) => {
+                    if let Err(error) = self.time_is_up(id).await {
+                        return Ended::Again(error.to_string());
+                    }
+                }
                 Woken::Hook | Woken::Summary => {}
                 Woken::Poked => {
                     if let Err(error) = self.read_inbox().await {

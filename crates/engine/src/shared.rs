@@ -1,6 +1,6 @@
 //! What every actor of a process shares.
 
-use crate::actor::{Actor, Poke};
+use crate::actor::{Actor, Birth, Poke};
 use crate::hub::Hub;
 use crate::sync::{Mutex, lock};
 use crate::wakes::Wakes;
@@ -83,6 +83,11 @@ impl Shared {
 
     /// There is something to do in this thread's inbox: its actor is woken, or born.
     pub(crate) fn poke(self: &Arc<Self>, owner: &UserId, thread: &ThreadId) {
+        self.bear(owner, thread, None);
+    }
+
+    /// The same, for a thread that was just made: what there is to do need not be read.
+    pub(crate) fn bear(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, birth: Option<Birth>) {
         let mut actors = lock(&self.actors);
         if let Some(poke) = actors.get(thread) {
             poke.set();
@@ -96,7 +101,7 @@ impl Shared {
         metrics::gauge!("headwater_live_threads").set(count(actors.len()));
         drop(actors);
         let actor = Actor { shared: Arc::clone(self), owner: owner.clone(), thread: thread.clone(), poke };
-        tokio::spawn(actor.live());
+        tokio::spawn(actor.live(birth));
     }
 
     /// Wakes the threads that wait for people when their time has come. Ends with the process.

@@ -6,10 +6,10 @@
 
 use model::command::{AnswerTo, Command};
 use model::defects::Defect;
-use model::event::Decision;
+use model::event::{Actor, Decision};
 use model::limits::Amount;
 use model::object::TaskStatus;
-use model::ports::{ApprovalRow, Batch, Change, Spent, SubmitError, Submitted, Verdict};
+use model::ports::{ApprovalAnswer, ApprovalRow, Batch, Change, Spent, SubmitError, Submitted, Verdict};
 use model::seq::{Epoch, Millis};
 use model::{ApprovalKey, Seq, TaskId};
 
@@ -110,12 +110,12 @@ pub(crate) fn moved(status: Option<TaskStatus>, run: &TaskId, change: &Change) -
     }
 }
 
-/// The question that a command decides, and how.
-pub(crate) fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision)> {
+/// The question that a command decides, how, and who says so.
+pub(crate) fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision, Actor)> {
     match command {
         Command::Answer(answer) => match &answer.to {
-            AnswerTo::Approval { key, decision } => Some((key, decision)),
-            AnswerTo::ClientTool { .. } => None,
+            AnswerTo::Approval { key, decision, by } => Some((key, decision, *by)),
+            AnswerTo::ClientTools { .. } => None,
         },
         Command::Start(_) | Command::Cancel(_) | Command::Steer(_) => None,
     }
@@ -124,18 +124,28 @@ pub(crate) fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision)
 /// What a decision gets whose question is no longer open; `None` when it is, and the decision counts.
 pub(crate) fn decided(
     question: &ApprovalRow,
-    decision: &Decision,
+    (decision, by): (&Decision, Actor),
     at: Millis,
 ) -> Option<Result<Submitted, SubmitError>> {
     match &question.answer {
-        Some(answer) if answer.decision == *decision => {
+        Some(answer) if answer.decision == *decision && answer.by == by => {
             let (task, thread) = (question.run_id.clone(), question.thread_id.clone());
             Some(Ok(Submitted::Repeated { task, thread }))
         }
-        // Its time is up; the records that say so are on their way.
-        None if at < question.expires_at => None,
+        // When its time is up only the clock may say so, and will.
+        None if by == Actor::Timeout || at < question.expires_at => None,
         Some(_) | None => Some(Err(SubmitError::Decided(Box::new(question.clone())))),
     }
+}
+
+/// Is this what was answered before? Then the answer stays as it came.
+pub(crate) fn repeats(known: &ApprovalAnswer, answer: &ApprovalAnswer) -> bool {
+    known.decision == answer.decision && known.by == answer.by
+}
+
+/// Does a command find room in a full inbox? What the clock ends may be all that the rest waits for.
+pub(crate) fn needs_no_room(command: &Command) -> bool {
+    decision_of(command).is_some_and(|(.., by)| by == Actor::Timeout)
 }
 
 /// What was spent in all. Where it would overflow it stays: a limit is not got round by counting on.

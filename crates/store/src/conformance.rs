@@ -53,6 +53,8 @@ macro_rules! conformance {
                 many_threads_interleaved_stay_apart;
             directory:
                 a_start_makes_its_thread_its_run_and_a_row,
+                who_makes_a_thread_has_claimed_it,
+                a_thread_whose_only_run_was_given_up_is_empty,
                 a_command_for_a_thread_that_is_not_there_is_refused,
                 a_full_inbox_says_so,
                 a_key_is_bound_to_one_body_and_one_run,
@@ -76,12 +78,13 @@ macro_rules! conformance {
                 a_decision_of_a_question_that_is_not_there_is_refused,
                 a_question_whose_time_is_up_cannot_be_decided,
                 a_question_that_is_asked_again_is_open_again,
-                records_close_what_is_open_and_leave_what_is_closed,
+                records_have_the_last_word,
+                a_decision_and_its_time_out_have_one_winner,
                 questions_that_do_not_fit_change_nothing,
                 the_same_decision_is_the_same_whatever_numbers_are_in_it,
                 a_full_inbox_leaves_a_question_open,
                 a_decision_takes_a_paused_thread_up,
-                what_a_clients_tool_gave_is_written_without_a_look,
+                what_a_clients_tools_gave_is_one_row_written_without_a_look,
                 questions_are_listed_newest_first,
                 another_users_questions_do_not_exist;
             ledger:

@@ -263,9 +263,10 @@ impl Thread {
         self.questions.push(ApprovalRow { answer: None, ..question });
     }
 
-    /// Closes a question; one that is closed stays as it is.
+    /// Closes a question. Where that repeats how it was closed before, it stays as it is.
     fn answer(&mut self, key: &ApprovalKey, answer: ApprovalAnswer) {
         if let Some(question) = self.questions.iter_mut().find(|question| question.key == *key) {
+            question.answer.take_if(|known| !admit::repeats(known, &answer));
             question.answer.get_or_insert(answer);
         }
     }

@@ -159,6 +159,7 @@ impl Sqlite {
             committed: None,
             scrub: false,
             rest: 0,
+            patient_until: None,
         };
         let (sender, asked) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(asked));

@@ -1,6 +1,6 @@
 //! What there is, and what waits to be done: threads, runs, inboxes, keys.
 
-use super::{BoxFuture, StoreError};
+use super::{BoxFuture, Lease, StoreError};
 use crate::command::Command;
 use crate::event::{ActionRequest, Actor, Decision};
 use crate::id::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
@@ -13,17 +13,18 @@ use serde::{Deserialize, Serialize};
 /// Threads, runs, inboxes and keys: the rows beside the log.
 ///
 /// 1. `submit` writes a command into its thread's inbox; when it returns, the row survives a power cut. A [`Command::Start`]
-///    also makes its run (`queued`), and its thread where that is new.
+///    also makes its run (`queued`), and its thread where that is new; who made a thread has claimed it by that.
 /// 2. An idempotency key is bound to one body and one run by the same transaction: submitted again with that body it
 ///    gives that run and changes nothing, with another it is [`SubmitError::KeyReused`].
 /// 3. Rows come out of an inbox in the order in which they went in, until an append consumes them ([`Change::Consume`]).
 /// 4. A run's row changes only with the records that change the run ([`Change`]).
 /// 5. What belongs to another owner does not exist.
 /// 6. A question to a person is open from the records that ask it ([`Change::Asked`]) until a submitted decision or the
-///    records that close it ([`Change::Answered`]). The decision that comes first is written with the row that carries it:
-///    the same one again is [`Submitted::Repeated`], another one [`SubmitError::Decided`], and one to a question that is not
-///    there [`SubmitError::NoQuestion`]; none of these writes a row.
-///    A question whose time is up is decided too, though nobody knows how until the records say so.
+///    records that close it ([`Change::Answered`]). The decision that comes first is written with the row that carries it,
+///    be it a person's or the clock's: the same one again is [`Submitted::Repeated`], another one [`SubmitError::Decided`],
+///    and one to a question that is not there [`SubmitError::NoQuestion`]; none of these writes a row.
+///    From a question's moment on no person decides it, also before the clock has; the clock finds room in any inbox.
+///    Records have the last word: a run that was cancelled did not do what somebody said meanwhile.
 /// 7. Listings are newest first, which the names tell by themselves (they begin with their time); so a place in one stays
 ///    good whatever is deleted meanwhile. Questions stand in the order in which they were asked: a place among them stays
 ///    good whatever is answered, and one that was deleted with its thread is no place, so that the listing begins anew.
@@ -148,6 +149,13 @@ pub struct Idempotency {
 pub enum Submitted {
     /// It is in the inbox.
     New,
+    /// It made its thread and is all that there is in it, so whoever asked has the thread's first term and may begin.
+    Made {
+        /// The right to append.
+        lease: Lease,
+        /// The row in the inbox.
+        row: u64,
+    },
     /// It was there before: this is what it made.
     Repeated {
         /// The run.
@@ -229,7 +237,7 @@ pub enum Change {
     Checkpoint(Checkpoint),
     /// A person is asked. Asked again, the question is open again.
     Asked(Box<ApprovalRow>),
-    /// A question is closed: decided by the records at hand. One that a submitted decision closed stays as that said.
+    /// A question is closed by the records at hand. Where they repeat a submitted decision, that one stays as it came.
     Answered {
         /// The question.
         key: ApprovalKey,

@@ -1,14 +1,14 @@
 //! The directory's law, sentence by sentence.
 
 use super::words::{
-    Author, cancel, first_submission, keyed, run, somebody, start, steer, stranger, submission, thread,
+    Author, cancel, first_submission, keyed, node, run, somebody, start, steer, stranger, submission, thread,
 };
 use futures_util::future::join_all;
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    Change, Checkpoint, Directory, InboxRow, Journal, KeyRow, PageOf, RunFilter, RunRow, StoreError, SubmitError,
-    Submitted, Verdict,
+    Change, Checkpoint, Directory, InboxRow, Journal, KeyRow, PageLimit, PageOf, RunFilter, RunRow, StoreError,
+    SubmitError, Submitted, Verdict,
 };
 use model::seq::Seq;
 use model::{TaskId, ThreadId, UserId};
@@ -25,12 +25,50 @@ async fn commands(directory: &dyn Directory, owner: &UserId, thread: &ThreadId) 
     rows.into_iter().map(|row| row.command).collect()
 }
 
+fn assert_made(submitted: &Result<Submitted, SubmitError>) {
+    assert!(matches!(submitted, Ok(Submitted::Made { .. })), "{submitted:?}");
+}
+
+/// 1: who made a thread may append to it, and consume the row that made it, until somebody else claims it.
+pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = somebody();
+    let made = directory.submit(&owner, first_submission(&thread(1), start(&run(1)))).await;
+    let Ok(Submitted::Made { lease, row }) = made else { panic!("{made:?}") };
+    assert_eq!(lease.head, Seq::ZERO);
+    let page = journal.read(&owner, &thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
+    assert_eq!((page.records.len(), page.head), (0, Seq::ZERO));
+    let theirs = journal.read(&stranger(), &thread(1), Seq::ZERO, PageLimit::ONE).await;
+    assert_eq!(theirs.err(), Some(StoreError::NoThread));
+    let rows = directory.inbox(&owner, &thread(1)).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [row]);
+    let mut author = Author::at(journal, owner.clone(), 1, lease);
+    author.changes.push(Change::Consume { row });
+    author.begin().must_append().await;
+    assert_eq!(commands(directory, &owner, &thread(1)).await, []);
+    let next = journal.claim(&owner, &thread(1), &node()).await.unwrap();
+    assert!(next.epoch > lease.epoch);
+    assert_eq!(author.notes(1).append().await, Verdict::Fenced);
+}
+
+/// 1: a thread whose only run was given up is a thread without records.
+pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal, directory: &dyn Directory) {
+    let mut author = Author::new(journal, directory, 1).await;
+    author.changes.push(Change::RunDropped { run: run(1), at: 3_000 });
+    author.must_append().await;
+    let page = journal.read(&author.owner, &thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
+    assert_eq!((page.records.len(), page.head), (0, Seq::ZERO));
+    author.run = run(2);
+    let again = directory.submit(&author.owner, submission(&thread(1), start(&run(2)))).await;
+    assert_eq!(again, Ok(Submitted::New));
+    author.begin().must_append().await;
+}
+
 /// 1: a start makes its run (queued), and its thread where that is new.
 pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directory: &dyn Directory) {
     let (owner, thread) = (somebody(), thread(1));
     assert_eq!(directory.thread(&owner, &thread).await, Ok(None));
     let first = first_submission(&thread, start(&run(1)));
-    assert_eq!(directory.submit(&owner, first.clone()).await, Ok(Submitted::New));
+    assert_made(&directory.submit(&owner, first.clone()).await);
 
     let row = directory.thread(&owner, &thread).await.unwrap().unwrap();
     assert_eq!((row.created_at, row.updated_at), (first.at, first.at));
@@ -89,14 +127,14 @@ pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn Directory) {
     assert_eq!(directory.inbox(&owner, &thread(1)).await.unwrap().len(), taken);
     assert_eq!(directory.run(&owner, &run(taken + 1)).await, Ok(None));
     let elsewhere = first_submission(&thread(2), start(&run(taken + 1)));
-    assert_eq!(directory.submit(&owner, elsewhere).await, Ok(Submitted::New));
+    assert_made(&directory.submit(&owner, elsewhere).await);
 }
 
 /// 2: the same key with the same body gives the same run, with another it is refused.
 pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, directory: &dyn Directory) {
     let owner = somebody();
     let made = keyed(first_submission(&thread(1), start(&run(1))), "key", "digest");
-    assert_eq!(directory.submit(&owner, made.clone()).await, Ok(Submitted::New));
+    assert_made(&directory.submit(&owner, made.clone()).await);
     // Whoever retries has given new names meanwhile.
     let again = keyed(first_submission(&thread(2), start(&run(2))), "key", "digest");
     let same = Ok(Submitted::Repeated { task: run(1), thread: thread(1) });
@@ -109,9 +147,9 @@ pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, direc
 
     // Another user's keys are another user's.
     let theirs = keyed(first_submission(&thread(3), start(&run(3))), "key", "another");
-    assert_eq!(directory.submit(&stranger(), theirs).await, Ok(Submitted::New));
+    assert_made(&directory.submit(&stranger(), theirs).await);
     // The key outlives the row and the run.
-    let lease = journal.claim(&owner, &thread(1), &super::words::node()).await.unwrap();
+    let lease = journal.claim(&owner, &thread(1), &node()).await.unwrap();
     let mut author = Author {
         journal,
         owner: owner.clone(),
@@ -137,7 +175,7 @@ pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, direct
         directory.submit(&owner, submission)
     });
     let answers = join_all(tries).await;
-    assert_eq!(answers.iter().filter(|answer| **answer == Ok(Submitted::New)).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Ok(Submitted::Made { .. }))).count(), 1);
     let runs = directory.runs(&owner, RunFilter::default(), page(None, MANY)).await.unwrap();
     assert_eq!(runs.len(), 1);
     let same = Ok(Submitted::Repeated { task: runs[0].id.clone(), thread: runs[0].thread.clone() });
@@ -393,7 +431,7 @@ pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: 
     assert_eq!(directory.checkpoint(&owner, &thread(1)).await, Ok(None));
     assert_eq!(directory.approval(&owner, &asked.key).await, Ok(None));
     assert_eq!(directory.wakes().await, Ok(vec![]));
-    let read = journal.read(&owner, &thread(1), Seq(0), model::ports::PageLimit::WIDE).await;
+    let read = journal.read(&owner, &thread(1), Seq(0), PageLimit::WIDE).await;
     assert_eq!(read.map(|page| page.records), Err(StoreError::NoThread));
     assert!(matches!(author.notes(1).append().await, Verdict::Refused(_)));
     assert_eq!(directory.submit(&owner, again).await, Err(SubmitError::Store(StoreError::NoThread)));

@@ -1,9 +1,9 @@
 //! Random logs of every kind, written into a store as an executor would write them.
 
-use super::words::{first_submission, node, reseal, somebody, start, submission};
+use super::words::{first_submission, reseal, somebody, start, submission};
 use model::event::Event;
 use model::object::TaskStatus;
-use model::ports::{Batch, Change, Directory, Journal, Submitted, Verdict};
+use model::ports::{Batch, Change, Directory, Journal, Lease, Submitted, Verdict};
 use model::record::Record;
 use model::seq::{Epoch, Seq};
 use model::testing;
@@ -28,8 +28,8 @@ impl<'a> Play<'a> {
         let (thread, all) = testing::thread_log(seed, testing::Options::small());
         let owner = somebody();
         let first = first_submission(&thread, start(&all[0].run));
-        assert_eq!(directory.submit(&owner, first).await, Ok(Submitted::New));
-        let epoch = journal.claim(&owner, &thread, &node()).await.unwrap().epoch;
+        let made = directory.submit(&owner, first).await;
+        let Ok(Submitted::Made { lease: Lease { epoch, .. }, .. }) = made else { panic!("{made:?}") };
         let all = all.iter().map(|record| reseal(&thread, epoch, record)).collect();
         Self { journal, directory, owner, thread, all, epoch, head: 0 }
     }

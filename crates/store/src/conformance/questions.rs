@@ -1,12 +1,12 @@
 //! The directory's law on questions to people, sentence by sentence.
 
 use super::words::{
-    Author, decide, keyed, no, question, run, somebody, start, steer, stranger, submission, thread, yes,
+    Author, decide, decide_as, keyed, no, question, run, somebody, start, steer, stranger, submission, thread, yes,
 };
 use futures_util::future::join_all;
 use model::ApprovalKey;
 use model::block::Part;
-use model::command::{Answer, AnswerTo, Command};
+use model::command::{Answer, AnswerTo, ClientResult, Command};
 use model::event::{Actor, Decision, DecisionKind};
 use model::ports::{
     ApprovalAnswer, ApprovalRow, Change, Directory, Journal, PageOf, StoreError, Submission, SubmitError, Submitted,
@@ -20,6 +20,11 @@ const ALL: PageOf = PageOf { before: None, limit: 1_000 };
 
 fn decision_at(at: Millis, question: &ApprovalRow, decision: &Decision) -> Submission {
     Submission { at, ..submission(&question.thread_id, decide(question, decision)) }
+}
+
+/// The clock decides: it says when.
+fn timed_out(at: Millis, question: &ApprovalRow, decision: &Decision) -> Submission {
+    Submission { at, ..submission(&question.thread_id, decide_as(Actor::Timeout, question, decision)) }
 }
 
 fn answered(question: &ApprovalRow, decision: &Decision, by: Actor, at: Millis) -> ApprovalRow {
@@ -201,20 +206,68 @@ pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal,
     assert_eq!(waiting(directory, 1).await, [decide(&asked, &yes()), decide(&asked, &no("no"))]);
 }
 
-/// Records close an open question. What a decision closed stays as that said.
-pub async fn records_close_what_is_open_and_leave_what_is_closed(journal: &dyn Journal, directory: &dyn Directory) {
+/// 6: what the log says of a question is what its row says, in the end.
+pub async fn records_have_the_last_word(journal: &dyn Journal, directory: &dyn Directory) {
     let owner = somebody();
     let (mut author, first) = asking(journal, directory, 1).await;
     directory.submit(&owner, decision_at(5_000, &first, &yes())).await.unwrap();
-    author.changes.push(closed(&first, &no("too late")));
+    let (key, decision) = (first.key.clone(), yes());
+    // Records that carry it out repeat it, and it stays as it came.
+    author.changes.push(Change::Answered { key, decision, by: Actor::User, at: 7_000 });
     author.must_append().await;
     assert_eq!(found(directory, &first).await, Some(answered(&first, &yes(), Actor::User, 5_000)));
-    // Asked and answered at once.
+    // Those of a cancel do not.
+    author.changes.push(closed(&first, &yes()));
+    author.must_append().await;
+    assert_eq!(found(directory, &first).await, Some(answered(&first, &yes(), Actor::Timeout, 7_000)));
+    // Asked and answered at once, and once more.
     let second = author.ask(2);
     author.changes.push(closed(&second, &no("first")));
     author.changes.push(closed(&second, &yes()));
     author.must_append().await;
-    assert_eq!(found(directory, &second).await, Some(answered(&second, &no("first"), Actor::Timeout, 7_000)));
+    assert_eq!(found(directory, &second).await, Some(answered(&second, &yes(), Actor::Timeout, 7_000)));
+}
+
+/// 6: the clock is one more who decides. Whichever is first, the other learns of it, and one row carries it out.
+pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = somebody();
+    let (mut author, first) = asking(journal, directory, 1).await;
+    let late = first.expires_at + 1;
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &yes())).await, Ok(Submitted::New));
+    let row = answered(&first, &yes(), Actor::User, 5_000);
+    for clock in [no("late"), yes()] {
+        assert_eq!(directory.submit(&owner, timed_out(late, &first, &clock)).await, decided(&row));
+    }
+    assert_eq!(found(directory, &first).await, Some(row));
+
+    let second = author.ask(2);
+    author.must_append().await;
+    assert_eq!(directory.submit(&owner, timed_out(late, &second, &yes())).await, Ok(Submitted::New));
+    let row = answered(&second, &yes(), Actor::Timeout, late);
+    // Said in time by its own clock, and late all the same; the same words do not make it the same decision.
+    for person in [no("no"), yes()] {
+        assert_eq!(directory.submit(&owner, decision_at(second.expires_at - 1, &second, &person)).await, decided(&row));
+    }
+    assert_eq!(directory.submit(&owner, timed_out(late + 1, &second, &yes())).await, repeated(&second));
+    assert_eq!(found(directory, &second).await, Some(row));
+    let rows = [decide(&first, &yes()), decide_as(Actor::Timeout, &second, &yes())];
+    assert_eq!(waiting(directory, 1).await, rows);
+
+    for n in 3..23 {
+        let asked = author.ask(n);
+        author.must_append().await;
+        let mut both = vec![decision_at(second.expires_at - 1, &asked, &yes()), timed_out(late, &asked, &no("late"))];
+        if n % 2 == 0 {
+            both.reverse();
+        }
+        let said = join_all(both.into_iter().map(|one| directory.submit(&owner, one))).await;
+        let row = found(directory, &asked).await.unwrap();
+        let by = row.answer.as_ref().unwrap().by;
+        assert_eq!(said.iter().filter(|one| **one == Ok(Submitted::New)).count(), 1, "question {n}: {said:?}");
+        assert_eq!(said.iter().filter(|one| **one == decided(&row)).count(), 1, "question {n}: {said:?}");
+        let decision = row.answer.unwrap().decision;
+        assert_eq!(waiting(directory, 1).await.last(), Some(&decide_as(by, &asked, &decision)), "question {n}");
+    }
 }
 
 /// 4: what does not fit changes nothing, nor does anything that comes with it.
@@ -288,6 +341,10 @@ pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, director
     assert_eq!(directory.submit(&owner, decision_at(5_000, &second, &yes())).await, Err(SubmitError::Full(rows)));
     assert_eq!(found(directory, &second).await.as_ref(), Some(&second));
     assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &yes())).await, repeated(&first));
+    // All that waits may wait for this very question to end.
+    let late = second.expires_at;
+    assert_eq!(directory.submit(&owner, timed_out(late, &second, &no("late"))).await, Ok(Submitted::New));
+    assert_eq!(found(directory, &second).await, Some(answered(&second, &no("late"), Actor::Timeout, late)));
 }
 
 /// A paused run waits for its answer, and an answer is work.
@@ -303,10 +360,14 @@ pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, director
     assert_eq!(directory.claimable().await, Ok(vec![(owner, thread(1))]));
 }
 
-/// What a client's tool gave is for the run to judge: no row beside the log knows that call.
-pub async fn what_a_clients_tool_gave_is_written_without_a_look(journal: &dyn Journal, directory: &dyn Directory) {
+/// What a client's tools gave is for the run to judge: no row beside the log knows those calls.
+pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
+    journal: &dyn Journal,
+    directory: &dyn Directory,
+) {
     let (_author, asked) = asking(journal, directory, 1).await;
-    let to = AnswerTo::ClientTool { call_id: asked.call_id.clone(), content: vec![Part::text("42")], error: None };
+    let result = ClientResult { call_id: asked.call_id.clone(), content: vec![Part::text("42")], error: None };
+    let to = AnswerTo::ClientTools { results: vec![result.clone(), result] };
     let gave = Command::Answer(Answer { task_id: run(1), to });
     for _ in 0..2 {
         assert_eq!(directory.submit(&somebody(), submission(&thread(1), gave.clone())).await, Ok(Submitted::New));

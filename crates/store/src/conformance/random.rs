@@ -5,7 +5,9 @@
 //! is taken up where it was left by [`Walk::new`] only when it is empty.
 
 use super::reference::{Kind, Model, Taken, taken};
-use super::words::{cancel, decide, keyed, no, node, note, question, read_all, somebody, start, steer, stranger, yes};
+use super::words::{
+    cancel, decide_as, keyed, no, node, note, question, read_all, somebody, start, steer, stranger, yes,
+};
 use futures_util::future::join_all;
 use model::command::Command;
 use model::event::{Actor, Decision};
@@ -145,7 +147,8 @@ impl Walk {
     fn decision(&mut self, thread: &ThreadId, run: &TaskId) -> Command {
         let known = self.some_question(thread).filter(|_| self.rng.chance(90));
         let asked = known.unwrap_or_else(|| question(thread, run, 9));
-        decide(&asked, &self.verdict())
+        let by = if self.rng.chance(80) { Actor::User } else { Actor::Timeout };
+        decide_as(by, &asked, &self.verdict())
     }
 
     fn verdict(&mut self) -> Decision {
@@ -233,7 +236,7 @@ impl Walk {
         if self.rng.chance(10) {
             let known = self.some_question(thread).filter(|_| self.rng.chance(95));
             let key = known.unwrap_or_else(|| question(thread, &super::words::run(99_999), 1)).key;
-            let (decision, by) = (self.verdict(), Actor::Timeout);
+            let (decision, by) = (self.verdict(), self.rng.choose(Actor::User, &[Actor::Timeout, Actor::System]));
             changes.push(Change::Answered { key, decision, by, at });
         }
         if self.rng.chance(20) {

@@ -96,20 +96,21 @@ impl Model {
         if self.thread(owner, &submission.thread).is_none() && !(submission.new_thread && start) {
             return Taken::NoThread;
         }
-        if let Some((key, decision)) = decision_of(&submission.command) {
+        if let Some((key, decision, by)) = decision_of(&submission.command) {
             let Some(question) = self.question(owner, key).filter(|known| known.thread_id == submission.thread) else {
                 return Taken::NoQuestion;
             };
             match &question.answer {
-                None if submission.at < question.expires_at => {}
-                Some(answer) if answer.decision == *decision => {
+                None if by == Actor::Timeout || submission.at < question.expires_at => {}
+                Some(answer) if answer.decision == *decision && answer.by == by => {
                     return Taken::Repeated(question.run_id.clone(), question.thread_id.clone());
                 }
                 _ => return Taken::Decided(Box::new(question.clone())),
             }
         }
         let mine = self.thread(owner, &submission.thread);
-        if mine.is_some_and(|thread| thread.inbox.len() >= rows_max) {
+        let by_clock = decision_of(&submission.command).is_some_and(|(.., by)| by == Actor::Timeout);
+        if !by_clock && mine.is_some_and(|thread| thread.inbox.len() >= rows_max) {
             return Taken::Full;
         }
         if start && self.run(owner, submission.command.task_id()).is_some() {
@@ -144,9 +145,9 @@ impl Model {
         if let Command::Start(start) = &submission.command {
             thread.runs.push(queued(task, id, start.agent.clone(), at));
         }
-        if let Some((key, decision)) = decision_of(&submission.command) {
+        if let Some((key, decision, by)) = decision_of(&submission.command) {
             let question = thread.questions.iter_mut().find(|question| question.key == *key).unwrap();
-            question.answer = Some(ApprovalAnswer { decision: decision.clone(), by: Actor::User, at });
+            question.answer = Some(ApprovalAnswer { decision: decision.clone(), by, at });
         }
         // The number is the backend's to give.
         thread.inbox.push(InboxRow { id: 0, at, command: submission.command.clone() });
@@ -234,8 +235,12 @@ impl Model {
             }
             Change::Answered { key, decision, by, at } => {
                 let known = after.questions.iter_mut().find(|question| question.key == *key);
-                let answer = ApprovalAnswer { decision: decision.clone(), by: *by, at: *at };
-                known.map(|question| question.answer.get_or_insert(answer)).is_some()
+                let Some(question) = known else { return false };
+                let said = |answer: &ApprovalAnswer| answer.decision == *decision && answer.by == *by;
+                if !question.answer.as_ref().is_some_and(said) {
+                    question.answer = Some(ApprovalAnswer { decision: decision.clone(), by: *by, at: *at });
+                }
+                true
             }
             Change::Wake { at } => {
                 after.wake_at = *at;
@@ -306,10 +311,10 @@ impl Model {
     }
 }
 
-fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision)> {
+fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision, Actor)> {
     let Command::Answer(answer) = command else { return None };
-    let AnswerTo::Approval { key, decision } = &answer.to else { return None };
-    Some((key, decision))
+    let AnswerTo::Approval { key, decision, by } = &answer.to else { return None };
+    Some((key, decision, *by))
 }
 
 fn queued(id: TaskId, thread: ThreadId, agent: String, created_at: u64) -> RunRow {
@@ -321,7 +326,7 @@ fn queued(id: TaskId, thread: ThreadId, agent: String, created_at: u64) -> RunRo
 pub(super) fn taken(answer: &Result<model::ports::Submitted, SubmitError>) -> Taken {
     use model::ports::{StoreError, Submitted};
     match answer {
-        Ok(Submitted::New) => Taken::New,
+        Ok(Submitted::New | Submitted::Made { .. }) => Taken::New,
         Ok(Submitted::Repeated { task, thread }) => Taken::Repeated(task.clone(), thread.clone()),
         Err(SubmitError::KeyReused) => Taken::KeyReused,
         Err(SubmitError::Full(_)) => Taken::Full,

@@ -108,7 +108,13 @@ pub fn no(why: &str) -> Decision {
 /// Decide a question.
 #[must_use]
 pub fn decide(question: &ApprovalRow, decision: &Decision) -> Command {
-    let to = AnswerTo::Approval { key: question.key.clone(), decision: decision.clone() };
+    decide_as(Actor::User, question, decision)
+}
+
+/// Decide a question, as a person or as the clock.
+#[must_use]
+pub fn decide_as(by: Actor, question: &ApprovalRow, decision: &Decision) -> Command {
+    let to = AnswerTo::Approval { key: question.key.clone(), decision: decision.clone(), by };
     Command::Answer(Answer { task_id: question.run_id.clone(), to })
 }
 
@@ -220,8 +226,15 @@ impl<'a> Author<'a> {
     pub async fn of(journal: &'a dyn Journal, directory: &dyn Directory, owner: UserId, n: usize) -> Self {
         let (thread, run) = (thread(n), run(n));
         let submitted = directory.submit(&owner, first_submission(&thread, start(&run))).await;
-        assert_eq!(submitted, Ok(Submitted::New));
+        assert!(matches!(submitted, Ok(Submitted::Made { .. })), "{submitted:?}");
         let lease = journal.claim(&owner, &thread, &node()).await.unwrap();
+        Self::at(journal, owner, n, lease)
+    }
+
+    /// Who has the `n`-th thread already.
+    #[must_use]
+    pub fn at(journal: &'a dyn Journal, owner: UserId, n: usize, lease: Lease) -> Self {
+        let (thread, run) = (thread(n), run(n));
         Self { journal, owner, thread, run, lease, records: Vec::new(), changes: Vec::new(), at: 2_000 }
     }
 

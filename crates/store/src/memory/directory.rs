@@ -3,13 +3,12 @@
 use super::{Memory, Tables, Thread, run_of};
 use crate::admit;
 use model::command::Command;
-use model::event::Actor;
 use model::object::TaskStatus;
 use model::ports::{
-    ApprovalAnswer, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, PageOf,
+    ApprovalAnswer, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, Lease, PageOf,
     RunFilter, RunRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
 };
-use model::seq::Millis;
+use model::seq::{Epoch, Millis, Seq};
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
 use std::cmp::Reverse;
 
@@ -220,15 +219,15 @@ impl Tables {
         if !makes && self.thread(owner, &id).is_none() {
             return Err(SubmitError::Store(StoreError::NoThread));
         }
-        let decision = admit::decision_of(&command).map(|(key, decision)| (key.clone(), decision.clone()));
-        if let Some((key, decision)) = &decision {
+        let decision = admit::decision_of(&command).map(|(key, decision, by)| (key.clone(), decision.clone(), by));
+        if let Some((key, decision, by)) = &decision {
             let question = self.question(owner, key).filter(|question| question.thread_id == id);
-            if let Some(late) = admit::decided(question.ok_or(SubmitError::NoQuestion)?, decision, at) {
+            if let Some(late) = admit::decided(question.ok_or(SubmitError::NoQuestion)?, (decision, *by), at) {
                 return late;
             }
         }
         let waiting = self.threads.get(&id).map_or(0, |thread| thread.inbox.len());
-        if waiting >= inbox_rows_max {
+        if waiting >= inbox_rows_max && !admit::needs_no_room(&command) {
             return Err(SubmitError::Full(waiting));
         }
         let run = run_of(&command, &id, at);
@@ -243,10 +242,16 @@ impl Tables {
         let thread = self.threads.entry(id).or_insert_with(|| Thread::new(owner.clone(), at));
         thread.runs.extend(run);
         thread.inbox.push(row);
-        if let Some((key, decision)) = decision {
-            thread.answer(&key, ApprovalAnswer { decision, by: Actor::User, at });
+        if let Some((key, decision, by)) = decision {
+            thread.answer(&key, ApprovalAnswer { decision, by, at });
         }
-        Ok(Submitted::New)
+        if !new_thread {
+            return Ok(Submitted::New);
+        }
+        self.claims += 1;
+        let epoch = Epoch(self.claims);
+        thread.epoch = Some(epoch);
+        Ok(Submitted::Made { lease: Lease { epoch, head: Seq::ZERO }, row: self.rows })
     }
 }
 

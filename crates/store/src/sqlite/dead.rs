@@ -13,8 +13,6 @@ const ROWS_EASY: u64 = 64 * 1024;
 const BYTES_EASY: u64 = 64 * 1024 * 1024;
 /// It is looked for stretches again when so many more rows have died.
 const LOOK_AFTER: u64 = 2_048;
-/// So many rows go at once: nobody waits long behind them.
-const ROWS_AT_ONCE: u64 = 512;
 
 /// Dead rows.
 #[derive(Debug, Default)]
@@ -45,9 +43,9 @@ impl Dead {
         self.fresh >= LOOK_AFTER
     }
 
-    /// The stretches to delete now, each from its first row to the row after its last; with `all`, however short.
+    /// The stretches to delete now, about `rows_max` rows, each from its first row to the row after its last; with `all`, however short.
     /// When there are none it is not worth looking again for a while.
-    pub(crate) fn stretches(&mut self, all: bool) -> Vec<(i64, i64)> {
+    pub(crate) fn stretches(&mut self, all: bool, rows_max: u64) -> Vec<(i64, i64)> {
         let full = (self.rows / ROWS_EASY).max(self.bytes / BYTES_EASY);
         let place = usize::try_from(full).unwrap_or(usize::MAX);
         let least = STRETCHES.get(place).filter(|_| !all).map_or(1, |least| *least);
@@ -67,7 +65,7 @@ impl Dead {
                 }
             };
             open = Some(grown);
-            if rows + length(&grown) >= ROWS_AT_ONCE {
+            if rows + length(&grown) >= rows_max {
                 break;
             }
         }
@@ -110,15 +108,15 @@ mod tests {
     #[test]
     fn stretches_go_and_crumbs_stay_until_there_are_many() {
         let mut few = dead(&[(1, 3), (10, 200), (210, 100), (500, 9)]);
-        assert_eq!(few.stretches(false), [(10, 310)]);
+        assert_eq!(few.stretches(false, 512), [(10, 310)]);
         few.remove((10, 310));
-        assert_eq!(few.stretches(false), []);
+        assert_eq!(few.stretches(false, 512), []);
         assert!(!few.is_due());
-        assert_eq!(few.stretches(true), [(1, 4), (500, 509)]);
+        assert_eq!(few.stretches(true, 512), [(1, 4), (500, 509)]);
 
         let crumbs: Vec<_> = (0..60_000).map(|n| (n * 10, 5)).collect();
         let mut many = dead(&crumbs);
-        let stretches = many.stretches(false);
+        let stretches = many.stretches(false, 512);
         assert!(stretches.len() > 100 && stretches.len() < 1_000, "{}", stretches.len());
         for stretch in stretches {
             many.remove(stretch);

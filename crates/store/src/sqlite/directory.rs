@@ -94,10 +94,21 @@ impl Directory for Sqlite {
 
     fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> BoxFuture<'a, Result<Option<RunRow>, StoreError>> {
         let (owner, run) = (owner.clone(), run.clone());
-        Box::pin(self.readers.query(move |conn| {
+        let read = self.readers.query(move |conn| {
             let sql = format!("{SELECT_RUNS} WHERE r.owner = ?1 AND r.id = ?2");
             conn.prepare_cached(&sql)?.query_row((owner.as_str(), run.as_str()), run_row).optional()
-        }))
+        });
+        Box::pin(async move {
+            let row = read.await?;
+            // A commit can be read a moment before the index knows its records: whoever has the row may ask for them.
+            if let Some(row) = &row
+                && row.last.or(row.first).is_some_and(|seq| self.index.lags(&row.thread, seq))
+            {
+                // What it says about the thread is for those who read the log; here its turn is what counts.
+                let _head = self.ask(|reply| Op::Head { thread: row.thread.clone(), reply }).await;
+            }
+            Ok(row)
+        })
     }
 
     fn checkpoint<'a>(

@@ -157,12 +157,26 @@ impl<'a> Group<'a> {
             self.keep(thread, live);
             return Ok(Err(StoreError::Corrupt { thread: thread.clone(), seq }));
         }
-        self.state.claims += 1;
-        let epoch = Epoch((self.state.boot << 32).saturating_add(self.state.claims));
-        let lease = Lease { epoch, head: live.head };
-        self.state.epochs.insert(live.num, epoch);
+        let lease = self.lease(&live);
         self.keep(thread, live);
         Ok(Ok(lease))
+    }
+
+    /// A new term.
+    fn lease(&mut self, live: &Live) -> Lease {
+        self.state.claims += 1;
+        let epoch = Epoch((self.state.boot << 32).saturating_add(self.state.claims));
+        self.state.epochs.insert(live.num, epoch);
+        Lease { epoch, head: live.head }
+    }
+
+    /// A thread was made: its first term is its maker's.
+    pub(crate) fn make(&mut self, thread: &ThreadId, num: i64, owner: &UserId) -> Lease {
+        let live = Live { num, owner: owner.clone(), head: Seq::ZERO, damaged: None, runs: Vec::new() };
+        let lease = self.lease(&live);
+        self.keep(thread, live);
+        self.news.push(News::Made { thread: thread.clone(), num, owner: owner.clone() });
+        lease
     }
 
     fn head(&mut self, thread: &ThreadId) -> rusqlite::Result<Result<Seq, StoreError>> {
@@ -269,10 +283,15 @@ impl<'a> Group<'a> {
         }
         for change in &batch.changes {
             self.change(live, change)?;
-            if let Change::RunStatus { status, last, .. } = change
-                && status.is_terminal()
-            {
-                self.ended.push(Ended { thread: batch.thread.clone(), num: live.num, last: *last });
+            match change {
+                Change::RunStatus { status, last, .. } if status.is_terminal() => {
+                    self.ended.push(Ended { thread: batch.thread.clone(), num: live.num, last: *last });
+                }
+                // It leaves no rows: where it was all that its thread had, there are none to remember the place of.
+                Change::RunDropped { .. } => {
+                    self.news.push(News::Moved { thread: batch.thread.clone(), last: Seq::ZERO });
+                }
+                _ => {}
             }
         }
         let count = batch.records.len() as u64;

@@ -2,8 +2,8 @@
 //!
 //! `records` has no index on (thread, seq), for that costs more than everything else of an append. Instead, the places
 //! are kept here: a batch's rows are consecutive, so an entry is a short list of extents. Only the writer changes it,
-//! and only after the commit: what is not in here is not durable, and nobody is shown it. A thread without rows in
-//! `records` is not in here at all; everything that it has is in `blocks`.
+//! and only after the commit: what is not in here is not durable, and nobody is shown it. A thread that was just made is
+//! in here before its first row. Any other without rows in `records` is not; everything that it has is in `blocks`.
 
 use super::lock;
 use model::seq::Seq;
@@ -41,7 +41,7 @@ impl Extent {
     }
 }
 
-/// A thread that has rows in `records`.
+/// A thread that has rows in `records`, or is about to.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// Its number in the tables.
@@ -57,6 +57,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// A thread without rows.
+    const fn new(num: i64, owner: UserId) -> Self {
+        Self { num, owner, head: Seq::ZERO, extents: VecDeque::new(), damaged: None }
+    }
+
     /// Takes in rows that follow the last ones.
     pub(crate) fn push(&mut self, new: Extent) {
         self.head = Seq(new.end().saturating_sub(1));
@@ -87,6 +92,15 @@ impl Entry {
 /// What a commit made true.
 #[derive(Debug)]
 pub(crate) enum News {
+    /// There is a new thread, without any rows.
+    Made {
+        /// Which.
+        thread: ThreadId,
+        /// Its number.
+        num: i64,
+        /// Its owner.
+        owner: UserId,
+    },
     /// Rows were written.
     Appended {
         /// Of which thread.
@@ -145,6 +159,11 @@ impl Index {
         })
     }
 
+    /// Is this record of a live thread not known yet?
+    pub(crate) fn lags(&self, thread: &ThreadId, seq: Seq) -> bool {
+        lock(&self.0).get(thread).is_some_and(|entry| entry.head < seq)
+    }
+
     /// Makes what was committed known, in the order in which it happened. Gives the rows that are dead from now on,
     /// each with the number of its thread.
     pub(crate) fn publish(&self, news: Vec<News>) -> Vec<(i64, Extent)> {
@@ -152,9 +171,11 @@ impl Index {
         let mut dead = Vec::new();
         for new in news {
             match new {
+                News::Made { thread, num, owner } => {
+                    entries.insert(thread, Entry::new(num, owner));
+                }
                 News::Appended { thread, num, owner, extent } => {
-                    let fresh = || Entry { num, owner, head: Seq::ZERO, extents: VecDeque::new(), damaged: None };
-                    entries.entry(thread).or_insert_with(fresh).push(extent);
+                    entries.entry(thread).or_insert_with(|| Entry::new(num, owner)).push(extent);
                 }
                 News::Moved { thread, last } => {
                     let Some(entry) = entries.get_mut(&thread) else { continue };

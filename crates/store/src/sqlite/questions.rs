@@ -21,12 +21,12 @@ impl Group<'_> {
         owner: &UserId,
         submission: &Submission,
     ) -> rusqlite::Result<Option<Result<Submitted, SubmitError>>> {
-        let Some((key, decision)) = admit::decision_of(&submission.command) else { return Ok(None) };
+        let Some((key, decision, by)) = admit::decision_of(&submission.command) else { return Ok(None) };
         let found = find(self.conn, owner, key)?;
         let Some(question) = found.filter(|question| question.thread_id == submission.thread) else {
             return Ok(Some(Err(SubmitError::NoQuestion)));
         };
-        Ok(admit::decided(&question, decision, submission.at))
+        Ok(admit::decided(&question, (decision, by), submission.at))
     }
 
     /// Does the thread have, or get, the questions that a batch is about?
@@ -69,9 +69,13 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Closes a question; one that is closed stays as it is.
+    /// Closes a question. Where that repeats how it was closed before, it stays as it is.
     pub(crate) fn answer(&self, owner: &UserId, key: &ApprovalKey, answer: &ApprovalAnswer) -> rusqlite::Result<()> {
-        let sql = "UPDATE approvals SET answer = ?3 WHERE owner = ?1 AND key = ?2 AND answer IS NULL";
+        let known = find(self.conn, owner, key)?.and_then(|question| question.answer);
+        if known.is_some_and(|known| admit::repeats(&known, answer)) {
+            return Ok(());
+        }
+        let sql = "UPDATE approvals SET answer = ?3 WHERE owner = ?1 AND key = ?2";
         let mut update = self.conn.prepare_cached(sql)?;
         update.execute((owner.as_str(), key.as_str(), written(serde_json::to_string(answer))?)).map(drop)
     }

@@ -5,7 +5,6 @@ use super::index::{Extent, News};
 use super::page;
 use crate::admit;
 use model::command::Command;
-use model::event::Actor;
 use model::ports::{ApprovalAnswer, Idempotency, KeyRow, StoreError, Submission, SubmitError, Submitted};
 use model::seq::{Millis, Seq};
 use model::{TaskId, ThreadId, UserId};
@@ -39,7 +38,7 @@ impl Group<'_> {
         }
         let mut count = self.conn.prepare_cached("SELECT count(*) FROM inbox WHERE thread = ?1")?;
         let waiting = count.query_row([thread.unwrap_or_default()], |row| row.get::<_, u32>(0))? as usize;
-        if waiting >= self.state.inbox_rows_max {
+        if waiting >= self.state.inbox_rows_max && !admit::needs_no_room(&submission.command) {
             return Ok(Err(SubmitError::Full(waiting)));
         }
         if let Command::Start(start) = &submission.command
@@ -47,8 +46,7 @@ impl Group<'_> {
         {
             return Ok(Err(taken(start.task_id.as_str())));
         }
-        self.put(owner, submission, thread)?;
-        Ok(Ok(Submitted::New))
+        self.put(owner, submission, thread).map(Ok)
     }
 
     /// The number of the thread that is meant; `None` when it is going to be made.
@@ -71,42 +69,44 @@ impl Group<'_> {
         select.exists((owner.as_str(), run.as_str()))
     }
 
-    fn put(&mut self, owner: &UserId, submission: &Submission, thread: Option<i64>) -> rusqlite::Result<()> {
-        if let Some((key, decision)) = admit::decision_of(&submission.command) {
-            let answer = ApprovalAnswer { decision: decision.clone(), by: Actor::User, at: submission.at };
+    fn put(&mut self, owner: &UserId, submission: &Submission, known: Option<i64>) -> rusqlite::Result<Submitted> {
+        if let Some((key, decision, by)) = admit::decision_of(&submission.command) {
+            let answer = ApprovalAnswer { decision: decision.clone(), by, at: submission.at };
             self.answer(owner, key, &answer)?;
         }
         let at = submission.at.cast_signed();
-        let owner = owner.as_str();
-        let thread = match thread {
+        let thread = match known {
             Some(num) => num,
             None => {
                 let sql = "INSERT INTO threads (id, owner, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)";
-                self.conn.prepare_cached(sql)?.insert((submission.thread.as_str(), owner, at))?
+                self.conn.prepare_cached(sql)?.insert((submission.thread.as_str(), owner.as_str(), at))?
             }
         };
         if let Command::Start(start) = &submission.command {
             let sql = "INSERT INTO runs (id, owner, thread, agent, status, created_at)
                        VALUES (?1, ?2, ?3, ?4, 'queued', ?5)";
             let mut insert = self.conn.prepare_cached(sql)?;
-            insert.execute((start.task_id.as_str(), owner, thread, &start.agent, at))?;
+            insert.execute((start.task_id.as_str(), owner.as_str(), thread, &start.agent, at))?;
         }
         let command = serde_json::to_string(&submission.command)
             .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
         let mut insert = self.conn.prepare_cached("INSERT INTO inbox (thread, at, command) VALUES (?1, ?2, ?3)")?;
-        insert.execute((thread, at, command))?;
+        let row = insert.insert((thread, at, command))?;
         if let Some(Idempotency { key, digest }) = &submission.idempotency {
             let task = submission.command.task_id().as_str();
             let mut insert =
                 self.conn.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-            insert.execute((owner, key, digest, task, thread, at))?;
+            insert.execute((owner.as_str(), key, digest, task, thread, at))?;
         }
         self.state.submissions += 1;
         if self.state.submissions >= FORGET_EVERY {
             self.state.submissions = 0;
             forget_keys(self.conn)?;
         }
-        Ok(())
+        Ok(match known {
+            Some(_) => Submitted::New,
+            None => Submitted::Made { lease: self.make(&submission.thread, thread, owner), row: row.cast_unsigned() },
+        })
     }
 
     /// Removes a thread with everything in it.
@@ -141,7 +141,7 @@ impl Group<'_> {
         let mut extents = published.map(|plan| plan.extents).unwrap_or_default();
         extents.extend(self.news.iter().filter_map(|news| match news {
             News::Appended { num: of, extent, .. } if *of == num => Some(*extent),
-            News::Appended { .. } | News::Moved { .. } | News::Deleted { .. } => None,
+            News::Appended { .. } | News::Made { .. } | News::Moved { .. } | News::Deleted { .. } => None,
         }));
         extents
     }

@@ -16,11 +16,15 @@ use rusqlite::Connection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// So many runs may have ended without having been packed before that comes first.
-const ENDED_MAX: usize = 256;
+const ENDED_MAX: usize = 2_048;
+/// Otherwise packing and deleting take one part of so many of the time, unless nobody wants anything else.
+const PATIENCE: u32 = 4;
 /// At most so many steps of that are left to do when the store is closed; the next open does the rest.
 const CLOSING_STEPS_MAX: usize = 1_024;
 
@@ -38,6 +42,21 @@ fn tell(answers: Vec<Answer>, committed: Result<(), &str>) {
 
 /// Eight commits that answer so many share their cost well enough: the next one does not wait for company.
 const COMPANY: usize = 8 * 6;
+
+/// With how much at once what was left for later is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// Somebody may be waiting behind it: small steps.
+    Polite,
+    /// Nobody is, or there is more of it than small steps get done.
+    Alone,
+    /// Nobody will be, and nothing is left over.
+    Closing,
+}
+
+/// So many rows are deleted at once, by pace.
+const ROWS_POLITE: u64 = 512;
+const ROWS_ALONE: u64 = 4_096;
 
 /// How much one commit takes on.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +82,8 @@ pub(crate) struct Writer {
     pub(crate) scrub: bool,
     /// So many commits go by before anything is packed or deleted again.
     pub(crate) rest: u32,
+    /// And until then, whoever asks comes first.
+    pub(crate) patient_until: Option<Instant>,
 }
 
 impl Writer {
@@ -90,23 +111,35 @@ impl Writer {
             }
             self.commit(group);
             if self.state.ended.len() > ENDED_MAX {
-                self.tidy(false);
+                self.tidy(Pace::Alone);
             }
         }
         self.close(closing);
     }
 
-    /// The next question. While there is none, what was left for later is done.
+    /// The next question. While there is none, what was left for later is done; between its steps we listen for a while,
+    /// because those who ask come one after the other, and each would find us busy.
     fn next(&mut self, asked: &mut mpsc::Receiver<Op>) -> Option<Op> {
+        let mut pace = Pace::Polite;
         loop {
             match asked.try_recv() {
                 Ok(op) => return Some(op),
                 Err(mpsc::error::TryRecvError::Disconnected) => return None,
                 Err(mpsc::error::TryRecvError::Empty) => {}
             }
-            if !self.tidy(false) && !self.wipe() {
+            if let Some(until) = self.patient_until.take_if(|_| pace == Pace::Polite) {
+                if let Some(op) = heard_until(until, asked) {
+                    self.patient_until = Some(until);
+                    return op;
+                }
+                // Nobody asked: until somebody does, there is no one to be polite to.
+                pace = Pace::Alone;
+            }
+            let begun = Instant::now();
+            if !self.tidy(pace) && !self.wipe() {
                 return asked.blocking_recv();
             }
+            self.patient_until = Instant::now().checked_add(begun.elapsed().saturating_mul(PATIENCE));
         }
     }
 
@@ -175,18 +208,17 @@ impl Writer {
     }
 
     /// Packs some records of runs that ended, or deletes some dead rows; false when there is nothing to do, or no way to.
-    fn tidy(&mut self, all: bool) -> bool {
+    fn tidy(&mut self, pace: Pace) -> bool {
         if self.rest > 0 {
             return false;
         }
-        if self.state.ended.is_empty() { self.sweep(all) } else { self.pack() }
+        if self.state.ended.is_empty() { self.sweep(pace) } else { self.pack(pace) }
     }
 
-    fn pack(&mut self) -> bool {
+    fn pack(&mut self, pace: Pace) -> bool {
         let Some(conn) = self.conn.take() else { return false };
         let State { unmovable, ended, index, .. } = &mut self.state;
-        // Somebody may be waiting behind this: a small step, unless there is more to pack than small steps get done.
-        let bytes_max = if ended.len() > ENDED_MAX { BLOCK_BYTES } else { STEP_BYTES };
+        let bytes_max = if pace == Pace::Polite { STEP_BYTES } else { BLOCK_BYTES };
         ended.retain(|run| !unmovable.contains(&run.num));
         let mut begun = Vec::new();
         match in_transaction(&conn, |conn| move_ended(conn, index, ended, &mut begun, bytes_max)) {
@@ -208,11 +240,13 @@ impl Writer {
         }
     }
 
-    fn sweep(&mut self, all: bool) -> bool {
+    fn sweep(&mut self, pace: Pace) -> bool {
+        let all = pace == Pace::Closing;
         if !all && !self.state.dead.is_due() {
             return false;
         }
-        let stretches = self.state.dead.stretches(all);
+        let rows_max = if pace == Pace::Polite { ROWS_POLITE } else { ROWS_ALONE };
+        let stretches = self.state.dead.stretches(all, rows_max);
         let Some(conn) = self.conn.take_if(|_| !stretches.is_empty()) else { return false };
         let swept = in_transaction(&conn, |conn| {
             let mut delete = conn.prepare_cached("DELETE FROM records WHERE pos >= ?1 AND pos < ?2")?;
@@ -299,7 +333,7 @@ impl Writer {
 
     fn close(mut self, closing: Option<Reply<()>>) {
         for _ in 0..CLOSING_STEPS_MAX {
-            if !self.tidy(true) {
+            if !self.tidy(Pace::Closing) {
                 break;
             }
         }
@@ -316,6 +350,28 @@ impl Writer {
             // Who no longer waits needs no answer.
             let _ = reply.send(());
         }
+    }
+}
+
+/// Listens for a while; `None` when nobody asked.
+fn heard_until(until: Instant, asked: &mut mpsc::Receiver<Op>) -> Option<Option<Op>> {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(op) = asked.poll_recv(&mut cx) {
+            return Some(op);
+        }
+        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        std::thread::park_timeout(left);
+    }
+}
+
+/// Wakes the writer's thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 

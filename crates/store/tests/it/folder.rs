@@ -50,6 +50,7 @@ fn a_second_process_is_refused_until_the_first_is_gone() {
     drop(open(dir.path()).unwrap());
 }
 
+/// What a later version wrote is refused with a clear message.
 #[test]
 fn a_newer_folder_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -64,6 +65,7 @@ fn a_newer_folder_is_refused() {
     assert!(matches!(verify(dir.path()), Err(OpenError::Newer { .. })));
 }
 
+/// What does not say its version is refused, too.
 #[test]
 fn what_is_not_ours_is_refused() {
     let dir = tempfile::tempdir().unwrap();
