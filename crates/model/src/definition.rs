@@ -7,11 +7,13 @@ mod tool;
 
 pub use tool::{Approval, CommandTool, HttpTool, OnTimeout, Tool, ToolHow};
 
+use crate::block::Object;
 use crate::limits::RunLimits;
 use crate::tool::ToolSpec;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Everything that a run may refer to. A run keeps those that it started with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -44,6 +46,8 @@ pub struct Agent {
     pub models: Vec<String>,
     /// The operator's words to the model.
     pub instructions: String,
+    /// The operator's wishes, in the provider's own words: they go into its request.
+    pub options: Arc<Object>,
     /// The tools that it may ask for. An agent's name is a sub-agent.
     pub tools: Vec<String>,
     /// The agents that it may hand over to.

@@ -4,7 +4,7 @@
 //! is [`ModelDelta::Unknown`]. `slot` is the provider's own number for an item of this turn; the run loop maps slots to
 //! items, so deltas of several items may interleave and arrive in any order.
 
-use crate::block::Annotation;
+use crate::block::{Annotation, Object};
 use crate::event::{ErrorInfo, StopReason};
 use crate::history::Entry;
 use crate::id::{TaskId, ThreadId, UserId};
@@ -35,6 +35,8 @@ pub struct ModelRequest {
     pub history: Arc<[Entry]>,
     /// What the model may ask for.
     pub tools: Arc<[ToolSpec]>,
+    /// The operator's wishes, in the provider's own words (`temperature`, `reasoning`, …): they go into its request.
+    pub options: Arc<Object>,
 }
 
 /// What a provider sends back. The last one is `End` or `Failed`; a stream that ends without either has failed.

@@ -52,6 +52,15 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raw: Option<RawItem>,
     },
+    /// The provider ran a tool of its own. Given back only to where it came from.
+    Hosted {
+        /// The item.
+        id: ItemId,
+        /// The provider's name for the tool.
+        name: String,
+        /// The item as it came.
+        raw: RawItem,
+    },
     /// What the tool gave.
     Result {
         /// The call.

@@ -248,6 +248,10 @@ fn push_item(out: &mut Vec<Entry>, calls: &mut Vec<CallId>, fold: &ItemFold, end
                 raw: fold.raw.clone(),
             });
         }
+        Item::HostedCall(item) if whole => {
+            let (id, name) = (item.id.clone(), item.name.clone());
+            out.extend(fold.raw.clone().map(|raw| Entry::Hosted { id, name, raw }));
+        }
         Item::Reasoning(_)
         | Item::ToolCall(_)
         | Item::ToolResult(_)

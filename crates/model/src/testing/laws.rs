@@ -62,7 +62,11 @@ pub fn valid_history(entries: &[Entry]) -> Result<(), String> {
                 return Err(format!("{open:?} have no result before the next turn"));
             }
             Entry::Assistant { text, .. } if text.is_empty() => return Err("an empty message".to_owned()),
-            Entry::Summary { .. } | Entry::User { .. } | Entry::Assistant { .. } | Entry::Reasoning { .. } => {}
+            Entry::Summary { .. }
+            | Entry::User { .. }
+            | Entry::Assistant { .. }
+            | Entry::Reasoning { .. }
+            | Entry::Hosted { .. } => {}
         }
     }
     if open.is_empty() { Ok(()) } else { Err(format!("{open:?} have no result")) }

@@ -2,18 +2,39 @@
 
 use std::path::Path;
 
+#[path = "../../../../fuzz/checks/ingest.rs"]
+mod ingest;
 #[path = "../../../../fuzz/checks/sse.rs"]
 mod sse;
 
-#[test]
-fn the_sse_corpus_passes_its_check() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/sse");
+fn replay(target: &str, check: impl Fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut replayed = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         println!("{}", path.display());
-        sse::any_split_gives_the_same_events(&std::fs::read(&path).unwrap());
+        check(&std::fs::read(&path).unwrap());
         replayed += 1;
     }
     assert!(replayed > 0, "no corpus in {}", folder.display());
+}
+
+#[test]
+fn the_sse_corpus_passes_its_check() {
+    replay("sse", sse::any_split_gives_the_same_events);
+}
+
+#[test]
+fn the_corpus_of_messages_passes_its_check() {
+    replay("ingest_messages", |bytes| ingest::a_turn_ends_once(protocol::messages::ingest, bytes));
+}
+
+#[test]
+fn the_corpus_of_chat_passes_its_check() {
+    replay("ingest_chat", |bytes| ingest::a_turn_ends_once(protocol::chat::ingest, bytes));
+}
+
+#[test]
+fn the_corpus_of_responses_passes_its_check() {
+    replay("ingest_responses", |bytes| ingest::a_turn_ends_once(protocol::responses::ingest, bytes));
 }

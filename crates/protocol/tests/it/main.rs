@@ -1,7 +1,13 @@
 //! The integration tests of `protocol`, in one binary.
 
 #[cfg(test)]
+mod chat;
+#[cfg(test)]
 mod corpus;
+#[cfg(test)]
+mod messages;
+#[cfg(test)]
+mod responses;
 #[cfg(test)]
 mod seed;
 #[cfg(test)]

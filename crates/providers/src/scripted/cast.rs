@@ -231,7 +231,7 @@ fn chars_of(request: &ModelRequest) -> u64 {
         Entry::User { content } | Entry::Result { content, .. } => parts(content),
         Entry::Assistant { text, .. } | Entry::Summary { text } => count(text),
         Entry::Call { arguments, .. } => count(arguments),
-        Entry::Reasoning { .. } => 0,
+        Entry::Reasoning { .. } | Entry::Hosted { .. } => 0,
     });
     count(&request.instructions) + entries.sum::<u64>()
 }

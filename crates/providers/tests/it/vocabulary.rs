@@ -74,6 +74,7 @@ pub(crate) fn request(history: impl Into<Arc<[Entry]>>) -> ModelRequest {
         instructions: String::new(),
         history: history.into(),
         tools: Arc::default(),
+        options: Arc::default(),
     }
 }
 

@@ -3,12 +3,25 @@
 use super::near;
 use super::table::{Item, Table, shown};
 use super::tools::{self, LONGEST_MS};
+use model::block::Object;
 use model::definition::{Agent, Compaction, Handoff, HandoffHistory, HistoryWindow, Hook, handoff_name};
 use model::id::is_plain;
+use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-const KEYS: [&str; 9] =
-    ["model", "description", "instructions", "tools", "handoffs", "history", "compaction", "input_hook", "upstream"];
+const KEYS: [&str; 10] = [
+    "model",
+    "description",
+    "instructions",
+    "tools",
+    "handoffs",
+    "history",
+    "compaction",
+    "input_hook",
+    "upstream",
+    "options",
+];
 /// So many of the last runs stay as they are when the past is summed up.
 const KEEP_TURNS: usize = 4;
 /// How long a hook has.
@@ -60,12 +73,24 @@ fn agent(name: &str, item: &Item<'_>, names: &Names<'_>) -> Option<Agent> {
         description: table.text("description").unwrap_or_default().to_owned(),
         models: models.into_iter().map(|(_, model)| model.to_owned()).collect(),
         instructions: table.text("instructions").unwrap_or_default().to_owned(),
+        options: table.get("options").and_then(|item| options(&item)).unwrap_or_default(),
         tools: tools_of(name, &table, names),
         handoffs: handoffs(name, &table, names),
         history: table.get("history").and_then(|item| history(&item)).unwrap_or_default(),
         compaction: table.get("compaction").and_then(|item| compaction(&item, names)),
         input_hook: table.get("input_hook").and_then(|item| hook(&item)),
     })
+}
+
+/// What is said to the provider in its own words.
+pub(super) fn options(item: &Item<'_>) -> Option<Arc<Object>> {
+    match item.json()? {
+        Value::Object(options) => Some(Arc::new(options)),
+        _ => {
+            item.refuse("has to be a table, such as `{ temperature = 0.2 }`");
+            None
+        }
+    }
 }
 
 /// Is there a provider for it? If not, that is said.

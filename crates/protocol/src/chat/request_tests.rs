@@ -1,0 +1,289 @@
+use super::*;
+use model::block::ImageUrl;
+use model::history::Entry;
+use model::item::ResultStatus;
+use model::record::RawItem;
+use model::{CallId, ItemId, TaskId, ThreadId, UserId};
+use std::sync::Arc;
+
+const HERE: Target<'static> = Target { model: "m", origin: "here", store: false };
+
+fn turn(history: Vec<Entry>) -> ModelRequest {
+    ModelRequest {
+        user: UserId::from("user"),
+        thread: ThreadId::from("thr_1"),
+        task: TaskId::from("task_1"),
+        step: 1,
+        attempt: 1,
+        model: "provider/m".to_owned(),
+        instructions: String::new(),
+        history: history.into(),
+        tools: Arc::new([]),
+        options: Arc::default(),
+    }
+}
+
+fn messages(history: Vec<Entry>) -> Value {
+    request(&turn(history), &HERE)["messages"].take()
+}
+
+fn user(text: &str) -> Entry {
+    Entry::User { content: vec![Part::text(text)] }
+}
+
+fn says(text: &str) -> Entry {
+    Entry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw: None }
+}
+
+fn raw(item: Value) -> RawItem {
+    RawItem { origin: "here".to_owned(), item }
+}
+
+fn thinks(item: Value) -> Entry {
+    Entry::Reasoning { id: ItemId::from("rs_1"), raw: raw(item) }
+}
+
+/// A call that came from where the request goes.
+fn asks(id: &str, name: &str, arguments: &str) -> Entry {
+    Entry::Call {
+        call_id: CallId::from(format!("call_{id}").as_str()),
+        name: name.to_owned(),
+        arguments: arguments.to_owned(),
+        provider_call_id: Some(id.to_owned()),
+        raw: Some(raw(json!({"id": id, "type": "function"}))),
+    }
+}
+
+fn gets(id: &str, content: Vec<Part>) -> Entry {
+    let call_id = CallId::from(format!("call_{id}").as_str());
+    Entry::Result { call_id, status: ResultStatus::Completed, content }
+}
+
+fn picture(url: &str) -> Part {
+    Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }
+}
+
+#[test]
+fn a_body_has_everything_and_wishes_come_last() {
+    let spec = |name: &str, parameters| ToolSpec { name: name.to_owned(), description: "d".to_owned(), parameters };
+    let options = json!({"temperature": 0, "model": "other", "stream_options": null, "tools": [{"type": "own"}]});
+    let body = request(
+        &ModelRequest {
+            instructions: "Be brief.".to_owned(),
+            tools: Arc::new([spec("t", Value::Null)]),
+            options: Arc::new(options.as_object().unwrap().clone()),
+            ..turn(vec![user("hi")])
+        },
+        &HERE,
+    );
+    let parameters = json!({"type": "object", "properties": {}});
+    let expected = json!({
+        "model": "m",
+        "stream": true,
+        "temperature": 0,
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}],
+        "tools": [
+            {"type": "function", "function": {"name": "t", "description": "d", "parameters": parameters}},
+            {"type": "own"},
+        ],
+    });
+    assert_eq!(body, expected);
+    let plain = request(&turn(vec![user("hi")]), &HERE);
+    assert_eq!(plain["stream_options"], json!({"include_usage": true}));
+    assert_eq!(plain.get("tools"), None);
+}
+
+#[test]
+fn all_that_a_step_said_is_one_message_and_its_results_follow_in_order() {
+    let told = messages(vec![
+        user("weather?"),
+        thinks(json!({"reasoning": "hm"})),
+        says("I will look."),
+        asks("a", "get", "{\"c\":1}"),
+        asks("b", "get", "{\"c\":2}"),
+        gets("b", vec![Part::text("two")]),
+        gets("a", vec![Part::text("one"), Part::text("more")]),
+        says("Fine."),
+        user("thanks"),
+    ]);
+    let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "get", "arguments": arguments}});
+    let expected = json!([
+        {"role": "user", "content": "weather?"},
+        {"role": "assistant", "content": "I will look.", "tool_calls": [call("a", "{\"c\":1}"), call("b", "{\"c\":2}")]},
+        {"role": "tool", "tool_call_id": "a", "content": "one\nmore"},
+        {"role": "tool", "tool_call_id": "b", "content": "two"},
+        {"role": "assistant", "content": "Fine."},
+        {"role": "user", "content": "thanks"},
+    ]);
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn roles_alternate_and_a_person_speaks_first_and_last() {
+    let said = |role: &str, content: &str| json!({"role": role, "content": content});
+    assert_eq!(messages(vec![]), json!([said("user", GO_ON)]));
+    let summary = Entry::Summary { text: "much".to_owned() };
+    let told = messages(vec![summary, user("a"), user("b"), thinks(json!({"reasoning": "x"})), user("c")]);
+    let words = "Summary of the conversation so far:\n\nmuch\n\na\n\nb\n\nc";
+    assert_eq!(told, json!([said("user", words)]));
+    let told = messages(vec![says("one"), says("two")]);
+    assert_eq!(told, json!([said("user", GO_ON), said("assistant", "one\n\ntwo"), said("user", GO_ON)]));
+}
+
+#[test]
+fn thoughts_go_back_in_the_fields_that_somebody_asks_for_and_only_home() {
+    let thoughts = json!({"reasoning_content": "I think", "reasoning": "I think", "thinking": "x"});
+    let fragments = |item: Value| thinks(json!({"reasoning_details": [item]}));
+    let told = messages(vec![
+        user("q"),
+        thinks(thoughts),
+        fragments(json!({"type": "reasoning.text", "text": "I think", "index": 0})),
+        fragments(json!({"type": "reasoning.text", "signature": "s", "index": 0})),
+        says("a"),
+        user("q"),
+    ]);
+    let details = json!([{"type": "reasoning.text", "text": "I think", "signature": "s", "index": 0}]);
+    let back =
+        json!({"role": "assistant", "content": "a", "reasoning_content": "I think", "reasoning_details": details});
+    assert_eq!(told[1], back);
+    let elsewhere = RawItem { origin: "there".to_owned(), item: json!({"reasoning_content": "secret"}) };
+    let foreign = Entry::Reasoning { id: ItemId::from("rs_1"), raw: elsewhere };
+    assert_eq!(
+        messages(vec![user("q"), foreign, says("a"), user("q")])[1],
+        json!({"role": "assistant", "content": "a"})
+    );
+}
+
+#[test]
+fn a_signed_call_goes_back_signed() {
+    let extra = json!({"google": {"thought_signature": "s"}});
+    let call = Entry::Call {
+        call_id: CallId::from("call_R1"),
+        name: "t".to_owned(),
+        arguments: "{}".to_owned(),
+        provider_call_id: Some("fc-1".to_owned()),
+        raw: Some(raw(json!({"id": "fc-1", "extra_content": extra}))),
+    };
+    let told = messages(vec![user("q"), call]);
+    assert_eq!(told[1]["tool_calls"][0]["extra_content"], extra);
+    assert_eq!(told[1]["tool_calls"][0]["id"], "fc-1");
+    assert_eq!(told[1]["content"], Value::Null);
+    assert_eq!(told[2]["tool_call_id"], "fc-1");
+}
+
+#[test]
+fn what_a_service_refuses_of_its_own_words_can_be_left_out() {
+    let thoughts = || thinks(json!({"reasoning_content": "x", "reasoning_details": [{"text": "x"}]}));
+    let signed = |item: Value| Entry::Call {
+        call_id: CallId::from("call_R1"),
+        name: "t".to_owned(),
+        arguments: "{}".to_owned(),
+        provider_call_id: Some("p".to_owned()),
+        raw: Some(raw(item)),
+    };
+    let full = vec![user("q"), thoughts(), says("a"), signed(json!({"id": "p", "extra_content": {"google": {}}}))];
+    let plain = vec![user("q"), says("a"), signed(json!({"id": "p"}))];
+    assert_eq!(without_reasoning(request(&turn(full), &HERE)), request(&turn(plain), &HERE));
+}
+
+#[test]
+fn calls_from_elsewhere_get_names_that_everybody_takes_and_that_stay() {
+    let call = |number: u32| Entry::Call {
+        call_id: CallId::numbered("019a8c0b6d5f7e0a9b1c2d3e4f50617283", number),
+        name: "t".to_owned(),
+        arguments: "{}".to_owned(),
+        provider_call_id: Some("toolu_1".to_owned()),
+        raw: Some(RawItem { origin: "there".to_owned(), item: json!({"id": "toolu_1"}) }),
+    };
+    let first = messages(vec![user("q"), call(1), call(2)]);
+    let names: Vec<&str> = (0..2).map(|place| first[1]["tool_calls"][place]["id"].as_str().unwrap()).collect();
+    assert_ne!(names[0], names[1]);
+    for (place, name) in names.iter().enumerate() {
+        assert!(name.len() == 9 && name.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{name}");
+        assert_eq!(first[place + 2]["tool_call_id"], *name);
+    }
+    let later = messages(vec![user("q"), call(1), call(2), user("more"), call(3)]);
+    assert_eq!(later[1], first[1], "a name that changes costs the provider's cache");
+}
+
+#[test]
+fn names_that_meet_are_told_apart() {
+    let taken = short_name("call_R2", 0);
+    let theirs = Entry::Call {
+        call_id: CallId::from("call_R1"),
+        name: "t".to_owned(),
+        arguments: "{}".to_owned(),
+        provider_call_id: Some(taken.clone()),
+        raw: Some(raw(json!({ "id": taken }))),
+    };
+    let (call_id, name, arguments) = (CallId::from("call_R2"), "t".to_owned(), "{}".to_owned());
+    let ours = Entry::Call { call_id, name, arguments, provider_call_id: None, raw: None };
+    let told = messages(vec![user("q"), theirs, ours]);
+    assert_eq!(told[1]["tool_calls"][0]["id"], taken);
+    assert_ne!(told[1]["tool_calls"][1]["id"], taken);
+}
+
+#[test]
+fn arguments_are_an_object_and_names_are_plain() {
+    let cases = [
+        ("", "{}"),
+        (" null ", "{}"),
+        ("{\"a\": 1}", "{\"a\": 1}"),
+        ("{\"a\":", r#"{"_invalid":"{\"a\":"}"#),
+        ("[1]", r#"{"_invalid":"[1]"}"#),
+    ];
+    for (said, expected) in cases {
+        let told = messages(vec![user("q"), asks("a", "get weather.now/é", said)]);
+        let function = &told[1]["tool_calls"][0]["function"];
+        assert_eq!(*function, json!({"name": "get_weather_now__", "arguments": expected}));
+    }
+    assert_eq!(tool_name(""), "unknown");
+    assert_eq!(tool_name(&"x".repeat(100)).len(), 64);
+}
+
+#[test]
+fn pictures_and_files_are_shown_or_named() {
+    let file = |path: Option<&str>, url: Option<&str>| Part::File {
+        file: FileRef { bucket: None, path: path.map(str::to_owned), url: url.map(str::to_owned) },
+    };
+    let parts = vec![
+        Part::text("look"),
+        Part::text("here"),
+        picture("https://x/y.png"),
+        picture("/v1/blobs/1"),
+        file(Some("a/b.pdf"), Some("data:application/pdf;base64,AAAA")),
+        file(None, Some("https://x/y.pdf")),
+    ];
+    let expected = json!([
+        {"type": "text", "text": "look\nhere"},
+        {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
+        {"type": "text", "text": "[image /v1/blobs/1]"},
+        {"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64,AAAA"}},
+        {"type": "text", "text": "[file https://x/y.pdf]"},
+    ]);
+    assert_eq!(messages(vec![Entry::User { content: parts }]), json!([{"role": "user", "content": expected}]));
+}
+
+#[test]
+fn pictures_in_results_follow_all_results() {
+    let url = "data:image/png;base64,AAAA";
+    let told = messages(vec![
+        user("draw"),
+        asks("a", "draw", "{}"),
+        asks("b", "draw", "{}"),
+        gets("a", vec![Part::text("done"), picture(url)]),
+        gets("b", vec![Part::text("failed")]),
+        user("and?"),
+    ]);
+    let shown = json!([
+        {"type": "text", "text": "What draw gave beside its text:"},
+        {"type": "image_url", "image_url": {"url": url}},
+        {"type": "text", "text": "and?"},
+    ]);
+    let expected = [
+        json!({"role": "tool", "tool_call_id": "a", "content": "done\n[image]"}),
+        json!({"role": "tool", "tool_call_id": "b", "content": "failed"}),
+        json!({"role": "user", "content": shown}),
+    ];
+    assert_eq!(told.as_array().unwrap()[2..], expected);
+}

@@ -1,0 +1,349 @@
+//! What goes back, rule by rule.
+
+use super::*;
+use model::block::{ImageUrl, Part};
+use model::history::Entry;
+use model::item::ResultStatus;
+use model::record::RawItem;
+use model::{CallId, ItemId, TaskId, ThreadId, UserId};
+use std::sync::Arc;
+
+const HERE: Target<'static> = Target { model: "claude-x", origin: "here", store: false };
+
+fn turn(history: Vec<Entry>) -> ModelRequest {
+    ModelRequest {
+        user: UserId::from("user"),
+        thread: ThreadId::from("thr_1"),
+        task: TaskId::from("task_1"),
+        step: 1,
+        attempt: 1,
+        model: "anthropic/claude-x".to_owned(),
+        instructions: String::new(),
+        history: history.into(),
+        tools: Arc::new([]),
+        options: Arc::default(),
+    }
+}
+
+fn with(history: Vec<Entry>, options: &Value) -> Value {
+    let options = Arc::new(options.as_object().cloned().unwrap());
+    request(&ModelRequest { options, ..turn(history) }, &HERE)
+}
+
+/// The messages, without marks for the cache: they have a test of their own.
+fn messages(history: Vec<Entry>) -> Value {
+    unmarked(with(history, &json!({})))["messages"].take()
+}
+
+fn unmarked(mut body: Value) -> Value {
+    match &mut body {
+        Value::Object(fields) => {
+            fields.remove("cache_control");
+            fields.values_mut().for_each(|field| *field = unmarked(field.take()));
+        }
+        Value::Array(list) => list.iter_mut().for_each(|element| *element = unmarked(element.take())),
+        _ => {}
+    }
+    body
+}
+
+fn user(text: &str) -> Entry {
+    Entry::User { content: vec![Part::text(text)] }
+}
+
+fn raw(block: &Value) -> RawItem {
+    RawItem { origin: "here".to_owned(), item: json!([block]) }
+}
+
+fn says(text: &str) -> Entry {
+    let raw = Some(raw(&json!({"type": "text", "text": text})));
+    Entry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw }
+}
+
+fn thinks(thought: &str) -> Entry {
+    let block = json!({"type": "thinking", "thinking": thought, "signature": format!("signed {thought}")});
+    Entry::Reasoning { id: ItemId::from("rs_1"), raw: raw(&block) }
+}
+
+/// A call that came from where the request goes.
+fn asks(id: &str) -> Entry {
+    Entry::Call {
+        call_id: CallId::from(format!("call_{id}").as_str()),
+        name: "look".to_owned(),
+        arguments: r#"{"at":1}"#.to_owned(),
+        provider_call_id: Some(format!("toolu_{id}")),
+        raw: Some(raw(&json!({"type": "tool_use", "id": format!("toolu_{id}"), "name": "look", "input": {"at": 1}}))),
+    }
+}
+
+fn gets(id: &str, status: ResultStatus, content: Vec<Part>) -> Entry {
+    Entry::Result { call_id: CallId::from(format!("call_{id}").as_str()), status, content }
+}
+
+fn fine(id: &str) -> Entry {
+    gets(id, ResultStatus::Completed, vec![Part::text(format!("seen {id}"))])
+}
+
+/// The same entry as another provider's.
+fn foreign(mut entry: Entry) -> Entry {
+    match &mut entry {
+        Entry::Reasoning { raw, .. } | Entry::Hosted { raw, .. } => raw.origin = "there".to_owned(),
+        Entry::Assistant { raw, .. } | Entry::Call { raw, .. } => {
+            if let Some(raw) = raw {
+                raw.origin = "there".to_owned();
+            }
+        }
+        Entry::Summary { .. } | Entry::User { .. } | Entry::Result { .. } => {}
+    }
+    entry
+}
+
+fn text(words: &str) -> Value {
+    json!({"type": "text", "text": words})
+}
+
+fn thought(thought: &str) -> Value {
+    json!({"type": "thinking", "thinking": thought, "signature": format!("signed {thought}")})
+}
+
+fn tool_use(id: &str) -> Value {
+    json!({"type": "tool_use", "id": id, "name": "look", "input": {"at": 1}})
+}
+
+fn tool_result(id: &str, words: &str) -> Value {
+    json!({"type": "tool_result", "tool_use_id": id, "content": [text(words)]})
+}
+
+#[test]
+fn a_first_request_has_everything_in_its_place() {
+    let spec = ToolSpec {
+        name: "look".to_owned(),
+        description: "Looks.".to_owned(),
+        parameters: json!({"properties": {"at": {}}, "anyOf": []}),
+    };
+    let turn = ModelRequest { instructions: "Be brief.".to_owned(), tools: Arc::new([spec]), ..turn(vec![user("hi")]) };
+    let mark = json!({"type": "ephemeral"});
+    let expected = json!({
+        "model": "claude-x",
+        "stream": true,
+        "max_tokens": 8192,
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": mark}],
+        "tools": [{
+            "name": "look", "description": "Looks.", "cache_control": mark,
+            "input_schema": {"type": "object", "properties": {"at": {}}}
+        }],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": mark}]}],
+    });
+    assert_eq!(request(&turn, &HERE), expected);
+}
+
+#[test]
+fn wishes_go_over_the_body_and_beta_features_stay_out_of_it() {
+    let wishes = json!({"max_tokens": 9, "temperature": 0.5, "model": "other", "stream": false, "messages": [],
+        "betas": ["b"], "tools": [{"type": "web_search_20250305", "name": "web_search"}]});
+    let body = with(vec![user("hi")], &wishes);
+    assert_eq!(body["max_tokens"], 9);
+    assert_eq!(body["temperature"], 0.5);
+    assert_eq!((&body["model"], &body["stream"]), (&json!("claude-x"), &json!(true)));
+    assert_eq!(body["tools"], wishes["tools"]);
+    assert_eq!(body["messages"].as_array().unwrap().len(), 1);
+    assert_eq!(body.get("betas"), None);
+}
+
+#[test]
+fn thoughts_have_room_beside_the_answer() {
+    let body = with(vec![user("hi")], &json!({"thinking": {"type": "enabled", "budget_tokens": 30000}}));
+    assert_eq!(body["max_tokens"], 38192);
+}
+
+#[test]
+fn all_results_of_a_turn_are_in_one_message_before_anything_else() {
+    let history = vec![
+        user("hi"),
+        thinks("hm"),
+        says("Looking."),
+        asks("1"),
+        asks("2"),
+        fine("2"),
+        gets("1", ResultStatus::Failed, vec![Part::text("broken")]),
+        user("hurry"),
+    ];
+    let mut failed = tool_result("toolu_1", "broken");
+    failed["is_error"] = true.into();
+    let expected = json!([
+        {"role": "user", "content": [text("hi")]},
+        {"role": "assistant", "content": [thought("hm"), text("Looking."), tool_use("toolu_1"), tool_use("toolu_2")]},
+        {"role": "user", "content": [failed, tool_result("toolu_2", "seen 2"), text("hurry")]},
+    ]);
+    assert_eq!(messages(history), expected);
+}
+
+#[test]
+fn what_another_model_said_goes_as_plain_words_and_calls_under_our_names() {
+    let history = vec![user("hi"), foreign(thinks("hm")), foreign(says("Looking.")), foreign(asks("1")), fine("1")];
+    let expected = json!([
+        {"role": "user", "content": [text("hi")]},
+        {"role": "assistant", "content": [text("Looking."), tool_use("call_1")]},
+        {"role": "user", "content": [tool_result("call_1", "seen 1")]},
+    ]);
+    assert_eq!(messages(history), expected);
+}
+
+#[test]
+fn a_call_without_a_result_and_arguments_that_are_no_object_are_made_good() {
+    let mut call = asks("1");
+    if let Entry::Call { arguments, .. } = &mut call {
+        *arguments = "{\"at\":".to_owned();
+    }
+    let told = messages(vec![user("hi"), call, user("go on")]);
+    assert_eq!(told[1]["content"][0]["input"], json!({"_invalid": "{\"at\":"}));
+    assert_eq!(told[2]["content"][0]["tool_use_id"], "toolu_1");
+    assert_eq!(told[2]["content"][0]["is_error"], true);
+    assert_eq!(told[2]["content"][1], text("go on"));
+}
+
+#[test]
+fn the_user_is_first_and_last() {
+    assert_eq!(messages(vec![]), json!([{"role": "user", "content": [text("Go on.")]}]));
+    let expected = json!([
+        {"role": "user", "content": [text("(What was said before this is not shown.)")]},
+        {"role": "assistant", "content": [text("Well, ")]},
+        {"role": "user", "content": [text("Go on.")]},
+    ]);
+    assert_eq!(messages(vec![says("Well, ")]), expected);
+}
+
+#[test]
+fn neighbours_of_one_role_are_one_message_and_a_summary_says_what_it_is() {
+    let history = vec![Entry::Summary { text: "They met.".to_owned() }, user("hi"), user(" "), user("you")];
+    let summary = text("Summary of the conversation so far:\n\nThey met.");
+    assert_eq!(messages(history), json!([{"role": "user", "content": [summary, text("hi"), text("you")]}]));
+}
+
+#[test]
+fn thoughts_are_never_the_last_thing_in_a_message() {
+    let history = vec![user("hi"), thinks("hm"), user("well?")];
+    assert_eq!(messages(history), json!([{"role": "user", "content": [text("hi"), text("well?")]}]));
+}
+
+#[test]
+fn what_a_hosted_tool_did_goes_back_whole_or_not_at_all() {
+    let hosted = |blocks: Value| Entry::Hosted {
+        id: ItemId::from("hc_1"),
+        name: "web_search".to_owned(),
+        raw: RawItem { origin: "here".to_owned(), item: blocks },
+    };
+    let call = json!({"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}});
+    let result = json!({"type": "web_search_tool_result", "tool_use_id": "s1", "content": []});
+    let cited = json!({"type": "text", "text": "so", "citations": [
+        {"type": "web_search_result_location", "url": "u"}, {"type": "char_location", "document_index": 0}]});
+    let said = Entry::Assistant { id: ItemId::from("msg_1"), text: "so".to_owned(), raw: Some(raw(&cited)) };
+    let whole = messages(vec![user("hi"), hosted(json!([call, result])), said.clone(), user("ok")]);
+    let kept = json!({"type": "text", "text": "so", "citations": [{"type": "web_search_result_location", "url": "u"}]});
+    assert_eq!(whole[1]["content"], json!([call, result, kept]));
+    for half in [json!([call]), json!([result])] {
+        let told = messages(vec![user("hi"), hosted(half), said.clone(), user("ok")]);
+        assert_eq!(told[1]["content"], json!([text("so")]));
+    }
+    // The newest turn is still busy with it: its result comes with the next answer.
+    let told = messages(vec![user("hi"), hosted(json!([call])), asks("1"), fine("1")]);
+    assert_eq!(told[1]["content"], json!([call, tool_use("toolu_1")]));
+}
+
+#[test]
+fn an_open_turn_that_did_not_begin_with_thoughts_goes_on_without() {
+    let wish = json!({"thinking": {"type": "enabled", "budget_tokens": 1024}});
+    let began_elsewhere = vec![user("hi"), foreign(asks("1")), fine("1"), thinks("hm"), asks("2"), fine("2")];
+    let body = with(began_elsewhere.clone(), &wish);
+    assert_eq!(body.get("thinking"), None);
+    assert!(!body.to_string().contains("signed"), "{body}");
+    // The next turn thinks again.
+    let mut over = began_elsewhere;
+    over.extend([says("Done."), user("and now?")]);
+    let body = with(over, &wish);
+    assert_eq!(body["thinking"], wish["thinking"]);
+    assert!(body.to_string().contains("signed hm"), "{body}");
+}
+
+#[test]
+fn an_open_turn_that_began_with_thoughts_keeps_them() {
+    // Without interleaved thinking only the turn's first answer has any.
+    let history = vec![user("hi"), thinks("hm"), asks("1"), fine("1"), asks("2"), fine("2")];
+    let body = with(history.clone(), &json!({"thinking": {"type": "enabled", "budget_tokens": 1024}}));
+    assert_eq!(body["thinking"]["type"], "enabled");
+    assert_eq!(unmarked(body)["messages"][1]["content"], json!([thought("hm"), tool_use("toolu_1")]));
+    let off = with(history, &json!({"thinking": {"type": "disabled"}}));
+    assert!(!off.to_string().contains("signed"), "{off}");
+}
+
+#[test]
+fn words_of_a_user_beside_a_result_begin_a_turn_of_their_own() {
+    let wish = json!({"thinking": {"type": "enabled", "budget_tokens": 1024}});
+    let steered = |second: Vec<Entry>| {
+        let mut history = vec![user("hi"), thinks("hm"), asks("1"), fine("1"), user("faster")];
+        history.extend(second);
+        history.extend([asks("2"), fine("2")]);
+        with(history, &wish)
+    };
+    assert_eq!(steered(vec![]).get("thinking"), None);
+    assert_eq!(steered(vec![thinks("ok")])["thinking"], wish["thinking"]);
+}
+
+#[test]
+fn thoughts_without_a_signature_stay_here() {
+    let unsigned =
+        Entry::Reasoning { id: ItemId::from("rs_1"), raw: raw(&json!({"type": "thinking", "thinking": "x"})) };
+    let told = messages(vec![user("hi"), unsigned, says("Hello."), user("ok")]);
+    assert_eq!(told[1]["content"], json!([text("Hello.")]));
+}
+
+#[test]
+fn a_request_can_be_made_again_without_thoughts() {
+    let history = vec![user("hi"), thinks("hm"), asks("1"), fine("1")];
+    let body = with(history, &json!({"thinking": {"type": "enabled", "budget_tokens": 1024}, "top_k": 5}));
+    let again = without_reasoning(body);
+    assert_eq!(again.get("thinking"), None);
+    assert_eq!(again["top_k"], 5);
+    assert_eq!(again["messages"][1]["content"], json!([tool_use("toolu_1")]));
+}
+
+#[test]
+fn calls_of_the_past_are_declared_when_nothing_can_be_called_now() {
+    let body = with(vec![user("hi"), asks("1"), fine("1")], &json!({}));
+    assert_eq!(body["tools"], json!([{"name": "look", "input_schema": {"type": "object"}}]));
+    assert_eq!(body["tool_choice"], json!({"type": "none"}));
+    assert_eq!(with(vec![user("hi")], &json!({})).get("tools"), None);
+}
+
+/// Where the marks are: message and block.
+fn marks(body: &Value) -> Vec<(usize, usize)> {
+    let messages = body["messages"].as_array().unwrap();
+    let places = messages.iter().enumerate().flat_map(|(place, message)| {
+        let blocks = message["content"].as_array().unwrap().iter().enumerate();
+        blocks.filter(|(_, block)| block.get("cache_control").is_some()).map(move |(block, _)| (place, block))
+    });
+    places.collect()
+}
+
+#[test]
+fn the_newest_message_and_the_users_before_it_are_kept_in_the_cache() {
+    let history = vec![user("a"), says("b"), user("c"), says("d"), user("e"), user("f")];
+    assert_eq!(marks(&with(history.clone(), &json!({}))), [(2, 0), (4, 1)]);
+    for theirs in [json!({"cache_control": {"type": "ephemeral"}}), json!({"system": [{"cache_control": null}]})] {
+        assert_eq!(marks(&with(history.clone(), &theirs)), []);
+    }
+}
+
+#[test]
+fn pictures_go_along_with_words_and_results() {
+    let picture = Part::ImageUrl { image_url: ImageUrl { url: "https://x/y.png".to_owned() }, id: None };
+    let history = vec![
+        Entry::User { content: vec![Part::text("look"), picture.clone()] },
+        asks("1"),
+        gets("1", ResultStatus::Completed, vec![picture]),
+    ];
+    let told = messages(history);
+    let image = json!({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}});
+    assert_eq!(told[0]["content"], json!([text("look"), image]));
+    assert_eq!(told[2]["content"][0]["content"], json!([image]));
+}

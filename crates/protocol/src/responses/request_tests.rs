@@ -1,0 +1,344 @@
+//! The rules for what goes back, one test each, and the shapes of everything else.
+
+use super::*;
+use crate::responses::refused;
+use model::block::{FileRef, ImageUrl, Part};
+use model::item::ResultStatus;
+use model::record::RawItem;
+use model::{CallId, ItemId, TaskId, ThreadId, UserId};
+
+const HERE: &str = "openai/gpt-5";
+
+fn turn(history: Vec<Entry>, options: Value) -> ModelRequest {
+    let Value::Object(options) = options else { panic!("options are an object") };
+    ModelRequest {
+        user: UserId::from("u"),
+        thread: ThreadId::from("thr_1"),
+        task: TaskId::from("task_1"),
+        step: 1,
+        attempt: 1,
+        model: "openai/gpt-5".to_owned(),
+        instructions: String::new(),
+        history: history.into(),
+        tools: Vec::new().into(),
+        options: options.into(),
+    }
+}
+
+fn body(history: Vec<Entry>) -> Value {
+    request(&turn(history, json!({})), &Target { model: "gpt-5", origin: HERE, store: false })
+}
+
+fn sent(history: Vec<Entry>) -> Value {
+    body(history)["input"].clone()
+}
+
+fn raw(origin: &str, item: Value) -> RawItem {
+    RawItem { origin: origin.to_owned(), item }
+}
+
+fn user(text: &str) -> Entry {
+    Entry::User { content: vec![Part::text(text)] }
+}
+
+fn user_item(text: &str) -> Value {
+    json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]})
+}
+
+fn rs(number: u32) -> Value {
+    json!({"type": "reasoning", "id": format!("rs_{number}"), "summary": [], "encrypted_content": "gAAA"})
+}
+
+fn msg(text: &str) -> Value {
+    let part = json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []});
+    json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": "final_answer", "content": [part]})
+}
+
+fn fc(number: u32) -> Value {
+    json!({"type": "function_call", "id": format!("fc_{number}"), "call_id": format!("p{number}"), "name": "look",
+        "arguments": "{}", "status": "completed"})
+}
+
+fn thought(origin: &str, item: Value) -> Entry {
+    Entry::Reasoning { id: ItemId::from("rs_ours"), raw: raw(origin, item) }
+}
+
+fn said(text: &str, raw: Option<RawItem>) -> Entry {
+    Entry::Assistant { id: ItemId::from("msg_ours"), text: text.to_owned(), raw }
+}
+
+fn asked(number: u32, raw: Option<RawItem>) -> Entry {
+    Entry::Call {
+        call_id: CallId::from(format!("call_{number}").as_str()),
+        name: "look".to_owned(),
+        arguments: "{}".to_owned(),
+        provider_call_id: Some(format!("p{number}")),
+        raw,
+    }
+}
+
+fn gave(number: u32, content: Vec<Part>) -> Entry {
+    let call_id = CallId::from(format!("call_{number}").as_str());
+    Entry::Result { call_id, status: ResultStatus::Completed, content }
+}
+
+fn output(call_id: &str, output: &str) -> Value {
+    json!({"type": "function_call_output", "call_id": call_id, "output": output})
+}
+
+fn picture(url: &str) -> Part {
+    Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }
+}
+
+/// A turn that thought, asked and answered, all of it from `origin`.
+fn whole_turn(origin: &str) -> Vec<Entry> {
+    vec![
+        user("hi"),
+        thought(origin, rs(1)),
+        asked(1, Some(raw(origin, fc(1)))),
+        gave(1, vec![Part::text("42")]),
+        thought(origin, rs(2)),
+        said("It is 42.", Some(raw(origin, msg("It is 42.")))),
+    ]
+}
+
+#[test]
+fn rule_2_nothing_is_left_with_the_service_and_blobs_are_asked_for_where_there_can_be_any() {
+    let body = |model: &str, history: Vec<Entry>, options: Value| {
+        request(&turn(history, options), &Target { model, origin: HERE, store: false })
+    };
+    let asks = |body: Value| body["store"] == json!(false) && body["include"] == json!([ENCRYPTED]);
+    for model in
+        ["o1", "o3-mini", "gpt-5", "gpt-5.6", "gpt-12-pro", "codex-mini-latest", "openai/o4-mini", "ft:o4-mini:me::1"]
+    {
+        assert!(asks(body(model, vec![user("hi")], json!({}))), "{model}");
+    }
+    for model in ["gpt-4o", "gpt-4.1", "gpt-5-chat-latest", "omni-moderation", "o", "llama-3", "gpt-oss-20b", ""] {
+        let body = body(model, vec![user("hi")], json!({}));
+        assert_eq!((&body["include"], &body["store"]), (&Value::Null, &json!(false)), "{model}");
+    }
+    assert!(asks(body("house-model", vec![user("hi")], json!({"reasoning": {"effort": "low"}}))));
+    assert!(asks(body("house-model", whole_turn(HERE), json!({}))));
+    assert!(!asks(body("house-model", whole_turn("elsewhere"), json!({}))));
+    // An operator who knows better.
+    assert_eq!(body("gpt-5", vec![user("hi")], json!({"include": null})).get("include"), None);
+    let more = body("gpt-5", vec![user("hi")], json!({"include": ["message.output_text.logprobs"]}));
+    assert_eq!(more["include"], json!([ENCRYPTED, "message.output_text.logprobs"]));
+}
+
+#[test]
+fn rule_3_a_whole_group_goes_back_as_it_came() {
+    let expected = json!([user_item("hi"), rs(1), fc(1), output("p1", "42"), rs(2), msg("It is 42.")]);
+    assert_eq!(sent(whole_turn(HERE)), expected);
+}
+
+#[test]
+fn rule_4_to_another_origin_no_reasoning_and_no_ids_go() {
+    let plain_call = json!({"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"});
+    let plain_words = json!({"type": "message", "role": "assistant", "content": "It is 42."});
+    let expected = json!([user_item("hi"), plain_call, output("call_1", "42"), plain_words]);
+    assert_eq!(sent(whole_turn("openai/gpt-4")), expected);
+}
+
+#[test]
+fn rule_5_reasoning_that_misses_something_is_left_out_and_with_it_all_ids_of_its_group() {
+    let words = json!({"type": "message", "role": "assistant", "content": "x", "phase": "final_answer"});
+    let message = || said("x", Some(raw(HERE, msg("x"))));
+    // Nothing follows it.
+    assert_eq!(sent(vec![user("hi"), thought(HERE, rs(1))]), json!([user_item("hi")]));
+    assert_eq!(sent(vec![message(), thought(HERE, rs(1)), user("hi")]), json!([words, user_item("hi")]));
+    // It has no blob, or an empty one, and the service does not keep it.
+    for blob in [Value::Null, "".into()] {
+        let mut bare = rs(1);
+        bare["encrypted_content"] = blob;
+        assert_eq!(sent(vec![thought(HERE, bare), message()]), json!([words]));
+    }
+    // What follows it cannot go back.
+    let shell = json!({"type": "shell_call", "id": "sh_1", "call_id": "c", "status": "completed"});
+    let hosted = Entry::Hosted { id: ItemId::from("hc_1"), name: "shell".to_owned(), raw: raw(HERE, shell) };
+    assert_eq!(sent(vec![thought(HERE, rs(1)), hosted, message()]), json!([words]));
+    let stone = json!({"type": "message", "id": "msg_1", "too_long": true});
+    let cut = json!({"type": "message", "role": "assistant", "content": "x"});
+    assert_eq!(sent(vec![thought(HERE, rs(1)), said("x", Some(raw(HERE, stone)))]), json!([cut]));
+    // A call without a result gets one, and a result without a call is nothing.
+    let answered = sent(vec![asked(1, Some(raw(HERE, fc(1)))), gave(9, vec![Part::text("?")])]);
+    assert_eq!(answered.as_array().map(Vec::len), Some(2));
+    assert!(answered[1]["output"].as_str().unwrap().contains("interrupted"), "{answered}");
+}
+
+#[test]
+fn rule_5_a_kept_id_is_enough_where_the_service_keeps_its_answers() {
+    let mut bare = rs(1);
+    bare["encrypted_content"] = Value::Null;
+    let history = vec![thought(HERE, bare.clone()), said("x", Some(raw(HERE, msg("x"))))];
+    let body = request(&turn(history, json!({})), &Target { model: "gpt-5", origin: HERE, store: true });
+    assert_eq!((&body["input"], &body["store"]), (&json!([bare, msg("x")]), &json!(true)));
+    assert_eq!(body.get("include"), None);
+}
+
+#[test]
+fn rule_6_a_turn_that_was_cut_short_goes_as_words() {
+    let cut = vec![user("hi"), said("I was abo", None), thought(HERE, rs(2)), said("x", Some(raw(HERE, msg("x"))))];
+    let words = json!({"type": "message", "role": "assistant", "content": "I was abo"});
+    assert_eq!(sent(cut), json!([user_item("hi"), words, rs(2), msg("x")]));
+}
+
+#[test]
+fn rule_7_after_a_refusal_the_same_request_goes_without_what_was_refused() {
+    let refusal = br#"{"error": {"code": "invalid_encrypted_content", "message": "x"}}"#;
+    assert_eq!(refused(400, refusal, None).error.code, "history_refused");
+    let mut history = whole_turn(HERE);
+    let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}});
+    history.push(Entry::Hosted { id: ItemId::from("hc_1"), name: "web_search".to_owned(), raw: raw(HERE, search) });
+    history.push(said("x", Some(raw(HERE, msg("x")))));
+    let again = without_reasoning(body(history));
+    let plain_call = json!({"type": "function_call", "call_id": "p1", "name": "look", "arguments": "{}"});
+    let words = |text: &str| json!({"type": "message", "role": "assistant", "content": text, "phase": "final_answer"});
+    let expected = json!([user_item("hi"), plain_call, output("p1", "42"), words("It is 42."), words("x")]);
+    assert_eq!(again["input"], expected);
+    assert_eq!(without_reasoning(again.clone()), again, "a second time changes nothing");
+    assert_eq!(without_reasoning(json!({"input": [rs(1)]}))["input"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn rule_8_the_past_is_told_once() {
+    let wishes =
+        json!({"previous_response_id": "resp_1", "conversation": "conv_1", "input": [], "stream": false, "model": "x"});
+    let body = request(&turn(vec![user("hi")], wishes), &Target { model: "gpt-5", origin: HERE, store: false });
+    assert_eq!((body.get("previous_response_id"), body.get("conversation")), (None, None));
+    assert_eq!((&body["stream"], &body["model"]), (&json!(true), &json!("gpt-5")));
+    assert_eq!(body["input"], json!([user_item("hi")]));
+}
+
+#[test]
+fn rule_9_our_item_ids_stay_with_us() {
+    for origin in [HERE, "elsewhere"] {
+        let text = body(whole_turn(origin)).to_string();
+        assert!(!text.contains("_ours") && !text.contains("task_1") && !text.contains("thr_1"), "{text}");
+    }
+}
+
+#[test]
+fn without_reasoning_words_and_calls_have_no_ids_and_the_rest_goes_as_it_came() {
+    let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}});
+    let hosted =
+        Entry::Hosted { id: ItemId::from("hc_1"), name: "web_search".to_owned(), raw: raw(HERE, search.clone()) };
+    let words = json!({"type": "message", "role": "assistant", "content": "x", "phase": "final_answer"});
+    assert_eq!(sent(vec![hosted, said("x", Some(raw(HERE, msg("x"))))]), json!([search, words]));
+}
+
+#[test]
+fn a_call_name_that_stands_twice_in_a_request_is_replaced_by_ours() {
+    let mut history = whole_turn(HERE);
+    history.push(thought(HERE, rs(3)));
+    // The service numbers its calls anew in each answer.
+    history.push(Entry::Call {
+        call_id: CallId::from("call_2"),
+        name: "look".to_owned(),
+        arguments: "{}".to_owned(),
+        provider_call_id: Some("p1".to_owned()),
+        raw: Some(raw(HERE, fc(1))),
+    });
+    history.push(gave(2, vec![Part::text("43")]));
+    let ids: Vec<Value> =
+        sent(history).as_array().unwrap().iter().filter_map(|item| item.get("call_id").cloned()).collect();
+    assert_eq!(ids, ["call_1", "call_1", "call_2", "call_2"]);
+}
+
+#[test]
+fn a_computer_call_is_answered_with_a_picture_of_the_screen() {
+    let checks = json!([{"id": "sc_1", "code": "malicious_instructions", "message": "x"}]);
+    let call = json!({"type": "computer_call", "id": "cu_1", "call_id": "p1", "status": "completed",
+        "action": {"type": "screenshot"}, "pending_safety_checks": checks});
+    let asked = || asked(1, Some(raw(HERE, call.clone())));
+    let seen = vec![Part::text("done"), picture("data:image/png;base64,AAAA")];
+    let answer = json!({"type": "computer_call_output", "call_id": "p1", "acknowledged_safety_checks": checks,
+        "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}});
+    let history = vec![thought(HERE, rs(1)), asked(), gave(1, seen)];
+    assert_eq!(sent(history.clone()), json!([rs(1), call, answer]));
+    // Without a picture it can only be told in words.
+    let told = sent(vec![thought(HERE, rs(1)), asked(), gave(1, vec![Part::text("no screen")])]);
+    let plain = json!({"type": "function_call", "call_id": "p1", "name": "look", "arguments": "{}"});
+    assert_eq!(told, json!([plain, output("p1", "no screen")]));
+    let again = without_reasoning(body(history));
+    assert_eq!(again["input"][0]["name"], "computer");
+    assert_eq!(again["input"][1]["output"][0]["image_url"], "data:image/png;base64,AAAA");
+}
+
+#[test]
+fn a_custom_call_is_answered_in_its_own_shape() {
+    let call = json!({"type": "custom_tool_call", "id": "ct_1", "call_id": "p1", "name": "look", "input": "any"});
+    let history = vec![asked(1, Some(raw(HERE, call.clone()))), gave(1, vec![Part::text("ok")])];
+    let answer = json!({"type": "custom_tool_call_output", "call_id": "p1", "output": "ok"});
+    let mut bare = call;
+    bare.as_object_mut().unwrap().remove("id");
+    assert_eq!(sent(history), json!([bare, answer]));
+}
+
+#[test]
+fn pictures_and_files_go_in_the_services_shape() {
+    let file = |bucket: Option<&str>, path: Option<&str>, url: Option<&str>| Part::File {
+        file: FileRef { bucket: bucket.map(Into::into), path: path.map(Into::into), url: url.map(Into::into) },
+    };
+    let content = vec![
+        Part::text("look"),
+        picture("https://x/y.png"),
+        picture("/v1/blobs/abc"),
+        file(None, None, Some("https://x/y.pdf")),
+        file(None, Some("a/b.pdf"), Some("data:application/pdf;base64,AAAA")),
+        file(Some("docs"), Some("b.pdf"), None),
+    ];
+    let parts = json!([
+        {"type": "input_text", "text": "look"},
+        {"type": "input_image", "detail": "auto", "image_url": "https://x/y.png"},
+        {"type": "input_text", "text": "[image]"},
+        {"type": "input_file", "file_url": "https://x/y.pdf"},
+        {"type": "input_file", "filename": "b.pdf", "file_data": "data:application/pdf;base64,AAAA"},
+        {"type": "input_text", "text": "[file docs/b.pdf]"},
+    ]);
+    let given = sent(vec![Entry::User { content: content.clone() }, asked(1, None), gave(1, content)]);
+    assert_eq!(given[0]["content"], parts);
+    assert_eq!(given[2]["output"], parts, "a result may hold the same");
+}
+
+#[test]
+fn a_request_always_says_something_and_nothing_blank() {
+    assert_eq!(sent(vec![]), json!([user_item("Go on.")]));
+    assert_eq!(sent(vec![user(" "), said("\n", None)]), json!([user_item("Go on.")]));
+    let summed = sent(vec![Entry::Summary { text: "They met.".to_owned() }, user("go on")]);
+    assert_eq!(summed[0], user_item("Summary of the conversation so far:\n\nThey met."));
+    let odd = Entry::Call {
+        call_id: CallId::from("call_1"),
+        name: "functions.look up!".to_owned(),
+        arguments: "{\"a\":".to_owned(),
+        provider_call_id: None,
+        raw: None,
+    };
+    let call = sent(vec![odd])[0].clone();
+    assert_eq!((&call["name"], &call["arguments"]), (&json!("functions_look_up_"), &json!("{\"a\":")));
+}
+
+#[test]
+fn tools_and_instructions_have_their_place_and_wishes_come_last() {
+    let tool =
+        |name: &str, parameters: Value| ToolSpec { name: name.to_owned(), description: "d".to_owned(), parameters };
+    let mut turn = turn(vec![user("hi")], json!({"temperature": 0.5, "tools": [{"type": "web_search"}]}));
+    turn.instructions = "Be brief.".to_owned();
+    turn.tools = vec![tool("look", json!({"type": "object"})), tool("computer", json!(null))].into();
+    let target = Target { model: "gpt-4.1", origin: HERE, store: false };
+    let function = |name: &str| {
+        let parameters = json!({"type": "object", "properties": {}});
+        json!({"type": "function", "name": name, "description": "d", "parameters": parameters, "strict": false})
+    };
+    let expected = json!({
+        "model": "gpt-4.1", "stream": true, "store": false, "instructions": "Be brief.", "temperature": 0.5,
+        "input": [user_item("hi")], "tools": [function("look"), function("computer"), {"type": "web_search"}],
+    });
+    assert_eq!(request(&turn, &target), expected);
+    turn.options = json!({"tools": [{"type": "computer"}, {"type": "custom", "name": "look"}]})
+        .as_object()
+        .cloned()
+        .unwrap()
+        .into();
+    assert_eq!(request(&turn, &target)["tools"], json!([{"type": "computer"}, {"type": "custom", "name": "look"}]));
+}

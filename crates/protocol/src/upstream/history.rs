@@ -1,0 +1,256 @@
+//! The history in the order that every provider demands: each call is answered, once, right after the turn that made it;
+//! nothing is answered that was not asked; nothing is empty; and nothing of another origin is shown as it came.
+//!
+//! The run loop sees to most of this. Here it is a law: whatever list comes in, what goes out can be sent.
+
+use super::parts::is_blank;
+use model::CallId;
+use model::block::Part;
+use model::history::Entry;
+use model::item::ResultStatus;
+use model::record::RawItem;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+
+/// What the model reads of a call that nobody answered.
+const INTERRUPTED: &str = "The call was interrupted: it is not known what became of it.";
+/// What it reads of a result without content.
+const NOTHING: &str = "(no output)";
+
+/// One element of what a provider is told. `raw` is there only when it came from where it now goes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Told<'a> {
+    /// What came before, summed up.
+    Summary(&'a str),
+    /// A person spoke: parts that are not blank, at least one.
+    User(Vec<&'a Part>),
+    /// The model thought, and thinks there again.
+    Reasoning(&'a Value),
+    /// The model spoke.
+    Assistant {
+        /// What it said, not blank.
+        text: &'a str,
+        /// The item as it came.
+        raw: Option<&'a Value>,
+    },
+    /// The provider ran a tool of its own.
+    Hosted {
+        /// Its name for the tool.
+        name: &'a str,
+        /// The item as it came.
+        raw: &'a Value,
+    },
+    /// The model asked for a tool.
+    Call(ToldCall<'a>),
+    /// What the tool gave.
+    Result(ToldResult<'a>),
+}
+
+/// A call, as a provider is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ToldCall<'a> {
+    /// The call's name in this request, unique in it.
+    pub(crate) id: &'a str,
+    /// The tool.
+    pub(crate) name: &'a str,
+    /// The arguments: a text that may be no JSON.
+    pub(crate) arguments: &'a str,
+    /// The item as it came.
+    pub(crate) raw: Option<&'a Value>,
+}
+
+/// A result, as a provider is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ToldResult<'a> {
+    /// The call that it answers.
+    pub(crate) call: ToldCall<'a>,
+    /// How it ended.
+    pub(crate) status: ResultStatus,
+    /// What the model reads: parts that are not blank, at least one.
+    pub(crate) content: Vec<Part>,
+}
+
+/// The history for a provider of this origin.
+pub(crate) fn told<'a>(history: &'a [Entry], origin: &str) -> Vec<Told<'a>> {
+    let mut teller = Teller { origin, ids: call_ids(history, origin), results: results(history), ..Teller::default() };
+    for entry in history {
+        teller.entry(entry);
+    }
+    teller.answer();
+    teller.out
+}
+
+/// Each call's name on the wire: the provider's own where the call came from there and the name is used once, else ours.
+fn call_ids<'a>(history: &'a [Entry], origin: &str) -> HashMap<&'a CallId, &'a str> {
+    let ours = |entry: &'a Entry| match entry {
+        Entry::Call { call_id, provider_call_id, raw, .. } => {
+            let theirs = provider_call_id.as_deref().filter(|id| !id.is_empty());
+            Some((call_id, theirs.filter(|_| of_origin(raw.as_ref(), origin).is_some())))
+        }
+        _ => None,
+    };
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for (call_id, theirs) in history.iter().filter_map(ours) {
+        for id in [Some(call_id.as_str()), theirs].into_iter().flatten() {
+            *uses.entry(id).or_default() += 1;
+        }
+    }
+    let name = |(call_id, theirs): (&'a CallId, Option<&'a str>)| {
+        (call_id, theirs.filter(|id| uses.get(id) == Some(&1)).unwrap_or(call_id.as_str()))
+    };
+    history.iter().filter_map(ours).map(name).collect()
+}
+
+/// The first result of each call.
+fn results(history: &[Entry]) -> HashMap<&CallId, (ResultStatus, &[Part])> {
+    let mut results = HashMap::new();
+    for entry in history {
+        if let Entry::Result { call_id, status, content } = entry {
+            results.entry(call_id).or_insert((*status, content.as_slice()));
+        }
+    }
+    results
+}
+
+fn of_origin<'a>(raw: Option<&'a RawItem>, origin: &str) -> Option<&'a Value> {
+    raw.filter(|raw| raw.origin == origin).map(|raw| &raw.item)
+}
+
+#[derive(Default)]
+struct Teller<'a, 'o> {
+    origin: &'o str,
+    ids: HashMap<&'a CallId, &'a str>,
+    results: HashMap<&'a CallId, (ResultStatus, &'a [Part])>,
+    asked: HashSet<&'a CallId>,
+    open: Vec<(&'a CallId, ToldCall<'a>)>,
+    out: Vec<Told<'a>>,
+}
+
+impl<'a> Teller<'a, '_> {
+    fn entry(&mut self, entry: &'a Entry) {
+        match entry {
+            Entry::Summary { text } => {
+                self.answer();
+                self.out.extend(Some(text.as_str()).filter(|text| !text.trim().is_empty()).map(Told::Summary));
+            }
+            Entry::User { content } => {
+                self.answer();
+                let content: Vec<&Part> = content.iter().filter(|part| !is_blank(part)).collect();
+                self.out.extend((!content.is_empty()).then_some(Told::User(content)));
+            }
+            Entry::Reasoning { raw, .. } => {
+                self.out.extend(of_origin(Some(raw), self.origin).map(Told::Reasoning));
+            }
+            Entry::Assistant { text, raw, .. } => {
+                if !text.trim().is_empty() {
+                    self.out.push(Told::Assistant { text, raw: of_origin(raw.as_ref(), self.origin) });
+                }
+            }
+            Entry::Hosted { name, raw, .. } => {
+                self.out.extend(of_origin(Some(raw), self.origin).map(|raw| Told::Hosted { name, raw }));
+            }
+            Entry::Call { call_id, name, arguments, raw, .. } => {
+                // A call that stands there twice is one call.
+                if self.asked.insert(call_id) {
+                    let id = self.ids.get(call_id).copied().unwrap_or(call_id.as_str());
+                    let call = ToldCall { id, name, arguments, raw: of_origin(raw.as_ref(), self.origin) };
+                    self.out.push(Told::Call(call.clone()));
+                    self.open.push((call_id, call));
+                }
+            }
+            Entry::Result { .. } => self.answer(),
+        }
+    }
+
+    /// The turn's calls have all been told: now their results, in their order.
+    fn answer(&mut self) {
+        for (call_id, call) in std::mem::take(&mut self.open) {
+            let found = self.results.get(call_id).copied();
+            let (status, content) = found.unwrap_or((ResultStatus::Unknown, &[]));
+            let mut content: Vec<Part> = content.iter().filter(|part| !is_blank(part)).cloned().collect();
+            if content.is_empty() {
+                content.push(Part::text(if found.is_some() { NOTHING } else { INTERRUPTED }));
+            }
+            self.out.push(Told::Result(ToldResult { call, status, content }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::ItemId;
+    use serde_json::json;
+
+    fn raw(origin: &str) -> Option<RawItem> {
+        Some(RawItem { origin: origin.to_owned(), item: json!({"from": origin}) })
+    }
+
+    fn call(id: &str, theirs: &str, origin: &str) -> Entry {
+        Entry::Call {
+            call_id: CallId::from(id),
+            name: "tool".to_owned(),
+            arguments: "{}".to_owned(),
+            provider_call_id: Some(theirs.to_owned()),
+            raw: raw(origin),
+        }
+    }
+
+    fn result(id: &str, text: &str) -> Entry {
+        let content = vec![Part::text(text)];
+        Entry::Result { call_id: CallId::from(id), status: ResultStatus::Completed, content }
+    }
+
+    fn user(text: &str) -> Entry {
+        Entry::User { content: vec![Part::text(text)] }
+    }
+
+    /// One word for each element.
+    fn story(history: &[Entry]) -> String {
+        let words = told(history, "here").into_iter().map(|told| match told {
+            Told::Summary(_) => "summary".to_owned(),
+            Told::User(_) => "user".to_owned(),
+            Told::Reasoning(_) => "reasoning".to_owned(),
+            Told::Assistant { raw, .. } => format!("assistant:{}", raw.is_some()),
+            Told::Hosted { .. } => "hosted".to_owned(),
+            Told::Call(call) => format!("call:{}:{}", call.id, call.raw.is_some()),
+            Told::Result(result) => format!("result:{}:{:?}", result.call.id, result.status),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn every_call_is_answered_once_right_after_its_turn() {
+        let history = [call("c1", "p1", "here"), call("c2", "p2", "here"), user("go on"), result("c1", "late")];
+        assert_eq!(story(&history), "call:p1:true call:p2:true result:p1:Completed result:p2:Unknown user");
+        let twice = [call("c1", "p1", "here"), call("c1", "p1", "here"), result("c1", "a"), result("c1", "b")];
+        assert_eq!(story(&twice), "call:c1:true result:c1:Completed");
+        assert_eq!(story(&[result("c9", "nobody asked"), user("hi")]), "user");
+    }
+
+    #[test]
+    fn a_providers_name_for_a_call_is_used_only_where_it_is_meant_and_unique() {
+        let same = [call("c1", "p", "here"), result("c1", "a"), call("c2", "p", "here"), result("c2", "b")];
+        assert_eq!(story(&same), "call:c1:true result:c1:Completed call:c2:true result:c2:Completed");
+        assert_eq!(story(&[call("c1", "p", "there")]), "call:c1:false result:c1:Unknown");
+        let clash = [call("c1", "c2", "here"), call("c2", "p2", "here")];
+        assert_eq!(story(&clash), "call:c1:true call:p2:true result:c1:Unknown result:p2:Unknown");
+    }
+
+    #[test]
+    fn what_is_empty_or_from_elsewhere_is_left_out() {
+        let id = ItemId::from("i");
+        let there = RawItem { origin: "there".to_owned(), item: json!({}) };
+        let history = [
+            Entry::Summary { text: " ".to_owned() },
+            user("\n"),
+            Entry::Reasoning { id: id.clone(), raw: there.clone() },
+            Entry::Assistant { id: id.clone(), text: "words".to_owned(), raw: Some(there.clone()) },
+            Entry::Assistant { id: id.clone(), text: "  ".to_owned(), raw: None },
+            Entry::Hosted { id, name: "web_search".to_owned(), raw: there },
+        ];
+        assert_eq!(story(&history), "assistant:false");
+        let history = [call("c1", "p1", "here"), result("c1", "")];
+        assert!(matches!(&told(&history, "here")[1], Told::Result(result) if result.content == [Part::text(NOTHING)]));
+    }
+}

@@ -1,0 +1,50 @@
+//! The operator's wishes, in the provider's own words.
+
+use model::block::Object;
+use serde_json::Value;
+
+/// What no wish can change: which model is asked, what it is told, and that we listen.
+const FIXED: [&str; 4] = ["model", "stream", "input", "messages"];
+/// Lists of ours that wishes add to.
+const ADDED_TO: [&str; 2] = ["tools", "include"];
+
+/// Puts the wishes over the body, as the last thing that is done to it. `kept` names what the dialect protects beyond
+/// [`FIXED`]. A wish that is `null` takes a field of ours away.
+pub(crate) fn merge(body: &mut Object, options: &Object, kept: &[&str]) {
+    for (name, wish) in options {
+        if FIXED.contains(&name.as_str()) || kept.contains(&name.as_str()) {
+            continue;
+        }
+        match (body.get_mut(name), wish) {
+            (Some(Value::Array(ours)), Value::Array(more)) if ADDED_TO.contains(&name.as_str()) => {
+                let new: Vec<Value> = more.iter().filter(|wish| !ours.contains(wish)).cloned().collect();
+                ours.extend(new);
+            }
+            (_, Value::Null) => {
+                body.remove(name);
+            }
+            _ => {
+                body.insert(name.clone(), wish.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn wishes_win_but_for_what_is_fixed_and_lists_grow() {
+        let object = |value: Value| value.as_object().cloned().unwrap();
+        let mut body = object(json!({"model": "m", "stream": true, "tools": [1], "include": ["a"], "store": false,
+            "ours": 1}));
+        let wishes = json!({"model": "x", "stream": false, "messages": [], "tools": [2], "include": ["a", "b"],
+            "store": true, "temperature": 0, "mine": 1, "ours": null});
+        merge(&mut body, &object(wishes), &["mine"]);
+        let merged = json!({"model": "m", "stream": true, "tools": [1, 2], "include": ["a", "b"], "store": true,
+            "temperature": 0});
+        assert_eq!(Value::Object(body), merged);
+    }
+}

@@ -1,0 +1,126 @@
+//! How answers are read in these tests, and told in a few lines.
+
+use model::block::{Annotation, Object};
+use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
+use model::history::Entry;
+use model::usage::Usage;
+use model::{TaskId, ThreadId, UserId};
+use protocol::messages;
+use protocol::sse::{Decoder, Limits};
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) fn turn(history: Vec<Entry>, options: Object) -> ModelRequest {
+    ModelRequest {
+        user: UserId::from("user"),
+        thread: ThreadId::from("thr_1"),
+        task: TaskId::from("task_1"),
+        step: 1,
+        attempt: 1,
+        model: "anthropic/m".to_owned(),
+        instructions: "Be brief.".to_owned(),
+        history: history.into(),
+        tools: Arc::new([]),
+        options: Arc::new(options),
+    }
+}
+
+pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
+    let mut ingest = messages::ingest("here".to_owned(), &turn(Vec::new(), Object::new()));
+    let mut decoder = Decoder::new(Limits::default());
+    let mut out = Vec::new();
+    for mut rest in chunks {
+        while let Some(event) = decoder.decode(&mut rest).unwrap() {
+            ingest.event(&event, &mut out);
+        }
+    }
+    ingest.end(&mut out);
+    out
+}
+
+/// What the stream of this name says.
+pub(crate) fn fixture(name: &str) -> Vec<u8> {
+    let named = fixtures().into_iter().find(|(found, _)| found == name);
+    named.unwrap_or_else(|| panic!("no stream is called {name}")).1
+}
+
+pub(crate) fn fixtures() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/streams/messages");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let named = |path: std::path::PathBuf| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        (name, std::fs::read(&path).unwrap())
+    };
+    let mut fixtures: Vec<_> = paths.map(named).collect();
+    fixtures.sort();
+    fixtures
+}
+
+/// A line for each event; pieces of one text are one line.
+pub(crate) fn tell(events: &[ModelEvent]) -> String {
+    let mut lines: Vec<(String, String)> = Vec::new();
+    for event in events {
+        let (what, text) = line(event);
+        match lines.last_mut() {
+            Some((before, said)) if !text.is_empty() && *before == what => said.push_str(&text),
+            _ => lines.push((what, text)),
+        }
+    }
+    let told = lines.into_iter().map(|(what, text)| if text.is_empty() { what } else { format!("{what} {text:?}") });
+    told.collect::<Vec<_>>().join("\n")
+}
+
+fn line(event: &ModelEvent) -> (String, String) {
+    match event {
+        ModelEvent::Delta(delta) => delta_line(delta),
+        ModelEvent::End(end) => {
+            let said = [end.model.as_deref(), end.service_tier.as_deref()].map(|said| said.unwrap_or("-")).join(" ");
+            (format!("end {:?} {} {said}", end.stop, tokens(end.usage)), String::new())
+        }
+        ModelEvent::Failed(failure) => {
+            let error = &failure.error;
+            (format!("failed {} {:?} {}", error.code, error.retryable.unwrap(), error.message), String::new())
+        }
+    }
+}
+
+fn delta_line(delta: &ModelDelta) -> (String, String) {
+    let plain = |line: String| (line, String::new());
+    match delta {
+        ModelDelta::Started { slot, item } => plain(match item {
+            ModelItem::Reasoning => format!("{slot} reasoning"),
+            ModelItem::Message { .. } => format!("{slot} message"),
+            ModelItem::ToolCall { name, provider_call_id } => {
+                format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
+            }
+            ModelItem::HostedCall { name } => format!("{slot} hosted {name}"),
+        }),
+        ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
+        ModelDelta::Text { slot, part, text, .. } => (format!("{slot}.{part} says"), text.clone()),
+        ModelDelta::Refusal { slot, part, text } => (format!("{slot}.{part} declines"), text.clone()),
+        ModelDelta::Annotation { slot, part, annotation } => plain(match annotation {
+            Annotation::UrlCitation { url, title, start_index, end_index } => {
+                let title = title.as_deref().unwrap_or("-");
+                format!("{slot}.{part} cites {url} ({title}) {start_index}..{end_index}")
+            }
+            Annotation::FileCitation { file_id, filename, index } => {
+                format!("{slot}.{part} cites {file_id} ({}) {index}", filename.as_deref().unwrap_or("-"))
+            }
+            other => format!("{slot}.{part} {other:?}"),
+        }),
+        ModelDelta::Arguments { slot, text } => (format!("{slot} with"), text.clone()),
+        ModelDelta::Image { slot, part, url, .. } => plain(format!("{slot}.{part} shows {url}")),
+        ModelDelta::Hosted { slot, state, action } => {
+            plain(format!("{slot} {state} {}", action.as_ref().map(ToString::to_string).unwrap_or_default()))
+        }
+        ModelDelta::Done { slot, .. } => plain(format!("{slot} done")),
+        ModelDelta::Usage(usage) => plain(format!("usage {}", tokens(*usage))),
+        ModelDelta::Unknown(value) => plain(format!("unknown {value}")),
+    }
+}
+
+/// Read, of these from the cache and into it, written, of these thoughts.
+fn tokens(usage: Usage) -> String {
+    let Usage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens } = usage;
+    format!("{input_tokens}/{cached_tokens}/{cache_write_tokens}/{output_tokens}/{reasoning_tokens}")
+}

@@ -1,0 +1,50 @@
+//! The check behind the fuzz targets `ingest_…`: whatever a provider sends, its turn ends once, and how the bytes were cut
+//! never shows.
+//!
+//! Stable Rust without dependencies but the crates under test, because `cargo test -p protocol` includes this file.
+
+use model::delta::{ModelEvent, ModelRequest};
+use model::{TaskId, ThreadId, UserId};
+use protocol::sse::{Decoder, Limits};
+use protocol::upstream::Ingest;
+use std::sync::Arc;
+
+/// How a room begins to read an answer.
+pub(crate) type Begin = fn(String, &ModelRequest) -> Box<dyn Ingest>;
+
+/// Reads `bytes` as an answer, whole and byte by byte.
+pub(crate) fn a_turn_ends_once(begin: Begin, bytes: &[u8]) {
+    let whole = read(begin, [bytes]);
+    let ends = |event: &ModelEvent| !matches!(event, ModelEvent::Delta(_));
+    assert!(whole.last().is_some_and(ends), "{whole:?}");
+    assert_eq!(whole.iter().filter(|event| ends(event)).count(), 1, "{whole:?}");
+    assert_eq!(read(begin, bytes.chunks(1)), whole, "byte by byte");
+}
+
+fn read<'a>(begin: Begin, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
+    let mut ingest = begin("here".to_owned(), &turn());
+    let mut decoder = Decoder::new(Limits::default());
+    let mut out = Vec::new();
+    for mut rest in chunks {
+        while let Ok(Some(event)) = decoder.decode(&mut rest) {
+            ingest.event(&event, &mut out);
+        }
+    }
+    ingest.end(&mut out);
+    out
+}
+
+fn turn() -> ModelRequest {
+    ModelRequest {
+        user: UserId::from("user"),
+        thread: ThreadId::from("thr_1"),
+        task: TaskId::from("task_1"),
+        step: 1,
+        attempt: 1,
+        model: "provider/m".to_owned(),
+        instructions: String::new(),
+        history: Arc::new([]),
+        tools: Arc::new([]),
+        options: Arc::default(),
+    }
+}
