@@ -2,8 +2,8 @@
 
 use crate::engine::Engine;
 use model::block::Part;
-use model::command::{Answer, AnswerTo, Cancel, Command, Steer};
-use model::event::{CancelMode, Decision, ErrorInfo, PendingKind};
+use model::command::{Answer, AnswerTo, Cancel, ClientResult, Command, Steer};
+use model::event::{Actor, Decision, PendingKind};
 use model::ports::{Idempotency, RunRow, StoreError, SubmitError};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use uuid::Uuid;
@@ -22,31 +22,19 @@ pub enum AnswerError {
     Store(#[from] StoreError),
 }
 
-/// What a tool gave that the client ran.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClientResult {
-    /// The call.
-    pub call_id: CallId,
-    /// What the model reads.
-    pub content: Vec<Part>,
-    /// What went wrong.
-    pub error: Option<ErrorInfo>,
-}
-
 impl Engine {
-    /// Stops a run.
+    /// Stops a task with all below it; a run's root is the run.
     ///
     /// # Errors
     /// When the command could not be written down.
     pub async fn cancel(
         &self,
         user: &UserId,
-        run: &RunRow,
-        mode: CancelMode,
+        thread: &ThreadId,
+        cancel: Cancel,
         idempotency: Option<Idempotency>,
     ) -> Result<(), SubmitError> {
-        let cancel = Command::Cancel(Cancel { task_id: run.id.clone(), mode });
-        self.submit(user, &run.thread, cancel, idempotency).await.map(|_| ())
+        self.submit(user, thread, Command::Cancel(cancel), idempotency).await.map(|_| ())
     }
 
     /// Says something more to a run.
@@ -76,11 +64,12 @@ impl Engine {
         (key, decision): (ApprovalKey, Decision),
         idempotency: Option<Idempotency>,
     ) -> Result<(), SubmitError> {
-        let answer = Answer { task_id: run.id.clone(), to: AnswerTo::Approval { key, decision } };
+        let answer = Answer { task_id: run.id.clone(), to: AnswerTo::Approval { key, decision, by: Actor::User } };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await.map(|_| ())
     }
 
-    /// Gives a run what the tools gave that its client ran. All of them have to be what it waits for.
+    /// Gives a run what the tools gave that its client ran. All of them have to be what it waits for; they are one command,
+    /// so that they count together.
     ///
     /// # Errors
     /// When the run does not wait for one of them, or they could not be written down.
@@ -91,36 +80,20 @@ impl Engine {
         results: Vec<ClientResult>,
         idempotency: Option<Idempotency>,
     ) -> Result<(), AnswerError> {
-        let waits = self.waiting_calls(user, &run.id).await?;
+        let waits = self.waiting_calls(user, run).await?;
         if let Some(stray) = results.iter().find(|result| !waits.contains(&result.call_id)) {
             return Err(AnswerError::NotPending(stray.call_id.clone()));
         }
-        let written = self.write_results(user, run, results, idempotency).await;
-        // Once for all of them, so that they are one input; also for those that were written when one was not.
-        self.wake(user, &run.thread);
-        Ok(written?)
-    }
-
-    async fn write_results(
-        &self,
-        user: &UserId,
-        run: &RunRow,
-        results: Vec<ClientResult>,
-        mut idempotency: Option<Idempotency>,
-    ) -> Result<(), SubmitError> {
-        for ClientResult { call_id, content, error } in results {
-            let to = AnswerTo::ClientTool { call_id, content, error };
-            let command = Command::Answer(Answer { task_id: run.id.clone(), to });
-            // The key stands for the request: it is kept with its first row.
-            self.write_down(user, &run.thread, command, idempotency.take()).await?;
-        }
+        let answer = Answer { task_id: run.id.clone(), to: AnswerTo::ClientTools { results } };
+        self.submit(user, &run.thread, Command::Answer(answer), idempotency).await?;
         Ok(())
     }
 
-    async fn waiting_calls(&self, user: &UserId, run: &TaskId) -> Result<Vec<CallId>, StoreError> {
-        let object = self.object(user, run).await?;
-        let pending = object.map(|object| object.pending).unwrap_or_default();
-        let of_client = pending.into_iter().filter(|pending| pending.kind == PendingKind::ClientTool);
+    /// The calls whose results the run waits for, also while something else of it goes on.
+    async fn waiting_calls(&self, user: &UserId, run: &RunRow) -> Result<Vec<CallId>, StoreError> {
+        let Some(first) = run.first.filter(|_| !run.status.is_terminal()) else { return Ok(Vec::new()) };
+        let fold = self.fold(user, &run.thread, first, None).await?;
+        let of_client = machine::pending(&fold).into_iter().filter(|pending| pending.kind == PendingKind::ClientTool);
         Ok(of_client.map(|pending| pending.call_id).collect())
     }
 }

@@ -50,6 +50,7 @@ impl Session<'_> {
             instructions: String::new(),
             history: history.into(),
             tools: Vec::new().into(),
+            options: Arc::default(),
         };
         let events = self.actor.shared.ports.models.turn(request);
         self.compacting = Some(Compacting { events, text: String::new(), up_to, run });

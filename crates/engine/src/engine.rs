@@ -1,5 +1,6 @@
 //! What `server` calls.
 
+use crate::actor::Birth;
 use crate::hub::Hub;
 use crate::open;
 use crate::shared::{Ports, Shared, StopMode};
@@ -12,8 +13,8 @@ use model::fold::RunFold;
 use model::limits::RECORD_BYTES_MAX;
 use model::object::{TaskObject, TaskStatus};
 use model::ports::{
-    Frames, Idempotency, PageLimit, PageOf, Projection, RunFilter, RunRow, StoreError, Submission, SubmitError,
-    Submitted,
+    Frames, Idempotency, InboxRow, PageLimit, PageOf, Projection, RunFilter, RunRow, StoreError, Submission,
+    SubmitError, Submitted,
 };
 use model::usage::Usage;
 use model::{Record, Seq, TaskId, ThreadId, UserId};
@@ -176,11 +177,15 @@ impl Engine {
             refused: None,
         };
         let command = Command::Start(Box::new(start));
-        let submission = self.submission(thread.clone(), new_thread, command, new.idempotency);
-        if let Submitted::Repeated { task, thread } = self.ports().directory.submit(user, submission).await? {
-            return Ok(Started { task, thread });
+        let submission = self.submission(thread.clone(), new_thread, command.clone(), new.idempotency);
+        let at = submission.at;
+        match self.ports().directory.submit(user, submission).await? {
+            Submitted::Repeated { task, thread } => return Ok(Started { task, thread }),
+            Submitted::New => self.shared.poke(user, &thread),
+            Submitted::Made { lease, row } => {
+                self.shared.bear(user, &thread, Some(Birth { lease, row: InboxRow { id: row, at, command } }));
+            }
         }
-        self.shared.poke(user, &thread);
         if let Some(busy) = in_the_way {
             // After the start, so that a request that is sent twice at once cannot stop its own run.
             let cancel = Command::Cancel(Cancel { task_id: busy, mode: CancelMode::Immediate });
@@ -201,7 +206,7 @@ impl Engine {
         let Some(idempotency) = idempotency else { return Ok(None) };
         match self.ports().directory.recall(user, idempotency).await? {
             Some(Submitted::Repeated { task, thread }) => Ok(Some(Started { task, thread })),
-            Some(Submitted::New) | None => Ok(None),
+            Some(Submitted::New | Submitted::Made { .. }) | None => Ok(None),
         }
     }
 
@@ -319,7 +324,7 @@ impl Engine {
         Ok(fold.object(task))
     }
 
-    async fn fold(
+    pub(crate) async fn fold(
         &self,
         user: &UserId,
         thread: &ThreadId,

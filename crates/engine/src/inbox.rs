@@ -2,14 +2,17 @@
 
 use crate::session::Session;
 use crate::shared::StopMode;
-use machine::{CancelRun, Input};
+use machine::{CancelTask, Input, TimerId};
 use model::TaskId;
 use model::block::Object;
 use model::command::{Answer, Command, Start, Steer};
 use model::event::{Actor, DisplayMode};
 use model::object::TaskStatus;
-use model::ports::{Change, InboxRow, StoreError};
+use model::ports::{Change, InboxRow, StoreError, Submission, SubmitError};
 use std::collections::VecDeque;
+
+/// A time-out whose question is not durable yet is tried again after so long.
+const TIME_OUT_AGAIN_MS: u64 = 50;
 
 impl Session<'_> {
     pub(crate) async fn read_inbox(&mut self) -> Result<(), StoreError> {
@@ -42,12 +45,12 @@ impl Session<'_> {
                 }
                 Command::Start(_) => waiting.push_back(row),
                 Command::Cancel(cancel) => {
-                    let (task, mode) = (cancel.task_id.clone(), cancel.mode);
+                    let (task_id, mode) = (cancel.task_id.clone(), cancel.mode);
                     self.consume(row.id);
-                    if self.is_running(&task) {
-                        self.step(Input::Cancel(CancelRun { mode, by: Actor::User }));
+                    if self.run.as_ref().is_some_and(|run| run.fold.task(&task_id).is_some()) {
+                        self.step(Input::Cancel(CancelTask { task_id, mode, by: Actor::User }));
                     } else {
-                        self.drop_queued(&task, &mut waiting, row.at);
+                        self.drop_queued(&task_id, &mut waiting, row.at);
                     }
                 }
                 Command::Steer(steer) if self.hears(steer, row.id) || (self.can_begin() && waiting.is_empty()) => {
@@ -65,6 +68,31 @@ impl Session<'_> {
         }
         self.answer(&mut answers);
         self.rows = waiting;
+    }
+
+    /// A moment has come. The run's own ends it. A question's is an answer like any other: it is written down first, and
+    /// whoever is written down first has decided.
+    pub(crate) async fn time_is_up(&mut self, timer: TimerId) -> Result<(), StoreError> {
+        let TimerId::Approval(key) = &timer else {
+            self.step(Input::Timer(timer));
+            return Ok(());
+        };
+        let Some(answer) = self.run.as_ref().and_then(|run| machine::at_timeout(run, key)) else { return Ok(()) };
+        let actor = self.actor;
+        let at = actor.shared.ports.clock.now();
+        let (thread, command) = (actor.thread.clone(), Command::Answer(answer));
+        let submission = Submission { thread, new_thread: false, at, command, idempotency: None };
+        match actor.shared.ports.directory.submit(&actor.owner, submission).await {
+            // Ours, or that of whoever was first: it is in the inbox.
+            Ok(_) | Err(SubmitError::Decided(_)) => self.read_inbox().await,
+            // Nobody can have decided either: the question is on its way to the disk.
+            Err(SubmitError::NoQuestion) if self.flight.is_some() => {
+                self.timers.arm(timer, at.saturating_add(TIME_OUT_AGAIN_MS), at);
+                Ok(())
+            }
+            Err(SubmitError::Store(error)) => Err(error),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
     }
 
     fn answer(&mut self, answers: &mut Vec<Answer>) {

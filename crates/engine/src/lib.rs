@@ -30,7 +30,7 @@ mod upstream;
 mod viewer;
 mod wakes;
 
-pub use answer::{AnswerError, ClientResult};
+pub use answer::AnswerError;
 pub use clock::SystemClock;
 pub use engine::{Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, Started, WatchError};
 pub use shared::{Ports, StopMode};

@@ -3,11 +3,16 @@
 use model::block::Object;
 use model::limits::RECORD_BYTES_MAX;
 use model::tool::{ToolOutput, ToolSpec};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::collections::HashSet;
+use std::fmt;
 
 /// Longer arguments are refused: they stand in the record that starts the tool, where JSON escapes double them at worst.
 const ARGUMENTS_BYTES_MAX: usize = RECORD_BYTES_MAX * 3 / 8;
 /// How many complaints the model is given at once.
 const COMPLAINTS_MAX: usize = 5;
+/// How much of a key that stands twice it is shown.
+const KEY_CHARS_MAX: usize = 64;
 
 /// Do the arguments fit? If not, what the model is told; nothing has run.
 pub(crate) fn check(spec: &ToolSpec, arguments: &str) -> Result<(), Box<ToolOutput>> {
@@ -17,6 +22,10 @@ pub(crate) fn check(spec: &ToolSpec, arguments: &str) -> Result<(), Box<ToolOutp
     let Ok(object) = serde_json::from_str::<Object>(arguments) else {
         return Err(invalid(&spec.name, "they are not a JSON object"));
     };
+    // A rule would read one of the two, and the tool perhaps the other.
+    if let Err(error) = serde_json::from_str::<Distinct>(arguments) {
+        return Err(invalid(&spec.name, &error.to_string()));
+    }
     // A schema that is none was refused where it was declared; if one slips through, it forbids nothing.
     let Ok(schema) = jsonschema::validator_for(&spec.parameters) else { return Ok(()) };
     let object = serde_json::Value::Object(object);
@@ -31,4 +40,62 @@ pub(crate) fn check(spec: &ToolSpec, arguments: &str) -> Result<(), Box<ToolOutp
 fn invalid(name: &str, why: &str) -> Box<ToolOutput> {
     let message = format!("The arguments of `{name}` cannot be used: {why}. Nothing was run; call it again.");
     Box::new(ToolOutput::failed("invalid_arguments", message))
+}
+
+/// A JSON value, however deep, in none of whose objects a key stands twice. What it says is not kept.
+struct Distinct;
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Distinct {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
+        while list.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self, A::Error> {
+        let mut known = HashSet::new();
+        while let Some(key) = object.next_key::<String>()? {
+            object.next_value::<Self>()?;
+            if let Some(twice) = known.replace(key) {
+                let shown: String = twice.chars().take(KEY_CHARS_MAX).collect();
+                return Err(A::Error::custom(format_args!("the key {shown:?} stands twice")));
+            }
+        }
+        Ok(self)
+    }
 }

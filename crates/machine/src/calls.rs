@@ -110,7 +110,7 @@ fn is_busy(task: &TaskFold, fold: &ItemFold, call: &ToolCall) -> bool {
 }
 
 fn act(run: &RunState, task: &TaskFold, fold: &ItemFold, call: &ToolCall) -> Option<Act> {
-    let cancelling = run.is_cancelling();
+    let cancelling = run.is_cancelling(task);
     match state(task, fold, call) {
         CallState::Answered | CallState::Running => None,
         CallState::Child => child::has_ended(run, call).then_some(Act::EndChild),
@@ -162,7 +162,7 @@ fn refuse(task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved, message: 
     let seconds = task.question(&call.call_id).map_or(0, |(asked, _)| asked.timeout_seconds);
     let error = match (answer.by, message) {
         (Actor::Timeout, _) => ErrorInfo::new("approval_timeout", format!("No decision within {seconds} s")),
-        (Actor::System | Actor::Cancel, _) => ErrorInfo::new("cancelled", "The run was cancelled."),
+        (Actor::System | Actor::Cancel, _) => ErrorInfo::new("cancelled", "Cancelled before anybody decided."),
         (Actor::User, Some(message)) => ErrorInfo::new("rejected", message),
         (Actor::User, None) => ErrorInfo::new("rejected", "The call was not approved."),
     };
@@ -191,22 +191,22 @@ fn fresh(run: &RunState, task: &TaskFold, call: &ToolCall) -> Option<Act> {
     }
     let asks = asks && standing.is_none();
     match asks {
-        true if run.is_cancelling() => Some(not_run()),
+        true if run.is_cancelling(task) => Some(not_run()),
         true => Some(Act::Ask(Box::new(tool), arguments)),
         false => begin(run, task, tool, arguments),
     }
 }
 
-/// The run stops after this turn: nobody is asked any more.
+/// The task stops after this turn: nobody is asked any more.
 fn not_run() -> Act {
-    let output = ToolOutput::failed("cancelled", "The run was cancelled: the call was not run.");
+    let output = ToolOutput::failed("cancelled", "Cancelled: the call was not run.");
     Act::Answer(ResultStatus::Incomplete, Box::new(output))
 }
 
 /// A call that may run. `None` is the client's to answer.
 fn begin(run: &RunState, task: &TaskFold, tool: Tool, arguments: String) -> Option<Act> {
     Some(match &tool.how {
-        ToolHow::Client | ToolHow::Agent { .. } if run.is_cancelling() => not_run(),
+        ToolHow::Client | ToolHow::Agent { .. } if run.is_cancelling(task) => not_run(),
         ToolHow::Client => return None,
         ToolHow::Agent { agent } => match child::refusal(run, task, agent) {
             Some(output) => Act::Answer(ResultStatus::Failed, Box::new(output)),

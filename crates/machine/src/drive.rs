@@ -15,6 +15,7 @@ use model::item::Role;
 use model::object::TaskStatus;
 use model::record::Private;
 use model::{CallId, ItemId, TaskId};
+use std::sync::Arc;
 
 /// The run begins.
 pub(crate) fn start(run: &mut RunState, start: Start, ctx: Ctx, out: &mut Out) {
@@ -70,7 +71,11 @@ pub(crate) fn steer(run: &mut RunState, steer: Steer, out: &mut Out) {
 pub(crate) fn drive(run: &mut RunState, ctx: Ctx, out: &mut Out) {
     // Newest first: a child that ends lets its parent go on in the same pass.
     while let Some((id, next)) = next(run) {
+        let before = run.head();
         advance(run, &id, next, ctx, out);
+        if run.head() == before {
+            break; // a move that no record tells of would be the next one again, for ever
+        }
     }
     let busy = |id: &EffectId| matches!(id, EffectId::Model { .. } | EffectId::Tool { .. });
     if !run.fold.is_over() && !outstanding(run).iter().any(busy) {
@@ -119,7 +124,7 @@ fn ask_or_stop(run: &RunState, task: &TaskFold) -> Move {
     let limits = &run.definitions.limits;
     let lost = task.steps.last().is_some_and(|step| step.end == Some(StopReason::Lost));
     let taken = task.steps.last().map_or(0, |step| step.step) - u32::from(lost);
-    if run.is_cancelling() {
+    if run.is_cancelling(task) {
         Move::Cancel
     } else if calls::invalid_in_a_row(task) > limits.invalid_calls_max {
         let message = format!(
@@ -177,6 +182,7 @@ fn ask_model(run: &mut RunState, id: &TaskId, out: &mut Out) {
         instructions: agent.instructions.clone(),
         history: history::for_turn(run, task).into(),
         tools: calls::specs(run, task).into(),
+        options: Arc::clone(&agent.options),
     };
     out.emit(run, Event::StepStarted(StepStarted { task_id: id.clone(), step, attempt }));
     turn::begin(run, id, &request.model);

@@ -4,9 +4,9 @@
 //! result gets one, then the terminal event. So no item stays open and no call unanswered, whatever happened.
 
 use crate::effect::Effect;
-use crate::input::CancelRun;
+use crate::input::CancelTask;
 use crate::state::RunState;
-use crate::{Out, budget, calls, child, close, outstanding, people, result, turn};
+use crate::{Out, budget, calls, child, close, outstanding_of, people, result, turn};
 use model::event::{
     Actor, CancelMode, Cancelled, Cancelling, Completed, ErrorInfo, Event, Failed, Incomplete, LimitReason, StopReason,
 };
@@ -45,26 +45,28 @@ pub(crate) fn failed(run: &mut RunState, task: &TaskId, mut error: ErrorInfo, ou
     out.emit(run, Event::Failed(Failed { task_id: task.clone(), error, usage, duration_ms }));
 }
 
-/// Somebody stops the run: now, or when every task has finished its turn.
-pub(crate) fn cancel(run: &mut RunState, cancel: CancelRun, out: &mut Out) {
-    let CancelRun { mode, by } = cancel;
-    let Some(root) = run.fold.root().filter(|root| !root.status.is_terminal()) else { return };
+/// Somebody stops a task with all below it, which for the root is the run: now, or when each has finished its turn. What
+/// a sub-agent's end makes of the call that asked for it is for `drive` to see.
+pub(crate) fn cancel(run: &mut RunState, cancel: CancelTask, out: &mut Out) {
+    let CancelTask { task_id, mode, by } = cancel;
+    let Some(task) = run.fold.task(&task_id).filter(|task| !task.status.is_terminal()) else { return };
     match mode {
-        CancelMode::Immediate => cut_short(run, mode, by, out),
-        CancelMode::AfterTurn if root.cancelling.is_some() => {}
+        CancelMode::Immediate => cut_short(run, &task_id, mode, by, out),
+        CancelMode::AfterTurn if run.is_cancelling(task) => {}
         CancelMode::AfterTurn => {
-            let task_id = root.id.clone();
             people::resume(run, Actor::Cancel, out);
             out.emit(run, Event::Cancelling(Cancelling { task_id, mode, by }));
         }
     }
 }
 
-/// Everything stops now.
-pub(crate) fn cut_short(run: &mut RunState, mode: CancelMode, by: Actor, out: &mut Out) {
-    let error = ErrorInfo::new("cancelled", "The run was cancelled.");
+/// A task stops now, with all below it.
+pub(crate) fn cut_short(run: &mut RunState, top: &TaskId, mode: CancelMode, by: Actor, out: &mut Out) {
+    let who = if run.root_id() == *top { "run" } else { "agent" };
+    let error = ErrorInfo::new("cancelled", format!("The {who} was cancelled."));
     people::resume(run, Actor::Cancel, out);
-    cut(run, &Cut { reason: IncompleteReason::Cancelled, stop: StopReason::Cancelled, error }, out, |task_id, sums| {
+    let (reason, stop) = (IncompleteReason::Cancelled, StopReason::Cancelled);
+    cut(run, &Cut { top, reason, stop, error }, out, |task_id, sums| {
         let (usage, duration_ms) = sums;
         Event::Cancelled(Cancelled { task_id, mode, by, usage, duration_ms })
     });
@@ -72,7 +74,7 @@ pub(crate) fn cut_short(run: &mut RunState, mode: CancelMode, by: Actor, out: &m
 
 /// A task has finished its turn, and nothing new begins.
 pub(crate) fn cancelled(run: &mut RunState, task: &TaskId, out: &mut Out) {
-    let Some(cancelling) = run.fold.root().and_then(|root| root.cancelling.clone()) else { return };
+    let Some(cancelling) = run.fold.task(task).and_then(|task| run.cancelling(task)) else { return };
     let (usage, duration_ms) = sums(run, task, out);
     let (task_id, mode, by) = (task.clone(), cancelling.mode, cancelling.by);
     out.emit(run, Event::Cancelled(Cancelled { task_id, mode, by, usage, duration_ms }));
@@ -85,31 +87,30 @@ pub(crate) fn deadline(run: &mut RunState, task: &TaskId, out: &mut Out) {
     }
     let error = ErrorInfo::new("deadline", "The run's time was up.");
     people::resume(run, Actor::Timeout, out);
-    cut(run, &Cut { reason: IncompleteReason::Limit, stop: StopReason::Cancelled, error }, out, |task_id, sums| {
+    let (reason, stop) = (IncompleteReason::Limit, StopReason::Cancelled);
+    cut(run, &Cut { top: task, reason, stop, error }, out, |task_id, sums| {
         let (usage, duration_ms) = sums;
         Event::Incomplete(Incomplete { task_id, reason: LimitReason::Deadline, usage, duration_ms })
     });
 }
 
-/// What cuts a run short.
-struct Cut {
+/// What cuts a task short.
+struct Cut<'a> {
+    /// The task, and all below it.
+    top: &'a TaskId,
     reason: IncompleteReason,
     stop: StopReason,
     error: ErrorInfo,
 }
 
-fn cut(run: &mut RunState, cut: &Cut, out: &mut Out, terminal: impl Fn(TaskId, (Usage, u64)) -> Event) {
-    if run.fold.is_over() {
-        return;
+fn cut(run: &mut RunState, cut: &Cut<'_>, out: &mut Out, terminal: impl Fn(TaskId, (Usage, u64)) -> Event) {
+    let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
+    let mut tasks: Vec<TaskId> = going.map(|task| task.id.clone()).collect();
+    tasks.retain(|task| child::is_at_or_below(run, task, cut.top));
+    for task in tasks.iter().filter_map(|task| run.fold.task(task)) {
+        outstanding_of(task).into_iter().for_each(|id| out.effect(Effect::Abort(id)));
     }
-    for id in outstanding(run) {
-        out.effect(Effect::Abort(id));
-    }
-    let tasks: Vec<TaskId> = run.fold.tasks.iter().rev().map(|task| task.id.clone()).collect();
-    for task in tasks {
-        if run.fold.task(&task).is_none_or(|fold| fold.status.is_terminal()) {
-            continue;
-        }
+    for task in tasks.into_iter().rev() {
         close::all(run, &task, Some(cut.reason), out);
         turn::step_done(run, &task, cut.stop, None, out);
         for call in unanswered(run, &task) {

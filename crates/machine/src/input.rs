@@ -1,6 +1,7 @@
 //! What can happen to a run from outside.
 
 use crate::effect::{EffectId, TimerId};
+use model::TaskId;
 use model::command::{Answer, Start, Steer};
 use model::delta::ModelEvent;
 use model::event::{Actor, CancelMode};
@@ -29,17 +30,19 @@ pub enum Input {
     Answers(Vec<Answer>),
     /// The user said something more.
     Steer(Steer),
-    /// The run is to stop.
-    Cancel(CancelRun),
-    /// A moment has come.
+    /// A task is to stop, with all below it.
+    Cancel(CancelTask),
+    /// A moment has come. A question's decides nothing by itself: the clock's answer to it comes with the others.
     Timer(TimerId),
     /// The process that drove the run died; this one has folded its log.
     Recovered,
 }
 
-/// The run is to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CancelRun {
+/// A task is to stop, with all below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelTask {
+    /// Which. The run's root is the whole run.
+    pub task_id: TaskId,
     /// How.
     pub mode: CancelMode,
     /// Who says so.

@@ -28,12 +28,14 @@ mod turn;
 
 pub use budget::millionths;
 pub use effect::{Effect, EffectId, TimerId};
-pub use input::{CancelRun, Input};
+pub use input::{CancelTask, Input};
 pub use out::Out;
+pub use people::{at_timeout, pending};
 pub use state::RunState;
 
 use calls::CallState;
 use model::Millis;
+use model::fold::TaskFold;
 
 /// What an input is answered with, beside the state: the moment.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +61,8 @@ pub fn step(run: &mut RunState, input: Input, ctx: Ctx, out: &mut Out) {
         Input::Cancel(cancel) => end::cancel(run, cancel, out),
         Input::Answers(answers) => people::answered(run, answers, out),
         Input::Timer(TimerId::Run(task)) => end::deadline(run, &task, out),
-        Input::Timer(TimerId::Approval(key)) => people::timed_out(run, &key, out),
+        // Somebody may have decided just before: the clock's answer ([`at_timeout`]) comes by way of the inbox, too.
+        Input::Timer(TimerId::Approval(_)) => {}
         Input::Recovered => recover::recover(run, ctx, out),
     }
     drive::drive(run, ctx, out);
@@ -80,23 +83,24 @@ pub fn moment_of(run: &RunState, timer: &TimerId) -> Option<Millis> {
 /// What was asked for and has not ended, from the state alone.
 #[must_use]
 pub fn outstanding(run: &RunState) -> Vec<EffectId> {
-    let mut ids = Vec::new();
-    if run.fold.is_over() {
-        return ids;
+    let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
+    going.flat_map(outstanding_of).collect()
+}
+
+/// The same for a task that has not ended.
+fn outstanding_of(task: &TaskFold) -> Vec<EffectId> {
+    let open = task.open_step();
+    let mut ids: Vec<_> = open.map(|step| EffectId::model(&task.id, step.step, step.attempt)).into_iter().collect();
+    for (fold, call) in task.calls() {
+        match calls::state(task, fold, call) {
+            CallState::Running => ids.push(EffectId::tool(&call.call_id, fold.tries)),
+            CallState::Asked => ids.push(EffectId::Timer(TimerId::Approval(call.call_id.approval()))),
+            _ => {}
+        }
     }
-    for task in run.fold.tasks.iter().filter(|task| !task.status.is_terminal()) {
-        let open = task.open_step();
-        ids.extend(open.map(|step| EffectId::model(&task.id, step.step, step.attempt)));
-        for (fold, call) in task.calls() {
-            match calls::state(task, fold, call) {
-                CallState::Running => ids.push(EffectId::tool(&call.call_id, fold.tries)),
-                CallState::Asked => ids.push(EffectId::Timer(TimerId::Approval(call.call_id.approval()))),
-                _ => {}
-            }
-        }
-        if task.spec.parent_task_id.is_none() && task.deadline.is_some() {
-            ids.push(EffectId::Timer(TimerId::Run(task.id.clone())));
-        }
+    // Only a run as a whole has one.
+    if task.deadline.is_some() {
+        ids.push(EffectId::Timer(TimerId::Run(task.id.clone())));
     }
     ids
 }

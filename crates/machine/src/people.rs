@@ -4,13 +4,13 @@ use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId, TimerId};
 use crate::state::RunState;
 use crate::{Ctx, Out, result};
-use model::command::{Answer, AnswerTo};
+use model::command::{Answer, AnswerTo, ClientResult};
 use model::definition::{OnTimeout, Tool};
 use model::event::{
     ActionRequest, Actor, ApprovalRequested, ApprovalResolved, Decision, DecisionKind, Event, Paused, Pending,
     PendingKind, Resumed, ReviewConfig,
 };
-use model::fold::TaskFold;
+use model::fold::{RunFold, TaskFold};
 use model::item::{CallKind, ResultStatus};
 use model::object::TaskStatus;
 use model::tool::ToolOutput;
@@ -37,23 +37,24 @@ pub(crate) fn ask(run: &mut RunState, call: &CallId, tool: &Tool, arguments: &st
 
 /// People and clients answered. What answers nothing that is open is ignored.
 pub(crate) fn answered(run: &mut RunState, answers: Vec<Answer>, out: &mut Out) {
-    let applies = |answer: &Answer| match &answer.to {
-        AnswerTo::Approval { key, .. } => asked(run, key).is_some(),
-        AnswerTo::ClientTool { call_id, .. } => waits_for_client(run, call_id),
-    };
-    let (decisions, results): (Vec<Answer>, Vec<Answer>) =
-        answers.into_iter().filter(applies).partition(|answer| matches!(answer.to, AnswerTo::Approval { .. }));
+    let (mut decisions, mut results) = (Vec::new(), Vec::new());
+    for answer in answers {
+        match answer.to {
+            AnswerTo::Approval { key, decision, by } => decisions.push((key, decision, by)),
+            AnswerTo::ClientTools { results: given } => results.extend(given),
+        }
+    }
+    decisions.retain(|(key, ..)| asked(run, key).is_some());
+    results.retain(|result| waits_for_client(run, &result.call_id));
     if decisions.is_empty() && results.is_empty() {
         return;
     }
-    resume(run, Actor::User, out);
-    for answer in decisions {
-        if let AnswerTo::Approval { key, decision } = answer.to {
-            resolve(run, &key, decision, Actor::User, out);
-        }
+    let only_the_clock = results.is_empty() && decisions.iter().all(|(.., by)| *by == Actor::Timeout);
+    resume(run, if only_the_clock { Actor::Timeout } else { Actor::User }, out);
+    for (key, decision, by) in decisions {
+        resolve(run, &key, decision, by, out);
     }
-    for answer in results {
-        let AnswerTo::ClientTool { call_id, content, error } = answer.to else { continue };
+    for ClientResult { call_id, content, error } in results {
         // Sent twice in one breath: the first one counts.
         if waits_for_client(run, &call_id) {
             result::finish(run, &call_id, ToolOutput { message_content: content, error, ..ToolOutput::default() }, out);
@@ -61,16 +62,19 @@ pub(crate) fn answered(run: &mut RunState, answers: Vec<Answer>, out: &mut Out) 
     }
 }
 
-/// Nobody decided in time: the tool's own rule does.
-pub(crate) fn timed_out(run: &mut RunState, key: &ApprovalKey, out: &mut Out) {
-    let Some((task, call)) = asked(run, key) else { return };
+/// What the clock answers when nobody did in time: what the tool's own rule says. It counts when it comes back as an
+/// answer, so that only one place says who was first.
+#[must_use]
+pub fn at_timeout(run: &RunState, key: &ApprovalKey) -> Option<Answer> {
+    let (task, call) = asked(run, key)?;
     let tool = task.call(&call).and_then(|(_, call)| calls::named(run, task, &call.name));
     let kind = match tool.map(|tool| tool.approval_on_timeout) {
         Some(OnTimeout::Approve) => DecisionKind::Approve,
         Some(OnTimeout::Reject) | None => DecisionKind::Reject,
     };
-    resume(run, Actor::Timeout, out);
-    resolve(run, key, Decision { kind, always: false, message: None, args: None }, Actor::Timeout, out);
+    let decision = Decision { kind, always: false, message: None, args: None };
+    let to = AnswerTo::Approval { key: key.clone(), decision, by: Actor::Timeout };
+    Some(Answer { task_id: run.root_id(), to })
 }
 
 /// Nobody need decide any more.
@@ -111,15 +115,16 @@ pub(crate) fn resume(run: &mut RunState, by: Actor, out: &mut Out) {
 pub(crate) fn pause(run: &mut RunState, out: &mut Out) {
     let going = run.fold.root().filter(|root| root.status == TaskStatus::Running);
     let Some(task_id) = going.map(|root| root.id.clone()) else { return };
-    let pending = pending(run);
+    let pending = pending(&run.fold);
     if !pending.is_empty() {
         out.emit(run, Event::Paused(Paused { task_id, pending }));
     }
 }
 
-/// What the run waits for.
-pub(crate) fn pending(run: &RunState) -> Vec<Pending> {
-    let open = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
+/// What a run waits for from outside, whether it has paused for that or something else of it still goes on.
+#[must_use]
+pub fn pending(run: &RunFold) -> Vec<Pending> {
+    let open = run.tasks.iter().filter(|task| !task.status.is_terminal());
     open.flat_map(pending_of).collect()
 }
 

@@ -6,7 +6,7 @@
 use crate::calls::{self, CallState};
 use crate::state::RunState;
 use crate::{Ctx, Out, close, end, people, result, tools, turn};
-use model::event::{CancelMode, ErrorInfo, Event, Failed, Recovered, StopReason};
+use model::event::{CancelMode, Cancelling, ErrorInfo, Event, Failed, Recovered, StopReason};
 use model::fold::TaskFold;
 use model::item::{IncompleteReason, ResultStatus};
 use model::object::TaskStatus;
@@ -18,10 +18,13 @@ const LOST_MAX: usize = 3;
 
 /// Goes on from what the log says.
 pub(crate) fn recover(run: &mut RunState, ctx: Ctx, out: &mut Out) {
-    let Some(root) = run.fold.root().filter(|root| root.status == TaskStatus::Running) else { return };
-    if let Some(cancelling) = root.cancelling.clone() {
-        end::cut_short(run, CancelMode::AfterTurn, cancelling.by, out);
+    if run.fold.root().is_none_or(|root| root.status != TaskStatus::Running) {
         return;
+    }
+    // Who was to stop after a turn stops now, before anything of it is taken up.
+    let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
+    for Cancelling { task_id, by, .. } in going.filter_map(|task| task.cancelling.clone()).collect::<Vec<_>>() {
+        end::cut_short(run, &task_id, CancelMode::AfterTurn, by, out);
     }
     let tasks: Vec<TaskId> = run.fold.tasks.iter().rev().map(|task| task.id.clone()).collect();
     for task in tasks {

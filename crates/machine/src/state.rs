@@ -3,7 +3,7 @@
 use crate::budget;
 use crate::turn::Turn;
 use model::definition::{Agent, Definitions};
-use model::event::ApprovalResolved;
+use model::event::{ApprovalResolved, Cancelling};
 use model::fold::{RunFold, TaskFold};
 use model::limits::Amount;
 use model::ports::Spent;
@@ -64,9 +64,15 @@ impl RunState {
         self.fold.root().map_or_else(|| TaskId::from(""), |root| root.id.clone())
     }
 
-    /// Does the run stop after this turn?
-    pub(crate) fn is_cancelling(&self) -> bool {
-        self.fold.root().is_some_and(|root| root.cancelling.is_some())
+    /// The cancel for which a task stops after its turn: its own, or that of a task above it.
+    pub(crate) fn cancelling(&self, task: &TaskFold) -> Option<Cancelling> {
+        let above = || task.spec.parent_task_id.as_ref().and_then(|parent| self.fold.task(parent));
+        task.cancelling.clone().or_else(|| self.cancelling(above()?))
+    }
+
+    /// Does a task stop after this turn?
+    pub(crate) fn is_cancelling(&self, task: &TaskFold) -> bool {
+        self.cancelling(task).is_some()
     }
 
     /// What a person said of this tool for the rest of the run, last.

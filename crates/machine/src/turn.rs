@@ -404,6 +404,10 @@ impl Speaker<'_> {
             let event = ImageEvent { task_id, item_id, output_index, block_index, item };
             self.out.emit(self.run, Event::ImageAdded(event));
         }
+        if url.is_empty() {
+            close::part(self.run, self.task, output_index, block_index, self.out);
+            return;
+        }
         let item = item(url);
         let event = match partial {
             Some(partial_image_index) => {

@@ -2,7 +2,7 @@
 //! run loop; the append that answers it consumes the row.
 
 use crate::block::{Object, Part};
-use crate::event::{CancelMode, ClientNames, ClientTool, Decision, DisplayMode, ErrorInfo};
+use crate::event::{Actor, CancelMode, ClientNames, ClientTool, Decision, DisplayMode, ErrorInfo};
 use crate::history::Entry;
 use crate::id::{ApprovalKey, CallId, TaskId};
 use serde::{Deserialize, Serialize};
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 pub enum Command {
     /// Begin a run.
     Start(Box<Start>),
-    /// Stop a run.
+    /// Stop a run, or a sub-agent of it.
     Cancel(Cancel),
     /// Say something more while a run goes on.
     Steer(Steer),
-    /// Answer what a paused run waits for.
+    /// Answer what a run waits for.
     Answer(Answer),
 }
 
@@ -48,7 +48,7 @@ pub struct Start {
     pub refused: Option<ErrorInfo>,
 }
 
-/// Stop a run.
+/// Stop a run, or a sub-agent of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancel {
     /// Which.
@@ -68,7 +68,7 @@ pub struct Steer {
     pub otherwise: TaskId,
 }
 
-/// Answer what a paused run waits for.
+/// Answer what a run waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// Which run.
@@ -87,16 +87,25 @@ pub enum AnswerTo {
         key: ApprovalKey,
         /// The answer.
         decision: Decision,
+        /// Whose: a person's, or the clock's when nobody answered in time.
+        by: Actor,
     },
-    /// A call of a tool that the client runs.
-    ClientTool {
-        /// The call.
-        call_id: CallId,
-        /// What the tool gave.
-        content: Vec<Part>,
-        /// What went wrong.
-        error: Option<ErrorInfo>,
+    /// Calls of tools that the client runs: all that one request brings, so that all of it counts or nothing.
+    ClientTools {
+        /// What they gave.
+        results: Vec<ClientResult>,
     },
+}
+
+/// What a tool gave that the client runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClientResult {
+    /// The call.
+    pub call_id: CallId,
+    /// What the model reads.
+    pub content: Vec<Part>,
+    /// What went wrong.
+    pub error: Option<ErrorInfo>,
 }
 
 impl Command {

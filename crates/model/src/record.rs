@@ -274,6 +274,7 @@ mod tests {
         assert_eq!(written(r#"{"task_id":"task_1","type":"task.started"}"#).task_id(), Some("task_1"));
         assert_eq!(written(r#"{"type":"thread.run.hidden","run_id":"task_1"}"#).task_id(), None);
         assert_eq!(written("").task_id(), None);
+        assert_eq!(written(r#"{"type":"task.started","task_id":"task_1","cut"#).task_id(), Some("task_1"));
     }
 
     #[test]

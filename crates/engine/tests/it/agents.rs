@@ -1,10 +1,12 @@
 //! Sub-agents and hand-offs, through the whole house.
 
 use crate::house::{House, KINDS};
-use model::event::Event;
+use model::event::{Actor, CancelMode, Event};
 use model::object::TaskStatus;
 use model::testing::laws;
+use model::{Record, TaskId};
 
+/// A sub-agent's question that is answered after a restart runs the sub-agent's tool exactly once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_of_one_of_two_sub_agents_reaches_it_after_a_restart() {
     for kind in KINDS {
@@ -81,5 +83,75 @@ async fn whoever_took_over_answers_the_next_run_too() {
         };
         tokio::time::timeout(std::time::Duration::from_secs(10), twice).await.expect("the next run ends");
         assert_eq!(house.models.last().model, "scripted/specialist", "{kind:?}");
+    }
+}
+
+/// The sub-agents of a log, in the order in which they were asked.
+fn children(log: &[Record]) -> Vec<TaskId> {
+    let child = |record: &Record| match record.event() {
+        Event::Created(created) if created.task.parent_task_id.is_some() => Some(created.task_id.clone()),
+        _ => None,
+    };
+    log.iter().filter_map(child).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sub_agent_that_is_cancelled_lets_its_run_go_on() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "one hangs").await;
+        // The other one has ended, and this one is in the middle of a sentence.
+        house.logged(&run.thread, "task.completed").await;
+        house.logged(&run.thread, "task.text.delta").await;
+        let hangs = children(&house.log(&run.thread).await)[0].clone();
+        assert_eq!(house.object(&hangs).await.status, TaskStatus::Running, "{kind:?}");
+        house.cancel(&hangs, CancelMode::Immediate).await;
+        house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        let stopped = house.object(&hangs).await;
+        assert_eq!((stopped.status, stopped.reason.as_deref()), (TaskStatus::Cancelled, Some("user")), "{kind:?}");
+        let read = serde_json::to_string(&*house.models.last().history).expect("JSON");
+        assert!(read.contains("Once upon ") && read.contains("The agent was cancelled."), "{kind:?}: {read}");
+        assert!(read.contains("Sunny."), "{kind:?}: its sibling was heard out: {read}");
+        assert_eq!(house.models.live(), 0, "{kind:?}: its model was let go");
+        let log = house.log(&run.thread).await;
+        laws::one_terminal_last(&log).expect("law 9");
+        // It is over: once more changes nothing, whoever asks.
+        house.cancel(&hangs, CancelMode::Immediate).await;
+        house.idle().await;
+        assert_eq!(house.log(&run.thread).await, log, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_waits_for_a_sub_agent_goes_on_when_that_is_cancelled_also_after_a_crash() {
+    for kind in KINDS {
+        for (mode, crash) in [(CancelMode::Immediate, false), (CancelMode::AfterTurn, true)] {
+            let mut house = House::new(kind).await;
+            let run = house.ask(None, "twins").await;
+            let paused = house.settled(&run).await;
+            let pending = paused.pending[0].clone();
+            house.idle().await;
+            if crash {
+                // Nobody carries it out before the process ends; the next one finds it.
+                house.engine.stop(std::time::Duration::ZERO).await;
+            }
+            house.cancel(&pending.task_id, mode).await;
+            if crash {
+                house = house.restarted().await;
+            }
+            house.until(&run, |object| object.status == TaskStatus::Completed).await;
+            assert_eq!(house.object(&pending.task_id).await.status, TaskStatus::Cancelled, "{kind:?}");
+            assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
+            let key = pending.key.expect("a question");
+            let row = house.engine.ports().directory.approval(&house.user, &key).await.expect("readable");
+            assert_eq!(row.expect("there").answer.expect("closed").by, Actor::System, "{kind:?}");
+            let log = house.log(&run.thread).await;
+            let place = log.iter().position(|record| record.kind() == "task.paused").expect("it paused");
+            assert!(
+                matches!(log[place + 1].event(), Event::Resumed(resumed) if resumed.by == Actor::Cancel),
+                "{kind:?}"
+            );
+            laws::one_terminal_last(&log).expect("law 9");
+        }
     }
 }

@@ -23,6 +23,7 @@ fn count(kinds: &[String], kind: &str) -> usize {
     kinds.iter().filter(|found| *found == kind).count()
 }
 
+/// A tool that needs a yes does not run before it has one, and then once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_run_is_nobody_until_it_is_answered() {
     for kind in KINDS {
@@ -122,6 +123,7 @@ async fn all_answers_that_waited_are_one_append() {
     }
 }
 
+/// Two who go on from the same pause do not both go on: the second is given the first one's result, or is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_is_answered_once() {
     for kind in KINDS {

@@ -100,6 +100,23 @@ steps = [{ call = "transfer_to_specialist" }]
 steps = [{ text = "The specialist speaks." }]
 
 [[scenario]]
+match = '\bone hangs\b'
+[[scenario.turn]]
+steps = [
+  { call = "helper", arguments = '{"prompt":"hang"}' },
+  { call = "helper", arguments = '{"prompt":"weather"}' },
+]
+[[scenario.turn]]
+steps = [{ text = "One helped." }]
+
+[[scenario]]
+match = '\bclient beside a tool\b'
+[[scenario.turn]]
+steps = [{ call = "pick_a" }, { call = "pick_b" }, { call = "hold" }]
+[[scenario.turn]]
+steps = [{ text = "The client chose." }]
+
+[[scenario]]
 match = '\bmany client\b'
 [[scenario.turn]]
 steps = [

@@ -4,6 +4,7 @@ use crate::house::{House, KINDS, Setup};
 use engine::AnswerError;
 use model::CallId;
 use model::event::Event;
+use model::item::{CallKind, Item};
 use model::object::{TaskObject, TaskStatus};
 
 fn waits_for(object: &TaskObject) -> Vec<CallId> {
@@ -78,6 +79,8 @@ async fn a_result_sent_twice_in_one_breath_counts_once() {
         for _ in 0..2 {
             house.give(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
         }
+        let waiting = house.engine.ports().directory.inbox(&house.user, &run.thread).await.expect("readable");
+        assert_eq!(waiting.len(), 2, "{kind:?}: a request is a row, however much it brings");
         let (ground, clock) = house.stopped().await;
         let house = House::on(ground, Setup { clock, ..Setup::default() }).await;
         let object = house.until(&run, |object| object.status == TaskStatus::Completed).await;
@@ -85,4 +88,37 @@ async fn a_result_sent_twice_in_one_breath_counts_once() {
         house.idle().await;
         assert!(house.engine.ports().directory.inbox(&house.user, &run.thread).await.expect("readable").is_empty());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_are_taken_while_other_work_of_the_run_goes_on() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "client beside a tool").await;
+        house.logged(&run.thread, "task.tool.started").await;
+        let running = house.object(&run.task).await;
+        assert_eq!((running.status, running.pending.len()), (TaskStatus::Running, 0), "{kind:?}: it does not wait");
+        let calls: Vec<CallId> = running.output.iter().filter_map(client_call).collect();
+        assert_eq!(calls.len(), 2, "{kind:?}");
+        house.give(&run.task, &[&calls[1]]).await.expect("taken");
+        house.until(&run, |object| results(object) == 1).await;
+        let twice = house.give(&run.task, &[&calls[0], &calls[1]]).await;
+        assert!(matches!(twice, Err(AnswerError::NotPending(call)) if call == calls[1]), "{kind:?}: it has that one");
+        house.give(&run.task, &[&calls[0]]).await.expect("taken");
+        house.until(&run, |object| results(object) == 2).await;
+        house.tools.let_go.add_permits(1);
+        house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert!(!house.kinds(&run.thread).await.contains(&"task.paused".to_owned()), "{kind:?}: it never waited");
+    }
+}
+
+fn client_call(item: &Item) -> Option<CallId> {
+    match item {
+        Item::ToolCall(call) if call.kind == Some(CallKind::Client) => Some(call.call_id.clone()),
+        _ => None,
+    }
+}
+
+fn results(object: &TaskObject) -> usize {
+    object.output.iter().filter(|item| matches!(item, Item::ToolResult(_))).count()
 }

@@ -32,6 +32,8 @@ async fn checkpoint(house: &House, thread: &ThreadId) -> String {
     house.engine.ports().directory.checkpoint(&house.user, thread).await.expect("readable").expect("there").body
 }
 
+/// Summing up comes after the terminal event, covers whole runs only, removes no record, and gives the model everything
+/// that it needs for it: nothing has to be stored at the provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_past_is_summed_up_after_the_run_has_ended() {
     for kind in KINDS {
@@ -113,6 +115,7 @@ async fn a_thread_opened_from_the_log_alone_gives_the_same_past() {
     }
 }
 
+/// Summing up delays no end and no beginning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_does_not_wait_for_the_summary() {
     for kind in KINDS {

@@ -136,6 +136,7 @@ async fn what_comes_while_the_hook_is_asked_does_not_begin_the_run_twice() {
     }
 }
 
+/// Cancelling twice before there is anything to see is harmless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_cancels_of_a_run_that_has_not_begun_are_one() {
     for kind in KINDS {

@@ -3,7 +3,8 @@
 use crate::cast::{SCENARIOS, definitions, words};
 use crate::ports::{Counting, Gated, Hands, Obeying, Trouble, Watched};
 use bytes::Bytes;
-use engine::{ClientResult, Engine, NewRun, Ports, Started, View};
+use engine::{Engine, NewRun, Ports, Started, View};
+use model::command::{Cancel, ClientResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
 use model::event::{CancelMode, Decision, DecisionKind};
@@ -212,8 +213,8 @@ impl House {
     }
 
     pub(crate) async fn cancel(&self, task: &TaskId, mode: CancelMode) {
-        let row = self.row(task).await;
-        self.engine.cancel(&self.user, &row, mode, None).await.expect("taken");
+        let (thread, task_id) = (self.row(task).await.thread, task.clone());
+        self.engine.cancel(&self.user, &thread, Cancel { task_id, mode }, None).await.expect("taken");
     }
 
     pub(crate) async fn say(&self, started: &Started, text: &str) {

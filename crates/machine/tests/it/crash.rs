@@ -167,7 +167,8 @@ impl<'a> World<'a> {
 
     fn next_input(&mut self, count: usize) -> Input {
         if let Some((_, mode)) = self.scenario.cancel.filter(|(at, _)| *at == count) {
-            return Input::Cancel(machine::CancelRun { mode, by: model::event::Actor::User });
+            let task_id = crate::words::run_id();
+            return Input::Cancel(machine::CancelTask { task_id, mode, by: model::event::Actor::User });
         }
         if let Some(id) = self.sim.models.last().cloned() {
             return self.more_of(id);

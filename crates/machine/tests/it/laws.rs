@@ -71,6 +71,7 @@ fn law_9_every_run_of_the_machine_ends_once() {
     }
 }
 
+/// After any crash, cancel or failure the stored history has no call without a result.
 #[test]
 fn law_12_no_call_is_left_without_a_result() {
     for seed in model::testing::seeds() {

@@ -1,16 +1,21 @@
 //! The run loop, input by input: the order of records is that of the reference sequences.
 //!
 //! `words` is the vocabulary, `sim` drives one run and checks what must hold after every input, `story` writes records
-//! down as the reference sequences do, `provider_rules` is what providers refuse. `sequences` has the scenarios, `crash`
-//! dies at every input of some of them, `schedules` does everything at random, `laws` lets the provider be disorderly.
+//! down as the reference sequences do, `provider_rules` is what providers refuse. `sequences` has the scenarios,
+//! `sentences` what people expect besides, `edges` what turns exactly at a limit, `parts` what a
+//! provider sends beside words, `crash` dies at every input of some
+//! scenarios, `schedules` does everything at random, `laws` lets the provider be disorderly.
 //! A failure names its seed; `SEED=123 cargo test -p machine` tries that one again.
 
 #![cfg(test)]
 
 mod crash;
+mod edges;
 mod laws;
+mod parts;
 mod provider_rules;
 mod schedules;
+mod sentences;
 mod sequences;
 mod sim;
 mod story;

@@ -35,7 +35,7 @@ impl<'a> Pairs<'a> {
     fn take(&mut self, entry: &'a Entry) -> Result<(), String> {
         match entry {
             Entry::User { .. } | Entry::Summary { .. } => self.settled("a user's word"),
-            Entry::Assistant { .. } | Entry::Reasoning { .. } => self.spoken(),
+            Entry::Assistant { .. } | Entry::Reasoning { .. } | Entry::Hosted { .. } => self.spoken(),
             Entry::Call { call_id, .. } => {
                 self.spoken()?;
                 self.open.push(call_id);
@@ -72,7 +72,11 @@ fn words_of(entry: &Entry) -> Result<(), String> {
         Entry::Assistant { text, .. } | Entry::Summary { text } if text.trim().is_empty() => {
             return Err(format!("an empty message: {entry:?}"));
         }
-        Entry::Assistant { .. } | Entry::Summary { .. } | Entry::Reasoning { .. } | Entry::Call { .. } => return Ok(()),
+        Entry::Assistant { .. }
+        | Entry::Summary { .. }
+        | Entry::Reasoning { .. }
+        | Entry::Hosted { .. }
+        | Entry::Call { .. } => return Ok(()),
     };
     let is_empty = |part: &Part| matches!(part, Part::Text { text, .. } if text.trim().is_empty());
     if parts.is_empty() || parts.iter().any(is_empty) { Err(format!("an empty part: {entry:?}")) } else { Ok(()) }

@@ -109,11 +109,27 @@ impl World {
                 930..945 => self.sim.steer("and then?"),
                 945..947 => self.sim.cancel(CancelMode::Immediate),
                 947..952 => self.sim.cancel(CancelMode::AfterTurn),
-                952..962 => self.time_passes(),
-                962..975 => self.dies(),
+                952..960 => self.stops_somebody(),
+                960..968 => self.time_passes(),
+                968..978 => self.dies(),
                 _ => self.too_late(),
             }
         }
+    }
+
+    /// One task is cancelled: a sub-agent where there is one, sometimes one that has ended, or that never was.
+    fn stops_somebody(&mut self) {
+        let below: Vec<TaskId> = self.sim.run.fold.tasks.iter().skip(1).map(|task| task.id.clone()).collect();
+        let nobody = TaskId::from("call_nobody");
+        let task = self.rng.pick(&below).cloned().unwrap_or(nobody);
+        let ended = self.sim.run.fold.task(&task).is_none_or(|task| task.status.is_terminal());
+        let before = self.sim.drafts.len();
+        let mode = self.rng.choose(CancelMode::Immediate, &[CancelMode::AfterTurn]);
+        self.sim.cancel_task(task.clone(), mode);
+        let name = &self.sim.name;
+        assert!(!ended || self.sim.drafts.len() == before, "{name}: nothing is left to stop of {task}");
+        let stands = |id: &TaskId| self.sim.run.fold.task(id).is_some_and(|task| !task.status.is_terminal());
+        assert!(mode == CancelMode::AfterTurn || !stands(&task), "{name}: {task} goes on");
     }
 
     /// The process dies, sometimes again and again, sometimes before its last records were durable.
@@ -317,6 +333,7 @@ fn client_calls(sim: &Sim) -> Vec<CallId> {
     open.map(|(_, call)| call.call_id.clone()).collect()
 }
 
+/// Among all that must hold (see `watch`): no tool that needs a yes ever starts without one.
 #[test]
 fn whatever_happens_in_whatever_order_a_run_ends_and_its_log_is_good() {
     let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -327,7 +344,7 @@ fn whatever_happens_in_whatever_order_a_run_ends_and_its_log_is_good() {
             world.chaos();
             world.settle();
             world.check();
-            seen.extend(story::words(&world.sim.drafts).iter().map(|word| kind(word)));
+            seen.extend(story::words(&world.sim.drafts).iter().flat_map(|word| [kind(word), place(word)]));
             count += 1;
             inputs += world.sim.inputs();
         }
@@ -349,7 +366,13 @@ const EVERYTHING: &str = "
     fco{failed,outcome_unknown} fco{failed,duplicate_call_id} fco{failed,handoff_ignored} fco{failed,depth_limit}
     fco{failed,descendants_limit} fco{failed,provider_error} fco{rejected,rejected} fco{rejected,approval_timeout}
     fco{rejected,cancelled} fco{incomplete,cancelled} fco{incomplete,deadline} fco{incomplete,limit}
-    fco{incomplete,max_tokens} fco{unknown,outcome_unknown}";
+    fco{incomplete,max_tokens} fco{unknown,outcome_unknown}
+    below/cancelling{after_turn} below/cancelled{immediate,user} below/cancelled{after_turn,user}";
+
+/// The same for what only some tasks do: is it the run's, or that of a sub-agent?
+fn place(word: &str) -> String {
+    word.rsplit_once('/').map_or_else(|| word.to_owned(), |(_, word)| format!("below/{word}"))
+}
 
 /// A word of a story without what is of this run alone: its ids and numbers.
 fn kind(word: &str) -> String {

@@ -3,6 +3,7 @@
 mod agents;
 mod arguments;
 mod cancels;
+mod child_cancels;
 mod clients;
 mod crashes;
 mod handoffs;
@@ -152,6 +153,7 @@ fn parallel() {
     );
 }
 
+/// An answer that failed ends the run with its error, and what had been said is kept.
 #[test]
 fn fail() {
     let mut sim = Sim::of(weather_house());
@@ -165,6 +167,7 @@ fn fail() {
     assert_eq!(failed.error.retryable, Some(true));
 }
 
+/// Cancelling twice, in whichever mode, is harmless: the first cancel that counts is the end.
 #[test]
 fn cancel() {
     let mut sim = Sim::of(weather_house());

@@ -3,9 +3,10 @@
 use crate::story;
 use crate::watch::Watch;
 use crate::words::{Bit, call_id, key, run_id};
-use machine::{CancelRun, Ctx, Effect, EffectId, Input, Out, RunState, TimerId, moment_of, outstanding, step};
+use machine::{CancelTask, Ctx, Effect, EffectId, Input, Out, RunState, TimerId};
+use machine::{at_timeout, moment_of, outstanding, step};
 use model::block::{Object, Part};
-use model::command::{Answer, AnswerTo, Start, Steer};
+use model::command::{Answer, AnswerTo, ClientResult, Start, Steer};
 use model::definition::Definitions;
 use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelItem, ModelRequest};
 use model::event::{Actor, CancelMode, ClientTool, Decision, DisplayMode, ErrorInfo, StopReason};
@@ -14,7 +15,7 @@ use model::record::{Draft, Stored};
 use model::thread::{Replay, ThreadFold};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::usage::Usage;
-use model::{CallId, Epoch, Record, ThreadId, UserId};
+use model::{CallId, Epoch, Record, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
 pub(crate) struct Sim {
@@ -172,7 +173,12 @@ impl Sim {
     }
 
     pub(crate) fn cancel(&mut self, mode: CancelMode) {
-        self.input(Input::Cancel(CancelRun { mode, by: Actor::User }));
+        self.cancel_task(run_id(), mode);
+    }
+
+    /// Somebody stops one task, with all below it.
+    pub(crate) fn cancel_task(&mut self, task_id: TaskId, mode: CancelMode) {
+        self.input(Input::Cancel(CancelTask { task_id, mode, by: Actor::User }));
     }
 
     pub(crate) fn steer(&mut self, words: &str) {
@@ -199,7 +205,11 @@ impl Sim {
     /// Time passes until this timer fires.
     pub(crate) fn fires(&mut self, timer: TimerId) {
         self.now = moment_of(&self.run, &timer).unwrap_or(self.now).max(self.now);
-        self.input(Input::Timer(timer));
+        // A question's moment is answered like a person would: what nobody waits for is no answer.
+        match &timer {
+            TimerId::Approval(key) => self.input(Input::Answers(at_timeout(&self.run, key).into_iter().collect())),
+            TimerId::Run(_) => self.input(Input::Timer(timer)),
+        }
     }
 
     pub(crate) fn deadline(&mut self) {
@@ -277,6 +287,7 @@ impl Sim {
             Entry::Reasoning { .. } => "thought".to_owned(),
             Entry::Assistant { text, .. } => format!("said:{text}"),
             Entry::Call { name, .. } => format!("call:{name}"),
+            Entry::Hosted { name, .. } => format!("hosted:{name}"),
             Entry::Result { content, .. } => format!("result:{}", plain(content)),
         };
         request.history.iter().map(word).collect::<Vec<_>>().join(" | ")
@@ -358,10 +369,14 @@ pub(crate) fn fails(id: EffectId) -> Input {
 }
 
 pub(crate) fn decides(key: model::ApprovalKey, decision: Decision) -> Answer {
-    Answer { task_id: run_id(), to: AnswerTo::Approval { key, decision } }
+    Answer { task_id: run_id(), to: AnswerTo::Approval { key, decision, by: Actor::User } }
 }
 
 pub(crate) fn client_gives(call_id: CallId, words: &str) -> Answer {
-    let to = AnswerTo::ClientTool { call_id, content: vec![Part::text(words)], error: None };
-    Answer { task_id: run_id(), to }
+    client_sends(vec![ClientResult { call_id, content: vec![Part::text(words)], error: None }])
+}
+
+/// Everything that one request of the client brings.
+pub(crate) fn client_sends(results: Vec<ClientResult>) -> Answer {
+    Answer { task_id: run_id(), to: AnswerTo::ClientTools { results } }
 }

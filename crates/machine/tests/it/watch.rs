@@ -1,7 +1,7 @@
 //! What must hold after every input, counted apart from the machine: from its effects and its records alone.
 
 use crate::provider_rules;
-use machine::{Effect, EffectId, Input, Out, RunState, outstanding};
+use machine::{Effect, EffectId, Input, Out, RunState, moment_of, outstanding};
 use model::definition::Approval;
 use model::delta::ModelEvent;
 use model::event::{DecisionKind, Event};
@@ -114,9 +114,11 @@ impl Watch {
                 self.asked.insert(id.clone());
                 self.tool_starts(run, &request.call_id, &request.name)
             }
-            Effect::Arm { id, .. } => {
+            Effect::Arm { id, at } => {
                 self.asked.insert(EffectId::Timer(id.clone()));
-                Ok(())
+                // Whoever takes the run up later arms the timer by what the state says.
+                let armed = moment_of(run, id);
+                if armed == Some(*at) { Ok(()) } else { Err(format!("{id:?} fires at {at}, and at {armed:?}")) }
             }
             Effect::Abort(id) => {
                 self.asked.remove(id);

@@ -10,14 +10,14 @@ use model::usage::Usage;
 use model::{Epoch, Record, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};
 
-const ROOT: &str = "task_1";
+pub(crate) const ROOT: &str = "task_1";
 
-fn event(value: Value) -> Event {
+pub(crate) fn event(value: Value) -> Event {
     let text = value.to_string();
     serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn try_push(run: &mut RunFold, value: Value) -> Result<(), Misfit> {
+pub(crate) fn try_push(run: &mut RunFold, value: Value) -> Result<(), Misfit> {
     run.apply_event(run.seq.next(), 5, &event(value), None)
 }
 
@@ -26,18 +26,18 @@ fn created(task: &str, parent: Option<&str>) -> Value {
     json!({"type": "task.created", "task_id": task, "task": spec})
 }
 
-fn step_done(step: u32, stop: &str) -> Value {
+pub(crate) fn step_done(step: u32, stop: &str) -> Value {
     json!({"type": "task.step.done", "task_id": ROOT, "step": step, "model": "m", "stop_reason": stop, "usage": {}})
 }
 
-fn item(kind: &str, index: u32, item: Value) -> Value {
+pub(crate) fn item(kind: &str, index: u32, item: Value) -> Value {
     let mut event = json!({"type": format!("task.output_item.{kind}"), "task_id": ROOT, "output_index": index});
     event["item"] = item;
     event
 }
 
 /// A run whose first step is open, and what follows.
-fn run(events: impl IntoIterator<Item = Value>) -> RunFold {
+pub(crate) fn run(events: impl IntoIterator<Item = Value>) -> RunFold {
     let begin = [
         created(ROOT, None),
         json!({"type": "task.started", "task_id": ROOT}),
@@ -51,17 +51,17 @@ fn run(events: impl IntoIterator<Item = Value>) -> RunFold {
 }
 
 /// A complete call, and the end of its step.
-fn call() -> [Value; 4] {
+pub(crate) fn call() -> [Value; 4] {
     let call = |arguments: &str| json!({"type": "tool_call", "id": "fc_1", "call_id": "call_1", "name": "t", "arguments": arguments});
     let done = json!({"type": "task.tool_call_arguments.done", "task_id": ROOT, "item_id": "fc_1", "output_index": 0, "arguments": "{}"});
     [item("added", 0, call("")), done, item("done", 0, call("{}")), step_done(1, "tool_calls")]
 }
 
-fn result(id: &str, call_id: &str) -> Value {
+pub(crate) fn result(id: &str, call_id: &str) -> Value {
     json!({"type": "tool_result", "id": id, "call_id": call_id, "block_list": []})
 }
 
-fn refuses(run: &RunFold, value: Value) {
+pub(crate) fn refuses(run: &RunFold, value: Value) {
     let text = value.to_string();
     let mut after = run.clone();
     assert_eq!(try_push(&mut after, value), Err(Misfit), "{text}");
@@ -75,6 +75,21 @@ fn a_call_is_answered_once_and_only_by_its_own_task() {
     let answered = run(call().into_iter().chain([item("added", 1, result("fco_1", "call_1"))]));
     refuses(&answered, item("added", 2, result("fco_3", "call_1")));
     refuses(&answered, item("done", 1, result("fco_1", "call_2")));
+}
+
+#[test]
+fn only_results_open_reference_groups_with_their_words_and_their_pictures() {
+    let place = |id: &str, index: u32, kind: &str, block: Value| json!({"type": format!("task.{kind}.done"), "task_id": ROOT, "item_id": id, "output_index": index, "block_index": 0, "item": block});
+    let text = json!({"type": "text", "text": "a", "id": 3});
+    let image = json!({"type": "image", "image_url": {"url": "data:,x"}, "id": 4});
+    let message = json!({"type": "message", "id": "msg_1", "role": "assistant"});
+    for (kind, block, group) in [("text", text, 3), ("image", image, 4)] {
+        let said = run([item("added", 0, message.clone()), place("msg_1", 0, kind, block.clone())]);
+        assert_eq!(said.references, 0, "{kind}");
+        let result = item("added", 1, result("fco_1", "call_1"));
+        let given = run(call().into_iter().chain([result, place("fco_1", 1, kind, block)]));
+        assert_eq!(given.references, group, "{kind}");
+    }
 }
 
 #[test]

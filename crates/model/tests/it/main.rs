@@ -1,8 +1,9 @@
 //! The integration tests of `model`, in one binary.
 //!
-//! `fixtures` holds requirement 000 against the types and the fold, `fold` has its single decisions. The others take random logs from `model::testing`:
-//! `coverage` says what those have, `laws` and `done_repeats` are the laws by name, `total` is the fold under garbage.
-//! `rules` makes up rules and arguments of its own.
+//! `fixtures` holds the reference examples against the types and the fold, `fold` has its single decisions, `fits` what
+//! it refuses, `thread` what outlives a run, `values` and `ports` what small values must tell apart. The others take
+//! random logs from `model::testing`: `coverage` says what those have, `laws` and `done_repeats` are the laws by name,
+//! `total` is the fold under garbage. `rules` makes up rules and arguments of its own.
 //! A failure names its seed; `SEED=123 cargo test -p model` tries that one again.
 
 #[cfg(test)]
@@ -10,12 +11,20 @@ mod coverage;
 #[cfg(test)]
 mod done_repeats;
 #[cfg(test)]
+mod fits;
+#[cfg(test)]
 mod fixtures;
 #[cfg(test)]
 mod fold;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
+mod ports;
+#[cfg(test)]
 mod rules;
 #[cfg(test)]
+mod thread;
+#[cfg(test)]
 mod total;
+#[cfg(test)]
+mod values;

@@ -14,6 +14,15 @@ fn refused(rule: &str) -> String {
 }
 
 #[test]
+fn a_quote_within_a_text_is_escaped_as_in_json() {
+    for text in ["a\"b", "a\\", "\\\"", "\n"] {
+        let order = json!({ "note": text });
+        assert!(asks(&format!("note == {}", json!(text)), &order), "{text:?}");
+        assert!(!asks(&format!("note == {}", json!("other")), &order), "{text:?}");
+    }
+}
+
+#[test]
 fn a_rule_asks_exactly_when_it_holds() {
     let order = json!({"quantity": 100, "symbol": "VNM", "live": true, "note": null, "tags": ["a", "b"],
         "legs": [{"price": 1.5}], "args": {"x": 1}, "in": 2});

@@ -83,3 +83,33 @@ fn check_arguments(app: &App, question: &ApprovalRow, decision: &Decision) -> Re
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_arguments", detail)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse as _;
+    use model::event::ActionRequest;
+    use model::{CallId, TaskId, ThreadId};
+
+    /// In the moment before the clock's own answer is written down, nobody knows yet what follows.
+    #[tokio::test]
+    async fn a_question_whose_time_is_up_is_expired_until_the_clock_has_decided() {
+        let run = TaskId::from("task_1");
+        let question = ApprovalRow {
+            key: ApprovalKey::from("apr_1"),
+            thread_id: ThreadId::from("thr_1"),
+            run_id: run.clone(),
+            task_id: run,
+            call_id: CallId::from("call_1"),
+            action: ActionRequest { name: "order".to_owned(), args: Value::Null },
+            requested_at: 1,
+            expires_at: 2,
+            answer: None,
+        };
+        let response = Problem::from(SubmitError::Decided(Box::new(question))).into_response();
+        assert_eq!(response.status(), StatusCode::CONFLICT);
+        let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((&body["code"], &body["approval"]["status"]), (&"expired".into(), &"pending".into()));
+    }
+}

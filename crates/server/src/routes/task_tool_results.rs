@@ -12,12 +12,11 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use engine::ClientResult;
+use model::CallId;
 use model::block::Part;
-use model::event::{ErrorInfo, PendingKind};
+use model::command::ClientResult;
+use model::event::ErrorInfo;
 use model::id::is_plain;
-use model::ports::RunRow;
-use model::{CallId, UserId};
 use serde::Deserialize;
 use std::collections::HashSet;
 
@@ -40,17 +39,11 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let [] = query::read(&uri, [])?;
     let json = Json::read(&headers, body, &app.limits).await?;
-    let mut idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/tool_results"), &json.digest())?;
+    let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/tool_results"), &json.digest())?;
     let given = json.list(app.limits.tools_max)?;
     let run = task_row(&app, &caller.user, &task).await?;
-    let mut results = results(given, &app.limits)?;
-    if app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_some() {
-        // The process may have died between two results: those that are still waited for are given now.
-        idempotency = None;
-        let waiting = waiting(&app, &caller.user, &run).await?;
-        results.retain(|result| waiting.contains(&result.call_id));
-    }
-    if !results.is_empty() {
+    let results = results(given, &app.limits)?;
+    if app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_none() {
         let (engine, user) = (app.engine.clone(), caller.user.clone());
         to_its_end(async move { engine.give_results(&user, &run, results, idempotency).await }).await?;
     }
@@ -79,11 +72,4 @@ fn results(given: Vec<ToolResult>, limits: &HttpLimits) -> Result<Vec<ClientResu
         Ok(ClientResult { call_id: CallId::from(call_id), content, error })
     };
     given.into_iter().map(check).collect()
-}
-
-/// The calls whose results the run waits for.
-async fn waiting(app: &App, user: &UserId, run: &RunRow) -> Result<HashSet<CallId>, Problem> {
-    let pending = app.engine.object(user, &run.id).await?.map(|object| object.pending).unwrap_or_default();
-    let of_client = pending.into_iter().filter(|pending| pending.kind == PendingKind::ClientTool);
-    Ok(of_client.map(|pending| pending.call_id).collect())
 }

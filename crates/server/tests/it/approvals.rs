@@ -90,6 +90,7 @@ async fn other_arguments_are_checked_run_and_shown_beside_those_of_the_model() {
     assert_eq!((ran, orders(&hw)), (other.clone(), vec![other]));
 }
 
+/// A yes for always is its run's: the next run asks again.
 #[tokio::test]
 async fn always_asks_no_more_in_this_run() {
     let hw = broker("");
@@ -112,6 +113,7 @@ async fn always_asks_no_more_in_this_run() {
     assert_eq!(orders(&hw).len(), 4);
 }
 
+/// Whoever decides from what they saw before somebody else did is given the first decision, or is refused with it.
 #[tokio::test]
 async fn the_same_decision_again_is_the_same_answer_and_the_opposite_is_refused() {
     let hw = broker("");
@@ -135,6 +137,7 @@ async fn the_same_decision_again_is_the_same_answer_and_the_opposite_is_refused(
     assert_eq!(orders(&hw).len(), 1);
 }
 
+/// Of decisions that differ and come at once, one counts, and everybody else is told which.
 #[tokio::test]
 async fn of_fifty_who_decide_at_once_one_wins() {
     let hw = broker("");
@@ -165,12 +168,17 @@ async fn when_nobody_decides_in_time_it_is_too_late_for_everybody() {
     let (ended, words) = outcome(&hw, &task).await;
     assert_eq!(results(&ended)[0]["error"]["code"], "approval_timeout");
     assert!(words.contains("No decision within 1 s"), "{words}");
+    // It is closed for whoever looks, and says who closed it.
+    let closed = listed(&hw, "").await;
+    assert_eq!((closed.len(), listed(&hw, "?status=pending").await), (1, vec![]));
+    assert_eq!((&closed[0]["status"], &closed[0]["decided_by"]), (&json!("rejected"), &json!("timeout")));
+    assert_eq!(closed[0]["decision"], json!({"type": "reject", "always": false}));
+    assert!(closed[0]["decided_at"].as_u64() >= closed[0]["expires_at"].as_u64(), "{}", closed[0]);
     // The clock has said no; who says no after it has not said it.
     for decision in ["approve", "reject"] {
         let late = decide(&hw, &task, json!({"decision": decision})).await;
         assert_eq!(late.problem(), (409, "already_decided".to_owned()), "{decision}");
-        let approval = &late.json()["approval"];
-        assert_eq!((&approval["decided_by"], &approval["status"]), (&json!("timeout"), &json!("rejected")));
+        assert_eq!(late.json()["approval"], closed[0], "{decision}");
     }
     assert_eq!(orders(&hw).len(), 0);
 }
@@ -193,6 +201,7 @@ async fn after_a_cancel_nothing_is_left_to_decide() {
     assert_eq!((listed(&hw, "?status=pending").await.len(), orders(&hw).len()), (0, 0));
 }
 
+/// An approval is bound to its user, its run and its call: under any other name there is nothing to decide.
 #[tokio::test]
 async fn a_question_belongs_to_its_user_and_to_its_run() {
     let hw = broker("[auth]\nmode = \"keys\"");
@@ -245,6 +254,7 @@ async fn a_decision_survives_a_kill() {
     assert!(words.contains("No."), "{words}");
 }
 
+/// A sub-agent's question that is answered after a crash runs the sub-agent's tool exactly once.
 #[tokio::test]
 async fn a_sub_agents_question_is_answered_under_its_own_name_or_its_runs() {
     let mut hw = broker("");
@@ -257,8 +267,8 @@ async fn a_sub_agents_question_is_answered_under_its_own_name_or_its_runs() {
         hw.restart();
         let asked = if own { clerk } else { task["task_id"].as_str().unwrap() };
         let path = format!("/v1/tasks/{asked}/approvals/{}", question["key"].as_str().unwrap());
-        let cancel = hw.post(&format!("/v1/tasks/{clerk}/cancel"), json!({})).await;
-        assert_eq!(cancel.problem(), (422, "unsupported".to_owned()));
+        let said = hw.post(&format!("/v1/tasks/{clerk}/input"), json!({"input": "hurry"})).await;
+        assert_eq!(said.problem(), (422, "unsupported".to_owned()));
         let reply = hw.post(&path, approve()).await;
         assert_eq!((reply.status, &reply.json()["task_id"]), (200, &json!(clerk)), "{}", reply.text);
         let (ended, words) = outcome(&hw, &task).await;
@@ -302,4 +312,17 @@ async fn questions_are_listed_newest_first_a_page_at_a_time() {
         let reply = hw.get(&format!("/v1/approvals?{query}")).await;
         assert_eq!(reply.problem(), (422, "invalid_query".to_owned()), "{query}");
     }
+}
+
+#[tokio::test]
+async fn arguments_that_could_be_read_in_two_ways_are_neither_asked_about_nor_run() {
+    let hw = broker("");
+    let started = hw.post("/v1/tasks", json!({"model": "broker", "input": "one thing twice", "wait": true})).await;
+    let (ended, words) = outcome(&hw, &started.json()).await;
+    assert_eq!(
+        (&ended["status"], &results(&ended)[0]["error"]["code"]),
+        (&json!("completed"), &json!("invalid_arguments"))
+    );
+    assert!(words.contains("\"quantity\" stands twice"), "{words}");
+    assert_eq!((listed(&hw, "").await.len(), orders(&hw).len()), (0, 0));
 }

@@ -92,6 +92,20 @@ steps = [{ call = "{kind}_order", arguments = '{"symbol":"VNM"}' }]
 steps = [{ text = "It says: {result}" }]
 
 [[scenario]]
+match = '\bone thing twice\b'
+[[scenario.turn]]
+steps = [{ call = "order", arguments = '{"symbol":"VNM","quantity":1,"quantity":100}' }]
+[[scenario.turn]]
+steps = [{ text = "It says: {result}" }]
+
+[[scenario]]
+match = '\blocate beside an order\b'
+[[scenario.turn]]
+steps = [{ call = "locate", arguments = '{"what":"keys"}' }, { call = "unsure_order", arguments = '{"symbol":"VNM"}' }]
+[[scenario.turn]]
+steps = [{ text = "It says: {result}" }]
+
+[[scenario]]
 match = '\blocate\b'
 [[scenario.turn]]
 steps = [{ call = "locate", arguments = '{"what":"keys"}' }]

@@ -1,6 +1,6 @@
 //! Tools that the caller runs: the run pauses for their results, and each result counts once.
 
-use crate::broker::{broker, outcome, paused, results};
+use crate::broker::{broker, orders, outcome, paused, results};
 use crate::harness::{Reply, Server};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -135,4 +135,29 @@ async fn tools_that_cannot_be_declared_are_refused() {
         assert!(reply.json()["detail"].as_str().unwrap().contains("`tools`"), "{}", reply.text);
     }
     assert_eq!(hw.size().await, before);
+}
+
+#[tokio::test]
+async fn a_result_is_taken_while_another_tool_of_the_run_still_works() {
+    let hw = broker("");
+    let mut body = declared("locate beside an order");
+    body["model"] = json!("broker");
+    let task = hw.post("/v1/tasks", body).await.json();
+    let path = format!("/v1/tasks/{}", task["task_id"].as_str().unwrap());
+    hw.until("the order is being placed", async || !orders(&hw).is_empty()).await;
+    let now = hw.get(&path).await.json();
+    assert_eq!((&now["status"], &now["pending"]), (&json!("running"), &json!([])));
+    let shown = now["output"].as_array().unwrap().iter().find(|item| item["kind"] == "client").unwrap();
+    let call = shown["call_id"].as_str().unwrap();
+    let reply = give(&hw, &task, json!([{"call_id": call, "content": "in the door"}])).await;
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    hw.until("it has the result", async || results(&hw.get(&path).await.json()).len() == 1).await;
+    assert_eq!(hw.get(&path).await.json()["status"], "running");
+    let again = give(&hw, &task, json!([{"call_id": call, "content": "elsewhere"}])).await;
+    assert_eq!(again.problem(), (409, "nothing_pending".to_owned()));
+    std::fs::write(hw.path("go"), "").unwrap();
+    let (ended, _) = outcome(&hw, &task).await;
+    assert_eq!((&ended["status"], results(&ended).len()), (&json!("completed"), 2));
+    let given = *results(&ended).iter().find(|result| result["call_id"] == call).unwrap();
+    assert_eq!(given["block_list"][0]["text"], "in the door");
 }

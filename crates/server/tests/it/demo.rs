@@ -141,6 +141,7 @@ async fn hello_is_a_greeting_in_two_pieces() {
         step.done{1,stop} completed");
 }
 
+/// A thought comes before the call that it led to.
 #[tokio::test]
 async fn weather_thinks_in_two_parts_calls_a_tool_and_cites_it() {
     let hw = Server::demo();
@@ -270,6 +271,7 @@ async fn a_thread_counts_on_when_it_trades_again() {
     assert_eq!(run.ended().await.pieces("3"), ["Done: bought VNM.[^2]"]);
 }
 
+/// A hand-off is announced once, as a hand-off, and never also as a tool call.
 #[tokio::test]
 async fn handoff_lets_the_specialist_go_on() {
     let hw = Server::demo();

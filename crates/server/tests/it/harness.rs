@@ -60,8 +60,7 @@ impl Server {
         std::fs::write(dir.path().join("headwater.toml"), config).unwrap();
         std::fs::write(dir.path().join("scenarios.toml"), scenarios).unwrap();
         let (child, address) = spawn(dir.path());
-        let client = Client::builder().timeout(PATIENCE).no_proxy().build().unwrap();
-        Self { dir, child, address, client, key: None }
+        Self { dir, child, address, client: client(), key: None }
     }
 
     /// The same server, seen by somebody with this key.
@@ -227,6 +226,11 @@ impl Drop for Server {
             assert!(!self.log().contains("panicked"), "{}", self.log());
         }
     }
+}
+
+/// A client that gives up after a while.
+pub(crate) fn client() -> Client {
+    Client::builder().timeout(PATIENCE).no_proxy().build().unwrap()
 }
 
 /// The binary, with nothing of our own environment that it would listen to.

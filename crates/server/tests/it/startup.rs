@@ -88,6 +88,7 @@ fn folders_that_are_not_ours() {
     assert!(refused(dir.path(), &["--data-dir", "other"]).contains("not a database of Headwater"));
 }
 
+/// A folder of a later version is refused with a clear message, and is whole when its own version comes back.
 #[tokio::test]
 async fn a_folder_in_use_and_one_of_a_later_version() {
     let mut hw = Server::demo();

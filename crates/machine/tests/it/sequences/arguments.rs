@@ -95,6 +95,7 @@ fn arguments_that_fit_no_record_never_run() {
     assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
 }
 
+/// An exact repetition of a call that has its result is given that result, and the tool does not run.
 #[test]
 fn a_call_that_the_provider_repeats_gets_the_stored_result() {
     let mut sim = Sim::of(demo([tool("t")]));

@@ -199,6 +199,7 @@ fn after_turn_a_crash_cancels() {
     );
 }
 
+/// Cancelling in both modes is harmless: the one that waits gives way to the one that does not.
 #[test]
 fn now_overrides_after_turn() {
     let mut sim = begun();
@@ -208,6 +209,7 @@ fn now_overrides_after_turn() {
     sim.tells("cancelling{after_turn} msg_R1{incomplete,cancelled} step.done{1,cancelled} cancelled{immediate,user}");
 }
 
+/// After a cancel nothing more is told, whatever still comes in.
 #[test]
 fn what_a_model_says_after_the_end_is_not_heard() {
     let mut sim = Sim::of(demo([]));

@@ -1,10 +1,11 @@
 //! Tools that the client runs: the run waits for it.
 
 use super::result_of;
-use crate::sim::Sim;
-use crate::words::{call, call_id, demo, gives, how, run_id, text, tool};
-use machine::Input;
-use model::command::{Answer, AnswerTo};
+use crate::sim::{Sim, client_sends};
+use crate::words::{agent, asking, call, call_id, demo, gives, house, how, text, tool};
+use machine::{Input, pending};
+use model::block::Part;
+use model::command::ClientResult;
 use model::definition::ToolHow;
 use model::event::{CancelMode, ClientTool, ErrorInfo};
 use serde_json::json;
@@ -36,8 +37,8 @@ fn a_client_that_could_not_says_why() {
     sim.turn([call("pick", "{}")]);
     sim.skip();
     let error = Some(ErrorInfo::new("closed", "The dialog was closed."));
-    let to = AnswerTo::ClientTool { call_id: call_id("call_R1"), content: Vec::new(), error };
-    sim.input(Input::Answers(vec![Answer { task_id: run_id(), to }]));
+    let result = ClientResult { call_id: call_id("call_R1"), content: Vec::new(), error };
+    sim.input(Input::Answers(vec![client_sends(vec![result])]));
     sim.tells("resumed{user} fco_R1{failed,closed} step.started{2}");
     assert!(sim.given().ends_with("result:The dialog was closed."), "{}", sim.given());
 }
@@ -65,6 +66,43 @@ fn two_calls_are_answered_one_by_one_or_twice_in_one_breath() {
     sim.input(Input::Answers(vec![answer("first"), answer("second")]));
     sim.tells("resumed{user} fco_R1{completed} step.started{2}");
     assert!(sim.given().contains("result:first | result:before the pause | result:seen"), "{}", sim.given());
+}
+
+/// What a client is known to be waited for, paused or not.
+fn waits(sim: &Sim) -> Vec<String> {
+    let waits = pending(&sim.run.fold).into_iter().map(|pending| pending.call_id);
+    waits.map(|call| call.to_string().replace(crate::words::run_id().suffix(), "R")).collect()
+}
+
+#[test]
+fn a_client_is_waited_for_while_others_still_work() {
+    let helper = agent("helper", &["pick", "look"]);
+    let tools = [how(tool("pick"), ToolHow::Client), tool("look"), asking("ask", "helper")];
+    let mut sim = Sim::of(house([agent("demo", &["pick", "look", "ask"]), helper], tools));
+    sim.speak([call("pick", "{}")]);
+    assert_eq!(waits(&sim), [""; 0], "not before the turn has ended: it might be cut");
+    sim.speak([call("look", "{}"), call("ask", r#"{"prompt":"?"}"#)]);
+    sim.end(model::event::StopReason::Stop);
+    assert_eq!(waits(&sim), ["call_R1"]);
+    sim.turn([call("pick", "{}"), call("look", "{}")]);
+    assert_eq!(waits(&sim), ["call_R1", "call_R4"], "a sub-agent's as well");
+    sim.skip();
+    let gave = |label| ClientResult { call_id: call_id(label), content: vec![Part::text("red")], error: None };
+    sim.input(Input::Answers(vec![client_sends(vec![gave("call_R4"), gave("call_R1")])]));
+    sim.tells("call_R3/fco_R4{completed} fco_R1{completed}");
+    assert_eq!(waits(&sim), [""; 0]);
+}
+
+#[test]
+fn all_that_one_request_brings_is_one_resume_and_one_turn() {
+    let mut sim = picking();
+    sim.turn([call("pick", "{}"), call("pick", "{}"), call("pick", "{}")]);
+    sim.skip();
+    let gave = |label| ClientResult { call_id: call_id(label), content: vec![Part::text(label)], error: None };
+    let all = ["call_R3", "call_R1", "call_R2"].map(gave);
+    sim.input(Input::Answers(vec![client_sends(all.to_vec())]));
+    sim.tells("resumed{user} fco_R3{completed} fco_R1{completed} fco_R2{completed} step.started{2}");
+    assert!(sim.given().ends_with("result:call_R1 | result:call_R2 | result:call_R3"), "{}", sim.given());
 }
 
 #[test]

@@ -25,6 +25,8 @@ fn lost(tool: Tool) -> Sim {
     sim
 }
 
+/// A turn that is tried again is given what the first try was given: what the user said is there once. (What is tried
+/// again is a turn that a crash lost: a provider that failed is not asked again by the loop.)
 #[test]
 fn recover() {
     let mut sim = Sim::of(demo([]));
@@ -250,6 +252,8 @@ fn a_steer_in_a_lost_turn_is_read_by_the_next_try() {
     sim.tells("msg_R3 step.done{1,stop} completed");
 }
 
+/// A turn that is tried again counts with what it had used up. (Of a try for which the provider named no tokens the log
+/// says that there was one, and makes no number up.)
 #[test]
 fn tokens_of_a_lost_turn_are_counted() {
     let mut house = demo([]);

@@ -37,6 +37,7 @@ fn handoff() {
     assert_eq!(sim.run.fold.references, 0, "there is nothing to cite in it");
 }
 
+/// An ordinary tool that is called beside a hand-off is announced and run all the same.
 #[test]
 fn a_handoff_waits_for_the_ordinary_tools_of_its_turn() {
     let mut sim = Sim::of(plain());

@@ -24,6 +24,8 @@ fn after_one_turn(limits: RunLimits, spent: Spent) -> Sim {
     sim
 }
 
+/// A run that has had its last turn ends incomplete, on the same path as any other end, and keeps all that it did. (No
+/// handler makes up a last answer in its place: without input the thread goes on from there.)
 #[test]
 fn too_many_steps_end_the_task() {
     let mut sim = after_one_turn(RunLimits { steps_max: 2, ..RunLimits::default() }, Spent::default());

@@ -1,12 +1,10 @@
 //! Questions to people: asked at once, decided once, and what follows from each answer.
 
 use super::result_of;
-use crate::sim::{Sim, decides};
+use crate::sim::{Sim, client_gives, decides};
 use crate::words::{agent, asking};
 use crate::words::{always, approve, call, call_id, demo, edit, gated, gives, house, how, key, reject, text, tool};
-use machine::{Input, TimerId};
-use model::block::Part;
-use model::command::{Answer, AnswerTo};
+use machine::{Input, TimerId, at_timeout};
 use model::definition::{Approval, OnTimeout, Tool, ToolHow};
 use model::event::{CancelMode, Event};
 use model::rule::Rule;
@@ -51,6 +49,7 @@ fn trade_approved() {
     assert_eq!(sim.calls[0].arguments, r#"{"symbol":"VNM", "n":100}"#, "to the letter");
 }
 
+/// A call that is rejected has a result with the message that was given, and the run goes on.
 #[test]
 fn trade_rejected() {
     let mut sim = trade();
@@ -81,6 +80,30 @@ fn a_time_out_may_count_as_a_yes() {
     sim.skip();
     sim.fires(TimerId::Approval(key("apr_R1")));
     sim.tells("resumed{timeout} approval.resolved{apr_R1,approve,timeout} tool.started{call_R1}");
+}
+
+#[test]
+fn a_time_out_that_waits_beside_a_decision_goes_with_it() {
+    let mut sim = Sim::of(demo([gated(tool("t"))]));
+    sim.turn([call("t", "{}"), call("t", "{}"), call("t", "{}")]);
+    sim.skip();
+    let late = |sim: &Sim, label| at_timeout(&sim.run, &key(label)).expect("it is open");
+    let answers = vec![late(&sim, "apr_R1"), decides(key("apr_R2"), approve())];
+    sim.input(Input::Answers(answers));
+    sim.tells(
+        "resumed{user} approval.resolved{apr_R1,reject,timeout} approval.resolved{apr_R2,approve,user}
+         fco_R1{rejected,approval_timeout} tool.started{call_R2}",
+    );
+    assert_eq!(at_timeout(&sim.run, &key("apr_R1")), None, "what is decided has no time left to be up");
+    // The moment by itself decides nothing: its answer does, when it comes.
+    let mut alone = sim.run.clone();
+    let mut out = machine::Out::default();
+    let moment = Input::Timer(TimerId::Approval(key("apr_R3")));
+    machine::step(&mut alone, moment, machine::Ctx { now: sim.now }, &mut out);
+    assert!(out.drafts.is_empty());
+    let answers = vec![late(&sim, "apr_R3")];
+    sim.input(Input::Answers(answers));
+    sim.tells("approval.resolved{apr_R3,reject,timeout} fco_R3{rejected,approval_timeout}");
 }
 
 #[test]
@@ -115,6 +138,7 @@ fn an_edit_that_does_not_fit_runs_nothing() {
     assert!(sim.calls.is_empty());
 }
 
+/// A yes for always covers later calls of the same tool in the same run.
 #[test]
 fn always_means_that_nobody_is_asked_again_in_this_run() {
     let mut sim = trade();
@@ -145,6 +169,7 @@ fn always_is_about_one_tool() {
     sim.tells("fc_R2 step.done{2,tool_calls} approval.requested{apr_R2} paused{apr_R2}");
 }
 
+/// A yes to one of two pending calls runs that one and pauses again, and the model is not asked.
 #[test]
 fn a_decision_for_one_of_two_runs_it_and_pauses_again_without_asking_the_model() {
     let mut sim = Sim::of(demo([gated(tool("t"))]));
@@ -174,6 +199,7 @@ fn decisions_that_waited_are_one_input_and_what_was_refused_is_answered_first() 
     );
 }
 
+/// Calls of a mixed turn that need nobody run once, before the pause, and not again when the run goes on.
 #[test]
 fn what_needs_nobody_runs_before_the_pause_and_not_again() {
     let mut sim = Sim::of(demo([gated(tool("trade")), tool("look")]));
@@ -209,6 +235,31 @@ fn a_rule_asks_about_some_calls() {
     );
 }
 
+#[test]
+fn no_rule_is_got_round_by_naming_an_argument_twice() {
+    // One reader takes the last of two, another the first: what was asked about must be what runs.
+    for arguments in
+        [r#"{"n":11,"n":1}"#, r#"{"n":1,"n":11}"#, r#"{"n":1,"\u006e":11}"#, r#"{"n":1,"of":[{"a":{"b":1,"b":2}}]}"#]
+    {
+        let rule = Rule::parse("n > 10").unwrap();
+        let mut sim = Sim::of(demo([Tool { approval: Approval::When(rule), ..tool("t") }, gated(tool("g"))]));
+        sim.skip();
+        sim.turn([call("t", arguments), call("g", arguments)]);
+        sim.tells(
+            "fc_R1 fc_R2 step.done{1,tool_calls} fco_R1{failed,invalid_arguments} fco_R2{failed,invalid_arguments}
+             step.started{2}",
+        );
+        let why = result_of(&sim, "call_R1").error.unwrap().message;
+        assert!(why.contains("stands twice"), "{arguments}: {why}");
+        assert!(sim.calls.is_empty(), "{arguments}");
+    }
+    // The same name in two objects is not twice in one.
+    let mut sim = Sim::of(demo([tool("t")]));
+    sim.turn([call("t", r#"{"n":1,"a":{"n":true,"b":[{"n":null},{"n":-1.5}]},"c":"n"}"#)]);
+    assert_eq!(sim.calls.len(), 1);
+}
+
+/// A decision is bound to its question: for another one it is void, and said again it changes nothing.
 #[test]
 fn a_decision_is_taken_once_and_only_for_what_is_open() {
     let mut sim = trade();
@@ -286,8 +337,7 @@ fn decisions_and_results_of_one_request_are_one_resume() {
     let mut sim = Sim::of(demo([gated(tool("trade")), how(tool("pick"), ToolHow::Client)]));
     sim.turn([call("trade", "{}"), call("pick", "{}")]);
     sim.skip();
-    let to = AnswerTo::ClientTool { call_id: call_id("call_R2"), content: vec![Part::text("red")], error: None };
-    let picked = Answer { task_id: crate::words::run_id(), to };
+    let picked = client_gives(call_id("call_R2"), "red");
     sim.input(Input::Answers(vec![picked, decides(key("apr_R1"), approve())]));
     sim.tells("resumed{user} approval.resolved{apr_R1,approve,user} fco_R2{completed} tool.started{call_R1}");
 }

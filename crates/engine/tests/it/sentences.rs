@@ -1,0 +1,210 @@
+//! What people expect of an agent loop, a sentence each: those that take a store, a model and a viewer, and that no other
+//! test here is about. Where one is, the sentence stands above it. `docs/promises.md` lists them all.
+
+use crate::cast::{definitions, with_agent, with_tool, words};
+use crate::house::{House, KINDS, lines, shown};
+use engine::{Engine, NewRun, Ports};
+use futures_util::{StreamExt as _, stream};
+use model::definition::{Approval, Definitions};
+use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelRequest};
+use model::event::{CancelMode, Decision, DecisionKind, ErrorInfo, StopReason};
+use model::object::TaskStatus;
+use model::ports::{Batch, BoxFuture, BoxStream, Journal, Landed, Lease, Models, Page, PageLimit, StoreError, Verdict};
+use model::record::FORMAT;
+use model::testing::laws;
+use model::usage::Usage;
+use model::{NodeId, Seq, ThreadId, UserId};
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Nothing here takes so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A cancel wakes a viewer that waits for the next event, also when the model never says a word; nothing follows it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_wakes_a_viewer_that_waits() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask_agent("silent", None, "hello").await;
+        let mut viewer = house.engine.watch_at(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
+        let mut seen = String::new();
+        while !seen.contains("task.step.started") {
+            seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
+        }
+        let (tell, waits) = oneshot::channel();
+        let watcher = tokio::spawn(async move {
+            let mut tell = Some(tell);
+            let mut next = Box::pin(async move {
+                let mut rest = String::new();
+                while let Some(bytes) = viewer.next().await.expect("readable") {
+                    rest.push_str(&shown(bytes));
+                }
+                (rest, viewer.is_broken_off())
+            });
+            // From its first look on it looks again only when it is woken.
+            poll_fn(move |cx| {
+                let looked = pin!(&mut next).poll(cx);
+                if let Some(tell) = tell.take() {
+                    tell.send(looked.is_pending()).expect("somebody listens");
+                }
+                looked
+            })
+            .await
+        });
+        assert!(waits.await.expect("it looks"), "{kind:?}: there is nothing to see yet");
+        house.cancel(&run.task, CancelMode::Immediate).await;
+        let woken = tokio::time::timeout(PATIENCE, watcher).await;
+        let (rest, broken_off) = woken.expect("it is woken").expect("it does not panic");
+        let last = rest.lines().last().expect("there is an end");
+        assert!(last.contains("task.cancelled") && !broken_off, "{kind:?}: {rest}");
+        house.idle().await;
+        assert_eq!(format!("{seen}{rest}"), crate::house::text_of(&house.log(&run.thread).await), "{kind:?}");
+    }
+}
+
+/// A model that says a word, ends so, and then does not let go of its connection.
+struct Clinging {
+    end: ModelEvent,
+    connection: Arc<()>,
+}
+
+impl Models for Clinging {
+    fn turn(&self, _request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+        let word = ModelDelta::Text { slot: 0, part: 0, text: "Once ".to_owned(), logprobs: None };
+        let connection = Arc::clone(&self.connection);
+        let said = stream::iter([ModelEvent::Delta(word), self.end.clone()]).chain(stream::pending());
+        said.inspect(move |_| _ = &connection).boxed()
+    }
+}
+
+/// An answer that failed or came to a limit ends the run with that, and the provider's stream is closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_failed_or_is_incomplete_ends_the_run_and_closes_the_stream() {
+    let error = ErrorInfo::new("provider_error", "It broke.");
+    let limited = |stop| ModelEvent::End(ModelEnd { stop, usage: Usage::default(), model: None, service_tier: None });
+    for (end, status, why) in [
+        (ModelEvent::Failed(ModelFailure { error, retry_after_ms: None }), TaskStatus::Failed, "provider_error"),
+        (limited(StopReason::MaxTokens), TaskStatus::Incomplete, "max_tokens"),
+        (limited(StopReason::ContentFilter), TaskStatus::Incomplete, "content_filter"),
+    ] {
+        for kind in KINDS {
+            let house = House::new(kind).await;
+            let connection = Arc::new(());
+            let models = Arc::new(Clinging { end: end.clone(), connection: Arc::clone(&connection) });
+            let engine = Engine::new(Ports { models, ..house.engine.ports().clone() });
+            let new = NewRun { agent: "demo".to_owned(), input: words("go"), ..NewRun::default() };
+            let run = engine.start(&house.user, new).await.expect("taken");
+            let settled = tokio::time::timeout(PATIENCE, engine.settled(&house.user, &run.task, &run.thread)).await;
+            settled.expect("it ends").expect("readable");
+            let object = house.object(&run.task).await;
+            let said = object.error.map(|error| error.code).or(object.reason);
+            assert_eq!((object.status, said.as_deref()), (status, Some(why)), "{kind:?}");
+            let closed = async {
+                // The model itself holds one, and this test another.
+                while Arc::strong_count(&connection) > 2 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, closed).await.expect("the stream is closed");
+        }
+    }
+}
+
+/// Another world: other instructions, another model, a rule that would ask about every trade anew.
+fn another_world() -> Definitions {
+    let changed = with_agent(definitions(), "demo", |demo| {
+        demo.instructions = "Ask twice.".to_owned();
+        demo.models = vec!["scripted/another".to_owned()];
+    });
+    let changed = with_tool(changed, "trade", |trade| {
+        trade.approval = Approval::Always;
+        trade.approval_timeout_seconds = 1;
+    });
+    Definitions { digest: "another".to_owned(), ..changed }
+}
+
+/// What was decided stays decided, whatever has changed around the run when it goes on: the process, the definitions, what
+/// its caller says meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_decision_holds_when_everything_else_has_changed() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "trade").await;
+        let paused = house.settled(&run).await;
+        house.idle().await;
+        // Written down, and nobody there to carry it out.
+        house.engine.stop(Duration::ZERO).await;
+        house.approve(&paused).await;
+        house.say(&run, "by the way, I am somebody else now").await;
+        let house = house.restarted_with(another_world()).await;
+        house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        house.idle().await;
+        let asked = house.kinds(&run.thread).await.iter().filter(|kind| *kind == "task.approval.requested").count();
+        assert_eq!((asked, house.tools.count("trade")), (1, 1), "{kind:?}: asked once, done once");
+        laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
+    }
+}
+
+/// A log as a later version would have written it.
+struct Later(Arc<dyn Journal>);
+
+impl Journal for Later {
+    fn claim<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        node: &'a NodeId,
+    ) -> BoxFuture<'a, Result<Lease, StoreError>> {
+        self.0.claim(owner, thread, node)
+    }
+
+    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
+        self.0.append_then(batch, landed)
+    }
+
+    fn read<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> BoxFuture<'a, Result<Page, StoreError>> {
+        Box::pin(async move {
+            let mut page = self.0.read(owner, thread, after, limit).await?;
+            page.records.iter_mut().for_each(|record| record.v = FORMAT + 1);
+            Ok(page)
+        })
+    }
+}
+
+/// A log of a later version is not carried on by this one: it waits, whole, for a version that can read it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_of_a_later_version_waits_for_a_version_that_can_read_it() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let run = house.ask(None, "trade").await;
+        let paused = house.settled(&run).await;
+        house.idle().await;
+        let before = house.log(&run.thread).await;
+        let journal = Arc::new(Later(Arc::clone(&house.engine.ports().journal)));
+        let older = Engine::new(Ports { journal, ..house.engine.ports().clone() });
+        let key = paused.pending[0].key.clone().expect("a question");
+        let yes = Decision { kind: DecisionKind::Approve, always: false, message: None, args: None };
+        older.decide(&house.user, &house.row(&run.task).await, (key, yes), None).await.expect("written down");
+        let gone = async {
+            while older.live_threads() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, gone).await.expect("it does not try for ever");
+        assert_eq!(house.log(&run.thread).await, before, "{kind:?}: nothing was added");
+        assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
+        drop(older);
+        let house = house.restarted().await;
+        house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert_eq!(house.tools.count("trade"), 1, "{kind:?}: the decision was kept");
+    }
+}

@@ -1,0 +1,133 @@
+//! What a provider sends beside words: refusals, places that refer to something, pictures, tools of its own. A piece that
+//! has no place is dropped.
+
+use crate::sim::Sim;
+use crate::words::{demo, run_id, tool};
+use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
+use model::delta::{ModelDelta, ModelItem};
+use model::event::{Event, StopReason};
+use model::item::Item;
+use model::limits::RECORD_BYTES_MAX;
+
+/// The blocks of the run's only item, after its turn.
+fn blocks(sim: &Sim) -> Vec<Block> {
+    let object = sim.run.fold.object(&run_id()).expect("the run began");
+    object.output.first().expect("something was said").blocks().to_vec()
+}
+
+/// The model says this and ends its turn.
+fn said(deltas: impl IntoIterator<Item = ModelDelta>) -> Sim {
+    let mut sim = Sim::of(demo([tool("t")]));
+    for delta in deltas {
+        sim.delta(delta);
+    }
+    sim.end(StopReason::Stop);
+    sim
+}
+
+fn words(part: u32, text: &str) -> ModelDelta {
+    ModelDelta::Text { slot: 0, part, text: text.to_owned(), logprobs: None }
+}
+
+fn paint(part: u32, partial: Option<u32>, url: &str) -> ModelDelta {
+    ModelDelta::Image { slot: 0, part, partial, url: url.to_owned() }
+}
+
+fn shown(url: &str) -> Block {
+    Block::Image(ImageBlock { image_url: ImageUrl { url: url.to_owned() }, id: None })
+}
+
+fn page(url: &str) -> Annotation {
+    Annotation::UrlCitation { url: url.to_owned(), title: None, start_index: 0, end_index: 1 }
+}
+
+#[test]
+fn a_refusal_is_marked_as_one() {
+    let sim = said([ModelDelta::Refusal { slot: 0, part: 0, text: "No.".to_owned() }]);
+    assert_eq!(blocks(&sim), [Block::Text(TextBlock { refusal: Some(true), ..TextBlock::new("No.") })]);
+    assert_eq!(blocks(&said([words(0, "No.")])), [Block::Text(TextBlock::new("No."))]);
+}
+
+#[test]
+fn a_piece_of_a_part_that_is_done_is_dropped() {
+    let sim = said([words(0, "one"), words(1, "two"), words(0, "late"), words(1, "!")]);
+    assert_eq!(blocks(&sim), [Block::Text(TextBlock::new("one")), Block::Text(TextBlock::new("two!"))]);
+}
+
+/// An item is what it was announced as, or what its first piece is.
+#[test]
+fn a_part_that_its_item_cannot_have_is_dropped() {
+    let thought = |part| ModelDelta::Reasoning { slot: 0, part, text: "hm".to_owned() };
+    let hosted = ModelItem::HostedCall { name: "image_generation".to_owned() };
+    let hosted = ModelDelta::Started { slot: 0, item: hosted };
+    for (first, others) in [
+        (thought(0), vec![words(1, "x"), paint(1, None, "data:,x")]),
+        (words(0, "a"), vec![thought(1)]),
+        (hosted, vec![words(0, "x"), thought(0)]),
+    ] {
+        let alone = said([first.clone()]).story();
+        let sim = said([first].into_iter().chain(others));
+        assert_eq!(sim.story(), alone);
+    }
+}
+
+#[test]
+fn a_place_that_refers_to_something_belongs_to_the_text_that_is_being_said() {
+    let refers = |part, url| ModelDelta::Annotation { slot: 0, part, annotation: page(url) };
+    let sim = said([
+        refers(0, "before there is anything"),
+        words(0, "a"),
+        refers(0, "a page"),
+        refers(1, "a part that is not there"),
+        paint(1, Some(0), "data:,x"),
+        refers(1, "a picture"),
+        refers(0, "a part that is done"),
+    ]);
+    let told = sim.story().iter().filter(|line| line.starts_with("annotation")).count();
+    assert_eq!(told, 1, "{:?}", sim.story());
+    let cited = TextBlock { annotations: Some(vec![page("a page")]), ..TextBlock::new("a") };
+    assert_eq!(blocks(&sim), [Block::Text(cited), shown("data:,x")]);
+}
+
+#[test]
+fn arguments_are_a_calls_own() {
+    let sim = said([words(0, "Hi"), ModelDelta::Arguments { slot: 0, text: "{}".to_owned() }]);
+    assert_eq!(blocks(&sim), [Block::Text(TextBlock::new("Hi"))]);
+    assert!(!sim.story().iter().any(|line| line.contains("arguments")), "{:?}", sim.story());
+}
+
+#[test]
+fn a_picture_becomes_sharper_and_is_done_with_the_turn_at_the_latest() {
+    for done in [Some(paint(0, None, "data:,sharp")), None] {
+        let sim = said([paint(0, Some(0), "data:,dim"), paint(0, Some(1), "data:,sharp")].into_iter().chain(done));
+        assert_eq!(blocks(&sim), [shown("data:,sharp")]);
+        let ends = sim.drafts.iter().filter(|draft| matches!(draft.event, Event::ImageDone(_))).count();
+        assert_eq!(ends, 1, "{:?}", sim.story());
+    }
+}
+
+#[test]
+fn a_picture_that_fits_no_record_leaves_the_one_before_it() {
+    let largest = RECORD_BYTES_MAX / 2;
+    for (bytes, stays) in [(largest, false), (largest + 1, true), (RECORD_BYTES_MAX * 2, true)] {
+        let large = "p".repeat(bytes);
+        for partial in [Some(1), None] {
+            let sim = said([paint(0, Some(0), "data:,dim"), paint(0, partial, &large)]);
+            let expected = if stays { "data:,dim" } else { large.as_str() };
+            assert!(blocks(&sim) == [shown(expected)], "{bytes} bytes, {partial:?}");
+            assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
+        }
+    }
+}
+
+#[test]
+fn a_tool_that_the_provider_runs_says_where_it_is() {
+    let item = ModelItem::HostedCall { name: "web_search".to_owned() };
+    let searching = |slot| ModelDelta::Hosted { slot, state: "searching".to_owned(), action: None };
+    let sim = said([ModelDelta::Started { slot: 0, item }, searching(0)]);
+    let object = sim.run.fold.object(&run_id()).expect("the run began");
+    let Some(Item::HostedCall(call)) = object.output.first() else { panic!("a hosted call") };
+    assert_eq!(call.state.as_deref(), Some("searching"));
+    let sim = said([words(0, "Hi"), searching(0)]);
+    assert!(!sim.story().iter().any(|line| line.contains("hosted")), "{:?}", sim.story());
+}

@@ -1,0 +1,77 @@
+//! What a hand-off shows, and what it hands on.
+
+use super::done_raw;
+use crate::sim::Sim;
+use crate::words::{agent, gives, handing, house, tool};
+use model::definition::HandoffHistory::{self, All, Input, Messages};
+use model::event::{Event, StopReason};
+use model::history::Entry;
+use std::collections::BTreeSet;
+
+/// A turn with a thought, words and a tool, then one that thinks and hands over. Every item came with a raw form.
+fn handed_over(history: HandoffHistory) -> Sim {
+    let demo = handing(agent("demo", &["look"]), &[("specialist", history)]);
+    let mut sim = Sim::of(house([demo, agent("specialist", &[])], [tool("look")]));
+    sim.think(0, 0, &["I look first."]);
+    done_raw(&mut sim, 0);
+    sim.say(1, &["One moment."]);
+    done_raw(&mut sim, 1);
+    sim.call(2, "look", &["{}"]);
+    done_raw(&mut sim, 2);
+    sim.end(StopReason::Stop);
+    sim.ends("call_R3", gives("seen"));
+    sim.think(0, 0, &["Not mine."]);
+    done_raw(&mut sim, 0);
+    sim.call(1, "transfer_to_specialist", &["{}"]);
+    done_raw(&mut sim, 1);
+    sim.end(StopReason::Stop);
+    sim
+}
+
+/// What the model is given of an entry; a `+` is the form in which it came.
+fn word(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::Reasoning { .. } => "thought+",
+        Entry::Assistant { raw: Some(_), .. } => "said+",
+        Entry::Assistant { raw: None, .. } => "said",
+        Entry::Call { raw: Some(_), .. } => "call+",
+        Entry::Call { raw: None, .. } => "call",
+        Entry::Result { .. } => "result",
+        Entry::User { .. } => "user",
+        Entry::Hosted { .. } => "hosted",
+        Entry::Summary { .. } => "summary",
+    }
+}
+
+/// A filtered history keeps a thought together with what it led to, or drops both: words without their thought are plain
+/// words.
+#[test]
+fn who_takes_over_is_given_a_thought_with_what_it_led_to_or_neither() {
+    for (history, given) in
+        [(All, "user thought+ said+ call+ result thought+ call+ result"), (Messages, "user said"), (Input, "user")]
+    {
+        let sim = handed_over(history);
+        let request = sim.requests.last().expect("the specialist is asked");
+        assert_eq!(request.model, "scripted/specialist");
+        let words: Vec<&str> = request.history.iter().map(word).collect();
+        assert_eq!(words.join(" "), given, "{history:?}");
+    }
+}
+
+/// Whatever of the past a hand-off passes on, no item of it is announced again: the filter is about what the model is
+/// given, and the log stays as it was.
+#[test]
+fn what_a_handoff_passes_on_is_not_announced_again() {
+    let stories = [All, Messages, Input].map(|history| {
+        let sim = handed_over(history);
+        let mut ids = BTreeSet::new();
+        for draft in &sim.drafts {
+            if let Event::ItemAdded(added) = &draft.event {
+                assert!(ids.insert(added.item.id().clone()), "{history:?}: {} twice", added.item.id());
+            }
+        }
+        assert_eq!(ids.len(), 7, "{history:?}: five items of the model, two results");
+        sim.story()
+    });
+    assert!(stories.iter().all(|story| *story == stories[0]), "{stories:#?}");
+}

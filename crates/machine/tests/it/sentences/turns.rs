@@ -1,0 +1,76 @@
+//! What a provider sends, and how a run ends.
+
+use crate::sim::{Sim, ends, fails};
+use crate::words::{demo, run_id, text, tool};
+use machine::{Input, TimerId};
+use model::delta::ModelDelta;
+use model::event::{CancelMode, Event, StopReason};
+use model::record::Draft;
+use model::testing::{Rng, seeds};
+use serde_json::json;
+
+/// What a record tells of a provider's piece.
+fn piece(draft: &Draft) -> Option<String> {
+    match &draft.event {
+        Event::TextDelta(e) => Some(e.delta.clone()),
+        Event::SummaryDelta(e) => Some(e.delta.clone()),
+        Event::ArgumentsDelta(e) => Some(e.delta.clone()),
+        Event::ProviderEvent(e) => e.event["piece"].as_str().map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// Everything that a provider sends arrives in its order and exactly once, however its items are interleaved. Headwater
+/// has no second, raw stream beside its own: a piece is a delta of its item, and what it does not know goes through as
+/// it came.
+#[test]
+fn every_piece_of_a_turn_is_told_once_and_in_the_providers_order() {
+    for seed in seeds() {
+        let mut rng = Rng::new(seed);
+        let mut sim = Sim::of(demo([tool("t")]));
+        sim.call(2, "t", &[]);
+        let mut sent = Vec::new();
+        for number in 0..rng.between(20, 60) {
+            let text = format!("{number};");
+            sent.push(text.clone());
+            sim.delta(match rng.below(4) {
+                0 => ModelDelta::Reasoning { slot: 0, part: 0, text },
+                1 => ModelDelta::Text { slot: 1, part: 0, text, logprobs: None },
+                2 => ModelDelta::Arguments { slot: 2, text },
+                _ => ModelDelta::Unknown(json!({"piece": text})),
+            });
+        }
+        sim.end(StopReason::Stop);
+        let told: Vec<String> = sim.drafts.iter().filter_map(piece).collect();
+        assert_eq!(told, sent, "SEED={seed}");
+    }
+}
+
+/// Something that ends a run.
+type Ends = fn(&mut Sim);
+
+/// The first end stands: no limit, failure or cancel that comes after it takes its place.
+#[test]
+fn the_first_end_is_not_overwritten_by_a_later_one() {
+    let firsts: [(&str, Ends); 5] = [
+        ("completed", |sim| sim.end(StopReason::Stop)),
+        ("failed{provider_error}", Sim::fail),
+        ("incomplete{max_tokens}", |sim| sim.end(StopReason::MaxTokens)),
+        ("incomplete{deadline}", Sim::deadline),
+        ("cancelled{immediate,user}", |sim| sim.cancel(CancelMode::Immediate)),
+    ];
+    for (first, comes) in firsts {
+        let mut sim = Sim::of(demo([]));
+        let model = sim.model();
+        sim.speak([text("Once")]);
+        comes(&mut sim);
+        assert_eq!(sim.story().last().map(String::as_str), Some(first));
+        sim.skip();
+        sim.input(fails(model.clone()));
+        sim.input(ends(model, StopReason::MaxTokens));
+        sim.input(Input::Timer(TimerId::Run(run_id())));
+        sim.cancel(CancelMode::AfterTurn);
+        sim.cancel(CancelMode::Immediate);
+        sim.tells("");
+    }
+}

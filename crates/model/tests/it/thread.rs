@@ -1,0 +1,154 @@
+//! What a thread keeps between runs, and what the next run is given of it.
+
+use crate::fold::{event, item, run, step_done, try_push};
+use model::block::Part;
+use model::definition::HistoryWindow;
+use model::event::{HistoryCompacted, RunHidden, TaskOnly};
+use model::fold::RunFold;
+use model::history::Entry;
+use model::record::RawItem;
+use model::thread::{Compacted, PastRun, Replay, ThreadFold, entries, tokens};
+use model::{Draft, Epoch, Event, ItemId, Private, Record, Seq, TaskId, ThreadId};
+use serde_json::{Value, json};
+
+const ALL: HistoryWindow = HistoryWindow { turns: None, tokens: None };
+
+fn said(words: &str) -> Entry {
+    Entry::User { content: vec![Part::text(words)] }
+}
+
+/// A run that said its own name, and ended with the record `last`.
+fn past(run: &str, previous: Option<&str>, last: u64) -> PastRun {
+    PastRun { run: TaskId::from(run), previous: previous.map(TaskId::from), last: Seq(last), entries: vec![said(run)] }
+}
+
+/// Four runs; `c` went on after `a`, as `b` had.
+fn thread() -> ThreadFold {
+    let runs = vec![past("a", None, 10), past("b", Some("a"), 20), past("c", Some("a"), 30), past("d", Some("c"), 40)];
+    ThreadFold { runs, ..ThreadFold::default() }
+}
+
+/// What the model is given, in short.
+fn given(thread: &ThreadFold, previous: Option<&str>, window: HistoryWindow) -> Vec<String> {
+    let word = |entry: Entry| match entry {
+        Entry::Summary { text } => format!("({text})"),
+        Entry::User { content } => serde_json::to_value(&content[0]).unwrap()["text"].as_str().unwrap().to_owned(),
+        other => panic!("{other:?}"),
+    };
+    let previous = previous.map(TaskId::from);
+    thread.history(previous.as_ref(), window).into_iter().map(word).collect()
+}
+
+fn summed_up(up_to: u64) -> HistoryCompacted {
+    HistoryCompacted { up_to: Seq(up_to), summary: format!("until {up_to}"), details: serde_json::Map::new() }
+}
+
+#[test]
+fn a_run_is_given_the_runs_that_lead_to_it() {
+    assert_eq!(given(&thread(), None, ALL), ["a", "c", "d"]);
+    assert_eq!(given(&thread(), Some("c"), ALL), ["a", "c"]);
+    assert_eq!(given(&thread(), Some("b"), ALL), ["a", "b"]);
+    assert_eq!(given(&thread(), Some("nobody"), ALL), [""; 0]);
+    assert_eq!(given(&ThreadFold::default(), None, ALL), [""; 0]);
+}
+
+#[test]
+fn a_summary_stands_for_the_runs_until_the_last_one_that_had_ended_by_then() {
+    for (up_to, expected) in [
+        (9, vec!["a", "c", "d"]),
+        (10, vec!["(until 10)", "c", "d"]),
+        (30, vec!["(until 30)", "d"]),
+        (39, vec!["(until 39)", "d"]),
+        (40, vec!["(until 40)"]),
+    ] {
+        let mut thread = thread();
+        thread.compact(&summed_up(up_to));
+        assert_eq!(given(&thread, None, ALL), expected, "up to {up_to}");
+    }
+    let mut thread = thread();
+    thread.compact(&summed_up(20));
+    assert_eq!(given(&thread, None, ALL), ["a", "c", "d"], "`b` does not lead here");
+    assert_eq!(given(&thread, Some("b"), ALL), ["(until 20)"]);
+}
+
+#[test]
+fn a_summary_of_nothing_leaves_the_one_before_it() {
+    let mut thread = thread();
+    thread.compact(&summed_up(10));
+    thread.compact(&summed_up(9));
+    assert_eq!(thread.compacted, Some(Compacted { run: TaskId::from("a"), summary: "until 10".to_owned() }));
+}
+
+#[test]
+fn a_window_keeps_the_newest_runs_that_fit_and_no_summary_of_what_it_left_out() {
+    let turns = |turns| HistoryWindow { turns: Some(turns), ..ALL };
+    assert_eq!(given(&thread(), None, turns(0)), [""; 0]);
+    assert_eq!(given(&thread(), None, turns(2)), ["c", "d"]);
+    assert_eq!(given(&thread(), None, turns(3)), ["a", "c", "d"]);
+    let each = tokens(&thread().runs[0].entries);
+    let fits = |tokens| HistoryWindow { tokens: Some(tokens), ..ALL };
+    assert_eq!(given(&thread(), None, fits(each * 2)), ["c", "d"]);
+    assert_eq!(given(&thread(), None, fits(each * 2 - 1)), ["d"]);
+    assert_eq!(given(&thread(), None, fits(each - 1)), [""; 0]);
+    let mut thread = thread();
+    thread.compact(&summed_up(10));
+    assert_eq!(given(&thread, None, turns(2)), ["(until 10)", "c", "d"]);
+    assert_eq!(given(&thread, None, turns(1)), ["d"]);
+}
+
+#[test]
+fn four_letters_are_a_token() {
+    let entry = said("words");
+    let letters = serde_json::to_string(&entry).unwrap().len() as u64;
+    assert_eq!(tokens(&[entry.clone(), entry]), letters * 2 / 4);
+}
+
+#[test]
+fn the_next_run_goes_on_after_the_last_record_with_the_shared_state() {
+    let thread = ThreadFold { seq: Seq(7), at: 5, state: json!({"a": 1}), ..ThreadFold::default() };
+    let next = RunFold { seq: Seq(7), at: 5, state: Some(json!({"a": 1})), ..RunFold::default() };
+    assert_eq!(thread.next_run(), next);
+    let untouched = ThreadFold { state: Value::Null, ..thread };
+    assert_eq!(untouched.next_run(), RunFold { state: None, ..next });
+}
+
+#[test]
+fn a_checkpoint_is_read_back_and_one_that_cannot_be_read_is_none() {
+    let kept = ThreadFold { seq: Seq(7), ..thread() };
+    let body = serde_json::to_string(&kept).unwrap();
+    assert_eq!(Replay::from_checkpoint(Some(&body)).thread, kept);
+    for body in [None, Some("nonsense")] {
+        assert_eq!(Replay::from_checkpoint(body).thread, ThreadFold::default());
+    }
+}
+
+#[test]
+fn between_runs_only_what_is_the_threads_own_has_a_place() {
+    let body = serde_json::to_string(&ThreadFold { seq: Seq(40), at: 9, ..thread() }).unwrap();
+    let mut replay = Replay::from_checkpoint(Some(&body));
+    let mut push = |seq: u64, at: u64, event: Event| {
+        let draft = Draft { seq: Seq(seq), at, event, private: None };
+        replay.push(&Record::seal(&ThreadId::from("thr_1"), &TaskId::from("d"), Epoch(1), draft));
+        (replay.thread.seq, replay.thread.at, replay.thread.misfits, replay.thread.compacted.is_some())
+    };
+    let hidden = Event::RunHidden(RunHidden { run_id: TaskId::from("a") });
+    assert_eq!(push(41, 10, hidden), (Seq(41), 10, 0, false));
+    assert_eq!(push(42, 8, Event::HistoryCompacted(summed_up(40))), (Seq(42), 10, 0, true));
+    let stray = Event::Started(TaskOnly { task_id: TaskId::from("d") });
+    assert_eq!(push(43, 11, stray), (Seq(43), 11, 1, true));
+}
+
+/// Of a turn that was cut a provider would miss what it did meanwhile.
+#[test]
+fn what_a_provider_did_itself_is_given_back_of_whole_turns_alone() {
+    let raw = RawItem { origin: "openai/gpt".to_owned(), item: json!({"q": 1}) };
+    let hosted = Entry::Hosted { id: ItemId::from("hc_1"), name: "web_search".to_owned(), raw: raw.clone() };
+    for (stop, given) in [("stop", vec![hosted]), ("max_tokens", vec![]), ("cancelled", vec![])] {
+        let call = json!({"type": "hosted_call", "id": "hc_1", "name": "web_search"});
+        let mut run = run([item("added", 0, call.clone())]);
+        let private = Private { raw: Some(raw.clone()), ..Private::default() };
+        run.apply_event(run.seq.next(), 5, &event(item("done", 0, call)), Some(&private)).unwrap();
+        try_push(&mut run, step_done(1, stop)).unwrap();
+        assert_eq!(entries(run.root().unwrap()), given, "{stop}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Small values, each with what it must tell apart.
+
+use model::block::{Block, ImageBlock, ImageUrl, TextBlock, plain_text};
+use model::cursor::{Cursor, CursorError};
+use model::definition::{Agent, Definitions, Price, handoff_name};
+use model::limits::{
+    DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX, RunLimits, UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX,
+    WRITE_BYTES_MAX,
+};
+use model::object::TaskStatus;
+use model::record::{Draft, Private};
+use model::rule::Rule;
+use model::usage::Usage;
+use model::{Epoch, Event, Record, Seq, TaskId, ThreadId};
+use serde_json::json;
+
+#[test]
+fn blocks_as_plain_text_are_their_words_and_where_pictures_are() {
+    let image = Block::Image(ImageBlock { image_url: ImageUrl { url: "data:,x".to_owned() }, id: None });
+    let blocks = [Block::Text(TextBlock::new("one")), image, Block::Text(TextBlock::new("two"))];
+    assert_eq!(plain_text(&blocks), "one\n[image data:,x]\ntwo");
+}
+
+#[test]
+fn a_cursor_names_its_projection_in_plain_letters() {
+    assert!("deadbeef-5.blocks.1".parse::<Cursor>().is_ok());
+    for text in ["deadbeef-5..1", "deadbeef-5.a b.1", "deadbeef-5.é.1"] {
+        assert!(text.parse::<Cursor>().is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn what_is_no_cursor_is_quoted_in_short_and_without_control_characters() {
+    let Err(CursorError::Malformed(quoted)) = format!("a\n{}", "é".repeat(100)).parse::<Cursor>() else {
+        panic!("that is no cursor")
+    };
+    assert_eq!(quoted, format!("a\u{fffd}{}", "é".repeat(62)));
+}
+
+#[test]
+fn every_kind_of_token_has_its_price() {
+    let usage =
+        Usage { input_tokens: 100, cached_tokens: 30, cache_write_tokens: 20, output_tokens: 10, ..Usage::default() };
+    let price = Price { input: 1.0, cached: Some(0.5), cache_write: Some(2.0), output: 3.0 };
+    // 50 × 1 + 30 × 0.5 + 20 × 2 + 10 × 3
+    assert!((price.of(usage) * 1e6 - 135.0).abs() < 1e-6, "{}", price.of(usage));
+    let plain = Price { cached: None, cache_write: None, ..price };
+    // 100 × 1 + 10 × 3
+    assert!((plain.of(usage) * 1e6 - 130.0).abs() < 1e-6, "{}", plain.of(usage));
+}
+
+#[test]
+fn a_price_is_found_by_the_models_full_name_and_by_its_bare_one() {
+    let mut house = Definitions::default();
+    let price = |input| Price { input, ..Price::default() };
+    house.prices = [("a/small".to_owned(), price(1.0)), ("a/large".to_owned(), price(5.0))].into();
+    let usage = Usage { input_tokens: 1_000_000, ..Usage::default() };
+    let cost = |model: &str| house.cost(model, usage);
+    assert_eq!([cost("a/small"), cost("a/large")], [Some(1.0), Some(5.0)]);
+    assert_eq!([cost("small"), cost("large")], [Some(1.0), Some(5.0)]);
+    assert_eq!([cost("medium"), cost("b/small"), cost("a")], [None; 3]);
+}
+
+#[test]
+fn a_bare_model_of_a_known_provider_is_an_agent() {
+    let house = Definitions { providers: ["openai".to_owned()].into(), ..Definitions::default() };
+    let bare = Agent { name: "openai/gpt".to_owned(), models: vec!["openai/gpt".to_owned()], ..Agent::default() };
+    assert_eq!(house.resolve("openai/gpt"), Some(bare));
+    for name in ["openai/", "other/gpt", "openai", "gpt", ""] {
+        assert_eq!(house.resolve(name), None, "{name:?}");
+    }
+}
+
+#[test]
+fn who_is_handed_over_to_is_named_in_snake_case() {
+    assert_eq!(handoff_name("helper"), "transfer_to_helper");
+    assert_eq!(handoff_name("FinanceExpert"), "transfer_to_finance_expert");
+    assert_eq!(handoff_name("Area51Expert"), "transfer_to_area51_expert");
+    assert_eq!(handoff_name("USA guide"), "transfer_to_usa_guide");
+}
+
+/// Whoever reads a log relies on these, whoever wrote it.
+#[test]
+fn the_logs_own_bounds_are_the_same_everywhere() {
+    let log = (RECORD_BYTES_MAX, DONE_REPEAT_BYTES_MAX, DELTA_BYTES_MAX);
+    assert_eq!(log, (262_144, 65_536, 32_768));
+    assert_eq!((UNDURABLE_RECORDS_MAX, UNDURABLE_BYTES_MAX, WRITE_BYTES_MAX), (64, 65_536, 65_536));
+    let limits = RunLimits::default();
+    assert_eq!((limits.tool_output_bytes_max, limits.run_deadline_ms), (1_048_576, 3_600_000));
+}
+
+#[test]
+fn places_and_terms_are_shown_as_their_numbers() {
+    assert_eq!((Seq(7).to_string(), Epoch(8).to_string()), ("7".to_owned(), "8".to_owned()));
+}
+
+#[test]
+fn rules_are_the_same_if_they_are_written_the_same() {
+    let rule = |text: &str| Rule::parse(text).unwrap();
+    assert_eq!(rule("args.n > 1"), rule("args.n > 1"));
+    assert_ne!(rule("args.n > 1"), rule("args.n > 2"));
+}
+
+#[test]
+fn a_task_is_named_as_a_run_or_as_a_call() {
+    for name in ["task_1", "call_12_3"] {
+        assert_eq!(TaskId::parse(name), Ok(TaskId::from(name)));
+    }
+    for name in ["", "1", "thr_1", "task", "task_é", "call_ 1"] {
+        assert!(TaskId::parse(name).is_err(), "{name:?}");
+    }
+}
+
+#[test]
+fn every_status_is_read_back_from_its_word() {
+    for status in TaskStatus::ALL {
+        assert_eq!(TaskStatus::parse(status.as_str()), Some(status));
+        assert_eq!(json!(status), status.as_str());
+    }
+    assert_eq!(TaskStatus::parse("asleep"), None);
+}
+
+/// A record with a private half.
+fn record() -> Record {
+    let event: Event = serde_json::from_value(json!({"type": "task.started", "task_id": "task_1"})).unwrap();
+    let private = Some(Box::new(Private { deadline: Some(7), ..Private::default() }));
+    let draft = Draft { seq: Seq(2), at: 5, event, private };
+    Record::seal(&ThreadId::from("thr_1"), &TaskId::from("task_1"), Epoch(1), draft)
+}
+
+#[test]
+fn records_are_the_same_when_all_of_them_is() {
+    let one = record();
+    assert_eq!(one, record());
+    let changes: [fn(&mut Record); 8] = [
+        |record| record.seq = Seq(3),
+        |record| record.at = 6,
+        |record| record.epoch = Epoch(2),
+        |record| record.v += 1,
+        |record| record.check ^= 1,
+        |record| record.run = TaskId::from("task_2"),
+        |record| record.public = "{}".into(),
+        |record| record.private = "{}".into(),
+    ];
+    for (place, change) in changes.into_iter().enumerate() {
+        let mut other = record();
+        change(&mut other);
+        assert_ne!(one, other, "change {place}");
+    }
+}
+
+#[test]
+fn a_record_is_as_large_as_its_two_halves() {
+    let record = record();
+    assert_eq!(record.size(), r#"{"type":"task.started","task_id":"task_1"}{"deadline":7}"#.len());
+}

@@ -1,0 +1,253 @@
+//! A cancel ends what is going on, whatever that is, and leaves nothing of it behind.
+
+use crate::harness::{Frame, Open, PATIENCE, Server, client, frames};
+use crate::site::Site;
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The promise is a second; time alone fails a test only at five times the promise.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+const CONFIG: &str = r#"
+[agents.guide]
+model = "mine/guide"
+tools = ["quick", "stubborn", "asleep", "hanging"]
+
+[tools.quick]
+kind = "command"
+command = "true"
+env_pass = ["PATH"]
+
+[tools.stubborn]
+kind = "command"
+command = ["sh", "-c", "trap '' TERM; sleep 60 & echo $$ $! > new; mv new pids; wait"]
+env_pass = ["PATH"]
+
+[tools.asleep]
+kind = "command"
+command = ["sh", "-c", '''echo "{\"type\":\"custom\",\"name\":\"pid\",\"value\":$$}"; exec sleep 60''']
+env_pass = ["PATH"]
+
+[tools.hanging]
+kind = "http"
+method = "POST"
+url = "URL"
+
+[providers.mine]
+kind = "scripted"
+file = "scenarios.toml"
+"#;
+
+const SCENARIOS: &str = r#"
+[[scenario]]
+match = '\buse (?<tool_name>\w+)'
+[[scenario.turn]]
+usage = { input_tokens = 10, output_tokens = 5 }
+steps = [{ text = "I use it." }, { call = "{tool_name}" }]
+[[scenario.turn]]
+usage = { input_tokens = 20, output_tokens = 7 }
+steps = [{ text = ["Half a ", "sentence"] }, { pause_ms = 600000 }, { text = ", never ended." }]
+
+[[scenario]]
+match = '\bhush\b'
+[[scenario.turn]]
+steps = [{ text = "Half" }, { pause_ms = 600000 }]
+
+[[scenario]]
+[[scenario.turn]]
+steps = [{ text = "Hello." }]
+"#;
+
+fn guide(site: &Site) -> Server {
+    Server::custom(&CONFIG.replace("URL", &site.url("/hang")), SCENARIOS)
+}
+
+/// A run and the stream of somebody who watches it.
+async fn watched(hw: &Server, input: &str) -> (String, Open) {
+    let task = hw.begin(json!({"model": "guide", "input": input})).await;
+    let task = task["task_id"].as_str().unwrap().to_owned();
+    let watcher = hw.open(&format!("/v1/tasks/{task}/events")).await;
+    (task, watcher)
+}
+
+/// Cancels a run. Gives all that its watcher saw, and how long it took until the stream ended.
+async fn cancel(hw: &Server, task: &str, watcher: &mut Open) -> (Vec<Frame>, Duration) {
+    let begun = Instant::now();
+    let reply = hw.post(&format!("/v1/tasks/{task}/cancel"), json!({})).await;
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    let seen = frames(watcher.rest().await.unwrap());
+    let took = begun.elapsed();
+    let ends = ["task.completed", "task.failed", "task.cancelled", "task.incomplete"];
+    let ends: Vec<&str> = seen.iter().map(|frame| frame.event.as_str()).filter(|event| ends.contains(event)).collect();
+    assert_eq!((ends, seen.last().unwrap().event.as_str()), (vec!["task.cancelled"], "task.cancelled"));
+    (seen, took)
+}
+
+/// What the run is afterwards: cancelled, nothing open, and with the tokens of the turn that was whole.
+async fn object(hw: &Server, task: &str) -> Value {
+    let object = hw.get(&format!("/v1/tasks/{task}")).await.json();
+    assert_eq!((&object["status"], &object["pending"]), (&json!("cancelled"), &json!([])));
+    let usage = &object["usage"];
+    assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(10), &json!(5)), "{object}");
+    let output = object["output"].as_array().unwrap();
+    assert!(output.iter().all(|item| item["status"] != "in_progress"), "{object}");
+    object
+}
+
+/// Is this process there? One that nobody has reaped yet is not.
+fn is_alive(pid: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+#[tokio::test]
+async fn a_cancel_while_the_model_is_silent_ends_the_stream_and_keeps_what_was_said() {
+    let hw = guide(&Site::open().await);
+    let (task, mut watcher) = watched(&hw, "use quick").await;
+    watcher.until("\"delta\":\"sentence\"").await;
+    let (seen, took) = cancel(&hw, &task, &mut watcher).await;
+    eprintln!("a silent model: the stream ended {took:?} after the cancel");
+    assert!(took < AT_ONCE, "{took:?}");
+    let object = object(&hw, &task).await;
+    assert_eq!(seen.last().unwrap().data["usage"], object["usage"]);
+    let cut = object["output"].as_array().unwrap().last().unwrap();
+    assert_eq!((&cut["status"], &cut["reason"]), (&json!("incomplete"), &json!("cancelled")), "{cut}");
+    assert_eq!(cut["block_list"][0]["text"], "Half a sentence");
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_stream_and_a_program_with_its_child_though_neither_will_go() {
+    let hw = guide(&Site::open().await);
+    let (task, mut watcher) = watched(&hw, "use stubborn").await;
+    hw.until("the program runs", async || hw.path("pids").exists()).await;
+    let pids = std::fs::read_to_string(hw.path("pids")).unwrap();
+    let pids: Vec<u64> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert!(pids.len() == 2 && pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
+    let (_, took) = cancel(&hw, &task, &mut watcher).await;
+    eprintln!("a program that will not go: the stream ended {took:?} after the cancel");
+    assert!(took < AT_ONCE, "{took:?}");
+    let object = object(&hw, &task).await;
+    assert_eq!(object["output"][0]["block_list"][0]["text"], "I use it.");
+    let result = object["output"].as_array().unwrap().last().unwrap();
+    assert_eq!((&result["type"], &result["status"]), (&json!("tool_result"), &json!("incomplete")));
+    assert_eq!(result["error"]["code"], "cancelled");
+    hw.until("both processes are gone", async || !pids.iter().any(|pid| is_alive(*pid))).await;
+}
+
+/// What is going on when the cancel comes.
+#[derive(Clone, Copy)]
+enum During {
+    Silence,
+    Address,
+    Program,
+}
+
+impl During {
+    /// Of a hundred 6 are programs and 30 addresses: a program is slow to start.
+    fn the(place: usize) -> Self {
+        match place % 50 {
+            0..3 => Self::Program,
+            3..18 => Self::Address,
+            _ => Self::Silence,
+        }
+    }
+}
+
+/// Begins a run, cancels it while that goes on, and gives the process that ran, if one did.
+async fn begun_and_cancelled(hw: &Server, site: &Site, during: During) -> Option<u64> {
+    let input = match during {
+        During::Silence => "hush",
+        During::Address => "use hanging",
+        During::Program => "use asleep",
+    };
+    let (task, mut watcher) = watched(hw, input).await;
+    match during {
+        During::Silence => drop(watcher.until("task.text.delta").await.len()),
+        During::Address => {
+            let seen = frames(watcher.until("task.tool.started").await);
+            let call = seen.iter().find(|frame| frame.data["item"]["type"] == "tool_call").unwrap();
+            let call = call.data["item"]["call_id"].as_str().unwrap();
+            site.until(|asked| asked.calls.contains_key(call)).await;
+        }
+        During::Program => drop(watcher.until("task.custom").await.len()),
+    }
+    let (seen, _) = cancel(hw, &task, &mut watcher).await;
+    seen.iter().find(|frame| frame.event == "task.custom").map(|frame| frame.data["value"].as_u64().unwrap())
+}
+
+/// So many cancels, some at a time. Gives the processes that ran.
+async fn cancels(hw: &Server, site: &Site, count: usize) -> Vec<u64> {
+    let cancels = stream::iter((0..count).map(During::the)).map(|during| begun_and_cancelled(hw, site, during));
+    cancels.buffer_unordered(16).filter_map(async |pid| pid).collect().await
+}
+
+/// What a process has.
+#[derive(Debug)]
+struct Holdings {
+    /// Without those of the database: the store opens its few readers when they are first needed, and keeps them.
+    descriptors: usize,
+    threads: usize,
+    /// Connections to the site that somebody has not closed.
+    connections: usize,
+}
+
+impl Holdings {
+    fn of(hw: &Server, site: &Site) -> Self {
+        let list = |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", hw.pid())).unwrap().flatten();
+        let data = hw.data_dir().canonicalize().unwrap();
+        let is_data = |fd: &Path| std::fs::read_link(fd).is_ok_and(|file| file.starts_with(&data));
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let (to_site, waited_off) = (format!(":{:04X}", site.address.port()), "06");
+        let is_open = |line: &&str| {
+            let mut fields = line.split_whitespace().skip(2);
+            fields.next().is_some_and(|to| to.ends_with(&to_site)) && fields.next() != Some(waited_off)
+        };
+        Self {
+            descriptors: list("fd").filter(|fd| !is_data(&fd.path())).count(),
+            threads: list("task").count(),
+            connections: table.lines().filter(is_open).count(),
+        }
+    }
+
+    const fn is_within(&self, other: &Self) -> bool {
+        self.descriptors <= other.descriptors && self.threads <= other.threads && self.connections <= other.connections
+    }
+}
+
+async fn metric(hw: &Server, name: &str) -> f64 {
+    let text = hw.get("/metrics").await.text;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_cancels_leave_no_connection_no_thread_no_process_and_no_descriptor() {
+    let site = Site::open().await;
+    let mut hw = guide(&site);
+    assert_eq!(hw.get("/readyz").await.status, 200);
+    let before = Holdings::of(&hw, &site);
+    let begun = Instant::now();
+    let pids = cancels(&hw, &site, 1_000).await;
+    let took = begun.elapsed();
+    // Our own connections go with the client. Threads that read go when they have had nothing to do for ten seconds.
+    hw.client = client();
+    hw.until("no run and no viewer is left", async || {
+        metric(&hw, "headwater_live_threads").await + metric(&hw, "headwater_streams_open").await == 0.0
+    })
+    .await;
+    let settled = async {
+        while !Holdings::of(&hw, &site).is_within(&before) || pids.iter().any(|pid| is_alive(*pid)) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let settled = tokio::time::timeout(PATIENCE, settled).await;
+    let after = Holdings::of(&hw, &site);
+    eprintln!("1,000 cancels in {took:?}, settled after {:?}: {before:?} before, {after:?} after", begun.elapsed());
+    assert!(settled.is_ok(), "{before:?} before, {after:?} after");
+    assert_eq!((site.asked().open, site.asked().calls.len(), pids.len()), (0, 300, 60));
+    assert_eq!(metric(&hw, "headwater_runs_ended_total{status=\"cancelled\"}").await, 1_000.0);
+    let hello = hw.begin(json!({"model": "guide", "input": "hello"})).await;
+    assert_eq!(hw.ended(hello["task_id"].as_str().unwrap()).await["status"], "completed", "it is as good as new");
+}

@@ -1,0 +1,124 @@
+//! Stopping, leaving, waiting no longer: three things, and only the first one is a cancel.
+
+use super::{asks, cancel, events, fastest, guide, id, is_terminal, timed, with};
+use crate::harness::{Server, frames};
+use std::time::Duration;
+
+/// Cancelling twice, before anybody streams, or in both modes is harmless: there is one end, and nothing after it.
+#[tokio::test]
+async fn cancelling_twice_early_or_in_both_modes_is_harmless() {
+    let hw = guide();
+    let orders = [["immediate", "immediate"], ["after_turn", "immediate"], ["after_turn", "after_turn"]];
+    for (early, order) in [false, true].into_iter().flat_map(|early| orders.map(|order| (early, order))) {
+        let task = hw.begin(asks("silent")).await;
+        let path = events(id(&task));
+        if !early {
+            hw.open(&path).await.until("task.text.delta").await;
+        }
+        for mode in order {
+            let status = cancel(&hw, id(&task), mode).await;
+            assert!([202, 409].contains(&status), "{order:?}: {status}");
+        }
+        // What waits for the turn's end waits as long as the turn takes, unless somebody is less patient.
+        cancel(&hw, id(&task), "immediate").await;
+        let all = hw.frames(&path, None).await;
+        // Given up before it had begun, it has left no record.
+        let begun = !all.is_empty();
+        assert!(begun || early, "{order:?}");
+        assert_eq!(all.iter().filter(|frame| is_terminal(frame)).count(), usize::from(begun), "{order:?}");
+        assert!(all.last().is_none_or(|last| last.event == "task.cancelled"), "{order:?}: {all:?}");
+        let object = hw.get(&format!("/v1/tasks/{}", id(&task))).await.json();
+        assert_eq!(object["status"], "cancelled", "{order:?}");
+        assert_eq!(cancel(&hw, id(&task), "immediate").await, 409, "{order:?}: it has ended");
+        assert_eq!(hw.frames(&path, None).await, all, "{order:?}: nothing follows the end");
+    }
+}
+
+/// A cancel ends the stream within 100 ms while the provider is silent.
+#[tokio::test]
+async fn a_cancel_ends_the_stream_while_the_provider_is_silent() {
+    let hw = guide();
+    let took = fastest(3, async || {
+        let task = hw.begin(asks("silent")).await;
+        let mut viewer = hw.open(&events(id(&task))).await;
+        viewer.until("task.text.delta").await;
+        let ((), took) = timed(async {
+            assert_eq!(cancel(&hw, id(&task), "immediate").await, 202);
+            viewer.rest().await.unwrap();
+        })
+        .await;
+        took
+    })
+    .await;
+    eprintln!("a cancelled stream ends after {took:?}");
+    // Time alone fails a test only at five times the promise.
+    assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+/// A cancel in the middle of reading ends every reader cleanly, with the cancel as the last thing that it reads.
+#[tokio::test]
+async fn a_cancel_while_somebody_reads_ends_the_reader_cleanly() {
+    let hw = guide();
+    let task = hw.begin(asks("count 200000")).await;
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        let mut reader = hw.open(&events(id(&task))).await;
+        reader.until("task.text.delta").await;
+        readers.push(reader);
+    }
+    assert_eq!(cancel(&hw, id(&task), "immediate").await, 202);
+    let mut ends = Vec::new();
+    for mut reader in readers {
+        let seen = frames(reader.rest().await.expect("a stream that was cut is no clean end"));
+        assert_eq!(seen.iter().filter(|frame| is_terminal(frame)).count(), 1);
+        ends.push(seen.last().unwrap().clone());
+    }
+    assert_eq!(ends[0].event, "task.cancelled");
+    assert!(ends.iter().all(|end| *end == ends[0]));
+}
+
+/// The file without which `dig` does not end.
+fn go(hw: &Server) {
+    std::fs::write(hw.path("go"), "").unwrap();
+}
+
+/// Leaving and cancelling are two things: whoever closes the connection stops nothing, whoever cancels stops the run.
+#[tokio::test]
+async fn leaving_is_not_cancelling() {
+    let hw = guide();
+    let (left, stopped) = (hw.begin(asks("dig")).await, hw.begin(asks("dig")).await);
+    let mut viewer = hw.open(&events(id(&left))).await;
+    viewer.until("task.tool.started").await;
+    drop(viewer);
+    hw.until("the server sees it leave", async || hw.get("/metrics").await.text.contains("headwater_streams_open 0"))
+        .await;
+    hw.open(&events(id(&stopped))).await.until("task.tool.started").await;
+    assert_eq!(cancel(&hw, id(&stopped), "immediate").await, 202);
+    assert_eq!(hw.ended(id(&stopped)).await["status"], "cancelled");
+    assert_eq!(hw.get(&format!("/v1/tasks/{}", id(&left))).await.json()["status"], "running");
+    go(&hw);
+    assert_eq!(hw.ended(id(&left)).await["status"], "completed");
+}
+
+/// A caller's own time-out is the caller's: it learns that it waited too long, and the run goes on. Nothing but a cancel
+/// cancels.
+#[tokio::test]
+async fn a_callers_time_out_is_its_own_and_cancels_nothing() {
+    let hw = guide();
+    for mode in ["wait", "stream"] {
+        let body = with(asks("dig"), mode, true).to_string();
+        let request = hw.client.post(hw.url("/v1/tasks")).header("content-type", "application/json").body(body);
+        // The tool waits for a file that is not there: no patience is long enough.
+        let gave_up = async {
+            let reply = request.timeout(Duration::from_millis(500)).send().await?;
+            reply.text().await
+        };
+        assert!(gave_up.await.unwrap_err().is_timeout(), "{mode}");
+    }
+    let runs = async || hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().clone();
+    assert_eq!(runs().await.iter().filter(|run| run["status"] == "running").count(), 2);
+    go(&hw);
+    for run in runs().await {
+        assert_eq!(hw.ended(id(&run)).await["status"], "completed");
+    }
+}

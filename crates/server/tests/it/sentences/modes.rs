@@ -1,0 +1,169 @@
+//! Streamed or not: the same run.
+
+use super::{asks, events, guide, id, is_terminal, with};
+use crate::harness::{Frame, Server, frames};
+use serde_json::{Value, json};
+
+/// How a run is asked for.
+const MODES: [&str; 3] = ["stream", "wait", "neither"];
+
+/// A value without what is this run's alone: its names and its times.
+fn plain(value: &Value, task: &Value) -> Value {
+    let suffix = id(task).trim_start_matches("task_");
+    let text = value.to_string().replace(suffix, "R").replace(task["thread_id"].as_str().unwrap(), "T");
+    let mut value: Value = serde_json::from_str(&text).unwrap();
+    forget_times(&mut value);
+    value
+}
+
+fn forget_times(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !["at", "created_at", "ended_at", "expires_at", "duration_ms"].contains(&&**name));
+            fields.values_mut().for_each(forget_times);
+        }
+        Value::Array(values) => values.iter_mut().for_each(forget_times),
+        _ => {}
+    }
+}
+
+/// A run's object and its records, without what is its alone.
+async fn told(hw: &Server, task: &Value) -> (Value, Vec<Value>) {
+    let frames = hw.frames(&events(id(task)), None).await;
+    let object = hw.get(&format!("/v1/tasks/{}", id(task))).await.json();
+    (plain(&object, task), frames.iter().map(|frame| plain(&frame.data, task)).collect())
+}
+
+/// The object of a run that is asked for so, once it has ended or paused, and its frames if it was streamed.
+async fn asked(hw: &Server, input: &str, mode: &str) -> (Value, Option<Vec<Frame>>) {
+    let body = asks(input);
+    if mode == "neither" {
+        let task = hw.begin(body).await;
+        return (hw.ended(id(&task)).await, None);
+    }
+    let reply = hw.post("/v1/tasks", with(body, mode, true)).await;
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    if mode == "wait" {
+        return (reply.json(), None);
+    }
+    let frames = frames(&reply.text);
+    let task = frames[0].data["task_id"].as_str().unwrap();
+    (hw.get(&format!("/v1/tasks/{task}")).await.json(), Some(frames))
+}
+
+/// A streamed and a non-streamed run of the same script give the same items, end, tokens and history.
+#[tokio::test]
+async fn a_run_is_the_same_whether_it_is_streamed_waited_for_or_neither() {
+    let hw = guide();
+    for (input, status) in [
+        ("look", "completed"),
+        ("ask north", "completed"),
+        ("hand over", "completed"),
+        ("cut short", "incomplete"),
+        ("fail", "failed"),
+    ] {
+        let mut runs = Vec::new();
+        for mode in MODES {
+            let (task, streamed) = asked(&hw, input, mode).await;
+            assert_eq!(task["status"], status, "{input} {mode}");
+            let (object, records) = told(&hw, &task).await;
+            assert_eq!(plain(&task, &task), object, "{input} {mode}: what was answered is what there is");
+            if let Some(frames) = streamed {
+                let seen: Vec<Value> = frames.iter().map(|frame| plain(&frame.data, &task)).collect();
+                assert_eq!(seen, records, "{input}: what was streamed is what there is");
+            }
+            let thread = hw.get(&format!("/v1/threads/{}", task["thread_id"].as_str().unwrap())).await.json();
+            runs.push((object, records, plain(&thread["usage"], &task)));
+        }
+        assert!(runs[0].1.len() > 5, "{input}: {:?}", runs[0]);
+        assert!(runs[0].2["output_tokens"].as_u64().unwrap() > 0, "{input}: {:?}", runs[0].2);
+        assert_eq!(runs[0], runs[1], "{input}");
+        assert_eq!(runs[0], runs[2], "{input}");
+    }
+}
+
+/// Both modes give the same error for the same fault, also when a request is refused.
+#[tokio::test]
+async fn a_fault_is_the_same_fault_in_every_mode() {
+    let hw = guide();
+    let mut errors = Vec::new();
+    for mode in MODES {
+        let (task, frames) = asked(&hw, "fail", mode).await;
+        errors.push(task["error"].clone());
+        errors.extend(frames.map(|frames| frames.last().unwrap().data["error"].clone()));
+    }
+    assert_eq!(errors[0]["code"], "provider_error");
+    assert!(errors.len() == 4 && errors.iter().all(|error| *error == errors[0]), "{errors:?}");
+    for body in [
+        json!({"model": "nobody", "input": "x"}),
+        json!({"model": "guide"}),
+        json!({"model": "guide", "input": 5}),
+        json!({"model": "guide", "input": "x", "previous": "task_1"}),
+    ] {
+        let mut problems = Vec::new();
+        for mode in MODES {
+            let body = if mode == "neither" { body.clone() } else { with(body.clone(), mode, true) };
+            let reply = hw.post("/v1/tasks", body).await;
+            problems.push((reply.problem(), reply.json()["detail"].clone()));
+        }
+        assert!(problems.iter().all(|problem| *problem == problems[0]), "{problems:?}");
+    }
+}
+
+/// The run as it waits, approved.
+async fn approve(hw: &Server, task: &Value) {
+    let task = hw.get(&format!("/v1/tasks/{}", id(task))).await.json();
+    assert_eq!(task["status"], "paused", "{task}");
+    let path = format!("/v1/tasks/{}/approvals/{}", id(&task), task["pending"][0]["key"].as_str().unwrap());
+    let reply = hw.post(&path, json!({"decision": "approve"})).await;
+    assert_eq!(reply.status, 200, "{}", reply.text);
+}
+
+/// A run that paused in one mode and goes on in the other has the same result.
+#[tokio::test]
+async fn a_run_that_pauses_in_one_mode_goes_on_in_the_other() {
+    let hw = guide();
+    // Waited for, then streamed from where it paused.
+    let first = hw.post("/v1/tasks", with(asks("order"), "wait", true)).await.json();
+    let mut stream = hw.open(&format!("{}?after={}", events(id(&first)), first["seq"])).await;
+    approve(&hw, &first).await;
+    let rest = frames(stream.rest().await.unwrap());
+    assert_eq!(rest[0].event, "task.resumed", "nothing is told again");
+    assert!(is_terminal(rest.last().unwrap()));
+    // Streamed, then left: nobody looks while it goes on.
+    let second = hw.begin(asks("order")).await;
+    let mut stream = hw.open(&events(id(&second))).await;
+    stream.until("event: task.paused\n").await;
+    drop(stream);
+    approve(&hw, &second).await;
+    let path = format!("/v1/tasks/{}", id(&second));
+    hw.until("it ends", async || hw.get(&path).await.json()["status"] == "completed").await;
+    // Streamed all the way.
+    let third = hw.begin(asks("order")).await;
+    let mut stream = hw.open(&events(id(&third))).await;
+    stream.until("event: task.paused\n").await;
+    approve(&hw, &third).await;
+    let all = frames(stream.rest().await.unwrap());
+
+    let runs = [told(&hw, &first).await, told(&hw, &second).await, told(&hw, &third).await];
+    let seen: Vec<Value> = all.iter().map(|frame| plain(&frame.data, &third)).collect();
+    assert_eq!((seen, &runs[0].0["status"]), (runs[2].1.clone(), &json!("completed")));
+    assert!(runs.iter().all(|run| *run == runs[0]), "{runs:#?}");
+}
+
+/// A failure that comes late is told to every viewer as the last thing, never lost behind an end that looks well.
+#[tokio::test]
+async fn a_late_failure_is_the_last_thing_that_every_viewer_is_told() {
+    let hw = guide();
+    let (task, streamed) = asked(&hw, "fail", "stream").await;
+    let streamed = streamed.unwrap();
+    assert_eq!((streamed.last().unwrap().event.as_str(), &task["status"]), ("task.failed", &json!("failed")));
+    assert!(streamed.iter().any(|frame| frame.event == "task.text.delta"), "it was late");
+    assert_eq!(streamed.iter().filter(|frame| is_terminal(frame)).count(), 1);
+    // Whoever was away when it happened, wherever they were.
+    let path = events(id(&task));
+    for (place, frame) in streamed.iter().enumerate().take(streamed.len() - 1) {
+        let rest = hw.frames(&path, Some(&frame.id)).await;
+        assert_eq!(rest, streamed[place + 1..], "from {}", frame.id);
+    }
+}
