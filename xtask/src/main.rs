@@ -1,4 +1,4 @@
-//! The house's own chores: `cargo xtask tidy`, `cargo xtask defects`, `cargo xtask test [--full]`.
+//! The house's own chores: `cargo xtask tidy`, `defects`, `mutants`, `test [--full]`.
 //!
 //! One file or folder per verb. A check is a pure function (text in, complaints out) so that it can be tested on a
 //! few lines in memory; reading the repository is [`workspace`]'s business and starting processes is [`run`]'s.
@@ -7,6 +7,7 @@
 mod complaint;
 mod defects;
 mod fuzz;
+mod mutants;
 mod run;
 mod tally;
 mod test;
@@ -33,9 +34,11 @@ enum Verb {
     Tidy,
     /// Plants each known defect and requires that the test that guards against it turns red
     Defects,
+    /// Changes `machine` and `model` one line at a time and requires that a test turns red; takes hours
+    Mutants,
     /// Runs every check and test there is, in order, and stops at the first that fails
     Test {
-        /// More seeds, more repeats, and a minute of fuzzing per target
+        /// More seeds, more repeats, a minute of fuzzing per target, and the mutants
         #[arg(long)]
         full: bool,
     },
@@ -58,6 +61,7 @@ fn run_verb(verb: Verb) -> anyhow::Result<bool> {
     match verb {
         Verb::Tidy => tidy::tidy(&repo),
         Verb::Defects => Ok(defects::defects(&repo)?.failure.is_none()),
+        Verb::Mutants => Ok(mutants::mutants(&repo)?.failure.is_none()),
         Verb::Test { full } => {
             let effort = if full { test::Effort::Full } else { test::Effort::Everyday };
             Ok(test::test(&repo, effort))

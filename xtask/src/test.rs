@@ -12,7 +12,7 @@ use crate::run::{Echo, End, run};
 use crate::tally::{self, Tally};
 use crate::tidy::promises;
 use crate::workspace::Repo;
-use crate::{defects, fuzz, tidy};
+use crate::{defects, fuzz, mutants, tidy};
 
 /// How hard the random tests try.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +53,8 @@ const STEPS: &[Step] = &[
 const STEP_E2E: Step = Step { name: "e2e", alone: E2E, run: e2e };
 const STEP_FUZZ: Step =
     Step { name: "fuzz", alone: "cargo +nightly fuzz run <target>", run: |repo, _| fuzz::fuzz(repo) };
+const STEP_MUTANTS: Step =
+    Step { name: "mutants", alone: "cargo xtask mutants", run: |repo, _| mutants::mutants(repo) };
 
 /// Runs all steps; true when all of them passed.
 pub(crate) fn test(repo: &Repo, effort: Effort) -> bool {
@@ -62,6 +64,9 @@ pub(crate) fn test(repo: &Repo, effort: Effort) -> bool {
     }
     if effort == Effort::Full && fuzz::exists(repo) {
         steps.push(&STEP_FUZZ);
+    }
+    if effort == Effort::Full {
+        steps.push(&STEP_MUTANTS);
     }
     let mut rows: Vec<Row> = steps.iter().map(|step| Row { name: step.name, took: None }).collect();
     let mut sum = Tally::default();

@@ -1,0 +1,134 @@
+//! `cargo xtask mutants`: would a test notice if a line of the pure floors were wrong?
+//!
+//! cargo-mutants changes `machine` and `model` one line at a time and runs their tests. A change that no test notices
+//! fails this verb, unless `.cargo/mutants.toml` names it and says why. A change that makes the tests hang counts as
+//! noticed. What came of each is in `target/mutants/<crate>/mutants.out`.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::run::{Echo, End, run};
+use crate::tally::Tally;
+use crate::test::Report;
+use crate::workspace::Repo;
+
+const VERSION: &str = "27.1.0";
+const TOOLS: &str = "target/tools";
+const OUTPUT: &str = "target/mutants";
+/// What is left out, and why.
+const LIST: &str = ".cargo/mutants.toml";
+/// The random tests try one seed: what they alone would notice deserves a test of its own.
+const SEED: (&str, &str) = ("SEED", "7");
+/// Tests that still run after so long are in an endless loop.
+const TEST_SECONDS_MAX: &str = "120";
+/// Such a loop may fill the memory long before: more than this is not given, in kilobytes.
+const MEMORY_KB_MAX: u32 = 8 * 1024 * 1024;
+
+/// A crate to change, and whose tests are asked. The fold has half of its tests one floor up.
+struct Target {
+    package: &'static str,
+    tests_of: &'static [&'static str],
+}
+
+const TARGETS: &[Target] = &[
+    Target { package: "machine", tests_of: &["machine"] },
+    Target { package: "model", tests_of: &["model", "machine"] },
+];
+
+/// Changes both crates, line by line. This takes hours.
+pub(crate) fn mutants(repo: &Repo) -> anyhow::Result<Report> {
+    let list = repo.read(LIST)?.unwrap_or_default();
+    if let Some(entry) = unexplained(&list).first() {
+        bail!("{LIST} says of {entry} not why: write the reason above it");
+    }
+    let tool = repo.root.join(TOOLS).join("bin/cargo-mutants");
+    install(repo, &tool)?;
+    let mut sum = Tally::default();
+    let mut unnoticed = Vec::new();
+    for target in TARGETS {
+        let (noticed, missed) = change(repo, &tool, target)?;
+        sum.add(&Tally { passed: noticed, failed: missed.len(), ..Tally::default() });
+        unnoticed.extend(missed);
+    }
+    unnoticed.iter().for_each(|mutant| println!("no test notices: {mutant}"));
+    let failure = (!unnoticed.is_empty())
+        .then(|| format!("{} changes go unnoticed: write a test, or a reason in {LIST}", unnoticed.len()));
+    Ok(Report { tally: sum, failure })
+}
+
+fn install(repo: &Repo, tool: &Path) -> anyhow::Result<()> {
+    let asked = run(Command::new(tool).args(["mutants", "--version"]), Echo::Hide, None);
+    if asked.is_ok_and(|ran| ran.output.trim_end().ends_with(VERSION)) {
+        return Ok(());
+    }
+    let mut command = Command::new("cargo");
+    command.args(["install", "cargo-mutants", "--locked", "--version", VERSION, "--root", TOOLS]);
+    if run(command.current_dir(&repo.root), Echo::Show, None)?.end != End::Success {
+        bail!("cargo-mutants {VERSION} could not be installed");
+    }
+    Ok(())
+}
+
+/// Changes one crate. Gives how many changes were noticed, and those that were not.
+fn change(repo: &Repo, tool: &Path, target: &Target) -> anyhow::Result<(usize, Vec<String>)> {
+    let output = format!("{OUTPUT}/{}", target.package);
+    std::fs::create_dir_all(repo.root.join(&output)).with_context(|| format!("cannot create {output}"))?;
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!(r#"ulimit -v {MEMORY_KB_MAX}; exec "$0" "$@""#)]).arg(tool);
+    command.args(["mutants", "--package", target.package, "--output", &output, "--timeout", TEST_SECONDS_MAX]);
+    command.args(["--no-shuffle", "--colors", "never"]);
+    command.args(target.tests_of.iter().flat_map(|package| ["--test-package", package]));
+    let ran = run(command.env(SEED.0, SEED.1).current_dir(&repo.root), Echo::Show, None)?;
+    // It also says no when a test hung, which is as good as red. The lists of a run that broke off are not all there.
+    if !is_whole(&ran.output) {
+        bail!("the changes of {} were not all tried: see the output above", target.package);
+    }
+    let lines = |name: &str| -> anyhow::Result<Vec<String>> {
+        let text = repo.read(&format!("{output}/mutants.out/{name}.txt"))?.unwrap_or_default();
+        Ok(text.lines().map(str::to_owned).collect())
+    };
+    Ok((lines("caught")?.len() + lines("timeout")?.len(), lines("missed")?))
+}
+
+/// Did it come to its closing line? Without one it was stopped, or the tests are red without any change.
+fn is_whole(output: &str) -> bool {
+    output.lines().any(|line| line.contains(" tested in "))
+}
+
+/// The entries of the list of exceptions that have no comment above them. Of several in a row the first one's counts.
+fn unexplained(list: &str) -> Vec<&str> {
+    let mut explained = false;
+    let mut entries = Vec::new();
+    for line in list.lines().map(str::trim) {
+        match line {
+            _ if line.starts_with('#') => explained = true,
+            _ if line.starts_with('"') => entries.extend((!explained).then_some(line)),
+            _ => explained = false,
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_exception_has_its_reason() {
+        let list =
+            "exclude_re = [\n    \"a\",\n    # Why.\n    \"b\",\n    \"c\",\n]\n\nexclude_globs = [\n    \"d\",\n]\n";
+        assert_eq!(unexplained(list), ["\"a\",", "\"d\","]);
+        let ours = Repo::here().unwrap().read(LIST).unwrap().unwrap();
+        assert_eq!(unexplained(&ours), [""; 0]);
+    }
+
+    #[test]
+    fn a_run_that_broke_off_is_not_whole() {
+        let begun = "Found 2 mutants to test\nok       Unmutated baseline in 9s build + 2s test\n";
+        assert!(is_whole(&format!("{begun}2 mutants tested in 20s: 1 missed, 1 caught\n")));
+        assert!(!is_whole(begun));
+        assert!(!is_whole("ERROR cargo test failed in an unmutated tree, so no mutants were tested\n"));
+    }
+}
