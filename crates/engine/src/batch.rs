@@ -105,16 +105,16 @@ impl Session<'_> {
             actor.shared.hub.publish(&actor.thread, &records);
             shown.store(true, Relaxed);
         }
+        let records: Arc<[Record]> = records.into();
         let batch = Batch {
             owner: actor.owner.clone(),
             thread: actor.thread.clone(),
             epoch: self.lease.epoch,
             head: self.sent,
-            records: records.clone(),
+            records: Arc::clone(&records),
             changes,
         };
         self.sent = records.last().map_or(self.sent, |last| last.seq);
-        let records: Arc<[Record]> = records.into();
         let landed = self.show_when_durable(&records, &shown);
         let journal = Arc::clone(&actor.shared.ports.journal);
         let verdict = Box::pin(async move { journal.append_then(batch, landed).await });

@@ -5,6 +5,7 @@ use crate::hub::Hub;
 use crate::open;
 use crate::shared::{Ports, Shared, StopMode};
 use crate::viewer::{View, Viewer};
+use crate::way::Way;
 use model::block::{Object, Part};
 use model::command::{Cancel, Command, Start};
 use model::cursor::{Cursor, CursorError};
@@ -13,8 +14,7 @@ use model::fold::RunFold;
 use model::limits::RECORD_BYTES_MAX;
 use model::object::{TaskObject, TaskStatus};
 use model::ports::{
-    Frames, Idempotency, InboxRow, PageLimit, PageOf, Projection, RunFilter, RunRow, StoreError, Submission,
-    SubmitError, Submitted,
+    Frames, Idempotency, InboxRow, PageLimit, Projection, RunRow, StoreError, Submission, SubmitError, Submitted,
 };
 use model::usage::Usage;
 use model::{Record, Seq, TaskId, ThreadId, UserId};
@@ -233,35 +233,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Looks whether a run is in the way, and what `on_busy` says to do about it.
-    async fn make_way(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<Way, StartError> {
-        if new.on_busy == OnBusy::Enqueue {
-            return Ok(Way::Free);
-        }
-        let Some(busy) = self.busy_with(user, thread).await.map_err(SubmitError::from)? else { return Ok(Way::Free) };
-        match new.on_busy {
-            OnBusy::Enqueue => Ok(Way::Free),
-            OnBusy::Interrupt => Ok(Way::After(busy)),
-            // The same request, sent twice at once, may be what keeps the thread busy.
-            OnBusy::Reject => match self.recall(user, new.idempotency.as_ref()).await? {
-                Some(known) => Ok(Way::Steered(known)),
-                None => Err(StartError::Busy(busy)),
-            },
-            OnBusy::Steer => {
-                self.say(user, thread, busy.clone(), new.input.clone(), new.idempotency.clone()).await?;
-                Ok(Way::Steered(Started { task: busy, thread: thread.clone() }))
-            }
-        }
-    }
-
-    async fn busy_with(&self, user: &UserId, thread: &ThreadId) -> Result<Option<TaskId>, StoreError> {
-        let status = vec![TaskStatus::Queued, TaskStatus::Running, TaskStatus::Paused];
-        let filter = RunFilter { status, thread: Some(thread.clone()) };
-        let runs = self.ports().directory.runs(user, filter, PageOf { before: None, limit: 100 }).await?;
-        // Newest first: the one that goes on is the oldest that has not ended.
-        Ok(runs.last().map(|run| run.id.clone()))
-    }
-
     pub(crate) async fn submit(
         &self,
         user: &UserId,
@@ -440,16 +411,6 @@ impl Engine {
         self.shared.stop(StopMode::Halted);
         self.shared.hub.close_all();
     }
-}
-
-/// What a request finds in its thread.
-enum Way {
-    /// Nothing that it would have to care about.
-    Free,
-    /// A run that is to be stopped for it.
-    After(TaskId),
-    /// The run that has it now.
-    Steered(Started),
 }
 
 /// A run that has not begun has no records: its row is all there is.

@@ -314,7 +314,10 @@ impl Lane {
 
     /// The frames after a place, as much as one write takes. `None` when the lane does not reach back that far.
     fn after(&self, cursor: Seq) -> Option<Take> {
-        let first = self.chunks.partition_point(|chunk| chunk.last <= cursor);
+        // Nearly everybody wants the newest one.
+        let newest = self.chunks.back().is_some_and(|chunk| chunk.after <= cursor);
+        let first =
+            if newest { self.chunks.len() - 1 } else { self.chunks.partition_point(|chunk| chunk.last <= cursor) };
         let mut chunks = self.chunks.iter().skip(first);
         let chunk = chunks.next().filter(|chunk| chunk.after <= cursor)?;
         let (bytes, to) = chunk.from(cursor);

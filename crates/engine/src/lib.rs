@@ -29,6 +29,7 @@ mod timers;
 mod upstream;
 mod viewer;
 mod wakes;
+mod way;
 
 pub use answer::AnswerError;
 pub use clock::SystemClock;

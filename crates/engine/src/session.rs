@@ -15,7 +15,7 @@ use crate::compaction::Compacting;
 use crate::open;
 use crate::shared::StopMode;
 use crate::timers::Timers;
-use crate::upstream::Upstreams;
+use crate::upstream::{self, Upstreams};
 use machine::{Ctx, Effect, EffectId, Input, Out, RunState, TimerId};
 use model::Seq;
 use model::definition::Definitions;
@@ -27,6 +27,7 @@ use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// How a term ended.
 pub(crate) enum Ended {
@@ -295,8 +296,12 @@ impl<'a> Session<'a> {
     fn begin_effect(&mut self, effect: Effect) {
         let ports = &self.actor.shared.ports;
         match effect {
-            Effect::CallModel { id, request, .. } => {
+            Effect::CallModel { id, request, not_before: None } => {
                 self.upstreams.listen_to_model(id, ports.models.turn(*request));
+            }
+            Effect::CallModel { id, request, not_before: Some(at) } => {
+                let wait = Duration::from_millis(at.saturating_sub(ports.clock.now()));
+                self.upstreams.listen_to_model(id, upstream::turn_after(wait, Arc::clone(&ports.models), *request));
             }
             Effect::CallTool { id, request } => self.gathered.tools.push((id, request)),
             Effect::Arm { id, at } => self.timers.arm(id, at, ports.clock.now()),
@@ -317,7 +322,7 @@ impl<'a> Session<'a> {
         for (id, request) in flight.tools {
             let within = request.deadline.saturating_sub(ports.clock.now());
             let events = ports.tools.call(*request);
-            self.upstreams.listen_to_tool(id, events, std::time::Duration::from_millis(within));
+            self.upstreams.listen_to_tool(id, events, Duration::from_millis(within));
         }
     }
 

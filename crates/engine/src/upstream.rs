@@ -1,15 +1,31 @@
 //! Models and tools as streams of inputs. A stream that ends without its last word has failed, and says so.
 
+use futures_util::FutureExt as _;
 use machine::{EffectId, Input};
-use model::delta::{ModelEvent, ModelFailure};
+use model::delta::{ModelEvent, ModelFailure, ModelRequest};
 use model::event::ErrorInfo;
-use model::ports::BoxStream;
+use model::ports::{BoxStream, Models};
 use model::tool::{ToolEvent, ToolOutput};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A turn that begins after a while. Nobody is asked before that, and dropping it leaves nothing behind.
+pub(crate) fn turn_after(
+    wait: Duration,
+    models: Arc<dyn Models>,
+    request: ModelRequest,
+) -> BoxStream<'static, ModelEvent> {
+    let due = sleep_until(Instant::now() + wait);
+    let begun = async move {
+        due.await;
+        models.turn(request)
+    };
+    Box::pin(begun.flatten_stream())
+}
 
 /// Everything that a thread listens to. Few at a time, so all are polled whenever one wakes.
 #[derive(Default)]

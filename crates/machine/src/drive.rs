@@ -3,19 +3,15 @@
 use crate::calls::{self, Act};
 use crate::effect::{Effect, EffectId, TimerId};
 use crate::state::RunState;
-use crate::{Ctx, Out, budget, child, end, handover, history, outstanding, people, result, tools, turn};
+use crate::{Ctx, Out, ask, budget, child, end, handover, outstanding, people, result, tools};
 use model::block::Part;
 use model::command::{Start, Steer};
-use model::delta::ModelRequest;
-use model::event::{
-    Created, ErrorInfo, Event, InputAdded, InputMessage, LimitReason, StepStarted, StopReason, TaskOnly, TaskSpec,
-};
+use model::event::{Created, ErrorInfo, Event, InputAdded, InputMessage, LimitReason, StopReason, TaskOnly, TaskSpec};
 use model::fold::TaskFold;
 use model::item::Role;
 use model::object::TaskStatus;
 use model::record::Private;
 use model::{CallId, ItemId, TaskId};
-use std::sync::Arc;
 
 /// The run begins.
 pub(crate) fn start(run: &mut RunState, start: Start, ctx: Ctx, out: &mut Out) {
@@ -143,7 +139,7 @@ fn ask_or_stop(run: &RunState, task: &TaskFold) -> Move {
 
 fn advance(run: &mut RunState, id: &TaskId, next: Move, ctx: Ctx, out: &mut Out) {
     match next {
-        Move::AskModel => ask_model(run, id, out),
+        Move::AskModel => ask::begin(run, id, out),
         Move::Call(call, act) => carry_out(run, &call, act, ctx, out),
         Move::Complete => end::complete(run, id, out),
         Move::Cancel => end::cancelled(run, id, out),
@@ -163,29 +159,4 @@ fn carry_out(run: &mut RunState, call: &CallId, act: Act, ctx: Ctx, out: &mut Ou
         Act::Repeat(status, output) => result::repeat(run, call, status, *output, out),
         Act::HandOver(agent, arguments) => handover::hand_over(run, call, &agent, arguments, out),
     }
-}
-
-fn ask_model(run: &mut RunState, id: &TaskId, out: &mut Out) {
-    let Some(task) = run.fold.task(id) else { return };
-    let (step, attempt) = match task.steps.last() {
-        Some(lost) if lost.end == Some(StopReason::Lost) => (lost.step, lost.attempt + 1),
-        last => (last.map_or(0, |step| step.step) + 1, 1),
-    };
-    let agent = run.agent(task);
-    let request = ModelRequest {
-        user: run.user.clone(),
-        thread: run.thread.clone(),
-        task: id.clone(),
-        step,
-        attempt,
-        model: agent.models.first().cloned().unwrap_or_default(),
-        instructions: agent.instructions.clone(),
-        history: history::for_turn(run, task).into(),
-        tools: calls::specs(run, task).into(),
-        options: Arc::clone(&agent.options),
-    };
-    out.emit(run, Event::StepStarted(StepStarted { task_id: id.clone(), step, attempt }));
-    turn::begin(run, id, &request.model);
-    let id = EffectId::model(id, step, attempt);
-    out.effect(Effect::CallModel { id, request: Box::new(request), not_before: None });
 }

@@ -6,7 +6,7 @@
 use crate::effect::Effect;
 use crate::input::CancelTask;
 use crate::state::RunState;
-use crate::{Out, budget, calls, child, close, outstanding_of, people, result, turn};
+use crate::{Out, ask, budget, calls, child, close, outstanding_of, people, result, turn};
 use model::event::{
     Actor, CancelMode, Cancelled, Cancelling, Completed, ErrorInfo, Event, Failed, Incomplete, LimitReason, StopReason,
 };
@@ -32,7 +32,12 @@ pub(crate) fn limited(run: &mut RunState, task: &TaskId, reason: LimitReason, ou
 }
 
 /// The provider failed, and nothing more is tried.
-pub(crate) fn provider_failed(run: &mut RunState, task: &TaskId, error: ErrorInfo, out: &mut Out) {
+pub(crate) fn provider_failed(run: &mut RunState, task: &TaskId, mut error: ErrorInfo, out: &mut Out) {
+    let attempts = run.fold.task(task).and_then(|fold| fold.open_step()).map_or(1, |open| open.attempt);
+    let details = error.details.get_or_insert_with(|| serde_json::json!({}));
+    if let Some(details) = details.as_object_mut().filter(|_| attempts > 1) {
+        details.insert("attempts".to_owned(), attempts.into());
+    }
     close::all(run, task, Some(IncompleteReason::Failed), out);
     turn::step_done(run, task, StopReason::Error, None, out);
     failed(run, task, error, out);
@@ -55,7 +60,11 @@ pub(crate) fn cancel(run: &mut RunState, cancel: CancelTask, out: &mut Out) {
         CancelMode::AfterTurn if run.is_cancelling(task) => {}
         CancelMode::AfterTurn => {
             people::resume(run, Actor::Cancel, out);
-            out.emit(run, Event::Cancelling(Cancelling { task_id, mode, by }));
+            out.emit(run, Event::Cancelling(Cancelling { task_id: task_id.clone(), mode, by }));
+            // To ask again would begin something new.
+            for waiting in ask::waiting(run, &task_id, out) {
+                cut_short(run, &waiting, mode, by, out);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::state::RunState;
 use model::definition::HandoffHistory;
 use model::fold::{Handover, TaskFold};
 use model::history::Entry;
-use model::thread::{entries, entries_until};
+use model::thread::entries_until;
 
 /// What a task's next turn is given: the thread's past, and what the task has done. Whoever took over was given what the
 /// hand-over says of that, and can give no more to the next.
@@ -17,7 +17,9 @@ pub(crate) fn for_turn(run: &RunState, task: &TaskFold) -> Vec<Entry> {
         given.extend(own.into_iter().skip(before));
         given = narrowed(given, kept_by(run, handover));
     }
-    given.extend(entries(task).into_iter().skip(told));
+    // A turn that is asked again is given what it was given first: what was said meanwhile is for the next one.
+    let before = task.steps.len() - usize::from(task.open_step().is_some());
+    given.extend(entries_until(task, before).0.into_iter().skip(told));
     given
 }
 

@@ -8,6 +8,7 @@
 //! Invariant: no clock, no randomness, no I/O. Time comes in through [`Ctx`]; ids are numbered from the log.
 
 mod args;
+mod ask;
 mod budget;
 mod calls;
 mod child;

@@ -23,6 +23,11 @@ impl Out {
         self.now = now;
     }
 
+    /// What the clock says.
+    pub(crate) const fn now(&self) -> Millis {
+        self.now
+    }
+
     /// The moment that the next record carries. The log's time never goes back, whatever the clock does.
     pub(crate) fn moment(&self, run: &RunState) -> Millis {
         self.now.max(run.fold.at)

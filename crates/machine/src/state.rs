@@ -77,9 +77,7 @@ impl RunState {
 
     /// What a person said of this tool for the rest of the run, last.
     pub(crate) fn standing_decision(&self, tool: &str) -> Option<&ApprovalResolved> {
-        let asked = self.fold.tasks.iter().flat_map(|task| &task.approvals);
-        let of_tool = asked.filter(|(asked, _)| asked.action_requests.iter().any(|action| action.name == tool));
-        of_tool.filter_map(|(_, answer)| answer.as_ref()).rfind(|answer| answer.decisions.iter().any(|one| one.always))
+        self.fold.standing.get(tool)
     }
 
     /// The last record that the run knows of.

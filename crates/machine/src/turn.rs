@@ -7,7 +7,7 @@
 use crate::close::{self, Ending};
 use crate::effect::EffectId;
 use crate::state::RunState;
-use crate::{Out, calls};
+use crate::{Out, ask, calls};
 use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
 use model::definition::Tool;
 use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelItem};
@@ -30,6 +30,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turn {
     model: String,
+    /// Tokens of the tries before this one, which failed.
+    before: Usage,
     usage: Usage,
     /// What the next record of the turn takes along, for whoever folds the log when this process has died.
     pub(crate) usage_to_log: Option<Usage>,
@@ -82,9 +84,19 @@ impl SlotKind {
     }
 }
 
-/// A step began.
+impl Turn {
+    /// All tokens so far.
+    fn spent(&self) -> Usage {
+        let mut spent = self.before;
+        spent.add(self.usage);
+        spent
+    }
+}
+
+/// A model is asked. A turn that is there still was a try that failed: its tokens count.
 pub(crate) fn begin(run: &mut RunState, task: &TaskId, model: &str) {
-    run.turns.insert(task.clone(), Turn { model: model.to_owned(), ..Turn::default() });
+    let before = run.turns.remove(task).map(|failed| failed.spent()).unwrap_or_default();
+    run.turns.insert(task.clone(), Turn { model: model.to_owned(), before, ..Turn::default() });
 }
 
 /// The model said something. What answers nothing outstanding is ignored.
@@ -97,7 +109,7 @@ pub(crate) fn heard(run: &mut RunState, id: &EffectId, event: ModelEvent, out: &
     match event {
         ModelEvent::Delta(delta) => Speaker { run, task, out }.delta(delta),
         ModelEvent::End(end) => finish(run, task, end, out),
-        ModelEvent::Failed(failure) => crate::end::provider_failed(run, task, failure.error, out),
+        ModelEvent::Failed(failure) => ask::failed(run, task, failure, out),
     }
 }
 
@@ -136,10 +148,10 @@ pub(crate) fn step_done(
     let turn = run.turns.remove(task);
     let Some(fold) = run.fold.task(task) else { return };
     let Some(open) = fold.open_step() else { return };
-    let (model, usage) = match turn {
-        Some(turn) => (turn.model, turn.usage),
+    let (usage, model) = match turn {
+        Some(turn) => (turn.spent(), turn.model),
         // Another process heard it: what it knew of the tokens stands in the log.
-        None => (run.agent(fold).models.into_iter().next().unwrap_or_default(), open.usage),
+        None => (open.usage, ask::model(run, fold, open)),
     };
     let (task_id, step) = (task.clone(), open.step);
     out.emit(run, Event::StepDone(StepDone { task_id, step, model, stop_reason, usage, service_tier }));
@@ -193,7 +205,7 @@ impl Speaker<'_> {
             ModelDelta::Usage(usage) => {
                 if let Some(turn) = self.run.turns.get_mut(self.task) {
                     turn.usage = usage;
-                    turn.usage_to_log = Some(usage);
+                    turn.usage_to_log = Some(turn.spent());
                 }
             }
             ModelDelta::Unknown(event) => {

@@ -10,13 +10,14 @@ mod task;
 
 pub use task::{Handover, InputFold, ItemFold, StartedTool, StepFold, TaskFold};
 
-use crate::event::{Event, StateDelta};
+use crate::event::{ApprovalResolved, Event, StateDelta};
 use crate::id::TaskId;
 use crate::item::{IncompleteReason, Item};
 use crate::object::TaskStatus;
 use crate::record::{Private, Record};
 use crate::seq::{Millis, Seq};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// One run: its root task, the sub-agents below it, and what they share.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +32,8 @@ pub struct RunFold {
     pub numbers: u32,
     /// The highest reference group that a result of this run opened; zero when none did.
     pub references: u32,
+    /// What people said of tools for the rest of the run: the last word on each.
+    pub standing: BTreeMap<String, ApprovalResolved>,
     /// The shared state, once this run has touched it.
     pub state: Option<Value>,
     /// How many records did not fit. A run with any is not executed further.
@@ -98,6 +101,13 @@ impl RunFold {
             return Err(Misfit);
         }
         task.apply(at, event, private)?;
+        if let Event::ApprovalResolved(resolved) = event
+            && resolved.decisions.iter().any(|decision| decision.always)
+            && let Some((asked, _)) = task.approvals.iter().find(|(asked, _)| asked.key == resolved.key)
+        {
+            let tools = asked.action_requests.iter().map(|action| (action.name.clone(), resolved.clone()));
+            self.standing.extend(tools);
+        }
         if state.is_some() {
             self.state = state;
         }

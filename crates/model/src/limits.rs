@@ -50,6 +50,10 @@ pub struct RunLimits {
     pub tool_output_bytes_max: usize,
     /// How long a run has.
     pub run_deadline_ms: u64,
+    /// How often a model is asked again in one turn, when it failed before anything was shown.
+    pub model_retries_max: u32,
+    /// A provider that asks for a longer wait is not waited for.
+    pub retry_after_max_ms: u64,
 }
 
 impl Default for RunLimits {
@@ -67,6 +71,8 @@ impl Default for RunLimits {
             tool_timeout_ms: 60_000,
             tool_output_bytes_max: 1024 * 1024,
             run_deadline_ms: 60 * 60 * 1000,
+            model_retries_max: 2,
+            retry_after_max_ms: 60_000,
         }
     }
 }

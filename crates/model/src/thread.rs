@@ -10,7 +10,7 @@ use crate::fold::{ItemFold, RunFold, TaskFold};
 use crate::history::Entry;
 use crate::id::{CallId, TaskId};
 use crate::item::{Item, ResultStatus};
-use crate::record::Record;
+use crate::record::{FORMAT, Record};
 use crate::reference;
 use crate::seq::{Millis, Seq};
 use crate::usage::Usage;
@@ -20,6 +20,9 @@ use serde_json::Value;
 /// What outlives a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadFold {
+    /// The format of the version that wrote it: a later one may know more than this one reads.
+    #[serde(default)]
+    pub v: u16,
     /// The last record in here.
     pub seq: Seq,
     /// Its moment: the next run's records are not before it, whatever the clock does.
@@ -75,6 +78,7 @@ impl ThreadFold {
 
     /// Takes in a run that ended.
     pub fn absorb(&mut self, run: &RunFold) {
+        self.v = FORMAT;
         self.seq = run.seq;
         self.at = self.at.max(run.at);
         self.misfits = self.misfits.saturating_add(run.misfits);
@@ -158,10 +162,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Goes on from a checkpoint; from nothing when it cannot be read, for it is only a cache.
+    /// Goes on from a checkpoint; from nothing when it cannot be read, for it is only a cache, and when a later version
+    /// wrote it: its records say the same, and that they are too new.
     #[must_use]
     pub fn from_checkpoint(body: Option<&str>) -> Self {
-        let thread = body.and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
+        let read = body.and_then(|body| serde_json::from_str::<ThreadFold>(body).ok());
+        let thread = read.filter(|thread| thread.v <= FORMAT).unwrap_or_default();
         Self { thread, run: None }
     }
 

@@ -25,6 +25,7 @@ mod tools;
 
 pub(crate) use error::ConfigError;
 pub(crate) use findings::{Finding, Weight};
+pub(crate) use secret::environment;
 
 use ::providers::Router;
 use ::tools::Toolbox;
@@ -48,6 +49,10 @@ pub(crate) struct Overrides {
     pub(crate) listen: Option<String>,
     /// The data folder.
     pub(crate) data_dir: Option<PathBuf>,
+    /// Where exchanges with providers are kept.
+    pub(crate) record: Option<PathBuf>,
+    /// Where providers may be switched on that the file does not name.
+    pub(crate) environment: Option<fn(&str) -> Option<String>>,
 }
 
 /// All settings of a server.
@@ -136,6 +141,6 @@ pub(crate) fn load(path: Option<&Path>, overrides: Overrides) -> Result<Config, 
 /// The same, with all that is wrong. The settings are good for nothing if an error is among that.
 pub(crate) fn check(path: Option<&Path>, overrides: Overrides) -> Result<(Config, Vec<Finding>), ConfigError> {
     let source = path.map_or_else(|| Ok(Source::demo()), Source::read)?;
-    let tools = Arc::new(Toolbox::new(Arc::new(secret::environment), Arc::new(SystemClock))?);
+    let tools = Arc::new(Toolbox::new(Arc::new(environment), Arc::new(SystemClock))?);
     Ok(build::config(&source, overrides, tools))
 }

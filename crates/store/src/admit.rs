@@ -19,7 +19,7 @@ pub(crate) const NO_THREAD: &str = "no such thread";
 /// What fits no log, whatever is in it.
 pub(crate) fn flaw(batch: &Batch) -> Option<String> {
     let mut seq = batch.head;
-    for record in &batch.records {
+    for record in batch.records.iter() {
         seq = seq.next();
         if record.seq != seq {
             return Some(format!("record {} stands where {seq} belongs", record.seq));

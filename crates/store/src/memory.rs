@@ -241,7 +241,7 @@ impl Thread {
 
     /// Takes in a batch that fits.
     fn commit(&mut self, batch: Batch, runs: Vec<RunRow>) {
-        self.records.extend(batch.records);
+        self.records.extend(batch.records.iter().cloned());
         self.runs = runs;
         for change in batch.changes {
             match change {

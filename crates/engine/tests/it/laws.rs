@@ -5,6 +5,7 @@ use engine::NewRun;
 use model::cursor::{Cursor, CursorError};
 use model::ports::{Batch, Verdict};
 use model::{NodeId, Record, Seq};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -82,7 +83,7 @@ async fn law_8_an_executor_that_lost_its_thread_records_nothing_more() {
             thread: run.thread.clone(),
             epoch: old,
             head: lease.head,
-            records: Vec::new(),
+            records: Arc::default(),
             changes: Vec::new(),
         };
         assert_eq!(journal.append(batch).await, Verdict::Fenced, "{kind:?}");

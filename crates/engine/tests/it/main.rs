@@ -18,5 +18,6 @@ mod long;
 mod ports;
 mod queue;
 mod random_logs;
+mod retries;
 mod runs;
 mod sentences;

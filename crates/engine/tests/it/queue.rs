@@ -1,6 +1,8 @@
 //! A thread's queue: what waits keeps its order, and can be taken out of it.
 
 use crate::house::{House, KINDS};
+use engine::{NewRun, OnBusy, StartError};
+use model::block::Part;
 use model::event::{CancelMode, Event};
 use model::object::TaskStatus;
 
@@ -50,6 +52,23 @@ async fn of_three_starts_one_is_taken_out_and_the_order_is_kept() {
         }
         let order: Vec<_> = begun(&house, &first.thread).await.into_iter().map(|(run, _)| run).collect();
         assert_eq!(order, [&first, &waiting[0], &waiting[2]].map(|run| run.task.clone()), "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_run_that_is_in_the_way_is_found_behind_a_long_queue() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        let first = house.ask(None, "held").await;
+        house.logged(&first.thread, "task.tool.started").await;
+        for _ in 0..150 {
+            house.ask(Some(&first.thread), "more").await;
+        }
+        let new = NewRun { agent: "demo".to_owned(), thread: Some(first.thread.clone()), ..NewRun::default() };
+        let new = NewRun { input: vec![Part::text("now")], on_busy: OnBusy::Reject, ..new };
+        let refused = house.engine.start(&house.user, new).await;
+        assert!(matches!(refused, Err(StartError::Busy(busy)) if busy == first.task), "{kind:?}");
+        house.stopped().await;
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) async fn put_log(house: &House, thread: &ThreadId, log: &[Record], se
             thread: thread.clone(),
             epoch: lease.epoch,
             head,
-            records: records.to_vec(),
+            records: records.into(),
             changes,
         };
         assert_eq!(ports.journal.append(batch).await, Verdict::Durable, "SEED={seed}");

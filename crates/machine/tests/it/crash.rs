@@ -1,7 +1,7 @@
 //! Dies at every input of some scenarios, once, twice or three times, and lets the world answer: the run ends, what was
 //! whole stays as it was, and no tool runs again in silence.
 
-use crate::sim::{Sim, client_gives, decides, deltas, ends};
+use crate::sim::{Sim, client_gives, decides, deltas, ends, fails};
 use crate::words::{Bit, agent, approve, asking, call, edit, gated, gives, handing, house, how, idempotent, reject};
 use crate::words::{text, tool};
 use machine::{EffectId, Input};
@@ -25,10 +25,18 @@ struct Scenario {
     cancel: Option<(usize, CancelMode)>,
     /// A limit ends every turn.
     stop: StopReason,
+    /// So many tries of each turn fail.
+    fails: u32,
 }
 
-const PLAIN: Scenario =
-    Scenario { name: "hello", turn: |_, _| vec![text("Hi")], people: approve, cancel: None, stop: StopReason::Stop };
+const PLAIN: Scenario = Scenario {
+    name: "hello",
+    turn: |_, _| vec![text("Hi")],
+    people: approve,
+    cancel: None,
+    stop: StopReason::Stop,
+    fails: 0,
+};
 
 fn scenarios() -> Vec<Scenario> {
     vec![
@@ -79,6 +87,15 @@ fn scenarios() -> Vec<Scenario> {
             stop: StopReason::MaxTokens,
             ..PLAIN
         },
+        Scenario { name: "tried again", turn: |_, step| first(step, &[("look", "{}")]), fails: 1, ..PLAIN },
+        Scenario { name: "the next model", turn: |_, step| first(step, &[("look", "{}")]), fails: 4, ..PLAIN },
+        Scenario { name: "every model is down", fails: u32::MAX, ..PLAIN },
+        Scenario {
+            name: "cancel between two tries",
+            fails: u32::MAX,
+            cancel: Some((2, CancelMode::AfterTurn)),
+            ..PLAIN
+        },
         Scenario {
             name: "cancel",
             turn: |_, step| first(step, &[("look", "{}"), ("trade", "{}")]),
@@ -112,7 +129,8 @@ fn handing_over(agent: &str) -> Vec<Bit> {
 
 fn world() -> Definitions {
     let names = ["look", "again", "trade", "pick", "risky", "fragile", "ask"];
-    let demo = handing(agent("demo", &names), &[("specialist", HandoffHistory::Messages)]);
+    let mut demo = handing(agent("demo", &names), &[("specialist", HandoffHistory::Messages)]);
+    demo.models.push("scripted/demo".to_owned());
     let tools = [
         tool("look"),
         idempotent(tool("again")),
@@ -191,7 +209,9 @@ impl<'a> World<'a> {
             let bits = (self.scenario.turn)(&request.model, request.step);
             (0..).zip(&bits).flat_map(|(slot, bit)| deltas(slot, bit)).collect()
         });
+        let is_down = matches!(id, EffectId::Model { attempt, .. } if attempt <= self.scenario.fails);
         match turn.pop_front() {
+            _ if is_down => fails(id),
             Some(delta) => Input::Model { id, event: ModelEvent::Delta(delta) },
             None => ends(id, self.scenario.stop),
         }

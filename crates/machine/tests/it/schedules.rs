@@ -1,7 +1,7 @@
 //! Thousands of random schedules: models, tools, people, clocks, cancels and crashes in any order. After every input
 //! what must hold is checked (`watch`), and when everybody has answered every run has ended. `SEED=n` plays one again.
 
-use crate::sim::{Sim, client_gives, decides, deltas, ends, fails};
+use crate::sim::{Sim, client_gives, decides, deltas, ends, fails_as};
 use crate::words::{Bit, agent, always, approve, asking, edit, gated, gives, handing, house, how, idempotent, reject};
 use crate::words::{tool, weather};
 use crate::{provider_rules, story};
@@ -45,6 +45,9 @@ fn definitions(rng: &mut Rng) -> Definitions {
         gated(asking("gated_ask", "third")),
     ];
     let mut house = house([demo, other, third], tools);
+    for agent in house.agents.values_mut() {
+        agent.models.push("scripted/spare".to_owned());
+    }
     house.limits.steps_max = 8;
     house.limits.depth_max = 2;
     house.limits.descendants_max = 3;
@@ -180,10 +183,20 @@ impl World {
         let plan = self.plans.get_mut(&id).expect("it was just made");
         match (plan.deltas.pop_front(), plan.end) {
             (Some(delta), _) => Input::Model { id, event: ModelEvent::Delta(delta) },
-            (None, End::Failed) => fails(id),
+            (None, End::Failed) => self.fails(id),
             (None, End::Limited) => ends(id, self.rng.choose(StopReason::MaxTokens, &[StopReason::ContentFilter])),
             (None, End::Whole) => ends(id, self.rng.choose(StopReason::Stop, &[StopReason::ToolCalls])),
         }
+    }
+
+    /// Down for a moment, for long, for good, or not willing.
+    fn fails(&mut self, id: EffectId) -> Input {
+        let (code, retryable) = self.rng.choose(
+            ("provider_error", true),
+            &[("provider_error", true), ("overloaded", true), ("provider_auth", false), ("provider_refused", false)],
+        );
+        let retry_after_ms = self.rng.choose(None, &[None, Some(5_000), Some(3_600_000)]);
+        fails_as(id, code, retryable, retry_after_ms)
     }
 
     /// What a model says when it is asked.
@@ -205,9 +218,14 @@ impl World {
         if self.rng.chance(30) {
             said.push_front(ModelDelta::Usage(Usage { input_tokens: 5, ..Usage::default() }));
         }
-        let end = if self.rng.chance(4) { self.rng.choose(End::Limited, &[End::Failed]) } else { End::Whole };
+        let end =
+            if self.rng.chance(6) { self.rng.choose(End::Limited, &[End::Failed, End::Failed]) } else { End::Whole };
         if !matches!(end, End::Whole) {
             said.truncate(self.rng.below(said.len() + 1));
+        }
+        // Before anything is shown it can be tried again.
+        if matches!(end, End::Failed) && self.rng.chance(60) {
+            said.retain(|delta| matches!(delta, ModelDelta::Usage(_)));
         }
         Plan { deltas: said, end }
     }
@@ -359,7 +377,8 @@ fn whatever_happens_in_whatever_order_a_run_ends_and_its_log_is_good() {
 /// What must have happened somewhere, or these schedules say little.
 const EVERYTHING: &str = "
     completed cancelled{immediate,user} cancelled{after_turn,user} failed{provider_error} failed{interrupted}
-    failed{invalid_tool_calls} incomplete{max_steps} incomplete{max_tokens} incomplete{content_filter}
+    failed{provider_refused} failed{invalid_tool_calls} retrying below/retrying{1,2,overloaded}
+    below/retrying{1,2,provider_auth} incomplete{max_steps} incomplete{max_tokens} incomplete{content_filter}
     incomplete{budget} incomplete{deadline} paused resumed{user} resumed{timeout} resumed{cancel} cancelling
     recovered input.added agent.updated tool.progress state.snapshot state.delta custom
     fco{completed} fco{failed,broken} fco{failed,interrupted} fco{failed,unknown_tool} fco{failed,invalid_arguments}

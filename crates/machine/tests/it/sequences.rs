@@ -10,6 +10,7 @@ mod handoffs;
 mod limits;
 mod people;
 mod results;
+mod retries;
 mod turns;
 
 use crate::sim::Sim;

@@ -15,7 +15,8 @@ use model::record::{Draft, Stored};
 use model::thread::{Replay, ThreadFold};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::usage::Usage;
-use model::{CallId, Epoch, Record, TaskId, ThreadId, UserId};
+use model::{CallId, Epoch, Millis, Record, TaskId, ThreadId, UserId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) struct Sim {
@@ -30,6 +31,8 @@ pub(crate) struct Sim {
     pub(crate) requests: Vec<ModelRequest>,
     /// Everything that tools were ever asked.
     pub(crate) calls: Vec<ToolRequest>,
+    /// When a model is asked that has to wait.
+    pub(crate) due: BTreeMap<EffectId, Millis>,
     pub(crate) now: u64,
     /// What a failure is called.
     pub(crate) name: String,
@@ -50,6 +53,7 @@ impl Sim {
             tools: Vec::new(),
             requests: Vec::new(),
             calls: Vec::new(),
+            due: BTreeMap::new(),
             now: 1_000,
             name: String::new(),
             slots: 0,
@@ -72,6 +76,10 @@ impl Sim {
 
     pub(crate) fn input(&mut self, input: Input) {
         self.now += 1;
+        // Nobody answers before being asked.
+        if let Input::Model { id, .. } = &input {
+            self.now = self.due.get(id).map_or(self.now, |due| self.now.max(*due));
+        }
         self.watch.hears(&input);
         let mut out = Out::default();
         step(&mut self.run, input, Ctx { now: self.now }, &mut out);
@@ -80,7 +88,8 @@ impl Sim {
         });
         for effect in out.effects {
             match effect {
-                Effect::CallModel { id, request, .. } => {
+                Effect::CallModel { id, request, not_before } => {
+                    self.due.extend(not_before.map(|at| (id.clone(), at)));
                     self.models.push(id);
                     self.requests.push(*request);
                     self.slots = 0;
@@ -159,6 +168,12 @@ impl Sim {
     pub(crate) fn fail(&mut self) {
         let id = self.model();
         self.input(fails(id));
+    }
+
+    /// The model fails so; `true` is that time may help.
+    pub(crate) fn fail_as(&mut self, code: &str, retryable: bool, retry_after_ms: Option<u64>) {
+        let id = self.model();
+        self.input(fails_as(id, code, retryable, retry_after_ms));
     }
 
     /// The tool of this call ends.
@@ -364,8 +379,12 @@ pub(crate) fn ends(id: EffectId, stop: StopReason) -> Input {
 }
 
 pub(crate) fn fails(id: EffectId) -> Input {
-    let error = ErrorInfo { retryable: Some(true), ..ErrorInfo::new("provider_error", "down") };
-    Input::Model { id, event: ModelEvent::Failed(ModelFailure { error, retry_after_ms: None }) }
+    fails_as(id, "provider_error", true, None)
+}
+
+pub(crate) fn fails_as(id: EffectId, code: &str, retryable: bool, retry_after_ms: Option<u64>) -> Input {
+    let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::new(code, "down") };
+    Input::Model { id, event: ModelEvent::Failed(ModelFailure { error, retry_after_ms }) }
 }
 
 pub(crate) fn decides(key: model::ApprovalKey, decision: Decision) -> Answer {

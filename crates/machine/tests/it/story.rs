@@ -77,6 +77,7 @@ fn details(event: &Event) -> Option<Vec<String>> {
     let attempt = |attempt: u32| (attempt != 1).then(|| attempt.to_string());
     Some(match event {
         Event::StepStarted(e) => [Some(e.step.to_string()), attempt(e.attempt)].into_iter().flatten().collect(),
+        Event::Retrying(e) => vec![e.step.to_string(), e.attempt.to_string(), e.error.code.clone()],
         Event::StepDone(e) => vec![e.step.to_string(), wire(e.stop_reason)],
         Event::ToolStarted(e) => [Some(name(&e.call_id)), attempt(e.attempt)].into_iter().flatten().collect(),
         Event::ToolProgress(e) => vec![name(&e.call_id)],

@@ -6,9 +6,10 @@ use model::definition::Approval;
 use model::delta::ModelEvent;
 use model::event::{DecisionKind, Event};
 use model::fold::ItemFold;
+use model::item::Item;
 use model::record::Draft;
 use model::tool::ToolEvent;
-use model::{ApprovalKey, CallId, Millis};
+use model::{ApprovalKey, CallId, Millis, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Default)]
@@ -22,6 +23,8 @@ pub(crate) struct Watch {
     /// Tools that need no further yes.
     always: BTreeSet<String>,
     questions: BTreeMap<ApprovalKey, (CallId, String)>,
+    /// Tasks of whose turn something was shown.
+    shown: BTreeSet<TaskId>,
     paused: bool,
     at: Millis,
 }
@@ -99,6 +102,11 @@ impl Watch {
                     }
                 }
             }
+            Event::StepStarted(e) => _ = self.shown.remove(&e.task_id),
+            Event::ItemAdded(e) if !matches!(e.item, Item::ToolResult(_)) => _ = self.shown.insert(e.task_id.clone()),
+            Event::Retrying(e) if self.shown.contains(&e.task_id) || e.not_before < draft.at => {
+                return Err(format!("{e:?} at {} follows what was shown, or is in the past", draft.at));
+            }
             _ => {}
         }
         Ok(())
@@ -160,7 +168,7 @@ fn is_repeated(run: &RunState, call: &CallId) -> bool {
 fn causes(out: &Out) -> Result<(), String> {
     let events = |is: fn(&Draft) -> bool| out.drafts.iter().filter(|draft| is(draft)).count();
     let effects = |is: fn(&Effect) -> bool| out.effects.iter().filter(|effect| is(effect)).count();
-    let turns = events(|draft| matches!(draft.event, Event::StepStarted(_)));
+    let turns = events(|draft| matches!(draft.event, Event::StepStarted(_) | Event::Retrying(_)));
     let tools = events(|draft| matches!(draft.event, Event::ToolStarted(_)) && draft.private.is_some());
     let moments = events(|draft| match &draft.event {
         Event::ApprovalRequested(_) => true,

@@ -2,7 +2,7 @@
 
 use super::{Fit, Misfit, ended_as, output, reason_of};
 use crate::block::Part;
-use crate::event::{ApprovalRequested, ApprovalResolved, Recovered, TaskSpec, ToolStarted};
+use crate::event::{ApprovalRequested, ApprovalResolved, Recovered, Retrying, TaskSpec, ToolStarted};
 use crate::event::{Cancelling, Created, ErrorInfo, Event, InputMessage, Pending, StepDone, StepStarted, StopReason};
 use crate::history::Entry;
 use crate::id::{CallId, ItemId, TaskId};
@@ -64,6 +64,12 @@ pub struct StepFold {
     pub step: u32,
     /// The try, from 1.
     pub attempt: u32,
+    /// Which of the agent's models is asked: its place among them.
+    pub place: usize,
+    /// How often that one was asked, from 1.
+    pub asked: u32,
+    /// The try begins then, when one before it failed.
+    pub not_before: Option<Millis>,
     /// The model that answered, once it has ended.
     pub model: String,
     /// How it ended.
@@ -218,11 +224,7 @@ impl TaskFold {
             Event::Started(_) => self.start(),
             Event::StepStarted(e) => self.step_started(e),
             Event::StepDone(e) => self.step_done(e),
-            Event::Retrying(e) => {
-                let step = self.steps.last_mut().filter(|step| step.end.is_none() && step.step == e.step);
-                step.ok_or(Misfit)?.attempt = e.attempt;
-                Ok(())
-            }
+            Event::Retrying(e) => self.retrying(at, e),
             Event::AgentUpdated(e) => {
                 self.agent.clone_from(&e.agent);
                 let (from, agent) = (e.from.clone(), e.agent.clone());
@@ -294,8 +296,29 @@ impl TaskFold {
         if self.open_step().is_some() || self.status != TaskStatus::Running {
             return Err(Misfit);
         }
-        let usage = Usage::default();
-        self.steps.push(StepFold { step: e.step, attempt: e.attempt, model: String::new(), end: None, usage });
+        self.steps.push(StepFold {
+            step: e.step,
+            attempt: e.attempt,
+            place: 0,
+            asked: 1,
+            not_before: None,
+            model: String::new(),
+            end: None,
+            usage: Usage::default(),
+        });
+        Ok(())
+    }
+
+    fn retrying(&mut self, at: Millis, e: &Retrying) -> Fit {
+        let step = self.steps.last_mut().filter(|step| step.end.is_none() && step.step == e.step).ok_or(Misfit)?;
+        step.attempt = e.attempt;
+        step.not_before = Some(e.not_before);
+        // A model that failed is left alone for a while; the next one is asked at once.
+        if e.not_before > at {
+            step.asked = step.asked.saturating_add(1);
+        } else {
+            (step.place, step.asked) = (step.place.saturating_add(1), 1);
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::{BoxFuture, Change};
 use crate::id::{NodeId, ThreadId, UserId};
 use crate::record::Record;
 use crate::seq::{Epoch, Seq};
+use std::sync::Arc;
 
 /// The log of every thread.
 ///
@@ -74,7 +75,7 @@ pub struct Batch {
     /// The last record that the appender knows; the first new one is the next.
     pub head: Seq,
     /// The records. May be empty, when only the directory changes.
-    pub records: Vec<Record>,
+    pub records: Arc<[Record]>,
     /// What changes in the directory with them.
     pub changes: Vec<Change>,
 }

@@ -6,7 +6,7 @@ use model::definition::HistoryWindow;
 use model::event::{HistoryCompacted, RunHidden, TaskOnly};
 use model::fold::RunFold;
 use model::history::Entry;
-use model::record::RawItem;
+use model::record::{FORMAT, RawItem};
 use model::thread::{Compacted, PastRun, Replay, ThreadFold, entries, tokens};
 use model::{Draft, Epoch, Event, ItemId, Private, Record, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};
@@ -120,6 +120,9 @@ fn a_checkpoint_is_read_back_and_one_that_cannot_be_read_is_none() {
     for body in [None, Some("nonsense")] {
         assert_eq!(Replay::from_checkpoint(body).thread, ThreadFold::default());
     }
+    // A later version may have kept more than this one reads: its records are asked instead, and say so.
+    let later = serde_json::to_string(&ThreadFold { v: FORMAT + 1, ..kept }).unwrap();
+    assert_eq!(Replay::from_checkpoint(Some(&later)).thread, ThreadFold::default());
 }
 
 #[test]

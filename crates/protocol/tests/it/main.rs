@@ -13,4 +13,6 @@ mod seed;
 #[cfg(test)]
 mod sse;
 #[cfg(test)]
+mod streams;
+#[cfg(test)]
 mod task;

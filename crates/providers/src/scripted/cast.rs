@@ -22,6 +22,8 @@ pub(super) struct Cast {
     pub(super) values: Vec<String>,
     /// One for each step.
     pub(super) paces: Vec<Pace>,
+    /// Which try it is, from 1.
+    pub(super) attempt: u32,
     /// Characters that the model was given.
     pub(super) read_chars: u64,
 }
@@ -79,7 +81,7 @@ pub(super) fn cast(scenarios: &Scenarios, request: &ModelRequest) -> Result<Cast
     };
     let paces = turn.steps.iter().map(pace).collect::<Result<_, _>>()?;
     let read_chars = if turn.usage.is_some() { 0 } else { chars_of(request) };
-    Ok(Cast { turn, values, paces, read_chars })
+    Ok(Cast { turn, values, paces, attempt: request.attempt, read_chars })
 }
 
 /// What of a request decides.

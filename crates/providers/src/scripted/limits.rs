@@ -6,6 +6,8 @@ pub const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 pub const REPEAT_MAX: u64 = 1_000_000;
 /// The longest `pause_ms` and `every_ms`: an hour.
 pub const PAUSE_MS_MAX: u64 = 3_600_000;
+/// The most tries that an `error` may spoil.
+pub const TIMES_MAX: u64 = 1_000;
 /// The longest URL of a picture, so that its event fits a record.
 pub const IMAGE_URL_BYTES_MAX: usize = 128 * 1024;
 /// How much memory a compiled `match` may take.

@@ -102,7 +102,8 @@ impl Walk {
             let next = match step {
                 Step::Pause(_) => self.wait(pace, 1),
                 Step::Say(say) => self.say(say, pace, cast, clock),
-                Step::Fail { failure, message } => Some(self.fail(failure, message, cast, clock)),
+                Step::Fail { times: Some(times), .. } if u64::from(cast.attempt) > *times => None,
+                Step::Fail { failure, message, .. } => Some(self.fail(failure, message, cast, clock)),
             };
             match next {
                 Some(next) => return next,

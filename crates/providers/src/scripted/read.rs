@@ -5,7 +5,7 @@
 
 use super::error::{Fault, Place, ScenarioError};
 use super::fields::{At, Field, Fields};
-use super::limits::{IMAGE_URL_BYTES_MAX, MATCH_BYTES_MAX, PAUSE_MS_MAX, REPEAT_MAX, TOKENS_MAX};
+use super::limits::{IMAGE_URL_BYTES_MAX, MATCH_BYTES_MAX, PAUSE_MS_MAX, REPEAT_MAX, TIMES_MAX, TOKENS_MAX};
 use super::script::{Amount, Deltas, Fork, Opening, Say, Scenario, Step, Turn, When};
 use super::template::{Names, Template};
 use model::delta::ModelFailure;
@@ -151,12 +151,12 @@ fn turn(fields: &Fields<'_>, names: &Names) -> Read<Turn> {
     let mut steps: Vec<Step> = Vec::new();
     for field in fields.need("steps")?.list()? {
         let field = field.placed(Place { step: steps.len() + 1, ..field.at.place });
-        if matches!(steps.last(), Some(Step::Fail { .. })) {
+        if steps.last().is_some_and(Step::is_the_end) {
             return Err(field.refuse(Fault::AfterError));
         }
         steps.push(step(&field.fields()?, names)?);
     }
-    let fails = matches!(steps.last(), Some(Step::Fail { .. }));
+    let fails = steps.last().is_some_and(Step::is_the_end);
     let calls = steps.iter().any(|step| matches!(step, Step::Say(Say { deltas: Deltas::Arguments(_), .. })));
     let stop = match fields.get("stop") {
         Some(field) if fails => return Err(field.refuse(Fault::StopAndError)),
@@ -281,13 +281,14 @@ fn name(field: &Field<'_>) -> Read<String> {
 }
 
 fn failure(fields: &Fields<'_>, names: &Names) -> Read<Step> {
-    fields.only(&["code", "message", "retryable", "retry_after_ms"])?;
+    fields.only(&["code", "message", "retryable", "retry_after_ms", "times"])?;
     let code = name(&fields.need("code")?)?;
     let message = Template::compile(fields.need("message")?.text()?, names);
     let retryable = fields.get("retryable").map(|field| field.flag()).transpose()?.unwrap_or(false);
     let retry_after_ms = fields.get("retry_after_ms").map(|field| field.number(PAUSE_MS_MAX)).transpose()?;
+    let times = fields.get("times").map(|field| field.number(TIMES_MAX)).transpose()?;
     let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::new(&code, "") };
-    Ok(Step::Fail { failure: ModelFailure { error, retry_after_ms }, message })
+    Ok(Step::Fail { failure: ModelFailure { error, retry_after_ms }, message, times })
 }
 
 fn usage(field: &Field<'_>) -> Read<Usage> {

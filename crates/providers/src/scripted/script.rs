@@ -121,8 +121,15 @@ pub(super) enum Step {
     Pause(Amount),
     /// A piece of an item.
     Say(Say),
-    /// The turn fails.
-    Fail { failure: ModelFailure, message: Template },
+    /// The turn fails, always or in its first tries.
+    Fail { failure: ModelFailure, message: Template, times: Option<u64> },
+}
+
+impl Step {
+    /// Does nothing ever come after it?
+    pub(super) const fn is_the_end(&self) -> bool {
+        matches!(self, Self::Fail { times: None, .. })
+    }
 }
 
 /// A piece of an item: perhaps its beginning, some deltas, perhaps its end.

@@ -17,4 +17,6 @@ mod router;
 #[cfg(test)]
 mod steps;
 #[cfg(test)]
+mod upstream;
+#[cfg(test)]
 mod vocabulary;

@@ -136,7 +136,8 @@ fn what_is_not_a_step() {
         ),
         (
             r#"{ error = { code = "x", message = "m", retry = true } }"#,
-            "`retry` has no place here; there may be `code`, `message`, `retryable` or `retry_after_ms`".to_owned(),
+            "`retry` has no place here; there may be `code`, `message`, `retryable`, `retry_after_ms` or `times`"
+                .to_owned(),
         ),
     ];
     for (step, wanted) in cases {

@@ -1,7 +1,7 @@
 //! Every kind of step, and what it comes to as events.
 
-use crate::vocabulary::{CLOCK_US, events, played, scripted, steps, user};
-use model::delta::ModelEvent;
+use crate::vocabulary::{CLOCK_US, events, lines, played, request, scripted, steps, user};
+use model::delta::{ModelEvent, ModelRequest};
 use model::event::StopReason;
 use model::usage::Usage;
 
@@ -73,6 +73,19 @@ async fn an_error_may_say_when_to_come_back_and_what_it_cost() {
     let events = events(&models, [user("hi")]).await;
     let Some(ModelEvent::Failed(failure)) = events.last() else { panic!("{events:?}") };
     assert_eq!(failure.retry_after_ms, Some(250));
+}
+
+#[tokio::test]
+async fn an_error_may_spoil_the_first_tries_alone() {
+    let error = r#"{ error = { code = "overloaded", message = "later", retryable = true, times = 2 } }"#;
+    let models = steps(&format!(r#"{error}, {{ text = "at last" }}"#));
+    for attempt in 1..=4 {
+        let told = lines(&models, ModelRequest { attempt, ..request([user("hi")]) }).await;
+        match attempt {
+            1 | 2 => assert_eq!(told, ["failed overloaded retryable: later"], "{attempt}"),
+            _ => assert_eq!(told, ["0+ message", "0 at last", "0-", "end Stop 1/2"], "{attempt}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -24,7 +24,8 @@ pub(crate) fn run(args: &CheckConfigArgs) -> ExitCode {
         say(SCHEMA.trim_end());
         return ExitCode::SUCCESS;
     }
-    let (config, findings) = match config::check(args.config.as_deref(), Overrides::default()) {
+    let overrides = Overrides { environment: Some(config::environment), ..Overrides::default() };
+    let (config, findings) = match config::check(args.config.as_deref(), overrides) {
         Ok(checked) => checked,
         Err(error) => {
             say(error);

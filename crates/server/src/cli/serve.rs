@@ -41,10 +41,14 @@ pub(crate) struct ServeArgs {
     /// The data folder [default: headwater-data].
     #[arg(long, env = "HEADWATER_DATA_DIR")]
     data_dir: Option<PathBuf>,
+    /// Keep every exchange with a provider as a cassette in this folder, without secrets.
+    #[arg(long, env = "HEADWATER_RECORD")]
+    record: Option<PathBuf>,
 }
 
 pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
-    let overrides = Overrides { listen: args.listen, data_dir: args.data_dir };
+    let environment: Option<fn(&str) -> _> = Some(config::environment);
+    let overrides = Overrides { listen: args.listen, data_dir: args.data_dir, record: args.record, environment };
     let config = config::load(args.config.as_deref(), overrides)?;
     let listener = listen::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr().context("no local address")?;

@@ -41,7 +41,9 @@ fn settings(file: &Table<'_>, findings: &Findings<'_>, overrides: Overrides, too
     let server = file.table("server", &SERVER_KEYS);
     let limits = file.table("limits", &limits::KEYS);
     let providers = file.named("providers");
-    let definitions = definitions(file, &limits, providers.names());
+    let told = providers::told(overrides.environment, &providers, findings);
+    let names = providers.names().into_iter().chain(told.iter().map(|(name, _)| *name)).collect();
+    let definitions = definitions(file, &limits, names);
     let auth = auth(&file.table("auth", &AUTH_KEYS));
     let listen = listen(&server, findings, overrides.listen);
     if auth == AuthMode::None && !listen.ip().is_loopback() {
@@ -61,7 +63,7 @@ fn settings(file: &Table<'_>, findings: &Findings<'_>, overrides: Overrides, too
         commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
         http: limits::http(&limits),
         definitions,
-        models: providers::read(&providers),
+        models: providers::read(&providers, told, overrides.record, findings),
         tools,
     }
 }

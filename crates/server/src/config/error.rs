@@ -32,6 +32,12 @@ pub(crate) enum ConfigError {
     /// A scenario file that it names.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    /// Services cannot be asked at all.
+    #[error(transparent)]
+    Client(#[from] providers::upstream::ClientError),
+    /// A variable of the environment.
+    #[error("`{0}` in the environment is not an address; write it like https://example.com/v1")]
+    Address(&'static str),
     /// An address that is none.
     #[error("`{0}` is not an address to listen on: use ip:port, like 127.0.0.1:8787")]
     Listen(String),
@@ -47,7 +53,13 @@ impl ConfigError {
     pub(super) fn line(&self) -> Option<usize> {
         match self {
             Self::At { line, .. } => Some(*line),
-            Self::Read { .. } | Self::Tools(_) | Self::Scenario(_) | Self::Listen(_) | Self::Exposed(_) => None,
+            Self::Read { .. }
+            | Self::Tools(_)
+            | Self::Scenario(_)
+            | Self::Client(_)
+            | Self::Address(_)
+            | Self::Listen(_)
+            | Self::Exposed(_) => None,
         }
     }
 }

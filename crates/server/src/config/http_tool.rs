@@ -63,7 +63,8 @@ fn pointer(item: &Item<'_>) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-fn headers(table: &Table<'_>) -> BTreeMap<String, String> {
+/// The table `headers`; a value may name secrets.
+pub(super) fn headers(table: &Table<'_>) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
     for (name, item) in table.named("headers").items() {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {

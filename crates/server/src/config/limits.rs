@@ -8,7 +8,7 @@ use model::limits::{Amount, RunLimits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 21] = [
+pub(super) const KEYS: [&str; 23] = [
     "steps_max",
     "depth_max",
     "descendants_max",
@@ -21,6 +21,8 @@ pub(super) const KEYS: [&str; 21] = [
     "tool_timeout_ms",
     "tool_output_bytes_max",
     "run_deadline_ms",
+    "model_retries_max",
+    "retry_after_max_ms",
     "body_bytes_max",
     "body_read_ms",
     "header_read_ms",
@@ -53,6 +55,8 @@ pub(super) fn run(table: &Table<'_>) -> RunLimits {
         tool_timeout_ms: table.number("tool_timeout_ms", ANY).unwrap_or(base.tool_timeout_ms),
         tool_output_bytes_max: table.size("tool_output_bytes_max").unwrap_or(base.tool_output_bytes_max),
         run_deadline_ms: table.number("run_deadline_ms", ANY).unwrap_or(base.run_deadline_ms),
+        model_retries_max: count("model_retries_max").unwrap_or(base.model_retries_max),
+        retry_after_max_ms: table.number("retry_after_max_ms", ANY).unwrap_or(base.retry_after_max_ms),
     }
 }
 

@@ -1,44 +1,123 @@
-//! `[providers.NAME]`: whom runs ask.
+//! `[providers.NAME]`: whom runs ask. `service` are those behind an address; what the environment says of them is read
+//! there, too.
+
+mod service;
 
 use super::agents::named;
+use super::findings::Findings;
 use super::near;
 use super::source::{Beside, read_bounded};
 use super::table::{Item, Table, shown};
 use engine::SystemClock;
+use model::ports::Models;
 use providers::Router;
+use providers::cassette::{Cassettes, Speed};
 use providers::scripted::{FILE_BYTES_MAX, ScenarioError, Scenarios, Scripted};
+use providers::upstream::{Client, Kind as Dialect, Settings};
+use service::Clients;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-const KEYS: [&str; 2] = ["kind", "file"];
-const KINDS: [&str; 1] = ["scripted"];
-/// Kinds that are to come: a config that names one is right, only early.
-const KINDS_TO_COME: [&str; 7] =
-    ["openai-responses", "anthropic", "openai-chat", "ag-ui", "responses", "ui-stream", "task"];
+/// What has a place in the table of a scripted provider, beside `kind`.
+const SCRIPTED_KEYS: [&str; 3] = ["file", "cassettes", "speed"];
+const SPEEDS: [(&str, Speed); 2] = [("original", Speed::Original), ("fast", Speed::Fast)];
 
-pub(super) fn read(tables: &Table<'_>) -> Router {
+#[derive(Clone, Copy)]
+enum Kind {
+    Scripted,
+    Service(Dialect),
+}
+
+const KINDS: [(&str, Kind); 4] = [
+    ("scripted", Kind::Scripted),
+    (Dialect::Responses.name(), Kind::Service(Dialect::Responses)),
+    (Dialect::Messages.name(), Kind::Service(Dialect::Messages)),
+    (Dialect::Chat.name(), Kind::Service(Dialect::Chat)),
+];
+/// Kinds that are to come: a config that names one is right, only early.
+const KINDS_TO_COME: [&str; 4] = ["ag-ui", "responses", "ui-stream", "task"];
+
+/// Providers that the environment switches on, by name.
+pub(super) type Told = Vec<(&'static str, Settings)>;
+
+/// What the environment says of providers that the file does not name.
+pub(super) fn told(
+    environment: Option<fn(&str) -> Option<String>>,
+    tables: &Table<'_>,
+    findings: &Findings<'_>,
+) -> Told {
+    environment.map(|environment| service::told(environment, &tables.names(), findings)).unwrap_or_default()
+}
+
+pub(super) fn read(tables: &Table<'_>, told: Told, record: Option<PathBuf>, findings: &Findings<'_>) -> Router {
     let mut router = Router::new();
+    let mut clients = Clients { record, ..Clients::default() };
     for (name, item) in tables.items() {
         named(name, &item);
-        if let Some(scripted) = provider(&item) {
-            router = router.with(name, Arc::new(scripted));
+        if let Some(provider) = provider(name, &item, &mut clients) {
+            router = router.with(name, provider);
+        }
+    }
+    for (name, settings) in told {
+        match clients.service(settings, Client::CONNECT) {
+            Ok(service) => router = router.with(name, Arc::new(service)),
+            Err(error) => findings.push(error.into()),
         }
     }
     router
 }
 
-fn provider(item: &Item<'_>) -> Option<Scripted> {
-    let table = item.table(&KEYS)?;
-    let Some(kind) = table.get("kind") else {
-        table.refuse(format!("`kind` is missing; there is {}", near::list(&KINDS)));
+fn provider(name: &str, item: &Item<'_>, clients: &mut Clients) -> Option<Arc<dyn Models>> {
+    let keys: Vec<&str> = ["kind"].into_iter().chain(SCRIPTED_KEYS).chain(service::KEYS).collect();
+    let table = item.table(&keys)?;
+    match kind(&table)? {
+        Kind::Scripted => {
+            refuse(&table, &service::KEYS, "has no place in a scripted provider; it is for those behind an address");
+            match table.get("cassettes") {
+                Some(folder) => Some(Arc::new(cassettes(&folder, &table)?)),
+                None => {
+                    refuse(&table, &["speed"], "is how fast `cassettes` are played, and there are none");
+                    Some(Arc::new(scripted(item, &table)?))
+                }
+            }
+        }
+        Kind::Service(dialect) => {
+            refuse(&table, &SCRIPTED_KEYS, "has no place in a provider of this kind; it is for `scripted`");
+            let (settings, connect) = service::read(name, dialect, &table)?;
+            match clients.service(settings, connect) {
+                Ok(service) => Some(Arc::new(service)),
+                Err(error) => {
+                    item.findings().push(error.into());
+                    None
+                }
+            }
+        }
+    }
+}
+
+fn refuse(table: &Table<'_>, keys: &[&str], why: &str) {
+    for item in keys.iter().filter_map(|key| table.get(key)) {
+        item.refuse(why);
+    }
+}
+
+fn kind(table: &Table<'_>) -> Option<Kind> {
+    let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
+    let Some(item) = table.get("kind") else {
+        table.refuse(format!("`kind` is missing; there is {}", near::list(&words)));
         return None;
     };
-    let word = kind.text()?;
-    if !KINDS.contains(&word) {
+    let word = item.text()?;
+    let found = KINDS.iter().find(|(known, _)| *known == word).map(|(_, kind)| *kind);
+    if found.is_none() {
         let what = if KINDS_TO_COME.contains(&word) { "is not supported yet" } else { "does not exist" };
-        kind.refuse(format!("the kind {} {what}; there is {}", shown(word), near::list(&KINDS)));
-        return None;
+        item.refuse(format!("the kind {} {what}; there is {}", shown(word), near::list(&words)));
     }
-    let (text, origin) = scenario_text(&table)?;
+    found
+}
+
+fn scripted(item: &Item<'_>, table: &Table<'_>) -> Option<Scripted> {
+    let (text, origin) = scenario_text(table)?;
     match Scenarios::parse(&text, &origin) {
         Ok(scenarios) => Some(Scripted::new(scenarios, Arc::new(|| SystemClock.now_us()))),
         Err(error) => {
@@ -48,9 +127,38 @@ fn provider(item: &Item<'_>) -> Option<Scripted> {
     }
 }
 
+/// What was recorded is played in place of a scenario file.
+fn cassettes(item: &Item<'_>, table: &Table<'_>) -> Option<Cassettes> {
+    refuse(table, &["file"], "has no place beside `cassettes`; a provider plays one or the other");
+    let speed = match table.get("speed") {
+        None => Speed::default(),
+        Some(item) => {
+            let word = item.text()?;
+            let known = SPEEDS.iter().find(|(known, _)| *known == word);
+            if known.is_none() {
+                let words: Vec<&str> = SPEEDS.iter().map(|(word, _)| *word).collect();
+                item.refuse(format!("the speed {} does not exist; there is {}", shown(word), near::list(&words)));
+            }
+            known?.1
+        }
+    };
+    let wanted = item.text()?;
+    let Beside::Folder(folder) = &item.source().beside else {
+        item.refuse("there is no such folder");
+        return None;
+    };
+    match Cassettes::open(&folder.join(wanted), speed) {
+        Ok(cassettes) => Some(cassettes),
+        Err(error) => {
+            item.refuse(error.to_string());
+            None
+        }
+    }
+}
+
 fn scenario_text(table: &Table<'_>) -> Option<(String, String)> {
     let Some(file) = table.get("file") else {
-        table.refuse("`file` is missing; a scripted provider plays a scenario file");
+        table.refuse("`file` is missing; a scripted provider plays a scenario file, or `cassettes`");
         return None;
     };
     let wanted = file.text()?;

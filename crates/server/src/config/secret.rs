@@ -1,10 +1,12 @@
 //! Secrets are named in the file, never written: `env:NAME`, `file:PATH`, or either in braces within other text.
 //!
-//! Here it is only seen whether there is something by that name; what it says is read when it is needed. No value gets
-//! into a message.
+//! When the file is read it is only seen whether there is something by that name; what it says is read when it is needed.
+//! No value gets into a message.
 
 use super::source::{Source, read_bounded};
 use super::table::{Item, shown};
+use providers::upstream::Filled;
+use std::path::Path;
 
 /// The longest secret.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
@@ -18,6 +20,11 @@ enum Reference<'a> {
 /// Does the text name a secret?
 pub(super) fn refers(text: &str) -> bool {
     pieces(text).iter().any(|piece| matches!(piece, Piece::Secret { .. }))
+}
+
+/// Is the text nothing but the name of a secret?
+pub(super) fn is_reference(text: &str) -> bool {
+    reference(text).is_some()
 }
 
 /// The text with the paths that its secrets are at. A secret that is not there is refused.
@@ -38,9 +45,50 @@ pub(super) fn checked(item: &Item<'_>, text: &str) -> String {
     out
 }
 
-/// A setting of the environment that the file names.
+/// The text with what its secrets say now, for a text that [`checked`] has seen.
+pub(super) async fn fill(text: String) -> Result<Filled, String> {
+    if !refers(&text) {
+        return Ok(Filled { text, values: Vec::new() });
+    }
+    // A file may lie on a disk that takes its time.
+    let filled = tokio::task::spawn_blocking(move || filled(&text)).await;
+    filled.unwrap_or_else(|_| Err("the server is stopping".to_owned()))
+}
+
+fn filled(text: &str) -> Result<Filled, String> {
+    let mut filled = Filled { text: String::new(), values: Vec::new() };
+    for piece in pieces(text) {
+        match piece {
+            Piece::Text(text) => filled.text.push_str(text),
+            Piece::Secret { reference, .. } => {
+                let value = value(&reference)?;
+                filled.text.push_str(&value);
+                filled.values.push(value);
+            }
+        }
+    }
+    Ok(filled)
+}
+
+fn value(reference: &Reference<'_>) -> Result<String, String> {
+    let (name, value) = match reference {
+        Reference::Env(name) => (format!("env:{name}"), environment(name).ok_or_else(|| "is not set".to_owned())),
+        Reference::File(path) => {
+            let text = read_bounded(Path::new(path), SECRET_BYTES_MAX);
+            let text = text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
+            (format!("file:{path}"), text.map_err(|error| format!("cannot be read: {}", error.kind())))
+        }
+    };
+    let value = value.and_then(|value| if value.is_empty() { Err("is empty".to_owned()) } else { Ok(value) });
+    value.map_err(|why| format!("the secret `{name}` {why}"))
+}
+
+/// A setting of the environment: one that the file names, or one that switches a provider on.
 pub(crate) fn environment(name: &str) -> Option<String> {
-    #[expect(clippy::disallowed_methods, reason = "the file names which variables it wants")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one door: what the file names, and what docs/configuration.md lists"
+    )]
     let value = std::env::var(name);
     value.ok()
 }

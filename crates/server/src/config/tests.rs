@@ -228,6 +228,8 @@ fn limits_and_prices_are_read_exactly() {
         user_day_tokens_max = 5
         user_day_cost_max = 12
         connections_max = 0
+        model_retries_max = 6
+        retry_after_max_ms = 7
         [prices."mine/a"]
         input = 2.5
         output = 10
@@ -240,6 +242,7 @@ fn limits_and_prices_are_read_exactly() {
     assert_eq!(limits.run_cost_max, Some(Amount(290_000)), "0.29 has no exact double, and is exact all the same");
     assert_eq!(limits.user_day_cost_max, Some(Amount(12_000_000)));
     assert_eq!((limits.steps_max, config.http.connections_max), (50, 1));
+    assert_eq!((limits.model_retries_max, limits.retry_after_max_ms), (6, 7));
     let price = config.definitions.prices["mine/a"];
     assert_eq!((price.input, price.output, price.cached, price.cache_write), (2.5, 10.0, Some(0.25), None));
 }
@@ -249,7 +252,8 @@ fn flags_win_over_the_file() {
     let text = format!("{GOOD}\n[server]\nlisten = \"127.0.0.1:1\"\ndata_dir = \"a\"\n");
     let config = good(&text);
     assert_eq!((config.listen.port(), config.data_dir.as_path()), (1, Path::new("a")));
-    let overrides = Overrides { listen: Some("localhost:2".to_owned()), data_dir: Some(PathBuf::from("b")) };
+    let (listen, data_dir) = (Some("localhost:2".to_owned()), Some(PathBuf::from("b")));
+    let overrides = Overrides { listen, data_dir, ..Overrides::default() };
     let (config, findings) = check_text(&text, overrides);
     assert_eq!(findings, [""; 0]);
     assert_eq!((config.listen.port(), config.data_dir.as_path()), (2, Path::new("b")));
@@ -284,4 +288,37 @@ fn without_authentication_only_this_machine_is_listened_to() {
     assert!(found.len() == 1 && found[0].contains("would let everybody in"), "{found:?}");
     let (_, found) = check_text(&format!("{GOOD}\n[auth]\nmode = \"keys\"\n"), overrides());
     assert_eq!(found, [""; 0]);
+}
+
+/// Settings of a file under this environment.
+fn under(text: &str, environment: fn(&str) -> Option<String>) -> (Vec<String>, Vec<String>) {
+    let overrides = Overrides { environment: Some(environment), ..Overrides::default() };
+    let (config, findings) = check_text(text, overrides);
+    let mut routed: Vec<String> = config.models.names().map(str::to_owned).collect();
+    routed.sort_unstable();
+    assert_eq!(config.definitions.providers.iter().cloned().collect::<Vec<_>>(), routed, "all can be asked for");
+    (routed, findings)
+}
+
+#[test]
+fn the_environment_switches_providers_on_that_the_file_does_not_name() {
+    let nothing = |_: &str| None;
+    assert_eq!(under(GOOD, nothing).0, ["mine"]);
+    let key = |name: &str| (name == "OPENAI_API_KEY").then(|| "s3cret-value".to_owned());
+    assert_eq!(under(GOOD, key).0, ["mine", "openai", "openai-chat"]);
+    let address = |name: &str| (name == "ANTHROPIC_BASE_URL").then(|| "http://127.0.0.1:9".to_owned());
+    assert_eq!(under(GOOD, address).0, ["anthropic", "mine"]);
+    let empty = |name: &str| (name == "ANTHROPIC_API_KEY").then(String::new);
+    assert_eq!(under(GOOD, empty).0, ["mine"]);
+    let own = format!("{GOOD}[providers.openai]\nkind = \"openai-chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n");
+    assert_eq!(under(&own, nothing).0, ["mine", "openai"]);
+    assert_eq!(under(&own, key).0, ["mine", "openai", "openai-chat"]);
+    let agent = format!("{GOOD}[agents.x]\nmodel = \"openai/gpt-x\"\n");
+    assert_eq!(under(&agent, key).1, [""; 0]);
+    assert!(under(&agent, nothing).1[0].contains("no provider answers `openai/gpt-x`"));
+    let odd = |name: &str| (name == "OPENAI_BASE_URL").then(|| "localhost".to_owned());
+    let (names, findings) = under(GOOD, odd);
+    assert_eq!(names, ["mine"]);
+    let wanted = "`OPENAI_BASE_URL` in the environment is not an address; write it like https://example.com/v1";
+    assert_eq!(findings[0], wanted);
 }

@@ -35,12 +35,12 @@ approval_timeout_seconds = 1
 
 [tools.unsure_order]
 kind = "command"
-command = ["sh", "-c", "cat >> orders; until test -e go; do sleep 0.02; done; echo bought"]
+command = ["sh", "-c", "cat >> orders; until test -e go || ! test -e orders; do sleep 0.02; done; echo bought"]
 env_pass = ["PATH"]
 
 [tools.asking_order]
 kind = "command"
-command = ["sh", "-c", "cat >> orders; until test -e go; do sleep 0.02; done; echo bought"]
+command = ["sh", "-c", "cat >> orders; until test -e go || ! test -e orders; do sleep 0.02; done; echo bought"]
 env_pass = ["PATH"]
 on_crash = "ask"
 

@@ -22,6 +22,7 @@ fn check(text: &str) -> (String, i32) {
         .args(["check-config", "--config", "c.toml"])
         .env("QUOTES_TOKEN", "s3cret")
         .env("BROKER_KEY", "s3cret")
+        .env("MODEL_KEY", "s3cret")
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
@@ -188,7 +189,8 @@ fn beside(table: &str, key: &str) -> Vec<(&'static str, &'static str)> {
         "agents.a.handoffs" => vec![("agent", "\"other\"")],
         "agents.a.compaction" => vec![("after_tokens", "1")],
         "agents.a.input_hook" if key != "command" => vec![("url", "\"http://h/\"")],
-        "providers.q" => vec![("kind", "\"scripted\"")],
+        "providers.q" if ["file", "cassettes", "speed"].contains(&key) => vec![("kind", "\"scripted\"")],
+        "providers.q" => vec![("kind", "\"openai-chat\"")],
         "prices.\"mine/m\"" => vec![("input", "1"), ("output", "1")],
         _ => Vec::new(),
     }

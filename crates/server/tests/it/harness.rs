@@ -240,6 +240,9 @@ pub(crate) fn headwater(dir: &Path) -> Command {
     for name in ["CONFIG", "LISTEN", "DATA_DIR", "LOG", "URL", "KEY"] {
         command.env_remove(format!("HEADWATER_{name}"));
     }
+    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"] {
+        command.env_remove(name);
+    }
     command
 }
 

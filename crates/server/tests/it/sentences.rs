@@ -38,7 +38,7 @@ env_pass = ["PATH"]
 kind = "command"
 command = ["sh", "-c", '''
     for n in 1 2 3; do echo "{\"type\":\"progress\",\"progress\":$n,\"total\":3}"; done
-    until test -e go; do sleep 0.02; done
+    until test -e go || ! test -e headwater.toml; do sleep 0.02; done
     echo found''']
 env_pass = ["PATH"]
 

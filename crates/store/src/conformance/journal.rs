@@ -10,6 +10,7 @@ use model::ports::{Batch, Change, Directory, Journal, Landed, PageLimit, StoreEr
 use model::record::Record;
 use model::seq::{Epoch, Seq};
 use model::testing::Rng;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const RECORDS_MAX: [usize; 4] = [1, 2, 7, 4096];
@@ -56,20 +57,18 @@ pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Jou
     let before = author.read().await;
     let good = author.notes(3).batch();
 
-    let mut gap = good.clone();
-    gap.records.remove(1);
-    let mut twice = good.clone();
-    twice.records.insert(1, twice.records[0].clone());
-    let mut backwards = good.clone();
-    backwards.records.reverse();
-    let mut foreign = good.clone();
-    foreign.records[2] = reseal(&thread(2), foreign.epoch, &foreign.records[2]);
-    let mut bent = good.clone();
-    bent.records[0].public = bytes::Bytes::from_static(b"{\"type\":\"task.custom\"}");
-    let mut other_term = good.clone();
-    other_term.records[2] = reseal(&author.thread, Epoch(other_term.epoch.0 + 1), &other_term.records[2]);
-    let mut other_run = good.clone();
-    other_run.records[2].run = run(99);
+    let with = |change: &dyn Fn(&mut Vec<Record>)| {
+        let mut records = good.records.to_vec();
+        change(&mut records);
+        Batch { records: records.into(), ..good.clone() }
+    };
+    let gap = with(&|records| drop(records.remove(1)));
+    let twice = with(&|records| records.insert(1, records[0].clone()));
+    let backwards = with(&|records| records.reverse());
+    let foreign = with(&|records| records[2] = reseal(&thread(2), good.epoch, &records[2]));
+    let bent = with(&|records| records[0].public = bytes::Bytes::from_static(b"{\"type\":\"task.custom\"}"));
+    let other_term = with(&|records| records[2] = reseal(&author.thread, Epoch(good.epoch.0 + 1), &records[2]));
+    let other_run = with(&|records| records[2].run = run(99));
     for (name, batch) in [
         ("gap", gap),
         ("twice", twice),
@@ -376,7 +375,7 @@ pub async fn a_thread_of_another_owner_does_not_exist(journal: &dyn Journal, dir
     }
     let batch = Batch { owner: stranger, ..author.notes(1).batch() };
     assert!(is_refused(&journal.append(batch).await));
-    let batch = Batch { thread: thread(9), records: Vec::new(), ..author.batch() };
+    let batch = Batch { thread: thread(9), records: Arc::default(), ..author.batch() };
     assert!(is_refused(&journal.append(batch).await));
     assert_eq!(journal.claim(&author.owner, &thread(9), &node()).await, Err(StoreError::NoThread));
     assert_eq!(author.read().await, all);

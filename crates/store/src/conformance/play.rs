@@ -69,7 +69,7 @@ impl<'a> Play<'a> {
             }
         }
         let (owner, thread, head) = (self.owner.clone(), self.thread.clone(), Seq(self.head as u64));
-        let batch = Batch { owner, thread, epoch: self.epoch, head, records, changes };
+        let batch = Batch { owner, thread, epoch: self.epoch, head, records: records.into(), changes };
         assert_eq!(self.journal.append(batch).await, Verdict::Durable);
         self.head = end;
     }

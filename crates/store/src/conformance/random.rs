@@ -184,7 +184,7 @@ impl Walk {
         }
         let last = Seq(head + records.len() as u64);
         let changes = self.changes(&thread, known.as_ref(), last);
-        Batch { owner, thread, epoch, head: Seq(head), records, changes }
+        Batch { owner, thread, epoch, head: Seq(head), records: records.into(), changes }
     }
 
     /// Changes that mostly fit.

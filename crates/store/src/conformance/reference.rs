@@ -162,7 +162,7 @@ impl Model {
         if batch.head.0 != after.log.len() as u64 {
             return Kind::Refused;
         }
-        for record in &batch.records {
+        for record in batch.records.iter() {
             let next = after.log.len() as u64 + 1;
             if record.seq.0 != next || record.epoch != batch.epoch || !record.is_sound(&batch.thread) {
                 return Kind::Refused;

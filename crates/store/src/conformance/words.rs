@@ -323,7 +323,7 @@ impl<'a> Author<'a> {
             thread: self.thread.clone(),
             epoch: self.lease.epoch,
             head: self.lease.head,
-            records: self.records.clone(),
+            records: self.records.as_slice().into(),
             changes: self.changes.clone(),
         }
     }

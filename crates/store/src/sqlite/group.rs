@@ -262,7 +262,7 @@ impl<'a> Group<'a> {
         self.make_runs(live, batch)?;
         let first = self.state.next_pos;
         let mut insert = self.conn.prepare_cached(rows::INSERT)?;
-        for record in &batch.records {
+        for record in batch.records.iter() {
             let run = live.run_num(&record.run);
             let private = (!record.private.is_empty()).then_some(&record.private[..]);
             insert.execute((

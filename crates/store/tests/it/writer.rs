@@ -79,7 +79,7 @@ async fn a_reader_sees_only_what_is_durable() {
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(append.await, Verdict::Durable);
     let page = store.read(&author.owner, &author.thread, Seq(2), PageLimit::WIDE).await.unwrap();
-    assert_eq!((page.records, page.head), (batch.records, Seq(5)));
+    assert_eq!((page.records, page.head), (batch.records.to_vec(), Seq(5)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,7 +161,7 @@ async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
         if *verdict != Verdict::Durable {
             assert_eq!(store.append(batch.clone()).await, Verdict::Durable, "the term has survived");
         }
-        assert_eq!(author.read().await[2..], batch.records);
+        assert_eq!(author.read().await[2..], batch.records[..]);
     }
     assert_eq!(store.thread(&somebody(), &thread(9)).await.unwrap().is_some(), submitted.is_ok());
     drop(store);

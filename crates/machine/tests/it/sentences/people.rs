@@ -76,3 +76,22 @@ fn a_yes_for_a_tool_that_has_changed_runs_nothing() {
         assert!(sim.calls.is_empty(), "{code}");
     }
 }
+
+/// Of two decisions for always on one tool the one that was said last stands, whichever call it was said of.
+#[test]
+fn of_two_decisions_for_always_the_last_one_stands() {
+    for no_last in [true, false] {
+        let mut sim = Sim::of(two_gated());
+        sim.turn([call("buy", r#"{"n":1}"#), call("buy", r#"{"n":2}"#)]);
+        let (yes, no) = (("apr_R2", always(approve())), ("apr_R1", always(reject("never again"))));
+        let answers = if no_last { [yes, no] } else { [no, yes] };
+        for (key, decision) in answers {
+            sim.decide(key, decision);
+        }
+        sim.ends("call_R2", gives("bought"));
+        sim.skip();
+        sim.turn([call("buy", r#"{"n":3}"#)]);
+        let then = if no_last { "fco_R3{rejected,rejected} step.started{3}" } else { "tool.started{call_R3}" };
+        sim.tells(&format!("fc_R3 step.done{{2,tool_calls}} {then}"));
+    }
+}

@@ -25,8 +25,7 @@ fn lost(tool: Tool) -> Sim {
     sim
 }
 
-/// A turn that is tried again is given what the first try was given: what the user said is there once. (What is tried
-/// again is a turn that a crash lost: a provider that failed is not asked again by the loop.)
+/// A turn that a crash lost is tried again with what the first try was given: what the user said is there once.
 #[test]
 fn recover() {
     let mut sim = Sim::of(demo([]));

@@ -45,7 +45,8 @@ pub(crate) fn folder() -> PathBuf {
 pub(crate) fn fixtures() -> Vec<(String, Vec<u8>)> {
     let folders = [folder(), folder().join("beyond-sdk")];
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
-    let files = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let files = paths.filter(|path| path.extension().is_some_and(|extension| extension == "sse"));
     files.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
 }
 

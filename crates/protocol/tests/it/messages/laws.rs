@@ -3,6 +3,7 @@
 use super::demands::demands;
 use super::words::{fixtures, read, turn};
 use crate::seed::config;
+use crate::streams;
 use model::block::{ImageUrl, Object, Part};
 use model::delta::{ModelDelta, ModelEvent};
 use model::history::Entry;
@@ -18,6 +19,11 @@ use std::collections::HashSet;
 
 /// Every place of a stream up to this is tried as a cut; beyond it the cost would be quadratic.
 const CUTS_MAX: usize = 1500;
+
+#[test]
+fn every_answer_comes_to_what_its_file_says() {
+    streams::hold("messages", |bytes| read([bytes]));
+}
 
 #[test]
 fn how_a_stream_is_cut_never_shows() {

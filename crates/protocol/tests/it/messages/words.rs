@@ -51,7 +51,8 @@ pub(crate) fn fixtures() -> Vec<(String, Vec<u8>)> {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         (name, std::fs::read(&path).unwrap())
     };
-    let mut fixtures: Vec<_> = paths.map(named).collect();
+    let streams = paths.filter(|path| path.extension().is_some_and(|extension| extension == "sse"));
+    let mut fixtures: Vec<_> = streams.map(named).collect();
     fixtures.sort();
     fixtures
 }

@@ -2,6 +2,7 @@
 
 use super::words::{fixtures, read, read_with, turn};
 use crate::seed::config;
+use crate::streams;
 use model::block::{ImageUrl, Part};
 use model::delta::{ModelDelta, ModelEvent};
 use model::history::Entry;
@@ -14,6 +15,11 @@ use protocol::responses;
 use protocol::upstream::Target;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
+
+#[test]
+fn every_answer_comes_to_what_its_file_says() {
+    streams::hold("responses", |bytes| read([bytes]));
+}
 
 #[test]
 fn how_a_stream_is_cut_never_shows() {

@@ -125,8 +125,9 @@ enum Asked {
 
 impl Follow {
     pub(super) fn new(endpoint: Endpoint, after: Option<String>) -> Result<Self, Refusal> {
-        let client =
-            Client::builder().connect_timeout(CONNECT_MAX).redirect(redirect::Policy::none()).no_proxy().build();
+        let builder = || Client::builder().connect_timeout(CONNECT_MAX).redirect(redirect::Policy::none()).no_proxy();
+        // A system without any list of whom to trust can still be asked over plain HTTP.
+        let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
         let client = client.map_err(|error| Refusal::Unreachable(endpoint.url.clone(), error.to_string()))?;
         let (last_id, connection) = (None, None);
         Ok(Self { client, endpoint, after, last_id, last_seq: Seq::ZERO, connection, met: false, backoff: BACKOFF_MIN })

@@ -23,7 +23,11 @@ fn a_refusal_says_file_line_and_key() {
         ("[limits]\nrun_cost_max = -1\n", "2: limits.run_cost_max: the number is out of bounds; write one from 0"),
         ("[limits]\nrun_cost_max = 1e300\n", "2: limits.run_cost_max: the number is out of bounds"),
         ("[limits]\nrun_cost_max = nan\n", "2: limits.run_cost_max: the number is out of bounds"),
-        ("[providers.p]\nkind = \"openai-chat\"\n", "2: providers.p.kind: the kind `openai-chat` is not supported yet"),
+        ("[providers.p]\nkind = \"ag-ui\"\n", "2: providers.p.kind: the kind `ag-ui` is not supported yet"),
+        (
+            "[providers.p]\nkind = \"openai\"\n",
+            "2: providers.p.kind: the kind `openai` does not exist; there is `scripted`",
+        ),
         ("[providers.p]\nkind = \"scripted\"\n", "1: providers.p: `file` is missing"),
         ("[server]\norigins = [\n\"*\"]\n", "3: server.origins: `*` is not an origin"),
         ("[agents.\"a/b\"]\nmodel = \"x/y\"\n", "1: agents.\"a/b\": a name has"),
@@ -34,6 +38,32 @@ fn a_refusal_says_file_line_and_key() {
     }
     let error = refused("[providers.p]\nkind = \"scripted\"\nfile = \"none.toml\"\n");
     assert!(error.starts_with("DIR/none.toml: "), "{error}");
+}
+
+#[test]
+fn a_mistake_of_a_service_is_found_and_a_key_is_never_shown() {
+    let cases = [
+        ("api_key = \"s3cret-value\"", "api_key: a key does not belong in this file; write `env:NAME` or `file:PATH`"),
+        ("api_key = \"Bearer {env:PATH}\"", "api_key: a key does not belong in this file"),
+        ("api_key = \"env:NO_SUCH_KEY\"", "api_key: `env:NO_SUCH_KEY` cannot be resolved: the variable is not set"),
+        ("api_key = \"file:none\"", "api_key: `file:DIR/none` cannot be resolved: "),
+        ("base_url = \"localhost:1\"", "base_url: this is not an address that can be asked"),
+        ("base_url = \"http://me:s3cret@h/\"", "base_url: a password does not belong in an address"),
+        ("headers = { \"a b\" = \"x\" }", "headers.\"a b\": `a b` is not the name of a header"),
+        ("headers = { api-key = \"s3cret\" }", "headers.api-key: warning: a secret does not belong in this file"),
+        ("options = 1", "options: has to be a table"),
+        ("idle_timeout_ms = 0", "idle_timeout_ms: the number is out of bounds; write one from 1 to 31536000000"),
+        ("response_bytes_max = 0", "response_bytes_max: the number is out of bounds; write one from 1"),
+        ("file = \"plays.toml\"", "file: has no place in a provider of this kind; it is for `scripted`"),
+    ];
+    for (line, wanted) in cases {
+        for kind in ["openai-responses", "anthropic", "openai-chat"] {
+            let found = added(&format!("[providers.p]\nkind = \"{kind}\"\n{line}\n"));
+            assert!(found.starts_with(&format!("providers.p.{wanted}")), "\n{found}\n{wanted}");
+        }
+    }
+    let scripted = "[providers.p]\nkind = \"scripted\"\nfile = \"plays.toml\"\nbase_url = \"http://h/\"\n";
+    assert!(added(scripted).starts_with("providers.p.base_url: has no place in a scripted provider"));
 }
 
 #[test]

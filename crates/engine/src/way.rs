@@ -1,0 +1,55 @@
+//! What a request finds in its thread: is a run in its way, and what is to be done about that?
+
+use crate::engine::{Engine, NewRun, OnBusy, StartError, Started};
+use model::object::TaskStatus;
+use model::ports::{PageOf, RunFilter, StoreError, SubmitError};
+use model::{TaskId, ThreadId, UserId};
+
+/// Runs are looked at so many at a time.
+const RUNS_AT_ONCE: usize = 100;
+
+/// What a request finds in its thread.
+pub(crate) enum Way {
+    /// Nothing that it would have to care about.
+    Free,
+    /// A run that is to be stopped for it.
+    After(TaskId),
+    /// The run that has it now.
+    Steered(Started),
+}
+
+impl Engine {
+    /// Looks whether a run is in the way, and what `on_busy` says to do about it.
+    pub(crate) async fn make_way(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<Way, StartError> {
+        if new.on_busy == OnBusy::Enqueue {
+            return Ok(Way::Free);
+        }
+        let Some(busy) = self.busy_with(user, thread).await.map_err(SubmitError::from)? else { return Ok(Way::Free) };
+        match new.on_busy {
+            OnBusy::Enqueue => Ok(Way::Free),
+            OnBusy::Interrupt => Ok(Way::After(busy)),
+            // The same request, sent twice at once, may be what keeps the thread busy.
+            OnBusy::Reject => match self.recall(user, new.idempotency.as_ref()).await? {
+                Some(known) => Ok(Way::Steered(known)),
+                None => Err(StartError::Busy(busy)),
+            },
+            OnBusy::Steer => {
+                self.say(user, thread, busy.clone(), new.input.clone(), new.idempotency.clone()).await?;
+                Ok(Way::Steered(Started { task: busy, thread: thread.clone() }))
+            }
+        }
+    }
+
+    async fn busy_with(&self, user: &UserId, thread: &ThreadId) -> Result<Option<TaskId>, StoreError> {
+        let status = vec![TaskStatus::Queued, TaskStatus::Running, TaskStatus::Paused];
+        let filter = RunFilter { status, thread: Some(thread.clone()) };
+        // Newest first: the one that goes on is the oldest that has not ended.
+        let mut oldest: Option<TaskId> = None;
+        loop {
+            let page = PageOf { before: oldest.as_ref().map(ToString::to_string), limit: RUNS_AT_ONCE };
+            let runs = self.ports().directory.runs(user, filter.clone(), page).await?;
+            let Some(last) = runs.last() else { return Ok(oldest) };
+            oldest = Some(last.id.clone());
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Providers that fail before they have said anything: asked again in time, left for the next, or not asked any more.
+
+use crate::cast::{definitions, with_agent};
+use crate::house::{House, KINDS, Kind};
+use crate::ports::{Hands, Watched};
+use engine::{Engine, Ports};
+use model::definition::Definitions;
+use model::delta::{ModelEvent, ModelRequest};
+use model::event::{CancelMode, Event, Retrying};
+use model::object::TaskStatus;
+use model::ports::{BoxStream, Clock as _, Models};
+use model::{Millis, Record};
+use providers::Router;
+use providers::scripted::{Scenarios, Scripted};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const SCENARIOS: &str = r#"
+[[scenario]]
+model = "down"
+[[scenario.turn]]
+steps = [{ error = { code = "overloaded", message = "Too much to do.", retryable = true } }]
+
+[[scenario]]
+match = '\bpatience\b'
+[[scenario.turn]]
+steps = [
+  { error = { code = "rate_limited", message = "In a minute.", retryable = true, retry_after_ms = 60000, times = 1 } },
+  { text = "Now." },
+]
+
+[[scenario]]
+[[scenario.turn]]
+usage = { input_tokens = 10 }
+steps = [
+  { error = { code = "overloaded", message = "Too much to do.", retryable = true, times = 2 } },
+  { text = "At last." },
+]
+"#;
+
+/// Models, and when each turn was asked for.
+struct Timed {
+    inner: Router,
+    clock: Arc<Hands>,
+    asked_at: Arc<Mutex<Vec<Millis>>>,
+}
+
+impl Models for Timed {
+    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+        self.asked_at.lock().expect("nobody panicked").push(self.clock.now());
+        self.inner.turn(request)
+    }
+}
+
+/// A house whose models fail as [`SCENARIOS`] says, and when they were asked.
+async fn unlucky(kind: Kind, definitions: Definitions) -> (House, Arc<Mutex<Vec<Millis>>>) {
+    let house = House::with(kind, definitions).await;
+    let scenarios = Scenarios::parse(SCENARIOS, "test").expect("the scenarios are fine");
+    let inner = Router::new().with("scripted", Arc::new(Scripted::new(scenarios, Arc::new(|| 0))));
+    let asked_at = Arc::default();
+    let timed = Timed { inner, clock: Arc::clone(&house.clock), asked_at: Arc::clone(&asked_at) };
+    let models = Arc::new(Watched::new(Arc::new(timed), false));
+    let engine = Engine::new(Ports { models: models.clone(), ..house.engine.ports().clone() });
+    house.engine.stop(Duration::ZERO).await;
+    (House { engine, models, ..house }, asked_at)
+}
+
+fn retries(log: &[Record]) -> Vec<(Retrying, Millis)> {
+    let retry = |record: &Record| match record.event() {
+        Event::Retrying(e) => Some((e.clone(), record.at)),
+        _ => None,
+    };
+    log.iter().filter_map(retry).collect()
+}
+
+/// Time is not real here, so that what is measured is the wait alone.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_failed_is_asked_again_when_it_is_time_and_not_before() {
+    let (house, asked_at) = unlucky(Kind::Memory, definitions()).await;
+    let run = house.ask(None, "hello").await;
+    let object = house.until_long(&run, |object| object.status.is_terminal()).await;
+    assert_eq!(object.status, TaskStatus::Completed);
+    assert_eq!(object.usage.input_tokens, 30, "what failed has cost something, too");
+    let retries = retries(&house.log(&run.thread).await);
+    let asked_at = asked_at.lock().expect("nobody panicked").clone();
+    assert_eq!((retries.len(), asked_at.len()), (2, 3));
+    for ((retry, at), asked) in retries.iter().zip(&asked_at[1..]) {
+        assert!(retry.not_before > *at, "{retry:?}");
+        let late = asked.checked_sub(retry.not_before).expect("it is not asked too early");
+        assert!(late < 10, "{late} ms late");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_a_provider_is_down_the_agents_next_model_answers() {
+    let models = ["nobody/model", "scripted/down", "scripted/up"].map(str::to_owned);
+    let definitions = with_agent(definitions(), "demo", |agent| agent.models = models.to_vec());
+    let (house, _) = unlucky(Kind::Memory, definitions).await;
+    let run = house.ask(None, "hello").await;
+    let object = house.until_long(&run, |object| object.status.is_terminal()).await;
+    assert_eq!(object.status, TaskStatus::Completed);
+    let asked: Vec<String> = house.models.asked().into_iter().map(|request| request.model).collect();
+    assert_eq!(asked, ["nobody/model", "scripted/down", "scripted/down", "scripted/down", "scripted/up"]);
+    let log = house.log(&run.thread).await;
+    let answered = log.iter().find_map(|record| match record.event() {
+        Event::StepDone(e) => Some(e.model.clone()),
+        _ => None,
+    });
+    assert_eq!(answered.as_deref(), Some("scripted/up"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_while_a_provider_is_left_alone_ends_the_run_and_nobody_is_asked_again() {
+    for kind in KINDS {
+        for mode in [CancelMode::Immediate, CancelMode::AfterTurn] {
+            let (house, _) = unlucky(kind, definitions()).await;
+            let run = house.ask(None, "patience").await;
+            house.logged(&run.thread, "task.retrying").await;
+            assert_eq!(house.models.live(), 0, "{kind:?} {mode:?}: nothing is held meanwhile");
+            house.cancel(&run.task, mode).await;
+            assert_eq!(house.settled(&run).await.status, TaskStatus::Cancelled, "{kind:?} {mode:?}");
+            house.idle().await;
+            assert_eq!(house.models.turns(), 1, "{kind:?} {mode:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_while_a_provider_is_left_alone_begins_the_turn_anew() {
+    for kind in KINDS {
+        let (house, _) = unlucky(kind, definitions()).await;
+        let run = house.ask(None, "patience").await;
+        house.logged(&run.thread, "task.retrying").await;
+        let house = house.restarted().await;
+        let object = house.settled(&run).await;
+        assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
+        assert_eq!((house.models.turns(), house.models.last().attempt), (1, 3), "{kind:?}");
+        let kinds = house.kinds(&run.thread).await;
+        assert!(kinds.iter().any(|kind| kind == "task.recovered"), "{kind:?}: {kinds:?}");
+    }
+}

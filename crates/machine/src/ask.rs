@@ -1,0 +1,148 @@
+//! A model is asked: for a turn that begins, or again when its provider failed.
+//!
+//! While nothing of a turn has been shown, a provider that may succeed later is asked again after a while. When that does
+//! not help, or it cannot be used at all, the agent's next model is asked at once. All of it is decided from the log: the
+//! open step knows who is asked and how often that was, and a wait's jitter is a hash. Only a crash forgets it: the step
+//! is lost, and its next attempt begins with the agent's first model.
+
+use crate::effect::{Effect, EffectId};
+use crate::state::RunState;
+use crate::{Out, calls, child, end, history, turn};
+use model::delta::{ModelFailure, ModelRequest};
+use model::event::{ErrorInfo, Event, Retrying, StepStarted, StopReason};
+use model::fold::{StepFold, TaskFold};
+use model::{Millis, TaskId};
+use std::sync::Arc;
+
+/// The first wait; each one after it is twice as long.
+const WAIT_FIRST_MS: u64 = 500;
+/// The longest wait that no provider asked for.
+const WAIT_MAX_MS: u64 = 20_000;
+/// A provider that fails so is of no use, whatever it is asked and when.
+const USELESS: [&str; 3] = ["unknown_provider", "provider_auth", "upstream_unreachable"];
+/// The same, when it says that time does not help: the fault is not in what was asked.
+const USELESS_FOR_GOOD: [&str; 3] = ["rate_limited", "overloaded", "provider_error"];
+
+/// A turn begins, or one that was lost begins again.
+pub(crate) fn begin(run: &mut RunState, id: &TaskId, out: &mut Out) {
+    let Some(task) = run.fold.task(id) else { return };
+    let (step, attempt) = match task.steps.last() {
+        Some(lost) if lost.end == Some(StopReason::Lost) => (lost.step, lost.attempt + 1),
+        last => (last.map_or(0, |step| step.step) + 1, 1),
+    };
+    out.emit(run, Event::StepStarted(StepStarted { task_id: id.clone(), step, attempt }));
+    ask(run, id, None, out);
+}
+
+/// The model that a step asks.
+pub(crate) fn model(run: &RunState, task: &TaskFold, step: &StepFold) -> String {
+    run.agent(task).models.get(step.place).cloned().unwrap_or_default()
+}
+
+/// Asks whom the open step says.
+fn ask(run: &mut RunState, id: &TaskId, not_before: Option<Millis>, out: &mut Out) {
+    let Some(task) = run.fold.task(id) else { return };
+    let Some(open) = task.open_step() else { return };
+    let (step, attempt) = (open.step, open.attempt);
+    let agent = run.agent(task);
+    let request = ModelRequest {
+        user: run.user.clone(),
+        thread: run.thread.clone(),
+        task: id.clone(),
+        step,
+        attempt,
+        model: model(run, task, open),
+        instructions: agent.instructions.clone(),
+        history: history::for_turn(run, task).into(),
+        tools: calls::specs(run, task).into(),
+        options: Arc::clone(&agent.options),
+    };
+    turn::begin(run, id, &request.model);
+    let id = EffectId::model(id, step, attempt);
+    out.effect(Effect::CallModel { id, request: Box::new(request), not_before });
+}
+
+/// The provider failed.
+pub(crate) fn failed(run: &mut RunState, id: &TaskId, failure: ModelFailure, out: &mut Out) {
+    match next(run, id, &failure, out) {
+        Some(next) => again(run, id, failure.error, next, out),
+        None => end::provider_failed(run, id, failure.error, out),
+    }
+}
+
+/// Who is asked when one has failed.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// The same one, after so many milliseconds.
+    Same(u64),
+    /// The agent's next, at once.
+    Other,
+}
+
+/// `None` when nothing more is tried.
+fn next(run: &RunState, id: &TaskId, failure: &ModelFailure, out: &Out) -> Option<Next> {
+    let task = run.fold.task(id)?;
+    let open = task.open_step()?;
+    let place = task.steps.len().checked_sub(1);
+    let shown = task.items.iter().any(|item| item.step == place);
+    if shown || run.is_cancelling(task) {
+        return None;
+    }
+    let code = failure.error.code.as_str();
+    let later = failure.error.retryable == Some(true);
+    let useless = USELESS.contains(&code) || (!later && USELESS_FOR_GOOD.contains(&code));
+    let other = run.agent(task).models.len() > open.place + 1;
+    if later && !(useless && other) {
+        let left = open.asked <= run.definitions.limits.model_retries_max;
+        let wait = wait_ms(run, id, open, failure.retry_after_ms).filter(|wait| left && is_in_time(run, *wait, out));
+        if let Some(wait) = wait {
+            return Some(Next::Same(wait));
+        }
+    }
+    ((later || useless) && other).then_some(Next::Other)
+}
+
+/// How long a model that failed is left alone. `None` when its provider asks for more time than it is given.
+fn wait_ms(run: &RunState, id: &TaskId, open: &StepFold, asked_for: Option<u64>) -> Option<u64> {
+    let doubled = WAIT_FIRST_MS.saturating_mul(2_u64.saturating_pow(open.asked.saturating_sub(1)));
+    let wait = jittered(doubled.min(WAIT_MAX_MS), id, open).min(WAIT_MAX_MS);
+    let asked_for = asked_for.unwrap_or_default();
+    (asked_for <= run.definitions.limits.retry_after_max_ms).then(|| wait.max(asked_for))
+}
+
+/// Between three and five quarters of it, the same whoever asks: FNV-1a of the try that failed.
+fn jittered(wait: u64, id: &TaskId, open: &StepFold) -> u64 {
+    let try_of = format!("{id}/{}/{}", open.step, open.attempt);
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = try_of.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    wait.saturating_mul(750 + hash % 501) / 1000
+}
+
+/// Would the run still go on then?
+fn is_in_time(run: &RunState, wait: u64, out: &Out) -> bool {
+    let deadline = run.fold.root().and_then(|root| root.deadline);
+    deadline.is_none_or(|deadline| out.moment(run).saturating_add(wait) < deadline)
+}
+
+fn again(run: &mut RunState, id: &TaskId, error: ErrorInfo, next: Next, out: &mut Out) {
+    let Some(open) = run.fold.task(id).and_then(|task| task.open_step()) else { return };
+    let (step, attempt) = (open.step, open.attempt.saturating_add(1));
+    let wait = match next {
+        Next::Same(wait) => wait,
+        Next::Other => 0,
+    };
+    let not_before = out.moment(run).saturating_add(wait);
+    out.emit(run, Event::Retrying(Retrying { task_id: id.clone(), step, attempt, not_before, error }));
+    // The log's time may be ahead of the clock that the wait is measured by.
+    let at = matches!(next, Next::Same(_)).then(|| out.now().saturating_add(wait));
+    ask(run, id, at, out);
+}
+
+/// The tasks at or below one that wait before they ask again.
+pub(crate) fn waiting(run: &RunState, top: &TaskId, out: &Out) -> Vec<TaskId> {
+    let now = out.moment(run);
+    let waits = |task: &&TaskFold| task.open_step().and_then(|open| open.not_before).is_some_and(|at| at > now);
+    let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
+    let waiting = going.filter(waits).map(|task| task.id.clone());
+    waiting.filter(|task| child::is_at_or_below(run, task, top)).collect()
+}

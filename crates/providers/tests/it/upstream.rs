@@ -1,0 +1,218 @@
+//! Services behind an address, from a service's own side: what it is asked, and what becomes of all that it may do.
+
+mod cassettes;
+mod hostile;
+mod service;
+
+use crate::vocabulary::{asked, user};
+use model::delta::{ModelDelta, ModelEvent, ModelRequest};
+use model::history::Entry;
+use model::ports::Models;
+use model::record::RawItem;
+use model::testing::{Rng, seeds};
+use protocol::sse::{Decoder, Limits as EventLimits};
+use protocol::{chat, messages, responses};
+use providers::upstream::{Kind, Settings};
+use serde_json::{Value, json};
+use service::{Act, KEY, Service, answer, failure, send, stream, turn};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A turn of a model called `m/1`.
+fn hello() -> ModelRequest {
+    asked("up/m/1", [user("hello")], &[])
+}
+
+fn folder(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Responses => "responses",
+        Kind::Messages => "messages",
+        Kind::Chat => "chat",
+    }
+}
+
+/// Every stream that the dialect's own tests read.
+fn streams(kind: Kind) -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../protocol/tests/it/streams").join(folder(kind));
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "sse"));
+    files.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+/// What the dialect makes of a stream, from this origin.
+fn told(kind: Kind, origin: String, stream: &[u8]) -> Vec<ModelEvent> {
+    let turn = hello();
+    let mut ingest = match kind {
+        Kind::Responses => responses::ingest(origin, &turn),
+        Kind::Messages => messages::ingest(origin, &turn),
+        Kind::Chat => chat::ingest(origin, &turn),
+    };
+    let (mut decoder, mut rest, mut out) = (Decoder::new(EventLimits::default()), stream, Vec::new());
+    while let Some(event) = decoder.decode(&mut rest).unwrap() {
+        ingest.event(&event, &mut out);
+    }
+    ingest.end(&mut out);
+    out
+}
+
+/// The stream as a chunked body, in pieces of any size.
+fn chunked(stream: &[u8], rng: &mut Rng) -> Vec<Act> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let mut acts = vec![send(head)];
+    let mut rest = stream;
+    while !rest.is_empty() {
+        let (piece, more) = rest.split_at(rng.between(1, 300).min(u32::try_from(rest.len()).unwrap()) as usize);
+        acts.push(send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()));
+        rest = more;
+    }
+    acts.push(send("0\r\n\r\n"));
+    acts
+}
+
+/// The events without what a failure says of the place.
+fn without_place(mut events: Vec<ModelEvent>) -> Vec<ModelEvent> {
+    for event in &mut events {
+        if let ModelEvent::Failed(failure) = event {
+            failure.error.details = None;
+        }
+    }
+    events
+}
+
+#[tokio::test]
+async fn every_stream_is_what_its_dialect_says_however_it_is_cut() {
+    let seed = seeds().next().unwrap();
+    let mut rng = Rng::new(seed);
+    for kind in Kind::ALL {
+        let streams = streams(kind);
+        assert!(streams.len() > 10, "{kind:?}");
+        for (path, bytes) in streams {
+            let service = Service::start(vec![chunked(&bytes, &mut rng)]).await;
+            let origin = format!("{}:{}/v1:e90931eb:m/1", kind.name(), service.address);
+            let events = turn(service.settings(kind), hello()).await;
+            let wanted = without_place(told(kind, origin, &bytes));
+            assert_eq!(without_place(events), wanted, "SEED={seed} {}", path.display());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_service_is_asked_at_its_path_by_its_headers_with_the_agents_wishes_over_the_providers() {
+    let key =
+        [format!("authorization: bearer {KEY}"), format!("x-api-key: {KEY}"), format!("authorization: bearer {KEY}")];
+    let paths = ["/v1/responses", "/v1/messages", "/v1/chat/completions"];
+    for ((kind, key), path) in Kind::ALL.into_iter().zip(key).zip(paths) {
+        let (_, bytes) = streams(kind).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
+        let mut service = Service::start(vec![vec![stream(), send(bytes)]]).await;
+        let options = json!({"temperature": 0.5, "seed": 7}).as_object().cloned().unwrap();
+        let settings = Settings { options: Arc::new(options), ..service.settings(kind) };
+        let own = json!({"temperature": 1}).as_object().cloned().unwrap();
+        turn(settings, ModelRequest { options: Arc::new(own), ..hello() }).await;
+        let (head, body) = service.request().await;
+        assert!(head.starts_with(&format!("post {path} http/1.1\r\n")), "{head}");
+        for line in [key.as_str(), "x-team: rivers", "accept: text/event-stream", "content-type: application/json"] {
+            assert!(head.lines().any(|other| other == line), "{line}: {head}");
+        }
+        assert_eq!(head.contains("anthropic-version: "), kind == Kind::Messages);
+        assert_eq!((&body["model"], &body["stream"]), (&json!("m/1"), &json!(true)));
+        assert_eq!((&body["temperature"], &body["seed"]), (&json!(1), &json!(7)));
+    }
+}
+
+#[tokio::test]
+async fn without_a_key_nobody_is_said_to_ask() {
+    let (_, bytes) = streams(Kind::Chat).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
+    let mut service = Service::start(vec![vec![stream(), send(bytes)]]).await;
+    turn(Settings { key: None, ..service.settings(Kind::Chat) }, hello()).await;
+    assert!(!service.request().await.0.contains("authorization"));
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_there_is_named_and_nothing_is_asked() {
+    let mut service = Service::start(vec![vec![]]).await;
+    let settings = Settings { key: Some("env:NOPE".to_owned()), ..service.settings(Kind::Chat) };
+    let error = failure(settings, hello()).await.error;
+    assert_eq!((error.code.as_str(), error.retryable), ("provider_auth", Some(false)));
+    assert_eq!(error.message, format!("Cannot ask {}: the secret `env:NOPE` is not set.", service.address));
+    // The service still waits for its first request: the next one is it.
+    turn(service.settings(Kind::Chat), hello()).await;
+    service.request().await;
+    assert!(service.seen().await.is_none());
+}
+
+/// A thought of the service's own and the words that followed it, as they came.
+fn spoken(address: &str) -> [Entry; 2] {
+    let raw = |item: Value| RawItem { origin: format!("openai-responses:{address}/v1:e90931eb:m/1"), item };
+    let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "blob"});
+    let content = json!([{"type": "output_text", "text": "hi", "annotations": []}]);
+    let said =
+        json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content});
+    [
+        Entry::Reasoning { id: "rs_R1".into(), raw: raw(thought) },
+        Entry::Assistant { id: "msg_R1".into(), text: "hi".to_owned(), raw: Some(raw(said)) },
+    ]
+}
+
+const REFUSED: &str =
+    r#"{"error": {"message": "The encrypted content could not be verified.", "code": "invalid_encrypted_content"}}"#;
+
+#[tokio::test]
+async fn a_service_that_does_not_take_back_its_thoughts_is_asked_once_without_them() {
+    let (_, bytes) = streams(Kind::Responses).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
+    let refusal = || answer("400 Bad Request", "application/json", "", REFUSED);
+    for (refuses, second) in [(false, vec![stream(), send(bytes)]), (true, refusal())] {
+        let mut service = Service::start(vec![refusal(), second, refusal()]).await;
+        let [thought, said] = spoken(&service.address);
+        let history = [user("a"), thought, said, user("b")];
+        let events = turn(service.settings(Kind::Responses), asked("up/m/1", history, &[])).await;
+        let Some(ModelEvent::Delta(ModelDelta::Unknown(note))) = events.first() else { panic!("{events:?}") };
+        assert_eq!(note["type"], "headwater.history_resent");
+        assert!(note["reason"].as_str().unwrap().contains("could not be verified"), "{note}");
+        let blobs = |body: &Value| body["input"].to_string().matches("blob").count();
+        assert_eq!(blobs(&service.request().await.1), 1);
+        assert_eq!(blobs(&service.request().await.1), 0);
+        match events.last() {
+            Some(ModelEvent::Failed(failure)) if refuses => assert_eq!(failure.error.code, "history_refused"),
+            Some(ModelEvent::End(_)) if !refuses => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_turn_closes_the_connection() {
+    use futures_util::StreamExt as _;
+    let first = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
+    for acts in [vec![Act::Hold], vec![stream(), Act::Hold], vec![stream(), send(first), Act::Hold]] {
+        let events_first = acts.len() == 3;
+        let mut service = Service::start(vec![acts]).await;
+        let mut events = service::upstream(service.settings(Kind::Chat)).turn(hello());
+        if events_first {
+            assert!(events.next().await.is_some());
+            service.request().await;
+        } else {
+            // It is asked, and does not answer.
+            tokio::select! {
+                event = events.next() => panic!("{event:?}"),
+                _ = service.request() => {}
+            }
+        }
+        drop(events);
+        assert!(matches!(service.seen().await, Some(service::Seen::HungUp)));
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_waits_holds_the_service_up() {
+    use futures_util::StreamExt as _;
+    let piece = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n".repeat(1000);
+    let mut service = Service::start(vec![vec![stream(), Act::Flood(piece.into_bytes())]]).await;
+    let mut events = service::upstream(service.settings(Kind::Chat)).turn(hello());
+    assert!(events.next().await.is_some());
+    service.request().await;
+    match service.seen().await {
+        Some(service::Seen::Taken(bytes)) => assert!(bytes < service::FLOOD_BYTES, "{bytes}"),
+        other => panic!("{other:?}"),
+    }
+    drop(events);
+}

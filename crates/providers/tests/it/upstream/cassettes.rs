@@ -1,0 +1,133 @@
+//! What services answered is kept without secrets, and played again as it was.
+
+use super::service::{KEY, Service, answer, send, stream, turn};
+use super::{hello, streams, without_place};
+use crate::vocabulary::{asked, user};
+use futures_util::StreamExt as _;
+use model::delta::{ModelEvent, ModelRequest};
+use model::ports::Models as _;
+use providers::cassette::{CassetteError, Cassettes, Speed};
+use providers::upstream::{Kind, Settings};
+use std::time::Duration;
+use tokio::time::Instant;
+
+fn saying(said: &str, step: u32) -> ModelRequest {
+    ModelRequest { step, task: format!("task_{step}").as_str().into(), ..asked("up/m/1", [user(said)], &[]) }
+}
+
+#[tokio::test]
+async fn every_stream_plays_from_its_cassette_as_it_came_from_its_service() {
+    for kind in Kind::ALL {
+        for (path, bytes) in streams(kind) {
+            let folder = tempfile::tempdir().unwrap();
+            let service = Service::start(vec![vec![stream(), send(bytes)]]).await;
+            let settings = Settings { record: Some(folder.path().to_owned()), ..service.settings(kind) };
+            let came = turn(settings, hello()).await;
+            let cassettes = Cassettes::open(folder.path(), Speed::Fast).unwrap();
+            let played: Vec<ModelEvent> = cassettes.turn(hello()).collect().await;
+            // Where it was heard is not where it is played.
+            assert_eq!(without_place(played), without_place(came), "{}", path.display());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cassette_holds_no_secret_even_if_the_service_repeats_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let complaint = format!("{{\"error\":{{\"message\":\"{KEY} is no key\",\"type\":\"x\"}}}}");
+    let said = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{KEY}\"}}}}]}}\n\n");
+    let spoken = vec![stream(), send(said)];
+    let service = Service::start(vec![answer("401 Unauthorized", "application/json", "", &complaint), spoken]).await;
+    for step in [1, 2] {
+        let settings = Settings { record: Some(folder.path().to_owned()), ..service.settings(Kind::Chat) };
+        turn(settings, saying(&format!("my key is {KEY}"), step)).await;
+    }
+    let mut files = 0;
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(!text.contains(KEY) && !text.contains("authorization"), "{text}");
+        assert!(text.contains("[removed]"), "{text}");
+        files += 1;
+    }
+    assert_eq!(files, 2);
+}
+
+#[tokio::test]
+async fn a_refusal_plays_as_the_same_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start(vec![answer("429 Too Many", "application/json", "retry-after: 3\r\n", "{}")]).await;
+    let settings = Settings { record: Some(folder.path().to_owned()), ..service.settings(Kind::Responses) };
+    let came = turn(settings, hello()).await;
+    assert!(matches!(came.last(), Some(ModelEvent::Failed(failure)) if failure.retry_after_ms == Some(3_000)));
+    let cassettes = Cassettes::open(folder.path(), Speed::Fast).unwrap();
+    assert_eq!(cassettes.turn(hello()).collect::<Vec<_>>().await, came);
+}
+
+fn cassette(said: &str, step: u32, word: &str, at_ms: u64) -> String {
+    let asked = serde_json::json!({"line": "asked", "cassette": 1, "kind": "openai-chat", "model": "up/m", "origin": "o",
+        "said": said, "step": step, "request": {}});
+    let piece = serde_json::json!({"choices": [{"index": 0, "delta": {"content": word}}]}).to_string();
+    let done = serde_json::json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).to_string();
+    let heard = |data: &str| serde_json::json!({"line": "event", "at_ms": at_ms, "data": data});
+    format!("{asked}\n{}\n{}\n", heard(&piece), heard(&done))
+}
+
+fn words(events: &[ModelEvent]) -> String {
+    format!("{events:?}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_its_own_time_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept =
+        [("a", "one", 1, "first"), ("b", "one", 2, "second"), ("c", "two", 1, "other"), ("d", "one", 1, "again")];
+    for (name, said, step, word) in kept {
+        let path = folder.path().join(format!("{name}.cassette.jsonl"));
+        std::fs::write(path, cassette(said, step, word, 1_500)).unwrap();
+    }
+    let fast = Cassettes::open(folder.path(), Speed::Fast).unwrap();
+    for (said, step, attempt, word) in [
+        ("one", 1, 1, "first"),
+        ("one", 2, 1, "second"),
+        ("two", 1, 1, "other"),
+        ("one", 1, 2, "again"),
+        ("one", 1, 9, "again"),
+    ] {
+        let request = ModelRequest { attempt, ..saying(said, step) };
+        let began = Instant::now();
+        let events: Vec<_> = fast.turn(request).collect().await;
+        assert!(words(&events).contains(word), "{events:?}");
+        assert!(matches!(events.last(), Some(ModelEvent::End(_))), "{events:?}");
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+    let slow = Cassettes::open(folder.path(), Speed::Original).unwrap();
+    let began = Instant::now();
+    let _events: Vec<_> = slow.turn(saying("one", 1)).collect().await;
+    assert_eq!(began.elapsed(), Duration::from_millis(1_500));
+    let nothing: Vec<_> = slow.turn(saying("three", 1)).collect().await;
+    assert!(
+        matches!(&nothing[..], [ModelEvent::Failed(failure)] if failure.error.code == "no_cassette"),
+        "{nothing:?}"
+    );
+}
+
+#[test]
+fn a_folder_that_holds_no_cassette_or_a_broken_one_is_refused_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(Cassettes::open(folder.path(), Speed::Fast), Err(CassetteError::Empty(_))));
+    let missing = folder.path().join("missing");
+    assert!(matches!(Cassettes::open(&missing, Speed::Fast), Err(CassetteError::Read { .. })));
+    let good = cassette("one", 1, "x", 0);
+    for (text, line, why) in [
+        ("", 1, "first line"),
+        ("{}\n", 1, "line"),
+        (&*good.replace("\"cassette\":1", "\"cassette\":2"), 1, "format 2"),
+        (&*good.replace("openai-chat", "telegraph"), 1, "telegraph"),
+        (&*format!("{good}nonsense\n"), 4, "expected"),
+        (&*format!("{good}{good}"), 4, "first line"),
+    ] {
+        std::fs::write(folder.path().join("a.cassette.jsonl"), text).unwrap();
+        let error = Cassettes::open(folder.path(), Speed::Fast).unwrap_err().to_string();
+        assert!(error.contains(&format!("line {line}:")) && error.contains(why), "{error}");
+    }
+}

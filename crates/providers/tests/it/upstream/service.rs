@@ -1,0 +1,185 @@
+//! A service on loopback, and few words to say what it does: it answers every request with the next of its answers.
+
+use model::delta::{ModelEvent, ModelFailure, ModelRequest};
+use model::ports::Models;
+use providers::upstream::{Client, Filled, Kind, Limits, Lookup, Settings, Timeouts, Upstream, Url};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use futures_util::StreamExt;
+
+/// Nothing here may take longer; a test that hangs says where.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const KEY: &str = "sk-0123456789abcdefghijklmnop";
+
+/// One thing that the service does.
+pub(crate) enum Act {
+    Send(Vec<u8>),
+    /// Waits until the other side hangs up.
+    Hold,
+    /// Sends this again and again until it is not taken any more, and tells how many bytes were.
+    Flood(Vec<u8>),
+}
+
+/// What the service saw.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Request { head: String, body: Value },
+    HungUp,
+    Taken(usize),
+}
+
+pub(crate) struct Service {
+    pub(crate) address: String,
+    seen: mpsc::UnboundedReceiver<Seen>,
+}
+
+impl Service {
+    pub(crate) async fn start(answers: Vec<Vec<Act>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (tell, seen) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            for answer in answers {
+                let (socket, _) = listener.accept().await.unwrap();
+                serve(socket, answer, &tell).await;
+            }
+        });
+        Self { address, seen }
+    }
+
+    pub(crate) async fn seen(&mut self) -> Option<Seen> {
+        tokio::time::timeout(PATIENCE, self.seen.recv()).await.unwrap()
+    }
+
+    pub(crate) async fn request(&mut self) -> (String, Value) {
+        match self.seen().await {
+            Some(Seen::Request { head, body }) => (head, body),
+            other => panic!("no request: {other:?}"),
+        }
+    }
+
+    pub(crate) fn settings(&self, kind: Kind) -> Settings {
+        settings(kind, &format!("http://{}/v1", self.address))
+    }
+}
+
+async fn serve(mut socket: TcpStream, answer: Vec<Act>, tell: &mpsc::UnboundedSender<Seen>) {
+    let mut bytes = Vec::new();
+    let (head, length) = loop {
+        if socket.read_buf(&mut bytes).await.unwrap() == 0 {
+            return;
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, _)) = text.split_once("\r\n\r\n") {
+            let head = head.to_ascii_lowercase();
+            let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+            break (head.clone(), length.unwrap().parse::<usize>().unwrap());
+        }
+    };
+    while bytes.len() < head.len() + 4 + length {
+        assert_ne!(socket.read_buf(&mut bytes).await.unwrap(), 0);
+    }
+    let body = serde_json::from_slice(&bytes[head.len() + 4..]).unwrap();
+    tell.send(Seen::Request { head, body }).ok();
+    for act in answer {
+        match act {
+            Act::Send(bytes) => {
+                // Whoever has enough hangs up.
+                socket.write_all(&bytes).await.ok();
+                socket.flush().await.ok();
+            }
+            Act::Hold => {
+                let mut rest = Vec::new();
+                socket.read_to_end(&mut rest).await.ok();
+                tell.send(Seen::HungUp).ok();
+            }
+            Act::Flood(bytes) => {
+                let mut taken = 0;
+                while let Ok(Ok(count)) = tokio::time::timeout(Duration::from_millis(500), socket.write(&bytes)).await {
+                    taken += count;
+                    if taken > FLOOD_BYTES {
+                        break;
+                    }
+                }
+                tell.send(Seen::Taken(taken)).ok();
+            }
+        }
+    }
+}
+
+/// More than all buffers between two sockets.
+pub(crate) const FLOOD_BYTES: usize = 64 * 1024 * 1024;
+
+pub(crate) fn send(text: impl AsRef<[u8]>) -> Act {
+    Act::Send(text.as_ref().to_vec())
+}
+
+/// The head of an answer whose body ends with the connection.
+pub(crate) fn head(status: &str, media_type: &str, more: &str) -> Act {
+    send(format!("HTTP/1.1 {status}\r\ncontent-type: {media_type}\r\n{more}connection: close\r\n\r\n"))
+}
+
+/// The head of an event stream.
+pub(crate) fn stream() -> Act {
+    head("200 OK", "text/event-stream; charset=utf-8", "")
+}
+
+/// A whole answer.
+pub(crate) fn answer(status: &str, media_type: &str, more: &str, body: &str) -> Vec<Act> {
+    vec![head(status, media_type, more), send(body)]
+}
+
+pub(crate) fn settings(kind: Kind, base_url: &str) -> Settings {
+    Settings {
+        name: "up".to_owned(),
+        kind,
+        base_url: Url::parse(base_url).unwrap(),
+        key: Some("env:KEY".to_owned()),
+        headers: [("x-team".to_owned(), "env:TEAM".to_owned())].into(),
+        options: Arc::default(),
+        timeouts: Timeouts { first_byte: PATIENCE, idle: PATIENCE, total: PATIENCE },
+        limits: Limits::default(),
+        record: None,
+    }
+}
+
+/// What `env:KEY` and `env:TEAM` stand for; there is nothing else.
+pub(crate) fn lookup() -> Lookup {
+    Arc::new(|text| {
+        let value = match text.as_str() {
+            "env:KEY" => Ok(KEY),
+            "env:TEAM" => Ok("rivers"),
+            _ => Err(format!("the secret `{text}` is not set")),
+        };
+        let filled = value.map(|value| Filled { text: value.to_owned(), values: vec![value.to_owned()] });
+        Box::pin(std::future::ready(filled))
+    })
+}
+
+pub(crate) fn upstream(settings: Settings) -> Upstream {
+    Upstream::new(settings, Client::new(Duration::from_millis(300)).unwrap(), lookup())
+}
+
+/// All events of a turn: exactly one end, and it is the last.
+pub(crate) async fn turn(settings: Settings, request: ModelRequest) -> Vec<ModelEvent> {
+    let events = upstream(settings).turn(request).collect::<Vec<_>>();
+    let events = tokio::time::timeout(PATIENCE, events).await.expect("the turn ends");
+    let ends = events.iter().filter(|event| !matches!(event, ModelEvent::Delta(_))).count();
+    assert_eq!(ends, 1, "{events:?}");
+    assert!(!matches!(events.last(), Some(ModelEvent::Delta(_))), "{events:?}");
+    assert!(!format!("{events:?}").contains(KEY), "{events:?}");
+    events
+}
+
+/// The failure that a turn ended with.
+pub(crate) async fn failure(settings: Settings, request: ModelRequest) -> ModelFailure {
+    match turn(settings, request).await.pop() {
+        Some(ModelEvent::Failed(failure)) => failure,
+        other => panic!("it did not fail: {other:?}"),
+    }
+}

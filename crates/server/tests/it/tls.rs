@@ -1,0 +1,154 @@
+//! `https`, with a certificate authority of our own: a model and a tool behind it are reached when the system trusts it,
+//! and not when it does not.
+
+use crate::harness::{client, frames, headwater};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+
+/// A site that only its own authority vouches for, and that authority's certificate.
+struct Site {
+    port: u16,
+    authority: String,
+}
+
+impl Site {
+    async fn start() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(["localhost".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let config =
+            ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key);
+        let acceptor = TlsAcceptor::from(Arc::new(config.unwrap()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                // Whoever does not trust us hangs up here.
+                let Ok(mut socket) = acceptor.accept(socket).await else { continue };
+                let request = read(&mut socket).await;
+                socket.write_all(answer(&request).as_bytes()).await.unwrap();
+                socket.shutdown().await.ok();
+            }
+        });
+        Self { port, authority: authority.pem() }
+    }
+}
+
+async fn read(socket: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+    let mut bytes = Vec::new();
+    loop {
+        assert_ne!(socket.read_buf(&mut bytes).await.unwrap(), 0);
+        let text = String::from_utf8_lossy(&bytes);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head
+            .to_ascii_lowercase()
+            .split("content-length: ")
+            .nth(1)
+            .map_or(0, |rest| rest.lines().next().unwrap().parse::<usize>().unwrap());
+        if body.len() >= length {
+            return text.into_owned();
+        }
+    }
+}
+
+/// A tool that says `sunny`, and a model that asks it and repeats what it said.
+fn answer(request: &str) -> String {
+    let (media_type, body) = if request.starts_with("GET /look ") {
+        ("text/plain", "sunny".to_owned())
+    } else if request.contains("sunny") {
+        ("text/event-stream", chunk(&json!({"content": "It is sunny."}), "stop"))
+    } else {
+        let call = json!({"index": 0, "id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}});
+        ("text/event-stream", chunk(&json!({ "tool_calls": [call] }), "tool_calls"))
+    };
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\nconnection: close\r\n\r\n{body}")
+}
+
+fn chunk(delta: &Value, finish_reason: &str) -> String {
+    let choice = json!({"index": 0, "delta": delta, "finish_reason": finish_reason});
+    format!("data: {}\n\ndata: [DONE]\n\n", json!({"id": "x", "model": "m", "choices": [choice]}))
+}
+
+/// A server that ends with the test.
+struct Running {
+    child: Child,
+    url: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A server that trusts whom this file lists, and nobody else.
+fn start(dir: &Path, site: &Site, trusted: &str) -> Running {
+    let port = site.port;
+    let config = format!(
+        "[agents.a]\nmodel = \"tls/m\"\ntools = [\"look\"]\n\
+         [tools.look]\nkind = \"http\"\nurl = \"https://localhost:{port}/look\"\n\
+         [providers.tls]\nkind = \"openai-chat\"\nbase_url = \"https://localhost:{port}/v1\"\n\
+         [limits]\nmodel_retries_max = 0\n"
+    );
+    std::fs::write(dir.join("headwater.toml"), config).unwrap();
+    std::fs::write(dir.join("authority.pem"), &site.authority).unwrap();
+    let mut child = headwater(dir)
+        .args(["serve", "--config", "headwater.toml", "--listen", "127.0.0.1:0", "--data-dir", "data"])
+        .env("SSL_CERT_FILE", dir.join(trusted))
+        .env("SSL_CERT_DIR", dir.join("none"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.trim().strip_prefix("headwater listening on ").unwrap_or_default().to_owned();
+    Running { child, url }
+}
+
+/// The last event of a run, and what was said in it.
+async fn run(server: &Running) -> (String, Value, String) {
+    let body = json!({"model": "a", "input": "look", "stream": true}).to_string();
+    let request = client().post(format!("{}/v1/tasks", server.url)).header("content-type", "application/json");
+    let text = request.body(body).send().await.unwrap().text().await.unwrap();
+    let frames = frames(&text);
+    let last = frames.last().unwrap();
+    (last.event.clone(), last.data.clone(), text)
+}
+
+#[tokio::test]
+async fn a_model_and_a_tool_behind_https_are_reached_through_whom_the_system_trusts() {
+    let site = Site::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path(), &site, "authority.pem");
+    let (event, _, text) = run(&server).await;
+    assert_eq!(event, "task.completed", "{text}");
+    assert!(text.contains("It is sunny."), "{text}");
+}
+
+#[tokio::test]
+async fn nobody_is_trusted_where_the_system_lists_nobody_and_the_server_starts_all_the_same() {
+    let site = Site::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path(), &site, "no-such-file.pem");
+    let (event, data, text) = run(&server).await;
+    assert_eq!(event, "task.failed", "{text}");
+    let error = &data["error"];
+    assert_eq!((&error["code"], &error["retryable"]), (&json!("upstream_unreachable"), &json!(false)), "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("localhost") && message.contains("certificate"), "{message}");
+}

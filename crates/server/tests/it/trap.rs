@@ -1,0 +1,367 @@
+//! The trap of many turns: a service that looks its own items up when they come back, and refuses what does not fit.
+//!
+//! First a client that knows nothing of it, to see that the trap is there, with the words of the real one. Then ours.
+
+use crate::fake::dialect::Dialect;
+use crate::fake::loopback::{Act, Loopback, stream};
+use crate::fake::strict::Strict;
+use crate::harness::{Frame, Server, client};
+use crate::site::Site;
+use model::testing::{Rng, seeds};
+use serde_json::{Value, json};
+
+/// Asks the service as a naive client would, and gives what it said, or its status and error.
+async fn ask(strict: &Strict, key: &str, body: &Value) -> Result<Vec<Value>, (u16, Value)> {
+    let request = client().post(strict.at.url("/v1/responses")).bearer_auth(key);
+    let reply = request.body(body.to_string()).send().await.unwrap();
+    let (status, text) = (reply.status().as_u16(), reply.text().await.unwrap());
+    if status != 200 {
+        return Err((status, serde_json::from_str::<Value>(&text).unwrap()["error"].clone()));
+    }
+    let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    Ok(last["response"]["output"].as_array().unwrap().clone())
+}
+
+fn user(text: &str) -> Value {
+    json!({"type": "message", "role": "user", "content": text})
+}
+
+/// A request that says this again and asks for more.
+fn again(first: &str, output: &[Value], more: &[Value]) -> Value {
+    let input: Vec<Value> = [user(first)].iter().chain(output).chain(more).cloned().collect();
+    json!({"model": "gpt-5-one", "stream": true, "input": input})
+}
+
+/// The same request to a service that may keep nothing.
+fn unkept(mut body: Value) -> Value {
+    body["store"] = false.into();
+    body["include"] = json!(["reasoning.encrypted_content"]);
+    body
+}
+
+fn id(item: &Value) -> &str {
+    item["id"].as_str().unwrap()
+}
+
+fn without(item: &Value, field: &str) -> Value {
+    let mut item = item.clone();
+    item.as_object_mut().unwrap().remove(field);
+    item
+}
+
+/// What the service says to this.
+async fn refusal(strict: &Strict, body: &Value) -> (u16, String) {
+    let (status, error) = ask(strict, "a", body).await.unwrap_err();
+    (status, error["message"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn a_client_that_sends_everything_back_is_told_that_the_reasoning_is_not_found() {
+    let strict = Strict::open().await;
+    let output = ask(&strict, "a", &again("What tools do you have now?", &[], &[])).await.unwrap();
+    assert_eq!(output.len(), 2);
+    assert_eq!((&output[0]["type"], &output[0]["encrypted_content"]), (&json!("reasoning"), &Value::Null));
+    let more = [user("What's the time in Shanghai right now? call the tool please")];
+    let body = again("What tools do you have now?", &output, &more);
+    let said = format!("Item with id '{}' not found.", id(&output[0]));
+    assert_eq!(refusal(&strict, &body).await, (404, said));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_the_reasoning_out_is_told_that_the_message_needs_it() {
+    let strict = Strict::open().await;
+    let output = ask(&strict, "a", &again("What tools do you have now?", &[], &[])).await.unwrap();
+    let more = [user("What's the time in Shanghai right now? call the tool please")];
+    let body = again("What tools do you have now?", &output[1..], &more);
+    let (message, reasoning) = (id(&output[1]), id(&output[0]));
+    let said = format!(
+        "Item '{message}' of type 'message' was provided without its required 'reasoning' item: '{reasoning}'."
+    );
+    assert_eq!(refusal(&strict, &body).await, (400, said));
+    // Without its id, or with another, the message is plain words.
+    let mut renamed = output[1].clone();
+    renamed["id"] = "msg_another".into();
+    for plain in [without(&output[1], "id"), renamed] {
+        assert!(ask(&strict, "a", &again("What tools do you have now?", &[plain], &more)).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn every_rule_of_the_service_has_its_own_refusal() {
+    let strict = Strict::open().await;
+    let first = unkept(again("fetch it", &[], &[]));
+    let output = ask(&strict, "a", &first).await.unwrap();
+    let [reasoning, call] = &output[..] else { panic!("{output:?}") };
+    let (rs, fc, call_id) = (id(reasoning), id(call), call["call_id"].as_str().unwrap());
+    let result = json!({"type": "function_call_output", "call_id": call_id, "output": "done"});
+    let with = |items: &[&Value]| {
+        let items: Vec<Value> = items.iter().map(|item| (*item).clone()).collect();
+        unkept(again("fetch it", &items, &[]))
+    };
+    let no_blob = without(reasoning, "encrypted_content");
+    let (mut bent, mut invented) = (reasoning.clone(), reasoning.clone());
+    bent["encrypted_content"] = "gAAAAbegun".into();
+    invented["id"] = "reasoning_content".into();
+    let unreadable = "The encrypted content gAAA... could not be verified. Reason: Encrypted content could not be \
+                      decrypted or parsed.";
+    let table = [
+        (
+            with(&[call, &result]),
+            400,
+            format!("Item '{fc}' of type 'function_call' was provided without its required 'reasoning' item: '{rs}'."),
+        ),
+        (
+            with(&[reasoning, &without(call, "id"), &result]),
+            400,
+            format!("Item '{rs}' of type 'reasoning' was provided without its required following item."),
+        ),
+        (
+            with(&[reasoning]),
+            400,
+            format!("Item '{rs}' of type 'reasoning' was provided without its required following item."),
+        ),
+        (
+            with(&[&no_blob, call, &result]),
+            404,
+            format!(
+                "Item with id '{rs}' not found. Items are not persisted when `store` is set to false. Try again with \
+             `store` set to true, or remove this item from your input."
+            ),
+        ),
+        (
+            with(&[&json!({"type": "item_reference", "id": rs}), call, &result]),
+            404,
+            format!(
+                "Item with id '{rs}' not found. Items are not persisted when `store` is set to false. Try again with \
+             `store` set to true, or remove this item from your input."
+            ),
+        ),
+        (with(&[&result]), 400, format!("No tool call found for function call output with call_id {call_id}.")),
+        (with(&[reasoning, call]), 400, format!("No tool output found for function call {call_id}.")),
+        (with(&[&bent, call, &result]), 400, unreadable.to_owned()),
+        (
+            with(&[&invented, call, &result]),
+            400,
+            "Invalid 'input[1].id': 'reasoning_content'. Expected an ID that begins with 'rs'.".to_owned(),
+        ),
+    ];
+    for (body, status, said) in table {
+        assert_eq!(refusal(&strict, &body).await, (status, said), "{body}");
+    }
+    let good = with(&[reasoning, call, &result]);
+    let mut elsewhere = good.clone();
+    elsewhere["model"] = "gpt-5-two".into();
+    assert_eq!(refusal(&strict, &elsewhere).await, (400, unreadable.to_owned()));
+    let (_, of_another_key) = ask(&strict, "b", &good).await.unwrap_err();
+    assert_eq!(of_another_key["code"], "invalid_encrypted_content");
+    elsewhere["model"] = "gpt-4-plain".into();
+    assert_eq!(refusal(&strict, &elsewhere).await.1, "Encrypted content is not supported with this model.");
+    assert!(ask(&strict, "a", &good).await.is_ok(), "whole and in order, it is taken back");
+}
+
+const CONFIG: &str = r#"
+[agents.one]
+model = "up/gpt-5-one"
+tools = ["work"]
+
+[agents.two]
+model = "up/gpt-5-two"
+tools = ["work"]
+
+[agents.stranger]
+model = "other/gpt-5-one"
+tools = ["work"]
+
+[agents.plain]
+model = "up/gpt-4-plain"
+tools = ["work"]
+
+[agents.elsewhere]
+model = "chat/some"
+
+[tools.work]
+kind = "http"
+method = "POST"
+url = "SITE"
+
+[providers.up]
+kind = "openai-responses"
+base_url = "STRICT"
+api_key = "file:KEYS/one"
+
+[providers.other]
+kind = "openai-responses"
+base_url = "STRICT"
+api_key = "file:KEYS/two"
+
+[providers.chat]
+kind = "openai-chat"
+base_url = "CHAT"
+"#;
+
+/// A server whose models are at the strict service, or at one of another kind, and one conversation there.
+struct Talk {
+    server: Server,
+    strict: Strict,
+    site: Site,
+    thread: Option<String>,
+    inputs: Vec<String>,
+    _keys: tempfile::TempDir,
+}
+
+impl Talk {
+    async fn begin() -> Self {
+        let (strict, site) = (Strict::open().await, Site::open().await);
+        let said = Dialect::Chat.says("said elsewhere");
+        let chat = Loopback::open(move |_| vec![stream(), Act::Send(said.clone().into_bytes())]).await;
+        let keys = tempfile::tempdir().unwrap();
+        for name in ["one", "two"] {
+            std::fs::write(keys.path().join(name), format!("key-{name}\n")).unwrap();
+        }
+        let config = CONFIG
+            .replace("SITE", &site.url("/work"))
+            .replace("STRICT", &strict.at.url("/v1"))
+            .replace("CHAT", &chat.url("/v1"))
+            .replace("KEYS", keys.path().to_str().unwrap());
+        let server = Server::custom(&config, "");
+        Self { server, strict, site, thread: None, inputs: Vec::new(), _keys: keys }
+    }
+
+    /// Says something to an agent and gives the task's id.
+    async fn say(&mut self, agent: &str, input: &str) -> String {
+        let mut body = json!({"model": agent, "input": input});
+        if let Some(thread) = &self.thread {
+            body["thread_id"] = thread.as_str().into();
+        }
+        self.inputs.push(input.to_owned());
+        let task = self.server.begin(body).await;
+        self.thread = Some(task["thread_id"].as_str().unwrap().to_owned());
+        task["task_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Says something and waits for the end, which is to be this.
+    async fn turn(&mut self, agent: &str, input: &str, status: &str) {
+        let task = self.say(agent, input).await;
+        self.ends(&task, status).await;
+    }
+
+    async fn cancel(&self, task: &str) {
+        self.server.post(&format!("/v1/tasks/{task}/cancel"), json!({})).await;
+    }
+
+    fn crash(&mut self) {
+        self.server.kill9();
+        self.server.restart();
+    }
+
+    async fn ends(&self, task: &str, status: &str) {
+        let ended = self.server.ended(task).await;
+        assert_eq!(ended["status"], status, "{ended:#}\n{:?}", self.strict.book().refusals);
+    }
+
+    /// Says something that is answered by half, and waits for that half.
+    async fn half(&mut self, agent: &str, input: &str) -> String {
+        let task = self.say(agent, input).await;
+        self.server.open(&format!("/v1/tasks/{task}/events")).await.until("half of it").await;
+        task
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ours_is_never_refused_whatever_happens_to_the_conversation() {
+    let mut talk = Talk::begin().await;
+    talk.turn("one", "think of a number", "completed").await;
+    talk.turn("one", "fetch it", "completed").await;
+    talk.turn("one", "compare them", "completed").await;
+
+    let task = talk.half("one", "stop: this will be cancelled").await;
+    talk.cancel(&task).await;
+    talk.ends(&task, "cancelled").await;
+    talk.turn("one", "go on, with a chain of calls", "completed").await;
+
+    let task = talk.half("one", "stop: here the process dies").await;
+    talk.crash();
+    talk.ends(&task, "completed").await;
+    talk.turn("one", "fetch it once more", "completed").await;
+
+    for agent in ["two", "stranger", "plain"] {
+        talk.turn(agent, &format!("fetch it, {agent}"), "completed").await;
+    }
+    talk.turn("elsewhere", "a word from another kind of service", "completed").await;
+    talk.turn("one", "say until the limit", "incomplete").await;
+    talk.turn("one", "a last chain", "completed").await;
+
+    let book = talk.strict.book();
+    assert_eq!(book.refusals, Vec::<String>::new());
+    assert_eq!(book.strangers, Vec::<String>::new(), "these are not the service's ids");
+    assert_eq!(book.altered, Vec::<Value>::new(), "what has an id goes back as it came");
+    // Calls of this thread: 1 + 2, a chain of 2, and four times one, then a chain again. Each ran once.
+    let calls: Vec<usize> = talk.site.asked().calls.values().copied().collect();
+    assert_eq!(calls, [1; 11]);
+    // The last request has everything that was said, by whomever, and the reasoning of its own model alone.
+    let last = book.answered.last().unwrap();
+    let text = last.to_string();
+    for said in book.said.iter().take(book.said.len() - 1).chain(&talk.inputs) {
+        assert!(text.contains(said.as_str()), "{said} is missing in {last:#}");
+    }
+    assert!(text.contains("said elsewhere") && text.contains("half of it"), "{last:#}");
+    let input = last["input"].as_array().unwrap();
+    let thoughts = input.iter().filter(|item| item["type"] == "reasoning").count();
+    assert!(thoughts >= 10, "only {thoughts} thoughts went back: {last:#}");
+    assert!(book.thought_again > 40, "only {} thoughts went back in all", book.thought_again);
+}
+
+/// One turn of a random conversation, at a random moment of which something may happen.
+async fn random_turn(talk: &mut Talk, rng: &mut Rng, number: u32) {
+    let agent = rng.choose("one", &["one", "two", "stranger", "plain", "elsewhere"]);
+    let word = rng.choose("say", &["fetch", "compare", "chain", "limit", "stop"]);
+    let task = talk.say(agent, &format!("{word} {number}")).await;
+    // What stops in the middle has no end of a step to wait for.
+    let moments = ["task.created", "task.step.started", "task.output_item.added", "task.step.done"];
+    let moment = moments[rng.below(if word == "stop" { 3 } else { 4 })];
+    talk.server.open(&format!("/v1/tasks/{task}/events")).await.until(moment).await;
+    let (crashes, cancels) = (rng.chance(25), rng.chance(25));
+    if crashes {
+        talk.crash();
+    }
+    if cancels || word == "stop" {
+        talk.cancel(&task).await;
+    }
+    talk.server.ended(&task).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_conversation_that_chance_makes_up_is_refused() {
+    let full = std::env::vars().any(|(name, _)| name == "HEADWATER_TEST_FULL");
+    let mut thoughts = 0;
+    for seed in seeds().take(if full { 60 } else { 4 }) {
+        let (mut talk, mut rng) = (Talk::begin().await, Rng::new(seed));
+        for number in 0..12 {
+            random_turn(&mut talk, &mut rng, number).await;
+        }
+        let book = talk.strict.book();
+        assert_eq!(book.refusals, Vec::<String>::new(), "SEED={seed}");
+        assert_eq!((&book.strangers, &book.altered), (&Vec::new(), &Vec::new()), "SEED={seed}");
+        assert!(talk.site.asked().calls.values().all(|times| *times == 1), "SEED={seed}: a call ran twice");
+        thoughts += book.thought_again;
+    }
+    assert!(thoughts > 20, "only {thoughts} thoughts went back: this test no longer tests anything");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_cannot_read_its_own_blobs_any_more_is_asked_once_without_them() {
+    let mut talk = Talk::begin().await;
+    talk.turn("one", "fetch it", "completed").await;
+    talk.strict.change_keys();
+    let task = talk.say("one", "go on").await;
+    talk.ends(&task, "completed").await;
+    assert_eq!(talk.strict.book().refusals.len(), 1);
+    let frames = talk.server.frames(&format!("/v1/tasks/{task}/events"), None).await;
+    let resent = |frame: &&Frame| frame.data["event"]["type"] == "headwater.history_resent";
+    assert_eq!(frames.iter().filter(resent).count(), 1, "the log says that it was asked twice");
+    let book = talk.strict.book();
+    let input = book.answered.last().unwrap()["input"].as_array().unwrap();
+    assert!(input.iter().all(|item| item["id"].is_null() && item["type"] != "reasoning"), "{input:#?}");
+    assert!(input.iter().any(|item| item["type"] == "function_call_output"), "what was done is still told");
+}

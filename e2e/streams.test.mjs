@@ -1,0 +1,82 @@
+// The streams that our ingests are tested on, read by each service's own SDK: the same words, calls and tokens.
+//
+// What our ingest makes of a stream is in the file beside it, which crates/protocol/tests/it/streams.rs writes and checks.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { readFileSync, readdirSync } from 'node:fs';
+import test, { before } from 'node:test';
+import { promisify } from 'node:util';
+
+const path = (name) => new URL(name, import.meta.url).pathname;
+const PYTHON = path('.venv/bin/python');
+const STREAMS = path('../crates/protocol/tests/it/streams');
+
+// How an SDK says that the answer failed. Ours has a code in the same place.
+const FAILED = {
+  'chat/error': /^APIError\('Provider disconnected unexpectedly'\)$/,
+  'messages/overloaded': /^APIStatusError\(.*overloaded_error/,
+  'responses/error': /^rate_limit_exceeded: Rate limit reached for gpt-5\.$/,
+  'responses/failed': /^server_error$/,
+};
+
+// Where an SDK gives something else than we do, and why that is right.
+const DIFFERS = {
+  // A connection that ends is the end of the answer to an SDK, however little of it came. To us it has failed.
+  'chat/truncated': { stop: null },
+  'messages/cut': { stop: null },
+  // An SDK passes on reasons that are missing or new. We need to know what to do next.
+  'chat/no-finish-reason': { stop: null },
+  'messages/unknown': { stop: 'bored' },
+  // Python can hold half a character. It cannot be written as UTF-8, so we replace it.
+  'messages/lone-surrogate': { text: 'broken \ud83d emoji' },
+};
+
+let made;
+before(async () => {
+  const read = async (script) => JSON.parse((await promisify(execFile)(PYTHON, [path(script)], { timeout: 60_000 })).stdout);
+  const [openai, anthropic] = await Promise.all([read('streams/openai_sdk.py'), read('streams/anthropic_sdk.py')]);
+  made = { ...openai, ...anthropic };
+});
+
+/** Arguments are compared as what they mean; those that were cut in the middle mean nothing, and stay text. */
+function plain({ calls, ...rest }) {
+  const meaning = (text) => {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return text;
+    }
+  };
+  return { ...rest, calls: calls.map((call) => ({ ...call, arguments: meaning(call.arguments) })) };
+}
+
+function expected(name) {
+  const { error, ...ours } = plain(JSON.parse(readFileSync(`${STREAMS}/${name}.json`, 'utf8')));
+  const known = name in FAILED || DIFFERS[name]?.stop === null;
+  assert.ok(error === undefined || known, `${name}: we say ${error}, and nobody wrote down what the SDK says`);
+  return { ...ours, ...DIFFERS[name] };
+}
+
+const ofRoom = (room) => (name) => name.startsWith(`${room}/`);
+
+function same(room) {
+  const streams = readdirSync(`${STREAMS}/${room}`).filter((file) => file.endsWith('.sse'));
+  const names = streams.map((file) => `${room}/${file.slice(0, -'.sse'.length)}`).sort();
+  assert.deepEqual(Object.keys(made).filter(ofRoom(room)).sort(), names, 'every stream is read');
+  for (const name of [...Object.keys(FAILED), ...Object.keys(DIFFERS)].filter(ofRoom(room))) {
+    assert.ok(names.includes(name), `there is no ${name}`);
+  }
+  for (const name of names) {
+    const { error, ...theirs } = plain(made[name]);
+    assert.deepEqual(theirs, expected(name), name);
+    if (name in FAILED) assert.match(error, FAILED[name], name);
+    else assert.equal(error, undefined, name);
+  }
+}
+
+test('the OpenAI SDK makes the same of every Responses stream', () => same('responses'));
+
+test('the OpenAI SDK makes the same of every Chat Completions stream', () => same('chat'));
+
+test('the Anthropic SDK makes the same of every Messages stream', () => same('messages'));
