@@ -143,3 +143,31 @@ fn reference(text: &str) -> Option<Reference<'_>> {
     let env = text.strip_prefix("env:").map(Reference::Env);
     env.or_else(|| text.strip_prefix("file:").map(Reference::File))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_secret_is_read_anew_each_time_and_what_is_missing_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let text = format!("Bearer {{file:{}}}", path.display());
+        for (bytes, wanted) in [("one\n", "one"), ("two", "two")] {
+            std::fs::write(&path, bytes).unwrap();
+            let filled = fill(text.clone()).await.ok().unwrap();
+            assert_eq!((filled.text, filled.values), (format!("Bearer {wanted}"), vec![wanted.to_owned()]));
+        }
+        let named = format!("the secret `file:{}`", path.display());
+        std::fs::write(&path, "\n").unwrap();
+        assert_eq!(fill(text.clone()).await.err(), Some(format!("{named} is empty")));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(fill(text).await.err(), Some(format!("{named} cannot be read: entity not found")));
+        assert_eq!(
+            fill("env:NO_SUCH_KEY".to_owned()).await.err(),
+            Some("the secret `env:NO_SUCH_KEY` is not set".to_owned())
+        );
+        let plain = fill("plain {text}".to_owned()).await.ok().unwrap();
+        assert_eq!((plain.text.as_str(), plain.values.len()), ("plain {text}", 0));
+    }
+}

@@ -21,6 +21,7 @@ mod idempotency;
 mod kill;
 mod power_cut;
 mod queue;
+mod recording;
 mod routes;
 mod runs;
 mod sentences;
