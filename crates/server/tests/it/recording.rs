@@ -57,7 +57,6 @@ async fn what_was_recorded_from_a_provider_plays_without_it_and_holds_no_key() {
     let tapes: Vec<_> = std::fs::read_dir(dir.path().join("tapes")).unwrap().map(|tape| tape.unwrap().path()).collect();
     assert_eq!(tapes.len(), 1);
     assert!(!std::fs::read_to_string(&tapes[0]).unwrap().contains(&key));
-    drop(upstream);
 
     std::fs::write(dir.path().join("headwater.toml"), PLAYED).unwrap();
     let (mut child, url) = serve(dir.path(), &["--data-dir", "second", "--config", "headwater.toml"], &[]);
