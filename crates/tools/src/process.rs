@@ -98,17 +98,27 @@ impl Process {
         let Self { group, stdin, stdout, stderr, linger, said, out, err } = self;
         let group = group.as_mut()?;
         while linger.is_none() || stdout.is_some() || stderr.is_some() {
+            let late = linger.is_some_and(|at| at <= Instant::now());
             tokio::select! {
+                // In this order: what was written in time is read first, also when we come late, and a flood hides no exit.
+                biased;
                 () = done(stdin) => *stdin = None,
+                () = group.exited(), if linger.is_none() => *linger = Some(Instant::now() + LINGER),
                 count = some(stdout, out) => match out.get(..count) {
-                    Some(piece) if !piece.is_empty() => return Some(Bytes::copy_from_slice(piece)),
+                    Some(piece) if !piece.is_empty() => {
+                        // A pipe holds no more than this; what follows was written afterwards.
+                        stdout.take_if(|_| late);
+                        return Some(Bytes::copy_from_slice(piece));
+                    }
                     _ => *stdout = None,
                 },
                 count = some(stderr, err) => match err.get(..count) {
-                    Some(piece) if !piece.is_empty() => said.push(piece),
+                    Some(piece) if !piece.is_empty() => {
+                        said.push(piece);
+                        stderr.take_if(|_| late);
+                    }
                     _ => *stderr = None,
                 },
-                () = group.exited(), if linger.is_none() => *linger = Some(Instant::now() + LINGER),
                 () = passed(*linger) => {
                     *stdout = None;
                     *stderr = None;
