@@ -237,11 +237,14 @@ pub(crate) fn client() -> Client {
 pub(crate) fn headwater(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
     command.current_dir(dir);
-    for name in ["CONFIG", "LISTEN", "DATA_DIR", "LOG", "URL", "KEY"] {
+    for name in ["CONFIG", "LISTEN", "DATA_DIR", "LOG", "URL", "KEY", "RECORD"] {
         command.env_remove(format!("HEADWATER_{name}"));
     }
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"] {
         command.env_remove(name);
+    }
+    for name in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
+        command.env_remove(name).env_remove(name.to_ascii_uppercase());
     }
     command
 }

@@ -20,6 +20,7 @@ mod harness;
 mod idempotency;
 mod kill;
 mod power_cut;
+mod proxies;
 mod queue;
 mod recording;
 mod routes;
