@@ -13,7 +13,7 @@ async fn a_provider_is_asked_through_the_proxy_of_the_environment() {
     let asked_for = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked_for);
     let proxy = Loopback::open(move |asked: Asked| {
-        seen.lock().unwrap().push(asked.path.clone());
+        seen.lock().unwrap().push(asked.path);
         let d = Dialect::Responses;
         let answer =
             [d.head(), d.open(0), d.word(0, "Far away."), d.close(0, "Far away."), d.end(false, 9, 2)].concat();
