@@ -6,12 +6,13 @@
 mod laws;
 mod words;
 
+use crate::dialect::folder;
 use model::delta::{ModelDelta, ModelEvent};
-use words::{folder, read, tell};
+use words::{read, tell};
 
 /// What the stream of this name tells.
 fn story(name: &str) -> String {
-    let bytes = std::fs::read(folder().join(name).with_extension("sse")).unwrap();
+    let bytes = std::fs::read(folder("chat").join(name).with_extension("sse")).unwrap();
     tell(&read([bytes.as_slice()]))
 }
 

@@ -5,6 +5,8 @@ mod chat;
 #[cfg(test)]
 mod corpus;
 #[cfg(test)]
+mod dialect;
+#[cfg(test)]
 mod messages;
 #[cfg(test)]
 mod responses;

@@ -7,11 +7,12 @@ mod laws;
 mod odd;
 mod words;
 
+use crate::dialect::folder;
 use model::delta::{ModelDelta, ModelEvent};
-use words::{folder, read, read_with, tell};
+use words::{read, read_with, tell};
 
 fn stream(name: &str) -> Vec<u8> {
-    std::fs::read(folder().join(name).with_extension("sse")).unwrap()
+    std::fs::read(folder("responses").join(name).with_extension("sse")).unwrap()
 }
 
 #[track_caller]

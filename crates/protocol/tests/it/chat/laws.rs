@@ -1,14 +1,13 @@
 //! What holds for every answer and every history.
 
-use super::words::{fixtures, read, turn};
+use super::words::{read, turn};
+use crate::dialect::{self, ends_once};
 use crate::seed::config;
 use crate::streams;
 use model::block::{ImageUrl, Part};
-use model::delta::{ModelDelta, ModelEvent};
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
-use model::testing::{Rng, seeds};
 use model::{CallId, ItemId};
 use proptest::prelude::*;
 use protocol::chat;
@@ -23,73 +22,12 @@ fn every_answer_comes_to_what_its_file_says() {
 
 #[test]
 fn how_a_stream_is_cut_never_shows() {
-    for (name, bytes) in fixtures() {
-        let whole = read([bytes.as_slice()]);
-        assert_eq!(read(bytes.chunks(1)), whole, "{name}, byte by byte");
-        // At every byte of a short one, at some five hundred places of a long one.
-        for at in (0..=bytes.len()).step_by(1 + bytes.len() / 500) {
-            let (head, tail) = bytes.split_at(at);
-            assert_eq!(read([head, tail]), whole, "{name}, cut at {at}");
-        }
-    }
+    dialect::cuts_never_show("chat", &|pieces| read(pieces.iter().copied()));
 }
 
 #[test]
-fn how_a_stream_is_cut_at_random_never_shows() {
-    for seed in seeds() {
-        let mut rng = Rng::new(seed);
-        for (name, bytes) in fixtures() {
-            let mut rest = bytes.as_slice();
-            let mut pieces = Vec::new();
-            while !rest.is_empty() {
-                let (piece, after) = rest.split_at(rest.len().min(1 + rng.below(200)));
-                pieces.push(piece);
-                rest = after;
-            }
-            assert_eq!(read(pieces), read([bytes.as_slice()]), "{name}, SEED={seed}");
-        }
-    }
-}
-
-/// One terminal event, and it is the last. Nothing happens to an item that was not begun, or is done.
-fn check(events: &[ModelEvent]) {
-    let (last, before) = events.split_last().expect("a turn ends");
-    assert!(!matches!(last, ModelEvent::Delta(_)), "{last:?}");
-    let mut open = HashSet::new();
-    for event in before {
-        let ModelEvent::Delta(delta) = event else { panic!("{event:?} in the middle") };
-        match delta {
-            ModelDelta::Started { slot, .. } => assert!(open.insert(*slot), "{slot} begins twice"),
-            ModelDelta::Done { slot, .. } => assert!(open.remove(slot), "{slot} is not open"),
-            ModelDelta::Reasoning { slot, .. }
-            | ModelDelta::Text { slot, .. }
-            | ModelDelta::Refusal { slot, .. }
-            | ModelDelta::Annotation { slot, .. }
-            | ModelDelta::Arguments { slot, .. }
-            | ModelDelta::Image { slot, .. }
-            | ModelDelta::Hosted { slot, .. } => assert!(open.contains(slot), "{slot} is not open"),
-            ModelDelta::Usage(_) | ModelDelta::Unknown(_) => {}
-        }
-    }
-}
-
-#[test]
-fn a_stream_with_bytes_changed_ends_once() {
-    for seed in seeds() {
-        println!("SEED={seed}");
-        let mut rng = Rng::new(seed);
-        for (_, mut bytes) in fixtures() {
-            for _ in 0..=rng.below(4) {
-                let (at, length) = (rng.below(bytes.len()), rng.below(40));
-                match rng.below(3) {
-                    0 => bytes.truncate(at),
-                    1 => drop(bytes.drain(at..bytes.len().min(at + length))),
-                    _ => bytes.insert(at, rng.choose(b'"', b"\\{}[]:,0an\n")),
-                }
-            }
-            check(&read([bytes.as_slice()]));
-        }
-    }
+fn a_stream_in_disorder_ends_once_and_keeps_its_items_apart() {
+    dialect::disorder_ends_once("chat", &|pieces| read(pieces.iter().copied()));
 }
 
 /// JSON that looks enough like a chunk to get far.
@@ -185,7 +123,7 @@ proptest! {
         if done {
             stream.push_str("data: [DONE]\n\n");
         }
-        check(&read([stream.as_bytes()]));
+        ends_once(&read([stream.as_bytes()]));
     }
 
     #[test]

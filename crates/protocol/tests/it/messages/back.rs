@@ -1,6 +1,7 @@
 //! What came goes back as it came.
 
-use super::words::{fixtures, read, turn};
+use super::words::{read, turn};
+use crate::dialect::fixtures;
 use model::block::{Object, Part};
 use model::delta::{ModelDelta, ModelEvent, ModelItem};
 use model::history::Entry;
@@ -103,7 +104,7 @@ fn with_lasting_citations(mut blocks: Vec<Value>) -> Vec<Value> {
 #[test]
 fn every_whole_answer_goes_back_as_it_came() {
     let mut compared = 0;
-    for (name, stream) in fixtures() {
+    for (name, stream) in fixtures("messages") {
         let Some(said) = entries(&read([stream.as_slice()])).filter(|said| !said.is_empty()) else { continue };
         let mut history = vec![Entry::User { content: vec![Part::text("hi")] }];
         let calls: Vec<CallId> = said

@@ -1,24 +1,19 @@
 //! What holds for every answer and every history.
 
 use super::demands::demands;
-use super::words::{fixtures, read, turn};
+use super::words::{read, turn};
+use crate::dialect::{self, ends_once};
 use crate::seed::config;
 use crate::streams;
 use model::block::{ImageUrl, Object, Part};
-use model::delta::{ModelDelta, ModelEvent};
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
-use model::testing::{Rng, seeds};
 use model::{CallId, ItemId};
 use proptest::prelude::*;
 use protocol::messages;
 use protocol::upstream::Target;
 use serde_json::{Value, json};
-use std::collections::HashSet;
-
-/// Every place of a stream up to this is tried as a cut; beyond it the cost would be quadratic.
-const CUTS_MAX: usize = 1500;
 
 #[test]
 fn every_answer_comes_to_what_its_file_says() {
@@ -27,102 +22,12 @@ fn every_answer_comes_to_what_its_file_says() {
 
 #[test]
 fn how_a_stream_is_cut_never_shows() {
-    for (name, bytes) in fixtures() {
-        let whole = read([bytes.as_slice()]);
-        assert_eq!(read(bytes.chunks(1)), whole, "{name}, byte by byte");
-        for at in 0..=bytes.len().min(CUTS_MAX) {
-            let (head, tail) = bytes.split_at(at);
-            assert_eq!(read([head, tail]), whole, "{name}, cut at {at}");
-        }
-    }
+    dialect::cuts_never_show("messages", &|pieces| read(pieces.iter().copied()));
 }
 
 #[test]
-fn how_a_stream_is_cut_at_random_never_shows() {
-    for seed in seeds() {
-        let mut rng = Rng::new(seed);
-        for (name, bytes) in fixtures() {
-            let mut rest = bytes.as_slice();
-            let mut pieces = Vec::new();
-            while !rest.is_empty() {
-                let (piece, after) = rest.split_at(rest.len().min(1 + rng.below(200)));
-                pieces.push(piece);
-                rest = after;
-            }
-            assert_eq!(read(pieces), read([bytes.as_slice()]), "{name}, SEED={seed}");
-        }
-    }
-}
-
-/// One terminal event, and it is the last. Nothing happens to an item that was not begun, or is done.
-fn check(events: &[ModelEvent]) {
-    let (last, before) = events.split_last().expect("a turn ends");
-    assert!(!matches!(last, ModelEvent::Delta(_)), "{last:?}");
-    let (mut begun, mut open) = (HashSet::new(), HashSet::new());
-    for event in before {
-        let ModelEvent::Delta(delta) = event else { panic!("{event:?} in the middle") };
-        match delta {
-            ModelDelta::Started { slot, .. } => assert!(begun.insert(*slot) && open.insert(*slot), "{slot} twice"),
-            ModelDelta::Done { slot, .. } => assert!(open.remove(slot), "{slot} is not open"),
-            ModelDelta::Reasoning { slot, .. }
-            | ModelDelta::Text { slot, .. }
-            | ModelDelta::Refusal { slot, .. }
-            | ModelDelta::Annotation { slot, .. }
-            | ModelDelta::Arguments { slot, .. }
-            | ModelDelta::Image { slot, .. }
-            | ModelDelta::Hosted { slot, .. } => assert!(open.contains(slot), "{slot} is not open: {delta:?}"),
-            ModelDelta::Usage(_) | ModelDelta::Unknown(_) => {}
-        }
-    }
-}
-
-#[test]
-fn every_stream_ends_once() {
-    for (name, bytes) in fixtures() {
-        println!("{name}");
-        check(&read([bytes.as_slice()]));
-    }
-}
-
-#[test]
-fn a_stream_with_bytes_changed_ends_once() {
-    for seed in seeds() {
-        let mut rng = Rng::new(seed);
-        for (name, mut bytes) in fixtures() {
-            for _ in 0..=rng.below(4) {
-                let (at, length) = (rng.below(bytes.len()), rng.below(40));
-                match rng.below(3) {
-                    0 => bytes[at] = rng.choose(b'"', b"\\{}[]:,0an\n"),
-                    1 => bytes.truncate(at.max(1)),
-                    _ => drop(bytes.drain(at..(at + length).min(bytes.len() - 1).max(at))),
-                }
-            }
-            println!("{name}, SEED={seed}");
-            check(&read([bytes.as_slice()]));
-        }
-    }
-}
-
-#[test]
-fn a_stream_with_events_left_out_repeated_or_moved_ends_once() {
-    for seed in seeds() {
-        let mut rng = Rng::new(seed);
-        for (name, bytes) in fixtures() {
-            let text = String::from_utf8(bytes).unwrap();
-            let mut events: Vec<&str> = text.split_inclusive("\n\n").collect();
-            for _ in 0..=rng.below(4) {
-                let (one, other) = (rng.below(events.len()), rng.below(events.len()));
-                match rng.below(3) {
-                    0 => events.swap(one, other),
-                    1 => events.insert(one, events[other]),
-                    _ if events.len() > 1 => drop(events.remove(one)),
-                    _ => {}
-                }
-            }
-            println!("{name}, SEED={seed}");
-            check(&read([events.concat().as_bytes()]));
-        }
-    }
+fn a_stream_in_disorder_ends_once_and_keeps_its_items_apart() {
+    dialect::disorder_ends_once("messages", &|pieces| read(pieces.iter().copied()));
 }
 
 /// JSON that looks enough like an event to get far.
@@ -251,7 +156,7 @@ proptest! {
         if stopped {
             stream.push_str("data: {\"type\":\"message_stop\"}\n\n");
         }
-        check(&read([stream.as_bytes()]));
+        ends_once(&read([stream.as_bytes()]));
     }
 
     #[test]

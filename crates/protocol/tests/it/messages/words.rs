@@ -1,13 +1,11 @@
 //! How answers are read in these tests, and told in a few lines.
 
+use crate::dialect::{fixtures, hear, lines, tokens};
 use model::block::{Annotation, Object};
 use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
 use model::history::Entry;
-use model::usage::Usage;
 use model::{TaskId, ThreadId, UserId};
 use protocol::messages;
-use protocol::sse::{Decoder, Limits};
-use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn turn(history: Vec<Entry>, options: Object) -> ModelRequest {
@@ -26,48 +24,19 @@ pub(crate) fn turn(history: Vec<Entry>, options: Object) -> ModelRequest {
 }
 
 pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
-    let mut ingest = messages::ingest("here".to_owned(), &turn(Vec::new(), Object::new()));
-    let mut decoder = Decoder::new(Limits::default());
-    let mut out = Vec::new();
-    for mut rest in chunks {
-        while let Some(event) = decoder.decode(&mut rest).unwrap() {
-            ingest.event(&event, &mut out);
-        }
-    }
-    ingest.end(&mut out);
-    out
+    hear(messages::ingest("here".to_owned(), &turn(Vec::new(), Object::new())), chunks)
 }
 
 /// What the stream of this name says.
 pub(crate) fn fixture(name: &str) -> Vec<u8> {
-    let named = fixtures().into_iter().find(|(found, _)| found == name);
+    let named = fixtures("messages").into_iter().find(|(found, _)| found == name);
     named.unwrap_or_else(|| panic!("no stream is called {name}")).1
-}
-
-pub(crate) fn fixtures() -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/streams/messages");
-    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let named = |path: std::path::PathBuf| {
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        (name, std::fs::read(&path).unwrap())
-    };
-    let streams = paths.filter(|path| path.extension().is_some_and(|extension| extension == "sse"));
-    let mut fixtures: Vec<_> = streams.map(named).collect();
-    fixtures.sort();
-    fixtures
 }
 
 /// A line for each event; pieces of one text are one line.
 pub(crate) fn tell(events: &[ModelEvent]) -> String {
-    let mut lines: Vec<(String, String)> = Vec::new();
-    for event in events {
-        let (what, text) = line(event);
-        match lines.last_mut() {
-            Some((before, said)) if !text.is_empty() && *before == what => said.push_str(&text),
-            _ => lines.push((what, text)),
-        }
-    }
-    let told = lines.into_iter().map(|(what, text)| if text.is_empty() { what } else { format!("{what} {text:?}") });
+    let told = lines(events, line).into_iter();
+    let told = told.map(|(what, text)| if text.is_empty() { what } else { format!("{what} {text:?}") });
     told.collect::<Vec<_>>().join("\n")
 }
 
@@ -118,10 +87,4 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
         ModelDelta::Usage(usage) => plain(format!("usage {}", tokens(*usage))),
         ModelDelta::Unknown(value) => plain(format!("unknown {value}")),
     }
-}
-
-/// Read, of these from the cache and into it, written, of these thoughts.
-fn tokens(usage: Usage) -> String {
-    let Usage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens } = usage;
-    format!("{input_tokens}/{cached_tokens}/{cache_write_tokens}/{output_tokens}/{reasoning_tokens}")
 }

@@ -1,20 +1,19 @@
 //! What holds for every answer and every history.
 
-use super::words::{fixtures, read, read_with, turn};
+use super::words::{read, read_with, turn};
+use crate::dialect::{self, ends_once};
 use crate::seed::config;
 use crate::streams;
 use model::block::{ImageUrl, Part};
-use model::delta::{ModelDelta, ModelEvent};
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
-use model::testing::{Rng, seeds};
 use model::{CallId, ItemId};
 use proptest::prelude::*;
 use protocol::responses;
 use protocol::upstream::Target;
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 #[test]
 fn every_answer_comes_to_what_its_file_says() {
@@ -23,106 +22,13 @@ fn every_answer_comes_to_what_its_file_says() {
 
 #[test]
 fn how_a_stream_is_cut_never_shows() {
-    for (name, bytes) in fixtures() {
-        let whole = read([bytes.as_slice()]);
-        assert_eq!(read(bytes.chunks(1)), whole, "{name}, byte by byte");
-        // Of a long one not every place: byte by byte all of them were cut.
-        let step = if bytes.len() < 2048 { 1 } else { 29 };
-        for at in (0..=bytes.len()).step_by(step) {
-            let (head, tail) = bytes.split_at(at);
-            assert_eq!(read([head, tail]), whole, "{name}, cut at {at}");
-        }
-    }
-}
-
-#[test]
-fn how_a_stream_is_cut_at_random_never_shows() {
-    for seed in seeds() {
-        let mut rng = Rng::new(seed);
-        let fixtures = fixtures();
-        let (name, bytes) = rng.pick(&fixtures).unwrap();
-        let mut rest = bytes.as_slice();
-        let mut pieces = Vec::new();
-        while !rest.is_empty() {
-            let (piece, after) = rest.split_at(rest.len().min(1 + rng.below(200)));
-            pieces.push(piece);
-            rest = after;
-        }
-        assert_eq!(read(pieces), read([bytes.as_slice()]), "{name}, SEED={seed}");
-    }
-}
-
-/// One terminal event, and it is the last. Nothing happens to an item that was not begun, or is done; the parts of an
-/// item come one after the other, from 0.
-fn check(events: &[ModelEvent]) {
-    let (last, before) = events.split_last().expect("a turn ends");
-    assert!(!matches!(last, ModelEvent::Delta(_)), "{last:?}");
-    let mut begun = HashSet::new();
-    let mut open: HashMap<u32, Option<u32>> = HashMap::new();
-    for event in before {
-        let ModelEvent::Delta(delta) = event else { panic!("{event:?} in the middle") };
-        match delta {
-            ModelDelta::Started { slot, .. } => {
-                assert!(begun.insert(*slot), "{slot} begins twice");
-                open.insert(*slot, None);
-            }
-            ModelDelta::Done { slot, .. } => assert!(open.remove(slot).is_some(), "{slot} is not open"),
-            ModelDelta::Reasoning { slot, part, text }
-            | ModelDelta::Refusal { slot, part, text }
-            | ModelDelta::Text { slot, part, text, .. } => {
-                let at = open.get_mut(slot).unwrap_or_else(|| panic!("{slot} is not open"));
-                assert!(*at == Some(*part) || *part == at.map_or(0, |at| at + 1), "{part} after {at:?}");
-                assert!(!text.is_empty());
-                *at = Some(*part);
-            }
-            ModelDelta::Annotation { slot, part, .. } => {
-                assert!(open.get(slot).is_some_and(|at| at.is_some_and(|at| at >= *part)), "{delta:?} too early");
-            }
-            ModelDelta::Arguments { slot, .. } | ModelDelta::Image { slot, .. } | ModelDelta::Hosted { slot, .. } => {
-                assert!(open.contains_key(slot), "{slot} is not open");
-            }
-            ModelDelta::Usage(_) | ModelDelta::Unknown(_) => {}
-        }
-    }
-}
-
-/// The same events in another order, some twice, some not at all; some bytes changed.
-fn mutated(bytes: &[u8], rng: &mut Rng) -> Vec<u8> {
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    let mut events: Vec<&str> = text.split_inclusive("\n\n").collect();
-    for _ in 0..=rng.below(6) {
-        let (from, to) = (rng.below(events.len()), rng.below(events.len()));
-        match rng.below(4) {
-            0 => events.swap(from, to),
-            1 => drop(events.remove(from)),
-            2 => events.insert(to, events[from]),
-            _ => {}
-        }
-        if events.is_empty() {
-            break;
-        }
-    }
-    let mut bytes = events.concat().into_bytes();
-    for _ in 0..rng.below(3) {
-        let at = rng.below(bytes.len());
-        if let Some(byte) = bytes.get_mut(at) {
-            *byte = rng.choose(b'"', b"\\{}[]:,0an1");
-        }
-    }
-    bytes
+    dialect::cuts_never_show("responses", &|pieces| read(pieces.iter().copied()));
 }
 
 #[test]
 fn a_stream_in_disorder_ends_once_and_keeps_its_items_apart() {
-    for (name, bytes) in fixtures() {
-        check(&read([bytes.as_slice()]));
-        for seed in seeds() {
-            println!("{name}, SEED={seed}");
-            let bytes = mutated(&bytes, &mut Rng::new(seed));
-            check(&read([bytes.as_slice()]));
-            check(&read_with(&["computer"], [bytes.as_slice()]));
-        }
-    }
+    dialect::disorder_ends_once("responses", &|pieces| read(pieces.iter().copied()));
+    dialect::disorder_ends_once("responses", &|pieces| read_with(&["computer"], pieces.iter().copied()));
 }
 
 /// A million tiny pieces cost a million tiny steps: this would not end if a piece cost more the more came before it.
@@ -133,7 +39,7 @@ fn very_many_pieces_are_read_one_by_one() {
     stream.push_str("data: {\"type\":\"response.completed\"}\n\n");
     let events = read([stream.as_bytes()]);
     assert_eq!(events.len(), 100_002);
-    check(&events);
+    ends_once(&events);
 }
 
 const KINDS: [&str; 20] = [
@@ -208,8 +114,8 @@ proptest! {
     #[test]
     fn any_events_end_once(events in prop::collection::vec(odd_event(), 0..14)) {
         let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-        check(&read([stream.as_bytes()]));
-        check(&read_with(&["computer"], [stream.as_bytes()]));
+        ends_once(&read([stream.as_bytes()]));
+        ends_once(&read_with(&["computer"], [stream.as_bytes()]));
     }
 
     #[test]

@@ -1,15 +1,13 @@
 //! How answers are read in these tests, and told in a few lines.
 
+use crate::dialect::{hear, lines, tokens};
 use model::block::Annotation;
 use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
 use model::history::Entry;
 use model::tool::ToolSpec;
-use model::usage::Usage;
 use model::{TaskId, ThreadId, UserId};
 use protocol::responses;
-use protocol::sse::{Decoder, Limits};
 use serde_json::json;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(crate) fn turn(history: Vec<Entry>, tools: &[&str]) -> ModelRequest {
@@ -33,43 +31,13 @@ pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelE
 }
 
 pub(crate) fn read_with<'a>(tools: &[&str], chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
-    let mut ingest = responses::ingest("here".to_owned(), &turn(Vec::new(), tools));
-    let mut decoder = Decoder::new(Limits::default());
-    let mut out = Vec::new();
-    for mut rest in chunks {
-        while let Some(event) = decoder.decode(&mut rest).unwrap() {
-            ingest.event(&event, &mut out);
-        }
-    }
-    ingest.end(&mut out);
-    out
-}
-
-pub(crate) fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/streams/responses")
-}
-
-pub(crate) fn fixtures() -> Vec<(String, Vec<u8>)> {
-    let folders = [folder(), folder().join("beyond-sdk")];
-    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let files = paths.filter(|path| path.extension().is_some_and(|extension| extension == "sse"));
-    let mut all: Vec<_> = files.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect();
-    all.sort();
-    all
+    hear(responses::ingest("here".to_owned(), &turn(Vec::new(), tools)), chunks)
 }
 
 /// A line for each event; pieces of one text are one line.
 pub(crate) fn tell(events: &[ModelEvent]) -> String {
-    let mut lines: Vec<(String, String)> = Vec::new();
-    for event in events {
-        let (what, text) = line(event);
-        match lines.last_mut() {
-            Some((before, said)) if !text.is_empty() && *before == what => said.push_str(&text),
-            _ => lines.push((what, text)),
-        }
-    }
-    let told = lines.into_iter().map(|(what, text)| format!("{what} {text}").trim_end().to_owned());
+    let told = lines(events, line).into_iter();
+    let told = told.map(|(what, text)| format!("{what} {text}").trim_end().to_owned());
     told.collect::<Vec<_>>().join("\n")
 }
 
@@ -125,9 +93,4 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
         ModelDelta::Usage(usage) => plain(format!("usage {}", tokens(*usage))),
         ModelDelta::Unknown(value) => plain(format!("unknown {value}")),
     }
-}
-
-fn tokens(usage: Usage) -> String {
-    let Usage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens } = usage;
-    format!("{input_tokens}/{cached_tokens}/{cache_write_tokens}/{output_tokens}/{reasoning_tokens}")
 }
