@@ -46,5 +46,6 @@ fn turn() -> ModelRequest {
         history: Arc::new([]),
         tools: Arc::new([]),
         options: Arc::default(),
+        wishes: Arc::default(),
     }
 }

@@ -3,9 +3,10 @@
 use crate::engine::Engine;
 use model::block::Part;
 use model::command::{Answer, AnswerTo, Cancel, ClientResult, Command, Steer};
-use model::event::{Actor, Decision, PendingKind};
+use model::event::{Actor, Decision, Pending, PendingKind};
 use model::ports::{Idempotency, RunRow, StoreError, SubmitError};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
+use serde_json::Value;
 use uuid::Uuid;
 
 /// Why an answer was refused. `server::problem` gives each its status and code.
@@ -64,7 +65,8 @@ impl Engine {
         (key, decision): (ApprovalKey, Decision),
         idempotency: Option<Idempotency>,
     ) -> Result<(), SubmitError> {
-        let answer = Answer { task_id: run.id.clone(), to: AnswerTo::Approval { key, decision, by: Actor::User } };
+        let to = AnswerTo::Approval { key, decision, by: Actor::User };
+        let answer = Answer { task_id: run.id.clone(), to, echo: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await.map(|_| ())
     }
 
@@ -84,16 +86,50 @@ impl Engine {
         if let Some(stray) = results.iter().find(|result| !waits.contains(&result.call_id)) {
             return Err(AnswerError::NotPending(stray.call_id.clone()));
         }
-        let answer = Answer { task_id: run.id.clone(), to: AnswerTo::ClientTools { results } };
+        let answer = Answer { task_id: run.id.clone(), to: AnswerTo::ClientTools { results }, echo: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await?;
         Ok(())
     }
 
+    /// Answers several things that a run waits for, in one breath: nobody acts on the first before the last is written down.
+    /// What it does not wait for has to be left out.
+    ///
+    /// # Errors
+    /// When one of them could not be written down; those before it were.
+    pub async fn answer_all(
+        &self,
+        user: &UserId,
+        run: &RunRow,
+        answers: Vec<AnswerTo>,
+        echo: Option<Value>,
+        mut idempotency: Option<Idempotency>,
+    ) -> Result<(), SubmitError> {
+        for to in answers {
+            let answer = Answer { task_id: run.id.clone(), to, echo: echo.clone() };
+            let written = self.write_down(user, &run.thread, Command::Answer(answer), idempotency.take()).await;
+            if let Err(error) = written {
+                // Whoever answered elsewhere meanwhile has woken the run, or it sleeps on.
+                self.wake(user, &run.thread);
+                return Err(error);
+            }
+        }
+        self.wake(user, &run.thread);
+        Ok(())
+    }
+
+    /// What a run waits for, also while something else of it goes on.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn pending(&self, user: &UserId, run: &RunRow) -> Result<Vec<Pending>, StoreError> {
+        let Some(first) = run.first.filter(|_| !run.status.is_terminal()) else { return Ok(Vec::new()) };
+        Ok(machine::pending(&self.fold(user, &run.thread, first, None).await?))
+    }
+
     /// The calls whose results the run waits for, also while something else of it goes on.
     async fn waiting_calls(&self, user: &UserId, run: &RunRow) -> Result<Vec<CallId>, StoreError> {
-        let Some(first) = run.first.filter(|_| !run.status.is_terminal()) else { return Ok(Vec::new()) };
-        let fold = self.fold(user, &run.thread, first, None).await?;
-        let of_client = machine::pending(&fold).into_iter().filter(|pending| pending.kind == PendingKind::ClientTool);
+        let pending = self.pending(user, run).await?.into_iter();
+        let of_client = pending.filter(|pending| pending.kind == PendingKind::ClientTool);
         Ok(of_client.map(|pending| pending.call_id).collect())
     }
 }

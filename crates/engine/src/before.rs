@@ -7,6 +7,7 @@ use crate::session::Session;
 use machine::Input;
 use model::command::Start;
 use model::event::ErrorInfo;
+use model::history::Entry;
 use model::limits::RECORD_BYTES_MAX;
 use model::ports::{BoxFuture, Change, HookAnswer, HookRequest};
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Session<'_> {
             thread: actor.thread.clone(),
             run: start.task_id.clone(),
             agent: agent.name,
-            history: self.past.history(start.previous.as_ref(), agent.history),
+            history: [self.past.history(start.previous.as_ref(), agent.history), said_before(&start)].concat(),
             input: start.input.clone(),
         };
         let answer = ports.hooks.ask(&hook, request);
@@ -67,6 +68,10 @@ impl Session<'_> {
         metrics::counter!("headwater_runs_started_total").increment(1);
         self.step(Input::Start(Box::new(start)));
     }
+}
+
+fn said_before(start: &Start) -> Vec<Entry> {
+    start.before.as_ref().map(|before| before.entries.clone()).unwrap_or_default()
 }
 
 /// What a hook made of it is one record's private half.

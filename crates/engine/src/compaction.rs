@@ -51,6 +51,7 @@ impl Session<'_> {
             history: history.into(),
             tools: Vec::new().into(),
             options: Arc::default(),
+            wishes: Arc::default(),
         };
         let events = self.actor.shared.ports.models.turn(request);
         self.compacting = Some(Compacting { events, text: String::new(), up_to, run });

@@ -9,15 +9,19 @@ use crate::way::Way;
 use model::block::{Object, Part};
 use model::command::{Cancel, Command, Start};
 use model::cursor::{Cursor, CursorError};
-use model::event::{CancelMode, ClientTool, DisplayMode};
+use model::definition::HistoryWindow;
+use model::event::{CancelMode, ClientNames, ClientTool, DisplayMode};
 use model::fold::RunFold;
+use model::history::Before;
 use model::limits::RECORD_BYTES_MAX;
 use model::object::{TaskObject, TaskStatus};
 use model::ports::{
     Frames, Idempotency, InboxRow, PageLimit, Projection, RunRow, StoreError, Submission, SubmitError, Submitted,
 };
 use model::usage::Usage;
+use model::wish::Wishes;
 use model::{Record, Seq, TaskId, ThreadId, UserId};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -47,6 +51,18 @@ pub struct NewRun {
     pub on_busy: OnBusy,
     /// The caller's key against doing it twice.
     pub idempotency: Option<Idempotency>,
+    /// The thread is one that was promised, and may not be there yet: then it is made.
+    pub promised: bool,
+    /// How much a front end shows.
+    pub display_mode: DisplayMode,
+    /// The names under which a client of another protocol knows it.
+    pub client: Option<ClientNames>,
+    /// What was said before it that the thread's log does not have.
+    pub before: Option<Before>,
+    /// What the caller asks of the model.
+    pub wishes: Wishes,
+    /// What the caller's protocol shows back of the request.
+    pub echo: Option<Value>,
 }
 
 /// What to do with a request for a thread that is busy.
@@ -148,8 +164,9 @@ impl Engine {
             return Ok(known);
         }
         self.check(&new)?;
+        let again = new.promised.then(|| NewRun { promised: false, ..new.clone() });
         let (thread, new_thread) = match &new.thread {
-            Some(thread) => (thread.clone(), false),
+            Some(thread) => (thread.clone(), new.promised && !self.has_thread(user, thread).await?),
             None => (ThreadId::mint(Uuid::now_v7()), true),
         };
         let mut in_the_way = None;
@@ -160,7 +177,7 @@ impl Engine {
                 Way::After(busy) => in_the_way = Some(busy),
                 Way::Steered(steered) => return Ok(steered),
             }
-        } else if new.input.is_empty() {
+        } else if new.input.is_empty() && new.before.is_none() {
             return Err(StartError::NothingToDo);
         }
         let task = TaskId::mint(Uuid::now_v7());
@@ -171,15 +188,23 @@ impl Engine {
             previous: new.previous,
             tools: new.tools,
             metadata: new.metadata,
-            display_mode: DisplayMode::default(),
-            client: None,
+            display_mode: new.display_mode,
+            client: new.client,
+            before: new.before,
+            wishes: new.wishes,
+            echo: new.echo,
             history: None,
             refused: None,
         };
         let command = Command::Start(Box::new(start));
         let submission = self.submission(thread.clone(), new_thread, command.clone(), new.idempotency);
         let at = submission.at;
-        match self.ports().directory.submit(user, submission).await? {
+        let submitted = match (self.ports().directory.submit(user, submission).await, again) {
+            // Somebody else made the promised thread meanwhile.
+            (Err(SubmitError::ThreadTaken), Some(again)) => return Box::pin(self.start(user, again)).await,
+            (submitted, _) => submitted?,
+        };
+        match submitted {
             Submitted::Repeated { task, thread } => return Ok(Started { task, thread }),
             Submitted::New => self.shared.poke(user, &thread),
             Submitted::Made { lease, row } => {
@@ -215,13 +240,19 @@ impl Engine {
         if agent.is_none() {
             return Err(StartError::UnknownAgent(new.agent.clone()));
         }
-        let size = serde_json::to_vec(&(&new.input, &new.tools, &new.metadata)).map_or(usize::MAX, |text| text.len());
+        let size = serde_json::to_vec(&(&new.input, &new.tools, &new.metadata, &new.before, &new.wishes, &new.echo))
+            .map_or(usize::MAX, |text| text.len());
         if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX)) } else { Ok(()) }
+    }
+
+    async fn has_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StartError> {
+        let row = self.ports().directory.thread(user, thread).await.map_err(SubmitError::from)?;
+        Ok(row.is_some())
     }
 
     async fn check_thread(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<(), StartError> {
         let directory = &self.ports().directory;
-        if directory.thread(user, thread).await.map_err(SubmitError::from)?.is_none() {
+        if !self.has_thread(user, thread).await? {
             return Err(SubmitError::from(StoreError::NoThread).into());
         }
         if let Some(previous) = &new.previous {
@@ -325,8 +356,12 @@ impl Engine {
         let row = self.ports().directory.run(user, run).await?;
         // From its newest change of state on: an earlier pause is over.
         let from = row.and_then(|row| row.last.or(row.first)).map_or(Seq::ZERO, Seq::before);
-        let view =
-            View { name: format!("settled:{run}").into(), projection: Box::new(Settled { run: run.clone() }), from };
+        let view = View {
+            name: format!("settled:{run}").into(),
+            projection: Box::new(Settled { run: run.clone() }),
+            from,
+            skip: 0,
+        };
         let mut viewer = self.watch_at(user, thread, view, from);
         viewer.next().await.map(|_| ())
     }
@@ -390,6 +425,17 @@ impl Engine {
         let ports = self.ports();
         let opened = open::fold(&*ports.journal, &*ports.directory, (user, thread), head).await?;
         Ok(opened.replay.thread.usage)
+    }
+
+    /// What was said and done up to the end of a run, for a thread that is to go on from there by itself.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn said_until(&self, user: &UserId, run: &RunRow) -> Result<Before, StoreError> {
+        let (ports, thread) = (self.ports(), &run.thread);
+        let head = ports.journal.read(user, thread, Seq(u64::MAX), PageLimit::ONE).await?.head;
+        let past = open::fold(&*ports.journal, &*ports.directory, (user, thread), head).await?.replay.thread;
+        Ok(Before { entries: past.history(Some(&run.id), HistoryWindow::default()), references: past.references })
     }
 
     /// How many threads are being executed.

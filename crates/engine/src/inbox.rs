@@ -9,6 +9,7 @@ use model::command::{Answer, Command, Start, Steer};
 use model::event::{Actor, DisplayMode};
 use model::object::TaskStatus;
 use model::ports::{Change, InboxRow, StoreError, Submission, SubmitError};
+use model::wish::Wishes;
 use std::collections::VecDeque;
 
 /// A time-out whose question is not durable yet is tried again after so long.
@@ -147,6 +148,9 @@ impl Session<'_> {
             metadata: Object::new(),
             display_mode: DisplayMode::default(),
             client: None,
+            before: None,
+            wishes: Wishes::default(),
+            echo: None,
             history: None,
             refused: None,
         };

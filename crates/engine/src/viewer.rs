@@ -20,6 +20,9 @@ pub struct View {
     pub projection: Box<dyn Projection>,
     /// Where its history begins: before the first record of its run.
     pub from: Seq,
+    /// So many frames after the place where the viewer begins are not wanted: a client may stand between two frames of
+    /// one record, or count frames instead of records.
+    pub skip: u64,
 }
 
 /// A viewer. Dropping it is leaving; the run goes on.
@@ -129,7 +132,7 @@ impl Viewer {
             }
         };
         let page = self.journal.read(&self.owner, &self.thread, self.cursor, PAGE).await?;
-        let mut frames = Frames::for_records(&page.records);
+        let mut frames = Frames::for_records(&page.records).skipping(self.view.skip);
         for record in &page.records {
             projector.project(record, &mut frames);
             self.cursor = record.seq;
@@ -137,6 +140,7 @@ impl Viewer {
                 break;
             }
         }
+        self.view.skip = frames.to_skip();
         self.at_head = page.records.is_empty() || self.cursor >= page.head;
         self.projector = Some(projector);
         let (bytes, _, over) = frames.into_parts();

@@ -40,7 +40,11 @@ impl Engine {
         }
     }
 
-    async fn busy_with(&self, user: &UserId, thread: &ThreadId) -> Result<Option<TaskId>, StoreError> {
+    /// The run that has a thread: the oldest that has not ended.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub async fn busy_with(&self, user: &UserId, thread: &ThreadId) -> Result<Option<TaskId>, StoreError> {
         let status = vec![TaskStatus::Queued, TaskStatus::Running, TaskStatus::Paused];
         let filter = RunFilter { status, thread: Some(thread.clone()) };
         // Newest first: the one that goes on is the oldest that has not ended.

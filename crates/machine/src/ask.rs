@@ -11,6 +11,7 @@ use crate::{Out, calls, child, end, history, turn};
 use model::delta::{ModelFailure, ModelRequest};
 use model::event::{ErrorInfo, Event, Retrying, StepStarted, StopReason};
 use model::fold::{StepFold, TaskFold};
+use model::wish::Wishes;
 use model::{Millis, TaskId};
 use std::sync::Arc;
 
@@ -56,10 +57,20 @@ fn ask(run: &mut RunState, id: &TaskId, not_before: Option<Millis>, out: &mut Ou
         history: history::for_turn(run, task).into(),
         tools: calls::specs(run, task).into(),
         options: Arc::clone(&agent.options),
+        wishes: Arc::new(wishes(task, step)),
     };
     turn::begin(run, id, &request.model);
     let id = EffectId::model(id, step, attempt);
     out.effect(Effect::CallModel { id, request: Box::new(request), not_before });
+}
+
+/// What the caller asks of this turn.
+fn wishes(task: &TaskFold, step: u32) -> Wishes {
+    let mut wishes = task.wishes.clone();
+    if step > 1 {
+        wishes.tool_choice = None;
+    }
+    wishes
 }
 
 /// The provider failed.

@@ -37,7 +37,15 @@ pub(crate) fn start(run: &mut RunState, start: Start, ctx: Ctx, out: &mut Out) {
     let (task_id, refused) = (start.task_id, start.refused);
     let created = Event::Created(Created { task_id: task_id.clone(), task: Box::new(task) });
     let digest = Some(run.definitions.digest.clone());
-    let private = Private { digest, deadline: Some(deadline), history: start.history, ..Private::default() };
+    let private = Private {
+        digest,
+        deadline: Some(deadline),
+        history: start.history,
+        before: start.before,
+        wishes: start.wishes,
+        echo: start.echo,
+        ..Private::default()
+    };
     out.emit_with(run, created, Some(private));
     out.effect(Effect::Arm { id: TimerId::Run(task_id.clone()), at: deadline });
     out.emit(run, Event::Started(TaskOnly { task_id: task_id.clone() }));

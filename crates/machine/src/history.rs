@@ -36,11 +36,16 @@ fn past(run: &RunState, task: &TaskFold) -> Vec<Entry> {
     }
     // The agent that the run began with says how much: whoever takes over is given what was there.
     let window = run.definitions.resolve(&task.spec.agent).map(|agent| agent.history).unwrap_or_default();
-    task.history.clone().unwrap_or_else(|| run.past.history(task.spec.previous.as_ref(), window))
+    let before = task.before.as_ref().map_or(&[][..], |before| &before.entries);
+    let said = || run.past.history(task.spec.previous.as_ref(), window).into_iter().chain(before.iter().cloned());
+    task.history.clone().unwrap_or_else(|| said().collect())
 }
 
 fn narrowed(mut entries: Vec<Entry>, history: HandoffHistory) -> Vec<Entry> {
-    let is_said = |entry: &Entry| matches!(entry, Entry::User { .. } | Entry::Assistant { .. } | Entry::Summary { .. });
+    let is_said = |entry: &Entry| match entry {
+        Entry::System { .. } | Entry::User { .. } | Entry::Assistant { .. } | Entry::Summary { .. } => true,
+        Entry::Reasoning { .. } | Entry::Call { .. } | Entry::Hosted { .. } | Entry::Result { .. } => false,
+    };
     match history {
         HandoffHistory::All => {}
         HandoffHistory::Messages => entries.retain(is_said),

@@ -13,6 +13,7 @@ use model::event::{
 use model::fold::{RunFold, TaskFold};
 use model::item::{CallKind, ResultStatus};
 use model::object::TaskStatus;
+use model::record::Private;
 use model::tool::ToolOutput;
 use model::{ApprovalKey, CallId, TaskId};
 
@@ -38,7 +39,9 @@ pub(crate) fn ask(run: &mut RunState, call: &CallId, tool: &Tool, arguments: &st
 /// People and clients answered. What answers nothing that is open is ignored.
 pub(crate) fn answered(run: &mut RunState, answers: Vec<Answer>, out: &mut Out) {
     let (mut decisions, mut results) = (Vec::new(), Vec::new());
+    let mut echo = None;
     for answer in answers {
+        echo = answer.echo.or(echo);
         match answer.to {
             AnswerTo::Approval { key, decision, by } => decisions.push((key, decision, by)),
             AnswerTo::ClientTools { results: given } => results.extend(given),
@@ -50,7 +53,8 @@ pub(crate) fn answered(run: &mut RunState, answers: Vec<Answer>, out: &mut Out) 
         return;
     }
     let only_the_clock = results.is_empty() && decisions.iter().all(|(.., by)| *by == Actor::Timeout);
-    resume(run, if only_the_clock { Actor::Timeout } else { Actor::User }, out);
+    let private = echo.map(|echo| Private { echo: Some(echo), ..Private::default() });
+    resume_with(run, if only_the_clock { Actor::Timeout } else { Actor::User }, private, out);
     for (key, decision, by) in decisions {
         resolve(run, &key, decision, by, out);
     }
@@ -74,7 +78,7 @@ pub fn at_timeout(run: &RunState, key: &ApprovalKey) -> Option<Answer> {
     };
     let decision = Decision { kind, always: false, message: None, args: None };
     let to = AnswerTo::Approval { key: key.clone(), decision, by: Actor::Timeout };
-    Some(Answer { task_id: run.root_id(), to })
+    Some(Answer { task_id: run.root_id(), to, echo: None })
 }
 
 /// Nobody need decide any more.
@@ -105,9 +109,13 @@ fn waits_for_client(run: &RunState, call: &CallId) -> bool {
 
 /// The run goes on, if it was paused.
 pub(crate) fn resume(run: &mut RunState, by: Actor, out: &mut Out) {
+    resume_with(run, by, None, out);
+}
+
+fn resume_with(run: &mut RunState, by: Actor, private: Option<Private>, out: &mut Out) {
     let paused = run.fold.root().filter(|root| root.status == TaskStatus::Paused);
     if let Some(task_id) = paused.map(|root| root.id.clone()) {
-        out.emit(run, Event::Resumed(Resumed { task_id, by, client: None }));
+        out.emit_with(run, Event::Resumed(Resumed { task_id, by, client: None }), private);
     }
 }
 

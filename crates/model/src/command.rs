@@ -3,9 +3,11 @@
 
 use crate::block::{Object, Part};
 use crate::event::{Actor, CancelMode, ClientNames, ClientTool, Decision, DisplayMode, ErrorInfo};
-use crate::history::Entry;
+use crate::history::{Before, Entry};
 use crate::id::{ApprovalKey, CallId, TaskId};
+use crate::wish::Wishes;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// One thing asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +42,15 @@ pub struct Start {
     pub display_mode: DisplayMode,
     /// The names under which a client of another protocol knows it.
     pub client: Option<ClientNames>,
+    /// What was said before it that the thread's log does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Before>,
+    /// What the caller asks of the model.
+    #[serde(default, skip_serializing_if = "Wishes::is_empty")]
+    pub wishes: Wishes,
+    /// What the caller's protocol shows back of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub echo: Option<Value>,
     /// What a hook made of the past. Never a caller's to say.
     #[serde(skip)]
     pub history: Option<Vec<Entry>>,
@@ -75,6 +86,9 @@ pub struct Answer {
     pub task_id: TaskId,
     /// What is answered.
     pub to: AnswerTo,
+    /// What the caller's protocol shows back of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub echo: Option<Value>,
 }
 
 /// What is answered.

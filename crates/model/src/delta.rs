@@ -11,6 +11,7 @@ use crate::id::{TaskId, ThreadId, UserId};
 use crate::record::RawItem;
 use crate::tool::ToolSpec;
 use crate::usage::Usage;
+use crate::wish::Wishes;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolSpec]>,
     /// The operator's wishes, in the provider's own words (`temperature`, `reasoning`, …): they go into its request.
     pub options: Arc<Object>,
+    /// The caller's wishes, in words that every provider has. The operator's win.
+    pub wishes: Arc<Wishes>,
 }
 
 /// What a provider sends back. The last one is `End` or `Failed`; a stream that ends without either has failed.

@@ -134,7 +134,10 @@ impl RunFold {
         if !fits {
             return Err(Misfit);
         }
-        self.tasks.push(TaskFold::new(created, self.at, private));
+        let task = TaskFold::new(created, self.at, private);
+        // What was numbered elsewhere stays good here.
+        self.references = self.references.max(task.before.as_ref().map_or(0, |before| before.references));
+        self.tasks.push(task);
         Ok(())
     }
 

@@ -6,6 +6,17 @@ use crate::item::ResultStatus;
 use crate::record::RawItem;
 use serde::{Deserialize, Serialize};
 
+/// What was said and done before a run that its thread's log does not have: a client kept it itself, or the thread was
+/// forked from another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Before {
+    /// What was said and done.
+    pub entries: Vec<Entry>,
+    /// How many reference groups there were: their numbers stay good.
+    pub references: u32,
+}
+
 /// One element of the conversation as the model reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -13,6 +24,11 @@ pub enum Entry {
     /// What was said and done before everything that follows, summed up.
     Summary {
         /// The summary.
+        text: String,
+    },
+    /// The operator of the client spoke.
+    System {
+        /// What they said.
         text: String,
     },
     /// A person spoke.

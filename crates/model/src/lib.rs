@@ -4,7 +4,7 @@
 //! - [`event`]: everything that can happen; [`item`], [`block`]: what it happens to.
 //! - [`record`]: an event as it is logged; [`cursor`]: a place in the log that a client can hold.
 //! - [`fold`]: records → state, pure and total. The only way from the one to the other.
-//! - [`delta`], [`tool`], [`history`], [`reference`]: what the run loop exchanges with models and tools.
+//! - [`delta`], [`tool`], [`history`], [`reference`], [`wish`]: what the run loop exchanges with models and tools.
 //! - [`definition`]: agents and tools as an operator declared them, [`rule`]: when a person is asked; [`limits`]: every bound.
 //! - [`ports`]: what the upper floors offer each other, each trait with its law.
 //!
@@ -33,6 +33,7 @@ pub mod testing;
 pub mod thread;
 pub mod tool;
 pub mod usage;
+pub mod wish;
 
 pub use event::Event;
 pub use id::{ApprovalKey, CallId, ItemId, NodeId, TaskId, ThreadId, UserId};

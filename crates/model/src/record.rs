@@ -6,10 +6,11 @@
 
 use crate::block::Part;
 use crate::event::Event;
-use crate::history::Entry;
+use crate::history::{Before, Entry};
 use crate::id::{TaskId, ThreadId};
 use crate::seq::{Epoch, Millis, Seq};
 use crate::usage::Usage;
+use crate::wish::Wishes;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,6 +59,15 @@ pub struct Private {
     /// What a hook made of the past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<Vec<Entry>>,
+    /// What was said before the run that the thread's log does not have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Before>,
+    /// What the caller asks of the model.
+    #[serde(default, skip_serializing_if = "Wishes::is_empty")]
+    pub wishes: Wishes,
+    /// What the caller's protocol shows back of the request that began the run, or let it go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub echo: Option<Value>,
     /// Tokens of a turn that has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -137,13 +147,23 @@ impl Record {
     /// What happened.
     #[must_use]
     pub fn event(&self) -> &Event {
-        self.event.get_or_init(|| Event::decode(&self.public))
+        self.event.get_or_init(|| self.delta().unwrap_or_else(|| Event::decode(&self.public)))
+    }
+
+    /// Nearly all records are pieces of something, and a reader that knows which kind is three times as fast.
+    fn delta(&self) -> Option<Event> {
+        match self.kind() {
+            "task.text.delta" => serde_json::from_slice(&self.public).ok().map(Event::TextDelta),
+            "task.reasoning_summary_text.delta" => serde_json::from_slice(&self.public).ok().map(Event::SummaryDelta),
+            "task.tool_call_arguments.delta" => serde_json::from_slice(&self.public).ok().map(Event::ArgumentsDelta),
+            _ => None,
+        }
     }
 
     /// What only the server may know.
     #[must_use]
     pub fn private(&self) -> Option<Private> {
-        serde_json::from_slice(&self.private).ok()
+        if self.private.is_empty() { None } else { serde_json::from_slice(&self.private).ok() }
     }
 
     /// The event's `type`, from its bytes alone: they always begin with it.

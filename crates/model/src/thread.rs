@@ -90,7 +90,7 @@ impl ThreadFold {
         self.usage.add(run.usage(root));
         self.agent = Some(root.agent.clone());
         let previous = root.spec.previous.clone().or_else(|| self.runs.last().map(|past| past.run.clone()));
-        self.runs.push(PastRun { run: root.id.clone(), previous, last: run.seq, entries: entries(root) });
+        self.runs.push(PastRun { run: root.id.clone(), previous, last: run.seq, entries: with_before(root) });
     }
 
     /// What the model is given of the chain of runs that ends with `previous`, or with the last one.
@@ -128,6 +128,12 @@ impl ThreadFold {
         let run = self.runs.iter().rev().find(|past| past.last <= e.up_to).map(|past| past.run.clone());
         self.compacted = run.map(|run| Compacted { run, summary: e.summary.clone() }).or(self.compacted.take());
     }
+}
+
+/// What the model is given of a run, after what was said before it elsewhere.
+fn with_before(root: &TaskFold) -> Vec<Entry> {
+    let before = root.before.as_ref().map_or(&[][..], |before| &before.entries);
+    before.iter().cloned().chain(entries(root)).collect()
 }
 
 /// The newest runs that fit.

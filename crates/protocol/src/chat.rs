@@ -1,5 +1,6 @@
 //! Chat Completions, as spoken by OpenAI and by everybody who says to speak it too (Ollama, vLLM, llama.cpp, LM Studio,
-//! OpenRouter, DeepSeek, Groq, Mistral, Gemini, Azure). Here we are the client.
+//! OpenRouter, DeepSeek, Groq, Mistral, Gemini, Azure), from both ends. As a server of it, [`asked`] reads a request and
+//! [`Answer`] is what we say to it; the rest is as a client of it.
 //!
 //! A stream is chunks of one message, without items: `ingest` makes thoughts, a message and calls of it, each with a slot
 //! of its own. What differs from service to service, and is read all the same:
@@ -20,14 +21,20 @@
 //!
 //! `request` builds what the strictest of them takes; what that means is said there.
 
+mod asked;
+mod asked_parts;
 mod calls;
 mod ingest;
 mod message;
+mod project;
 mod refusal;
 mod request;
 mod thoughts;
 mod usage;
+mod wishes;
 
+pub use asked::asked;
 pub use ingest::ingest;
+pub use project::Answer;
 pub use refusal::refused;
 pub use request::{request, without_reasoning};

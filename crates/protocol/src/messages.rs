@@ -1,4 +1,5 @@
-//! Anthropic Messages, as a client of it.
+//! Anthropic Messages, from both ends. As a server of it, [`asked`] reads a request and [`Answer`] is what we say to it; the
+//! rest is as a client of it.
 //!
 //! [`ingest`] reads a stream, [`request`] writes the body that asks for one, [`refused`] reads an error answer. A content
 //! block of the provider is an item of ours, with three exceptions that make the answer whole again: text blocks that
@@ -12,6 +13,8 @@
 //! the turn as a limit would: what was said stands, the run is incomplete, and whoever goes on with the thread continues
 //! it. To call it whole would be untrue, and would give back calls that have no result, which the provider refuses.
 
+mod asked;
+mod asked_blocks;
 mod block;
 mod cache;
 mod content;
@@ -19,11 +22,15 @@ mod conversation;
 mod ingest;
 mod item;
 mod piece;
+mod project;
 mod refusal;
 mod request;
 mod thinking;
+mod wishes;
 
+pub use asked::asked;
 pub use ingest::ingest;
+pub use project::{Answer, SERVER_NAME};
 pub use refusal::refused;
 pub use request::{request, without_reasoning};
 

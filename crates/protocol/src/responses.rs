@@ -1,21 +1,31 @@
-//! OpenAI Responses, and whoever speaks like it (Azure, vLLM, Open Responses): here we are the client.
+//! OpenAI Responses, and whoever speaks like it (Azure, vLLM, Open Responses), from both ends.
 //!
-//! `ingest` reads a stream: `place` says which item an event means, `item` and `part` what becomes of it, `hosted` is what
-//! the service does itself, `terminal` how it all ends. `request` builds what goes out; `input` is the history in it and
-//! knows the reasoning-item trap: with ids present the service enforces the chain reasoning → message or call, so items go
-//! back either as a whole group, as they came, or as plain words without ids. `refusal` reads an error answer.
+//! `project` is what our own clients are told: records → responses. With a provider we are the client. `ingest` reads a
+//! stream: `place` says which item an event means, `item` and `part` what becomes of it, `hosted` is what the service does
+//! itself, `terminal` how it all ends. `request` builds what goes out; `input` is the history in it and knows the
+//! reasoning-item trap: with ids present the service enforces the chain reasoning → message or call, so items go back either
+//! as a whole group, as they came, or as plain words without ids. `refusal` reads an error answer.
 
+mod asked;
+mod asked_items;
 mod event;
+mod given;
 mod hosted;
 mod ingest;
 mod input;
 mod item;
 mod part;
 mod place;
+mod project;
 mod refusal;
 mod request;
 mod terminal;
+mod wishes;
 
+pub use asked::{Asked, SERVER_LABEL, asked, asked_said, metadata};
+pub use given::Given;
 pub use ingest::ingest;
+pub use project::{Segment, Unbegun};
+pub(crate) use project::{Answer, End, Head, Style, asked_arguments, result_text};
 pub use refusal::refused;
 pub use request::{request, without_reasoning};

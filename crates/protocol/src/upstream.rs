@@ -3,13 +3,16 @@
 //! Each such dialect is a room with the same three doors: `ingest` turns the provider's stream into deltas, `request`
 //! turns a turn's history into the body that the provider wants, and `refused` turns an error answer into a failure.
 //! Here is what they agree on: how JSON from outside is read (`json`), what goes wrong (`failure`), the history in the
-//! order that every provider demands (`history`), and how an operator's wishes get into a request (`options`).
+//! order that every provider demands (`history`), and how a caller's wishes (`wishes`) and an operator's (`options`) get
+//! into a request, which may depend on what a model is called (`names`).
 
 pub(crate) mod failure;
 pub(crate) mod history;
 pub(crate) mod json;
+pub(crate) mod names;
 pub(crate) mod options;
 pub(crate) mod parts;
+pub(crate) mod wishes;
 
 use crate::sse;
 use model::delta::ModelEvent;

@@ -8,7 +8,8 @@
 //!
 //! What the dialects mean is `protocol`'s business; here is what can go wrong on the way. `kind` knows where each dialect
 //! is asked and how it is told who asks, `ask` sends a request and judges the head of the answer, `turn` reads the rest
-//! as long as `pace` lets it, `failure` puts into words what went wrong, and `secrets` keeps the key out of them.
+//! as long as `pace` lets it, `failure` puts into words what went wrong, and `secrets` keeps the key out of them. `refused`
+//! remembers what a service did not take back.
 //!
 //! Invariant: a turn ends with exactly one `End` or `Failed`, whatever the other side does, and never later than its
 //! total time-out. Invariant: nothing is asked twice. Whether to try again is for the run loop to decide and to record;
@@ -18,6 +19,7 @@ mod ask;
 mod failure;
 mod kind;
 mod pace;
+mod refused;
 mod retry_after;
 mod secrets;
 mod turn;
@@ -129,7 +131,8 @@ impl Client {
 /// Asks a service.
 ///
 /// A service that refuses its own earlier words (`history_refused`) is asked once more, without its thoughts and ids.
-/// The stream says so: `Unknown({"type": "headwater.history_resent", …})` comes before the second answer.
+/// The stream says so: `Unknown({"type": "headwater.history_resent", …})` comes before the second answer. Later turns of
+/// the thread leave what was refused out from the start.
 #[derive(Clone)]
 pub struct Upstream {
     shared: Arc<Shared>,
@@ -141,6 +144,7 @@ struct Shared {
     endpoint: Url,
     client: Client,
     lookup: Lookup,
+    refused: refused::Refused,
 }
 
 impl Upstream {
@@ -148,7 +152,7 @@ impl Upstream {
     #[must_use]
     pub fn new(settings: Settings, client: Client, lookup: Lookup) -> Self {
         let endpoint = settings.kind.endpoint(&settings.base_url);
-        Self { shared: Arc::new(Shared { settings, endpoint, client, lookup }) }
+        Self { shared: Arc::new(Shared { settings, endpoint, client, lookup, refused: refused::Refused::default() }) }
     }
 }
 

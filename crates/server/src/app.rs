@@ -73,6 +73,36 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/threads", get(routes::thread_list::handle))
         .route("/v1/threads/{thread}", get(routes::thread_get::handle).delete(routes::thread_delete::handle))
         .route("/v1/threads/{thread}/events", get(routes::thread_events::handle))
+        .route("/api/v1/agent/runs", post(routes::agent_run_create::handle))
+        .route("/api/v1/agent/runs/{thread}/events", get(routes::agent_run_events::handle))
+        .route("/api/v1/agent/runs/{thread}/cancel", post(routes::agent_run_cancel::handle))
+        .route("/api/v1/agent/history", get(routes::agent_history::handle))
+        .route_layer(from_fn_with_state(app.clone(), auth::require));
+    let openai = Router::new()
+        .route("/v1/responses", post(routes::responses::create::handle))
+        .route(
+            "/v1/responses/{response}",
+            get(routes::responses::get::handle).delete(routes::responses::delete::handle),
+        )
+        .route("/v1/responses/{response}/cancel", post(routes::responses::cancel::handle))
+        .route("/v1/responses/{response}/input_items", get(routes::responses::input_items::handle))
+        .route("/v1/conversations", post(routes::conversations::create))
+        .route(
+            "/v1/conversations/{conversation}",
+            get(routes::conversations::get)
+                .post(routes::conversations::update)
+                .delete(routes::conversations::delete),
+        )
+        .route(
+            "/v1/conversations/{conversation}/items",
+            get(routes::conversations::items::list).post(routes::conversations::items::add),
+        )
+        .route(
+            "/v1/conversations/{conversation}/items/{item}",
+            get(routes::conversations::items::get).delete(routes::conversations::items::delete),
+        )
+        .route("/v1/models", get(routes::models::list))
+        .route("/v1/models/{*model}", get(routes::models::get))
         .route_layer(from_fn_with_state(app.clone(), auth::require));
     let open = Router::new()
         .route("/healthz", get(routes::health::alive))
@@ -86,6 +116,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/follow.js", get(routes::page::follow))
         .route("/style.css", get(routes::page::style));
     native
+        .merge(openai)
         .merge(open)
         .method_not_allowed_fallback(async || guard::method_not_allowed())
         .fallback(async || Problem::not_found())

@@ -1,5 +1,6 @@
 //! Days as people write them: `2025-01-31`. Always UTC, always Gregorian.
 
+use model::Millis;
 use model::ports::Day;
 
 /// Years have four digits.
@@ -32,6 +33,13 @@ pub(crate) fn text(day: Day) -> String {
     format!("{year:04}-{month:02}-{:02}", day.0.saturating_sub(days_before(year, month)) + 1)
 }
 
+/// Writes a moment as ISO 8601: `2025-01-31T23:59:59.999Z`.
+pub(crate) fn moment(at: Millis) -> String {
+    let second = at / 1000;
+    let (hour, minute) = (second / 3600 % 24, second / 60 % 60);
+    format!("{}T{hour:02}:{minute:02}:{:02}.{:03}Z", text(Day::of(at)), second % 60, at % 1000)
+}
+
 /// How many days lie between 1970 and the first of a month.
 fn days_before(year: u32, month: u32) -> u32 {
     const BEFORE_MONTH: [u32; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
@@ -58,6 +66,17 @@ mod tests {
             assert!(written > before, "{written} comes after {before}");
             assert_eq!(parse(&written), Some(Day(day)), "{written}");
             before = written;
+        }
+    }
+
+    #[test]
+    fn moments_have_their_day_and_time_of_day() {
+        for (at, written) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (86_399_999, "1970-01-01T23:59:59.999Z"),
+            (1_709_210_096_007, "2024-02-29T12:34:56.007Z"),
+        ] {
+            assert_eq!(moment(at), written);
         }
     }
 

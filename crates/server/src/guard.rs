@@ -5,6 +5,7 @@
 //! may. `X-Forwarded-*` is ignored: nobody vouches for it. Every response leaves through here with its fixed headers.
 
 use crate::app::App;
+use crate::tongue::Tongue;
 use crate::problem::Problem;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
@@ -97,13 +98,16 @@ fn address(host: &str) -> Option<IpAddr> {
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = request.method().clone();
+    let tongue = Tongue::of(request.uri().path());
     let checked = app.guard.check_host(&request).and_then(|()| app.guard.check_origin(request.headers()));
     let (mut response, origin) = match checked {
         Err(problem) => (problem.into_response(), None),
         Ok(origin) => (answer(&app, request, next, origin.is_some()).await, origin),
     };
+    let id = request_id();
+    response = tongue.refusal(response, &id);
     let headers = response.headers_mut();
-    headers.insert(REQUEST_ID, request_id());
+    headers.insert(REQUEST_ID, id);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     if let Some(origin) = origin {

@@ -5,10 +5,12 @@
 
 mod app;
 mod auth;
+mod begin;
 mod body;
 mod cli;
 mod config;
 mod control;
+mod converse;
 mod day;
 mod guard;
 mod keys;
@@ -20,6 +22,7 @@ mod routes;
 mod schema;
 mod sse;
 mod streams;
+mod tongue;
 mod watch;
 mod wire;
 

@@ -82,9 +82,17 @@ impl Problem {
     }
 }
 
+/// A refusal in a few words, beside the response that carries it: clients of other protocols expect another body.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: &'static str,
+    pub(crate) detail: String,
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let Inner { status, code, detail, extra, headers } = *self.0;
+        let refusal = Refusal { code, detail: detail.clone() };
         let mut body = Map::new();
         body.insert("type".to_owned(), json!("about:blank"));
         body.insert("title".to_owned(), json!(status.canonical_reason().unwrap_or("Error")));
@@ -97,6 +105,7 @@ impl IntoResponse for Problem {
         *response.headers_mut() = headers;
         let kind = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response.extensions_mut().insert(refusal);
         response
     }
 }
@@ -131,6 +140,7 @@ impl From<SubmitError> for Problem {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::KeyReused => Self::new(StatusCode::CONFLICT, "idempotency_key_reused", error.to_string()),
+            SubmitError::ThreadTaken => Self::new(StatusCode::CONFLICT, "thread_taken", error.to_string()),
             SubmitError::NoQuestion => {
                 let detail = "the run does not wait for this approval, and never did";
                 Self::new(StatusCode::NOT_FOUND, "approval_not_found", detail)

@@ -1,9 +1,17 @@
 //! One file per route. What several of them need is here: ids in paths, keys against doing things twice.
 
+pub(crate) mod agent_history;
+pub(crate) mod agent_names;
+pub(crate) mod agent_run_cancel;
+pub(crate) mod agent_run_create;
+pub(crate) mod agent_run_events;
 pub(crate) mod approval_list;
+pub(crate) mod conversations;
 pub(crate) mod health;
 pub(crate) mod metrics;
+pub(crate) mod models;
 pub(crate) mod page;
+pub(crate) mod responses;
 pub(crate) mod task_approve;
 pub(crate) mod task_cancel;
 pub(crate) mod task_create;
@@ -76,7 +84,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 
 /// The caller's key against doing it twice, bound to the route and to what was asked.
-fn idempotency(headers: &HeaderMap, route: &str, digest: &str) -> Result<Option<Idempotency>, Problem> {
+pub(crate) fn idempotency(headers: &HeaderMap, route: &str, digest: &str) -> Result<Option<Idempotency>, Problem> {
     let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = given.next() else { return Ok(None) };
     let bytes = key.as_bytes();
@@ -90,7 +98,7 @@ fn idempotency(headers: &HeaderMap, route: &str, digest: &str) -> Result<Option<
 }
 
 /// Does something to its end, also when the caller has gone meanwhile: half of it is worse than either.
-async fn to_its_end<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, Problem>
+pub(crate) async fn to_its_end<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, Problem>
 where
     T: Send + 'static,
     E: Into<Problem> + Send + 'static,

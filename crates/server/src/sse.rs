@@ -36,8 +36,36 @@ pub(crate) fn head() -> Response {
     response
 }
 
+/// What a protocol's clients take beside their frames.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Manners {
+    /// They know `retry`. Others take any field for an event.
+    retry: bool,
+    /// What they are told when all has been said.
+    farewell: &'static [u8],
+}
+
+impl Manners {
+    /// For clients that follow the standard.
+    pub(crate) const STANDARD: Self = Self { retry: true, farewell: b"" };
+    /// For clients of OpenAI's protocols.
+    pub(crate) const OPENAI: Self = Self { retry: false, farewell: b"data: [DONE]\n\n" };
+    /// For clients that know nothing beside their frames.
+    pub(crate) const PLAIN: Self = Self { retry: false, farewell: b"" };
+}
+
 /// Streams what can be seen from a place on.
 pub(crate) fn response(app: &App, caller: &Caller, place: Place) -> Result<Response, Problem> {
+    response_with(app, caller, place, Manners::STANDARD)
+}
+
+/// The same, for clients with manners of their own.
+pub(crate) fn response_with(
+    app: &App,
+    caller: &Caller,
+    place: Place,
+    manners: Manners,
+) -> Result<Response, Problem> {
     let Some(slot) = app.streams.enter(&caller.user) else {
         let most = app.limits.streams_per_user_max;
         let detail = format!("{most} streams are open already: close some");
@@ -50,7 +78,8 @@ pub(crate) fn response(app: &App, caller: &Caller, place: Place) -> Result<Respo
         caller: caller.clone(),
         queued: place.queued.clone(),
         viewer: watch::open(app, &caller.user, place),
-        greeting: Some(greeting()),
+        greeting: Some(if manners.retry { greeting() } else { sse::comment() }),
+        farewell: Some(manners.farewell).filter(|farewell| !farewell.is_empty()),
         tick: Box::pin(tokio::time::sleep(Duration::ZERO)),
         last: Instant::now(),
         _slot: slot,
@@ -94,6 +123,7 @@ struct Stream {
     /// The run that has not begun.
     queued: Option<TaskId>,
     greeting: Option<Bytes>,
+    farewell: Option<&'static [u8]>,
     tick: Pin<Box<Sleep>>,
     /// When something was last sent.
     last: Instant,
@@ -115,7 +145,8 @@ impl Stream {
                     self.last = Instant::now();
                     self.queued = None;
                     let cut = bytes.is_none() && self.viewer.is_broken_off();
-                    return if cut { Err(Cut::BrokenOff) } else { Ok(bytes) };
+                    let farewell = || self.farewell.take().map(Bytes::from_static);
+                    return if cut { Err(Cut::BrokenOff) } else { Ok(bytes.or_else(farewell)) };
                 }
                 () = tick.as_mut() => {}
             }

@@ -8,10 +8,11 @@ use crate::problem::Problem;
 use axum::http::{HeaderMap, StatusCode, header};
 use engine::{View, Viewer};
 use model::cursor::{Cursor, CursorError};
-use model::ports::{Frames, PageLimit, Projection as _, RunRow};
+use model::ports::{Frames, PageLimit, Projection, RunRow};
 use model::{Seq, TaskId, ThreadId, UserId};
+use protocol::burst;
+use protocol::run_items::{self, RunItems};
 use protocol::task::{Scope, Task};
-use std::sync::Arc;
 
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -29,10 +30,7 @@ pub(crate) fn cursor(headers: &HeaderMap, after: Option<&str>) -> Result<Option<
         },
         (Some(_), Some(_)) => return Err(CursorError::Malformed("two at once".to_owned()).into()),
     };
-    let Some(text) = text else { return Ok(None) };
-    let cursor: Cursor = text.parse()?;
-    // This projection makes one frame of each record: a place inside one is another's.
-    if cursor.inner.is_some() { Err(CursorError::Foreign.into()) } else { Ok(Some(cursor)) }
+    Ok(text.map(str::parse).transpose()?)
 }
 
 /// Refuses a client that could not read the stream.
@@ -55,22 +53,91 @@ pub(crate) fn check_accept(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail))
 }
 
+/// What a stream shows: a projection, and the names that it goes by.
+pub(crate) struct Shown {
+    /// Viewers of the same name share frames: protocol, options and scope.
+    pub(crate) name: String,
+    /// How the projection calls itself in the cursors of inner frames.
+    pub(crate) dialect: &'static str,
+    /// The projection before its first record.
+    pub(crate) projection: Box<dyn Projection>,
+}
+
+/// The native protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Events as they are logged.
+    Task,
+    /// The items of a run, as an SDK for agents tells of them.
+    RunItems,
+}
+
+impl Format {
+    /// Reads `?format=`.
+    pub(crate) fn parse(text: Option<&str>) -> Result<Self, Problem> {
+        match text {
+            None | Some("task") => Ok(Self::Task),
+            Some("run-items") => Ok(Self::RunItems),
+            Some(_) => Err(Problem::invalid_query("`format` must be `task` or `run-items`")),
+        }
+    }
+
+    fn run(self, thread: &ThreadId, run: &TaskId) -> Shown {
+        match self {
+            Self::Task => native(Scope::Run(run.clone()), format!("task/run/{run}")),
+            Self::RunItems => {
+                let projection = Box::new(RunItems::new(run.clone(), thread));
+                Shown { name: format!("run-items/run/{run}"), dialect: run_items::NAME, projection }
+            }
+        }
+    }
+
+    fn thread(self, thread: &ThreadId) -> Shown {
+        match self {
+            Self::Task => native(Scope::Thread, "task/thread".to_owned()),
+            Self::RunItems => {
+                let projection = Box::new(RunItems::thread(thread));
+                Shown { name: "run-items/thread".to_owned(), dialect: run_items::NAME, projection }
+            }
+        }
+    }
+}
+
+/// Here a record is one frame, so that there is no place inside one.
+const NATIVE: &str = "";
+
+fn native(scope: Scope, name: String) -> Shown {
+    Shown { name, dialect: NATIVE, projection: Box::new(Task::new(scope)) }
+}
+
 /// Where a stream begins. Nobody watches yet.
 pub(crate) struct Place {
     thread: ThreadId,
-    scope: Scope,
-    /// Before the first record that the scope can have.
-    from: Seq,
+    view: View,
     /// Before the first record that is asked for.
     start: Seq,
     /// The run that has not begun: it may be given up, and then nothing ever comes.
     pub(crate) queued: Option<TaskId>,
 }
 
+impl Place {
+    /// A stream of a thread: its history begins at `from`, and the client has everything up to `start` and `skip` frames
+    /// after that.
+    pub(crate) fn new(thread: ThreadId, shown: Shown, from: Seq, (start, skip): (Seq, u64)) -> Self {
+        let view = View { name: shown.name.into(), projection: shown.projection, from, skip };
+        Self { thread, view, start, queued: None }
+    }
+
+    /// The same for a run that may not have begun.
+    pub(crate) fn queued(self, run: Option<TaskId>) -> Self {
+        Self { queued: run, ..self }
+    }
+}
+
 /// Where the stream of a new thread's first run begins: nothing was there before it, and nobody need look.
-pub(crate) fn first_run(thread: ThreadId, run: TaskId) -> Place {
-    let queued = Some(run.clone());
-    Place { thread, scope: Scope::Run(run), from: Seq::ZERO, start: Seq::ZERO, queued }
+pub(crate) fn first_run(thread: ThreadId, run: TaskId, format: Format) -> Place {
+    let shown = format.run(&thread, &run);
+    Place::new(thread, shown, Seq::ZERO, (Seq::ZERO, 0)).queued(Some(run))
 }
 
 /// Where a task's stream begins; `None` when there is nothing left to see.
@@ -78,29 +145,42 @@ pub(crate) async fn task(
     app: &App,
     user: &UserId,
     task: &TaskId,
+    format: Format,
     cursor: Option<Cursor>,
 ) -> Result<Option<Place>, Problem> {
-    let Some(mut row) = app.engine.run_of(user, task).await? else { return Err(Problem::not_found()) };
-    let mut before = Seq::ZERO;
-    if row.first.is_none() {
-        // First the head, then the row: a run that has not begun by then begins after that head.
-        before = head(app, user, &row.thread).await?;
-        row = app.engine.run_of(user, task).await?.ok_or_else(Problem::not_found)?;
-    }
-    let scope = if row.id == *task { Scope::Run(task.clone()) } else { Scope::Task(task.clone()) };
-    let from = row.first.map_or(before, Seq::before);
-    if matches!(scope, Scope::Task(_)) && app.engine.object(user, task).await?.is_none() {
+    let (row, from) = begun(app, user, task).await?;
+    let is_root = row.id == *task;
+    let shown = match format {
+        Format::Task if !is_root => native(Scope::Task(task.clone()), format!("task/task/{task}")),
+        Format::RunItems if !is_root => {
+            return Err(Problem::invalid_query("`format`: a sub-agent's items are shown as one call of its run"));
+        }
+        _ => format.run(&row.thread, task),
+    };
+    if !is_root && app.engine.object(user, task).await?.is_none() {
         return Err(Problem::not_found());
     }
-    if let Some(cursor) = &cursor {
-        app.engine.check_cursor(user, &row.thread, cursor).await?;
-    }
-    let start = cursor.map_or(from, |cursor| cursor.seq.max(from));
-    if is_over(app, user, &row, &scope, start).await? {
+    let (start, skip) = place_of(app, user, &row.thread, cursor.as_ref(), shown.dialect).await?;
+    // A place before the task is its beginning.
+    let (start, skip) = if start < from { (from, 0) } else { (start, skip) };
+    if is_over(app, user, &row, task, start).await? {
         return Ok(None);
     }
     let queued = row.first.is_none().then(|| row.id.clone());
-    Ok(Some(Place { thread: row.thread, scope, from, start, queued }))
+    Ok(Some(Place::new(row.thread, shown, from, (start, skip)).queued(queued)))
+}
+
+/// The run of a task, and the place before its first record.
+pub(crate) async fn begun(app: &App, user: &UserId, task: &TaskId) -> Result<(RunRow, Seq), Problem> {
+    let row = app.engine.run_of(user, task).await?.ok_or_else(Problem::not_found)?;
+    if let Some(first) = row.first {
+        return Ok((row, first.before()));
+    }
+    // First the head, then the row: a run that has not begun by then begins after that head.
+    let before = head(app, user, &row.thread).await?;
+    let row = app.engine.run_of(user, task).await?.ok_or_else(Problem::not_found)?;
+    let from = row.first.map_or(before, Seq::before);
+    Ok((row, from))
 }
 
 /// Where a thread's stream begins. It never ends.
@@ -108,37 +188,69 @@ pub(crate) async fn thread(
     app: &App,
     user: &UserId,
     thread: &ThreadId,
+    format: Format,
     cursor: Option<Cursor>,
 ) -> Result<Place, Problem> {
-    let cursor = cursor.unwrap_or(Cursor::START);
-    app.engine.check_cursor(user, thread, &cursor).await?;
-    let (thread, scope, from, start) = (thread.clone(), Scope::Thread, Seq::ZERO, cursor.seq);
-    Ok(Place { thread, scope, from, start, queued: None })
+    shown(app, user, thread, format.thread(thread), cursor.unwrap_or(Cursor::START)).await
+}
+
+/// Where a stream of a thread goes on from a cursor, for any projection that goes through it run after run.
+pub(crate) async fn shown(
+    app: &App,
+    user: &UserId,
+    thread: &ThreadId,
+    shown: Shown,
+    cursor: Cursor,
+) -> Result<Place, Problem> {
+    let (start, skip) = place_of(app, user, thread, Some(&cursor), shown.dialect).await?;
+    let from = match shown.projection.needs_history() {
+        true => run_around(app, user, thread, start).await?,
+        false => start,
+    };
+    Ok(Place::new(thread.clone(), shown, from, (start, skip)))
+}
+
+/// The place that a cursor means to this dialect, once it is known to be of this log.
+async fn place_of(
+    app: &App,
+    user: &UserId,
+    thread: &ThreadId,
+    cursor: Option<&Cursor>,
+    dialect: &str,
+) -> Result<(Seq, u64), Problem> {
+    let Some(cursor) = cursor else { return Ok((Seq::ZERO, 0)) };
+    app.engine.check_cursor(user, thread, cursor).await?;
+    Ok(burst::resume_after(cursor, dialect)?)
+}
+
+/// The place before the run that goes on after `start`; `start` itself where none does.
+async fn run_around(app: &App, user: &UserId, thread: &ThreadId, start: Seq) -> Result<Seq, Problem> {
+    if start == Seq::ZERO {
+        return Ok(start);
+    }
+    let page = app.engine.ports().journal.read(user, thread, start.before(), PageLimit::ONE).await?;
+    let Some(record) = page.records.first() else { return Ok(start) };
+    let row = app.engine.ports().directory.run(user, &record.run).await?;
+    let goes_on = row.filter(|row| !row.status.is_terminal() || row.last.is_some_and(|last| start < last));
+    Ok(goes_on.and_then(|row| row.first).map_or(start, Seq::before))
 }
 
 /// Begins to watch.
 pub(crate) fn open(app: &App, user: &UserId, place: Place) -> Viewer {
-    let Place { thread, scope, from, start, .. } = place;
-    let name: Arc<str> = match &scope {
-        Scope::Thread => "task/thread".into(),
-        Scope::Run(task) => format!("task/run/{task}").into(),
-        Scope::Task(task) => format!("task/task/{task}").into(),
-    };
-    let view = View { name, projection: Box::new(Task::new(scope)), from };
-    app.engine.watch_at(user, &thread, view, start)
+    app.engine.watch_at(user, &place.thread, place.view, place.start)
 }
 
-/// Is everything of the scope before this place?
-async fn is_over(app: &App, user: &UserId, row: &RunRow, scope: &Scope, start: Seq) -> Result<bool, Problem> {
+/// Is everything of the task before this place?
+async fn is_over(app: &App, user: &UserId, row: &RunRow, task: &TaskId, start: Seq) -> Result<bool, Problem> {
     if row.first.is_none() {
         return Ok(row.status.is_terminal());
     }
     if row.status.is_terminal() && row.last.is_some_and(|last| start >= last) {
         return Ok(true);
     }
-    let (Scope::Task(_), Some(first)) = (scope, row.first) else { return Ok(false) };
+    let (false, Some(first)) = (row.id == *task, row.first) else { return Ok(false) };
     // A sub-agent ends before its run does, and only its records say where.
-    let mut projection = Task::new(scope.clone());
+    let mut projection = Task::new(Scope::Task(task.clone()));
     let mut at = first.before();
     while at < start {
         let page = app.engine.ports().journal.read(user, &row.thread, at, PageLimit::WIDE).await?;

@@ -106,24 +106,31 @@ pub(crate) struct DeclaredTool {
 
 /// The tools, where each has a name of its own and a schema.
 pub(crate) fn tools(declared: Vec<DeclaredTool>, limits: &HttpLimits) -> Result<Vec<ClientTool>, Problem> {
+    let tool = |DeclaredTool { name, description, parameters }| {
+        let parameters = if parameters.is_null() { json!({ "type": "object" }) } else { parameters };
+        ClientTool { name, description, parameters }
+    };
+    self::declared(declared.into_iter().map(tool).collect(), limits)
+}
+
+/// The same for tools that were declared in another protocol's words.
+pub(crate) fn declared(tools: Vec<ClientTool>, limits: &HttpLimits) -> Result<Vec<ClientTool>, Problem> {
     let most = limits.tools_max;
-    if declared.len() > most {
-        return Err(Problem::invalid_body(format!("`tools`: {} tools; {most} is the most", declared.len())));
+    if tools.len() > most {
+        return Err(Problem::invalid_body(format!("`tools`: {} tools; {most} is the most", tools.len())));
     }
     let mut names = HashSet::new();
-    let check = |DeclaredTool { name, description, parameters }| {
-        if !is_plain(&name) {
+    for ClientTool { name, parameters, .. } in &tools {
+        if !is_plain(name) {
             return Err(Problem::invalid_body("`tools`: a name has 1 to 64 letters, digits, `_` or `-`"));
         }
-        if !names.insert(name.clone()) {
+        if !names.insert(name) {
             return Err(Problem::invalid_body(format!("`tools`: the name `{name}` stands twice")));
         }
-        let parameters = if parameters.is_null() { json!({ "type": "object" }) } else { parameters };
-        schema::declare(&parameters)
+        schema::declare(parameters)
             .map_err(|why| Problem::invalid_body(format!("`tools`: the `parameters` of `{name}`: {why}")))?;
-        Ok(ClientTool { name, description, parameters })
-    };
-    declared.into_iter().map(check).collect()
+    }
+    Ok(tools)
 }
 
 /// A run in a listing. The whole object is one request away.

@@ -15,6 +15,7 @@ pub mod directory;
 pub mod journal;
 pub mod ledger;
 pub mod load;
+pub mod names;
 pub mod play;
 pub mod questions;
 pub mod random;
@@ -87,6 +88,13 @@ macro_rules! conformance {
                 what_a_clients_tools_gave_is_one_row_written_without_a_look,
                 questions_are_listed_newest_first,
                 another_users_questions_do_not_exist;
+            names:
+                a_name_stands_for_what_it_was_first_given_to,
+                a_name_given_many_times_at_once_stands_for_one_thread,
+                a_name_is_its_owners_and_its_protocols,
+                a_note_can_change_and_a_name_can_be_freed,
+                a_name_may_be_older_than_its_thread_and_goes_with_it,
+                a_thread_is_made_once_and_its_owner_is_told;
             ledger:
                 what_is_spent_adds_up_by_user_and_day,
                 a_sum_stays_at_its_bound,

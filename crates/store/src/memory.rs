@@ -9,7 +9,7 @@ use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
     ApprovalAnswer, ApprovalRow, Batch, BoxFuture, Change, Checkpoint, Day, InboxRow, Journal, KeyRow, Landed, Lease,
-    Page, PageLimit, RunRow, Spent, StoreError, Verdict,
+    NameRow, Page, PageLimit, RunRow, Spent, StoreError, Verdict,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -33,6 +33,8 @@ struct Tables {
     /// What was submitted with a key: (owner, key) → (digest, task, thread).
     idempotency: HashMap<(UserId, String), (String, TaskId, ThreadId)>,
     spent: HashMap<(UserId, Day), Spent>,
+    /// By owner, protocol and name.
+    names: HashMap<(UserId, String, String), NameRow>,
     /// By digest.
     definitions: HashMap<String, String>,
     claims: u64,

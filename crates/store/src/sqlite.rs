@@ -14,6 +14,7 @@ mod directory;
 mod folder;
 mod group;
 mod index;
+mod names;
 mod ops;
 mod page;
 mod questions;
@@ -30,7 +31,7 @@ pub use folder::OpenError;
 pub(crate) use index::Index;
 pub(crate) use page::{Ask, read};
 pub(crate) use scan::{Scan, scan};
-pub(crate) use schema::{MIGRATIONS, WITH_QUESTIONS, onlooker, version};
+pub(crate) use schema::{MIGRATIONS, WITH_NAMES, WITH_QUESTIONS, onlooker, version};
 
 use crate::admit;
 use group::State;

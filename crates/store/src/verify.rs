@@ -5,7 +5,9 @@
 //! (law 9: a run has ended exactly when its root's one terminal event is its last record). A folder of an older version is
 //! looked at as it is.
 
-use crate::sqlite::{Ask, Folder, Index, MIGRATIONS, OpenError, Scan, WITH_QUESTIONS, onlooker, read, scan, version};
+use crate::sqlite::{
+    Ask, Folder, Index, MIGRATIONS, OpenError, Scan, WITH_NAMES, WITH_QUESTIONS, onlooker, read, scan, version,
+};
 use model::command::Command;
 use model::event::{ActionRequest, Event};
 use model::fold::RunFold;
@@ -86,7 +88,8 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
             return Ok(());
         }
         orphans(&conn, &["approvals"], &mut report)?;
-        questions(&conn, &mut report)
+        questions(&conn, &mut report)?;
+        if found < WITH_NAMES { Ok(()) } else { names(&conn, &mut report) }
     });
     if let Err(error) = whole {
         report.add(format!("the database cannot be read on: {error}"));
@@ -172,6 +175,19 @@ fn questions(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
         }
         if !row.get::<_, bool>(3)? {
             report.add(format!("question {key} is asked by no run of its thread"));
+        }
+    }
+    Ok(())
+}
+
+/// Names of what no thread can be. One whose thread is not there may only be older than it.
+fn names(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+    let mut select = conn.prepare("SELECT protocol, name, thread FROM names ORDER BY owner, protocol, name")?;
+    let mut rows = select.query(())?;
+    while let Some(row) = rows.next()? {
+        let (protocol, name, thread): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        if ThreadId::parse(&thread).is_err() {
+            report.add(format!("the name {name} of {protocol} stands for no thread that there can be"));
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ async fn row(house: &House, key: &ApprovalKey) -> ApprovalRow {
 async fn write_yes(house: &House, question: &ApprovalRow) -> Result<Submitted, SubmitError> {
     let decision = Decision { kind: DecisionKind::Approve, always: false, message: None, args: None };
     let to = AnswerTo::Approval { key: question.key.clone(), decision, by: Actor::User };
-    let command = Command::Answer(Answer { task_id: question.run_id.clone(), to });
+    let command = Command::Answer(Answer { task_id: question.run_id.clone(), to, echo: None });
     let (thread, at) = (question.thread_id.clone(), question.expires_at - 1);
     let submission = Submission { thread, new_thread: false, at, command, idempotency: None };
     house.engine.ports().directory.submit(&house.user, submission).await

@@ -283,7 +283,8 @@ impl House {
 
 /// A line for each record of a run, over at its end.
 pub(crate) fn lines(run: &TaskId) -> View {
-    View { name: format!("lines:{run}").into(), projection: Box::new(Lines { run: run.clone() }), from: Seq::ZERO }
+    let projection = Box::new(Lines { run: run.clone() });
+    View { name: format!("lines:{run}").into(), projection, from: Seq::ZERO, skip: 0 }
 }
 
 pub(crate) fn line(record: &Record) -> String {

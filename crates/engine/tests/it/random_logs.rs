@@ -31,6 +31,9 @@ pub(crate) async fn put_log(house: &House, thread: &ThreadId, log: &[Record], se
         metadata: Default::default(),
         display_mode: DisplayMode::Agent,
         client: None,
+        before: None,
+        wishes: model::wish::Wishes::default(),
+        echo: None,
         history: None,
         refused: None,
     };
@@ -143,7 +146,7 @@ async fn law_5_every_cursor_of_a_random_log_gives_exactly_the_rest() {
             for place in 0..log.len() {
                 let cursor = place.checked_sub(1).and_then(|at| log.get(at)).map_or(Cursor::START, Cursor::from);
                 let name = format!("until:{last}").into();
-                let view = View { name, projection: Box::new(Until { last }), from: Seq::ZERO };
+                let view = View { name, projection: Box::new(Until { last }), from: Seq::ZERO, skip: 0 };
                 let mut viewer = house.engine.watch(&house.user, &thread, view, &cursor).await.expect("it fits");
                 let mut seen = String::new();
                 while let Some(bytes) = viewer.next().await.expect("readable") {

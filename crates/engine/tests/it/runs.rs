@@ -2,13 +2,14 @@
 
 use crate::house::{House, KINDS, lines, shown};
 use engine::{NewRun, OnBusy, StartError};
-use model::Seq;
 use model::block::Part;
 use model::cursor::Cursor;
 use model::object::TaskStatus;
 use model::ports::Idempotency;
 use model::testing::laws;
+use model::{Seq, ThreadId};
 use std::time::Duration;
+use uuid::Uuid;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tool_runs_and_the_model_goes_on() {
@@ -137,6 +138,33 @@ async fn a_steer_that_comes_too_late_begins_the_next_run() {
             }
         };
         tokio::time::timeout(Duration::from_secs(10), ended).await.expect("the next run ends");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_begins_a_promised_thread_at_once_with_others_is_in_it_with_them() {
+    for kind in KINDS {
+        let house = House::new(kind).await;
+        // Several times: whether two find the thread missing at once is chance.
+        for _ in 0..8 {
+            let thread = ThreadId::mint(Uuid::now_v7());
+            let new = || NewRun {
+                agent: "demo".to_owned(),
+                input: vec![Part::text("hello")],
+                thread: Some(thread.clone()),
+                promised: true,
+                ..NewRun::default()
+            };
+            let begin = || house.engine.start(&house.user, new());
+            let (one, two, three) = tokio::join!(begin(), begin(), begin());
+            for started in [one, two, three] {
+                let started = started.expect("taken");
+                assert_eq!(started.thread, thread, "{kind:?}");
+                assert_eq!(house.settled(&started).await.status, TaskStatus::Completed, "{kind:?}");
+            }
+            let log = house.log(&thread).await;
+            assert_eq!(log.iter().filter(|record| record.kind() == "task.created").count(), 3, "{kind:?}");
+        }
     }
 }
 

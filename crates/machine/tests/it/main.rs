@@ -3,7 +3,7 @@
 //! `words` is the vocabulary, `sim` drives one run and checks what must hold after every input, `story` writes records
 //! down as the reference sequences do, `provider_rules` is what providers refuse. `sequences` has the scenarios,
 //! `sentences` what people expect besides, `edges` what turns exactly at a limit, `parts` what a
-//! provider sends beside words, `crash` dies at every input of some
+//! provider sends beside words, `requests` what a request brings beside its input, `crash` dies at every input of some
 //! scenarios, `schedules` does everything at random, `laws` lets the provider be disorderly.
 //! A failure names its seed; `SEED=123 cargo test -p machine` tries that one again.
 
@@ -14,6 +14,7 @@ mod edges;
 mod laws;
 mod parts;
 mod provider_rules;
+mod requests;
 mod schedules;
 mod sentences;
 mod sequences;

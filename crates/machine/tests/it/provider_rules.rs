@@ -10,7 +10,8 @@ use std::collections::HashSet;
 /// # Errors
 /// Says what would be refused.
 pub(crate) fn check(history: &[Entry]) -> Result<(), String> {
-    match history.first() {
+    // What the client's operator says is no part of the conversation for some.
+    match history.iter().find(|entry| !matches!(entry, Entry::System { .. })) {
         Some(Entry::User { .. } | Entry::Summary { .. }) => {}
         first => return Err(format!("a conversation begins with a user, not with {first:?}")),
     }
@@ -34,7 +35,7 @@ struct Pairs<'a> {
 impl<'a> Pairs<'a> {
     fn take(&mut self, entry: &'a Entry) -> Result<(), String> {
         match entry {
-            Entry::User { .. } | Entry::Summary { .. } => self.settled("a user's word"),
+            Entry::User { .. } | Entry::System { .. } | Entry::Summary { .. } => self.settled("a user's word"),
             Entry::Assistant { .. } | Entry::Reasoning { .. } | Entry::Hosted { .. } => self.spoken(),
             Entry::Call { call_id, .. } => {
                 self.spoken()?;
@@ -69,11 +70,12 @@ impl<'a> Pairs<'a> {
 fn words_of(entry: &Entry) -> Result<(), String> {
     let parts: &[Part] = match entry {
         Entry::User { content } | Entry::Result { content, .. } => content,
-        Entry::Assistant { text, .. } | Entry::Summary { text } if text.trim().is_empty() => {
+        Entry::Assistant { text, .. } | Entry::Summary { text } | Entry::System { text } if text.trim().is_empty() => {
             return Err(format!("an empty message: {entry:?}"));
         }
         Entry::Assistant { .. }
         | Entry::Summary { .. }
+        | Entry::System { .. }
         | Entry::Reasoning { .. }
         | Entry::Hosted { .. }
         | Entry::Call { .. } => return Ok(()),

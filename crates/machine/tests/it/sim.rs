@@ -298,6 +298,7 @@ impl Sim {
         let request = self.requests.last().unwrap_or_else(|| panic!("{}: no model was asked", self.name));
         let word = |entry: &Entry| match entry {
             Entry::Summary { .. } => "summary".to_owned(),
+            Entry::System { text } => format!("system:{text}"),
             Entry::User { content } => format!("user:{}", plain(content)),
             Entry::Reasoning { .. } => "thought".to_owned(),
             Entry::Assistant { text, .. } => format!("said:{text}"),
@@ -368,6 +369,9 @@ pub(crate) fn begin(tools: Vec<ClientTool>) -> Start {
         metadata: Object::new(),
         display_mode: DisplayMode::Agent,
         client: None,
+        before: None,
+        wishes: model::wish::Wishes::default(),
+        echo: None,
         history: None,
         refused: None,
     }
@@ -388,7 +392,7 @@ pub(crate) fn fails_as(id: EffectId, code: &str, retryable: bool, retry_after_ms
 }
 
 pub(crate) fn decides(key: model::ApprovalKey, decision: Decision) -> Answer {
-    Answer { task_id: run_id(), to: AnswerTo::Approval { key, decision, by: Actor::User } }
+    Answer { task_id: run_id(), to: AnswerTo::Approval { key, decision, by: Actor::User }, echo: None }
 }
 
 pub(crate) fn client_gives(call_id: CallId, words: &str) -> Answer {
@@ -397,5 +401,5 @@ pub(crate) fn client_gives(call_id: CallId, words: &str) -> Answer {
 
 /// Everything that one request of the client brings.
 pub(crate) fn client_sends(results: Vec<ClientResult>) -> Answer {
-    Answer { task_id: run_id(), to: AnswerTo::ClientTools { results } }
+    Answer { task_id: run_id(), to: AnswerTo::ClientTools { results }, echo: None }
 }

@@ -4,13 +4,14 @@ use super::{Fit, Misfit, ended_as, output, reason_of};
 use crate::block::Part;
 use crate::event::{ApprovalRequested, ApprovalResolved, Recovered, Retrying, TaskSpec, ToolStarted};
 use crate::event::{Cancelling, Created, ErrorInfo, Event, InputMessage, Pending, StepDone, StepStarted, StopReason};
-use crate::history::Entry;
+use crate::history::{Before, Entry};
 use crate::id::{CallId, ItemId, TaskId};
 use crate::item::{Item, ToolCall};
 use crate::object::TaskStatus;
 use crate::record::{OnCrash, Private, RawItem};
 use crate::seq::Millis;
 use crate::usage::Usage;
+use crate::wish::Wishes;
 
 /// One task.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +40,10 @@ pub struct TaskFold {
     pub handovers: Vec<Handover>,
     /// What a hook made of the past, where one did.
     pub history: Option<Vec<Entry>>,
+    /// What was said before it that the thread's log does not have.
+    pub before: Option<Before>,
+    /// What the caller asks of the model.
+    pub wishes: Wishes,
     /// The digest of the definitions that it started with.
     pub digest: Option<String>,
     /// What its own steps cost.
@@ -155,6 +160,8 @@ impl TaskFold {
             cancelling: None,
             handovers: Vec::new(),
             history: private.and_then(|private| private.history.clone()),
+            before: private.and_then(|private| private.before.clone()),
+            wishes: private.map(|private| private.wishes.clone()).unwrap_or_default(),
             digest: private.and_then(|private| private.digest.clone()),
             usage: Usage::default(),
             total: None,

@@ -28,6 +28,9 @@ use serde::{Deserialize, Serialize};
 /// 7. Listings are newest first, which the names tell by themselves (they begin with their time); so a place in one stays
 ///    good whatever is deleted meanwhile. Questions stand in the order in which they were asked: a place among them stays
 ///    good whatever is answered, and one that was deleted with its thread is no place, so that the listing begins anew.
+/// 8. A name of a thread is its owner's and its protocol's, and belongs to whoever gave it first: who gives it again learns
+///    what it stands for. What a call changed of it survives a power cut. A name may be older than its thread, and goes
+///    with it.
 ///
 /// `store::conformance` is this contract as tests; every backend runs it.
 pub trait Directory: Send + Sync {
@@ -104,6 +107,34 @@ pub trait Directory: Send + Sync {
     /// engine alone, hence of all owners.
     fn wakes(&self) -> BoxFuture<'_, Result<Vec<WakeRow>, StoreError>>;
 
+    /// Gives a thread a name, unless that is taken: the row that is there now.
+    fn give_name<'a>(&'a self, owner: &'a UserId, row: NameRow) -> BoxFuture<'a, Result<NameRow, StoreError>>;
+
+    /// What a name stands for.
+    fn name<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<NameRow>, StoreError>>;
+
+    /// Changes what is noted beside a name. False when there is none.
+    fn note_name<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+        note: String,
+    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// Frees a name; its thread stays. False when there is none.
+    fn forget_name<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+
     /// Keeps definitions under their digest, for the runs that start with them. Brought again, they are there already.
     fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
@@ -171,6 +202,9 @@ pub enum SubmitError {
     /// The key was used for something else.
     #[error("this Idempotency-Key was used with another request: use a new key for a new request")]
     KeyReused,
+    /// The thread that was to be made is there, and the caller's.
+    #[error("there is a thread of this name already")]
+    ThreadTaken,
     /// The question was answered before, and otherwise.
     #[error("this was decided before")]
     Decided(Box<ApprovalRow>),
@@ -295,6 +329,22 @@ pub struct ApprovalAnswer {
     pub by: Actor,
     /// When it came.
     pub at: Millis,
+}
+
+/// A name under which somebody knows a thread: a client's own, or one that a protocol gave. The thread may not be there
+/// yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameRow {
+    /// Where the name is one.
+    pub protocol: String,
+    /// The name.
+    pub name: String,
+    /// What it stands for.
+    pub thread: ThreadId,
+    /// What the protocol keeps beside it, in its own words.
+    pub note: String,
+    /// When it was given.
+    pub created_at: Millis,
 }
 
 /// A thread that need not be executed before a moment.

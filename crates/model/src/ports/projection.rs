@@ -31,6 +31,8 @@ pub struct Frames {
     bytes: BytesMut,
     ends: Vec<FrameEnd>,
     over: bool,
+    /// So many frames are not wanted: whoever asks has them.
+    skip: u64,
 }
 
 /// Where a record's frames end in the bytes.
@@ -50,11 +52,28 @@ impl Frames {
     #[must_use]
     pub fn for_records(records: &[Record]) -> Self {
         let bytes = records.iter().map(|record| record.public.len() + FRAME_BYTES).sum();
-        Self { bytes: BytesMut::with_capacity(bytes), ends: Vec::with_capacity(records.len()), over: false }
+        Self { bytes: BytesMut::with_capacity(bytes), ends: Vec::with_capacity(records.len()), over: false, skip: 0 }
     }
 
-    /// Adds bytes to the frames of the record at `seq`.
+    /// The same without the first `skip` frames.
+    #[must_use]
+    pub const fn skipping(mut self, skip: u64) -> Self {
+        self.skip = skip;
+        self
+    }
+
+    /// How many frames are still to be left out.
+    #[must_use]
+    pub const fn to_skip(&self) -> u64 {
+        self.skip
+    }
+
+    /// Adds one frame of the record at `seq`.
     pub fn write(&mut self, seq: Seq, write: impl FnOnce(&mut BytesMut)) {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return;
+        }
         write(&mut self.bytes);
         let end = self.bytes.len();
         match self.ends.last_mut() {

@@ -58,11 +58,12 @@ pub fn valid_history(entries: &[Entry]) -> Result<(), String> {
                 }
             }
             // Items of the same turn may stand beside a call; a user's word may not.
-            Entry::User { .. } | Entry::Summary { .. } if !open.is_empty() => {
+            Entry::User { .. } | Entry::System { .. } | Entry::Summary { .. } if !open.is_empty() => {
                 return Err(format!("{open:?} have no result before the next turn"));
             }
             Entry::Assistant { text, .. } if text.is_empty() => return Err("an empty message".to_owned()),
             Entry::Summary { .. }
+            | Entry::System { .. }
             | Entry::User { .. }
             | Entry::Assistant { .. }
             | Entry::Reasoning { .. }

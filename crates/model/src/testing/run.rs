@@ -1,5 +1,6 @@
 //! One run: whose turn it is, and what comes from outside: people, cancels, crashes.
 
+use super::request;
 use super::task::{End, Phase, Task};
 use super::text::prose;
 use super::world::World;
@@ -142,7 +143,8 @@ impl Run {
     /// Ends a pause, if there is one.
     fn resume(&mut self, world: &mut World, by: Actor) {
         if std::mem::take(&mut self.paused) {
-            world.emit(Event::Resumed(Resumed { task_id: world.run.clone(), by, client: None }));
+            let private = if by == Actor::User { request::next(world) } else { None };
+            world.emit_with(Event::Resumed(Resumed { task_id: world.run.clone(), by, client: None }), private);
         }
     }
 

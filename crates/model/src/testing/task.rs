@@ -3,6 +3,7 @@
 use super::call::Call;
 use super::item::Open;
 use super::plan::{self, Plan, What, Wish};
+use super::request;
 use super::text::prose;
 use super::world::World;
 use crate::block::{Object, Part};
@@ -118,7 +119,8 @@ impl Task {
         let agent = if parent.is_some() { "WeatherAgent" } else { "demo" }.to_owned();
         let spec = spec(world, &id, &agent, parent.clone(), previous);
         let deadline = Some(world.at.saturating_add(3_600_000));
-        let private = Private { digest: Some("d1".to_owned()), deadline, ..Private::default() };
+        let brought = if parent.is_none() { request::first(world) } else { Private::default() };
+        let private = Private { digest: Some("d1".to_owned()), deadline, ..brought };
         world.emit_with(Event::Created(Created { task_id: id.clone(), task: Box::new(spec) }), Some(private));
         world.emit(Event::Started(TaskOnly { task_id: id.clone() }));
         let end = match world.rng.below(20) {

@@ -108,6 +108,12 @@ fn traits_of(log: &[Record]) -> BTreeSet<String> {
         if !record.private.is_empty() {
             out.insert("a private half".to_owned());
         }
+        if let Some(private) = record.private() {
+            let brings = |what: &str| format!("{} brings {what}", record.kind());
+            out.extend(private.echo.map(|_| brings("an echo")));
+            out.extend(private.before.map(|_| brings("a past")));
+            out.extend((!private.wishes.is_empty()).then(|| brings("wishes")));
+        }
         let event = record.event();
         let Some(task) = event.task_id() else { continue };
         if let Event::Created(e) = event {
@@ -136,6 +142,10 @@ fn the_logs_have_everything_that_can_go_wrong() {
     }
     let mut wanted: Vec<String> = [
         "a private half",
+        "task.created brings an echo",
+        "task.created brings a past",
+        "task.created brings wishes",
+        "task.resumed brings an echo",
         "depth 3",
         "a step done again",
         "a tool started again",

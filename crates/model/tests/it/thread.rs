@@ -5,7 +5,7 @@ use model::block::Part;
 use model::definition::HistoryWindow;
 use model::event::{HistoryCompacted, RunHidden, TaskOnly};
 use model::fold::RunFold;
-use model::history::Entry;
+use model::history::{Before, Entry};
 use model::record::{FORMAT, RawItem};
 use model::thread::{Compacted, PastRun, Replay, ThreadFold, entries, tokens};
 use model::{Draft, Epoch, Event, ItemId, Private, Record, Seq, TaskId, ThreadId};
@@ -139,6 +139,40 @@ fn between_runs_only_what_is_the_threads_own_has_a_place() {
     assert_eq!(push(42, 8, Event::HistoryCompacted(summed_up(40))), (Seq(42), 10, 0, true));
     let stray = Event::Started(TaskOnly { task_id: TaskId::from("d") });
     assert_eq!(push(43, 11, stray), (Seq(43), 11, 1, true));
+}
+
+/// What a client kept itself is read by every later run of the thread, and the numbers that were given there stay good.
+#[test]
+fn what_was_said_elsewhere_comes_before_its_run_and_stays() {
+    let created = |task: &str| {
+        let spec = json!({"thread_id": "thr_1", "agent": "demo", "model": "m",
+            "input": [{"id": "msg_0", "role": "user", "content": [{"type": "text", "text": format!("to {task}")}]}]});
+        event(json!({"type": "task.created", "task_id": task, "task": spec}))
+    };
+    let ended = |task: &str| {
+        let completed = json!({"type": "task.completed", "task_id": task, "usage": {}, "cost": null, "duration_ms": 0});
+        event(completed)
+    };
+    let mut replay = Replay::default();
+    let mut seq = Seq::ZERO;
+    let mut push = |task: &str, event: Event, before: Option<Before>| {
+        seq = seq.next();
+        let private = before.map(|before| Box::new(Private { before: Some(before), ..Private::default() }));
+        let draft = Draft { seq, at: 5, event, private };
+        replay.push(&Record::seal(&ThreadId::from("thr_1"), &TaskId::from(task), Epoch(1), draft));
+    };
+    let before = |words: &str, references| Some(Before { entries: vec![said(words)], references });
+    push("a", created("a"), before("elsewhere", 7));
+    push("a", ended("a"), None);
+    push("b", created("b"), before("elsewhere too", 3));
+    push("b", ended("b"), None);
+    push("c", created("c"), None);
+    assert_eq!(replay.thread.misfits, 0);
+    assert_eq!(given(&replay.thread, None, ALL), ["elsewhere", "to a", "elsewhere too", "to b"]);
+    assert_eq!(given(&replay.thread, Some("a"), ALL), ["elsewhere", "to a"]);
+    assert_eq!(replay.thread.references, 7, "a lower count takes no number back");
+    let body = serde_json::to_string(&replay.thread).unwrap();
+    assert_eq!(Replay::from_checkpoint(Some(&body)).thread, replay.thread);
 }
 
 /// Of a turn that was cut a provider would miss what it did meanwhile.

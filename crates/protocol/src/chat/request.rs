@@ -4,6 +4,7 @@
 //!   calls included. A history that begins or ends with the model's words gets a word of ours before or after it: some
 //!   services refuse the one, some the other, and some would go on in the middle of the last sentence.
 //! - Content is a text where a text will do: not everybody reads lists of parts.
+//! - There is one system message, and it is the first: what a client's operator said on the way stands in it, too.
 //! - Results follow their calls at once and in order, as texts; pictures and files in them follow in a user's message.
 //! - Arguments are always an object, because some services read them: what the model said instead is put into one.
 //! - A call from elsewhere has a name of nine letters and digits, because Mistral takes no other.
@@ -14,8 +15,10 @@
 
 use super::calls::is_whole;
 use super::thoughts::Details;
+use super::wishes;
 use crate::upstream::history::{Told, ToldCall, ToldResult, told};
 use crate::upstream::parts::{Picture, file_note, summary_note};
+use crate::upstream::wishes::instructions;
 use crate::upstream::{Target, json, options};
 use model::block::{FileRef, Object, Part};
 use model::delta::ModelRequest;
@@ -43,13 +46,14 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
     }
     let mut body = Object::new();
     body.insert("model".to_owned(), target.model.into());
-    body.insert("messages".to_owned(), script.messages(&turn.instructions).into());
+    body.insert("messages".to_owned(), script.messages(instructions(turn)).into());
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
     let tools: Vec<Value> = turn.tools.iter().map(tool).collect();
     if !tools.is_empty() {
         body.insert("tools".to_owned(), tools.into());
     }
+    wishes::put(&mut body, turn, target.model);
     options::merge(&mut body, &turn.options, &[]);
     body.retain(|_, value| !value.is_null());
     Value::Object(body)
@@ -83,6 +87,7 @@ fn tool(tool: &ToolSpec) -> Value {
 #[derive(Default)]
 struct Script<'a> {
     names: HashMap<&'a str, String>,
+    system: Vec<&'a str>,
     messages: Vec<Value>,
     user: Vec<Piece>,
     said: Vec<&'a str>,
@@ -105,6 +110,7 @@ impl<'a> Script<'a> {
                 self.end_step();
                 self.user.push(Piece::Text(summary_note(text)));
             }
+            Told::System(text) => self.system.push(text),
             Told::User(parts) => {
                 self.end_step();
                 self.user.extend(pieces(parts.iter().copied()));
@@ -200,7 +206,7 @@ impl<'a> Script<'a> {
         self.messages.push(json!({ "role": "user", "content": content }));
     }
 
-    fn messages(mut self, instructions: &str) -> Vec<Value> {
+    fn messages(mut self, instructions: String) -> Vec<Value> {
         self.end_step();
         self.end_user();
         let go_on = || json!({ "role": "user", "content": GO_ON });
@@ -210,8 +216,10 @@ impl<'a> Script<'a> {
         if self.messages.last().and_then(role) == Some("assistant") {
             self.messages.push(go_on());
         }
-        if !instructions.trim().is_empty() {
-            self.messages.insert(0, json!({ "role": "system", "content": instructions }));
+        let said = std::iter::once(instructions.as_str()).filter(|text| !text.is_empty()).chain(self.system);
+        let said: Vec<&str> = said.collect();
+        if !said.is_empty() {
+            self.messages.insert(0, json!({ "role": "system", "content": said.join("\n\n") }));
         }
         self.messages
     }

@@ -3,6 +3,7 @@ use model::block::ImageUrl;
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
+use model::wish::{OutputFormat, ToolChoice, Wishes};
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ fn turn(history: Vec<Entry>) -> ModelRequest {
         history: history.into(),
         tools: Arc::new([]),
         options: Arc::default(),
+        wishes: Arc::default(),
     }
 }
 
@@ -286,4 +288,95 @@ fn pictures_in_results_follow_all_results() {
         json!({"role": "user", "content": shown}),
     ];
     assert_eq!(told.as_array().unwrap()[2..], expected);
+}
+
+/// The body for these wishes, with one tool.
+fn wished(wishes: Wishes, model: &str, options: &Value) -> Value {
+    let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
+    let turn = ModelRequest {
+        instructions: "Be brief.".to_owned(),
+        tools: Arc::new([spec]),
+        options: Arc::new(options.as_object().cloned().unwrap()),
+        wishes: Arc::new(wishes),
+        ..turn(vec![user("hi")])
+    };
+    request(&turn, &Target { model, ..HERE })
+}
+
+#[test]
+fn what_a_caller_asks_for_is_said_in_the_dialects_words() {
+    let schema = json!({"type": "object"});
+    let mut body = wished(
+        Wishes {
+            instructions: Some("Rhyme.".to_owned()),
+            max_output_tokens: Some(99),
+            temperature: Some(0.5),
+            top_p: Some(0.25),
+            stop: vec!["END".to_owned()],
+            tool_choice: Some(ToolChoice::Tool { name: "look".to_owned() }),
+            parallel_tool_calls: Some(false),
+            effort: Some("high".to_owned()),
+            format: Some(OutputFormat::Schema { name: "it".to_owned(), schema: schema.clone(), strict: None }),
+        },
+        "m",
+        &json!({}),
+    );
+    body.as_object_mut().unwrap().remove("tools");
+    let expected = json!({
+        "model": "m", "stream": true, "stream_options": {"include_usage": true},
+        "messages": [{"role": "system", "content": "Be brief.\n\nRhyme."}, {"role": "user", "content": "hi"}],
+        "max_tokens": 99, "temperature": 0.5, "top_p": 0.25, "stop": ["END"], "reasoning_effort": "high",
+        "tool_choice": {"type": "function", "function": {"name": "look"}}, "parallel_tool_calls": false,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "it", "schema": schema}},
+    });
+    assert_eq!(body, expected);
+    for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {
+        let wishes = Wishes { tool_choice: Some(choice), ..Wishes::default() };
+        assert_eq!(wished(wishes, "m", &json!({}))["tool_choice"], word);
+    }
+    let any = wished(Wishes { format: Some(OutputFormat::Json), ..Wishes::default() }, "m", &json!({}));
+    assert_eq!(any["response_format"], json!({"type": "json_object"}));
+}
+
+#[test]
+fn the_limit_has_the_name_that_the_model_takes_unless_the_operator_set_one() {
+    let limits = |model: &str, options: Value| {
+        let body = wished(Wishes { max_output_tokens: Some(9), ..Wishes::default() }, model, &options);
+        [body["max_tokens"].as_u64(), body["max_completion_tokens"].as_u64()]
+    };
+    for model in ["o3-mini", "gpt-5", "openai/gpt-5-mini", "gpt-5-chat-latest"] {
+        assert_eq!(limits(model, json!({})), [None, Some(9)], "{model}");
+    }
+    for model in ["gpt-4o", "mistral-large", "gpt-oss-20b", "deepseek-chat"] {
+        assert_eq!(limits(model, json!({})), [Some(9), None], "{model}");
+    }
+    assert_eq!(limits("gpt-5", json!({"max_tokens": 5})), [Some(5), None]);
+    assert_eq!(limits("m", json!({"max_completion_tokens": 5})), [None, Some(5)]);
+}
+
+#[test]
+fn nothing_is_said_about_tools_where_there_are_none() {
+    let wishes = Wishes {
+        tool_choice: Some(ToolChoice::Required),
+        parallel_tool_calls: Some(true),
+        instructions: Some(" ".to_owned()),
+        ..Wishes::default()
+    };
+    let asked = ModelRequest { wishes: Arc::new(wishes), ..turn(vec![user("hi")]) };
+    assert_eq!(request(&asked, &HERE), request(&turn(vec![user("hi")]), &HERE));
+}
+
+#[test]
+fn what_a_clients_operator_said_is_in_the_one_system_message() {
+    let system = |text: &str| Entry::System { text: text.to_owned() };
+    let history = vec![system("Be kind."), user("hi"), says("Hello,"), system("Be quick."), says("you."), user("go")];
+    let turn = ModelRequest { instructions: "Be brief.".to_owned(), ..turn(history) };
+    let said = |role: &str, content: &str| json!({"role": role, "content": content});
+    let expected = json!([
+        said("system", "Be brief.\n\nBe kind.\n\nBe quick."),
+        said("user", "hi"),
+        said("assistant", "Hello,\n\nyou."),
+        said("user", "go"),
+    ]);
+    assert_eq!(request(&turn, &HERE)["messages"], expected);
 }

@@ -58,6 +58,8 @@ pub(super) fn conversation(history: &[Entry], origin: &str) -> Vec<Message> {
 /// What is told, as blocks of one role.
 fn said(told: Told<'_>) -> (Role, Vec<Value>) {
     match told {
+        // That is said with the instructions.
+        Told::System(_) => (Role::User, Vec::new()),
         Told::Summary(summary) => (Role::User, vec![text(&summary_note(summary))]),
         Told::User(parts) => (Role::User, parts.into_iter().map(content::part).collect()),
         Told::Result(result) => (Role::User, vec![content::result(&result)]),

@@ -3,16 +3,18 @@
 use super::cache::Marks;
 use super::conversation::{Message, conversation, is_call};
 use super::thinking::{self, Thinking};
-use super::{BETAS, content};
+use super::{BETAS, content, wishes};
+use crate::upstream::wishes::instructions;
 use crate::upstream::{Target, json, options};
 use model::block::Object;
 use model::delta::ModelRequest;
+use model::history::Entry;
 use model::tool::ToolSpec;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// How long an answer may be, in tokens, beyond what may be thought; the provider wants to be told. `max_tokens` in the
-/// options says otherwise.
+/// How long an answer may be, in tokens, beyond what may be thought; the provider wants to be told. A caller may wish for
+/// another length, and `max_tokens` in the options says otherwise.
 const MAX_TOKENS: u64 = 8192;
 /// What a schema may not have at its top.
 const NOT_AT_THE_TOP: [&str; 3] = ["oneOf", "anyOf", "allOf"];
@@ -23,20 +25,22 @@ const NOT_AT_THE_TOP: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 /// that it once called, and that none may be called now.
 #[must_use]
 pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
-    let wishes = &*turn.options;
-    let marks = Marks::of(wishes);
+    let options = &*turn.options;
+    let marks = Marks::of(options);
     let mut messages = conversation(&turn.history, target.origin);
     let mut kept = vec![BETAS];
-    if thinking::settle(wishes, &mut messages) == Thinking::Suspended {
+    let thinking = thinking::settle(options, &mut messages);
+    if thinking == Thinking::Suspended {
         kept.push(thinking::WISH);
     }
     marks.newest(&mut messages);
     let mut body = Object::new();
     body.insert("model".to_owned(), target.model.into());
     body.insert("stream".to_owned(), true.into());
-    body.insert("max_tokens".to_owned(), MAX_TOKENS.saturating_add(thinking::budget_tokens(wishes)).into());
-    if !turn.instructions.trim().is_empty() {
-        let mut system = vec![content::text(&turn.instructions)];
+    let answer = turn.wishes.max_output_tokens.unwrap_or(MAX_TOKENS);
+    body.insert("max_tokens".to_owned(), answer.saturating_add(thinking::budget_tokens(options)).into());
+    let mut system = system(turn);
+    if !system.is_empty() {
         marks.last(&mut system);
         body.insert("system".to_owned(), system.into());
     }
@@ -45,10 +49,21 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
         marks.last(&mut tools);
         body.insert("tools".to_owned(), tools.into());
     }
-    options::merge(&mut body, wishes, &kept);
+    wishes::put(&mut body, turn, thinking);
+    options::merge(&mut body, options, &kept);
     declare_the_past(&mut body, &messages);
     body.insert("messages".to_owned(), json!(messages));
     Value::Object(body)
+}
+
+/// The instructions, and what the client's operator said on the way: a conversation has no place for it.
+fn system(turn: &ModelRequest) -> Vec<Value> {
+    let said = turn.history.iter().filter_map(|entry| match entry {
+        Entry::System { text } => Some(text.clone()),
+        _ => None,
+    });
+    let texts = std::iter::once(instructions(turn)).chain(said);
+    texts.filter(|text| !text.trim().is_empty()).map(|text| content::text(&text)).collect()
 }
 
 /// A tool in the provider's shape.

@@ -5,6 +5,7 @@ use model::block::{ImageUrl, Part};
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
+use model::wish::{OutputFormat, ToolChoice, Wishes};
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ fn turn(history: Vec<Entry>) -> ModelRequest {
         history: history.into(),
         tools: Arc::new([]),
         options: Arc::default(),
+        wishes: Arc::default(),
     }
 }
 
@@ -93,7 +95,7 @@ fn foreign(mut entry: Entry) -> Entry {
                 raw.origin = "there".to_owned();
             }
         }
-        Entry::Summary { .. } | Entry::User { .. } | Entry::Result { .. } => {}
+        Entry::Summary { .. } | Entry::System { .. } | Entry::User { .. } | Entry::Result { .. } => {}
     }
     entry
 }
@@ -346,4 +348,91 @@ fn pictures_go_along_with_words_and_results() {
     let image = json!({"type": "image", "source": {"type": "url", "url": "https://x/y.png"}});
     assert_eq!(told[0]["content"], json!([text("look"), image]));
     assert_eq!(told[2]["content"][0]["content"], json!([image]));
+}
+
+/// The body for these wishes, with one tool.
+fn wished(wishes: Wishes, options: &Value) -> Value {
+    let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
+    let turn = ModelRequest {
+        instructions: "Be brief.".to_owned(),
+        tools: Arc::new([spec]),
+        options: Arc::new(options.as_object().cloned().unwrap()),
+        wishes: Arc::new(wishes),
+        ..turn(vec![user("hi")])
+    };
+    unmarked(request(&turn, &HERE))
+}
+
+fn much() -> Wishes {
+    Wishes {
+        instructions: Some("Rhyme.".to_owned()),
+        max_output_tokens: Some(99),
+        temperature: Some(1.5),
+        top_p: Some(0.25),
+        stop: vec!["END".to_owned(), "\n".to_owned()],
+        tool_choice: Some(ToolChoice::Tool { name: "look".to_owned() }),
+        parallel_tool_calls: Some(false),
+        effort: Some("high".to_owned()),
+        format: Some(OutputFormat::Schema { name: "it".to_owned(), schema: json!({"type": "object"}), strict: None }),
+    }
+}
+
+#[test]
+fn what_a_caller_asks_for_is_said_in_the_providers_words() {
+    let expected = json!({
+        "model": "claude-x", "stream": true, "max_tokens": 99,
+        "system": [text("Be brief.\n\nRhyme.")],
+        "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+        "messages": [{"role": "user", "content": [text("hi")]}],
+        "temperature": 1.0, "stop_sequences": ["END"],
+        "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": true},
+        "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+    });
+    assert_eq!(wished(much(), &json!({})), expected);
+    assert_eq!(wished(Wishes { temperature: None, ..much() }, &json!({}))["top_p"], 0.25);
+    assert_eq!(wished(much(), &json!({"temperature": null})).get("temperature"), None);
+    assert_eq!(wished(much(), &json!({"max_tokens": 7}))["max_tokens"], 7);
+    for format in
+        [OutputFormat::Json, OutputFormat::Schema { name: String::new(), schema: json!({}), strict: Some(false) }]
+    {
+        let body = wished(Wishes { format: Some(format), ..Wishes::default() }, &json!({}));
+        assert_eq!(body.get("output_config"), None);
+    }
+}
+
+#[test]
+fn what_may_be_called_and_how_many_at_once_is_one_word() {
+    use ToolChoice::{Auto, None as Nothing, Required};
+    let choice = |tool_choice, parallel_tool_calls| {
+        wished(Wishes { tool_choice, parallel_tool_calls, ..Wishes::default() }, &json!({}))["tool_choice"].take()
+    };
+    assert_eq!(choice(None, None), Value::Null);
+    assert_eq!(choice(None, Some(true)), Value::Null);
+    assert_eq!(choice(None, Some(false)), json!({"type": "auto", "disable_parallel_tool_use": true}));
+    assert_eq!(choice(Some(Auto), Some(true)), json!({"type": "auto"}));
+    assert_eq!(choice(Some(Nothing), Some(false)), json!({"type": "none"}));
+    assert_eq!(choice(Some(Required), None), json!({"type": "any"}));
+    let asked = ModelRequest { wishes: Arc::new(much()), ..turn(vec![user("hi")]) };
+    assert_eq!(request(&asked, &HERE).get("tool_choice"), None);
+}
+
+#[test]
+fn a_model_that_thinks_is_not_asked_for_what_it_cannot_do_then() {
+    let options = json!({"thinking": {"type": "enabled", "budget_tokens": 2000}});
+    let body = wished(much(), &options);
+    assert_eq!(body["max_tokens"], 2099);
+    assert_eq!((body.get("temperature"), body.get("top_p")), (None, None));
+    assert_eq!(body["tool_choice"], json!({"type": "auto", "disable_parallel_tool_use": true}));
+    let body = wished(much(), &json!({"thinking": {"type": "disabled"}}));
+    assert_eq!((&body["temperature"], &body["tool_choice"]["type"]), (&json!(1.0), &json!("tool")));
+}
+
+#[test]
+fn what_a_clients_operator_said_follows_the_instructions() {
+    let system = |words: &str| Entry::System { text: words.to_owned() };
+    let history = vec![system("Be kind."), user("hi"), system(" "), says("Hello."), system("Be quick."), user("go")];
+    let body = unmarked(request(&turn(history), &HERE));
+    assert_eq!(body["system"], json!([text("Be kind."), text("Be quick.")]));
+    let said = |role: &str, words: &str| json!({"role": role, "content": [text(words)]});
+    assert_eq!(body["messages"], json!([said("user", "hi"), said("assistant", "Hello."), said("user", "go")]));
 }

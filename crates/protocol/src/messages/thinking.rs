@@ -45,6 +45,11 @@ fn mode(options: &Object) -> &str {
     options.get(WISH).and_then(|wish| json::text(wish, "type")).unwrap_or_default()
 }
 
+/// Does the operator have the model think?
+pub(super) fn is_wished(options: &Object) -> bool {
+    !matches!(mode(options), "" | "disabled")
+}
+
 /// How many tokens of the answer may be thoughts.
 pub(super) fn budget_tokens(options: &Object) -> u64 {
     options.get(WISH).map_or(0, |wish| json::count(wish, "budget_tokens"))

@@ -60,7 +60,7 @@ const fn raw_of<'a>(told: &Told<'a>) -> Option<&'a Value> {
     match told {
         Told::Reasoning(raw) | Told::Hosted { raw, .. } => Some(raw),
         Told::Assistant { raw, .. } | Told::Call(ToldCall { raw, .. }) => *raw,
-        Told::Summary(_) | Told::User(_) | Told::Result(_) => None,
+        Told::Summary(_) | Told::System(_) | Told::User(_) | Told::Result(_) => None,
     }
 }
 
@@ -95,6 +95,10 @@ impl<'a> Writer<'a> {
             Told::Summary(summary) => {
                 let content = json!([{ "type": "input_text", "text": summary_note(summary) }]);
                 self.out.push(message("user", &content));
+            }
+            // Not `developer`, which means the same here: servers of the same dialect have templates that refuse it.
+            Told::System(words) => {
+                self.out.push(message("system", &json!([{ "type": "input_text", "text": words }])));
             }
             Told::User(content) => {
                 let content: Vec<Value> = content.iter().map(|part| input_part(part)).collect();
@@ -141,7 +145,7 @@ impl<'a> Writer<'a> {
                     _ => false,
                 }
             }
-            Told::Summary(_) | Told::User(_) | Told::Result(_) => false,
+            Told::Summary(_) | Told::System(_) | Told::User(_) | Told::Result(_) => false,
         }
     }
 
@@ -165,7 +169,7 @@ impl<'a> Writer<'a> {
                 let goes = way != Way::Plain && self.can_go_back(told);
                 self.out.extend(goes.then(|| (*raw).clone()));
             }
-            Told::Summary(_) | Told::User(_) | Told::Result(_) => {}
+            Told::Summary(_) | Told::System(_) | Told::User(_) | Told::Result(_) => {}
         }
     }
 

@@ -4,9 +4,10 @@
 //! and never a `previous_response_id`, which would say it a second time.
 
 use super::input::{input, nothing_said, plain};
-use crate::upstream::Target;
+use super::wishes;
 use crate::upstream::json::text;
-use crate::upstream::options;
+use crate::upstream::wishes::instructions;
+use crate::upstream::{Target, names, options};
 use model::block::Object;
 use model::delta::ModelRequest;
 use model::history::Entry;
@@ -28,8 +29,9 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
     set("stream", true.into());
     set("store", store.into());
     set("input", input(&turn.history, target.origin, store).into());
-    if !turn.instructions.trim().is_empty() {
-        set("instructions", turn.instructions.as_str().into());
+    let instructions = instructions(turn);
+    if !instructions.is_empty() {
+        set("instructions", instructions.into());
     }
     let tools = tools(&turn.tools, turn.options.get("tools"));
     if !tools.is_empty() {
@@ -38,6 +40,7 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
     if !store && is_reasoning(turn, target) {
         set("include", json!([ENCRYPTED]));
     }
+    wishes::put(&mut body, turn);
     options::merge(&mut body, &turn.options, &KEPT);
     Value::Object(body)
 }
@@ -56,28 +59,12 @@ pub fn without_reasoning(mut body: Value) -> Value {
 }
 
 /// Is it a model that reasons? Others refuse to be asked for blobs of reasoning, while one that is not asked cannot be
-/// given its reasoning back, so both mistakes cost something. Sure signs come first: the operator sets how hard it is to
+/// given its reasoning back, so both mistakes cost something. Sure signs come first: somebody says how hard it is to
 /// think, or it has thought in this thread. Else its name has to do; a new family is found out with its first thought.
 fn is_reasoning(turn: &ModelRequest, target: &Target<'_>) -> bool {
-    let wished = turn.options.get("reasoning").is_some_and(|wish| !wish.is_null());
+    let wished = turn.options.get("reasoning").map_or(turn.wishes.effort.is_some(), |wish| !wish.is_null());
     let thought = |entry: &Entry| matches!(entry, Entry::Reasoning { raw, .. } if raw.origin == target.origin);
-    wished || turn.history.iter().any(thought) || is_reasoning_name(target.model)
-}
-
-/// `o1`, `o3-mini`, `gpt-5`, `gpt-5.6-codex`, `codex-mini`; not `gpt-4o`, `gpt-5-chat-latest`, `omni-moderation`. Behind a
-/// `ft:` or a path the name is the same.
-fn is_reasoning_name(model: &str) -> bool {
-    let name = model.to_ascii_lowercase();
-    let name = name.strip_prefix("ft:").unwrap_or(&name);
-    let name = name.rsplit('/').next().unwrap_or(name);
-    let family = |prefix: &str, least: u32| {
-        let number = name.strip_prefix(prefix).unwrap_or_default();
-        let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
-        let (number, rest) = number.split_at(digits);
-        let ends = rest.is_empty() || rest.starts_with(['-', '.', ':', '@']);
-        ends && number.parse::<u32>().is_ok_and(|number| number >= least)
-    };
-    !name.contains("-chat") && (family("o", 1) || family("gpt-", 5) || name.starts_with("codex-"))
+    wished || turn.history.iter().any(thought) || names::is_reasoning(target.model)
 }
 
 /// Our tools in the service's shape. A tool that the operator declares in the service's own words (`custom`, `computer`)

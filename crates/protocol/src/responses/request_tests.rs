@@ -5,7 +5,9 @@ use crate::responses::refused;
 use model::block::{FileRef, ImageUrl, Part};
 use model::item::ResultStatus;
 use model::record::RawItem;
+use model::wish::{OutputFormat, ToolChoice, Wishes};
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
+use std::sync::Arc;
 
 const HERE: &str = "openai/gpt-5";
 
@@ -22,6 +24,7 @@ fn turn(history: Vec<Entry>, options: Value) -> ModelRequest {
         history: history.into(),
         tools: Vec::new().into(),
         options: options.into(),
+        wishes: Arc::default(),
     }
 }
 
@@ -341,4 +344,86 @@ fn tools_and_instructions_have_their_place_and_wishes_come_last() {
         .unwrap()
         .into();
     assert_eq!(request(&turn, &target)["tools"], json!([{"type": "computer"}, {"type": "custom", "name": "look"}]));
+}
+
+/// The body for these wishes, with one tool.
+fn wished(wishes: Wishes, options: Value) -> Value {
+    let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
+    let turn = ModelRequest {
+        instructions: "Be brief.".to_owned(),
+        tools: Arc::new([spec]),
+        wishes: Arc::new(wishes),
+        ..turn(vec![user("hi")], options)
+    };
+    request(&turn, &Target { model: "gpt-4o", origin: HERE, store: false })
+}
+
+#[test]
+fn what_a_caller_asks_for_is_said_in_the_services_words() {
+    let schema = json!({"type": "object"});
+    let body = wished(
+        Wishes {
+            instructions: Some("Rhyme.".to_owned()),
+            max_output_tokens: Some(99),
+            temperature: Some(0.5),
+            top_p: Some(0.25),
+            stop: vec!["END".to_owned()],
+            tool_choice: Some(ToolChoice::Tool { name: "look".to_owned() }),
+            parallel_tool_calls: Some(false),
+            effort: Some("high".to_owned()),
+            format: Some(OutputFormat::Schema { name: "it".to_owned(), schema: schema.clone(), strict: Some(true) }),
+        },
+        json!({}),
+    );
+    let expected = json!({
+        "model": "gpt-4o", "stream": true, "store": false, "include": [ENCRYPTED],
+        "instructions": "Be brief.\n\nRhyme.",
+        "input": [user_item("hi")],
+        "tools": [{"type": "function", "name": "look", "strict": false,
+            "parameters": {"type": "object", "properties": {}}}],
+        "max_output_tokens": 99, "temperature": 0.5, "top_p": 0.25,
+        "tool_choice": {"type": "function", "name": "look"}, "parallel_tool_calls": false,
+        "reasoning": {"effort": "high"},
+        "text": {"format": {"type": "json_schema", "name": "it", "schema": schema, "strict": true}},
+    });
+    assert_eq!(body, expected);
+    for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {
+        assert_eq!(wished(Wishes { tool_choice: Some(choice), ..Wishes::default() }, json!({}))["tool_choice"], word);
+    }
+    let any = wished(Wishes { format: Some(OutputFormat::Json), ..Wishes::default() }, json!({}));
+    assert_eq!(any["text"], json!({"format": {"type": "json_object"}}));
+}
+
+#[test]
+fn the_operator_wins_over_the_caller_and_no_word_is_lost_beside() {
+    let wishes =
+        || Wishes { temperature: Some(0.5), top_p: Some(0.5), effort: Some("low".to_owned()), ..Wishes::default() };
+    let options = json!({"temperature": 0.0, "top_p": null, "reasoning": {"summary": "auto"}});
+    let body = wished(wishes(), options);
+    assert_eq!(body["temperature"], 0.0);
+    assert_eq!(body.get("top_p"), None);
+    assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "auto"}));
+    let body = wished(wishes(), json!({"reasoning": null}));
+    assert_eq!((body.get("reasoning"), body.get("include")), (None, None));
+}
+
+#[test]
+fn nothing_is_said_about_tools_where_there_are_none() {
+    let wishes = Wishes {
+        tool_choice: Some(ToolChoice::Required),
+        parallel_tool_calls: Some(true),
+        instructions: Some(" ".to_owned()),
+        ..Wishes::default()
+    };
+    let turn = ModelRequest { wishes: Arc::new(wishes), ..turn(vec![user("hi")], json!({})) };
+    let body = request(&turn, &Target { model: "gpt-4o", origin: HERE, store: false });
+    assert_eq!(body, json!({"model": "gpt-4o", "stream": true, "store": false, "input": [user_item("hi")]}));
+}
+
+#[test]
+fn a_clients_operator_is_heard_where_they_spoke() {
+    let system = Entry::System { text: "Be kind.".to_owned() };
+    let told = json!({"type": "message", "role": "system", "content": [{"type": "input_text", "text": "Be kind."}]});
+    assert_eq!(sent(vec![user("hi"), system, user("you")]), json!([user_item("hi"), told, user_item("you")]));
+    assert_eq!(without_reasoning(json!({"input": [told]})), json!({"input": [told]}));
 }

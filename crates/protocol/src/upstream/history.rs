@@ -22,6 +22,8 @@ const NOTHING: &str = "(no output)";
 pub(crate) enum Told<'a> {
     /// What came before, summed up.
     Summary(&'a str),
+    /// The client's operator spoke: not blank.
+    System(&'a str),
     /// A person spoke: parts that are not blank, at least one.
     User(Vec<&'a Part>),
     /// The model thought, and thinks there again.
@@ -133,6 +135,10 @@ impl<'a> Teller<'a, '_> {
                 self.answer();
                 self.out.extend(Some(text.as_str()).filter(|text| !text.trim().is_empty()).map(Told::Summary));
             }
+            Entry::System { text } => {
+                self.answer();
+                self.out.extend(Some(text.as_str()).filter(|text| !text.trim().is_empty()).map(Told::System));
+            }
             Entry::User { content } => {
                 self.answer();
                 let content: Vec<&Part> = content.iter().filter(|part| !is_blank(part)).collect();
@@ -209,6 +215,7 @@ mod tests {
     fn story(history: &[Entry]) -> String {
         let words = told(history, "here").into_iter().map(|told| match told {
             Told::Summary(_) => "summary".to_owned(),
+            Told::System(_) => "system".to_owned(),
             Told::User(_) => "user".to_owned(),
             Told::Reasoning(_) => "reasoning".to_owned(),
             Told::Assistant { raw, .. } => format!("assistant:{}", raw.is_some()),
@@ -226,6 +233,8 @@ mod tests {
         let twice = [call("c1", "p1", "here"), call("c1", "p1", "here"), result("c1", "a"), result("c1", "b")];
         assert_eq!(story(&twice), "call:c1:true result:c1:Completed");
         assert_eq!(story(&[result("c9", "nobody asked"), user("hi")]), "user");
+        let system = Entry::System { text: "Be brief.".to_owned() };
+        assert_eq!(story(&[call("c1", "p1", "here"), system]), "call:p1:true result:p1:Unknown system");
     }
 
     #[test]
@@ -243,6 +252,7 @@ mod tests {
         let there = RawItem { origin: "there".to_owned(), item: json!({}) };
         let history = [
             Entry::Summary { text: " ".to_owned() },
+            Entry::System { text: "\t".to_owned() },
             user("\n"),
             Entry::Reasoning { id: id.clone(), raw: there.clone() },
             Entry::Assistant { id: id.clone(), text: "words".to_owned(), raw: Some(there.clone()) },

@@ -7,6 +7,8 @@ use serde_json::Value;
 const FIXED: [&str; 4] = ["model", "stream", "input", "messages"];
 /// Lists of ours that wishes add to.
 const ADDED_TO: [&str; 2] = ["tools", "include"];
+/// Objects in which a wish has a word of its own beside a caller's.
+const JOINED: [&str; 3] = ["reasoning", "text", "output_config"];
 
 /// Puts the wishes over the body, as the last thing that is done to it. `kept` names what the dialect protects beyond
 /// [`FIXED`]. A wish that is `null` takes a field of ours away.
@@ -19,6 +21,9 @@ pub(crate) fn merge(body: &mut Object, options: &Object, kept: &[&str]) {
             (Some(Value::Array(ours)), Value::Array(more)) if ADDED_TO.contains(&name.as_str()) => {
                 let new: Vec<Value> = more.iter().filter(|wish| !ours.contains(wish)).cloned().collect();
                 ours.extend(new);
+            }
+            (Some(Value::Object(ours)), Value::Object(more)) if JOINED.contains(&name.as_str()) => {
+                ours.extend(more.clone());
             }
             (_, Value::Null) => {
                 body.remove(name);
@@ -45,6 +50,17 @@ mod tests {
         merge(&mut body, &object(wishes), &["mine"]);
         let merged = json!({"model": "m", "stream": true, "tools": [1, 2], "include": ["a", "b"], "store": true,
             "temperature": 0});
+        assert_eq!(Value::Object(body), merged);
+    }
+
+    #[test]
+    fn a_wish_wins_over_a_callers_and_leaves_the_rest_of_it() {
+        let object = |value: Value| value.as_object().cloned().unwrap();
+        let mut body = object(json!({"reasoning": {"effort": "high"}, "text": {"format": 1}, "tool_choice": {"a": 1}}));
+        let wishes = json!({"reasoning": {"summary": "auto"}, "text": {"format": 2}, "tool_choice": {"b": 2}});
+        merge(&mut body, &object(wishes), &[]);
+        let merged = json!({"reasoning": {"effort": "high", "summary": "auto"}, "text": {"format": 2},
+            "tool_choice": {"b": 2}});
         assert_eq!(Value::Object(body), merged);
     }
 }

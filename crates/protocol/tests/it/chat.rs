@@ -3,6 +3,8 @@
 //! Each file in `streams/chat` is one answer. Those in `beyond-sdk` are of services that depart so far from OpenAI that
 //! its own client does not understand them.
 
+mod answers;
+mod collects;
 mod laws;
 mod words;
 

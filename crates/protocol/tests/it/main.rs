@@ -1,6 +1,10 @@
 //! The integration tests of `protocol`, in one binary.
 
 #[cfg(test)]
+mod agent_runs;
+#[cfg(test)]
+mod blocks;
+#[cfg(test)]
 mod chat;
 #[cfg(test)]
 mod corpus;
@@ -10,6 +14,10 @@ mod dialect;
 mod messages;
 #[cfg(test)]
 mod responses;
+#[cfg(test)]
+mod resumes;
+#[cfg(test)]
+mod run_items;
 #[cfg(test)]
 mod seed;
 #[cfg(test)]

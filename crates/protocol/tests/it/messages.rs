@@ -2,7 +2,9 @@
 //!
 //! Each file in `streams/messages` is one answer.
 
+mod answers;
 mod back;
+mod collects;
 mod demands;
 mod laws;
 mod odd;

@@ -3,8 +3,14 @@
 //! Each file in `streams/responses` is one answer. Those in `beyond-sdk` are of services that depart so far from OpenAI
 //! that its own client does not understand them.
 
+mod edges;
 mod laws;
+pub(crate) mod log;
 mod odd;
+pub(crate) mod order;
+mod planted;
+pub(crate) mod scenes;
+pub(crate) mod shown;
 mod words;
 
 use crate::dialect::folder;

@@ -231,7 +231,7 @@ fn chars_of(request: &ModelRequest) -> u64 {
     };
     let entries = request.history.iter().map(|entry| match entry {
         Entry::User { content } | Entry::Result { content, .. } => parts(content),
-        Entry::Assistant { text, .. } | Entry::Summary { text } => count(text),
+        Entry::Assistant { text, .. } | Entry::Summary { text } | Entry::System { text } => count(text),
         Entry::Call { arguments, .. } => count(arguments),
         Entry::Reasoning { .. } | Entry::Hosted { .. } => 0,
     });

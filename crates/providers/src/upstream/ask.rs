@@ -27,7 +27,7 @@ pub(super) struct Question {
     pub(super) origin: String,
 }
 
-/// Makes a request of a turn, and puts the provider's own wishes into the turn.
+/// Makes a request of a turn. The turn gets the provider's own wishes, and loses what the service is known to refuse.
 pub(super) async fn question(
     shared: &Shared,
     turn: &mut ModelRequest,
@@ -51,6 +51,7 @@ pub(super) async fn question(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     let model = turn.model.split_once('/').map_or(turn.model.as_str(), |(_, model)| model);
     let origin = origin(shared, key.as_deref(), model);
+    turn.history = shared.refused.readable(&turn.thread, &origin, &turn.history, settings.kind.refusable());
     let target = Target { model, origin: &origin, store: false };
     let body = settings.kind.request(turn, &target);
     Ok(Question { headers, body, origin })

@@ -1,5 +1,6 @@
 //! The dialects: where each is asked, and how it is told who asks.
 
+use super::refused::Refusable;
 use model::block::Object;
 use model::delta::{ModelFailure, ModelRequest};
 use protocol::upstream::{Ingest, Target};
@@ -86,6 +87,14 @@ impl Kind {
             Self::Responses => responses::without_reasoning(body),
             Self::Messages => messages::without_reasoning(body),
             Self::Chat => chat::without_reasoning(body),
+        }
+    }
+
+    /// What the service may not take back of what it said before.
+    pub(super) const fn refusable(self) -> Refusable {
+        match self {
+            Self::Responses | Self::Chat => Refusable::Items,
+            Self::Messages => Refusable::Thoughts,
         }
     }
 

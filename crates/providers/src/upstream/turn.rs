@@ -85,6 +85,7 @@ impl Turn {
         });
         let response = match ask::send(shared, &question, &pace, secrets).await {
             Err(failure) if failure.error.code == HISTORY_REFUSED => {
+                shared.refused.remember(&request.thread, &question.origin, &request.history);
                 let note = json!({"type": "headwater.history_resent", "reason": failure.error.message});
                 self.ready.push_back(ModelEvent::Delta(ModelDelta::Unknown(note)));
                 question.body = shared.settings.kind.without_reasoning(question.body);

@@ -2,6 +2,7 @@
 
 mod cassettes;
 mod hostile;
+mod refused;
 mod service;
 
 use crate::vocabulary::{asked, user};

@@ -75,6 +75,7 @@ pub(crate) fn request(history: impl Into<Arc<[Entry]>>) -> ModelRequest {
         history: history.into(),
         tools: Arc::default(),
         options: Arc::default(),
+        wishes: Arc::default(),
     }
 }
 

@@ -1,8 +1,9 @@
 //! `POST /v1/tasks`: begins a run, or puts it into its thread's queue.
 
-use super::{idempotency, object, to_its_end};
+use super::{idempotency, object};
 use crate::app::App;
 use crate::auth::Caller;
+use crate::begin::begin;
 use crate::body::Json;
 use crate::problem::Problem;
 use crate::query;
@@ -13,18 +14,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use engine::{NewRun, OnBusy, StartError, Started};
+use engine::{NewRun, OnBusy, Started};
 use model::block::Object;
 use model::object::TaskStatus;
-use model::ports::{PageOf, RunFilter};
 use model::{TaskId, ThreadId, UserId};
 use serde::Deserialize;
 use std::time::Duration;
 
 /// How often a caller that waits looks whether its run was given up in the queue, which leaves no record.
 const QUEUED_LOOK: Duration = Duration::from_secs(1);
-/// How many of a thread's newest runs are looked at for the one to go on from.
-const RUNS_LOOKED_AT: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,7 +61,8 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let [] = query::read(&uri, [])?;
+    let [format] = query::read(&uri, ["format"])?;
+    let format = watch::Format::parse(format.as_deref())?;
     let json = Json::read(&headers, body, &app.limits).await?;
     let idempotency = idempotency(&headers, "POST /v1/tasks", &json.digest())?;
     let request: Request = json.object()?;
@@ -72,19 +71,13 @@ pub(crate) async fn handle(
     }
     let (stream, wait) = (request.stream, request.wait);
     let new = NewRun { idempotency, ..new_run(&app, &caller.user, request).await? };
-    check_names(&app, &caller.user, &new).await?;
-    check_said(&app, &caller.user, &new).await?;
     // Only a key could make this an earlier run, and only a thread could have one before it.
     let is_first = new.thread.is_none() && new.idempotency.is_none();
-    let started = {
-        let (engine, user) = (app.engine.clone(), caller.user.clone());
-        let agents: Vec<String> = engine.ports().definitions.agents.keys().cloned().collect();
-        to_its_end(async move { engine.start(&user, new).await.map_err(|error| refused(error, agents)) }).await?
-    };
+    let started = begin(&app, &caller.user, new).await?;
     if stream {
         let place = match is_first {
-            true => Some(watch::first_run(started.thread.clone(), started.task.clone())),
-            false => watch::task(&app, &caller.user, &started.task, None).await?,
+            true => Some(watch::first_run(started.thread.clone(), started.task.clone(), format)),
+            false => watch::task(&app, &caller.user, &started.task, format, None).await?,
         };
         return streamed(&app, &caller, &started.task, place).await;
     }
@@ -116,49 +109,8 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
             Busy::Interrupt => OnBusy::Interrupt,
             Busy::Steer => OnBusy::Steer,
         },
-        idempotency: None,
+        ..NewRun::default()
     })
-}
-
-/// A tool that the caller declares may not stand in for one of the agent's own.
-async fn check_names(app: &App, user: &UserId, new: &NewRun) -> Result<(), Problem> {
-    let definitions = &app.engine.ports().definitions;
-    let Some(agent) = definitions.resolve(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
-    let own = definitions.specs(&agent);
-    let Some(taken) = new.tools.iter().find(|tool| own.iter().any(|own| own.name == tool.name)) else { return Ok(()) };
-    // A request that was taken before is the same request still, whatever the agent has got since.
-    if app.engine.recall(user, new.idempotency.as_ref()).await?.is_some() {
-        return Ok(());
-    }
-    Err(Problem::invalid_body(format!("`tools`: `{}` is a tool of the agent's own: use another name", taken.name)))
-}
-
-/// Who says nothing goes on from a run that was cut or limited. One that ended well leaves nothing to go on from.
-async fn check_said(app: &App, user: &UserId, new: &NewRun) -> Result<(), Problem> {
-    let (Some(thread), []) = (&new.thread, new.input.as_slice()) else { return Ok(()) };
-    let directory = &app.engine.ports().directory;
-    let before = match &new.previous {
-        Some(previous) => directory.run(user, previous).await?,
-        None => {
-            let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
-            let newest = directory.runs(user, filter, PageOf { before: None, limit: RUNS_LOOKED_AT }).await?;
-            // A run that was given up in the queue has left nothing in the thread.
-            newest.into_iter().find(|run| run.first.is_some() || !run.status.is_terminal())
-        }
-    };
-    let ended_well = before.is_some_and(|run| run.status == TaskStatus::Completed);
-    // The same request again may find that its own run has ended well.
-    if ended_well && app.engine.recall(user, new.idempotency.as_ref()).await?.is_none() {
-        return Err(StartError::NothingToDo.into());
-    }
-    Ok(())
-}
-
-fn refused(error: StartError, agents: Vec<String>) -> Problem {
-    match error {
-        StartError::UnknownAgent(_) => Problem::from(error).with("agents", agents),
-        error => error.into(),
-    }
 }
 
 async fn streamed(app: &App, caller: &Caller, task: &TaskId, place: Option<Place>) -> Result<Response, Problem> {

@@ -17,10 +17,11 @@ pub(crate) async fn handle(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let [after] = query::read(&uri, ["after"])?;
+    let [after, format] = query::read(&uri, ["after", "format"])?;
+    let format = watch::Format::parse(format.as_deref())?;
     watch::check_accept(&headers)?;
     let cursor = watch::cursor(&headers, after.as_deref())?;
-    match watch::task(&app, &caller.user, &task, cursor).await? {
+    match watch::task(&app, &caller.user, &task, format, cursor).await? {
         None => Ok(StatusCode::NO_CONTENT.into_response()),
         Some(_) if method == Method::HEAD => Ok(sse::head()),
         Some(place) => sse::response(&app, &caller, place),

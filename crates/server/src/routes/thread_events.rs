@@ -17,9 +17,10 @@ pub(crate) async fn handle(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let [after] = query::read(&uri, ["after"])?;
+    let [after, format] = query::read(&uri, ["after", "format"])?;
+    let format = watch::Format::parse(format.as_deref())?;
     watch::check_accept(&headers)?;
     let cursor = watch::cursor(&headers, after.as_deref())?;
-    let place = watch::thread(&app, &caller.user, &thread, cursor).await?;
+    let place = watch::thread(&app, &caller.user, &thread, format, cursor).await?;
     if method == Method::HEAD { Ok(sse::head()) } else { sse::response(&app, &caller, place) }
 }

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod agent_runs;
 mod approvals;
 mod auth;
 mod bad_input;
@@ -23,6 +24,7 @@ mod power_cut;
 mod proxies;
 mod queue;
 mod recording;
+mod responses;
 mod routes;
 mod runs;
 mod sentences;

@@ -365,3 +365,43 @@ async fn a_service_that_cannot_read_its_own_blobs_any_more_is_asked_once_without
     assert!(input.iter().all(|item| item["id"].is_null() && item["type"] != "reasoning"), "{input:#?}");
     assert!(input.iter().any(|item| item["type"] == "function_call_output"), "what was done is still told");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blobs_that_cannot_be_read_cost_each_thread_one_refusal_and_new_ones_go_back_whole() {
+    let mut talk = Talk::begin().await;
+    let mut threads = [None, None, None];
+    for thread in threads.iter_mut().take(2) {
+        talk.thread = None;
+        talk.turn("one", "fetch it", "completed").await;
+        thread.clone_from(&talk.thread);
+    }
+    talk.strict.change_keys();
+    // Turn by turn, so that one thread's refusal could be taken for another's. The third begins with the new keys.
+    for number in 0..6 {
+        for thread in &mut threads {
+            talk.thread.clone_from(thread);
+            talk.turn("one", &format!("compare them {number}"), "completed").await;
+            thread.clone_from(&talk.thread);
+        }
+    }
+    assert_eq!(talk.strict.book().refusals.len(), 2, "{:?}", talk.strict.book().refusals);
+    // Each turn had a thought before its calls and one after them; those of the last are not all given back yet.
+    for (request, whole) in talk.strict.book().answered.iter().rev().take(6).zip([11, 10, 11, 10, 11, 10]) {
+        assert_eq!(thoughts(request), whole, "{request:#}");
+    }
+    // Who restarts has forgotten it, and learns it again.
+    talk.crash();
+    for number in 6..9 {
+        talk.thread.clone_from(&threads[0]);
+        talk.turn("one", &format!("compare them {number}"), "completed").await;
+    }
+    let book = talk.strict.book();
+    assert_eq!(book.refusals.len(), 3, "{:?}", book.refusals);
+    assert_eq!(thoughts(book.answered.last().unwrap()), 5);
+    assert_eq!((&book.strangers, &book.altered), (&Vec::new(), &Vec::new()));
+}
+
+fn thoughts(request: &Value) -> usize {
+    let input = request["input"].as_array().unwrap();
+    input.iter().filter(|item| item["type"] == "reasoning").count()
+}

@@ -368,7 +368,7 @@ pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
     let (_author, asked) = asking(journal, directory, 1).await;
     let result = ClientResult { call_id: asked.call_id.clone(), content: vec![Part::text("42")], error: None };
     let to = AnswerTo::ClientTools { results: vec![result.clone(), result] };
-    let gave = Command::Answer(Answer { task_id: run(1), to });
+    let gave = Command::Answer(Answer { task_id: run(1), to, echo: None });
     for _ in 0..2 {
         assert_eq!(directory.submit(&somebody(), submission(&thread(1), gave.clone())).await, Ok(Submitted::New));
     }

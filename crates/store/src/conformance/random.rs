@@ -14,8 +14,8 @@ use model::event::{Actor, Decision};
 use model::limits::Amount;
 use model::object::TaskStatus;
 use model::ports::{
-    ApprovalRow, Batch, Change, Checkpoint, Day, Directory, Journal, Lease, PageLimit, PageOf, RunFilter, Spent,
-    StoreError, Submission, Verdict,
+    ApprovalRow, Batch, Change, Checkpoint, Day, Directory, Journal, Lease, NameRow, PageLimit, PageOf, RunFilter,
+    Spent, StoreError, Submission, Verdict,
 };
 use model::record::{Draft, Record};
 use model::seq::{Epoch, Seq};
@@ -33,6 +33,9 @@ enum Step {
     Claim(UserId, ThreadId),
     Append(Box<Batch>),
     Delete(UserId, ThreadId),
+    Give(UserId, NameRow),
+    /// Notes something beside the name of this row, or frees it.
+    Change(UserId, NameRow, Option<String>),
 }
 
 /// Its answer.
@@ -42,6 +45,8 @@ enum Answer {
     Claim(Result<Lease, StoreError>),
     Append(Verdict),
     Delete(Result<bool, StoreError>),
+    Give(Result<NameRow, StoreError>),
+    Change(Result<bool, StoreError>),
 }
 
 /// A random walk through a store, with the model beside it.
@@ -119,6 +124,7 @@ impl Walk {
             0..20 => self.submit(owner, thread, false, alone),
             20..32 => Step::Claim(owner, thread),
             32..34 => Step::Delete(owner, thread),
+            92.. => self.naming(owner, thread),
             _ => Step::Append(Box::new(self.batch(owner, thread))),
         }
     }
@@ -141,6 +147,21 @@ impl Walk {
         let digest = format!("digest {}", self.rng.below(2));
         let keyed = if alone && self.rng.chance(30) { keyed(submission, &key, &digest) } else { submission };
         Step::Submit(owner, Box::new(keyed))
+    }
+
+    /// Something about a name of this thread, or of one that never comes. No other thread has names like these: what
+    /// several questions share would make their order matter.
+    fn naming(&mut self, owner: UserId, thread: ThreadId) -> Step {
+        let name = format!("{thread} {}", self.rng.below(2));
+        let thread = if self.rng.chance(80) { thread } else { super::words::thread(THREADS + 1) };
+        let protocol = self.rng.choose("p", &["q"]).to_owned();
+        self.at += 1;
+        let row = NameRow { protocol, name, thread, note: format!("at {}", self.at), created_at: self.at };
+        match self.rng.below(10) {
+            0..6 => Step::Give(owner, row),
+            6..9 => Step::Change(owner, row, Some(format!("noted at {}", self.at))),
+            _ => Step::Change(owner, row, None),
+        }
     }
 
     /// A decision of some question, which mostly is one.
@@ -284,6 +305,12 @@ impl Walk {
             (Step::Delete(owner, id), Answer::Delete(answer)) => {
                 assert_eq!(answer, Ok(self.model.delete(owner, id)), "{place}");
             }
+            (Step::Give(owner, row), Answer::Give(answer)) => {
+                assert_eq!(answer, Ok(self.model.give_name(owner, row)), "{place}");
+            }
+            (Step::Change(owner, row, note), Answer::Change(answer)) => {
+                assert_eq!(answer, Ok(self.model.change_name(owner, row, note.as_deref())), "{place}");
+            }
             (step, answer) => panic!("{step:?} got {answer:?}"),
         }
     }
@@ -361,11 +388,26 @@ impl Walk {
             }
         }
         assert_eq!(directory.wakes().await, Ok(self.model.wakes()), "{place}");
+        self.look_at_names(directory).await;
         for known in &self.model.threads {
             let (owner, id) = (&known.owner, &known.row.id);
             assert_eq!(read_all(journal, (owner, id), PageLimit::WIDE).await.unwrap(), known.log, "{place}");
             assert_eq!(directory.inbox(owner, id).await.unwrap(), known.inbox, "{place}");
             assert_eq!(directory.checkpoint(owner, id).await.unwrap(), known.checkpoint, "{place}");
+        }
+    }
+
+    async fn look_at_names(&self, directory: &dyn Directory) {
+        for owner in [somebody(), stranger()] {
+            for (n, number, protocol) in
+                (1..=THREADS).flat_map(|n| [(n, 0, "p"), (n, 0, "q"), (n, 1, "p"), (n, 1, "q")])
+            {
+                let thread = super::words::thread(n);
+                let (protocol, name) = (protocol.to_owned(), format!("{thread} {number}"));
+                let like = NameRow { protocol, name, thread, note: String::new(), created_at: 0 };
+                let found = directory.name(&owner, &like.protocol, &like.name).await.unwrap();
+                assert_eq!(found.as_ref(), self.model.name(&owner, &like), "seed {}, {like:?}", self.seed);
+            }
         }
     }
 
@@ -388,5 +430,12 @@ async fn ask(journal: &dyn Journal, directory: &dyn Directory, step: Step) -> An
         Step::Claim(owner, thread) => Answer::Claim(journal.claim(&owner, &thread, &node()).await),
         Step::Append(batch) => Answer::Append(journal.append(*batch).await),
         Step::Delete(owner, thread) => Answer::Delete(directory.delete_thread(&owner, &thread).await),
+        Step::Give(owner, row) => Answer::Give(directory.give_name(&owner, row).await),
+        Step::Change(owner, NameRow { protocol, name, .. }, Some(note)) => {
+            Answer::Change(directory.note_name(&owner, &protocol, &name, note).await)
+        }
+        Step::Change(owner, NameRow { protocol, name, .. }, None) => {
+            Answer::Change(directory.forget_name(&owner, &protocol, &name).await)
+        }
     }
 }

@@ -5,8 +5,8 @@ use model::event::{Actor, Decision};
 use model::limits::Amount;
 use model::object::TaskStatus;
 use model::ports::{
-    ApprovalAnswer, ApprovalRow, Batch, Change, Checkpoint, Day, InboxRow, RunFilter, RunRow, Spent, Submission,
-    SubmitError, ThreadRow, WakeRow,
+    ApprovalAnswer, ApprovalRow, Batch, Change, Checkpoint, Day, InboxRow, NameRow, RunFilter, RunRow, Spent,
+    Submission, SubmitError, ThreadRow, WakeRow,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -30,6 +30,7 @@ pub(super) enum Taken {
     Decided(Box<ApprovalRow>),
     NoQuestion,
     NoThread,
+    Thread,
     Name,
 }
 
@@ -60,6 +61,7 @@ pub(super) struct Model {
     pub(super) threads: Vec<Thread>,
     used: Vec<Used>,
     spendings: Vec<(UserId, Day, Spent)>,
+    pub(super) names: Vec<(UserId, NameRow)>,
 }
 
 impl Model {
@@ -91,7 +93,7 @@ impl Model {
         let start = matches!(submission.command, Command::Start(_));
         let exists = self.threads.iter().any(|thread| thread.row.id == submission.thread);
         if submission.new_thread && exists {
-            return Taken::Name;
+            return if self.thread(owner, &submission.thread).is_some() { Taken::Thread } else { Taken::Name };
         }
         if self.thread(owner, &submission.thread).is_none() && !(submission.new_thread && start) {
             return Taken::NoThread;
@@ -256,8 +258,33 @@ impl Model {
         if there {
             self.threads.retain(|thread| thread.row.id != *id);
             self.used.retain(|used| used.thread != *id);
+            self.names.retain(|(of, row)| of != owner || row.thread != *id);
         }
         there
+    }
+
+    pub(super) fn name(&self, owner: &UserId, like: &NameRow) -> Option<&NameRow> {
+        let same = |row: &NameRow| row.protocol == like.protocol && row.name == like.name;
+        self.names.iter().find(|(of, row)| of == owner && same(row)).map(|(_, row)| row)
+    }
+
+    pub(super) fn give_name(&mut self, owner: &UserId, row: &NameRow) -> NameRow {
+        if self.name(owner, row).is_none() {
+            self.names.push((owner.clone(), row.clone()));
+        }
+        self.name(owner, row).unwrap().clone()
+    }
+
+    /// Notes something beside the name of this row, or frees it.
+    pub(super) fn change_name(&mut self, owner: &UserId, like: &NameRow, note: Option<&str>) -> bool {
+        let Some(mut row) = self.name(owner, like).cloned() else { return false };
+        let same = |known: &NameRow| known.protocol == row.protocol && known.name == row.name;
+        self.names.retain(|(of, known)| of != owner || !same(known));
+        if let Some(note) = note {
+            row.note = note.to_owned();
+            self.names.push((owner.clone(), row));
+        }
+        true
     }
 
     pub(super) fn threads_of(&self, owner: &UserId) -> Vec<ThreadRow> {
@@ -330,6 +357,7 @@ pub(super) fn taken(answer: &Result<model::ports::Submitted, SubmitError>) -> Ta
         Ok(Submitted::Repeated { task, thread }) => Taken::Repeated(task.clone(), thread.clone()),
         Err(SubmitError::KeyReused) => Taken::KeyReused,
         Err(SubmitError::Full(_)) => Taken::Full,
+        Err(SubmitError::ThreadTaken) => Taken::Thread,
         Err(SubmitError::Decided(row)) => Taken::Decided(row.clone()),
         Err(SubmitError::NoQuestion) => Taken::NoQuestion,
         Err(SubmitError::Store(StoreError::NoThread)) => Taken::NoThread,

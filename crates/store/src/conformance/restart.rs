@@ -2,10 +2,11 @@
 //!
 //! Call [`before`], stop the backend in whatever way is to be tried, start it again, call [`after`].
 
+use super::names::named;
 use super::words::{Author, decide, no, node, read_all, run, somebody, start, steer, submission, thread, yes};
 use model::object::TaskStatus;
 use model::ports::{
-    ApprovalRow, Change, Checkpoint, Day, Directory, InboxRow, Journal, PageLimit, RunFilter, RunRow, Spent,
+    ApprovalRow, Change, Checkpoint, Day, Directory, InboxRow, Journal, NameRow, PageLimit, RunFilter, RunRow, Spent,
     SubmitError, Submitted, Verdict, WakeRow,
 };
 use model::record::Record;
@@ -20,6 +21,7 @@ pub struct Remembered {
     questions: Vec<ApprovalRow>,
     wakes: Vec<WakeRow>,
     spent: Spent,
+    names: Vec<Option<NameRow>>,
     definitions: Option<String>,
     epochs: Vec<Epoch>,
 }
@@ -35,6 +37,10 @@ async fn everything(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
         inboxes.push(directory.inbox(&owner, &thread(n)).await.unwrap());
     }
     let page = model::ports::PageOf { before: None, limit: 1_000 };
+    let mut names = Vec::new();
+    for name in ["given", "noted", "freed"] {
+        names.push(directory.name(&owner, "p", name).await.unwrap());
+    }
     Remembered {
         logs,
         inboxes,
@@ -43,6 +49,7 @@ async fn everything(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
         questions: directory.approvals(&owner, false, page).await.unwrap(),
         wakes: directory.wakes().await.unwrap(),
         spent: directory.spent(&owner, TODAY).await.unwrap(),
+        names,
         definitions: directory.definitions("digest").await.unwrap(),
         epochs: Vec::new(),
     }
@@ -71,6 +78,11 @@ pub async fn before(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
     let decided = directory.submit(&somebody(), submission(&thread(2), decide(&asked, &yes()))).await;
     assert_eq!(decided, Ok(Submitted::New));
     directory.keep_definitions("digest", "{}").await.unwrap();
+    for (name, n) in [("given", 99), ("noted", 1), ("freed", 2)] {
+        directory.give_name(&somebody(), named("p", name, n)).await.unwrap();
+    }
+    directory.note_name(&somebody(), "p", "noted", "new".to_owned()).await.unwrap();
+    directory.forget_name(&somebody(), "p", "freed").await.unwrap();
     authors[2].end().must_append().await;
     authors[3].end().must_append().await;
     directory.submit(&somebody(), submission(&thread(4), start(&run(44)))).await.unwrap();
@@ -96,6 +108,9 @@ pub async fn after(journal: &dyn Journal, directory: &dyn Directory, remembered:
     assert_eq!((found.questions.len(), found.wakes.len(), found.spent.cost.0), (2, 1, 17));
     assert_eq!(found.wakes, remembered.wakes);
     assert_eq!(found.spent, remembered.spent);
+    let noted = NameRow { note: "new".to_owned(), ..named("p", "noted", 1) };
+    assert_eq!(found.names, [Some(named("p", "given", 99)), Some(noted), None]);
+    assert_eq!(found.names, remembered.names);
     assert_eq!(found.definitions.as_deref(), Some("{}"));
     assert_eq!(found.definitions, remembered.definitions);
     still_decided(directory, &found.questions).await;

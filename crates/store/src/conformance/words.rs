@@ -58,6 +58,9 @@ pub fn start(run: &TaskId) -> Command {
         metadata: Object::new(),
         display_mode: DisplayMode::Agent,
         client: None,
+        before: None,
+        wishes: model::wish::Wishes::default(),
+        echo: None,
         history: None,
         refused: None,
     }))
@@ -115,7 +118,7 @@ pub fn decide(question: &ApprovalRow, decision: &Decision) -> Command {
 #[must_use]
 pub fn decide_as(by: Actor, question: &ApprovalRow, decision: &Decision) -> Command {
     let to = AnswerTo::Approval { key: question.key.clone(), decision: decision.clone(), by };
-    Command::Answer(Answer { task_id: question.run_id.clone(), to })
+    Command::Answer(Answer { task_id: question.run_id.clone(), to, echo: None })
 }
 
 /// A command for a thread that is there.

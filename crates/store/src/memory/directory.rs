@@ -5,8 +5,8 @@ use crate::admit;
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    ApprovalAnswer, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, Lease, PageOf,
-    RunFilter, RunRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
+    ApprovalAnswer, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, Lease, NameRow,
+    PageOf, RunFilter, RunRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
 };
 use model::seq::{Epoch, Millis, Seq};
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
@@ -84,6 +84,7 @@ impl Directory for Memory {
             }
             tables.threads.remove(thread);
             tables.idempotency.retain(|_, (_, _, of)| of != thread);
+            tables.names.retain(|(of, ..), row| of != owner || row.thread != *thread);
             Ok(true)
         })
     }
@@ -160,6 +161,49 @@ impl Directory for Memory {
         })
     }
 
+    fn give_name<'a>(&'a self, owner: &'a UserId, row: NameRow) -> BoxFuture<'a, Result<NameRow, StoreError>> {
+        Box::pin(async move {
+            let key = (owner.clone(), row.protocol.clone(), row.name.clone());
+            Ok(self.tables().names.entry(key).or_insert(row).clone())
+        })
+    }
+
+    fn name<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<NameRow>, StoreError>> {
+        let key = (owner.clone(), protocol.to_owned(), name.to_owned());
+        Box::pin(async move { Ok(self.tables().names.get(&key).cloned()) })
+    }
+
+    fn note_name<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+        note: String,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let key = (owner.clone(), protocol.to_owned(), name.to_owned());
+        Box::pin(async move {
+            let mut tables = self.tables();
+            let Some(row) = tables.names.get_mut(&key) else { return Ok(false) };
+            row.note = note;
+            Ok(true)
+        })
+    }
+
+    fn forget_name<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let key = (owner.clone(), protocol.to_owned(), name.to_owned());
+        Box::pin(async move { Ok(self.tables().names.remove(&key).is_some()) })
+    }
+
     fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.tables().definitions.entry(digest.to_owned()).or_insert_with(|| body.to_owned());
@@ -213,7 +257,8 @@ impl Tables {
             return if known == digest { Ok(repeated) } else { Err(SubmitError::KeyReused) };
         }
         if new_thread && self.threads.contains_key(&id) {
-            return Err(taken(id.as_str()));
+            let mine = self.thread(owner, &id).is_some();
+            return Err(if mine { SubmitError::ThreadTaken } else { taken(id.as_str()) });
         }
         let makes = new_thread && matches!(command, Command::Start(_));
         if !makes && self.thread(owner, &id).is_none() {

@@ -1,13 +1,14 @@
 //! The directory: what only reads goes to a reader, what changes something to the writer.
 
+use super::names::{self, Place};
 use super::ops::Op;
 use super::submit::known;
 use super::{Sqlite, questions, rows, spent};
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, PageOf, RunFilter, RunRow,
-    Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
+    ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, NameRow, PageOf, RunFilter,
+    RunRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
 };
 use model::seq::{Millis, Seq};
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
@@ -154,6 +155,41 @@ impl Directory for Sqlite {
             let sql = "SELECT owner, id, wake_at FROM threads WHERE wake_at IS NOT NULL ORDER BY wake_at, id";
             conn.prepare_cached(sql)?.query_map((), wake_row)?.collect()
         }))
+    }
+
+    fn give_name<'a>(&'a self, owner: &'a UserId, row: NameRow) -> BoxFuture<'a, Result<NameRow, StoreError>> {
+        Box::pin(self.ask(move |reply| Op::GiveName { owner: owner.clone(), row: Box::new(row), reply }))
+    }
+
+    fn name<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<NameRow>, StoreError>> {
+        let place = Place::new(owner, protocol, name);
+        Box::pin(self.readers.query(move |conn| names::find(conn, &place)))
+    }
+
+    fn note_name<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+        note: String,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let place = Box::new(Place::new(owner, protocol, name));
+        Box::pin(self.ask(move |reply| Op::ChangeName { place, note: Some(note), reply }))
+    }
+
+    fn forget_name<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let place = Box::new(Place::new(owner, protocol, name));
+        Box::pin(self.ask(move |reply| Op::ChangeName { place, note: None, reply }))
     }
 
     fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {

@@ -141,6 +141,13 @@ impl<'a> Group<'a> {
             Op::KeepDefinitions { kept, reply } => {
                 answer!(reply, self.keep_definitions(&kept.0, &kept.1), |reply| Op::KeepDefinitions { kept, reply })
             }
+            Op::GiveName { owner, row, reply } => {
+                answer!(reply, self.give_name(&owner, &row), |reply| Op::GiveName { owner, row, reply })
+            }
+            Op::ChangeName { place, note, reply } => {
+                let changed = self.change_name(&place, note.as_deref());
+                answer!(reply, changed, |reply| Op::ChangeName { place, note, reply })
+            }
             // The loop itself sees to that.
             Op::Close { reply } => Ok(Box::new(move |_| drop(reply))),
         }

@@ -3,7 +3,8 @@
 //! Every question carries where its answer goes. An answer is held back until the commit that makes it true; when the
 //! commit fails, everybody in it is told so, in the words of their own question ([`Lost`]).
 
-use model::ports::{Batch, KeyRow, Landed, Lease, StoreError, Submission, SubmitError, Submitted, Verdict};
+use super::names::Place;
+use model::ports::{Batch, KeyRow, Landed, Lease, NameRow, StoreError, Submission, SubmitError, Submitted, Verdict};
 use model::seq::{Millis, Seq};
 use model::{ThreadId, UserId};
 use tokio::sync::oneshot;
@@ -74,6 +75,24 @@ pub(crate) enum Op {
         /// The answer.
         reply: Reply<Result<bool, StoreError>>,
     },
+    /// [`model::ports::Directory::give_name`].
+    GiveName {
+        /// By whom.
+        owner: UserId,
+        /// What it stands for.
+        row: Box<NameRow>,
+        /// The answer.
+        reply: Reply<Result<NameRow, StoreError>>,
+    },
+    /// [`model::ports::Directory::note_name`], or [`model::ports::Directory::forget_name`].
+    ChangeName {
+        /// Which.
+        place: Box<Place>,
+        /// What is noted beside it now; `None` frees it.
+        note: Option<String>,
+        /// The answer.
+        reply: Reply<Result<bool, StoreError>>,
+    },
     /// [`model::ports::Directory::keep_definitions`].
     KeepDefinitions {
         /// Their digest, and what they say.
@@ -94,6 +113,8 @@ impl Op {
         match self {
             Self::Append { batch, .. } => batch.records.iter().map(|record| record.size() + 64).sum(),
             Self::KeepDefinitions { kept, .. } => kept.1.len(),
+            Self::GiveName { row, .. } => row.note.len() + 256,
+            Self::ChangeName { note, .. } => note.as_ref().map_or(0, String::len) + 256,
             _ => 256,
         }
     }
@@ -113,7 +134,10 @@ impl Op {
             Self::Claim { reply, .. } => lose(reply, why),
             Self::Head { reply, .. } => lose(reply, why),
             Self::Submit { reply, .. } => lose(reply, why),
-            Self::Delete { reply, .. } | Self::RevokeKey { reply, .. } => lose(reply, why),
+            Self::Delete { reply, .. } | Self::RevokeKey { reply, .. } | Self::ChangeName { reply, .. } => {
+                lose(reply, why);
+            }
+            Self::GiveName { reply, .. } => lose(reply, why),
             Self::CreateKey { reply, .. } | Self::KeepDefinitions { reply, .. } => lose(reply, why),
             Self::Close { reply } => drop(reply),
         }

@@ -18,9 +18,11 @@ pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 /// The database in a data folder.
 pub(crate) const DATABASE: &str = "headwater.db";
 /// What takes a database from one version to the next, each in one transaction.
-pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
+pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 /// The first version that has questions to people.
 pub(crate) const WITH_QUESTIONS: u32 = 2;
+/// The first version that has names of threads.
+pub(crate) const WITH_NAMES: u32 = 3;
 
 /// How long a connection waits for another one's lock. Ours never hold one for long; a stranger's may.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
@@ -110,6 +112,15 @@ CREATE TABLE spent (
 CREATE TABLE definitions (
     digest TEXT PRIMARY KEY, body TEXT NOT NULL
 ) STRICT;
+";
+
+/// Names of threads. A name may be there before its thread, hence the thread's own name and not its number.
+const VERSION_3: &str = "
+CREATE TABLE names (
+    owner TEXT NOT NULL, protocol TEXT NOT NULL, name TEXT NOT NULL, thread TEXT NOT NULL, note TEXT NOT NULL,
+    created_at INTEGER NOT NULL, PRIMARY KEY (owner, protocol, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX names_of_thread ON names (thread);
 ";
 
 /// Why a database could not be brought to this version.
@@ -250,11 +261,11 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(3, &conn));
+        assert!(at(4, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 3, known: 2 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 4, known: 3 })));
     }
 
     #[test]
@@ -284,7 +295,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(2, &conn));
+        assert!(at(3, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

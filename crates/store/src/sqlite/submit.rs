@@ -57,6 +57,7 @@ impl Group<'_> {
     ) -> rusqlite::Result<Result<Option<i64>, SubmitError>> {
         let found = page::thread(self.conn, &submission.thread)?;
         Ok(match (found, submission.new_thread, &submission.command) {
+            (Some((_, of)), true, _) if of == owner.as_str() => Err(SubmitError::ThreadTaken),
             (Some(_), true, _) => Err(taken(submission.thread.as_str())),
             (Some((num, of)), false, _) if of == owner.as_str() => Ok(Some(num)),
             (None, true, Command::Start(_)) => Ok(None),
@@ -127,6 +128,8 @@ impl Group<'_> {
         for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals"] {
             self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE thread = ?1"))?.execute([num])?;
         }
+        let mut names = self.conn.prepare_cached("DELETE FROM names WHERE thread = ?1 AND owner = ?2")?;
+        names.execute((thread.as_str(), owner.as_str()))?;
         self.conn.prepare_cached("DELETE FROM threads WHERE num = ?1")?.execute([num])?;
         self.state.live.remove(thread);
         self.state.epochs.remove(&num);

@@ -6,6 +6,7 @@ use model::testing::{Rng, seeds};
 use model::{ThreadId, UserId};
 use rusqlite::Connection;
 use std::path::Path;
+use store::conformance::names::named;
 use store::conformance::play::Play;
 use store::conformance::words::{Author, decide, node, read_all, run, somebody, submission, thread, yes};
 use store::{Options, Sqlite, verify};
@@ -183,6 +184,7 @@ async fn verify_holds_the_rows_against_the_log() {
         "UPDATE approvals SET run = 'task_other' WHERE answer IS NULL",
         "UPDATE approvals SET action = '{}' WHERE answer IS NULL",
         "UPDATE approvals SET answer = '{}' WHERE answer IS NOT NULL",
+        "UPDATE names SET thread = 'nothing' WHERE name = 'older than its thread'",
     ];
     for lie in lies {
         let dir = tempfile::tempdir().unwrap();
@@ -199,6 +201,7 @@ async fn verify_holds_the_rows_against_the_log() {
                 store.submit(&somebody(), submission(&thread(2), decide(&asked, &yes()))).await.unwrap();
             }
         }
+        store.give_name(&somebody(), named("p", "older than its thread", 9)).await.unwrap();
         drop(store);
         let report = verify(dir.path()).unwrap();
         assert_eq!(report.to_string(), "2 threads, 2 runs, 13 records\nno damage found");

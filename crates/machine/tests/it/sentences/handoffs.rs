@@ -40,6 +40,7 @@ fn word(entry: &Entry) -> &'static str {
         Entry::User { .. } => "user",
         Entry::Hosted { .. } => "hosted",
         Entry::Summary { .. } => "summary",
+        Entry::System { .. } => "system",
     }
 }
 

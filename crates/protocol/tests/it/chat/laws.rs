@@ -135,6 +135,9 @@ proptest! {
 
 /// What every service demands of the messages, as strictly as the strictest of them.
 fn demands(messages: &[Value]) {
+    let system = messages.iter().position(|message| message["role"] == "system");
+    assert!(system.is_none_or(|place| place == 0), "the system message is the first, if there is one");
+    let messages = &messages[system.map_or(0, |_| 1)..];
     assert_eq!(messages[0]["role"], "user");
     let mut open: Vec<&Value> = Vec::new();
     let mut named = HashSet::new();
@@ -181,6 +184,7 @@ fn odd_entry() -> impl Strategy<Value = Entry> {
     let provider_call_id = prop::option::of(prop::sample::select(vec!["", "p", "q"]).prop_map(str::to_owned));
     prop_oneof![
         text().prop_map(|text| Entry::Summary { text }),
+        text().prop_map(|text| Entry::System { text }),
         content().prop_map(|content| Entry::User { content }),
         (id(), raw()).prop_map(|(id, raw)| Entry::Reasoning { id, raw }),
         (id(), text(), prop::option::of(raw())).prop_map(|(id, text, raw)| Entry::Assistant { id, text, raw }),

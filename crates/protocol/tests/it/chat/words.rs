@@ -20,6 +20,7 @@ pub(crate) fn turn(history: Vec<Entry>) -> ModelRequest {
         history: history.into(),
         tools: Arc::new([]),
         options: Arc::default(),
+        wishes: Arc::default(),
     }
 }
 

@@ -121,6 +121,7 @@ fn odd_entry() -> impl Strategy<Value = Entry> {
     let call = (call_id(), name, arguments, provider_call_id, prop::option::of(odd_raw()));
     prop_oneof![
         text().prop_map(|text| Entry::Summary { text }),
+        text().prop_map(|text| Entry::System { text }),
         content().prop_map(|content| Entry::User { content }),
         (id(), odd_raw()).prop_map(|(id, raw)| Entry::Reasoning { id, raw }),
         (id(), text(), prop::option::of(odd_raw())).prop_map(|(id, text, raw)| Entry::Assistant { id, text, raw }),

@@ -20,6 +20,7 @@ pub(crate) fn turn(history: Vec<Entry>, options: Object) -> ModelRequest {
         history: history.into(),
         tools: Arc::new([]),
         options: Arc::new(options),
+        wishes: Arc::default(),
     }
 }
 

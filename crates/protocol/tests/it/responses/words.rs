@@ -23,6 +23,7 @@ pub(crate) fn turn(history: Vec<Entry>, tools: &[&str]) -> ModelRequest {
         history: history.into(),
         tools: tools.iter().map(tool).collect(),
         options: Arc::default(),
+        wishes: Arc::default(),
     }
 }
 

@@ -1,0 +1,156 @@
+//! The items of a request. A client that keeps its own history sends back what it was given, each item with its id.
+
+use crate::said::{Said, What, Wrong};
+use model::block::{FileRef, ImageUrl, Part};
+use serde_json::Value;
+
+/// What a plain text says.
+pub(super) fn of_text(text: &str) -> Option<Said> {
+    (!text.is_empty()).then(|| Said { id: None, what: What::User(vec![Part::text(text)]) })
+}
+
+/// The items of a list.
+pub(super) fn items(field: &str, list: &[Value]) -> Result<Vec<Said>, Wrong> {
+    let mut said = Vec::new();
+    for (place, item) in list.iter().enumerate() {
+        read(&format!("{field}[{place}]"), item, &mut said)?;
+    }
+    Ok(said)
+}
+
+fn read(field: &str, item: &Value, out: &mut Vec<Said>) -> Result<(), Wrong> {
+    if !item.is_object() {
+        return Err(Wrong::new(field, "expected an item"));
+    }
+    let id = text(item, "id").map(str::to_owned);
+    let need = |name: &str| {
+        let found = text(item, name).map(str::to_owned);
+        found.ok_or_else(|| Wrong::new(format!("{field}.{name}"), "expected a text"))
+    };
+    let what = match text(item, "type") {
+        // The type of a message may be left out, and so may that of a reference.
+        Some("message") => message(field, item)?,
+        None if item.get("role").is_some() => message(field, item)?,
+        None if id.is_some() => What::Other,
+        None => return Err(Wrong::new(format!("{field}.type"), "expected a type")),
+        Some("function_call") => {
+            What::Call { call_id: need("call_id")?, name: need("name")?, arguments: need("arguments")? }
+        }
+        Some("function_call_output" | "custom_tool_call_output") => {
+            let content = output(field, item.get("output"))?;
+            What::Result { call_id: need("call_id")?, content, failed: false }
+        }
+        Some("computer_call_output") => {
+            let content = screenshot(item.get("output"));
+            What::Result { call_id: need("call_id")?, content, failed: false }
+        }
+        Some("mcp_approval_response") => What::Decision {
+            key: need("approval_request_id")?,
+            approve: item
+                .get("approve")
+                .and_then(Value::as_bool)
+                .ok_or_else(|| Wrong::new(format!("{field}.approve"), "expected true or false"))?,
+            reason: text(item, "reason").filter(|reason| !reason.is_empty()).map(str::to_owned),
+        },
+        Some("mcp_call") => return mcp_call(field, item, out),
+        // Thoughts, references, questions, and what a provider did itself.
+        Some(_) => What::Other,
+    };
+    out.push(Said { id, what });
+    Ok(())
+}
+
+/// A call that some server answered: two things in one.
+fn mcp_call(field: &str, item: &Value, out: &mut Vec<Said>) -> Result<(), Wrong> {
+    let (Some(id), Some(name)) = (text(item, "id"), text(item, "name")) else {
+        return Err(Wrong::new(field, "expected an `id` and a `name`"));
+    };
+    let arguments = text(item, "arguments").unwrap_or("{}").to_owned();
+    out.push(Said {
+        id: Some(id.to_owned()),
+        what: What::Call { call_id: id.to_owned(), name: name.to_owned(), arguments },
+    });
+    let failed = item.get("error").is_some_and(|error| !error.is_null());
+    let said = text(item, "output").map(str::to_owned);
+    let content = said.or_else(|| failed.then(|| item.get("error").map(Value::to_string))?).unwrap_or_default();
+    let what = What::Result { call_id: id.to_owned(), content: vec![Part::text(content)], failed };
+    out.push(Said { id: Some(id.to_owned()), what });
+    Ok(())
+}
+
+fn message(field: &str, item: &Value) -> Result<What, Wrong> {
+    let content = match item.get("content") {
+        Some(Value::String(text)) => vec![Part::text(text.clone())],
+        Some(Value::Array(list)) => parts(&format!("{field}.content"), list)?,
+        _ => return Err(Wrong::new(format!("{field}.content"), "expected a text or a list of parts")),
+    };
+    match text(item, "role") {
+        Some("user") => Ok(What::User(content)),
+        Some("assistant") => Ok(What::Assistant(words(&content))),
+        Some("system" | "developer") => Ok(What::System(words(&content))),
+        _ => Err(Wrong::new(format!("{field}.role"), "expected `user`, `assistant`, `system` or `developer`")),
+    }
+}
+
+fn words(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text { text, .. } => Some(text.as_str()),
+        Part::ImageUrl { .. } | Part::File { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// What a tool gave: a text, or parts.
+fn output(field: &str, output: Option<&Value>) -> Result<Vec<Part>, Wrong> {
+    match output {
+        Some(Value::String(text)) => Ok(vec![Part::text(text.clone())]),
+        Some(Value::Array(list)) => parts(&format!("{field}.output"), list),
+        _ => Err(Wrong::new(format!("{field}.output"), "expected a text or a list of parts")),
+    }
+}
+
+fn screenshot(output: Option<&Value>) -> Vec<Part> {
+    let url = output.and_then(|output| text(output, "image_url")).unwrap_or_default();
+    vec![Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }]
+}
+
+fn parts(field: &str, list: &[Value]) -> Result<Vec<Part>, Wrong> {
+    list.iter().enumerate().map(|(place, value)| part(&format!("{field}[{place}]"), value)).collect()
+}
+
+fn part(field: &str, part: &Value) -> Result<Part, Wrong> {
+    let need = |name: &str| {
+        let found = text(part, name).map(str::to_owned);
+        found.ok_or_else(|| Wrong::new(format!("{field}.{name}"), "expected a text"))
+    };
+    match text(part, "type") {
+        Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => {
+            Ok(Part::text(need("text")?))
+        }
+        Some("refusal") => Ok(Part::text(need("refusal")?)),
+        Some("input_image" | "computer_screenshot") => {
+            let image_url = ImageUrl { url: picture(field, need("image_url")?)? };
+            Ok(Part::ImageUrl { image_url, id: None })
+        }
+        Some("input_file") => file(field, part),
+        _ => Err(Wrong::new(format!("{field}.type"), "expected `input_text`, `input_image` or `input_file`")),
+    }
+}
+
+fn picture(field: &str, url: String) -> Result<String, Wrong> {
+    let known = ["https://", "http://", "data:image/", "/v1/blobs/"];
+    if known.iter().any(|start| url.starts_with(start)) {
+        return Ok(url);
+    }
+    Err(Wrong::new(format!("{field}.image_url"), "it begins with https://, http://, data:image/ or /v1/blobs/"))
+}
+
+fn file(field: &str, part: &Value) -> Result<Part, Wrong> {
+    let given = text(part, "file_url").or_else(|| text(part, "file_data"));
+    let url = given.ok_or_else(|| Wrong::new(field, "expected `file_url` or `file_data`: no files are kept here"))?;
+    Ok(Part::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } })
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name).and_then(Value::as_str)
+}

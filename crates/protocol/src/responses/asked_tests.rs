@@ -1,0 +1,140 @@
+use super::*;
+use crate::said::{News, What};
+use model::block::Part;
+use model::history::Entry;
+
+fn read(body: Value) -> Result<Asked, Wrong> {
+    asked(body.as_object().unwrap())
+}
+
+#[test]
+fn a_text_is_what_a_person_says_now() {
+    let asked = read(json!({"model": "demo", "input": "hello", "stream": true, "store": false, "later": 1})).unwrap();
+    assert_eq!(asked.said, [Said { id: None, what: What::User(vec![Part::text("hello")]) }]);
+    assert!(asked.stream && !asked.store && !asked.background);
+    assert_eq!(asked.echo, *json!({"model": "demo", "store": false}).as_object().unwrap());
+    assert_eq!(read(json!({"input": null})).unwrap().said, []);
+}
+
+#[test]
+fn a_history_of_the_clients_own_is_told_from_what_is_said_now() {
+    let asked = read(json!({"input": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "input_text", "text": "look"},
+            {"type": "input_image", "image_url": "https://x/y.png", "detail": "auto"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "42"},
+        {"type": "mcp_call", "id": "mcp_1", "name": "g", "arguments": "{}", "server_label": "headwater", "output": "ok"},
+        {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "It is 42."}]},
+        {"type": "message", "role": "user", "content": "Thanks."},
+        {"role": "user", "content": "And now?"},
+    ]}))
+    .unwrap();
+    let News { before, input } = News::of(&asked.said);
+    assert_eq!(input, [Part::text("Thanks."), Part::text("And now?")]);
+    let kinds: Vec<&str> = before
+        .iter()
+        .map(|entry| match entry {
+            Entry::System { .. } => "system",
+            Entry::User { .. } => "user",
+            Entry::Assistant { .. } => "assistant",
+            Entry::Call { .. } => "call",
+            Entry::Result { .. } => "result",
+            _ => "other",
+        })
+        .collect();
+    assert_eq!(kinds, ["system", "user", "call", "result", "call", "result", "assistant"]);
+}
+
+#[test]
+fn ids_of_ours_name_their_run() {
+    let run = "0123456789abcdef0123456789abcdef";
+    let asked = read(json!({"input": [
+        {"type": "item_reference", "id": format!("msg_{run}3")},
+        {"id": format!("rs_{run}1")},
+        {"type": "function_call_output", "call_id": format!("call_{run}2"), "output": "x"},
+        {"type": "mcp_approval_response", "approval_request_id": format!("apr_{run}4"), "approve": false, "reason": "no"},
+        {"type": "message", "role": "user", "content": "new"},
+    ]}))
+    .unwrap();
+    let runs: Vec<Option<String>> =
+        asked.said.iter().map(|said| said.run().map(|run| run.as_str().to_owned())).collect();
+    let ours = Some(format!("task_{run}"));
+    assert_eq!(runs, [ours.clone(), ours.clone(), ours.clone(), ours, None]);
+}
+
+#[test]
+fn wishes_are_read_and_shown_back() {
+    let body = json!({
+        "instructions": "Short.", "max_output_tokens": 100, "temperature": 0, "top_p": 0.5,
+        "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false, "reasoning": {"effort": "low"},
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true}},
+        "tools": [{"type": "function", "name": "f"}, {"type": "web_search"},
+            {"type": "mcp", "server_label": "headwater", "server_url": "x"}],
+    });
+    let asked = read(body.clone()).unwrap();
+    let schema = OutputFormat::Schema { name: "n".to_owned(), schema: json!({"type": "object"}), strict: Some(true) };
+    let wishes = Wishes {
+        instructions: Some("Short.".to_owned()),
+        max_output_tokens: Some(100),
+        temperature: Some(0.0),
+        top_p: Some(0.5),
+        tool_choice: Some(ToolChoice::Tool { name: "f".to_owned() }),
+        parallel_tool_calls: Some(false),
+        effort: Some("low".to_owned()),
+        format: Some(schema),
+        ..Wishes::default()
+    };
+    assert_eq!(asked.wishes, wishes);
+    assert_eq!(asked.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["f"]);
+    assert_eq!(Value::Object(asked.echo), body);
+}
+
+#[test]
+fn several_allowed_tools_leave_only_these() {
+    let asked = read(json!({
+        "tools": [{"type": "function", "name": "f"}, {"type": "function", "name": "g"}],
+        "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "g"}]},
+    }))
+    .unwrap();
+    assert_eq!(asked.wishes.tool_choice, Some(ToolChoice::Required));
+    assert_eq!(asked.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["g"]);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (body, field) in [
+        (json!({"model": 7}), "model"),
+        (json!({"input": 7}), "input"),
+        (json!({"input": ["x"]}), "input[0]"),
+        (json!({"input": [{}]}), "input[0].type"),
+        (json!({"input": [{"role": "robot", "content": "x"}]}), "input[0].role"),
+        (json!({"input": [{"role": "user"}]}), "input[0].content"),
+        (json!({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}), "input[0].content[0].type"),
+        (
+            json!({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "file:///x"}]}]}),
+            "input[0].content[0].image_url",
+        ),
+        (
+            json!({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}),
+            "input[0].content[0]",
+        ),
+        (json!({"input": [{"type": "function_call_output", "output": "x"}]}), "input[0].call_id"),
+        (json!({"input": [{"type": "mcp_approval_response", "approval_request_id": "a"}]}), "input[0].approve"),
+        (json!({"stream": "yes"}), "stream"),
+        (json!({"max_output_tokens": 0}), "max_output_tokens"),
+        (json!({"temperature": 3}), "temperature"),
+        (json!({"tool_choice": "maybe"}), "tool_choice"),
+        (json!({"tools": {}}), "tools"),
+        (json!({"tools": [{"type": "function"}]}), "tools[0].name"),
+        (json!({"tools": [{"type": "mcp", "server_label": "elsewhere"}]}), "tools[0].server_label"),
+        (json!({"tools": [{"type": "custom", "name": "x"}]}), "tools[0].type"),
+        (json!({"text": {"format": {"type": "xml"}}}), "text.format.type"),
+        (json!({"conversation": 7}), "conversation"),
+        (json!({"metadata": []}), "metadata"),
+        (json!({"conversation": "conv_1", "previous_response_id": "resp_1"}), "previous_response_id"),
+    ] {
+        assert_eq!(read(body.clone()).map_err(|wrong| wrong.field), Err(field.to_owned()), "{body}");
+    }
+}

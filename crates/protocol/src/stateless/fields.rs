@@ -1,0 +1,77 @@
+//! The fields of a request: absent and `null` are the same, and what is there has to be what it says.
+
+use crate::said::Wrong;
+use model::block::{ImageUrl, Object, Part};
+use serde_json::Value;
+
+/// A field that is neither missing nor `null`.
+pub(crate) fn given<'a>(fields: &'a Object, name: &str) -> Option<&'a Value> {
+    fields.get(name).filter(|value| !value.is_null())
+}
+
+/// A text.
+pub(crate) fn text<'a>(fields: &'a Object, name: &str, at: &str) -> Result<Option<&'a str>, Wrong> {
+    read(fields, name, at, "expected a text", Value::as_str)
+}
+
+/// A text that must be there, and say something.
+pub(crate) fn needed<'a>(fields: &'a Object, name: &str, at: &str) -> Result<&'a str, Wrong> {
+    let text = text(fields, name, at)?.filter(|text| !text.is_empty());
+    text.ok_or_else(|| Wrong::new(path(at, name), "expected a text that is not empty"))
+}
+
+/// True or false.
+pub(crate) fn flag(fields: &Object, name: &str, at: &str) -> Result<Option<bool>, Wrong> {
+    read(fields, name, at, "expected true or false", Value::as_bool)
+}
+
+/// A number of things.
+pub(crate) fn whole(fields: &Object, name: &str) -> Result<Option<u64>, Wrong> {
+    let positive = |value: &Value| value.as_u64().filter(|number| *number > 0);
+    read(fields, name, "", "expected a whole number from 1 on", positive)
+}
+
+/// A number from 0 to `max`.
+pub(crate) fn number(fields: &Object, name: &str, max: f64) -> Result<Option<f64>, Wrong> {
+    let expected = format!("expected a number from 0 to {max}");
+    read(fields, name, "", &expected, |value| value.as_f64().filter(|number| (0.0..=max).contains(number)))
+}
+
+/// A list; empty when it is missing.
+pub(crate) fn list<'a>(fields: &'a Object, name: &str, at: &str) -> Result<&'a [Value], Wrong> {
+    let list = read(fields, name, at, "expected a list", Value::as_array)?;
+    Ok(list.map_or(&[][..], Vec::as_slice))
+}
+
+/// An object.
+pub(crate) fn object<'a>(fields: &'a Object, name: &str, at: &str) -> Result<Option<&'a Object>, Wrong> {
+    read(fields, name, at, "expected an object", Value::as_object)
+}
+
+/// An element of a list that has to be an object.
+pub(crate) fn element<'a>(value: &'a Value, at: &str) -> Result<&'a Object, Wrong> {
+    value.as_object().ok_or_else(|| Wrong::new(at, "expected an object"))
+}
+
+/// Where a picture is: something that can be fetched, or the picture itself.
+pub(crate) fn picture(url: &str, at: &str) -> Result<Part, Wrong> {
+    if !["https://", "http://", "data:image/"].iter().any(|start| url.starts_with(start)) {
+        return Err(Wrong::new(at, "an image's address begins with https://, http:// or data:image/"));
+    }
+    Ok(Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None })
+}
+
+/// A field's name, with what it stands in.
+pub(crate) fn path(at: &str, name: &str) -> String {
+    if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
+}
+
+fn read<'a, T>(
+    fields: &'a Object,
+    name: &str,
+    at: &str,
+    expected: &str,
+    fits: impl Fn(&'a Value) -> Option<T>,
+) -> Result<Option<T>, Wrong> {
+    given(fields, name).map(|value| fits(value).ok_or_else(|| Wrong::new(path(at, name), expected))).transpose()
+}

@@ -1,0 +1,377 @@
+//! Agent runs: the frames of each scenario, word for word; and the laws, over random logs.
+
+mod log;
+mod shape;
+
+use crate::resumes::{Place, hold, runs};
+use log::{Frame, Log, shown, tell, text};
+use model::event::Event;
+use model::testing::{Options, seeds, thread_log};
+use protocol::agent_runs::{AgentRuns, Conversation, NAME, Said, Speaker};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+#[test]
+fn whoever_leaves_after_any_frame_gets_exactly_the_rest() {
+    hold(Place::Id(NAME), |thread, _| Box::new(AgentRuns::new(thread.to_string())));
+}
+
+#[test]
+fn weather_shows_turns_a_result_and_the_answer_piece_by_piece() {
+    let place = json!({"location": "Paris, France"});
+    let image = json!({"type": "image", "image_url": {"url": "/v1/blobs/ab12"}, "id": 1});
+    let log = Log::new()
+        .step(1, 1)
+        .call(2, "get_weather", &place, json!({}))
+        .step_done(1, "tool_calls")
+        .start(2, &place)
+        .result(2, &[text("{\"temperature\":15}"), image], json!({"status": "completed"}))
+        .step(2, 1)
+        .say("msg_R3", &["The weather in Paris is sunny ", "with 15C.[^", "1]"])
+        .step_done(2, "stop");
+    let expected = r"RUN_STARTED
+STEP_STARTED {stepName:turn-1}
+STEP_FINISHED {stepName:turn-1}
+TOOL_CALL_RESULT {messageId:fco_R2,toolAgentOutput:{result_summary:{\temperature\:15}\n[image /v1/blobs/ab12],status:success,tool_call_args:{location:Paris, France},tool_call_id:call_R2,tool_name:get_weather},toolCallId:call_R2}
+STEP_STARTED {stepName:turn-2}
+TEXT_MESSAGE_START {messageId:msg_R3,role:assistant,stage:demo}
+TEXT_MESSAGE_CONTENT {delta:The weather in Paris is sunny ,messageId:msg_R3}
+TEXT_MESSAGE_CONTENT {delta:with 15C.[^,messageId:msg_R3}
+TEXT_MESSAGE_CONTENT {delta:1],messageId:msg_R3}
+TEXT_MESSAGE_END {messageId:msg_R3,workerAgentOutput:{answer:The weather in Paris is sunny with 15C.[^1],status:success}}
+STEP_FINISHED {stepName:turn-2}
+RUN_FINISHED";
+    assert_eq!(tell(&log.complete()), expected);
+}
+
+fn with_child() -> Log {
+    let ask = json!({"question": "weather?"});
+    let child = json!({ "task": {
+        "thread_id": "thr_1", "agent": "WeatherAgent", "model": "m", "input": [], "parent_task_id": "task_R",
+    }});
+    let log = Log::new().step(1, 1).call(2, "ask_for_help", &ask, json!({"kind": "agent"})).step_done(1, "tool_calls");
+    let item = json!({"type": "tool_result", "id": "fco_R2", "call_id": "call_R2"});
+    let log = log.start(2, &ask).event("task.output_item.added", json!({"output_index": 1, "item": item}));
+    log.at("call_R2").event("task.created", child).event("task.started", json!({})).step(1, 1)
+}
+
+#[test]
+fn a_sub_agent_is_one_call_and_its_last_message_the_result() {
+    let done = json!({"type": "tool_result", "id": "fco_R2", "call_id": "call_R2", "status": "completed"});
+    let log = with_child()
+        .say("msg_R5", &["Sunny, 15C.[^1]"])
+        .step_done(1, "stop")
+        .end("task.completed", json!({}))
+        .at("task_R")
+        .event("task.output_item.done", json!({"output_index": 1, "item": done}));
+    let expected = r"RUN_STARTED
+STEP_STARTED {stepName:turn-1}
+STEP_FINISHED {stepName:turn-1}
+TOOL_CALL_RESULT {messageId:fco_R2,toolAgentOutput:{result_summary:Sunny, 15C.[^1],status:success,tool_call_args:{question:weather?},tool_call_id:call_R2,tool_name:ask_for_help},toolCallId:call_R2}
+RUN_FINISHED";
+    assert_eq!(tell(&log.complete()), expected);
+}
+
+#[test]
+fn what_people_are_asked_below_is_shown_on_the_call_of_the_root() {
+    let log = with_child().call(4, "execute_trade", &json!({}), json!({})).step_done(1, "tool_calls");
+    let told = log.ask(4, "execute_trade", &json!({})).told();
+    let last = told.lines().last().unwrap();
+    assert!(
+        last.starts_with(
+            "TOOL_CALL_RESULT {messageId:fco_R2,toolAgentOutput:{result_summary:Waiting for approval,status:partial,"
+        ),
+        "{last}"
+    );
+    assert!(last.contains("tool_name:ask_for_help,ui_hints:{approval:{action_requests:[{args:{},name:execute_trade}],expires_at:1710000300000,key:apr_R4,"), "{last}");
+}
+
+fn trade() -> Log {
+    let order = json!({"quantity": 100, "symbol": "VNM"});
+    Log::new()
+        .step(1, 1)
+        .say("msg_R1", &["I will place the order."])
+        .call(2, "execute_trade", &order, json!({"gate": "always"}))
+        .step_done(1, "tool_calls")
+        .ask(2, "execute_trade", &order)
+}
+
+const TRADE: &str = r"RUN_STARTED
+STEP_STARTED {stepName:turn-1}
+TEXT_MESSAGE_START {messageId:msg_R1,role:assistant,stage:demo}
+TEXT_MESSAGE_CONTENT {delta:I will place the order.,messageId:msg_R1}
+TEXT_MESSAGE_END {messageId:msg_R1,workerAgentOutput:{answer:I will place the order.,status:success}}
+STEP_FINISHED {stepName:turn-1}
+TOOL_CALL_RESULT {messageId:fco_R2,toolAgentOutput:{result_summary:Waiting for approval,status:partial,tool_call_args:{quantity:100,symbol:VNM},tool_call_id:call_R2,tool_name:execute_trade,ui_hints:{approval:{action_requests:[{args:{quantity:100,symbol:VNM},name:execute_trade}],expires_at:1710000300000,key:apr_R2,review_configs:[{require_approval:true}],timeout_seconds:300}}},toolCallId:call_R2}";
+
+/// What follows once the call of `trade` was decided on.
+fn after_trade(log: Log) -> String {
+    let told = log.told();
+    told.strip_prefix(TRADE).unwrap_or_else(|| panic!("{told}\nbegins otherwise")).trim().to_owned()
+}
+
+#[test]
+fn a_call_that_waits_for_approval_is_partial_at_once_and_final_later() {
+    assert_eq!(trade().told(), TRADE, "before the pause");
+    let order = json!({"quantity": 1, "symbol": "VNM"});
+    let log = trade().pause("approval", 2, "user").resolve(2, &json!({"type": "edit", "args": order}), "user");
+    let log = log.start(2, &order).result(2, &[text("Order placed: VNM x1")], json!({"status": "completed"}));
+    let log = log.step(2, 1).say("msg_R3", &["Done."]).step_done(2, "stop").end("task.completed", json!({}));
+    let expected = r"TOOL_CALL_RESULT {messageId:fco_R2,toolAgentOutput:{result_summary:Order placed: VNM x1,status:success,tool_call_args:{quantity:1,symbol:VNM},tool_call_id:call_R2,tool_name:execute_trade},toolCallId:call_R2}
+STEP_STARTED {stepName:turn-2}
+TEXT_MESSAGE_START {messageId:msg_R3,role:assistant,stage:demo}
+TEXT_MESSAGE_CONTENT {delta:Done.,messageId:msg_R3}
+TEXT_MESSAGE_END {messageId:msg_R3,workerAgentOutput:{answer:Done.,status:success}}
+STEP_FINISHED {stepName:turn-2}
+RUN_FINISHED";
+    assert_eq!(after_trade(log), expected);
+}
+
+#[test]
+fn a_refused_call_is_a_failure_that_says_why() {
+    let (no, reject) = (json!({"type": "reject"}), "rejected");
+    for (by, code, message) in
+        [("user", "rejected", "too risky"), ("timeout", "approval_timeout", "No decision within 300 s")]
+    {
+        let end = json!({"status": reject, "error": {"code": code, "message": message}});
+        let log = trade().pause("approval", 2, by).resolve(2, &no, by).result(2, &[], end);
+        let expected = format!(
+            "TOOL_CALL_RESULT {{messageId:fco_R2,toolAgentOutput:{{error:{{code:{code},message:{message}}},result_summary:{message},status:failure,tool_call_args:{{quantity:100,symbol:VNM}},tool_call_id:call_R2,tool_name:execute_trade}},toolCallId:call_R2}}"
+        );
+        assert_eq!(after_trade(log), expected);
+    }
+    let end = json!({"status": "incomplete", "error": {"code": "cancelled", "message": "Cancelled"}});
+    let log = trade().pause("approval", 2, "cancel").resolve(2, &no, "system").result(2, &[], end);
+    let told = after_trade(log.end("task.cancelled", json!({"mode": "immediate", "by": "user"})));
+    assert!(
+        told.contains("error:{code:cancelled,message:Cancelled},result_summary:Cancelled,status:failure"),
+        "{told}"
+    );
+    assert!(told.ends_with("\nRUN_ERROR {message:cancelled}"), "{told}");
+}
+
+fn cut(reason: &str, step: &str) -> Log {
+    let end = json!({"status": "incomplete", "reason": reason});
+    Log::new().step(1, 1).message("msg_R1", &["Once upon ", "a time"], end).step_done(1, step)
+}
+
+#[test]
+fn what_was_cut_short_says_by_what() {
+    let end_of = |log: Log| {
+        let told = log.told();
+        let lines: Vec<&str> = told.lines().skip(5).collect();
+        lines.join("\n")
+    };
+    let cancelled = cut("cancelled", "cancelled").end("task.cancelled", json!({"mode": "immediate", "by": "user"}));
+    let expected = r"TEXT_MESSAGE_END {messageId:msg_R1,workerAgentOutput:{answer:Once upon a time,error:{code:cancelled,message:Cancelled,retryable:true},status:partial_success}}
+STEP_FINISHED {stepName:turn-1}
+RUN_ERROR {message:cancelled}";
+    assert_eq!(end_of(cancelled), expected);
+    let error = json!({"error": {"code": "provider_error", "message": "The provider broke off", "retryable": true}});
+    let expected = r"TEXT_MESSAGE_END {messageId:msg_R1,workerAgentOutput:{answer:Once upon a time,error:{code:failed,message:The model failed in the middle of the answer},status:failed}}
+STEP_FINISHED {stepName:turn-1}
+RUN_ERROR {message:The provider broke off}";
+    assert_eq!(end_of(cut("failed", "error").end("task.failed", error)), expected);
+    let limited = cut("limit", "max_tokens").end("task.incomplete", json!({"reason": "max_tokens"}));
+    let expected = r"TEXT_MESSAGE_END {messageId:msg_R1,workerAgentOutput:{answer:Once upon a time,error:{code:limit,message:A limit cut the answer short},status:partial_success}}
+STEP_FINISHED {stepName:turn-1}
+RUN_FINISHED";
+    assert_eq!(end_of(limited), expected);
+    let recovered =
+        cut("recovered", "lost").event("task.recovered", json!({"step": 1, "attempt": 2, "cut": ["msg_R1"]}));
+    let recovered =
+        recovered.step(1, 2).say("msg_R2", &["Once."]).step_done(1, "stop").end("task.completed", json!({}));
+    let expected = r"TEXT_MESSAGE_END {messageId:msg_R1,workerAgentOutput:{answer:Once upon a time,error:{code:recovered,message:The server restarted; the turn is done again},status:failed}}
+STEP_FINISHED {stepName:turn-1}
+STEP_STARTED {stepName:turn-1}
+TEXT_MESSAGE_START {messageId:msg_R2,role:assistant,stage:demo}
+TEXT_MESSAGE_CONTENT {delta:Once.,messageId:msg_R2}
+TEXT_MESSAGE_END {messageId:msg_R2,workerAgentOutput:{answer:Once.,status:success}}
+STEP_FINISHED {stepName:turn-1}
+RUN_FINISHED";
+    assert_eq!(end_of(recovered), expected);
+}
+
+#[test]
+fn the_stage_is_the_agent_that_speaks() {
+    let log = Log::new()
+        .step(1, 1)
+        .call(1, "transfer_to_specialist", &json!({}), json!({"kind": "handoff"}))
+        .step_done(1, "tool_calls")
+        .start(1, &json!({}))
+        .result(1, &[text(r#"{"assistant":"specialist"}"#)], json!({"status": "completed"}))
+        .event("task.agent.updated", json!({"agent": "specialist", "from": "demo"}))
+        .step(2, 1)
+        .say("msg_R2", &["Hello."]);
+    let told = log.told();
+    assert!(told.contains(r"result_summary:{\assistant\:\specialist\},status:success"), "{told}");
+    assert!(told.contains("TEXT_MESSAGE_START {messageId:msg_R2,role:assistant,stage:specialist}"), "{told}");
+}
+
+#[test]
+fn results_come_in_the_order_in_which_the_tools_ended() {
+    let none = json!({});
+    let log = Log::new().step(1, 1).call(1, "tool_a", &none, none.clone()).call(2, "tool_b", &none, none.clone());
+    let log = log.step_done(1, "tool_calls").start(1, &none).start(2, &none);
+    let log = log.result(2, &[text("b")], json!({"status": "completed"})).result(
+        1,
+        &[text("a")],
+        json!({"status": "completed"}),
+    );
+    let records = log.complete();
+    let results = shown(&records).into_iter().filter(|frame| frame.kind == "TOOL_CALL_RESULT");
+    let names: Vec<Value> = results.map(|frame| frame.data["toolAgentOutput"]["tool_name"].clone()).collect();
+    assert_eq!(names, ["tool_b", "tool_a"]);
+}
+
+#[test]
+fn a_call_for_the_client_is_partial_once_and_says_what_to_run() {
+    let none = json!({});
+    let log = Log::new().step(1, 1).call(1, "pick", &json!({"n": 1}), json!({"kind": "client"}));
+    let log =
+        log.call(2, "execute_trade", &none, none.clone()).step_done(1, "tool_calls").ask(2, "execute_trade", &none);
+    // The approval is decided first, so that the second pause names the client's call again.
+    let log = log.pause("client_tool", 1, "user").resolve(2, &json!({"type": "approve"}), "user").start(2, &none);
+    let log = log.result(2, &[text("done")], json!({"status": "completed"})).pause("client_tool", 1, "user");
+    let log = log.result(1, &[text("red")], json!({"status": "completed"}));
+    let told = log.told();
+    let of_client: Vec<&str> = told.lines().filter(|line| line.contains("toolCallId:call_R1")).collect();
+    let expected = [
+        r"TOOL_CALL_RESULT {messageId:fco_R1,toolAgentOutput:{result_summary:Waiting for the client,status:partial,tool_call_args:{n:1},tool_call_id:call_R1,tool_name:pick,ui_hints:{client_tool:{arguments:{\n\:1},call_id:call_R1,name:pick}}},toolCallId:call_R1}",
+        r"TOOL_CALL_RESULT {messageId:fco_R1,toolAgentOutput:{result_summary:red,status:success,tool_call_args:{n:1},tool_call_id:call_R1,tool_name:pick},toolCallId:call_R1}",
+    ];
+    assert_eq!(of_client, expected);
+}
+
+#[test]
+fn a_message_that_is_an_answer_in_fields_gives_those_fields_and_no_other_does() {
+    let output = |text: &str| {
+        let records = Log::new().step(1, 1).say("msg_R1", &[text]).records();
+        shown(&records).pop().expect("the end of the message").data["workerAgentOutput"].clone()
+    };
+    let whole = json!({
+        "answer": "42", "status": "partial_success", "key_points": ["a"], "result_type": "number",
+        "suggested_actions": ["ask on"], "ui_hints": {"big": true},
+        "error": {"code": "c", "message": "m", "retryable": false, "details": {"x": 1}},
+    });
+    assert_eq!(output(&whole.to_string()), whole);
+    assert_eq!(output(r#"{"answer":"42","more":1}"#), json!({"answer": "42", "status": "success"}));
+    for other in [
+        "plain",
+        "42",
+        "[]",
+        "{}",
+        r#"{"answer":42}"#,
+        r#"{"answer":"42","key_points":"a"}"#,
+        r#"{"answer":"42""#,
+        r#"{"answer":"42","status":"great"}"#,
+        r#"{"answer":"42","error":"no"}"#,
+        r#"{"answer":"42","ui_hints":[]}"#,
+    ] {
+        assert_eq!(output(other), json!({"answer": other, "status": "success"}));
+    }
+}
+
+#[test]
+fn a_long_result_is_shortened_by_code_points() {
+    let records = Log::new().step(1, 1).call(1, "t", &json!([]), json!({})).step_done(1, "tool_calls");
+    let records = records.result(1, &[text(&"é".repeat(600))], json!({"status": "completed"})).records();
+    let output = shown(&records).pop().unwrap().data["toolAgentOutput"].clone();
+    assert_eq!(output["result_summary"], "é".repeat(500));
+    assert_eq!(output.get("tool_call_args"), None, "a list is no record of arguments");
+}
+
+/// Every frame of every random log has the shape of its type; and a client that puts them together has whole messages.
+#[test]
+fn every_frame_has_its_shape_and_what_begins_ends() {
+    let mut seen: HashMap<String, u32> = HashMap::new();
+    for seed in seeds() {
+        for (_, records) in runs(seed) {
+            let frames = shown(&records);
+            for Frame { kind, data } in &frames {
+                shape::check(kind, data).unwrap_or_else(|why| panic!("SEED={seed}: {why} in {data}"));
+                *seen.entry(kind.clone()).or_default() += 1;
+            }
+            shape::check_story(&frames).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
+        }
+    }
+    for kind in protocol::agent_runs::wire::EVENT_TYPES {
+        assert!(seen.contains_key(kind), "no log has {kind}");
+    }
+    assert_eq!(seen.len(), 9);
+}
+
+/// Runs stand for themselves: the frames of a thread are those of its runs.
+#[test]
+fn a_thread_is_its_runs_one_after_the_other() {
+    for seed in seeds() {
+        let (_, records) = thread_log(seed, Options::small());
+        let thread = shown(&records).into_iter().map(|frame| frame.data).collect::<Vec<_>>();
+        let alone = runs(seed).into_iter().flat_map(|(_, run)| shown(&run)).map(|frame| frame.data).collect::<Vec<_>>();
+        assert!(thread == alone, "SEED={seed}");
+    }
+}
+
+fn conversation(records: &[model::Record]) -> Vec<Said> {
+    let mut conversation = Conversation::default();
+    records.iter().for_each(|record| conversation.take(record));
+    conversation.into_messages()
+}
+
+/// Whoever watched has the messages that are read later, less what a crash cut.
+#[test]
+fn history_is_what_a_viewer_has() {
+    for seed in seeds() {
+        for (_, records) in runs(seed) {
+            let cut: Vec<String> = records
+                .iter()
+                .flat_map(|record| match record.event() {
+                    Event::Recovered(e) => e.cut.iter().map(ToString::to_string).collect(),
+                    _ => Vec::new(),
+                })
+                .collect();
+            let watched: Vec<(String, Value)> = shown(&records)
+                .into_iter()
+                .filter_map(|Frame { kind, data }| {
+                    let output = match kind.as_str() {
+                        "TEXT_MESSAGE_END" => data["workerAgentOutput"].clone(),
+                        "TOOL_CALL_RESULT" if data["toolAgentOutput"]["status"] != "partial" => {
+                            data["toolAgentOutput"].clone()
+                        }
+                        _ => return None,
+                    };
+                    Some((data["messageId"].as_str().unwrap().to_owned(), output))
+                })
+                .filter(|(id, _)| !cut.contains(id))
+                .collect();
+            let messages = conversation(&records);
+            let read: Vec<(String, Value)> = messages
+                .iter()
+                .filter_map(|said| {
+                    let name = if said.role == Speaker::Tool { "toolAgentOutput" } else { "workerAgentOutput" };
+                    Some((said.id.to_string(), said.metadata.get(name)?.clone()))
+                })
+                .collect();
+            assert!(watched == read, "SEED={seed}");
+            for said in &messages {
+                let record = records.iter().find(|record| record.seq == said.seq).unwrap();
+                assert_eq!(record.at, said.at, "SEED={seed}: the record that finished it");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_people_said_comes_with_its_files_and_notes() {
+    let file = json!({"type": "file", "file": {"bucket": "b", "path": "agent-inputs/me/a.pdf"}});
+    let input = json!([{"id": "msg_Rin", "role": "user", "content": [{"type": "text", "text": "read"}, file]}]);
+    let log = Log::with(json!({"input": input, "metadata": {"page": 3}})).step(1, 1).say("msg_R1", &["Read."]);
+    let messages = serde_json::to_value(conversation(&log.records())).unwrap();
+    assert_eq!(messages[0]["role"], "user");
+    assert_eq!((&messages[0]["content"], &messages[0]["seq"]), (&json!("read"), &json!(1)));
+    let metadata = &messages[0]["metadata"];
+    assert_eq!(metadata["attachments"], json!([{"bucket": "b", "path": "agent-inputs/me/a.pdf"}]));
+    assert_eq!(metadata["page"], 3);
+    assert_eq!((&messages[1]["role"], &messages[1]["content"]), (&json!("assistant"), &json!("Read.")));
+    assert_eq!(messages[1]["metadata"]["stage"], "demo");
+}

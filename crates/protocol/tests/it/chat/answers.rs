@@ -1,0 +1,230 @@
+//! What we answer in this protocol: the demo's scenarios chunk by chunk, and the laws over random logs.
+
+use super::collects::{Collected, collect, read};
+use super::words;
+use crate::responses::log::{Log, run};
+use crate::responses::scenes;
+use crate::resumes::{Place, frames, hold, runs};
+use model::event::Event;
+use model::ports::{Frames, Projection as _};
+use model::testing::seeds;
+use model::{Record, TaskId};
+use protocol::chat::Answer;
+use protocol::stateless::is_handed_over;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+fn bytes(records: &[Record], run: TaskId, segment: u32) -> Vec<u8> {
+    frames(Box::new(Answer::new(run, segment, true)), records)
+}
+
+fn segment(log: &Log, number: u32) -> Vec<Value> {
+    read(&bytes(&log.records, run(), number))
+}
+
+fn answer(records: &[Record], run: TaskId, segment: u32) -> Answer {
+    let mut answer = Answer::new(run, segment, true);
+    let mut out = Frames::default();
+    records.iter().for_each(|record| answer.project(record, &mut out));
+    assert_eq!(answer.is_over(), out.is_over());
+    answer
+}
+
+/// A chunk in a few words.
+fn line(chunk: &Value) -> String {
+    match chunk["choices"].get(0) {
+        Some(choice) if choice["finish_reason"].is_null() => choice["delta"].to_string(),
+        Some(choice) => format!("finish {}", choice["finish_reason"].as_str().unwrap()),
+        None => format!("usage {}", chunk["usage"]["total_tokens"]),
+    }
+}
+
+#[track_caller]
+fn tells(log: &Log, number: u32, lines: &[&str]) {
+    let chunks = segment(log, number);
+    let told: Vec<String> = chunks.iter().map(line).collect();
+    assert_eq!(told, lines, "\n{}", told.join("\n"));
+    collect(&chunks).unwrap();
+}
+
+#[test]
+fn thoughts_and_words_are_told_and_the_servers_tools_are_not() {
+    let cited = r#"{"annotations":[{"type":"url_citation","url_citation":{"end_index":60,"start_index":56,"title":"[1]","url":"headwater:/threads/thr_1/references/1"}}]}"#;
+    tells(
+        &scenes::weather(),
+        1,
+        &[
+            r#"{"content":null,"role":"assistant"}"#,
+            r#"{"reasoning_content":"Let me"}"#,
+            r#"{"reasoning_content":" see."}"#,
+            r#"{"reasoning_content":"\n\n"}"#,
+            r#"{"reasoning_content":"A tool"}"#,
+            r#"{"reasoning_content":" knows."}"#,
+            r#"{"content":"The weather in Paris is sunny "}"#,
+            r#"{"content":"with a temperature of 15C.[^"}"#,
+            r#"{"content":"1]"}"#,
+            cited,
+            "finish stop",
+            "usage 30",
+        ],
+    );
+    let chunk = &segment(&scenes::weather(), 1)[0];
+    let envelope = json!({"id": "chatcmpl-R", "object": "chat.completion.chunk", "created": 1_710_000_000, "model": "demo",
+        "choices": [{"index": 0, "delta": {"role": "assistant", "content": null}, "logprobs": null, "finish_reason": null}],
+        "usage": null});
+    assert_eq!(*chunk, envelope);
+    let without = read(&frames(Box::new(Answer::new(run(), 1, false)), &scenes::weather().records));
+    assert!(without.iter().all(|chunk| chunk.get("usage").is_none()), "nobody asked what it costs");
+    assert_eq!(line(without.last().unwrap()), "finish stop");
+}
+
+#[test]
+fn the_whole_completion_is_what_the_chunks_come_to() {
+    let log = scenes::weather();
+    let object = answer(&log.records, run(), 1).object();
+    assert_eq!((&object["object"], &object["created"]), (&json!("chat.completion"), &json!(1_710_000_000)));
+    let usage = json!({"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30,
+        "prompt_tokens_details": {"cached_tokens": 8}, "completion_tokens_details": {"reasoning_tokens": 4}});
+    assert_eq!(object["usage"], usage);
+    assert_eq!(collect(&segment(&log, 1)), Ok(Collected::Completion(object)));
+}
+
+#[test]
+fn messages_between_tools_are_one_text() {
+    let object = answer(&scenes::trade_approved().records, run(), 1).object();
+    let message = &object["choices"][0]["message"];
+    assert_eq!(message["content"], "I will place the order.\n\nDone: bought VNM.[^1]");
+    let place = &message["annotations"][0]["url_citation"];
+    let cited: String =
+        message["content"].as_str().unwrap().chars().skip(place["start_index"].as_u64().unwrap() as usize).collect();
+    assert_eq!(cited, "[^1]", "places are counted in the whole text");
+}
+
+#[test]
+fn an_answer_stays_open_while_people_decide() {
+    let open = segment(&scenes::trade(), 1);
+    assert!(matches!(collect(&open), Ok(Collected::Open(_))), "{open:?}");
+    assert!(segment(&scenes::trade_approved(), 1).starts_with(&open));
+    assert_eq!(segment(&scenes::trade_approved(), 2), [] as [Value; 0], "a decision begins nothing");
+}
+
+#[test]
+fn a_clients_tool_ends_the_answer_and_its_result_begins_the_next() {
+    let log = scenes::client();
+    tells(
+        &log,
+        1,
+        &[
+            r#"{"content":null,"role":"assistant"}"#,
+            r#"{"tool_calls":[{"function":{"arguments":"","name":"pick"},"id":"call_R1","index":0,"type":"function"}]}"#,
+            r#"{"tool_calls":[{"function":{"arguments":"{}"},"index":0}]}"#,
+            "finish tool_calls",
+            "usage 15",
+        ],
+    );
+    let object = answer(&log.records, run(), 1).object();
+    let call = json!({"id": "call_R1", "type": "function", "function": {"name": "pick", "arguments": "{}"}});
+    let message = &object["choices"][0]["message"];
+    assert_eq!((&message["tool_calls"], &message["content"]), (&json!([call]), &Value::Null));
+    let second = answer(&log.records, run(), 2).object();
+    assert_eq!(
+        (&second["id"], &second["choices"][0]["message"]["content"]),
+        (&json!("chatcmpl-R_2"), &json!("Red, then."))
+    );
+}
+
+#[test]
+fn limits_have_a_reason_and_what_went_wrong_is_an_error() {
+    let finish = |log: &Log| answer(&log.records, run(), 1).object()["choices"][0]["finish_reason"].clone();
+    assert_eq!(finish(&scenes::limit()), "length");
+    let mut filtered = Log::new();
+    filtered.step().cut_message("msg_R1", &["Here is"], "limit").step_done("content_filter");
+    filtered.ended("incomplete", json!({"reason": "content_filter"}));
+    assert_eq!(finish(&filtered), "content_filter");
+    let error = |log: &Log| match collect(&segment(log, 1)) {
+        Ok(Collected::Error(error)) => {
+            format!("{} {}", error["type"].as_str().unwrap(), error["code"].as_str().unwrap())
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(error(&scenes::fail("provider_error")), "server_error run_failed");
+    assert_eq!(error(&scenes::fail("overloaded")), "server_error overloaded");
+    assert_eq!(error(&scenes::fail("rate_limited")), "rate_limit_error rate_limited");
+    assert_eq!(error(&scenes::cancel()), "server_error cancelled");
+}
+
+#[test]
+fn a_model_that_declines_says_so_beside_the_text() {
+    let mut log = Log::new();
+    log.step();
+    let item =
+        json!({"type": "message", "id": "msg_R1", "role": "assistant", "block_list": [], "status": "in_progress"});
+    log.add(json!({"type": "task.output_item.added", "output_index": 0, "item": item}));
+    let block = json!({"type": "text", "text": "I will not.", "refusal": true});
+    log.add(json!({"type": "task.text.done", "item_id": "msg_R1", "output_index": 0, "block_index": 0, "item": block}));
+    let item =
+        json!({"type": "message", "id": "msg_R1", "role": "assistant", "block_list": [block], "status": "completed"});
+    log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": item})).step_done("stop").completed();
+    let object = answer(&log.records, run(), 1).object();
+    let choice = &object["choices"][0];
+    assert_eq!(
+        (&choice["message"]["refusal"], &choice["message"]["content"], &choice["finish_reason"]),
+        (&json!("I will not."), &Value::Null, &json!("stop"))
+    );
+    assert_eq!(collect(&segment(&log, 1)), Ok(Collected::Completion(object)));
+}
+
+#[test]
+fn our_own_client_understands_us() {
+    let story = |log: &Log| {
+        let mut bytes = bytes(&log.records, run(), 1);
+        bytes.extend_from_slice(b"data: [DONE]\n\n");
+        words::tell(&words::read([bytes.as_slice()]))
+    };
+    let told = story(&scenes::weather());
+    assert!(told.starts_with("0 reasoning\n0.0 thinks Let me see.\n\nA tool knows."), "{told}");
+    assert!(told.contains("says The weather in Paris is sunny with a temperature of 15C.[^1]"), "{told}");
+    assert!(told.contains("end Stop 20/8/0/10/4 demo"), "{told}");
+    let told = story(&scenes::client());
+    assert!(told.contains("0 call pick call_R1\n0 with {}"), "{told}");
+    assert!(told.contains("end ToolCalls 10/4/0/5/2 demo"), "{told}");
+    assert!(story(&scenes::fail("rate_limited")).contains("failed rate_limited true"));
+}
+
+#[test]
+fn laws_4_and_5_hold() {
+    for segment in 1..=3 {
+        hold(Place::Count, |_, records| Box::new(Answer::new(records[0].run.clone(), segment, segment == 1)));
+    }
+}
+
+#[test]
+fn law_6_the_client_agrees() {
+    let mut reasons = BTreeSet::new();
+    for seed in seeds() {
+        for (_, records) in runs(seed) {
+            let run = records[0].run.clone();
+            let pauses = records.iter().filter(|record| is_handed_over(record.event())).count();
+            let cut = records.iter().any(|record| matches!(record.event(), Event::Recovered(_)));
+            for segment in 1..=pauses as u32 + 2 {
+                let at = format!("SEED={seed}, {run}, segment {segment}");
+                let answer = answer(&records, run.clone(), segment);
+                match collect(&read(&bytes(&records, run.clone(), segment))).unwrap_or_else(|why| panic!("{at}: {why}"))
+                {
+                    Collected::Nothing => assert!(segment as usize > pauses, "{at}: nothing is told"),
+                    Collected::Open(_) => panic!("{at}: no end"),
+                    Collected::Error(error) => {
+                        assert_eq!(error["message"], answer.failure().unwrap().message, "{at}");
+                        reasons.insert("error".to_owned());
+                    }
+                    Collected::Completion(told) => {
+                        reasons.insert(told["choices"][0]["finish_reason"].as_str().unwrap().to_owned());
+                        assert!(cut || told == answer.object(), "{at}: {told}\n{}", answer.object());
+                    }
+                }
+            }
+        }
+    }
+    let all = ["content_filter", "error", "length", "stop", "tool_calls"];
+    assert_eq!(reasons, all.map(str::to_owned).into(), "every end was met");
+}

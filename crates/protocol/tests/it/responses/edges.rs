@@ -1,0 +1,248 @@
+//! Responses at the edges: what people answer only in part, what is lost, and what has no place in a response.
+
+use super::log::{Log, text};
+use super::order::check;
+use super::scenes;
+use super::shown::{dropped, segment, story};
+use serde_json::{Value, json};
+
+fn output(log: &Log, number: u32) -> Value {
+    let frames = segment(log, number);
+    check(&frames, &dropped(&log.records)).unwrap();
+    frames.last().unwrap().1["response"]["output"].clone()
+}
+
+fn of_item(log: &Log, index: usize, names: &str) -> Vec<String> {
+    let frames = segment(log, 1);
+    let own = frames.iter().filter(|(event, data)| data["output_index"] == index && event.contains(names));
+    story(&own.cloned().collect::<Vec<_>>())
+}
+
+#[test]
+fn what_is_still_pending_is_listed_again_at_the_next_pause() {
+    let (tool, client) = (["tool", "always"], ["client", "never"]);
+    let mut log = Log::new();
+    log.step().call(1, "execute_trade", tool, &["{}"]).call(2, "execute_trade", tool, &["{}"]);
+    log.call(3, "pick", client, &["{}"]).step_done("tool_calls");
+    log.ask(1, "execute_trade", json!({})).ask(2, "execute_trade", json!({}));
+    log.pause(&[("approval", 1, "task_R"), ("approval", 2, "task_R"), ("client_tool", 3, "task_R")]);
+    log.resume("user").decide(1, json!({"type": "approve"}), "user").started(1, "{}").result(1, json!([text("ok")]));
+    log.pause(&[("approval", 2, "task_R"), ("client_tool", 3, "task_R")]);
+    let ids = |number| -> Vec<String> {
+        output(&log, number).as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(1), ["fc_R3", "apr_R1", "apr_R2"]);
+    assert_eq!(ids(2), ["mcp_R1", "apr_R2", "fc_R3"]);
+}
+
+#[test]
+fn a_person_may_change_the_arguments_and_those_that_ran_are_shown() {
+    let mut log = scenes::trade();
+    let less = json!({"symbol": "VNM", "quantity": 1});
+    log.resume("user").decide(2, json!({"type": "edit", "args": less}), "user").started(2, &less.to_string());
+    log.result(2, json!([text("Order placed: VNM x1")]));
+    log.step().message("msg_R3", &["Done."], None).step_done("stop").completed();
+    assert_eq!(output(&log, 2)[0]["arguments"], less.to_string());
+    assert_eq!(output(&log, 1)[1]["arguments"], scenes::ORDER);
+}
+
+#[test]
+fn a_gate_that_let_a_call_pass_is_not_seen() {
+    let mut log = Log::new();
+    log.step().call(1, "execute_trade", ["tool", "maybe"], &["{}"]).step_done("tool_calls");
+    assert_eq!(segment(&log, 1).len(), 2, "nothing is known of it yet");
+    log.started(1, "{}").result(1, json!([text("ok")])).step().message("msg_R2", &["Done."], None);
+    log.step_done("stop").completed();
+    let call = &output(&log, 1)[0];
+    assert_eq!((&call["id"], &call["approval_request_id"]), (&json!("mcp_R1"), &Value::Null));
+}
+
+#[test]
+fn calls_of_a_turn_that_was_lost_never_ran() {
+    let mut log = Log::new();
+    log.step().call(1, "get_weather", ["tool", "never"], &[scenes::PARIS]);
+    log.call(2, "execute_trade", ["tool", "always"], &["{}"]).step_done("lost");
+    log.add(json!({"type": "task.recovered", "step": 1, "attempt": 2, "cut": ["fc_R1", "fc_R2"]}));
+    log.step_again().message("msg_R3", &["No need."], None).step_done("stop").completed();
+    let expected = ["output_item.done 0 mcp_R1 mcp_call incomplete"];
+    assert_eq!(of_item(&log, 0, "output_item.done"), expected);
+    assert_eq!(of_item(&log, 0, "mcp_call."), Vec::<String>::new());
+    assert_eq!(output(&log, 1).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn calls_of_a_limited_turn_end_incomplete() {
+    let mut log = Log::new();
+    log.step().call(1, "get_weather", ["tool", "never"], &["{}"]).call(2, "trade", ["tool", "always"], &["{}"]);
+    log.step_done("max_tokens");
+    log.no_result(1, "incomplete", "limit", "Not run.").no_result(2, "incomplete", "limit", "Not run.");
+    log.ended("incomplete", json!({"reason": "content_filter"}));
+    let items = output(&log, 1);
+    assert_eq!((&items[0]["status"], &items[1]["status"]), (&json!("incomplete"), &json!("incomplete")));
+    let last = segment(&log, 1).pop().unwrap().1;
+    assert_eq!(last["response"]["incomplete_details"], json!({"reason": "content_filter"}));
+}
+
+/// A message of one text, a picture and a refusal.
+fn mixed() -> Log {
+    let mut log = Log::new();
+    log.step();
+    let picture = json!({"type": "image", "image_url": {"url": "/v1/blobs/ab12"}});
+    let cited = json!([
+        {"type": "url_citation", "url": "https://example.org", "start_index": 0, "end_index": 2},
+        {"type": "file_citation", "file_id": "file_1", "filename": "a.pdf", "index": 2},
+    ]);
+    let blocks = json!([
+        {"type": "text", "text": "Hm.", "annotations": cited}, picture, {"type": "text", "text": "No.", "refusal": true},
+    ]);
+    let item = |blocks: &Value, status: &str| {
+        json!({"type": "message", "id": "msg_R1", "role": "assistant", "phase": "commentary", "block_list": blocks,
+            "status": status})
+    };
+    let added = item(&json!([]), "in_progress");
+    log.add(json!({"type": "task.output_item.added", "output_index": 0, "item": added}));
+    let place = |kind: &str, block: usize, more: Value| {
+        let mut event = json!({"type": kind, "item_id": "msg_R1", "output_index": 0, "block_index": block});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
+    };
+    log.add(place("task.text.done", 0, json!({"item": blocks[0]})));
+    log.add(place("task.image.done", 1, json!({"item": blocks[1]})));
+    let empty = json!({"type": "text", "text": "", "refusal": true});
+    log.add(place("task.text.added", 2, json!({ "item": empty })));
+    log.add(place("task.text.delta", 2, json!({"delta": "No."})));
+    log.add(place("task.text.done", 2, json!({"item": {"type": "text", "refusal": true}})));
+    let done = item(&blocks, "completed");
+    log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": done})).step_done("stop").completed();
+    log
+}
+
+#[test]
+fn a_message_has_texts_and_refusals_and_no_pictures() {
+    let log = mixed();
+    let expected = [
+        "content_part.added 0.0",
+        "output_text.delta 0.0 Hm.",
+        r#"output_text.annotation.added 0.0 {"end_index":2,"start_index":0,"title":"https://example.org","type":"url_citation","url":"https://example.org"}"#,
+        r#"output_text.annotation.added 0.0 {"file_id":"file_1","filename":"a.pdf","index":2,"type":"file_citation"}"#,
+        "output_text.done 0.0 Hm.",
+        "content_part.done 0.0",
+        "content_part.added 0.1",
+        "refusal.delta 0.1 No.",
+        "refusal.done 0.1",
+        "content_part.done 0.1",
+    ];
+    let inside = of_item(&log, 0, "");
+    assert_eq!(inside[1..inside.len() - 1], expected);
+    let item = &output(&log, 1)[0];
+    assert_eq!(item["content"][1], json!({"type": "refusal", "refusal": "No."}));
+    assert_eq!((&item["phase"], item["content"].as_array().unwrap().len()), (&json!("commentary"), 2));
+}
+
+#[test]
+fn probabilities_come_with_their_words_and_with_the_whole() {
+    let mut log = Log::new();
+    log.step();
+    let item = |blocks: Value, status: &str| json!({"type": "message", "id": "msg_R1", "role": "assistant", "block_list": blocks, "status": status});
+    let added = item(json!([]), "in_progress");
+    log.add(json!({"type": "task.output_item.added", "output_index": 0, "item": added}));
+    let place = json!({"item_id": "msg_R1", "output_index": 0, "block_index": 0});
+    let with = |kind: &str, more: Value| {
+        let mut event = place.clone();
+        event["type"] = kind.into();
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
+    };
+    log.add(with("task.text.added", json!({"item": {"type": "text", "text": ""}})));
+    let likely = |token: &str| json!({"token": token, "logprob": -0.5});
+    log.add(with("task.text.delta", json!({"delta": "a", "logprobs": [likely("a")]})));
+    log.add(with("task.text.delta", json!({"delta": "b"})));
+    log.add(with("task.text.delta", json!({"delta": "c", "logprobs": [likely("c")]})));
+    log.add(with("task.text.done", json!({"item": {"type": "text", "text": "abc"}})));
+    let done = item(json!([{"type": "text", "text": "abc"}]), "completed");
+    log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": done})).step_done("stop").completed();
+    let frames = segment(&log, 1);
+    let said = |event: &str| {
+        frames.iter().filter(|(name, _)| name == event).map(|(_, data)| data["logprobs"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(said("response.output_text.delta"), [json!([likely("a")]), json!([]), json!([likely("c")])]);
+    assert_eq!(said("response.output_text.done"), [json!([likely("a"), likely("c")])]);
+    assert_eq!(output(&log, 1)[0]["content"][0]["logprobs"], json!([likely("a"), likely("c")]));
+}
+
+/// A hosted call: its name, its states with what it does, and how it ends.
+fn hosted(name: &str, states: &[(&str, Value)], status: &str) -> Log {
+    let mut log = Log::new();
+    log.step();
+    let item = |status: &str, action: &Value| {
+        let mut item = json!({"type": "hosted_call", "id": "hc_R1", "name": name, "block_list": [], "status": status});
+        if !action.is_null() {
+            item["action"] = action.clone();
+        }
+        item
+    };
+    let added = item("in_progress", &Value::Null);
+    log.add(json!({"type": "task.output_item.added", "output_index": 0, "item": added}));
+    for (state, action) in states {
+        let mut moved =
+            json!({"type": "task.hosted_call.updated", "item_id": "hc_R1", "output_index": 0, "state": state});
+        if !action.is_null() {
+            moved["action"] = action.clone();
+        }
+        log.add(moved);
+    }
+    let last = states.iter().rev().map(|(_, action)| action).find(|action| !action.is_null());
+    let mut done = item(status, last.unwrap_or(&Value::Null));
+    if status == "incomplete" {
+        done["reason"] = "cancelled".into();
+    }
+    log.add(json!({"type": "task.output_item.done", "output_index": 0, "item": done})).step_done("stop").completed();
+    log
+}
+
+#[test]
+fn code_is_written_in_pieces_and_then_run() {
+    let code = |code: &str| json!({ "code": code });
+    let whole = json!({"code": "1 + 1", "container_id": "c_1"});
+    let log = hosted(
+        "code_interpreter",
+        &[
+            ("in_progress", Value::Null),
+            ("in_progress", code("1 +")),
+            ("interpreting", code("1 + 1")),
+            ("completed", whole),
+        ],
+        "completed",
+    );
+    let expected = [
+        "code_interpreter_call.in_progress 0",
+        "code_interpreter_call_code.delta 0 1 +",
+        "code_interpreter_call_code.delta 0  1",
+        "code_interpreter_call_code.done 0",
+        "code_interpreter_call.interpreting 0",
+        "code_interpreter_call.completed 0",
+    ];
+    assert_eq!(of_item(&log, 0, "code_interpreter"), expected);
+    let item = &output(&log, 1)[0];
+    assert_eq!((&item["code"], &item["container_id"]), (&json!("1 + 1"), &json!("c_1")));
+}
+
+#[test]
+fn hosted_calls_end_in_words_of_their_type() {
+    let search = [("searching", json!({"query": "rivers"}))];
+    let whole = &output(&hosted("web_search", &search, "completed"), 1)[0];
+    let action = json!({"type": "search", "query": "rivers"});
+    let id = json!("hc_R1");
+    assert_eq!(*whole, json!({"type": "web_search_call", "id": id, "status": "completed", "action": action}));
+    // The wire has no other word for a search that was cut.
+    assert_eq!(output(&hosted("web_search", &search, "incomplete"), 1)[0]["status"], "failed");
+    assert_eq!(output(&hosted("file_search", &search, "incomplete"), 1)[0]["status"], "incomplete");
+    let unknown = hosted("telepathy", &[("in_progress", json!({"to": "all"}))], "completed");
+    let expected = [
+        "mcp_call.in_progress 0",
+        r#"mcp_call_arguments.delta 0 {"to":"all"}"#,
+        r#"mcp_call_arguments.done 0 {"to":"all"}"#,
+        "mcp_call.completed 0",
+    ];
+    assert_eq!(of_item(&unknown, 0, "mcp_call"), expected);
+}

@@ -1,0 +1,111 @@
+//! Laws 4 and 5 for any projection: its frames come from records alone, and whoever leaves after any frame and comes back
+//! gets exactly the rest.
+
+use model::cursor::Cursor;
+use model::ports::{Frames, Projection};
+use model::testing::{Options, seeds, thread_log};
+use model::{Record, Seq, TaskId, ThreadId};
+use protocol::burst::resume_after;
+use protocol::sse::{Decoder, Limits};
+
+/// How a client of a projection says where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// By the `id` of an event, in this projection's name.
+    Id(&'static str),
+    /// By the `cursor` in each line of JSON, in this projection's name.
+    Line(&'static str),
+    /// By the number of frames that it has.
+    Count,
+}
+
+/// A run of a random log: its thread and its records, without what stands behind it.
+pub(crate) fn runs(seed: u64) -> Vec<(ThreadId, Vec<Record>)> {
+    let (thread, records) = thread_log(seed, Options::small());
+    let mut ids: Vec<TaskId> = records.iter().map(|record| record.run.clone()).collect();
+    ids.dedup();
+    let of = |run: &TaskId| records.iter().filter(|record| record.run == *run).cloned().collect();
+    ids.iter().map(|run| (thread.clone(), of(run))).collect()
+}
+
+/// All frames that a projection makes of these records.
+pub(crate) fn frames(mut projection: Box<dyn Projection>, records: &[Record]) -> Vec<u8> {
+    let mut out = Frames::default();
+    records.iter().for_each(|record| projection.project(record, &mut out));
+    out.into_parts().0.to_vec()
+}
+
+/// Checks laws 4 and 5 over every run of every seed.
+pub(crate) fn hold(place: Place, make: impl Fn(&ThreadId, &[Record]) -> Box<dyn Projection>) {
+    for seed in seeds() {
+        for (thread, records) in runs(seed) {
+            check(seed, place, &records, || make(&thread, &records));
+        }
+    }
+}
+
+fn check(seed: u64, place: Place, records: &[Record], make: impl Fn() -> Box<dyn Projection>) {
+    let whole = frames(make(), records);
+    let pieces = pieces(&whole, place);
+    assert_eq!(pieces.concat(), whole, "seed {seed}: frames are whole");
+    // Law 4: the frames of a shorter log begin those of a longer one, and a copy goes on as the original would.
+    let mut projection = make();
+    let mut so_far = Vec::new();
+    for record in records {
+        let mut out = Frames::default();
+        let mut copy = projection.boxed_clone();
+        projection.project(record, &mut out);
+        let bytes = out.into_parts().0;
+        let mut again = Frames::default();
+        copy.project(record, &mut again);
+        assert_eq!(again.into_parts().0, bytes, "seed {seed}: a copy differs at record {}", record.seq);
+        so_far.extend_from_slice(&bytes);
+        assert!(whole.starts_with(&so_far), "seed {seed}: record {} took something back", record.seq);
+    }
+    // Law 5, from some places: every place of a long run would take the square of its length.
+    let step = (pieces.len() / 40).max(1);
+    for cut in (0..=pieces.len()).filter(|cut| cut % step == 0 || pieces.len() - cut < 12) {
+        let (had, rest) = pieces.split_at(cut);
+        let (after, skip) = had.last().map_or((Seq::ZERO, 0), |last| resumed(last, cut, place));
+        assert_eq!(resume(make(), records, after, skip), rest.concat(), "seed {seed}: cut after {cut} frames");
+    }
+}
+
+fn resumed(last: &[u8], count: usize, place: Place) -> (Seq, u64) {
+    let (text, projection) = match place {
+        Place::Count => return (Seq::ZERO, count as u64),
+        Place::Id(projection) => {
+            let mut decoder = Decoder::new(Limits::default());
+            let mut rest = last;
+            decoder.decode(&mut rest).expect("an event").expect("whole");
+            (decoder.last_event_id().expect("an id").to_owned(), projection)
+        }
+        Place::Line(projection) => {
+            let line: serde_json::Value = serde_json::from_slice(last).expect("a line of JSON");
+            (line["cursor"].as_str().expect("a cursor").to_owned(), projection)
+        }
+    };
+    let cursor: Cursor = text.parse().expect("a cursor");
+    resume_after(&cursor, projection).expect("of this projection")
+}
+
+fn resume(mut projection: Box<dyn Projection>, records: &[Record], after: Seq, skip: u64) -> Vec<u8> {
+    let mut unseen = Frames::default();
+    let (known, new): (Vec<_>, Vec<_>) = records.iter().partition(|record| record.seq <= after);
+    known.into_iter().for_each(|record| projection.project(record, &mut unseen));
+    let mut out = Frames::default().skipping(skip);
+    new.into_iter().for_each(|record| projection.project(record, &mut out));
+    out.into_parts().0.to_vec()
+}
+
+fn pieces(whole: &[u8], place: Place) -> Vec<Vec<u8>> {
+    let end: &[u8] = if matches!(place, Place::Line(_)) { b"\n" } else { b"\n\n" };
+    let mut pieces = Vec::new();
+    let mut rest = whole;
+    while let Some(at) = rest.windows(end.len()).position(|window| window == end) {
+        let (piece, after) = rest.split_at(at + end.len());
+        pieces.push(piece.to_vec());
+        rest = after;
+    }
+    pieces
+}

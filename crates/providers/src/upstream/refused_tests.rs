@@ -1,0 +1,165 @@
+use super::*;
+use crate::upstream::Kind;
+use model::block::Part;
+use model::delta::ModelRequest;
+use model::item::ResultStatus;
+use protocol::upstream::Target;
+use serde_json::json;
+
+const HERE: &str = "here";
+
+fn came(item: Value) -> RawItem {
+    RawItem { origin: HERE.to_owned(), item }
+}
+
+fn user(text: &str) -> Entry {
+    Entry::User { content: vec![Part::text(text)] }
+}
+
+/// A thought in the words of its dialect.
+fn thought(kind: Kind, number: u32) -> Entry {
+    let blob = format!("blob {number}");
+    let item = match kind {
+        Kind::Responses => {
+            json!({"type": "reasoning", "id": format!("rs_{number}"), "summary": [], "encrypted_content": blob})
+        }
+        Kind::Messages => json!([{"type": "thinking", "thinking": "hm", "signature": blob}]),
+        Kind::Chat => json!({"reasoning_content": blob}),
+    };
+    Entry::Reasoning { id: format!("rs_R{number}").into(), raw: came(item) }
+}
+
+fn said(kind: Kind, number: u32) -> Entry {
+    let text = format!("word {number}");
+    let item = match kind {
+        Kind::Responses => json!({"type": "message", "id": format!("msg_{number}"), "role": "assistant",
+            "status": "completed", "phase": "final_answer", "content": [{"type": "output_text", "text": text}]}),
+        Kind::Messages => json!([{"type": "text", "text": text}]),
+        Kind::Chat => json!({"content": text}),
+    };
+    Entry::Assistant { id: format!("msg_R{number}").into(), text, raw: Some(came(item)) }
+}
+
+fn call(kind: Kind, number: u32) -> Entry {
+    let id = format!("theirs_{number}");
+    let item = match kind {
+        Kind::Responses => json!({"type": "function_call", "id": format!("fc_{number}"), "call_id": id,
+            "name": "look", "arguments": "{}", "status": "completed"}),
+        Kind::Messages => json!([{"type": "tool_use", "id": id, "name": "look", "input": {}}]),
+        Kind::Chat => json!({"id": id, "extra_content": {"google": {"thought_signature": format!("blob {number}")}}}),
+    };
+    let (name, arguments) = ("look".to_owned(), "{}".to_owned());
+    let call_id = format!("call_R{number}").into();
+    Entry::Call { call_id, name, arguments, provider_call_id: Some(id), raw: Some(came(item)) }
+}
+
+fn result(number: u32) -> Entry {
+    let content = vec![Part::text("42")];
+    Entry::Result { call_id: format!("call_R{number}").into(), status: ResultStatus::Completed, content }
+}
+
+/// A whole turn with one call. Its things have the numbers from `first` on.
+fn turn(kind: Kind, first: u32) -> Vec<Entry> {
+    vec![
+        user("go on"),
+        thought(kind, first),
+        call(kind, first + 1),
+        result(first + 1),
+        thought(kind, first + 2),
+        said(kind, first + 3),
+    ]
+}
+
+fn body(kind: Kind, history: &[Entry]) -> Value {
+    let request = ModelRequest {
+        user: "local".into(),
+        thread: "thr_1".into(),
+        task: "task_R".into(),
+        step: 1,
+        attempt: 1,
+        model: "up/o1".to_owned(),
+        instructions: String::new(),
+        history: history.into(),
+        tools: Arc::default(),
+        options: Arc::default(),
+        wishes: Arc::default(),
+    };
+    kind.request(&request, &Target { model: "o1", origin: HERE, store: false })
+}
+
+#[test]
+fn what_goes_from_the_start_is_what_went_after_the_refusal() {
+    for kind in Kind::ALL {
+        let mut history = turn(kind, 1);
+        history.push(user("next"));
+        let mark = newest(&history, HERE).unwrap();
+        let left = emptied(&history.clone().into(), HERE, mark, kind.refusable());
+        assert_eq!(body(kind, &left), kind.without_reasoning(body(kind, &history)), "{kind:?}");
+        assert!(body(kind, &history).to_string().contains("blob"), "{kind:?}: there was nothing to leave out");
+    }
+}
+
+#[test]
+fn what_is_newer_than_the_refusal_goes_back_whole() {
+    for kind in Kind::ALL {
+        let old = turn(kind, 1);
+        let both: Vec<Entry> = old.iter().cloned().chain(turn(kind, 5)).collect();
+        let left = emptied(&both.clone().into(), HERE, newest(&old, HERE).unwrap(), kind.refusable());
+        assert_eq!(left[old.len()..], both[old.len()..], "{kind:?}");
+        let text = body(kind, &left).to_string();
+        let blobs: Vec<bool> = (1..=7).map(|number| text.contains(&format!("blob {number}"))).collect();
+        let signed = kind == Kind::Chat;
+        assert_eq!(blobs, [false, false, false, false, true, signed, true], "{kind:?}: {text}");
+        for number in [4, 8] {
+            assert!(text.contains(&format!("word {number}")), "{kind:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_came_from_elsewhere_is_no_mark_and_is_left_alone() {
+    let elsewhere = |id: &str| Entry::Reasoning {
+        id: id.into(),
+        raw: RawItem { origin: "there".to_owned(), item: json!({"blob": 1}) },
+    };
+    let history: Arc<[Entry]> =
+        vec![elsewhere("rs_R1"), thought(Kind::Responses, 2), elsewhere("rs_R3"), user("hi")].into();
+    assert_eq!(newest(&history, HERE), Some("rs_R2"));
+    assert_eq!(newest(&history, "nowhere"), None);
+    let left = emptied(&history, HERE, "rs_R2", Refusable::Items);
+    assert_eq!(left[0], history[0]);
+    assert_eq!(raw(&left[1]).unwrap().item, json!({"id": "rs_2"}));
+    assert_eq!(emptied(&history, HERE, "rs_R9", Refusable::Items), history, "a mark of another branch");
+}
+
+#[test]
+fn a_refusal_is_of_one_thread_and_one_origin() {
+    let refused = Refused::default();
+    let history: Arc<[Entry]> = turn(Kind::Responses, 1).into();
+    let (one, two) = (ThreadId::from("thr_1"), ThreadId::from("thr_2"));
+    let readable = |thread: &ThreadId, origin: &str| refused.readable(thread, origin, &history, Refusable::Items);
+    assert_eq!(readable(&one, HERE), history);
+    refused.remember(&one, HERE, &history);
+    refused.remember(&two, "there", &history);
+    assert_ne!(readable(&one, HERE), history);
+    assert_eq!((readable(&one, "there"), readable(&two, HERE)), (history.clone(), history.clone()));
+    assert_eq!(readable(&two, "there"), history, "nothing of it came from there");
+}
+
+#[test]
+fn no_more_is_remembered_than_there_is_room_for_and_what_is_asked_about_stays() {
+    let mut marks = Marks::default();
+    let place = |number: usize| (ThreadId::from(format!("thr_{number}")), HERE.to_owned());
+    for number in 0..REMEMBERED_MAX {
+        marks.set(place(number), number.to_string());
+    }
+    assert_eq!(marks.get(&place(0)), Some("0".to_owned()));
+    for number in REMEMBERED_MAX..REMEMBERED_MAX + 2 {
+        marks.set(place(number), number.to_string());
+    }
+    assert_eq!(marks.marks.len(), REMEMBERED_MAX);
+    let known = [0, 1, 2, 3, REMEMBERED_MAX, REMEMBERED_MAX + 1].map(|number| marks.get(&place(number)).is_some());
+    assert_eq!(known, [true, false, false, true, true, true]);
+    marks.set(place(0), "newer".to_owned());
+    assert_eq!((marks.get(&place(0)), marks.marks.len()), (Some("newer".to_owned()), REMEMBERED_MAX));
+}

@@ -1,0 +1,184 @@
+//! `GET /api/v1/agent/history?threadId=&before=`: what was said in a thread, a day at a time, the newest day first.
+
+use super::agent_names;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::{day, query};
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use model::event::Event;
+use model::ports::{Day, PageLimit, PageOf, RunFilter, RunRow};
+use model::{Seq, TaskId, ThreadId, UserId};
+use protocol::agent_runs::{Conversation, NAME, Said};
+use serde::Serialize;
+use std::collections::HashSet;
+
+/// Runs are looked at so many at a time, and their records in pages.
+const RUNS_AT_ONCE: usize = 100;
+const PAGE: PageLimit = PageLimit { records_max: 512, bytes_max: 256 * 1024 };
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Answer {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread_id: Option<String>,
+    snapshot: Snapshot,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Snapshot {
+    scope: &'static str,
+    thread_id: Option<String>,
+    day: Option<String>,
+    has_more: bool,
+    messages: Vec<Message>,
+}
+
+#[derive(Serialize)]
+struct Message {
+    #[serde(flatten)]
+    said: Said,
+    timestamp: String,
+}
+
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Answer>, Problem> {
+    let [name, before] = query::read(&uri, ["threadId", "before"])?;
+    let wrong = || Problem::invalid_query("`before` must be a day, as in 2025-01-31");
+    let before = before.map(|text| day::parse(&text).ok_or_else(wrong)).transpose()?;
+    let thread = match name {
+        Some(name) => {
+            let thread = agent_names::find(&app, &caller.user, &name).await?;
+            Some((name, thread))
+        }
+        None => latest(&app, &caller.user).await?,
+    };
+    let Some((name, thread)) = thread else { return Ok(Json(answer(None, Found::default()))) };
+    let found = read(&app, &caller.user, &thread, before).await?;
+    Ok(Json(answer(Some(name), found)))
+}
+
+fn answer(name: Option<String>, found: Found) -> Answer {
+    let Found { day, has_more, messages } = found;
+    let messages = messages.into_iter().map(|said| Message { timestamp: day::moment(said.at), said });
+    let snapshot = Snapshot {
+        scope: "history_day",
+        thread_id: name.clone(),
+        day: day.map(day::text),
+        has_more,
+        messages: messages.collect(),
+    };
+    Answer { kind: "STATE_SNAPSHOT", thread_id: name, snapshot }
+}
+
+/// The thread in which the user's newest run is, by the name under which a client of this protocol began that run.
+async fn latest(app: &App, user: &UserId) -> Result<Option<(String, ThreadId)>, Problem> {
+    let page = PageOf { before: None, limit: 1 };
+    let newest = app.engine.ports().directory.runs(user, RunFilter::default(), page).await?;
+    let Some(RunRow { thread, first, .. }) = newest.into_iter().next() else { return Ok(None) };
+    let mut name = None;
+    if let Some(first) = first {
+        let page = app.engine.ports().journal.read(user, &thread, first.before(), PageLimit::ONE).await?;
+        name = page.records.first().and_then(|record| match record.event() {
+            Event::Created(created) => created.task.client.clone().filter(|client| client.protocol == NAME)?.thread_id,
+            _ => None,
+        });
+    }
+    Ok(Some((name.unwrap_or_else(|| thread.to_string()), thread)))
+}
+
+/// A day of a thread.
+#[derive(Default)]
+struct Found {
+    day: Option<Day>,
+    has_more: bool,
+    messages: Vec<Said>,
+}
+
+impl Found {
+    /// Takes what was said in a run that is older than those before it.
+    fn take(&mut self, said: Vec<Said>, before: Option<Day>) {
+        for said in said.into_iter().rev() {
+            let day = Day::of(said.at);
+            if before.is_some_and(|before| day >= before) {
+                continue;
+            }
+            if *self.day.get_or_insert(day) > day {
+                self.has_more = true;
+                return;
+            }
+            self.messages.push(said);
+        }
+    }
+}
+
+/// The newest day before `before` on which anything was said. The runs are read from the newest on, one at a time: what is
+/// held is one run and the day.
+async fn read(app: &App, user: &UserId, thread: &ThreadId, before: Option<Day>) -> Result<Found, Problem> {
+    let mut found = Found::default();
+    let mut hidden: HashSet<TaskId> = HashSet::new();
+    // The first record of the run after the one at hand.
+    let mut next: Option<Seq> = None;
+    let mut page = PageOf { before: None, limit: RUNS_AT_ONCE };
+    loop {
+        let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
+        let mut runs = app.engine.ports().directory.runs(user, filter, page.clone()).await?;
+        let Some(oldest) = runs.last() else { break };
+        page.before = Some(oldest.id.to_string());
+        // By their records: of two that were asked for at once the later one may have begun first.
+        runs.sort_by_key(|run| std::cmp::Reverse(run.first));
+        for run in runs {
+            let Some(first) = run.first else { continue };
+            let skipped = before.is_some_and(|before| Day::of(run.created_at) >= before) || hidden.contains(&run.id);
+            let from = if skipped { run.last.unwrap_or(first) } else { first.before() };
+            // Behind a run there may be what happened to the thread; else there is nothing to read of a skipped one.
+            if !(skipped && next == Some(from.next())) {
+                let said = said_in(app, user, &run, from, &mut hidden).await?;
+                if !skipped && !hidden.contains(&run.id) {
+                    found.take(said, before);
+                }
+            }
+            next = Some(first);
+            if found.has_more {
+                break;
+            }
+        }
+        if found.has_more {
+            break;
+        }
+    }
+    found.messages.reverse();
+    Ok(found)
+}
+
+/// What was said in a run after a place in it, and which runs were hidden behind it.
+async fn said_in(
+    app: &App,
+    user: &UserId,
+    run: &RunRow,
+    from: Seq,
+    hidden: &mut HashSet<TaskId>,
+) -> Result<Vec<Said>, Problem> {
+    let mut conversation = Conversation::default();
+    let mut at = from;
+    loop {
+        let page = app.engine.ports().journal.read(user, &run.thread, at, PAGE).await?;
+        for record in &page.records {
+            if record.run != run.id {
+                return Ok(conversation.into_messages());
+            }
+            at = record.seq;
+            if let Event::RunHidden(e) = record.event() {
+                hidden.insert(e.run_id.clone());
+            }
+            conversation.take(record);
+        }
+        if page.records.is_empty() {
+            return Ok(conversation.into_messages());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `POST /api/v1/agent/runs`: somebody says something to an agent.
+
+use super::{agent_names, idempotency};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::begin::begin;
+use crate::body::Json;
+use crate::problem::Problem;
+use crate::{query, sse};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use engine::{NewRun, Started};
+use model::block::{FileRef, Object, Part};
+use model::definition::{Definitions, ToolHow};
+use model::event::ClientNames;
+use model::ports::{PageOf, RunFilter};
+use model::{ThreadId, UserId};
+use protocol::agent_runs::NAME;
+use serde::Deserialize;
+use serde_json::json;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Request {
+    message: String,
+    thread_id: Option<String>,
+    agent: Option<String>,
+    #[serde(default)]
+    attachments: Vec<Attachment>,
+    #[serde(default)]
+    metadata: Object,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Attachment {
+    bucket: String,
+    path: String,
+}
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let [] = query::read(&uri, [])?;
+    let json = Json::read(&headers, body, &app.limits).await?;
+    let idempotency = idempotency(&headers, "POST /api/v1/agent/runs", &json.digest())?;
+    let request: Request = json.object()?;
+    let name = request.thread_id.clone();
+    let new = new_run(&app, &caller.user, request).await?;
+    let started = begin(&app, &caller.user, NewRun { idempotency, ..new }).await?;
+    let name = name.unwrap_or_else(|| started.thread.to_string());
+    answer(&app, &caller, &headers, &name, &started).await
+}
+
+async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, Problem> {
+    let Request { message, thread_id, agent, attachments, metadata } = request;
+    let input = input(app, message, attachments)?;
+    let thread = match &thread_id {
+        None => None,
+        Some(id) => match ThreadId::parse(id) {
+            Ok(thread) => Some(thread),
+            Err(_) => Some(agent_names::promise(app, user, id).await?),
+        },
+    };
+    let agent = match agent {
+        Some(agent) => agent,
+        None => whoever_answers(app, user, thread.as_ref()).await?,
+    };
+    let own_name = thread_id.filter(|id| ThreadId::parse(id).is_err());
+    Ok(NewRun {
+        agent,
+        input,
+        thread,
+        metadata,
+        promised: own_name.is_some(),
+        client: Some(ClientNames { protocol: NAME.to_owned(), thread_id: own_name, run_id: None }),
+        ..NewRun::default()
+    })
+}
+
+fn input(app: &App, message: String, attachments: Vec<Attachment>) -> Result<Vec<Part>, Problem> {
+    let most = app.limits.input_parts_max.saturating_sub(1);
+    if attachments.len() > most {
+        return Err(Problem::invalid_body(format!("`attachments`: {} files; {most} is the most", attachments.len())));
+    }
+    if attachments.iter().any(|file| file.bucket.is_empty() || file.path.is_empty()) {
+        return Err(Problem::invalid_body("`attachments`: a file has a `bucket` and a `path`"));
+    }
+    if message.is_empty() && attachments.is_empty() {
+        return Err(Problem::invalid_body("`message` is empty: say something"));
+    }
+    let text = Some(message).filter(|message| !message.is_empty()).map(Part::text);
+    let files = attachments.into_iter().map(|Attachment { bucket, path }| Part::File {
+        file: FileRef { bucket: Some(bucket), path: Some(path), url: None },
+    });
+    Ok(text.into_iter().chain(files).collect())
+}
+
+/// Who answers when nobody is named: in a conversation whoever did last, else the one agent whom no other agent asks or
+/// hands over to. Where there are several of those, the client has to choose.
+async fn whoever_answers(app: &App, user: &UserId, thread: Option<&ThreadId>) -> Result<String, Problem> {
+    let definitions = &app.engine.ports().definitions;
+    if let Some(thread) = thread {
+        let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
+        let newest = app.engine.ports().directory.runs(user, filter, PageOf { before: None, limit: 1 }).await?;
+        if let Some(run) = newest.into_iter().find(|run| definitions.resolve(&run.agent).is_some()) {
+            return Ok(run.agent);
+        }
+    }
+    let first = first_agents(definitions);
+    match first.as_slice() {
+        [only] => Ok((*only).to_owned()),
+        _ => {
+            let agents: Vec<String> = definitions.agents.keys().cloned().collect();
+            Err(Problem::invalid_body("`agent`: there are several: say which").with("agents", agents))
+        }
+    }
+}
+
+/// The agents whom no other agent knows.
+fn first_agents(definitions: &Definitions) -> Vec<&str> {
+    let mut known: Vec<&str> = Vec::new();
+    for agent in definitions.agents.values() {
+        known.extend(agent.handoffs.iter().map(|handoff| handoff.agent.as_str()).filter(|heir| *heir != agent.name));
+        let asked = agent.tools.iter().map(|name| match definitions.tools.get(name).map(|tool| &tool.how) {
+            Some(ToolHow::Agent { agent }) => agent.as_str(),
+            _ => name.as_str(),
+        });
+        known.extend(asked.filter(|asked| *asked != agent.name));
+    }
+    definitions.agents.keys().map(String::as_str).filter(|name| !known.contains(name)).collect()
+}
+
+async fn answer(
+    app: &App,
+    caller: &Caller,
+    headers: &HeaderMap,
+    name: &str,
+    started: &Started,
+) -> Result<Response, Problem> {
+    let mut response = if asks_for_stream(headers) {
+        let place = agent_names::place(app, &caller.user, (name, &started.thread), None, Some(&started.task)).await?;
+        sse::response(app, caller, place)?
+    } else {
+        let names = json!({ "threadId": name, "runId": started.task });
+        (StatusCode::ACCEPTED, axum::Json(names)).into_response()
+    };
+    if let Ok(location) = HeaderValue::try_from(format!("/api/v1/agent/runs/{name}/events")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// Only who names the type wants a stream: `*/*` is what everybody sends.
+fn asks_for_stream(headers: &HeaderMap) -> bool {
+    let texts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(',')).any(|range| {
+        let mut pieces = range.split(';').map(str::trim);
+        let kind = pieces.next().unwrap_or_default();
+        let refused = pieces.any(|piece| matches!(piece, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+        kind.eq_ignore_ascii_case("text/event-stream") && !refused
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::definition::{Agent, Handoff, Tool};
+    use model::tool::ToolSpec;
+
+    #[test]
+    fn a_stream_is_given_to_whoever_names_it() {
+        let asks = |accept: &str| {
+            let value = HeaderValue::from_str(accept).unwrap();
+            asks_for_stream(&HeaderMap::from_iter([(header::ACCEPT, value)]))
+        };
+        for yes in ["text/event-stream", "Text/Event-Stream;q=0.5", "application/json, text/event-stream"] {
+            assert!(asks(yes), "{yes}");
+        }
+        for no in ["", "*/*", "application/json", "text/*", "text/event-stream;q=0", "text/event-stream; q=0.00"] {
+            assert!(!asks(no), "{no}");
+        }
+        assert!(!asks_for_stream(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn the_first_agents_are_those_whom_no_other_knows() {
+        let agent = |name: &str, tools: &[&str], heirs: &[&str]| Agent {
+            name: name.to_owned(),
+            tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+            handoffs: heirs
+                .iter()
+                .map(|heir| Handoff { agent: (*heir).to_owned(), history: Default::default() })
+                .collect(),
+            ..Agent::default()
+        };
+        let spec = ToolSpec { name: "ask".to_owned(), description: String::new(), parameters: json!({}) };
+        let tool = Tool::new(spec, ToolHow::Agent { agent: "asked".to_owned() });
+        let agents = [
+            agent("front", &["ask", "named", "front"], &["heir", "front"]),
+            agent("asked", &[], &[]),
+            agent("named", &[], &[]),
+            agent("heir", &[], &["asked"]),
+        ];
+        let mut definitions = Definitions {
+            agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(),
+            tools: [("ask".to_owned(), tool)].into(),
+            ..Definitions::default()
+        };
+        assert_eq!(first_agents(&definitions), ["front"]);
+        definitions.agents.insert("other".to_owned(), agent("other", &[], &[]));
+        assert_eq!(first_agents(&definitions), ["front", "other"]);
+    }
+}

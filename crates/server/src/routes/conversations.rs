@@ -1,0 +1,175 @@
+//! `/v1/conversations`: threads, as clients of OpenAI's Responses know them. A conversation may be there before its thread,
+//! and holds items that were put into it until a run reads them.
+
+pub(crate) mod items;
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::body::Json;
+use crate::problem::Problem;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use model::block::Object;
+use model::ports::NameRow;
+use model::{ThreadId, UserId};
+use protocol::responses::{asked_said, metadata};
+use protocol::said::Said;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// The protocol under which conversations have their names.
+const PROTOCOL: &str = "conversations";
+/// How much a conversation holds beside its thread.
+const NOTE_BYTES_MAX: usize = 128 * 1024;
+const MILLIS: u64 = 1_000;
+
+/// A conversation.
+pub(crate) struct Conversation {
+    pub(crate) id: String,
+    pub(crate) thread: ThreadId,
+    created_at: model::Millis,
+    note: Note,
+}
+
+/// What a conversation holds beside its thread.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Note {
+    metadata: Object,
+    /// Items that no run has read yet.
+    items: Vec<Value>,
+}
+
+pub(crate) async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body: Object = Json::read_optional(&headers, body, &app.limits).await?.object()?;
+    let note = Note { metadata: meta(&body)?, items: new_items(&body, false)? };
+    let id = Uuid::now_v7();
+    let conversation = Conversation {
+        id: format!("conv_{}", id.simple()),
+        thread: ThreadId::mint(id),
+        created_at: app.engine.ports().clock.now(),
+        note,
+    };
+    let row = NameRow {
+        protocol: PROTOCOL.to_owned(),
+        name: conversation.id.clone(),
+        thread: conversation.thread.clone(),
+        note: conversation.note_text()?,
+        created_at: conversation.created_at,
+    };
+    app.engine.ports().directory.give_name(&caller.user, row).await?;
+    Ok(axum::Json(conversation.object()).into_response())
+}
+
+pub(crate) async fn get(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+    Ok(axum::Json(find(&app, &caller.user, &id).await?.object()).into_response())
+}
+
+pub(crate) async fn update(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body: Object = Json::read(&headers, body, &app.limits).await?.object()?;
+    let mut conversation = find(&app, &caller.user, &id).await?;
+    conversation.note.metadata = meta(&body)?;
+    conversation.keep(&app, &caller.user).await?;
+    Ok(axum::Json(conversation.object()).into_response())
+}
+
+/// The conversation goes; its thread, and what is known of it by other names, stays.
+pub(crate) async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    find(&app, &caller.user, &id).await?;
+    app.engine.ports().directory.forget_name(&caller.user, PROTOCOL, &id).await?;
+    Ok(axum::Json(json!({ "id": id, "object": "conversation.deleted", "deleted": true })).into_response())
+}
+
+/// The conversation of this name.
+pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<Conversation, Problem> {
+    let row = match model::id::is_plain(id) {
+        true => app.engine.ports().directory.name(user, PROTOCOL, id).await?,
+        false => None,
+    };
+    let Some(row) = row else {
+        let short: String = id.chars().take(80).collect();
+        let detail = format!("Conversation with id '{short}' not found.");
+        return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
+    };
+    let note = serde_json::from_str(&row.note).unwrap_or_default();
+    Ok(Conversation { id: row.name, thread: row.thread, created_at: row.created_at, note })
+}
+
+impl Conversation {
+    fn object(&self) -> Value {
+        let (created_at, metadata) = (self.created_at / MILLIS, &self.note.metadata);
+        json!({ "id": self.id, "object": "conversation", "created_at": created_at, "metadata": metadata })
+    }
+
+    fn note_text(&self) -> Result<String, Problem> {
+        let text = serde_json::to_string(&self.note).unwrap_or_default();
+        if text.len() > NOTE_BYTES_MAX {
+            let detail = format!("items and metadata that wait in a conversation may be {NOTE_BYTES_MAX} bytes");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail));
+        }
+        Ok(text)
+    }
+
+    async fn keep(&self, app: &App, user: &UserId) -> Result<(), Problem> {
+        app.engine.ports().directory.note_name(user, PROTOCOL, &self.id, self.note_text()?).await?;
+        Ok(())
+    }
+
+    /// What no run has read yet.
+    pub(crate) fn waiting(&self) -> Result<Vec<Said>, Problem> {
+        asked_said(&Value::Array(self.note.items.clone())).map_err(|wrong| Problem::invalid_body(wrong.to_string()))
+    }
+
+    /// A run has read what waited.
+    pub(crate) async fn was_read(mut self, app: &App, user: &UserId) -> Result<(), Problem> {
+        if self.note.items.is_empty() {
+            return Ok(());
+        }
+        self.note.items.clear();
+        self.keep(app, user).await
+    }
+}
+
+fn meta(body: &Object) -> Result<Object, Problem> {
+    metadata(body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))
+}
+
+/// The items of a request, each with a name.
+fn new_items(body: &Object, needed: bool) -> Result<Vec<Value>, Problem> {
+    let given = body.get("items").filter(|items| !items.is_null());
+    let Some(given) = given else {
+        return if needed { Err(Problem::invalid_body("`items`: a list of items is needed")) } else { Ok(Vec::new()) };
+    };
+    asked_said(given).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    let named = |mut item: Value| {
+        if let Some(fields) = item.as_object_mut() {
+            fields.entry("type").or_insert_with(|| "message".into());
+            fields.entry("id").or_insert_with(|| format!("msg_{}", Uuid::now_v7().simple()).into());
+            fields.entry("status").or_insert_with(|| "completed".into());
+            if let Some(Value::String(text)) = fields.get("content").cloned() {
+                let kind = if fields.get("role") == Some(&json!("assistant")) { "output_text" } else { "input_text" };
+                fields.insert("content".to_owned(), json!([{ "type": kind, "text": text }]));
+            }
+        }
+        item
+    };
+    Ok(given.as_array().into_iter().flatten().cloned().map(named).collect())
+}

@@ -1,0 +1,203 @@
+//! `/v1/conversations/{id}/items`: everything that was said and done in a conversation, run by run.
+
+use super::{Conversation, find, new_items};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::body::Json;
+use crate::problem::Problem;
+use crate::routes::responses::{Found, input_items, query, read};
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use model::UserId;
+use model::block::Object;
+use model::ports::{PageOf, RunFilter, RunRow};
+use protocol::responses::Segment;
+use serde_json::{Value, json};
+
+/// The longest page, and the usual one.
+const LIMIT_MAX: usize = 100;
+const LIMIT: usize = 20;
+/// Runs are listed so many at a time.
+const RUNS_AT_ONCE: usize = 100;
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let conversation = find(&app, &caller.user, &id).await?;
+    let mut page = Page::of(&uri)?;
+    let mut runs = runs(&app, &caller.user, &conversation).await?;
+    if page.newest_first {
+        page.add(conversation.note.items.clone());
+    } else {
+        runs.reverse();
+    }
+    for run in &runs {
+        if page.is_full() {
+            break;
+        }
+        page.add(items_of(&app, &caller.user, run).await?);
+    }
+    if !page.newest_first {
+        page.add(conversation.note.items);
+    }
+    Ok(axum::Json(page.answer()).into_response())
+}
+
+pub(crate) async fn add(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let body: Object = Json::read(&headers, body, &app.limits).await?.object()?;
+    let new = new_items(&body, true)?;
+    let mut conversation = find(&app, &caller.user, &id).await?;
+    conversation.note.items.extend(new.iter().cloned());
+    conversation.keep(&app, &caller.user).await?;
+    Ok(axum::Json(list_of(new, false)).into_response())
+}
+
+pub(crate) async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, item)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let conversation = find(&app, &caller.user, &id).await?;
+    let is_it = |value: &Value| value.get("id").and_then(Value::as_str) == Some(&item);
+    if let Some(found) = conversation.note.items.iter().find(|value| is_it(value)) {
+        return Ok(axum::Json(found).into_response());
+    }
+    // Any id names its run.
+    let run = match model::TaskId::from(item.as_str()).run() {
+        Some(run) => app.engine.run_of(&caller.user, &run).await?,
+        None => None,
+    };
+    let Some(run) = run.filter(|run| run.thread == conversation.thread) else { return Err(no_item(&item)) };
+    let found = items_of(&app, &caller.user, &run).await?.into_iter().find(is_it);
+    Ok(axum::Json(found.ok_or_else(|| no_item(&item))?).into_response())
+}
+
+/// What waits can be taken out again; what a run has read stays in the log.
+pub(crate) async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Path((id, item)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let mut conversation = find(&app, &caller.user, &id).await?;
+    let before = conversation.note.items.len();
+    conversation.note.items.retain(|value| value.get("id").and_then(Value::as_str) != Some(&item));
+    if conversation.note.items.len() == before {
+        let detail = "an item that was read cannot be taken out of its log: delete the conversation's thread";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "unsupported", detail));
+    }
+    conversation.keep(&app, &caller.user).await?;
+    Ok(axum::Json(conversation.object()).into_response())
+}
+
+fn no_item(id: &str) -> Problem {
+    let short: String = id.chars().take(80).collect();
+    Problem::new(StatusCode::NOT_FOUND, "not_found", format!("Item with id '{short}' not found."))
+}
+
+/// The runs of a conversation that have begun, newest first.
+async fn runs(app: &App, user: &UserId, conversation: &Conversation) -> Result<Vec<RunRow>, Problem> {
+    let filter = RunFilter { thread: Some(conversation.thread.clone()), ..RunFilter::default() };
+    let mut all: Vec<RunRow> = Vec::new();
+    loop {
+        let page = PageOf { before: all.last().map(|run| run.id.to_string()), limit: RUNS_AT_ONCE };
+        let runs = app.engine.ports().directory.runs(user, filter.clone(), page).await?;
+        if runs.is_empty() {
+            return Ok(all.into_iter().filter(|run| run.first.is_some()).collect());
+        }
+        all.extend(runs);
+    }
+}
+
+/// What was said and done in a run, in order.
+async fn items_of(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Value>, Problem> {
+    let mut items = Vec::new();
+    for segment in 1.. {
+        let found = Found { id: Segment::id(&run.id, segment), run: run.clone(), segment };
+        let Some(read) = read(app, user, &found).await? else { break };
+        items.extend(input_items::items(app, user, run, Some(segment)).await?);
+        items.extend(read.object.get("output").and_then(Value::as_array).into_iter().flatten().cloned());
+        if !read.over {
+            break;
+        }
+    }
+    Ok(items)
+}
+
+/// Part of a listing, as it is put together.
+struct Page {
+    newest_first: bool,
+    /// Only what comes after this one.
+    after: Option<String>,
+    limit: usize,
+    /// One more than asked for, to know whether there is more.
+    items: Vec<Value>,
+}
+
+impl Page {
+    fn of(uri: &Uri) -> Result<Self, Problem> {
+        let [limit, order, after] = query(uri, ["limit", "order", "after"])?;
+        let limit = match limit {
+            None => LIMIT,
+            Some(text) => {
+                let number = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
+                number
+                    .ok_or_else(|| Problem::invalid_query(format!("`limit` must be a number from 1 to {LIMIT_MAX}")))?
+            }
+        };
+        let newest_first = match order.as_deref() {
+            None | Some("desc") => true,
+            Some("asc") => false,
+            Some(_) => return Err(Problem::invalid_query("`order` must be asc or desc")),
+        };
+        Ok(Self { newest_first, after, limit, items: Vec::new() })
+    }
+
+    fn is_full(&self) -> bool {
+        self.items.len() > self.limit
+    }
+
+    /// More items, oldest first.
+    fn add(&mut self, mut items: Vec<Value>) {
+        if self.newest_first {
+            items.reverse();
+        }
+        if let Some(after) = &self.after {
+            let place = items.iter().position(|item| item.get("id").and_then(Value::as_str) == Some(after));
+            let Some(place) = place else { return };
+            items.drain(..=place);
+            self.after = None;
+        }
+        let room = (self.limit + 1).saturating_sub(self.items.len());
+        self.items.extend(items.into_iter().take(room));
+    }
+
+    fn answer(mut self) -> Value {
+        let has_more = self.is_full();
+        self.items.truncate(self.limit);
+        list_of(self.items, has_more)
+    }
+}
+
+fn list_of(items: Vec<Value>, has_more: bool) -> Value {
+    let id = |item: Option<&Value>| item.and_then(|item| item.get("id")).cloned();
+    let (first, last) = (id(items.first()), id(items.last()));
+    json!({ "object": "list", "data": items, "first_id": first, "last_id": last, "has_more": has_more })
+}
+
+/// A page of items that are all at hand, oldest first.
+pub(crate) fn listing(uri: &Uri, items: Vec<Value>) -> Result<Value, Problem> {
+    let mut page = Page::of(uri)?;
+    page.add(items);
+    Ok(page.answer())
+}

@@ -1,0 +1,29 @@
+//! `GET /v1/models`: the agents that can be asked, as clients of OpenAI's protocols list models.
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use serde_json::{Value, json};
+
+pub(crate) async fn list(State(app): State<App>, _: Caller) -> Response {
+    let agents = app.engine.ports().definitions.agents.keys();
+    let data: Vec<Value> = agents.map(|name| model(name)).collect();
+    axum::Json(json!({ "object": "list", "data": data })).into_response()
+}
+
+pub(crate) async fn get(State(app): State<App>, _: Caller, Path(name): Path<String>) -> Result<Response, Problem> {
+    if app.engine.ports().definitions.resolve(&name).is_some() {
+        return Ok(axum::Json(model(&name)).into_response());
+    }
+    let short: String = name.chars().take(80).collect();
+    let detail = format!("The model '{short}' does not exist.");
+    Err(Problem::new(StatusCode::NOT_FOUND, "model_not_found", detail))
+}
+
+/// Agents are the config's: they have no birthday.
+fn model(name: &str) -> Value {
+    json!({ "id": name, "object": "model", "created": 0, "owned_by": "headwater" })
+}

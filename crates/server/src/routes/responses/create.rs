@@ -1,0 +1,116 @@
+//! `POST /v1/responses`: begins a run, answers what one waits for, or goes on from one.
+
+use super::{Found, ended, find, place, read};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::body::Json;
+use crate::converse::{self, Context, Turn};
+use crate::problem::Problem;
+use crate::routes::conversations::{self, Conversation};
+use crate::routes::idempotency;
+use crate::sse::{self, Manners};
+use crate::wire;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use engine::NewRun;
+use model::UserId;
+use model::block::Object;
+use model::ports::RunRow;
+use protocol::responses::{Asked, Segment, Unbegun, asked};
+use protocol::said::Said;
+use serde_json::Value;
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let json = Json::read(&headers, body, &app.limits).await?;
+    let idempotency = idempotency(&headers, "POST /v1/responses", &json.digest())?;
+    let body: Object = json.object()?;
+    let asked = asked(&body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    let (stream, background) = (asked.stream, asked.background);
+    let conversation = match &asked.conversation {
+        Some(id) => Some(conversations::find(&app, &caller.user, id).await?),
+        None => None,
+    };
+    let (said, context, new) = told(&app, &caller.user, asked, conversation.as_ref()).await?;
+    let echo = new.echo.clone();
+    let turn = converse::take(&app, &caller.user, said, context, NewRun { idempotency, ..new }).await?;
+    if let Some(conversation) = conversation {
+        conversation.was_read(&app, &caller.user).await?;
+    }
+    let Turn { thread, run, segment } = &turn;
+    if background && !stream {
+        return shown(&app, &caller.user, &turn, echo).await;
+    }
+    let place = place(&app, &caller.user, (run, thread, *segment), 0).await?;
+    if stream {
+        return sse::response_with(&app, &caller, place, Manners::OPENAI);
+    }
+    ended(&app, &caller.user, place).await?;
+    shown(&app, &caller.user, &turn, echo).await
+}
+
+/// The request in our words: what is said, where, and what a run would begin with.
+async fn told(
+    app: &App,
+    user: &UserId,
+    asked: Asked,
+    conversation: Option<&Conversation>,
+) -> Result<(Vec<Said>, Context, NewRun), Problem> {
+    let mut said = asked.said;
+    let context = match (conversation, &asked.previous_response_id) {
+        (Some(conversation), _) => {
+            said.splice(0..0, conversation.waiting()?);
+            Context::Thread(conversation.thread.clone())
+        }
+        (None, Some(id)) => Context::After(Box::new(previous(app, user, id).await?)),
+        (None, None) => Context::Open,
+    };
+    let agent = match (asked.model, &context) {
+        (Some(model), _) => model,
+        (None, Context::After(run)) => run.agent.clone(),
+        (None, _) => return Err(Problem::invalid_body("`model`: the name of an agent, or `provider/model`, is needed")),
+    };
+    let new = NewRun {
+        agent,
+        tools: wire::declared(asked.tools, &app.limits)?,
+        metadata: asked.metadata,
+        wishes: asked.wishes,
+        echo: Some(Value::Object(asked.echo)),
+        ..NewRun::default()
+    };
+    Ok((said, context, new))
+}
+
+/// The run that a response belongs to which is gone on from.
+async fn previous(app: &App, user: &UserId, id: &str) -> Result<RunRow, Problem> {
+    let gone = |_| {
+        let short: String = id.chars().take(80).collect();
+        let detail = format!("Previous response with id '{short}' not found.");
+        Problem::new(StatusCode::BAD_REQUEST, "previous_response_not_found", detail)
+    };
+    let (Found { run, .. }, _) = find(app, user, id).await.map_err(gone)?;
+    // A run that was given up before it began has said nothing to go on from.
+    if run.first.is_none() && run.status.is_terminal() { Err(gone(Problem::not_found())) } else { Ok(run) }
+}
+
+/// The response as it is now.
+async fn shown(app: &App, user: &UserId, turn: &Turn, echo: Option<Value>) -> Result<Response, Problem> {
+    let run = app.engine.run_of(user, &turn.run).await?.ok_or_else(Problem::not_found)?;
+    let found = Found { id: Segment::id(&turn.run, turn.segment), run, segment: turn.segment };
+    let object = match read(app, user, &found).await? {
+        Some(read) => read.object,
+        // The answer is written down, and the run has not gone on yet.
+        None => {
+            let RunRow { id, agent, created_at, .. } = &found.run;
+            let asked = Unbegun { agent, at: *created_at, given_up: false, echo: echo.as_ref() };
+            Segment::unbegun(id, turn.segment, asked)
+        }
+    };
+    Ok(axum::Json(object).into_response())
+}

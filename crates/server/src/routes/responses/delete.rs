@@ -1,0 +1,28 @@
+//! `DELETE /v1/responses/{id}`: a response is no longer shown. Its thread keeps the log, and goes with it.
+
+use super::{DELETED, ResponsePath, find};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use model::ports::NameRow;
+use serde_json::json;
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    ResponsePath(id): ResponsePath,
+) -> Result<Response, Problem> {
+    let (found, _) = find(&app, &caller.user, &id).await?;
+    let ports = app.engine.ports();
+    let row = NameRow {
+        protocol: DELETED.to_owned(),
+        name: id.clone(),
+        thread: found.run.thread,
+        note: String::new(),
+        created_at: ports.clock.now(),
+    };
+    ports.directory.give_name(&caller.user, row).await?;
+    Ok(axum::Json(json!({ "id": id, "object": "response", "deleted": true })).into_response())
+}

@@ -1,0 +1,53 @@
+//! `GET /v1/responses/{id}/input_items`: what a response was asked with.
+
+use super::{ResponsePath, find};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::routes::conversations::items::listing;
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{IntoResponse as _, Response};
+use model::ports::PageLimit;
+use protocol::responses::Given;
+use serde_json::Value;
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    ResponsePath(id): ResponsePath,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    let (found, _) = find(&app, &caller.user, &id).await?;
+    let items = items(&app, &caller.user, &found.run, Some(found.segment)).await?;
+    Ok(axum::Json(listing(&uri, items)?).into_response())
+}
+
+/// What a run was asked with, in one of its segments or in all.
+pub(crate) async fn items(
+    app: &App,
+    user: &model::UserId,
+    run: &model::ports::RunRow,
+    segment: Option<u32>,
+) -> Result<Vec<Value>, Problem> {
+    let Some(first) = run.first else { return Ok(Vec::new()) };
+    let mut items = Vec::new();
+    let mut at = first.before();
+    let mut now = 1;
+    let mut given = Given::default();
+    loop {
+        let page = app.engine.ports().journal.read(user, &run.thread, at, PageLimit::WIDE).await?;
+        let Some(last) = page.records.last() else { return Ok(items) };
+        at = last.seq;
+        for record in &page.records {
+            if record.run != run.id {
+                return Ok(items);
+            }
+            now += u32::from(record.kind() == "task.resumed");
+            let new = given.take(record);
+            if segment.is_none_or(|segment| segment == now) {
+                items.extend(new);
+            }
+        }
+    }
+}

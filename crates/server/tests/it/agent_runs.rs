@@ -1,0 +1,305 @@
+//! Agent runs, over the wire: names of threads, streams that go on from anywhere, and what was said, day by day.
+
+mod history;
+mod past;
+
+use crate::harness::{Frame, Server, bytes, frames};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+const RUNS: &str = "/api/v1/agent/runs";
+
+/// Says something; gives the answer's `threadId` and `runId`.
+async fn say(hw: &Server, body: Value) -> (String, String) {
+    let reply = hw.post(RUNS, body).await;
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    let names = reply.json();
+    assert_eq!(names.as_object().unwrap().len(), 2, "{names}");
+    let name = |field: &str| names[field].as_str().unwrap().to_owned();
+    assert_eq!(reply.header("location"), format!("{RUNS}/{}/events", name("threadId")));
+    (name("threadId"), name("runId"))
+}
+
+/// The frames of a thread's stream up to one that holds this text.
+async fn seen(hw: &Server, thread: &str, after: &str, until: &str) -> Vec<Frame> {
+    let query = if after.is_empty() { String::new() } else { format!("?after={after}") };
+    let mut stream = hw.open(&format!("{RUNS}/{thread}/events{query}")).await;
+    frames(stream.until(until).await)
+}
+
+fn kinds(frames: &[Frame]) -> Vec<&str> {
+    frames.iter().map(|frame| frame.event.as_str()).collect()
+}
+
+/// What ends this run, in its frame.
+fn end_of(run: &str, kind: &str) -> String {
+    format!("{{\"type\":\"{kind}\",\"threadId\":\"mine\",\"runId\":\"{run}\"")
+}
+
+#[tokio::test]
+async fn a_thread_goes_by_the_name_that_its_client_gave_it() {
+    let mut hw = Server::demo();
+    let (thread, run) = say(&hw, json!({"message": "weather", "threadId": "mine"})).await;
+    assert_eq!(thread, "mine");
+    let first = seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
+    assert_eq!(
+        kinds(&first),
+        [
+            "RUN_STARTED",
+            "STEP_STARTED",
+            "STEP_FINISHED",
+            "TOOL_CALL_RESULT",
+            "STEP_STARTED",
+            "TEXT_MESSAGE_START",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_CONTENT",
+            "TEXT_MESSAGE_END",
+            "STEP_FINISHED",
+            "RUN_FINISHED",
+        ]
+    );
+    assert!(first.iter().all(|frame| frame.data["type"] == frame.event && frame.data["threadId"] == "mine"));
+    // The same name is the same thread, also after a crash; and its own name is as good.
+    hw.kill9();
+    hw.restart();
+    let (_, second) = say(&hw, json!({"message": "story 2 fast", "threadId": "mine"})).await;
+    seen(&hw, "mine", "", &end_of(&second, "RUN_FINISHED")).await;
+    let threads = hw.get("/v1/threads").await.json();
+    assert_eq!(threads["data"].as_array().unwrap().len(), 1);
+    let ours = threads["data"][0]["thread_id"].as_str().unwrap();
+    let all = seen(&hw, ours, "0", &second).await;
+    assert_eq!((all[0].data["runId"].as_str().unwrap(), all[0].data["threadId"].as_str().unwrap()), (&*run, ours));
+    let (thread, third) = say(&hw, json!({"message": "story 1 fast", "threadId": ours})).await;
+    assert_eq!(thread, ours);
+    seen(&hw, ours, "", &format!("RUN_FINISHED\",\"threadId\":\"{ours}\",\"runId\":\"{third}")).await;
+    // Without a name a thread gets one.
+    let (new, _) = say(&hw, json!({"message": "story 1 fast"})).await;
+    assert!(new.starts_with("thr_") && new != ours, "{new}");
+    // A deleted thread takes its name along.
+    assert_eq!(hw.request(Method::DELETE, &format!("/v1/threads/{ours}"), &[], None).await.status, 204);
+    assert_eq!(hw.get(&format!("{RUNS}/mine/events")).await.problem(), (404, "not_found".to_owned()));
+}
+
+#[tokio::test]
+async fn whoever_comes_back_gets_the_rest_byte_for_byte() {
+    let hw = Server::demo();
+    let (_, run) = say(&hw, json!({"message": "trade", "threadId": "mine"})).await;
+    let asked = seen(&hw, "mine", "", "\"status\":\"partial\"").await;
+    let partial = &asked.last().unwrap().data;
+    assert_eq!(
+        (&partial["type"], &partial["toolAgentOutput"]["status"]),
+        (&json!("TOOL_CALL_RESULT"), &json!("partial"))
+    );
+    let key = partial["toolAgentOutput"]["ui_hints"]["approval"]["key"].as_str().unwrap();
+    let path = format!("/v1/tasks/{run}/approvals/{key}");
+    assert_eq!(hw.post(&path, json!({"decision": "approve"})).await.status, 202);
+    let end = end_of(&run, "RUN_FINISHED");
+    let whole = seen(&hw, "mine", "", &end).await;
+    assert_eq!(bytes(&whole[..asked.len()]), bytes(&asked), "what was shown before is shown again");
+    let results: Vec<&Value> =
+        whole.iter().filter(|frame| frame.event == "TOOL_CALL_RESULT").map(|frame| &frame.data).collect();
+    assert_eq!((results.len(), &results[0]["messageId"]), (2, &results[1]["messageId"]));
+    assert_eq!(results[1]["toolAgentOutput"]["status"], "success");
+    for at in 0..whole.len() - 1 {
+        let rest = seen(&hw, "mine", &whole[at].id, &end).await;
+        assert_eq!(bytes(&rest), bytes(&whole[at + 1..]), "after frame {at}, {}", whole[at].id);
+    }
+    // The header wins, and knows the same places.
+    let response = hw.client.get(hw.url(&format!("{RUNS}/mine/events?after=0")));
+    let mut response = response.header("last-event-id", &whole[3].id).send().await.unwrap();
+    let mut text = String::new();
+    while !text.contains(&end) {
+        text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
+    }
+    assert_eq!(bytes(&frames(&text)), bytes(&whole[4..]));
+}
+
+#[tokio::test]
+async fn a_stream_begins_with_the_oldest_run_that_has_not_ended_else_with_the_latest() {
+    let hw = Server::demo();
+    let mut runs = Vec::new();
+    for message in ["story 1 fast", "story 3000", "story 2 fast"] {
+        runs.push(say(&hw, json!({"message": message, "threadId": "mine"})).await.1);
+        if runs.len() == 1 {
+            seen(&hw, "mine", "", &end_of(&runs[0], "RUN_FINISHED")).await;
+        }
+    }
+    let begun = seen(&hw, "mine", "", "TEXT_MESSAGE_CONTENT").await;
+    assert_eq!((&begun[0].event[..], begun[0].data["runId"].as_str().unwrap()), ("RUN_STARTED", &*runs[1]));
+    let head = hw.request(Method::HEAD, &format!("{RUNS}/mine/events"), &[], None).await;
+    assert_eq!((head.status, head.header("content-type")), (200, "text/event-stream; charset=utf-8"));
+
+    // What runs is stopped, and what waits behind it has its turn, on the same stream.
+    let mut stream = hw.open(&format!("{RUNS}/mine/events")).await;
+    let stop = format!("{RUNS}/mine/cancel");
+    let stopped = hw.request(Method::POST, &stop, &[], None).await;
+    assert_eq!((stopped.status, stopped.json()), (202, json!({"threadId": "mine", "runId": runs[1]})));
+    let text = stream.until(&end_of(&runs[2], "RUN_FINISHED")).await;
+    let shown = frames(text);
+    let errors: Vec<&Frame> = shown.iter().filter(|frame| frame.event == "RUN_ERROR").collect();
+    assert_eq!(errors.len(), 1);
+    assert_eq!((&errors[0].data["runId"], &errors[0].data["message"]), (&json!(runs[1]), &json!("cancelled")));
+    assert_eq!(hw.request(Method::POST, &stop, &[], None).await.problem(), (409, "already_ended".to_owned()));
+
+    let latest = seen(&hw, "mine", "", &end_of(&runs[2], "RUN_FINISHED")).await;
+    assert!(latest.iter().all(|frame| frame.data["runId"] == runs[2]), "only the latest");
+    assert_eq!(latest[0].event, "RUN_STARTED");
+}
+
+#[tokio::test]
+async fn a_stream_is_open_before_anything_is_said_and_stays_open() {
+    let hw = Server::start("[limits]\nheartbeat_ms = 50");
+    let accept = [("accept", "application/json, text/event-stream"), ("content-type", "application/json")];
+    let body = json!({"message": "slow 1", "threadId": "mine"}).to_string();
+    let mut request = hw.client.post(hw.url(RUNS)).body(body);
+    for (name, value) in accept {
+        request = request.header(name, value);
+    }
+    let mut response = request.send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/event-stream; charset=utf-8");
+    assert_eq!(response.headers()["location"], format!("{RUNS}/mine/events"));
+    let mut text = String::new();
+    let mut read_until = async |what: &str| {
+        while !text.contains(what) {
+            text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().expect("it never ends")).unwrap());
+        }
+        text.clone()
+    };
+    assert!(read_until("RUN_STARTED").await.starts_with(":\n\nretry: "));
+    read_until("RUN_FINISHED").await;
+    // It is the thread's: the next run comes on it, too.
+    let (_, next) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
+    let text = read_until(&end_of(&next, "RUN_FINISHED")).await;
+    assert!(text.matches("\n\n:\n\n").count() > 0, "a comment while the tool was busy: {text}");
+}
+
+#[tokio::test]
+async fn the_same_request_is_the_same_run() {
+    let hw = Server::demo();
+    let post = async |key: &str, accept: &str, body: Value| {
+        let headers = [("content-type", "application/json"), ("idempotency-key", key), ("accept", accept)];
+        hw.request(Method::POST, RUNS, &headers, Some(body.to_string().into_bytes())).await
+    };
+    let body = json!({"message": "story 1 fast", "threadId": "mine"});
+    let first = post("a", "*/*", body.clone()).await.json();
+    let (_, later) = say(&hw, json!({"message": "story 2 fast", "threadId": "mine"})).await;
+    seen(&hw, "mine", "", &end_of(&later, "RUN_FINISHED")).await;
+    assert_eq!(post("a", "*/*", body.clone()).await.json(), first);
+    let other = post("a", "*/*", json!({"message": "story 2 fast", "threadId": "mine"})).await;
+    assert_eq!(other.problem(), (409, "idempotency_key_reused".to_owned()));
+    // A stream that is asked for again begins with that run, although another one came after it.
+    let request = hw.client.post(hw.url(RUNS)).header("idempotency-key", "a").header("accept", "text/event-stream");
+    let request = request.header("content-type", "application/json").body(body.to_string());
+    let mut response = request.send().await.unwrap();
+    let mut text = String::new();
+    while !text.contains(&end_of(&later, "RUN_FINISHED")) {
+        text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
+    }
+    let shown = frames(&text);
+    assert_eq!((&shown[0].event[..], &shown[0].data["runId"]), ("RUN_STARTED", &first["runId"]));
+}
+
+#[tokio::test]
+async fn whoever_is_not_named_is_found_or_asked_for() {
+    let hw = Server::demo();
+    let agent_of = async |run: &str| hw.ended(run).await["agent"].clone();
+    let (_, run) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine", "agent": "specialist"})).await;
+    assert_eq!(agent_of(&run).await, "specialist");
+    let (_, run) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
+    assert_eq!(agent_of(&run).await, "specialist", "whoever answered last");
+    let (_, run) = say(&hw, json!({"message": "story 1 fast"})).await;
+    assert_eq!(agent_of(&run).await, "demo", "whom no other agent knows");
+
+    let hw = Server::start("[agents.second]\nmodel = \"scripted/demo\"");
+    let reply = hw.post(RUNS, json!({"message": "hello"})).await;
+    assert_eq!(reply.problem(), (422, "invalid_body".to_owned()));
+    assert_eq!(reply.json()["agents"], json!(["WeatherAgent", "demo", "second", "specialist"]));
+}
+
+#[tokio::test]
+async fn what_is_not_right_is_refused_before_anything_begins() {
+    let hw = Server::demo();
+    let (_, run) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
+    seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
+    let size = hw.size().await;
+    let long = "x".repeat(65);
+    for (body, status, code) in [
+        (json!([]), 422, "invalid_body"),
+        (json!({}), 422, "invalid_body"),
+        (json!({"message": ""}), 422, "invalid_body"),
+        (json!({"message": 1}), 422, "invalid_body"),
+        (json!({"message": "a", "stream": true}), 422, "invalid_body"),
+        (json!({"message": "a", "threadId": ""}), 422, "invalid_body"),
+        (json!({"message": "a", "threadId": "a/b"}), 422, "invalid_body"),
+        (json!({"message": "a", "threadId": long}), 422, "invalid_body"),
+        (json!({"message": "a", "threadId": "thr_missing"}), 404, "not_found"),
+        (json!({"message": "a", "agent": "nobody"}), 422, "unknown_agent"),
+        (json!({"message": "a", "attachments": [{"bucket": "b"}]}), 422, "invalid_body"),
+        (json!({"message": "a", "attachments": [{"bucket": "", "path": "p"}]}), 422, "invalid_body"),
+        (json!({"message": "a", "attachments": [{"bucket": "b", "path": "p", "url": "u"}]}), 422, "invalid_body"),
+        (json!({"message": "a", "attachments": vec![json!({"bucket": "b", "path": "p"}); 1000]}), 422, "invalid_body"),
+        (json!({"message": "a", "metadata": []}), 422, "invalid_body"),
+        (json!({"message": "a", "metadata": {"x": "y".repeat(300_000)}}), 413, "request_too_large"),
+    ] {
+        for accept in ["application/json", "text/event-stream"] {
+            let headers = [("content-type", "application/json"), ("accept", accept)];
+            let reply = hw.request(Method::POST, RUNS, &headers, Some(body.to_string().into_bytes())).await;
+            assert_eq!(reply.problem(), (status, code.to_owned()), "{body:.80}");
+        }
+    }
+    let events = |rest: &str| format!("{RUNS}/mine/events{rest}");
+    for (path, status, code) in [
+        (format!("{RUNS}/other/events"), 404, "not_found"),
+        (format!("{RUNS}/{long}/events"), 404, "not_found"),
+        (format!("{RUNS}/a%2Fb/events"), 404, "not_found"),
+        (format!("{RUNS}/thr_missing/events"), 404, "not_found"),
+        (events("?after=x"), 400, "invalid_cursor"),
+        (events("?after=1.ag-ui.1"), 409, "cursor_foreign"),
+        (events("?after=00000000-1"), 409, "cursor_foreign"),
+        (events("?after=999999"), 409, "cursor_ahead"),
+        (events("?from=1"), 422, "invalid_query"),
+        ("/api/v1/agent/history?threadId=other".to_owned(), 404, "not_found"),
+        ("/api/v1/agent/history?threadId=".to_owned(), 404, "not_found"),
+        ("/api/v1/agent/history?before=yesterday".to_owned(), 422, "invalid_query"),
+        ("/api/v1/agent/history?before=2025-02-30".to_owned(), 422, "invalid_query"),
+        ("/api/v1/agent/history?thread_id=mine".to_owned(), 422, "invalid_query"),
+    ] {
+        assert_eq!(hw.get(&path).await.problem(), (status, code.to_owned()), "{path}");
+    }
+    let picky = hw.request(Method::GET, &events(""), &[("accept", "application/json")], None).await;
+    assert_eq!(picky.problem(), (406, "not_acceptable".to_owned()));
+    let stop = hw.post(&format!("{RUNS}/other/cancel"), json!({})).await;
+    assert_eq!(stop.problem(), (404, "not_found".to_owned()));
+    let stop = hw.post(&format!("{RUNS}/mine/cancel"), json!({"mode": "never"})).await;
+    assert_eq!(stop.problem(), (422, "invalid_body".to_owned()));
+    assert_eq!(hw.size().await, size, "nothing was begun");
+}
+
+#[tokio::test]
+async fn a_name_is_its_users_own_and_streams_are_counted() {
+    let hw = Server::start("[auth]\nmode = \"keys\"\n[limits]\nstreams_per_user_max = 1");
+    let key = |user: &str| {
+        let output = hw.cli(&["keys", "create", "--user", user]);
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let (ann, ben) = (key("ann"), key("ben"));
+    let hw = hw.with_key(&ann);
+    let (_, anns) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
+    let first = hw.open(&format!("{RUNS}/mine/events")).await;
+    assert_eq!(hw.get(&format!("{RUNS}/mine/events")).await.problem(), (429, "too_many_streams".to_owned()));
+    drop(first);
+    let hw = hw.with_key(&ben);
+    for path in [format!("{RUNS}/mine/events"), "/api/v1/agent/history?threadId=mine".to_owned()] {
+        assert_eq!(hw.get(&path).await.problem(), (404, "not_found".to_owned()), "{path}");
+    }
+    let nothing = hw.get("/api/v1/agent/history").await.json();
+    assert_eq!(
+        nothing["snapshot"],
+        json!({"scope": "history_day", "threadId": null, "day": null, "hasMore": false, "messages": []})
+    );
+    let (_, bens) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
+    let shown = seen(&hw, "mine", "0", &end_of(&bens, "RUN_FINISHED")).await;
+    assert!(shown.iter().all(|frame| frame.data["runId"] == bens) && anns != bens);
+}

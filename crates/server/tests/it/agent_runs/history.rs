@@ -1,0 +1,162 @@
+//! What was said, day by day.
+
+use super::past::{DAY, HOUR, Past};
+use super::{end_of, say, seen};
+use crate::harness::Server;
+use model::Millis;
+use serde_json::{Value, json};
+
+const HISTORY: &str = "/api/v1/agent/history";
+/// 2025-03-01T00:00:00Z.
+const MARCH: Millis = 20_148 * DAY;
+
+fn told(day: &Value) -> (Value, bool, Vec<String>) {
+    let messages = day["snapshot"]["messages"].as_array().unwrap();
+    let told =
+        messages.iter().map(|said| format!("{} {}", said["role"].as_str().unwrap(), said["content"].as_str().unwrap()));
+    (day["snapshot"]["day"].clone(), day["snapshot"]["hasMore"].as_bool().unwrap(), told.collect())
+}
+
+async fn past(write: impl AsyncFnOnce(&mut Past)) -> Server {
+    let mut hw = Server::demo();
+    hw.kill9();
+    let mut past = Past::of(&hw, "thr_past");
+    write(&mut past).await;
+    past.close().await;
+    hw.restart();
+    hw
+}
+
+fn words(texts: &[(Millis, &str)]) -> Vec<(Millis, String)> {
+    texts.iter().map(|(at, text)| (*at, (*text).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn three_days_are_paged_from_the_newest_to_the_oldest() {
+    let hw = past(async |past: &mut Past| {
+        past.say((MARCH + HOUR, "one?"), &words(&[(MARCH + HOUR, "One.")])).await;
+        // Asked before midnight, answered on it and after it.
+        let night = MARCH + DAY;
+        past.say((night - 1, "two?"), &words(&[(night - 1, "Well."), (night, "Two."), (night + HOUR, "Two!")])).await;
+        past.say((MARCH + 4 * DAY, "three?"), &words(&[(MARCH + 4 * DAY + 1, "Three.")])).await;
+        past.say((MARCH + 5 * DAY - 2, "four?"), &words(&[(MARCH + 5 * DAY - 1, "Four.")])).await;
+    })
+    .await;
+    let day = async |query: &str| hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json();
+    let newest = day("").await;
+    let expected = ["user three?", "assistant Three.", "user four?", "assistant Four."].map(str::to_owned).to_vec();
+    assert_eq!(told(&newest), (json!("2025-03-05"), true, expected));
+    assert_eq!((&newest["type"], &newest["threadId"]), (&json!("STATE_SNAPSHOT"), &json!("thr_past")));
+    let snapshot = &newest["snapshot"];
+    assert_eq!((&snapshot["scope"], &snapshot["threadId"]), (&json!("history_day"), &json!("thr_past")));
+    let middle = day("&before=2025-03-05").await;
+    assert_eq!(
+        told(&middle),
+        (json!("2025-03-02"), true, vec!["assistant Two.".to_owned(), "assistant Two!".to_owned()])
+    );
+    assert_eq!(middle["snapshot"]["messages"][0]["timestamp"], "2025-03-02T00:00:00.000Z");
+    assert_eq!(told(&day("&before=2025-03-03").await), told(&middle), "days without a word are passed over");
+    let oldest = ["user one?", "assistant One.", "user two?", "assistant Well."].map(str::to_owned).to_vec();
+    assert_eq!(told(&day("&before=2025-03-02").await), (json!("2025-03-01"), false, oldest));
+    assert_eq!(told(&day("&before=2025-03-01").await), (Value::Null, false, Vec::new()));
+    // The thread of the newest run is the one without a name.
+    assert_eq!(hw.get(HISTORY).await.json(), newest);
+    assert_eq!(hw.get(&format!("{HISTORY}?before=2025-03-05")).await.json(), middle);
+    // A message's place is one to go on from: behind it comes what followed.
+    let seq = middle["snapshot"]["messages"][1]["seq"].as_u64().unwrap();
+    let rest = seen(&hw, "thr_past", &seq.to_string(), "Three.").await;
+    let kinds: Vec<&str> = rest.iter().take(2).map(|frame| frame.event.as_str()).collect();
+    assert_eq!(kinds, ["RUN_FINISHED", "RUN_STARTED"]);
+}
+
+#[tokio::test]
+async fn what_was_hidden_is_not_shown() {
+    let hw = past(async |past: &mut Past| {
+        let first = past.say((MARCH, "a?"), &words(&[(MARCH, "A.")])).await;
+        let second = past.say((MARCH + DAY, "b?"), &words(&[(MARCH + DAY, "B.")])).await;
+        past.hide(MARCH + DAY, &second).await;
+        past.say((MARCH + 2 * DAY, "c?"), &words(&[(MARCH + 2 * DAY, "C.")])).await;
+        let last = past.say((MARCH + 3 * DAY, "d?"), &words(&[(MARCH + 3 * DAY, "D.")])).await;
+        past.hide(MARCH + 3 * DAY, &last).await;
+        past.hide(MARCH + 3 * DAY, &first).await;
+    })
+    .await;
+    let day = async |query: &str| told(&hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json());
+    let c = || (json!("2025-03-03"), false, vec!["user c?".to_owned(), "assistant C.".to_owned()]);
+    assert_eq!(day("").await, c());
+    assert_eq!(day("&before=2025-03-04").await, c(), "also when what hid it is of a later day");
+    assert_eq!(day("&before=2025-03-03").await, (Value::Null, false, Vec::new()));
+}
+
+#[tokio::test]
+async fn ten_thousand_messages_are_read_in_bounded_memory() {
+    const DAYS: u64 = 100;
+    const ANSWERS: u64 = 99;
+    let text = |day: u64, n: u64| format!("{day}/{n} {}", "x".repeat(2_000));
+    let hw = past(async |past: &mut Past| {
+        for day in 0..DAYS {
+            let at = MARCH + day * DAY;
+            let answers: Vec<(Millis, String)> = (0..ANSWERS).map(|n| (at + n, text(day, n))).collect();
+            past.say((at, "go on"), &answers).await;
+        }
+    })
+    .await;
+    // What reading takes at all is taken once before it is measured.
+    hw.get(&format!("{HISTORY}?threadId=thr_past")).await;
+    let before = peak(&hw);
+    let (mut query, mut seen, mut days) = (String::new(), 0, 0);
+    loop {
+        let page = hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json();
+        let snapshot = &page["snapshot"];
+        let messages = snapshot["messages"].as_array().unwrap();
+        assert_eq!(messages.last().unwrap()["content"], text(DAYS - 1 - days, ANSWERS - 1));
+        seen += messages.len() as u64;
+        days += 1;
+        assert_eq!(snapshot["hasMore"], days < DAYS);
+        if days == DAYS {
+            break;
+        }
+        query = format!("&before={}", snapshot["day"].as_str().unwrap());
+    }
+    assert_eq!(seen, DAYS * (ANSWERS + 1));
+    // All of it would be some forty megabytes, as the messages are held.
+    let grown = peak(&hw) - before;
+    assert!(grown < 12 * 1024, "{grown} KiB more than for one day");
+}
+
+/// The most memory that the server has had, in KiB.
+fn peak(hw: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", hw.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_days_messages_are_what_was_said_called_and_attached() {
+    let hw = Server::demo();
+    let files = json!([{"bucket": "b", "path": "agent-inputs/local/a.pdf"}]);
+    let body = json!({"message": "weather", "threadId": "mine", "attachments": files, "metadata": {"page": 3}});
+    let (_, run) = say(&hw, body).await;
+    let frames = seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
+    let answer = hw.get(&format!("{HISTORY}?threadId=mine")).await.json();
+    assert_eq!(hw.get(HISTORY).await.json(), answer, "shown by the name that the client gave");
+    assert_eq!((&answer["threadId"], &answer["snapshot"]["hasMore"]), (&json!("mine"), &json!(false)));
+    let messages = answer["snapshot"]["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages.iter().map(|said| said["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "tool", "assistant"]);
+    let metadata = &messages[0]["metadata"];
+    assert_eq!((&metadata["attachments"], &metadata["page"], &metadata["runId"]), (&files, &json!(3), &json!(run)));
+    assert_eq!(messages[0]["content"], "weather");
+    for (said, kind, output) in
+        [(&messages[1], "TOOL_CALL_RESULT", "toolAgentOutput"), (&messages[2], "TEXT_MESSAGE_END", "workerAgentOutput")]
+    {
+        let frame = frames.iter().find(|frame| frame.event == kind).unwrap();
+        assert_eq!((&said["id"], &said["metadata"][output]), (&frame.data["messageId"], &frame.data[output]));
+        let seq: u64 = frame.id.split('-').nth(1).unwrap().parse().unwrap();
+        assert_eq!(said["seq"], seq, "the record that finished it");
+    }
+    let day = answer["snapshot"]["day"].as_str().unwrap();
+    for said in messages {
+        assert!(said["timestamp"].as_str().unwrap().starts_with(day), "{said}");
+    }
+}

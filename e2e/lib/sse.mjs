@@ -1,0 +1,55 @@
+// Event streams as bytes: what came is kept as it came, because a resumed stream must have the same bytes.
+
+import assert from 'node:assert/strict';
+
+/**
+ * The frames of a stream: `text` as it came, `id`, `event`, and `data` read as JSON. Comments, `retry:` and `[DONE]` are
+ * how the stream is carried, not what it says, and are left out. Stopping to read breaks the connection.
+ */
+export async function* frames(response) {
+  let rest = '';
+  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+    const pieces = (rest + chunk).split('\n\n');
+    rest = pieces.pop();
+    for (const piece of pieces) {
+      const frame = read(`${piece}\n\n`);
+      if (frame) yield frame;
+    }
+  }
+  assert.equal(rest, '', 'the stream ends with a whole frame');
+}
+
+function read(text) {
+  const fields = {};
+  for (const line of text.split('\n')) {
+    const [, name, value] = /^([a-z]+): ?(.*)$/s.exec(line) ?? [];
+    // A reader that takes `data` over several lines is not what every client has.
+    assert.ok(name === undefined || fields[name] === undefined, `${name} stands twice in ${text}`);
+    if (name) fields[name] = value;
+  }
+  if (fields.data === undefined || fields.data === '[DONE]') return undefined;
+  return { text, id: fields.id, event: fields.event, data: JSON.parse(fields.data) };
+}
+
+/** Asks for a stream. `undefined` when there is nothing more to come (204). */
+export async function open(url, headers = {}) {
+  const response = await fetch(url, { headers: { accept: 'text/event-stream', ...headers } });
+  if (response.status === 204) return undefined;
+  if (!response.ok) throw new Error(`${response.status} from ${url}: ${await response.text()}`);
+  assert.match(response.headers.get('content-type'), /^text\/event-stream\b/);
+  return response;
+}
+
+/** The frames that came until `isLast` says so, or until the stream ended. */
+export async function take(response, isLast = () => false) {
+  const taken = [];
+  if (response === undefined) return taken;
+  for await (const frame of frames(response)) {
+    taken.push(frame);
+    if (isLast(frame, taken.length)) break;
+  }
+  return taken;
+}
+
+/** The bytes of frames, one after the other. */
+export const bytes = (taken) => taken.map((frame) => frame.text).join('');
