@@ -58,6 +58,16 @@ test('an answer in the background is asked for until it is there', async () => {
   assert.deepEqual((await retrieve(first.id, { stream: true })).at(-1).response, last);
 });
 
+test('an answer in the background shows from the first moment on what was asked, whether its run has begun or not', async () => {
+  const asked = { metadata: { colour: 'red' }, temperature: 0.5, background: true };
+  const begun = Array.from({ length: 40 }, () => create({ input: 'hello', ...asked }));
+  for (const { id, metadata, temperature, background } of await Promise.all(begun)) {
+    assert.deepEqual({ metadata, temperature, background }, asked);
+    const now = await retrieve(id);
+    assert.deepEqual({ metadata: now.metadata, temperature: now.temperature, background: now.background }, asked);
+  }
+});
+
 test('an answer in the background can be followed from its first event on, by somebody who dropped it there', async () => {
   const first = await create({ input: 'story 30', background: true, stream: true, until: 0 });
   const { id } = first[0].response;
@@ -200,6 +210,13 @@ test('items that are sent back go on with the thread that they are from', async 
   const second = await create({ input: resent });
   assert.equal(await thread(second), await thread(first));
   assert.match(words(second), /\[\^2\]$/);
+});
+
+test('a request that is sent again under the same key is the same answer', async () => {
+  const key = { extra_headers: { 'Idempotency-Key': 'once' } };
+  const first = await create({ input: 'weather', ...key });
+  assert.deepEqual(await create({ input: 'weather', ...key }), first);
+  await refused(create({ input: 'hello', ...key }), { name: 'ConflictError', status: 409 });
 });
 
 // --- the caller's tools, and what a person decides

@@ -6,7 +6,7 @@ import OpenAI from 'openai';
 import { open, take } from './lib/sse.mjs';
 import { startServer } from './lib/server.mjs';
 import { Disorder, checkFrames, checkOrder } from './responses/order.mjs';
-import { SCENARIOS, request, said, words } from './responses/scenarios.mjs';
+import { SCENARIOS, each, request, said, words } from './responses/scenarios.mjs';
 import { startWorker } from './responses/worker.mjs';
 
 let server;
@@ -54,7 +54,7 @@ function holds({ text, tools = [], cites = [], thinks = 0, asks, question, pictu
 }
 
 test('every scenario streams in order, fits the types of the SDK, and ends with what GET gives', async () => {
-  for (const one of SCENARIOS) {
+  await each(async (one) => {
     const events = await create(request(one, { stream: true }));
     checkOrder(events);
     assert.deepEqual(await python.ask('misfits', { kind: 'event', values: events }), [], one.input);
@@ -67,11 +67,11 @@ test('every scenario streams in order, fits the types of the SDK, and ends with 
     const got = await retrieve(response.id);
     assert.deepEqual(got, response, one.input);
     assert.deepEqual(await python.ask('misfits', { kind: 'response', values: [got] }), [], one.input);
-  }
+  });
 });
 
 test('what the SDK for Python accumulates is what GET gives, for every scenario and from every place on', async () => {
-  for (const one of SCENARIOS) {
+  await each(async (one) => {
     const live = await python.ask('stream', request(one));
     const { response } = live.events.at(-1);
     const expected = await retrieve(response.id);
@@ -90,11 +90,11 @@ test('what the SDK for Python accumulates is what GET gives, for every scenario 
       assert.deepEqual(resumed.events, live.events.slice(starting_after + 1), `${one.input} from ${starting_after}`);
       agrees(resumed, starting_after);
     }
-  }
+  });
 });
 
 test('retrieve with starting_after gives the rest and no more, for every scenario and from every place on', async () => {
-  for (const one of SCENARIOS) {
+  await each(async (one) => {
     const events = await create(request(one, { stream: true }));
     const { id } = events[0].response;
     assert.deepEqual(await retrieve(id, { stream: true }), events, one.input);
@@ -102,7 +102,7 @@ test('retrieve with starting_after gives the rest and no more, for every scenari
       const rest = await retrieve(id, { stream: true, starting_after });
       assert.deepEqual(rest, events.slice(starting_after + 1), `${one.input} from ${starting_after}`);
     }
-  }
+  });
 });
 
 test('a stream that is dropped at any event while it is written goes on from there', async () => {
@@ -124,7 +124,7 @@ test('a stream that is dropped at any event while it is written goes on from the
 });
 
 test('what the SDK for Node accumulates is what GET gives, for every scenario and from every place on', async () => {
-  for (const one of SCENARIOS) {
+  await each(async (one) => {
     const raw = [];
     for await (const event of await node.responses.create(request(one, { stream: true }))) raw.push(event);
     checkOrder(raw);
@@ -138,7 +138,7 @@ test('what the SDK for Node accumulates is what GET gives, for every scenario an
       assert.deepEqual(events, raw.slice((starting_after ?? -1) + 1), `${one.input} from ${starting_after}`);
       assert.deepEqual(plainNode(await stream.finalResponse()), expected, `${one.input} from ${starting_after}`);
     }
-  }
+  });
 });
 
 test('the SDK for Node follows a stream with its helper, drops it, and goes on', async () => {
@@ -166,14 +166,14 @@ test('the SDK for Node follows a stream with its helper, drops it, and goes on',
 const plainNode = ({ output_text: _, output_parsed: __, _request_id: ___, ...rest }) => unparsed(rest);
 
 test('an answer without a stream is what GET gives, and what the stream would have ended with', async () => {
-  for (const one of SCENARIOS) {
+  await each(async (one) => {
     const response = await create(request(one));
     holds(one, response);
     assert.deepEqual(await retrieve(response.id), response, one.input);
     const events = await retrieve(response.id, { stream: true });
     checkOrder(events);
     assert.deepEqual(events.at(-1).response, response);
-  }
+  });
 });
 
 test('the stream is server-sent events as every client reads them, and ends with [DONE]', async () => {

@@ -5,7 +5,7 @@ import test, { after, before } from 'node:test';
 import { startServer } from './lib/server.mjs';
 import { open, take } from './lib/sse.mjs';
 import { checkOrder } from './responses/order.mjs';
-import { PICK, SCENARIOS } from './responses/scenarios.mjs';
+import { PICK, SCENARIOS, each } from './responses/scenarios.mjs';
 import { startWorker } from './responses/worker.mjs';
 import { reduce } from './responses/run-items.mjs';
 
@@ -76,7 +76,7 @@ const EXPECTED = {
 
 test('every scenario is told in the order of the SDK, with its names', async () => {
   assert.deepEqual(Object.keys(EXPECTED).sort(), SCENARIOS.map((one) => one.input).sort());
-  for (const { input, end = 'completed', asks } of SCENARIOS) {
+  await each(async ({ input, end = 'completed', asks }) => {
     const { task_id } = await start(input);
     const taken = await follow(task_id, isPause);
     await inOrder(task_id, taken);
@@ -86,12 +86,12 @@ test('every scenario is told in the order of the SDK, with its names', async () 
     const last = taken.at(-1);
     if (asks) assert.deepEqual([last.event, last.data.reason], ['run_paused', asks]);
     else assert.deepEqual([last.event, last.data.status, last.data.interruptions], ['run_ended', end, []]);
-  }
+  });
 });
 
 test('what the items say together is what the task says', async () => {
-  for (const { input, text, tools = [], end = 'completed', asks } of SCENARIOS) {
-    if (asks || end === 'failed') continue;
+  await each(async ({ input, text, tools = [], end = 'completed', asks }) => {
+    if (asks || end === 'failed') return;
     const { task_id } = await start(input);
     const told = reduce(await follow(task_id));
     assert.match(told.text, text);
@@ -99,7 +99,7 @@ test('what the items say together is what the task says', async () => {
     assert.deepEqual(told.tools.filter((tool) => tool.output !== undefined).map((tool) => tool.name), tools.map((tool) => tool.name));
     for (const tool of tools) assert.match(told.tools.find((one) => one.name === tool.name).output, tool.output);
     assert.equal(told.agent, (await server.get(`/v1/tasks/${task_id}`)).agent, input);
-  }
+  });
 });
 
 test('a pause names what it waits for, the stream stays open, and nothing is told again', async () => {

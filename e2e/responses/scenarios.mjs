@@ -45,6 +45,9 @@ export const SCENARIOS = [
   { input: 'client', asks: 'client_tool', text: /^$/, declare: [PICK] },
 ];
 
+/** All scenarios, side by side. */
+export const each = (visit) => Promise.all(SCENARIOS.map(visit));
+
 /** What is sent for a scenario. */
 export const request = ({ input, declare }, more = {}) => ({ model: 'demo', input, ...(declare && { tools: declare }), ...more });
 

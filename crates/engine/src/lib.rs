@@ -21,6 +21,7 @@ mod compaction;
 mod engine;
 mod hub;
 mod inbox;
+mod look;
 mod open;
 mod session;
 mod shared;

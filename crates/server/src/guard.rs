@@ -5,8 +5,8 @@
 //! may. `X-Forwarded-*` is ignored: nobody vouches for it. Every response leaves through here with its fixed headers.
 
 use crate::app::App;
-use crate::tongue::Tongue;
 use crate::problem::Problem;
+use crate::tongue::Tongue;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -124,7 +124,7 @@ async fn answer(app: &App, request: Request, next: Next, cross_origin: bool) -> 
     }
     let asks_first = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     if request.method() == Method::OPTIONS && cross_origin && asks_first {
-        return preflight();
+        return preflight(request.headers());
     }
     if app.is_stopping() && request.method() == Method::POST {
         return Problem::stopping().closing().into_response();
@@ -132,13 +132,17 @@ async fn answer(app: &App, request: Request, next: Next, cross_origin: bool) -> 
     next.run(request).await
 }
 
-fn preflight() -> Response {
-    let headers = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS),
-        (header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_SECONDS),
-    ];
-    (StatusCode::NO_CONTENT, headers).into_response()
+/// A page that may ask may send what it likes: every SDK has headers of its own.
+fn preflight(asked: &HeaderMap) -> Response {
+    let headers =
+        [(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS), (header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_SECONDS)];
+    let mut response = (StatusCode::NO_CONTENT, headers).into_response();
+    let wanted = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS).and_then(|names| names.to_str().ok());
+    let named = wanted.map_or(REQUEST_HEADERS.to_owned(), |names| format!("{REQUEST_HEADERS}, {names}"));
+    if let Ok(named) = HeaderValue::try_from(named) {
+        response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_HEADERS, named);
+    }
+    response
 }
 
 /// What a route answers to a method that it does not have; axum adds which it has.

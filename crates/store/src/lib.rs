@@ -16,5 +16,5 @@ pub mod sqlite;
 pub mod verify;
 
 pub use memory::Memory;
-pub use sqlite::{OpenError, Options, Sqlite, Stats};
+pub use sqlite::{LoggedRun, OpenError, Options, Records, Sqlite, Stats, logged_run};
 pub use verify::{Report, verify};

@@ -4,7 +4,7 @@
 //! - `writer`, `ops`, `group`, `submit`: the one thread that writes, what it is asked, what a transaction does.
 //! - `questions`, `spent`: tables that are written there and read here.
 //! - `index`, `scan`: where live records lie; `blocks`: where those of ended runs do, and `dead`: when their rows go.
-//! - `readers`, `page`, `directory`: everything that only reads.
+//! - `readers`, `page`, `directory`: everything that only reads; `logged`: the same from another process.
 //!
 //! Invariant: nobody but the writer's thread changes the database or the index, and the index follows the commit.
 
@@ -14,6 +14,7 @@ mod directory;
 mod folder;
 mod group;
 mod index;
+mod logged;
 mod names;
 mod ops;
 mod page;
@@ -29,6 +30,7 @@ mod writer;
 pub(crate) use folder::Folder;
 pub use folder::OpenError;
 pub(crate) use index::Index;
+pub use logged::{LoggedRun, Records, logged_run};
 pub(crate) use page::{Ask, read};
 pub(crate) use scan::{Scan, scan};
 pub(crate) use schema::{MIGRATIONS, WITH_NAMES, WITH_QUESTIONS, onlooker, version};

@@ -89,9 +89,10 @@ fn what_was_said_elsewhere_is_read_by_its_run_and_the_next_and_numbers_go_on_aft
     sim.turn([call("look", "{}")]);
     let more = Block::Text(TextBlock::new("more"));
     sim.ends("call_R1", ToolOutput { block_list: vec![more], ..ToolOutput::default() });
-    let shown =
-        format!("{ELSEWHERE} | user:go | call:look | result:<referencable-item>\nID: 8 more </referencable-item>");
+    let shown = format!("{ELSEWHERE} | user:go | call:look | result:more");
     assert_eq!(sim.given(), shown);
+    let read = serde_json::to_string(&sim.requests.last().expect("asked").history).expect("JSON");
+    assert!(read.contains("ID: 8") && !read.contains("ID: 1"), "{read}");
     sim.crash();
     assert_eq!(sim.given(), shown, "the log has it");
     sim.turn([text("See [^7] and [^8].")]);

@@ -118,14 +118,14 @@ fn from_root(record: &Record, run: &RunFold, root: &TaskFold, output_index: u32)
         }
         Item::ToolResult(result) => {
             let output = ToolAgentOutput::of(run, root, result);
-            Some(from_tool(record, &result.id, output))
+            Some(from_tool(record, &result.id, &output))
         }
-        Item::HostedCall(item) => Some(from_tool(record, &item.id, ToolAgentOutput::hosted(item))),
+        Item::HostedCall(item) => Some(from_tool(record, &item.id, &ToolAgentOutput::hosted(item))),
         Item::Reasoning(_) | Item::ToolCall(_) | Item::FileProcessing(_) => None,
     }
 }
 
-fn from_tool(record: &Record, id: &ItemId, output: ToolAgentOutput) -> Said {
+fn from_tool(record: &Record, id: &ItemId, output: &ToolAgentOutput) -> Said {
     let content = output.result_summary.clone();
     let metadata = object(json!({ "toolCallId": output.tool_call_id, "toolAgentOutput": output }));
     said(record, id, Speaker::Tool, content, metadata)

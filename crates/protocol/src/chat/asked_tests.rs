@@ -1,14 +1,14 @@
 use super::*;
 use model::block::{FileRef, ImageUrl, Part};
 
-fn read(body: Value) -> Result<Asked, Wrong> {
+fn read(body: &Value) -> Result<Asked, Wrong> {
     asked(body.as_object().unwrap())
 }
 
-fn with(fields: Value) -> Result<Asked, Wrong> {
+fn with(fields: &Value) -> Result<Asked, Wrong> {
     let mut body = json!({"model": "demo", "messages": [{"role": "user", "content": "Hi."}]});
     body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    read(body)
+    read(&body)
 }
 
 fn said(what: What) -> Said {
@@ -18,7 +18,7 @@ fn said(what: What) -> Said {
 #[test]
 fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
     let schema = json!({"type": "object", "properties": {}});
-    let asked = with(json!({
+    let asked = with(&json!({
         "max_tokens": 5,
         "max_completion_tokens": 100,
         "temperature": 0.5,
@@ -62,19 +62,19 @@ fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
     assert_eq!(asked.tools, [tool("find", "Finds.", schema), tool("bare", "", json!({"type": "object"}))]);
     for (choice, means) in [("auto", ToolChoice::Auto), ("none", ToolChoice::None), ("required", ToolChoice::Required)]
     {
-        assert_eq!(with(json!({"tool_choice": choice})).unwrap().wishes.tool_choice, Some(means));
+        assert_eq!(with(&json!({"tool_choice": choice})).unwrap().wishes.tool_choice, Some(means));
     }
-    assert_eq!(with(json!({"stop": ["a", "b"]})).unwrap().wishes.stop, ["a", "b"]);
+    assert_eq!(with(&json!({"stop": ["a", "b"]})).unwrap().wishes.stop, ["a", "b"]);
     assert_eq!(
-        with(json!({"response_format": {"type": "json_object"}})).unwrap().wishes.format,
+        with(&json!({"response_format": {"type": "json_object"}})).unwrap().wishes.format,
         Some(OutputFormat::Json)
     );
-    assert_eq!(with(json!({"response_format": {"type": "text"}, "stop": null})).unwrap().wishes.format, None);
+    assert_eq!(with(&json!({"response_format": {"type": "text"}, "stop": null})).unwrap().wishes.format, None);
 }
 
 #[test]
 fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
-    let asked = with(json!({"messages": [
+    let asked = with(&json!({"messages": [
         {"role": "system", "content": "Be kind."},
         {"role": "developer", "content": [{"type": "text", "text": "Be short."}]},
         {"role": "user", "content": "a"},
@@ -143,6 +143,6 @@ fn what_cannot_be_taken_is_refused_by_name() {
         (part(json!({"type": "file", "file": {"file_id": "f"}})), "messages[0].content[0].file.file_data"),
         (part(json!({"type": "image_url", "image_url": {"url": "ftp://a"}})), "messages[0].content[0].image_url.url"),
     ] {
-        assert_eq!(with(fields.clone()).map_err(|wrong| wrong.field), Err(name.to_owned()), "{fields}");
+        assert_eq!(with(&fields).map_err(|wrong| wrong.field), Err(name.to_owned()), "{fields}");
     }
 }

@@ -46,7 +46,7 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
     }
     let mut body = Object::new();
     body.insert("model".to_owned(), target.model.into());
-    body.insert("messages".to_owned(), script.messages(instructions(turn)).into());
+    body.insert("messages".to_owned(), script.messages(&instructions(turn)).into());
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
     let tools: Vec<Value> = turn.tools.iter().map(tool).collect();
@@ -206,7 +206,7 @@ impl<'a> Script<'a> {
         self.messages.push(json!({ "role": "user", "content": content }));
     }
 
-    fn messages(mut self, instructions: String) -> Vec<Value> {
+    fn messages(mut self, instructions: &str) -> Vec<Value> {
         self.end_step();
         self.end_user();
         let go_on = || json!({ "role": "user", "content": GO_ON });
@@ -216,7 +216,7 @@ impl<'a> Script<'a> {
         if self.messages.last().and_then(role) == Some("assistant") {
             self.messages.push(go_on());
         }
-        let said = std::iter::once(instructions.as_str()).filter(|text| !text.is_empty()).chain(self.system);
+        let said = std::iter::once(instructions).filter(|text| !text.is_empty()).chain(self.system);
         let said: Vec<&str> = said.collect();
         if !said.is_empty() {
             self.messages.insert(0, json!({ "role": "system", "content": said.join("\n\n") }));

@@ -1,14 +1,14 @@
 use super::*;
 use model::block::{FileRef, ImageUrl, Part};
 
-fn read(body: Value) -> Result<Asked, Wrong> {
+fn read(body: &Value) -> Result<Asked, Wrong> {
     asked(body.as_object().unwrap())
 }
 
-fn with(fields: Value) -> Result<Asked, Wrong> {
+fn with(fields: &Value) -> Result<Asked, Wrong> {
     let mut body = json!({"model": "demo", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi."}]});
     body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    read(body)
+    read(&body)
 }
 
 fn user(parts: Vec<Part>) -> Said {
@@ -27,7 +27,7 @@ fn result(id: &str, text: &str, failed: bool) -> Said {
 #[test]
 fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
     let schema = json!({"type": "object", "properties": {}});
-    let asked = with(json!({
+    let asked = with(&json!({
         "system": [{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "Be short."}],
         "temperature": 0.5,
         "top_p": 0.9,
@@ -75,7 +75,7 @@ fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
 
 #[test]
 fn a_history_is_one_list_and_ends_with_the_user() {
-    let asked = read(json!({"model": "demo", "max_tokens": 1, "messages": [
+    let asked = read(&json!({"model": "demo", "max_tokens": 1, "messages": [
         {"role": "user", "content": "Find it."},
         {"role": "assistant", "content": [
             {"type": "thinking", "thinking": "Hm.", "signature": "rs_0"},
@@ -120,7 +120,7 @@ fn pictures_and_documents_are_parts() {
         {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "inner"}]}},
         {"type": "search_result", "title": "S", "source": "https://s", "content": [{"type": "text", "text": "found"}]},
     ]);
-    let asked = with(json!({"messages": [{"role": "user", "content": content}]})).unwrap();
+    let asked = with(&json!({"messages": [{"role": "user", "content": content}]})).unwrap();
     assert_eq!(
         asked.said,
         [user(vec![
@@ -177,6 +177,6 @@ fn what_cannot_be_taken_is_refused_by_name() {
             "messages[0].content[0].source.media_type",
         ),
     ] {
-        assert_eq!(with(fields.clone()).map_err(|wrong| wrong.field), Err(name.to_owned()), "{fields}");
+        assert_eq!(with(&fields).map_err(|wrong| wrong.field), Err(name.to_owned()), "{fields}");
     }
 }

@@ -40,7 +40,6 @@ impl<S: Send + Sync> FromRequestParts<S> for ResponsePath {
 
 /// A response that there is: its run, and which segment of that.
 pub(crate) struct Found {
-    pub(crate) id: String,
     pub(crate) run: RunRow,
     pub(crate) segment: u32,
 }
@@ -66,7 +65,7 @@ pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<(Found, R
     if app.engine.ports().directory.name(user, DELETED, id).await?.is_some() {
         return Err(no_response(id));
     }
-    let found = Found { id: id.to_owned(), run, segment };
+    let found = Found { run, segment };
     let read = read(app, user, &found).await?.ok_or_else(|| no_response(id))?;
     let is_kept = read.object.get("store").and_then(Value::as_bool).unwrap_or(true);
     if is_kept { Ok((found, read)) } else { Err(no_response(id)) }
@@ -74,7 +73,7 @@ pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<(Found, R
 
 /// How far a response is; `None` when its run has no such segment.
 pub(crate) async fn read(app: &App, user: &UserId, found: &Found) -> Result<Option<Read>, Problem> {
-    let Found { run, segment, .. } = found;
+    let Found { run, segment } = found;
     let Some(first) = run.first else { return queued(app, user, found).await };
     let mut projection = Segment::new(run.id.clone(), *segment, &run.thread);
     let mut frames = Frames::default();
@@ -100,12 +99,31 @@ pub(crate) async fn read(app: &App, user: &UserId, found: &Found) -> Result<Opti
         }
     }
     let (frames, over) = (projection.frames_so_far(), frames.is_over());
-    Ok(projection.object().map(|object| Read { object, frames, over }))
+    match projection.object() {
+        Some(object) => Ok(Some(Read { object, frames, over })),
+        None => answered(app, user, found).await,
+    }
+}
+
+/// An answer that its run has not read yet waits in the inbox, and has been told which response it opens.
+async fn answered(app: &App, user: &UserId, found: &Found) -> Result<Option<Read>, Problem> {
+    let Found { run, segment } = found;
+    let rows = app.engine.ports().directory.inbox(user, &run.thread).await?;
+    let echo = rows.into_iter().find_map(|row| match row.command {
+        Command::Answer(answer) if answer.task_id == run.id => Some(answer.echo),
+        _ => None,
+    });
+    let Some(echo) = echo.filter(|_| *segment > 1) else { return Ok(None) };
+    let asked = Unbegun { agent: &run.agent, at: run.created_at, given_up: false, echo: echo.as_ref() };
+    let before = Box::pin(read(app, user, &Found { run: run.clone(), segment: segment - 1 })).await?;
+    // Only the response after the last one that there is can be opened.
+    let is_next = before.is_some_and(|before| before.over);
+    Ok(is_next.then(|| Read { object: Segment::unbegun(&run.id, *segment, asked), frames: 0, over: false }))
 }
 
 /// A run that has not begun has no records: what was asked waits in its thread's inbox.
 async fn queued(app: &App, user: &UserId, found: &Found) -> Result<Option<Read>, Problem> {
-    let Found { run, segment, .. } = found;
+    let Found { run, segment } = found;
     if *segment != 1 {
         return Ok(None);
     }

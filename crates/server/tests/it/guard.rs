@@ -56,12 +56,12 @@ async fn a_preflight_says_what_may_be_sent() {
     let ask = [
         ("origin", "http://localhost:3000"),
         ("access-control-request-method", "POST"),
-        ("access-control-request-headers", "content-type"),
+        ("access-control-request-headers", "content-type, x-sdk-version"),
     ];
     let reply = hw.request(Method::OPTIONS, "/v1/tasks", &ask, None).await;
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (204, "http://localhost:3000"));
     assert!(reply.header("access-control-allow-methods").contains("DELETE"));
-    for name in ["authorization", "content-type", "idempotency-key", "last-event-id"] {
+    for name in ["authorization", "content-type", "idempotency-key", "last-event-id", "x-sdk-version"] {
         assert!(reply.header("access-control-allow-headers").contains(name));
     }
     let plain = hw.request(Method::OPTIONS, "/v1/tasks", &[], None).await;

@@ -26,6 +26,7 @@ mod queue;
 mod recording;
 mod responses;
 mod routes;
+mod run_items;
 mod runs;
 mod sentences;
 mod site;

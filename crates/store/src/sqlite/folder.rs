@@ -110,10 +110,7 @@ impl Folder {
 
     /// Takes a folder to look at it. Where no server ever was there is no lock to take, and none is made.
     pub(crate) fn look(dir: &Path) -> Result<Self, OpenError> {
-        let database = dir.join(DATABASE);
-        if !inspect(dir)? {
-            return Err(OpenError::Foreign(database));
-        }
+        let database = database_in(dir)?;
         let lock = match File::open(dir.join(LOCK)) {
             Ok(file) => Some(locked(dir, file)?),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -121,6 +118,12 @@ impl Folder {
         };
         Ok(Self { database, _lock: lock })
     }
+}
+
+/// The database in a folder, for somebody who only looks on: the lock is for those who need the folder for themselves.
+pub(crate) fn database_in(dir: &Path) -> Result<PathBuf, OpenError> {
+    let database = dir.join(DATABASE);
+    if inspect(dir)? { Ok(database) } else { Err(OpenError::Foreign(database)) }
 }
 
 fn locked(dir: &Path, file: File) -> Result<File, OpenError> {

@@ -7,7 +7,7 @@
 use model::defects::Defect;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 // Before this version, a write at the same moment as a checkpoint could damage a database in WAL mode.
@@ -165,11 +165,19 @@ pub(crate) fn reader(path: &Path) -> rusqlite::Result<Connection> {
 /// Opens a connection to a database that nobody writes, without a trace: where no write-ahead log waits, SQLite is told
 /// that it needs no files of its own.
 pub(crate) fn onlooker(path: &Path) -> rusqlite::Result<Connection> {
+    let waits = std::fs::metadata(write_ahead_log(path)).is_ok_and(|log| log.len() > 0);
+    if waits { reader(path) } else { undisturbed(path) }
+}
+
+/// The write-ahead log of a database. It is there as long as anybody writes, and gone when the last one has closed.
+pub(crate) fn write_ahead_log(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    if std::fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
-        return reader(path);
-    }
+    log.into()
+}
+
+/// Opens a connection to a database whose file nobody changes: SQLite looks for no lock and no other file.
+pub(crate) fn undisturbed(path: &Path) -> rusqlite::Result<Connection> {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
         match char::from(*byte) {

@@ -95,8 +95,12 @@ fn messages_between_tools_are_one_text() {
     let message = &object["choices"][0]["message"];
     assert_eq!(message["content"], "I will place the order.\n\nDone: bought VNM.[^1]");
     let place = &message["annotations"][0]["url_citation"];
-    let cited: String =
-        message["content"].as_str().unwrap().chars().skip(place["start_index"].as_u64().unwrap() as usize).collect();
+    let cited: String = message["content"]
+        .as_str()
+        .unwrap()
+        .chars()
+        .skip(usize::try_from(place["start_index"].as_u64().unwrap()).unwrap())
+        .collect();
     assert_eq!(cited, "[^1]", "places are counted in the whole text");
 }
 
@@ -204,14 +208,14 @@ fn law_6_the_client_agrees() {
     for seed in seeds() {
         for (_, records) in runs(seed) {
             let run = records[0].run.clone();
-            let pauses = records.iter().filter(|record| is_handed_over(record.event())).count();
+            let pauses = u32::try_from(records.iter().filter(|record| is_handed_over(record.event())).count()).unwrap();
             let cut = records.iter().any(|record| matches!(record.event(), Event::Recovered(_)));
-            for segment in 1..=pauses as u32 + 2 {
+            for segment in 1..=pauses + 2 {
                 let at = format!("SEED={seed}, {run}, segment {segment}");
                 let answer = answer(&records, run.clone(), segment);
                 match collect(&read(&bytes(&records, run.clone(), segment))).unwrap_or_else(|why| panic!("{at}: {why}"))
                 {
-                    Collected::Nothing => assert!(segment as usize > pauses, "{at}: nothing is told"),
+                    Collected::Nothing => assert!(segment > pauses, "{at}: nothing is told"),
                     Collected::Open(_) => panic!("{at}: no end"),
                     Collected::Error(error) => {
                         assert_eq!(error["message"], answer.failure().unwrap().message, "{at}");

@@ -87,10 +87,12 @@ fn grow(whole: &mut Map<String, Value>, delta: &Map<String, Value>) -> Result<()
             (Some(Value::String(text)), Value::String(more)) => text.push_str(more),
             (Some(Value::Array(list)), Value::Array(more)) if key == "tool_calls" => {
                 for element in more {
-                    let index = element["index"].as_u64().ok_or("an element without an index")? as usize;
+                    let index = element["index"].as_u64().ok_or("an element without an index")?;
+                    let index = usize::try_from(index).unwrap();
+                    let next = list.len();
                     match list.get_mut(index) {
                         Some(known) => grow(known.as_object_mut().unwrap(), element.as_object().unwrap())?,
-                        None if index == list.len() => list.push(element.clone()),
+                        None if index == next => list.push(element.clone()),
                         None => return Err(format!("call {index} is not the next")),
                     }
                 }

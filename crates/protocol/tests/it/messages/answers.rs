@@ -309,15 +309,15 @@ fn law_6_the_client_agrees() {
     for seed in seeds() {
         for (_, records) in runs(seed) {
             let run = records[0].run.clone();
-            let pauses = records.iter().filter(|record| is_handed_over(record.event())).count();
+            let pauses = u32::try_from(records.iter().filter(|record| is_handed_over(record.event())).count()).unwrap();
             let cut = records.iter().any(|record| matches!(record.event(), Event::Recovered(_)));
-            for segment in 1..=pauses as u32 + 2 {
+            for segment in 1..=pauses + 2 {
                 let at = format!("SEED={seed}, {run}, segment {segment}");
                 let answer = answer(&records, run.clone(), segment);
                 let frames = shown::read(&bytes(&records, run.clone(), segment));
                 let object = answer.object();
                 match collect(&frames).unwrap_or_else(|why| panic!("{at}: {why}")) {
-                    Collected::Nothing => assert!(segment as usize > pauses, "{at}: nothing is told"),
+                    Collected::Nothing => assert!(segment > pauses, "{at}: nothing is told"),
                     Collected::Open(_) => panic!("{at}: no end"),
                     Collected::Error(error) => {
                         assert_eq!(error["message"], answer.failure().unwrap().message, "{at}");

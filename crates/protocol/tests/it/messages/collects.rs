@@ -57,7 +57,7 @@ impl Client {
         }
         let Some(message) = &mut self.message else { return Err("before the beginning".to_owned()) };
         let content = message["content"].as_array_mut().unwrap();
-        let index = data["index"].as_u64().map(|index| index as usize);
+        let index = data["index"].as_u64().map(|index| usize::try_from(index).unwrap());
         match event {
             "content_block_start" => {
                 if self.open.is_some() || index != Some(content.len()) {

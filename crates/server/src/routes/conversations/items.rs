@@ -13,7 +13,6 @@ use axum::response::{IntoResponse as _, Response};
 use model::UserId;
 use model::block::Object;
 use model::ports::{PageOf, RunFilter, RunRow};
-use protocol::responses::Segment;
 use serde_json::{Value, json};
 
 /// The longest page, and the usual one.
@@ -60,7 +59,7 @@ pub(crate) async fn add(
     let mut conversation = find(&app, &caller.user, &id).await?;
     conversation.note.items.extend(new.iter().cloned());
     conversation.keep(&app, &caller.user).await?;
-    Ok(axum::Json(list_of(new, false)).into_response())
+    Ok(axum::Json(list_of(&new, false)).into_response())
 }
 
 pub(crate) async fn get(
@@ -123,7 +122,7 @@ async fn runs(app: &App, user: &UserId, conversation: &Conversation) -> Result<V
 async fn items_of(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Value>, Problem> {
     let mut items = Vec::new();
     for segment in 1.. {
-        let found = Found { id: Segment::id(&run.id, segment), run: run.clone(), segment };
+        let found = Found { run: run.clone(), segment };
         let Some(read) = read(app, user, &found).await? else { break };
         items.extend(input_items::items(app, user, run, Some(segment)).await?);
         items.extend(read.object.get("output").and_then(Value::as_array).into_iter().flatten().cloned());
@@ -185,11 +184,11 @@ impl Page {
     fn answer(mut self) -> Value {
         let has_more = self.is_full();
         self.items.truncate(self.limit);
-        list_of(self.items, has_more)
+        list_of(&self.items, has_more)
     }
 }
 
-fn list_of(items: Vec<Value>, has_more: bool) -> Value {
+fn list_of(items: &[Value], has_more: bool) -> Value {
     let id = |item: Option<&Value>| item.and_then(|item| item.get("id")).cloned();
     let (first, last) = (id(items.first()), id(items.last()));
     json!({ "object": "list", "data": items, "first_id": first, "last_id": last, "has_more": has_more })

@@ -102,7 +102,7 @@ async fn previous(app: &App, user: &UserId, id: &str) -> Result<RunRow, Problem>
 /// The response as it is now.
 async fn shown(app: &App, user: &UserId, turn: &Turn, echo: Option<Value>) -> Result<Response, Problem> {
     let run = app.engine.run_of(user, &turn.run).await?.ok_or_else(Problem::not_found)?;
-    let found = Found { id: Segment::id(&turn.run, turn.segment), run, segment: turn.segment };
+    let found = Found { run, segment: turn.segment };
     let object = match read(app, user, &found).await? {
         Some(read) => read.object,
         // The answer is written down, and the run has not gone on yet.

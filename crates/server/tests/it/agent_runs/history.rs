@@ -103,6 +103,7 @@ async fn ten_thousand_messages_are_read_in_bounded_memory() {
     .await;
     // What reading takes at all is taken once before it is measured.
     hw.get(&format!("{HISTORY}?threadId=thr_past")).await;
+    forget_peak(&hw);
     let before = peak(&hw);
     let (mut query, mut seen, mut days) = (String::new(), 0, 0);
     loop {
@@ -121,7 +122,12 @@ async fn ten_thousand_messages_are_read_in_bounded_memory() {
     assert_eq!(seen, DAYS * (ANSWERS + 1));
     // All of it would be some forty megabytes, as the messages are held.
     let grown = peak(&hw) - before;
-    assert!(grown < 12 * 1024, "{grown} KiB more than for one day");
+    assert!(grown < 1, "{grown} KiB more than for one day");
+}
+
+/// From here on the peak is counted anew: starting may have taken more than reading ever will.
+fn forget_peak(hw: &Server) {
+    std::fs::write(format!("/proc/{}/clear_refs", hw.pid()), "5").unwrap();
 }
 
 /// The most memory that the server has had, in KiB.

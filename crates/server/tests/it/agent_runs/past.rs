@@ -44,7 +44,7 @@ impl Past {
         self.records.push(Record::seal(&self.thread, &self.run(), epoch, draft));
     }
 
-    fn of_run(&mut self, at: Millis, kind: &str, fields: Value) {
+    fn of_run(&mut self, at: Millis, kind: &str, fields: &Value) {
         let mut event = json!({"type": kind, "task_id": self.run()});
         event.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         self.event(at, serde_json::from_value(event).unwrap());
@@ -60,22 +60,22 @@ impl Past {
         self.changes.push(Change::Consume { row });
         let input = json!([{"id": format!("msg_{}in", run.suffix()), "role": "user", "content": [{"type": "text", "text": question}]}]);
         let task = json!({"thread_id": self.thread, "agent": "demo", "model": "scripted/demo", "input": input});
-        self.of_run(asked_at, "task.created", json!({"task": task}));
-        self.of_run(asked_at, "task.started", json!({}));
+        self.of_run(asked_at, "task.created", &json!({"task": task}));
+        self.of_run(asked_at, "task.started", &json!({}));
         let mut end = asked_at;
         for (index, (at, text)) in answers.iter().enumerate() {
             let id = format!("msg_{}{index}", run.suffix());
             let item = json!({"type": "message", "id": id, "role": "assistant"});
             let block =
                 json!({"item_id": id, "output_index": index, "block_index": 0, "item": {"type": "text", "text": text}});
-            self.of_run(*at, "task.output_item.added", json!({"output_index": index, "item": item}));
-            self.of_run(*at, "task.text.done", block);
-            self.of_run(*at, "task.output_item.done", json!({"output_index": index, "item": item}));
+            self.of_run(*at, "task.output_item.added", &json!({"output_index": index, "item": item}));
+            self.of_run(*at, "task.text.done", &block);
+            self.of_run(*at, "task.output_item.done", &json!({"output_index": index, "item": item}));
             end = *at;
         }
         let last = self.lease.unwrap().head.plus(self.records.len() as u64).next();
         self.changes.push(Change::RunStatus { run: run.clone(), status: TaskStatus::Completed, last, at: end });
-        self.of_run(end, "task.completed", json!({"usage": {}, "duration_ms": 1}));
+        self.of_run(end, "task.completed", &json!({"usage": {}, "duration_ms": 1}));
         self.append().await;
         run
     }

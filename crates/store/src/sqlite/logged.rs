@@ -1,0 +1,143 @@
+//! One run as it is logged, read beside whoever works in the folder: no lock is taken and nothing is changed.
+//!
+//! What there is to read is settled once, in one snapshot. The records then come page by page, each page in a snapshot and
+//! from a connection of its own: whoever shows a run as slowly as it went must not keep the server from emptying its
+//! write-ahead log meanwhile. `page` knows how to find what moved in between.
+
+use super::blocks::Block;
+use super::folder::{OpenError, database_in};
+use super::index::Index;
+use super::page::{Ask, read};
+use super::rows::unavailable;
+use super::scan::scan;
+use super::schema::{MIGRATIONS, reader, undisturbed, version, write_ahead_log};
+use model::ports::{PageLimit, StoreError};
+use model::record::Record;
+use model::seq::Seq;
+use model::{TaskId, ThreadId, UserId};
+use rusqlite::{Connection, OptionalExtension};
+use std::path::{Path, PathBuf};
+
+/// A run as far as it was logged when it was asked for.
+#[derive(Debug)]
+pub struct LoggedRun {
+    /// Its name.
+    pub id: TaskId,
+    /// Whose it is.
+    pub owner: UserId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Had it ended? What else would have been logged is not here.
+    pub ended: bool,
+    /// Its first and its last record; a run that waits for its turn has none.
+    pub span: Option<(Seq, Seq)>,
+    database: PathBuf,
+    /// Where those of its records lie that are no blocks yet.
+    index: Index,
+}
+
+/// Finds a run in a data folder, whoever's it is; `None` when there is none of this name. A server may work in the folder.
+///
+/// # Errors
+/// When there is nothing to look at: no database of ours, or a newer one.
+pub fn logged_run(dir: &Path, id: &TaskId) -> Result<Option<LoggedRun>, OpenError> {
+    let database = database_in(dir)?;
+    let refused = |error: &rusqlite::Error| OpenError::sql(&database, error);
+    beside(&database, refused, |conn| {
+        let found = version(conn, MIGRATIONS).map_err(|error| OpenError::migrate(&database, &error))?;
+        if found == 0 { Ok(None) } else { find(conn, &database, id).map_err(|error| refused(&error)) }
+    })
+}
+
+impl LoggedRun {
+    /// Its records in their order. After an error there are no more.
+    #[must_use]
+    pub fn records(&self) -> Records<'_> {
+        let after = self.span.map_or(Seq::ZERO, |(first, _)| first.before());
+        Records { run: self, page: Vec::new().into_iter(), after, broken: false }
+    }
+
+    fn page(&self, after: Seq, last: Seq) -> Result<Vec<Record>, StoreError> {
+        let limit = PageLimit::WIDE;
+        let plan = self.index.plan(&self.thread, after, limit.records_max);
+        let ask = Ask { owner: self.owner.clone(), thread: self.thread.clone(), after, limit, plan };
+        let mut records = beside(&self.database, unavailable, |conn| read(conn, &ask))?.records;
+        records.retain(|record| record.seq <= last && record.run == self.id);
+        if records.is_empty() {
+            return Err(StoreError::Corrupt { thread: self.thread.clone(), seq: after.next() });
+        }
+        Ok(records)
+    }
+}
+
+/// The records of a run, a page at a time in memory.
+#[derive(Debug)]
+pub struct Records<'a> {
+    run: &'a LoggedRun,
+    page: std::vec::IntoIter<Record>,
+    after: Seq,
+    broken: bool,
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Record, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (_, last) = self.run.span?;
+        if self.page.len() == 0 && self.after < last && !self.broken {
+            match self.run.page(self.after, last) {
+                Ok(records) => self.page = records.into_iter(),
+                Err(error) => {
+                    self.broken = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        let record = self.page.next()?;
+        self.after = record.seq;
+        Some(Ok(record))
+    }
+}
+
+/// Looks at a database that a server may have open. Where it has a write-ahead log SQLite keeps us out of each other's way.
+/// Where it has none nobody works in it, and it is looked at without a trace; somebody who comes meanwhile makes a log
+/// before anything else changes, and then what was seen does not count.
+fn beside<T, E>(
+    database: &Path,
+    refused: impl Fn(&rusqlite::Error) -> E,
+    look: impl Fn(&Connection) -> Result<T, E>,
+) -> Result<T, E> {
+    let log = write_ahead_log(database);
+    if !log.exists() {
+        let seen = undisturbed(database).map_err(|error| refused(&error)).and_then(|conn| look(&conn));
+        if !log.exists() {
+            return seen;
+        }
+    }
+    look(&reader(database).map_err(|error| refused(&error))?)
+}
+
+fn find(conn: &Connection, database: &Path, id: &TaskId) -> rusqlite::Result<Option<LoggedRun>> {
+    let snapshot = conn.unchecked_transaction()?;
+    let sql = "SELECT t.num, t.id, t.owner, r.ended_at IS NOT NULL, r.first, r.last
+               FROM runs r JOIN threads t ON t.num = r.thread WHERE r.id = ?1 ORDER BY r.num LIMIT 1";
+    let seq = |number: Option<i64>| number.map(|number| Seq(number.cast_unsigned()));
+    let row = snapshot.query_row(sql, [id.as_str()], |row| {
+        let names: (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok((names, row.get::<_, bool>(3)?, seq(row.get(4)?), seq(row.get(5)?)))
+    });
+    let Some(((num, thread, owner), ended, first, last)) = row.optional()? else { return Ok(None) };
+    let thread = ThreadId::from(thread);
+    let index = Index::default();
+    let settled = Block::head(&snapshot, num)?;
+    // All rows have to be passed to find some, which is not worth it where the blocks have everything.
+    if first.is_some() && !(ended && last.is_some_and(|last| last <= settled)) {
+        index.replace(scan(&snapshot)?.entries.into_iter().filter(|(id, _)| *id == thread).collect());
+    }
+    // A run that goes on is its thread's last: it reaches as far as the log does.
+    let head = index.plan(&thread, Seq::ZERO, 1).map_or(settled, |plan| plan.head);
+    let last = if ended { last } else { Some(head) };
+    let span = first.zip(last).filter(|(first, last)| first <= last);
+    let (id, owner, database) = (id.clone(), UserId::from(owner), database.to_owned());
+    Ok(Some(LoggedRun { id, owner, thread, ended, span, database, index }))
+}
