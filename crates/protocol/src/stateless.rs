@@ -12,7 +12,7 @@ pub use telling::{Failure, FailureKind, is_handed_over};
 
 use crate::said::{Said, What, Wrong};
 use model::TaskId;
-use model::block::Object;
+use model::block::{Object, Part};
 use model::event::ClientTool;
 use model::wish::Wishes;
 
@@ -41,11 +41,37 @@ pub(crate) fn name(prefix: &str, run: &TaskId, segment: u32) -> String {
     if segment > 1 { format!("{prefix}{suffix}_{segment}") } else { format!("{prefix}{suffix}") }
 }
 
-/// It is the client's turn to speak: a model cannot be made to go on with its own words.
-pub(crate) fn check_last(said: &[Said]) -> Result<(), Wrong> {
-    match said.last().map(|said| &said.what) {
-        Some(What::User(_) | What::Result { .. }) => Ok(()),
-        None => Err(Wrong::new("messages", "nothing is said in them")),
-        Some(_) => Err(Wrong::new("messages", "the last one must be a user's, or the result of a tool")),
+/// What a client said, ready to be taken. It must be the client that spoke last: a model cannot be made to go on with its
+/// own words.
+///
+/// Words beside the results that a run of ours waits for are read with the last of these: both are for the same turn, and a
+/// run that goes on with one of them would not wait for the other.
+pub(crate) fn settled(mut said: Vec<Said>) -> Result<Vec<Said>, Wrong> {
+    match said.last() {
+        None => return Err(Wrong::new("messages", "nothing is said in them")),
+        Some(last) if matches!(last.what, What::User(_)) || is_answer(last) => {}
+        Some(_) => return Err(Wrong::new("messages", "the last one must be a user's, or the result of a tool")),
     }
+    let words = said.iter().rev().take_while(|said| matches!(said.what, What::User(_))).count();
+    let place = said.len() - words;
+    let is_ours = |said: &Said| is_answer(said) && said.run().is_some();
+    if place.checked_sub(1).and_then(|last| said.get(last)).is_some_and(is_ours) {
+        let words: Vec<Part> = said
+            .split_off(place)
+            .into_iter()
+            .flat_map(|said| match said.what {
+                What::User(parts) => parts,
+                _ => Vec::new(),
+            })
+            .collect();
+        if let Some(Said { what: What::Result { content, .. }, .. }) = said.last_mut() {
+            content.extend(words);
+        }
+    }
+    Ok(said)
+}
+
+/// Is it a result that the client brings? One that has a name is of a tool that the server ran.
+fn is_answer(said: &Said) -> bool {
+    matches!(said.what, What::Result { .. }) && said.id.is_none()
 }

@@ -6,6 +6,7 @@ use crate::guard::{self, Guard};
 use crate::problem::Problem;
 use crate::routes;
 use crate::streams::Streams;
+use crate::ws;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
@@ -73,6 +74,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/threads", get(routes::thread_list::handle))
         .route("/v1/threads/{thread}", get(routes::thread_get::handle).delete(routes::thread_delete::handle))
         .route("/v1/threads/{thread}/events", get(routes::thread_events::handle))
+        .route("/ws", get(ws::handle))
         .route("/api/v1/agent/runs", post(routes::agent_run_create::handle))
         .route("/api/v1/agent/runs/{thread}/events", get(routes::agent_run_events::handle))
         .route("/api/v1/agent/runs/{thread}/cancel", post(routes::agent_run_cancel::handle))
@@ -101,6 +103,8 @@ pub(crate) fn router(app: &App) -> Router {
             "/v1/conversations/{conversation}/items/{item}",
             get(routes::conversations::items::get).delete(routes::conversations::items::delete),
         )
+        .route("/v1/chat/completions", post(routes::chat_create::handle))
+        .route("/v1/messages", post(routes::message_create::handle))
         .route("/v1/models", get(routes::models::list))
         .route("/v1/models/{*model}", get(routes::models::get))
         .route_layer(from_fn_with_state(app.clone(), auth::require));

@@ -1,8 +1,9 @@
 //! Who is asking.
 //!
 //! Mode `none`: everybody is the user `local`, and the server listens on this machine only. Mode `keys`: a request
-//! carries `Authorization: Bearer hw_…`. Tokens in a URL are refused like any unknown parameter, because URLs end up in
-//! logs; a browser's `EventSource`, which cannot send headers, needs `fetch` instead.
+//! carries `Authorization: Bearer hw_…`, or `x-api-key: hw_…`, which is the same in other words. Tokens in a URL are
+//! refused like any unknown parameter, because URLs end up in logs; a browser's `EventSource`, which cannot send headers,
+//! needs `fetch` instead.
 
 use crate::app::App;
 use crate::keys::Keys;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 
 /// The user when nobody has to say who they are.
 const LOCAL: &str = "local";
+/// Where clients of Anthropic's protocol send their key.
+const API_KEY: &str = "x-api-key";
 /// Longer is no key of ours.
 const TOKEN_BYTES_MAX: usize = 128;
 
@@ -58,15 +61,25 @@ impl Auth {
         match self {
             Self::Open => Some(Caller { user: UserId::from(LOCAL), pass: Pass::Open }),
             Self::Keys(keys) => {
-                let mut given = headers.get_all(header::AUTHORIZATION).iter();
-                let (first, second) = (given.next()?, given.next());
-                let (scheme, token) = first.to_str().ok()?.split_once(' ')?;
-                let token = token.trim();
-                let fits = second.is_none() && scheme.eq_ignore_ascii_case("bearer") && token.len() <= TOKEN_BYTES_MAX;
-                let (user, id) = fits.then(|| keys.find(token))??;
+                let token = token(headers).filter(|token| token.len() <= TOKEN_BYTES_MAX)?;
+                let (user, id) = keys.find(token)?;
                 Some(Caller { user, pass: Pass::Key(Arc::clone(keys), id) })
             }
         }
+    }
+}
+
+/// The one key that a request carries. Two are none: nobody could say which counts.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let mut bearers = headers.get_all(header::AUTHORIZATION).iter();
+    let mut plain = headers.get_all(API_KEY).iter();
+    match (bearers.next(), bearers.next(), plain.next(), plain.next()) {
+        (Some(bearer), None, None, None) => {
+            let (scheme, token) = bearer.to_str().ok()?.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        }
+        (None, None, Some(key), None) => key.to_str().ok().map(str::trim),
+        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@
 mod check_config;
 mod keys;
 mod openapi;
+mod replay;
 mod serve;
 mod tail;
 mod verify;
@@ -42,6 +43,8 @@ enum Verb {
     Openapi,
     /// Follow a task in the terminal; go on by itself when the connection drops.
     Tail(tail::TailArgs),
+    /// Stream a logged run again, in any protocol, with its timing or fast. Works while the server runs, too.
+    Replay(replay::ReplayArgs),
 }
 
 /// The folder that everything is in.
@@ -78,5 +81,6 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Verb::CheckConfig(args) => Ok(check_config::run(&args)),
         Verb::Openapi => Ok(openapi::run()),
         Verb::Tail(args) => runtime()?.block_on(tail::run(args)),
+        Verb::Replay(args) => runtime()?.block_on(replay::run(args)),
     }
 }

@@ -52,6 +52,9 @@ pub(crate) async fn take(
     }
     let is_news = |said: &Said| !matches!(said.what, What::Decision { .. } | What::Other) && !is_stray(said, &context);
     let news: Vec<Said> = said.into_iter().skip(known).filter(is_news).collect();
+    if let Some(stray) = news.iter().enumerate().find_map(|(place, said)| unasked(&news, place, said)) {
+        return Err(no_call(stray));
+    }
     let news = News::of(&news);
     let new = NewRun { before: news.before(), input: news.input, ..new };
     let started = begin(app, user, placed(app, user, context, new).await?).await?;
@@ -60,7 +63,7 @@ pub(crate) async fn take(
 
 /// How many of the items are known: everything up to the last one that a run of the user's gave. That run is what an open
 /// request goes on from.
-async fn known(app: &App, user: &UserId, said: &[Said], context: Context) -> Result<(usize, Context), Problem> {
+pub(crate) async fn known(app: &App, user: &UserId, said: &[Said], context: Context) -> Result<(usize, Context), Problem> {
     let mut missed: Vec<TaskId> = Vec::new();
     for (place, said) in said.iter().enumerate().rev() {
         let Some(run) = said.run().filter(|run| !missed.contains(run)) else { continue };
@@ -84,6 +87,13 @@ async fn known(app: &App, user: &UserId, said: &[Said], context: Context) -> Res
 /// An output whose call nobody here made is history in an open request, and a mistake where the past is ours.
 fn is_stray(said: &Said, context: &Context) -> bool {
     matches!(said.what, What::Result { .. }) && matches!(context, Context::After(_))
+}
+
+/// The call of an output that no call before it asked for.
+fn unasked<'a>(all: &[Said], place: usize, said: &'a Said) -> Option<&'a str> {
+    let What::Result { call_id, .. } = &said.what else { return None };
+    let asks = |said: &Said| matches!(&said.what, What::Call { call_id: asked, .. } if asked == call_id);
+    (!all.iter().take(place).any(asks)).then_some(call_id)
 }
 
 /// Answers what the run waits for. `None` when the request answers nothing, or only what was answered before.

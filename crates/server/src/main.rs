@@ -21,10 +21,12 @@ mod query;
 mod routes;
 mod schema;
 mod sse;
+mod stateless;
 mod streams;
 mod tongue;
 mod watch;
 mod wire;
+mod ws;
 
 use clap::Parser as _;
 use std::process::ExitCode;

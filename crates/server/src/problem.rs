@@ -140,7 +140,8 @@ impl From<SubmitError> for Problem {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::KeyReused => Self::new(StatusCode::CONFLICT, "idempotency_key_reused", error.to_string()),
-            SubmitError::ThreadTaken => Self::new(StatusCode::CONFLICT, "thread_taken", error.to_string()),
+            // Somebody made the same thread at the same moment, twice: asked again, it is there.
+            SubmitError::ThreadTaken => StoreError::Unavailable(error.to_string()).into(),
             SubmitError::NoQuestion => {
                 let detail = "the run does not wait for this approval, and never did";
                 Self::new(StatusCode::NOT_FOUND, "approval_not_found", detail)

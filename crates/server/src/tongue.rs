@@ -27,7 +27,8 @@ const ANTHROPIC: [&str; 1] = ["/v1/messages"];
 impl Tongue {
     /// What is spoken under this path.
     pub(crate) fn of(path: &str) -> Self {
-        let begins = |start: &&str| path.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let begins =
+            |start: &&str| path.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if OPENAI.iter().any(begins) {
             Self::OpenAi
         } else if ANTHROPIC.iter().any(begins) {
@@ -45,6 +46,10 @@ impl Tongue {
             Self::OpenAi => openai(response.status(), &refusal),
             Self::Anthropic => anthropic(response.status(), &refusal, request_id),
         };
+        // Who has too much to do says so with a number of its own there.
+        if self == Self::Anthropic && response.status() == StatusCode::SERVICE_UNAVAILABLE {
+            *response.status_mut() = StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        }
         // These SDKs know a body that cannot be taken as 400 alone.
         if response.status() == StatusCode::UNPROCESSABLE_ENTITY {
             *response.status_mut() = StatusCode::BAD_REQUEST;

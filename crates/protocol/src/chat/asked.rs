@@ -7,7 +7,7 @@
 use super::asked_parts::{parts, texts};
 use crate::said::{Said, What, Wrong};
 use crate::stateless::fields::{element, flag, given, list, needed, number, object, path, text, whole};
-use crate::stateless::{Asked, check_last};
+use crate::stateless::{Asked, settled};
 use model::block::Object;
 use model::event::ClientTool;
 use model::wish::{OutputFormat, ToolChoice, Wishes};
@@ -35,7 +35,7 @@ pub fn asked(body: &Object) -> Result<Asked, Wrong> {
             _ => None,
         })
         .collect();
-    check_last(&said)?;
+    let said = settled(said)?;
     let options = object(body, "stream_options", "")?;
     let include_usage = options.map(|options| flag(options, "include_usage", "stream_options")).transpose()?.flatten();
     Ok(Asked {

@@ -9,7 +9,7 @@ use super::asked_blocks::{assistant, user};
 use super::project::SERVER_NAME;
 use crate::said::{Said, What, Wrong};
 use crate::stateless::fields::{element, flag, given, list, needed, number, object, path, text, whole};
-use crate::stateless::{Asked, check_last};
+use crate::stateless::{Asked, settled};
 use model::block::Object;
 use model::event::ClientTool;
 use model::wish::{OutputFormat, ToolChoice, Wishes};
@@ -21,8 +21,7 @@ use std::collections::HashSet;
 /// # Errors
 /// When a field is not what it has to be.
 pub fn asked(body: &Object) -> Result<Asked, Wrong> {
-    let said = said(list(body, "messages", "")?)?;
-    check_last(&said)?;
+    let said = settled(said(list(body, "messages", "")?)?)?;
     Ok(Asked {
         model: needed(body, "model", "")?.to_owned(),
         stream: flag(body, "stream", "")?.unwrap_or(false),

@@ -42,7 +42,11 @@ pub(super) fn assistant(blocks: &[Value], at: &str, out: &mut Vec<Said>) -> Resu
                 let what = What::Call { call_id, name, arguments: Value::Object(input).to_string() };
                 out.push(Said { id: None, what });
             }
-            Some("mcp_tool_result") => out.push(result(block, &at)?),
+            // It has a name: it is no answer of the client's.
+            Some("mcp_tool_result") => {
+                let id = Some(needed(block, "tool_use_id", &at)?.to_owned());
+                out.push(Said { id, ..result(block, &at)? });
+            }
             Some("thinking") => {
                 let signature = text(block, "signature", &at)?.filter(|signature| signature.starts_with("rs_"));
                 out.extend(signature.map(|id| Said { id: Some(id.to_owned()), what: What::Other }));

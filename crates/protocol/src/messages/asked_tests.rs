@@ -99,7 +99,7 @@ fn a_history_is_one_list_and_ends_with_the_user() {
             Said { id: Some("rs_0".to_owned()), what: What::Other },
             Said { id: None, what: What::Assistant("I look.".to_owned()) },
             call("a", r#"{"n":1}"#),
-            result("a", "no", true),
+            Said { id: Some("a".to_owned()), ..result("a", "no", true) },
             call("b", "{}"),
             result("b", "here", false),
             user(vec![Part::text("Quick!")]),
@@ -179,4 +179,34 @@ fn what_cannot_be_taken_is_refused_by_name() {
     ] {
         assert_eq!(with(&fields).map_err(|wrong| wrong.field), Err(name.to_owned()), "{fields}");
     }
+}
+
+#[test]
+fn words_beside_the_results_of_a_run_of_ours_are_read_with_them() {
+    let ours = format!("call_{:032x}1", 7);
+    for (id, is_ours) in [(ours.as_str(), true), ("toolu_1", false)] {
+        let call = json!({"type": "tool_use", "id": id, "name": "find", "input": {}});
+        let given =
+            json!([{"type": "tool_result", "tool_use_id": id, "content": "here"}, {"type": "text", "text": "Quick!"}]);
+        let messages = json!([{"role": "user", "content": "Find it."}, {"role": "assistant", "content": [call]},
+            {"role": "user", "content": given}]);
+        let said = with(&json!({ "messages": messages })).unwrap().said;
+        let content = |said: &Said| match &said.what {
+            What::User(content) | What::Result { content, .. } => content.clone(),
+            _ => Vec::new(),
+        };
+        let last: Vec<Vec<Part>> = said.iter().skip(2).map(content).collect();
+        let (here, quick) = (Part::text("here"), Part::text("Quick!"));
+        assert_eq!(last, if is_ours { vec![vec![here, quick]] } else { vec![vec![here], vec![quick]] });
+    }
+}
+
+#[test]
+fn a_result_of_the_servers_own_is_not_the_clients_last_word() {
+    let blocks = json!([
+        {"type": "mcp_tool_use", "id": "a", "name": "find", "server_name": "headwater", "input": {}},
+        {"type": "mcp_tool_result", "tool_use_id": "a", "is_error": false, "content": "here"},
+    ]);
+    let messages = json!([{"role": "user", "content": "Find it."}, {"role": "assistant", "content": blocks}]);
+    assert_eq!(with(&json!({ "messages": messages })).unwrap_err().field, "messages");
 }

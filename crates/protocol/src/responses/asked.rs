@@ -82,6 +82,9 @@ pub fn asked(body: &Object) -> Result<Asked, Wrong> {
         metadata: metadata(body)?,
         echo: SHOWN_BACK.iter().filter_map(|name| Some(((*name).to_owned(), given(body, name)?.clone()))).collect(),
     };
+    if asked.background && !asked.store {
+        return Err(Wrong::new("background", "what is not stored cannot be asked for later: leave out `store: false`"));
+    }
     if asked.previous_response_id.is_some() && asked.conversation.is_some() {
         return Err(Wrong::new("previous_response_id", "it cannot be given together with `conversation`"));
     }

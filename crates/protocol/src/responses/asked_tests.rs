@@ -133,6 +133,7 @@ fn what_is_wrong_is_named() {
         (json!({"text": {"format": {"type": "xml"}}}), "text.format.type"),
         (json!({"conversation": 7}), "conversation"),
         (json!({"metadata": []}), "metadata"),
+        (json!({"background": true, "store": false}), "background"),
         (json!({"conversation": "conv_1", "previous_response_id": "resp_1"}), "previous_response_id"),
     ] {
         assert_eq!(read(body.clone()).map_err(|wrong| wrong.field), Err(field.to_owned()), "{body}");

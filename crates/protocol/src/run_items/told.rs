@@ -37,7 +37,7 @@ pub(super) fn item(root: &TaskFold, item: &Item, raw: Value) -> Option<Value> {
         _ => ("tool_called", "tool_call_item", raw),
     };
     let agent = agent.as_deref().unwrap_or(&root.agent);
-    Some(event(name, json!({"type": kind, "agent": {"name": agent}, "raw_item": raw})))
+    Some(event(name, &json!({"type": kind, "agent": {"name": agent}, "raw_item": raw})))
 }
 
 /// A call got its result. One that was given up says nothing.
@@ -62,10 +62,10 @@ pub(super) fn result(run: &RunFold, root: &TaskFold, result: &ToolResult) -> Opt
         None => (json!({"type": "function_call_output", "call_id": call.call_id, "output": output}), output),
     };
     let agent = result.agent.as_deref().or(call.agent.as_deref()).unwrap_or(&root.agent);
-    Some(event(name, json!({"type": kind, "agent": {"name": agent}, "raw_item": raw, "output": output})))
+    Some(event(name, &json!({"type": kind, "agent": {"name": agent}, "raw_item": raw, "output": output})))
 }
 
-fn event(name: &str, item: Value) -> Value {
+fn event(name: &str, item: &Value) -> Value {
     json!({"type": "run_item_stream_event", "name": name, "item": item})
 }
 

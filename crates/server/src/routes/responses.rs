@@ -133,6 +133,14 @@ async fn queued(app: &App, user: &UserId, found: &Found) -> Result<Option<Read>,
         _ => None,
     });
     let dropped = run.status.is_terminal();
+    if echo.is_none() && !dropped {
+        // It has begun in this moment, and its records say what was asked.
+        let run = app.engine.run_of(user, &run.id).await?;
+        return match run.filter(|run| run.first.is_some() || run.status.is_terminal()) {
+            Some(run) => Box::pin(read(app, user, &Found { run, segment: 1 })).await,
+            None => Ok(None),
+        };
+    }
     let echo = echo.flatten();
     let asked = Unbegun { agent: &run.agent, at: run.created_at, given_up: dropped, echo: echo.as_ref() };
     let object = Segment::unbegun(&run.id, 1, asked);

@@ -24,6 +24,7 @@ mod power_cut;
 mod proxies;
 mod queue;
 mod recording;
+mod replay;
 mod responses;
 mod routes;
 mod run_items;

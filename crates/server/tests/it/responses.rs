@@ -1,9 +1,13 @@
 //! `/v1/responses` over HTTP: what is asked, answered, gone on from, resumed, stopped and refused. The real SDKs are in
 //! `e2e/`; here are the corners that they do not reach.
 
+#[path = "../../../protocol/tests/it/responses/order.rs"]
+mod order;
+
 use crate::harness::{PATIENCE, Reply, Server};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 async fn create(hw: &Server, body: Value) -> Value {
@@ -23,7 +27,24 @@ fn events(text: &str) -> Vec<Value> {
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     assert!(!text.contains("retry:") && !text.contains("id:"), "these clients take any field for an event");
     let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
-    data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    let events: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+    if events.first().is_some_and(|first| first["type"] == "response.created") {
+        let frames: Vec<_> =
+            events.iter().map(|event| (event["type"].as_str().unwrap().to_owned(), event.clone())).collect();
+        order::check(&frames, &lost(&events)).unwrap();
+    }
+    events
+}
+
+/// The items of turns that a crash cut: they are shown, and not in the final output.
+fn lost(events: &[Value]) -> BTreeSet<String> {
+    let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
+    let kept = &events.last().unwrap()["response"]["output"];
+    let is_lost = |item: &&Value| {
+        item["status"] == "incomplete" && !kept.as_array().unwrap().iter().any(|kept| kept["id"] == item["id"])
+    };
+    let lost = done.map(|event| &event["item"]).filter(is_lost);
+    lost.map(|item| item["id"].as_str().unwrap().to_owned()).collect()
 }
 
 fn text_of(response: &Value) -> String {
@@ -140,6 +161,8 @@ async fn calls_of_the_clients_tools_are_answered_together_or_one_by_one() {
     let again = create(&hw, json!({"model": "demo", "input": history, "tools": tools})).await;
     assert_eq!(again, done, "sent again, it is the same answer");
     let stray = json!({"type": "function_call_output", "call_id": "call_1", "output": "x"});
+    let open = hw.post("/v1/responses", json!({"model": "demo", "input": [stray]})).await;
+    assert_eq!((open.status, error(&open).1.as_str()), (400, "call_not_found"));
     let reply =
         hw.post("/v1/responses", json!({"model": "demo", "previous_response_id": done["id"], "input": [stray]})).await;
     assert_eq!((reply.status, error(&reply).1.as_str()), (400, "call_not_found"));

@@ -5,5 +5,6 @@
 mod damage;
 mod folder;
 mod laws;
+mod logged;
 mod restarts;
 mod writer;

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(value(&call("web_search", page.clone()), true)["action"], page);
         let click = json!({"type": "click", "x": 1});
         assert_eq!(value(&call("computer", click.clone()), true)["action"], click);
-        let many = value(&call("computer", json!({"actions": [click.clone()]})), true);
+        let many = value(&call("computer", json!({ "actions": [click] })), true);
         assert_eq!((&many["actions"], many.get("action")), (&json!([click]), None));
         let files = value(&call("file_search", json!({"queries": ["x"]})), true);
         assert_eq!((&files["queries"], &files["results"]), (&json!(["x"]), &Value::Null));

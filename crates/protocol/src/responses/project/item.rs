@@ -31,7 +31,7 @@ pub(super) fn summary(text: &str) -> Value {
 pub(super) fn message(item: &Message, closed: bool, references: &str, logprobs: impl Fn(usize) -> Vec<Value>) -> Value {
     let blocks = item.block_list.iter().flatten().enumerate();
     let parts = blocks.filter_map(|(place, block)| match block {
-        Block::Text(text) => Some(part(text, references, logprobs(place))),
+        Block::Text(text) => Some(part(text, references, &logprobs(place))),
         _ => None,
     });
     let parts: Vec<Value> = parts.collect();
@@ -44,7 +44,7 @@ pub(super) fn message(item: &Message, closed: bool, references: &str, logprobs: 
 }
 
 /// One part of what it said.
-pub(super) fn part(block: &TextBlock, references: &str, logprobs: Vec<Value>) -> Value {
+pub(super) fn part(block: &TextBlock, references: &str, logprobs: &[Value]) -> Value {
     if is_refusal(block) {
         return json!({"type": "refusal", "refusal": block.text()});
     }

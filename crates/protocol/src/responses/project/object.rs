@@ -75,7 +75,7 @@ pub(super) fn head(head: Head<'_>) -> Object {
     let mut object = defaults();
     let said = ECHOED.iter().filter_map(|key| Some((*key, echo.get(key).filter(|value| !value.is_null())?)));
     object.insert("model".to_owned(), model.into());
-    object.insert("metadata".to_owned(), Value::Object(metadata.clone()));
+    object.insert("metadata".to_owned(), echoed("metadata", &Value::Object(metadata.clone())));
     for (key, value) in said {
         object.insert(key.to_owned(), echoed(key, value));
     }
@@ -120,6 +120,13 @@ fn echoed(key: &str, value: &Value) -> Value {
     let mut value = value.clone();
     match (key, &mut value) {
         ("conversation", Value::String(id)) => json!({ "id": id }),
+        // Clients read texts here; our own callers may note anything.
+        ("metadata", Value::Object(notes)) => {
+            for note in notes.values_mut().filter(|note| !note.is_string()) {
+                *note = note.to_string().into();
+            }
+            value
+        }
         ("text", Value::Object(text)) => {
             text.entry("format").or_insert_with(|| json!({"type": "text"}));
             value
@@ -220,7 +227,7 @@ mod tests {
             "conversation": "conv_1", "text": {"verbosity": "low"}, "temperature": 0.5, "instructions": null,
             "tools": [{"type": "function", "name": "pick"}, {"type": "web_search"}], "input": "not shown", "status": "?",
         });
-        let metadata = Object::new();
+        let metadata = Object::from_iter([("n".to_owned(), json!({"a": 1}))]);
         let at = 1_710_000_000_999;
         let object =
             head(Head { id: "resp_R".to_owned(), at, model: "demo", metadata: &metadata, echo: &echo, previous: None });
@@ -231,6 +238,7 @@ mod tests {
         assert_eq!(object["tools"][1], json!({"type": "web_search"}));
         assert_eq!((&object["temperature"], &object["created_at"]), (&json!(0.5), &json!(1_710_000_000)));
         assert_eq!((&object["status"], &object["model"]), (&json!("in_progress"), &json!("demo")));
+        assert_eq!(object["metadata"], json!({"n": "{\"a\":1}"}));
         assert!(!object.contains_key("input"));
     }
 }

@@ -78,7 +78,7 @@ impl Answer {
     fn text_added(&mut self, run: &RunFold, e: &TextEvent) {
         let Some((content_index, block)) = text_at(run, e.output_index, e.block_index) else { return };
         let empty = TextBlock { refusal: block.refusal, ..TextBlock::new("") };
-        let part = item::part(&empty, &self.references, Vec::new());
+        let part = item::part(&empty, &self.references, &[]);
         let more = json!({"content_index": content_index, "part": part});
         self.about(e.output_index, "response.content_part.added", more);
     }
@@ -129,7 +129,7 @@ impl Answer {
             let done = json!({"content_index": content_index, "text": block.text(), "logprobs": logprobs});
             self.about(e.output_index, "response.output_text.done", done);
         }
-        let part = item::part(block, &self.references, logprobs);
+        let part = item::part(block, &self.references, &logprobs);
         self.about(e.output_index, "response.content_part.done", json!({"content_index": content_index, "part": part}));
     }
 
@@ -143,13 +143,13 @@ impl Answer {
     fn arguments_done(&mut self, run: &RunFold, place: u32) {
         let Some(index) = self.open(place) else { return };
         let Some(Item::ToolCall(call)) = fold_at(run, place).map(|fold| &fold.item) else { return };
-        self.say_arguments(index, call.arguments.clone().unwrap_or_default());
+        self.say_arguments(index, call.arguments.as_deref().unwrap_or_default());
     }
 
-    fn say_arguments(&mut self, index: usize, whole: String) {
+    fn say_arguments(&mut self, index: usize, whole: &str) {
         let Some(shown) = self.shown.get_mut(index).filter(|shown| shown.arguments.is_none()) else { return };
         let kind = format!("response.{}.done", shown.style.arguments());
-        shown.arguments = Some(whole.clone());
+        shown.arguments = Some(whole.to_owned());
         self.item_frame(index, &kind, json!({ "arguments": whole }));
     }
 
@@ -161,7 +161,7 @@ impl Answer {
         if !whole.is_empty() {
             self.arguments_delta(index, whole);
         }
-        self.say_arguments(index, whole.to_owned());
+        self.say_arguments(index, whole);
     }
 
     fn hosted_updated(&mut self, run: &RunFold, e: &HostedCallUpdated) {

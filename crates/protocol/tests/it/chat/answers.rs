@@ -7,7 +7,7 @@ use crate::responses::scenes;
 use crate::resumes::{Place, frames, hold, runs};
 use model::event::Event;
 use model::ports::{Frames, Projection as _};
-use model::testing::seeds;
+use model::testing::{DEFAULT_SEEDS, seeds};
 use model::{Record, TaskId};
 use protocol::chat::Answer;
 use protocol::stateless::is_handed_over;
@@ -230,5 +230,8 @@ fn law_6_the_client_agrees() {
         }
     }
     let all = ["content_filter", "error", "length", "stop", "tool_calls"];
-    assert_eq!(reasons, all.map(str::to_owned).into(), "every end was met");
+    // A seed of one's own need not meet them all.
+    if seeds().count() >= DEFAULT_SEEDS.count() {
+        assert_eq!(reasons, all.map(str::to_owned).into(), "every end was met");
+    }
 }

@@ -155,7 +155,7 @@ impl Log {
         }
         self.add(placed(&place, "task.text.done", json!({ "item": block })));
         let mut item = json!({"type": "message", "id": id, "role": "assistant", "block_list": [block]});
-        item.as_object_mut().unwrap().extend(end.as_object().unwrap().clone());
+        extend(&mut item, end);
         self.add(json!({"type": "task.output_item.done", "output_index": at, "item": item}))
     }
 
@@ -189,19 +189,20 @@ impl Log {
 
     /// A result that comes at once, with its blocks.
     pub(crate) fn result(&mut self, number: u32, blocks: Value) -> &mut Self {
-        self.answer(number, &blocks, json!({"status": "completed"}))
+        self.answer(number, blocks, json!({"status": "completed"}))
     }
 
     /// A result that says what went wrong.
     pub(crate) fn no_result(&mut self, number: u32, status: &str, code: &str, message: &str) -> &mut Self {
         let error = json!({"code": code, "message": message});
-        self.answer(number, &json!([]), json!({"status": status, "error": error}))
+        self.answer(number, json!([]), json!({"status": status, "error": error}))
     }
 
-    fn answer(&mut self, number: u32, blocks: &Value, end: Value) -> &mut Self {
+    fn answer(&mut self, number: u32, blocks: Value, end: Value) -> &mut Self {
         let at = self.result_added(number);
         let id = format!("fco_R{number}");
-        for (index, block) in blocks.as_array().unwrap().iter().enumerate() {
+        let Value::Array(blocks) = blocks else { panic!("{blocks} is no list") };
+        for (index, block) in blocks.into_iter().enumerate() {
             let kind = format!("task.{}.done", block["type"].as_str().unwrap());
             let place = json!({"item_id": id, "output_index": at, "block_index": index});
             self.add(placed(&place, &kind, json!({ "item": block })));
@@ -221,21 +222,24 @@ impl Log {
     pub(crate) fn result_done(&mut self, number: u32, at: u32, end: Value) -> &mut Self {
         let (id, call) = (format!("fco_R{number}"), format!("call_R{number}"));
         let mut item = json!({"type": "tool_result", "id": id, "call_id": call});
-        item.as_object_mut().unwrap().extend(end.as_object().unwrap().clone());
+        extend(&mut item, end);
         self.add(json!({"type": "task.output_item.done", "output_index": at, "item": item}))
     }
 
     pub(crate) fn ask(&mut self, number: u32, name: &str, args: Value) -> &mut Self {
-        self.add(json!({
+        let mut event = json!({
             "type": "task.approval.requested", "key": format!("apr_R{number}"), "call_id": format!("call_R{number}"),
-            "action_requests": [{"name": name, "args": args}], "review_configs": [{"require_approval": true}],
+            "action_requests": [{"name": name}], "review_configs": [{"require_approval": true}],
             "timeout_seconds": 300, "expires_at": 1_710_000_300_000_u64,
-        }))
+        });
+        event["action_requests"][0]["args"] = args;
+        self.add(event)
     }
 
     pub(crate) fn decide(&mut self, number: u32, decision: Value, by: &str) -> &mut Self {
-        let key = format!("apr_R{number}");
-        self.add(json!({"type": "task.approval.resolved", "key": key, "decisions": [decision], "by": by}))
+        let mut event = json!({"type": "task.approval.resolved", "key": format!("apr_R{number}"), "by": by});
+        event["decisions"] = Value::Array(vec![decision]);
+        self.add(event)
     }
 
     /// The run waits for these: the kind, the call's number, and its task.
@@ -259,17 +263,21 @@ impl Log {
     /// The task ends.
     pub(crate) fn ended(&mut self, how: &str, more: Value) -> &mut Self {
         let mut event = json!({"type": format!("task.{how}"), "usage": {}, "duration_ms": 7});
-        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        extend(&mut event, more);
         self.add(event)
     }
 }
 
 fn placed(place: &Value, kind: &str, more: Value) -> Value {
     let mut event = place.clone();
-    let fields = event.as_object_mut().unwrap();
-    fields.insert("type".to_owned(), kind.into());
-    fields.extend(more.as_object().unwrap().clone());
+    event["type"] = kind.into();
+    extend(&mut event, more);
     event
+}
+
+fn extend(event: &mut Value, more: Value) {
+    let Value::Object(more) = more else { panic!("{more} has no fields") };
+    event.as_object_mut().unwrap().extend(more);
 }
 
 /// A block of words of reference group 1.

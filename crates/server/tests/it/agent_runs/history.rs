@@ -122,7 +122,7 @@ async fn ten_thousand_messages_are_read_in_bounded_memory() {
     assert_eq!(seen, DAYS * (ANSWERS + 1));
     // All of it would be some forty megabytes, as the messages are held.
     let grown = peak(&hw) - before;
-    assert!(grown < 1, "{grown} KiB more than for one day");
+    assert!(grown < 12 * 1024, "{grown} KiB more than for one day");
 }
 
 /// From here on the peak is counted anew: starting may have taken more than reading ever will.

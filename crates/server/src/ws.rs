@@ -1,0 +1,115 @@
+//! `GET /ws`: a conversation as content blocks, over a WebSocket.
+//!
+//! This file is the handshake. `frame` is the framing, `line` a connection that frames go over, `message` what clients
+//! say, `session` the conversation that a socket is about, `socket` all of it together: one task per socket, which holds
+//! one viewer and no queue. `protocol::blocks` has what is shown.
+
+mod frame;
+mod line;
+mod message;
+mod session;
+mod socket;
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::query;
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper_util::rt::TokioIo;
+use line::Line;
+use socket::Socket;
+use std::any::Any;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What a server adds to a client's key, to show that it knows what it is asked for.
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+const KEY_BYTES: usize = 16;
+
+/// What a connection keeps when it is no longer HTTP: it is told when the server stops, and counts as open until it is
+/// closed.
+#[derive(Clone)]
+pub(crate) struct Stay {
+    pub(crate) closing: watch::Receiver<bool>,
+    _hold: Arc<dyn Any + Send + Sync>,
+}
+
+impl Stay {
+    /// Whoever waits for `hold` to be dropped waits for the connection.
+    pub(crate) fn new(closing: watch::Receiver<bool>, hold: impl Any + Send + Sync) -> Self {
+        Self { closing, _hold: Arc::new(hold) }
+    }
+}
+
+pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: Request) -> Result<Response, Problem> {
+    let [] = query::read(request.uri(), [])?;
+    let accept = accept(request.headers())?;
+    let Some(slot) = app.streams.enter(&caller.user) else {
+        let detail = format!("{} streams are open already: close some", app.limits.streams_per_user_max);
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail);
+        return Err(problem.header(header::RETRY_AFTER, "1"));
+    };
+    let stay = request.extensions_mut().remove::<Stay>();
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let _slot = slot;
+        match upgrade.await {
+            Ok(io) => {
+                let line = Line::new(TokioIo::new(io), &app.limits);
+                Box::pin(Socket::new(app, caller, line, stay).run()).await;
+            }
+            Err(error) => tracing::debug!(%error, "a socket was not opened"),
+        }
+    });
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    Ok(response)
+}
+
+/// The answer to a client's key, where it asks for a WebSocket that can be had here.
+fn accept(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
+    let has = |name, word: &str| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(word))
+    };
+    let version = headers.get(header::SEC_WEBSOCKET_VERSION).is_some_and(|version| version == "13");
+    if !(version && has(header::CONNECTION, "upgrade") && has(header::UPGRADE, "websocket")) {
+        let detail = "this is a WebSocket, version 13: ask for an upgrade";
+        let problem = Problem::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", detail);
+        return Err(problem.header(header::UPGRADE, "websocket").header(header::SEC_WEBSOCKET_VERSION, "13"));
+    }
+    let mut keys = headers.get_all(header::SEC_WEBSOCKET_KEY).iter();
+    let key = keys.next().filter(|_| keys.next().is_none()).map(HeaderValue::as_bytes).unwrap_or_default();
+    let fits = STANDARD.decode(key).is_ok_and(|key| key.len() == KEY_BYTES);
+    let answer = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID.as_bytes()].concat());
+    let answer = HeaderValue::try_from(STANDARD.encode(answer)).ok().filter(|_| fits);
+    answer.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "invalid_handshake", "Sec-WebSocket-Key has 16 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_answered_as_the_standard_shows() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("WebSocket"));
+        headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        assert!(accept(&headers).is_err(), "without a key");
+        headers.insert(header::SEC_WEBSOCKET_KEY, HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ=="));
+        assert_eq!(accept(&headers).unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("8"));
+        assert!(accept(&headers).is_err(), "another version");
+    }
+}

@@ -1,0 +1,267 @@
+//! The conversation that a socket is about: how it is found, followed and spoken to.
+
+use super::message::{Chat, Decided};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::begin;
+use crate::problem::Problem;
+use crate::routes::to_its_end;
+use crate::schema;
+use crate::watch::{self, Shown};
+use axum::http::StatusCode;
+use bytes::Bytes;
+use engine::{NewRun, REQUEST_BYTES_MAX, StartError, Viewer};
+use model::block::Part;
+use model::command::Cancel;
+use model::cursor::Cursor;
+use model::event::{CancelMode, ClientNames};
+use model::id::is_plain;
+use model::object::TaskStatus;
+use model::ports::{NameRow, PageLimit, PageOf, RunFilter, RunRow, SubmitError};
+use model::{ApprovalKey, Seq, TaskId, ThreadId, UserId};
+use protocol::blocks::{Blocks, NAME};
+use serde::Deserialize;
+use uuid::Uuid;
+
+/// The agent that answers when nobody says which.
+const AGENT: &str = "demo";
+/// How many runs are stopped at once.
+const RUNS_AT_ONCE: usize = 100;
+
+/// A conversation, as its socket knows it.
+pub(crate) struct Session {
+    /// The name that is shown.
+    pub(crate) name: String,
+    pub(crate) thread: ThreadId,
+    viewer: Viewer,
+    /// Nothing is shown before this run's turn begins: it was somebody else's, or was asked for earlier.
+    since: Option<TaskId>,
+    /// Has this socket resumed here? Then it misses nothing, and once is enough.
+    resumed: bool,
+}
+
+/// What somebody who follows a conversation finds.
+pub(crate) enum Next {
+    /// Frames, a line each.
+    Lines(Bytes),
+    /// There will be nothing more: the thread is gone, or the server stops.
+    Over,
+}
+
+impl Session {
+    /// What follows. May be given up at any moment: nothing is lost.
+    pub(crate) async fn next(&mut self) -> Result<Next, Problem> {
+        loop {
+            let Some(lines) = self.viewer.next().await? else { return Ok(Next::Over) };
+            let lines = self.awaited(lines);
+            if !lines.is_empty() {
+                return Ok(Next::Lines(lines));
+            }
+        }
+    }
+
+    /// The lines from the awaited turn's beginning on. Names of runs begin with their time, so a later run's will do.
+    fn awaited(&mut self, lines: Bytes) -> Bytes {
+        let Some(since) = &self.since else { return lines };
+        let mut at = 0;
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            if begins(line).is_some_and(|run| run.as_str() >= since.as_str()) {
+                self.since = None;
+                return lines.slice(at..);
+            }
+            at += line.len();
+        }
+        Bytes::new()
+    }
+}
+
+/// The run whose turn this line begins.
+fn begins(line: &[u8]) -> Option<TaskId> {
+    #[derive(Deserialize)]
+    struct Frame {
+        #[serde(rename = "type")]
+        kind: String,
+        message_id: TaskId,
+    }
+    let frame: Frame = serde_json::from_slice(line).ok()?;
+    (frame.kind == "message_start").then_some(frame.message_id)
+}
+
+/// Says something. The socket's session is then that one, and follows it from this run on.
+pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, chat: Chat) -> Result<(), Problem> {
+    if app.is_stopping() {
+        return Err(Problem::stopping());
+    }
+    let user = &caller.user;
+    let known = now.as_ref().map(|session| (session.name.clone(), session.thread.clone()));
+    let (name, thread, promised) = match (chat.session_id, known) {
+        (Some(name), _) => promise(app, user, name).await?,
+        (None, Some((name, thread))) => (name, thread, false),
+        (None, None) => {
+            let thread = ThreadId::mint(Uuid::now_v7());
+            (thread.to_string(), thread, true)
+        }
+    };
+    let client = ClientNames { protocol: NAME.to_owned(), thread_id: Some(name.clone()), run_id: None };
+    let input = Some(chat.content).filter(|content| !content.is_empty()).map(Part::text);
+    let new = NewRun {
+        agent: chat.agent.unwrap_or_else(|| default_agent(app)),
+        input: input.into_iter().collect(),
+        thread: Some(thread.clone()),
+        promised,
+        display_mode: chat.display_mode,
+        client: Some(client),
+        ..NewRun::default()
+    };
+    let started = begin::begin(app, user, new).await?;
+    if now.as_ref().is_none_or(|session| session.name != name) {
+        let (_, before) = watch::begun(app, user, &started.task).await?;
+        let mut session = follow(app, user, (name, thread), at(before)).await?;
+        session.since = Some(started.task);
+        *now = Some(session);
+    }
+    Ok(())
+}
+
+/// Goes on where the client was; without a place, with the oldest run that has not ended, else with the latest.
+pub(crate) async fn resume(
+    app: &App,
+    caller: &Caller,
+    now: &mut Option<Session>,
+    (name, after): (String, Option<String>),
+) -> Result<(), Problem> {
+    if now.as_ref().is_some_and(|session| session.name == name && session.resumed) {
+        return Ok(());
+    }
+    let user = &caller.user;
+    let thread = find(app, user, &name).await?;
+    let cursor = match after {
+        Some(after) => after.parse()?,
+        None => at(beginning(app, user, &thread).await?),
+    };
+    let session = follow(app, user, (name, thread), cursor).await?;
+    *now = Some(Session { resumed: true, ..session });
+    Ok(())
+}
+
+/// Stops everything that runs or waits, the newest first: nothing may begin because something else was stopped.
+pub(crate) async fn stop(app: &App, caller: &Caller, thread: Option<ThreadId>) -> Result<(), Problem> {
+    let Some(thread) = thread else {
+        let detail = "this socket has no session yet: chat, or resume one";
+        return Err(Problem::new(StatusCode::CONFLICT, "no_session", detail));
+    };
+    let status = vec![TaskStatus::Queued, TaskStatus::Running, TaskStatus::Paused];
+    let filter = RunFilter { status, thread: Some(thread.clone()) };
+    let (engine, user) = (app.engine.clone(), caller.user.clone());
+    to_its_end(async move {
+        let mut before = None;
+        loop {
+            let page = PageOf { before, limit: RUNS_AT_ONCE };
+            let runs = engine.ports().directory.runs(&user, filter.clone(), page).await?;
+            let Some(last) = runs.last().map(|run| run.id.to_string()) else { return Ok::<(), SubmitError>(()) };
+            for RunRow { id: task_id, .. } in runs {
+                let cancel = Cancel { task_id, mode: CancelMode::Immediate };
+                engine.cancel(&user, &thread, cancel, None).await?;
+            }
+            before = Some(last);
+        }
+    })
+    .await
+}
+
+/// Answers a question, in whichever conversation it was asked.
+pub(crate) async fn decide(app: &App, caller: &Caller, key: &str, decided: Vec<Decided>) -> Result<(), Problem> {
+    let decision = Decided::one(decided)?;
+    let size = serde_json::to_vec(&decision).map_or(usize::MAX, |text| text.len());
+    if size > REQUEST_BYTES_MAX {
+        return Err(StartError::TooLarge(REQUEST_BYTES_MAX).into());
+    }
+    let (directory, user) = (&app.engine.ports().directory, &caller.user);
+    let key = ApprovalKey::from(key);
+    let found = if is_plain(key.as_str()) { directory.approval(user, &key).await? } else { None };
+    let question = found.ok_or(SubmitError::NoQuestion)?;
+    let run = directory.run(user, &question.run_id).await?.ok_or(SubmitError::NoQuestion)?;
+    let tool = app.engine.ports().definitions.tools.get(&question.action.name);
+    if let (Some(tool), Some(arguments)) = (tool, &decision.args) {
+        // The run looks again, at what it started with.
+        schema::check(&tool.spec.parameters, arguments).map_err(|complaints| {
+            let detail = format!("`args` do not fit `{}`: {complaints}", question.action.name);
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_arguments", detail)
+        })?;
+    }
+    let (engine, user) = (app.engine.clone(), user.clone());
+    to_its_end(async move { engine.decide(&user, &run, (key, decision), None).await }).await
+}
+
+/// The thread that a client means by a name, and whether it may have to be made.
+async fn promise(app: &App, user: &UserId, name: String) -> Result<(String, ThreadId, bool), Problem> {
+    if let Ok(thread) = ThreadId::parse(&name) {
+        return Ok((name, thread, false));
+    }
+    if !is_plain(&name) {
+        return Err(Problem::invalid_body("`session_id` has 1 to 64 letters, digits, `_` or `-`"));
+    }
+    let ports = app.engine.ports();
+    let row = NameRow {
+        protocol: NAME.to_owned(),
+        name: name.clone(),
+        thread: ThreadId::mint(Uuid::now_v7()),
+        note: String::new(),
+        created_at: ports.clock.now(),
+    };
+    let thread = ports.directory.give_name(user, row).await?.thread;
+    Ok((name, thread, true))
+}
+
+/// The thread of this name: one of ours, or one that the client named.
+async fn find(app: &App, user: &UserId, name: &str) -> Result<ThreadId, Problem> {
+    let directory = &app.engine.ports().directory;
+    let thread = match ThreadId::parse(name) {
+        Ok(thread) => Some(thread),
+        Err(_) if is_plain(name) => directory.name(user, NAME, name).await?.map(|row| row.thread),
+        Err(_) => None,
+    };
+    let thread = thread.ok_or_else(Problem::not_found)?;
+    // A name may be older than its thread.
+    directory.thread(user, &thread).await?.ok_or_else(Problem::not_found)?;
+    Ok(thread)
+}
+
+async fn follow(
+    app: &App,
+    user: &UserId,
+    (name, thread): (String, ThreadId),
+    cursor: Cursor,
+) -> Result<Session, Problem> {
+    let projection = Box::new(Blocks::new(name.clone()));
+    let shown = Shown { name: format!("{NAME}/{name}"), dialect: NAME, projection };
+    let place = watch::shown(app, user, &thread, shown, cursor).await?;
+    let viewer = watch::open(app, user, place);
+    Ok(Session { name, thread, viewer, since: None, resumed: false })
+}
+
+async fn beginning(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, Problem> {
+    // First the head, then the runs: one that has not begun by then begins after that head.
+    let head = watch::head(app, user, thread).await?;
+    let run = match app.engine.busy_with(user, thread).await? {
+        Some(busy) => Some(busy),
+        None => {
+            let journal = &app.engine.ports().journal;
+            let page = journal.read(user, thread, head.before(), PageLimit::ONE).await?;
+            page.records.first().map(|record| record.run.clone())
+        }
+    };
+    let Some(run) = run else { return Ok(head) };
+    let row = app.engine.ports().directory.run(user, &run).await?;
+    Ok(row.and_then(|row| row.first).map_or(head, Seq::before))
+}
+
+const fn at(seq: Seq) -> Cursor {
+    Cursor { seq, check: None, inner: None }
+}
+
+fn default_agent(app: &App) -> String {
+    let agents = &app.engine.ports().definitions.agents;
+    let first = agents.keys().next().filter(|_| !agents.contains_key(AGENT));
+    first.map_or(AGENT, String::as_str).to_owned()
+}

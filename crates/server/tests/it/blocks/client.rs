@@ -1,0 +1,154 @@
+//! A WebSocket client that does only what it is told, wrong things included.
+
+use crate::harness::{PATIENCE, Server};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const MASK: [u8; 4] = [1, 2, 3, 4];
+
+pub(crate) struct Socket {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    /// Are pings answered?
+    pub(crate) polite: bool,
+}
+
+/// What came.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Got {
+    Event(Value),
+    Ping,
+    Closed(u16),
+    /// The connection ended without a word.
+    Gone,
+}
+
+impl Socket {
+    pub(crate) async fn open(server: &Server) -> Self {
+        Self::with_headers(server, "").await.unwrap_or_else(|head| panic!("{head}"))
+    }
+
+    /// With further headers; the answer's head where it is a refusal.
+    pub(crate) async fn with_headers(server: &Server, headers: &str) -> Result<Self, String> {
+        let mut stream = TcpStream::connect(&server.address).await.unwrap();
+        let request = format!(
+            "GET /ws HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n",
+            server.address
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        let end = loop {
+            if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+                break end + 4;
+            }
+            read(&mut stream, &mut bytes).await;
+        };
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        if !head.starts_with("HTTP/1.1 101 ") {
+            return Err(head);
+        }
+        assert!(head.to_lowercase().contains("sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo="), "{head}");
+        bytes.drain(..end);
+        Ok(Self { stream, bytes, polite: true })
+    }
+
+    pub(crate) async fn say(&mut self, message: &Value) {
+        self.say_text(&message.to_string()).await;
+    }
+
+    pub(crate) async fn say_text(&mut self, text: &str) {
+        self.send(0x81, text.as_bytes()).await;
+    }
+
+    /// One frame, whatever it is.
+    pub(crate) async fn send(&mut self, first: u8, payload: &[u8]) {
+        let mut frame = vec![first];
+        match payload.len() {
+            length @ 0..=125 => frame.push(0x80 | u8::try_from(length).unwrap()),
+            length => {
+                frame.push(0x80 | 127);
+                frame.extend_from_slice(&(length as u64).to_be_bytes());
+            }
+        }
+        frame.extend_from_slice(&MASK);
+        frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        // A server that has had enough may be gone already.
+        let _refused = self.stream.write_all(&frame).await;
+    }
+
+    /// The next event; pings are answered on the way.
+    pub(crate) async fn next(&mut self) -> Value {
+        loop {
+            match self.got().await {
+                Got::Event(event) => return event,
+                Got::Ping => {}
+                other => panic!("{other:?} instead of an event"),
+            }
+        }
+    }
+
+    /// Events up to one of this type.
+    pub(crate) async fn until(&mut self, kind: &str) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            events.push(self.next().await);
+            if events.last().unwrap()["type"] == kind {
+                return events;
+            }
+        }
+    }
+
+    /// How the connection ends.
+    pub(crate) async fn end(&mut self) -> Got {
+        loop {
+            match self.got().await {
+                Got::Event(_) | Got::Ping => {}
+                end => return end,
+            }
+        }
+    }
+
+    pub(crate) async fn got(&mut self) -> Got {
+        loop {
+            if let Some((opcode, payload)) = self.frame() {
+                match opcode {
+                    1 => return Got::Event(serde_json::from_slice(&payload).unwrap()),
+                    8 => return Got::Closed(u16::from_be_bytes(payload[..2].try_into().unwrap())),
+                    9 if self.polite => {
+                        self.send(0x8a, &payload).await;
+                        return Got::Ping;
+                    }
+                    9 => return Got::Ping,
+                    other => panic!("a frame with opcode {other}"),
+                }
+            }
+            if !read(&mut self.stream, &mut self.bytes).await {
+                return Got::Gone;
+            }
+        }
+    }
+
+    fn frame(&mut self) -> Option<(u8, Vec<u8>)> {
+        let first = *self.bytes.first()?;
+        assert_eq!(first & 0xf0, 0x80, "a server sends whole messages");
+        let (start, length) = match *self.bytes.get(1)? {
+            126 => (4, usize::from(u16::from_be_bytes(self.bytes.get(2..4)?.try_into().unwrap()))),
+            127 => (10, usize::try_from(u64::from_be_bytes(self.bytes.get(2..10)?.try_into().unwrap())).unwrap()),
+            short => (2, usize::from(short)),
+        };
+        let payload = self.bytes.get(start..start + length)?.to_vec();
+        self.bytes.drain(..start + length);
+        Some((first & 0x0f, payload))
+    }
+}
+
+/// Some bytes more. False when there are none any more.
+async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> bool {
+    let mut piece = [0; 64 * 1024];
+    let read = tokio::time::timeout(PATIENCE, stream.read(&mut piece)).await.expect("something in time");
+    let count = read.unwrap_or_default();
+    bytes.extend_from_slice(&piece[..count]);
+    count > 0
+}

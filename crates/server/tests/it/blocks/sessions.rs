@@ -1,0 +1,106 @@
+//! Which conversation a socket is about, and what happens when it is busy.
+
+use super::client::Socket;
+use super::{chat, kinds, turn};
+use crate::harness::Server;
+use serde_json::json;
+
+#[tokio::test]
+async fn without_a_name_a_session_is_named_and_goes_on() {
+    let hw = Server::demo();
+    let mut socket = Socket::open(&hw).await;
+    socket.say(&json!({"type": "chat", "content": "hello"})).await;
+    let name = turn(&mut socket).await[0]["session_id"].as_str().unwrap().to_owned();
+    assert!(name.starts_with("thr_"), "{name}");
+    socket.say(&json!({"type": "chat", "content": "hello"})).await;
+    assert_eq!(turn(&mut socket).await[0]["session_id"], name, "the socket has a session now");
+    let mut other = Socket::open(&hw).await;
+    other.say(&chat(&name, "hello")).await;
+    assert_eq!(turn(&mut other).await[0]["session_id"], name);
+    other.say(&json!({"type": "chat", "session_id": "other", "content": "hello"})).await;
+    assert_eq!(turn(&mut other).await[0]["session_id"], "other", "another name is another session");
+    assert_eq!(hw.size().await.0, 2);
+}
+
+#[tokio::test]
+async fn a_socket_follows_one_session_at_a_time() {
+    let hw = Server::demo();
+    let mut socket = Socket::open(&hw).await;
+    socket.say(&chat("one", "story 200")).await;
+    let first = socket.until("content_block_delta").await[0]["message_id"].clone();
+    socket.say(&chat("two", "hello")).await;
+    let frames = socket.until("message_start").await;
+    assert!(frames[..frames.len() - 1].iter().all(|frame| frame["message_id"] == first));
+    let second = frames.last().unwrap()["message_id"].clone();
+    let rest = socket.until("message_stop").await;
+    assert!(rest.iter().all(|frame| frame["message_id"] == second), "nothing of the first session any more");
+}
+
+#[tokio::test]
+async fn a_busy_session_queues_and_the_next_turn_begins_when_its_time_comes() {
+    let hw = Server::demo();
+    let mut first = Socket::open(&hw).await;
+    first.say(&chat("s1", "story 20")).await;
+    first.until("message_start").await;
+    first.say(&chat("s1", "hello")).await;
+    // Whoever asks on another socket sees its own turn, and nothing of those before it.
+    let mut second = Socket::open(&hw).await;
+    second.say(&chat("s1", "story 3 fast")).await;
+    first.until("message_stop").await;
+    let queued = turn(&mut first).await;
+    let third = turn(&mut first).await;
+    assert_ne!(queued[0]["message_id"], third[0]["message_id"]);
+    assert_eq!(turn(&mut second).await, third);
+    assert_eq!(kinds(&third).iter().filter(|kind| **kind == "content_block_delta").count(), 3);
+}
+
+#[tokio::test]
+async fn whoever_joins_in_the_middle_does_not_spoil_it_for_others() {
+    let hw = Server::demo();
+    let mut first = Socket::open(&hw).await;
+    first.say(&chat("s1", "story 30")).await;
+    let mut seen = first.until("content_block_delta").await;
+    let mut second = Socket::open(&hw).await;
+    second.say(&chat("s1", "hello")).await;
+    // The first one comes back while the second is at the live end of the same session.
+    let mut third = Socket::open(&hw).await;
+    third.say(&json!({"type": "resume", "session_id": "s1"})).await;
+    seen.extend(first.until("message_stop").await);
+    assert_eq!(third.until("message_stop").await, seen);
+    assert_eq!(turn(&mut second).await, turn(&mut third).await);
+}
+
+#[tokio::test]
+async fn a_stop_ends_what_runs_and_what_waits() {
+    let hw = Server::demo();
+    let mut socket = Socket::open(&hw).await;
+    socket.say(&chat("s1", "story 2000")).await;
+    socket.until("content_block_delta").await;
+    socket.say(&chat("s1", "hello")).await;
+    socket.say(&json!({"type": "stop"})).await;
+    let frames = socket.until("message_stop").await;
+    let reason = &frames[frames.len() - 2]["delta"]["stop_reason"];
+    assert_eq!(reason, "user_stopped");
+    let terminal = frames.iter().find(|frame| !frame["delta"]["extras"].is_null()).unwrap();
+    assert_eq!(terminal["delta"]["extras"]["block_subtype"], "user_stopped");
+    socket.say(&json!({"type": "stop"})).await;
+    socket.say(&chat("s1", "hello")).await;
+    assert_eq!(socket.next().await["type"], "message_start", "the one that waited never began");
+    let runs = hw.get("/v1/tasks").await.json();
+    let cancelled = runs["data"].as_array().unwrap().iter().filter(|run| run["status"] == "cancelled").count();
+    assert_eq!(cancelled, 2, "{runs}");
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_said_to_be_gone() {
+    let hw = Server::demo();
+    let mut socket = Socket::open(&hw).await;
+    socket.say(&chat("s1", "hello")).await;
+    turn(&mut socket).await;
+    let thread = hw.get("/v1/threads").await.json()["data"][0]["thread_id"].as_str().unwrap().to_owned();
+    hw.request(reqwest::Method::DELETE, &format!("/v1/threads/{thread}"), &[], None).await;
+    let error = socket.next().await;
+    assert_eq!((&error["code"], &error["session_id"]), (&json!("not_found"), &json!("s1")));
+    socket.say(&chat("s1", "hello")).await;
+    assert_eq!(turn(&mut socket).await[0]["session_id"], "s1", "the name is free again");
+}
