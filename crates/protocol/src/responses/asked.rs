@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 /// The label under which our own tools are known to clients that declare servers.
 pub const SERVER_LABEL: &str = "headwater";
 
-/// What a response shows back of its request, as it came.
-const SHOWN_BACK: [&str; 22] = [
+/// What a response shows back of its request, where that says anything.
+pub(super) const SHOWN_BACK: [&str; 22] = [
     "background",
     "conversation",
     "instructions",

@@ -3,22 +3,22 @@ use crate::said::{News, What};
 use model::block::Part;
 use model::history::Entry;
 
-fn read(body: Value) -> Result<Asked, Wrong> {
+fn read(body: &Value) -> Result<Asked, Wrong> {
     asked(body.as_object().unwrap())
 }
 
 #[test]
 fn a_text_is_what_a_person_says_now() {
-    let asked = read(json!({"model": "demo", "input": "hello", "stream": true, "store": false, "later": 1})).unwrap();
+    let asked = read(&json!({"model": "demo", "input": "hello", "stream": true, "store": false, "later": 1})).unwrap();
     assert_eq!(asked.said, [Said { id: None, what: What::User(vec![Part::text("hello")]) }]);
     assert!(asked.stream && !asked.store && !asked.background);
     assert_eq!(asked.echo, *json!({"model": "demo", "store": false}).as_object().unwrap());
-    assert_eq!(read(json!({"input": null})).unwrap().said, []);
+    assert_eq!(read(&json!({"input": null})).unwrap().said, []);
 }
 
 #[test]
 fn a_history_of_the_clients_own_is_told_from_what_is_said_now() {
-    let asked = read(json!({"input": [
+    let asked = read(&json!({"input": [
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": [{"type": "input_text", "text": "look"},
             {"type": "input_image", "image_url": "https://x/y.png", "detail": "auto"}]},
@@ -50,7 +50,7 @@ fn a_history_of_the_clients_own_is_told_from_what_is_said_now() {
 #[test]
 fn ids_of_ours_name_their_run() {
     let run = "0123456789abcdef0123456789abcdef";
-    let asked = read(json!({"input": [
+    let asked = read(&json!({"input": [
         {"type": "item_reference", "id": format!("msg_{run}3")},
         {"id": format!("rs_{run}1")},
         {"type": "function_call_output", "call_id": format!("call_{run}2"), "output": "x"},
@@ -73,7 +73,7 @@ fn wishes_are_read_and_shown_back() {
         "tools": [{"type": "function", "name": "f"}, {"type": "web_search"},
             {"type": "mcp", "server_label": "headwater", "server_url": "x"}],
     });
-    let asked = read(body.clone()).unwrap();
+    let asked = read(&body).unwrap();
     let schema = OutputFormat::Schema { name: "n".to_owned(), schema: json!({"type": "object"}), strict: Some(true) };
     let wishes = Wishes {
         instructions: Some("Short.".to_owned()),
@@ -93,7 +93,7 @@ fn wishes_are_read_and_shown_back() {
 
 #[test]
 fn several_allowed_tools_leave_only_these() {
-    let asked = read(json!({
+    let asked = read(&json!({
         "tools": [{"type": "function", "name": "f"}, {"type": "function", "name": "g"}],
         "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "g"}]},
     }))
@@ -136,6 +136,6 @@ fn what_is_wrong_is_named() {
         (json!({"background": true, "store": false}), "background"),
         (json!({"conversation": "conv_1", "previous_response_id": "resp_1"}), "previous_response_id"),
     ] {
-        assert_eq!(read(body.clone()).map_err(|wrong| wrong.field), Err(field.to_owned()), "{body}");
+        assert_eq!(read(&body).map_err(|wrong| wrong.field), Err(field.to_owned()), "{body}");
     }
 }

@@ -1,14 +1,16 @@
 //! `headwater replay`: a logged run again, as its clients saw it.
 
-use crate::harness::{Frame, Server, frames, headwater};
+use crate::harness::{Frame, PATIENCE, Server, frames, headwater};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
-/// Everything that the demo can do, and whether it waits for something.
+/// Everything that the demo can do.
 const SCENARIOS: [&str; 12] = [
     "hello",
     "weather",
@@ -150,7 +152,7 @@ async fn a_run_that_was_asked_for_in_a_protocol_is_replayed_as_it_was_answered()
     assert_eq!(replay, stream);
 }
 
-/// Protocols whose clients cannot come back to an answer: their route, and the history that answers a call of the client's.
+/// A request: what is said first, and, where the client's tool was called since, its result.
 type Turn = fn(&str, Option<&Value>) -> Value;
 
 fn chat(input: &str, called: Option<&Value>) -> Value {
@@ -200,6 +202,61 @@ async fn answers_that_nobody_can_come_back_to_are_replayed_as_they_were_given() 
             }
             assert_eq!(replayed(&hw, &run, protocol), all, "{input} as {protocol}");
         }
+    }
+}
+
+/// Says something in a session over a WebSocket, and gives the lines of the turn that answers.
+async fn said_on_a_socket(hw: &Server, session: &str, input: &str) -> String {
+    let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+    let upgrade = format!(
+        "GET /ws HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        hw.address
+    );
+    stream.write_all(upgrade.as_bytes()).await.unwrap();
+    let chat = json!({"type": "chat", "session_id": session, "content": input}).to_string();
+    // A mask of zeros leaves the text as it is.
+    let head = [0x81, 0x80 | u8::try_from(chat.len()).unwrap(), 0, 0, 0, 0];
+    let mut bytes = Vec::new();
+    let mut lines = String::new();
+    let mut upgraded = false;
+    while !lines.contains("\"type\":\"message_stop\"") {
+        let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut bytes)).await.expect("something in time");
+        assert!(read.unwrap() > 0, "{}", String::from_utf8_lossy(&bytes));
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n").filter(|_| !upgraded) {
+            bytes.drain(..end + 4);
+            stream.write_all(&[&head[..], chat.as_bytes()].concat()).await.unwrap();
+            upgraded = true;
+        }
+        while upgraded && let Some(text) = message(&mut bytes) {
+            lines.push_str(&text);
+            lines.push('\n');
+        }
+    }
+    lines
+}
+
+/// Takes a whole message off what a WebSocket brought.
+fn message(bytes: &mut Vec<u8>) -> Option<String> {
+    let (start, length) = match *bytes.get(1)? {
+        126 => (4, usize::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().unwrap()))),
+        127 => (10, usize::try_from(u64::from_be_bytes(bytes.get(2..10)?.try_into().unwrap())).unwrap()),
+        short => (2, usize::from(short)),
+    };
+    let payload = bytes.get(start..start + length)?.to_vec();
+    assert_eq!(bytes[0], 0x81, "a text, and all of it");
+    bytes.drain(..start + length);
+    Some(String::from_utf8(payload).unwrap())
+}
+
+#[tokio::test]
+async fn a_turn_on_a_socket_is_replayed_line_by_line() {
+    let hw = Server::demo();
+    for input in SCENARIOS.into_iter().filter(|input| !matches!(*input, "trade" | "client")) {
+        let turn = said_on_a_socket(&hw, "mine", input).await;
+        let start: Value = serde_json::from_str(turn.lines().next().unwrap()).unwrap();
+        assert_eq!(start["session_id"], "mine");
+        assert_eq!(replayed(&hw, start["message_id"].as_str().unwrap(), "blocks"), turn, "{input}");
     }
 }
 

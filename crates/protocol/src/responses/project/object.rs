@@ -1,36 +1,11 @@
 //! A response as one JSON object. Clients check its shape in every lifecycle event, so that all keys are always there.
 
+use crate::responses::asked::SHOWN_BACK;
 use model::block::Object;
 use model::event::{ErrorInfo, LimitReason};
 use model::usage::Usage;
 use model::{Millis, TaskId};
 use serde_json::{Value, json};
-
-/// What is shown back of a request, where it says anything.
-const ECHOED: [&str; 22] = [
-    "background",
-    "conversation",
-    "instructions",
-    "max_output_tokens",
-    "max_tool_calls",
-    "metadata",
-    "model",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "prompt_cache_key",
-    "reasoning",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "temperature",
-    "text",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "top_p",
-    "truncation",
-    "user",
-];
 
 /// The name of a run's `segment`-th response.
 pub(super) fn id(run: &TaskId, segment: u32) -> String {
@@ -73,7 +48,7 @@ pub(crate) struct Head<'a> {
 pub(super) fn head(head: Head<'_>) -> Object {
     let Head { id, at, model, metadata, echo, previous } = head;
     let mut object = defaults();
-    let said = ECHOED.iter().filter_map(|key| Some((*key, echo.get(key).filter(|value| !value.is_null())?)));
+    let said = SHOWN_BACK.iter().filter_map(|key| Some((*key, echo.get(key).filter(|value| !value.is_null())?)));
     object.insert("model".to_owned(), model.into());
     object.insert("metadata".to_owned(), echoed("metadata", &Value::Object(metadata.clone())));
     for (key, value) in said {

@@ -1,8 +1,10 @@
 //! A client of this protocol, as its SDKs are: collects a message from the frames, and complains when they are out of
 //! order.
 
-use crate::responses::order::Frame;
 use serde_json::Value;
+
+/// An event's name and what it says.
+type Frame = (String, Value);
 
 /// What came of a stream.
 #[derive(Debug, PartialEq)]

@@ -146,9 +146,6 @@ impl Socket {
 
 /// Some bytes more. False when there are none any more.
 async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> bool {
-    let mut piece = [0; 64 * 1024];
-    let read = tokio::time::timeout(PATIENCE, stream.read(&mut piece)).await.expect("something in time");
-    let count = read.unwrap_or_default();
-    bytes.extend_from_slice(&piece[..count]);
-    count > 0
+    let read = tokio::time::timeout(PATIENCE, stream.read_buf(bytes)).await.expect("something in time");
+    read.unwrap_or_default() > 0
 }

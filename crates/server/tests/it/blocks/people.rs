@@ -20,7 +20,7 @@ async fn asked(socket: &mut Socket) -> (Vec<Value>, Value) {
     }
 }
 
-fn decide(key: &Value, decision: Value) -> Value {
+fn decide(key: &Value, decision: &Value) -> Value {
     json!({"type": "approval_response", "approval_key": key, "decisions": [decision]})
 }
 
@@ -39,11 +39,11 @@ async fn a_trade_is_approved_rejected_or_changed_and_the_turn_goes_on() {
     ] {
         let mut socket = Socket::open(&hw).await;
         let (_, key) = asked(&mut socket).await;
-        socket.say(&decide(&key, decision.clone())).await;
+        socket.say(&decide(&key, &decision)).await;
         let result = result(&mut socket).await;
         assert_eq!(result["status"], status, "{decision}: {result}");
         assert!(result["content"].as_str().unwrap().contains(content), "{decision}: {result}");
-        socket.say(&decide(&key, json!({"type": "reject", "message": "too late"}))).await;
+        socket.say(&decide(&key, &json!({"type": "reject", "message": "too late"}))).await;
         assert_eq!(socket.next().await["code"], "already_decided");
     }
 }
@@ -55,10 +55,10 @@ async fn a_decision_that_makes_no_sense_decides_nothing() {
     let (_, key) = asked(&mut socket).await;
     socket.until("content_block_stop").await;
     for (message, code) in [
-        (decide(&key, json!({"type": "edit"})), "invalid_body"),
-        (decide(&key, json!({"type": "approve", "args": {}})), "invalid_body"),
-        (decide(&key, json!({"type": "edit", "args": {"symbol": 1}})), "invalid_arguments"),
-        (decide(&key, json!({"type": "perhaps"})), "invalid_body"),
+        (decide(&key, &json!({"type": "edit"})), "invalid_body"),
+        (decide(&key, &json!({"type": "approve", "args": {}})), "invalid_body"),
+        (decide(&key, &json!({"type": "edit", "args": {"symbol": 1}})), "invalid_arguments"),
+        (decide(&key, &json!({"type": "perhaps"})), "invalid_body"),
         (
             json!({"type": "approval_response", "approval_key": key, "decisions": [{"type": "approve"}, {"type": "approve"}]}),
             "invalid_body",
@@ -70,7 +70,7 @@ async fn a_decision_that_makes_no_sense_decides_nothing() {
     }
     // Another socket may decide, also without a session of its own.
     let mut other = Socket::open(&hw).await;
-    other.say(&decide(&key, json!({"type": "approve"}))).await;
+    other.say(&decide(&key, &json!({"type": "approve"}))).await;
     assert_eq!(result(&mut socket).await["status"], "success");
 }
 
@@ -93,7 +93,7 @@ async fn sessions_are_their_users_own_and_a_revoked_key_is_let_go() {
     let mut second = Socket::with_headers(&hw, &ben).await.unwrap();
     second.say(&json!({"type": "resume", "session_id": "s1"})).await;
     assert_eq!(second.next().await["code"], "not_found");
-    second.say(&decide(&question, json!({"type": "approve"}))).await;
+    second.say(&decide(&question, &json!({"type": "approve"}))).await;
     assert_eq!(second.next().await["code"], "approval_not_found");
     second.say(&chat("s1", "hello")).await;
     assert_eq!(second.next().await["session_id"], "s1", "a name of one's own");
