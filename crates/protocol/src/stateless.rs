@@ -5,10 +5,12 @@
 //! runs. Segments are counted by such pauses alone; while a run waits for a person's approval, its answer stays open.
 //! [`telling`] makes of a segment what can be told part by part; [`Asked`] is a request, in our words.
 
+mod failure;
 pub(crate) mod fields;
 pub(crate) mod telling;
 
-pub use telling::{Failure, FailureKind, is_handed_over};
+pub use failure::{Failure, FailureKind};
+pub use telling::is_handed_over;
 
 use crate::said::{Said, What, Wrong};
 use model::TaskId;

@@ -4,6 +4,7 @@
 //! there is room, so a reader that has stopped costs a buffer and is closed when it has taken nothing for a while.
 
 use crate::config::HttpLimits;
+use crate::ws::Stay;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
@@ -66,12 +67,8 @@ pub(crate) async fn serve(
         match accepted {
             Ok((stream, peer, permit)) => {
                 backoff = BACKOFF_MIN;
-                let connection = connection(stream, peer, router.clone(), limits.clone(), closing.clone());
-                let alive = alive.clone();
-                tokio::spawn(async move {
-                    connection.await;
-                    drop((permit, alive));
-                });
+                let stay = Stay::new(closing.clone(), (permit, alive.clone()));
+                tokio::spawn(connection(stream, peer, router.clone(), limits.clone(), stay));
             }
             // The other side gave up before we got there: that says nothing about the next one.
             Err(error) if is_theirs(error.kind()) => {}
@@ -110,7 +107,7 @@ async fn connection(
     peer: SocketAddr,
     router: Router,
     limits: HttpLimits,
-    mut closing: watch::Receiver<bool>,
+    stay: Stay,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection waits before it sends");
@@ -121,15 +118,19 @@ async fn connection(
     }
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.write_stall));
+    let mut closing = stay.closing.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Peer(peer));
+        // A connection that becomes a socket lives longer than this function.
+        request.extensions_mut().insert(stay.clone());
         router.clone().oneshot(request.map(Body::new))
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_read)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(Box::pin(stream)), service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service)
+        .with_upgrades();
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

@@ -1,10 +1,9 @@
 //! `GET /ws`: a conversation as content blocks, over a WebSocket.
 //!
-//! This file is the handshake. `frame` is the framing, `line` a connection that frames go over, `message` what clients
-//! say, `session` the conversation that a socket is about, `socket` all of it together: one task per socket, which holds
-//! one viewer and no queue. `protocol::blocks` has what is shown.
+//! This file is the handshake. `line` is a connection that messages go over, `message` what clients say, `session` the
+//! conversation that a socket is about, `socket` all of it together: one task per socket, which holds one viewer and no
+//! queue. `protocol::blocks` has what is shown.
 
-mod frame;
 mod line;
 mod message;
 mod session;
@@ -14,23 +13,20 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
 use crate::query;
-use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hyper_util::rt::TokioIo;
 use line::Line;
 use socket::Socket;
 use std::any::Any;
 use std::sync::Arc;
 use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// What a server adds to a client's key, to show that it knows what it is asked for.
-const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-const KEY_BYTES: usize = 16;
+/// A client's key: 16 bytes in base64.
+const KEY_CHARS: usize = 24;
 
 /// What a connection keeps when it is no longer HTTP: it is told when the server stops, and counts as open until it is
 /// closed.
@@ -61,7 +57,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: 
         let _slot = slot;
         match upgrade.await {
             Ok(io) => {
-                let line = Line::new(TokioIo::new(io), &app.limits);
+                let line = Line::new(TokioIo::new(io), &app.limits).await;
                 Box::pin(Socket::new(app, caller, line, stay).run()).await;
             }
             Err(error) => tracing::debug!(%error, "a socket was not opened"),
@@ -90,9 +86,9 @@ fn accept(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
     }
     let mut keys = headers.get_all(header::SEC_WEBSOCKET_KEY).iter();
     let key = keys.next().filter(|_| keys.next().is_none()).map(HeaderValue::as_bytes).unwrap_or_default();
-    let fits = STANDARD.decode(key).is_ok_and(|key| key.len() == KEY_BYTES);
-    let answer = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID.as_bytes()].concat());
-    let answer = HeaderValue::try_from(STANDARD.encode(answer)).ok().filter(|_| fits);
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+    let fits = key.len() == KEY_CHARS && key.iter().all(is_base64);
+    let answer = HeaderValue::try_from(derive_accept_key(key)).ok().filter(|_| fits);
     answer.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "invalid_handshake", "Sec-WebSocket-Key has 16 bytes"))
 }
 

@@ -8,10 +8,11 @@
 //! Where a part's words are, is known by the fold: nothing is kept twice, and parts that overlap in the log wait their
 //! turn without being collected.
 
+use super::failure::{Failure, FailureKind};
 use crate::reading::Reading;
 use crate::upstream::json;
 use model::block::{Annotation, Block, TextBlock};
-use model::event::{ErrorInfo, Event, LimitReason, Paused, Pending, PendingKind};
+use model::event::{Event, LimitReason, Paused, Pending, PendingKind};
 use model::fold::{ItemFold, RunFold, TaskFold};
 use model::item::{CallKind, Item, ItemStatus, ResultStatus, ToolCall};
 use model::usage::Usage;
@@ -99,41 +100,6 @@ pub(crate) enum End {
     Filtered,
     /// It went wrong.
     Failed(Failure),
-}
-
-/// Why there is no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What kind of thing happened.
-    pub kind: FailureKind,
-    /// What happened, for people.
-    pub message: String,
-    /// May the same request succeed later?
-    pub may_retry: bool,
-}
-
-/// What kind of thing happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// The provider was asked too often.
-    RateLimited,
-    /// The provider has too much to do.
-    Overloaded,
-    /// Somebody stopped the run.
-    Cancelled,
-    /// Anything else.
-    Other,
-}
-
-impl From<&ErrorInfo> for Failure {
-    fn from(error: &ErrorInfo) -> Self {
-        let kind = match error.code.as_str() {
-            "rate_limited" => FailureKind::RateLimited,
-            "overloaded" => FailureKind::Overloaded,
-            _ => FailureKind::Other,
-        };
-        Self { kind, message: error.message.clone(), may_retry: error.retryable == Some(true) }
-    }
 }
 
 impl Telling {

@@ -1,19 +1,24 @@
-//! A connection that WebSocket frames go over.
+//! A connection that WebSocket messages go over.
 //!
 //! One task owns it and does one thing at a time, so there is nothing to lock. What it has not been able to write yet is
-//! what it was last given to write: nothing piles up here.
+//! what it was last given to write: nothing piles up here. Pings are answered by the library.
 
-use super::frame::{self, Decoder, Message, Opcode, Violation};
 use crate::config::HttpLimits;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use std::io::{Error, ErrorKind};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 const READ_BYTES: usize = 4 * 1024;
-/// How long the other side has to take the last frame, and to close.
+/// After so many bytes the other side has to have taken some: it is slow when it takes none for a while, not when it takes
+/// long for all of them.
+const FLUSH_BYTES: usize = 16 * 1024;
+/// How long the other side has to take the last message, and to close.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why nothing more can be said.
@@ -23,94 +28,108 @@ pub(crate) enum Broken {
     Gone,
     #[error("the other side takes nothing")]
     Slow,
-    #[error(transparent)]
-    Violation(#[from] Violation),
+    #[error("the other side broke a rule of the protocol")]
+    Rule(CloseCode),
 }
 
 impl From<Error> for Broken {
     fn from(error: Error) -> Self {
-        if error.kind() == ErrorKind::TimedOut { Self::Slow } else { Self::Gone }
+        match error {
+            Error::Capacity(_) => Self::Rule(CloseCode::Size),
+            Error::Utf8(_) => Self::Rule(CloseCode::Invalid),
+            Error::Protocol(_) => Self::Rule(CloseCode::Protocol),
+            _ => Self::Gone,
+        }
     }
 }
 
+/// What came in.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// A text.
+    Text(String),
+    /// Bytes, which nobody here reads.
+    Binary,
+    /// A sign of life.
+    Alive,
+    /// The other side closes.
+    Close,
+}
+
 pub(crate) struct Line {
-    io: TokioIo<Upgraded>,
-    decoder: Decoder,
-    out: BytesMut,
+    socket: WebSocketStream<TokioIo<Upgraded>>,
     stall: Duration,
 }
 
 impl Line {
-    pub(crate) fn new(io: TokioIo<Upgraded>, limits: &HttpLimits) -> Self {
-        let decoder = Decoder::new(limits.body_bytes_max);
-        Self { io, decoder, out: BytesMut::new(), stall: limits.write_stall }
+    pub(crate) async fn new(io: TokioIo<Upgraded>, limits: &HttpLimits) -> Self {
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BYTES)
+            .write_buffer_size(0)
+            .max_message_size(Some(limits.body_bytes_max))
+            .max_frame_size(Some(limits.body_bytes_max));
+        let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        Self { socket, stall: limits.write_stall }
     }
 
     /// The next message. May be given up at any moment: nothing is lost.
-    pub(crate) async fn next(&mut self) -> Result<Message, Broken> {
-        loop {
-            if let Some(message) = self.decoder.next()? {
-                return Ok(message);
-            }
-            let buffer = self.decoder.buffer();
-            buffer.reserve(READ_BYTES);
-            if self.io.read_buf(buffer).await? == 0 {
-                return Err(Broken::Gone);
-            }
+    pub(crate) async fn next(&mut self) -> Result<Heard, Broken> {
+        match self.socket.next().await.ok_or(Broken::Gone)?? {
+            Message::Text(text) => Ok(Heard::Text(text.as_str().to_owned())),
+            Message::Binary(_) => Ok(Heard::Binary),
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Ok(Heard::Alive),
+            Message::Close(_) => Ok(Heard::Close),
         }
     }
 
     /// Sends lines, a text each.
-    pub(crate) async fn send_lines(&mut self, lines: Bytes) -> Result<(), Broken> {
-        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            frame::push(&mut self.out, Opcode::Text, line);
+    pub(crate) async fn send_lines(&mut self, mut lines: Bytes) -> Result<(), Broken> {
+        let mut waiting = 0;
+        while let Some(end) = lines.iter().position(|byte| *byte == b'\n') {
+            let line = lines.split_to(end);
+            let _line_end = lines.split_to(1);
+            waiting += line.len();
+            // A projection writes JSON, which is text.
+            let text = Utf8Bytes::try_from(line).map_err(|_| Broken::Rule(CloseCode::Error))?;
+            self.within(Message::Text(text), waiting >= FLUSH_BYTES).await?;
+            waiting = if waiting >= FLUSH_BYTES { 0 } else { waiting };
         }
-        // Whoever is slow holds one copy, not two.
-        drop(lines);
         self.flush().await
     }
 
     pub(crate) async fn send_text(&mut self, text: &str) -> Result<(), Broken> {
-        frame::push(&mut self.out, Opcode::Text, text.as_bytes());
-        self.flush().await
+        self.within(Message::text(text), true).await
     }
 
     pub(crate) async fn ping(&mut self) -> Result<(), Broken> {
-        frame::push(&mut self.out, Opcode::Ping, b"");
-        self.flush().await
+        self.within(Message::Ping(Bytes::new()), true).await
     }
 
-    pub(crate) async fn pong(&mut self, payload: &[u8]) -> Result<(), Broken> {
-        frame::push(&mut self.out, Opcode::Pong, payload);
-        self.flush().await
-    }
-
-    /// Writes what there is to write, as long as the other side takes some of it now and then.
-    async fn flush(&mut self) -> Result<(), Broken> {
-        while !self.out.is_empty() {
-            match tokio::time::timeout(self.stall, self.io.write_buf(&mut self.out)).await {
-                Err(_) => return Err(Broken::Slow),
-                Ok(Ok(0)) => return Err(Broken::Gone),
-                Ok(written) => written?,
-            };
+    async fn within(&mut self, message: Message, flush: bool) -> Result<(), Broken> {
+        match tokio::time::timeout(self.stall, self.socket.feed(message)).await {
+            Err(_) => return Err(Broken::Slow),
+            Ok(fed) => fed?,
         }
-        // One large write must not be paid for as long as the socket lives.
-        self.out = BytesMut::new();
-        Ok(self.io.flush().await?)
+        if flush { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> Result<(), Broken> {
+        match tokio::time::timeout(self.stall, self.socket.flush()).await {
+            Err(_) => Err(Broken::Slow),
+            Ok(flushed) => Ok(flushed?),
+        }
     }
 
     /// Says why, and closes. Whoever does not listen any more is not waited for.
-    pub(crate) async fn close(mut self, code: u16, reason: &str) {
-        frame::push_close(&mut self.out, code, reason);
+    pub(crate) async fn close(mut self, code: CloseCode, reason: &'static str) {
         let farewell = async {
-            self.flush().await?;
-            self.io.shutdown().await?;
+            // Whoever closed first is answered with the next read.
+            let _closed_first = self.socket.close(Some(CloseFrame { code, reason: reason.into() })).await;
             // Closing with unread bytes would take back what was just said.
-            while self.next().await.is_ok() {}
-            Ok::<(), Broken>(())
+            while let Some(Ok(_)) = self.socket.next().await {}
         };
         if tokio::time::timeout(CLOSE_WITHIN, farewell).await.is_err() {
-            tracing::debug!(code, "a socket was cut");
+            tracing::debug!(%code, "a socket was cut");
         }
     }
 }

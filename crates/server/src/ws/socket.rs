@@ -1,8 +1,7 @@
 //! One socket: what a client says, what it is shown, and when it is let go.
 
 use super::Stay;
-use super::frame::Message;
-use super::line::{Broken, Line};
+use super::line::{Broken, Heard, Line};
 use super::message::{self, Said};
 use super::session::{self, Next, Session};
 use crate::app::App;
@@ -11,6 +10,7 @@ use crate::problem::Problem;
 use axum::http::StatusCode;
 use std::future::pending;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 /// So many pings in a row may go unanswered.
 const MISSED_MAX: u32 = 2;
@@ -19,16 +19,16 @@ const PONG: &str = r#"{"type":"pong"}"#;
 
 /// Why a socket is closed, in the words of the protocol.
 struct Close {
-    code: u16,
+    code: CloseCode,
     reason: &'static str,
 }
 
-const NORMAL: Close = Close { code: 1000, reason: "" };
-const GOING_AWAY: Close = Close { code: 1001, reason: "the server stops" };
-const RESTARTS: Close = Close { code: 1012, reason: "the server stops: come back and resume" };
-const REVOKED: Close = Close { code: 4401, reason: "the key was revoked" };
-const SLOW: Close = Close { code: 4408, reason: "too slow: come back and resume" };
-const SILENT: Close = Close { code: 4408, reason: "pings were not answered" };
+const NORMAL: Close = Close { code: CloseCode::Normal, reason: "" };
+const GOING_AWAY: Close = Close { code: CloseCode::Away, reason: "the server stops" };
+const RESTARTS: Close = Close { code: CloseCode::Restart, reason: "the server stops: come back and resume" };
+const REVOKED: Close = Close { code: CloseCode::Library(4401), reason: "the key was revoked" };
+const SLOW: Close = Close { code: CloseCode::Library(4408), reason: "too slow: come back and resume" };
+const SILENT: Close = Close { code: CloseCode::Library(4408), reason: "pings were not answered" };
 
 pub(crate) struct Socket {
     app: App,
@@ -42,7 +42,7 @@ pub(crate) struct Socket {
 
 /// What happens next.
 enum Happens {
-    Said(Result<Message, Broken>),
+    Said(Result<Heard, Broken>),
     Shown(Result<Next, Problem>),
     Tick,
     Stop,
@@ -74,7 +74,7 @@ impl Socket {
                 Ok(Some(close)) => break Some(close),
                 Err(Broken::Gone) => break None,
                 Err(Broken::Slow) => break Some(SLOW),
-                Err(Broken::Violation(violation)) => break Some(Close { code: violation.code(), reason: "" }),
+                Err(Broken::Rule(code)) => break Some(Close { code, reason: "" }),
             }
         };
         if let Some(Close { code, reason }) = close {
@@ -99,10 +99,10 @@ impl Socket {
         }
     }
 
-    async fn hear(&mut self, message: Message) -> Result<Option<Close>, Broken> {
+    async fn hear(&mut self, heard: Heard) -> Result<Option<Close>, Broken> {
         self.missed = 0;
-        match message {
-            Message::Text(text) => {
+        match heard {
+            Heard::Text(text) => {
                 if !self.caller.pass.is_good() {
                     return Ok(Some(REVOKED));
                 }
@@ -112,13 +112,12 @@ impl Socket {
                     Err(problem) => self.complain(problem).await?,
                 }
             }
-            Message::Binary => {
+            Heard::Binary => {
                 let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_message", "messages are text");
                 self.complain(problem).await?;
             }
-            Message::Ping(payload) => self.line.pong(&payload).await?,
-            Message::Pong => {}
-            Message::Close(_) => return Ok(Some(NORMAL)),
+            Heard::Alive => {}
+            Heard::Close => return Ok(Some(NORMAL)),
         }
         Ok(None)
     }

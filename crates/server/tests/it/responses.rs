@@ -2,6 +2,7 @@
 //! `e2e/`; here are the corners that they do not reach.
 
 #[path = "../../../protocol/tests/it/responses/order.rs"]
+#[expect(dead_code, reason = "raw responses inside run items are checked where they are made")]
 mod order;
 
 use crate::harness::{PATIENCE, Reply, Server};

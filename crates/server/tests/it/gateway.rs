@@ -1,0 +1,93 @@
+//! A client of one protocol asks a model of another: what it brings and what it wishes arrive, and the answer comes back.
+
+use crate::fake::dialect::{DIALECTS, Dialect};
+use crate::fake::loopback::{Act, Loopback, stream};
+use crate::harness::Server;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+type Heard = Arc<Mutex<Vec<Value>>>;
+
+/// Upstreams of all dialects that greet, and what they were asked.
+async fn upstreams() -> (Server, Heard) {
+    let heard = Heard::default();
+    let hears = Arc::clone(&heard);
+    let upstream = Loopback::open(move |asked| {
+        hears.lock().unwrap().push(asked.body);
+        vec![stream(), Act::Send(Dialect::of(&asked.path).says("Hello.").into_bytes())]
+    })
+    .await;
+    let mut config = String::new();
+    for d in DIALECTS {
+        let (name, kind, url) = (d.name(), d.kind(), upstream.url("/v1"));
+        write!(config, "[providers.{name}]\nkind = \"{kind}\"\nbase_url = \"{url}\"\n").unwrap();
+        write!(config, "[agents.to_{name}]\nmodel = \"{name}/m\"\ninstructions = \"Be brief.\"\n").unwrap();
+    }
+    (Server::custom(&config, ""), heard)
+}
+
+/// What a client of Messages asks, with a history of its own.
+fn message(model: &str) -> Value {
+    let call = json!({"type": "tool_use", "id": "toolu_01", "name": "find", "input": {"n": 1}});
+    let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "of another"});
+    let picture = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+    json!({
+        "model": model, "max_tokens": 77, "temperature": 0.25, "system": "Be kind.",
+        "tools": [{"name": "find", "input_schema": {"type": "object"}}],
+        "messages": [
+            {"role": "user", "content": "Find it."},
+            {"role": "assistant", "content": [thought, {"type": "text", "text": "I look."}, call]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_01", "content": "found"}]},
+            {"role": "assistant", "content": "Here."},
+            {"role": "user", "content": [picture, {"type": "text", "text": "And this?"}]},
+        ],
+    })
+}
+
+/// The same from a client of Chat Completions.
+fn completion(model: &str) -> Value {
+    let call = json!({"id": "toolu_01", "type": "function", "function": {"name": "find", "arguments": "{\"n\":1}"}});
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    json!({
+        "model": model, "max_completion_tokens": 77, "temperature": 0.25,
+        "tools": [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}],
+        "messages": [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "Find it."},
+            {"role": "assistant", "content": "I look.", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "toolu_01", "content": "found"},
+            {"role": "assistant", "content": "Here."},
+            {"role": "user", "content": [picture, {"type": "text", "text": "And this?"}]},
+        ],
+    })
+}
+
+#[tokio::test]
+async fn every_model_hears_what_a_client_of_every_protocol_says() {
+    let (hw, heard) = upstreams().await;
+    for d in DIALECTS {
+        for model in [format!("to_{}", d.name()), format!("{}/m", d.name())] {
+            let answer = hw.post("/v1/messages", message(&model)).await.json();
+            assert_eq!(answer["content"], json!([{"type": "text", "text": "Hello."}]), "{answer}");
+            let answer = hw.post("/v1/chat/completions", completion(&model)).await.json();
+            assert_eq!(answer["choices"][0]["message"]["content"], "Hello.", "{answer}");
+            let heard = std::mem::take(&mut *heard.lock().unwrap());
+            let [by_message, by_completion] = heard.as_slice() else { panic!("{heard:?}") };
+            assert_eq!(by_message, by_completion, "{model}: it cannot tell them apart");
+            let text = by_message.to_string();
+            let mut from = 0;
+            for said in ["Find it.", "I look.", "\"find\"", "found", "Here.", "AAAA", "And this?"] {
+                let at = text[from..].find(said);
+                from += at.unwrap_or_else(|| panic!("{model}: no {said:?} in its place: {text}"));
+            }
+            assert!(text.contains("Be kind.") && !text.contains("Hm."), "{model}: {text}");
+            assert_eq!(text.contains("Be brief."), model.starts_with("to_"), "{model}: {text}");
+            assert_eq!(by_message["temperature"], json!(0.25), "{model}: {text}");
+            let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+            assert!(limits.iter().any(|name| by_message[name] == 77), "{model}: {text}");
+            let (calls, results) = d.calls_and_results(by_message);
+            assert_eq!((calls.len(), &calls), (1, &results), "{model}: {text}");
+        }
+    }
+}
