@@ -3,7 +3,7 @@
 //!
 //! An answer is one **segment** of a run: it ends where the run does, or where the run pauses for tools that the client
 //! runs. Segments are counted by such pauses alone; while a run waits for a person's approval, its answer stays open.
-//! [`telling`] makes of a segment what can be told part by part; [`Asked`] is a request, in our words.
+//! `telling` makes of a segment what can be told part by part; [`Asked`] is a request, in our words.
 
 mod failure;
 pub(crate) mod fields;
