@@ -6,7 +6,8 @@
 //! - [`cassette`] keeps what services answered, and plays it again.
 //!
 //! Invariant: a provider turns what it hears into [`model::delta::ModelEvent`]s and does nothing else. It keeps no
-//! state between turns, starts no task of its own, and knows neither the log nor the tools.
+//! state between turns but for what a service refused to take back, which it can forget; it starts no task of its own,
+//! and knows neither the log nor the tools.
 
 pub mod cassette;
 mod failure;
