@@ -25,7 +25,7 @@ mod wishes;
 pub use asked::{Asked, SERVER_LABEL, asked, asked_said, metadata};
 pub use given::Given;
 pub use ingest::ingest;
-pub use project::{Segment, Unbegun};
 pub(crate) use project::{Answer, End, Head, Style, asked_arguments, result_text};
+pub use project::{Segment, Unbegun};
 pub use refusal::refused;
 pub use request::{request, without_reasoning};

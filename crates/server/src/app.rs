@@ -91,9 +91,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/conversations", post(routes::conversations::create))
         .route(
             "/v1/conversations/{conversation}",
-            get(routes::conversations::get)
-                .post(routes::conversations::update)
-                .delete(routes::conversations::delete),
+            get(routes::conversations::get).post(routes::conversations::update).delete(routes::conversations::delete),
         )
         .route(
             "/v1/conversations/{conversation}/items",

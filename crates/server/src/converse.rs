@@ -63,7 +63,12 @@ pub(crate) async fn take(
 
 /// How many of the items are known: everything up to the last one that a run of the user's gave. That run is what an open
 /// request goes on from.
-pub(crate) async fn known(app: &App, user: &UserId, said: &[Said], context: Context) -> Result<(usize, Context), Problem> {
+pub(crate) async fn known(
+    app: &App,
+    user: &UserId,
+    said: &[Said],
+    context: Context,
+) -> Result<(usize, Context), Problem> {
     let mut missed: Vec<TaskId> = Vec::new();
     for (place, said) in said.iter().enumerate().rev() {
         let Some(run) = said.run().filter(|run| !missed.contains(run)) else { continue };
@@ -147,9 +152,8 @@ fn matching(said: &[Said], pending: &[Pending]) -> Vec<AnswerTo> {
                 }
             }
             What::Result { call_id, content, failed } => {
-                let waits = |pending: &Pending| {
-                    pending.kind == PendingKind::ClientTool && pending.call_id.as_str() == call_id
-                };
+                let waits =
+                    |pending: &Pending| pending.kind == PendingKind::ClientTool && pending.call_id.as_str() == call_id;
                 if pending.iter().any(waits) {
                     let error = failed.then(|| model::event::ErrorInfo::new("tool_failed", "the client's tool failed"));
                     results.push(ClientResult {
@@ -240,12 +244,7 @@ async fn opened_by(
 }
 
 /// Goes through a run's events until one is what is looked for.
-async fn each(
-    app: &App,
-    user: &UserId,
-    run: &RunRow,
-    mut is_it: impl FnMut(&Event) -> bool,
-) -> Result<bool, Problem> {
+async fn each(app: &App, user: &UserId, run: &RunRow, mut is_it: impl FnMut(&Event) -> bool) -> Result<bool, Problem> {
     let Some(first) = run.first else { return Ok(false) };
     let mut at = first.before();
     loop {

@@ -102,13 +102,7 @@ const fn is_theirs(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted)
 }
 
-async fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    router: Router,
-    limits: HttpLimits,
-    stay: Stay,
-) {
+async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, limits: HttpLimits, stay: Stay) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection waits before it sends");
     }

@@ -60,12 +60,7 @@ pub(crate) fn response(app: &App, caller: &Caller, place: Place) -> Result<Respo
 }
 
 /// The same, for clients with manners of their own.
-pub(crate) fn response_with(
-    app: &App,
-    caller: &Caller,
-    place: Place,
-    manners: Manners,
-) -> Result<Response, Problem> {
+pub(crate) fn response_with(app: &App, caller: &Caller, place: Place, manners: Manners) -> Result<Response, Problem> {
     let Some(slot) = app.streams.enter(&caller.user) else {
         let most = app.limits.streams_per_user_max;
         let detail = format!("{most} streams are open already: close some");

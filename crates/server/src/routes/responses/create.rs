@@ -74,7 +74,9 @@ async fn told(
     let agent = match (asked.model, &context) {
         (Some(model), _) => model,
         (None, Context::After(run)) => run.agent.clone(),
-        (None, _) => return Err(Problem::invalid_body("`model`: the name of an agent, or `provider/model`, is needed")),
+        (None, _) => {
+            return Err(Problem::invalid_body("`model`: the name of an agent, or `provider/model`, is needed"));
+        }
     };
     let new = NewRun {
         agent,
