@@ -4,7 +4,10 @@ import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import { startBrowser } from './lib/browser.mjs';
 import { startProxy } from './lib/proxy.mjs';
+import { begin, settle } from './lib/runs.mjs';
+import { SCENARIOS } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
+import { ofAgentRuns } from './lib/told.mjs';
 
 const RUNS = '/api/v1/agent/runs';
 const TYPES = [
@@ -81,6 +84,25 @@ test('a story that is cut off twice is whole, nothing twice, and the next run co
   const both = await ended(page, next.runId);
   assert.deepEqual(both.slice(0, story.length), story);
   assert.deepEqual(put(both), await history('cut'));
+  await page.close();
+});
+
+test('what a page puts together of every scenario is the history', async () => {
+  const page = await browser.page(server.url);
+  for (const { input, text, tools = [], end, asks } of SCENARIOS) {
+    const { task_id, thread_id } = await begin(server, input);
+    await watch(page, `${RUNS}/${thread_id}/events`);
+    await settle(server, task_id);
+    const events = await ended(page, task_id);
+    await page.evaluate(() => source.close());
+    assert.deepEqual(put(events), await history(thread_id), input);
+    const told = ofAgentRuns(events);
+    // A scenario that asks has words for what comes before the question; here it is answered.
+    assert.match(told.text, asks ? new RegExp(text.source.replace(/\$$/, '')) : text, input);
+    assert.equal(told.status, end ?? 'completed', input);
+    for (const { name, output } of tools) assert.match(told.tools.find((tool) => tool.name === name).output, output);
+  }
+  assert.deepEqual(page.complaints, []);
   await page.close();
 });
 

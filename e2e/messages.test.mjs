@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
+import { startWorker } from './lib/python.mjs';
+import { SCENARIOS } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
-import { SCENARIOS } from './responses/scenarios.mjs';
-import { startWorker } from './responses/worker.mjs';
 
 const PICK = { name: 'pick', description: 'Picks a colour.', input_schema: { type: 'object', properties: {} } };
 const CHAT_PICK = { type: 'function', function: { name: 'pick', description: 'Picks a colour.', parameters: PICK.input_schema } };
@@ -14,8 +14,8 @@ let anthropic;
 let openai;
 before(async () => {
   server = await startServer();
-  anthropic = startWorker('../messages/anthropic_sdk.py', server.url);
-  openai = startWorker('../messages/chat_sdk.py', server.url);
+  anthropic = startWorker('messages/anthropic_sdk.py', server.url);
+  openai = startWorker('messages/chat_sdk.py', server.url);
 });
 after(async () => {
   await anthropic?.stop();

@@ -1,21 +1,18 @@
 // The same play through the openai-agents SDK and through Headwater: both run loops do the same, in the same order.
 
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import test, { after, before } from 'node:test';
-import { promisify } from 'node:util';
+import { runScript } from './lib/python.mjs';
 import { events, startServer } from './lib/server.mjs';
 
 const path = (name) => new URL(name, import.meta.url).pathname;
-const PYTHON = path('.venv/bin/python');
 const SAID = ['one tool', 'two tools', 'tool twice', 'hand over', 'hand over first', 'order', 'scout'];
 
 let server;
 let sdk;
 before(async () => {
   server = await startServer({ config: path('oracle/headwater.toml') });
-  const { stdout } = await promisify(execFile)(PYTHON, [path('oracle/agents_sdk.py'), ...SAID], { timeout: 60_000 });
-  sdk = JSON.parse(stdout);
+  sdk = await runScript('oracle/agents_sdk.py', SAID);
 });
 after(() => server?.stop());
 
@@ -24,7 +21,9 @@ async function play(input) {
   let task = await server.post('/v1/tasks', { model: 'guide', input, wait: true });
   const pending = [];
   if (task.status === 'paused') {
-    const asked = (await eventsUntilPaused(task.task_id)).filter(({ type }) => type === 'task.approval.requested');
+    // The stream of a paused run stays open.
+    const story = await events(server.url, task.task_id, ({ type }) => type === 'task.paused');
+    const asked = story.filter(({ type }) => type === 'task.approval.requested');
     for (const { key, action_requests } of asked) {
       pending.push(...action_requests.map(({ name, args }) => ({ name, arguments: args })));
       await server.post(`/v1/tasks/${task.task_id}/approvals/${key}`, { decision: 'reject', message: 'too risky' });
@@ -37,17 +36,6 @@ async function play(input) {
   const children = task.output.filter((item) => item.type === 'tool_result').map((item) => childItems(item));
   const { agent, text } = items.at(-1);
   return { items, inner: shown(children.flat()), pending, agent, text };
-}
-
-/** The stream of a paused run stays open: it is read up to the pause. */
-async function eventsUntilPaused(task_id) {
-  const response = await fetch(`${server.url}/v1/tasks/${task_id}/events`);
-  let seen = '';
-  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
-    seen += chunk;
-    if (/^event: task\.paused\n(?:.+\n)*\n/m.test(seen)) break;
-  }
-  return seen.split('\n').filter((line) => line.startsWith('data: ')).map((line) => JSON.parse(line.slice(6)));
 }
 
 /** What a sub-agent did stands in the result of the call that asked for it. */

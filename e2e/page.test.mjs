@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
-import { drawn, ended, hooks, life, startBrowser } from './lib/browser.mjs';
+import { ask, drawn, ended, hooks, life, startBrowser } from './lib/browser.mjs';
 import { startProxy } from './lib/proxy.mjs';
 import { events, lastWords, startServer } from './lib/server.mjs';
 
@@ -19,14 +19,6 @@ after(async () => {
   await proxy?.stop();
   await server?.stop();
 });
-
-async function ask(page, words) {
-  const before = await page.evaluate(() => location.hash);
-  await page.fill('#input', words);
-  await page.press('#input', 'Enter');
-  await page.waitForFunction((old) => location.hash !== old, before);
-  return (await page.evaluate(() => location.hash)).slice(1);
-}
 
 const said = (page) => page.locator('#output > .message').last().evaluate((node) => node.querySelector('.text').textContent);
 

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
-import { ended, hooks, startBrowser } from './lib/browser.mjs';
+import { ask, ended, hooks, startBrowser } from './lib/browser.mjs';
 import { startServer } from './lib/server.mjs';
 
 let server;
@@ -39,8 +39,7 @@ for (const [button, status] of [['Approve', 'completed'], ['Reject', 'rejected']
 
 test('a tool says how far it is', async () => {
   const page = await browser.page(server.url);
-  await page.fill('#input', 'slow 2');
-  await page.press('#input', 'Enter');
+  await ask(page, 'slow 2');
   await page.waitForSelector('.tool_call > .progress:not([hidden])');
   await ended(page, 'completed');
   assert.equal(await page.locator('.progress:not([hidden])').count(), 0);

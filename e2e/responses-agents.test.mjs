@@ -2,16 +2,16 @@
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
+import { Raised, startWorker } from './lib/python.mjs';
+import { each } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
 import { checkOrder } from './responses/order.mjs';
-import { each } from './responses/scenarios.mjs';
-import { Raised, startWorker } from './responses/worker.mjs';
 
 let server;
 let agents;
 before(async () => {
   server = await startServer();
-  agents = startWorker('agents_sdk.py', server.url);
+  agents = startWorker('responses/agents_sdk.py', server.url);
 });
 after(async () => {
   await agents?.stop();

@@ -3,17 +3,17 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { Raised, startWorker } from './lib/python.mjs';
+import { HOSTED, PICK, said, taskId, words } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
 import { open, take } from './lib/sse.mjs';
 import { checkFrames, checkOrder } from './responses/order.mjs';
-import { HOSTED, PICK, said, taskId, words } from './responses/scenarios.mjs';
-import { Raised, startWorker } from './responses/worker.mjs';
 
 let server;
 let python;
 before(async () => {
   server = await startServer();
-  python = startWorker('openai_sdk.py', server.url);
+  python = startWorker('responses/openai_sdk.py', server.url);
 });
 after(async () => {
   await python?.stop();

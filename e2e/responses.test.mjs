@@ -3,18 +3,18 @@
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import OpenAI from 'openai';
-import { open, take } from './lib/sse.mjs';
+import { startWorker } from './lib/python.mjs';
+import { SCENARIOS, each, request, said, words } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
+import { open, take } from './lib/sse.mjs';
 import { Disorder, checkFrames, checkOrder } from './responses/order.mjs';
-import { SCENARIOS, each, request, said, words } from './responses/scenarios.mjs';
-import { startWorker } from './responses/worker.mjs';
 
 let server;
 let python;
 let node;
 before(async () => {
   server = await startServer();
-  python = startWorker('openai_sdk.py', server.url);
+  python = startWorker('responses/openai_sdk.py', server.url);
   node = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
 });
 after(async () => {

@@ -2,26 +2,26 @@
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
+import { startWorker } from './lib/python.mjs';
+import { begin } from './lib/runs.mjs';
+import { SCENARIOS, each } from './lib/scenarios.mjs';
 import { startServer } from './lib/server.mjs';
 import { open, take } from './lib/sse.mjs';
+import { ofRunItems } from './lib/told.mjs';
 import { checkOrder } from './responses/order.mjs';
-import { PICK, SCENARIOS, each } from './responses/scenarios.mjs';
-import { startWorker } from './responses/worker.mjs';
-import { reduce } from './responses/run-items.mjs';
 
 let server;
 let python;
 before(async () => {
   server = await startServer();
-  python = startWorker('openai_sdk.py', server.url);
+  python = startWorker('responses/openai_sdk.py', server.url);
 });
 after(async () => {
   await python?.stop();
   await server?.stop();
 });
 
-const { name, description, parameters } = PICK;
-const start = (input) => server.post('/v1/tasks', { model: 'demo', input, tools: [{ name, description, parameters }] });
+const start = (input) => begin(server, input);
 const follow = async (task_id, isLast) => take(await open(`${server.url}/v1/tasks/${task_id}/events?format=run-items`), isLast);
 const isPause = (frame) => frame.event === 'run_paused';
 const names = (taken) => taken.filter((frame) => frame.event === 'run_item_stream_event').map((frame) => frame.data.name);
@@ -93,12 +93,14 @@ test('what the items say together is what the task says', async () => {
   await each(async ({ input, text, tools = [], end = 'completed', asks }) => {
     if (asks || end === 'failed') return;
     const { task_id } = await start(input);
-    const told = reduce(await follow(task_id));
+    const taken = await follow(task_id);
+    const told = ofRunItems(taken);
     assert.match(told.text, text);
     assert.equal(told.status, end);
     assert.deepEqual(told.tools.filter((tool) => tool.output !== undefined).map((tool) => tool.name), tools.map((tool) => tool.name));
     for (const tool of tools) assert.match(told.tools.find((one) => one.name === tool.name).output, tool.output);
-    assert.equal(told.agent, (await server.get(`/v1/tasks/${task_id}`)).agent, input);
+    const { new_agent } = taken.findLast((frame) => frame.event === 'agent_updated_stream_event').data;
+    assert.equal(new_agent.name, (await server.get(`/v1/tasks/${task_id}`)).agent, input);
   });
 });
 
@@ -119,7 +121,7 @@ test('a pause names what it waits for, the stream stays open, and nothing is tol
     const at = taken.findIndex(isPause);
     assert.deepEqual(taken[at + 1].data, { type: 'agent_updated_stream_event', new_agent: { name: 'demo' } });
     assert.deepEqual(names(taken.slice(at)), ['tool_output', 'message_output_created']);
-    const told = reduce(taken);
+    const told = ofRunItems(taken);
     assert.match(told.tools[0].output, output);
     assert.match(told.text, text);
     assert.equal(told.status, 'completed');

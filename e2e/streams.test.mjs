@@ -3,13 +3,11 @@
 // What our ingest makes of a stream is in the file beside it, which crates/protocol/tests/it/streams.rs writes and checks.
 
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { readFileSync, readdirSync } from 'node:fs';
 import test, { before } from 'node:test';
-import { promisify } from 'node:util';
+import { runScript } from './lib/python.mjs';
 
 const path = (name) => new URL(name, import.meta.url).pathname;
-const PYTHON = path('.venv/bin/python');
 const STREAMS = path('../crates/protocol/tests/it/streams');
 
 // How an SDK says that the answer failed. Ours has a code in the same place.
@@ -34,8 +32,7 @@ const DIFFERS = {
 
 let made;
 before(async () => {
-  const read = async (script) => JSON.parse((await promisify(execFile)(PYTHON, [path(script)], { timeout: 60_000 })).stdout);
-  const [openai, anthropic] = await Promise.all([read('streams/openai_sdk.py'), read('streams/anthropic_sdk.py')]);
+  const [openai, anthropic] = await Promise.all(['openai', 'anthropic'].map((name) => runScript(`streams/${name}_sdk.py`)));
   made = { ...openai, ...anthropic };
 });
 

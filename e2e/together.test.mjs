@@ -1,92 +1,61 @@
-// One run, watched at the same time by one client of each protocol, of which three drop and come back. All end with the
+// One run, watched at the same time by one client of each protocol, some of which drop and come back. All end with the
 // same words, tools and status.
 //
 // Every protocol is a row of `CLIENTS`. A client that `drops` breaks its connection after so many frames, and resumes.
+// Messages and Chat Completions tell a run only to whoever began it: they are rows of `BEGINNERS`.
 
 import assert from 'node:assert/strict';
 import test, { after, before } from 'node:test';
 import OpenAI from 'openai';
-import { pageModule } from './lib/page-module.mjs';
+import * as protocols from './lib/protocols.mjs';
+import { startWorker } from './lib/python.mjs';
 import { begin, settle } from './lib/runs.mjs';
-import { startServer } from './lib/server.mjs';
-import { open, take } from './lib/sse.mjs';
-import { reduce } from './responses/run-items.mjs';
-import { responseId, words } from './responses/scenarios.mjs';
-import { startWorker } from './responses/worker.mjs';
-
-const { blank, fold, isItem, ownBlocks, resultOf } = await pageModule();
+import { responseId } from './lib/scenarios.mjs';
+import { events, startServer } from './lib/server.mjs';
+import { take } from './lib/sse.mjs';
+import { ofAgentRuns, ofBlocks, ofCompletion, ofMessage, ofResponse, ofResponseEvents, ofRunItems, ofTask } from './lib/told.mjs';
 
 let server;
 let python;
+let anthropic;
+let chat;
 let node;
 before(async () => {
   server = await startServer();
-  python = startWorker('openai_sdk.py', server.url);
+  python = startWorker('responses/openai_sdk.py', server.url);
+  anthropic = startWorker('messages/anthropic_sdk.py', server.url);
+  chat = startWorker('messages/chat_sdk.py', server.url);
   node = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
 });
 after(async () => {
-  await python?.stop();
+  await Promise.all([python?.stop(), anthropic?.stop(), chat?.stop()]);
   await server?.stop();
 });
 
-/** Frames that carry their place, read to the end; broken off once, if asked. */
-async function withIds(path, drops) {
-  const first = await take(await open(server.url + path), (_, count) => count === drops);
-  if (!drops) return first;
+/** A client that reads frames to the run's end, broken off once, if asked, and makes of them what it is `told`. */
+const reader = (protocol, told) => async (run, drops) => {
+  const [address] = protocol.addresses(run);
+  const isLast = (frame) => protocol.isLast(frame, run);
+  if (!drops) return told(await take(protocol.follow(server.url, address), isLast));
+  const first = await take(protocol.follow(server.url, address), (_frame, count) => count === drops);
   assert.equal(first.length, drops);
-  return [...first, ...(await take(await open(server.url + path, { 'last-event-id': first.at(-1).id })))];
-}
+  assert.ok(!first.some(isLast), 'it drops before the end');
+  const rest = await take(protocol.follow(server.url, address, protocol.place(first.at(-1))), isLast);
+  return told([...first, ...rest]);
+};
+const task = reader(protocols.task, ofTask);
+const runItems = reader(protocols.runItems, ofRunItems);
+const blocks = reader(protocols.blocks, ofBlocks);
+const agentRuns = reader(protocols.agentRuns, ofAgentRuns);
 
-/** The task protocol, by the fold of the page. */
-async function task(task_id, drops) {
-  const object = blank(task_id);
-  for (const { data } of await withIds(`/v1/tasks/${task_id}/events`, drops)) assert.ok(fold(object, data), data.type);
-  const messages = object.output.filter((item) => item.type === 'message');
-  const calls = object.output.filter((item) => item.type === 'tool_call');
-  return {
-    text: messages.flatMap(ownBlocks).map((block) => block.text).join(''),
-    tools: calls.map((call) => ({ name: call.name, arguments: call.arguments, output: plain(resultOf(object.output, call.call_id)) })),
-    status: object.status,
-  };
-}
-
-/** The words of a result; a sub-agent's are those of its last message. */
-function plain(result) {
-  const message = result.block_list.filter(isItem).findLast((item) => item.type === 'message');
-  return ownBlocks(message ?? result).map((block) => block.text ?? `[image ${block.image_url.url}]`).join('\n');
-}
-
-async function runItems(task_id, drops) {
-  const { text, tools, status } = reduce(await withIds(`/v1/tasks/${task_id}/events?format=run-items`, drops));
-  return { text, tools, status };
-}
-
-/** Of a response: what its last word says. A deaf client has nothing else, so the words must be the same. */
-function response({ output, status, ...rest }) {
-  const calls = output.filter((item) => item.type === 'mcp_call');
-  return {
-    text: words({ output, ...rest }),
-    tools: calls.map((call) => ({ name: call.name, arguments: call.arguments, output: call.output })),
-    status,
-  };
-}
-
-/** The words of the deltas, and of the last event what it says. */
-function told(events) {
-  const last = response(events.at(-1).response);
-  const text = events.filter((event) => event.type === 'response.output_text.delta').map((event) => event.delta).join('');
-  assert.equal(text, last.text);
-  return last;
-}
-
-async function openaiPython(task_id, drops) {
+async function openaiPython({ task_id }, drops) {
   const follow = (more) => python.ask('call', { path: 'responses.retrieve', response_id: responseId(task_id), stream: true, ...more });
-  if (!drops) return told(await follow());
+  if (!drops) return ofResponseEvents(await follow());
   const first = await follow({ until: drops - 1 });
-  return told([...first, ...(await follow({ starting_after: first.at(-1).sequence_number }))]);
+  return ofResponseEvents([...first, ...(await follow({ starting_after: first.at(-1).sequence_number }))]);
 }
 
-async function openaiNode(task_id, drops) {
+async function openaiNode({ task_id }, drops) {
   const events = [];
   const follow = async (starting_after) => {
     for await (const event of await node.responses.retrieve(responseId(task_id), { stream: true, starting_after })) {
@@ -96,13 +65,13 @@ async function openaiNode(task_id, drops) {
   };
   await follow();
   if (drops) await follow(events.at(-1).sequence_number);
-  return told(events);
+  return ofResponseEvents(events);
 }
 
 /** Its own accumulator reads everything again, and shows only what is new. */
-async function openaiHelper(task_id) {
+async function openaiHelper({ task_id }) {
   const { final } = await python.ask('stream', { response_id: responseId(task_id), starting_after: 3 });
-  return response(final);
+  return ofResponse(final);
 }
 
 const CLIENTS = [
@@ -115,28 +84,141 @@ const CLIENTS = [
   { name: 'openai for Python, its helper', follow: openaiHelper },
   { name: 'openai for Node', follow: openaiNode },
   { name: 'openai for Node, dropping', follow: openaiNode, drops: 3 },
+  { name: 'blocks', follow: blocks },
+  { name: 'blocks, dropping', follow: blocks, drops: 4 },
+  { name: 'agent runs', follow: agentRuns },
+  { name: 'agent runs, dropping', follow: agentRuns, drops: 2 },
 ];
+
+/** What all clients end with, which is the same. */
+async function watched(run, clients = CLIENTS) {
+  const ends = await Promise.all(clients.map(({ follow, drops }) => follow(run, drops)));
+  ends.forEach((end, at) => assert.deepEqual(end, ends[0], clients[at].name));
+  return ends[0];
+}
 
 const REPEATS = 3;
 
 test('all clients of one run end with the same words, tools and status', async () => {
   for (const input of ['weather', 'help', 'parallel', 'handoff', 'slow 1']) {
     for (let time = 0; time < REPEATS; time += 1) {
-      const { task_id } = await begin(server, input);
-      const ends = await Promise.all(CLIENTS.map(({ follow, drops }) => follow(task_id, drops)));
-      assert.equal(ends[0].status, 'completed');
-      assert.ok(ends[0].text.length > 0 && ends[0].tools.length > 0, input);
-      ends.forEach((end, at) => assert.deepEqual(end, ends[0], `${input}: ${CLIENTS[at].name}`));
+      const end = await watched(await begin(server, input));
+      assert.equal(end.status, 'completed', input);
+      assert.ok(end.text.length > 0 && end.tools.length > 0, input);
     }
   }
 });
 
+test('all clients of a run without tools end with the same words', async () => {
+  for (const input of ['hello', 'story 30']) {
+    const end = await watched(await begin(server, input));
+    assert.deepEqual([end.status, end.tools], ['completed', []], input);
+    assert.ok(end.text.length > 0, input);
+  }
+});
+
+test('all clients of a run that fails or is cancelled end with what was said until then', async () => {
+  // The helper for Python has no last word of a response that was not completed.
+  const clients = CLIENTS.filter(({ follow }) => follow !== openaiHelper);
+  for (const [input, status] of [['fail', 'failed'], ['story 5000', 'cancelled']]) {
+    const run = await begin(server, input);
+    const ends = clients.map(({ follow, drops }) => follow(run, drops));
+    if (status === 'cancelled') {
+      // Every protocol has told enough by then for those who drop to do so before the end.
+      await events(server.url, run.task_id, ({ seq }) => seq === 30);
+      await server.post(`/v1/tasks/${run.task_id}/cancel`, {});
+    }
+    const [first, ...others] = await Promise.all(ends);
+    assert.equal(first.status, status);
+    assert.ok(first.text.length > 0);
+    others.forEach((end, at) => {
+      const { name, follow } = clients[at + 1];
+      // What was cut short is no item of the run.
+      assert.deepEqual(end, follow === runItems ? { ...first, text: '' } : first, `${input}: ${name}`);
+    });
+  }
+});
+
+test('all clients whose stream outlives a question end with the same', async () => {
+  const clients = CLIENTS.filter(({ follow }) => [task, runItems, blocks, agentRuns].includes(follow));
+  for (const [input, output] of [['trade', 'Order placed: VNM x100'], ['client', 'red']]) {
+    const run = await begin(server, input);
+    const [end] = await Promise.all([watched(run, clients), settle(server, run.task_id)]);
+    assert.deepEqual([end.status, end.tools.map((tool) => tool.output)], ['completed', [output]], input);
+  }
+});
+
+// --- begun in one protocol, watched in the others
+
+const asked = (input) => [{ role: 'user', content: input }];
+let names = 0;
+
+/** `begin` says something, and gives what its client ends with. */
+const BEGINNERS = [
+  {
+    name: 'responses',
+    begin: async (input) => {
+      const events = [];
+      for await (const event of await node.responses.create({ model: 'demo', input, stream: true })) events.push(event);
+      return ofResponseEvents(events);
+    },
+  },
+  {
+    name: 'messages',
+    begin: async (input) => ofMessage((await anthropic.ask('stream', { beta: true, messages: asked(input) })).final),
+    // A picture in a result is only mentioned.
+    knows: (end) => ({ ...end, tools: end.tools.map((tool) => ({ ...tool, output: tool.output.replace(/\[image [^\]]+\]/, '[image]') })) }),
+  },
+  {
+    name: 'chat completions',
+    begin: async (input) => ofCompletion((await chat.ask('stream', { messages: asked(input) })).final),
+    knows: ({ tools: _, ...end }) => end,
+  },
+  {
+    name: 'blocks',
+    begin: async (input) =>
+      ofBlocks(await take(protocols.blocks.begin(server.url, `talk-${(names += 1)}`, input), ({ event }) => event === 'message_stop')),
+  },
+  {
+    name: 'agent runs',
+    begin: async (input) => {
+      const { threadId, runId } = await server.post('/api/v1/agent/runs', { message: input, threadId: `talk-${(names += 1)}` });
+      return agentRuns({ thread_id: threadId, task_id: runId });
+    },
+  },
+];
+
+/** The run that somebody begins, found while it goes on, and the promise of its end. */
+async function begun(start) {
+  const newest = async () => (await server.get('/v1/tasks?limit=1')).data[0];
+  const before = await newest();
+  let isOver = false;
+  const end = start();
+  end.then(() => (isOver = true), () => (isOver = true));
+  for (let last = false; ; last = isOver) {
+    const run = await newest();
+    if (run?.task_id !== before?.task_id || last) return [run, end];
+  }
+}
+
+for (const { name, begin: start, knows = (end) => end } of BEGINNERS) {
+  test(`a run that ${name} began is the same to its client and to everybody who watches it`, async () => {
+    for (const input of ['weather', 'parallel', 'slow 1']) {
+      const [run, own] = await begun(() => start(input));
+      const [seen, end] = await Promise.all([watched(run), own]);
+      assert.equal(seen.status, 'completed');
+      assert.ok(seen.tools.length > 0);
+      assert.deepEqual(end, knows(seen), input);
+    }
+  });
+}
+
 test('a run that Responses began is seen by every other client, and one that they answer goes on in Responses', async () => {
-  const begun = await node.responses.create({ model: 'demo', input: 'trade', background: true });
-  const task_id = begun.id.replace('resp_', 'task_');
-  const [items, , first] = await Promise.all([runItems(task_id), settle(server, task_id), openaiNode(task_id)]);
+  const { id } = await node.responses.create({ model: 'demo', input: 'trade', background: true });
+  const run = await server.get(`/v1/tasks/${id.replace('resp_', 'task_')}`);
+  const others = CLIENTS.filter(({ follow }) => [task, runItems, blocks, agentRuns].includes(follow));
+  const [seen, , first] = await Promise.all([watched(run, others), settle(server, run.task_id), openaiNode(run)]);
   assert.equal(first.text, 'I will place the order.');
-  const second = response(await node.responses.retrieve(responseId(task_id, 2)));
-  assert.deepEqual({ ...second, text: first.text + second.text }, items);
-  assert.deepEqual(items, await task(task_id));
+  const second = ofResponse(await node.responses.retrieve(responseId(run.task_id, 2)));
+  assert.deepEqual({ ...second, text: first.text + second.text }, seen);
 });

@@ -47,6 +47,15 @@ export async function startBrowser() {
   };
 }
 
+/** Says something on the page. Gives the task that begins. */
+export async function ask(page, words) {
+  const before = await page.evaluate(() => location.hash);
+  await page.fill('#input', words);
+  await page.press('#input', 'Enter');
+  await page.waitForFunction((old) => location.hash !== old, before);
+  return (await page.evaluate(() => location.hash)).slice(1);
+}
+
 /** What the page says of itself. */
 export const hooks = (page) => page.evaluate(() => ({ ...document.body.dataset }));
 

@@ -1,8 +1,10 @@
 // A run of the demo, from its question to its end, whatever it waits for in between.
 
+import { PICK } from './scenarios.mjs';
 import { frames, open } from './sse.mjs';
 
-const TOOL = { name: 'pick', description: 'Picks a colour.', parameters: { type: 'object', properties: {} } };
+const { name, description, parameters } = PICK;
+const TOOL = { name, description, parameters };
 
 /** Begins a run. What it asks for is given by [`settle`]. */
 export const begin = (server, input, more = {}) => server.post('/v1/tasks', { model: 'demo', input, tools: [TOOL], ...more });

@@ -6,6 +6,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { open, take } from './sse.mjs';
 
 const READY_MS_MAX = 20_000;
 const STOP_MS_MAX = 15_000;
@@ -91,8 +92,8 @@ export function lastWords(task) {
   return message.block_list.map((block) => block.text).join('\n');
 }
 
-/** A task's events as the log has them, read to the end. */
-export async function events(url, task_id) {
-  const body = await fetch(`${url}/v1/tasks/${task_id}/events`).then((response) => response.text());
-  return body.split('\n').filter((line) => line.startsWith('data: ')).map((line) => JSON.parse(line.slice(6)));
+/** A task's events as the log has them, to the end or up to one that `isLast`. */
+export async function events(url, task_id, isLast = () => false) {
+  const taken = await take(await open(`${url}/v1/tasks/${task_id}/events`), ({ data }) => isLast(data));
+  return taken.map(({ data }) => data);
 }

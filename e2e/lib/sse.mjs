@@ -40,11 +40,11 @@ export async function open(url, headers = {}) {
   return response;
 }
 
-/** The frames that came until `isLast` says so, or until the stream ended. */
-export async function take(response, isLast = () => false) {
+/** The frames of a response, or of whatever else gives frames, until `isLast` says so, or until there are no more. */
+export async function take(source, isLast = () => false) {
   const taken = [];
-  if (response === undefined) return taken;
-  for await (const frame of frames(response)) {
+  if (source === undefined) return taken;
+  for await (const frame of source.body ? frames(source) : source) {
     taken.push(frame);
     if (isLast(frame, taken.length)) break;
   }

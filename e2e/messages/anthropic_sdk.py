@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 from anthropic import Anthropic, APIStatusError, beta_tool
 from anthropic.types import Message, RawMessageStreamEvent
 from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
-from pydantic import TypeAdapter, ValidationError
-
-sys.path.append(str(Path(__file__).parent.parent / "responses"))
-from worker import serve  # noqa: E402
+from pydantic import TypeAdapter
+from worker import misfits, serve
 
 CLIENT = Anthropic(base_url=sys.argv[1], api_key="none", max_retries=0)
 TOKENS: Any = {"model": "demo", "max_tokens": 1024}
@@ -88,17 +85,6 @@ def run_tools(prompt: str) -> dict[str, Any]:
     return {"asked": asked, "told": told}
 
 
-def misfits(kind: str, values: list[Any]) -> list[str]:
-    """What the SDK's types have against these values. The SDK itself takes nearly everything unseen."""
-    found: list[str] = []
-    for value in values:
-        try:
-            TYPES[kind].validate_python(value)
-        except ValidationError as error:
-            found.append(f"{value}: {error}")
-    return found
-
-
 if __name__ == "__main__":
-    functions = [create, stream, raw, converse, run_tools, misfits]
-    serve({function.__name__: function for function in functions})
+    functions = [create, stream, raw, converse, run_tools]
+    serve({function.__name__: function for function in functions} | {"misfits": misfits(TYPES)})

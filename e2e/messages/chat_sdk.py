@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 from openai import APIError, OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from pydantic import TypeAdapter, ValidationError
-
-sys.path.append(str(Path(__file__).parent.parent / "responses"))
-from worker import raised, serve  # noqa: E402
+from pydantic import TypeAdapter
+from worker import misfits, raised, serve
 
 CLIENT = OpenAI(base_url=f"{sys.argv[1]}/v1", api_key="none", max_retries=0)
 TYPES: dict[str, Any] = {"chunk": TypeAdapter(ChatCompletionChunk), "completion": TypeAdapter(ChatCompletion)}
@@ -60,15 +57,6 @@ def run_tools(prompt: str, streamed: bool) -> list[dict[str, Any]]:
         said += [{"role": "tool", "tool_call_id": call.id, "content": "red"} for call in message.tool_calls]
 
 
-def misfits(kind: str, values: list[Any]) -> list[str]:
-    found: list[str] = []
-    for value in values:
-        try:
-            TYPES[kind].validate_python(value)
-        except ValidationError as error:
-            found.append(f"{value}: {error}")
-    return found
-
-
 if __name__ == "__main__":
-    serve({function.__name__: function for function in [create, raw, stream, run_tools, misfits]})
+    functions = [create, raw, stream, run_tools]
+    serve({function.__name__: function for function in functions} | {"misfits": misfits(TYPES)})

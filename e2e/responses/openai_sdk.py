@@ -9,8 +9,8 @@ from typing import Any
 from openai import BaseModel, OpenAI, Stream
 from openai.pagination import SyncConversationCursorPage, SyncCursorPage, SyncPage
 from openai.types.responses import Response, ResponseItem, ResponseOutputItem, ResponseStreamEvent
-from pydantic import TypeAdapter, ValidationError
-from worker import serve
+from pydantic import TypeAdapter
+from worker import misfits, serve
 
 CLIENT = OpenAI(base_url=f"{sys.argv[1]}/v1", api_key="none", max_retries=0)
 PAGES = (SyncPage, SyncCursorPage, SyncConversationCursorPage)
@@ -59,23 +59,5 @@ def page(path: str, **params: Any) -> dict[str, Any]:
     return {"data": [plain(item) for item in answer.data], "more": answer.has_next_page()}
 
 
-def misfits(kind: str, values: list[Any]) -> list[str]:
-    """What the SDK's types have against these values. The SDK itself takes nearly everything unseen."""
-    found: list[str] = []
-    for value in values:
-        try:
-            TYPES[kind].validate_python(value)
-        except ValidationError as error:
-            found.append(f"{value}: {closest(error)}")
-    return found
-
-
-def closest(error: ValidationError) -> str:
-    """A value fails against every type that it might have been. What counts is the one whose name it bears."""
-    every = error.errors(include_url=False, include_input=False)
-    other = {one["loc"][0] for one in every if one["loc"][1:] == ("type",)}
-    return str([(one["loc"], one["msg"]) for one in every if one["loc"][0] not in other] or "no type has this name")
-
-
 if __name__ == "__main__":
-    serve({"call": call, "stream": stream, "page": page, "misfits": misfits})
+    serve({"call": call, "stream": stream, "page": page, "misfits": misfits(TYPES)})

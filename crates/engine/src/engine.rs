@@ -52,6 +52,8 @@ pub struct NewRun {
     pub display_mode: DisplayMode,
     /// The names under which a client of another protocol knows it.
     pub client: Option<ClientNames>,
+    /// Where its thread came from, where that was not nothing.
+    pub origin: Option<Value>,
     /// What was said before it that the thread's log does not have.
     pub before: Option<Before>,
     /// What the caller asks of the model.
@@ -185,6 +187,7 @@ impl Engine {
             metadata: new.metadata,
             display_mode: new.display_mode,
             client: new.client,
+            origin: new.origin,
             before: new.before,
             wishes: new.wishes,
             echo: new.echo,

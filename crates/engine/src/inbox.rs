@@ -148,6 +148,7 @@ impl Session<'_> {
             metadata: Object::new(),
             display_mode: DisplayMode::default(),
             client: None,
+            origin: None,
             before: None,
             wishes: Wishes::default(),
             echo: None,

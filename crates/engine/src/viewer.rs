@@ -37,6 +37,8 @@ pub struct Viewer {
     /// The projector at the cursor. Frames taken from a lane leave it behind, so then there is none.
     projector: Option<Box<dyn Projection>>,
     cursor: Seq,
+    /// Nothing after this record is shown.
+    until: Option<Seq>,
     /// Has the log been read up to its head? Only then does the topic know everything that follows.
     at_head: bool,
     over: bool,
@@ -57,8 +59,16 @@ impl Viewer {
         let cursor = if Defect::CursorOffByOne.planted() && cursor > Seq::ZERO { cursor.next() } else { cursor };
         let seat = topic.sit();
         let hub = Arc::clone(hub);
-        let (projector, at_head, over, broken_off) = (None, false, false, false);
-        Self { seat, owner, thread, journal, hub, topic, view, projector, cursor, at_head, over, broken_off }
+        let (projector, until, at_head, over, broken_off) = (None, None, false, false, false);
+        Self { seat, owner, thread, journal, hub, topic, view, projector, cursor, until, at_head, over, broken_off }
+    }
+
+    /// Shows nothing after this record: the stream ends there, whatever follows in the log.
+    #[must_use]
+    pub fn ending_at(mut self, until: Seq) -> Self {
+        self.until = Some(until);
+        self.over = self.cursor >= until;
+        self
     }
 
     /// Did the stream end before its own end? Then a client must come back, and must not take it for the end.
@@ -133,7 +143,8 @@ impl Viewer {
         };
         let page = self.journal.read(&self.owner, &self.thread, self.cursor, PAGE).await?;
         let mut frames = Frames::for_records(&page.records).skipping(self.view.skip);
-        for record in &page.records {
+        let until = self.until.unwrap_or(Seq(u64::MAX));
+        for record in page.records.iter().take_while(|record| record.seq <= until) {
             projector.project(record, &mut frames);
             self.cursor = record.seq;
             if frames.is_over() {
@@ -144,7 +155,8 @@ impl Viewer {
         self.at_head = page.records.is_empty() || self.cursor >= page.head;
         self.projector = Some(projector);
         let (bytes, _, over) = frames.into_parts();
-        self.over = over;
+        // Who is shown so much and no more has no use for what comes.
+        self.over = over || self.cursor >= until || (self.at_head && self.until.is_some());
         Ok(bytes)
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn start(run: &mut RunState, start: Start, ctx: Ctx, out: &mut Out) {
         tools: start.tools,
         metadata: start.metadata,
         display_mode: start.display_mode,
-        origin: None,
+        origin: start.origin,
         client: start.client,
     };
     let (task_id, refused) = (start.task_id, start.refused);

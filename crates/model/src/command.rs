@@ -42,6 +42,9 @@ pub struct Start {
     pub display_mode: DisplayMode,
     /// The names under which a client of another protocol knows it.
     pub client: Option<ClientNames>,
+    /// Where its thread came from, where that was not nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Value>,
     /// What was said before it that the thread's log does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Before>,

@@ -2,15 +2,18 @@
 
 use crate::auth::{self, Auth};
 use crate::config::HttpLimits;
+use crate::files::Files;
 use crate::guard::{self, Guard};
 use crate::problem::Problem;
 use crate::routes;
+use crate::shares::Shares;
 use crate::streams::Streams;
+use crate::tickets::Tickets;
 use crate::ws;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use engine::Engine;
 use metrics_exporter_prometheus::PrometheusHandle;
 use std::any::Any;
@@ -29,6 +32,9 @@ pub(crate) struct Parts {
     pub(crate) engine: Engine,
     pub(crate) store: Arc<Sqlite>,
     pub(crate) auth: Auth,
+    pub(crate) shares: Arc<Shares>,
+    pub(crate) tickets: Tickets,
+    pub(crate) files: Files,
     pub(crate) guard: Guard,
     pub(crate) limits: HttpLimits,
     pub(crate) streams: Arc<Streams>,
@@ -74,11 +80,16 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/threads", get(routes::thread_list::handle))
         .route("/v1/threads/{thread}", get(routes::thread_get::handle).delete(routes::thread_delete::handle))
         .route("/v1/threads/{thread}/events", get(routes::thread_events::handle))
+        .route("/v1/threads/{thread}/shares", get(routes::share_list::handle).post(routes::share_create::handle))
+        .route("/v1/threads/{thread}/shares/{share}", delete(routes::share_revoke::handle))
+        .route("/v1/tickets", post(routes::ticket_create::handle))
         .route("/ws", get(ws::handle))
         .route("/api/v1/agent/runs", post(routes::agent_run_create::handle))
         .route("/api/v1/agent/runs/{thread}/events", get(routes::agent_run_events::handle))
         .route("/api/v1/agent/runs/{thread}/cancel", post(routes::agent_run_cancel::handle))
         .route("/api/v1/agent/history", get(routes::agent_history::handle))
+        .route("/api/v1/agent/attachments", post(routes::attachment_create::handle))
+        .route("/api/v1/agent/attachments/signed-url", get(routes::attachment_signed_url::handle))
         .route_layer(from_fn_with_state(app.clone(), auth::require));
     let openai = Router::new()
         .route("/v1/responses", post(routes::responses::create::handle))
@@ -111,6 +122,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/readyz", get(routes::health::ready))
         .route("/metrics", get(routes::metrics::handle))
         .route("/openapi.json", get(routes::page::openapi))
+        .route("/api/v1/agent/attachments/raw", get(routes::attachment_raw::handle))
         .route("/", get(routes::page::index))
         .route("/app.js", get(routes::page::app))
         .route("/draw.js", get(routes::page::draw))

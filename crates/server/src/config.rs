@@ -11,6 +11,7 @@
 mod agents;
 mod build;
 mod error;
+mod files;
 mod findings;
 mod http_tool;
 mod limits;
@@ -24,6 +25,7 @@ mod tests;
 mod tools;
 
 pub(crate) use error::ConfigError;
+pub(crate) use files::FilesConfig;
 pub(crate) use findings::{Finding, Weight};
 pub(crate) use secret::environment;
 
@@ -71,6 +73,8 @@ pub(crate) struct Config {
     pub(crate) stop_grace: Duration,
     /// Least time between two commits.
     pub(crate) commit_spacing: Duration,
+    /// Where the files of users are.
+    pub(crate) files: FilesConfig,
     /// The bounds of requests and connections.
     pub(crate) http: HttpLimits,
     /// Agents and tools.

@@ -8,12 +8,12 @@ use crate::app::App;
 use crate::begin::begin;
 use crate::problem::Problem;
 use axum::http::StatusCode;
-use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX};
+use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, Started};
 use model::command::{AnswerTo, ClientResult};
 use model::event::{Actor, Decision, DecisionKind, Event, Pending, PendingKind};
 use model::item::Item;
 use model::object::TaskStatus;
-use model::ports::{PageLimit, RunRow};
+use model::ports::{Idempotency, PageLimit, RunRow};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use protocol::said::{News, Said, What};
 
@@ -30,12 +30,30 @@ pub(crate) enum Context {
     Thread(ThreadId),
 }
 
+impl Context {
+    fn thread(&self) -> Option<&ThreadId> {
+        match self {
+            Self::Open => None,
+            Self::After(run) => Some(&run.thread),
+            Self::Thread(thread) => Some(thread),
+        }
+    }
+}
+
 /// What a request came to: a run, and which of its segments answers.
 pub(crate) struct Turn {
     pub(crate) thread: ThreadId,
     pub(crate) run: TaskId,
     /// From 1; a run has one more with each pause.
     pub(crate) segment: u32,
+    /// Has it begun with this request? Else it was there before.
+    pub(crate) is_new: bool,
+}
+
+impl Turn {
+    fn of(run: &RunRow, segment: u32) -> Self {
+        Self { thread: run.thread.clone(), run: run.id.clone(), segment, is_new: false }
+    }
 }
 
 /// Takes a request: `new` is what a run would begin with, less what the items say.
@@ -46,23 +64,26 @@ pub(crate) async fn take(
     context: Context,
     new: NewRun,
 ) -> Result<Turn, Problem> {
+    let again = app.engine.recall(user, new.idempotency.as_ref()).await?;
     let (known, context) = known(app, user, &said, context).await?;
-    if let Some(turn) = answers(app, user, &said, &context, &new).await? {
+    // A request that was cut short when it was first made has used up its key: what is left of it counts all the same.
+    let key = new.idempotency.clone().filter(|_| again.is_none());
+    if let Some(turn) = answers(app, user, &said, &context, (&new, key)).await? {
         return Ok(turn);
     }
-    let is_news = |said: &Said| !matches!(said.what, What::Decision { .. } | What::Other) && !is_stray(said, &context);
-    let news: Vec<Said> = said.into_iter().skip(known).filter(is_news).collect();
-    if let Some(stray) = news.iter().enumerate().find_map(|(place, said)| unasked(&news, place, said)) {
-        return Err(no_call(stray));
+    if let Some(started) = again {
+        return repeated(app, user, &said, started, &new).await;
     }
+    let is_news = |said: &Said| !matches!(said.what, What::Decision { .. } | What::Other);
+    let news = asked_for(said.into_iter().skip(known).filter(is_news).collect(), &context)?;
     let news = News::of(&news);
     let new = NewRun { before: news.before(), input: news.input, ..new };
     let started = begin(app, user, placed(app, user, context, new).await?).await?;
-    Ok(Turn { thread: started.thread, run: started.task, segment: 1 })
+    Ok(Turn { thread: started.thread, run: started.task, segment: 1, is_new: true })
 }
 
 /// How many of the items are known: everything up to the last one that a run of the user's gave. That run is what an open
-/// request goes on from.
+/// request goes on from; where a thread is named, only what was said in that one is known.
 pub(crate) async fn known(
     app: &App,
     user: &UserId,
@@ -76,22 +97,28 @@ pub(crate) async fn known(
             break;
         }
         match app.engine.run_of(user, &run).await? {
-            Some(row) => {
+            Some(row) if context.thread().is_none_or(|thread| *thread == row.thread) => {
                 let context = match context {
                     Context::Open => Context::After(Box::new(row)),
                     named => named,
                 };
                 return Ok((place + 1, context));
             }
-            None => missed.push(run),
+            Some(_) | None => missed.push(run),
         }
     }
     Ok((0, context))
 }
 
-/// An output whose call nobody here made is history in an open request, and a mistake where the past is ours.
-fn is_stray(said: &Said, context: &Context) -> bool {
-    matches!(said.what, What::Result { .. }) && matches!(context, Context::After(_))
+/// What is new, without outputs that no call before them asked for: where the past is ours they are history, else a
+/// mistake.
+fn asked_for(news: Vec<Said>, context: &Context) -> Result<Vec<Said>, Problem> {
+    let stray = |(place, said): (usize, &Said)| unasked(&news, place, said).map(str::to_owned);
+    let strays: Vec<Option<String>> = news.iter().enumerate().map(stray).collect();
+    if let (Some(call_id), false) = (strays.iter().flatten().next(), matches!(context, Context::After(_))) {
+        return Err(no_call(call_id));
+    }
+    Ok(news.into_iter().zip(strays).filter(|(_, stray)| stray.is_none()).map(|(said, _)| said).collect())
 }
 
 /// The call of an output that no call before it asked for.
@@ -107,7 +134,7 @@ async fn answers(
     user: &UserId,
     said: &[Said],
     context: &Context,
-    new: &NewRun,
+    (new, key): (&NewRun, Option<Idempotency>),
 ) -> Result<Option<Turn>, Problem> {
     let run = match context {
         Context::Open => None,
@@ -117,38 +144,63 @@ async fn answers(
             None => None,
         },
     };
-    let Some(run) = run else { return Ok(None) };
-    let pending = app.engine.pending(user, &run).await?;
-    let answers = matching(said, &pending);
-    if answers.is_empty() {
-        return answered_before(app, user, said, &run).await;
-    }
-    let turn = Turn { thread: run.thread.clone(), run: run.id.clone(), segment: pauses(app, user, &run).await? + 1 };
-    app.engine.answer_all(user, &run, answers, new.echo.clone(), new.idempotency.clone()).await?;
-    // What is said beside the answers is said to the same run.
+    let pending = match &run {
+        Some(run) => app.engine.pending(user, run).await?,
+        None => Vec::new(),
+    };
+    let answers = matching(said, &pending)?;
+    let Some(run) = run.filter(|_| !answers.is_empty()) else {
+        return answered_before(app, user, said, context).await;
+    };
+    let turn = Turn::of(&run, pauses(app, user, &run).await? + 1);
+    app.engine.answer_all(user, &run, answers, new.echo.clone(), key).await?;
+    say_beside(app, user, said, &run, new).await?;
+    Ok(Some(turn))
+}
+
+/// What is said beside the answers is said to the same run.
+async fn say_beside(app: &App, user: &UserId, said: &[Said], run: &RunRow, new: &NewRun) -> Result<(), Problem> {
     let news = News::of(said);
     if !news.input.is_empty() && is_last(said) {
-        app.engine.say(user, &run.thread, run.id, news.input, None).await?;
+        let beside = |key: &Idempotency| Idempotency { key: format!("{} beside", key.key), ..key.clone() };
+        let key = new.idempotency.as_ref().map(beside);
+        app.engine.say(user, &run.thread, run.id.clone(), news.input, key).await?;
     }
-    Ok(Some(turn))
+    Ok(())
+}
+
+/// The same request once more, by its key. What it answered says which segment it opened.
+async fn repeated(app: &App, user: &UserId, said: &[Said], started: Started, new: &NewRun) -> Result<Turn, Problem> {
+    let run = app.engine.run_of(user, &started.task).await?.ok_or_else(Problem::not_found)?;
+    let answer = said.iter().rev().find(|said| is_answer(said) && said.run().as_ref() == Some(&run.id));
+    let Some(answer) = answer else { return Ok(Turn::of(&run, 1)) };
+    say_beside(app, user, said, &run, new).await?;
+    let segment = opened_by(app, user, &run, answer).await?;
+    Ok(Turn::of(&run, segment.unwrap_or(1)))
+}
+
+fn is_answer(said: &Said) -> bool {
+    matches!(said.what, What::Result { .. } | What::Decision { .. })
 }
 
 /// Do people's words stand behind an answer, so that they are new?
 fn is_last(said: &[Said]) -> bool {
-    let answer = said.iter().rposition(|said| matches!(said.what, What::Result { .. } | What::Decision { .. }));
+    let answer = said.iter().rposition(is_answer);
     let words = said.iter().rposition(|said| matches!(said.what, What::User(_)));
     words > answer
 }
 
-fn matching(said: &[Said], pending: &[Pending]) -> Vec<AnswerTo> {
-    let (mut answers, mut results) = (Vec::new(), Vec::new());
+/// The answers to what is pending. The same one twice is one; two that differ are a mistake, before any of them counts.
+fn matching(said: &[Said], pending: &[Pending]) -> Result<Vec<AnswerTo>, Problem> {
+    let (mut answers, mut results): (Vec<AnswerTo>, Vec<ClientResult>) = (Vec::new(), Vec::new());
     for said in said {
         match &said.what {
             What::Decision { key, approve, reason } => {
-                let asked = |pending: &&Pending| pending.key.as_ref().is_some_and(|asked| asked.as_str() == key);
-                if pending.iter().any(|pending| asked(&pending)) {
+                let asked = |pending: &Pending| pending.key.as_ref().is_some_and(|asked| asked.as_str() == key);
+                if pending.iter().any(asked) {
                     let (key, by) = (ApprovalKey::from(key.as_str()), Actor::User);
-                    answers.push(AnswerTo::Approval { key, decision: decision(*approve, reason.clone()), by });
+                    let decision = decision(*approve, reason.clone());
+                    add(&mut answers, AnswerTo::Approval { key, decision, by }, is_same_question)?;
                 }
             }
             What::Result { call_id, content, failed } => {
@@ -156,11 +208,9 @@ fn matching(said: &[Said], pending: &[Pending]) -> Vec<AnswerTo> {
                     |pending: &Pending| pending.kind == PendingKind::ClientTool && pending.call_id.as_str() == call_id;
                 if pending.iter().any(waits) {
                     let error = failed.then(|| model::event::ErrorInfo::new("tool_failed", "the client's tool failed"));
-                    results.push(ClientResult {
-                        call_id: CallId::from(call_id.as_str()),
-                        content: content.clone(),
-                        error,
-                    });
+                    let call_id = CallId::from(call_id.as_str());
+                    let result = ClientResult { call_id, content: content.clone(), error };
+                    add(&mut results, result, |one, other| one.call_id == other.call_id)?;
                 }
             }
             What::System(_) | What::User(_) | What::Assistant(_) | What::Call { .. } | What::Other => {}
@@ -169,7 +219,20 @@ fn matching(said: &[Said], pending: &[Pending]) -> Vec<AnswerTo> {
     if !results.is_empty() {
         answers.push(AnswerTo::ClientTools { results });
     }
-    answers
+    Ok(answers)
+}
+
+fn add<T: PartialEq>(all: &mut Vec<T>, one: T, is_same: impl Fn(&T, &T) -> bool) -> Result<(), Problem> {
+    match all.iter().find(|other| is_same(&one, other)) {
+        None => all.push(one),
+        Some(other) if *other == one => {}
+        Some(_) => return Err(Problem::invalid_body("one thing is answered twice, and not in the same way")),
+    }
+    Ok(())
+}
+
+fn is_same_question(one: &AnswerTo, other: &AnswerTo) -> bool {
+    matches!((one, other), (AnswerTo::Approval { key: one, .. }, AnswerTo::Approval { key: other, .. }) if one == other)
 }
 
 fn decision(approve: bool, message: Option<String>) -> Decision {
@@ -179,32 +242,39 @@ fn decision(approve: bool, message: Option<String>) -> Decision {
 
 /// A request whose last word was said before is that request again: it is shown what came of it. Another word than the one
 /// that was taken comes too late, and is said so; in the middle of a history it is just history.
-async fn answered_before(app: &App, user: &UserId, said: &[Said], run: &RunRow) -> Result<Option<Turn>, Problem> {
-    let Some(last) = said.last() else { return Ok(None) };
-    let segment = match &last.what {
-        What::Decision { key, approve, .. } => {
-            let row = app.engine.ports().directory.approval(user, &ApprovalKey::from(key.as_str())).await?;
-            let Some(row) = row else { return Err(no_question(key)) };
-            let approved = row.answer.as_ref().map(|answer| answer.decision.kind != DecisionKind::Reject);
-            if approved != Some(*approve) {
-                return Err(model::ports::SubmitError::Decided(Box::new(row)).into());
-            }
-            opened_by(app, user, run, |event| matches!(event, Event::ApprovalResolved(e) if e.key == row.key)).await?
-        }
-        What::Result { call_id, .. } => {
-            let gives = |event: &Event| match event {
-                Event::ItemAdded(added) => match &added.item {
-                    Item::ToolResult(result) => result.call_id.as_str() == call_id,
-                    _ => false,
-                },
-                _ => false,
-            };
-            let opened = opened_by(app, user, run, gives).await?;
-            Some(opened.ok_or_else(|| no_call(call_id))?)
-        }
-        What::System(_) | What::User(_) | What::Assistant(_) | What::Call { .. } | What::Other => return Ok(None),
+async fn answered_before(app: &App, user: &UserId, said: &[Said], context: &Context) -> Result<Option<Turn>, Problem> {
+    let Some(last) = said.last().filter(|said| is_answer(said)) else { return Ok(None) };
+    let run = match (asked_in(app, user, last, context).await?, context, &last.what) {
+        (Some(run), _, _) => run,
+        (None, Context::After(_) | Context::Thread(_), What::Decision { key, .. }) => return Err(no_question(key)),
+        (None, Context::After(_), What::Result { call_id, .. }) => return Err(no_call(call_id)),
+        // Its call may stand before it.
+        (None, _, _) => return Ok(None),
     };
-    Ok(segment.map(|segment| Turn { thread: run.thread.clone(), run: run.id.clone(), segment }))
+    if let What::Decision { key, approve, .. } = &last.what {
+        let row = app.engine.ports().directory.approval(user, &ApprovalKey::from(key.as_str())).await?;
+        let Some(row) = row else { return Err(no_question(key)) };
+        let approved = row.answer.as_ref().map(|answer| answer.decision.kind != DecisionKind::Reject);
+        if approved != Some(*approve) {
+            return Err(model::ports::SubmitError::Decided(Box::new(row)).into());
+        }
+    }
+    match (opened_by(app, user, &run, last).await?, &last.what) {
+        (Some(segment), _) => Ok(Some(Turn::of(&run, segment))),
+        (None, What::Result { call_id, .. }) => Err(no_call(call_id)),
+        (None, _) => Ok(None),
+    }
+}
+
+/// The run that asked what this answers, if the request is about it.
+async fn asked_in(app: &App, user: &UserId, answer: &Said, context: &Context) -> Result<Option<RunRow>, Problem> {
+    let Some(run) = answer.run() else { return Ok(None) };
+    let row = app.engine.run_of(user, &run).await?;
+    Ok(row.filter(|row| match context {
+        Context::Open => false,
+        Context::After(run) => run.id == row.id,
+        Context::Thread(thread) => row.thread == *thread,
+    }))
 }
 
 fn no_question(key: &str) -> Problem {
@@ -228,17 +298,18 @@ async fn pauses(app: &App, user: &UserId, run: &RunRow) -> Result<u32, Problem> 
     Ok(pauses)
 }
 
-/// The segment in which something happens first.
-async fn opened_by(
-    app: &App,
-    user: &UserId,
-    run: &RunRow,
-    happens: impl Fn(&Event) -> bool,
-) -> Result<Option<u32>, Problem> {
+/// The segment in which an answer counts.
+async fn opened_by(app: &App, user: &UserId, run: &RunRow, answer: &Said) -> Result<Option<u32>, Problem> {
     let mut segment = 1;
     let found = each(app, user, run, |event| {
         segment += u32::from(matches!(event, Event::Resumed(_)));
-        happens(event)
+        match (event, &answer.what) {
+            (Event::ApprovalResolved(resolved), What::Decision { key, .. }) => resolved.key.as_str() == key,
+            (Event::ItemAdded(added), What::Result { call_id, .. }) => {
+                matches!(&added.item, Item::ToolResult(result) if result.call_id.as_str() == call_id)
+            }
+            _ => false,
+        }
     });
     Ok(found.await?.then_some(segment))
 }
@@ -275,7 +346,10 @@ async fn placed(app: &App, user: &UserId, context: Context, new: NewRun) -> Resu
     };
     let new = NewRun { promised: previous.is_none(), thread: Some(thread), ..new };
     let new = match (&busy, previous) {
-        (Some(busy), Some(run)) if busy.id != run.id => forked(app, user, &run, new).await?,
+        // What has not ended yet comes to its turn, and this after it.
+        (Some(busy), Some(run)) if busy.id != run.id && run.status.is_terminal() => {
+            forked(app, user, &run, new).await?
+        }
         (_, run) => NewRun { previous: run.map(|run| run.id), ..new },
     };
     // Whoever goes on without an answer does not wait for one.

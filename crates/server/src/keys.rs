@@ -43,10 +43,9 @@ pub(crate) async fn create(directory: &dyn Directory, user: &str) -> Result<NewK
     if !is_plain(user) {
         return Err(KeyError::BadUser(user.chars().take(64).collect()));
     }
-    let (mut secret, mut name) = ([0; SECRET_BYTES], [0; 8]);
-    getrandom::fill(&mut secret).map_err(KeyError::Random)?;
+    let mut name = [0; 8];
     getrandom::fill(&mut name).map_err(KeyError::Random)?;
-    let secret = format!("{PREFIX}{}", hex(&secret));
+    let secret = secret(PREFIX).map_err(KeyError::Random)?;
     let id = format!("key_{}", hex(&name));
     let created_at = engine::SystemClock.now();
     let row =
@@ -95,6 +94,12 @@ impl Keys {
         live.get(&digest(secret)).map(|entry| (entry.user.clone(), Arc::clone(&entry.id)))
     }
 
+    /// Does any key let this user in?
+    pub(crate) fn lets_in(&self, user: &UserId) -> bool {
+        let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
+        live.values().any(|entry| entry.user == *user)
+    }
+
     /// Does the key of this name still let somebody in?
     pub(crate) fn is_live(&self, id: &str) -> bool {
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +107,15 @@ impl Keys {
     }
 }
 
-fn digest(secret: &str) -> String {
+/// A new secret that begins with this.
+pub(crate) fn secret(prefix: &str) -> Result<String, getrandom::Error> {
+    let mut secret = [0; SECRET_BYTES];
+    getrandom::fill(&mut secret)?;
+    Ok(format!("{prefix}{}", hex(&secret)))
+}
+
+/// What is kept of a secret.
+pub(crate) fn digest(secret: &str) -> String {
     hex(&Sha256::digest(secret.as_bytes()))
 }
 

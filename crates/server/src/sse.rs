@@ -11,7 +11,7 @@ use crate::streams::Slot;
 use crate::watch::{self, Place};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use engine::Viewer;
 use futures_util::stream;
@@ -61,6 +61,9 @@ pub(crate) fn response(app: &App, caller: &Caller, place: Place) -> Result<Respo
 
 /// The same, for clients with manners of their own.
 pub(crate) fn response_with(app: &App, caller: &Caller, place: Place, manners: Manners) -> Result<Response, Problem> {
+    if place.is_at_the_end(app, &caller.user) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     let Some(slot) = app.streams.enter(&caller.user) else {
         let most = app.limits.streams_per_user_max;
         let detail = format!("{most} streams are open already: close some");
@@ -72,6 +75,8 @@ pub(crate) fn response_with(app: &App, caller: &Caller, place: Place, manners: M
         app: app.clone(),
         caller: caller.clone(),
         queued: place.queued.clone(),
+        parting: place.parting.clone(),
+        over: false,
         viewer: watch::open(app, &caller.user, place),
         greeting: Some(if manners.retry { greeting() } else { sse::comment() }),
         farewell: Some(manners.farewell).filter(|farewell| !farewell.is_empty()),
@@ -105,7 +110,7 @@ fn greeting() -> Bytes {
 enum Cut {
     #[error("the thread is gone, or the server stops")]
     BrokenOff,
-    #[error("the key was revoked")]
+    #[error("the key or the share was revoked")]
     Revoked,
     #[error(transparent)]
     Store(#[from] model::ports::StoreError),
@@ -117,6 +122,9 @@ struct Stream {
     viewer: Viewer,
     /// The run that has not begun.
     queued: Option<TaskId>,
+    /// What is said when it never begins.
+    parting: Option<Bytes>,
+    over: bool,
     greeting: Option<Bytes>,
     farewell: Option<&'static [u8]>,
     tick: Pin<Box<Sleep>>,
@@ -131,7 +139,13 @@ impl Stream {
             self.wind_up();
             return Ok(Some(greeting));
         }
+        if self.over {
+            return Ok(None);
+        }
         loop {
+            if !self.caller.may_go_on() {
+                return Err(Cut::Revoked);
+            }
             let Self { viewer, tick, .. } = self;
             tokio::select! {
                 biased;
@@ -149,7 +163,8 @@ impl Stream {
                 return Err(Cut::Revoked);
             }
             if was_given_up(&self.app, &self.caller, self.queued.as_ref()).await? {
-                return Ok(None);
+                self.over = true;
+                return Ok(self.part());
             }
             let idle = self.last.elapsed() >= self.app.limits.heartbeat;
             if idle {
@@ -162,10 +177,18 @@ impl Stream {
         }
     }
 
+    /// The run never began: what there is to say of that.
+    fn part(&mut self) -> Option<Bytes> {
+        let mut out = BytesMut::from(&self.parting.take()?[..]);
+        out.extend_from_slice(self.farewell.take().unwrap_or_default());
+        Some(out.freeze())
+    }
+
     /// Sets the alarm: when the stream will have been silent for too long, or, while it waits for its run, soon.
     fn wind_up(&mut self) {
         let silent = self.last + self.app.limits.heartbeat;
         let look = if self.queued.is_some() { silent.min(Instant::now() + QUEUED_LOOK) } else { silent };
+        let look = self.caller.looks_every().map_or(look, |every| look.min(Instant::now() + every));
         self.tick.as_mut().reset(look);
     }
 }

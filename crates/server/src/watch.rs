@@ -6,6 +6,7 @@
 use crate::app::App;
 use crate::problem::Problem;
 use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
 use engine::{View, Viewer};
 use model::cursor::{Cursor, CursorError};
 use model::ports::{Frames, PageLimit, Projection, RunRow};
@@ -118,6 +119,8 @@ pub(crate) struct Place {
     start: Seq,
     /// The run that has not begun: it may be given up, and then nothing ever comes.
     pub(crate) queued: Option<TaskId>,
+    /// What is said then, where a protocol has words for it.
+    pub(crate) parting: Option<Bytes>,
 }
 
 impl Place {
@@ -125,12 +128,22 @@ impl Place {
     /// after that.
     pub(crate) fn new(thread: ThreadId, shown: Shown, from: Seq, (start, skip): (Seq, u64)) -> Self {
         let view = View { name: shown.name.into(), projection: shown.projection, from, skip };
-        Self { thread, view, start, queued: None }
+        Self { thread, view, start, queued: None, parting: None }
+    }
+
+    /// Does it begin where everything that this user is shown has been shown?
+    pub(crate) fn is_at_the_end(&self, app: &App, user: &UserId) -> bool {
+        app.shares.frozen_at(user).is_some_and(|until| self.start >= until)
     }
 
     /// The same for a run that may not have begun.
     pub(crate) fn queued(self, run: Option<TaskId>) -> Self {
         Self { queued: run, ..self }
+    }
+
+    /// The same, with words for a run that is given up before it began.
+    pub(crate) fn parting(self, parting: Bytes) -> Self {
+        Self { parting: Some(parting), ..self }
     }
 }
 
@@ -237,7 +250,11 @@ async fn run_around(app: &App, user: &UserId, thread: &ThreadId, start: Seq) -> 
 
 /// Begins to watch.
 pub(crate) fn open(app: &App, user: &UserId, place: Place) -> Viewer {
-    app.engine.watch_at(user, &place.thread, place.view, place.start)
+    let viewer = app.engine.watch_at(user, &place.thread, place.view, place.start);
+    match app.shares.frozen_at(user) {
+        Some(until) => viewer.ending_at(until),
+        None => viewer,
+    }
 }
 
 /// Is everything of the task before this place?

@@ -9,7 +9,7 @@ use model::block::{FileRef, ImageUrl, Part};
 use model::event::{ClientTool, DecisionKind};
 use model::id::is_plain;
 use model::limits::Amount;
-use model::ports::{ApprovalRow, RunRow, ThreadRow};
+use model::ports::{ApprovalRow, RunRow, ShareRow, ThreadRow};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -148,6 +148,19 @@ pub(crate) fn run(row: &RunRow) -> Value {
 /// A thread.
 pub(crate) fn thread(row: &ThreadRow) -> Value {
     json!({ "thread_id": row.id, "created_at": row.created_at, "updated_at": row.updated_at })
+}
+
+/// A share, without what opens it.
+pub(crate) fn share(row: &ShareRow) -> Value {
+    json!({
+        "share_id": row.id,
+        "thread_id": row.thread,
+        "mode": if row.until.is_some() { "frozen" } else { "live" },
+        "until": row.until,
+        "created_at": row.created_at,
+        "expires_at": row.expires_at,
+        "revoked_at": row.revoked_at,
+    })
 }
 
 /// A question to a person, and the answer once there is one.

@@ -11,6 +11,7 @@
     reason = "how a suite says that it found something"
 )]
 
+pub mod attachments;
 pub mod directory;
 pub mod journal;
 pub mod ledger;
@@ -21,6 +22,7 @@ pub mod questions;
 pub mod random;
 mod reference;
 pub mod restart;
+pub mod shares;
 pub mod words;
 
 /// Makes a test of every law. Takes an expression that gives a fresh backend and whatever must outlive it, as a pair.
@@ -88,6 +90,12 @@ macro_rules! conformance {
                 what_a_clients_tools_gave_is_one_row_written_without_a_look,
                 questions_are_listed_newest_first,
                 another_users_questions_do_not_exist;
+            attachments:
+                a_file_is_there_once_it_is_put_and_not_before,
+                a_file_that_is_there_stays_as_it_was,
+                what_was_expected_and_did_not_come_is_named_until_it_is_forgotten,
+                a_users_files_never_hold_more_than_they_may,
+                a_file_of_another_owner_does_not_exist;
             names:
                 a_name_stands_for_what_it_was_first_given_to,
                 a_name_given_many_times_at_once_stands_for_one_thread,
@@ -95,6 +103,11 @@ macro_rules! conformance {
                 a_note_can_change_and_a_name_can_be_freed,
                 a_name_may_be_older_than_its_thread_and_goes_with_it,
                 a_thread_is_made_once_and_its_owner_is_told;
+            shares:
+                a_share_is_of_a_thread_that_is_there,
+                a_share_is_its_owners,
+                a_share_that_is_over_is_not_open,
+                a_share_goes_with_its_thread;
             ledger:
                 what_is_spent_adds_up_by_user_and_day,
                 a_sum_stays_at_its_bound,

@@ -2,14 +2,15 @@
 //!
 //! Same verdicts, same order, same errors as [`crate::sqlite`]; nothing outlives it. One lock, never held over an await.
 
+mod attachments;
 mod directory;
 
 use crate::admit;
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
-    ApprovalAnswer, ApprovalRow, Batch, BoxFuture, Change, Checkpoint, Day, InboxRow, Journal, KeyRow, Landed, Lease,
-    NameRow, Page, PageLimit, RunRow, Spent, StoreError, Verdict,
+    ApprovalAnswer, ApprovalRow, AttachmentRow, Batch, BoxFuture, Change, Checkpoint, Day, InboxRow, Journal, KeyRow,
+    Landed, Lease, NameRow, Page, PageLimit, RunRow, ShareRow, Spent, StoreError, Verdict,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
@@ -35,6 +36,9 @@ struct Tables {
     spent: HashMap<(UserId, Day), Spent>,
     /// By owner, protocol and name.
     names: HashMap<(UserId, String, String), NameRow>,
+    /// By owner and path; `None` is expected.
+    attachments: BTreeMap<(UserId, String), Option<AttachmentRow>>,
+    shares: Vec<ShareRow>,
     /// By digest.
     definitions: HashMap<String, String>,
     claims: u64,

@@ -2,12 +2,13 @@
 //!
 //! - `folder`, `schema`: whose folder it is, what is in it, how it is brought to this version.
 //! - `writer`, `ops`, `group`, `submit`: the one thread that writes, what it is asked, what a transaction does.
-//! - `questions`, `spent`: tables that are written there and read here.
+//! - `questions`, `names`, `attachments`, `shares`, `spent`: tables that are written there and read here.
 //! - `index`, `scan`: where live records lie; `blocks`: where those of ended runs do, and `dead`: when their rows go.
 //! - `readers`, `page`, `directory`: everything that only reads; `logged`: the same from another process.
 //!
 //! Invariant: nobody but the writer's thread changes the database or the index, and the index follows the commit.
 
+mod attachments;
 mod blocks;
 mod dead;
 mod directory;
@@ -23,6 +24,7 @@ mod readers;
 mod rows;
 mod scan;
 mod schema;
+mod shares;
 mod spent;
 mod submit;
 mod writer;
@@ -33,7 +35,7 @@ pub(crate) use index::Index;
 pub use logged::{LoggedRun, Records, logged_run};
 pub(crate) use page::{Ask, read};
 pub(crate) use scan::{Scan, scan};
-pub(crate) use schema::{MIGRATIONS, WITH_NAMES, WITH_QUESTIONS, onlooker, version};
+pub(crate) use schema::{MIGRATIONS, WITH_ATTACHMENTS, WITH_NAMES, WITH_QUESTIONS, WITH_SHARES, onlooker, version};
 
 use crate::admit;
 use group::State;

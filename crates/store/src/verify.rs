@@ -6,7 +6,8 @@
 //! looked at as it is.
 
 use crate::sqlite::{
-    Ask, Folder, Index, MIGRATIONS, OpenError, Scan, WITH_NAMES, WITH_QUESTIONS, onlooker, read, scan, version,
+    Ask, Folder, Index, MIGRATIONS, OpenError, Scan, WITH_ATTACHMENTS, WITH_NAMES, WITH_QUESTIONS, WITH_SHARES,
+    onlooker, read, scan, version,
 };
 use model::command::Command;
 use model::event::{ActionRequest, Event};
@@ -89,7 +90,13 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
         }
         orphans(&conn, &["approvals"], &mut report)?;
         questions(&conn, &mut report)?;
-        if found < WITH_NAMES { Ok(()) } else { names(&conn, &mut report) }
+        if found >= WITH_NAMES {
+            names(&conn, &mut report)?;
+        }
+        if found >= WITH_SHARES {
+            orphans(&conn, &["shares"], &mut report)?;
+        }
+        if found >= WITH_ATTACHMENTS { attachments(&conn, &mut report) } else { Ok(()) }
     });
     if let Err(error) = whole {
         report.add(format!("the database cannot be read on: {error}"));
@@ -189,6 +196,21 @@ fn names(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
         if ThreadId::parse(&thread).is_err() {
             report.add(format!("the name {name} of {protocol} stands for no thread that there can be"));
         }
+    }
+    Ok(())
+}
+
+/// Sums that are not what the files of a user hold.
+fn attachments(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+    let mut select = conn.prepare(
+        "SELECT owner FROM
+         (SELECT owner, total(bytes) AS held, 0 AS said FROM attachments GROUP BY owner
+          UNION ALL SELECT owner, 0, bytes FROM attachment_sums)
+         GROUP BY owner HAVING sum(held) <> sum(said) ORDER BY owner",
+    )?;
+    let mut rows = select.query(())?;
+    while let Some(row) = rows.next()? {
+        report.add(format!("the files of {} are summed up wrongly", row.get::<_, String>(0)?));
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ struct Room {
     tests_see: &'static [&'static str],
 }
 
-const LIBRARIES: &[&str] = &["model", "protocol", "machine", "store", "providers", "tools", "engine"];
+const LIBRARIES: &[&str] = &["model", "protocol", "machine", "store", "providers", "tools", "fetch", "files", "engine"];
 const REAL_THINGS: &[&str] = &["store", "providers", "tools"];
 
 /// From the ground up. `bench` and `xtask` stand beside the house: nobody sees them, and `bench` knows the server from
@@ -32,6 +32,8 @@ const HOUSE: &[Room] = &[
     Room { name: "store", floor: 2, sees: &["model"], tests_see: &[] },
     Room { name: "providers", floor: 2, sees: &["model", "protocol"], tests_see: &[] },
     Room { name: "tools", floor: 2, sees: &["model"], tests_see: &[] },
+    Room { name: "files", floor: 2, sees: &["model"], tests_see: &[] },
+    Room { name: "fetch", floor: 2, sees: &[], tests_see: &[] },
     Room { name: "engine", floor: 3, sees: &["model", "machine"], tests_see: REAL_THINGS },
     Room { name: "server", floor: 4, sees: LIBRARIES, tests_see: &[] },
     Room { name: "bench", floor: 5, sees: &["model", "store"], tests_see: &[] },

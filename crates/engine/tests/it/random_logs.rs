@@ -31,6 +31,7 @@ pub(crate) async fn put_log(house: &House, thread: &ThreadId, log: &[Record], se
         metadata: Default::default(),
         display_mode: DisplayMode::Agent,
         client: None,
+        origin: None,
         before: None,
         wishes: model::wish::Wishes::default(),
         echo: None,

@@ -369,6 +369,7 @@ pub(crate) fn begin(tools: Vec<ClientTool>) -> Start {
         metadata: Object::new(),
         display_mode: DisplayMode::Agent,
         client: None,
+        origin: None,
         before: None,
         wishes: model::wish::Wishes::default(),
         echo: None,

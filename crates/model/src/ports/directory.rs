@@ -1,6 +1,6 @@
 //! What there is, and what waits to be done: threads, runs, inboxes, keys.
 
-use super::{BoxFuture, Lease, StoreError};
+use super::{Attachments, BoxFuture, Lease, ShareRow, StoreError};
 use crate::command::Command;
 use crate::event::{ActionRequest, Actor, Decision};
 use crate::id::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
@@ -10,7 +10,7 @@ use crate::seq::{Millis, Seq};
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 
-/// Threads, runs, inboxes and keys: the rows beside the log.
+/// Threads, runs, inboxes and keys: the rows beside the log. Those of files have a law of their own ([`Attachments`]).
 ///
 /// 1. `submit` writes a command into its thread's inbox; when it returns, the row survives a power cut. A [`Command::Start`]
 ///    also makes its run (`queued`), and its thread where that is new; who made a thread has claimed it by that.
@@ -31,9 +31,10 @@ use serde::{Deserialize, Serialize};
 /// 8. A name of a thread is its owner's and its protocol's, and belongs to whoever gave it first: who gives it again learns
 ///    what it stands for. What a call changed of it survives a power cut. A name may be older than its thread, and goes
 ///    with it.
+/// 9. A share is its thread's and goes with it. Its owner alone lists it and takes it back, once and for all.
 ///
 /// `store::conformance` is this contract as tests; every backend runs it.
-pub trait Directory: Send + Sync {
+pub trait Directory: Attachments {
     /// Writes a command down.
     fn submit<'a>(&'a self, owner: &'a UserId, submission: Submission)
     -> BoxFuture<'a, Result<Submitted, SubmitError>>;
@@ -134,6 +135,28 @@ pub trait Directory: Send + Sync {
         protocol: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// Shows a thread to others.
+    fn create_share(&self, share: ShareRow) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// A thread's shares, the oldest first, those that let nobody in any more included.
+    fn shares<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<ShareRow>, StoreError>>;
+
+    /// Takes a share back. False when the thread has none of that name.
+    fn revoke_share<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        id: &'a str,
+        at: Millis,
+    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// The shares that let somebody in at a moment. For whoever lets them in, hence of all owners.
+    fn open_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>>;
 
     /// Keeps definitions under their digest, for the runs that start with them. Brought again, they are there already.
     fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;

@@ -3,14 +3,18 @@
 //! They live here, and not with their implementations, so that siblings never see each other: `engine` knows a
 //! [`Journal`], not a database.
 
+mod attachments;
 mod directory;
 mod journal;
 mod projection;
+mod share;
 mod upstream;
 
+pub use attachments::*;
 pub use directory::*;
 pub use journal::*;
 pub use projection::*;
+pub use share::*;
 pub use upstream::*;
 
 use std::future::Future;

@@ -118,8 +118,18 @@ struct Structured {
     key_points: Option<Vec<String>>,
     result_type: Option<String>,
     suggested_actions: Option<Vec<String>>,
-    error: Option<OutputError>,
+    error: Option<Object>,
     ui_hints: Option<Object>,
+}
+
+impl Structured {
+    /// The fields and the error among them; `None` when the text is anything else.
+    fn read(text: &str) -> Option<(Self, Option<OutputError>)> {
+        // Serde would take a list for a struct, and so somebody else's list for an answer.
+        let mut said: Self = serde_json::from_str(text).ok().filter(|_| text.trim_start().starts_with('{'))?;
+        let error = said.error.take().map(|error| serde_json::from_value(Value::Object(error))).transpose().ok()?;
+        Some((said, error))
+    }
 }
 
 impl WorkerAgentOutput {
@@ -129,9 +139,9 @@ impl WorkerAgentOutput {
         let text = message.text();
         let cut = cut(message);
         // One field that is not what it should be, and the whole is somebody else's JSON: then the text is the answer.
-        if let Ok(said) = serde_json::from_str::<Structured>(&text) {
+        if let Some((said, error)) = Structured::read(&text) {
             let status = said.status.unwrap_or(WorkerStatus::Success);
-            let (status, error) = cut.map_or((status, said.error), |(status, error)| (status, Some(error)));
+            let (status, error) = cut.map_or((status, error), |(status, error)| (status, Some(error)));
             return Self {
                 status,
                 answer: said.answer,

@@ -6,11 +6,11 @@ use super::wire::{AgentEvent, Names};
 use crate::burst::Burst;
 use crate::reading::Reading;
 use model::block::{Block, Object};
-use model::event::{ApprovalRequested, Event, Paused, PendingKind, TextDelta, TextEvent};
+use model::event::{ApprovalRequested, Event, Paused, PendingKind, TextEvent};
 use model::fold::{RunFold, TaskFold};
 use model::item::{Item, Message};
 use model::ports::{Frames, Projection};
-use model::{CallId, Record, TaskId};
+use model::{CallId, ItemId, Record, TaskId};
 use serde_json::{Value, json};
 
 /// The agent runs of a thread, for somebody who calls it by this name.
@@ -83,8 +83,8 @@ impl Teller<'_> {
                     self.push(&AgentEvent::TextMessageStart { of, message_id, role, stage });
                 }
             }
-            Event::TextAdded(e) => self.new_line(e),
-            Event::TextDelta(e) => self.more_text(e),
+            Event::TextAdded(e) => self.new_text(e),
+            Event::TextDelta(e) => self.more_text(e.output_index, &e.item_id, &e.delta),
             Event::ItemDone(e) => self.item_done(e.output_index),
             Event::Completed(_) | Event::Incomplete(_) => self.push(&AgentEvent::RunFinished(of)),
             Event::Failed(e) => self.push(&AgentEvent::RunError { of, message: &e.error.message }),
@@ -124,18 +124,20 @@ impl Teller<'_> {
         }
     }
 
-    /// The text blocks of a message are lines of one text, in the pieces as in the answer.
-    fn new_line(&mut self, e: &TextEvent) {
+    /// The text blocks of a message are lines of one text, in the pieces as in the answer. What a block has from its
+    /// beginning on is nearly always nothing.
+    fn new_text(&mut self, e: &TextEvent) {
         let Some(message) = self.message(e.output_index) else { return };
-        let before = message.block_list.iter().flatten().take(e.block_index as usize);
-        if before.into_iter().any(|block| matches!(block, Block::Text(_))) {
-            self.push(&AgentEvent::TextMessageContent { of: self.of, message_id: &e.item_id, delta: "\n" });
+        let mut before = message.block_list.iter().flatten().take(e.block_index as usize);
+        if before.any(|block| matches!(block, Block::Text(_))) {
+            self.more_text(e.output_index, &e.item_id, "\n");
         }
+        self.more_text(e.output_index, &e.item_id, e.item.block().text());
     }
 
-    fn more_text(&mut self, e: &TextDelta) {
-        if self.message(e.output_index).is_some() && !e.delta.is_empty() {
-            self.push(&AgentEvent::TextMessageContent { of: self.of, message_id: &e.item_id, delta: &e.delta });
+    fn more_text(&mut self, output_index: u32, message_id: &ItemId, delta: &str) {
+        if self.message(output_index).is_some() && !delta.is_empty() {
+            self.push(&AgentEvent::TextMessageContent { of: self.of, message_id, delta });
         }
     }
 

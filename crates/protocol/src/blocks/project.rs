@@ -343,8 +343,7 @@ impl Out<'_> {
             session_id,
             timestamp: Duration::from_millis(run.at).as_secs_f64(),
             display_mode: root.spec.display_mode,
-            // Threads cannot be shared.
-            is_new_session_from_share: false,
+            is_new_session_from_share: root.spec.origin.as_ref().is_some_and(|origin| origin.get("share").is_some()),
             message_id: self.message_id,
         });
     }

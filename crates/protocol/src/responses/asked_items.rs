@@ -146,9 +146,18 @@ fn picture(field: &str, url: String) -> Result<String, Wrong> {
 }
 
 fn file(field: &str, part: &Value) -> Result<Part, Wrong> {
-    let given = text(part, "file_url").or_else(|| text(part, "file_data"));
-    let url = given.ok_or_else(|| Wrong::new(field, "expected `file_url` or `file_data`: no files are kept here"))?;
-    Ok(Part::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } })
+    let (url, begins): (_, &[&str]) = match (text(part, "file_url"), text(part, "file_data")) {
+        (Some(url), _) => (url, &["https://", "http://", "/v1/blobs/"]),
+        (None, Some(data)) => (data, &["data:"]),
+        (None, None) => {
+            return Err(Wrong::new(field, "expected `file_url` or `file_data`: no files are kept here"));
+        }
+    };
+    if !begins.iter().any(|start| url.starts_with(start)) {
+        return Err(Wrong::new(field, format!("a file begins with {}", begins.join(", "))));
+    }
+    let path = text(part, "filename").filter(|name| !name.is_empty()).map(str::to_owned);
+    Ok(Part::File { file: FileRef { url: Some(url.to_owned()), path, bucket: None } })
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {

@@ -1,12 +1,13 @@
 //! What a run was given by its clients, as items: the history that they brought, what they said, and what they answered.
 
 use crate::reading::Reading;
-use model::block::{Part, plain_text};
+use model::block::{FileRef, Part, plain_text};
+use model::command::Start;
 use model::event::{Actor, ApprovalResolved, DecisionKind, Event, InputMessage};
 use model::fold::RunFold;
-use model::history::Entry;
+use model::history::{Before, Entry};
 use model::item::{CallKind, Item, ResultStatus, Role};
-use model::{Record, TaskId};
+use model::{ItemId, Record, TaskId};
 use serde_json::{Value, json};
 
 /// Reads what a run was given, record by record.
@@ -16,15 +17,24 @@ pub struct Given {
 }
 
 impl Given {
+    /// The items that a run is begun with, before it has begun.
+    #[must_use]
+    pub fn by(start: &Start) -> Vec<Value> {
+        let suffix = start.task_id.suffix();
+        let mut items = history(suffix, start.before.as_ref());
+        if !start.input.is_empty() {
+            items.push(message(ItemId::numbered("msg", suffix, 0).as_str(), "user", &start.input));
+        }
+        items
+    }
+
     /// The items that this record gives the run.
     pub fn take(&mut self, record: &Record) -> Vec<Value> {
         let mut items = Vec::new();
         self.reading.take(record, |run, event| match event {
             Event::Created(created) if created.task.parent_task_id.is_none() => {
                 let before = run.root().and_then(|root| root.before.as_ref());
-                let entries = before.map_or(&[][..], |before| &before.entries);
-                let suffix = created.task_id.suffix();
-                items.extend(entries.iter().enumerate().filter_map(|(place, entry)| brought(suffix, place, entry)));
+                items.extend(history(created.task_id.suffix(), before));
                 items.extend(created.task.input.iter().map(said));
             }
             Event::InputAdded(added) if is_root(run, &added.task_id) => items.extend(added.input.iter().map(said)),
@@ -40,21 +50,34 @@ fn is_root(run: &RunFold, task: &TaskId) -> bool {
     run.root().is_some_and(|root| root.id == *task)
 }
 
-/// Something of a history that a client brought.
+/// A history that a client brought.
+fn history(suffix: &str, before: Option<&Before>) -> Vec<Value> {
+    let entries = before.map_or(&[][..], |before| &before.entries);
+    entries.iter().enumerate().filter_map(|(place, entry)| brought(suffix, place, entry)).collect()
+}
+
+/// Something of it. What is ours keeps its id; what others named may have been named so before, and is named anew.
 fn brought(suffix: &str, place: usize, entry: &Entry) -> Option<Value> {
-    let id = format!("msg_{suffix}b{place}");
+    let anew = |kind: &str| format!("{kind}_{suffix}b{place}");
+    let named = |kind: &str, id: &str| {
+        let ours = TaskId::from(id).run().is_some();
+        if ours { id.to_owned() } else { anew(kind) }
+    };
+    let id = anew("msg");
     Some(match entry {
         Entry::System { text } | Entry::Summary { text } => message(&id, "developer", &[Part::text(text.clone())]),
         Entry::User { content } => message(&id, "user", content),
         Entry::Assistant { id, text, .. } => json!({
-            "id": id, "type": "message", "role": "assistant", "status": "completed",
+            "id": named("msg", id.as_str()), "type": "message", "role": "assistant", "status": "completed",
             "content": [{ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }],
         }),
         Entry::Call { call_id, name, arguments, .. } => json!({
-            "id": call_id.sibling("fc"), "type": "function_call", "call_id": call_id, "name": name,
+            "id": named("fc", call_id.sibling("fc").as_str()), "type": "function_call", "call_id": call_id, "name": name,
             "arguments": arguments, "status": "completed",
         }),
-        Entry::Result { call_id, content, status } => output(call_id.as_str(), content, *status),
+        Entry::Result { call_id, content, status } => {
+            output(&named("fco", call_id.sibling("fco").as_str()), call_id.as_str(), content, *status)
+        }
         Entry::Reasoning { .. } | Entry::Hosted { .. } => return None,
     })
 }
@@ -79,8 +102,20 @@ fn part(part: &Part) -> Value {
         Part::ImageUrl { image_url, .. } => {
             json!({ "type": "input_image", "detail": "auto", "image_url": image_url.url })
         }
-        Part::File { file } => json!({ "type": "input_file", "file_url": file.url, "filename": file.path }),
+        Part::File { file } => input_file(file),
     }
+}
+
+/// A file in the field that it came in.
+fn input_file(file: &FileRef) -> Value {
+    let mut part = json!({ "type": "input_file" });
+    let field = if file.url.as_ref().is_some_and(|url| url.starts_with("data:")) { "file_data" } else { "file_url" };
+    for (key, value) in [(field, &file.url), ("filename", &file.path)] {
+        if let (Some(value), Some(part)) = (value, part.as_object_mut()) {
+            part.insert(key.to_owned(), value.as_str().into());
+        }
+    }
+    part
 }
 
 fn decided(resolved: &ApprovalResolved) -> Value {
@@ -103,10 +138,11 @@ fn answered(run: &RunFold, task: &TaskId, output_index: u32) -> Option<Value> {
     }
     let text = plain_text(result.block_list.as_deref().unwrap_or_default());
     let status = result.status.unwrap_or(ResultStatus::Completed);
-    Some(output(result.call_id.as_str(), &[Part::text(text)], status))
+    let id = result.call_id.sibling("fco");
+    Some(output(id.as_str(), result.call_id.as_str(), &[Part::text(text)], status))
 }
 
-fn output(call_id: &str, content: &[Part], status: ResultStatus) -> Value {
+fn output(id: &str, call_id: &str, content: &[Part], status: ResultStatus) -> Value {
     let texts: Vec<&str> = content
         .iter()
         .filter_map(|part| match part {
@@ -116,7 +152,7 @@ fn output(call_id: &str, content: &[Part], status: ResultStatus) -> Value {
         .collect();
     let status = if status == ResultStatus::Incomplete { "incomplete" } else { "completed" };
     json!({
-        "id": call_id.replacen("call_", "fco_", 1), "type": "function_call_output", "call_id": call_id,
+        "id": id, "type": "function_call_output", "call_id": call_id,
         "output": texts.join("\n"), "status": status,
     })
 }

@@ -24,7 +24,7 @@ use model::fold::{RunFold, TaskFold};
 use model::item::Item;
 use model::ports::{Frames, Projection};
 use model::{CallId, Millis, Record, TaskId, ThreadId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One response of a run.
 #[derive(Clone, Debug)]
@@ -93,6 +93,16 @@ impl Segment {
             previous: segment.checked_sub(1).filter(|before| *before > 0).map(|before| object::id(run, before)),
         };
         object::unbegun(about, given_up)
+    }
+
+    /// The events of a response that was given up before it began. No record tells of it, and none ever will.
+    #[must_use]
+    pub fn given_up(run: &TaskId, asked: Unbegun<'_>) -> [Value; 2] {
+        let event = |number: u64, kind: &str, given_up: bool| {
+            let response = Self::unbegun(run, 1, Unbegun { given_up, ..asked });
+            json!({"type": kind, "sequence_number": number, "response": response})
+        };
+        [event(0, "response.created", false), event(1, "response.incomplete", true)]
     }
 
     /// The response as one object, as far as it is; `None` before it began.

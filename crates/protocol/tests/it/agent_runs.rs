@@ -267,9 +267,40 @@ fn a_message_that_is_an_answer_in_fields_gives_those_fields_and_no_other_does() 
         r#"{"answer":"42","status":"great"}"#,
         r#"{"answer":"42","error":"no"}"#,
         r#"{"answer":"42","ui_hints":[]}"#,
+        r#"{"answer":"42","answer":"43"}"#,
+        r#"{"answer":"42","key_points":[1]}"#,
+        r#"{"answer":"42","error":["code","message"]}"#,
+        r#"{"answer":"42","error":{"code":"no message"}}"#,
+        // A list of as many things as there are fields.
+        r#"["42",null,null,null,null,null,null]"#,
     ] {
         assert_eq!(output(other), json!({"answer": other, "status": "success"}));
     }
+}
+
+#[test]
+fn a_text_that_has_words_from_its_beginning_on_loses_none() {
+    let place = json!({"item_id": "msg_R1", "output_index": 0, "block_index": 0});
+    let with = |more: Value| {
+        let mut event = place.clone();
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event
+    };
+    let item = json!({"type": "message", "id": "msg_R1", "role": "assistant"});
+    let records = Log::new()
+        .step(1, 1)
+        .event("task.output_item.added", json!({"output_index": 0, "item": item}))
+        .event("task.text.added", with(json!({"item": text("Once ")})))
+        .event("task.text.delta", with(json!({"delta": "upon"})))
+        .event("task.text.done", with(json!({"item": text("Once upon")})))
+        .event("task.output_item.done", json!({"output_index": 0, "item": item}))
+        .records();
+    let frames = shown(&records);
+    let pieces: String = frames.iter().filter_map(|frame| frame.data["delta"].as_str()).collect();
+    assert_eq!(
+        (pieces.as_str(), &frames.last().unwrap().data["workerAgentOutput"]["answer"]),
+        ("Once upon", &json!("Once upon"))
+    );
 }
 
 #[test]

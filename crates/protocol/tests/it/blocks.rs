@@ -1,5 +1,6 @@
 //! Turns of content blocks: what each scenario looks like, frame by frame, and the laws over random logs.
 
+mod deep;
 mod ends;
 mod laws;
 mod log;

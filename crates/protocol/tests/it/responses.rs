@@ -3,6 +3,7 @@
 //! Each file in `streams/responses` is one answer. Those in `beyond-sdk` are of services that depart so far from OpenAI
 //! that its own client does not understand them.
 
+mod complaints;
 mod edges;
 mod laws;
 pub(crate) mod log;

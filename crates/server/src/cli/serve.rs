@@ -6,10 +6,13 @@ use crate::app::{self, App, Parts};
 use crate::auth::Auth;
 use crate::config::{self, AuthMode, Config, Overrides};
 use crate::control::Control;
+use crate::files::Files;
 use crate::guard::Guard;
 use crate::keys::Keys;
 use crate::listen;
+use crate::shares::{Scope, Shares};
 use crate::streams::Streams;
+use crate::tickets::Tickets;
 use anyhow::Context as _;
 use clap::Args;
 use engine::{Engine, Ports, SystemClock};
@@ -102,9 +105,15 @@ async fn build(config: Config, store: Arc<Sqlite>) -> anyhow::Result<App> {
     let definitions = serde_json::to_string(&config.definitions).context("the definitions cannot be written down")?;
     let kept = directory.keep_definitions(&config.definitions.digest, &definitions).await;
     kept.context("cannot keep the definitions")?;
+    let (files, data_dir, rows) = (config.files, config.data_dir.clone(), Arc::clone(&directory));
+    let files =
+        tokio::task::spawn_blocking(move || Files::open(files, &data_dir, rows)).await.context("no thread")??;
+    files.sweep().await.context("cannot read which files were broken off")?;
+    let shares = Arc::new(Shares::load(&*directory).await.context("cannot read the shares")?);
+    let scope = Arc::new(Scope { journal: Arc::clone(&store) as _, directory, shares: Arc::clone(&shares) });
     let ports = Ports {
-        journal: Arc::clone(&store) as _,
-        directory,
+        journal: Arc::clone(&scope) as _,
+        directory: scope,
         models: Arc::new(config.models),
         tools: Arc::clone(&config.tools) as _,
         hooks: config.tools,
@@ -116,6 +125,9 @@ async fn build(config: Config, store: Arc<Sqlite>) -> anyhow::Result<App> {
         engine: Engine::new(ports),
         store,
         auth,
+        files,
+        shares,
+        tickets: Tickets::default(),
         guard: Guard::new(config.listen, config.hosts, config.origins),
         streams: Streams::new(config.http.streams_per_user_max),
         limits: config.http,

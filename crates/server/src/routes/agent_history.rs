@@ -75,14 +75,17 @@ fn answer(name: Option<String>, found: Found) -> Answer {
     Answer { kind: "STATE_SNAPSHOT", thread_id: name, snapshot }
 }
 
-/// The thread in which the user's newest run is, by the name under which a client of this protocol began that run.
+/// The thread in which the user's newest run is, by the name under which a client of this protocol began its newest run
+/// there. A run that is only queued has not said yet what its client calls the thread.
 async fn latest(app: &App, user: &UserId) -> Result<Option<(String, ThreadId)>, Problem> {
-    let page = PageOf { before: None, limit: 1 };
-    let newest = app.engine.ports().directory.runs(user, RunFilter::default(), page).await?;
-    let Some(RunRow { thread, first, .. }) = newest.into_iter().next() else { return Ok(None) };
+    let ports = app.engine.ports();
+    let newest = ports.directory.runs(user, RunFilter::default(), PageOf { before: None, limit: 1 }).await?;
+    let Some(RunRow { thread, .. }) = newest.into_iter().next() else { return Ok(None) };
+    let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
+    let runs = ports.directory.runs(user, filter, PageOf { before: None, limit: RUNS_AT_ONCE }).await?;
     let mut name = None;
-    if let Some(first) = first {
-        let page = app.engine.ports().journal.read(user, &thread, first.before(), PageLimit::ONE).await?;
+    if let Some(first) = runs.into_iter().find_map(|run| run.first) {
+        let page = ports.journal.read(user, &thread, first.before(), PageLimit::ONE).await?;
         name = page.records.first().and_then(|record| match record.event() {
             Event::Created(created) => created.task.client.clone().filter(|client| client.protocol == NAME)?.thread_id,
             _ => None,

@@ -6,7 +6,7 @@ use crate::auth::Caller;
 use crate::begin::begin;
 use crate::body::Json;
 use crate::problem::Problem;
-use crate::{query, sse};
+use crate::{query, sse, ws};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -19,7 +19,7 @@ use model::ports::{PageOf, RunFilter};
 use model::{ThreadId, UserId};
 use protocol::agent_runs::NAME;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -27,8 +27,9 @@ struct Request {
     message: String,
     thread_id: Option<String>,
     agent: Option<String>,
+    /// Maps, because serde would take a list for a struct.
     #[serde(default)]
-    attachments: Vec<Attachment>,
+    attachments: Vec<Object>,
     #[serde(default)]
     metadata: Object,
 }
@@ -53,7 +54,10 @@ pub(crate) async fn handle(
     let request: Request = json.object()?;
     let name = request.thread_id.clone();
     let new = new_run(&app, &caller.user, request).await?;
+    // Whoever is refused will ask again: a stream that cannot be had must not leave a run behind.
+    let room = asks_for_stream(&headers).then(|| ws::room(&app, &caller)).transpose()?;
     let started = begin(&app, &caller.user, NewRun { idempotency, ..new }).await?;
+    drop(room);
     let name = name.unwrap_or_else(|| started.thread.to_string());
     answer(&app, &caller, &headers, &name, &started).await
 }
@@ -84,11 +88,14 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
     })
 }
 
-fn input(app: &App, message: String, attachments: Vec<Attachment>) -> Result<Vec<Part>, Problem> {
+fn input(app: &App, message: String, attachments: Vec<Object>) -> Result<Vec<Part>, Problem> {
     let most = app.limits.input_parts_max.saturating_sub(1);
     if attachments.len() > most {
         return Err(Problem::invalid_body(format!("`attachments`: {} files; {most} is the most", attachments.len())));
     }
+    let files = attachments.into_iter().map(|file| serde_json::from_value(Value::Object(file)));
+    let attachments: Result<Vec<Attachment>, _> = files.collect();
+    let attachments = attachments.map_err(|error| Problem::invalid_body(format!("`attachments`: {error}")))?;
     if attachments.iter().any(|file| file.bucket.is_empty() || file.path.is_empty()) {
         return Err(Problem::invalid_body("`attachments`: a file has a `bucket` and a `path`"));
     }
@@ -106,12 +113,10 @@ fn input(app: &App, message: String, attachments: Vec<Attachment>) -> Result<Vec
 /// hands over to. Where there are several of those, the client has to choose.
 async fn whoever_answers(app: &App, user: &UserId, thread: Option<&ThreadId>) -> Result<String, Problem> {
     let definitions = &app.engine.ports().definitions;
-    if let Some(thread) = thread {
-        let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
-        let newest = app.engine.ports().directory.runs(user, filter, PageOf { before: None, limit: 1 }).await?;
-        if let Some(run) = newest.into_iter().find(|run| definitions.resolve(&run.agent).is_some()) {
-            return Ok(run.agent);
-        }
+    if let Some(thread) = thread
+        && let Some(agent) = last_agent(app, user, thread).await?
+    {
+        return Ok(agent);
     }
     let first = first_agents(definitions);
     match first.as_slice() {
@@ -123,8 +128,16 @@ async fn whoever_answers(app: &App, user: &UserId, thread: Option<&ThreadId>) ->
     }
 }
 
+/// Who answered last in a conversation, if that one is still there.
+pub(crate) async fn last_agent(app: &App, user: &UserId, thread: &ThreadId) -> Result<Option<String>, Problem> {
+    let ports = app.engine.ports();
+    let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
+    let newest = ports.directory.runs(user, filter, PageOf { before: None, limit: 1 }).await?;
+    Ok(newest.into_iter().map(|run| run.agent).find(|agent| ports.definitions.resolve(agent).is_some()))
+}
+
 /// The agents whom no other agent knows.
-fn first_agents(definitions: &Definitions) -> Vec<&str> {
+pub(crate) fn first_agents(definitions: &Definitions) -> Vec<&str> {
     let mut known: Vec<&str> = Vec::new();
     for agent in definitions.agents.values() {
         known.extend(agent.handoffs.iter().map(|handoff| handoff.agent.as_str()).filter(|heir| *heir != agent.name));

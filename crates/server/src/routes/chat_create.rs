@@ -20,7 +20,7 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let dialect = Dialect { route: "POST /v1/chat/completions", manners: Manners::OPENAI, asked, answer: Answer::new };
-    stateless::handle(app, caller, headers, body, dialect).await
+    Box::pin(stateless::handle(app, caller, headers, body, dialect)).await
 }
 
 impl stateless::Answer for Answer {

@@ -138,13 +138,14 @@ impl Conversation {
         asked_said(&Value::Array(self.note.items.clone())).map_err(|wrong| Problem::invalid_body(wrong.to_string()))
     }
 
-    /// A run has read what waited.
-    pub(crate) async fn was_read(mut self, app: &App, user: &UserId) -> Result<(), Problem> {
+    /// A run has read what waited. What came meanwhile waits on; a conversation that is gone has nothing that could wait.
+    pub(crate) async fn was_read(self, app: &App, user: &UserId) -> Result<(), Problem> {
         if self.note.items.is_empty() {
             return Ok(());
         }
-        self.note.items.clear();
-        self.keep(app, user).await
+        let Ok(mut now) = find(app, user, &self.id).await else { return Ok(()) };
+        now.note.items.retain(|item| !self.note.items.contains(item));
+        now.keep(app, user).await
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) async fn handle(
         // What it cost is part of every message.
         answer: |run, segment, _| Answer::new(run, segment),
     };
-    stateless::handle(app, caller, headers, body, dialect).await
+    Box::pin(stateless::handle(app, caller, headers, body, dialect)).await
 }
 
 impl stateless::Answer for Answer {

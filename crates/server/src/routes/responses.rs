@@ -13,9 +13,10 @@ use crate::watch::{self, Place, Shown};
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
+use bytes::{Bytes, BytesMut};
 use model::command::Command;
 use model::ports::{Frames, PageLimit, Projection as _, RunRow};
-use model::{TaskId, ThreadId, UserId};
+use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::responses::{Segment, Unbegun};
 use serde_json::Value;
 use std::time::Duration;
@@ -73,8 +74,23 @@ pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<(Found, R
 
 /// How far a response is; `None` when its run has no such segment.
 pub(crate) async fn read(app: &App, user: &UserId, found: &Found) -> Result<Option<Read>, Problem> {
+    let Some(first) = found.run.first else { return queued(app, user, found).await };
+    if let Some(read) = logged(app, user, found, first).await? {
+        return Ok(Some(read));
+    }
+    if found.segment == 1 {
+        return Ok(None);
+    }
+    match answered(app, user, found).await? {
+        Some(read) => Ok(Some(read)),
+        // Its answer may have been read in this moment, and then the log has it.
+        None => logged(app, user, found, first).await,
+    }
+}
+
+/// How far a response is by its records; `None` when they do not tell of it.
+async fn logged(app: &App, user: &UserId, found: &Found, first: Seq) -> Result<Option<Read>, Problem> {
     let Found { run, segment } = found;
-    let Some(first) = run.first else { return queued(app, user, found).await };
     let mut projection = Segment::new(run.id.clone(), *segment, &run.thread);
     let mut frames = Frames::default();
     let mut at = first.before();
@@ -99,10 +115,7 @@ pub(crate) async fn read(app: &App, user: &UserId, found: &Found) -> Result<Opti
         }
     }
     let (frames, over) = (projection.frames_so_far(), frames.is_over());
-    match projection.object() {
-        Some(object) => Ok(Some(Read { object, frames, over })),
-        None => answered(app, user, found).await,
-    }
+    Ok(projection.object().map(|object| Read { object, frames, over }))
 }
 
 /// An answer that its run has not read yet waits in the inbox, and has been told which response it opens.
@@ -113,7 +126,7 @@ async fn answered(app: &App, user: &UserId, found: &Found) -> Result<Option<Read
         Command::Answer(answer) if answer.task_id == run.id => Some(answer.echo),
         _ => None,
     });
-    let Some(echo) = echo.filter(|_| *segment > 1) else { return Ok(None) };
+    let Some(echo) = echo else { return Ok(None) };
     let asked = Unbegun { agent: &run.agent, at: run.created_at, given_up: false, echo: echo.as_ref() };
     let before = Box::pin(read(app, user, &Found { run: run.clone(), segment: segment - 1 })).await?;
     // Only the response after the last one that there is can be opened.
@@ -143,8 +156,9 @@ async fn queued(app: &App, user: &UserId, found: &Found) -> Result<Option<Read>,
     }
     let echo = echo.flatten();
     let asked = Unbegun { agent: &run.agent, at: run.created_at, given_up: dropped, echo: echo.as_ref() };
+    let frames = if dropped { Segment::given_up(&run.id, asked).len() as u64 } else { 0 };
     let object = Segment::unbegun(&run.id, 1, asked);
-    Ok(Some(Read { object, frames: 0, over: dropped }))
+    Ok(Some(Read { object, frames, over: dropped }))
 }
 
 /// Where the stream of a response begins, for a client that has so many frames of it.
@@ -159,7 +173,21 @@ pub(crate) async fn place(
     let name = format!("responses/{}", Segment::id(run, segment));
     let projection = Box::new(Segment::new(run.clone(), segment, thread));
     let shown = Shown { name, dialect: "", projection };
-    Ok(Place::new(thread.clone(), shown, from, (from, skip)).queued(queued))
+    let parting = parting(&row, skip);
+    Ok(Place::new(thread.clone(), shown, from, (from, skip)).queued(queued).parting(parting))
+}
+
+/// What a stream says of a run that is given up before it began: no record does.
+fn parting(run: &RunRow, skip: u64) -> Bytes {
+    let asked = Unbegun { agent: &run.agent, at: run.created_at, given_up: true, echo: None };
+    let mut out = BytesMut::new();
+    for (number, event) in Segment::given_up(&run.id, asked).iter().enumerate() {
+        if number as u64 >= skip {
+            let kind = event.get("type").and_then(Value::as_str);
+            protocol::sse::frame(&mut out, None, kind, &event.to_string());
+        }
+    }
+    out.freeze()
 }
 
 /// Waits until a response has ended.

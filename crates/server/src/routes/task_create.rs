@@ -7,6 +7,7 @@ use crate::begin::begin;
 use crate::body::Json;
 use crate::problem::Problem;
 use crate::query;
+use crate::shares;
 use crate::sse;
 use crate::watch::{self, Place};
 use crate::wire::{self, DeclaredTool, Input};
@@ -32,6 +33,7 @@ struct Request {
     input: Input,
     thread_id: Option<String>,
     previous: Option<String>,
+    share: Option<String>,
     #[serde(default)]
     stream: bool,
     #[serde(default)]
@@ -96,6 +98,15 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
     if let (Some(previous), None) = (&previous, &thread) {
         thread = Some(app.engine.run_of(user, previous).await?.ok_or_else(unknown)?.thread);
     }
+    let shown = match &request.share {
+        Some(_) if thread.is_some() => {
+            return Err(Problem::invalid_body(
+                "`share` begins a thread: it goes with no `thread_id` and no `previous`",
+            ));
+        }
+        Some(token) => shares::go_on(app, token).await?,
+        None => NewRun::default(),
+    };
     Ok(NewRun {
         agent: request.model,
         input: request.input.parts(&app.limits)?,
@@ -109,7 +120,7 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
             Busy::Interrupt => OnBusy::Interrupt,
             Busy::Steer => OnBusy::Steer,
         },
-        ..NewRun::default()
+        ..shown
     })
 }
 

@@ -6,34 +6,50 @@ use crate::problem::{Problem, Refusal};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse as _;
+use http_body_util::BodyExt as _;
 use model::block::Object;
 use model::event::{Decision, DecisionKind, DisplayMode};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// What a client says.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Debug)]
 pub(crate) enum Said {
     /// Something to the agent.
     Chat(Chat),
     /// Go on where I was.
-    Resume {
-        session_id: String,
-        #[serde(default)]
-        after: Option<String>,
-    },
+    Resume(Resume),
     /// Stop what runs or waits.
-    Stop {},
+    Stop,
     /// An answer to a question.
-    ApprovalResponse { approval_key: String, decisions: Vec<Decided> },
+    Decide(Answer),
     /// Are you there?
-    Ping {},
+    Ping,
+}
+
+/// What every message has. The rest is read when it is known whose it is, so that a refusal can name its field.
+#[derive(Debug, Deserialize)]
+struct Kind {
+    #[serde(rename = "type")]
+    kind: KindName,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum KindName {
+    Chat,
+    Resume,
+    Stop,
+    ApprovalResponse,
+    Ping,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Chat {
+    #[serde(rename = "type")]
+    _kind: KindName,
     #[serde(default)]
     pub(crate) session_id: Option<String>,
     pub(crate) content: String,
@@ -43,12 +59,43 @@ pub(crate) struct Chat {
     pub(crate) display_mode: DisplayMode,
     #[serde(default)]
     pub(crate) agent: Option<String>,
+    /// Begins a session of one's own that goes on from what a share shows.
+    #[serde(default)]
+    pub(crate) share: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Resume {
+    #[serde(rename = "type")]
+    _kind: KindName,
+    pub(crate) session_id: String,
+    #[serde(default)]
+    pub(crate) after: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Answer {
+    #[serde(rename = "type")]
+    _kind: KindName,
+    pub(crate) approval_key: String,
+    /// Maps, because serde would take a list for a struct: what is no decision must not count as a yes.
+    decisions: Vec<Object>,
+}
+
+/// A message that says nothing beside what it is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bare {
+    #[serde(rename = "type")]
+    _kind: KindName,
 }
 
 /// A decision as a client writes it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Decided {
+struct Decided {
     #[serde(rename = "type")]
     kind: DecisionKind,
     #[serde(default)]
@@ -59,26 +106,45 @@ pub(crate) struct Decided {
 
 impl Said {
     /// Reads a message, as strictly as a request's body.
-    pub(crate) async fn read(text: String, limits: &HttpLimits) -> Result<Self, Problem> {
-        let kind = HeaderValue::from_static("application/json");
-        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
-        let said: Self = Json::read(&headers, Body::from(text), limits).await?.object()?;
-        match &said {
-            Self::Chat(chat) if !chat.content_urls.is_empty() => {
-                let detail = "`content_urls`: files cannot be read yet";
-                Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail))
+    pub(crate) async fn read(text: &str, limits: &HttpLimits) -> Result<Self, Problem> {
+        let Kind { kind } = object(text, limits).await?;
+        Ok(match kind {
+            KindName::Chat => {
+                let chat: Chat = object(text, limits).await?;
+                if !chat.content_urls.is_empty() {
+                    let detail = "`content_urls`: files cannot be read yet";
+                    return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail));
+                }
+                Self::Chat(chat)
             }
-            _ => Ok(said),
-        }
+            KindName::Resume => Self::Resume(object(text, limits).await?),
+            KindName::ApprovalResponse => Self::Decide(object(text, limits).await?),
+            KindName::Stop => object(text, limits).await.map(|_: Bare| Self::Stop)?,
+            KindName::Ping => object(text, limits).await.map(|_: Bare| Self::Ping)?,
+        })
+    }
+
+    /// Does it change nothing? Then somebody may say it who was only let in to look.
+    pub(crate) const fn only_reads(&self) -> bool {
+        matches!(self, Self::Resume(_) | Self::Ping)
     }
 }
 
-impl Decided {
+async fn object<T: DeserializeOwned>(text: &str, limits: &HttpLimits) -> Result<T, Problem> {
+    let kind = HeaderValue::from_static("application/json");
+    let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
+    Json::read(&headers, Body::from(text.to_owned()), limits).await?.object()
+}
+
+impl Answer {
     /// The one decision of an answer: a question is about one call.
-    pub(crate) fn one(decisions: Vec<Self>) -> Result<Decision, Problem> {
-        let Ok([Self { kind, message, args }]) = <[Self; 1]>::try_from(decisions) else {
+    pub(crate) fn decision(self) -> Result<Decision, Problem> {
+        let Ok([decision]) = <[Object; 1]>::try_from(self.decisions) else {
             return Err(Problem::invalid_body("`decisions`: one for each action request, and a question has one"));
         };
+        let decided = serde_json::from_value(Value::Object(decision));
+        let Decided { kind, message, args } =
+            decided.map_err(|error| Problem::invalid_body(format!("`decisions`: {error}")))?;
         if (kind == DecisionKind::Edit) != args.is_some() {
             return Err(Problem::invalid_body("`decisions`: `args` belong to the decision `edit`, and to no other"));
         }
@@ -86,14 +152,22 @@ impl Decided {
     }
 }
 
-/// The event that says what was not right.
-pub(crate) fn error(problem: Problem, session: Option<&str>) -> String {
+/// What a refusal has beside what it tells, under the names that HTTP's clients know it by.
+const OF_HTTP: [&str; 5] = ["type", "title", "status", "code", "detail"];
+
+/// The event that says what was not right, with whatever more there is to say: where the log ends, how it was decided.
+pub(crate) async fn error(problem: Problem, session: Option<&str>) -> String {
     let mut response = problem.into_response();
     let refusal = response.extensions_mut().remove::<Refusal>();
     let (code, message) = refusal.map(|refusal| (refusal.code, refusal.detail)).unwrap_or_default();
-    let mut event = json!({ "type": "error", "code": code, "message": message });
-    if let (Some(session), Some(fields)) = (session, event.as_object_mut()) {
-        fields.insert("session_id".to_owned(), session.into());
-    }
-    event.to_string()
+    let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let mut event: Object = serde_json::from_slice(&body).unwrap_or_default();
+    event.retain(|name, _| !OF_HTTP.contains(&name.as_str()));
+    let own = [("type", "error"), ("code", code), ("message", &message)];
+    event.extend(
+        own.into_iter()
+            .chain(session.map(|session| ("session_id", session)))
+            .map(|(name, value)| (name.to_owned(), value.into())),
+    );
+    Value::Object(event).to_string()
 }

@@ -1,12 +1,14 @@
 //! The conversation that a socket is about: how it is found, followed and spoken to.
 
-use super::message::{Chat, Decided};
+use super::message::{Answer, Chat, Resume};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::begin;
 use crate::problem::Problem;
+use crate::routes::agent_run_create::{first_agents, last_agent};
 use crate::routes::to_its_end;
 use crate::schema;
+use crate::shares;
 use crate::watch::{self, Shown};
 use axum::http::StatusCode;
 use bytes::Bytes;
@@ -23,7 +25,7 @@ use protocol::blocks::{Blocks, NAME};
 use serde::Deserialize;
 use uuid::Uuid;
 
-/// The agent that answers when nobody says which.
+/// The agent of the demo.
 const AGENT: &str = "demo";
 /// How many runs are stopped at once.
 const RUNS_AT_ONCE: usize = 100;
@@ -94,6 +96,7 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
     }
     let user = &caller.user;
     let known = now.as_ref().map(|session| (session.name.clone(), session.thread.clone()));
+    let known = known.filter(|_| chat.share.is_none());
     let (name, thread, promised) = match (chat.session_id, known) {
         (Some(name), _) => promise(app, user, name).await?,
         (None, Some((name, thread))) => (name, thread, false),
@@ -102,19 +105,31 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
             (thread.to_string(), thread, true)
         }
     };
+    let shown = match &chat.share {
+        Some(_) if app.engine.ports().directory.thread(user, &thread).await?.is_some() => {
+            return Err(Problem::invalid_body("`share` begins a session: `session_id` must be a new name, or none"));
+        }
+        Some(token) => shares::go_on(app, token).await?,
+        None => NewRun::default(),
+    };
+    let agent = match chat.agent {
+        Some(agent) => agent,
+        None => last_agent(app, user, &thread).await?.unwrap_or_else(|| default_agent(app)),
+    };
     let client = ClientNames { protocol: NAME.to_owned(), thread_id: Some(name.clone()), run_id: None };
     let input = Some(chat.content).filter(|content| !content.is_empty()).map(Part::text);
     let new = NewRun {
-        agent: chat.agent.unwrap_or_else(|| default_agent(app)),
+        agent,
         input: input.into_iter().collect(),
         thread: Some(thread.clone()),
         promised,
         display_mode: chat.display_mode,
         client: Some(client),
-        ..NewRun::default()
+        ..shown
     };
     let started = begin::begin(app, user, new).await?;
-    if now.as_ref().is_none_or(|session| session.name != name) {
+    // A name may have been given anew since, when its thread was deleted.
+    if now.as_ref().is_none_or(|session| session.name != name || session.thread != thread) {
         let (_, before) = watch::begun(app, user, &started.task).await?;
         let mut session = follow(app, user, (name, thread), at(before)).await?;
         session.since = Some(started.task);
@@ -128,11 +143,8 @@ pub(crate) async fn resume(
     app: &App,
     caller: &Caller,
     now: &mut Option<Session>,
-    (name, after): (String, Option<String>),
+    Resume { session_id: name, after, .. }: Resume,
 ) -> Result<(), Problem> {
-    if now.as_ref().is_some_and(|session| session.name == name && session.resumed) {
-        return Ok(());
-    }
     let user = &caller.user;
     let thread = find(app, user, &name).await?;
     let cursor = match after {
@@ -140,7 +152,10 @@ pub(crate) async fn resume(
         None => at(beginning(app, user, &thread).await?),
     };
     let session = follow(app, user, (name, thread), cursor).await?;
-    *now = Some(Session { resumed: true, ..session });
+    // Once is enough. But a place that does not fit is said to be none, however often it is asked for.
+    if !now.as_ref().is_some_and(|now| now.resumed && now.name == session.name && now.thread == session.thread) {
+        *now = Some(Session { resumed: true, ..session });
+    }
     Ok(())
 }
 
@@ -170,14 +185,14 @@ pub(crate) async fn stop(app: &App, caller: &Caller, thread: Option<ThreadId>) -
 }
 
 /// Answers a question, in whichever conversation it was asked.
-pub(crate) async fn decide(app: &App, caller: &Caller, key: &str, decided: Vec<Decided>) -> Result<(), Problem> {
-    let decision = Decided::one(decided)?;
+pub(crate) async fn decide(app: &App, caller: &Caller, answer: Answer) -> Result<(), Problem> {
+    let key = ApprovalKey::from(answer.approval_key.as_str());
+    let decision = answer.decision()?;
     let size = serde_json::to_vec(&decision).map_or(usize::MAX, |text| text.len());
     if size > REQUEST_BYTES_MAX {
         return Err(StartError::TooLarge(REQUEST_BYTES_MAX).into());
     }
     let (directory, user) = (&app.engine.ports().directory, &caller.user);
-    let key = ApprovalKey::from(key);
     let found = if is_plain(key.as_str()) { directory.approval(user, &key).await? } else { None };
     let question = found.ok_or(SubmitError::NoQuestion)?;
     let run = directory.run(user, &question.run_id).await?.ok_or(SubmitError::NoQuestion)?;
@@ -260,8 +275,12 @@ const fn at(seq: Seq) -> Cursor {
     Cursor { seq, check: None, inner: None }
 }
 
+/// Who answers where nobody has answered yet: the demo, else the first whom no other agent asks or hands over to.
 fn default_agent(app: &App) -> String {
-    let agents = &app.engine.ports().definitions.agents;
-    let first = agents.keys().next().filter(|_| !agents.contains_key(AGENT));
-    first.map_or(AGENT, String::as_str).to_owned()
+    let definitions = &app.engine.ports().definitions;
+    if definitions.agents.contains_key(AGENT) {
+        return AGENT.to_owned();
+    }
+    let first = first_agents(definitions).first().copied();
+    first.or_else(|| definitions.agents.keys().next().map(String::as_str)).unwrap_or(AGENT).to_owned()
 }

@@ -7,8 +7,10 @@ use super::session::{self, Next, Session};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
+use crate::shares;
 use axum::http::StatusCode;
 use std::future::pending;
+use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
@@ -26,7 +28,7 @@ struct Close {
 const NORMAL: Close = Close { code: CloseCode::Normal, reason: "" };
 const GOING_AWAY: Close = Close { code: CloseCode::Away, reason: "the server stops" };
 const RESTARTS: Close = Close { code: CloseCode::Restart, reason: "the server stops: come back and resume" };
-const REVOKED: Close = Close { code: CloseCode::Library(4401), reason: "the key was revoked" };
+const REVOKED: Close = Close { code: CloseCode::Library(4401), reason: "the key or the share was revoked" };
 const SLOW: Close = Close { code: CloseCode::Library(4408), reason: "too slow: come back and resume" };
 const SILENT: Close = Close { code: CloseCode::Library(4408), reason: "pings were not answered" };
 
@@ -45,6 +47,7 @@ enum Happens {
     Said(Result<Heard, Broken>),
     Shown(Result<Next, Problem>),
     Tick,
+    Look,
     Stop,
 }
 
@@ -58,6 +61,7 @@ impl Socket {
         let heartbeat = self.app.limits.heartbeat;
         let mut ticks = interval_at(Instant::now() + heartbeat, heartbeat);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let looks_every = self.caller.looks_every();
         let close = loop {
             let happens = {
                 let Self { line, session, stay, .. } = &mut self;
@@ -66,6 +70,7 @@ impl Socket {
                     said = line.next() => Happens::Said(said),
                     shown = shown(session.as_mut()) => Happens::Shown(shown),
                     _ = ticks.tick() => Happens::Tick,
+                    () = look(looks_every) => Happens::Look,
                     () = stopping(stay) => Happens::Stop,
                 }
             };
@@ -83,13 +88,22 @@ impl Socket {
     }
 
     async fn answer(&mut self, happens: Happens) -> Result<Option<Close>, Broken> {
+        if !self.caller.may_go_on() {
+            return Ok(Some(REVOKED));
+        }
         match happens {
             Happens::Said(message) => self.hear(message?).await,
             Happens::Shown(Ok(Next::Lines(lines))) => self.line.send_lines(lines).await.map(|()| None),
             Happens::Shown(Ok(Next::Over)) if self.app.is_stopping() => Ok(Some(RESTARTS)),
+            // All has been shown that is.
+            Happens::Shown(Ok(Next::Over)) if self.caller.share().is_some_and(|share| share.until().is_some()) => {
+                self.session = None;
+                Ok(None)
+            }
             Happens::Shown(Ok(Next::Over)) => self.lose(Problem::not_found()).await,
             Happens::Shown(Err(problem)) => self.lose(problem).await,
             Happens::Stop => Ok(Some(GOING_AWAY)),
+            Happens::Look => Ok(None),
             Happens::Tick if !self.caller.pass.is_good() => Ok(Some(REVOKED)),
             Happens::Tick if self.missed >= MISSED_MAX => Ok(Some(SILENT)),
             Happens::Tick => {
@@ -125,17 +139,19 @@ impl Socket {
     /// Does what a client says. Most of it is answered by what is shown next.
     async fn obey(&mut self, text: String) -> Result<Option<&'static str>, Problem> {
         let Self { app, caller, session, .. } = self;
-        match Said::read(text, &app.limits).await? {
+        let said = Said::read(&text, &app.limits).await?;
+        if caller.share().is_some() && !said.only_reads() {
+            return Err(shares::read_only());
+        }
+        match said {
             Said::Chat(chat) => session::chat(app, caller, session, chat).await?,
-            Said::Resume { session_id, after } => session::resume(app, caller, session, (session_id, after)).await?,
-            Said::Stop {} => {
+            Said::Resume(resume) => session::resume(app, caller, session, resume).await?,
+            Said::Stop => {
                 let thread = session.as_ref().map(|session| session.thread.clone());
                 session::stop(app, caller, thread).await?;
             }
-            Said::ApprovalResponse { approval_key, decisions } => {
-                session::decide(app, caller, &approval_key, decisions).await?;
-            }
-            Said::Ping {} => return Ok(Some(PONG)),
+            Said::Decide(answer) => session::decide(app, caller, answer).await?,
+            Said::Ping => return Ok(Some(PONG)),
         }
         Ok(None)
     }
@@ -149,8 +165,16 @@ impl Socket {
 
     async fn complain(&mut self, problem: Problem) -> Result<(), Broken> {
         let session = self.session.as_ref().map(|session| session.name.as_str());
-        let error = message::error(problem, session);
+        let error = message::error(problem, session).await;
         self.line.send_text(&error).await
+    }
+}
+
+/// Time to see whether the other side may still be here, where that can end without a word.
+async fn look(every: Option<Duration>) {
+    match every {
+        Some(every) => tokio::time::sleep(every).await,
+        None => pending().await,
     }
 }
 

@@ -239,6 +239,7 @@ async fn what_is_not_right_is_refused_before_anything_begins() {
         (json!({"message": "a", "attachments": [{"bucket": "b"}]}), 422, "invalid_body"),
         (json!({"message": "a", "attachments": [{"bucket": "", "path": "p"}]}), 422, "invalid_body"),
         (json!({"message": "a", "attachments": [{"bucket": "b", "path": "p", "url": "u"}]}), 422, "invalid_body"),
+        (json!({"message": "a", "attachments": [["b", "p"]]}), 422, "invalid_body"),
         (json!({"message": "a", "attachments": vec![json!({"bucket": "b", "path": "p"}); 1000]}), 422, "invalid_body"),
         (json!({"message": "a", "metadata": []}), 422, "invalid_body"),
         (json!({"message": "a", "metadata": {"x": "y".repeat(300_000)}}), 413, "request_too_large"),
@@ -289,6 +290,12 @@ async fn a_name_is_its_users_own_and_streams_are_counted() {
     let (_, anns) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
     let first = hw.open(&format!("{RUNS}/mine/events")).await;
     assert_eq!(hw.get(&format!("{RUNS}/mine/events")).await.problem(), (429, "too_many_streams".to_owned()));
+    // Whoever is refused a stream will ask again, so that nothing may have begun.
+    let headers = [("content-type", "application/json"), ("accept", "text/event-stream")];
+    let body = json!({"message": "story 1 fast", "threadId": "mine"}).to_string().into_bytes();
+    let refused = hw.request(Method::POST, RUNS, &headers, Some(body)).await;
+    assert_eq!(refused.problem(), (429, "too_many_streams".to_owned()));
+    assert_eq!(hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().len(), 1);
     drop(first);
     let hw = hw.with_key(&ben);
     for path in [format!("{RUNS}/mine/events"), "/api/v1/agent/history?threadId=mine".to_owned()] {

@@ -12,13 +12,13 @@ fn line(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap().trim().to_owned()
 }
 
-fn key(hw: &Server, user: &str) -> String {
+pub(crate) fn key(hw: &Server, user: &str) -> String {
     let key = line(&hw.cli(&["keys", "create", "--user", user]));
     assert!(key.starts_with("hw_") && key.len() == 67, "{key}");
     key
 }
 
-fn id_of(hw: &Server, user: &str) -> String {
+pub(crate) fn id_of(hw: &Server, user: &str) -> String {
     let list = line(&hw.cli(&["keys", "list"]));
     let row = list.lines().find(|row| row.contains(user) && row.contains("live")).unwrap();
     row.split('\t').next().unwrap().to_owned()
@@ -96,6 +96,9 @@ async fn what_is_anothers_does_not_exist() {
         (Method::DELETE, format!("/v1/threads/{thread}"), None),
         (Method::GET, format!("/v1/threads/{thread}/events"), None),
         (Method::GET, format!("/v1/threads/{thread}/events?after=2"), None),
+        (Method::GET, format!("/v1/threads/{thread}/shares"), None),
+        (Method::POST, format!("/v1/threads/{thread}/shares"), Some(br#"{"mode":"live"}"#.to_vec())),
+        (Method::DELETE, format!("/v1/threads/{thread}/shares/share_1"), None),
         (Method::GET, format!("/api/v1/agent/runs/{thread}/events"), None),
         (Method::POST, format!("/api/v1/agent/runs/{thread}/cancel"), None),
         (Method::GET, format!("/v1/responses/{response}"), None),
@@ -117,6 +120,7 @@ async fn what_is_anothers_does_not_exist() {
         (&response, "{response}"),
         (conversation, "{conversation}"),
         ("apr_1", "{key}"),
+        ("share_1", "{share}"),
         ("msg_1", "{item}"),
     ];
     let named = |path: &str| names.iter().fold(path.to_owned(), |path, (id, name)| path.replace(id, name));

@@ -1,7 +1,10 @@
 //! Content blocks over a WebSocket: the real binary, a socket of our own.
 
-mod client;
+pub(crate) mod client;
+mod crowd;
+mod deep;
 mod limits;
+mod odd;
 mod people;
 mod resumes;
 mod sessions;

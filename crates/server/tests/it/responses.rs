@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-async fn create(hw: &Server, body: Value) -> Value {
+pub(crate) async fn create(hw: &Server, body: Value) -> Value {
     let reply = hw.post("/v1/responses", body).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
     reply.json()
 }
 
-async fn get(hw: &Server, id: &Value) -> Value {
+pub(crate) async fn get(hw: &Server, id: &Value) -> Value {
     let reply = hw.get(&format!("/v1/responses/{}", id.as_str().unwrap())).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
     reply.json()
 }
 
 /// The events of a stream, and that it said farewell.
-fn events(text: &str) -> Vec<Value> {
+pub(crate) fn events(text: &str) -> Vec<Value> {
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     assert!(!text.contains("retry:") && !text.contains("id:"), "these clients take any field for an event");
     let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
@@ -48,12 +48,12 @@ fn lost(events: &[Value]) -> BTreeSet<String> {
     lost.map(|item| item["id"].as_str().unwrap().to_owned()).collect()
 }
 
-fn text_of(response: &Value) -> String {
+pub(crate) fn text_of(response: &Value) -> String {
     let parts = response["output"].as_array().unwrap().iter().flat_map(|item| item["content"].as_array());
     parts.flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
-fn error(reply: &Reply) -> (u16, String, Value) {
+pub(crate) fn error(reply: &Reply) -> (u16, String, Value) {
     assert_eq!(reply.header("content-type"), "application/json", "{}", reply.text);
     let error = reply.json()["error"].clone();
     assert!(error["message"].is_string() && error["type"].is_string(), "{error}");

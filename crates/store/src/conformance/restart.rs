@@ -3,11 +3,12 @@
 //! Call [`before`], stop the backend in whatever way is to be tried, start it again, call [`after`].
 
 use super::names::named;
+use super::shares::share;
 use super::words::{Author, decide, no, node, read_all, run, somebody, start, steer, submission, thread, yes};
 use model::object::TaskStatus;
 use model::ports::{
-    ApprovalRow, Change, Checkpoint, Day, Directory, InboxRow, Journal, NameRow, PageLimit, RunFilter, RunRow, Spent,
-    SubmitError, Submitted, Verdict, WakeRow,
+    ApprovalRow, Change, Checkpoint, Day, Directory, InboxRow, Journal, NameRow, PageLimit, RunFilter, RunRow,
+    ShareRow, Spent, SubmitError, Submitted, Verdict, WakeRow,
 };
 use model::record::Record;
 use model::seq::{Epoch, Seq};
@@ -22,6 +23,7 @@ pub struct Remembered {
     wakes: Vec<WakeRow>,
     spent: Spent,
     names: Vec<Option<NameRow>>,
+    shares: Vec<ShareRow>,
     definitions: Option<String>,
     epochs: Vec<Epoch>,
 }
@@ -50,6 +52,7 @@ async fn everything(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
         wakes: directory.wakes().await.unwrap(),
         spent: directory.spent(&owner, TODAY).await.unwrap(),
         names,
+        shares: directory.shares(&owner, &thread(1)).await.unwrap(),
         definitions: directory.definitions("digest").await.unwrap(),
         epochs: Vec::new(),
     }
@@ -83,6 +86,9 @@ pub async fn before(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
     }
     directory.note_name(&somebody(), "p", "noted", "new".to_owned()).await.unwrap();
     directory.forget_name(&somebody(), "p", "freed").await.unwrap();
+    directory.create_share(share("share_1", 1)).await.unwrap();
+    directory.create_share(share("share_2", 1)).await.unwrap();
+    directory.revoke_share(&somebody(), &thread(1), "share_2", 12).await.unwrap();
     authors[2].end().must_append().await;
     authors[3].end().must_append().await;
     directory.submit(&somebody(), submission(&thread(4), start(&run(44)))).await.unwrap();
@@ -111,6 +117,9 @@ pub async fn after(journal: &dyn Journal, directory: &dyn Directory, remembered:
     let noted = NameRow { note: "new".to_owned(), ..named("p", "noted", 1) };
     assert_eq!(found.names, [Some(named("p", "given", 99)), Some(noted), None]);
     assert_eq!(found.names, remembered.names);
+    let revoked = ShareRow { revoked_at: Some(12), ..share("share_2", 1) };
+    assert_eq!(found.shares, [share("share_1", 1), revoked]);
+    assert_eq!(found.shares, remembered.shares);
     assert_eq!(found.definitions.as_deref(), Some("{}"));
     assert_eq!(found.definitions, remembered.definitions);
     still_decided(directory, &found.questions).await;

@@ -58,6 +58,7 @@ pub fn start(run: &TaskId) -> Command {
         metadata: Object::new(),
         display_mode: DisplayMode::Agent,
         client: None,
+        origin: None,
         before: None,
         wishes: model::wish::Wishes::default(),
         echo: None,

@@ -6,7 +6,7 @@ use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
     ApprovalAnswer, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, Lease, NameRow,
-    PageOf, RunFilter, RunRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
+    PageOf, RunFilter, RunRow, ShareRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
 };
 use model::seq::{Epoch, Millis, Seq};
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
@@ -85,6 +85,7 @@ impl Directory for Memory {
             tables.threads.remove(thread);
             tables.idempotency.retain(|_, (_, _, of)| of != thread);
             tables.names.retain(|(of, ..), row| of != owner || row.thread != *thread);
+            tables.shares.retain(|share| share.thread != *thread);
             Ok(true)
         })
     }
@@ -202,6 +203,62 @@ impl Directory for Memory {
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
         let key = (owner.clone(), protocol.to_owned(), name.to_owned());
         Box::pin(async move { Ok(self.tables().names.remove(&key).is_some()) })
+    }
+
+    fn create_share(&self, share: ShareRow) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            tables.thread(&share.owner, &share.thread).ok_or(StoreError::NoThread)?;
+            if tables.shares.iter().any(|known| known.id == share.id) {
+                return Err(StoreError::Unavailable(format!("there is a share named {} already", share.id)));
+            }
+            tables.shares.push(share);
+            Ok(())
+        })
+    }
+
+    fn shares<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<ShareRow>, StoreError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let mut shares: Vec<ShareRow> = tables
+                .shares
+                .iter()
+                .filter(|share| share.owner == *owner && share.thread == *thread)
+                .cloned()
+                .collect();
+            shares.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+            Ok(shares)
+        })
+    }
+
+    fn revoke_share<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        id: &'a str,
+        at: Millis,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            let mut shares = tables.shares.iter_mut();
+            let share = shares.find(|share| share.id == id && share.owner == *owner && share.thread == *thread);
+            let Some(share) = share else { return Ok(false) };
+            share.revoked_at.get_or_insert(at);
+            Ok(true)
+        })
+    }
+
+    fn open_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>> {
+        Box::pin(async move {
+            let mut open: Vec<ShareRow> =
+                self.tables().shares.iter().filter(|share| share.is_open(at)).cloned().collect();
+            open.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+            Ok(open)
+        })
     }
 
     fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {

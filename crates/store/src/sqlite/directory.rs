@@ -2,13 +2,14 @@
 
 use super::names::{self, Place};
 use super::ops::Op;
+use super::shares::{self, Which};
 use super::submit::known;
 use super::{Sqlite, questions, rows, spent};
 use model::command::Command;
 use model::object::TaskStatus;
 use model::ports::{
     ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, NameRow, PageOf, RunFilter,
-    RunRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
+    RunRow, ShareRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
 };
 use model::seq::{Millis, Seq};
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
@@ -192,6 +193,34 @@ impl Directory for Sqlite {
         Box::pin(self.ask(move |reply| Op::ChangeName { place, note: None, reply }))
     }
 
+    fn create_share(&self, share: ShareRow) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.ask(move |reply| Op::CreateShare { share: Box::new(share), reply }))
+    }
+
+    fn shares<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<ShareRow>, StoreError>> {
+        let (owner, thread) = (owner.clone(), thread.clone());
+        Box::pin(self.readers.query(move |conn| shares::list(conn, &owner, &thread)))
+    }
+
+    fn revoke_share<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        id: &'a str,
+        at: Millis,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let which = Box::new(Which { owner: owner.clone(), thread: thread.clone(), id: id.to_owned() });
+        Box::pin(self.ask(move |reply| Op::RevokeShare { which, at, reply }))
+    }
+
+    fn open_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>> {
+        Box::pin(self.readers.query(move |conn| shares::open(conn, at)))
+    }
+
     fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         let kept = Box::new((digest.to_owned(), body.to_owned()));
         Box::pin(self.ask(move |reply| Op::KeepDefinitions { kept, reply }))
@@ -313,6 +342,6 @@ pub(super) fn number(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(at).map(i64::cast_unsigned)
 }
 
-fn maybe(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<u64>> {
+pub(super) fn maybe(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<u64>> {
     row.get::<_, Option<i64>>(at).map(|number| number.map(i64::cast_unsigned))
 }

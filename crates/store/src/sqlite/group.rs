@@ -144,9 +144,24 @@ impl<'a> Group<'a> {
             Op::GiveName { owner, row, reply } => {
                 answer!(reply, self.give_name(&owner, &row), |reply| Op::GiveName { owner, row, reply })
             }
+            Op::CreateShare { share, reply } => {
+                answer!(reply, self.create_share(&share), |reply| Op::CreateShare { share, reply })
+            }
+            Op::RevokeShare { which, at, reply } => {
+                answer!(reply, self.revoke_share(&which, at), |reply| Op::RevokeShare { which, at, reply })
+            }
             Op::ChangeName { place, note, reply } => {
                 let changed = self.change_name(&place, note.as_deref());
                 answer!(reply, changed, |reply| Op::ChangeName { place, note, reply })
+            }
+            Op::ExpectFile { place, at, reply } => {
+                answer!(reply, self.expect_file(&place, at), |reply| Op::ExpectFile { place, at, reply })
+            }
+            Op::PutFile { file, bytes_max, reply } => {
+                answer!(reply, self.put_file(&file, bytes_max), |reply| Op::PutFile { file, bytes_max, reply })
+            }
+            Op::DeleteFile { place, reply } => {
+                answer!(reply, self.delete_file(&place), |reply| Op::DeleteFile { place, reply })
             }
             // The loop itself sees to that.
             Op::Close { reply } => Ok(Box::new(move |_| drop(reply))),

@@ -4,7 +4,11 @@
 //! commit fails, everybody in it is told so, in the words of their own question ([`Lost`]).
 
 use super::names::Place;
-use model::ports::{Batch, KeyRow, Landed, Lease, NameRow, StoreError, Submission, SubmitError, Submitted, Verdict};
+use super::shares::Which;
+use model::ports::{
+    AttachmentRow, Batch, Kept, KeyRow, Landed, Lease, NameRow, ShareRow, StoreError, Submission, SubmitError,
+    Submitted, Verdict,
+};
 use model::seq::{Millis, Seq};
 use model::{ThreadId, UserId};
 use tokio::sync::oneshot;
@@ -93,6 +97,47 @@ pub(crate) enum Op {
         /// The answer.
         reply: Reply<Result<bool, StoreError>>,
     },
+    /// [`model::ports::Directory::create_share`].
+    CreateShare {
+        /// The share.
+        share: Box<ShareRow>,
+        /// The answer.
+        reply: Reply<Result<(), StoreError>>,
+    },
+    /// [`model::ports::Directory::revoke_share`].
+    RevokeShare {
+        /// Which.
+        which: Box<Which>,
+        /// When.
+        at: Millis,
+        /// The answer.
+        reply: Reply<Result<bool, StoreError>>,
+    },
+    /// [`model::ports::Attachments::expect_attachment`].
+    ExpectFile {
+        /// By whom, and where.
+        place: Box<(UserId, String)>,
+        /// When.
+        at: Millis,
+        /// The answer.
+        reply: Reply<Result<(), StoreError>>,
+    },
+    /// [`model::ports::Attachments::put_attachment`].
+    PutFile {
+        /// By whom, and what.
+        file: Box<(UserId, AttachmentRow)>,
+        /// The bound.
+        bytes_max: Option<u64>,
+        /// The answer.
+        reply: Reply<Result<Kept, StoreError>>,
+    },
+    /// [`model::ports::Attachments::delete_attachment`].
+    DeleteFile {
+        /// By whom, and where.
+        place: Box<(UserId, String)>,
+        /// The answer.
+        reply: Reply<Result<bool, StoreError>>,
+    },
     /// [`model::ports::Directory::keep_definitions`].
     KeepDefinitions {
         /// Their digest, and what they say.
@@ -134,11 +179,17 @@ impl Op {
             Self::Claim { reply, .. } => lose(reply, why),
             Self::Head { reply, .. } => lose(reply, why),
             Self::Submit { reply, .. } => lose(reply, why),
-            Self::Delete { reply, .. } | Self::RevokeKey { reply, .. } | Self::ChangeName { reply, .. } => {
-                lose(reply, why);
-            }
+            Self::Delete { reply, .. }
+            | Self::RevokeKey { reply, .. }
+            | Self::RevokeShare { reply, .. }
+            | Self::ChangeName { reply, .. }
+            | Self::DeleteFile { reply, .. } => lose(reply, why),
+            Self::PutFile { reply, .. } => lose(reply, why),
             Self::GiveName { reply, .. } => lose(reply, why),
-            Self::CreateKey { reply, .. } | Self::KeepDefinitions { reply, .. } => lose(reply, why),
+            Self::CreateKey { reply, .. }
+            | Self::CreateShare { reply, .. }
+            | Self::ExpectFile { reply, .. }
+            | Self::KeepDefinitions { reply, .. } => lose(reply, why),
             Self::Close { reply } => drop(reply),
         }
     }

@@ -18,11 +18,15 @@ pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 /// The database in a data folder.
 pub(crate) const DATABASE: &str = "headwater.db";
 /// What takes a database from one version to the next, each in one transaction.
-pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
+pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 /// The first version that has questions to people.
 pub(crate) const WITH_QUESTIONS: u32 = 2;
 /// The first version that has names of threads.
 pub(crate) const WITH_NAMES: u32 = 3;
+/// The first version that has shares.
+pub(crate) const WITH_SHARES: u32 = 4;
+/// The first version that has files of users.
+pub(crate) const WITH_ATTACHMENTS: u32 = 5;
 
 /// How long a connection waits for another one's lock. Ours never hold one for long; a stranger's may.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
@@ -121,6 +125,30 @@ CREATE TABLE names (
     created_at INTEGER NOT NULL, PRIMARY KEY (owner, protocol, name)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX names_of_thread ON names (thread);
+";
+
+/// Shares of threads.
+const VERSION_4: &str = "
+CREATE TABLE shares (
+    id TEXT PRIMARY KEY, thread INTEGER NOT NULL, digest TEXT NOT NULL, until INTEGER, created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL, revoked_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX shares_of_thread ON shares (thread);
+CREATE INDEX shares_open ON shares (expires_at) WHERE revoked_at IS NULL;
+";
+
+/// Files of users. One without a number of bytes is only expected; those are few among many, hence their own index. The
+/// sums are there so that a bound costs the same however many files a user has.
+const VERSION_5: &str = "
+CREATE TABLE attachments (
+    owner TEXT NOT NULL, path TEXT NOT NULL, name TEXT NOT NULL, content_type TEXT NOT NULL, bytes INTEGER,
+    created_at INTEGER NOT NULL, PRIMARY KEY (owner, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX attachments_expected ON attachments (owner, path) WHERE bytes IS NULL;
+
+CREATE TABLE attachment_sums (
+    owner TEXT PRIMARY KEY, bytes INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Why a database could not be brought to this version.
@@ -269,11 +297,11 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(4, &conn));
+        assert!(at(6, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 4, known: 3 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 6, known: 5 })));
     }
 
     #[test]
@@ -303,7 +331,7 @@ mod tests {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(3, &conn));
+        assert!(at(5, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

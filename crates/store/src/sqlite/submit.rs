@@ -125,7 +125,7 @@ impl Group<'_> {
         for (pos, end) in live.chain(dead) {
             gone.execute((pos, end, num))?;
         }
-        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals"] {
+        for table in ["blocks", "runs", "inbox", "checkpoints", "idempotency", "approvals", "shares"] {
             self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE thread = ?1"))?.execute([num])?;
         }
         let mut names = self.conn.prepare_cached("DELETE FROM names WHERE thread = ?1 AND owner = ?2")?;

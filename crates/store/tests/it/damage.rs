@@ -185,6 +185,8 @@ async fn verify_holds_the_rows_against_the_log() {
         "UPDATE approvals SET action = '{}' WHERE answer IS NULL",
         "UPDATE approvals SET answer = '{}' WHERE answer IS NOT NULL",
         "UPDATE names SET thread = 'nothing' WHERE name = 'older than its thread'",
+        "INSERT INTO attachment_sums VALUES ('somebody', 7)",
+        "INSERT INTO shares VALUES ('share_1', 99, '', NULL, 1, 2, NULL)",
     ];
     for lie in lies {
         let dir = tempfile::tempdir().unwrap();

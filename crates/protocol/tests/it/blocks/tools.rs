@@ -59,6 +59,16 @@ fn a_long_result_is_cut_and_the_rest_is_in_the_artifact() {
     });
     let cut = result_of(&[text(&long)], json!({}));
     assert_eq!((&cut["content"], &cut["artifact"]), (&json!(fits), &json!({"blocks": [text(&long)]})));
+    // Characters beyond the first plane count once, and lines of several texts count with what joins them.
+    let smiles = result_of(&[text(&"🙂".repeat(501))], json!({}));
+    assert_eq!(smiles["content"], "🙂".repeat(500));
+    let lines = result_of(&[text(&"a".repeat(250)), text(&"b".repeat(249))], json!({}));
+    assert_eq!((lines["content"].as_str().unwrap().len(), &lines["artifact"]), (500, &Value::Null));
+    let lines = result_of(&[text(&"a".repeat(250)), text(&"b".repeat(250))], json!({}));
+    assert_eq!(
+        (lines["content"].as_str().unwrap().len(), lines["artifact"]["blocks"].as_array().unwrap().len()),
+        (500, 2)
+    );
 }
 
 #[test]

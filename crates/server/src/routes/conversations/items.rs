@@ -14,6 +14,7 @@ use model::UserId;
 use model::block::Object;
 use model::ports::{PageOf, RunFilter, RunRow};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The longest page, and the usual one.
 const LIMIT_MAX: usize = 100;
@@ -44,7 +45,7 @@ pub(crate) async fn list(
     if !page.newest_first {
         page.add(conversation.note.items);
     }
-    Ok(axum::Json(page.answer()).into_response())
+    Ok(axum::Json(page.answer()?).into_response())
 }
 
 pub(crate) async fn add(
@@ -118,7 +119,8 @@ async fn runs(app: &App, user: &UserId, conversation: &Conversation) -> Result<V
     }
 }
 
-/// What was said and done in a run, in order.
+/// What was said and done in a run, in order. What a pause cut in two, or what was asked at several of them, stands where it
+/// was shown last: an item is in a conversation once.
 async fn items_of(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Value>, Problem> {
     let mut items = Vec::new();
     for segment in 1.. {
@@ -130,7 +132,14 @@ async fn items_of(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Value>, 
             break;
         }
     }
-    Ok(items)
+    let mut shown = BTreeSet::new();
+    let mut once: Vec<Value> = items.into_iter().rev().filter(|item| shown.insert(id_of(item))).collect();
+    once.reverse();
+    Ok(once)
+}
+
+fn id_of(item: &Value) -> Option<String> {
+    item.get("id").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Part of a listing, as it is put together.
@@ -181,10 +190,15 @@ impl Page {
         self.items.extend(items.into_iter().take(room));
     }
 
-    fn answer(mut self) -> Value {
+    fn answer(mut self) -> Result<Value, Problem> {
+        // Silence would look like the end.
+        if let Some(after) = &self.after {
+            let short: String = after.chars().take(80).collect();
+            return Err(Problem::invalid_query(format!("`after`: there is no item `{short}` here")));
+        }
         let has_more = self.is_full();
         self.items.truncate(self.limit);
-        list_of(&self.items, has_more)
+        Ok(list_of(&self.items, has_more))
     }
 }
 
@@ -198,5 +212,5 @@ fn list_of(items: &[Value], has_more: bool) -> Value {
 pub(crate) fn listing(uri: &Uri, items: Vec<Value>) -> Result<Value, Problem> {
     let mut page = Page::of(uri)?;
     page.add(items);
-    Ok(page.answer())
+    page.answer()
 }

@@ -40,10 +40,11 @@ pub(crate) async fn handle(
     let (said, context, new) = told(&app, &caller.user, asked, conversation.as_ref()).await?;
     let echo = new.echo.clone();
     let turn = converse::take(&app, &caller.user, said, context, NewRun { idempotency, ..new }).await?;
-    if let Some(conversation) = conversation {
+    // Who answers something goes on with a run that has begun: what waits is for the next one.
+    if let Some(conversation) = conversation.filter(|_| turn.is_new) {
         conversation.was_read(&app, &caller.user).await?;
     }
-    let Turn { thread, run, segment } = &turn;
+    let Turn { thread, run, segment, .. } = &turn;
     if background && !stream {
         return shown(&app, &caller.user, &turn, echo).await;
     }

@@ -8,6 +8,7 @@ use crate::routes::conversations::items::listing;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse as _, Response};
+use model::command::Command;
 use model::ports::PageLimit;
 use protocol::responses::Given;
 use serde_json::Value;
@@ -23,6 +24,16 @@ pub(crate) async fn handle(
     Ok(axum::Json(listing(&uri, items)?).into_response())
 }
 
+/// What a run is asked with that has not begun.
+async fn waiting(app: &App, user: &model::UserId, run: &model::ports::RunRow) -> Result<Vec<Value>, Problem> {
+    let rows = app.engine.ports().directory.inbox(user, &run.thread).await?;
+    let start = rows.into_iter().find_map(|row| match row.command {
+        Command::Start(start) if start.task_id == run.id => Some(start),
+        _ => None,
+    });
+    Ok(start.map(|start| Given::by(&start)).unwrap_or_default())
+}
+
 /// What a run was asked with, in one of its segments or in all.
 pub(crate) async fn items(
     app: &App,
@@ -30,7 +41,7 @@ pub(crate) async fn items(
     run: &model::ports::RunRow,
     segment: Option<u32>,
 ) -> Result<Vec<Value>, Problem> {
-    let Some(first) = run.first else { return Ok(Vec::new()) };
+    let Some(first) = run.first else { return waiting(app, user, run).await };
     let mut items = Vec::new();
     let mut at = first.before();
     let mut now = 1;

@@ -70,6 +70,51 @@ async fn three_days_are_paged_from_the_newest_to_the_oldest() {
 }
 
 #[tokio::test]
+async fn days_at_the_ends_of_months_and_years_follow_each_other() {
+    // 2023-12-31, 2024-01-01, 2024-02-28, 2024-02-29, 2024-03-01, 2100-02-28, 2100-03-01.
+    let days = [19_722, 19_723, 19_781, 19_782, 19_783, 47_540, 47_541].map(|day| day * DAY);
+    let hw = past(async |past: &mut Past| {
+        for day in days {
+            // The first and the last moment of each.
+            past.say((day, "early?"), &words(&[(day + DAY - 1, "Late.")])).await;
+        }
+    })
+    .await;
+    let mut query = String::new();
+    for (index, written) in
+        ["2100-03-01", "2100-02-28", "2024-03-01", "2024-02-29", "2024-02-28", "2024-01-01", "2023-12-31"]
+            .into_iter()
+            .enumerate()
+    {
+        let day = hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json();
+        let said = vec!["user early?".to_owned(), "assistant Late.".to_owned()];
+        assert_eq!(told(&day), (json!(written), index < 6, said), "{query}");
+        let times: Vec<&str> =
+            (0..2).map(|at| day["snapshot"]["messages"][at]["timestamp"].as_str().unwrap()).collect();
+        assert_eq!(times, [format!("{written}T00:00:00.000Z"), format!("{written}T23:59:59.999Z")]);
+        query = format!("&before={written}");
+    }
+    let far = |day: &str| format!("{HISTORY}?threadId=thr_past&before={day}");
+    assert_eq!(told(&hw.get(&far("9999-12-31")).await.json()).0, "2100-03-01", "a day to come");
+    assert_eq!(told(&hw.get(&far("1970-01-01")).await.json()), (Value::Null, false, Vec::new()));
+    for no_day in ["2023-02-29", "2100-02-29", "2024-04-31", "1969-12-31", "2024-1-1", "2024-01-01T00:00:00Z", ""] {
+        assert_eq!(hw.get(&far(no_day)).await.problem(), (422, "invalid_query".to_owned()), "{no_day}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_waits_in_the_queue_does_not_change_what_its_thread_is_called() {
+    let hw = Server::demo();
+    let (_, first) = say(&hw, json!({"message": "story 3000", "threadId": "mine"})).await;
+    seen(&hw, "mine", "", "TEXT_MESSAGE_CONTENT").await;
+    say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
+    let latest = hw.get(HISTORY).await.json();
+    assert_eq!((&latest["threadId"], &latest["snapshot"]["threadId"]), (&json!("mine"), &json!("mine")));
+    assert_eq!(told(&latest).2, ["user story 3000"], "what is queued was not said yet");
+    assert_eq!(latest["snapshot"]["messages"][0]["metadata"]["runId"], first);
+}
+
+#[tokio::test]
 async fn what_was_hidden_is_not_shown() {
     let hw = past(async |past: &mut Past| {
         let first = past.say((MARCH, "a?"), &words(&[(MARCH, "A.")])).await;

@@ -31,9 +31,14 @@ impl Socket {
 
     /// With further headers; the answer's head where it is a refusal.
     pub(crate) async fn with_headers(server: &Server, headers: &str) -> Result<Self, String> {
+        Self::at(server, "/ws", headers).await
+    }
+
+    /// The same, with something after the path.
+    pub(crate) async fn at(server: &Server, path: &str, headers: &str) -> Result<Self, String> {
         let mut stream = TcpStream::connect(&server.address).await.unwrap();
         let request = format!(
-            "GET /ws HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n",
             server.address
         );
@@ -80,13 +85,17 @@ impl Socket {
 
     /// The next event; pings are answered on the way.
     pub(crate) async fn next(&mut self) -> Value {
-        loop {
-            match self.got().await {
-                Got::Event(event) => return event,
-                Got::Ping => {}
-                other => panic!("{other:?} instead of an event"),
+        let event = async {
+            loop {
+                match self.got().await {
+                    Got::Event(event) => return event,
+                    Got::Ping => {}
+                    other => panic!("{other:?} instead of an event"),
+                }
             }
-        }
+        };
+        // Pings alone keep a connection busy for ever.
+        tokio::time::timeout(PATIENCE, event).await.expect("an event in time")
     }
 
     /// Events up to one of this type.

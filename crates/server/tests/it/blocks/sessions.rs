@@ -3,7 +3,7 @@
 use super::client::Socket;
 use super::{chat, kinds, turn};
 use crate::harness::Server;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn without_a_name_a_session_is_named_and_goes_on() {
@@ -43,6 +43,8 @@ async fn a_busy_session_queues_and_the_next_turn_begins_when_its_time_comes() {
     first.say(&chat("s1", "story 20")).await;
     first.until("message_start").await;
     first.say(&chat("s1", "hello")).await;
+    // Two sockets have no order among them.
+    hw.until("it waits", async || hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().len() == 2).await;
     // Whoever asks on another socket sees its own turn, and nothing of those before it.
     let mut second = Socket::open(&hw).await;
     second.say(&chat("s1", "story 3 fast")).await;
@@ -103,4 +105,29 @@ async fn a_deleted_session_is_said_to_be_gone() {
     assert_eq!((&error["code"], &error["session_id"]), (&json!("not_found"), &json!("s1")));
     socket.say(&chat("s1", "hello")).await;
     assert_eq!(turn(&mut socket).await[0]["session_id"], "s1", "the name is free again");
+}
+
+#[tokio::test]
+async fn whoever_is_not_named_is_whoever_answered_last_else_whom_no_other_agent_knows() {
+    let agent_of = async |hw: &Server, frames: &[Value]| {
+        hw.get(&format!("/v1/tasks/{}", frames[0]["message_id"].as_str().unwrap())).await.json()["agent"].clone()
+    };
+    let hw = Server::demo();
+    let mut socket = Socket::open(&hw).await;
+    for (message, agent) in [
+        (json!({"type": "chat", "session_id": "s1", "content": "hello", "agent": "specialist"}), "specialist"),
+        (json!({"type": "chat", "session_id": "s1", "content": "hello"}), "specialist"),
+        (json!({"type": "chat", "session_id": "s2", "content": "hello"}), "demo"),
+    ] {
+        socket.say(&message).await;
+        let frames = turn(&mut socket).await;
+        assert_eq!(agent_of(&hw, &frames).await, agent, "{message}");
+    }
+    let config = "[agents.aide]\nmodel = \"p/aide\"\ndescription = \"Helps.\"\n[agents.zoe]\nmodel = \"p/zoe\"\n\
+        tools = [\"aide\"]\n[providers.p]\nkind = \"scripted\"\nfile = \"scenarios.toml\"";
+    let hw = Server::custom(config, "[[scenario]]\n[[scenario.turn]]\nsteps = [{ text = \"Hi.\" }]");
+    let mut socket = Socket::open(&hw).await;
+    socket.say(&json!({"type": "chat", "content": "hello"})).await;
+    let frames = turn(&mut socket).await;
+    assert_eq!(agent_of(&hw, &frames).await, "zoe");
 }

@@ -1,10 +1,19 @@
-// The Python SDKs at hand: one process that does what it is told, so that the SDKs are loaded once.
+// The Python SDKs at hand. Scripts are named by where they are in e2e; what they share is `worker.py`, beside this file.
 
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
 
-const path = (name) => new URL(name, import.meta.url).pathname;
+const SCRIPT_MS_MAX = 60_000;
+const path = (name) => new URL(`../${name}`, import.meta.url).pathname;
+const PYTHON = path('.venv/bin/python');
+
+/** Runs a script to its end. Gives what it printed, read as JSON. */
+export async function runScript(script, args = []) {
+  const { stdout } = await promisify(execFile)(PYTHON, [path(script), ...args], { timeout: SCRIPT_MS_MAX });
+  return JSON.parse(stdout);
+}
 
 /** What an SDK raised, as far as a caller can see it. */
 export class Raised extends Error {
@@ -15,11 +24,12 @@ export class Raised extends Error {
 }
 
 /**
- * Starts `script`. `ask(name, args)` calls one of its functions: what it returns comes back as JSON, what it raises as
- * `Raised`. Calls may overlap.
+ * Starts a script that does what it is told, so that its SDK is loaded once. `ask(name, args)` calls one of its functions:
+ * what it returns comes back as JSON, what it raises as `Raised`. Calls may overlap.
  */
 export function startWorker(script, url) {
-  const child = spawn(path('../.venv/bin/python'), [path(script), url], { stdio: ['pipe', 'pipe', 'pipe'] });
+  const env = { ...process.env, PYTHONPATH: path('lib') };
+  const child = spawn(PYTHON, [path(script), url], { stdio: ['pipe', 'pipe', 'pipe'], env });
   const waiting = new Map();
   let said = '';
   let asked = 0;

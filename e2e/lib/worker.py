@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any
 
 from openai import APIError
+from pydantic import TypeAdapter, ValidationError
 
 SIDE_BY_SIDE = 16
 
@@ -22,6 +23,28 @@ def raised(error: BaseException) -> dict[str, Any]:
         told |= {"status": getattr(error, "status_code", None), "code": error.code, "param": error.param}
         return told | {"kind": error.type}
     return told | {"message": "".join(traceback.format_exception(error))}
+
+
+def misfits(types: dict[str, TypeAdapter[Any]]) -> Callable[..., list[str]]:
+    """Says what an SDK's types have against values. The SDK itself takes nearly everything unseen."""
+
+    def find(kind: str, values: list[Any]) -> list[str]:
+        found: list[str] = []
+        for value in values:
+            try:
+                types[kind].validate_python(value)
+            except ValidationError as error:
+                found.append(f"{value}: {closest(error)}")
+        return found
+
+    return find
+
+
+def closest(error: ValidationError) -> str:
+    """A value fails against every type that it might have been. What counts is the one whose name it bears."""
+    every = error.errors(include_url=False, include_input=False)
+    other = {one["loc"][0] for one in every if one["loc"][1:] == ("type",)}
+    return str([(one["loc"], one["msg"]) for one in every if one["loc"][0] not in other] or "no type has this name")
 
 
 def serve(functions: dict[str, Callable[..., Any]]) -> None:

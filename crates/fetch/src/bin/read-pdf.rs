@@ -1,0 +1,10 @@
+//! Reads a PDF from stdin and writes its text: `fetch::apart` as a program, for tests and for trying a file.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let text_bytes_max = arguments.next().and_then(|most| most.parse().ok());
+    let memory_bytes_max = arguments.next().and_then(|most| most.parse().ok());
+    fetch::apart::serve(text_bytes_max.unwrap_or(1 << 20), memory_bytes_max.unwrap_or(1 << 30))
+}

@@ -1,0 +1,255 @@
+//! Asking for a file, within limits.
+//!
+//! Every hop has a client of its own that can connect nowhere but to the addresses that the guard has seen: it has no
+//! resolver, no proxy, no cookies, no pool and follows nothing by itself.
+
+use crate::body::Body;
+use crate::guard::{Guard, Rules, Target};
+use crate::{FetchError, Kind};
+use bytes::Bytes;
+use percent_encoding::percent_decode_str;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
+use reqwest::{Client, Response, StatusCode};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use url::Url;
+
+/// An answer with more headers is refused.
+const HEADERS_MAX: usize = 100;
+/// A name is cut to this.
+const NAME_CHARS_MAX: usize = 120;
+const ACCEPTED: &str = "text/html, text/markdown, text/csv, text/plain, application/pdf, image/*;q=0.9, */*;q=0.1";
+
+/// How much and how long.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Of the body, on the wire and unpacked.
+    pub bytes_max: usize,
+    /// How often an answer may send us somewhere else.
+    pub redirects_max: u32,
+    /// To be connected.
+    pub connect_max: Duration,
+    /// From the request to the head of the answer, connecting included.
+    pub first_byte_max: Duration,
+    /// Between two pieces of the body.
+    pub idle_max: Duration,
+    /// For everything: names, redirects and the last byte.
+    pub total_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes_max: 20 * 1024 * 1024,
+            redirects_max: 3,
+            connect_max: Duration::from_secs(5),
+            first_byte_max: Duration::from_secs(10),
+            idle_max: Duration::from_secs(5),
+            total_max: Duration::from_secs(15),
+        }
+    }
+}
+
+/// A file, and what it turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fetched {
+    /// Where it was in the end. Links in it are relative to this.
+    pub url: Url,
+    /// What people would call it: the end of the address that it was asked at.
+    pub name: String,
+    /// What the bytes are.
+    pub kind: Kind,
+    /// The character set that the server named.
+    pub charset: Option<String>,
+    /// The file.
+    pub bytes: Bytes,
+}
+
+/// Fetches files.
+#[derive(Clone, Debug)]
+pub struct Fetcher {
+    guard: Guard,
+    limits: Limits,
+}
+
+impl Fetcher {
+    /// Fetches what `rules` allow, through the machine's resolver.
+    #[must_use]
+    pub fn new(rules: Rules, limits: Limits) -> Self {
+        Self::with_guard(Guard::new(rules), limits)
+    }
+
+    /// Fetches what `guard` allows.
+    #[must_use]
+    pub fn with_guard(guard: Guard, limits: Limits) -> Self {
+        Self { guard, limits }
+    }
+
+    /// Fetches a file. `progress` is told how many bytes have come so far. Dropping the future ends everything.
+    pub async fn fetch(&self, address: &str, progress: &mut (dyn FnMut(u64) + Send)) -> Result<Fetched, FetchError> {
+        let all = Box::pin(self.follow(address, progress));
+        timeout(self.limits.total_max, all).await.unwrap_or(Err(FetchError::TimedOut))
+    }
+
+    async fn follow(&self, address: &str, progress: &mut (dyn FnMut(u64) + Send)) -> Result<Fetched, FetchError> {
+        let mut target = self.guard.check(address).await?;
+        let name = name(&target.url);
+        for _ in 0..=self.limits.redirects_max {
+            let response = self.ask(&target).await?;
+            match next(&response)? {
+                Some(location) => target = self.guard.check_redirect(&target.url, &location).await?,
+                None => return self.take(target.url, name, response, progress).await,
+            }
+        }
+        Err(FetchError::NotAllowed)
+    }
+
+    async fn ask(&self, target: &Target) -> Result<Response, FetchError> {
+        let builder = || {
+            Client::builder()
+                .user_agent(concat!("headwater/", env!("CARGO_PKG_VERSION")))
+                .redirect(reqwest::redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .no_proxy()
+                .referer(false)
+                .http1_only()
+                .http1_max_headers(HEADERS_MAX)
+                .pool_max_idle_per_host(0)
+                .connect_timeout(self.limits.connect_max)
+                .dns_resolver(Arc::new(Pinned(target.addresses.clone())))
+        };
+        // A system without any list of whom to trust can still ask over plain HTTP.
+        let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
+        let client = client.map_err(|_| FetchError::Unreachable)?;
+        let request = client.get(target.url.clone()).header(ACCEPT, ACCEPTED).header(ACCEPT_ENCODING, "gzip, br");
+        match timeout(self.limits.first_byte_max, request.send()).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) if error.is_timeout() => Err(FetchError::TimedOut),
+            Ok(Err(error)) if error.is_connect() => Err(FetchError::Unreachable),
+            Ok(Err(_)) => Err(FetchError::Damaged),
+            Err(_) => Err(FetchError::TimedOut),
+        }
+    }
+
+    async fn take(
+        &self,
+        url: Url,
+        name: String,
+        mut response: Response,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<Fetched, FetchError> {
+        let bytes_max = self.limits.bytes_max;
+        let fits = |length: u64| usize::try_from(length).is_ok_and(|length| length <= bytes_max);
+        if response.content_length().is_some_and(|length| !fits(length)) {
+            return Err(FetchError::TooLarge);
+        }
+        let declared = header(response.headers(), &CONTENT_TYPE);
+        let encoding = header(response.headers(), &CONTENT_ENCODING);
+        let mut body = Body::new(encoding.as_deref(), bytes_max)?;
+        let mut so_far = 0_u64;
+        loop {
+            let piece = timeout(self.limits.idle_max, response.chunk()).await.map_err(|_| FetchError::TimedOut)?;
+            let Some(piece) = piece.map_err(|_| FetchError::Damaged)? else { break };
+            so_far = so_far.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+            if !fits(so_far) {
+                return Err(FetchError::TooLarge);
+            }
+            body.push(&piece)?;
+            progress(so_far);
+        }
+        let bytes = Bytes::from(body.finish()?);
+        let declared = declared.as_deref().unwrap_or_default();
+        let kind = Kind::of(&bytes, declared, &name)?;
+        Ok(Fetched { url, name, kind, charset: charset(declared), bytes })
+    }
+}
+
+/// Where an answer sends us. An answer that is neither a file nor another address is an error.
+fn next(response: &Response) -> Result<Option<String>, FetchError> {
+    let status = response.status();
+    let sends_on = matches!(
+        status,
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    match header(response.headers(), &LOCATION) {
+        Some(location) if sends_on => Ok(Some(location)),
+        _ if status == StatusCode::OK || status == StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(None),
+        _ => Err(FetchError::Status(status.as_u16())),
+    }
+}
+
+fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+/// The `charset` of a content type.
+fn charset(declared: &str) -> Option<String> {
+    let mut parameters = declared.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
+    Some(value.trim().trim_matches('"').to_owned())
+}
+
+/// The end of the path, or the host: something to show, never a path to write to.
+fn name(url: &Url) -> String {
+    let segment = url.path_segments().and_then(|mut segments| segments.rfind(|segment| !segment.is_empty()));
+    let decoded = percent_decode_str(segment.unwrap_or_default()).decode_utf8_lossy();
+    let shown: String = decoded.chars().filter(|c| is_shown(*c)).take(NAME_CHARS_MAX).collect();
+    let shown = shown.trim().trim_matches('.');
+    if shown.is_empty() { url.host_str().unwrap_or("file").to_owned() } else { shown.to_owned() }
+}
+
+/// Not a separator, and nothing that hides or turns round what is next to it.
+fn is_shown(c: char) -> bool {
+    let hides = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{61c}' | '\u{ad}' | '\u{e0000}'..='\u{e0fff}');
+    !(c.is_control() || hides || matches!(c, '/' | '\\' | '"'))
+}
+
+/// Knows the addresses that were checked, whatever it is asked.
+struct Pinned(Vec<SocketAddr>);
+
+impl Resolve for Pinned {
+    fn resolve(&self, _name: Name) -> Resolving {
+        let addresses: Addrs = Box::new(self.0.clone().into_iter());
+        Box::pin(async move { Ok(addresses) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_end_of_the_path_and_hides_nothing() {
+        let cases = [
+            ("http://h.example/a/report.pdf?x=1", "report.pdf"),
+            ("http://h.example/a/", "a"),
+            ("http://h.example/", "h.example"),
+            ("http://h.example/b%C3%A1o%20c%C3%A1o.pdf", "báo cáo.pdf"),
+            ("http://h.example/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "etcpasswd"),
+            ("http://h.example/a%00%0d%0ab%e2%80%aefdp.exe", "abfdp.exe"),
+            ("http://h.example/%f3%a0%81%81hidden", "hidden"),
+            ("http://h.example/..%2f", "h.example"),
+        ];
+        for (url, wanted) in cases {
+            assert_eq!(name(&Url::parse(url).unwrap()), wanted, "{url}");
+        }
+        let long = format!("http://h.example/{}", "é".repeat(500));
+        assert_eq!(name(&Url::parse(&long).unwrap()).chars().count(), NAME_CHARS_MAX);
+    }
+
+    #[test]
+    fn a_charset_is_found_wherever_it_is_said() {
+        assert_eq!(charset("text/html; charset=ISO-8859-1"), Some("ISO-8859-1".to_owned()));
+        assert_eq!(charset("text/html; a=b; Charset=\"utf-8\""), Some("utf-8".to_owned()));
+        assert_eq!(charset("text/html"), None);
+        assert_eq!(charset(""), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! What a file is: by its bytes, and only where bytes cannot tell by what was said about it.
+//!
+//! A signature wins over everything. Text has none, so there the server's word decides what sort of text it is; but a server
+//! that promised an image, an archive or a document and then sends text is not believed either way.
+
+use crate::FetchError;
+
+/// So much of a file is looked at.
+const HEAD_BYTES: usize = 1024;
+
+/// The kinds that can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A page.
+    Html,
+    /// Text with marks.
+    Markdown,
+    /// A table as text.
+    Csv,
+    /// Text.
+    Plain,
+    /// A document.
+    Pdf,
+    /// An image.
+    Png,
+    /// An image.
+    Jpeg,
+    /// An image, perhaps a moving one.
+    Gif,
+    /// An image, perhaps a moving one.
+    Webp,
+}
+
+impl Kind {
+    /// What these bytes are. `declared` is the content type that came with them, `name` what they are called.
+    pub fn of(bytes: &[u8], declared: &str, name: &str) -> Result<Self, FetchError> {
+        if let Some(kind) = by_signature(bytes) {
+            return Ok(kind);
+        }
+        let declared = Declared::parse(declared);
+        if !looks_like_text(bytes, declared.is_wide) {
+            return Err(FetchError::UnsupportedType);
+        }
+        match by_markup(bytes) {
+            Markup::Html => declared.allows_text().then_some(Self::Html),
+            Markup::Xml => (declared.essence == "application/xhtml+xml").then_some(Self::Html),
+            Markup::None => declared.text_kind(name),
+        }
+        .ok_or(FetchError::UnsupportedType)
+    }
+
+    /// The content type under which it is passed on.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Html => "text/html",
+            Self::Markdown => "text/markdown",
+            Self::Csv => "text/csv",
+            Self::Plain => "text/plain",
+            Self::Pdf => "application/pdf",
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Gif => "image/gif",
+            Self::Webp => "image/webp",
+        }
+    }
+}
+
+fn by_signature(bytes: &[u8]) -> Option<Kind> {
+    let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Kind::Png),
+        [0xff, 0xd8, 0xff, ..] => Some(Kind::Jpeg),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Kind::Gif),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Kind::Webp),
+        // The header may come a little late; mail gateways and printers put something before it.
+        _ => head.windows(5).any(|window| window == b"%PDF-").then_some(Kind::Pdf),
+    }
+}
+
+enum Markup {
+    Html,
+    Xml,
+    None,
+}
+
+/// Whether it begins like a page, or like XML, which can be a drawing with anything in it.
+fn by_markup(bytes: &[u8]) -> Markup {
+    let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
+    let head = String::from_utf8_lossy(head).replace(['\0', '\u{feff}', '\u{fffd}'], "").to_ascii_lowercase();
+    let mut head = head.trim_start();
+    while let Some((_, rest)) = head.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
+        head = rest.trim_start();
+    }
+    let begins = |starts: &[&str]| starts.iter().any(|start| head.starts_with(start));
+    if begins(&["<!doctype html", "<html", "<head", "<body", "<title", "<meta", "<script", "<style", "<!--"]) {
+        Markup::Html
+    } else if begins(&["<?xml", "<svg", "<!doctype", "<!entity"]) {
+        Markup::Xml
+    } else {
+        Markup::None
+    }
+}
+
+/// No bytes that text does not have.
+fn looks_like_text(bytes: &[u8], is_wide: bool) -> bool {
+    if is_wide || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return true;
+    }
+    let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
+    let binary = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
+    !head.iter().any(binary)
+}
+
+/// What a server said.
+struct Declared {
+    essence: String,
+    is_wide: bool,
+}
+
+impl Declared {
+    fn parse(declared: &str) -> Self {
+        let declared = declared.to_ascii_lowercase();
+        let essence = declared.split(';').next().unwrap_or_default().trim().to_owned();
+        Self { is_wide: declared.contains("utf-16"), essence }
+    }
+
+    /// Whether text is no contradiction.
+    fn allows_text(&self) -> bool {
+        let says_nothing = ["", "application/octet-stream", "binary/octet-stream", "application/x-download"];
+        let text = ["application/json", "application/yaml", "application/x-ndjson", "application/xhtml+xml"];
+        says_nothing.contains(&self.essence.as_str())
+            || text.contains(&self.essence.as_str())
+            || (self.essence.starts_with("text/") && self.essence != "text/xml")
+    }
+
+    /// What sort of text without any markup it is.
+    fn text_kind(&self, name: &str) -> Option<Kind> {
+        let ends = |ends: &[&str]| {
+            let end = name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).unwrap_or_default();
+            ends.contains(&end.as_str())
+        };
+        match self.essence.as_str() {
+            "text/html" | "application/xhtml+xml" => Some(Kind::Html),
+            "text/markdown" | "text/x-markdown" => Some(Kind::Markdown),
+            "text/csv" | "text/tab-separated-values" => Some(Kind::Csv),
+            _ if !self.allows_text() => None,
+            _ if ends(&["md", "markdown"]) => Some(Kind::Markdown),
+            _ if ends(&["csv", "tsv"]) => Some(Kind::Csv),
+            _ if ends(&["htm", "html"]) => Some(Kind::Html),
+            _ => Some(Kind::Plain),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_win_over_what_was_said() {
+        let cases: &[(&[u8], &str, &str, Option<Kind>)] = &[
+            (b"\x89PNG\r\n\x1a\n....", "text/html", "a.html", Some(Kind::Png)),
+            (b"\xff\xd8\xff\xe0", "image/png", "a.png", Some(Kind::Jpeg)),
+            (b"GIF89a", "", "", Some(Kind::Gif)),
+            (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp", "", Some(Kind::Webp)),
+            (b"junk\n%PDF-1.7\n", "application/octet-stream", "", Some(Kind::Pdf)),
+            (b"<!DOCTYPE html><p>hi", "image/png", "a.png", None),
+            (b"<html>sign in", "application/pdf", "a.pdf", None),
+            (b"<html>sign in", "application/octet-stream", "", Some(Kind::Html)),
+            (b"  <!-- a --> <html>", "text/plain", "", Some(Kind::Html)),
+            (b"<svg xmlns='x'><image href='file:///etc/passwd'/></svg>", "image/svg+xml", "a.svg", None),
+            (
+                b"<?xml version='1.0'?><!DOCTYPE svg [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><svg/>",
+                "text/plain",
+                "",
+                None,
+            ),
+            (b"<?xml version='1.0'?><html xmlns='x'/>", "application/xhtml+xml", "", Some(Kind::Html)),
+            (b"<p>no doctype", "text/html", "", Some(Kind::Html)),
+            (b"PK\x03\x04\x14\0", "text/plain", "a.txt", None),
+            (b"\x7fELF\x02\x01", "text/plain", "", None),
+            (b"\x1f\x8b\x08\0", "text/plain", "", None),
+            (b"a,b\n1,2\n", "text/csv; charset=utf-8", "", Some(Kind::Csv)),
+            (b"a,b\n1,2\n", "application/octet-stream", "t.CSV", Some(Kind::Csv)),
+            (b"# Title", "text/plain", "README.md", Some(Kind::Markdown)),
+            (b"# Title", "text/markdown", "", Some(Kind::Markdown)),
+            (b"{\"a\":1}", "application/json", "", Some(Kind::Plain)),
+            (b"plain", "", "", Some(Kind::Plain)),
+            (b"plain", "video/mp4", "", None),
+            (b"plain", "application/zip", "a.zip", None),
+            (b"h\0i\0", "text/plain; charset=utf-16le", "", Some(Kind::Plain)),
+            (b"\xff\xfeh\0i\0", "text/plain", "", Some(Kind::Plain)),
+            (b"h\0i\0", "text/plain", "", None),
+            (b"", "text/plain", "", Some(Kind::Plain)),
+        ];
+        for (bytes, declared, name, wanted) in cases {
+            let shown = String::from_utf8_lossy(bytes);
+            assert_eq!(Kind::of(bytes, declared, name).ok(), *wanted, "{shown:?} as {declared:?} called {name:?}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What a model can read of a file.
+//!
+//! Reading is work on somebody else's bytes, so it happens off the runtime's threads, a few files at a time, with a
+//! time-out. Work that cannot be stopped keeps its place among the few until it is done.
+
+mod html;
+mod image;
+pub(crate) mod pdf;
+mod plain;
+
+use crate::apart::Apart;
+use crate::{FetchError, Fetched, Kind};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+/// What a model is given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Readable {
+    /// Words.
+    Text {
+        /// In reading order.
+        text: String,
+        /// Whether there was more.
+        truncated: bool,
+    },
+    /// A picture, passed on as it came.
+    Image {
+        /// By its bytes.
+        content_type: &'static str,
+        /// The file.
+        bytes: Bytes,
+    },
+}
+
+/// How much is read.
+#[derive(Clone, Debug)]
+pub struct ReadLimits {
+    /// Of the text that comes out.
+    pub text_bytes_max: usize,
+    /// Of an image, all of its frames together.
+    pub pixels_max: u64,
+    /// For one file.
+    pub time_max: Duration,
+    /// How many files are read at the same time.
+    pub readers_max: usize,
+}
+
+impl Default for ReadLimits {
+    fn default() -> Self {
+        Self { text_bytes_max: 1024 * 1024, pixels_max: 50_000_000, time_max: Duration::from_secs(10), readers_max: 2 }
+    }
+}
+
+/// Where PDFs are read.
+#[derive(Clone, Debug)]
+pub enum PdfReader {
+    /// In this process. A file that is made for it can take a lot of memory.
+    Here,
+    /// In a process of their own, which such a file can only end.
+    Apart(Apart),
+}
+
+/// Reads files.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    limits: ReadLimits,
+    pdf: PdfReader,
+    places: Arc<Semaphore>,
+}
+
+impl Reader {
+    /// A reader. Clones share its places.
+    #[must_use]
+    pub fn new(limits: ReadLimits, pdf: PdfReader) -> Self {
+        let places = Arc::new(Semaphore::new(limits.readers_max.max(1)));
+        Self { limits, pdf, places }
+    }
+
+    /// Reads a file. Waiting for a place does not count as reading, but has the same limit.
+    pub async fn read(&self, file: &Fetched) -> Result<Readable, FetchError> {
+        let place = timeout(self.limits.time_max, Arc::clone(&self.places).acquire_owned()).await;
+        let place = place.ok().and_then(Result::ok).ok_or(FetchError::TimedOut)?;
+        let reading = self.read_at(place, file);
+        timeout(self.limits.time_max, reading).await.unwrap_or(Err(FetchError::TimedOut))
+    }
+
+    async fn read_at(&self, place: OwnedSemaphorePermit, file: &Fetched) -> Result<Readable, FetchError> {
+        if let (Kind::Pdf, PdfReader::Apart(apart)) = (file.kind, &self.pdf) {
+            let (text, truncated) = apart.read(&file.bytes, self.limits.text_bytes_max).await?;
+            return Ok(Readable::Text { text, truncated });
+        }
+        let (file, limits) = (file.clone(), self.limits.clone());
+        let work = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            read(&file, &limits)
+        });
+        // A library that panics over a file has not read it, and nothing else happened.
+        work.await.unwrap_or(Err(FetchError::Unreadable))
+    }
+}
+
+fn read(file: &Fetched, limits: &ReadLimits) -> Result<Readable, FetchError> {
+    let bytes_max = limits.text_bytes_max;
+    let (text, truncated) = match file.kind {
+        Kind::Markdown | Kind::Csv | Kind::Plain => {
+            plain::clean(&plain::decode(&file.bytes, file.charset.as_deref()), bytes_max)
+        }
+        Kind::Html => html::text(&html::decode(&file.bytes, file.charset.as_deref()), &file.url, bytes_max),
+        Kind::Pdf => pdf::text(&file.bytes, &pdf::Limits::new(bytes_max, limits.time_max))?,
+        Kind::Png | Kind::Jpeg | Kind::Gif | Kind::Webp => {
+            image::check(&file.bytes, file.kind, limits.pixels_max)?;
+            return Ok(Readable::Image { content_type: file.kind.content_type(), bytes: file.bytes.clone() });
+        }
+    };
+    Ok(Readable::Text { text, truncated })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::testing::{Rng, seeds};
+    use url::Url;
+
+    /// What parsers trip over.
+    const PIECES: &[&[u8]] = &[
+        b"<a href='",
+        b"<ul>",
+        b"</ul>",
+        b"<li>",
+        b"<pre>",
+        b"</pre>",
+        b"<svg>",
+        b"</svg>",
+        b"<script>",
+        b"</a>",
+        b"<td>",
+        b"&#x1F600;",
+        b"&lt",
+        b"<!--",
+        b"-->",
+        b"\r\n",
+        b"\0",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"\xc3",
+        b"ANMF",
+        b"acTL",
+        b"IDAT",
+        b"\x2c",
+        b"\x21\xf9",
+        b"\xff\xff\xff\xff",
+        b"\xff\xd8",
+        b"\xff\xc0",
+        b"<title>",
+        b"<meta charset=",
+        b"utf-16",
+        b"word ",
+    ];
+
+    const BEGINNINGS: &[(Kind, &[u8])] = &[
+        (Kind::Html, b"<!DOCTYPE html>"),
+        (Kind::Markdown, b"# "),
+        (Kind::Csv, b"a,b\n"),
+        (Kind::Plain, b""),
+        (Kind::Png, b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x10\0\0\0\x10\x08\x02\0\0\0crc_"),
+        (Kind::Jpeg, b"\xff\xd8\xff\xe0\0\x10JFIF\0"),
+        (Kind::Gif, b"GIF89a\x10\0\x10\0\x80\0\0abcdef"),
+        (Kind::Webp, b"RIFF\xff\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x10\0\0\x10\0\0"),
+    ];
+
+    fn random(rng: &mut Rng) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for _ in 0..rng.between(0, 60) {
+            match rng.pick(PIECES) {
+                Some(piece) if rng.chance(70) => bytes.extend_from_slice(piece),
+                _ => bytes.push(u8::try_from(rng.below(256)).unwrap()),
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn whatever_the_bytes_are_nothing_panics_and_no_limit_is_passed() {
+        for seed in seeds() {
+            let mut rng = Rng::new(seed);
+            for (kind, beginning) in BEGINNINGS {
+                let bytes = [*beginning, &random(&mut rng)].concat();
+                let text_bytes_max = rng.below(400);
+                let file = Fetched {
+                    url: Url::parse("http://h.example/").unwrap(),
+                    name: String::new(),
+                    kind: *kind,
+                    charset: rng.chance(30).then(|| "utf-16be".to_owned()),
+                    bytes: bytes.clone().into(),
+                };
+                let _ = Kind::of(&bytes, "text/html", "a.md");
+                let limits = ReadLimits { text_bytes_max, ..ReadLimits::default() };
+                match read(&file, &limits) {
+                    Ok(Readable::Text { text, .. }) => assert!(text.len() <= text_bytes_max, "SEED={seed} {kind:?}"),
+                    Ok(Readable::Image { content_type, .. }) => {
+                        assert_eq!(content_type, kind.content_type(), "SEED={seed}");
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+}

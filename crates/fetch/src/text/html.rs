@@ -1,0 +1,382 @@
+//! A page: its title, then its text in reading order, with the marks of Markdown for what a reader would see.
+//!
+//! There is no tree. Tags are taken as they come, so a page that is nested a million tags deep costs what a flat one costs, and
+//! reading stops as soon as enough was read.
+
+use super::plain;
+use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
+use std::borrow::Cow;
+use url::Url;
+
+/// The encoding is said within this.
+const META_BYTES: usize = 1024;
+/// Longer addresses of links are left out.
+const LINK_BYTES_MAX: usize = 500;
+/// Lists deeper than this are not indented further.
+const LIST_DEPTH_MAX: usize = 8;
+
+/// What nobody sees, or no words.
+const UNSEEN: [&[u8]; 14] = [
+    b"script",
+    b"style",
+    b"noscript",
+    b"template",
+    b"svg",
+    b"math",
+    b"iframe",
+    b"object",
+    b"canvas",
+    b"audio",
+    b"video",
+    b"noembed",
+    b"noframes",
+    b"datalist",
+];
+
+/// The characters of a page. A page may name them itself.
+pub(super) fn decode<'a>(bytes: &'a [u8], declared: Option<&str>) -> Cow<'a, str> {
+    let own = if declared.is_none() { meta_charset(bytes) } else { None };
+    plain::decode(bytes, declared.or(own.as_deref()))
+}
+
+/// What `<meta charset=…>` says. Words that can be read like this are not in UTF-16, whatever they say.
+fn meta_charset(bytes: &[u8]) -> Option<String> {
+    let head = String::from_utf8_lossy(bytes.get(..META_BYTES).unwrap_or(bytes)).to_ascii_lowercase();
+    let (_, behind) = head.split_once("<meta")?.1.split_once("charset")?;
+    let value = behind.trim_start().strip_prefix('=')?.trim_start().trim_start_matches(['"', '\'']);
+    let end = value.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.')));
+    let label = value.get(..end.unwrap_or(value.len()))?;
+    (!label.starts_with("utf-16")).then(|| label.to_owned())
+}
+
+/// The text of a page, and whether there was more of it. `base` is where the page was.
+pub(super) fn text(html: &str, base: &Url, bytes_max: usize) -> (String, bool) {
+    let mut emitter = DefaultEmitter::default();
+    emitter.naively_switch_states(true);
+    let mut page = Page::new(base);
+    for token in Tokenizer::new_with_emitter(html, emitter) {
+        let Ok(token) = token;
+        match token {
+            Token::StartTag(tag) => page.open(&tag),
+            Token::EndTag(tag) => page.close(&tag.name),
+            Token::String(words) => page.say(&String::from_utf8_lossy(&words)),
+            Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+        }
+        // Markdown in front of the words may still be taken back, so a little more than enough is read.
+        if page.out.len() > bytes_max.saturating_mul(2) {
+            break;
+        }
+    }
+    page.finish(bytes_max)
+}
+
+/// What is between two words.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Gap {
+    None,
+    Space,
+    Line,
+    Paragraph,
+}
+
+struct Page<'a> {
+    base: &'a Url,
+    title: String,
+    out: String,
+    gap: Gap,
+    /// What comes before the next words: a bullet, a heading's mark.
+    mark: String,
+    /// The element that nobody sees, and how often it is open.
+    unseen: Option<(Vec<u8>, usize)>,
+    in_title: bool,
+    preformatted: usize,
+    /// The open lists: the next number, or none for bullets.
+    lists: Vec<Option<u32>>,
+    /// Where the open link goes, and where its words begin, once there are any.
+    link: Option<(String, Option<usize>)>,
+    /// Whether a cell of the row has been.
+    in_row: bool,
+}
+
+impl<'a> Page<'a> {
+    fn new(base: &'a Url) -> Self {
+        Self {
+            base,
+            title: String::new(),
+            out: String::new(),
+            gap: Gap::None,
+            mark: String::new(),
+            unseen: None,
+            in_title: false,
+            preformatted: 0,
+            lists: Vec::new(),
+            link: None,
+            in_row: false,
+        }
+    }
+
+    fn open(&mut self, tag: &StartTag<()>) {
+        let name: &[u8] = &tag.name;
+        if let Some((unseen, depth)) = &mut self.unseen {
+            if unseen == name && !tag.self_closing {
+                *depth += 1;
+            }
+            return;
+        }
+        if UNSEEN.contains(&name) {
+            // `<svg/>` is closed at once; `<script/>` is not.
+            if !tag.self_closing || !matches!(name, b"svg" | b"math") {
+                self.unseen = Some((name.to_vec(), 1));
+            }
+            return;
+        }
+        match name {
+            b"title" => self.in_title = true,
+            b"br" => self.part(Gap::Line),
+            b"hr" => self.part(Gap::Paragraph),
+            b"pre" => {
+                self.part(Gap::Paragraph);
+                self.preformatted += 1;
+            }
+            b"ul" | b"menu" => self.open_list(None),
+            b"ol" => self.open_list(Some(1)),
+            b"li" => self.open_item(),
+            b"tr" => {
+                self.part(Gap::Line);
+                self.in_row = false;
+            }
+            b"td" | b"th" => self.open_cell(),
+            b"a" => self.open_link(tag),
+            b"img" => self.say_attribute(tag, b"alt"),
+            _ => self.open_block(name),
+        }
+    }
+
+    fn close(&mut self, name: &[u8]) {
+        if let Some((unseen, depth)) = &mut self.unseen {
+            if unseen == name {
+                *depth -= 1;
+                if *depth == 0 {
+                    self.unseen = None;
+                }
+            }
+            return;
+        }
+        match name {
+            b"title" => self.in_title = false,
+            b"pre" => {
+                self.preformatted = self.preformatted.saturating_sub(1);
+                self.part(Gap::Paragraph);
+            }
+            b"ul" | b"ol" | b"menu" => {
+                self.lists.pop();
+                self.part(if self.lists.is_empty() { Gap::Paragraph } else { Gap::Line });
+            }
+            b"a" => self.close_link(),
+            b"br" => self.part(Gap::Line),
+            _ => self.part(block_gap(name)),
+        }
+    }
+
+    fn open_block(&mut self, name: &[u8]) {
+        self.part(block_gap(name));
+        if let [b'h', level @ b'1'..=b'6'] = name {
+            self.mark = "#".repeat(usize::from(level - b'0')) + " ";
+        }
+    }
+
+    fn open_list(&mut self, next: Option<u32>) {
+        self.part(if self.lists.is_empty() { Gap::Paragraph } else { Gap::Line });
+        self.lists.push(next);
+    }
+
+    fn open_item(&mut self) {
+        self.part(Gap::Line);
+        let depth = self.lists.len().clamp(1, LIST_DEPTH_MAX);
+        self.mark = "  ".repeat(depth - 1);
+        match self.lists.last_mut() {
+            Some(Some(next)) => {
+                self.mark.push_str(&format!("{next}. "));
+                *next = next.saturating_add(1);
+            }
+            _ => self.mark.push_str("- "),
+        }
+    }
+
+    fn open_cell(&mut self) {
+        if self.in_row {
+            self.gap = Gap::None;
+            self.out.push_str(" | ");
+        }
+        self.in_row = true;
+    }
+
+    fn open_link(&mut self, tag: &StartTag<()>) {
+        self.close_link();
+        let href = tag.attributes.get(b"href".as_slice()).map(|href| String::from_utf8_lossy(href).into_owned());
+        let href = href.filter(|href| !href.trim_start().starts_with('#'));
+        let url = href.and_then(|href| self.base.join(href.trim()).ok());
+        let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.as_str().len() <= LINK_BYTES_MAX);
+        self.link = url.map(|url| (url.into(), None));
+    }
+
+    fn close_link(&mut self) {
+        let Some((url, Some(start))) = self.link.take() else { return };
+        let words = self.out.get(start..).unwrap_or_default();
+        // A link around whole paragraphs, or around nothing, is left as the text that it is.
+        if words.trim().is_empty() || words.contains('\n') {
+            return;
+        }
+        self.out.insert(start, '[');
+        self.out.push_str("](");
+        self.out.push_str(&url);
+        self.out.push(')');
+    }
+
+    fn say_attribute(&mut self, tag: &StartTag<()>, name: &[u8]) {
+        if let Some(words) = tag.attributes.get(name) {
+            self.say(&String::from_utf8_lossy(words));
+        }
+    }
+
+    /// At least this is between what was and what comes.
+    fn part(&mut self, gap: Gap) {
+        if gap > self.gap {
+            self.gap = gap;
+        }
+    }
+
+    /// Writes what is between what was and what comes now.
+    fn bridge(&mut self) {
+        if !self.out.is_empty() {
+            self.out.push_str(match self.gap {
+                Gap::None => "",
+                Gap::Space => " ",
+                Gap::Line => "\n",
+                Gap::Paragraph => "\n\n",
+            });
+        }
+        self.gap = Gap::None;
+        self.out.push_str(&std::mem::take(&mut self.mark));
+        if let Some((_, start @ None)) = &mut self.link {
+            *start = Some(self.out.len());
+        }
+    }
+
+    fn say(&mut self, words: &str) {
+        if self.unseen.is_some() {
+            return;
+        }
+        if self.in_title {
+            self.title.push_str(words);
+            return;
+        }
+        if self.preformatted > 0 {
+            self.bridge();
+            self.out.push_str(words);
+            return;
+        }
+        for (index, word) in words.split(|c: char| c.is_ascii_whitespace()).enumerate() {
+            if index > 0 {
+                self.part(Gap::Space);
+            }
+            if !word.is_empty() {
+                self.bridge();
+                self.out.push_str(word);
+            }
+        }
+    }
+
+    fn finish(mut self, bytes_max: usize) -> (String, bool) {
+        self.close_link();
+        let title = self.title.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        let text = match (title.is_empty(), self.out.is_empty()) {
+            (true, _) => self.out,
+            (false, true) => title,
+            (false, false) => format!("{title}\n\n{}", self.out),
+        };
+        plain::clean(&text, bytes_max)
+    }
+}
+
+/// What separates an element from its neighbours.
+fn block_gap(name: &[u8]) -> Gap {
+    match name {
+        b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"blockquote" | b"table" | b"section" | b"article"
+        | b"header" | b"footer" | b"main" | b"nav" | b"aside" | b"figure" | b"dl" | b"form" | b"fieldset"
+        | b"details" | b"address" => Gap::Paragraph,
+        b"div" | b"dt" | b"dd" | b"figcaption" | b"caption" | b"option" | b"summary" | b"legend" | b"li" | b"tr"
+        | b"body" | b"html" | b"head" | b"label" | b"button" | b"textarea" => Gap::Line,
+        _ => Gap::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(html: &str) -> String {
+        text(html, &Url::parse("https://site.example/a/b.html").unwrap(), 10_000).0
+    }
+
+    #[test]
+    fn a_page_is_its_title_and_its_text_in_reading_order() {
+        let html = "<!DOCTYPE html><html><head><title> A &amp;\n B </title><style>p{}</style>\
+            <script>if (a < b) { document.write('<p>no') }</script></head><body><h1>One</h1><p>First <b>bold</b>,\n\
+            second.<p>Third<br>line<ul><li>a<li>b<ol><li>x</li><li>y</li></ol></ul>\
+            <table><tr><th>k<th>v</tr><tr><td>1<td>2</table><pre>  a\n   b</pre>\
+            <svg><title>no</title><text>no</text></svg><!-- no --><noscript>no</noscript><img alt='a cat'>end";
+        assert_eq!(
+            read(html),
+            "A & B\n\n# One\n\nFirst bold, second.\n\nThird\nline\n\n- a\n- b\n  1. x\n  2. y\n\nk | v\n1 | 2\n\n  a\n   b\n\na catend",
+        );
+    }
+
+    #[test]
+    fn links_are_shown_with_where_they_go_if_that_is_a_place() {
+        let cases = [
+            ("see <a href='/x?y=1'>this</a>.", "see [this](https://site.example/x?y=1)."),
+            ("<a href='https://o.example'>o</a>", "[o](https://o.example/)"),
+            ("<a href='javascript:alert(1)'>x</a>", "x"),
+            ("<a href='data:text/html,x'>x</a>", "x"),
+            ("<a href='#top'>up</a>", "up"),
+            ("<a href='/x'> </a>y", "y"),
+            ("<a href='/1'>one<a href='/2'>two</a>", "[one](https://site.example/1)[two](https://site.example/2)"),
+            ("<a href='/1'><p>a</p><p>b</p></a>", "a\n\nb"),
+            ("<a href='/1'>open", "[open](https://site.example/1)"),
+        ];
+        for (html, wanted) in cases {
+            assert_eq!(read(html), wanted, "{html}");
+        }
+        let long = format!("<a href='/{}'>x</a>", "y".repeat(1000));
+        assert_eq!(read(&long), "x");
+    }
+
+    #[test]
+    fn a_page_may_name_its_characters() {
+        for html in [
+            &b"<meta charset=windows-1251><p>\xcf\xf0\xe8"[..],
+            b"<meta http-equiv=content-type content='text/html; charset=windows-1251'><p>\xcf\xf0\xe8",
+            b"<META CHARSET = \"windows-1251\"><p>\xcf\xf0\xe8",
+        ] {
+            assert_eq!(read(&decode(html, None)), "При");
+            assert_ne!(read(&decode(html, Some("koi8-r"))), "При", "the server's word counts more");
+        }
+        assert_eq!(read(&decode("<meta charset=utf-16le><p>é".as_bytes(), None)), "é");
+    }
+
+    #[test]
+    fn tags_that_are_never_closed_cost_what_they_weigh() {
+        let deep = "<div><a href=x><ul><li>".repeat(50_000) + "end";
+        assert_eq!(read(&deep).trim_start(), "- [end](https://site.example/a/x)");
+        let unclosed = "<svg>".repeat(100_000) + "hidden";
+        assert_eq!(read(&unclosed), "");
+    }
+
+    #[test]
+    fn reading_stops_when_enough_was_read() {
+        let html = "<p>word ".repeat(100_000);
+        let (text, truncated) = text(&html, &Url::parse("http://h.example/").unwrap(), 1000);
+        assert_eq!((text.len(), truncated), (1000, true));
+    }
+}

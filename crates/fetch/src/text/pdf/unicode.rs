@@ -1,0 +1,215 @@
+//! What the codes of a font mean, as the font itself says it (`ToUnicode`).
+//!
+//! Programs write this table in many ways, so only what matters is looked for: which codes there are, and lines of codes
+//! and characters.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// A table with more entries is not one.
+const ENTRIES_MAX: usize = 100_000;
+
+/// Codes are this many bytes long, and have this number.
+type Code = (usize, u32);
+
+/// The table.
+#[derive(Debug, Default)]
+pub(super) struct Unicode {
+    meanings: HashMap<Code, String>,
+    lengths: BTreeSet<usize>,
+}
+
+/// What the table is made of, as far as it matters.
+enum Word<'a> {
+    Hex(Vec<u8>),
+    Open,
+    Close,
+    Other(&'a [u8]),
+}
+
+impl Unicode {
+    /// Reads the table. Nothing of use in it is none.
+    pub(super) fn parse(table: &[u8]) -> Option<Self> {
+        let mut unicode = Self::default();
+        let mut given: Vec<Vec<u8>> = Vec::new();
+        let mut list_at = None;
+        for word in words(table) {
+            match word {
+                Word::Hex(bytes) => given.push(bytes),
+                Word::Open => list_at = Some(given.len()),
+                // A list of meanings: each code of the range before it has its own.
+                Word::Close => {
+                    let meanings = list_at.take().map(|at: usize| given.split_off(at.min(given.len())));
+                    let range = given.split_off(given.len().saturating_sub(2));
+                    if let ([low, _], Some(meanings)) = (range.as_slice(), meanings) {
+                        unicode.add_each(low, &meanings);
+                    }
+                }
+                Word::Other(b"endcodespacerange") => {
+                    unicode
+                        .lengths
+                        .extend(given.drain(..).map(|code| code.len()).filter(|length| (1..=4).contains(length)));
+                }
+                Word::Other(b"endbfchar") => {
+                    for pair in given.chunks_exact(2) {
+                        if let [code, meaning] = pair {
+                            unicode.add_each(code, std::slice::from_ref(meaning));
+                        }
+                    }
+                    given.clear();
+                }
+                Word::Other(b"endbfrange") => {
+                    for range in given.chunks_exact(3) {
+                        if let [low, high, meaning] = range {
+                            unicode.add_range(low, high, meaning);
+                        }
+                    }
+                    given.clear();
+                }
+                Word::Other(other) => {
+                    if other.starts_with(b"begin") {
+                        given.clear();
+                    }
+                }
+            }
+        }
+        unicode.lengths.extend(unicode.meanings.keys().map(|(length, _)| *length));
+        (!unicode.meanings.is_empty()).then_some(unicode)
+    }
+
+    /// Appends what these codes mean. A code without a meaning has none.
+    pub(super) fn decode(&self, mut codes: &[u8], out: &mut String) {
+        let shortest = self.lengths.first().copied().unwrap_or(1);
+        while !codes.is_empty() {
+            let known = self.lengths.iter().find_map(|length| {
+                let meaning = self.meanings.get(&(*length, number(codes.get(..*length)?)))?;
+                Some((*length, meaning))
+            });
+            if let Some((_, meaning)) = known {
+                out.push_str(meaning);
+            }
+            codes = codes.get(known.map_or(shortest, |(length, _)| length)..).unwrap_or_default();
+        }
+    }
+
+    fn add_each(&mut self, low: &[u8], meanings: &[Vec<u8>]) {
+        for (code, meaning) in (number(low)..).zip(meanings) {
+            self.add((low.len(), code), text(meaning));
+        }
+    }
+
+    /// The first code of the range means this, and each further one the next character.
+    fn add_range(&mut self, low: &[u8], high: &[u8], meaning: &[u8]) {
+        let meaning = text(meaning);
+        let Some(last) = meaning.chars().next_back() else { return };
+        let before = meaning.strip_suffix(last).unwrap_or_default();
+        for (code, step) in (number(low)..=number(high)).zip(0..) {
+            if self.meanings.len() >= ENTRIES_MAX {
+                return;
+            }
+            if let Some(last) = u32::from(last).checked_add(step).and_then(char::from_u32) {
+                self.add((low.len(), code), format!("{before}{last}"));
+            }
+        }
+    }
+
+    fn add(&mut self, code: Code, meaning: String) {
+        if (1..=4).contains(&code.0) && self.meanings.len() < ENTRIES_MAX {
+            self.meanings.insert(code, meaning);
+        }
+    }
+}
+
+fn number(code: &[u8]) -> u32 {
+    code.iter().fold(0, |number: u32, byte| number.wrapping_shl(8) | u32::from(*byte))
+}
+
+fn text(meaning: &[u8]) -> String {
+    encoding_rs::UTF_16BE.decode_without_bom_handling(meaning).0.into_owned()
+}
+
+fn words(table: &[u8]) -> impl Iterator<Item = Word<'_>> {
+    let mut rest = table;
+    std::iter::from_fn(move || {
+        rest = rest.trim_ascii_start();
+        let (first, behind) = rest.split_first()?;
+        let ends = |byte: &u8| byte.is_ascii_whitespace() || b"<>[]/%()".contains(byte);
+        let (word, left) = match first {
+            b'[' => (Word::Open, behind),
+            b']' => (Word::Close, behind),
+            b'<' if behind.first() != Some(&b'<') => {
+                let end = behind.iter().position(|byte| *byte == b'>').unwrap_or(behind.len());
+                let (digits, left) = behind.split_at_checked(end)?;
+                (Word::Hex(hex(digits)), left.get(1..).unwrap_or_default())
+            }
+            b'%' => {
+                let end = behind.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(behind.len());
+                (Word::Other(b""), behind.get(end..)?)
+            }
+            _ => {
+                let end = behind.iter().position(ends).unwrap_or(behind.len()) + 1;
+                let (word, left) = rest.split_at_checked(end)?;
+                (Word::Other(word), left)
+            }
+        };
+        rest = left;
+        Some(word)
+    })
+}
+
+fn hex(digits: &[u8]) -> Vec<u8> {
+    let digits: Vec<u8> = digits.iter().filter_map(|digit| char::from(*digit).to_digit(16)?.try_into().ok()).collect();
+    digits.chunks(2).map(|pair| pair.iter().chain(&[0]).take(2).fold(0, |byte, digit| byte << 4 | digit)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::testing::{Rng, seeds};
+
+    fn meaning(table: &str, codes: &[u8]) -> Option<String> {
+        let mut out = String::new();
+        Unicode::parse(table.as_bytes())?.decode(codes, &mut out);
+        Some(out)
+    }
+
+    #[test]
+    fn a_table_is_read_however_it_is_written() {
+        let tidy = "1 begincodespacerange\n<00> <ff>\nendcodespacerange\n2 beginbfchar\n<01> <0041>\n<02> <D83DDE00>\nendbfchar";
+        assert_eq!(meaning(tidy, &[1, 2, 9, 1]).as_deref(), Some("A😀A"));
+        let tight = "%c <\n/A/B def<<>> 1 beginbfrange<0001><0003><0061>endbfrange 1 beginbfrange<0010><0011>[<0078><00660069>]endbfrange";
+        assert_eq!(meaning(tight, &[0, 1, 0, 3, 0, 0x10, 0, 0x11, 0, 9]).as_deref(), Some("acxfi"));
+        for nothing in ["", "begincmap endcmap", "1 beginbfchar <01> endbfchar", "<", "[", "]", "endbfrange"] {
+            assert_eq!(meaning(nothing, &[1]), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn a_range_over_everything_stays_small() {
+        let all = "1 beginbfrange <00000000> <ffffffff> <0000> endbfrange";
+        assert!(Unicode::parse(all.as_bytes()).unwrap().meanings.len() <= ENTRIES_MAX);
+    }
+
+    #[test]
+    fn whatever_the_table_is_nothing_panics() {
+        let pieces = [
+            "<",
+            ">",
+            "<00>",
+            "<0041>",
+            "[",
+            "]",
+            "endbfchar ",
+            "endbfrange ",
+            "beginbfrange ",
+            "endcodespacerange ",
+            "%",
+            "\n",
+        ];
+        for seed in seeds() {
+            let mut rng = Rng::new(seed);
+            let table: String = (0..rng.between(0, 40)).map(|_| rng.choose(" ", &pieces)).collect();
+            println!("SEED={seed} {table:?}");
+            let _ = meaning(&table, &[0, 1, 0x41]);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Answers that are too much, too slow, or not what they say.
+
+use crate::answers::gzip;
+use crate::names::{fetch, these};
+use crate::site::{Site, answer, answer_with};
+use fetch::{FetchError, Fetcher, Limits};
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+/// 64 MiB of the letter a, packed: most of it is the same few bytes again and again.
+const BROTLI_BOMB: &[u8] = &[
+    0xcb, 0xff, 0xff, 0x3f, 0xf8, 0x25, 0xc2, 0xe2, 0xb1, 0x40, 0x20, 0xf7, 0xfe, 0x8f, 0xff, 0xff, 0x7f, 0xf0, 0x4b,
+    0x00, 0xc4, 0x61, 0x11, 0x80, 0xee, 0xfd, 0x1f, 0xff, 0xff, 0xff, 0xe0, 0x97, 0x00, 0x88, 0xc3, 0x02, 0x00, 0xdd,
+    0xfb, 0x3f, 0xfe, 0xff, 0xff, 0xc1, 0x2f, 0x01, 0x10, 0x87, 0x05, 0x00, 0xba, 0xf7, 0x7f, 0xfc, 0xff, 0xff, 0x83,
+    0x5f, 0x02, 0x20, 0x0e, 0x0b, 0x00, 0x74, 0xef, 0xff, 0xf8, 0xff, 0xff, 0x07, 0xbf, 0x04, 0x40, 0x1c, 0x16, 0x00,
+    0xe8, 0xde, 0xff, 0xf1, 0xff, 0xff, 0x0f, 0x7e, 0x09, 0x80, 0x38, 0x2c, 0x00, 0xd0, 0xbd, 0xff, 0xcb, 0xff, 0xff,
+    0x3f, 0xfc, 0x12, 0x00, 0x71, 0x58, 0x00, 0xa0, 0x7b, 0xff, 0x07,
+];
+
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n";
+
+fn short() -> Limits {
+    Limits {
+        connect_max: Duration::from_secs(2),
+        first_byte_max: Duration::from_millis(300),
+        idle_max: Duration::from_millis(300),
+        total_max: Duration::from_millis(900),
+        ..Limits::default()
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_cut_at_the_limit_to_the_byte() {
+    let limits = Limits { bytes_max: 1000, ..Limits::default() };
+    for (length, fits) in [(1000, true), (1001, false)] {
+        // Said, not said, and packed: the limit is the same.
+        let body = "a".repeat(length);
+        let packed = answer_with("content-type: text/plain\r\ncontent-encoding: gzip\r\n", gzip(body.as_bytes()));
+        for said in [answer("text/plain", &body), [HEAD, body.as_bytes()].concat(), packed] {
+            let site = Site::answering(said).await;
+            let found = fetch(&site.fetcher(limits.clone()), &site.url("/")).await;
+            let found = found.map(|file| file.bytes.len());
+            assert_eq!(found, if fits { Ok(length) } else { Err(FetchError::TooLarge) });
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_endless_body_ends_and_the_connection_with_it() {
+    let (ended, mut has_ended) = tokio::sync::mpsc::channel(1);
+    let site = Site::serving(move |_, mut socket| {
+        let ended = ended.clone();
+        async move {
+            socket.write_all(HEAD).await.unwrap();
+            let piece = vec![b'a'; 64 * 1024];
+            while socket.write_all(&piece).await.is_ok() {}
+            ended.send(()).await.unwrap();
+        }
+    })
+    .await;
+    let mut told = Vec::new();
+    let found = site.fetcher(Limits::default()).fetch(&site.url("/"), &mut |bytes| told.push(bytes)).await;
+    assert_eq!(found, Err(FetchError::TooLarge));
+    has_ended.recv().await.unwrap();
+    assert!(told.is_sorted() && told.len() > 1, "{told:?}");
+    assert!(*told.last().unwrap() <= 20 * 1024 * 1024);
+}
+
+#[tokio::test]
+async fn a_body_that_announces_too_much_is_not_read() {
+    let said = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 10737418240\r\n\r\nabc";
+    let site = Site::answering(said).await;
+    let mut told = 0;
+    let found = site.fetcher(Limits::default()).fetch(&site.url("/"), &mut |_| told += 1).await;
+    assert_eq!((found, told), (Err(FetchError::TooLarge), 0));
+}
+
+#[tokio::test]
+async fn a_length_that_is_a_lie_is_noticed() {
+    let much = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 100\r\nconnection: close\r\n\r\nabc";
+    let site = Site::answering(much).await;
+    assert_eq!(fetch(&site.fetcher(Limits::default()), &site.url("/")).await, Err(FetchError::Damaged));
+
+    let little = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabcdef";
+    let site = Site::answering(little).await;
+    let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await.unwrap();
+    assert_eq!(found.bytes.as_ref(), b"abc");
+
+    for lie in ["-1", "3, 4", "x", "99999999999999999999999"] {
+        let said = format!("HTTP/1.1 200 OK\r\ncontent-length: {lie}\r\nconnection: close\r\n\r\nabc");
+        let site = Site::answering(said).await;
+        let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await;
+        assert_eq!(found, Err(FetchError::Damaged), "{lie}");
+    }
+}
+
+#[tokio::test]
+async fn a_bomb_is_put_out_before_it_has_grown() {
+    let zeros = gzip(&vec![0; 64 * 1024 * 1024]);
+    let nested = gzip(&gzip(&vec![0; 64 * 1024 * 1024]));
+    assert!(zeros.len() < 1024 * 1024 && BROTLI_BOMB.len() < 200);
+    for (encoding, body) in [("gzip", zeros), ("br", BROTLI_BOMB.to_vec())] {
+        let said = answer_with(&format!("content-type: text/plain\r\ncontent-encoding: {encoding}\r\n"), body);
+        let site = Site::answering(said).await;
+        let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await;
+        assert_eq!(found, Err(FetchError::TooLarge), "{encoding}");
+    }
+    // One layer is undone, and what is then there is no text.
+    let said = answer_with("content-type: text/plain\r\ncontent-encoding: gzip\r\n", nested);
+    let site = Site::answering(said).await;
+    let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await;
+    assert_eq!(found, Err(FetchError::UnsupportedType));
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_headers_are_too_many() {
+    let headers: String = (0..100_000).map(|n| format!("x-{n}: y\r\n")).collect();
+    let site = Site::answering(answer_with(&headers, "hi")).await;
+    assert_eq!(fetch(&site.fetcher(Limits::default()), &site.url("/")).await, Err(FetchError::Damaged));
+    let one = format!("x: {}\r\n", "y".repeat(10_000_000));
+    let site = Site::answering(answer_with(&one, "hi")).await;
+    assert_eq!(fetch(&site.fetcher(Limits::default()), &site.url("/")).await, Err(FetchError::Damaged));
+}
+
+#[tokio::test]
+async fn whoever_says_nothing_is_left() {
+    let silent = Site::serving(|_, socket| async move {
+        let _kept = socket;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let stalled = Site::serving(|_, mut socket| async move {
+        socket.write_all(HEAD).await.unwrap();
+        socket.write_all(b"begun").await.unwrap();
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let patient = Limits { total_max: Duration::from_secs(60), ..short() };
+    for site in [&silent, &stalled] {
+        let began = Instant::now();
+        assert_eq!(fetch(&site.fetcher(patient.clone()), &site.url("/")).await, Err(FetchError::TimedOut));
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_drop_now_and_then_does_not_keep_anybody() {
+    let site = Site::serving(|_, mut socket| async move {
+        socket.write_all(HEAD).await.unwrap();
+        let mut drops = tokio::time::interval(Duration::from_millis(50));
+        while socket.write_all(b"a").await.is_ok() {
+            drops.tick().await;
+        }
+    })
+    .await;
+    let mut told = 0;
+    let found = site.fetcher(short()).fetch(&site.url("/"), &mut |bytes| told = bytes).await;
+    assert_eq!(found, Err(FetchError::TimedOut));
+    assert!(told > 1, "it did not stand still: {told}");
+}
+
+#[tokio::test]
+async fn a_closed_port_is_nobody() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let fetcher = Fetcher::new(these(&["127.0.0.1"], &[port]), Limits::default());
+    let found = fetch(&fetcher, &format!("http://127.0.0.1:{port}/")).await;
+    assert_eq!(found, Err(FetchError::Unreachable));
+    assert!(FetchError::Unreachable.retryable());
+}

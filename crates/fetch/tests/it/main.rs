@@ -1,0 +1,16 @@
+//! Fetching from outside: real sockets, real bytes, and listeners that nobody may reach.
+
+#![cfg(test)]
+
+mod answers;
+mod canary;
+mod guard;
+mod limits;
+mod names;
+mod namespace;
+mod pdf;
+mod pdf_maker;
+mod random;
+mod reading;
+mod redirects;
+mod site;

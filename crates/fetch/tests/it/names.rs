@@ -1,0 +1,51 @@
+//! Resolvers that answer what they are told, and what may be asked in these tests.
+
+use fetch::{FetchError, Fetched, Fetcher, Guard, Limits, Private, Resolver, Rules};
+use std::future::ready;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+/// Gives one answer after the other, the last one again and again; notes what it was asked.
+#[derive(Default)]
+pub(crate) struct Names {
+    answers: Mutex<Vec<Vec<IpAddr>>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Names {
+    pub(crate) fn saying(answers: &[&[&str]]) -> Arc<Self> {
+        let parse = |answer: &&[&str]| answer.iter().map(|address| address.parse().unwrap()).collect();
+        let answers = answers.iter().rev().map(parse).collect();
+        Arc::new(Self { answers: Mutex::new(answers), asked: Mutex::default() })
+    }
+
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Resolver for Names {
+    fn resolve<'a>(&'a self, host: &'a str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
+        self.asked.lock().unwrap().push(host.to_owned());
+        let mut answers = self.answers.lock().unwrap();
+        let answer = if answers.len() > 1 { answers.pop() } else { answers.last().cloned() };
+        Box::pin(ready(answer.ok_or_else(|| io::Error::other("no such name"))))
+    }
+}
+
+/// The machine itself may be asked, at any of these addresses and at this port.
+pub(crate) fn these(addresses: &[&str], ports: &[u16]) -> Rules {
+    let private = Private::These(addresses.iter().map(|address| address.parse().unwrap()).collect());
+    Rules { ports: ports.to_vec(), private, ..Rules::default() }
+}
+
+pub(crate) fn fetcher(rules: Rules, names: &Arc<Names>, limits: Limits) -> Fetcher {
+    let names: Arc<dyn Resolver> = Arc::clone(names) as _;
+    Fetcher::with_guard(Guard::with_resolver(rules, names), limits)
+}
+
+pub(crate) async fn fetch(fetcher: &Fetcher, address: &str) -> Result<Fetched, FetchError> {
+    fetcher.fetch(address, &mut |_| {}).await
+}

@@ -1,0 +1,218 @@
+//! PDFs as they should be, as they should not be, and as nobody should be sent them.
+
+use crate::pdf_maker::{HELVETICA, Maker, document, lines, packed};
+use bytes::Bytes;
+use fetch::apart::Apart;
+use fetch::{FetchError, Fetched, Kind, PdfReader, ReadLimits, Readable, Reader};
+use std::time::{Duration, Instant};
+use url::Url;
+
+/// Debug builds of libraries are slow; what is measured here is that it ends at all.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn apart() -> PdfReader {
+    PdfReader::Apart(Apart::new(env!("CARGO_BIN_EXE_read-pdf").into(), Vec::new()))
+}
+
+fn file(bytes: Vec<u8>) -> Fetched {
+    Fetched {
+        url: Url::parse("https://site.example/a.pdf").unwrap(),
+        name: "a.pdf".to_owned(),
+        kind: Kind::of(&bytes, "application/pdf", "a.pdf").unwrap(),
+        charset: None,
+        bytes: Bytes::from(bytes),
+    }
+}
+
+async fn read_by(pdf: PdfReader, bytes: Vec<u8>) -> Result<(String, bool), FetchError> {
+    let limits = ReadLimits { time_max: PATIENCE, ..ReadLimits::default() };
+    match Reader::new(limits, pdf).read(&file(bytes)).await? {
+        Readable::Text { text, truncated } => Ok((text, truncated)),
+        Readable::Image { .. } => panic!("a PDF is no image"),
+    }
+}
+
+async fn read(bytes: Vec<u8>) -> Result<(String, bool), FetchError> {
+    let here = read_by(PdfReader::Here, bytes.clone()).await;
+    assert_eq!(here, read_by(apart(), bytes).await, "here and apart are the same");
+    here
+}
+
+#[tokio::test]
+async fn lines_and_pages_come_in_order() {
+    let bytes = document(&[&["First line", "Second \\(2\\) line", "na\\357ve \\200"], &["Page two"]]);
+    let wanted = "First line\nSecond (2) line\nnaïve €\n\nPage two";
+    assert_eq!(read(bytes).await, Ok((wanted.to_owned(), false)));
+}
+
+#[tokio::test]
+async fn words_are_parted_where_there_is_a_gap() {
+    let mut maker = Maker::new();
+    let font = maker.object(HELVETICA);
+    let content = b"BT /F1 10 Tf 1 0 0 1 72 700 Tm [(W) 20 (ords) -300 (apart)] TJ 1 0 0 1 200 700 Tm (same line) Tj \
+        1 0 0 1 72 650 Tm (far below) Tj 0 -12 TD (next) Tj (line) ' ET";
+    let content = maker.stream("", content);
+    let bytes = maker.with_pages(font, &[content], "");
+    assert_eq!(read(bytes).await, Ok(("Words apart same line\n\nfar below\nnext\nline".to_owned(), false)));
+}
+
+#[tokio::test]
+async fn codes_mean_what_the_font_says_they_mean() {
+    let mut maker = Maker::new();
+    let map = b"/CIDInit /ProcSet findresource begin 12 dict begin begincmap\n\
+        1 begincodespacerange\n<0000> <ffff>\nendcodespacerange\n\
+        2 beginbfchar\n<0001> <0054>\n<0002> <1EBF>\nendbfchar\n\
+        1 beginbfrange\n<0010> <0012> <0061>\nendbfrange\nendcmap end end";
+    let map = maker.packed("", map);
+    let font = format!(
+        "<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode {map} 0 R /DescendantFonts [] >>"
+    );
+    let font = maker.object(font);
+    let content = maker.packed("", b"BT /F1 10 Tf 72 700 Td <00010002001000110012> Tj ET");
+    let bytes = maker.with_pages(font, &[content], "");
+    assert_eq!(read(bytes).await, Ok(("Tếabc".to_owned(), false)));
+}
+
+#[tokio::test]
+async fn a_form_is_read_where_it_is_used_and_one_that_uses_itself_ends() {
+    let mut maker = Maker::new();
+    let font = maker.object(HELVETICA);
+    let own = maker.next();
+    let resources =
+        format!("/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X {own} 0 R >> >>");
+    maker.packed(&resources, b"BT /F1 12 Tf 72 600 Td (inside) Tj ET /X Do /X Do /X Do");
+    let mut content = lines(&["before"]);
+    content.extend(b" /X Do ");
+    let content = maker.stream("", &content);
+    let bytes = maker.with_pages(font, &[content], &format!("/XObject << /X {own} 0 R >>"));
+    let (text, _) = read(bytes).await.unwrap();
+    assert!(text.starts_with("before\n\ninside"), "{}", &text[..40]);
+    assert!(text.len() < 1024 * 1024);
+}
+
+#[tokio::test]
+async fn what_has_no_text_or_cannot_be_read_says_so() {
+    let mut scanned = Maker::new();
+    let font = scanned.object(HELVETICA);
+    let content = scanned.stream("", b"q 612 0 0 792 0 0 cm /Im0 Do Q");
+    let scanned = scanned.with_pages(font, &[content], "");
+    let whole = document(&[&["text"]]);
+    let mut locked = Maker::new();
+    let tree = locked.object("<< /Type /Pages /Count 0 /Kids [] >>");
+    let root = locked.object(format!("<< /Type /Catalog /Pages {tree} 0 R >>"));
+    let lock = locked.object("<< /Filter /Standard /V 1 /R 2 /O (0123456789abcdef0123456789abcdef) /U (0123456789abcdef0123456789abcdef) /P -4 >>");
+    let locked = locked.finish(root, &format!("/Encrypt {lock} 0 R /ID [(a) (b)]"));
+    for bytes in [scanned, locked, b"%PDF-1.7".to_vec(), b"%PDF-1.7\n%%EOF".to_vec(), whole[..whole.len() / 3].to_vec()]
+    {
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
+        assert_eq!(read(bytes).await, Err(FetchError::Unreadable), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn twenty_megabytes_are_read_in_time() {
+    let mut maker = Maker::new();
+    let font = maker.object(HELVETICA);
+    let words = lines(&["The quick brown fox jumps over the lazy dog"; 40]);
+    let contents: Vec<usize> = (0..200).map(|_| maker.packed("", &words)).collect();
+    // The rest is a picture, as in most documents of this size.
+    let mut noise = 0x2545_f491_u32;
+    let noise = |_| {
+        noise ^= noise << 13;
+        noise ^= noise >> 17;
+        noise ^= noise << 5;
+        noise.to_le_bytes()
+    };
+    let picture: Vec<u8> = (0..19 * 256 * 1024).flat_map(noise).collect();
+    maker.stream(
+        "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8",
+        &picture,
+    );
+    let bytes = maker.with_pages(font, &contents, "");
+    assert!(bytes.len() > 19 * 1024 * 1024);
+    let began = Instant::now();
+    let (text, truncated) = read_by(apart(), bytes).await.unwrap();
+    println!("{} bytes of text in {:?}", text.len(), began.elapsed());
+    assert_eq!((text.matches("lazy dog").count(), truncated), (200 * 40, false));
+}
+
+#[tokio::test]
+async fn text_is_cut_at_its_limit() {
+    let bytes = document(&[&["0123456789"; 100]]);
+    let limits = ReadLimits { text_bytes_max: 105, time_max: PATIENCE, ..ReadLimits::default() };
+    for pdf in [PdfReader::Here, apart()] {
+        let found = Reader::new(limits.clone(), pdf).read(&file(bytes.clone())).await.unwrap();
+        let Readable::Text { text, truncated } = found else { panic!("no text") };
+        assert_eq!((text.len(), truncated), (105, true));
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_unpacks_to_too_much_is_left_out() {
+    let mut maker = Maker::new();
+    let font = maker.object(HELVETICA);
+    let bomb = maker.packed("", &vec![b' '; 100 * 1024 * 1024]);
+    let page = maker.packed("", &lines(&["readable"]));
+    let bytes = maker.with_pages(font, &[bomb, page], "");
+    assert!(bytes.len() < 1024 * 1024);
+    assert_eq!(read(bytes).await, Ok(("readable".to_owned(), true)));
+}
+
+#[tokio::test]
+async fn a_file_that_asks_for_all_memory_ends_only_its_own_process() {
+    // A list of numbers takes fifty times more room read than written.
+    let mut maker = Maker::new();
+    let font = maker.object(HELVETICA);
+    maker.object(format!("[{}]", "0 ".repeat(1_500_000)));
+    let content = maker.packed("", &lines(&["text"]));
+    let bomb = maker.with_pages(font, &[content], "");
+    assert!(bomb.len() < 4 * 1024 * 1024);
+    let PdfReader::Apart(roomy) = apart() else { panic!("apart is apart") };
+    let tight = Apart { memory_bytes_max: 128 * 1024 * 1024, ..roomy };
+    assert_eq!(read_by(PdfReader::Apart(tight), bomb.clone()).await, Err(FetchError::Unreadable));
+    assert_eq!(read_by(apart(), bomb).await, Ok(("text".to_owned(), false)), "with more room it can be read");
+}
+
+#[tokio::test]
+async fn a_file_that_takes_for_ever_is_given_up_and_its_process_ended() {
+    // Lists in packed streams, each of them unpacked and read anew.
+    let mut list = b"1 0 [".to_vec();
+    list.extend(b"0 ".repeat(4 * 1024 * 1024));
+    list.push(b']');
+    let list = packed(&list);
+    let mut maker = Maker::new();
+    for _ in 0..200 {
+        maker.stream("/Type /ObjStm /N 1 /First 4 /Filter /FlateDecode", &list);
+    }
+    let font = maker.object(HELVETICA);
+    let content = maker.packed("", &lines(&["text"]));
+    let bytes = maker.with_pages(font, &[content], "");
+    assert!(bytes.len() < 10 * 1024 * 1024, "{}", bytes.len());
+    let limits = ReadLimits { time_max: Duration::from_millis(500), ..ReadLimits::default() };
+    let began = Instant::now();
+    let found = Reader::new(limits, apart()).read(&file(bytes)).await;
+    assert!(matches!(found, Err(FetchError::Unreadable | FetchError::TimedOut)), "{found:?}");
+    assert!(began.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn a_file_as_deep_as_it_is_long_is_survived() {
+    for (open, close) in [("[", "]"), ("<< /A ", ">>"), ("(", ")")] {
+        let mut maker = Maker::new();
+        let font = maker.object(HELVETICA);
+        maker.object(open.repeat(300_000) + &close.repeat(300_000));
+        let mut deep = lines(&["text"]);
+        deep.extend(open.repeat(300_000).as_bytes());
+        let content = maker.packed("", &deep);
+        let bytes = maker.with_pages(font, &[content], "");
+        // Whether it can be read is the library's business; that we are still here is ours.
+        let found = read_by(apart(), bytes).await;
+        assert!(found.is_ok() || found == Err(FetchError::Unreadable), "{open} {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_reads_nothing() {
+    let nobody = PdfReader::Apart(Apart::new("/nonexistent/program".into(), Vec::new()));
+    assert_eq!(read_by(nobody, document(&[&["text"]])).await, Err(FetchError::Unreadable));
+}

@@ -1,0 +1,95 @@
+//! Every hop is checked like the first.
+
+use crate::canary::Canary;
+use crate::names::fetch;
+use crate::site::{Site, answer, redirect};
+use fetch::{FetchError, Limits};
+use tokio::io::AsyncWriteExt;
+
+/// Sends `/N` to `/N-1`, and has something at `/0`.
+async fn stairs() -> Site {
+    Site::serving(|path, mut socket| async move {
+        let step: u32 = path.trim_start_matches('/').parse().unwrap();
+        let said = match step.checked_sub(1) {
+            Some(next) => redirect(302, &format!("/{next}")),
+            None => answer("text/plain", "arrived"),
+        };
+        let _ = socket.write_all(&said).await;
+    })
+    .await
+}
+
+#[tokio::test]
+async fn no_redirect_leads_inside() {
+    let canary = Canary::at("127.0.0.2:0").await;
+    let port = canary.address.port();
+    let targets = [
+        format!("http://127.0.0.2:{port}/"),
+        format!("//127.0.0.2:{port}/"),
+        format!("http://[::ffff:127.0.0.2]:{port}/"),
+        format!("http://2130706434:{port}/"),
+        "file:///etc/passwd".to_owned(),
+        "//10.0.0.1/".to_owned(),
+        "http://169.254.169.254/latest/meta-data/".to_owned(),
+        "gopher://127.0.0.2/".to_owned(),
+        "http://[bad".to_owned(),
+    ];
+    for status in [301, 302, 303, 307, 308] {
+        for target in &targets {
+            let site = Site::answering(redirect(status, target)).await;
+            let mut rules = site.rules();
+            rules.ports.extend([80, port]);
+            let fetcher = fetch::Fetcher::new(rules, Limits::default());
+            assert_eq!(fetch(&fetcher, &site.url("/")).await, Err(FetchError::NotAllowed), "{status} {target}");
+            assert_eq!(site.heads().len(), 1);
+        }
+    }
+    assert_eq!(canary.seen().await, 0);
+}
+
+#[tokio::test]
+async fn three_hops_are_followed_and_the_fourth_is_not() {
+    let site = stairs().await;
+    let fetcher = site.fetcher(Limits::default());
+    let found = fetch(&fetcher, &site.url("/3")).await.unwrap();
+    assert_eq!((found.bytes.as_ref(), found.url.path(), found.name.as_str()), (&b"arrived"[..], "/0", "3"));
+    assert_eq!(site.heads().len(), 4);
+
+    assert_eq!(fetch(&fetcher, &site.url("/20")).await, Err(FetchError::NotAllowed));
+    assert_eq!(site.heads().len(), 4 + 4, "nobody asks for the fifth");
+}
+
+#[tokio::test]
+async fn a_circle_ends() {
+    let site = Site::answering(redirect(307, "/")).await;
+    assert_eq!(fetch(&site.fetcher(Limits::default()), &site.url("/")).await, Err(FetchError::NotAllowed));
+    assert_eq!(site.heads().len(), 4);
+}
+
+#[tokio::test]
+async fn no_hop_carries_anything_but_the_question() {
+    let site = stairs().await;
+    fetch(&site.fetcher(Limits::default()), &site.url("/2")).await.unwrap();
+    for head in site.heads() {
+        for name in ["authorization", "cookie", "referer", "headwater-", "forwarded", "x-"] {
+            assert!(!head.lines().any(|line| line.starts_with(name)), "{head}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_leads_nowhere_is_its_status() {
+    for (said, status) in [
+        ("HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n", 302),
+        ("HTTP/1.1 304 Not Modified\r\nlocation: /x\r\n\r\n", 304),
+        ("HTTP/1.1 404 Not Found\r\nlocation: /x\r\ncontent-length: 2\r\n\r\nno", 404),
+        ("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n", 500),
+        ("HTTP/1.1 206 Partial Content\r\ncontent-length: 2\r\n\r\nno", 206),
+        ("HTTP/1.1 204 No Content\r\n\r\n", 204),
+    ] {
+        let site = Site::answering(said).await;
+        let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await;
+        assert_eq!(found, Err(FetchError::Status(status)), "{said:?}");
+    }
+    assert!(FetchError::Status(503).retryable() && !FetchError::Status(404).retryable());
+}

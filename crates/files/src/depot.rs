@@ -1,0 +1,188 @@
+//! A place, opened.
+
+use crate::{Key, Kind, Upload};
+use bytes::Bytes;
+use futures_util::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
+use model::UserId;
+use object_store::path::Path as Location;
+use object_store::signer::Signer;
+use object_store::{
+    Attribute, AttributeValue, Attributes, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _,
+};
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A place, opened. Cheap to share.
+#[derive(Debug)]
+pub struct Depot {
+    pub(crate) store: Arc<dyn ObjectStore>,
+    /// Who signs addresses, where the place can.
+    pub(crate) signer: Option<Arc<dyn Signer>>,
+    /// What all names in the bucket begin with.
+    pub(crate) prefix: Location,
+    /// The folder, where it is one.
+    pub(crate) folder: Option<PathBuf>,
+    /// The bucket, where it is one.
+    pub(crate) bucket: Option<String>,
+}
+
+/// Why a file could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// It is not there.
+    #[error("there is no such file")]
+    NotFound,
+    /// The place does not answer, or not sensibly.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// A file that is being read.
+pub struct Reading {
+    /// How large the whole file is.
+    pub bytes: u64,
+    /// Which part of it comes.
+    pub range: Range<u64>,
+    /// The bytes.
+    pub stream: BoxStream<'static, Result<Bytes, FilesError>>,
+}
+
+impl Depot {
+    /// The bucket's own name; a folder has none.
+    #[must_use]
+    pub fn bucket(&self) -> Option<&str> {
+        self.bucket.as_deref()
+    }
+
+    /// Begins to take a file in. `disposition` is what a bucket tells those who come by a signed address.
+    ///
+    /// # Errors
+    /// When there is something in the folder that we have not made.
+    pub async fn upload(&self, key: &Key, kind: Kind, disposition: &str, bytes_max: u64) -> Result<Upload, FilesError> {
+        if !self.is_ours(key).await? {
+            return Err(FilesError::Unavailable("there is a link in the folder of files".to_owned()));
+        }
+        let mut attributes = Attributes::new();
+        // A folder keeps nothing beside the bytes.
+        if self.folder.is_none() {
+            attributes.insert(Attribute::ContentType, AttributeValue::from(kind.content_type));
+            attributes.insert(Attribute::ContentDisposition, AttributeValue::from(disposition.to_owned()));
+        }
+        Ok(Upload::new(
+            Arc::clone(&self.store),
+            self.location(key.as_str()),
+            attributes,
+            self.folder.is_some(),
+            bytes_max,
+        ))
+    }
+
+    /// Reads a file, or a part of it.
+    ///
+    /// # Errors
+    /// When it is not there, or the part is not in it.
+    pub async fn read(&self, key: &Key, range: Option<Range<u64>>) -> Result<Reading, FilesError> {
+        if !self.is_ours(key).await? {
+            return Err(FilesError::NotFound);
+        }
+        let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
+        let found = self.store.get_opts(&self.location(key.as_str()), options).await?;
+        let (bytes, range) = (found.meta.size, found.range.clone());
+        Ok(Reading { bytes, range, stream: found.into_stream().map_err(FilesError::from).boxed() })
+    }
+
+    /// How large a file is.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub async fn size(&self, key: &Key) -> Result<u64, FilesError> {
+        if !self.is_ours(key).await? {
+            return Err(FilesError::NotFound);
+        }
+        Ok(self.store.head(&self.location(key.as_str())).await?.size)
+    }
+
+    /// Removes a file, and what an upload that was broken off has left of it. One that is not there is removed already.
+    ///
+    /// # Errors
+    /// When the place does not answer.
+    pub async fn remove(&self, key: &Key) -> Result<(), FilesError> {
+        if let Some(folder) = &self.folder {
+            // Where `object_store` writes what is not whole yet: names are new, so it is always the first.
+            let partial = folder.join(format!("{}#1", key.as_str()));
+            match tokio::fs::remove_file(&partial).await {
+                Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    return Err(FilesError::Unavailable(error.to_string()));
+                }
+                _ => {}
+            }
+        }
+        match self.store.delete(&self.location(key.as_str())).await.map_err(FilesError::from) {
+            Err(FilesError::NotFound) => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// The names of a user's files, at most so many.
+    ///
+    /// # Errors
+    /// When the place does not answer.
+    pub async fn list(&self, owner: &UserId, limit: usize) -> Result<Vec<String>, FilesError> {
+        let folder = Key::folder(owner).map_err(|_| FilesError::NotFound)?;
+        let depth = self.prefix.parts().count();
+        let found = self.store.list(Some(&self.location(&folder))).take(limit);
+        let name = |file: ObjectMeta| {
+            let parts: Vec<String> = file.location.parts().skip(depth).map(|part| part.as_ref().to_owned()).collect();
+            parts.join("/")
+        };
+        found.map_ok(name).map_err(FilesError::from).try_collect().await
+    }
+
+    /// An address under which anybody can read the file for a while; `None` where the place gives none.
+    ///
+    /// # Errors
+    /// When the place cannot sign, for want of a key or an answer.
+    pub async fn address(&self, key: &Key, lifetime: Duration) -> Result<Option<String>, FilesError> {
+        let Some(signer) = &self.signer else { return Ok(None) };
+        let url = signer.signed_url(reqwest::Method::GET, &self.location(key.as_str()), lifetime).await?;
+        Ok(Some(url.to_string()))
+    }
+
+    fn location(&self, name: &str) -> Location {
+        // What a location does not allow is in no name and no prefix; the slash in front of a lone name is taken off.
+        Location::parse(format!("{}/{name}", self.prefix)).unwrap_or_default()
+    }
+
+    /// Is everything on the way to a file a folder of ours, and the file no link? A bucket has no links.
+    async fn is_ours(&self, key: &Key) -> Result<bool, FilesError> {
+        let Some(folder) = &self.folder else { return Ok(true) };
+        let mut path = folder.clone();
+        for part in key.as_str().split('/') {
+            path.push(part);
+            match is_link(&path).await {
+                Ok(true) => return Ok(false),
+                Ok(false) => {}
+                // Nothing is below what is not there.
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+                Err(error) => return Err(FilesError::Unavailable(error.to_string())),
+            }
+        }
+        Ok(true)
+    }
+}
+
+async fn is_link(path: &Path) -> std::io::Result<bool> {
+    Ok(tokio::fs::symlink_metadata(path).await?.is_symlink())
+}
+
+impl From<object_store::Error> for FilesError {
+    fn from(error: object_store::Error) -> Self {
+        match error {
+            object_store::Error::NotFound { .. } => Self::NotFound,
+            other => Self::Unavailable(other.to_string()),
+        }
+    }
+}

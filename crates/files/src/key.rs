@@ -1,0 +1,112 @@
+//! Names of files: `agent-inputs/{user}/{id}{.extension}`.
+//!
+//! A client's path is never made into a file's path. It is read as a name that we could have given, part by part, and
+//! what we could not have given is refused. Whoever calls has decoded it once; nothing is decoded here but a user's id,
+//! and that only in the one way in which we write it.
+
+use model::UserId;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use uuid::Uuid;
+
+/// What all names begin with.
+const ROOT: &str = "agent-inputs";
+/// All but letters, digits, `_` and `-`.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-');
+/// The longest id that a folder can be named after.
+const USER_BYTES_MAX: usize = 200;
+const ID_BYTES: usize = 32;
+const EXTENSION_BYTES_MAX: usize = 8;
+
+/// The name of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    path: String,
+    owner: UserId,
+}
+
+/// Why there is no such name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// Nothing honest is written like this.
+    #[error("this is not a path: use it as it was given when the file was sent")]
+    Malformed,
+    /// It could be a name, but not one of a file.
+    #[error("no file is named so")]
+    Unknown,
+    /// No file can be named after this user.
+    #[error("no file can be named after this user")]
+    Owner,
+}
+
+impl Key {
+    /// Names a new file.
+    ///
+    /// # Errors
+    /// [`KeyError::Owner`] when the user's id is empty or too long.
+    pub fn mint(owner: &UserId, random: Uuid, extension: Option<&str>) -> Result<Self, KeyError> {
+        let (folder, id) = (Self::folder(owner)?, random.simple());
+        let path = match extension.filter(|extension| is_extension(extension)) {
+            Some(extension) => format!("{folder}/{id}.{extension}"),
+            None => format!("{folder}/{id}"),
+        };
+        Ok(Self { path, owner: owner.clone() })
+    }
+
+    /// What the names of all files of a user begin with.
+    pub(crate) fn folder(owner: &UserId) -> Result<String, KeyError> {
+        let user = utf8_percent_encode(owner.as_str(), ESCAPED).to_string();
+        if (1..=USER_BYTES_MAX).contains(&user.len()) { Ok(format!("{ROOT}/{user}")) } else { Err(KeyError::Owner) }
+    }
+
+    /// Reads a name that a client sent, after exactly one decoding.
+    ///
+    /// # Errors
+    /// When we could not have given it.
+    pub fn parse(path: &str) -> Result<Self, KeyError> {
+        let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"/_-.%".contains(&byte);
+        let parts: Vec<&str> = path.split('/').collect();
+        if !path.bytes().all(harmless) || parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
+            return Err(KeyError::Malformed);
+        }
+        let [ROOT, user, name] = parts[..] else {
+            return Err(if path.contains('%') { KeyError::Malformed } else { KeyError::Unknown });
+        };
+        let owner = owner(user).ok_or(KeyError::Malformed)?;
+        if name.contains('%') {
+            return Err(KeyError::Malformed);
+        }
+        if !is_name(name) || user.len() > USER_BYTES_MAX {
+            return Err(KeyError::Unknown);
+        }
+        Ok(Self { path: path.to_owned(), owner })
+    }
+
+    /// The whole name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.path
+    }
+
+    /// Whose file it is.
+    #[must_use]
+    pub const fn owner(&self) -> &UserId {
+        &self.owner
+    }
+}
+
+/// The user that a part is named after, where it is written as we write it.
+fn owner(part: &str) -> Option<UserId> {
+    let user = percent_decode_str(part).decode_utf8().ok()?;
+    (utf8_percent_encode(&user, ESCAPED).to_string() == part).then(|| UserId::from(&*user))
+}
+
+fn is_name(name: &str) -> bool {
+    let (id, extension) = name.split_once('.').map_or((name, None), |(id, extension)| (id, Some(extension)));
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    id.len() == ID_BYTES && id.bytes().all(is_hex) && extension.is_none_or(is_extension)
+}
+
+fn is_extension(text: &str) -> bool {
+    (1..=EXTENSION_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}

@@ -1,0 +1,67 @@
+//! What bytes are, by the bytes. What a sender says of them counts only where it says more and not something else.
+//!
+//! Markup and scripts are text: whoever opens one from here reads it, and no browser runs it. Bytes that are both text
+//! and something else (a GIF that is also a script) are text for the same reason.
+
+/// So many first bytes are enough to tell.
+pub const HEAD_BYTES: usize = 8 * 1024;
+
+/// What bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// For headers and rows.
+    pub content_type: &'static str,
+    /// How names of such files end.
+    pub extension: Option<&'static str>,
+}
+
+const TEXT: Kind = Kind { content_type: "text/plain", extension: Some("txt") };
+const BYTES: Kind = Kind { content_type: "application/octet-stream", extension: None };
+/// What text may also be called.
+const TEXTS: [Kind; 4] = [
+    TEXT,
+    Kind { content_type: "text/csv", extension: Some("csv") },
+    Kind { content_type: "text/markdown", extension: Some("md") },
+    Kind { content_type: "application/json", extension: Some("json") },
+];
+/// What looks like text and is more.
+const WRITTEN: [&str; 2] = ["application/pdf", "application/rtf"];
+/// Pictures that a browser may show in place, because nothing in them is run.
+const SHOWN: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"];
+
+impl Kind {
+    /// What begins with these bytes, of which [`HEAD_BYTES`] are enough.
+    #[must_use]
+    pub fn of(head: &[u8], declared: Option<&str>) -> Self {
+        let head = head.get(..HEAD_BYTES).unwrap_or(head);
+        let known = infer::get(head);
+        if is_text(head) && known.is_none_or(|known| !WRITTEN.contains(&known.mime_type())) {
+            let declared = declared.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+            let named = TEXTS.iter().find(|kind| kind.content_type.eq_ignore_ascii_case(declared));
+            return *named.unwrap_or(&TEXT);
+        }
+        match known {
+            Some(known) if known.mime_type().starts_with("text/") => TEXT,
+            Some(known) => Self { content_type: known.mime_type(), extension: Some(known.extension()) },
+            None => BYTES,
+        }
+    }
+
+    /// May a browser show a file of this type in place?
+    #[must_use]
+    pub fn is_shown(content_type: &str) -> bool {
+        SHOWN.contains(&content_type)
+    }
+}
+
+/// Is this the beginning of a text? Its last character may be cut.
+fn is_text(head: &[u8]) -> bool {
+    let whole = match std::str::from_utf8(head) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            head.get(..error.valid_up_to()).and_then(|valid| std::str::from_utf8(valid).ok()).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !whole.is_empty() && !whole.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{c}' | '\u{1b}'))
+}

@@ -1,0 +1,98 @@
+//! What bytes are, and what a browser is told of them.
+
+use files::{Kind, disposition, shown_name};
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+
+#[test]
+fn bytes_say_what_they_are() {
+    let table: [(&[u8], &str, Option<&str>); 12] = [
+        (PNG, "image/png", Some("png")),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF\0", "image/jpeg", Some("jpg")),
+        (b"GIF89a\x01\0\x01\0\x80\0\0", "image/gif", Some("gif")),
+        (b"RIFF\x1a\0\0\0WEBPVP8 ", "image/webp", Some("webp")),
+        (b"%PDF-1.7\n1 0 obj", "application/pdf", Some("pdf")),
+        (b"PK\x03\x04\x14\0\0\0\x08\0", "application/zip", Some("zip")),
+        (b"hello", "text/plain", Some("txt")),
+        ("日本".as_bytes(), "text/plain", Some("txt")),
+        (b"\xe6\x97", "application/octet-stream", None),
+        (b"a\xe6\x97", "text/plain", Some("txt")),
+        (b"\0\x01\x02", "application/octet-stream", None),
+        (b"\xff\xfe", "application/octet-stream", None),
+    ];
+    for (bytes, content_type, extension) in table {
+        assert_eq!(Kind::of(bytes, None), Kind { content_type, extension }, "{bytes:?}");
+    }
+}
+
+#[test]
+fn what_could_be_run_is_text() {
+    let scripts: [&[u8]; 7] = [
+        b"<!DOCTYPE html><script>alert(1)</script>",
+        b"<html><body onload=alert(1)>",
+        b"<svg xmlns=\"http://www.w3.org/2000/svg\" onload=\"alert(1)\"/>",
+        b"<?xml version=\"1.0\"?><svg onload=\"alert(1)\"/>",
+        b"GIF89a=1;alert(1)//",
+        b"#!/bin/sh\nrm -rf /",
+        b"BM is how this text begins, and MZ",
+    ];
+    for bytes in scripts {
+        assert_eq!(
+            Kind::of(bytes, Some("image/svg+xml")).content_type,
+            "text/plain",
+            "{}",
+            String::from_utf8_lossy(bytes)
+        );
+        assert!(disposition("x", Kind::of(bytes, Some("text/html")).content_type).starts_with("attachment; "));
+    }
+}
+
+#[test]
+fn a_sender_may_say_more_of_a_text_and_nothing_else() {
+    for (declared, told) in [
+        ("text/csv", "text/csv"),
+        ("TEXT/Markdown; charset=utf-8", "text/markdown"),
+        ("application/json", "application/json"),
+        ("text/html", "text/plain"),
+        ("image/png", "text/plain"),
+        ("", "text/plain"),
+    ] {
+        assert_eq!(Kind::of(b"a,b\n1,2\n", Some(declared)).content_type, told, "{declared}");
+        assert_eq!(Kind::of(PNG, Some(declared)).content_type, "image/png", "{declared}");
+    }
+}
+
+#[test]
+fn a_cut_in_the_middle_of_a_character_makes_no_text_binary() {
+    let text = "日".repeat(files::HEAD_BYTES);
+    assert_eq!(Kind::of(text.as_bytes(), None).content_type, "text/plain");
+}
+
+#[test]
+fn a_name_keeps_what_people_can_read() {
+    for (given, kept) in [
+        ("report.pdf", "report.pdf"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\dir\\x.txt", "x.txt"),
+        ("a\r\nSet-Cookie: x", "aSet-Cookie: x"),
+        ("with \"quotes\" ü", "with \"quotes\" ü"),
+        (" trailing. . ", "trailing"),
+        ("", "file"),
+        ("..", "file"),
+        ("CON", "CON"),
+        ("\u{202e}gpj.exe", "gpj.exe"),
+    ] {
+        assert_eq!(shown_name(given), kept, "{given:?}");
+    }
+    assert_eq!(shown_name(&"ü".repeat(150)), "ü".repeat(100));
+}
+
+#[test]
+fn any_name_gives_one_header() {
+    assert_eq!(
+        disposition("a \"b\"\r\nX: 日.png", "image/png"),
+        "inline; filename=\"a _b___X: _.png\"; filename*=UTF-8''a%20%22b%22%0D%0AX%3A%20%E6%97%A5.png"
+    );
+    assert!(disposition("x.svg", "image/svg+xml").starts_with("attachment; "));
+    assert!(disposition("x.pdf", "application/pdf").starts_with("attachment; "));
+}

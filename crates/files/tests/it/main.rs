@@ -1,0 +1,9 @@
+//! Files from outside: real folders.
+
+#![cfg(test)]
+
+mod depot;
+mod keys;
+mod kinds;
+mod places;
+mod seals;

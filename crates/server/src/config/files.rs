@@ -1,0 +1,85 @@
+//! `[files]`: where the files of users are, and how much of them there may be.
+
+use super::findings::Findings;
+use super::table::{Table, shown};
+use ::files::Place;
+use model::id::is_plain;
+use std::time::Duration;
+
+pub(super) const KEYS: [&str; 6] =
+    ["url", "bucket", "public_url", "upload_bytes_max", "user_bytes_max", "signed_url_seconds"];
+const UPLOAD_BYTES_MAX: u64 = 20 * 1024 * 1024;
+const SIGNED_URL_SECONDS: u64 = 300;
+
+/// Where the files of users are, and how much of them there may be.
+#[derive(Clone, Debug)]
+pub(crate) struct FilesConfig {
+    /// Where they are; a folder of the data folder unless it is said.
+    pub(crate) place: Option<Place>,
+    /// The variables that tell how to get in there.
+    pub(crate) variables: Vec<(String, String)>,
+    /// What clients are told that it is called.
+    pub(crate) bucket: Option<String>,
+    /// Where clients reach this server.
+    pub(crate) public_url: Option<String>,
+    /// The largest file.
+    pub(crate) upload_bytes_max: u64,
+    /// What the files of one user may hold together.
+    pub(crate) user_bytes_max: Option<u64>,
+    /// How long a signed address is good.
+    pub(crate) signed_url: Duration,
+}
+
+pub(super) fn read(
+    table: &Table<'_>,
+    findings: &Findings<'_>,
+    environment: Option<fn(&str) -> Option<String>>,
+) -> FilesConfig {
+    let place = place(table, findings);
+    let variables = match (&place, environment) {
+        (Some(Place::Bucket { cloud, .. }), Some(environment)) => {
+            let told = |name: &&str| Some(((*name).to_owned(), environment(name).filter(|value| !value.is_empty())?));
+            cloud.variables().iter().filter_map(told).collect()
+        }
+        _ => Vec::new(),
+    };
+    let seconds = table.number("signed_url_seconds", 1..=crate::files::LIFETIME_SECONDS_MAX);
+    FilesConfig {
+        place,
+        variables,
+        bucket: named(table, "bucket", is_plain, "1 to 64 letters, digits, `_` or `-`"),
+        public_url: named(table, "public_url", is_address, "an address; write it like https://agents.example"),
+        upload_bytes_max: table.number("upload_bytes_max", 1..=u64::MAX >> 1).unwrap_or(UPLOAD_BYTES_MAX),
+        user_bytes_max: table.number("user_bytes_max", 0..=u64::MAX >> 1),
+        signed_url: Duration::from_secs(seconds.unwrap_or(SIGNED_URL_SECONDS)),
+    }
+}
+
+fn place(table: &Table<'_>, findings: &Findings<'_>) -> Option<Place> {
+    let item = table.get("url")?;
+    match Place::parse(item.text()?) {
+        Ok(Place::Folder(folder)) => Some(Place::Folder(findings.source.path(&folder.to_string_lossy()))),
+        Ok(place) => Some(place),
+        Err(error) => {
+            item.refuse(error.to_string());
+            None
+        }
+    }
+}
+
+fn named(table: &Table<'_>, key: &str, fits: fn(&str) -> bool, wanted: &str) -> Option<String> {
+    let item = table.get(key)?;
+    let text = item.text()?;
+    if !fits(text) {
+        item.refuse(format!("{} is not {wanted}", shown(text)));
+        return None;
+    }
+    Some(text.trim_end_matches('/').to_owned())
+}
+
+fn is_address(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let (authority, path) = rest.map_or(("", ""), |rest| rest.split_once('/').unwrap_or((rest, "")));
+    super::build::is_host(authority)
+        && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_-.~".contains(&byte))
+}

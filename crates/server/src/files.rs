@@ -1,0 +1,151 @@
+//! The files that users send: where they are, who may read them, and what is cleared away when it was broken off.
+//!
+//! The rows of `model::ports::Attachments` say which bytes count; [`files::Depot`] has the bytes. Whoever takes a file in
+//! says first that it comes ([`Files::expect`]) and last that it is there, so that a crash in between leaves nothing that
+//! the next start does not find.
+
+use crate::config::FilesConfig;
+use crate::problem::Problem;
+use axum::http::{HeaderValue, StatusCode, header};
+use engine::SystemClock;
+use files::{Depot, FilesError, Key, KeyError, OpenError, Place, Seal, SealError};
+use model::UserId;
+use model::ports::{AttachmentRow, Clock as _, Directory, StoreError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What clients are told that a folder is called.
+const BUCKET: &str = "headwater";
+const FOLDER: &str = "files";
+const SEAL: &str = "files.key";
+/// No address is good for longer, whatever it says of itself.
+pub(crate) const LIFETIME_SECONDS_MAX: u64 = 3600;
+/// So many files come in at once; each holds up to two parts in memory.
+const UPLOADS_MAX: usize = 128;
+const RETRY_AFTER_SECONDS: u64 = 2;
+
+/// Everything about files.
+pub(crate) struct Files {
+    pub(crate) depot: Depot,
+    pub(crate) seal: Seal,
+    pub(crate) bucket: String,
+    pub(crate) config: FilesConfig,
+    directory: Arc<dyn Directory>,
+    uploads: Arc<Semaphore>,
+}
+
+/// Why there is no place for files.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilesOpenError {
+    #[error("files: {0}")]
+    Place(#[from] OpenError),
+    #[error("{}: {why}", path.display())]
+    Seal { path: PathBuf, why: SealError },
+}
+
+impl Files {
+    /// Opens the place. Blocks.
+    pub(crate) fn open(
+        config: FilesConfig,
+        data_dir: &Path,
+        directory: Arc<dyn Directory>,
+    ) -> Result<Self, FilesOpenError> {
+        let place = config.place.clone().unwrap_or_else(|| Place::Folder(data_dir.join(FOLDER)));
+        let depot = Depot::open(&place, &config.variables)?;
+        let path = data_dir.join(SEAL);
+        let seal = Seal::load(&path).map_err(|why| FilesOpenError::Seal { path, why })?;
+        let bucket = config.bucket.clone().or_else(|| depot.bucket().map(str::to_owned));
+        let bucket = bucket.unwrap_or_else(|| BUCKET.to_owned());
+        Ok(Self { depot, seal, bucket, config, directory, uploads: Arc::new(Semaphore::new(UPLOADS_MAX)) })
+    }
+
+    /// Removes what was broken off when the server last ran. A place that cannot be reached now is asked again at the next
+    /// start: nobody waits for it.
+    pub(crate) async fn sweep(&self) -> Result<(), StoreError> {
+        for (owner, path) in self.directory.unfinished_attachments().await? {
+            let Ok(key) = Key::parse(&path) else {
+                tracing::error!(path, "a file was expected under a name that none has");
+                continue;
+            };
+            if let Err(error) = self.discard(&owner, &key).await {
+                tracing::warn!(path, %error, "what is left of files waits for the next start");
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Room for one more file to come in.
+    pub(crate) fn enter(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        Arc::clone(&self.uploads).try_acquire_owned().map_err(|_| {
+            let detail = format!("{UPLOADS_MAX} files are coming in already: try again");
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail);
+            problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS)).closing()
+        })
+    }
+
+    /// Says that a file comes.
+    pub(crate) async fn expect(&self, key: &Key) -> Result<(), StoreError> {
+        self.directory.expect_attachment(key.owner(), key.as_str(), SystemClock.now()).await
+    }
+
+    /// Says that it is there. What is too much is not.
+    pub(crate) async fn keep(&self, owner: &UserId, row: AttachmentRow) -> Result<model::ports::Kept, StoreError> {
+        self.directory.put_attachment(owner, row, self.config.user_bytes_max).await
+    }
+
+    /// Forgets a file: the bytes first, so that a row always tells of them.
+    pub(crate) async fn discard(&self, owner: &UserId, key: &Key) -> Result<(), FilesError> {
+        self.depot.remove(key).await?;
+        match self.directory.delete_attachment(owner, key.as_str()).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(FilesError::Unavailable(error.to_string())),
+        }
+    }
+
+    /// How much a user's files hold.
+    pub(crate) async fn held(&self, owner: &UserId) -> Result<u64, StoreError> {
+        self.directory.attachment_bytes(owner).await
+    }
+
+    /// The file that a client names, where it is there.
+    pub(crate) async fn find(&self, bucket: &str, path: &str) -> Result<(Key, AttachmentRow), Problem> {
+        let key = self.name(bucket, path)?;
+        let row = self.directory.attachment(key.owner(), key.as_str()).await?;
+        row.map(|row| (key, row)).ok_or_else(Problem::not_found)
+    }
+
+    /// What a client names, be it there or not.
+    pub(crate) fn name(&self, bucket: &str, path: &str) -> Result<Key, Problem> {
+        if bucket != self.bucket {
+            let detail = "there is no such bucket: use the one that was given when the file was sent";
+            return Err(Problem::new(StatusCode::NOT_FOUND, "bucket_not_found", detail));
+        }
+        Ok(Key::parse(path)?)
+    }
+}
+
+impl From<KeyError> for Problem {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::Malformed => Self::new(StatusCode::BAD_REQUEST, "invalid_path", error.to_string()),
+            KeyError::Unknown => Self::not_found(),
+            KeyError::Owner => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", error.to_string()),
+        }
+    }
+}
+
+impl From<FilesError> for Problem {
+    fn from(error: FilesError) -> Self {
+        match error {
+            FilesError::NotFound => Self::not_found(),
+            FilesError::Unavailable(why) => {
+                tracing::error!(why, "the place for files is not available");
+                let detail = "files cannot be had now: try again";
+                let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "files_unavailable", detail);
+                problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! `POST /v1/threads/{id}/shares`: shows a thread to whoever has the token, as it goes on or as it is now.
+
+use super::{ThreadPath, to_its_end};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::body::Json;
+use crate::problem::Problem;
+use crate::{query, shares, watch, wire};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::json;
+
+/// A link that nobody remembers should not be open for ever.
+const SECONDS: u64 = 7 * 24 * 60 * 60;
+const SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
+/// So many shares a thread may have had.
+const SHARES_MAX: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    mode: Mode,
+    #[serde(default)]
+    expires_in_seconds: Option<u64>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mode {
+    Live,
+    Frozen,
+}
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    ThreadPath(thread): ThreadPath,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let [] = query::read(&uri, [])?;
+    let request: Request = Json::read(&headers, body, &app.limits).await?.object()?;
+    let seconds = request.expires_in_seconds.unwrap_or(SECONDS);
+    if !(1..=SECONDS_MAX).contains(&seconds) {
+        let detail = format!("`expires_in_seconds` must be a number from 1 to {SECONDS_MAX}");
+        return Err(Problem::invalid_body(detail));
+    }
+    let head = watch::head(&app, &caller.user, &thread).await?;
+    let until = match request.mode {
+        Mode::Live => None,
+        Mode::Frozen => Some(head),
+    };
+    let directory = &app.engine.ports().directory;
+    if directory.shares(&caller.user, &thread).await?.len() >= SHARES_MAX {
+        let detail = format!("the thread was shared {SHARES_MAX} times, which is the most");
+        return Err(Problem::new(StatusCode::CONFLICT, "too_many_shares", detail));
+    }
+    let now = app.engine.ports().clock.now();
+    let (row, token) = shares::new((caller.user, thread), until, (now, now.saturating_add(seconds * 1_000)))?;
+    let mut answer = wire::share(&row);
+    // What is in the store is in the table, too, also when the caller has gone.
+    to_its_end(async move {
+        app.engine.ports().directory.create_share(row.clone()).await?;
+        app.shares.add(row);
+        Ok::<(), Problem>(())
+    })
+    .await?;
+    if let Some(fields) = answer.as_object_mut() {
+        fields.insert("token".to_owned(), json!(token));
+    }
+    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(answer)).into_response())
+}

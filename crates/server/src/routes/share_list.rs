@@ -1,0 +1,24 @@
+//! `GET /v1/threads/{id}/shares`: to whom a thread is shown, and was.
+
+use super::ThreadPath;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::problem::Problem;
+use crate::{query, wire};
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use serde_json::{Value, json};
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    ThreadPath(thread): ThreadPath,
+    uri: Uri,
+) -> Result<Json<Value>, Problem> {
+    let [] = query::read(&uri, [])?;
+    let directory = &app.engine.ports().directory;
+    directory.thread(&caller.user, &thread).await?.ok_or_else(Problem::not_found)?;
+    let rows = directory.shares(&caller.user, &thread).await?;
+    Ok(Json(json!({ "data": rows.iter().map(wire::share).collect::<Vec<_>>() })))
+}

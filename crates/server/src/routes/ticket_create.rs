@@ -1,0 +1,42 @@
+//! `POST /v1/tickets`: a ticket for one stream or socket, for pages that cannot send headers with it.
+
+use crate::app::App;
+use crate::auth::Caller;
+use crate::body::Json;
+use crate::problem::Problem;
+use crate::query;
+use crate::tickets::{GOOD_FOR, TicketError};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::json;
+use std::time::Instant;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {}
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let [] = query::read(&uri, [])?;
+    let Request {} = Json::read_optional(&headers, body, &app.limits).await?.object()?;
+    let ticket = app.tickets.issue(&caller, Instant::now()).map_err(|error| match error {
+        TicketError::TooMany => Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tickets", error.to_string())
+            .header(header::RETRY_AFTER, "60"),
+        TicketError::Random(_) => {
+            tracing::error!(%error, "no ticket");
+            Problem::internal()
+        }
+    })?;
+    let good_for = u64::try_from(GOOD_FOR.as_millis()).unwrap_or(u64::MAX);
+    let expires_at = app.engine.ports().clock.now().saturating_add(good_for);
+    let body = json!({ "ticket": ticket, "expires_at": expires_at });
+    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
+}

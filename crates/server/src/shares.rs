@@ -1,0 +1,278 @@
+//! Shares: a thread that its owner shows to whoever has a link's token.
+//!
+//! A viewer is a user of their own, named after the share (`share:…`, which nobody else can be named), and `scope` is the
+//! store as that user sees it: the one thread, up to where it is frozen, to be read and not to be changed. So no route need
+//! know of shares, and one that is added tomorrow shows a viewer nothing by mistake. [`admit`] says in addition which
+//! routes are for viewers at all.
+//!
+//! The table here is what requests are held against. It is filled at the start and changes with the store's.
+
+mod scope;
+
+use crate::app::App;
+use crate::auth::{Caller, Pass};
+use crate::keys::{digest, secret};
+use crate::problem::Problem;
+use axum::http::{Method, StatusCode};
+use engine::NewRun;
+use model::block::Part;
+use model::event::Event;
+use model::object::TaskStatus;
+use model::ports::{Clock as _, Directory, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, StoreError};
+use model::seq::{Millis, Seq};
+use model::{Record, ThreadId, UserId};
+pub(crate) use scope::Scope;
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+/// How a token begins.
+pub(crate) const PREFIX: &str = "hws_";
+/// How the name of a viewer begins. No user's does: it has a character that theirs cannot have.
+const VIEWER: &str = "share:";
+/// A viewer's stream looks so often whether it may go on.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// How many of a thread's newest runs are looked at for the one to go on from.
+const RUNS_LOOKED_AT: usize = 100;
+
+/// What viewers may ask. Of these, `scope` shows what belongs to their thread.
+const READ: [&str; 11] = [
+    "/v1/threads/{thread}",
+    "/v1/threads/{thread}/events",
+    "/v1/tasks",
+    "/v1/tasks/{task}",
+    "/v1/tasks/{task}/events",
+    "/v1/responses/{response}",
+    "/v1/responses/{response}/input_items",
+    "/api/v1/agent/runs/{thread}/events",
+    "/api/v1/agent/history",
+    "/api/v1/agent/attachments/signed-url",
+    "/ws",
+];
+/// What viewers may ask for beside that: a way to follow from a browser.
+const TICKETS: &str = "/v1/tickets";
+
+/// Is this route for viewers?
+pub(crate) fn admit(method: &Method, route: &str) -> Result<(), Problem> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    if (reads && READ.contains(&route)) || (*method == Method::POST && route == TICKETS) {
+        return Ok(());
+    }
+    // The same for every thread: who may not write need not learn what there is.
+    Err(if reads { Problem::not_found() } else { read_only() })
+}
+
+/// Viewers cannot act.
+pub(crate) fn read_only() -> Problem {
+    let detail = "a share can be read, and nothing else: go on in a thread of your own";
+    Problem::new(StatusCode::FORBIDDEN, "share_read_only", detail)
+}
+
+/// A share that lets somebody in.
+#[derive(Debug)]
+pub(crate) struct Share {
+    row: ShareRow,
+    revoked: AtomicBool,
+}
+
+impl Share {
+    /// Does it still?
+    pub(crate) fn is_open(&self) -> bool {
+        !self.revoked.load(Ordering::SeqCst) && self.row.is_open(engine::SystemClock.now())
+    }
+
+    /// The last record that is shown, where that is settled.
+    pub(crate) const fn until(&self) -> Option<Seq> {
+        self.row.until
+    }
+
+    fn shows(&self, thread: &ThreadId) -> bool {
+        self.row.thread == *thread
+    }
+
+    /// A page as far as it is shown.
+    fn page(&self, mut page: Page) -> Page {
+        if let Some(until) = self.row.until {
+            page.records.retain(|record| record.seq <= until);
+            page.head = page.head.min(until);
+        }
+        page
+    }
+
+    /// A run as far as it is shown.
+    fn run(&self, row: RunRow) -> Option<RunRow> {
+        if !self.shows(&row.thread) {
+            return None;
+        }
+        let Some(until) = self.row.until else { return Some(row) };
+        let first = row.first.filter(|first| *first <= until)?;
+        if row.last.is_none_or(|last| last <= until) {
+            return Some(row);
+        }
+        // The row says where the run is now. Where it was then its records say, to whoever reads them.
+        Some(RunRow { status: TaskStatus::Running, last: Some(first), ended_at: None, ..row })
+    }
+}
+
+/// The shares that let somebody in now.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    open: RwLock<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    by_digest: HashMap<String, Arc<Share>>,
+    by_viewer: HashMap<UserId, Arc<Share>>,
+}
+
+impl Shares {
+    /// Reads them.
+    pub(crate) async fn load(directory: &dyn Directory) -> Result<Self, StoreError> {
+        let shares = Self::default();
+        for row in directory.open_shares(engine::SystemClock.now()).await? {
+            shares.add(row);
+        }
+        Ok(shares)
+    }
+
+    /// One more.
+    pub(crate) fn add(&self, row: ShareRow) {
+        let (digest, viewer) = (row.digest.clone(), viewer(&row.id));
+        let share = Arc::new(Share { row, revoked: AtomicBool::new(false) });
+        let mut open = self.write();
+        open.by_digest.insert(digest, Arc::clone(&share));
+        open.by_viewer.insert(viewer, share);
+    }
+
+    /// Whoever has this token.
+    pub(crate) fn find(&self, token: &str) -> Option<Caller> {
+        let share = self.read().by_digest.get(&digest(token)).map(Arc::clone)?;
+        let user = viewer(&share.row.id);
+        share.is_open().then_some(Caller { user, pass: Pass::Share(share) })
+    }
+
+    /// What this user is a viewer of.
+    fn of(&self, user: &UserId) -> Who {
+        if !user.as_str().starts_with(VIEWER) {
+            return Who::User;
+        }
+        self.read().by_viewer.get(user).map_or(Who::Nobody, |share| Who::Viewer(Arc::clone(share)))
+    }
+
+    /// The last record that this user is shown, where that is settled.
+    pub(crate) fn frozen_at(&self, user: &UserId) -> Option<Seq> {
+        match self.of(user) {
+            Who::Viewer(share) => share.until(),
+            Who::User | Who::Nobody => None,
+        }
+    }
+
+    /// A share lets nobody in any more, and open streams end.
+    pub(crate) fn close(&self, id: &str) {
+        self.close_where(|row| row.id == id);
+    }
+
+    fn close_where(&self, is_over: impl Fn(&ShareRow) -> bool) {
+        let mut open = self.write();
+        let goes_on = |share: &Arc<Share>| {
+            let over = is_over(&share.row);
+            share.revoked.fetch_or(over, Ordering::SeqCst);
+            !over
+        };
+        open.by_digest.retain(|_, share| goes_on(share));
+        open.by_viewer.retain(|_, share| goes_on(share));
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Open> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Open> {
+        self.open.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who somebody is to the store.
+enum Who {
+    /// A user.
+    User,
+    /// Somebody who is shown a thread.
+    Viewer(Arc<Share>),
+    /// Somebody who was.
+    Nobody,
+}
+
+fn viewer(id: &str) -> UserId {
+    UserId::from(format!("{VIEWER}{id}"))
+}
+
+/// How a run begins whose thread goes on from what a share shows: with what was said there by then.
+pub(crate) async fn go_on(app: &App, token: &str) -> Result<NewRun, Problem> {
+    let unknown = || {
+        let detail = "`share` opens nothing: it was taken back, its time is up, or it never was";
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_share", detail)
+    };
+    // Asked as a viewer, so that nothing comes along that is not shown.
+    let Caller { user, pass: Pass::Share(share) } = app.shares.find(token).ok_or_else(unknown)? else {
+        return Err(unknown());
+    };
+    let filter = RunFilter { thread: Some(share.row.thread.clone()), ..RunFilter::default() };
+    let runs = app.engine.ports().directory.runs(&user, filter, PageOf { before: None, limit: RUNS_LOOKED_AT }).await?;
+    let ended = runs.into_iter().filter(|run| run.status.is_terminal() && run.first.is_some());
+    let before = match ended.max_by_key(|run| run.first) {
+        Some(run) => Some(app.engine.said_until(&user, &run).await?),
+        None => None,
+    };
+    Ok(NewRun { before, origin: Some(json!({ "share": share.row.id })), ..NewRun::default() })
+}
+
+/// Is this file one that the shared thread's owner began a run with there?
+pub(crate) async fn shows_file(
+    app: &App,
+    caller: &Caller,
+    owner: &UserId,
+    (bucket, path): (&str, &str),
+) -> Result<bool, Problem> {
+    // A thread can name anybody's file. Only its owner's are shown with it.
+    let Some(share) = caller.share().filter(|share| share.row.owner == *owner) else { return Ok(false) };
+    let is_it = |part: &Part| match part {
+        Part::File { file } => file.bucket.as_deref() == Some(bucket) && file.path.as_deref() == Some(path),
+        Part::Text { .. } | Part::ImageUrl { .. } => false,
+    };
+    let filter = RunFilter { thread: Some(share.row.thread.clone()), ..RunFilter::default() };
+    let ports = app.engine.ports();
+    let mut page = PageOf { before: None, limit: RUNS_LOOKED_AT };
+    loop {
+        let runs = ports.directory.runs(&caller.user, filter.clone(), page.clone()).await?;
+        let Some(oldest) = runs.last().map(|run| run.id.to_string()) else { return Ok(false) };
+        for first in runs.iter().filter_map(|run| run.first) {
+            let read = ports.journal.read(&caller.user, &share.row.thread, first.before(), PageLimit::ONE).await?;
+            if let Some(Event::Created(created)) = read.records.first().map(Record::event)
+                && created.task.input.iter().flat_map(|said| &said.content).any(is_it)
+            {
+                return Ok(true);
+            }
+        }
+        page.before = Some(oldest);
+    }
+}
+
+/// A new share and the token that opens it, which is kept nowhere.
+pub(crate) fn new(
+    (owner, thread): (UserId, ThreadId),
+    until: Option<Seq>,
+    (created_at, expires_at): (Millis, Millis),
+) -> Result<(ShareRow, String), Problem> {
+    let made = secret(PREFIX).and_then(|token| Ok((secret("")?, token)));
+    let (name, token) = made.map_err(|error| {
+        tracing::error!(%error, "no randomness");
+        Problem::internal()
+    })?;
+    let id = format!("share_{}", name.chars().take(16).collect::<String>());
+    let digest = digest(&token);
+    Ok((ShareRow { id, thread, owner, digest, until, created_at, expires_at, revoked_at: None }, token))
+}

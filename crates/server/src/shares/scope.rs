@@ -1,0 +1,264 @@
+//! The store as each user sees it: to a viewer there is one thread, which cannot be changed.
+//!
+//! What is asked in a viewer's name is answered from the owner's rows where it is about that thread. Everything else goes
+//! to the store as it comes, which knows nobody of a viewer's name; what would make something there is refused here.
+
+use super::{Share, Shares, Who};
+use model::ports::{
+    ApprovalRow, AttachmentRow, Attachments, Batch, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow,
+    Journal, Kept, KeyRow, Landed, Lease, NameRow, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, Spent,
+    StoreError, Submission, SubmitError, Submitted, ThreadRow, Verdict, WakeRow,
+};
+use model::seq::{Millis, Seq};
+use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
+use std::sync::Arc;
+
+/// The store as each user sees it.
+pub(crate) struct Scope {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) directory: Arc<dyn Directory>,
+    pub(crate) shares: Arc<Shares>,
+}
+
+type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+impl Journal for Scope {
+    fn claim<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId, node: &'a NodeId) -> Answer<'a, Lease> {
+        self.journal.claim(owner, thread, node)
+    }
+
+    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
+        self.journal.append_then(batch, landed)
+    }
+
+    fn read<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId, after: Seq, limit: PageLimit) -> Answer<'a, Page> {
+        match self.shares.of(owner) {
+            Who::Viewer(share) if share.shows(thread) => Box::pin(async move {
+                let page = self.journal.read(&share.row.owner, thread, after, limit).await?;
+                Ok(share.page(page))
+            }),
+            _ => self.journal.read(owner, thread, after, limit),
+        }
+    }
+}
+
+impl Directory for Scope {
+    fn submit<'a>(
+        &'a self,
+        owner: &'a UserId,
+        submission: Submission,
+    ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
+        match self.shares.of(owner) {
+            Who::User => self.directory.submit(owner, submission),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread.into()) }),
+        }
+    }
+
+    fn recall<'a>(
+        &'a self,
+        owner: &'a UserId,
+        idempotency: &'a Idempotency,
+    ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
+        self.directory.recall(owner, idempotency)
+    }
+
+    fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> Answer<'a, Vec<InboxRow>> {
+        match self.shares.of(owner) {
+            Who::Viewer(share) if share.shows(thread) => Box::pin(async move {
+                let rows = self.directory.inbox(&share.row.owner, thread).await?;
+                // What waits comes after what was frozen.
+                Ok(if share.until().is_some() { Vec::new() } else { rows })
+            }),
+            _ => self.directory.inbox(owner, thread),
+        }
+    }
+
+    fn claimable(&self) -> Answer<'_, Vec<(UserId, ThreadId)>> {
+        self.directory.claimable()
+    }
+
+    fn threads<'a>(&'a self, owner: &'a UserId, page: PageOf) -> Answer<'a, Vec<ThreadRow>> {
+        self.directory.threads(owner, page)
+    }
+
+    fn thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> Answer<'a, Option<ThreadRow>> {
+        match self.shares.of(owner) {
+            Who::Viewer(share) if share.shows(thread) => Box::pin(async move {
+                let mut row = self.directory.thread(&share.row.owner, thread).await?;
+                if let (Some(row), Some(_)) = (&mut row, share.until()) {
+                    row.updated_at = row.updated_at.min(share.row.created_at);
+                }
+                Ok(row)
+            }),
+            _ => self.directory.thread(owner, thread),
+        }
+    }
+
+    fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> Answer<'a, bool> {
+        Box::pin(async move {
+            let deleted = self.directory.delete_thread(owner, thread).await?;
+            if deleted {
+                self.shares.close_where(|row| row.thread == *thread);
+            }
+            Ok(deleted)
+        })
+    }
+
+    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: PageOf) -> Answer<'a, Vec<RunRow>> {
+        match self.shares.of(owner) {
+            Who::Viewer(share) => Box::pin(self.shown_runs(share, filter, page)),
+            _ => self.directory.runs(owner, filter, page),
+        }
+    }
+
+    fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> Answer<'a, Option<RunRow>> {
+        match self.shares.of(owner) {
+            Who::Viewer(share) => Box::pin(async move {
+                let row = self.directory.run(&share.row.owner, run).await?;
+                Ok(row.and_then(|row| share.run(row)))
+            }),
+            _ => self.directory.run(owner, run),
+        }
+    }
+
+    fn checkpoint<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> Answer<'a, Option<Checkpoint>> {
+        match self.shares.of(owner) {
+            Who::Viewer(share) if share.shows(thread) => Box::pin(async move {
+                let found = self.directory.checkpoint(&share.row.owner, thread).await?;
+                Ok(found.filter(|found| share.until().is_none_or(|until| found.seq <= until)))
+            }),
+            _ => self.directory.checkpoint(owner, thread),
+        }
+    }
+
+    fn approvals<'a>(&'a self, owner: &'a UserId, pending: bool, page: PageOf) -> Answer<'a, Vec<ApprovalRow>> {
+        self.directory.approvals(owner, pending, page)
+    }
+
+    fn approval<'a>(&'a self, owner: &'a UserId, key: &'a ApprovalKey) -> Answer<'a, Option<ApprovalRow>> {
+        self.directory.approval(owner, key)
+    }
+
+    fn spent<'a>(&'a self, owner: &'a UserId, day: Day) -> Answer<'a, Spent> {
+        self.directory.spent(owner, day)
+    }
+
+    fn wakes(&self) -> Answer<'_, Vec<WakeRow>> {
+        self.directory.wakes()
+    }
+
+    fn give_name<'a>(&'a self, owner: &'a UserId, row: NameRow) -> Answer<'a, NameRow> {
+        match self.shares.of(owner) {
+            Who::User => self.directory.give_name(owner, row),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+        }
+    }
+
+    fn name<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str) -> Answer<'a, Option<NameRow>> {
+        match self.shares.of(owner) {
+            Who::Viewer(share) => Box::pin(async move {
+                let row = self.directory.name(&share.row.owner, protocol, name).await?;
+                Ok(row.filter(|row| share.shows(&row.thread)))
+            }),
+            _ => self.directory.name(owner, protocol, name),
+        }
+    }
+
+    fn note_name<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str, note: String) -> Answer<'a, bool> {
+        self.directory.note_name(owner, protocol, name, note)
+    }
+
+    fn forget_name<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str) -> Answer<'a, bool> {
+        self.directory.forget_name(owner, protocol, name)
+    }
+
+    fn create_share(&self, share: ShareRow) -> Answer<'_, ()> {
+        self.directory.create_share(share)
+    }
+
+    fn shares<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> Answer<'a, Vec<ShareRow>> {
+        self.directory.shares(owner, thread)
+    }
+
+    fn revoke_share<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        id: &'a str,
+        at: Millis,
+    ) -> Answer<'a, bool> {
+        self.directory.revoke_share(owner, thread, id, at)
+    }
+
+    fn open_shares(&self, at: Millis) -> Answer<'_, Vec<ShareRow>> {
+        self.directory.open_shares(at)
+    }
+
+    fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> Answer<'a, ()> {
+        self.directory.keep_definitions(digest, body)
+    }
+
+    fn definitions<'a>(&'a self, digest: &'a str) -> Answer<'a, Option<String>> {
+        self.directory.definitions(digest)
+    }
+
+    fn create_key(&self, key: KeyRow) -> Answer<'_, ()> {
+        self.directory.create_key(key)
+    }
+
+    fn keys(&self) -> Answer<'_, Vec<KeyRow>> {
+        self.directory.keys()
+    }
+
+    fn revoke_key<'a>(&'a self, id: &'a str, at: Millis) -> Answer<'a, bool> {
+        self.directory.revoke_key(id, at)
+    }
+}
+
+impl Attachments for Scope {
+    fn expect_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, at: Millis) -> Answer<'a, ()> {
+        match self.shares.of(owner) {
+            Who::User => self.directory.expect_attachment(owner, path, at),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+        }
+    }
+
+    fn put_attachment<'a>(&'a self, owner: &'a UserId, row: AttachmentRow, bytes_max: Option<u64>) -> Answer<'a, Kept> {
+        match self.shares.of(owner) {
+            Who::User => self.directory.put_attachment(owner, row, bytes_max),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+        }
+    }
+
+    fn attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> Answer<'a, Option<AttachmentRow>> {
+        self.directory.attachment(owner, path)
+    }
+
+    fn attachment_bytes<'a>(&'a self, owner: &'a UserId) -> Answer<'a, u64> {
+        self.directory.attachment_bytes(owner)
+    }
+
+    fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> Answer<'a, bool> {
+        self.directory.delete_attachment(owner, path)
+    }
+
+    fn unfinished_attachments(&self) -> Answer<'_, Vec<(UserId, String)>> {
+        self.directory.unfinished_attachments()
+    }
+}
+
+impl Scope {
+    async fn shown_runs(
+        &self,
+        share: Arc<Share>,
+        mut filter: RunFilter,
+        page: PageOf,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        if filter.thread.replace(share.row.thread.clone()).is_some_and(|asked| !share.shows(&asked)) {
+            return Ok(Vec::new());
+        }
+        let rows = self.directory.runs(&share.row.owner, filter.clone(), page).await?;
+        let fits = |row: &RunRow| filter.status.is_empty() || filter.status.contains(&row.status);
+        Ok(rows.into_iter().filter_map(|row| share.run(row)).filter(fits).collect())
+    }
+}

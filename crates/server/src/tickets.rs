@@ -1,0 +1,104 @@
+//! Tickets: one stream or socket, for pages that cannot send a key.
+//!
+//! A browser's `EventSource` and `WebSocket` send no headers of a page's own, and a key does not belong into a URL, which
+//! ends up in logs and histories. A ticket may stand there: it is good once and for a minute, and whoever finds it later
+//! has nothing. An `EventSource` that reconnects by itself sends the ticket that it began with, and is refused: a page
+//! gets another ticket then. Tickets live in memory alone; after a restart there are none.
+
+use crate::auth::Caller;
+use crate::keys::{digest, secret};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a ticket is good.
+pub(crate) const GOOD_FOR: Duration = Duration::from_secs(60);
+/// How many can wait to be used, of one user and of all.
+const PER_USER_MAX: usize = 100;
+const ALL_MAX: usize = 10_000;
+
+const PREFIX: &str = "hwt_";
+
+/// Why there is no ticket.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TicketError {
+    #[error("too many tickets wait to be used: use some, or wait a minute")]
+    TooMany,
+    #[error("no randomness: {0}")]
+    Random(getrandom::Error),
+}
+
+/// The tickets that nobody has used.
+#[derive(Debug, Default)]
+pub(crate) struct Tickets {
+    /// By digest: how long a look takes says nothing about a ticket.
+    open: Mutex<HashMap<String, Ticket>>,
+}
+
+#[derive(Debug)]
+struct Ticket {
+    caller: Caller,
+    until: Instant,
+}
+
+impl Tickets {
+    /// A ticket in the name of whoever asks.
+    pub(crate) fn issue(&self, caller: &Caller, now: Instant) -> Result<String, TicketError> {
+        let text = secret(PREFIX).map_err(TicketError::Random)?;
+        let mut open = self.lock();
+        open.retain(|_, ticket| now < ticket.until);
+        let mine = open.values().filter(|ticket| ticket.caller.user == caller.user).count();
+        if mine >= PER_USER_MAX || open.len() >= ALL_MAX {
+            return Err(TicketError::TooMany);
+        }
+        open.insert(digest(&text), Ticket { caller: caller.clone(), until: now + GOOD_FOR });
+        Ok(text)
+    }
+
+    /// Whom a ticket lets in. It is used up by this.
+    pub(crate) fn take(&self, text: &str, now: Instant) -> Option<Caller> {
+        let ticket = self.lock().remove(&digest(text))?;
+        // What let them have it must still let them in.
+        (now < ticket.until && ticket.caller.pass.is_good()).then_some(ticket.caller)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Ticket>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Pass;
+    use model::UserId;
+
+    fn caller(name: &str) -> Caller {
+        Caller { user: UserId::from(name), pass: Pass::Open }
+    }
+
+    #[test]
+    fn a_ticket_is_good_once_and_for_a_minute() {
+        let (tickets, now) = (Tickets::default(), Instant::now());
+        let ticket = tickets.issue(&caller("ann"), now).unwrap();
+        assert!(ticket.starts_with("hwt_") && ticket.len() == 68, "{ticket}");
+        assert_eq!(tickets.take(&ticket.replace("hwt_", "hwt-"), now).map(|caller| caller.user), None);
+        let in_time = now + GOOD_FOR - Duration::from_millis(1);
+        assert_eq!(tickets.take(&ticket, in_time).map(|caller| caller.user), Some(UserId::from("ann")));
+        assert!(tickets.take(&ticket, in_time).is_none(), "a second time");
+        let ticket = tickets.issue(&caller("ann"), now).unwrap();
+        assert!(tickets.take(&ticket, now + GOOD_FOR).is_none(), "too late");
+    }
+
+    #[test]
+    fn nobody_can_keep_others_from_getting_one() {
+        let (tickets, now) = (Tickets::default(), Instant::now());
+        for _ in 0..PER_USER_MAX {
+            tickets.issue(&caller("ann"), now).unwrap();
+        }
+        assert!(matches!(tickets.issue(&caller("ann"), now), Err(TicketError::TooMany)));
+        tickets.issue(&caller("ben"), now).unwrap();
+        tickets.issue(&caller("ann"), now + GOOD_FOR).unwrap();
+        assert_eq!(tickets.lock().len(), 1, "what nobody used is not kept");
+    }
+}

@@ -1,0 +1,54 @@
+//! Many who take nothing, and what that costs.
+
+use super::chat;
+use super::client::Socket;
+use crate::harness::Server;
+use serde_json::json;
+
+const STALLED: usize = 300;
+
+fn resident_kib(hw: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", hw.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test]
+async fn three_hundred_who_take_nothing_slow_nobody_and_cost_little() {
+    let hw = Server::demo();
+    let mut reader = Socket::open(&hw).await;
+    reader.say(&chat("s1", "hello")).await;
+    reader.until("message_stop").await;
+    let mut stalled = Vec::new();
+    for _ in 0..STALLED {
+        let mut socket = Socket::open(&hw).await;
+        socket.say(&json!({"type": "resume", "session_id": "s1"})).await;
+        socket.until("message_stop").await;
+        stalled.push(socket);
+    }
+    let before = resident_kib(&hw);
+    // Some five megabytes of frames: far more than connections hold for those who do not read.
+    reader.say(&chat("s1", "story 30000 fast")).await;
+    let mut bytes = 0;
+    let mut most = 0;
+    let mut deltas = 0;
+    loop {
+        let frame = reader.next().await;
+        bytes += frame.to_string().len();
+        deltas += usize::from(frame["type"] == "content_block_delta");
+        if deltas % 2_000 == 1 {
+            most = most.max(resident_kib(&hw));
+        }
+        if frame["type"] == "message_stop" {
+            break;
+        }
+    }
+    assert_eq!(deltas, 30_000, "whoever reads has all of it");
+    let grown = most.saturating_sub(before);
+    // A queue for each would be gigabytes. Each has a page of the log, or a piece of the lane, on its way.
+    assert!(bytes > 4_000_000, "{bytes} bytes for each");
+    assert!(grown < 64 * 1024, "{grown} KiB for {STALLED} sockets that take nothing");
+    for socket in &mut stalled[..3] {
+        socket.until("message_stop").await;
+    }
+}

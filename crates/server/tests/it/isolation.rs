@@ -1,0 +1,317 @@
+//! Who sees what, route by route and message by message: two users and a viewer of a share.
+//!
+//! The rows are held against the document of what the server offers: a route or a message without a row is a failure.
+
+use crate::auth::key;
+use crate::blocks::client::Socket;
+use crate::harness::{Server, openapi};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+const KEYS: &str = "[auth]\nmode = \"keys\"";
+
+/// What somebody gets who was shown a thread, when they ask about that thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Viewer {
+    /// The thing itself.
+    Sees,
+    /// That it may only be read: 403.
+    CannotAct,
+    /// That there is no such thing: 404.
+    SeesNothing,
+    /// What anybody gets.
+    IsAnybody,
+    /// This status, as every user does.
+    Gets(u16),
+}
+use Viewer::{CannotAct, Gets, IsAnybody, Sees, SeesNothing};
+
+/// Every route: its method, its path with the names of the document, what is sent, and what a viewer gets.
+fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
+    let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
+    let none = || Value::Null;
+    let says = || json!({"model": "demo", "input": "hi"});
+    let turns = || json!({"model": "demo", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+    vec![
+        (get.clone(), "/v1/tasks", none(), Sees),
+        (post.clone(), "/v1/tasks", says(), CannotAct),
+        (get.clone(), "/v1/tasks/{task_id}", none(), Sees),
+        (get.clone(), "/v1/tasks/{task_id}/events", none(), Sees),
+        (post.clone(), "/v1/tasks/{task_id}/cancel", none(), CannotAct),
+        (post.clone(), "/v1/tasks/{task_id}/input", json!({"input": "hi"}), CannotAct),
+        (post.clone(), "/v1/tasks/{task_id}/approvals/{key}", json!({"decision": "approve"}), CannotAct),
+        (post.clone(), "/v1/tasks/{task_id}/tool_results", json!([]), CannotAct),
+        (get.clone(), "/v1/approvals", none(), SeesNothing),
+        (get.clone(), "/v1/usage", none(), SeesNothing),
+        (get.clone(), "/v1/threads", none(), SeesNothing),
+        (get.clone(), "/v1/threads/{thread_id}", none(), Sees),
+        (delete.clone(), "/v1/threads/{thread_id}", none(), CannotAct),
+        (get.clone(), "/v1/threads/{thread_id}/events", none(), Sees),
+        (get.clone(), "/v1/threads/{thread_id}/shares", none(), SeesNothing),
+        (post.clone(), "/v1/threads/{thread_id}/shares", json!({"mode": "live"}), CannotAct),
+        (delete.clone(), "/v1/threads/{thread_id}/shares/{share}", none(), CannotAct),
+        (post.clone(), "/v1/tickets", none(), Gets(201)),
+        (post.clone(), "/api/v1/agent/runs", json!({"message": "hi"}), CannotAct),
+        (get.clone(), "/api/v1/agent/runs/{thread_id}/events", none(), Sees),
+        (post.clone(), "/api/v1/agent/runs/{thread_id}/cancel", none(), CannotAct),
+        (get.clone(), "/api/v1/agent/history?threadId={thread_id}", none(), Sees),
+        (post.clone(), "/api/v1/agent/attachments", none(), CannotAct),
+        (get.clone(), "/api/v1/agent/attachments/signed-url?{file}", none(), Sees),
+        (get.clone(), "/api/v1/agent/attachments/raw?{signed}", none(), IsAnybody),
+        (post.clone(), "/v1/responses", says(), CannotAct),
+        (get.clone(), "/v1/responses/{response}", none(), Sees),
+        (get.clone(), "/v1/responses/{response}?stream=true", none(), Sees),
+        (delete.clone(), "/v1/responses/{response}", none(), CannotAct),
+        (post.clone(), "/v1/responses/{response}/cancel", none(), CannotAct),
+        (get.clone(), "/v1/responses/{response}/input_items", none(), Sees),
+        (post.clone(), "/v1/conversations", json!({}), CannotAct),
+        (get.clone(), "/v1/conversations/{conversation}", none(), SeesNothing),
+        (post.clone(), "/v1/conversations/{conversation}", json!({"metadata": {}}), CannotAct),
+        (delete.clone(), "/v1/conversations/{conversation}", none(), CannotAct),
+        (get.clone(), "/v1/conversations/{conversation}/items", none(), SeesNothing),
+        (post.clone(), "/v1/conversations/{conversation}/items", json!({"items": []}), CannotAct),
+        (get.clone(), "/v1/conversations/{conversation}/items/{item}", none(), SeesNothing),
+        (delete, "/v1/conversations/{conversation}/items/{item}", none(), CannotAct),
+        (get.clone(), "/v1/models", none(), SeesNothing),
+        (get.clone(), "/v1/models/{model}", none(), SeesNothing),
+        (post.clone(), "/v1/messages", turns(), CannotAct),
+        (post, "/v1/chat/completions", turns(), CannotAct),
+        (get.clone(), "/ws", none(), Gets(426)),
+        (get.clone(), "/healthz", none(), IsAnybody),
+        (get.clone(), "/readyz", none(), IsAnybody),
+        (get.clone(), "/metrics", none(), IsAnybody),
+        (get, "/openapi.json", none(), IsAnybody),
+    ]
+}
+
+/// Something of Ann's, under the names of the document.
+struct Things(Vec<(&'static str, String)>);
+
+impl Things {
+    fn fill(&self, path: &str) -> String {
+        self.0.iter().fold(path.to_owned(), |path, (name, id)| path.replace(name, id))
+    }
+}
+
+/// Who asks.
+struct Seat<'a> {
+    hw: &'a Server,
+    token: Option<String>,
+}
+
+impl Seat<'_> {
+    /// The status, and the text where it is not a stream.
+    async fn ask(&self, method: &Method, path: &str, body: &Value) -> (u16, String) {
+        let mut request = self.hw.client.request(method.clone(), self.hw.url(path));
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        if !body.is_null() {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let streams = headers.get("content-type").is_some_and(|kind| kind.to_str().unwrap().contains("event-stream"));
+        (status, if streams { String::new() } else { response.text().await.unwrap() })
+    }
+
+    async fn socket(&self) -> Socket {
+        let header = format!("Authorization: Bearer {}\r\n", self.token.as_deref().unwrap());
+        Socket::with_headers(self.hw, &header).await.unwrap_or_else(|head| panic!("{head}"))
+    }
+
+    /// A thread with a run that ended and one that waits for an answer, and a conversation.
+    async fn things(&self) -> Things {
+        let ask = async |path: &str, body: Value| {
+            let (status, text) = self.ask(&Method::POST, path, &body).await;
+            assert!((200..300).contains(&status), "{path}: {status} {text}");
+            serde_json::from_str::<Value>(&text).unwrap()
+        };
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let (bucket, path) = self.file().await;
+        let file = format!("bucket={bucket}&path={path}");
+        let signed =
+            self.ask(&Method::GET, &format!("/api/v1/agent/attachments/signed-url?{file}"), &Value::Null).await;
+        let signed = signed.1.split_once("raw?").unwrap().1.trim_end_matches(['"', '}']).to_owned();
+        let input = json!([
+            {"type": "text", "text": "story 2 fast"},
+            {"type": "file", "file": {"bucket": bucket, "path": path}},
+        ]);
+        let task = ask("/v1/tasks", json!({"model": "demo", "input": input, "wait": true})).await;
+        let (task, thread) = (text(&task["task_id"]), text(&task["thread_id"]));
+        let asks = json!({"model": "demo", "input": "trade", "thread_id": thread, "wait": true});
+        let question = text(&ask("/v1/tasks", asks).await["pending"][0]["key"]);
+        let conversation = text(&ask("/v1/conversations", json!({})).await["id"]);
+        let items = json!({"items": [{"type": "message", "role": "user", "content": "hi"}]});
+        let item = text(&ask(&format!("/v1/conversations/{conversation}/items"), items).await["data"][0]["id"]);
+        let share = ask(&format!("/v1/threads/{thread}/shares"), json!({"mode": "live"})).await;
+        Things(vec![
+            ("{response}", task.replace("task_", "resp_")),
+            ("{task_id}", task),
+            ("{thread_id}", thread),
+            ("{key}", question),
+            ("{conversation}", conversation),
+            ("{item}", item),
+            ("{share}", text(&share["share_id"])),
+            ("{token}", text(&share["token"])),
+            ("{model}", "demo".to_owned()),
+            ("{file}", file),
+            ("{signed}", signed),
+        ])
+    }
+
+    /// A file that was sent: its bucket and its path.
+    async fn file(&self) -> (String, String) {
+        let request = self.hw.client.post(self.hw.url("/api/v1/agent/attachments?name=a.txt"));
+        let request = request.bearer_auth(self.token.as_deref().unwrap()).header("content-type", "text/plain");
+        let text = request.body("some words").send().await.unwrap().text().await.unwrap();
+        let file: Value = serde_json::from_str(&text).unwrap();
+        (file["bucket"].as_str().unwrap().to_owned(), file["path"].as_str().unwrap().to_owned())
+    }
+
+    /// Everything that is this user's, in one text.
+    async fn everything(&self, of: &[&Things]) -> String {
+        let mut all = String::new();
+        for list in ["/v1/threads", "/v1/tasks", "/v1/approvals"] {
+            all += &self.ask(&Method::GET, list, &Value::Null).await.1;
+        }
+        for things in of {
+            for path in
+                ["/v1/threads/{thread_id}", "/v1/threads/{thread_id}/shares", "/v1/conversations/{conversation}/items"]
+            {
+                all += &self.ask(&Method::GET, &things.fill(path), &Value::Null).await.1;
+            }
+        }
+        all
+    }
+}
+
+#[test]
+fn every_route_has_its_row() {
+    let rows = rows();
+    let tried = |method: &str, path: &str| {
+        rows.iter().any(|(has, row, ..)| has.as_str().to_lowercase() == method && row.split('?').next() == Some(path))
+    };
+    let mut count = 0;
+    for (path, methods) in openapi()["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys().filter(|name| *name != "parameters") {
+            assert!(tried(method, path), "{method} {path} has no row: who may ask it, and what do they get?");
+            count += 1;
+        }
+    }
+    assert!(count > 40, "{count}");
+}
+
+#[tokio::test]
+async fn nobody_sees_or_changes_what_is_not_theirs_or_shown_to_them() {
+    let hw = Server::start(KEYS);
+    let seat = |token: String| Seat { hw: &hw, token: Some(token) };
+    let (ann, ben, nobody) = (seat(key(&hw, "ann")), seat(key(&hw, "ben")), Seat { hw: &hw, token: None });
+    let (shown, hidden) = (ann.things().await, ann.things().await);
+    let viewer = seat(shown.fill("{token}"));
+    let before = ann.everything(&[&shown, &hidden]).await;
+    let secrets: Vec<&String> = hidden.0.iter().filter(|(name, _)| *name != "{model}").map(|(_, id)| id).collect();
+    for (method, path, body, expected) in rows() {
+        let (own, other) = (shown.fill(path), hidden.fill(path));
+        let say = format!("{method} {path}");
+        if method == Method::GET {
+            let wanted = if let Gets(status) = expected { status } else { 200 };
+            assert_eq!(ann.ask(&method, &own, &body).await.0, wanted, "{say}: the owner");
+        }
+        let open = if expected == IsAnybody { 200 } else { 401 };
+        assert_eq!(nobody.ask(&method, &own, &body).await.0, open, "{say}: without a key");
+
+        let (status, text) = ben.ask(&method, &own, &body).await;
+        let named = path.contains('{') && !path.contains("{model}") && expected != IsAnybody;
+        assert!(!named || status == 404, "{say}: another user gets {status}");
+        assert!(named || status < 500, "{say}: another user gets {status}");
+        for (name, id) in &shown.0 {
+            // A path that was asked for may be repeated; nothing else of it may be said.
+            assert!(*name == "{model}" || own.contains(id) || !text.contains(id), "{say}: another user reads {text}");
+        }
+
+        let (status, text) = viewer.ask(&method, &own, &body).await;
+        let (wanted, elsewhere) = match expected {
+            Sees if named => (200, 404),
+            Sees => (200, 200),
+            CannotAct => (403, 403),
+            SeesNothing => (404, 404),
+            IsAnybody => (200, 200),
+            Gets(status) => (status, status),
+        };
+        assert_eq!(status, wanted, "{say}: a viewer reads {text}");
+        assert!(!secrets.iter().any(|id| text.contains(*id)), "{say}: a viewer reads {text}");
+        let (status, text) = viewer.ask(&method, &other, &body).await;
+        assert_eq!(status, elsewhere, "{say}: a viewer, of another thread: {text}");
+    }
+    assert_eq!(ann.everything(&[&shown, &hidden]).await, before, "nothing of hers has changed");
+}
+
+#[tokio::test]
+async fn nobody_reaches_anothers_through_a_body() {
+    let hw = Server::start(KEYS);
+    let seat = |token: String| Seat { hw: &hw, token: Some(token) };
+    let (ann, ben) = (seat(key(&hw, "ann")), seat(key(&hw, "ben")));
+    let things = ann.things().await;
+    let before = ann.everything(&[&things]).await;
+    for (path, body) in [
+        ("/v1/tasks", r#"{"model":"demo","input":"hi","thread_id":"{thread_id}"}"#),
+        ("/v1/tasks", r#"{"model":"demo","input":"hi","previous":"{task_id}"}"#),
+        ("/v1/responses", r#"{"model":"demo","input":"hi","previous_response_id":"{response}"}"#),
+        ("/v1/responses", r#"{"model":"demo","input":"hi","conversation":"{conversation}"}"#),
+        ("/api/v1/agent/runs", r#"{"message":"hi","threadId":"{thread_id}"}"#),
+    ] {
+        let body = serde_json::from_str(&things.fill(body)).unwrap();
+        let (status, text) = ben.ask(&Method::POST, path, &body).await;
+        assert!((400..500).contains(&status), "{path} {body}: {status} {text}");
+    }
+    assert_eq!(ann.everything(&[&things]).await, before);
+}
+
+/// What clients can say, by the document.
+fn messages() -> Vec<String> {
+    let document = openapi();
+    let text = document["paths"]["/ws"]["get"]["description"].as_str().unwrap();
+    let said = text.split("In: ").nth(1).unwrap().split(" Out: ").next().unwrap();
+    said.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn nobody_says_to_anothers_session_what_is_not_for_them() {
+    let hw = Server::start(KEYS);
+    let seat = |token: String| Seat { hw: &hw, token: Some(token) };
+    let (ann, ben) = (seat(key(&hw, "ann")), seat(key(&hw, "ben")));
+    let (shown, hidden) = (ann.things().await, ann.things().await);
+    let viewer = seat(shown.fill("{token}"));
+    let before = ann.everything(&[&shown, &hidden]).await;
+    let yes = r#"{"type":"approval_response","approval_key":"{key}","decisions":[{"type":"approve"}]}"#;
+    // What is said, what another user hears, what a viewer hears of their thread, and what of another.
+    let rows = [
+        (
+            r#"{"type":"chat","session_id":"{thread_id}","content":"hi"}"#,
+            "not_found",
+            "share_read_only",
+            "share_read_only",
+        ),
+        (r#"{"type":"resume","session_id":"{thread_id}"}"#, "not_found", "message_start", "not_found"),
+        (r#"{"type":"stop"}"#, "no_session", "share_read_only", "share_read_only"),
+        (yes, "approval_not_found", "share_read_only", "share_read_only"),
+        (r#"{"type":"ping"}"#, "pong", "pong", "pong"),
+    ];
+    for kind in messages() {
+        let row = format!(r#"{{"type":"{kind}""#);
+        assert!(rows.iter().any(|(said, ..)| said.starts_with(&row)), "{kind} has no row");
+    }
+    for (said, another, viewers, elsewhere) in rows {
+        for (who, things, wanted) in
+            [(&ben, &shown, another), (&viewer, &shown, viewers), (&viewer, &hidden, elsewhere)]
+        {
+            let mut socket = who.socket().await;
+            socket.say_text(&things.fill(said)).await;
+            let heard = socket.next().await;
+            let heard = heard["code"].as_str().or_else(|| heard["type"].as_str()).unwrap();
+            assert_eq!(heard, wanted, "{said}");
+        }
+    }
+    assert_eq!(ann.everything(&[&shown, &hidden]).await, before, "nothing of hers has changed");
+}

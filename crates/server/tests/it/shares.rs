@@ -1,0 +1,454 @@
+//! Shares: what a viewer sees, that it is that thread and nothing else, and when it ends.
+
+use crate::auth::key;
+use crate::blocks::client::{Got, Socket};
+use crate::fake::dialect::Dialect;
+use crate::fake::loopback::{Act, Asked, Loopback, stream};
+use crate::harness::{Open, Reply, Server, bytes, frames};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const KEYS: &str = "[auth]\nmode = \"keys\"";
+/// Streams end so soon after their share does.
+const CUT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Somebody at a server.
+struct Seat<'a> {
+    hw: &'a Server,
+    bearer: String,
+}
+
+impl<'a> Seat<'a> {
+    fn new(hw: &'a Server, token: &str) -> Self {
+        Self { hw, bearer: format!("Bearer {token}") }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Reply {
+        let headers = [("authorization", &*self.bearer), ("content-type", "application/json")];
+        self.hw.request(method, path, &headers, body.map(|body| body.to_string().into_bytes())).await
+    }
+
+    async fn get(&self, path: &str) -> Reply {
+        self.send(Method::GET, path, None).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Reply {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    /// Begins a run, in a new thread or in this one: its id and its thread's.
+    async fn begin(&self, input: &str, thread: Option<&str>) -> (String, String) {
+        let reply = self.post("/v1/tasks", json!({"model": "demo", "input": input, "thread_id": thread})).await;
+        assert_eq!(reply.status, 202, "{}", reply.text);
+        let task = reply.json();
+        (task["task_id"].as_str().unwrap().to_owned(), task["thread_id"].as_str().unwrap().to_owned())
+    }
+
+    /// The same, and waits for its end.
+    async fn run(&self, input: &str, thread: Option<&str>) -> (String, String) {
+        let begun = self.begin(input, thread).await;
+        self.get(&format!("/v1/tasks/{}/events", begun.0)).await;
+        begun
+    }
+
+    async fn share(&self, thread: &str, body: Value) -> Value {
+        let reply = self.post(&format!("/v1/threads/{thread}/shares"), body).await;
+        assert_eq!((reply.status, reply.header("cache-control")), (201, "no-store"), "{}", reply.text);
+        reply.json()
+    }
+
+    async fn open(&self, path: &str) -> Open {
+        let ticket = self.post("/v1/tickets", json!({})).await.json();
+        self.hw.open(&format!("{path}?ticket={}", ticket["ticket"].as_str().unwrap())).await
+    }
+
+    async fn socket(&self) -> Socket {
+        let header = format!("Authorization: {}\r\n", self.bearer);
+        Socket::with_headers(self.hw, &header).await.unwrap_or_else(|head| panic!("{head}"))
+    }
+}
+
+fn token(share: &Value) -> &str {
+    share["token"].as_str().unwrap()
+}
+
+/// The data of a stream, without what is a connection's own.
+fn data(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| line.starts_with("data:") || line.starts_with("id:")).collect()
+}
+
+#[tokio::test]
+async fn a_viewer_sees_what_the_owner_sees_of_that_thread_in_every_protocol() {
+    let hw = Server::start(KEYS);
+    let ann = Seat::new(&hw, &key(&hw, "ann"));
+    let (task, thread) = ann.run("weather", None).await;
+    let (other_task, other) = ann.run("story 3 fast", None).await;
+    let share = ann.share(&thread, json!({"mode": "live"})).await;
+    assert_eq!((&share["mode"], &share["until"], &share["thread_id"]), (&json!("live"), &json!(null), &json!(thread)));
+    let viewer = Seat::new(&hw, token(&share));
+    let of = |task: &str, thread: &str| {
+        let response = task.replace("task_", "resp_");
+        [
+            format!("/v1/threads/{thread}"),
+            format!("/v1/tasks/{task}"),
+            format!("/v1/tasks/{task}/events"),
+            format!("/v1/tasks/{task}/events?after=3"),
+            format!("/v1/tasks/{task}/events?format=run-items"),
+            format!("/v1/responses/{response}"),
+            format!("/v1/responses/{response}?stream=true"),
+            format!("/v1/responses/{response}/input_items"),
+            format!("/api/v1/agent/history?threadId={thread}"),
+        ]
+    };
+    for path in of(&task, &thread) {
+        let (mine, theirs) = (ann.get(&path).await, viewer.get(&path).await);
+        assert_eq!((mine.status, theirs.status), (200, 200), "{path}: {}", theirs.text);
+        match mine.text.contains("data:") {
+            true => assert_eq!(data(&mine.text), data(&theirs.text), "{path}"),
+            false => assert_eq!(mine.text, theirs.text, "{path}"),
+        }
+    }
+    for path in of(&other_task, &other) {
+        assert_eq!(viewer.get(&path).await.status, 404, "{path}");
+    }
+    // Listings are of that thread, whatever is asked.
+    let listed = ann.get(&format!("/v1/tasks?thread_id={thread}")).await.text;
+    assert_eq!(viewer.get("/v1/tasks").await.text, listed);
+    assert_eq!(viewer.get(&format!("/v1/tasks?thread_id={other}")).await.json()["data"], json!([]));
+    let history = ann.get(&format!("/api/v1/agent/history?threadId={thread}")).await.json();
+    assert_eq!(
+        viewer.get("/api/v1/agent/history").await.json()["snapshot"]["messages"],
+        history["snapshot"]["messages"]
+    );
+
+    // Live: what happens now is seen, on every stream and on the socket.
+    let mut streams = [
+        viewer.open(&format!("/v1/threads/{thread}/events")).await,
+        viewer.open(&format!("/api/v1/agent/runs/{thread}/events")).await,
+    ];
+    let mut socket = viewer.socket().await;
+    socket.say(&json!({"type": "resume", "session_id": thread})).await;
+    socket.until("message_stop").await;
+    let (next, _) = ann.run("story 3 fast", Some(&thread)).await;
+    for stream in &mut streams {
+        stream.until(&next).await;
+    }
+    assert_eq!(socket.until("message_stop").await[0]["message_id"], next);
+    socket.say(&json!({"type": "resume", "session_id": other})).await;
+    assert_eq!(socket.next().await["code"], "not_found");
+}
+
+#[tokio::test]
+async fn a_viewer_cannot_act() {
+    let hw = Server::start(KEYS);
+    let ann = Seat::new(&hw, &key(&hw, "ann"));
+    let (task, thread) = ann.begin("trade", None).await;
+    let mut asked = ann.open(&format!("/v1/tasks/{task}/events")).await;
+    asked.until("task.paused").await;
+    let seq = ann.get(&format!("/v1/threads/{thread}")).await.json()["seq"].clone();
+    let approval = ann.get("/v1/approvals").await.json()["data"][0]["key"].as_str().unwrap().to_owned();
+    let share = ann.share(&thread, json!({"mode": "live"})).await;
+    let viewer = Seat::new(&hw, token(&share));
+    let own = format!("/v1/threads/{thread}/shares/{}", share["share_id"].as_str().unwrap());
+    for (method, path, body) in [
+        (Method::POST, format!("/v1/tasks/{task}/approvals/{approval}"), json!({"decision": "approve"})),
+        (Method::POST, format!("/v1/tasks/{task}/cancel"), json!({})),
+        (Method::POST, format!("/v1/tasks/{task}/input"), json!({"input": "hi"})),
+        (Method::POST, "/v1/tasks".to_owned(), json!({"model": "demo", "input": "hi", "thread_id": thread})),
+        (Method::POST, "/v1/tasks".to_owned(), json!({"model": "demo", "input": "hi"})),
+        (Method::POST, format!("/v1/threads/{thread}/shares"), json!({"mode": "live"})),
+        (Method::DELETE, own, json!({})),
+        (Method::DELETE, format!("/v1/threads/{thread}"), json!({})),
+    ] {
+        let reply = viewer.send(method.clone(), &path, Some(body)).await;
+        assert_eq!(reply.problem(), (403, "share_read_only".to_owned()), "{method} {path}");
+    }
+    let mut socket = viewer.socket().await;
+    socket.say(&json!({"type": "resume", "session_id": thread})).await;
+    while !socket.next().await.to_string().contains(&approval) {}
+    let yes = json!({"type": "approval_response", "approval_key": approval, "decisions": [{"type": "approve"}]});
+    for said in [json!({"type": "chat", "content": "hi"}), json!({"type": "stop"}), yes] {
+        socket.say(&said).await;
+        assert_eq!(socket.until("error").await.last().unwrap()["code"], "share_read_only", "{said}");
+    }
+    let after = ann.get(&format!("/v1/threads/{thread}")).await.json();
+    assert_eq!(after["seq"], seq, "nothing happened");
+    assert_eq!(ann.get(&format!("/v1/tasks/{task}")).await.json()["status"], "paused");
+}
+
+#[tokio::test]
+async fn what_is_frozen_ends_where_it_was() {
+    let hw = Server::start(KEYS);
+    let ann = Seat::new(&hw, &key(&hw, "ann"));
+    let (first, thread) = ann.run("story 3 fast", None).await;
+    // Frozen in mid-sentence: every prefix of a log is a log.
+    let (second, _) = ann.begin("story 100", Some(&thread)).await;
+    let mut watcher = ann.open(&format!("/v1/tasks/{second}/events")).await;
+    watcher.until("task.text.delta").await;
+    let share = ann.share(&thread, json!({"mode": "frozen"})).await;
+    let until = share["until"].as_u64().unwrap();
+    let (whole, third) = (watcher.rest().await.unwrap().to_owned(), ann.run("story 3 fast", Some(&thread)).await.0);
+
+    let viewer = Seat::new(&hw, token(&share));
+    assert_eq!(viewer.get(&format!("/v1/threads/{thread}")).await.json()["seq"], until);
+    assert_eq!(viewer.get(&format!("/v1/tasks/{third}")).await.status, 404);
+    let tasks = viewer.get("/v1/tasks").await.json();
+    let ids: Vec<&str> = tasks["data"].as_array().unwrap().iter().map(|row| row["task_id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [&second, &first]);
+    assert_eq!((&tasks["data"][0]["status"], &tasks["data"][0]["ended_at"]), (&json!("running"), &json!(null)));
+    let object = viewer.get(&format!("/v1/tasks/{second}")).await.json();
+    assert_eq!((object["status"].as_str(), object["seq"].as_u64()), (Some("running"), Some(until)), "{object}");
+
+    let streamed = viewer.get(&format!("/v1/tasks/{second}/events")).await.text;
+    let (shown, all) = (frames(&streamed), frames(&whole));
+    assert!(shown.len() < all.len() && !shown.is_empty());
+    assert_eq!(bytes(&shown), bytes(&all[..shown.len()]), "a prefix, byte for byte");
+    let last = shown.last().unwrap();
+    assert_eq!(last.data["seq"], until);
+    // The thread's stream, which never ends, ends here, and a browser that comes back is told to stop asking.
+    let of_thread = format!("/v1/threads/{thread}/events");
+    let seqs = frames(&viewer.get(&of_thread).await.text);
+    assert_eq!(
+        seqs.iter().map(|frame| frame.data["seq"].as_u64().unwrap()).collect::<Vec<_>>(),
+        (1..=until).collect::<Vec<_>>()
+    );
+    let path = format!("{of_thread}?after={}", last.id);
+    assert_eq!(viewer.get(&path).await.status, 204);
+    assert_eq!(viewer.get(&format!("{of_thread}?after={}", until + 1)).await.problem().1, "cursor_ahead");
+
+    let history = viewer.get("/api/v1/agent/history").await.text;
+    assert!(!history.contains(&third));
+    let response = viewer.get(&format!("/v1/responses/{}", second.replace("task_", "resp_"))).await.json();
+    assert_eq!(response["status"], "in_progress", "{response}");
+    let mut socket = viewer.socket().await;
+    socket.say(&json!({"type": "resume", "session_id": thread, "after": "0"})).await;
+    let turn = socket.until("message_stop").await;
+    assert_eq!(turn[0]["message_id"], first);
+    socket.until("content_block_delta").await;
+    // Nothing follows, and the socket is as good as before.
+    socket.say(&json!({"type": "ping"})).await;
+    let rest = socket.until("pong").await;
+    assert!(rest.iter().all(|frame| frame["type"] != "message_stop" && frame["type"] != "error"), "{rest:?}");
+}
+
+#[tokio::test]
+async fn a_share_that_is_over_lets_nobody_in_and_its_streams_end() {
+    let hw = Server::start(KEYS);
+    let ann = Seat::new(&hw, &key(&hw, "ann"));
+    let (_, thread) = ann.run("story 3 fast", None).await;
+    let short = ann.share(&thread, json!({"mode": "live", "expires_in_seconds": 2})).await;
+    let long = ann.share(&thread, json!({"mode": "live"})).await;
+    let stays = ann.share(&thread, json!({"mode": "live"})).await;
+    let followed = Seat::new(&hw, token(&stays));
+    let mut open = followed.open(&format!("/v1/threads/{thread}/events")).await;
+    open.until("task.completed").await;
+    for (share, revoked) in [(short, false), (long, true)] {
+        let viewer = Seat::new(&hw, token(&share));
+        let unused = viewer.post("/v1/tickets", json!({})).await.json()["ticket"].as_str().unwrap().to_owned();
+        let mut stream = viewer.open(&format!("/v1/threads/{thread}/events")).await;
+        stream.until("task.completed").await;
+        let mut socket = viewer.socket().await;
+        socket.say(&json!({"type": "resume", "session_id": thread})).await;
+        socket.until("message_stop").await;
+        if revoked {
+            let path = format!("/v1/threads/{thread}/shares/{}", share["share_id"].as_str().unwrap());
+            assert_eq!(ann.send(Method::DELETE, &path, None).await.status, 204);
+            assert_eq!(ann.send(Method::DELETE, &path, None).await.status, 204, "again");
+        }
+        let from = Instant::now();
+        assert!(stream.rest().await.is_err(), "it must not look like the end");
+        assert_eq!(socket.end().await, Got::Closed(4401));
+        let most = if revoked { CUT_WITHIN } else { CUT_WITHIN + Duration::from_secs(2) };
+        assert!(from.elapsed() < most, "{:?}", from.elapsed());
+        assert_eq!(viewer.get(&format!("/v1/threads/{thread}")).await.problem(), (401, "unauthorized".to_owned()));
+        let late = hw.get(&format!("/v1/threads/{thread}/events?ticket={unused}")).await;
+        assert_eq!(late.status, 401, "nor does a ticket that it got");
+    }
+    // The others go on.
+    let (next, _) = ann.run("story 3 fast", Some(&thread)).await;
+    open.until(&next).await;
+    let listed = ann.get(&format!("/v1/threads/{thread}/shares")).await;
+    assert_eq!(listed.json()["data"].as_array().unwrap().len(), 3);
+    assert_eq!(listed.json()["data"].as_array().unwrap().iter().filter(|row| row["revoked_at"].is_u64()).count(), 1);
+    assert!(!listed.text.contains("hws_") && !listed.text.contains("digest"), "{}", listed.text);
+}
+
+#[tokio::test]
+async fn a_share_outlives_the_process_and_goes_with_its_thread() {
+    let mut hw = Server::start(KEYS);
+    let ann = key(&hw, "ann");
+    let seat = Seat::new(&hw, &ann);
+    let (task, thread) = seat.run("story 3 fast", None).await;
+    let kept = seat.share(&thread, json!({"mode": "live"})).await;
+    let revoked = seat.share(&thread, json!({"mode": "live"})).await;
+    let path = format!("/v1/threads/{thread}/shares/{}", revoked["share_id"].as_str().unwrap());
+    assert_eq!(seat.send(Method::DELETE, &path, None).await.status, 204);
+    for part in ["headwater.db", "headwater.db-wal"] {
+        let stored = std::fs::read(hw.data_dir().join(part)).unwrap_or_default();
+        assert!(!stored.windows(10).any(|window| window == &token(&kept).as_bytes()[4..14]), "a token is not stored");
+    }
+    hw.kill9();
+    hw.restart();
+    let path = format!("/v1/tasks/{task}");
+    assert_eq!(Seat::new(&hw, token(&kept)).get(&path).await.status, 200);
+    assert_eq!(Seat::new(&hw, token(&revoked)).get(&path).await.status, 401);
+    let (seat, viewer) = (Seat::new(&hw, &ann), Seat::new(&hw, token(&kept)));
+    let mut stream = viewer.open(&format!("/v1/threads/{thread}/events")).await;
+    stream.until("task.completed").await;
+    assert_eq!(seat.send(Method::DELETE, &format!("/v1/threads/{thread}"), None).await.status, 204);
+    assert!(stream.rest().await.is_err());
+    assert_eq!(viewer.get(&path).await.status, 401);
+    assert_eq!(seat.get(&format!("/v1/threads/{thread}/shares")).await.status, 404);
+    assert!(!hw.log().contains("hws_"), "a token is never logged");
+    hw.kill9();
+    assert!(hw.cli(&["verify"]).status.success());
+    hw.restart();
+    assert_eq!(Seat::new(&hw, token(&kept)).get(&path).await.status, 401);
+}
+
+#[tokio::test]
+async fn without_keys_a_share_works_the_same() {
+    let hw = Server::demo();
+    let task = hw.run("story 3 fast").await;
+    let (id, thread) = (task["task_id"].as_str().unwrap(), task["thread_id"].as_str().unwrap());
+    hw.ended(id).await;
+    let other = hw.run("story 3 fast").await;
+    let share = hw.post(&format!("/v1/threads/{thread}/shares"), json!({"mode": "live"})).await.json();
+    let viewer = Seat::new(&hw, token(&share));
+    assert_eq!(viewer.get(&format!("/v1/tasks/{id}")).await.status, 200);
+    assert_eq!(viewer.get(&format!("/v1/tasks/{}", other["task_id"].as_str().unwrap())).await.status, 404);
+    let guessed = Seat::new(&hw, &format!("hws_{}", "0".repeat(64)));
+    assert_eq!(guessed.get("/v1/tasks").await.status, 401, "a token that is none makes nobody the local user");
+}
+
+#[tokio::test]
+async fn what_is_no_share_is_refused() {
+    let hw = Server::demo();
+    let task = hw.run("story 1 fast").await;
+    let path = format!("/v1/threads/{}/shares", task["thread_id"].as_str().unwrap());
+    for body in [
+        json!({}),
+        json!({"mode": "open"}),
+        json!({"mode": "live", "until": 1}),
+        json!({"mode": "live", "expires_in_seconds": 0}),
+        json!({"mode": "live", "expires_in_seconds": -1}),
+        json!({"mode": "live", "expires_in_seconds": 1.5}),
+        json!({"mode": "live", "expires_in_seconds": 31_622_401}),
+        json!({"mode": "live", "expires_in_seconds": u64::MAX}),
+        json!([]),
+    ] {
+        assert_eq!(hw.post(&path, body.clone()).await.problem(), (422, "invalid_body".to_owned()), "{body}");
+    }
+    assert_eq!(hw.get(&path).await.json()["data"], json!([]));
+    for none in ["share_1", "%00", "share_1%2f..", &"a".repeat(65)] {
+        let reply = hw.request(Method::DELETE, &format!("{path}/{none}"), &[], None).await;
+        assert_eq!(reply.problem(), (404, "not_found".to_owned()), "{none}");
+    }
+    let nowhere = hw.post("/v1/threads/thr_1/shares", json!({"mode": "frozen"})).await;
+    assert_eq!(nowhere.problem(), (404, "not_found".to_owned()));
+}
+
+#[tokio::test]
+async fn whoever_was_shown_a_thread_can_go_on_in_one_of_their_own() {
+    let hw = Server::start(KEYS);
+    let (ann, ben) = (Seat::new(&hw, &key(&hw, "ann")), Seat::new(&hw, &key(&hw, "ben")));
+    let (_, thread) = ann.run("story 3 fast", None).await;
+    let share = ann.share(&thread, json!({"mode": "frozen"})).await;
+    let before = ann.get(&format!("/v1/threads/{thread}")).await.json();
+    let mut socket = ben.socket().await;
+    socket.say(&json!({"type": "chat", "content": "hello", "share": token(&share)})).await;
+    let turn = socket.until("message_stop").await;
+    assert_eq!(turn[0]["is_new_session_from_share"], true, "{}", turn[0]);
+    let session = turn[0]["session_id"].as_str().unwrap().to_owned();
+    assert_ne!(session, thread);
+    socket.say(&json!({"type": "chat", "content": "hello"})).await;
+    let next = socket.until("message_stop").await;
+    assert_eq!((&next[0]["session_id"], &next[0]["is_new_session_from_share"]), (&json!(session), &json!(false)));
+
+    // Natively the same, and the share is said to be where it came from.
+    let body = json!({"model": "demo", "input": "hello", "share": token(&share), "wait": true});
+    let begun = ben.post("/v1/tasks", body).await;
+    assert_eq!(begun.status, 200, "{}", begun.text);
+    let events = ben.get(&format!("/v1/tasks/{}/events", begun.json()["task_id"].as_str().unwrap())).await.text;
+    assert_eq!(frames(&events)[0].data["task"]["origin"], json!({"share": share["share_id"]}));
+    assert!(!events.contains("hws_"));
+
+    let taken = json!({"type": "chat", "content": "hi", "session_id": session, "share": token(&share)});
+    socket.say(&taken).await;
+    assert_eq!(socket.next().await["code"], "invalid_body", "a session that there is");
+    let guessed = format!("hws_{}", "0".repeat(64));
+    let none = ben.post("/v1/tasks", json!({"model": "demo", "input": "hi", "share": guessed})).await;
+    assert_eq!(none.problem(), (422, "unknown_share".to_owned()));
+    let own = json!({"model": "demo", "input": "hi", "share": token(&share), "thread_id": session});
+    assert_eq!(ben.post("/v1/tasks", own).await.problem(), (422, "invalid_body".to_owned()));
+    assert_eq!(ann.get(&format!("/v1/threads/{thread}")).await.json(), before, "the shared thread is as it was");
+}
+
+#[tokio::test]
+async fn the_model_is_given_what_was_shown_and_no_more() {
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let hears = Arc::clone(&asked);
+    let upstream = Loopback::open(move |request: Asked| {
+        let body = request.body.to_string();
+        let answer = if body.contains("omega") { "answer to omega" } else { "answer to alpha" };
+        hears.lock().unwrap().push(body);
+        vec![stream(), Act::Send(Dialect::Chat.says(answer).into_bytes())]
+    })
+    .await;
+    let far = format!("{KEYS}\n[providers.far]\nkind = \"openai-chat\"\nbase_url = \"{}\"", upstream.url("/v1"));
+    let hw = Server::start(&far);
+    let (ann, ben) = (Seat::new(&hw, &key(&hw, "ann")), Seat::new(&hw, &key(&hw, "ben")));
+    let say = async |seat: &Seat<'_>, body: Value| {
+        let mut whole = json!({"model": "far/m", "wait": true});
+        whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+        let reply = seat.post("/v1/tasks", whole).await;
+        assert_eq!((reply.status, reply.json()["status"].as_str()), (200, Some("completed")), "{}", reply.text);
+        reply.json()["thread_id"].as_str().unwrap().to_owned()
+    };
+    let thread = say(&ann, json!({"input": "say alpha"})).await;
+    let frozen = ann.share(&thread, json!({"mode": "frozen"})).await;
+    let live = ann.share(&thread, json!({"mode": "live"})).await;
+    say(&ann, json!({"input": "say omega", "thread_id": thread})).await;
+    for (share, knows_omega) in [(frozen, false), (live, true)] {
+        let own = say(&ben, json!({"input": "go on", "share": token(&share)})).await;
+        let last = asked.lock().unwrap().last().unwrap().clone();
+        for text in ["say alpha", "answer to alpha", "go on"] {
+            assert!(last.contains(text), "{text} in {last}");
+        }
+        assert_eq!(last.contains("say omega"), knows_omega, "{last}");
+        // It is history of that thread from now on.
+        say(&ben, json!({"input": "and on", "thread_id": own})).await;
+        let last = asked.lock().unwrap().last().unwrap().clone();
+        assert!(last.contains("say alpha") && last.contains("go on") && last.contains("and on"), "{last}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_shown_with_its_owners_thread_and_with_no_other() {
+    let hw = Server::start(KEYS);
+    let (ann, ben) = (Seat::new(&hw, &key(&hw, "ann")), Seat::new(&hw, &key(&hw, "ben")));
+    let send = async |seat: &Seat<'_>| {
+        let headers = [("authorization", &*seat.bearer), ("content-type", "text/plain")];
+        let path = "/api/v1/agent/attachments?name=a.txt";
+        let file = hw.request(Method::POST, path, &headers, Some(b"some words".to_vec())).await.json();
+        json!({"bucket": file["bucket"], "path": file["path"]})
+    };
+    let (shown, unsaid, bens) = (send(&ann).await, send(&ann).await, send(&ben).await);
+    // A thread may name any file; that makes it nobody else's.
+    let input = [&shown, &bens].map(|file| json!({"type": "file", "file": file}));
+    let task = ann.post("/v1/tasks", json!({"model": "demo", "input": input, "wait": true})).await.json();
+    let share = ann.share(task["thread_id"].as_str().unwrap(), json!({"mode": "frozen"})).await;
+    let viewer = Seat::new(&hw, token(&share));
+    for (file, wanted) in [(shown, 200), (unsaid, 404), (bens, 404)] {
+        let (bucket, path) = (file["bucket"].as_str().unwrap(), file["path"].as_str().unwrap());
+        let signed = format!("/api/v1/agent/attachments/signed-url?bucket={bucket}&path={path}");
+        let reply = viewer.get(&signed).await;
+        assert_eq!(reply.status, wanted, "{path}: {}", reply.text);
+        if wanted == 200 {
+            let url = reply.json()["url"].as_str().unwrap().to_owned();
+            assert_eq!(hw.client.get(url).send().await.unwrap().text().await.unwrap(), "some words");
+        }
+    }
+}
