@@ -37,7 +37,7 @@ fn every_block_names_its_own_agent_and_the_call_that_asked_for_it() {
         whose(&deep()),
         [
             of("tool_use", root.clone()),
-            of("tool_use", root.clone()),
+            of("tool_use", root),
             of("tool_use", mid("call_R1")),
             of("tool_use", mid("call_R2")),
             of("thinking", leaf("call_R3")),
