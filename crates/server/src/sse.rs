@@ -54,6 +54,16 @@ impl Manners {
     pub(crate) const PLAIN: Self = Self { retry: false, farewell: b"" };
 }
 
+/// Room for one more stream, or why there is none. Whoever begins something only to stream it takes its room first: one who
+/// is refused will ask again, and must not have left a run behind.
+pub(crate) fn room(app: &App, caller: &Caller) -> Result<Slot, Problem> {
+    app.streams.enter(&caller.user).ok_or_else(|| {
+        let detail = format!("{} streams are open already: close some", app.limits.streams_per_user_max);
+        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail);
+        problem.header(header::RETRY_AFTER, "1")
+    })
+}
+
 /// Streams what can be seen from a place on.
 pub(crate) fn response(app: &App, caller: &Caller, place: Place) -> Result<Response, Problem> {
     response_with(app, caller, place, Manners::STANDARD)
@@ -64,12 +74,11 @@ pub(crate) fn response_with(app: &App, caller: &Caller, place: Place, manners: M
     if place.is_at_the_end(app, &caller.user) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let Some(slot) = app.streams.enter(&caller.user) else {
-        let most = app.limits.streams_per_user_max;
-        let detail = format!("{most} streams are open already: close some");
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail);
-        return Err(problem.header(header::RETRY_AFTER, "1"));
-    };
+    Ok(response_in(app, caller, place, manners, room(app, caller)?))
+}
+
+/// The same, for whoever has its room already.
+pub(crate) fn response_in(app: &App, caller: &Caller, place: Place, manners: Manners, slot: Slot) -> Response {
     // On the heap: it is handed on with every piece.
     let stream = Box::new(Stream {
         app: app.clone(),
@@ -93,7 +102,7 @@ pub(crate) fn response_with(app: &App, caller: &Caller, place: Place, manners: M
             Err(cut) => Some((Err(cut), None)),
         }
     }));
-    Ok(response)
+    response
 }
 
 /// The first bytes: proxies and clients that wait for one have it, and `retry` is known before anything can break.

@@ -67,6 +67,7 @@ pub(crate) async fn handle<A: Answer>(
     let asked = (dialect.asked)(&body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
     check(&app, &caller.user, &asked, idempotency.as_ref()).await?;
     let (stream, include_usage) = (asked.stream, asked.include_usage);
+    let room = stream.then(|| sse::room(&app, &caller)).transpose()?;
     let (said, context) = resent(&app, &caller.user, asked.said).await?;
     let new = NewRun {
         agent: asked.model,
@@ -81,8 +82,8 @@ pub(crate) async fn handle<A: Answer>(
     let answer = (dialect.answer)(turn.run.clone(), segment, include_usage);
     let name = format!("{}/{}/{segment}/{include_usage}", dialect.route, turn.run);
     let place = place(&app, &caller.user, &turn, name, answer.clone()).await?;
-    if stream {
-        return sse::response_with(&app, &caller, place, dialect.manners);
+    if let Some(room) = room {
+        return Ok(sse::response_in(&app, &caller, place, dialect.manners, room));
     }
     ended(&app, &caller.user, place).await?;
     whole(&app, &caller.user, &turn, answer).await

@@ -179,6 +179,7 @@ pub(crate) async fn task(
     if is_over(app, user, &row, task, start).await? {
         return Ok(None);
     }
+    check_inner(app, user, &row.thread, shown.projection.boxed_clone(), (from, start, skip)).await?;
     let queued = row.first.is_none().then(|| row.id.clone());
     Ok(Some(Place::new(row.thread, shown, from, (start, skip)).queued(queued)))
 }
@@ -220,7 +221,36 @@ pub(crate) async fn shown(
         true => run_around(app, user, thread, start).await?,
         false => start,
     };
+    check_inner(app, user, thread, shown.projection.boxed_clone(), (from, start, skip)).await?;
     Ok(Place::new(thread.clone(), shown, from, (start, skip)))
+}
+
+/// Whoever stands inside a record has some of its frames and not the last: a place beyond that was never given to anybody,
+/// and would pass over what comes after it.
+async fn check_inner(
+    app: &App,
+    user: &UserId,
+    thread: &ThreadId,
+    mut projection: Box<dyn Projection>,
+    (from, start, skip): (Seq, Seq, u64),
+) -> Result<(), Problem> {
+    if skip == 0 {
+        return Ok(());
+    }
+    let mut at = from;
+    loop {
+        let page = app.engine.ports().journal.read(user, thread, at, PageLimit::WIDE).await?;
+        let Some(last) = page.records.last() else { return Ok(()) };
+        at = last.seq;
+        for record in &page.records {
+            let mut frames = Frames::default().skipping(u64::MAX);
+            projection.project(record, &mut frames);
+            let count = u64::MAX - frames.to_skip();
+            if record.seq > start {
+                return if skip < count { Ok(()) } else { Err(CursorError::Foreign.into()) };
+            }
+        }
+    }
 }
 
 /// The place that a cursor means to this dialect, once it is known to be of this log.

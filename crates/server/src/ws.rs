@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
 use crate::query;
-use crate::streams::Slot;
+use crate::sse;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -47,7 +47,7 @@ impl Stay {
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: Request) -> Result<Response, Problem> {
     let [] = query::read(request.uri(), [])?;
     let accept = accept(request.headers())?;
-    let slot = room(&app, &caller)?;
+    let slot = sse::room(&app, &caller)?;
     let stay = request.extensions_mut().remove::<Stay>();
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
@@ -67,15 +67,6 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: 
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     Ok(response)
-}
-
-/// Room for one more stream, or why there is none.
-pub(crate) fn room(app: &App, caller: &Caller) -> Result<Slot, Problem> {
-    app.streams.enter(&caller.user).ok_or_else(|| {
-        let detail = format!("{} streams are open already: close some", app.limits.streams_per_user_max);
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail);
-        problem.header(header::RETRY_AFTER, "1")
-    })
 }
 
 /// The answer to a client's key, where it asks for a WebSocket that can be had here.

@@ -6,7 +6,9 @@ use crate::auth::Caller;
 use crate::begin::begin;
 use crate::body::Json;
 use crate::problem::Problem;
-use crate::{query, sse, ws};
+use crate::query;
+use crate::sse::{self, Manners};
+use crate::streams::Slot;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -54,12 +56,10 @@ pub(crate) async fn handle(
     let request: Request = json.object()?;
     let name = request.thread_id.clone();
     let new = new_run(&app, &caller.user, request).await?;
-    // Whoever is refused will ask again: a stream that cannot be had must not leave a run behind.
-    let room = asks_for_stream(&headers).then(|| ws::room(&app, &caller)).transpose()?;
+    let room = asks_for_stream(&headers).then(|| sse::room(&app, &caller)).transpose()?;
     let started = begin(&app, &caller.user, NewRun { idempotency, ..new }).await?;
-    drop(room);
     let name = name.unwrap_or_else(|| started.thread.to_string());
-    answer(&app, &caller, &headers, &name, &started).await
+    answer(&app, &caller, room, &name, &started).await
 }
 
 async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, Problem> {
@@ -153,13 +153,13 @@ pub(crate) fn first_agents(definitions: &Definitions) -> Vec<&str> {
 async fn answer(
     app: &App,
     caller: &Caller,
-    headers: &HeaderMap,
+    room: Option<Slot>,
     name: &str,
     started: &Started,
 ) -> Result<Response, Problem> {
-    let mut response = if asks_for_stream(headers) {
+    let mut response = if let Some(room) = room {
         let place = agent_names::place(app, &caller.user, (name, &started.thread), None, Some(&started.task)).await?;
-        sse::response(app, caller, place)?
+        sse::response_in(app, caller, place, Manners::STANDARD, room)
     } else {
         let names = json!({ "threadId": name, "runId": started.task });
         (StatusCode::ACCEPTED, axum::Json(names)).into_response()

@@ -8,7 +8,8 @@ use crate::body::Json;
 use crate::problem::Problem;
 use crate::query;
 use crate::shares;
-use crate::sse;
+use crate::sse::{self, Manners};
+use crate::streams::Slot;
 use crate::watch::{self, Place};
 use crate::wire::{self, DeclaredTool, Input};
 use axum::body::Body;
@@ -75,13 +76,14 @@ pub(crate) async fn handle(
     let new = NewRun { idempotency, ..new_run(&app, &caller.user, request).await? };
     // Only a key could make this an earlier run, and only a thread could have one before it.
     let is_first = new.thread.is_none() && new.idempotency.is_none();
+    let room = stream.then(|| sse::room(&app, &caller)).transpose()?;
     let started = begin(&app, &caller.user, new).await?;
-    if stream {
+    if let Some(room) = room {
         let place = match is_first {
             true => Some(watch::first_run(started.thread.clone(), started.task.clone(), format)),
             false => watch::task(&app, &caller.user, &started.task, format, None).await?,
         };
-        return streamed(&app, &caller, &started.task, place).await;
+        return Ok(streamed(&app, &caller, &started.task, place, room));
     }
     if wait {
         return settled(&app, &caller.user, &started).await;
@@ -124,15 +126,15 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
     })
 }
 
-async fn streamed(app: &App, caller: &Caller, task: &TaskId, place: Option<Place>) -> Result<Response, Problem> {
+fn streamed(app: &App, caller: &Caller, task: &TaskId, place: Option<Place>, room: Slot) -> Response {
     let mut response = match place {
-        Some(place) => sse::response(app, caller, place)?,
+        Some(place) => sse::response_in(app, caller, place, Manners::STANDARD, room),
         None => StatusCode::NO_CONTENT.into_response(),
     };
     if let Ok(location) = HeaderValue::try_from(format!("/v1/tasks/{task}")) {
         response.headers_mut().insert(header::LOCATION, location);
     }
-    Ok(response)
+    response
 }
 
 async fn settled(app: &App, user: &UserId, started: &Started) -> Result<Response, Problem> {

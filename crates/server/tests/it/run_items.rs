@@ -74,6 +74,10 @@ async fn a_place_in_one_telling_is_a_place_in_the_other() {
         }
     }
     assert!(bare > 10);
+    // A place that nobody was given would pass over what follows.
+    let inner = items.iter().find(|item| item.id.contains(".1")).unwrap().id.replace(".run-items.1", ".run-items.99");
+    let forged = hw.get(&format!("{path}?format=run-items&after={inner}")).await;
+    assert_eq!(forged.problem(), (409, "cursor_foreign".to_owned()), "{inner}");
     // And back: from every event of the log.
     for event in &events {
         let rest = hw.frames(&format!("{path}?format=run-items"), Some(&event.id)).await;

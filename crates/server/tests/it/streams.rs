@@ -172,6 +172,18 @@ async fn one_stream_too_many_is_refused() {
     second.until("task.completed").await;
     let refused = hw.get(&format!("/v1/tasks/{task}/events")).await;
     assert_eq!((refused.problem(), refused.header("retry-after")), ((429, "too_many_streams".to_owned()), "1"));
+    // Whoever begins a run only to stream it has not begun one: it would be begun again with the next try.
+    let before = hw.size().await;
+    let said = json!([{"role": "user", "content": "hello"}]);
+    for (path, body) in [
+        ("/v1/tasks", json!({"model": "demo", "input": "hello", "stream": true})),
+        ("/v1/responses", json!({"model": "demo", "input": "hello", "stream": true})),
+        ("/v1/messages", json!({"model": "demo", "max_tokens": 9, "messages": said, "stream": true})),
+        ("/v1/chat/completions", json!({"model": "demo", "messages": said, "stream": true})),
+    ] {
+        assert_eq!(hw.post(path, body).await.status, 429, "{path}");
+    }
+    assert_eq!(hw.size().await, before);
     drop(first);
     // The server notices at its next look at the connection, which is at once.
     hw.until("the place is given back", async || hw.get(&format!("/v1/tasks/{task}/events")).await.status == 200).await;

@@ -37,6 +37,7 @@ pub(crate) async fn handle(
         Some(id) => Some(conversations::find(&app, &caller.user, id).await?),
         None => None,
     };
+    let room = stream.then(|| sse::room(&app, &caller)).transpose()?;
     let (said, context, new) = told(&app, &caller.user, asked, conversation.as_ref()).await?;
     let echo = new.echo.clone();
     let turn = converse::take(&app, &caller.user, said, context, NewRun { idempotency, ..new }).await?;
@@ -49,8 +50,8 @@ pub(crate) async fn handle(
         return shown(&app, &caller.user, &turn, echo).await;
     }
     let place = place(&app, &caller.user, (run, thread, *segment), 0).await?;
-    if stream {
-        return sse::response_with(&app, &caller, place, Manners::OPENAI);
+    if let Some(room) = room {
+        return Ok(sse::response_in(&app, &caller, place, Manners::OPENAI, room));
     }
     ended(&app, &caller.user, place).await?;
     shown(&app, &caller.user, &turn, echo).await
