@@ -45,7 +45,9 @@ pub enum CursorError {
         head: Seq,
     },
     /// The record at that place is another one.
-    #[error("this cursor is of another log")]
+    #[error(
+        "this cursor is of another log, or of a place that only another protocol has: use the id of a frame of this stream"
+    )]
     Foreign,
 }
 

@@ -16,6 +16,7 @@ use crate::seq::{Millis, Seq};
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// What outlives a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -111,11 +112,14 @@ impl ThreadFold {
     #[must_use]
     pub fn chain(&self, previous: Option<&TaskId>) -> Vec<&PastRun> {
         let mut chain: Vec<&PastRun> = Vec::new();
-        let mut wanted = previous.cloned().or_else(|| self.runs.last().map(|past| past.run.clone()));
+        // A run that was given up before it began has left nothing to go on from: what was there before is gone on from.
+        let begun: HashSet<&TaskId> = self.runs.iter().map(|past| &past.run).collect();
+        let mut wanted = previous.filter(|run| begun.contains(run)).or_else(|| self.runs.last().map(|past| &past.run));
         // Newest first: a run's `previous` always stands before it, so one pass finds the whole chain.
-        for past in self.runs.iter().rev() {
-            if wanted.as_ref() == Some(&past.run) {
-                wanted.clone_from(&past.previous);
+        for (place, past) in self.runs.iter().enumerate().rev() {
+            if wanted == Some(&past.run) {
+                let before = place.checked_sub(1).and_then(|place| self.runs.get(place)).map(|past| &past.run);
+                wanted = past.previous.as_ref().and_then(|run| begun.get(run).copied().or(before));
                 chain.push(past);
             }
         }

@@ -163,13 +163,19 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 
 /// Lets a request through that says who it is from.
 pub(crate) async fn require(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let caller = match has_ticket(request.uri()) {
+    let had_ticket = has_ticket(request.uri());
+    let caller = match had_ticket {
         true => by_ticket(&app, &mut request),
         false => by_token(&app, request.headers()),
     };
     let Some(caller) = caller else {
         // The same for no key, a malformed one and a revoked one.
-        let detail = "this needs a key: send Authorization: Bearer hw_…";
+        let detail = match had_ticket {
+            true => {
+                "this ticket was used, is over, or opens nothing here: POST /v1/tickets gives a new one for a stream"
+            }
+            false => "this needs a key: send Authorization: Bearer hw_…",
+        };
         let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
         return problem.header(header::WWW_AUTHENTICATE, "Bearer").into_response();
     };

@@ -9,8 +9,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{AnswerError, StartError, WatchError};
 use model::cursor::CursorError;
+use model::event::{Actor, DecisionKind};
 use model::id::IdError;
-use model::ports::{StoreError, SubmitError};
+use model::ports::{ApprovalAnswer, StoreError, SubmitError};
 use serde_json::{Map, Value, json};
 
 /// How long a client waits before it tries a store again that was not available.
@@ -148,8 +149,8 @@ impl From<SubmitError> for Problem {
             }
             SubmitError::Decided(question) => {
                 let (code, detail) = match &question.answer {
-                    Some(_) => ("already_decided", "this was decided before: `approval` says how, and by whom"),
-                    None => ("expired", "the time for this decision is up"),
+                    Some(answer) => ("already_decided", decided(answer)),
+                    None => ("expired", "the time for this decision is up".to_owned()),
                 };
                 Self::new(StatusCode::CONFLICT, code, detail).with("approval", wire::approval(&question))
             }
@@ -165,7 +166,8 @@ impl From<StartError> for Problem {
         let detail = error.to_string();
         match error {
             StartError::UnknownAgent(_) => {
-                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_agent", shortened(&detail))
+                let detail = format!("{}; GET /v1/models lists those that there are", shortened(&detail));
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_agent", detail)
             }
             StartError::UnknownPrevious(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", detail),
             StartError::NothingToDo => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_input", detail),
@@ -213,6 +215,21 @@ impl From<WatchError> for Problem {
             WatchError::Store(error) => error.into(),
         }
     }
+}
+
+/// What was decided, and by whom.
+fn decided(answer: &ApprovalAnswer) -> String {
+    let what = match answer.decision.kind {
+        DecisionKind::Approve => "yes",
+        DecisionKind::Edit => "yes, with other arguments",
+        DecisionKind::Reject => "no",
+    };
+    let who = match answer.by {
+        Actor::User => "a person",
+        Actor::Timeout => "the clock",
+        Actor::System | Actor::Cancel => "the end of its run",
+    };
+    format!("this was decided before: {what}, by {who}")
 }
 
 /// Enough of a text to see what is meant; what a client sent may be long.

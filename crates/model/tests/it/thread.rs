@@ -48,7 +48,10 @@ fn a_run_is_given_the_runs_that_lead_to_it() {
     assert_eq!(given(&thread(), None, ALL), ["a", "c", "d"]);
     assert_eq!(given(&thread(), Some("c"), ALL), ["a", "c"]);
     assert_eq!(given(&thread(), Some("b"), ALL), ["a", "b"]);
-    assert_eq!(given(&thread(), Some("nobody"), ALL), [""; 0]);
+    assert_eq!(given(&thread(), Some("given up"), ALL), ["a", "c", "d"], "it never began");
+    let after = past("e", Some("given up"), 50);
+    let thread = ThreadFold { runs: [thread().runs, vec![after]].concat(), ..ThreadFold::default() };
+    assert_eq!(given(&thread, None, ALL), ["a", "c", "d", "e"]);
     assert_eq!(given(&ThreadFold::default(), None, ALL), [""; 0]);
 }
 

@@ -62,7 +62,8 @@ pub(super) fn run(table: &Table<'_>) -> RunLimits {
 
 pub(super) fn http(table: &Table<'_>) -> HttpLimits {
     let base = HttpLimits::default();
-    let ms = |key, base| table.number(key, ANY).map_or(base, |ms| Duration::from_millis(ms.max(1)));
+    // No time at all is no limit that anybody could keep.
+    let ms = |key, base| table.number(key, 1..=u64::MAX).map_or(base, Duration::from_millis);
     let size = |key, base| table.size(key).unwrap_or(base);
     HttpLimits {
         body_bytes_max: size("body_bytes_max", base.body_bytes_max),

@@ -69,7 +69,9 @@ async fn a_ticket_opens_any_one_stream_and_only_once() {
     for path in [format!("/v1/threads/{thread}/events"), format!("/api/v1/agent/runs/{thread}/events")] {
         let url = format!("{path}?ticket={}", ticket(&hw, &ann).await);
         hw.open(&url).await.until("\n\n").await;
-        assert_eq!(hw.get(&url).await.text, refused.text, "{path}");
+        let again = hw.get(&url).await;
+        assert_eq!(again.problem(), refused.problem(), "{path}");
+        assert!(again.json()["detail"].as_str().unwrap().contains("POST /v1/tickets"), "it says what to do");
     }
     let ws = format!("/ws?ticket={}", ticket(&hw, &ann).await);
     let mut socket = Socket::at(&hw, &ws, "").await.unwrap();

@@ -19,6 +19,7 @@ fn a_refusal_says_file_line_and_key() {
             "[limits]\nsteps_max = -1\n",
             "2: limits.steps_max: the number is out of bounds; write one from 0 to 4294967295",
         ),
+        ("[limits]\nheartbeat_ms = 0\n", "2: limits.heartbeat_ms: the number is out of bounds; write one from 1"),
         ("[limits]\nrun_cost_max = 0.0000001\n", "2: limits.run_cost_max: the number is out of bounds, or finer"),
         ("[limits]\nrun_cost_max = -1\n", "2: limits.run_cost_max: the number is out of bounds; write one from 0"),
         ("[limits]\nrun_cost_max = 1e300\n", "2: limits.run_cost_max: the number is out of bounds"),
