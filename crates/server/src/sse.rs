@@ -23,8 +23,6 @@ use tokio::time::{Instant, Sleep};
 
 /// How long a client waits before it comes back; spread, so that a restart does not bring all of them at once.
 const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
-/// How often a stream that waits for its run to begin looks whether it was given up.
-const QUEUED_LOOK: Duration = Duration::from_secs(1);
 
 /// The response's head, without a body.
 pub(crate) fn head() -> Response {
@@ -171,7 +169,7 @@ impl Stream {
             if !self.caller.pass.is_good() {
                 return Err(Cut::Revoked);
             }
-            if was_given_up(&self.app, &self.caller, self.queued.as_ref()).await? {
+            if watch::was_given_up(&self.app, &self.caller.user, self.queued.as_ref()).await? {
                 self.over = true;
                 return Ok(self.part());
             }
@@ -196,15 +194,8 @@ impl Stream {
     /// Sets the alarm: when the stream will have been silent for too long, or, while it waits for its run, soon.
     fn wind_up(&mut self) {
         let silent = self.last + self.app.limits.heartbeat;
-        let look = if self.queued.is_some() { silent.min(Instant::now() + QUEUED_LOOK) } else { silent };
+        let look = if self.queued.is_some() { silent.min(Instant::now() + watch::QUEUED_LOOK) } else { silent };
         let look = self.caller.looks_every().map_or(look, |every| look.min(Instant::now() + every));
         self.tick.as_mut().reset(look);
     }
-}
-
-/// A run that is given up before it began leaves no record that could say so.
-async fn was_given_up(app: &App, caller: &Caller, queued: Option<&TaskId>) -> Result<bool, Cut> {
-    let Some(run) = queued else { return Ok(false) };
-    let row = app.engine.run_of(&caller.user, run).await?;
-    Ok(row.is_none_or(|row| row.first.is_none() && row.status.is_terminal()))
 }

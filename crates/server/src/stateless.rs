@@ -10,7 +10,6 @@ use crate::body::Json;
 use crate::converse::{self, Context, Turn};
 use crate::problem::Problem;
 use crate::routes::idempotency;
-use crate::routes::responses::ended;
 use crate::sse::{self, Manners};
 use crate::watch::{self, Place, Shown};
 use crate::wire;
@@ -85,7 +84,7 @@ pub(crate) async fn handle<A: Answer>(
     if let Some(room) = room {
         return Ok(sse::response_in(&app, &caller, place, dialect.manners, room));
     }
-    ended(&app, &caller.user, place).await?;
+    watch::ended(&app, &caller.user, place).await?;
     whole(&app, &caller.user, &turn, answer).await
 }
 

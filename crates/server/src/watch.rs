@@ -9,11 +9,15 @@ use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use engine::{View, Viewer};
 use model::cursor::{Cursor, CursorError};
-use model::ports::{Frames, PageLimit, Projection, RunRow};
+use model::ports::{Frames, PageLimit, Projection, RunRow, StoreError};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::burst;
 use protocol::run_items::{self, RunItems};
 use protocol::task::{Scope, Task};
+use std::time::Duration;
+
+/// How often whoever waits for a run looks whether it was given up in the queue, which leaves no record.
+pub(crate) const QUEUED_LOOK: Duration = Duration::from_secs(1);
 
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -285,6 +289,31 @@ pub(crate) fn open(app: &App, user: &UserId, place: Place) -> Viewer {
         Some(until) => viewer.ending_at(until),
         None => viewer,
     }
+}
+
+/// Waits until a stream has come to its own end.
+pub(crate) async fn ended(app: &App, user: &UserId, place: Place) -> Result<(), Problem> {
+    let queued = place.queued.clone();
+    let mut viewer = open(app, user, place);
+    loop {
+        match tokio::time::timeout(QUEUED_LOOK, viewer.next()).await {
+            Ok(Ok(Some(_))) => {}
+            Ok(Ok(None)) if viewer.is_broken_off() => {
+                return Err(if app.is_stopping() { Problem::stopping() } else { Problem::not_found() });
+            }
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) if was_given_up(app, user, queued.as_ref()).await? => return Ok(()),
+            Err(_) => {}
+        }
+    }
+}
+
+/// A run that is given up before it began leaves no record that could say so.
+pub(crate) async fn was_given_up(app: &App, user: &UserId, queued: Option<&TaskId>) -> Result<bool, StoreError> {
+    let Some(run) = queued else { return Ok(false) };
+    let row = app.engine.run_of(user, run).await?;
+    Ok(row.is_none_or(|row| row.first.is_none() && row.status.is_terminal()))
 }
 
 /// Is everything of the task before this place?

@@ -19,12 +19,9 @@ use model::ports::{Frames, PageLimit, Projection as _, RunRow};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::responses::{Segment, Unbegun};
 use serde_json::Value;
-use std::time::Duration;
 
 /// Under this protocol the names of responses stand that were deleted.
 pub(crate) const DELETED: &str = "responses.deleted";
-/// How often whoever waits for a run looks whether it was given up in the queue, which leaves no record.
-const QUEUED_LOOK: Duration = Duration::from_secs(1);
 
 /// The response that a path names.
 pub(crate) struct ResponsePath(pub(crate) String);
@@ -188,29 +185,6 @@ fn parting(run: &RunRow, skip: u64) -> Bytes {
         }
     }
     out.freeze()
-}
-
-/// Waits until a response has ended.
-pub(crate) async fn ended(app: &App, user: &UserId, place: Place) -> Result<(), Problem> {
-    let queued = place.queued.clone();
-    let mut viewer = watch::open(app, user, place);
-    loop {
-        match tokio::time::timeout(QUEUED_LOOK, viewer.next()).await {
-            Ok(Ok(Some(_))) => {}
-            Ok(Ok(None)) if viewer.is_broken_off() => {
-                return Err(if app.is_stopping() { Problem::stopping() } else { Problem::not_found() });
-            }
-            Ok(Ok(None)) => return Ok(()),
-            Ok(Err(error)) => return Err(error.into()),
-            Err(_) => {
-                let Some(run) = &queued else { continue };
-                let row = app.engine.run_of(user, run).await?;
-                if row.is_none_or(|row| row.first.is_none() && row.status.is_terminal()) {
-                    return Ok(());
-                }
-            }
-        }
-    }
 }
 
 /// What stands after the `?`, of the names that a route knows. Others are left alone: SDKs send new ones all the time.

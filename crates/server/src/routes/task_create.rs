@@ -21,10 +21,6 @@ use model::block::Object;
 use model::object::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 use serde::Deserialize;
-use std::time::Duration;
-
-/// How often a caller that waits looks whether its run was given up in the queue, which leaves no record.
-const QUEUED_LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,7 +136,7 @@ fn streamed(app: &App, caller: &Caller, task: &TaskId, place: Option<Place>, roo
 async fn settled(app: &App, user: &UserId, started: &Started) -> Result<Response, Problem> {
     let Started { task, thread } = started;
     loop {
-        let settled = tokio::time::timeout(QUEUED_LOOK, app.engine.settled(user, task, thread)).await;
+        let settled = tokio::time::timeout(watch::QUEUED_LOOK, app.engine.settled(user, task, thread)).await;
         let over = settled.is_ok();
         settled.unwrap_or(Ok(()))?;
         let Some(row) = app.engine.run_of(user, task).await? else { return Err(Problem::not_found()) };

@@ -1,10 +1,11 @@
 //! `POST /v1/responses/{id}/cancel`: stops the run that a response belongs to. One that has ended stays as it is.
 
-use super::{ResponsePath, ended, find, place};
+use super::{ResponsePath, find, place};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
 use crate::routes::to_its_end;
+use crate::watch;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use model::command::Cancel;
@@ -25,7 +26,7 @@ pub(crate) async fn handle(
     to_its_end(async move { engine.cancel(&user, &thread, cancel, None).await }).await?;
     if !read.over {
         let place = place(&app, &caller.user, (&found.run.id, &found.run.thread, found.segment), 0).await?;
-        ended(&app, &caller.user, place).await?;
+        watch::ended(&app, &caller.user, place).await?;
     }
     let (_, read) = find(&app, &caller.user, &id).await?;
     Ok(axum::Json(read.object).into_response())

@@ -1,6 +1,6 @@
 //! `POST /v1/responses`: begins a run, answers what one waits for, or goes on from one.
 
-use super::{Found, ended, find, place, read};
+use super::{Found, find, place, read};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
@@ -9,6 +9,7 @@ use crate::problem::Problem;
 use crate::routes::conversations::{self, Conversation};
 use crate::routes::idempotency;
 use crate::sse::{self, Manners};
+use crate::watch;
 use crate::wire;
 use axum::body::Body;
 use axum::extract::State;
@@ -53,7 +54,7 @@ pub(crate) async fn handle(
     if let Some(room) = room {
         return Ok(sse::response_in(&app, &caller, place, Manners::OPENAI, room));
     }
-    ended(&app, &caller.user, place).await?;
+    watch::ended(&app, &caller.user, place).await?;
     shown(&app, &caller.user, &turn, echo).await
 }
 
