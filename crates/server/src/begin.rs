@@ -1,12 +1,14 @@
-//! A run begins: what every protocol checks before, and nothing that only one of them knows.
+//! A run begins: what every protocol checks before, whom it asks where nobody was named, and nothing that only one of them
+//! knows.
 
 use crate::app::App;
 use crate::problem::Problem;
 use crate::routes::to_its_end;
 use engine::{NewRun, StartError, Started};
-use model::UserId;
+use model::definition::{Definitions, ToolHow};
 use model::object::TaskStatus;
 use model::ports::{PageOf, RunFilter};
+use model::{ThreadId, UserId};
 
 /// How many of a thread's newest runs are looked at for the one to go on from.
 const RUNS_LOOKED_AT: usize = 100;
@@ -58,5 +60,64 @@ fn refused(error: StartError, agents: Vec<String>) -> Problem {
     match error {
         StartError::UnknownAgent(_) => Problem::from(error).with("agents", agents),
         error => error.into(),
+    }
+}
+
+/// Who answered last in a conversation, if that one is still there.
+pub(crate) async fn last_agent(app: &App, user: &UserId, thread: &ThreadId) -> Result<Option<String>, Problem> {
+    let ports = app.engine.ports();
+    let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
+    let newest = ports.directory.runs(user, filter, PageOf { before: None, limit: 1 }).await?;
+    Ok(newest.into_iter().map(|run| run.agent).find(|agent| ports.definitions.resolve(agent).is_some()))
+}
+
+/// The agents whom no other agent knows.
+pub(crate) fn first_agents(definitions: &Definitions) -> Vec<&str> {
+    let mut known: Vec<&str> = Vec::new();
+    for agent in definitions.agents.values() {
+        known.extend(agent.handoffs.iter().map(|handoff| handoff.agent.as_str()).filter(|heir| *heir != agent.name));
+        let asked = agent.tools.iter().map(|name| match definitions.tools.get(name).map(|tool| &tool.how) {
+            Some(ToolHow::Agent { agent }) => agent.as_str(),
+            _ => name.as_str(),
+        });
+        known.extend(asked.filter(|asked| *asked != agent.name));
+    }
+    definitions.agents.keys().map(String::as_str).filter(|name| !known.contains(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::definition::{Agent, Handoff, Tool};
+    use model::tool::ToolSpec;
+    use serde_json::json;
+
+    #[test]
+    fn the_first_agents_are_those_whom_no_other_knows() {
+        let agent = |name: &str, tools: &[&str], heirs: &[&str]| Agent {
+            name: name.to_owned(),
+            tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
+            handoffs: heirs
+                .iter()
+                .map(|heir| Handoff { agent: (*heir).to_owned(), history: Default::default() })
+                .collect(),
+            ..Agent::default()
+        };
+        let spec = ToolSpec { name: "ask".to_owned(), description: String::new(), parameters: json!({}) };
+        let tool = Tool::new(spec, ToolHow::Agent { agent: "asked".to_owned() });
+        let agents = [
+            agent("front", &["ask", "named", "front"], &["heir", "front"]),
+            agent("asked", &[], &[]),
+            agent("named", &[], &[]),
+            agent("heir", &[], &["asked"]),
+        ];
+        let mut definitions = Definitions {
+            agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(),
+            tools: [("ask".to_owned(), tool)].into(),
+            ..Definitions::default()
+        };
+        assert_eq!(first_agents(&definitions), ["front"]);
+        definitions.agents.insert("other".to_owned(), agent("other", &[], &[]));
+        assert_eq!(first_agents(&definitions), ["front", "other"]);
     }
 }

@@ -3,7 +3,7 @@
 use super::{agent_names, idempotency};
 use crate::app::App;
 use crate::auth::Caller;
-use crate::begin::begin;
+use crate::begin::{begin, first_agents, last_agent};
 use crate::body::Json;
 use crate::problem::Problem;
 use crate::query;
@@ -15,9 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use engine::{NewRun, Started};
 use model::block::{FileRef, Object, Part};
-use model::definition::{Definitions, ToolHow};
 use model::event::ClientNames;
-use model::ports::{PageOf, RunFilter};
 use model::{ThreadId, UserId};
 use protocol::agent_runs::NAME;
 use serde::Deserialize;
@@ -128,28 +126,6 @@ async fn whoever_answers(app: &App, user: &UserId, thread: Option<&ThreadId>) ->
     }
 }
 
-/// Who answered last in a conversation, if that one is still there.
-pub(crate) async fn last_agent(app: &App, user: &UserId, thread: &ThreadId) -> Result<Option<String>, Problem> {
-    let ports = app.engine.ports();
-    let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
-    let newest = ports.directory.runs(user, filter, PageOf { before: None, limit: 1 }).await?;
-    Ok(newest.into_iter().map(|run| run.agent).find(|agent| ports.definitions.resolve(agent).is_some()))
-}
-
-/// The agents whom no other agent knows.
-pub(crate) fn first_agents(definitions: &Definitions) -> Vec<&str> {
-    let mut known: Vec<&str> = Vec::new();
-    for agent in definitions.agents.values() {
-        known.extend(agent.handoffs.iter().map(|handoff| handoff.agent.as_str()).filter(|heir| *heir != agent.name));
-        let asked = agent.tools.iter().map(|name| match definitions.tools.get(name).map(|tool| &tool.how) {
-            Some(ToolHow::Agent { agent }) => agent.as_str(),
-            _ => name.as_str(),
-        });
-        known.extend(asked.filter(|asked| *asked != agent.name));
-    }
-    definitions.agents.keys().map(String::as_str).filter(|name| !known.contains(name)).collect()
-}
-
 async fn answer(
     app: &App,
     caller: &Caller,
@@ -184,8 +160,6 @@ fn asks_for_stream(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::definition::{Agent, Handoff, Tool};
-    use model::tool::ToolSpec;
 
     #[test]
     fn a_stream_is_given_to_whoever_names_it() {
@@ -200,34 +174,5 @@ mod tests {
             assert!(!asks(no), "{no}");
         }
         assert!(!asks_for_stream(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn the_first_agents_are_those_whom_no_other_knows() {
-        let agent = |name: &str, tools: &[&str], heirs: &[&str]| Agent {
-            name: name.to_owned(),
-            tools: tools.iter().map(|tool| (*tool).to_owned()).collect(),
-            handoffs: heirs
-                .iter()
-                .map(|heir| Handoff { agent: (*heir).to_owned(), history: Default::default() })
-                .collect(),
-            ..Agent::default()
-        };
-        let spec = ToolSpec { name: "ask".to_owned(), description: String::new(), parameters: json!({}) };
-        let tool = Tool::new(spec, ToolHow::Agent { agent: "asked".to_owned() });
-        let agents = [
-            agent("front", &["ask", "named", "front"], &["heir", "front"]),
-            agent("asked", &[], &[]),
-            agent("named", &[], &[]),
-            agent("heir", &[], &["asked"]),
-        ];
-        let mut definitions = Definitions {
-            agents: agents.into_iter().map(|agent| (agent.name.clone(), agent)).collect(),
-            tools: [("ask".to_owned(), tool)].into(),
-            ..Definitions::default()
-        };
-        assert_eq!(first_agents(&definitions), ["front"]);
-        definitions.agents.insert("other".to_owned(), agent("other", &[], &[]));
-        assert_eq!(first_agents(&definitions), ["front", "other"]);
     }
 }

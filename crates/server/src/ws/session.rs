@@ -5,7 +5,6 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::begin;
 use crate::problem::Problem;
-use crate::routes::agent_run_create::{first_agents, last_agent};
 use crate::routes::to_its_end;
 use crate::schema;
 use crate::shares;
@@ -114,7 +113,7 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
     };
     let agent = match chat.agent {
         Some(agent) => agent,
-        None => last_agent(app, user, &thread).await?.unwrap_or_else(|| default_agent(app)),
+        None => begin::last_agent(app, user, &thread).await?.unwrap_or_else(|| default_agent(app)),
     };
     let client = ClientNames { protocol: NAME.to_owned(), thread_id: Some(name.clone()), run_id: None };
     let input = Some(chat.content).filter(|content| !content.is_empty()).map(Part::text);
@@ -281,6 +280,6 @@ fn default_agent(app: &App) -> String {
     if definitions.agents.contains_key(AGENT) {
         return AGENT.to_owned();
     }
-    let first = first_agents(definitions).first().copied();
+    let first = begin::first_agents(definitions).first().copied();
     first.or_else(|| definitions.agents.keys().next().map(String::as_str)).unwrap_or(AGENT).to_owned()
 }
