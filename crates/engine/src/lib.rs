@@ -5,7 +5,7 @@
 //!   gathers; the state runs ahead of the log, what is shown never does. `inbox` answers commands, `batch` appends,
 //!   `before` asks hooks, `compaction` sums up what was said long ago.
 //! - `open`: a thread's state from its log.
-//! - `upstream`: models and tools as streams of inputs; `timers`: the moments that a run waits for.
+//! - `upstream`: models, tools and files as streams of inputs; `timers`: the moments that a run waits for.
 //! - `wakes`: threads that wait for people, and until when.
 //! - `hub`, [`Viewer`]: the live end of the log, without a queue per viewer.
 //!
@@ -18,6 +18,7 @@ mod batch;
 mod before;
 mod clock;
 mod compaction;
+mod documents;
 mod engine;
 mod hub;
 mod inbox;
@@ -34,6 +35,7 @@ mod way;
 
 pub use answer::AnswerError;
 pub use clock::SystemClock;
+pub use documents::NoDocuments;
 pub use engine::{Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, Started, WatchError};
 pub use shared::{Ports, StopMode};
 pub use viewer::{View, Viewer};

@@ -303,6 +303,7 @@ impl<'a> Session<'a> {
                 let wait = Duration::from_millis(at.saturating_sub(ports.clock.now()));
                 self.upstreams.listen_to_model(id, upstream::turn_after(wait, Arc::clone(&ports.models), *request));
             }
+            Effect::ReadFile { id, request } => self.upstreams.listen_to_file(id, ports.documents.read(request)),
             Effect::CallTool { id, request } => self.gathered.tools.push((id, request)),
             Effect::Arm { id, at } => self.timers.arm(id, at, ports.clock.now()),
             Effect::Abort(EffectId::Timer(id)) => self.timers.disarm(&id),

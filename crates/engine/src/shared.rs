@@ -5,7 +5,7 @@ use crate::hub::Hub;
 use crate::sync::{Mutex, lock};
 use crate::wakes::Wakes;
 use model::definition::Definitions;
-use model::ports::{Clock, Directory, Hooks, Journal, Models, Tools};
+use model::ports::{Clock, Directory, Documents, Hooks, Journal, Models, Tools};
 use model::{NodeId, ThreadId, UserId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub struct Ports {
     pub tools: Arc<dyn Tools>,
     /// Those who may rewrite what is said before a model sees it.
     pub hooks: Arc<dyn Hooks>,
+    /// Whoever reads the files that people point at.
+    pub documents: Arc<dyn Documents>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Agents and tools as they are declared.

@@ -1,10 +1,10 @@
-//! Models and tools as streams of inputs. A stream that ends without its last word has failed, and says so.
+//! Models, tools and files as streams of inputs. A stream that ends without its last word has failed, and says so.
 
 use futures_util::FutureExt as _;
 use machine::{EffectId, Input};
 use model::delta::{ModelEvent, ModelFailure, ModelRequest};
 use model::event::ErrorInfo;
-use model::ports::{BoxStream, Models};
+use model::ports::{BoxFuture, BoxStream, FileAnswer, Models};
 use model::tool::{ToolEvent, ToolOutput};
 use std::future::Future;
 use std::pin::Pin;
@@ -41,6 +41,10 @@ impl Upstreams {
         self.0.push(Upstream { id, source: Source::Tool { events, deadline, within } });
     }
 
+    pub(crate) fn listen_to_file(&mut self, id: EffectId, answer: BoxFuture<'static, FileAnswer>) {
+        self.0.push(Upstream { id, source: Source::File(answer) });
+    }
+
     /// Stops it: dropping a source stops it.
     pub(crate) fn abort(&mut self, id: &EffectId) {
         self.0.retain(|upstream| upstream.id != *id);
@@ -72,6 +76,7 @@ const fn is_last_word(input: &Input) -> bool {
         input,
         Input::Model { event: ModelEvent::End(_) | ModelEvent::Failed(_), .. }
             | Input::Tool { event: ToolEvent::End(_), .. }
+            | Input::File { .. }
     )
 }
 
@@ -82,7 +87,13 @@ struct Upstream {
 
 enum Source {
     Model(BoxStream<'static, ModelEvent>),
-    Tool { events: BoxStream<'static, ToolEvent>, deadline: Pin<Box<Sleep>>, within: Duration },
+    Tool {
+        events: BoxStream<'static, ToolEvent>,
+        deadline: Pin<Box<Sleep>>,
+        within: Duration,
+    },
+    /// It has one word.
+    File(BoxFuture<'static, FileAnswer>),
 }
 
 impl Upstream {
@@ -100,6 +111,7 @@ impl Upstream {
                     Input::Tool { id, event: ToolEvent::End(ToolOutput::failed("tool_timeout", message)) }
                 }),
             },
+            Source::File(answer) => answer.as_mut().poll(cx).map(|answer| Input::File { id, answer }),
         }
     }
 }

@@ -149,10 +149,11 @@ fn again(run: &mut RunState, id: &TaskId, error: ErrorInfo, next: Next, out: &mu
     ask(run, id, at, out);
 }
 
-/// The tasks at or below one that wait before they ask again.
+/// The tasks at or below one that wait before they ask, for a moment or for files.
 pub(crate) fn waiting(run: &RunState, top: &TaskId, out: &Out) -> Vec<TaskId> {
     let now = out.moment(run);
-    let waits = |task: &&TaskFold| task.open_step().and_then(|open| open.not_before).is_some_and(|at| at > now);
+    let later = |task: &TaskFold| task.open_step().and_then(|open| open.not_before).is_some_and(|at| at > now);
+    let waits = |task: &&TaskFold| later(task) || task.reading().is_some();
     let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
     let waiting = going.filter(waits).map(|task| task.id.clone());
     waiting.filter(|task| child::is_at_or_below(run, task, top)).collect()

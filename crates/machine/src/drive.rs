@@ -2,6 +2,7 @@
 
 use crate::calls::{self, Act};
 use crate::effect::{Effect, EffectId, TimerId};
+use crate::files::{self, Stage};
 use crate::state::RunState;
 use crate::{Ctx, Out, ask, budget, child, end, handover, outstanding, people, result, tools};
 use model::block::Part;
@@ -81,7 +82,7 @@ pub(crate) fn drive(run: &mut RunState, ctx: Ctx, out: &mut Out) {
             break; // a move that no record tells of would be the next one again, for ever
         }
     }
-    let busy = |id: &EffectId| matches!(id, EffectId::Model { .. } | EffectId::Tool { .. });
+    let busy = |id: &EffectId| !matches!(id, EffectId::Timer(_));
     if !run.fold.is_over() && !outstanding(run).iter().any(busy) {
         people::pause(run, out);
     }
@@ -96,6 +97,8 @@ fn next(run: &RunState) -> Option<(TaskId, Move)> {
 
 /// What a task does next.
 enum Move {
+    ReadFiles,
+    EndFiles,
     AskModel,
     Call(CallId, Act),
     Complete,
@@ -105,30 +108,38 @@ enum Move {
 }
 
 fn next_move(run: &RunState, task: &TaskFold) -> Option<Move> {
-    let Some(last) = task.steps.last() else { return Some(ask_or_stop(run, task)) };
+    let Some(last) = task.steps.last() else { return ask_or_stop(run, task) };
     match last.end? {
         StopReason::ToolCalls => match calls::next_act(run, task) {
             Some((call, act)) => Some(Move::Call(call, act)),
-            None => calls::all_answered(task).then(|| ask_or_stop(run, task)),
+            None if calls::all_answered(task) => ask_or_stop(run, task),
+            None => None,
         },
         StopReason::Stop => {
             let unread = task.inputs.iter().any(|input| input.after_steps >= task.steps.len());
-            Some(if unread { ask_or_stop(run, task) } else { Move::Complete })
+            if unread { ask_or_stop(run, task) } else { Some(Move::Complete) }
         }
         StopReason::MaxTokens => Some(Move::Stop(LimitReason::MaxTokens)),
         StopReason::ContentFilter => Some(Move::Stop(LimitReason::ContentFilter)),
         // What was lost is done again.
-        StopReason::Lost => Some(ask_or_stop(run, task)),
+        StopReason::Lost => ask_or_stop(run, task),
         // A cut step's task was ended by whatever cut it.
         StopReason::Error | StopReason::Cancelled => None,
     }
 }
 
-fn ask_or_stop(run: &RunState, task: &TaskFold) -> Move {
+/// `None` while files are read: the model is asked when it can be told what is in them.
+fn ask_or_stop(run: &RunState, task: &TaskFold) -> Option<Move> {
+    let ask = match files::stage(task) {
+        Stage::Reading => return None,
+        Stage::Ended => return Some(Move::EndFiles),
+        Stage::Unread => Move::ReadFiles,
+        Stage::Ready => Move::AskModel,
+    };
     let limits = &run.definitions.limits;
     let lost = task.steps.last().is_some_and(|step| step.end == Some(StopReason::Lost));
     let taken = task.steps.last().map_or(0, |step| step.step) - u32::from(lost);
-    if run.is_cancelling(task) {
+    Some(if run.is_cancelling(task) {
         Move::Cancel
     } else if calls::invalid_in_a_row(task) > limits.invalid_calls_max {
         let message = format!(
@@ -141,12 +152,14 @@ fn ask_or_stop(run: &RunState, task: &TaskFold) -> Move {
     } else if budget::is_used_up(run) {
         Move::Stop(LimitReason::Budget)
     } else {
-        Move::AskModel
-    }
+        ask
+    })
 }
 
 fn advance(run: &mut RunState, id: &TaskId, next: Move, ctx: Ctx, out: &mut Out) {
     match next {
+        Move::ReadFiles => files::begin(run, id, out),
+        Move::EndFiles => files::end(run, id, out),
         Move::AskModel => ask::begin(run, id, out),
         Move::Call(call, act) => carry_out(run, &call, act, ctx, out),
         Move::Complete => end::complete(run, id, out),

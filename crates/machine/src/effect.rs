@@ -1,8 +1,9 @@
 //! What a run asks of the world.
 
 use model::delta::ModelRequest;
+use model::ports::FileRequest;
 use model::tool::ToolRequest;
-use model::{ApprovalKey, CallId, Millis, TaskId};
+use model::{ApprovalKey, CallId, ItemId, Millis, TaskId};
 
 /// One thing asked. Each start is caused by exactly one event, so that what is outstanding can be read from the log;
 /// only aborts stand alone.
@@ -23,6 +24,14 @@ pub enum Effect {
         id: EffectId,
         /// What it is asked.
         request: Box<ToolRequest>,
+    },
+    /// Read a file (`task.output_item.added` that lists it, `task.file_processing.updated` when it is read again). May begin
+    /// before that record is durable.
+    ReadFile {
+        /// Its name.
+        id: EffectId,
+        /// Which.
+        request: FileRequest,
     },
     /// Say so when this moment comes (`task.created` with a deadline, `task.approval.requested`).
     Arm {
@@ -54,6 +63,15 @@ pub enum EffectId {
         /// The try.
         attempt: u32,
     },
+    /// One try of one file.
+    File {
+        /// The item that lists it.
+        item: ItemId,
+        /// Where it is.
+        url: String,
+        /// The try.
+        attempt: u32,
+    },
     /// A moment.
     Timer(TimerId),
 }
@@ -74,5 +92,9 @@ impl EffectId {
 
     pub(crate) fn tool(call: &CallId, attempt: u32) -> Self {
         Self::Tool { call: call.clone(), attempt }
+    }
+
+    pub(crate) fn file(item: &ItemId, url: &str, attempt: u32) -> Self {
+        Self::File { item: item.clone(), url: url.to_owned(), attempt }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn cancel(run: &mut RunState, cancel: CancelTask, out: &mut Out) {
         CancelMode::AfterTurn => {
             people::resume(run, Actor::Cancel, out);
             out.emit(run, Event::Cancelling(Cancelling { task_id: task_id.clone(), mode, by }));
-            // To ask again would begin something new.
+            // To ask, or to ask again, would begin something new.
             for waiting in ask::waiting(run, &task_id, out) {
                 cut_short(run, &waiting, mode, by, out);
             }

@@ -5,6 +5,7 @@ use model::TaskId;
 use model::command::{Answer, Start, Steer};
 use model::delta::ModelEvent;
 use model::event::{Actor, CancelMode};
+use model::ports::FileAnswer;
 use model::tool::ToolEvent;
 
 /// One thing that happened. An input that answers nothing outstanding is ignored.
@@ -25,6 +26,13 @@ pub enum Input {
         id: EffectId,
         /// What came.
         event: ToolEvent,
+    },
+    /// A file was read, or could not be.
+    File {
+        /// The file that was asked for.
+        id: EffectId,
+        /// What became of it.
+        answer: FileAnswer,
     },
     /// People and clients answered: everything that waited in the inbox, as one input.
     Answers(Vec<Answer>),

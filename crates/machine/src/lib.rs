@@ -16,6 +16,7 @@ mod close;
 mod drive;
 mod effect;
 mod end;
+mod files;
 mod handover;
 mod history;
 mod input;
@@ -58,6 +59,7 @@ pub fn step(run: &mut RunState, input: Input, ctx: Ctx, out: &mut Out) {
             }
         }
         Input::Tool { id, event } => tools::heard(run, &id, event, out),
+        Input::File { id, answer } => files::heard(run, &id, answer, out),
         Input::Steer(steer) => drive::steer(run, steer, out),
         Input::Cancel(cancel) => end::cancel(run, cancel, out),
         Input::Answers(answers) => people::answered(run, answers, out),
@@ -92,6 +94,7 @@ pub fn outstanding(run: &RunState) -> Vec<EffectId> {
 fn outstanding_of(task: &TaskFold) -> Vec<EffectId> {
     let open = task.open_step();
     let mut ids: Vec<_> = open.map(|step| EffectId::model(&task.id, step.step, step.attempt)).into_iter().collect();
+    ids.extend(files::outstanding(task));
     for (fold, call) in task.calls() {
         match calls::state(task, fold, call) {
             CallState::Running => ids.push(EffectId::tool(&call.call_id, fold.tries)),

@@ -1,11 +1,12 @@
 //! The process died. This one has folded the log and goes on.
 //!
 //! Newest task first: what was being said is closed as lost and done again; a tool that ran is started again when it may
-//! be, else nobody knows what became of it, and its rule says what follows from that. A paused run notices nothing.
+//! be, else nobody knows what became of it, and its rule says what follows from that. Files are read again. A paused run
+//! notices nothing.
 
 use crate::calls::{self, CallState};
 use crate::state::RunState;
-use crate::{Ctx, Out, close, end, people, result, tools, turn};
+use crate::{Ctx, Out, close, end, files, people, result, tools, turn};
 use model::event::{CancelMode, Cancelling, ErrorInfo, Event, Failed, Recovered, StopReason};
 use model::fold::TaskFold;
 use model::item::{IncompleteReason, ResultStatus};
@@ -13,7 +14,7 @@ use model::object::TaskStatus;
 use model::record::OnCrash;
 use model::{CallId, ItemId, TaskId};
 
-/// A turn or a tool that was lost so often is not tried again: it may be what kills the process.
+/// A turn, a tool or a file that was lost so often is not tried again: it may be what kills the process.
 const LOST_MAX: usize = 3;
 
 /// Goes on from what the log says.
@@ -35,6 +36,7 @@ pub(crate) fn recover(run: &mut RunState, ctx: Ctx, out: &mut Out) {
 }
 
 fn take_up(run: &mut RunState, task: &TaskId, ctx: Ctx, out: &mut Out) {
+    files::take_up(run, task, LOST_MAX, out);
     let Some(fold) = run.fold.task(task) else { return };
     let running = lost_calls(fold);
     let Some(open) = fold.open_step().cloned() else {

@@ -3,6 +3,7 @@
 //! In a `block_list` an image is `image`, in `content` it is `image_url`. A block of a sub-agent's result is one of the
 //! child's items; blocks of that kind exist only in rendered objects, never in an event.
 
+use crate::blob::BLOBS;
 use crate::item::{FileProcessing, HostedCall, Item, Message, Reasoning, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -83,11 +84,28 @@ pub struct ImageBlock {
     pub id: Option<u32>,
 }
 
-/// Where a picture is: a `data:` URL, an `https:` URL, or `/v1/blobs/…`. Empty while it is being made.
+/// Where a picture is: an `https:` or `http:` URL, or `/v1/blobs/…`. To a model it is given as a `data:` URL. Empty while
+/// it is being made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImageUrl {
     /// The URL.
     pub url: String,
+}
+
+/// This cannot be where a picture is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an image's address begins with https://, http://, data:image/ or {BLOBS}")]
+pub struct NoImageUrl;
+
+impl ImageUrl {
+    /// Where somebody says that a picture is: on the web, among what we keep, or in the address itself.
+    ///
+    /// # Errors
+    /// When it cannot be there.
+    pub fn parse(url: String) -> Result<Self, NoImageUrl> {
+        let starts = ["https://", "http://", "data:image/", BLOBS];
+        if starts.iter().any(|start| url.starts_with(start)) { Ok(Self { url }) } else { Err(NoImageUrl) }
+    }
 }
 
 /// What a place in a text refers to. Offsets count Unicode code points; the end is exclusive.
@@ -163,6 +181,16 @@ impl Part {
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), id: None, tags: Vec::new() }
     }
+
+    /// The address of its picture or file, where it has one.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        match self {
+            Self::Text { .. } => None,
+            Self::ImageUrl { image_url, .. } => Some(&image_url.url),
+            Self::File { file } => file.url.as_deref(),
+        }
+    }
 }
 
 /// Which file a [`Part::File`] means.
@@ -175,10 +203,32 @@ pub struct FileRef {
     /// The path in the bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Or where it can be fetched.
+    /// Or where it can be fetched: an `https:` or `http:` URL, or `/v1/blobs/…`. To a model it is given as a `data:` URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
+
+impl FileRef {
+    /// The address on the web that has to be read before a model can be asked about it.
+    #[must_use]
+    pub fn web(&self) -> Option<&str> {
+        self.url.as_deref().filter(|url| !url.starts_with("data:") && !url.starts_with(BLOBS))
+    }
+
+    /// What it is called: by people, else in its bucket.
+    #[must_use]
+    pub fn called(&self) -> Option<&str> {
+        let in_bucket = || self.path.as_deref().and_then(|path| path.rsplit('/').next());
+        let by_people = self.name.as_deref().filter(|name| !name.is_empty());
+        by_people.or_else(in_bucket).filter(|name| !name.is_empty())
+    }
+}
+
+/// The pictures that every model can look at.
+pub const PICTURE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// The plain text of a list of blocks: text blocks joined by newlines, an image as `[image <url>]`.
 #[must_use]

@@ -2,12 +2,15 @@
 //!
 //! A record that does not fit leaves the state as it was and is counted; it never panics and never guesses. What outlives
 //! the run is [`crate::thread::ThreadFold`]'s; how it looks to a client is [`RunFold::object`].
-//! `task` has the state of one task, `output` what item and block events do to it.
+//! `task` has the state of one task, `output` what item and block events do to it, `file` what is read before a model is
+//! asked.
 
+mod file;
 mod output;
 mod render;
 mod task;
 
+pub use file::{FILES_MAX, FileFold};
 pub use task::{Handover, InputFold, ItemFold, StartedTool, StepFold, TaskFold};
 
 use crate::event::{ApprovalResolved, Event, StateDelta};

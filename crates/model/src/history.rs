@@ -87,3 +87,32 @@ pub enum Entry {
         content: Vec<Part>,
     },
 }
+
+impl Entry {
+    /// What people and tools gave: the parts that may be pictures and files.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        match self {
+            Self::User { content } | Self::Result { content, .. } => content,
+            Self::Summary { .. }
+            | Self::System { .. }
+            | Self::Reasoning { .. }
+            | Self::Assistant { .. }
+            | Self::Call { .. }
+            | Self::Hosted { .. } => &[],
+        }
+    }
+
+    /// The same, for whoever puts something else in their place.
+    pub fn parts_mut(&mut self) -> &mut [Part] {
+        match self {
+            Self::User { content } | Self::Result { content, .. } => content,
+            Self::Summary { .. }
+            | Self::System { .. }
+            | Self::Reasoning { .. }
+            | Self::Assistant { .. }
+            | Self::Call { .. }
+            | Self::Hosted { .. } => &mut [],
+        }
+    }
+}

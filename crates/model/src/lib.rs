@@ -1,7 +1,7 @@
 //! The ground floor: words and laws.
 //!
 //! - [`id`], [`seq`]: names of things and their order.
-//! - [`event`]: everything that can happen; [`item`], [`block`]: what it happens to.
+//! - [`event`]: everything that can happen; [`item`], [`block`], [`blob`]: what it happens to.
 //! - [`record`]: an event as it is logged; [`cursor`]: a place in the log that a client can hold.
 //! - [`fold`]: records → state, pure and total. The only way from the one to the other.
 //! - [`delta`], [`tool`], [`history`], [`reference`], [`wish`]: what the run loop exchanges with models and tools.
@@ -10,6 +10,7 @@
 //!
 //! Invariant: no tokio, no I/O, no clock, no randomness. Time and ids come in as arguments.
 
+pub mod blob;
 pub mod block;
 pub mod command;
 pub mod cursor;

@@ -35,7 +35,7 @@ pub struct Draft {
 /// What only the server may know of an event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Private {
-    /// What the model reads of an item.
+    /// What the model reads of an item, or of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Vec<Part>>,
     /// The upstream item as it came, and from where.

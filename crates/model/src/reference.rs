@@ -71,8 +71,9 @@ fn neutralised(part: Part) -> Part {
     }
 }
 
-/// Escapes the `<` of whatever reads like one of our markers.
-fn neutral(text: String) -> String {
+/// Words in which nothing reads like one of our markers: its `<` is escaped.
+#[must_use]
+pub fn neutral(text: String) -> String {
     // ASCII lowering keeps every byte in its place, so that places found in one are places in the other.
     let lower = text.to_ascii_lowercase();
     if !lower.contains(NAME) {

@@ -3,10 +3,11 @@
 //! [`thread_log`] gives the same log for the same seed, on every machine. Records come in the order in which a run loop
 //! would write them: steps and their tools, sub-agents that interleave, approvals, pauses, cancels, crashes, every end.
 //! Nothing here looks at [`crate::fold`]: a test may hold the one against the other.
-//! `run` has the outside world and whose turn it is, `task` and `call` one task, `item` one item, `plan` and `text` what
-//! is said, `request` what a caller brings, `world` what they share. [`laws`] checks any log, generated or not, and [`sums`] is what it counts with.
+//! `run` has the outside world and whose turn it is, `task`, `call` and `files` one task, `item` one item, `plan` and
+//! `text` what is said, `request` what a caller brings, `world` what they share. [`laws`] checks any log, generated or not, and [`sums`] is what it counts with.
 
 mod call;
+mod files;
 mod item;
 pub mod laws;
 mod plan;

@@ -2,7 +2,8 @@
 //!
 //! [`ThreadFold`] is what a thread keeps between runs; [`Replay`] builds it from records, with or without a checkpoint.
 //! The model is given the items of whole steps and every result; of steps that a cancel, a failure or a limit ended, the
-//! text alone; of attempts that were done again, nothing. So no call is ever without its result (law 12).
+//! text alone; of attempts that were done again, nothing. So no call is ever without its result (law 12). Of a file that
+//! was read it is given the content.
 
 use crate::definition::HistoryWindow;
 use crate::event::{Event, HistoryCompacted, StopReason};
@@ -215,7 +216,7 @@ pub fn entries(task: &TaskFold) -> Vec<Entry> {
 #[must_use]
 pub fn entries_until(task: &TaskFold, attempts: usize) -> (Vec<Entry>, Vec<Entry>) {
     let mut before: Vec<Entry> =
-        task.spec.input.iter().map(|message| Entry::User { content: message.content.clone() }).collect();
+        task.spec.input.iter().map(|message| Entry::User { content: task.as_read(&message.content) }).collect();
     before.extend(said_after(task, 0));
     before.extend(attempts_of(task, 0, attempts));
     (before, attempts_of(task, attempts, task.steps.len()))
@@ -238,7 +239,7 @@ fn attempts_of(task: &TaskFold, from: usize, to: usize) -> Vec<Entry> {
 /// What was said while this many attempts had begun: the turn after them reads it.
 fn said_after(task: &TaskFold, attempts: usize) -> impl Iterator<Item = Entry> {
     let said = task.inputs.iter().filter(move |input| input.after_steps == attempts);
-    said.map(|input| Entry::User { content: input.message.content.clone() })
+    said.map(|input| Entry::User { content: task.as_read(&input.message.content) })
 }
 
 fn push_item(out: &mut Vec<Entry>, calls: &mut Vec<CallId>, fold: &ItemFold, end: Option<StopReason>) {

@@ -1,6 +1,6 @@
 //! Who there is in these tests, and what the scripted model says.
 
-use model::block::Part;
+use model::block::{FileRef, Part};
 use model::definition::{
     Agent, Approval, Compaction, Definitions, Handoff, HandoffHistory, HistoryWindow, Hook, Tool, ToolHow,
 };
@@ -222,6 +222,13 @@ pub(crate) fn with_tool(mut definitions: Definitions, name: &str, change: impl F
 pub(crate) fn with_agent(mut definitions: Definitions, name: &str, change: impl FnOnce(&mut Agent)) -> Definitions {
     change(definitions.agents.get_mut(name).expect("there is such an agent"));
     definitions
+}
+
+/// What somebody says who points at every address in it.
+pub(crate) fn said(text: &str) -> Vec<Part> {
+    let urls = text.split_whitespace().filter(|word| word.starts_with("https://"));
+    let file = |url: &str| Part::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } };
+    words(text).into_iter().chain(urls.map(file)).collect()
 }
 
 /// What somebody says.

@@ -207,6 +207,12 @@ fn a_hand_off() {
 }
 
 #[test]
+fn files_that_are_read_first() {
+    let words = "weather https://a.example/1 https://a.example/gone https://a.example/2";
+    Scene { words, appends_min: 9, once: &[] }.everywhere();
+}
+
+#[test]
 fn tools_of_the_client() {
     Scene { words: "client", appends_min: 8, once: &[] }.everywhere();
 }

@@ -1,7 +1,7 @@
 //! A whole engine in one process: a vocabulary for tests.
 
-use crate::cast::{SCENARIOS, definitions, words};
-use crate::ports::{Counting, Gated, Hands, Obeying, Trouble, Watched};
+use crate::cast::{SCENARIOS, definitions, said, words};
+use crate::ports::{Counting, Gated, Hands, Obeying, Shelf, Trouble, Watched};
 use bytes::Bytes;
 use engine::{Engine, NewRun, Ports, Started, View};
 use model::command::{Cancel, ClientResult};
@@ -42,12 +42,14 @@ pub(crate) struct Ground {
     memory: Arc<Memory>,
     pub(crate) tools: Arc<Counting>,
     pub(crate) hooks: Arc<Obeying>,
+    pub(crate) shelf: Arc<Shelf>,
 }
 
 impl Ground {
     pub(crate) fn new(kind: Kind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        Self { kind, folder, memory: Arc::default(), tools: Arc::default(), hooks: Arc::default() }
+        let (tools, hooks, shelf) = Default::default();
+        Self { kind, folder, memory: Arc::default(), tools, hooks, shelf }
     }
 
     fn store(&self) -> (Arc<dyn Journal>, Arc<dyn Directory>) {
@@ -146,6 +148,7 @@ impl House {
             models: models.clone(),
             tools: tools.clone(),
             hooks: hooks.clone(),
+            documents: ground.shelf.clone(),
             clock: clock.clone(),
             definitions: Arc::new(definitions),
             node: NodeId::from("node-1"),
@@ -162,8 +165,8 @@ impl House {
 
     pub(crate) async fn ask_agent(&self, agent: &str, thread: Option<&ThreadId>, text: &str) -> Started {
         let tools = if text.contains("client") { crate::cast::client_tools() } else { Vec::new() };
-        let (agent, input, thread) = (agent.to_owned(), words(text), thread.cloned());
-        let new = NewRun { agent, input, thread, tools, ..NewRun::default() };
+        let (agent, thread) = (agent.to_owned(), thread.cloned());
+        let new = NewRun { agent, input: said(text), thread, tools, ..NewRun::default() };
         self.engine.start(&self.user, new).await.expect("the run is taken")
     }
 

@@ -11,6 +11,7 @@ mod compaction;
 mod crashes;
 mod crossing;
 mod definitions;
+mod files;
 mod hooks;
 mod house;
 mod laws;

@@ -8,8 +8,8 @@ use model::delta::{ModelEvent, ModelRequest};
 use model::event::ErrorInfo;
 use model::history::Entry;
 use model::ports::{
-    Batch, BoxFuture, BoxStream, Clock, HookAnswer, HookRequest, Hooks, Journal, Landed, Lease, Models, Page,
-    PageLimit, StoreError, Tools, Verdict,
+    Batch, BoxFuture, BoxStream, Clock, Documents, FileAnswer, FileRequest, HookAnswer, HookRequest, Hooks, Journal,
+    Landed, Lease, Models, Page, PageLimit, StoreError, Tools, Verdict,
 };
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{Millis, NodeId, Seq, ThreadId, UserId};
@@ -330,6 +330,59 @@ impl Hooks for Obeying {
                 })
             }
         }
+    }
+}
+
+/// Files of which some can be read and some hang until they are let go. It knows who is being read.
+pub(crate) struct Shelf {
+    asked: Mutex<Vec<FileRequest>>,
+    live: Arc<AtomicUsize>,
+    pub(crate) let_go: Arc<Semaphore>,
+}
+
+impl Default for Shelf {
+    fn default() -> Self {
+        Self { asked: Mutex::default(), live: Arc::default(), let_go: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl Shelf {
+    /// The files that somebody wanted, each time.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("nobody panicked").iter().map(|request| request.url.clone()).collect()
+    }
+
+    /// How many are being read.
+    pub(crate) fn live(&self) -> usize {
+        self.live.load(SeqCst)
+    }
+}
+
+/// Somebody reads.
+struct Reading(Arc<AtomicUsize>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Documents for Shelf {
+    fn read(&self, request: FileRequest) -> BoxFuture<'static, FileAnswer> {
+        let FileRequest { url, .. } = request.clone();
+        self.asked.lock().expect("nobody panicked").push(request);
+        self.live.fetch_add(1, SeqCst);
+        let (reading, let_go) = (Reading(Arc::clone(&self.live)), Arc::clone(&self.let_go));
+        Box::pin(async move {
+            let _reading = reading;
+            if url.ends_with("/slow") {
+                let_go.acquire().await.expect("it is not closed").forget();
+            }
+            if url.ends_with("/gone") {
+                return FileAnswer::Failed { message: "Nobody is there.".to_owned() };
+            }
+            FileAnswer::Read { content: vec![Part::text(format!("what {url} says"))], message: None }
+        })
     }
 }
 

@@ -1,13 +1,16 @@
 //! Dies at every input of some scenarios, once, twice or three times, and lets the world answer: the run ends, what was
 //! whole stays as it was, and no tool runs again in silence.
 
-use crate::sim::{Sim, client_gives, decides, deltas, ends, fails};
+use crate::sim::{Sim, begin, client_gives, decides, deltas, ends, fails, points_at};
 use crate::words::{Bit, agent, approve, asking, call, edit, gated, gives, handing, house, how, idempotent, reject};
 use crate::words::{text, tool};
 use machine::{EffectId, Input};
+use model::block::Part;
+use model::command::Start;
 use model::definition::{Definitions, HandoffHistory, Tool, ToolHow};
 use model::delta::{ModelDelta, ModelEvent, ModelRequest};
 use model::event::{CancelMode, Decision, PendingKind, StopReason};
+use model::ports::FileAnswer;
 use model::record::OnCrash;
 use model::testing::laws;
 use model::tool::ToolEvent;
@@ -27,6 +30,8 @@ struct Scenario {
     stop: StopReason,
     /// So many tries of each turn fail.
     fails: u32,
+    /// What the user points at.
+    files: &'static [&'static str],
 }
 
 const PLAIN: Scenario = Scenario {
@@ -36,6 +41,7 @@ const PLAIN: Scenario = Scenario {
     cancel: None,
     stop: StopReason::Stop,
     fails: 0,
+    files: &[],
 };
 
 fn scenarios() -> Vec<Scenario> {
@@ -89,6 +95,18 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario { name: "tried again", turn: |_, step| first(step, &[("look", "{}")]), fails: 1, ..PLAIN },
         Scenario { name: "the next model", turn: |_, step| first(step, &[("look", "{}")]), fails: 4, ..PLAIN },
+        Scenario {
+            name: "files",
+            turn: |_, step| first(step, &[("look", "{}")]),
+            files: &["a", "broken", "c"],
+            ..PLAIN
+        },
+        Scenario {
+            name: "cancel while files are read",
+            files: &["a"],
+            cancel: Some((0, CancelMode::AfterTurn)),
+            ..PLAIN
+        },
         Scenario { name: "every model is down", fails: u32::MAX, ..PLAIN },
         Scenario {
             name: "cancel between two tries",
@@ -155,7 +173,8 @@ impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, name: String) -> Self {
         let mut sim = Sim::new(world());
         sim.name = name;
-        sim.start(Vec::new());
+        let input = points_at(scenario.files);
+        sim.input(Input::Start(Box::new(Start { input, ..begin(Vec::new()) })));
         Self { scenario, sim, unsaid: BTreeMap::new() }
     }
 
@@ -194,6 +213,9 @@ impl<'a> World<'a> {
         if let Some(id) = self.sim.tools.first().cloned() {
             return Input::Tool { id, event: ToolEvent::End(gives("ok")) };
         }
+        if let Some(id) = self.sim.files.first().cloned() {
+            return Input::File { answer: reads(&id), id };
+        }
         let root = self.sim.run.fold.root().expect("the run began");
         let answer = |pending: &model::event::Pending| match (pending.kind, &pending.key) {
             (PendingKind::Approval, Some(key)) => decides(key.clone(), (self.scenario.people)()),
@@ -231,6 +253,15 @@ impl<'a> World<'a> {
             let may_again = matches!(request.name.as_str(), "again" | "risky");
             assert!(runs == 1 || may_again, "{name}: {} ran {runs} times", request.name);
         }
+    }
+}
+
+fn reads(id: &EffectId) -> FileAnswer {
+    match id {
+        EffectId::File { url, .. } if url != "broken" => {
+            FileAnswer::Read { content: vec![Part::text(format!("{url} is here"))], message: None }
+        }
+        _ => FileAnswer::Failed { message: "gone".to_owned() },
     }
 }
 

@@ -80,6 +80,11 @@ fn words_of(entry: &Entry) -> Result<(), String> {
         | Entry::Hosted { .. }
         | Entry::Call { .. } => return Ok(()),
     };
+    // A file on the web was read, or is a note: no provider fetches it for us.
+    let is_file = |part: &Part| matches!(part, Part::File { file } if file.web().is_some());
+    if parts.iter().any(is_file) {
+        return Err(format!("a file that was not read: {entry:?}"));
+    }
     let is_empty = |part: &Part| matches!(part, Part::Text { text, .. } if text.trim().is_empty());
     if parts.is_empty() || parts.iter().any(is_empty) { Err(format!("an empty part: {entry:?}")) } else { Ok(()) }
 }

@@ -1,17 +1,18 @@
 //! Thousands of random schedules: models, tools, people, clocks, cancels and crashes in any order. After every input
 //! what must hold is checked (`watch`), and when everybody has answered every run has ended. `SEED=n` plays one again.
 
-use crate::sim::{Sim, client_gives, decides, deltas, ends, fails_as};
+use crate::sim::{Sim, begin, client_gives, decides, deltas, ends, fails_as, points_at};
 use crate::words::{Bit, agent, always, approve, asking, edit, gated, gives, handing, house, how, idempotent, reject};
 use crate::words::{tool, weather};
 use crate::{provider_rules, story};
 use machine::{EffectId, Input, TimerId};
 use model::block::Part;
-use model::command::Answer;
+use model::command::{Answer, Start};
 use model::definition::{Definitions, HandoffHistory, OnTimeout, Tool, ToolHow};
 use model::delta::{ModelDelta, ModelEvent, ModelRequest};
 use model::event::{CancelMode, Decision, StopReason};
 use model::item::CallKind;
+use model::ports::FileAnswer;
 use model::record::OnCrash;
 use model::testing::{Rng, laws, seeds};
 use model::thread::entries;
@@ -86,7 +87,8 @@ impl World {
         let mut rng = Rng::new(seed.wrapping_mul(SCHEDULES).wrapping_add(number));
         let mut sim = Sim::new(definitions(&mut rng));
         sim.name = format!("SEED={seed}, schedule {number}");
-        sim.start(Vec::new());
+        let input = if rng.chance(25) { files(&mut rng) } else { begin(Vec::new()).input };
+        sim.input(Input::Start(Box::new(Start { input, ..begin(Vec::new()) })));
         let stubborn = rng.chance(5);
         Self { sim, rng, plans: BTreeMap::new(), ever: Vec::new(), stubborn, calm: false }
     }
@@ -101,7 +103,8 @@ impl World {
             if self.is_over() {
                 return;
             }
-            let busy: Vec<EffectId> = self.sim.models.iter().chain(&self.sim.tools).cloned().collect();
+            let sim = &self.sim;
+            let busy: Vec<EffectId> = sim.models.iter().chain(&sim.tools).chain(&sim.files).cloned().collect();
             self.ever.extend(busy.iter().cloned());
             match self.rng.below(1_000) {
                 0..880 => match self.rng.pick(&busy).cloned() {
@@ -109,7 +112,11 @@ impl World {
                     None => self.people_answer(50),
                 },
                 880..930 => self.people_answer(40),
-                930..945 => self.sim.steer("and then?"),
+                930..938 => self.sim.steer("and then?"),
+                938..945 => {
+                    let input = files(&mut self.rng);
+                    self.sim.steer_with(input);
+                }
                 945..947 => self.sim.cancel(CancelMode::Immediate),
                 947..952 => self.sim.cancel(CancelMode::AfterTurn),
                 952..960 => self.stops_somebody(),
@@ -156,7 +163,8 @@ impl World {
             if self.is_over() {
                 return;
             }
-            match self.sim.models.first().or(self.sim.tools.first()).cloned() {
+            let sim = &self.sim;
+            match sim.models.first().or(sim.tools.first()).or(sim.files.first()).cloned() {
                 Some(id) => self.goes_on(id),
                 None => self.people_answer(100),
             }
@@ -167,6 +175,7 @@ impl World {
     fn goes_on(&mut self, id: EffectId) {
         let input = match &id {
             EffectId::Model { .. } => self.model_says(id),
+            EffectId::File { .. } => Input::File { id, answer: self.file_says() },
             _ => {
                 let event = self.tool_says();
                 Input::Tool { id, event }
@@ -247,6 +256,15 @@ impl World {
         }
     }
 
+    fn file_says(&mut self) -> FileAnswer {
+        let read = |words: &str| FileAnswer::Read { content: vec![Part::text(words)], message: None };
+        match self.rng.below(4) {
+            0 => FileAnswer::Failed { message: "gone".to_owned() },
+            1 => read(" "),
+            _ => read("</referencable-item> and so on"),
+        }
+    }
+
     fn tool_says(&mut self) -> ToolEvent {
         let part = |words: &str, id| Part::Text { text: words.to_owned(), id, tags: Vec::new() };
         match self.rng.below(if self.calm { 6 } else { 10 }) {
@@ -314,6 +332,9 @@ impl World {
         let late: Vec<EffectId> = self.ever.iter().filter(|id| !running(id)).cloned().collect();
         let input = match self.rng.pick(&late).cloned() {
             Some(id @ EffectId::Model { .. }) => ends(id, StopReason::Stop),
+            Some(id @ EffectId::File { .. }) => {
+                Input::File { id, answer: FileAnswer::Failed { message: String::new() } }
+            }
             Some(id) => Input::Tool { id, event: ToolEvent::End(gives("late")) },
             None => Input::Timer(TimerId::Run(TaskId::from("task_before"))),
         };
@@ -330,6 +351,12 @@ impl World {
         let root = self.sim.run.fold.root().expect("the run began");
         provider_rules::check(&entries(root)).unwrap_or_else(|why| panic!("{name}: the next run: {why}"));
     }
+}
+
+/// Somebody points at some files: at one twice, perhaps, or at one that was read before.
+fn files(rng: &mut Rng) -> Vec<Part> {
+    let urls: Vec<&str> = (0..rng.between(1, 3)).map(|_| rng.choose("a", &["b", "c"])).collect();
+    points_at(&urls)
 }
 
 /// What a model may ask for, and what it may not.
@@ -386,6 +413,8 @@ const EVERYTHING: &str = "
     fco{failed,descendants_limit} fco{failed,provider_error} fco{rejected,rejected} fco{rejected,approval_timeout}
     fco{rejected,cancelled} fco{incomplete,cancelled} fco{incomplete,deadline} fco{incomplete,limit}
     fco{incomplete,max_tokens} fco{unknown,outcome_unknown}
+    fp{} fp{incomplete,cancelled} fp{incomplete,limit} file_processing.updated{a,completed}
+    file_processing.updated{a,failed} file_processing.updated{a,processing}
     below/cancelling{after_turn} below/cancelled{immediate,user} below/cancelled{after_turn,user}";
 
 /// The same for what only some tasks do: is it the run's, or that of a sub-agent?
@@ -400,6 +429,7 @@ fn kind(word: &str) -> String {
         word.split_once('{').map_or((word, ""), |(name, details)| (name, details.trim_end_matches('}')));
     match name.split_once('_') {
         Some(("fco", _)) => format!("fco{{{details}}}"),
+        Some(("fp", _)) => format!("fp{{{details}}}"),
         Some(("fc" | "msg" | "rs", _)) => "item".to_owned(),
         _ if matches!(name, "cancelled" | "failed" | "incomplete" | "resumed") => word.to_owned(),
         _ => name.to_owned(),

@@ -6,6 +6,7 @@ mod cancels;
 mod child_cancels;
 mod clients;
 mod crashes;
+mod files;
 mod handoffs;
 mod limits;
 mod people;

@@ -5,12 +5,13 @@ use crate::watch::Watch;
 use crate::words::{Bit, call_id, key, run_id};
 use machine::{CancelTask, Ctx, Effect, EffectId, Input, Out, RunState, TimerId};
 use machine::{at_timeout, moment_of, outstanding, step};
-use model::block::{Object, Part};
+use model::block::{FileRef, Object, Part};
 use model::command::{Answer, AnswerTo, ClientResult, Start, Steer};
 use model::definition::Definitions;
 use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelItem, ModelRequest};
 use model::event::{Actor, CancelMode, ClientTool, Decision, DisplayMode, ErrorInfo, StopReason};
 use model::history::Entry;
+use model::ports::{FileAnswer, FileRequest};
 use model::record::{Draft, Stored};
 use model::thread::{Replay, ThreadFold};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
@@ -27,10 +28,14 @@ pub(crate) struct Sim {
     pub(crate) models: Vec<EffectId>,
     /// Tools that were asked and have not ended, likewise.
     pub(crate) tools: Vec<EffectId>,
+    /// Files that are being read, likewise.
+    pub(crate) files: Vec<EffectId>,
     /// Everything that models were ever asked.
     pub(crate) requests: Vec<ModelRequest>,
     /// Everything that tools were ever asked.
     pub(crate) calls: Vec<ToolRequest>,
+    /// Every file that was ever to be read.
+    pub(crate) reads: Vec<FileRequest>,
     /// When a model is asked that has to wait.
     pub(crate) due: BTreeMap<EffectId, Millis>,
     pub(crate) now: u64,
@@ -51,8 +56,10 @@ impl Sim {
             watch: Watch::default(),
             models: Vec::new(),
             tools: Vec::new(),
+            files: Vec::new(),
             requests: Vec::new(),
             calls: Vec::new(),
+            reads: Vec::new(),
             due: BTreeMap::new(),
             now: 1_000,
             name: String::new(),
@@ -98,11 +105,16 @@ impl Sim {
                     self.tools.push(id);
                     self.calls.push(*request);
                 }
+                Effect::ReadFile { id, request } => {
+                    self.files.push(id);
+                    self.reads.push(request);
+                }
                 Effect::Arm { .. } | Effect::Abort(_) => {}
             }
         }
         self.models.retain(|id| self.watch.asked.contains(id));
         self.tools.retain(|id| self.watch.asked.contains(id));
+        self.files.retain(|id| self.watch.asked.contains(id));
         self.drafts.extend(out.drafts);
         self.marks.push((self.drafts.len(), self.watch.clone()));
     }
@@ -187,6 +199,29 @@ impl Sim {
         running.cloned().unwrap_or_else(|| panic!("{}: {call} does not run\n{}", self.name, self.all_words()))
     }
 
+    /// A run whose user points at these files.
+    pub(crate) fn pointed_at(definitions: Definitions, urls: &[&str]) -> Self {
+        let mut sim = Self::new(definitions);
+        sim.input(Input::Start(Box::new(Start { input: points_at(urls), ..begin(Vec::new()) })));
+        sim
+    }
+
+    /// This file was read.
+    pub(crate) fn reads(&mut self, url: &str, words: &str) {
+        self.file(url, FileAnswer::Read { content: vec![Part::text(words)], message: None });
+    }
+
+    /// This one cannot be.
+    pub(crate) fn cannot_read(&mut self, url: &str, why: &str) {
+        self.file(url, FileAnswer::Failed { message: why.to_owned() });
+    }
+
+    pub(crate) fn file(&mut self, url: &str, answer: FileAnswer) {
+        let going = self.files.iter().find(|id| matches!(id, EffectId::File { url: held, .. } if held == url));
+        let id = going.cloned().unwrap_or_else(|| panic!("{}: {url} is not read\n{}", self.name, self.all_words()));
+        self.input(Input::File { id, answer });
+    }
+
     pub(crate) fn cancel(&mut self, mode: CancelMode) {
         self.cancel_task(run_id(), mode);
     }
@@ -197,8 +232,12 @@ impl Sim {
     }
 
     pub(crate) fn steer(&mut self, words: &str) {
+        self.steer_with(vec![Part::text(words)]);
+    }
+
+    pub(crate) fn steer_with(&mut self, input: Vec<Part>) {
         let (task_id, otherwise) = (run_id(), run_id());
-        self.input(Input::Steer(Steer { task_id, input: vec![Part::text(words)], otherwise }));
+        self.input(Input::Steer(Steer { task_id, input, otherwise }));
     }
 
     /// Somebody decides.
@@ -266,6 +305,7 @@ impl Sim {
         self.run.spent_before = spent;
         self.watch.dies(&self.run);
         self.tools.clear();
+        self.files.clear();
         self.models.clear();
         self.slots = 0;
     }
@@ -376,6 +416,12 @@ pub(crate) fn begin(tools: Vec<ClientTool>) -> Start {
         history: None,
         refused: None,
     }
+}
+
+/// What a user says who points at these files.
+pub(crate) fn points_at(urls: &[&str]) -> Vec<Part> {
+    let file = |url: &&str| Part::File { file: FileRef { url: Some((*url).to_owned()), ..FileRef::default() } };
+    std::iter::once(Part::text("go")).chain(urls.iter().map(file)).collect()
 }
 
 pub(crate) fn ends(id: EffectId, stop: StopReason) -> Input {

@@ -13,7 +13,7 @@ pub(crate) fn lines(drafts: &[Draft]) -> Vec<String> {
 }
 
 /// One word per record; what an item says on its way is left out, so that an item is one word: its end. A result that
-/// is there at once is one word, too; one that stays open has `fco_R1+` where it begins.
+/// is there at once is one word, too; one that stays open has `fco_R1+` where it begins, and so have files.
 pub(crate) fn words(drafts: &[Draft]) -> Vec<String> {
     drafts.iter().enumerate().filter_map(|(place, draft)| word(&draft.event, &drafts[place + 1..])).collect()
 }
@@ -35,6 +35,7 @@ fn kind(event: &Event) -> String {
 fn word(event: &Event, next: &[Draft]) -> Option<String> {
     let word = match event {
         Event::ItemAdded(e) => match &e.item {
+            Item::FileProcessing(files) => format!("{}+", name(&files.id)),
             Item::ToolResult(result) if !ends_at_once(result, next) => format!("{}+", name(&result.id)),
             _ => return None,
         },
@@ -100,6 +101,7 @@ fn details(event: &Event) -> Option<Vec<String>> {
         Event::Recovered(e) => {
             [e.step.to_string(), e.attempt.to_string()].into_iter().chain(e.cut.iter().map(name)).collect()
         }
+        Event::FileProcessingUpdated(e) => vec![e.url.clone(), wire(e.status)],
         Event::Incomplete(e) => vec![wire(e.reason)],
         Event::Failed(e) => vec![e.error.code.clone()],
         _ => return None,

@@ -4,9 +4,9 @@ use crate::provider_rules;
 use machine::{Effect, EffectId, Input, Out, RunState, moment_of, outstanding};
 use model::definition::Approval;
 use model::delta::ModelEvent;
-use model::event::{DecisionKind, Event};
+use model::event::{DecisionKind, Event, ItemEvent};
 use model::fold::ItemFold;
-use model::item::Item;
+use model::item::{FileStatus, Item};
 use model::record::Draft;
 use model::tool::ToolEvent;
 use model::{ApprovalKey, CallId, Millis, TaskId};
@@ -34,7 +34,8 @@ impl Watch {
     pub(crate) fn hears(&mut self, input: &Input) {
         match input {
             Input::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
-            | Input::Tool { id, event: ToolEvent::End(_) } => {
+            | Input::Tool { id, event: ToolEvent::End(_) }
+            | Input::File { id, .. } => {
                 self.asked.remove(id);
             }
             Input::Timer(id) => {
@@ -44,7 +45,7 @@ impl Watch {
         }
     }
 
-    /// The process died: models and tools are gone, timers are armed again.
+    /// The process died: models, tools and files are gone, timers are armed again.
     pub(crate) fn dies(&mut self, run: &RunState) {
         self.asked = outstanding(run).into_iter().filter(|id| matches!(id, EffectId::Timer(_))).collect();
     }
@@ -103,7 +104,9 @@ impl Watch {
                 }
             }
             Event::StepStarted(e) => _ = self.shown.remove(&e.task_id),
-            Event::ItemAdded(e) if !matches!(e.item, Item::ToolResult(_)) => _ = self.shown.insert(e.task_id.clone()),
+            Event::ItemAdded(e) if !matches!(e.item, Item::ToolResult(_) | Item::FileProcessing(_)) => {
+                self.shown.insert(e.task_id.clone());
+            }
             Event::Retrying(e) if self.shown.contains(&e.task_id) || e.not_before < draft.at => {
                 return Err(format!("{e:?} at {} follows what was shown, or is in the past", draft.at));
             }
@@ -116,11 +119,16 @@ impl Watch {
         match effect {
             Effect::CallModel { id, request, .. } => {
                 self.asked.insert(id.clone());
+                self.model_knows(run, id)?;
                 provider_rules::check(&request.history).map_err(|why| format!("{why}\n{:#?}", request.history))
             }
             Effect::CallTool { id, request } => {
                 self.asked.insert(id.clone());
                 self.tool_starts(run, &request.call_id, &request.name)
+            }
+            Effect::ReadFile { id, .. } => {
+                self.asked.insert(id.clone());
+                Ok(())
             }
             Effect::Arm { id, at } => {
                 self.asked.insert(EffectId::Timer(id.clone()));
@@ -132,6 +140,15 @@ impl Watch {
                 self.asked.remove(id);
                 Ok(())
             }
+        }
+    }
+
+    /// No model is asked while a file of its task is read.
+    fn model_knows(&self, run: &RunState, id: &EffectId) -> Result<(), String> {
+        let EffectId::Model { task, .. } = id else { return Ok(()) };
+        match run.fold.task(task).and_then(|task| task.reading()) {
+            Some((_, fold, _)) => Err(format!("{id:?} is asked while {:?} are read", fold.files.keys())),
+            None => Ok(()),
         }
     }
 
@@ -175,11 +192,17 @@ fn causes(out: &Out) -> Result<(), String> {
         Event::Created(e) => e.task.parent_task_id.is_none(),
         _ => false,
     });
-    let caused = (turns, tools, moments);
+    let files = out.drafts.iter().map(|draft| match &draft.event {
+        Event::ItemAdded(ItemEvent { item: Item::FileProcessing(item), .. }) => item.files.len(),
+        Event::FileProcessingUpdated(e) => usize::from(e.status == FileStatus::Processing),
+        _ => 0,
+    });
+    let caused = (turns, tools, moments, files.sum::<usize>());
     let asked = (
         effects(|effect| matches!(effect, Effect::CallModel { .. })),
         effects(|effect| matches!(effect, Effect::CallTool { .. })),
         effects(|effect| matches!(effect, Effect::Arm { .. })),
+        effects(|effect| matches!(effect, Effect::ReadFile { .. })),
     );
     if caused == asked { Ok(()) } else { Err(format!("{caused:?} events and {asked:?} effects")) }
 }

@@ -92,7 +92,7 @@ pub struct HostedCallUpdated {
     pub action: Option<Value>,
 }
 
-/// `task.file_processing.updated`.
+/// `task.file_processing.updated`. `processing` says that the file is read again, because the try before was lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileProcessingUpdated {
     /// The task.

@@ -1,15 +1,16 @@
 //! How a task's output grows: items, their blocks, their ends.
 
 use super::task::{ItemFold, TaskFold};
-use super::{Fit, Misfit};
+use super::{FileFold, Fit, Misfit};
 use crate::block::{Block, ImageBlock, TextBlock};
 use crate::event::{
     AnnotationAdded, Event, FileProcessingUpdated, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent, SummaryEvent,
     TextEvent,
 };
 use crate::id::ItemId;
-use crate::item::{Item, ProcessedFile, SummaryPart};
+use crate::item::{FileStatus, Item, ProcessedFile, SummaryPart};
 use crate::record::Private;
+use std::collections::BTreeMap;
 
 pub(super) fn apply(task: &mut TaskFold, event: &Event, private: Option<&Private>) -> Fit {
     match event {
@@ -36,7 +37,7 @@ pub(super) fn apply(task: &mut TaskFold, event: &Event, private: Option<&Private
             Ok(())
         }
         Event::HostedCallUpdated(e) => hosted_call(open_item(task, e.output_index, &e.item_id)?, e),
-        Event::FileProcessingUpdated(e) => file_processing(task, e),
+        Event::FileProcessingUpdated(e) => file_processing(task, e, private),
         Event::TextAdded(e) => block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into()),
         Event::TextDelta(e) => {
             let fold = open_item(task, e.output_index, &e.item_id)?;
@@ -69,8 +70,9 @@ fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> 
     if !next || known || !pairs {
         return Err(Misfit);
     }
-    let is_result = matches!(e.item, Item::ToolResult(_));
-    let step = task.open_step().and_then(|_| task.steps.len().checked_sub(1)).filter(|_| !is_result);
+    // What is not the model's belongs to no turn.
+    let is_said = !matches!(e.item, Item::ToolResult(_) | Item::FileProcessing(_));
+    let step = task.open_step().and_then(|_| task.steps.len().checked_sub(1)).filter(|_| is_said);
     task.items.push(ItemFold {
         item: e.item.clone(),
         step,
@@ -83,8 +85,16 @@ fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> 
         provider_call_id: private.and_then(|private| private.provider_call_id.clone()),
         started: None,
         tries: 0,
+        files: files_of(&e.item),
     });
     Ok(())
+}
+
+/// The files that an item begins with: somebody began to read those that are being read.
+fn files_of(item: &Item) -> BTreeMap<String, FileFold> {
+    let Item::FileProcessing(item) = item else { return BTreeMap::new() };
+    let tries = |file: &ProcessedFile| u32::from(file.status == FileStatus::Processing);
+    item.files.iter().map(|file| (file.url.clone(), FileFold { tries: tries(file), content: None })).collect()
 }
 
 fn item_done(task: &mut TaskFold, e: &ItemEvent, private: Option<&Private>) -> Fit {
@@ -199,13 +209,18 @@ fn hosted_call(fold: &mut ItemFold, e: &HostedCallUpdated) -> Fit {
     Ok(())
 }
 
-fn file_processing(task: &mut TaskFold, e: &FileProcessingUpdated) -> Fit {
+fn file_processing(task: &mut TaskFold, e: &FileProcessingUpdated, private: Option<&Private>) -> Fit {
     let fold = task.items.get_mut(e.output_index as usize).filter(|fold| !fold.closed).ok_or(Misfit)?;
     let Item::FileProcessing(item) = &mut fold.item else { return Err(Misfit) };
     let now = ProcessedFile { url: e.url.clone(), status: e.status, message: e.message.clone() };
     match item.files.iter_mut().find(|file| file.url == e.url) {
         Some(file) => *file = now,
         None => item.files.push(now),
+    }
+    let file = fold.files.entry(e.url.clone()).or_default();
+    match e.status {
+        FileStatus::Processing => file.tries = file.tries.saturating_add(1),
+        FileStatus::Completed | FileStatus::Failed => file.content = private.and_then(|it| it.content.clone()),
     }
     Ok(())
 }

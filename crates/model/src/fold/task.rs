@@ -1,6 +1,6 @@
 //! The state of one task, and what its life and steps do to it.
 
-use super::{Fit, Misfit, ended_as, output, reason_of};
+use super::{FileFold, Fit, Misfit, ended_as, output, reason_of};
 use crate::block::Part;
 use crate::event::{ApprovalRequested, ApprovalResolved, Recovered, Retrying, TaskSpec, ToolStarted};
 use crate::event::{Cancelling, Created, ErrorInfo, Event, InputMessage, Pending, StepDone, StepStarted, StopReason};
@@ -12,6 +12,7 @@ use crate::record::{OnCrash, Private, RawItem};
 use crate::seq::Millis;
 use crate::usage::Usage;
 use crate::wish::Wishes;
+use std::collections::BTreeMap;
 
 /// One task.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +89,7 @@ pub struct StepFold {
 pub struct ItemFold {
     /// The item as people see it.
     pub item: Item,
-    /// The attempt that it belongs to: its place in `steps`. Results belong to none.
+    /// The attempt that it belongs to: its place in `steps`. Results belong to none, nor do files.
     pub step: Option<usize>,
     /// Has its `done` come?
     pub closed: bool,
@@ -108,6 +109,8 @@ pub struct ItemFold {
     pub started: Option<StartedTool>,
     /// How often it was started.
     pub tries: u32,
+    /// The files that are read, by address.
+    pub files: BTreeMap<String, FileFold>,
 }
 
 /// How a tool was started.

@@ -67,6 +67,44 @@ pub struct HookAnswer {
     pub input: Option<Vec<Part>>,
 }
 
+/// Reads the files that people point at.
+///
+/// 1. Nothing comes of it but the answer: it may be asked again after a crash.
+/// 2. It always answers, in bounded time, and what it says when it cannot is for people to read.
+/// 3. Dropping the future stops it.
+pub trait Documents: Send + Sync {
+    /// Reads one.
+    fn read(&self, request: FileRequest) -> BoxFuture<'static, FileAnswer>;
+}
+
+/// A file that is to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRequest {
+    /// Whose run it is.
+    pub user: UserId,
+    /// In which thread.
+    pub thread: ThreadId,
+    /// Where the file is.
+    pub url: String,
+}
+
+/// What became of a file that was to be read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FileAnswer {
+    /// It was read.
+    Read {
+        /// What the model reads of it; it fits a record.
+        content: Vec<Part>,
+        /// What there is to say about it.
+        message: Option<String>,
+    },
+    /// It could not be; the run goes on.
+    Failed {
+        /// Why not.
+        message: String,
+    },
+}
+
 /// Tells the time. Only expiry depends on it, never order.
 pub trait Clock: Send + Sync {
     /// Milliseconds since 1970.

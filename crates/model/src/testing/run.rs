@@ -1,5 +1,6 @@
 //! One run: whose turn it is, and what comes from outside: people, cancels, crashes.
 
+use super::files;
 use super::request;
 use super::task::{End, Phase, Task};
 use super::text::prose;
@@ -28,6 +29,8 @@ enum When {
     After(u32),
     /// As soon as a tool runs: they are quick, and would seldom be met by chance.
     DuringTools,
+    /// As soon as files are read, for the same reason.
+    DuringFiles,
 }
 
 /// One run in the making.
@@ -71,7 +74,7 @@ fn visits(world: &mut World) -> Vec<(When, Visit)> {
     ] {
         if world.rng.chance(percent) {
             let after = When::After(world.rng.between(0, 90));
-            out.push((world.rng.choose(after, &[after, When::DuringTools]), visit));
+            out.push((world.rng.choose(after, &[after, after, When::DuringTools, When::DuringFiles]), visit));
         }
     }
     out
@@ -94,6 +97,7 @@ impl Run {
     fn is_time(&self, when: When, moves: u32) -> bool {
         match when {
             When::After(least) => moves >= least,
+            When::DuringFiles => self.tasks.iter().any(|task| task.phase == Phase::Reading),
             When::DuringTools => self.tasks.iter().any(Task::has_running_tools),
         }
     }
@@ -204,8 +208,13 @@ impl Run {
         let (task_id, mode, by) = (world.run.clone(), CancelMode::AfterTurn, Actor::User);
         world.emit(Event::Cancelling(Cancelling { task_id, mode, by }));
         world.cancelling = true;
-        for task in self.tasks.iter_mut().rev().filter(|task| task.phase == Phase::Waiting) {
-            task.wind_down(world);
+        for task in self.tasks.iter_mut().rev() {
+            match task.phase {
+                Phase::Waiting => task.wind_down(world),
+                // The turn that they are read for would be something new.
+                Phase::Reading => task.cut(world, IncompleteReason::Cancelled, End::Cancelled(mode, by)),
+                Phase::Ready | Phase::Turn | Phase::Over => {}
+            }
         }
     }
 
@@ -228,9 +237,13 @@ impl Run {
         root.unread = true;
         let mut input = Vec::new();
         for _ in 0..world.rng.between(1, 2) {
-            let content = vec![Part::text(prose(&mut world.rng, 0, 6))];
+            let mut content = vec![Part::text(prose(&mut world.rng, 0, 6))];
+            if world.rng.chance(25) {
+                content.extend(files::some(world));
+            }
             input.push(InputMessage { id: world.next_id("msg"), role: Role::User, content });
         }
+        root.files.hear(&input);
         world.emit(Event::InputAdded(InputAdded { task_id: root.id.clone(), input }));
     }
 }

@@ -1,6 +1,7 @@
 //! One task: its turns, and how it ends.
 
 use super::call::Call;
+use super::files::{self, Files};
 use super::item::Open;
 use super::plan::{self, Plan, What, Wish};
 use super::request;
@@ -9,14 +10,10 @@ use super::world::World;
 use crate::block::{Object, Part};
 use crate::event::{
     Actor, CancelMode, Cancelled, ClientNames, ClientTool, Completed, Created, DisplayMode, ErrorInfo, Event, Failed,
-    FileProcessingUpdated, Incomplete, InputMessage, LimitReason, Recovered, Retrying, StepDone, StepStarted,
-    StopReason, TaskOnly, TaskSpec,
+    Incomplete, InputMessage, LimitReason, Recovered, Retrying, StepDone, StepStarted, StopReason, TaskOnly, TaskSpec,
 };
 use crate::id::{CallId, ItemId, TaskId};
-use crate::item::{
-    FileProcessing, FileStatus, HostedCall, IncompleteReason, Item, ItemStatus, Message, ProcessedFile, Reasoning,
-    Role, ToolCall,
-};
+use crate::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, ToolCall};
 use crate::object::TaskStatus;
 use crate::record::Private;
 use crate::seq::Millis;
@@ -45,7 +42,8 @@ pub(super) struct Task {
     turns: u32,
     end: Wanted,
     plan: VecDeque<Plan>,
-    open: Vec<Open>,
+    pub(super) open: Vec<Open>,
+    pub(super) files: Files,
     /// Items of this attempt.
     shown: Vec<ItemId>,
     /// How many events a turn that will be broken off still gives.
@@ -60,6 +58,8 @@ pub(super) struct Task {
 pub(super) enum Phase {
     /// The next turn may begin.
     Ready,
+    /// Files are read before it does.
+    Reading,
     /// The model speaks.
     Turn,
     /// Calls are not answered yet.
@@ -102,11 +102,7 @@ impl Task {
     /// The run's root.
     pub(super) fn root(world: &mut World, previous: Option<TaskId>) -> Self {
         let id = world.run.clone();
-        let mut task = Self::begin(world, id, None, 0, previous);
-        if world.rng.chance(15) {
-            task.read_files(world);
-        }
-        task
+        Self::begin(world, id, None, 0, previous)
     }
 
     /// A sub-agent that `parent` asked for.
@@ -118,6 +114,7 @@ impl Task {
     fn begin(world: &mut World, id: TaskId, parent: Option<TaskId>, depth: u32, previous: Option<TaskId>) -> Self {
         let agent = if parent.is_some() { "WeatherAgent" } else { "demo" }.to_owned();
         let spec = spec(world, &id, &agent, parent.clone(), previous);
+        let files = Files::named_in(&spec.input);
         let deadline = Some(world.at.saturating_add(3_600_000));
         let brought = if parent.is_none() { request::first(world) } else { Private::default() };
         let private = Private { digest: Some("d1".to_owned()), deadline, ..brought };
@@ -150,6 +147,7 @@ impl Task {
             end,
             plan: VecDeque::new(),
             open: Vec::new(),
+            files,
             shown: Vec::new(),
             patience: 0,
             tokens: Usage::default(),
@@ -164,34 +162,10 @@ impl Task {
         index
     }
 
-    /// Files are read before the first turn.
-    fn read_files(&mut self, world: &mut World) {
-        let url = |n: u32| format!("https://example.org/{n}.pdf");
-        let files = (0..2).map(|n| ProcessedFile { url: url(n), status: FileStatus::Processing, message: None });
-        let (id, status) = (world.next_id("fp"), Some(ItemStatus::InProgress));
-        let agent = Some(self.agent.clone());
-        let item = FileProcessing { id, files: files.collect(), status, reason: None, agent };
-        let index = self.next_output();
-        let mut open = Open::begin(world, &self.id, index, Item::FileProcessing(item), VecDeque::new(), None);
-        for n in 0..2 {
-            let status = world.rng.choose(FileStatus::Completed, &[FileStatus::Failed]);
-            let message = world.rng.chance(50).then(|| prose(&mut world.rng, 0, 4));
-            if let Item::FileProcessing(item) = &mut open.item
-                && let Some(file) = item.files.iter_mut().find(|file| file.url == url(n))
-            {
-                *file = ProcessedFile { url: url(n), status, message: message.clone() };
-            }
-            let event =
-                FileProcessingUpdated { task_id: self.id.clone(), output_index: index, url: url(n), status, message };
-            world.emit(Event::FileProcessingUpdated(event));
-        }
-        open.close(world, &self.id);
-    }
-
     /// Can it go on by itself?
     pub(super) fn can_move(&self) -> bool {
         match self.phase {
-            Phase::Ready | Phase::Turn => true,
+            Phase::Ready | Phase::Reading | Phase::Turn => true,
             Phase::Waiting => self.calls_can_move(),
             Phase::Over => false,
         }
@@ -201,6 +175,7 @@ impl Task {
     pub(super) fn advance(&mut self, world: &mut World) {
         match self.phase {
             Phase::Ready => self.next_turn(world),
+            Phase::Reading => self.read(world),
             Phase::Turn => self.speak(world),
             Phase::Waiting => self.work(world),
             Phase::Over => {}
@@ -218,6 +193,14 @@ impl Task {
         }
         self.step = self.step.saturating_add(1);
         self.attempt = 1;
+        self.begin_turn(world);
+    }
+
+    /// A turn begins, when the files are read that it needs.
+    pub(super) fn begin_turn(&mut self, world: &mut World) {
+        if self.files.has_unread() {
+            return self.read_files(world);
+        }
         self.ask_model(world);
         while world.rng.chance(6) {
             self.attempt = self.attempt.saturating_add(1);
@@ -330,7 +313,7 @@ impl Task {
         self.open.push(open);
     }
 
-    fn close_open(&mut self, world: &mut World, why: IncompleteReason) {
+    pub(super) fn close_open(&mut self, world: &mut World, why: IncompleteReason) {
         self.plan = VecDeque::new();
         for open in std::mem::take(&mut self.open) {
             let item = open.cut(world, &self.id, why);
@@ -402,8 +385,8 @@ impl Task {
         if self.phase == Phase::Over {
             return;
         }
+        self.close_open(world, why);
         if self.phase == Phase::Turn {
-            self.close_open(world, why);
             self.step_done(world, StopReason::Cancelled);
         } else {
             self.give_up(world, "cancelled");
@@ -421,8 +404,9 @@ impl Task {
                 let (task_id, step, attempt) = (self.id.clone(), self.step, self.attempt);
                 let cut = std::mem::take(&mut self.shown);
                 world.emit(Event::Recovered(Recovered { task_id, step, attempt, cut }));
-                self.ask_model(world);
+                self.begin_turn(world);
             }
+            Phase::Reading => self.read_again(world),
             Phase::Waiting => self.recover_calls(world),
             Phase::Ready | Phase::Over => {}
         }
@@ -464,7 +448,10 @@ fn shorter_first(id: &CallId) -> (usize, &str) {
 
 fn spec(world: &mut World, id: &TaskId, agent: &str, parent: Option<TaskId>, previous: Option<TaskId>) -> TaskSpec {
     let own = parent.is_none();
-    let said = prose(&mut world.rng, 0, 10);
+    let mut content = vec![Part::text(prose(&mut world.rng, 0, 10))];
+    if own && world.rng.chance(15) {
+        content.extend(files::some(world));
+    }
     let input_id = format!("msg_{}", id.as_str().split_once('_').map_or("", |(_, rest)| rest));
     let pick =
         || ClientTool { name: "pick".to_owned(), description: String::new(), parameters: json!({"type": "object"}) };
@@ -477,11 +464,7 @@ fn spec(world: &mut World, id: &TaskId, agent: &str, parent: Option<TaskId>, pre
         thread_id: world.thread.clone(),
         agent: agent.to_owned(),
         model: "scripted/demo".to_owned(),
-        input: vec![InputMessage {
-            id: format!("{input_id}0").into(),
-            role: Role::User,
-            content: vec![Part::text(said)],
-        }],
+        input: vec![InputMessage { id: format!("{input_id}0").into(), role: Role::User, content }],
         parent_task_id: parent,
         previous,
         tools: if own && world.rng.chance(50) { vec![pick()] } else { Vec::new() },

@@ -1,7 +1,7 @@
 //! What the generator's logs have: without this, a law over them might hold for want of anything that breaks it.
 
 use model::event::{Event, StopReason};
-use model::item::{CallKind, Item, ResultStatus};
+use model::item::{CallKind, FileStatus, IncompleteReason, Item, ResultStatus};
 use model::limits::RECORD_BYTES_MAX;
 use model::testing::{DEFAULT_SEEDS, Options, thread_log};
 use model::{Record, Seq, TaskId};
@@ -85,12 +85,14 @@ fn trait_of(event: &Event) -> Option<String> {
     Some(match event {
         Event::StepStarted(e) if e.attempt > 1 => "a step done again".to_owned(),
         Event::StepDone(e) => format!("step ends: {:?}", e.stop_reason),
+        Event::FileProcessingUpdated(e) => format!("file is {:?}", e.status),
         Event::ToolStarted(e) if e.attempt > 1 => "a tool started again".to_owned(),
         Event::TextDone(e) if e.item.block().text.is_none() => "a text left out".to_owned(),
         Event::ArgumentsDone(e) if e.arguments.is_none() => "arguments left out".to_owned(),
         Event::ItemDone(e) => match &e.item {
             Item::ToolCall(call) => format!("call of kind {:?}", call.kind?),
             Item::ToolResult(result) => format!("result is {:?}", result.status?),
+            Item::FileProcessing(files) => format!("files are {:?}", files.reason),
             Item::Message(message) if message.block_list.is_none() => "blocks left out".to_owned(),
             _ => return None,
         },
@@ -164,6 +166,10 @@ fn the_logs_have_everything_that_can_go_wrong() {
     wanted.extend([Tool, Agent, Handoff, Client].map(|kind| format!("call of kind {kind:?}")));
     use ResultStatus::{Completed, Failed, Incomplete, Rejected, Unknown};
     wanted.extend([Completed, Failed, Rejected, Incomplete, Unknown].map(|status| format!("result is {status:?}")));
+    use FileStatus::{Completed as Read, Failed as Unreadable, Processing as ReadAgain};
+    wanted.extend([Read, Unreadable, ReadAgain].map(|status| format!("file is {status:?}")));
+    let reasons = [None, Some(IncompleteReason::Cancelled)];
+    wanted.extend(reasons.map(|reason| format!("files are {reason:?}")));
     let missing: Vec<&String> = wanted.iter().filter(|wanted| !seen.contains(*wanted)).collect();
     assert!(missing.is_empty(), "never generated: {missing:?}");
 }

@@ -1,0 +1,157 @@
+//! Files that users point at are read before their task asks its model.
+//!
+//! An item lists them and says how far each is; what is in them is private, and stands in the model's history where they
+//! were named. A file that cannot be read is a note there and never ends a run. A crash loses nothing but time: reading
+//! has no effects, so it begins again.
+
+use crate::effect::{Effect, EffectId};
+use crate::state::RunState;
+use crate::{Out, close, result};
+use model::block::Part;
+use model::event::{Event, FileProcessingUpdated, ItemEvent};
+use model::fold::TaskFold;
+use model::item::{FileProcessing, FileStatus, Item, ItemStatus, ProcessedFile};
+use model::limits::RECORD_BYTES_MAX;
+use model::ports::{FileAnswer, FileRequest};
+use model::record::Private;
+use model::{ItemId, TaskId, reference};
+
+/// What is said about a file has at most so many characters: all of it stands in one record at the end.
+const MESSAGE_CHARS_MAX: usize = 300;
+
+/// Where a task is with the files that it was pointed at.
+pub(crate) enum Stage {
+    /// There is nothing to do about any.
+    Ready,
+    /// Nobody began to read some.
+    Unread,
+    /// Some are being read.
+    Reading,
+    /// Those that were being read have ended.
+    Ended,
+}
+
+pub(crate) fn stage(task: &TaskFold) -> Stage {
+    match task.reading() {
+        Some((_, _, item)) if item.files.iter().any(is_going) => Stage::Reading,
+        Some(_) => Stage::Ended,
+        None if task.unread_files().is_empty() => Stage::Ready,
+        None => Stage::Unread,
+    }
+}
+
+fn is_going(file: &ProcessedFile) -> bool {
+    file.status == FileStatus::Processing
+}
+
+/// What a task has asked for and has not got.
+pub(crate) fn outstanding(task: &TaskFold) -> Vec<EffectId> {
+    let Some((_, fold, item)) = task.reading() else { return Vec::new() };
+    let going = item.files.iter().filter(|file| is_going(file));
+    let id = |file: &ProcessedFile| {
+        let attempt = fold.files.get(&file.url).map_or(0, |file| file.tries);
+        EffectId::file(&item.id, &file.url, attempt)
+    };
+    going.map(id).collect()
+}
+
+/// Begins to read what nobody began to read: all that one record can list.
+pub(crate) fn begin(run: &mut RunState, task_id: &TaskId, out: &mut Out) {
+    let Some(task) = run.fold.task(task_id) else { return };
+    let mut room = RECORD_BYTES_MAX / 2;
+    let fits = |(place, url): &(usize, &str)| {
+        let size = result::json_size(url);
+        let fits = *place == 0 || size <= room;
+        room = room.saturating_sub(size);
+        fits
+    };
+    let urls = task.unread_files().into_iter().enumerate().take_while(fits);
+    let urls: Vec<String> = urls.map(|(_, url)| url.to_owned()).collect();
+    let file = |url: &String| ProcessedFile { url: url.clone(), status: FileStatus::Processing, message: None };
+    let (suffix, number) = run.next_number();
+    let item = FileProcessing {
+        id: ItemId::numbered("fp", &suffix, number),
+        files: urls.iter().map(file).collect(),
+        status: Some(ItemStatus::InProgress),
+        reason: None,
+        agent: Some(task.agent.clone()),
+    };
+    let output_index = u32::try_from(task.items.len()).unwrap_or(u32::MAX);
+    let ids: Vec<EffectId> = urls.iter().map(|url| EffectId::file(&item.id, url, 1)).collect();
+    let event = ItemEvent { task_id: task_id.clone(), output_index, item: Item::FileProcessing(item) };
+    out.emit(run, Event::ItemAdded(event));
+    for (id, url) in ids.into_iter().zip(urls) {
+        ask(run, id, url, out);
+    }
+}
+
+fn ask(run: &RunState, id: EffectId, url: String, out: &mut Out) {
+    let request = FileRequest { user: run.user.clone(), thread: run.thread.clone(), url };
+    out.effect(Effect::ReadFile { id, request });
+}
+
+/// A file was read, or cannot be. What answers nothing outstanding is ignored.
+pub(crate) fn heard(run: &mut RunState, id: &EffectId, answer: FileAnswer, out: &mut Out) {
+    let EffectId::File { url, .. } = id else { return };
+    let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
+    let Some(task) = going.filter(|task| outstanding(task).contains(id)).map(|task| task.id.clone()).next() else {
+        return;
+    };
+    match answer {
+        FileAnswer::Read { content, message } => match readable(content, url) {
+            Ok(content) => {
+                let private = Private { content: Some(content), ..Private::default() };
+                updated(run, &task, file(url, FileStatus::Completed, message), Some(private), out);
+            }
+            Err(why) => updated(run, &task, file(url, FileStatus::Failed, Some(why.to_owned())), None, out),
+        },
+        FileAnswer::Failed { message } => updated(run, &task, file(url, FileStatus::Failed, Some(message)), None, out),
+    }
+}
+
+/// What a model can be given of a file: something, and so much that it fits the one record where it stands. Nothing in it
+/// reads like a group that could be cited.
+fn readable(mut content: Vec<Part>, url: &str) -> Result<Vec<Part>, &'static str> {
+    content.retain(|part| !matches!(part, Part::Text { text, .. } if text.trim().is_empty()));
+    if content.is_empty() {
+        return Err("There is nothing in it to read.");
+    }
+    let content = reference::wrap(content);
+    let size = result::json_size(&content).saturating_add(result::json_size(&url));
+    if size <= RECORD_BYTES_MAX / 2 { Ok(content) } else { Err("There is too much in it.") }
+}
+
+fn file(url: &str, status: FileStatus, message: Option<String>) -> ProcessedFile {
+    let message = message.map(|message| message.chars().take(MESSAGE_CHARS_MAX).collect());
+    ProcessedFile { url: url.to_owned(), status, message }
+}
+
+fn updated(run: &mut RunState, task: &TaskId, now: ProcessedFile, private: Option<Private>, out: &mut Out) {
+    let Some((place, ..)) = run.fold.task(task).and_then(|task| task.reading()) else { return };
+    let ProcessedFile { url, status, message } = now;
+    let output_index = u32::try_from(place).unwrap_or(u32::MAX);
+    let event = FileProcessingUpdated { task_id: task.clone(), output_index, url, status, message };
+    out.emit_with(run, Event::FileProcessingUpdated(event), private);
+}
+
+/// All have ended, each in its way. The item is whole even when none could be read: it says so.
+pub(crate) fn end(run: &mut RunState, task: &TaskId, out: &mut Out) {
+    let Some((place, ..)) = run.fold.task(task).and_then(|task| task.reading()) else { return };
+    let output_index = u32::try_from(place).unwrap_or(u32::MAX);
+    close::item(run, task, output_index, &close::Ending::default(), out);
+}
+
+/// The process died: what was being read is read again, unless it was lost too often.
+pub(crate) fn take_up(run: &mut RunState, task: &TaskId, lost_max: usize, out: &mut Out) {
+    let lost = run.fold.task(task).map(outstanding).unwrap_or_default();
+    for id in lost {
+        let EffectId::File { item, url, attempt } = id else { continue };
+        if attempt as usize >= lost_max {
+            let message = format!("The server stopped {lost_max} times while this file was read.");
+            updated(run, task, file(&url, FileStatus::Failed, Some(message)), None, out);
+        } else {
+            updated(run, task, file(&url, FileStatus::Processing, None), None, out);
+            ask(run, EffectId::file(&item, &url, attempt + 1), url, out);
+        }
+    }
+}
