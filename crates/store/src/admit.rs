@@ -2,14 +2,15 @@
 //!
 //! A backend asks in this order, and writes only when nothing spoke against the batch: [`flaw`] (of the batch alone;
 //! may be asked before it queues), [`standing`] (term and place), then [`moved`] for every change of a run. Every run that
-//! the batch names ([`named`]) must be the thread's after it. [`decided`] is for submitted decisions.
+//! the batch names ([`named`]) must be the thread's after it. [`decided`] is for submitted decisions. The files' part is words
+//! alone.
 
 use model::command::{AnswerTo, Command};
 use model::defects::Defect;
 use model::event::{Actor, Decision};
 use model::limits::Amount;
 use model::object::TaskStatus;
-use model::ports::{ApprovalAnswer, ApprovalRow, Batch, Change, Spent, SubmitError, Submitted, Verdict};
+use model::ports::{ApprovalAnswer, ApprovalRow, Batch, Change, Spent, StoreError, SubmitError, Submitted, Verdict};
 use model::seq::{Epoch, Millis};
 use model::{ApprovalKey, Seq, TaskId};
 
@@ -168,4 +169,19 @@ pub(crate) fn unknown_run(run: &TaskId) -> Verdict {
 /// The verdict on an inbox row that is not there, or no longer.
 pub(crate) fn unknown_row(row: u64) -> Verdict {
     Verdict::Refused(format!("the inbox has no row {row}"))
+}
+
+/// Paths are random and long: one that is taken is a caller's mistake, and another try takes another path.
+pub(crate) fn taken_path(path: &str) -> StoreError {
+    StoreError::Unavailable(format!("{path} is taken: use another path"))
+}
+
+/// A blob was put as if it were no blob: nobody would use it.
+pub(crate) fn blob_without_thread(path: &str) -> StoreError {
+    StoreError::Unavailable(format!("{path} is a blob: a thread has to use it"))
+}
+
+/// Something was put as a blob that is none.
+pub(crate) fn blob_without_hash(path: &str) -> StoreError {
+    StoreError::Unavailable(format!("{path} is not a blob: it has no hash"))
 }

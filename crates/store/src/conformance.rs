@@ -1,4 +1,4 @@
-//! The law of [`model::ports::Journal`] and [`model::ports::Directory`], as tests that any backend can run.
+//! The law of [`model::ports::Journal`], [`model::ports::Directory`] and [`model::ports::Attachments`], as tests that any backend can run.
 //!
 //! One public function per sentence of the law, over `&dyn` ports. [`conformance!`](crate::conformance!) makes a test of
 //! each, on a fresh backend every time; what needs a restart in the middle is in [`restart`], and [`random`] compares a
@@ -12,6 +12,7 @@
 )]
 
 pub mod attachments;
+pub mod blobs;
 pub mod directory;
 pub mod journal;
 pub mod ledger;
@@ -96,6 +97,19 @@ macro_rules! conformance {
                 what_was_expected_and_did_not_come_is_named_until_it_is_forgotten,
                 a_users_files_never_hold_more_than_they_may,
                 a_file_of_another_owner_does_not_exist;
+            blobs:
+                a_blob_is_there_from_the_moment_that_a_thread_uses_it,
+                the_same_bytes_many_times_at_once_are_one_blob,
+                blobs_count_as_other_files_do,
+                a_blob_of_another_owner_does_not_exist,
+                what_is_not_there_cannot_be_used,
+                a_blob_has_a_hash_and_a_thread,
+                a_deleted_thread_takes_along_what_it_alone_used,
+                a_thread_that_never_came_can_let_go,
+                a_thread_may_come_after_what_it_uses,
+                a_released_blob_can_come_again,
+                a_file_that_is_forgotten_is_used_by_nobody,
+                what_is_used_is_there_however_threads_come_and_go;
             names:
                 a_name_stands_for_what_it_was_first_given_to,
                 a_name_given_many_times_at_once_stands_for_one_thread,

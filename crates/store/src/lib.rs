@@ -2,7 +2,7 @@
 //!
 //! - [`sqlite`]: one folder, one process, one writer thread that commits for all threads at once.
 //! - [`memory`]: its twin without a disk, with the same verdicts.
-//! - [`mod@verify`]: what `headwater verify` finds out about a folder.
+//! - [`mod@verify`]: what `headwater verify` finds out about a folder, and which files it says there are.
 //! - `conformance`: the law of the ports as tests; every backend runs it.
 //!
 //! Both implement [`model::ports::Journal`] and [`model::ports::Directory`], whose doc comments are the law.
@@ -17,4 +17,4 @@ pub mod verify;
 
 pub use memory::Memory;
 pub use sqlite::{LoggedRun, OpenError, Options, Records, Sqlite, Stats, logged_run};
-pub use verify::{Report, verify};
+pub use verify::{Report, StoredFiles, files_of, verify};

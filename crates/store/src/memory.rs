@@ -15,7 +15,7 @@ use model::ports::{
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
 use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const INBOX_ROWS_MAX: usize = 1_000;
@@ -36,13 +36,23 @@ struct Tables {
     spent: HashMap<(UserId, Day), Spent>,
     /// By owner, protocol and name.
     names: HashMap<(UserId, String, String), NameRow>,
-    /// By owner and path; `None` is expected.
-    attachments: BTreeMap<(UserId, String), Option<AttachmentRow>>,
+    /// By owner and path.
+    attachments: BTreeMap<(UserId, String), File>,
+    /// Who uses what: owner, thread, path.
+    uses: BTreeSet<(UserId, ThreadId, String)>,
     shares: Vec<ShareRow>,
     /// By digest.
     definitions: HashMap<String, String>,
     claims: u64,
     rows: u64,
+}
+
+/// What is known of a path.
+#[derive(Debug)]
+enum File {
+    Expected,
+    There(AttachmentRow),
+    Released,
 }
 
 #[derive(Debug)]

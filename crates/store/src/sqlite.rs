@@ -2,7 +2,7 @@
 //!
 //! - `folder`, `schema`: whose folder it is, what is in it, how it is brought to this version.
 //! - `writer`, `ops`, `group`, `submit`: the one thread that writes, what it is asked, what a transaction does.
-//! - `questions`, `names`, `attachments`, `shares`, `spent`: tables that are written there and read here.
+//! - `questions`, `names`, `attachments`, `uses`, `shares`, `spent`: tables that are written there and read here.
 //! - `index`, `scan`: where live records lie; `blocks`: where those of ended runs do, and `dead`: when their rows go.
 //! - `readers`, `page`, `directory`: everything that only reads; `logged`: the same from another process.
 //!
@@ -27,15 +27,17 @@ mod schema;
 mod shares;
 mod spent;
 mod submit;
+mod uses;
 mod writer;
 
+pub(crate) use attachments::file_row;
 pub(crate) use folder::Folder;
 pub use folder::OpenError;
 pub(crate) use index::Index;
 pub use logged::{LoggedRun, Records, logged_run};
 pub(crate) use page::{Ask, read};
 pub(crate) use scan::{Scan, scan};
-pub(crate) use schema::{MIGRATIONS, WITH_ATTACHMENTS, WITH_NAMES, WITH_QUESTIONS, WITH_SHARES, onlooker, version};
+pub(crate) use schema::{MIGRATIONS, WITH_ATTACHMENTS, WITH_BLOBS, WITH_NAMES, WITH_QUESTIONS, onlooker, version};
 
 use crate::admit;
 use group::State;
@@ -300,6 +302,7 @@ fn prepare(database: &Path) -> Result<(Connection, u64, Scan), OpenError> {
         return Err(OpenError::denied(database, &"its file system cannot have a write-ahead log"));
     }
     submit::forget_keys(&conn).map_err(sql)?;
+    uses::clear_up(&conn).map_err(sql)?;
     let counted = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";
     let boot: i64 = conn.query_row(counted, (), |row| row.get(0)).map_err(sql)?;
     let found = scan(&conn).map_err(sql)?;

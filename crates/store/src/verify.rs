@@ -2,11 +2,15 @@
 //!
 //! It reads everything and changes nothing: SQLite's own check, then every thread: no gap from record 1 on, every
 //! checksum, epochs that never go back, every record fits the fold, and the rows beside the log say what the log says
-//! (law 9: a run has ended exactly when its root's one terminal event is its last record). A folder of an older version is
-//! looked at as it is.
+//! (law 9: a run has ended exactly when its root's one terminal event is its last record). `files` has what concerns the
+//! files that users sent. A folder of an older version is looked at as it is.
+
+mod files;
+
+pub use files::{StoredFiles, files_of};
 
 use crate::sqlite::{
-    Ask, Folder, Index, MIGRATIONS, OpenError, Scan, WITH_ATTACHMENTS, WITH_NAMES, WITH_QUESTIONS, WITH_SHARES,
+    Ask, Folder, Index, MIGRATIONS, OpenError, Scan, WITH_ATTACHMENTS, WITH_BLOBS, WITH_NAMES, WITH_QUESTIONS,
     onlooker, read, scan, version,
 };
 use model::command::Command;
@@ -18,14 +22,12 @@ use model::record::{FORMAT, Record};
 use model::seq::{Epoch, Seq};
 use model::{TaskId, ThreadId, UserId};
 use rusqlite::Connection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
 /// More than this are not listed: the folder is lost as it is.
 const PROBLEMS_MAX: usize = 1_000;
-/// Whose rows are a thread's, in every version.
-const TABLES: &[&str] = &["runs", "blocks", "inbox", "idempotency", "checkpoints"];
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,21 +84,19 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
     }
     let whole = integrity(&conn, &mut report).and_then(|()| {
         let scan = scan(&conn)?;
-        threads(&conn, scan, &mut report)?;
-        orphans(&conn, TABLES, &mut report)?;
+        threads(&conn, scan, found, &mut report)?;
+        orphans(&conn, &mut report)?;
         commands(&conn, &mut report)?;
-        if found < WITH_QUESTIONS {
-            return Ok(());
+        if found >= WITH_QUESTIONS {
+            questions(&conn, &mut report)?;
         }
-        orphans(&conn, &["approvals"], &mut report)?;
-        questions(&conn, &mut report)?;
         if found >= WITH_NAMES {
             names(&conn, &mut report)?;
         }
-        if found >= WITH_SHARES {
-            orphans(&conn, &["shares"], &mut report)?;
+        if found >= WITH_ATTACHMENTS {
+            files::sums(&conn, &mut report)?;
         }
-        if found >= WITH_ATTACHMENTS { attachments(&conn, &mut report) } else { Ok(()) }
+        if found >= WITH_BLOBS { files::uses(&conn, &mut report) } else { Ok(()) }
     });
     if let Err(error) = whole {
         report.add(format!("the database cannot be read on: {error}"));
@@ -116,7 +116,7 @@ fn integrity(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn threads(conn: &Connection, scan: Scan, report: &mut Report) -> rusqlite::Result<()> {
+fn threads(conn: &Connection, scan: Scan, version: u32, report: &mut Report) -> rusqlite::Result<()> {
     for stray in &scan.strays {
         report.add(format!(
             "row {} of records, record {} of thread number {}, fits nowhere",
@@ -131,8 +131,9 @@ fn threads(conn: &Connection, scan: Scan, report: &mut Report) -> rusqlite::Resu
         let (num, id, owner): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let (thread, owner) = (ThreadId::from(id), UserId::from(owner));
         report.threads += 1;
-        let mut audit =
-            Audit { thread: &thread, report, run: None, epoch: Epoch(0), newer: false, seen: HashMap::new() };
+        let blobs = if version >= WITH_BLOBS { Some(files::used(conn, &owner, &thread)?) } else { None };
+        let seen = HashMap::new();
+        let mut audit = Audit { thread: &thread, report, run: None, epoch: Epoch(0), newer: false, seen, blobs };
         if audit.read(conn, &index, &owner) {
             audit.runs(conn, num)?;
         }
@@ -140,10 +141,13 @@ fn threads(conn: &Connection, scan: Scan, report: &mut Report) -> rusqlite::Resu
     Ok(())
 }
 
-/// Rows that belong to a thread that is not there.
-fn orphans(conn: &Connection, tables: &[&str], report: &mut Report) -> rusqlite::Result<()> {
+/// Rows that belong to a thread that is not there, in whatever table. What is so of records, the scan has said.
+fn orphans(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+    let sql = "SELECT t.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+               WHERE t.type = 'table' AND t.name <> 'records' AND c.name = 'thread' AND c.type = 'INTEGER' ORDER BY 1";
+    let tables: Vec<String> = conn.prepare(sql)?.query_map((), |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     for table in tables {
-        let sql = format!("SELECT count(*) FROM {table} WHERE thread NOT IN (SELECT num FROM threads)");
+        let sql = format!("SELECT count(*) FROM \"{table}\" WHERE thread NOT IN (SELECT num FROM threads)");
         let count: u64 = conn.query_row(&sql, (), |row| row.get::<_, i64>(0))?.unsigned_abs();
         if count > 0 {
             report.add(format!("{count} rows of {table} belong to no thread"));
@@ -200,21 +204,6 @@ fn names(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Sums that are not what the files of a user hold.
-fn attachments(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
-    let mut select = conn.prepare(
-        "SELECT owner FROM
-         (SELECT owner, total(bytes) AS held, 0 AS said FROM attachments GROUP BY owner
-          UNION ALL SELECT owner, 0, bytes FROM attachment_sums)
-         GROUP BY owner HAVING sum(held) <> sum(said) ORDER BY owner",
-    )?;
-    let mut rows = select.query(())?;
-    while let Some(row) = rows.next()? {
-        report.add(format!("the files of {} are summed up wrongly", row.get::<_, String>(0)?));
-    }
-    Ok(())
-}
-
 /// What a run's records say of it.
 struct Seen {
     first: Seq,
@@ -231,6 +220,8 @@ struct Audit<'a> {
     /// Records of a later format are here: only that version can judge them.
     newer: bool,
     seen: HashMap<TaskId, Seen>,
+    /// The hashes of the blobs that it uses. Older versions know of none.
+    blobs: Option<HashSet<String>>,
 }
 
 impl Audit<'_> {
@@ -267,6 +258,11 @@ impl Audit<'_> {
             self.problem(record.seq, "has an epoch that had ended before it");
         }
         self.epoch = self.epoch.max(record.epoch);
+        if let Some(used) = &self.blobs
+            && files::named(record).iter().any(|hash| !used.contains(hash))
+        {
+            self.problem(record.seq, "names a blob that is not the thread's");
+        }
         let event = record.event();
         let begins = matches!(event, Event::Created(created) if created.task.parent_task_id.is_none());
         if self.run.is_none() && !begins {

@@ -13,6 +13,7 @@ pub fn file(n: usize, bytes: u64) -> AttachmentRow {
         content_type: "text/plain".to_owned(),
         bytes,
         created_at: n as u64,
+        hash: None,
     }
 }
 

@@ -2,13 +2,16 @@
 //!
 //! Call [`before`], stop the backend in whatever way is to be tried, start it again, call [`after`].
 
+use super::attachments::file;
+use super::blobs::{blob, hash};
 use super::names::named;
 use super::shares::share;
 use super::words::{Author, decide, no, node, read_all, run, somebody, start, steer, submission, thread, yes};
+use model::UserId;
 use model::object::TaskStatus;
 use model::ports::{
-    ApprovalRow, Change, Checkpoint, Day, Directory, InboxRow, Journal, NameRow, PageLimit, RunFilter, RunRow,
-    ShareRow, Spent, SubmitError, Submitted, Verdict, WakeRow,
+    ApprovalRow, AttachmentRow, Change, Checkpoint, Day, Directory, InboxRow, Journal, NameRow, PageLimit, RunFilter,
+    RunRow, ShareRow, Spent, SubmitError, Submitted, Verdict, WakeRow,
 };
 use model::record::Record;
 use model::seq::{Epoch, Seq};
@@ -24,6 +27,8 @@ pub struct Remembered {
     spent: Spent,
     names: Vec<Option<NameRow>>,
     shares: Vec<ShareRow>,
+    /// A file and two blobs, how much they are, and what has to be removed.
+    files: (Vec<Option<AttachmentRow>>, u64, Vec<(UserId, String)>),
     definitions: Option<String>,
     epochs: Vec<Epoch>,
 }
@@ -43,6 +48,12 @@ async fn everything(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
     for name in ["given", "noted", "freed"] {
         names.push(directory.name(&owner, "p", name).await.unwrap());
     }
+    let mut files = vec![directory.attachment(&owner, &file(1, 0).path).await.unwrap()];
+    for n in 1..=2 {
+        files.push(directory.blob(&owner, Some(&thread(n)), &hash(n)).await.unwrap());
+    }
+    let held = directory.attachment_bytes(&owner).await.unwrap();
+    let files = (files, held, directory.unfinished_attachments().await.unwrap());
     Remembered {
         logs,
         inboxes,
@@ -53,6 +64,7 @@ async fn everything(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
         spent: directory.spent(&owner, TODAY).await.unwrap(),
         names,
         shares: directory.shares(&owner, &thread(1)).await.unwrap(),
+        files,
         definitions: directory.definitions("digest").await.unwrap(),
         epochs: Vec::new(),
     }
@@ -89,6 +101,11 @@ pub async fn before(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
     directory.create_share(share("share_1", 1)).await.unwrap();
     directory.create_share(share("share_2", 1)).await.unwrap();
     directory.revoke_share(&somebody(), &thread(1), "share_2", 12).await.unwrap();
+    directory.put_attachment(&somebody(), file(1, 7), None).await.unwrap();
+    directory.put_blob(&somebody(), &thread(1), blob(1, 1, 10), None).await.unwrap();
+    directory.put_blob(&somebody(), &thread(99), blob(2, 2, 20), None).await.unwrap();
+    directory.delete_thread(&somebody(), &thread(99)).await.unwrap();
+    directory.expect_attachment(&somebody(), "expected", 1).await.unwrap();
     authors[2].end().must_append().await;
     authors[3].end().must_append().await;
     directory.submit(&somebody(), submission(&thread(4), start(&run(44)))).await.unwrap();
@@ -120,6 +137,10 @@ pub async fn after(journal: &dyn Journal, directory: &dyn Directory, remembered:
     let revoked = ShareRow { revoked_at: Some(12), ..share("share_2", 1) };
     assert_eq!(found.shares, [share("share_1", 1), revoked]);
     assert_eq!(found.shares, remembered.shares);
+    let unfinished = [blob(2, 2, 20).path, "expected".to_owned()].map(|path| (somebody(), path));
+    let there = vec![Some(file(1, 7)), Some(blob(1, 1, 10)), None];
+    assert_eq!(found.files, (there, 17, unfinished.to_vec()));
+    assert_eq!(found.files, remembered.files);
     assert_eq!(found.definitions.as_deref(), Some("{}"));
     assert_eq!(found.definitions, remembered.definitions);
     still_decided(directory, &found.questions).await;

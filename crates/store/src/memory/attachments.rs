@@ -1,17 +1,11 @@
-//! The rows of files, without a disk.
+//! The rows of files and of what threads use, without a disk.
 
-use super::{Memory, Tables};
-use model::UserId;
+use super::{File, Memory, Tables};
+use crate::admit;
 use model::ports::{AttachmentRow, Attachments, BoxFuture, Kept, StoreError};
 use model::seq::Millis;
-
-impl Tables {
-    /// What a user's files hold together.
-    fn held(&self, owner: &UserId) -> u64 {
-        let rows = self.attachments.iter().filter(|((of, _), _)| of == owner).filter_map(|(_, row)| row.as_ref());
-        rows.fold(0, |sum, row| sum.saturating_add(row.bytes))
-    }
-}
+use model::{ThreadId, UserId};
+use std::collections::BTreeSet;
 
 impl Attachments for Memory {
     fn expect_attachment<'a>(
@@ -21,7 +15,7 @@ impl Attachments for Memory {
         _at: Millis,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            self.tables().attachments.entry((owner.clone(), path.to_owned())).or_insert(None);
+            self.tables().attachments.entry((owner.clone(), path.to_owned())).or_insert(File::Expected);
             Ok(())
         })
     }
@@ -33,17 +27,10 @@ impl Attachments for Memory {
         bytes_max: Option<u64>,
     ) -> BoxFuture<'a, Result<Kept, StoreError>> {
         Box::pin(async move {
-            let mut tables = self.tables();
-            let used = tables.held(owner);
-            let there = tables.attachments.entry((owner.clone(), row.path.clone())).or_insert(None);
-            if there.is_some() {
-                return Ok(Kept::Now);
+            if row.hash.is_some() {
+                return Err(admit::blob_without_thread(&row.path));
             }
-            if bytes_max.is_some_and(|most| used.saturating_add(row.bytes) > most) {
-                return Ok(Kept::Over { used });
-            }
-            *there = Some(row);
-            Ok(Kept::Now)
+            self.tables().put(owner, row, bytes_max)
         })
     }
 
@@ -52,8 +39,7 @@ impl Attachments for Memory {
         owner: &'a UserId,
         path: &'a str,
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
-        let key = (owner.clone(), path.to_owned());
-        Box::pin(async move { Ok(self.tables().attachments.get(&key).cloned().flatten()) })
+        Box::pin(async move { Ok(self.tables().by_path(owner, path).cloned()) })
     }
 
     fn attachment_bytes<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>> {
@@ -62,14 +48,149 @@ impl Attachments for Memory {
 
     fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
         let key = (owner.clone(), path.to_owned());
-        Box::pin(async move { Ok(self.tables().attachments.remove(&key).is_some()) })
+        Box::pin(async move {
+            let mut tables = self.tables();
+            tables.uses.retain(|(of, _, used)| of != owner || used != path);
+            Ok(tables.attachments.remove(&key).is_some())
+        })
+    }
+
+    fn use_attachment<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        path: &'a str,
+    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            let found = tables.by_path(owner, path).cloned();
+            Ok(tables.used(owner, thread, found))
+        })
+    }
+
+    fn put_blob<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        row: AttachmentRow,
+        bytes_max: Option<u64>,
+    ) -> BoxFuture<'a, Result<Kept, StoreError>> {
+        Box::pin(async move {
+            let Some(hash) = row.hash.clone() else {
+                return Err(admit::blob_without_hash(&row.path));
+            };
+            let mut tables = self.tables();
+            if let Some(known) = tables.by_hash(owner, &hash).cloned() {
+                tables.uses.insert((owner.clone(), thread.clone(), known.path.clone()));
+                return Ok(if known.path == row.path { Kept::Now } else { Kept::Already(known) });
+            }
+            let path = row.path.clone();
+            if tables.by_path(owner, &path).is_some() {
+                return Err(admit::taken_path(&path));
+            }
+            let kept = tables.put(owner, row, bytes_max)?;
+            if kept == Kept::Now {
+                tables.uses.insert((owner.clone(), thread.clone(), path));
+            }
+            Ok(kept)
+        })
+    }
+
+    fn use_blob<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        hash: &'a str,
+    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
+        Box::pin(async move {
+            let mut tables = self.tables();
+            let found = tables.by_hash(owner, hash).cloned();
+            Ok(tables.used(owner, thread, found))
+        })
+    }
+
+    fn blob<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: Option<&'a ThreadId>,
+        hash: &'a str,
+    ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
+        Box::pin(async move {
+            let tables = self.tables();
+            let uses = |thread: &ThreadId, row: &AttachmentRow| {
+                tables.uses.contains(&(owner.clone(), thread.clone(), row.path.clone()))
+            };
+            let found = tables.by_hash(owner, hash);
+            Ok(found.filter(|row| thread.is_none_or(|thread| uses(thread, row))).cloned())
+        })
+    }
+
+    fn released_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
+        Box::pin(async move { Ok(self.tables().places(|file| matches!(file, File::Released))) })
     }
 
     fn unfinished_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
-        Box::pin(async move {
-            let tables = self.tables();
-            let expected = tables.attachments.iter().filter(|(_, row)| row.is_none());
-            Ok(expected.map(|(place, _)| place.clone()).collect())
+        Box::pin(async move { Ok(self.tables().places(|file| !matches!(file, File::There(_)))) })
+    }
+}
+
+impl Tables {
+    /// A user's files that are there.
+    fn files(&self, owner: &UserId) -> impl Iterator<Item = &AttachmentRow> {
+        self.attachments.iter().filter(move |((of, _), _)| of == owner).filter_map(|(_, file)| match file {
+            File::There(row) => Some(row),
+            File::Expected | File::Released => None,
         })
+    }
+
+    /// What they hold together.
+    fn held(&self, owner: &UserId) -> u64 {
+        self.files(owner).fold(0, |sum, row| sum.saturating_add(row.bytes))
+    }
+
+    fn by_path(&self, owner: &UserId, path: &str) -> Option<&AttachmentRow> {
+        self.files(owner).find(|row| row.path == path)
+    }
+
+    fn by_hash(&self, owner: &UserId, hash: &str) -> Option<&AttachmentRow> {
+        self.files(owner).find(|row| row.hash.as_deref() == Some(hash))
+    }
+
+    fn places(&self, wanted: impl Fn(&File) -> bool) -> Vec<(UserId, String)> {
+        self.attachments.iter().filter(|(_, file)| wanted(file)).map(|(place, _)| place.clone()).collect()
+    }
+
+    fn put(&mut self, owner: &UserId, row: AttachmentRow, bytes_max: Option<u64>) -> Result<Kept, StoreError> {
+        let used = self.held(owner);
+        let place = (owner.clone(), row.path.clone());
+        match self.attachments.get(&place) {
+            Some(File::There(_)) => return Ok(Kept::Now),
+            Some(File::Released) => return Err(admit::taken_path(&row.path)),
+            Some(File::Expected) | None => {}
+        }
+        if bytes_max.is_some_and(|most| used.saturating_add(row.bytes) > most) {
+            return Ok(Kept::Over { used });
+        }
+        self.attachments.insert(place, File::There(row));
+        Ok(Kept::Now)
+    }
+
+    /// A thread uses what was found, if anything was.
+    fn used(&mut self, owner: &UserId, thread: &ThreadId, found: Option<AttachmentRow>) -> Option<AttachmentRow> {
+        let used = found.as_ref().map(|row| (owner.clone(), thread.clone(), row.path.clone()));
+        self.uses.extend(used);
+        found
+    }
+
+    /// The thread uses nothing any more, and what nobody else uses is released.
+    pub(super) fn use_nothing(&mut self, owner: &UserId, thread: &ThreadId) {
+        let (gone, uses): (BTreeSet<_>, BTreeSet<_>) =
+            std::mem::take(&mut self.uses).into_iter().partition(|(of, by, _)| of == owner && by == thread);
+        self.uses = uses;
+        for (owner, _, path) in gone {
+            if !self.uses.iter().any(|(of, _, used)| *of == owner && *used == path) {
+                self.attachments.insert((owner, path), File::Released);
+            }
+        }
     }
 }

@@ -79,6 +79,7 @@ impl Directory for Memory {
     fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async move {
             let mut tables = self.tables();
+            tables.use_nothing(owner, thread);
             if tables.thread(owner, thread).is_none() {
                 return Ok(false);
             }

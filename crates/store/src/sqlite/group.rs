@@ -160,6 +160,12 @@ impl<'a> Group<'a> {
             Op::PutFile { file, bytes_max, reply } => {
                 answer!(reply, self.put_file(&file, bytes_max), |reply| Op::PutFile { file, bytes_max, reply })
             }
+            Op::PutBlob { blob, bytes_max, reply } => {
+                answer!(reply, self.put_blob(&blob, bytes_max), |reply| Op::PutBlob { blob, bytes_max, reply })
+            }
+            Op::UseFile { wanted, reply } => {
+                answer!(reply, self.use_file(&wanted), |reply| Op::UseFile { wanted, reply })
+            }
             Op::DeleteFile { place, reply } => {
                 answer!(reply, self.delete_file(&place), |reply| Op::DeleteFile { place, reply })
             }

@@ -4,6 +4,7 @@
 //! from a connection of its own: whoever shows a run as slowly as it went must not keep the server from emptying its
 //! write-ahead log meanwhile. `page` knows how to find what moved in between.
 
+use super::attachments::file_row;
 use super::blocks::Block;
 use super::folder::{OpenError, database_in};
 use super::index::Index;
@@ -11,7 +12,7 @@ use super::page::{Ask, read};
 use super::rows::unavailable;
 use super::scan::scan;
 use super::schema::{MIGRATIONS, reader, undisturbed, version, write_ahead_log};
-use model::ports::{PageLimit, StoreError};
+use model::ports::{AttachmentRow, PageLimit, StoreError};
 use model::record::Record;
 use model::seq::Seq;
 use model::{TaskId, ThreadId, UserId};
@@ -55,6 +56,19 @@ impl LoggedRun {
     pub fn records(&self) -> Records<'_> {
         let after = self.span.map_or(Seq::ZERO, |(first, _)| first.before());
         Records { run: self, page: Vec::new().into_iter(), after, broken: false }
+    }
+
+    /// What is known of a blob that the run's owner has; `None` when there is none with this hash.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn blob(&self, hash: &str) -> Result<Option<AttachmentRow>, StoreError> {
+        let sql = "SELECT path, name, content_type, bytes, created_at, hash FROM attachments
+                   WHERE owner = ?1 AND hash = ?2 AND bytes IS NOT NULL";
+        beside(&self.database, unavailable, |conn| {
+            let found = conn.query_row(sql, (self.owner.as_str(), hash), file_row).optional();
+            found.map_err(|error| unavailable(&error))
+        })
     }
 
     fn page(&self, after: Seq, last: Seq) -> Result<Vec<Record>, StoreError> {

@@ -5,6 +5,7 @@
 
 use super::names::Place;
 use super::shares::Which;
+use super::uses::Use;
 use model::ports::{
     AttachmentRow, Batch, Kept, KeyRow, Landed, Lease, NameRow, ShareRow, StoreError, Submission, SubmitError,
     Submitted, Verdict,
@@ -131,6 +132,22 @@ pub(crate) enum Op {
         /// The answer.
         reply: Reply<Result<Kept, StoreError>>,
     },
+    /// [`model::ports::Attachments::put_blob`].
+    PutBlob {
+        /// By whom, for which thread, and what.
+        blob: Box<(UserId, ThreadId, AttachmentRow)>,
+        /// The bound.
+        bytes_max: Option<u64>,
+        /// The answer.
+        reply: Reply<Result<Kept, StoreError>>,
+    },
+    /// [`model::ports::Attachments::use_attachment`], or [`model::ports::Attachments::use_blob`].
+    UseFile {
+        /// What.
+        wanted: Box<Use>,
+        /// The answer.
+        reply: Reply<Result<Option<AttachmentRow>, StoreError>>,
+    },
     /// [`model::ports::Attachments::delete_attachment`].
     DeleteFile {
         /// By whom, and where.
@@ -184,7 +201,8 @@ impl Op {
             | Self::RevokeShare { reply, .. }
             | Self::ChangeName { reply, .. }
             | Self::DeleteFile { reply, .. } => lose(reply, why),
-            Self::PutFile { reply, .. } => lose(reply, why),
+            Self::PutFile { reply, .. } | Self::PutBlob { reply, .. } => lose(reply, why),
+            Self::UseFile { reply, .. } => lose(reply, why),
             Self::GiveName { reply, .. } => lose(reply, why),
             Self::CreateKey { reply, .. }
             | Self::CreateShare { reply, .. }

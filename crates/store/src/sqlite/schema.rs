@@ -18,15 +18,15 @@ pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 /// The database in a data folder.
 pub(crate) const DATABASE: &str = "headwater.db";
 /// What takes a database from one version to the next, each in one transaction.
-pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
 /// The first version that has questions to people.
 pub(crate) const WITH_QUESTIONS: u32 = 2;
 /// The first version that has names of threads.
 pub(crate) const WITH_NAMES: u32 = 3;
-/// The first version that has shares.
-pub(crate) const WITH_SHARES: u32 = 4;
 /// The first version that has files of users.
 pub(crate) const WITH_ATTACHMENTS: u32 = 5;
+/// The first version that has blobs, and knows what threads use.
+pub(crate) const WITH_BLOBS: u32 = 6;
 
 /// How long a connection waits for another one's lock. Ours never hold one for long; a stranger's may.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
@@ -149,6 +149,20 @@ CREATE INDEX attachments_expected ON attachments (owner, path) WHERE bytes IS NU
 CREATE TABLE attachment_sums (
     owner TEXT PRIMARY KEY, bytes INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Blobs, and what threads use. A file that was released is not there either, so of all that it was only its place is
+/// left. A thread may use something before it is there, hence its own name and not its number.
+const VERSION_6: &str = "
+ALTER TABLE attachments ADD COLUMN hash TEXT;
+ALTER TABLE attachments ADD COLUMN released INTEGER NOT NULL DEFAULT 0;
+CREATE UNIQUE INDEX blobs_of_owner ON attachments (owner, hash) WHERE hash IS NOT NULL;
+CREATE INDEX attachments_released ON attachments (owner, path) WHERE released = 1;
+
+CREATE TABLE attachment_uses (
+    owner TEXT NOT NULL, thread TEXT NOT NULL, path TEXT NOT NULL, PRIMARY KEY (owner, thread, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX uses_of_attachment ON attachment_uses (owner, path);
 ";
 
 /// Why a database could not be brought to this version.
@@ -297,11 +311,11 @@ mod tests {
         migrate(&mut conn, &later).unwrap();
         migrate(&mut conn, &later).unwrap();
 
-        assert!(at(6, &conn));
+        assert!(at(7, &conn));
         assert_eq!(conn.query_row("SELECT sum(x) FROM later", (), |row| row.get::<_, i64>(0)), Ok(7));
         let kept = conn.query_row("SELECT value FROM meta WHERE name = 'mine'", (), |row| row.get::<_, i64>(0));
         assert_eq!(kept, Ok(5));
-        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 6, known: 5 })));
+        assert!(matches!(migrate(&mut conn, MIGRATIONS), Err(MigrateError::Newer { found: 7, known: 6 })));
     }
 
     #[test]
@@ -327,11 +341,50 @@ mod tests {
     }
 
     #[test]
+    fn files_of_before_there_were_blobs_are_files_still() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join(DATABASE);
+        let mut conn = writer(&database).unwrap();
+        migrate(&mut conn, &MIGRATIONS[..5]).unwrap();
+        let rows = "INSERT INTO attachments VALUES ('somebody', 'a', 'name', 'text/plain', 7, 1);
+                    INSERT INTO attachments VALUES ('somebody', 'b', '', '', NULL, 1);
+                    INSERT INTO attachment_sums VALUES ('somebody', 7);";
+        conn.execute_batch(rows).unwrap();
+        drop(conn);
+
+        let before = crate::files_of(dir.path()).unwrap();
+        assert_eq!((before.there.len(), before.unfinished.len()), (1, 1));
+        assert!(crate::verify(dir.path()).unwrap().is_clean());
+        drop(crate::Sqlite::open(dir.path(), &crate::Options::default()).unwrap());
+        assert_eq!(crate::files_of(dir.path()).unwrap(), before);
+        assert!(crate::verify(dir.path()).unwrap().is_clean());
+    }
+
+    #[test]
+    fn what_is_asked_of_files_is_found_by_an_index() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, MIGRATIONS).unwrap();
+        for (sql, index) in [
+            ("SELECT path FROM attachments WHERE owner = ?1 AND hash = ?2 AND bytes IS NOT NULL", "blobs_of_owner"),
+            ("SELECT owner, path FROM attachments WHERE released = 1 ORDER BY owner, path", "attachments_released"),
+            ("SELECT owner, path FROM attachments WHERE bytes IS NULL ORDER BY owner, path", "attachments_expected"),
+            ("DELETE FROM attachment_uses WHERE owner = ?1 AND path = ?2", "uses_of_attachment"),
+            ("DELETE FROM attachment_uses WHERE owner = ?1 AND thread = ?2", "PRIMARY KEY (owner=? AND thread=?)"),
+        ] {
+            let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            // What is not bound is NULL.
+            let mut rows = explain.raw_query();
+            let plan: String = rows.next().unwrap().unwrap().get(3).unwrap();
+            assert!(plan.contains(index), "{sql}: {plan}");
+        }
+    }
+
+    #[test]
     fn a_step_that_fails_changes_nothing() {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn, MIGRATIONS).unwrap();
         assert!(matches!(migrate(&mut conn, &[MIGRATIONS, &[BROKEN]].concat()), Err(MigrateError::Sql(_))));
-        assert!(at(5, &conn));
+        assert!(at(6, &conn));
         assert!(conn.prepare("SELECT * FROM later").is_err());
     }
 

@@ -110,8 +110,9 @@ impl Group<'_> {
         })
     }
 
-    /// Removes a thread with everything in it.
+    /// Removes a thread with everything in it. One that is not there may use something all the same.
     pub(crate) fn delete(&mut self, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Result<bool, StoreError>> {
+        self.use_nothing(owner, thread)?;
         let Some((num, _)) = page::thread(self.conn, thread)?.filter(|(_, of)| of == owner.as_str()) else {
             return Ok(Ok(false));
         };

@@ -57,11 +57,11 @@ fn a_newer_folder_is_refused() {
     drop(open(dir.path()).unwrap());
     std::fs::remove_file(dir.path().join("lock")).unwrap();
     let conn = rusqlite::Connection::open(dir.path().join("headwater.db")).unwrap();
-    conn.pragma_update(None, "user_version", 6).unwrap();
+    conn.pragma_update(None, "user_version", 7).unwrap();
     drop(conn);
     let error = refused(dir.path());
-    assert!(matches!(error, OpenError::Newer { found: 6, known: 5, .. }), "{error}");
-    assert!(error.to_string().ends_with("has format 6 and this version knows 5: use the version that wrote it"));
+    assert!(matches!(error, OpenError::Newer { found: 7, known: 6, .. }), "{error}");
+    assert!(error.to_string().ends_with("has format 7 and this version knows 6: use the version that wrote it"));
     assert!(matches!(verify(dir.path()), Err(OpenError::Newer { .. })));
 }
 

@@ -1,10 +1,11 @@
 //! Runs read beside the server that works in the folder, and without it.
 
-use model::ports::{Directory as _, StoreError};
+use model::ports::{Attachments as _, Directory as _, Kept, StoreError};
 use model::record::Record;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::Path;
+use store::conformance::blobs::{blob, hash};
 use store::conformance::words::{Author, first_submission, run, somebody, start, stranger, thread};
 use store::{LoggedRun, OpenError, Options, Sqlite, logged_run};
 
@@ -68,6 +69,22 @@ async fn a_run_is_read_while_it_goes_on_and_when_it_has_ended() {
     drop(store);
     assert_eq!(records(&ended), all, "the server may go meanwhile");
     assert_eq!(records(&found(dir.path(), 1)), all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_knows_the_blobs_of_its_owner_and_of_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    Author::of(&store, &store, stranger(), 1).await.begin().must_append().await;
+    for (owner, n) in [(stranger(), 1), (somebody(), 2)] {
+        store.expect_attachment(&owner, &blob(n, n, 7).path, 1).await.unwrap();
+        assert_eq!(store.put_blob(&owner, &thread(1), blob(n, n, 7), None).await, Ok(Kept::Now));
+    }
+    let run = found(dir.path(), 1);
+    assert_eq!(run.blob(&hash(1)), Ok(Some(blob(1, 1, 7))));
+    assert_eq!(run.blob(&hash(2)), Ok(None));
+    store.delete_thread(&stranger(), &thread(1)).await.unwrap();
+    assert_eq!(run.blob(&hash(1)), Ok(None), "no thread uses it any more");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod damage;
+mod files;
 mod folder;
 mod laws;
 mod logged;

@@ -1,0 +1,312 @@
+//! The rows of files: the twins agree, restarts clear up, and what `verify` sees of them.
+
+use model::block::{BLOBS, ImageBlock, ImageUrl, Part};
+use model::event::{Event, ImageEvent, ImageItem, InputAdded, InputMessage};
+use model::item::Role;
+use model::ports::{AttachmentRow, Attachments, Directory, Kept, StoreError};
+use model::record::{Draft, Private, Record};
+use model::testing::{Rng, seeds};
+use model::{ItemId, ThreadId, UserId};
+use rusqlite::Connection;
+use std::path::Path;
+use store::conformance::attachments::file;
+use store::conformance::blobs::{blob, hash};
+use store::conformance::words::{Author, note, somebody, stranger, thread};
+use store::{Memory, Options, Sqlite, StoredFiles, files_of, verify};
+
+fn open(dir: &Path) -> Sqlite {
+    Sqlite::open(dir, &Options::default()).unwrap()
+}
+
+fn database(dir: &Path) -> Connection {
+    Connection::open(dir.join("headwater.db")).unwrap()
+}
+
+/// Something that can be asked of files.
+#[derive(Clone, Debug)]
+enum Step {
+    Expect(String),
+    Put(AttachmentRow, Option<u64>),
+    PutBlob(ThreadId, AttachmentRow, Option<u64>),
+    Use(ThreadId, String),
+    UseBlob(ThreadId, String),
+    DeleteThread(ThreadId),
+    Forget(String),
+}
+
+/// What is said to it.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Nothing(Result<(), StoreError>),
+    Kept(Result<Kept, StoreError>),
+    Found(Result<Option<AttachmentRow>, StoreError>),
+    Was(Result<bool, StoreError>),
+}
+
+fn step(rng: &mut Rng) -> Step {
+    let of = thread(rng.below(4));
+    let (place, kind, bytes) = (rng.below(12), rng.below(4), 1 + rng.below(9) as u64);
+    let bound = rng.choose(None, &[Some(20), Some(40)]);
+    let path = if rng.chance(50) { file(place, 0).path } else { blob(place, 0, 0).path };
+    match rng.below(9) {
+        0 | 1 => Step::Expect(path),
+        2 => Step::Put(file(place, bytes), bound),
+        3 | 4 => Step::PutBlob(of, blob(place, kind, bytes), bound),
+        5 => Step::Use(of, path),
+        6 => Step::UseBlob(of, hash(kind)),
+        7 => Step::DeleteThread(of),
+        _ => Step::Forget(path),
+    }
+}
+
+async fn take(store: &impl Directory, owner: &UserId, step: Step) -> Said {
+    match step {
+        Step::Expect(path) => Said::Nothing(store.expect_attachment(owner, &path, 1).await),
+        Step::Put(row, bound) => Said::Kept(store.put_attachment(owner, row, bound).await),
+        Step::PutBlob(of, row, bound) => Said::Kept(store.put_blob(owner, &of, row, bound).await),
+        Step::Use(of, path) => Said::Found(store.use_attachment(owner, &of, &path).await),
+        Step::UseBlob(of, hash) => Said::Found(store.use_blob(owner, &of, &hash).await),
+        Step::DeleteThread(of) => Said::Was(store.delete_thread(owner, &of).await),
+        Step::Forget(path) => Said::Was(store.delete_attachment(owner, &path).await),
+    }
+}
+
+/// Everything that can be seen of files.
+async fn seen(store: &impl Directory) -> String {
+    let mut seen = vec![format!("{:?}", store.released_attachments().await.unwrap())];
+    seen.push(format!("{:?}", store.unfinished_attachments().await.unwrap()));
+    for owner in [somebody(), stranger()] {
+        seen.push(format!("{owner} {}", store.attachment_bytes(&owner).await.unwrap()));
+        for place in 0..12 {
+            seen.push(format!("{:?}", store.attachment(&owner, &file(place, 0).path).await.unwrap()));
+        }
+        for kind in 0..4 {
+            for of in [None, Some(thread(0)), Some(thread(1)), Some(thread(2)), Some(thread(3))] {
+                seen.push(format!("{:?}", store.blob(&owner, of.as_ref(), &hash(kind)).await.unwrap()));
+            }
+        }
+    }
+    seen.join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_backends_say_the_same_about_files_whatever_is_asked() {
+    let mut released = 0;
+    for seed in seeds().step_by(16) {
+        println!("seed {seed}");
+        let (dir, memory) = (tempfile::tempdir().unwrap(), Memory::new());
+        let sqlite = open(dir.path());
+        let mut rng = Rng::new(seed);
+        for _ in 0..200 {
+            let owner = if rng.chance(80) { somebody() } else { stranger() };
+            let step = step(&mut rng);
+            let said = (take(&memory, &owner, step.clone()).await, take(&sqlite, &owner, step.clone()).await);
+            assert_eq!(said.0, said.1, "seed {seed}: {step:?}");
+            if rng.chance(10) {
+                assert_eq!(seen(&memory).await, seen(&sqlite).await, "seed {seed} after {step:?}");
+            }
+        }
+        assert_eq!(seen(&memory).await, seen(&sqlite).await, "seed {seed}");
+        assert_eq!(sqlite.stats().failures, 0, "seed {seed}");
+        released += memory.released_attachments().await.unwrap().len();
+        drop(sqlite);
+        assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new(), "seed {seed}");
+    }
+    assert!(released > 0, "nothing was ever released");
+}
+
+/// Two threads that are there and one that never came, with a picture of each and a file of all.
+async fn three_threads(store: &Sqlite) {
+    let owner = somebody();
+    for n in 1..=2 {
+        Author::new(store, store, n).await.begin().end().must_append().await;
+    }
+    store.put_attachment(&owner, file(1, 1), None).await.unwrap();
+    store.put_attachment(&owner, file(2, 2), None).await.unwrap();
+    store.expect_attachment(&owner, "expected", 1).await.unwrap();
+    for n in 1..=3 {
+        store.put_blob(&owner, &thread(n), blob(n, n, 10), None).await.unwrap();
+        store.use_attachment(&owner, &thread(n), &file(1, 1).path).await.unwrap();
+    }
+    // The one that never came uses some more, and a stranger has something to do with a thread that is not theirs.
+    store.use_attachment(&owner, &thread(3), &file(2, 2).path).await.unwrap();
+    store.use_blob(&owner, &thread(3), &hash(1)).await.unwrap();
+    store.put_blob(&stranger(), &thread(1), blob(1, 1, 5), None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threads_that_never_came_use_nothing_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    three_threads(&store).await;
+    assert_eq!(store.attachment_bytes(&somebody()).await, Ok(33));
+    drop(store);
+    assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new(), "what a crash leaves is no damage");
+
+    let (owner, other) = (somebody(), stranger());
+    for _ in 0..2 {
+        let store = open(dir.path());
+        let released = vec![(owner.clone(), blob(3, 3, 10).path), (other.clone(), blob(1, 1, 5).path)];
+        assert_eq!(store.released_attachments().await, Ok(released));
+        assert_eq!(store.blob(&owner, None, &hash(3)).await, Ok(None));
+        assert_eq!(store.blob(&other, None, &hash(1)).await, Ok(None));
+        assert_eq!(store.blob(&owner, Some(&thread(3)), &hash(1)).await, Ok(None));
+        for n in 1..=2 {
+            assert_eq!(store.blob(&owner, Some(&thread(n)), &hash(n)).await, Ok(Some(blob(n, n, 10))));
+            assert_eq!(store.attachment(&owner, &file(n, 0).path).await, Ok(Some(file(n, n as u64))));
+        }
+        assert_eq!(store.attachment_bytes(&owner).await, Ok(23));
+        assert_eq!(store.attachment_bytes(&other).await, Ok(0));
+        drop(store);
+        assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new());
+    }
+    // What the others use was not forgotten: it goes with the last of them.
+    let store = open(dir.path());
+    assert_eq!(store.delete_thread(&owner, &thread(1)).await, Ok(true));
+    assert_eq!(store.attachment_bytes(&owner).await, Ok(13));
+    assert_eq!(store.delete_thread(&owner, &thread(2)).await, Ok(true));
+    assert_eq!(store.attachment_bytes(&owner).await, Ok(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_a_folder_are_listed_without_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    assert!(files_of(dir.path()).is_err(), "a server works in it");
+    three_threads(&store).await;
+    store.delete_thread(&somebody(), &thread(2)).await.unwrap();
+    drop(store);
+    let before = std::fs::read(dir.path().join("headwater.db")).unwrap();
+    let mine = [blob(1, 1, 10), blob(3, 3, 10), file(1, 1), file(2, 2)].map(|row| (somebody(), row));
+    let there = mine.into_iter().chain([(stranger(), blob(1, 1, 5))]).collect();
+    let unfinished = vec![(somebody(), blob(2, 2, 10).path), (somebody(), "expected".to_owned())];
+    assert_eq!(files_of(dir.path()).unwrap(), StoredFiles { there, unfinished });
+    assert_eq!(std::fs::read(dir.path().join("headwater.db")).unwrap(), before);
+}
+
+/// Every cell of every table, as text.
+fn cells(dir: &Path) -> Vec<String> {
+    let conn = database(dir);
+    let names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    let tables: Vec<String> =
+        conn.prepare(names).unwrap().query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let mut cells = Vec::new();
+    for table in tables {
+        let mut select = conn.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let width = select.column_count();
+        let mut rows = select.query(()).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            cells.extend((0..width).map(|at| format!("{table}: {:?}", row.get_ref(at).unwrap())));
+        }
+    }
+    cells
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_thread_leaves_nothing_in_any_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let before = cells(dir.path());
+    let mut author = Author::new(&store, &store, 1).await;
+    author.begin().notes(2).must_append().await;
+    author.ask(1);
+    author.must_append().await;
+    store.put_attachment(&somebody(), file(1, 7), None).await.unwrap();
+    store.use_attachment(&somebody(), &thread(1), &file(1, 7).path).await.unwrap();
+    store.put_blob(&somebody(), &thread(1), blob(2, 2, 7), None).await.unwrap();
+    store.create_share(store::conformance::shares::share("share_1", 1)).await.unwrap();
+    store.give_name(&somebody(), store::conformance::names::named("p", "name", 1)).await.unwrap();
+    assert_eq!(store.delete_thread(&somebody(), &thread(1)).await, Ok(true));
+    for (owner, path) in store.released_attachments().await.unwrap() {
+        assert_eq!(store.delete_attachment(&owner, &path).await, Ok(true));
+    }
+    drop(store);
+    let left: Vec<String> = cells(dir.path()).into_iter().filter(|cell| !before.contains(cell)).collect();
+    // How much somebody holds is known of them, whatever it is.
+    let known = ["attachment_sums: Text([115, 111, 109, 101, 98, 111, 100, 121])", "attachment_sums: Integer(0)"];
+    assert_eq!(left, known);
+    assert_eq!(verify(dir.path()).unwrap().to_string(), "0 threads, 0 runs, 0 records\nno damage found");
+    let bytes = std::fs::read(dir.path().join("headwater.db")).unwrap();
+    assert!(!bytes.windows(6).any(|six| six == b"thr_00" || six == b"blobs/"), "not even between the rows");
+}
+
+fn picture(n: usize) -> ImageUrl {
+    ImageUrl { url: format!("{BLOBS}{}", hash(n)) }
+}
+
+/// Logs a picture where people see it, one where people said it, and one that only the model sees.
+async fn three_pictures(store: &Sqlite, [shown, said, hidden]: [usize; 3]) {
+    let mut author = Author::new(store, store, 1).await;
+    author.begin().must_append().await;
+    let (task_id, item_id) = (author.run.clone(), ItemId::from("msg_1"));
+    let image = |n| Part::ImageUrl { image_url: picture(n), id: None };
+    let message = InputMessage { id: item_id.clone(), role: Role::User, content: vec![image(said)] };
+    author.event(Event::InputAdded(InputAdded { task_id: task_id.clone(), input: vec![message] }));
+    let item = ImageItem::Image(ImageBlock { image_url: picture(shown), id: None });
+    let drawn = ImageEvent { task_id, item_id, output_index: 0, block_index: 0, item };
+    author.event(Event::ImageDone(drawn));
+    let private = Private { content: Some(vec![image(hidden)]), ..Private::default() };
+    let event = note(&author.run, "see /v1/blobs/0123, or do not");
+    let draft = Draft { seq: author.next(), at: author.at, event, private: Some(Box::new(private)) };
+    let record = Record::seal(&author.thread, &author.run, author.lease.epoch, draft);
+    author.records.push(record);
+    author.end().must_append().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verify_holds_the_pictures_of_a_log_against_the_blobs_of_its_thread() {
+    for (missing, problem) in [(0, None), (1, Some("record 4")), (2, Some("record 3")), (3, Some("record 5"))] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        for n in (1..=3).filter(|n| *n != missing) {
+            store.put_blob(&somebody(), &thread(1), blob(n, n, 10), None).await.unwrap();
+        }
+        // That others have the same picture does not help.
+        Author::new(&store, &store, 2).await.begin().end().must_append().await;
+        store.put_blob(&somebody(), &thread(2), blob(9, missing, 10), None).await.unwrap();
+        three_pictures(&store, [1, 2, 3]).await;
+        drop(store);
+        let wanted = problem.map(|at| format!("{}: {at} names a blob that is not the thread's", thread(1)));
+        let problems = verify(dir.path()).unwrap().problems;
+        let found = problems.iter().filter(|line| line.contains("names a blob")).collect::<Vec<_>>();
+        assert_eq!(found, wanted.iter().collect::<Vec<_>>(), "{missing}: {problems:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verify_sees_rows_of_files_that_do_not_go_together() {
+    let lies = [
+        ("UPDATE attachments SET hash = 'abc' WHERE hash IS NOT NULL", "has no hash that there can be"),
+        ("UPDATE attachments SET hash = hash || '0' WHERE hash IS NOT NULL", "has no hash that there can be"),
+        (
+            "UPDATE attachments SET hash = replace(hash, '0', 'A') WHERE hash IS NOT NULL",
+            "has no hash that there can be",
+        ),
+        (
+            "INSERT INTO attachments SELECT owner, 'again', '', '', 0, 1, hash, 0 FROM attachments WHERE hash IS NOT NULL",
+            "has it twice",
+        ),
+        ("UPDATE attachments SET released = 1 WHERE hash IS NOT NULL", "is there, and is not"),
+        ("UPDATE attachments SET bytes = NULL WHERE hash IS NOT NULL", "is there, and is not"),
+        ("DELETE FROM attachment_uses WHERE path LIKE 'blobs/%'", "no thread uses the blob blobs/0001"),
+        ("DELETE FROM attachments WHERE path = 'files/1'", "uses a file that is not there"),
+        ("UPDATE attachment_uses SET path = 'files/2' WHERE path = 'files/1'", "uses a file that is not there"),
+        ("UPDATE attachments SET bytes = 8 WHERE path = 'files/1'", "the files of somebody are summed up wrongly"),
+    ];
+    for (lie, problem) in lies {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        Author::new(&store, &store, 1).await.begin().end().must_append().await;
+        store.put_blob(&somebody(), &thread(1), blob(1, 1, 10), None).await.unwrap();
+        store.put_attachment(&somebody(), file(1, 7), None).await.unwrap();
+        store.use_attachment(&somebody(), &thread(1), &file(1, 7).path).await.unwrap();
+        drop(store);
+        assert!(verify(dir.path()).unwrap().is_clean());
+        let conn = database(dir.path());
+        conn.execute_batch("DROP INDEX blobs_of_owner").unwrap();
+        assert_eq!(conn.execute(lie, ()).unwrap(), 1, "{lie}");
+        drop(conn);
+        let report = verify(dir.path()).unwrap();
+        assert!(report.problems.iter().any(|line| line.contains(problem)), "{lie}: {report}");
+    }
+}
