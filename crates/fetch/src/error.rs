@@ -27,6 +27,9 @@ pub enum FetchError {
     /// The kind is known, but this one cannot be read: damaged, encrypted, or without any text.
     #[error("no text could be read from this file")]
     Unreadable,
+    /// The kind is known, but reading this one takes too long, or others are being read.
+    #[error("the file took too long to read")]
+    TooSlow,
 }
 
 impl FetchError {
@@ -42,6 +45,7 @@ impl FetchError {
             Self::TooLarge => "too_large",
             Self::UnsupportedType => "unsupported_type",
             Self::Unreadable => "unreadable",
+            Self::TooSlow => "read_timeout",
         }
     }
 
@@ -49,7 +53,7 @@ impl FetchError {
     #[must_use]
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Unreachable | Self::TimedOut | Self::Damaged => true,
+            Self::Unreachable | Self::TimedOut | Self::Damaged | Self::TooSlow => true,
             Self::Status(status) => matches!(status, 408 | 425 | 429 | 500..),
             Self::NotAllowed | Self::TooLarge | Self::UnsupportedType | Self::Unreadable => false,
         }

@@ -7,6 +7,7 @@
 
 use crate::FetchError;
 use crate::address::{canonical, is_global};
+use crate::own::Own;
 use futures_core::future::BoxFuture;
 use std::fmt;
 use std::io;
@@ -26,8 +27,8 @@ const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "intranet", "h
 pub struct Rules {
     /// The ports that may be asked.
     pub ports: Vec<u16>,
-    /// The server's own names and addresses: it is not made to talk to itself.
-    pub own: Vec<String>,
+    /// The server's own names and addresses: it is not made to talk to itself, whatever else may be asked.
+    pub own: Vec<Own>,
     /// What is said about addresses that are not on the internet.
     pub private: Private,
 }
@@ -46,7 +47,7 @@ pub enum Private {
     Refused,
     /// These may be asked: the sites of a closed network.
     These(Vec<IpAddr>),
-    /// All may be asked. For networks in which there is nothing to protect.
+    /// All may be asked that are somebody's. For networks in which there is nothing to protect.
     Allowed,
 }
 
@@ -131,51 +132,48 @@ impl Guard {
             Some(Host::Domain(name)) => self.resolver.resolve(name).await.map_err(|_| FetchError::NotAllowed)?,
             None => return Err(FetchError::NotAllowed),
         };
-        if found.is_empty() || found.len() > ADDRESSES_MAX || !found.iter().all(|address| self.may_ask(*address)) {
+        let found: Vec<SocketAddr> = found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
+        if found.is_empty() || found.len() > ADDRESSES_MAX || !found.iter().all(|place| self.may_ask(*place)) {
             return Err(FetchError::NotAllowed);
         }
         url.set_fragment(None);
-        Ok(Target { addresses: found.into_iter().map(|address| SocketAddr::new(address, port)).collect(), url })
+        Ok(Target { addresses: found, url })
     }
 
     /// What can be said without looking the name up.
     fn look(&self, url: &Url) -> Result<(), FetchError> {
+        let port = url.port_or_known_default().filter(|port| self.rules.ports.contains(port));
         let allowed = matches!(url.scheme(), "http" | "https")
             && url.username().is_empty()
             && url.password().is_none()
-            && url.port_or_known_default().is_some_and(|port| self.rules.ports.contains(&port))
-            && url.host_str().is_some_and(|host| !self.is_own_name(host))
-            && !matches!(url.host(), Some(Host::Domain(name)) if self.is_local_name(name));
+            && match (url.host(), port) {
+                (Some(Host::Domain(name)), Some(port)) => !self.is_own_name(name, port) && !self.is_local_name(name),
+                (host, port) => host.is_some() && port.is_some(),
+            };
         if allowed { Ok(()) } else { Err(FetchError::NotAllowed) }
     }
 
-    fn is_own_name(&self, host: &str) -> bool {
-        self.rules.own.iter().any(|own| plain(own) == plain(host))
+    fn is_own_name(&self, name: &str, port: u16) -> bool {
+        self.rules.own.iter().any(|own| own.has_name(name, port))
     }
 
     fn is_local_name(&self, name: &str) -> bool {
-        let name = plain(name);
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
         let under = |local: &str| name.strip_suffix(local).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
         self.rules.private == Private::Refused && (!name.contains('.') || LOCAL_NAMES.into_iter().any(under))
     }
 
-    fn may_ask(&self, address: IpAddr) -> bool {
-        let address = canonical(address);
-        let is_own = |own: &String| own.parse::<IpAddr>().is_ok_and(|own| canonical(own) == address);
-        if self.rules.own.iter().any(is_own) {
+    fn may_ask(&self, place: SocketAddr) -> bool {
+        let place = SocketAddr::new(canonical(place.ip()), place.port());
+        // Nobody has the unspecified address: it is another word for this machine.
+        if place.ip().is_unspecified() || self.rules.own.iter().any(|own| own.has_address(place)) {
             return false;
         }
-        is_global(address)
+        is_global(place.ip())
             || match &self.rules.private {
                 Private::Refused => false,
-                Private::These(these) => these.iter().any(|this| canonical(*this) == address),
+                Private::These(these) => these.iter().any(|this| canonical(*this) == place.ip()),
                 Private::Allowed => true,
             }
     }
-}
-
-/// A name without what makes no difference: case, and the dot at its end.
-fn plain(name: &str) -> String {
-    let name = name.trim_end_matches('.');
-    name.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase()
 }

@@ -14,10 +14,12 @@ mod error;
 pub mod fetch;
 pub mod guard;
 pub mod kind;
+mod own;
 pub mod text;
 
 pub use error::FetchError;
 pub use fetch::{Fetched, Fetcher, Limits};
 pub use guard::{Guard, Private, Resolver, Rules};
 pub use kind::Kind;
+pub use own::Own;
 pub use text::{PdfReader, ReadLimits, Readable, Reader};

@@ -82,9 +82,9 @@ impl Reader {
     /// Reads a file. Waiting for a place does not count as reading, but has the same limit.
     pub async fn read(&self, file: &Fetched) -> Result<Readable, FetchError> {
         let place = timeout(self.limits.time_max, Arc::clone(&self.places).acquire_owned()).await;
-        let place = place.ok().and_then(Result::ok).ok_or(FetchError::TimedOut)?;
+        let place = place.ok().and_then(Result::ok).ok_or(FetchError::TooSlow)?;
         let reading = self.read_at(place, file);
-        timeout(self.limits.time_max, reading).await.unwrap_or(Err(FetchError::TimedOut))
+        timeout(self.limits.time_max, reading).await.unwrap_or(Err(FetchError::TooSlow))
     }
 
     async fn read_at(&self, place: OwnedSemaphorePermit, file: &Fetched) -> Result<Readable, FetchError> {

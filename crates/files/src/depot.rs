@@ -1,9 +1,9 @@
 //! A place, opened.
 
+use crate::walk::{Found, What, walk};
 use crate::{Key, Kind, Upload};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
-use model::UserId;
 use object_store::path::Path as Location;
 use object_store::signer::Signer;
 use object_store::{
@@ -94,6 +94,22 @@ impl Depot {
         Ok(Reading { bytes, range, stream: found.into_stream().map_err(FilesError::from).boxed() })
     }
 
+    /// Reads a whole file, if it has no more bytes than this.
+    ///
+    /// # Errors
+    /// When it is not there, or larger.
+    pub async fn bytes(&self, key: &Key, bytes_max: u64) -> Result<Bytes, FilesError> {
+        let mut reading = self.read(key, None).await?;
+        if reading.bytes > bytes_max {
+            return Err(FilesError::Unavailable(format!("the file has more than {bytes_max} bytes")));
+        }
+        let mut whole = BytesMut::new();
+        while let Some(piece) = reading.stream.try_next().await? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
     /// How large a file is.
     ///
     /// # Errors
@@ -126,19 +142,21 @@ impl Depot {
         }
     }
 
-    /// The names of a user's files, at most so many.
+    /// Everything that is here, whosever it is.
     ///
     /// # Errors
     /// When the place does not answer.
-    pub async fn list(&self, owner: &UserId, limit: usize) -> Result<Vec<String>, FilesError> {
-        let folder = Key::folder(owner).map_err(|_| FilesError::NotFound)?;
+    pub async fn all(&self) -> Result<Vec<Found>, FilesError> {
+        if let Some(folder) = self.folder.clone() {
+            let walked = tokio::task::spawn_blocking(move || walk(&folder)).await;
+            return walked.unwrap_or_else(|error| Err(FilesError::Unavailable(error.to_string())));
+        }
         let depth = self.prefix.parts().count();
-        let found = self.store.list(Some(&self.location(&folder))).take(limit);
-        let name = |file: ObjectMeta| {
+        let found = |file: ObjectMeta| {
             let parts: Vec<String> = file.location.parts().skip(depth).map(|part| part.as_ref().to_owned()).collect();
-            parts.join("/")
+            Found { name: parts.join("/"), bytes: file.size, what: What::File }
         };
-        found.map_ok(name).map_err(FilesError::from).try_collect().await
+        self.store.list(Some(&self.prefix)).map_ok(found).map_err(FilesError::from).try_collect().await
     }
 
     /// An address under which anybody can read the file for a while; `None` where the place gives none.

@@ -1,4 +1,4 @@
-//! Names of files: `agent-inputs/{user}/{id}{.extension}`.
+//! Names of files: `agent-inputs/{user}/{id}{.extension}` of what users send, `blobs/{user}/{id}` of what threads hold.
 //!
 //! A client's path is never made into a file's path. It is read as a name that we could have given, part by part, and
 //! what we could not have given is refused. Whoever calls has decoded it once; nothing is decoded here but a user's id,
@@ -8,8 +8,10 @@ use model::UserId;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use uuid::Uuid;
 
-/// What all names begin with.
-const ROOT: &str = "agent-inputs";
+/// What the names of files begin with that users send.
+const INPUTS: &str = "agent-inputs";
+/// What the names of blobs begin with. No client ever sees one.
+const BLOBS: &str = "blobs";
 /// All but letters, digits, `_` and `-`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-');
 /// The longest id that a folder can be named after.
@@ -44,7 +46,7 @@ impl Key {
     /// # Errors
     /// [`KeyError::Owner`] when the user's id is empty or too long.
     pub fn mint(owner: &UserId, random: Uuid, extension: Option<&str>) -> Result<Self, KeyError> {
-        let (folder, id) = (Self::folder(owner)?, random.simple());
+        let (folder, id) = (folder(INPUTS, owner)?, random.simple());
         let path = match extension.filter(|extension| is_extension(extension)) {
             Some(extension) => format!("{folder}/{id}.{extension}"),
             None => format!("{folder}/{id}"),
@@ -52,10 +54,13 @@ impl Key {
         Ok(Self { path, owner: owner.clone() })
     }
 
-    /// What the names of all files of a user begin with.
-    pub(crate) fn folder(owner: &UserId) -> Result<String, KeyError> {
-        let user = utf8_percent_encode(owner.as_str(), ESCAPED).to_string();
-        if (1..=USER_BYTES_MAX).contains(&user.len()) { Ok(format!("{ROOT}/{user}")) } else { Err(KeyError::Owner) }
+    /// Names a new blob. It is not named after its bytes: what was removed can come again, and is something else then.
+    ///
+    /// # Errors
+    /// [`KeyError::Owner`] when the user's id is empty or too long.
+    pub fn mint_blob(owner: &UserId, random: Uuid) -> Result<Self, KeyError> {
+        let path = format!("{}/{}", folder(BLOBS, owner)?, random.simple());
+        Ok(Self { path, owner: owner.clone() })
     }
 
     /// Reads a name that a client sent, after exactly one decoding.
@@ -63,14 +68,28 @@ impl Key {
     /// # Errors
     /// When we could not have given it.
     pub fn parse(path: &str) -> Result<Self, KeyError> {
+        Self::read(path, &[INPUTS])
+    }
+
+    /// Reads a name that a row of ours has.
+    ///
+    /// # Errors
+    /// When we could not have given it.
+    pub fn stored(path: &str) -> Result<Self, KeyError> {
+        Self::read(path, &[INPUTS, BLOBS])
+    }
+
+    fn read(path: &str, roots: &[&str]) -> Result<Self, KeyError> {
         let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"/_-.%".contains(&byte);
         let parts: Vec<&str> = path.split('/').collect();
         if !path.bytes().all(harmless) || parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
             return Err(KeyError::Malformed);
         }
-        let [ROOT, user, name] = parts[..] else {
-            return Err(if path.contains('%') { KeyError::Malformed } else { KeyError::Unknown });
-        };
+        let unknown = if path.contains('%') { KeyError::Malformed } else { KeyError::Unknown };
+        let [root, user, name] = parts[..] else { return Err(unknown) };
+        if !roots.contains(&root) {
+            return Err(unknown);
+        }
         let owner = owner(user).ok_or(KeyError::Malformed)?;
         if name.contains('%') {
             return Err(KeyError::Malformed);
@@ -92,6 +111,12 @@ impl Key {
     pub const fn owner(&self) -> &UserId {
         &self.owner
     }
+}
+
+/// What the names of all files of a user begin with.
+fn folder(root: &str, owner: &UserId) -> Result<String, KeyError> {
+    let user = utf8_percent_encode(owner.as_str(), ESCAPED).to_string();
+    if (1..=USER_BYTES_MAX).contains(&user.len()) { Ok(format!("{root}/{user}")) } else { Err(KeyError::Owner) }
 }
 
 /// The user that a part is named after, where it is written as we write it.

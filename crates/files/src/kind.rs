@@ -24,8 +24,8 @@ const TEXTS: [Kind; 4] = [
     Kind { content_type: "text/markdown", extension: Some("md") },
     Kind { content_type: "application/json", extension: Some("json") },
 ];
-/// What looks like text and is more.
-const WRITTEN: [&str; 2] = ["application/pdf", "application/rtf"];
+/// How files begin that may look like text and are more. In the middle of a text these are only words.
+const WRITTEN: [&[u8]; 2] = [b"%PDF-", b"{\\rtf"];
 /// Pictures that a browser may show in place, because nothing in them is run.
 const SHOWN: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"];
 
@@ -35,7 +35,7 @@ impl Kind {
     pub fn of(head: &[u8], declared: Option<&str>) -> Self {
         let head = head.get(..HEAD_BYTES).unwrap_or(head);
         let known = infer::get(head);
-        if is_text(head) && known.is_none_or(|known| !WRITTEN.contains(&known.mime_type())) {
+        if is_text(head) && !WRITTEN.iter().any(|start| head.starts_with(start)) {
             let declared = declared.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
             let named = TEXTS.iter().find(|kind| kind.content_type.eq_ignore_ascii_case(declared));
             return *named.unwrap_or(&TEXT);

@@ -2,7 +2,7 @@
 
 use crate::canary::Canary;
 use crate::names::{Names, fetch, fetcher, these};
-use fetch::{FetchError, Fetcher, Guard, Limits, Private, Resolver, Rules};
+use fetch::{FetchError, Fetcher, Guard, Limits, Own, Private, Resolver, Rules};
 use std::sync::Arc;
 use url::Url;
 
@@ -200,7 +200,7 @@ async fn a_name_that_changes_its_mind_is_asked_once_and_held_to_its_first_answer
 
 #[tokio::test]
 async fn the_server_is_not_made_to_talk_to_itself() {
-    let own = ["agents.example".to_owned(), "203.0.112.9".to_owned(), "[2a00::9]".to_owned()].to_vec();
+    let own = ["agents.example", "203.0.112.9", "[2a00::9]"].map(Own::parse).to_vec();
     let rules = Rules { own, ..Rules::default() };
     let own_guard = guard(rules.clone(), &public_names());
     for host in ["agents.example", "AGENTS.EXAMPLE", "agents.example.", "203.0.112.9", "[2a00::9]", "[2a00:0::9]"] {
@@ -212,6 +212,31 @@ async fn the_server_is_not_made_to_talk_to_itself() {
     }
     assert!(own_guard.check("https://not-agents.example/").await.is_ok());
     assert!(own_guard.check("https://sub.agents.example/").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_server_on_this_machine_is_not_made_to_talk_to_itself_however_its_place_is_written() {
+    let canary = Canary::at("127.0.0.1:0").await;
+    let port = canary.address.port();
+    for listen in [format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"), format!("[::]:{port}")] {
+        let rules = Rules { ports: vec![port, 80], own: vec![Own::parse(&listen)], private: Private::Allowed };
+        let open = Fetcher::new(rules.clone(), Limits::default());
+        for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0", "0", "[::]", "127.1"] {
+            let address = format!("http://{host}:{port}/");
+            assert_eq!(fetch(&open, &address).await, Err(FetchError::NotAllowed), "{address} of {listen}");
+        }
+        // What is at another port is somebody else.
+        assert!(Guard::new(rules.clone()).check("http://127.0.0.1/").await.is_ok(), "{listen}");
+    }
+    assert_eq!(canary.seen().await, 0);
+
+    let elsewhere = Own::parse(&format!("127.0.0.1:{}", port - 1));
+    let open = Rules { ports: vec![port], own: vec![elsewhere], private: Private::Allowed };
+    assert_eq!(
+        fetch(&Fetcher::new(open, Limits::default()), &format!("http://{}/", canary.address)).await,
+        Err(FetchError::Damaged)
+    );
+    assert_eq!(canary.seen().await, 1);
 }
 
 #[tokio::test]

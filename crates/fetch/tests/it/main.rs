@@ -8,6 +8,7 @@ mod guard;
 mod limits;
 mod names;
 mod namespace;
+mod network;
 mod pdf;
 mod pdf_maker;
 mod random;

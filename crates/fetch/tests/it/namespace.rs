@@ -2,63 +2,9 @@
 
 use crate::canary::Canary;
 use crate::names::{Names, fetch, fetcher};
+use crate::network::Network;
 use crate::site::{Site, redirect};
 use fetch::{FetchError, Limits, Private, Rules};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::process::Command;
-use tokio::net::TcpListener;
-
-/// A network with one neighbour. It is gone when this is dropped.
-struct Network {
-    name: String,
-    neighbour: String,
-}
-
-impl Network {
-    /// Makes it, or says why this machine does not allow that.
-    fn make() -> Result<Self, String> {
-        let id = std::process::id();
-        let (ours, theirs) = (format!("hwa{id}"), format!("hwb{id}"));
-        // Of the shared space of carriers, so that it meets nobody's own network.
-        let (a, b) = (64 + id / 256 % 64, id % 256);
-        let network = Self { name: format!("headwater-test-{id}"), neighbour: format!("100.{a}.{b}.2") };
-        let name = network.name.as_str();
-        ip(&["netns", "add", name])?;
-        ip(&["link", "add", &ours, "type", "veth", "peer", "name", &theirs, "netns", name])?;
-        ip(&["address", "add", &format!("100.{a}.{b}.1/30"), "dev", &ours])?;
-        ip(&["link", "set", &ours, "up"])?;
-        ip(&["-n", name, "address", "add", &format!("{}/30", network.neighbour), "dev", &theirs])?;
-        ip(&["-n", name, "link", "set", &theirs, "up"])?;
-        Ok(network)
-    }
-
-    /// Listens there. A socket belongs to the network in which it was made, whoever holds it later.
-    fn listen(&self, port: u16) -> Result<TcpListener, String> {
-        let place = File::open(format!("/run/netns/{}", self.name)).map_err(|error| error.to_string())?;
-        let address = format!("{}:{port}", self.neighbour);
-        let inside = std::thread::spawn(move || {
-            move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network))
-                .map_err(|error| error.to_string())?;
-            std::net::TcpListener::bind(address).map_err(|error| error.to_string())
-        });
-        let listener = inside.join().unwrap()?;
-        listener.set_nonblocking(true).unwrap();
-        Ok(TcpListener::from_std(listener).unwrap())
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        let _ = ip(&["netns", "del", &self.name]);
-    }
-}
-
-fn ip(arguments: &[&str]) -> Result<(), String> {
-    let done = Command::new("ip").args(arguments).output().map_err(|error| format!("ip: {error}"))?;
-    if done.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()) }
-}
 
 #[tokio::test]
 async fn a_neighbour_in_another_network_hears_nothing() {

@@ -1,7 +1,7 @@
 //! A folder as a place for files.
 
 use bytes::Bytes;
-use files::{Depot, FilesError, Key, Kind, Place, UploadError};
+use files::{Depot, FilesError, Found, Key, Kind, Place, UploadError, What};
 use futures_util::TryStreamExt as _;
 use model::UserId;
 use model::testing::{Rng, seeds};
@@ -31,6 +31,11 @@ async fn all(depot: &Depot, key: &Key, range: Option<std::ops::Range<u64>>) -> R
     let reading = depot.read(key, range).await?;
     let pieces: Vec<Bytes> = reading.stream.try_collect().await?;
     Ok(pieces.concat())
+}
+
+async fn names(depot: &Depot) -> Vec<String> {
+    let all = depot.all().await.unwrap();
+    all.into_iter().filter(|found| found.what == What::File).map(|found| found.name).collect()
 }
 
 /// Every file below a folder.
@@ -76,9 +81,9 @@ async fn nothing_is_seen_before_it_is_whole_and_nothing_stays_of_what_is_not() {
     let mut upload = depot.upload(&kept, Kind::of(b"x", None), "attachment", MANY).await.unwrap();
     upload.write(big.clone()).await.unwrap();
     assert!(matches!(depot.read(&kept, None).await, Err(FilesError::NotFound)));
-    assert_eq!(depot.list(kept.owner(), 10).await.unwrap(), Vec::<String>::new());
+    assert_eq!(names(&depot).await, Vec::<String>::new());
     upload.finish().await.unwrap();
-    assert_eq!(depot.list(kept.owner(), 10).await.unwrap(), [kept.as_str()]);
+    assert_eq!(names(&depot).await, [kept.as_str()]);
 
     let aborted = key("u1");
     let mut upload = depot.upload(&aborted, Kind::of(b"x", None), "attachment", MANY).await.unwrap();
@@ -132,13 +137,37 @@ async fn links_lead_nowhere() {
 }
 
 #[tokio::test]
+async fn a_folder_shows_what_is_whole_what_is_not_and_what_is_not_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let depot = depot(dir.path());
+    assert_eq!(depot.all().await.unwrap(), []);
+    let (whole, part, link) = (key("u1"), key("u1"), key("#2"));
+    put(&depot, &whole, &[Bytes::from_static(b"12345")]).await.unwrap();
+    let mut upload = depot.upload(&part, Kind::of(b"x", None), "attachment", MANY).await.unwrap();
+    upload.write(Bytes::from(vec![7; 1_000_000])).await.unwrap();
+    let place = dir.path().join("files").join(link.as_str());
+    std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+    // A link that leads round in a circle is not followed either.
+    std::os::unix::fs::symlink(dir.path(), &place).unwrap();
+    let mut all = depot.all().await.unwrap();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    let found = |key: &Key, what| (key.as_str().to_owned(), what);
+    let mut wanted = vec![found(&whole, What::File), found(&part, What::Part), found(&link, What::Other)];
+    wanted.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(all.iter().map(|found| (found.name.clone(), found.what)).collect::<Vec<_>>(), wanted);
+    assert!(all.contains(&Found { name: whole.as_str().to_owned(), bytes: 5, what: What::File }));
+    upload.abort().await;
+    assert_eq!(depot.all().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn users_with_odd_names_have_folders_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
     let depot = depot(dir.path());
     for user in ["u1", "u10", "u1/../u2", "..", "日本", "a%2Fb", "#1"] {
         let key = key(user);
         put(&depot, &key, &[Bytes::copy_from_slice(user.as_bytes())]).await.unwrap();
-        assert_eq!(depot.list(key.owner(), 10).await.unwrap(), [key.as_str()], "{user}");
+        assert!(names(&depot).await.contains(&key.as_str().to_owned()), "{user}");
         assert_eq!(all(&depot, &key, None).await.unwrap(), user.as_bytes());
     }
     let folders: Vec<_> = std::fs::read_dir(dir.path().join("files/agent-inputs")).unwrap().collect();

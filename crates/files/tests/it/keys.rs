@@ -25,6 +25,18 @@ fn a_name_says_whose_it_is_and_is_read_back() {
 }
 
 #[test]
+fn a_blob_has_a_name_that_no_client_can_give() {
+    let key = Key::mint_blob(&UserId::from("u1"), id()).unwrap();
+    assert_eq!(key.as_str(), "blobs/u1/01900000000070008000000000000001");
+    assert_eq!(Key::stored(key.as_str()).as_ref(), Ok(&key));
+    assert_eq!(Key::parse(key.as_str()), Err(KeyError::Unknown));
+    let sent = Key::mint(&UserId::from("u1"), id(), Some("png")).unwrap();
+    assert_eq!(Key::stored(sent.as_str()), Ok(sent));
+    assert_eq!(Key::stored("blobs/../u1/01900000000070008000000000000001"), Err(KeyError::Malformed));
+    assert_eq!(Key::stored("other/u1/01900000000070008000000000000001"), Err(KeyError::Unknown));
+}
+
+#[test]
 fn no_file_is_named_after_nobody() {
     for user in ["", &"u".repeat(201), &"ü".repeat(40)] {
         assert_eq!(Key::mint(&UserId::from(user), id(), None), Err(KeyError::Owner), "{user}");

@@ -6,12 +6,13 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
 
 #[test]
 fn bytes_say_what_they_are() {
-    let table: [(&[u8], &str, Option<&str>); 12] = [
+    let table: [(&[u8], &str, Option<&str>); 13] = [
         (PNG, "image/png", Some("png")),
         (b"\xff\xd8\xff\xe0\0\x10JFIF\0", "image/jpeg", Some("jpg")),
         (b"GIF89a\x01\0\x01\0\x80\0\0", "image/gif", Some("gif")),
         (b"RIFF\x1a\0\0\0WEBPVP8 ", "image/webp", Some("webp")),
         (b"%PDF-1.7\n1 0 obj", "application/pdf", Some("pdf")),
+        (b"A PDF begins with %PDF-1.7", "text/plain", Some("txt")),
         (b"PK\x03\x04\x14\0\0\0\x08\0", "application/zip", Some("zip")),
         (b"hello", "text/plain", Some("txt")),
         ("日本".as_bytes(), "text/plain", Some("txt")),

@@ -5,5 +5,6 @@
 mod depot;
 mod keys;
 mod kinds;
+mod pictures;
 mod places;
 mod seals;

@@ -1,0 +1,187 @@
+//! How much it would take to unpack a picture, by what its header says. Nothing is ever unpacked here.
+//!
+//! A few kilobytes can say that they are a hundred thousand pixels wide, and whoever believes them and makes room for that
+//! falls over. So what says it is larger than pictures are is not taken. The header is read as the bytes come and nothing
+//! of them is kept: in a JPEG it may stand behind any number of segments.
+
+use crate::{HEAD_BYTES, Kind};
+
+/// No side of a picture is longer.
+const SIDE_MAX: u32 = 32_768;
+/// What tells one WebP from another stands in so many bytes.
+const WEBP_BYTES: usize = 30;
+const PNG_BYTES: usize = 24;
+const GIF_BYTES: usize = 10;
+/// A frame's segment: its length, the bits of a sample, height, width.
+const FRAME_BYTES: usize = 7;
+
+/// A picture that comes in, piece by piece.
+#[derive(Debug)]
+pub struct Picture {
+    pixels_max: u64,
+    /// Where in the file we are.
+    at: At,
+    /// So many bytes are of no interest.
+    skip: usize,
+    /// What was gathered of the next `wanted` bytes.
+    gathered: Vec<u8>,
+    wanted: usize,
+    size: Option<(u32, u32)>,
+}
+
+/// It says of itself that it is larger than pictures may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the picture is {width} by {height} pixels large: {pixels_max} pixels and sides of {SIDE_MAX} are the most")]
+pub struct TooManyPixels {
+    /// How wide it says it is.
+    pub width: u32,
+    /// How high.
+    pub height: u32,
+    /// How many pixels it may have.
+    pub pixels_max: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Png,
+    Gif,
+    Webp,
+    /// At the two bytes that every JPEG begins with.
+    Jpeg,
+    /// Before a marker. What else stands there is passed over, as readers of JPEG do.
+    Between,
+    /// In a marker, behind its first byte.
+    Marker,
+    /// At the length of a segment.
+    Segment,
+    /// At the segment that says how large the picture is.
+    Frame,
+    /// Nothing more is to be found out.
+    End,
+}
+
+impl Picture {
+    /// Looks at a whole file: how wide and how high it is, where it is a PNG, JPEG, GIF or WebP that says so.
+    ///
+    /// # Errors
+    /// When it says that it is too large.
+    pub fn check(bytes: &[u8], pixels_max: u64) -> Result<Option<(u32, u32)>, TooManyPixels> {
+        let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
+        let mut picture = Self::new(Kind::of(head, None), pixels_max);
+        picture.take(bytes)?;
+        Ok(picture.size)
+    }
+
+    /// A file of this kind comes, of which nothing is known yet.
+    #[must_use]
+    pub fn new(kind: Kind, pixels_max: u64) -> Self {
+        let (at, wanted) = match kind.content_type {
+            "image/png" => (At::Png, PNG_BYTES),
+            "image/gif" => (At::Gif, GIF_BYTES),
+            "image/webp" => (At::Webp, WEBP_BYTES),
+            "image/jpeg" => (At::Jpeg, 2),
+            _ => (At::End, 0),
+        };
+        Self { pixels_max, at, skip: 0, gathered: Vec::new(), wanted, size: None }
+    }
+
+    /// Looks at the next bytes of it.
+    ///
+    /// # Errors
+    /// When they say that it is too large.
+    pub fn take(&mut self, mut piece: &[u8]) -> Result<(), TooManyPixels> {
+        while self.at != At::End {
+            let passed = self.skip.min(piece.len());
+            self.skip -= passed;
+            piece = piece.get(passed..).unwrap_or_default();
+            let Some((byte, rest)) = piece.split_first() else { return Ok(()) };
+            piece = rest;
+            self.gathered.push(*byte);
+            if self.gathered.len() == self.wanted {
+                let found = std::mem::take(&mut self.gathered);
+                self.step(&found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was waited for is here.
+    fn step(&mut self, found: &[u8]) -> Result<(), TooManyPixels> {
+        (self.at, self.wanted) = match (self.at, found) {
+            (At::Jpeg, _) | (At::Marker, [0 | 1 | 0xd0..=0xd8]) => (At::Between, 1),
+            (At::Between, [0xff]) | (At::Marker, [0xff]) => (At::Marker, 1),
+            (At::Between, _) => (At::Between, 1),
+            // The picture itself begins, or ends, and nothing has said how large it is.
+            (At::Marker, [0xd9 | 0xda]) => (At::End, 0),
+            (At::Marker, [0xc4 | 0xc8 | 0xcc]) => (At::Segment, 2),
+            (At::Marker, [0xc0..=0xcf]) => (At::Frame, FRAME_BYTES),
+            (At::Marker, _) => (At::Segment, 2),
+            (At::Segment, [high, low]) => {
+                // The length counts itself.
+                self.skip = usize::from(u16::from_be_bytes([*high, *low])).saturating_sub(2);
+                (At::Between, 1)
+            }
+            (at, header) => {
+                self.size = size(at, header);
+                (At::End, 0)
+            }
+        };
+        match self.size {
+            Some((width, height)) => self.judge(width, height),
+            None => Ok(()),
+        }
+    }
+
+    fn judge(&self, width: u32, height: u32) -> Result<(), TooManyPixels> {
+        let pixels = u64::from(width) * u64::from(height);
+        if width > SIDE_MAX || height > SIDE_MAX || pixels > self.pixels_max {
+            return Err(TooManyPixels { width, height, pixels_max: self.pixels_max });
+        }
+        Ok(())
+    }
+}
+
+/// What a header says: how wide, how high. `None` when it is no header after all.
+fn size(at: At, header: &[u8]) -> Option<(u32, u32)> {
+    match at {
+        At::Png => match header {
+            [.., b'I', b'H', b'D', b'R', w0, w1, w2, w3, h0, h1, h2, h3] => {
+                Some((u32::from_be_bytes([*w0, *w1, *w2, *w3]), u32::from_be_bytes([*h0, *h1, *h2, *h3])))
+            }
+            _ => None,
+        },
+        At::Gif => match header {
+            [.., w0, w1, h0, h1] => Some((little(&[*w0, *w1]), little(&[*h0, *h1]))),
+            _ => None,
+        },
+        At::Frame => match header {
+            [_, _, _, h0, h1, w0, w1] => Some((little(&[*w1, *w0]), little(&[*h1, *h0]))),
+            _ => None,
+        },
+        At::Webp => webp(header.get(12..16)?, header.get(20..)?),
+        _ => None,
+    }
+}
+
+/// A WebP says it in one of three ways, by its first chunk: the canvas, a lossy frame, or a lossless one.
+fn webp(chunk: &[u8], body: &[u8]) -> Option<(u32, u32)> {
+    const SIDE: u32 = 0x3fff;
+    match (chunk, body) {
+        (b"VP8X", [_, _, _, _, w0, w1, w2, h0, h1, h2]) => {
+            Some((little(&[*w0, *w1, *w2]) + 1, little(&[*h0, *h1, *h2]) + 1))
+        }
+        (b"VP8 ", [_, _, _, 0x9d, 0x01, 0x2a, w0, w1, h0, h1]) => {
+            Some((little(&[*w0, *w1]) & SIDE, little(&[*h0, *h1]) & SIDE))
+        }
+        (b"VP8L", [0x2f, b0, b1, b2, b3, ..]) => {
+            let bits = little(&[*b0, *b1, *b2, *b3]);
+            Some(((bits & SIDE) + 1, (bits >> 14 & SIDE) + 1))
+        }
+        _ => None,
+    }
+}
+
+/// A number whose first byte counts least.
+fn little(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
+}

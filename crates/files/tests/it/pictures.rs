@@ -1,0 +1,135 @@
+//! What pictures say of their size, and that nobody has to believe it.
+
+use files::{Kind, Picture, TooManyPixels};
+use model::testing::{Rng, seeds};
+
+const MANY: u64 = 100_000_000;
+
+fn png(width: u32, height: u32) -> Vec<u8> {
+    [b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", &width.to_be_bytes()[..], &height.to_be_bytes(), b"\x08\x02\0\0\0"].concat()
+}
+
+fn gif(width: u16, height: u16) -> Vec<u8> {
+    [b"GIF89a", &width.to_le_bytes()[..], &height.to_le_bytes(), b"\x80\0\0abcdef"].concat()
+}
+
+/// A JPEG with so many bytes of other things before it says how large it is.
+fn jpeg(width: u16, height: u16, before: usize) -> Vec<u8> {
+    let mut jpeg = b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0".to_vec();
+    let mut left = before;
+    while left > 0 {
+        let body = left.min(60_000);
+        jpeg.extend([b"\xff\xff\xe2", &u16::try_from(body + 2).unwrap().to_be_bytes()[..]].concat());
+        // What looks like a frame inside of a segment is none.
+        jpeg.extend(b"\xff\xc0\0\x11\x08\xff\xff\xff\xff".iter().cycle().take(body));
+        left -= body;
+    }
+    jpeg.extend(b"\xff\xc4\0\x05abc");
+    jpeg.extend([b"\xff\xc2\0\x11\x08", &height.to_be_bytes()[..], &width.to_be_bytes(), b"\x03"].concat());
+    jpeg.extend(b"\x01\x22\0\x02\x11\x01\x03\x11\x01\xff\xda");
+    jpeg
+}
+
+fn webp(chunk: &[u8; 4], body: &[u8]) -> Vec<u8> {
+    [b"RIFF\x40\0\0\0WEBP", &chunk[..], b"\x0a\0\0\0", body, &[0; 8]].concat()
+}
+
+fn canvas(width: u32, height: u32) -> Vec<u8> {
+    webp(b"VP8X", &[&[0; 4], &(width - 1).to_le_bytes()[..3], &(height - 1).to_le_bytes()[..3]].concat())
+}
+
+fn lossy(width: u16, height: u16) -> Vec<u8> {
+    // The two highest bits say how a side is to be stretched.
+    let side = |side: u16| (side | 0x4000).to_le_bytes();
+    webp(b"VP8 ", &[&b"\x30\x01\0\x9d\x01\x2a"[..], &side(width), &side(height)].concat())
+}
+
+fn lossless(width: u32, height: u32) -> Vec<u8> {
+    let bits = (width - 1) | (height - 1) << 14;
+    webp(b"VP8L", &[&[0x2f], &bits.to_le_bytes()[..], &[0; 5]].concat())
+}
+
+#[test]
+fn a_picture_says_how_large_it_is() {
+    for (bytes, size) in [
+        (png(3, 700), (3, 700)),
+        (gif(640, 480), (640, 480)),
+        (jpeg(640, 480, 0), (640, 480)),
+        (jpeg(1, 2, 1), (1, 2)),
+        (jpeg(640, 480, 3_000_000), (640, 480)),
+        (canvas(640, 480), (640, 480)),
+        (lossy(640, 480), (640, 480)),
+        (lossless(640, 480), (640, 480)),
+        (lossless(16_383, 1), (16_383, 1)),
+        (png(32_768, 3_000), (32_768, 3_000)),
+        (png(10_000, 10_000), (10_000, 10_000)),
+    ] {
+        assert_eq!(Picture::check(&bytes, MANY), Ok(Some(size)), "{:?}", &bytes[..20]);
+    }
+}
+
+#[test]
+fn one_that_says_it_is_too_large_is_refused() {
+    for (bytes, width, height) in [
+        (png(10_000, 10_001), 10_000, 10_001),
+        (png(32_769, 1), 32_769, 1),
+        (png(1, 32_769), 1, 32_769),
+        (png(u32::MAX, u32::MAX), u32::MAX, u32::MAX),
+        (gif(u16::MAX, 1), 65_535, 1),
+        (gif(30_000, 30_000), 30_000, 30_000),
+        (jpeg(30_000, 30_000, 0), 30_000, 30_000),
+        (jpeg(1, u16::MAX, 3_000_000), 1, 65_535),
+        (canvas(1 << 24, 1 << 24), 1 << 24, 1 << 24),
+        (lossy(16_000, 16_000), 16_000, 16_000),
+        (lossless(16_384, 16_384), 16_384, 16_384),
+    ] {
+        let refused = Err(TooManyPixels { width, height, pixels_max: MANY });
+        assert_eq!(Picture::check(&bytes, MANY), refused, "{:?}", &bytes[..20]);
+    }
+}
+
+#[test]
+fn what_is_no_picture_says_nothing() {
+    for bytes in [
+        &b""[..],
+        b"words",
+        // Text, whatever it would be as a picture: 12,605 by 24,891.
+        b"GIF89a=1;alert(1)//",
+        b"%PDF-1.7\n1 0 obj",
+        b"PK\x03\x04\x14\0\0\0\x08\0",
+        b"\x89PNG\r\n\x1a\n",
+        b"\x89PNG\r\n\x1a\n\0\0\0\x0dIDAT\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\xff\xd8\xff\xd9\xff\xc0\0\x11\x08\xff\xff\xff\xff",
+        b"\xff\xd8\xff\xe0\xff\xff",
+        b"RIFF\x40\0\0\0WEBPVP9 \x0a\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+    ] {
+        assert_eq!(Picture::check(bytes, MANY), Ok(None), "{bytes:?}");
+    }
+}
+
+#[test]
+fn however_a_picture_is_cut_and_whatever_is_in_it_the_answer_is_the_same() {
+    for seed in seeds() {
+        let mut rng = Rng::new(seed);
+        let mut bytes = match rng.below(4) {
+            0 => png(20_000, 20_000),
+            1 => jpeg(20_000, 20_000, 1 + rng.below(200_000)),
+            2 => lossless(300, 200),
+            _ => gif(40_000, 2),
+        };
+        for _ in 0..rng.below(4) {
+            let at = rng.below(bytes.len());
+            bytes[at] = u8::try_from(rng.below(256)).unwrap();
+        }
+        let kind = Kind::of(&bytes, None);
+        let mut whole = Picture::new(kind, MANY);
+        let wanted = whole.take(&bytes);
+        let (mut cut, mut got, mut rest) = (Picture::new(kind, MANY), Ok(()), &bytes[..]);
+        while got.is_ok() && !rest.is_empty() {
+            let piece;
+            (piece, rest) = rest.split_at(rest.len().min(1 + rng.below(5_000)));
+            got = cut.take(piece);
+        }
+        assert_eq!(got, wanted, "seed {seed}");
+    }
+}
