@@ -4,10 +4,12 @@
 //! stream: `place` says which item an event means, `item` and `part` what becomes of it, `hosted` is what the service does
 //! itself, `terminal` how it all ends. `request` builds what goes out; `input` is the history in it and knows the
 //! reasoning-item trap: with ids present the service enforces the chain reasoning → message or call, so items go back either
-//! as a whole group, as they came, or as plain words without ids. `refusal` reads an error answer.
+//! as a whole group, as they came, or as plain words without ids. `drawn` is the picture in an item, for whoever keeps
+//! pictures elsewhere. `refusal` reads an error answer.
 
 mod asked;
 mod asked_items;
+pub mod drawn;
 mod event;
 mod given;
 mod hosted;

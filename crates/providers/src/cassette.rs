@@ -84,7 +84,7 @@ struct Heard {
     data: String,
 }
 
-/// The user's last words in a turn's history.
+/// The user's last words in a turn's history. What carries tags was put there by somebody else.
 pub(crate) fn said(history: &[model::history::Entry]) -> String {
     use model::block::Part;
     use model::history::Entry;
@@ -93,8 +93,8 @@ pub(crate) fn said(history: &[model::history::Entry]) -> String {
         _ => None,
     });
     let words = last.into_iter().flatten().filter_map(|part| match part {
-        Part::Text { text, .. } => Some(text.as_str()),
-        Part::ImageUrl { .. } | Part::File { .. } => None,
+        Part::Text { text, tags, .. } if tags.is_empty() => Some(text.as_str()),
+        Part::Text { .. } | Part::ImageUrl { .. } | Part::File { .. } => None,
     });
     words.collect::<Vec<_>>().join("\n")
 }

@@ -1,8 +1,8 @@
 //! What a message of a client holds: a text, or parts.
 
 use crate::said::Wrong;
-use crate::stateless::fields::{element, given, needed, object, path, picture, text};
-use model::block::{FileRef, Object, Part};
+use crate::stateless::fields::{element, file, given, needed, object, path, picture, text};
+use model::block::{Object, Part};
 use serde_json::Value;
 
 /// What a user or a tool says.
@@ -53,11 +53,11 @@ fn part(part: &Object, at: &str) -> Result<Part, Wrong> {
         }
         Some("file") => {
             let at = path(at, "file");
-            let file = object(part, "file", "")?.ok_or_else(|| Wrong::new(&at, "expected an object"))?;
-            let data = text(file, "file_data", &at)?.filter(|data| data.starts_with("data:"));
+            let sent = object(part, "file", "")?.ok_or_else(|| Wrong::new(&at, "expected an object"))?;
+            let data = text(sent, "file_data", &at)?.filter(|data| data.starts_with("data:"));
             let why = "expected a data: URL: files of a file store are not known here";
-            let url = data.ok_or_else(|| Wrong::new(path(&at, "file_data"), why))?.to_owned();
-            Ok(Part::File { file: FileRef { url: Some(url), ..FileRef::default() } })
+            let url = data.ok_or_else(|| Wrong::new(path(&at, "file_data"), why))?;
+            Ok(file(url, text(sent, "filename", &at)?))
         }
         Some(kind) => Err(Wrong::new(path(at, "type"), format!("`{kind}` cannot be read here"))),
         None => Err(Wrong::new(path(at, "type"), "expected a type")),

@@ -106,7 +106,13 @@ fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
             said(What::User(vec![
                 Part::text("d"),
                 Part::ImageUrl { image_url: ImageUrl { url: "data:image/png;base64,AA".to_owned() }, id: None },
-                Part::File { file: FileRef { url: url("data:application/pdf;base64,BB"), ..FileRef::default() } },
+                Part::File {
+                    file: FileRef {
+                        url: url("data:application/pdf;base64,BB"),
+                        name: url("a.pdf"),
+                        ..FileRef::default()
+                    },
+                },
             ])),
         ]
     );

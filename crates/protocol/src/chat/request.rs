@@ -17,10 +17,10 @@ use super::calls::is_whole;
 use super::thoughts::Details;
 use super::wishes;
 use crate::upstream::history::{Told, ToldCall, ToldResult, told};
-use crate::upstream::parts::{Picture, file_note, summary_note};
+use crate::upstream::parts::{Picture, file_name, file_note, image_note, summary_note};
 use crate::upstream::wishes::instructions;
 use crate::upstream::{Target, json, options};
-use model::block::{FileRef, Object, Part};
+use model::block::{FileRef, Object, PICTURE_TYPES, Part};
 use model::delta::ModelRequest;
 use model::tool::ToolSpec;
 use serde_json::{Value, json};
@@ -267,21 +267,20 @@ fn piece(part: &Part) -> Piece {
             Picture::Web(url) | Picture::Data { url, .. } => {
                 Piece::Picture(json!({ "type": "image_url", "image_url": { "url": url } }))
             }
-            Picture::Hidden => Piece::Text(format!("[image {}]", image_url.url)),
+            Picture::Hidden => Piece::Text(image_note(&image_url.url)),
         },
         Part::File { file } => file_piece(file),
     }
 }
 
-/// A file goes along when its bytes are at hand: the dialect fetches none.
+/// A file goes along when its bytes are at hand and it is a PDF: the dialect fetches none and takes no others.
 fn file_piece(file: &FileRef) -> Piece {
     match file.url.as_deref().map(Picture::at) {
-        Some(Picture::Data { url, media_type, .. }) if media_type.starts_with("image/") => {
+        Some(Picture::Data { url, media_type, .. }) if PICTURE_TYPES.contains(&media_type) => {
             Piece::Picture(json!({ "type": "image_url", "image_url": { "url": url } }))
         }
-        Some(Picture::Data { url, .. }) => {
-            let name = file.path.as_deref().and_then(|path| path.rsplit('/').next()).filter(|name| !name.is_empty());
-            let file = json!({ "filename": name.unwrap_or("file"), "file_data": url });
+        Some(Picture::Data { url, media_type: "application/pdf", .. }) => {
+            let file = json!({ "filename": file_name(file), "file_data": url });
             Piece::File(json!({ "type": "file", "file": file }))
         }
         _ => Piece::Text(file_note(file)),

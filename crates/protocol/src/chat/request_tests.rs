@@ -245,15 +245,17 @@ fn arguments_are_an_object_and_names_are_plain() {
 
 #[test]
 fn pictures_and_files_are_shown_or_named() {
-    let file = |path: Option<&str>, url: Option<&str>| Part::File {
-        file: FileRef { bucket: None, path: path.map(str::to_owned), url: url.map(str::to_owned) },
+    let file = |name: Option<&str>, url: Option<&str>| Part::File {
+        file: FileRef { name: name.map(str::to_owned), url: url.map(str::to_owned), ..FileRef::default() },
     };
     let parts = vec![
         Part::text("look"),
         Part::text("here"),
         picture("https://x/y.png"),
         picture("/v1/blobs/1"),
-        file(Some("a/b.pdf"), Some("data:application/pdf;base64,AAAA")),
+        file(Some("b.pdf"), Some("data:application/pdf;base64,AAAA")),
+        file(Some("b.png"), Some("data:image/png;base64,AAAA")),
+        file(Some("b.zip"), Some("data:application/zip;base64,AAAA")),
         file(None, Some("https://x/y.pdf")),
     ];
     let expected = json!([
@@ -261,7 +263,8 @@ fn pictures_and_files_are_shown_or_named() {
         {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
         {"type": "text", "text": "[image /v1/blobs/1]"},
         {"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64,AAAA"}},
-        {"type": "text", "text": "[file https://x/y.pdf]"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        {"type": "text", "text": "[file b.zip]\n[file https://x/y.pdf]"},
     ]);
     assert_eq!(messages(vec![Entry::User { content: parts }]), json!([{"role": "user", "content": expected}]));
 }

@@ -14,6 +14,7 @@ use model::block::Object;
 use model::event::ClientTool;
 use model::wish::{OutputFormat, ToolChoice, Wishes};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Reads the body of a request.
@@ -132,9 +133,10 @@ fn said(messages: &[Value]) -> Result<Vec<Said>, Wrong> {
     for (place, message) in messages.iter().enumerate() {
         let at = format!("messages[{place}]");
         let message = element(message, &at)?;
+        // What is long is not copied: a message may hold pictures.
         let blocks = match given(message, "content") {
-            Some(Value::String(text)) => vec![json!({"type": "text", "text": text})],
-            Some(Value::Array(blocks)) => blocks.clone(),
+            Some(Value::String(text)) => Cow::Owned(vec![json!({"type": "text", "text": text})]),
+            Some(Value::Array(blocks)) => Cow::Borrowed(blocks.as_slice()),
             _ => return Err(Wrong::new(path(&at, "content"), "expected a text or a list of blocks")),
         };
         let at_content = path(&at, "content");

@@ -1,8 +1,8 @@
 //! What a client brings in its messages: content blocks, in our words.
 
 use crate::said::{Said, What, Wrong};
-use crate::stateless::fields::{element, flag, given, list, needed, object, path, picture, text};
-use model::block::{FileRef, Object, Part};
+use crate::stateless::fields::{element, file, flag, given, list, needed, object, path, picture, text};
+use model::block::{Object, Part};
 use serde_json::Value;
 
 /// What a user's message says: words, and results of tools. Results come before the words that stand beside them.
@@ -113,29 +113,25 @@ fn image(block: &Object, at: &str) -> Result<Part, Wrong> {
     match kind {
         "base64" => {
             let (media_type, data) = (needed(source, "media_type", &at)?, needed(source, "data", &at)?);
-            picture(&format!("data:{media_type};base64,{data}"), &path(&at, "media_type"))
+            picture(format!("data:{media_type};base64,{data}"), &path(&at, "media_type"))
         }
         "url" => picture(needed(source, "url", &at)?, &path(&at, "url")),
         _ => Err(Wrong::new(path(&at, "type"), "expected `base64` or `url`: files of a file store are not known here")),
     }
 }
 
+/// A file is named by its title; what is words already is told under it. Whether an address may be asked is found out when
+/// it is: what cannot be read fails, and not the request.
 fn document(block: &Object, at: &str) -> Result<Vec<Part>, Wrong> {
-    let mut parts: Vec<Part> = text(block, "title", at)?.map(Part::text).into_iter().collect();
+    let title = text(block, "title", at)?;
     let (source, kind, at) = source(block, at)?;
-    let file = |url: String| Part::File { file: FileRef { url: Some(url), ..FileRef::default() } };
+    let mut parts: Vec<Part> = title.map(Part::text).into_iter().collect();
     match kind {
         "base64" => {
             let (media_type, data) = (needed(source, "media_type", &at)?, needed(source, "data", &at)?);
-            parts.push(file(format!("data:{media_type};base64,{data}")));
+            return Ok(vec![file(format!("data:{media_type};base64,{data}"), title)]);
         }
-        "url" => {
-            let url = needed(source, "url", &at)?;
-            if !url.starts_with("https://") && !url.starts_with("http://") {
-                return Err(Wrong::new(path(&at, "url"), "a file's address begins with https:// or http://"));
-            }
-            parts.push(file(url.to_owned()));
-        }
+        "url" => return Ok(vec![file(needed(source, "url", &at)?, title)]),
         "text" => parts.push(Part::text(needed(source, "data", &at)?)),
         "content" => match given(source, "content") {
             Some(Value::String(text)) => parts.push(Part::text(text)),

@@ -110,13 +110,17 @@ fn a_history_is_one_list_and_ends_with_the_user() {
 #[test]
 fn pictures_and_documents_are_parts() {
     let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None };
-    let file = |url: &str| Part::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } };
+    let file = |url: &str, name: Option<&str>| Part::File {
+        file: FileRef { url: Some(url.to_owned()), name: name.map(str::to_owned), ..FileRef::default() },
+    };
     let content = json!([
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
         {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}},
+        {"type": "image", "source": {"type": "url", "url": "/v1/blobs/00"}},
         {"type": "document", "title": "T", "source": {"type": "base64", "media_type": "application/pdf", "data": "BBBB"}},
         {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}},
-        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "plain"}},
+        {"type": "document", "source": {"type": "url", "url": "file:///etc/passwd"}},
+        {"type": "document", "title": "P", "source": {"type": "text", "media_type": "text/plain", "data": "plain"}},
         {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "inner"}]}},
         {"type": "search_result", "title": "S", "source": "https://s", "content": [{"type": "text", "text": "found"}]},
     ]);
@@ -126,9 +130,11 @@ fn pictures_and_documents_are_parts() {
         [user(vec![
             picture("data:image/png;base64,AAAA"),
             picture("https://example.com/a.png"),
-            Part::text("T"),
-            file("data:application/pdf;base64,BBBB"),
-            file("https://example.com/a.pdf"),
+            picture("/v1/blobs/00"),
+            file("data:application/pdf;base64,BBBB", Some("T")),
+            file("https://example.com/a.pdf", None),
+            file("file:///etc/passwd", None),
+            Part::text("P"),
             Part::text("plain"),
             Part::text("inner"),
             Part::text("S"),

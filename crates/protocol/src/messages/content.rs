@@ -2,15 +2,15 @@
 
 use crate::upstream::history::{ToldCall, ToldResult};
 use crate::upstream::json;
-use crate::upstream::parts::{Picture, file_note};
-use model::block::{FileRef, Part};
+use crate::upstream::parts::{Picture, file_name, file_note, image_note};
+use model::block::{FileRef, PICTURE_TYPES, Part};
 use model::item::ResultStatus;
 use serde_json::{Value, json};
 
-/// The pictures that the provider can look at.
-const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
-/// Their file names' ends.
+/// The ends of the names of pictures that the provider can look at.
 const IMAGE_ENDS: [&str; 5] = [".jpg", ".jpeg", ".png", ".gif", ".webp"];
+/// The longest title of a document.
+const TITLE_CHARS_MAX: usize = 255;
 /// The longest name of a tool.
 const NAME_CHARS_MAX: usize = 64;
 /// Where arguments go that are no object.
@@ -39,15 +39,11 @@ fn part_as_text(part: &Part) -> Value {
     }
 }
 
-fn image_note(url: &str) -> String {
-    if url.starts_with("data:") { "[image]".to_owned() } else { format!("[image {url}]") }
-}
-
 /// A picture. The provider fetches nothing over plain http.
 fn image(url: &str) -> Option<Value> {
     let source = match Picture::at(url) {
         Picture::Web(url) if url.starts_with("https://") => json!({"type": "url", "url": url}),
-        Picture::Data { media_type, base64, .. } if IMAGE_TYPES.contains(&media_type) => {
+        Picture::Data { media_type, base64, .. } if PICTURE_TYPES.contains(&media_type) => {
             json!({"type": "base64", "media_type": media_type, "data": base64})
         }
         Picture::Web(_) | Picture::Data { .. } | Picture::Hidden => return None,
@@ -55,7 +51,7 @@ fn image(url: &str) -> Option<Value> {
     Some(json!({"type": "image", "source": source}))
 }
 
-/// A file that the provider can read: a PDF, or a picture.
+/// A file that the provider can read: a PDF, or a picture. Others it refuses.
 fn file_block(file: &FileRef) -> Option<Value> {
     let url = file.url.as_deref()?;
     let source = match Picture::at(url) {
@@ -72,7 +68,12 @@ fn file_block(file: &FileRef) -> Option<Value> {
         Picture::Data { .. } => return image(url),
         Picture::Hidden => return None,
     };
-    Some(json!({"type": "document", "source": source}))
+    let mut block = json!({"type": "document", "source": source});
+    if let (Some(_), Some(block)) = (&file.name, block.as_object_mut()) {
+        let title: String = file_name(file).chars().take(TITLE_CHARS_MAX).collect();
+        block.insert("title".to_owned(), title.into());
+    }
+    Some(block)
 }
 
 /// A call. Other fields of the block as it came stay, for a toolset wants its own back.
@@ -151,7 +152,14 @@ mod tests {
         assert_eq!(part(&file("data:application/pdf;base64,AAAA")), json!({"type": "document", "source": source}));
         assert_eq!(part(&file("https://x/a.png")), part(&picture("https://x/a.png")));
         assert_eq!(part(&file("https://x/a.zip")), text("[file https://x/a.zip]"));
-        let stored = FileRef { bucket: Some("b".to_owned()), path: Some("p".to_owned()), url: None };
+        let named = |url: &str| {
+            let (url, name) = (Some(url.to_owned()), Some("a".repeat(300)));
+            part(&Part::File { file: FileRef { url, name, ..FileRef::default() } })
+        };
+        assert_eq!(named("data:application/pdf;base64,AAAA")["title"], "a".repeat(TITLE_CHARS_MAX));
+        assert_eq!(named("data:application/zip;base64,AAAA"), text(&format!("[file {}]", "a".repeat(300))));
+        assert_eq!(part(&file("data:application/zip;base64,AAAA")), text("[file]"));
+        let stored = FileRef { bucket: Some("b".to_owned()), path: Some("p".to_owned()), ..FileRef::default() };
         assert_eq!(part(&Part::File { file: stored }), text("[file b/p]"));
     }
 

@@ -41,7 +41,7 @@ fn read(field: &str, item: &Value, out: &mut Vec<Said>) -> Result<(), Wrong> {
             What::Result { call_id: need("call_id")?, content, failed: false }
         }
         Some("computer_call_output") => {
-            let content = screenshot(item.get("output"));
+            let content = screenshot(field, item.get("output"))?;
             What::Result { call_id: need("call_id")?, content, failed: false }
         }
         Some("mcp_approval_response") => What::Decision {
@@ -109,9 +109,9 @@ fn output(field: &str, output: Option<&Value>) -> Result<Vec<Part>, Wrong> {
     }
 }
 
-fn screenshot(output: Option<&Value>) -> Vec<Part> {
+fn screenshot(field: &str, output: Option<&Value>) -> Result<Vec<Part>, Wrong> {
     let url = output.and_then(|output| text(output, "image_url")).unwrap_or_default();
-    vec![Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }]
+    Ok(vec![picture(&format!("{field}.output"), url.to_owned())?])
 }
 
 fn parts(field: &str, list: &[Value]) -> Result<Vec<Part>, Wrong> {
@@ -128,36 +128,29 @@ fn part(field: &str, part: &Value) -> Result<Part, Wrong> {
             Ok(Part::text(need("text")?))
         }
         Some("refusal") => Ok(Part::text(need("refusal")?)),
-        Some("input_image" | "computer_screenshot") => {
-            let image_url = ImageUrl { url: picture(field, need("image_url")?)? };
-            Ok(Part::ImageUrl { image_url, id: None })
-        }
+        Some("input_image" | "computer_screenshot") => picture(field, need("image_url")?),
         Some("input_file") => file(field, part),
         _ => Err(Wrong::new(format!("{field}.type"), "expected `input_text`, `input_image` or `input_file`")),
     }
 }
 
-fn picture(field: &str, url: String) -> Result<String, Wrong> {
-    let known = ["https://", "http://", "data:image/", "/v1/blobs/"];
-    if known.iter().any(|start| url.starts_with(start)) {
-        return Ok(url);
-    }
-    Err(Wrong::new(format!("{field}.image_url"), "it begins with https://, http://, data:image/ or /v1/blobs/"))
+fn picture(field: &str, url: String) -> Result<Part, Wrong> {
+    let image_url = ImageUrl::parse(url).map_err(|error| Wrong::new(format!("{field}.image_url"), error.to_string()))?;
+    Ok(Part::ImageUrl { image_url, id: None })
 }
 
+/// Whether an address may be asked is found out when it is: what cannot be read fails, and not the request.
 fn file(field: &str, part: &Value) -> Result<Part, Wrong> {
-    let (url, begins): (_, &[&str]) = match (text(part, "file_url"), text(part, "file_data")) {
-        (Some(url), _) => (url, &["https://", "http://", "/v1/blobs/"]),
-        (None, Some(data)) => (data, &["data:"]),
-        (None, None) => {
+    let url = match (text(part, "file_url"), text(part, "file_data")) {
+        (Some(url), _) if !url.is_empty() => url,
+        (None, Some(data)) if data.starts_with("data:") => data,
+        (None, Some(_)) => return Err(Wrong::new(format!("{field}.file_data"), "expected a data: URL")),
+        (Some(_), _) | (None, None) => {
             return Err(Wrong::new(field, "expected `file_url` or `file_data`: no files are kept here"));
         }
     };
-    if !begins.iter().any(|start| url.starts_with(start)) {
-        return Err(Wrong::new(field, format!("a file begins with {}", begins.join(", "))));
-    }
-    let path = text(part, "filename").filter(|name| !name.is_empty()).map(str::to_owned);
-    Ok(Part::File { file: FileRef { url: Some(url.to_owned()), path, bucket: None } })
+    let name = text(part, "filename").filter(|name| !name.is_empty()).map(str::to_owned);
+    Ok(Part::File { file: FileRef { url: Some(url.to_owned()), name, ..FileRef::default() } })
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {

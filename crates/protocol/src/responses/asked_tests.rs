@@ -1,10 +1,18 @@
 use super::*;
+use crate::responses::Given;
 use crate::said::{News, What};
-use model::block::Part;
+use model::block::{FileRef, ImageUrl, Part};
+use model::command::Start;
 use model::history::Entry;
 
 fn read(body: &Value) -> Result<Asked, Wrong> {
     asked(body.as_object().unwrap())
+}
+
+fn start(input: &[Part]) -> Start {
+    let start = json!({"task_id": "task_1", "agent": "demo", "input": input, "previous": null, "tools": [],
+        "metadata": {}, "display_mode": "agent", "client": null});
+    serde_json::from_value(start).unwrap()
 }
 
 #[test]
@@ -45,6 +53,47 @@ fn a_history_of_the_clients_own_is_told_from_what_is_said_now() {
         })
         .collect();
     assert_eq!(kinds, ["system", "user", "call", "result", "call", "result", "assistant"]);
+}
+
+#[test]
+fn files_have_names_and_what_is_shown_of_them_is_read_again() {
+    let content = json!([
+        {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "low"},
+        {"type": "input_image", "image_url": "/v1/blobs/00"},
+        {"type": "input_file", "file_data": "data:application/pdf;base64,AA", "filename": "a.pdf"},
+        {"type": "input_file", "file_url": "/v1/blobs/00", "filename": "b.pdf"},
+        {"type": "input_file", "file_url": "https://x/c.pdf"},
+        {"type": "input_file", "file_url": "file:///etc/passwd"},
+    ]);
+    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None };
+    let file = |url: &str, name: Option<&str>| Part::File {
+        file: FileRef { url: Some(url.to_owned()), name: name.map(str::to_owned), ..FileRef::default() },
+    };
+    let parts = vec![
+        picture("data:image/png;base64,AA"),
+        picture("/v1/blobs/00"),
+        file("data:application/pdf;base64,AA", Some("a.pdf")),
+        file("/v1/blobs/00", Some("b.pdf")),
+        file("https://x/c.pdf", None),
+        file("file:///etc/passwd", None),
+    ];
+    let said = |items: &Value| asked_said(items).unwrap().into_iter().map(|said| said.what).collect::<Vec<_>>();
+    assert_eq!(said(&json!([{"role": "user", "content": content}])), [What::User(parts.clone())]);
+    assert_eq!(said(&Value::Array(Given::by(&start(&parts)))), [What::User(parts)]);
+}
+
+#[test]
+fn a_file_of_our_own_store_is_shown_by_its_name() {
+    let file = |name: Option<&str>| Part::File {
+        file: FileRef {
+            bucket: Some("b".to_owned()),
+            path: Some("agent-inputs/u/1.pdf".to_owned()),
+            url: None,
+            name: name.map(str::to_owned),
+        },
+    };
+    let shown = json!([{"type": "input_file", "filename": "x.pdf"}, {"type": "input_file", "filename": "1.pdf"}]);
+    assert_eq!(Given::by(&start(&[file(Some("x.pdf")), file(None)]))[0]["content"], shown);
 }
 
 #[test]
@@ -119,6 +168,14 @@ fn what_is_wrong_is_named() {
         (
             json!({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}),
             "input[0].content[0]",
+        ),
+        (
+            json!({"input": [{"role": "user", "content": [{"type": "input_file", "file_data": "AAAA"}]}]}),
+            "input[0].content[0].file_data",
+        ),
+        (
+            json!({"input": [{"type": "computer_call_output", "call_id": "c", "output": {}}]}),
+            "input[0].output.image_url",
         ),
         (json!({"input": [{"type": "function_call_output", "output": "x"}]}), "input[0].call_id"),
         (json!({"input": [{"type": "mcp_approval_response", "approval_request_id": "a"}]}), "input[0].approve"),

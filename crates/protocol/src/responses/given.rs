@@ -106,13 +106,13 @@ fn part(part: &Part) -> Value {
     }
 }
 
-/// A file in the field that it came in.
+/// A file by its name, and where it is when that can be asked.
 fn input_file(file: &FileRef) -> Value {
     let mut part = json!({ "type": "input_file" });
     let field = if file.url.as_ref().is_some_and(|url| url.starts_with("data:")) { "file_data" } else { "file_url" };
-    for (key, value) in [(field, &file.url), ("filename", &file.path)] {
+    for (key, value) in [(field, file.url.as_deref()), ("filename", file.called())] {
         if let (Some(value), Some(part)) = (value, part.as_object_mut()) {
-            part.insert(key.to_owned(), value.as_str().into());
+            part.insert(key.to_owned(), value.into());
         }
     }
     part
@@ -142,17 +142,16 @@ fn answered(run: &RunFold, task: &TaskId, output_index: u32) -> Option<Value> {
     Some(output(id.as_str(), result.call_id.as_str(), &[Part::text(text)], status))
 }
 
+/// A text, where there is nothing else.
 fn output(id: &str, call_id: &str, content: &[Part], status: ResultStatus) -> Value {
-    let texts: Vec<&str> = content
+    let texts: Option<Vec<&str>> = content
         .iter()
-        .filter_map(|part| match part {
+        .map(|part| match part {
             Part::Text { text, .. } => Some(text.as_str()),
             Part::ImageUrl { .. } | Part::File { .. } => None,
         })
         .collect();
+    let output = texts.map_or_else(|| content.iter().map(part).collect(), |texts| Value::from(texts.join("\n")));
     let status = if status == ResultStatus::Incomplete { "incomplete" } else { "completed" };
-    json!({
-        "id": id, "type": "function_call_output", "call_id": call_id,
-        "output": texts.join("\n"), "status": status,
-    })
+    json!({ "id": id, "type": "function_call_output", "call_id": call_id, "output": output, "status": status })
 }

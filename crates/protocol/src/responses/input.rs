@@ -14,8 +14,8 @@ use super::hosted;
 use super::item::TOO_LONG;
 use crate::upstream::history::{Told, ToldCall, ToldResult, told};
 use crate::upstream::json::{list, present, text};
-use crate::upstream::parts::{Picture, file_note, summary_note};
-use model::block::{FileRef, Part};
+use crate::upstream::parts::{Picture, file_name, file_note, summary_note};
+use model::block::{FileRef, PICTURE_TYPES, Part};
 use model::history::Entry;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -244,12 +244,31 @@ fn input_file(file: &FileRef) -> Option<Value> {
     let url = file.url.as_deref()?;
     match Picture::at(url) {
         Picture::Web(url) => Some(json!({ "type": "input_file", "file_url": url })),
-        Picture::Data { url, .. } => {
-            let name = file.path.as_deref().and_then(|path| path.rsplit('/').next()).filter(|name| !name.is_empty());
-            Some(json!({ "type": "input_file", "filename": name.unwrap_or("file"), "file_data": url }))
+        // The service reads no pictures in files.
+        Picture::Data { url, media_type, .. } if PICTURE_TYPES.contains(&media_type) => {
+            Some(json!({ "type": "input_image", "detail": "auto", "image_url": url }))
         }
-        Picture::Hidden => None,
+        Picture::Data { url, media_type, .. } if is_read(media_type) => {
+            Some(json!({ "type": "input_file", "filename": file_name(file), "file_data": url }))
+        }
+        Picture::Data { .. } | Picture::Hidden => None,
     }
+}
+
+/// Does the service read files of this type? It refuses a request with any other in it.
+fn is_read(media_type: &str) -> bool {
+    const DOCUMENTS: [&str; 8] = [
+        "application/pdf",
+        "application/json",
+        "application/rtf",
+        "application/msword",
+        "application/vnd.ms-excel",
+        "application/vnd.ms-powerpoint",
+        "application/vnd.oasis.opendocument.text",
+        "application/xml",
+    ];
+    const OFFICE: &str = "application/vnd.openxmlformats-officedocument.";
+    media_type.starts_with("text/") || media_type.starts_with(OFFICE) || DOCUMENTS.contains(&media_type)
 }
 
 fn message(role: &str, content: &Value) -> Value {

@@ -1,5 +1,6 @@
 //! One item of an answer, from its first event to its last.
 
+use super::drawn;
 use super::hosted::{self, Hosted};
 use super::part::{Family, Parts};
 use crate::upstream::json::{index, list, present, text};
@@ -292,11 +293,16 @@ fn read_annotation(annotation: &Value) -> Option<Annotation> {
 }
 
 /// The item as it came, to be given back to where it came from. One that is too long leaves a stone in its place: the
-/// items beside it must not be given back as if nothing had been there.
+/// items beside it must not be given back as if nothing had been there. A picture does not count: it is kept elsewhere.
 fn raw(origin: &str, item: Value) -> RawItem {
-    let is_long = serde_json::to_string(&item).is_ok_and(|text| text.len() > RAW_BYTES_MAX);
-    let item = if is_long { json!({"type": item.get("type"), "id": item.get("id"), TOO_LONG: true}) } else { item };
-    RawItem { origin: origin.to_owned(), item }
+    let drawn = drawn::picture(&item).map_or(0, str::len);
+    let is_long = serde_json::to_string(&item).is_ok_and(|text| text.len().saturating_sub(drawn) > RAW_BYTES_MAX);
+    RawItem { origin: origin.to_owned(), item: if is_long { stone(&item) } else { item } }
+}
+
+/// What is left of an item that cannot be given back.
+pub(super) fn stone(item: &Value) -> Value {
+    json!({"type": item.get("type"), "id": item.get("id"), TOO_LONG: true})
 }
 
 /// A call's arguments, on their way from the service's text to ours.
@@ -398,6 +404,8 @@ mod tests {
         assert_eq!(raw("here", long).item, json!({"type": "message", "id": "msg_1", TOO_LONG: true}));
         let short = json!({"type": "message", "id": "msg_1", "content": "x"});
         assert_eq!(raw("here", short.clone()).item, short);
+        let drawn = json!({"type": "image_generation_call", "id": "ig_1", "result": "x".repeat(RAW_BYTES_MAX)});
+        assert_eq!(raw("here", drawn.clone()).item, drawn);
     }
 
     #[test]

@@ -280,16 +280,20 @@ fn a_custom_call_is_answered_in_its_own_shape() {
 
 #[test]
 fn pictures_and_files_go_in_the_services_shape() {
-    let file = |bucket: Option<&str>, path: Option<&str>, url: Option<&str>| Part::File {
-        file: FileRef { bucket: bucket.map(Into::into), path: path.map(Into::into), url: url.map(Into::into) },
+    let file = |name: Option<&str>, url: &str| Part::File {
+        file: FileRef { name: name.map(Into::into), url: Some(url.into()), ..FileRef::default() },
     };
+    let stored = FileRef { bucket: Some("docs".into()), path: Some("b.pdf".into()), ..FileRef::default() };
     let content = vec![
         Part::text("look"),
         picture("https://x/y.png"),
         picture("/v1/blobs/abc"),
-        file(None, None, Some("https://x/y.pdf")),
-        file(None, Some("a/b.pdf"), Some("data:application/pdf;base64,AAAA")),
-        file(Some("docs"), Some("b.pdf"), None),
+        file(None, "https://x/y.pdf"),
+        file(Some("b.pdf"), "data:application/pdf;base64,AAAA"),
+        file(None, "data:application/pdf;base64,AAAA"),
+        file(Some("b.png"), "data:image/png;base64,AAAA"),
+        file(Some("b.zip"), "data:application/zip;base64,AAAA"),
+        Part::File { file: stored },
     ];
     let parts = json!([
         {"type": "input_text", "text": "look"},
@@ -297,6 +301,9 @@ fn pictures_and_files_go_in_the_services_shape() {
         {"type": "input_text", "text": "[image]"},
         {"type": "input_file", "file_url": "https://x/y.pdf"},
         {"type": "input_file", "filename": "b.pdf", "file_data": "data:application/pdf;base64,AAAA"},
+        {"type": "input_file", "filename": "file", "file_data": "data:application/pdf;base64,AAAA"},
+        {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,AAAA"},
+        {"type": "input_text", "text": "[file b.zip]"},
         {"type": "input_text", "text": "[file docs/b.pdf]"},
     ]);
     let given = sent(vec![Entry::User { content: content.clone() }, asked(1, None), gave(1, content)]);

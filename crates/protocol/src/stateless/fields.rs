@@ -1,7 +1,7 @@
 //! The fields of a request: absent and `null` are the same, and what is there has to be what it says.
 
 use crate::said::Wrong;
-use model::block::{ImageUrl, Object, Part};
+use model::block::{FileRef, ImageUrl, Object, Part};
 use serde_json::Value;
 
 /// A field that is neither missing nor `null`.
@@ -53,12 +53,16 @@ pub(crate) fn element<'a>(value: &'a Value, at: &str) -> Result<&'a Object, Wron
     value.as_object().ok_or_else(|| Wrong::new(at, "expected an object"))
 }
 
-/// Where a picture is: something that can be fetched, or the picture itself.
-pub(crate) fn picture(url: &str, at: &str) -> Result<Part, Wrong> {
-    if !["https://", "http://", "data:image/"].iter().any(|start| url.starts_with(start)) {
-        return Err(Wrong::new(at, "an image's address begins with https://, http:// or data:image/"));
-    }
-    Ok(Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None })
+/// A picture by its address.
+pub(crate) fn picture(url: impl Into<String>, at: &str) -> Result<Part, Wrong> {
+    let image_url = ImageUrl::parse(url.into()).map_err(|error| Wrong::new(at, error.to_string()))?;
+    Ok(Part::ImageUrl { image_url, id: None })
+}
+
+/// A file by its address, and what people call it.
+pub(crate) fn file(url: impl Into<String>, name: Option<&str>) -> Part {
+    let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
+    Part::File { file: FileRef { url: Some(url.into()), name, ..FileRef::default() } }
 }
 
 /// A field's name, with what it stands in.

@@ -11,6 +11,7 @@
 use super::failure::{Failure, FailureKind};
 use crate::reading::Reading;
 use crate::upstream::json;
+use crate::upstream::parts::image_note;
 use model::block::{Annotation, Block, TextBlock};
 use model::event::{Event, LimitReason, Paused, Pending, PendingKind};
 use model::fold::{ItemFold, RunFold, TaskFold};
@@ -212,7 +213,7 @@ impl Telling {
                 growing(self.reading.fold(), part).map(|(text, _)| text.to_owned()).unwrap_or_default()
             }
             Part::Picture { item, block } => match self.item(*item).and_then(|fold| fold.item.blocks().get(*block)) {
-                Some(Block::Image(image)) => note(&image.image_url.url),
+                Some(Block::Image(image)) => image_note(&image.image_url.url),
                 _ => String::new(),
             },
             Part::Call { arguments, .. } | Part::Used { arguments, .. } => arguments.clone(),
@@ -459,15 +460,10 @@ fn last_words(task: &TaskFold) -> String {
 fn shown(blocks: &[Block]) -> String {
     let named = blocks.iter().filter_map(|block| match block {
         Block::Text(block) => Some(block.text().to_owned()),
-        Block::Image(image) => Some(note(&image.image_url.url)),
+        Block::Image(image) => Some(image_note(&image.image_url.url)),
         _ => None,
     });
     named.collect::<Vec<_>>().join("\n")
-}
-
-/// What stands for a picture among words. One that is in its own address would be nothing but noise there.
-fn note(url: &str) -> String {
-    if url.starts_with("data:") { "[image]".to_owned() } else { format!("[image {url}]") }
 }
 
 /// Does an answer end here, and the next one begin when the run goes on? A pause for the client's tools is such a place,

@@ -47,14 +47,28 @@ pub(crate) fn is_blank(part: &Part) -> bool {
     }
 }
 
-/// How a file is named where it cannot be shown.
+/// What a file is called where a name is needed.
+pub(crate) fn file_name(file: &FileRef) -> &str {
+    file.called().unwrap_or("file")
+}
+
+/// How a file is named where it cannot be shown. Its bytes are no name.
 pub(crate) fn file_note(file: &FileRef) -> String {
-    let name = match (&file.url, &file.bucket, &file.path) {
-        (Some(url), _, _) => url.clone(),
-        (None, Some(bucket), Some(path)) => format!("{bucket}/{path}"),
-        (None, bucket, path) => path.as_ref().or(bucket.as_ref()).cloned().unwrap_or_default(),
-    };
-    format!("[file {name}]")
+    let name = file.name.as_deref().filter(|name| !name.is_empty());
+    let address = file.url.as_deref().filter(|url| !url.starts_with("data:"));
+    match (name.or(address), &file.bucket, &file.path) {
+        (Some(name), _, _) => format!("[file {name}]"),
+        (None, Some(bucket), Some(path)) => format!("[file {bucket}/{path}]"),
+        (None, bucket, path) => match path.as_ref().or(bucket.as_ref()) {
+            Some(name) => format!("[file {name}]"),
+            None => "[file]".to_owned(),
+        },
+    }
+}
+
+/// How a picture is told of where it cannot be shown. One that is in its own address would be nothing but noise there.
+pub(crate) fn image_note(url: &str) -> String {
+    if url.starts_with("data:") { "[image]".to_owned() } else { format!("[image {url}]") }
 }
 
 /// How a summary is introduced to a model.
@@ -74,5 +88,21 @@ mod tests {
         for url in ["", "/v1/blobs/abc", "data:", "data:image/png,raw", "data:;base64,AA", "ftp://x"] {
             assert_eq!(Picture::at(url), Picture::Hidden, "{url}");
         }
+    }
+
+    #[test]
+    fn a_file_is_called_by_its_name_then_by_its_path_and_never_by_its_bytes() {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let file = |name, url, path| FileRef { name: text(name), url: text(url), path: text(path), bucket: text("b") };
+        for (file, name, note) in [
+            (file("a.pdf", "data:application/pdf;base64,AA", "x/y.pdf"), "a.pdf", "[file a.pdf]"),
+            (file("", "data:application/pdf;base64,AA", "x/y.pdf"), "y.pdf", "[file b/x/y.pdf]"),
+            (file("", "https://x/z", ""), "file", "[file https://x/z]"),
+            (file("", "", "x/"), "file", "[file b/x/]"),
+            (FileRef { url: text("data:text/plain;base64,AA"), ..FileRef::default() }, "file", "[file]"),
+        ] {
+            assert_eq!((file_name(&file), file_note(&file).as_str()), (name, note));
+        }
+        assert_eq!(image_note("data:image/png,raw"), "[image]");
     }
 }
