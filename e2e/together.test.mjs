@@ -166,8 +166,6 @@ const BEGINNERS = [
   {
     name: 'messages',
     begin: async (input) => ofMessage((await anthropic.ask('stream', { beta: true, messages: asked(input) })).final),
-    // A picture in a result is only mentioned.
-    knows: (end) => ({ ...end, tools: end.tools.map((tool) => ({ ...tool, output: tool.output.replace(/\[image [^\]]+\]/, '[image]') })) }),
   },
   {
     name: 'chat completions',

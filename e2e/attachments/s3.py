@@ -1,25 +1,16 @@
-"""An S3 server that believes nobody: moto keeps the objects, botocore's own signer checks who asks.
+"""S3: botocore's own signer checks who asks.
 
-moto takes any signature, and those in addresses for ever. So every request is looked at before it gets there: signed in its
-header or in its address, by the one key that there is, over exactly what it asks for, and in time.
-Prints the port; for each line that it is told, prints what it keeps as JSON. Ends when its input does.
+A request is signed in its header or in its address, by the one key that there is, over exactly what it asks for, and in time.
 """
 
 import datetime
 import hmac
-import json
-import logging
-import sys
-import threading
 from urllib.parse import parse_qsl, quote
 
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from moto.s3.models import s3_backends
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
-from werkzeug.test import create_environ, run_wsgi_app
+from objects import serve
 
 KEY, SECRET, REGION = "e2e-key", "e2e-secret", "us-east-1"
 AUTH = SigV4Auth(Credentials(KEY, SECRET), "s3", REGION)
@@ -70,30 +61,5 @@ def refusal(environ):
     return None if hmac.compare_digest(wanted, parts["Signature"]) else "SignatureDoesNotMatch"
 
 
-class Guarded:
-    """The objects, behind the look."""
-
-    def __init__(self, app):
-        self.app = app
-
-    def __call__(self, environ, start):
-        why = refusal(environ)
-        if why is None:
-            return self.app(environ, start)
-        # What is not read would be taken for the next request.
-        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        start("403 Forbidden", [("Content-Type", "text/plain")])
-        return [why.encode()]
-
-
 if __name__ == "__main__":
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    objects = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, Guarded(objects), threaded=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    # The bucket is there before anybody asks.
-    run_wsgi_app(objects, create_environ("/e2e-files", f"http://127.0.0.1:{server.server_port}", method="PUT"))
-    print(server.server_port, flush=True)
-    kept = s3_backends["123456789012"]["aws"].buckets["e2e-files"]
-    for _ in sys.stdin:
-        print(json.dumps({"objects": list(kept.keys), "uploads": list(kept.multiparts)}), flush=True)
+    serve(refusal)

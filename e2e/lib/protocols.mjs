@@ -76,6 +76,8 @@ export const blocks = {
   place: (frame) => ({ query: frame.id }),
   follow: (url, session_id, { query } = {}) =>
     blocksFrames(url, { type: 'resume', session_id, after: query === undefined ? undefined : `${query}` }),
+  /** Says something that has more to it, and follows what comes. */
+  say: blocksFrames,
   /** Begins a run in a session of this name, and follows it. */
   begin: (url, session_id, content) => blocksFrames(url, { type: 'chat', session_id, content }),
   refusal: async (url, session_id, place) => {

@@ -12,10 +12,10 @@ const READY_MS_MAX = 20_000;
 const STOP_MS_MAX = 15_000;
 const HEADWATER = process.env.HEADWATER_BIN ?? new URL('../../target/release/headwater', import.meta.url).pathname;
 
-/** Starts `headwater serve`, the demo or a `config`. Gives its `url`, calls to it, `killAndRestart` and `stop`. */
-export async function startServer({ config } = {}) {
+/** Starts `headwater serve`, the demo or a `config`, with more variables in `env`. Gives its `url`, calls to it, `killAndRestart` and `stop`. */
+export async function startServer({ config, env } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'headwater-e2e-'));
-  let { child, url } = await serve(folder, config);
+  let { child, url } = await serve(folder, config, env);
   const call = (path, init) => fetch(url + path, init).then(answer);
   return {
     get url() {
@@ -24,9 +24,23 @@ export async function startServer({ config } = {}) {
     get: (path) => call(path),
     post: (path, body) =>
       call(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
+    /** Makes a key for a user. */
+    key: async (user) => {
+      const { code, stdout, stderr } = await runHeadwater(['keys', 'create', '--user', user, '--data-dir', join(folder, 'data')]);
+      if (code !== 0) throw new Error(`no key: ${stderr}`);
+      return /hw_\S+/.exec(stdout)[0];
+    },
+    /** Stops, has the folder looked through, and starts again. Gives what was found. */
+    verify: async () => {
+      await ended(child, 'SIGTERM');
+      const args = ['verify', '--data-dir', join(folder, 'data'), ...(config ? ['--config', config] : [])];
+      const found = await runHeadwater(args, { env });
+      ({ child, url } = await serve(folder, config, env));
+      return found;
+    },
     killAndRestart: async () => {
       await ended(child, 'SIGKILL');
-      ({ child, url } = await serve(folder, config));
+      ({ child, url } = await serve(folder, config, env));
     },
     stop: async () => {
       await ended(child, 'SIGTERM');
@@ -35,9 +49,10 @@ export async function startServer({ config } = {}) {
   };
 }
 
-async function serve(folder, config) {
+async function serve(folder, config, env) {
   const args = ['serve', '--listen', '127.0.0.1:0', '--data-dir', join(folder, 'data')];
-  const child = spawn(HEADWATER, config ? [...args, '--config', config] : args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  const options = { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } };
+  const child = spawn(HEADWATER, config ? [...args, '--config', config] : args, options);
   let said = '';
   child.stderr.on('data', (chunk) => (said = (said + chunk).slice(-20_000)));
   return { child, url: await address(child, () => said) };
@@ -76,8 +91,8 @@ async function answer(response) {
 }
 
 /** Runs a verb of the binary to its end. */
-export async function runHeadwater(args, { onOutput = () => {} } = {}) {
-  const child = spawn(HEADWATER, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+export async function runHeadwater(args, { onOutput = () => {}, env } = {}) {
+  const child = spawn(HEADWATER, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   let stdout = '';
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (chunk) => onOutput((stdout += chunk)));

@@ -49,10 +49,11 @@ async function connect(url) {
 /** A frame as clients must write it, under a mask. */
 function pack(opcode, text) {
   const payload = Buffer.from(text);
-  assert.ok(payload.length < 126, 'what tests say is short');
+  assert.ok(payload.length < 0x10000, 'what tests say is short');
+  const length = payload.length < 126 ? [payload.length] : [126, payload.length >> 8, payload.length & 0xff];
   const mask = randomBytes(4);
   const masked = payload.map((byte, at) => byte ^ mask[at % 4]);
-  return Buffer.concat([Buffer.from([LAST_OF_MESSAGE | opcode, MASKED | payload.length]), mask, masked]);
+  return Buffer.concat([Buffer.from([LAST_OF_MESSAGE | opcode, MASKED | length[0], ...length.slice(1)]), mask, masked]);
 }
 
 /** The first frame of what came, once it is whole. */

@@ -34,7 +34,7 @@ pub(crate) struct Parts {
     pub(crate) auth: Auth,
     pub(crate) shares: Arc<Shares>,
     pub(crate) tickets: Tickets,
-    pub(crate) files: Files,
+    pub(crate) files: Arc<Files>,
     pub(crate) guard: Guard,
     pub(crate) limits: HttpLimits,
     pub(crate) streams: Arc<Streams>,
@@ -82,6 +82,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/threads/{thread}/events", get(routes::thread_events::handle))
         .route("/v1/threads/{thread}/shares", get(routes::share_list::handle).post(routes::share_create::handle))
         .route("/v1/threads/{thread}/shares/{share}", delete(routes::share_revoke::handle))
+        .route("/v1/blobs/{hash}", get(routes::blob_get::handle))
         .route("/v1/tickets", post(routes::ticket_create::handle))
         .route("/ws", get(ws::handle))
         .route("/api/v1/agent/runs", post(routes::agent_run_create::handle))

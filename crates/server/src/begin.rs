@@ -2,24 +2,118 @@
 //! knows.
 
 use crate::app::App;
+use crate::files::intake::{self, Luggage};
 use crate::problem::Problem;
-use crate::routes::to_its_end;
-use engine::{NewRun, StartError, Started};
+use crate::routes::{check_size, to_its_end};
+use engine::{NewRun, OnBusy, StartError, Started};
+use model::block::Part;
 use model::definition::{Definitions, ToolHow};
 use model::object::TaskStatus;
-use model::ports::{PageOf, RunFilter};
+use model::ports::{PageOf, RunFilter, StoreError};
 use model::{ThreadId, UserId};
+use uuid::Uuid;
 
 /// How many of a thread's newest runs are looked at for the one to go on from.
 const RUNS_LOOKED_AT: usize = 100;
 
-/// Begins a run, or puts it into its thread's queue.
-pub(crate) async fn begin(app: &App, user: &UserId, new: NewRun) -> Result<Started, Problem> {
+/// Begins a run, or puts it into its thread's queue. What came along with it was unpacked before.
+pub(crate) async fn begin(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage) -> Result<Started, Problem> {
     check_names(app, user, &new).await?;
     check_said(app, user, &new).await?;
-    let (engine, user) = (app.engine.clone(), user.clone());
-    let agents: Vec<String> = engine.ports().definitions.agents.keys().cloned().collect();
-    to_its_end(async move { engine.start(&user, new).await.map_err(|error| refused(error, agents)) }).await
+    check_addresses(app, &new.input)?;
+    let (app, user) = (app.clone(), user.clone());
+    to_its_end(async move {
+        match intake::any(intake::of_run(&mut new)) {
+            true => start_with(&app, &user, new, luggage).await,
+            false => start(&app, &user, new).await,
+        }
+    })
+    .await
+}
+
+async fn start(app: &App, user: &UserId, new: NewRun) -> Result<Started, Problem> {
+    app.engine.start(user, new).await.map_err(|error| refused(app, error))
+}
+
+/// Keeps what came along, then begins. Whatever can be refused without it is refused first.
+async fn start_with(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage) -> Result<Started, Problem> {
+    // The same request once more has been taken with all that came along.
+    if app.engine.recall(user, new.idempotency.as_ref()).await?.is_some() {
+        return start(app, user, new).await;
+    }
+    let ports = app.engine.ports();
+    if ports.definitions.resolve(&new.agent).is_none() {
+        return Err(refused(app, StartError::UnknownAgent(new.agent)));
+    }
+    check_size(&(&new.input, &new.tools, &new.metadata, &new.before, &new.wishes, &new.echo))?;
+    let (thread, named) = match &new.thread {
+        Some(thread) => {
+            check_place(app, user, thread, &new).await?;
+            (thread.clone(), if new.promised { Named::ByClient } else { Named::Before })
+        }
+        // What is kept is kept for a thread, so that it is named before it is made.
+        None => (ThreadId::mint(Uuid::now_v7()), Named::Here),
+    };
+    let started = match luggage.keep(app, (user, &thread), intake::of_run(&mut new)).await {
+        Ok(()) => {
+            new.promised |= new.thread.is_none();
+            start(app, user, NewRun { thread: Some(thread.clone()), ..new }).await
+        }
+        Err(problem) => Err(problem),
+    };
+    if !started.as_ref().is_ok_and(|started| started.thread == thread) {
+        give_up(app, user, &thread, named).await;
+    }
+    started
+}
+
+/// Can the run begin in this thread? It is looked at again when it does; what comes in between is for the thread to keep.
+async fn check_place(app: &App, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<(), Problem> {
+    let directory = &app.engine.ports().directory;
+    if directory.thread(user, thread).await?.is_none() {
+        return if new.promised { Ok(()) } else { Err(StoreError::NoThread.into()) };
+    }
+    if let Some(previous) = &new.previous
+        && directory.run(user, previous).await?.is_none_or(|run| run.thread != *thread)
+    {
+        return Err(StartError::UnknownPrevious(previous.clone()).into());
+    }
+    match app.engine.busy_with(user, thread).await? {
+        Some(busy) if new.on_busy == OnBusy::Reject => Err(StartError::Busy(busy).into()),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Who knows the name of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// Nobody but us: it comes to be with this run, or not at all.
+    Here,
+    /// Its client: it may come to be with another request at any moment.
+    ByClient,
+    /// Everybody: it was there when we looked.
+    Before,
+}
+
+/// A run did not begin: a thread that is not there needs nothing.
+async fn give_up(app: &App, user: &UserId, thread: &ThreadId, named: Named) {
+    let given_up = match named {
+        Named::ByClient => return,
+        Named::Here | Named::Before => app.files.let_go(user, thread).await,
+    };
+    if let Err(error) = given_up {
+        tracing::warn!(%error, "what was kept for a run that did not begin waits for the next start");
+    }
+}
+
+/// Files on the web are read one by one before a model is asked: only so many in one input.
+pub(crate) fn check_addresses(app: &App, input: &[Part]) -> Result<(), Problem> {
+    let is_far = |part: &&Part| matches!(part, Part::File { file } if file.web().is_some());
+    let (count, most) = (input.iter().filter(is_far).count(), app.limits.input_files_max);
+    if count > most {
+        return Err(Problem::invalid_body(format!("{count} files by their address; {most} is the most")));
+    }
+    Ok(())
 }
 
 /// A tool that the caller declares may not stand in for one of the agent's own.
@@ -56,9 +150,12 @@ async fn check_said(app: &App, user: &UserId, new: &NewRun) -> Result<(), Proble
     Ok(())
 }
 
-fn refused(error: StartError, agents: Vec<String>) -> Problem {
+fn refused(app: &App, error: StartError) -> Problem {
+    let agents = &app.engine.ports().definitions.agents;
     match error {
-        StartError::UnknownAgent(_) => Problem::from(error).with("agents", agents),
+        StartError::UnknownAgent(_) => {
+            Problem::from(error).with("agents", agents.keys().cloned().collect::<Vec<String>>())
+        }
         error => error.into(),
     }
 }

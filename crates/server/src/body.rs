@@ -1,7 +1,8 @@
 //! Request bodies, read strictly: one JSON value, once, bounded in bytes, time and depth.
 //!
 //! What two parsers could read in two ways is refused: keys that stand twice, bytes after the value, NUL characters
-//! (which not every store can keep). A refusal names the field. Nothing is buffered beyond the limit.
+//! (which not every store can keep). A refusal names the field. Nothing is buffered beyond the limit, and few bodies at a
+//! time may be large: [`LargeBodies`] bounds what they hold in memory together.
 
 mod field;
 mod strict;
@@ -11,17 +12,61 @@ mod tests;
 use crate::config::HttpLimits;
 use crate::problem::Problem;
 use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode, header};
-use bytes::Bytes;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use std::io::{self, Write};
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// A body above this is large.
+pub(crate) const LARGE_BYTES: usize = 1024 * 1024;
+/// So much is made ready for what is announced: it may never come.
+const FIRST_BYTES: usize = 64 * 1024;
+const RETRY_AFTER_SECONDS: u64 = 2;
+
+/// How many large bodies there may be at a time, from their second mebibyte until what was in them is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct LargeBodies {
+    room: Arc<Semaphore>,
+}
+
+/// Room for one of them.
+#[derive(Debug)]
+pub(crate) struct Room {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl LargeBodies {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { room: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))) }
+    }
+
+    /// Waits for room; `None` when there is never any.
+    pub(crate) async fn wait(self) -> Option<Room> {
+        self.room.acquire_owned().await.ok().map(|permit| Room { _permit: permit })
+    }
+
+    fn enter(&self) -> Result<Room, Problem> {
+        let permit = Arc::clone(&self.room).try_acquire_owned();
+        permit.map(|permit| Room { _permit: permit }).map_err(|_| {
+            let detail = "too many large bodies are coming in already: try again";
+            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail);
+            problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS)).closing()
+        })
+    }
+}
 
 /// A body that was read.
 pub(crate) struct Json {
     value: Value,
+    /// Of a large one.
+    digest: Option<String>,
+    room: Option<Room>,
 }
 
 impl Json {
@@ -29,24 +74,53 @@ impl Json {
     pub(crate) async fn read(headers: &HeaderMap, body: Body, limits: &HttpLimits) -> Result<Self, Problem> {
         check_encoding(headers)?;
         check_type(headers)?;
-        let bytes = collect(headers, body, limits).await?;
-        Ok(Self { value: strict::parse(&bytes)? })
+        let (bytes, room) = collect(headers, body, limits).await?;
+        Self::parse(bytes, room).await
+    }
+
+    /// Reads a text that is there already.
+    pub(crate) async fn read_text(text: String) -> Result<Self, Problem> {
+        Self::parse(Bytes::from(text), None).await
+    }
+
+    async fn parse(bytes: Bytes, room: Option<Room>) -> Result<Self, Problem> {
+        if bytes.len() <= LARGE_BYTES {
+            return Ok(Self { value: strict::parse(&bytes)?, digest: None, room });
+        }
+        // That takes a while, and others wait for this thread.
+        let parsed = tokio::task::spawn_blocking(move || {
+            let value = strict::parse(&bytes)?;
+            let digest = Some(digest(&value));
+            Ok(Self { value, digest, room })
+        });
+        parsed.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "the reading of a body was broken off");
+            Err(Problem::internal())
+        })
+    }
+
+    /// Whoever reads a large body gives this back once what was in it is kept.
+    pub(crate) fn room(&mut self) -> Option<Room> {
+        self.room.take()
     }
 
     /// Reads a body that may be left out; nothing is `{}`.
     pub(crate) async fn read_optional(headers: &HeaderMap, body: Body, limits: &HttpLimits) -> Result<Self, Problem> {
         if body.is_end_stream() {
-            return Ok(Self { value: Value::Object(serde_json::Map::new()) });
+            return Ok(Value::Object(Map::new()).into());
         }
         Self::read(headers, body, limits).await
     }
 
     /// The digest of what was asked: the same for the same value, however it was written.
     pub(crate) fn digest(&self) -> String {
-        let mut digest = Sha256::new();
-        // A map keeps its keys in order, so the text of equal values is equal.
-        digest.update(self.value.to_string().as_bytes());
-        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        self.digest.clone().unwrap_or_else(|| digest(&self.value))
+    }
+
+    /// One field of an object, whatever the others are.
+    pub(crate) fn field<T: DeserializeOwned>(&self, name: &str) -> Result<T, Problem> {
+        let Value::Object(map) = &self.value else { return Err(no_object()) };
+        field::object(map.get(name).map(|value| (name.to_owned(), value.clone())).into_iter().collect())
     }
 
     /// The body as an object of this shape.
@@ -54,7 +128,7 @@ impl Json {
         match self.value {
             Value::Object(map) => field::object(map),
             // Serde would take an array for a struct.
-            _ => Err(Problem::invalid_body("the body must be a JSON object")),
+            _ => Err(no_object()),
         }
     }
 
@@ -69,8 +143,39 @@ impl Json {
                 list.len()
             )));
         }
-        list.into_iter().map(|value| Self { value }.object()).collect()
+        list.into_iter().map(|value| Self::from(value).object()).collect()
     }
+}
+
+impl From<Value> for Json {
+    fn from(value: Value) -> Self {
+        Self { value, digest: None, room: None }
+    }
+}
+
+fn no_object() -> Problem {
+    Problem::invalid_body("the body must be a JSON object")
+}
+
+/// A hash that is written to, so that no second text of a large body is made.
+struct Hash(Sha256);
+
+impl Write for Hash {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn digest(value: &Value) -> String {
+    let mut hash = Hash(Sha256::new());
+    // A map keeps its keys in order, so the text of equal values is equal. A hash takes whatever it is given.
+    let _taken = serde_json::to_writer(&mut hash, value);
+    hash.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
@@ -94,7 +199,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail).closing())
 }
 
-async fn collect(headers: &HeaderMap, body: Body, limits: &HttpLimits) -> Result<Bytes, Problem> {
+async fn collect(headers: &HeaderMap, body: Body, limits: &HttpLimits) -> Result<(Bytes, Option<Room>), Problem> {
     let bytes_max = limits.body_bytes_max;
     let too_large = || {
         let detail = format!("the body is larger than {bytes_max} bytes");
@@ -104,14 +209,33 @@ async fn collect(headers: &HeaderMap, body: Body, limits: &HttpLimits) -> Result
     if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > bytes_max)) {
         return Err(too_large());
     }
-    let limited = Limited::new(body, bytes_max);
-    match tokio::time::timeout(limits.body_read, limited.collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_framing", "the body broke off").closing()),
-        Err(_) => {
-            let detail = format!("the body did not come within {} ms", limits.body_read.as_millis());
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail).closing())
+    // Whoever announces much is refused before it comes.
+    let mut room = None;
+    let mut enter = |bytes: usize| {
+        if bytes > LARGE_BYTES && room.is_none() {
+            room = Some(limits.large_bodies.enter()?);
         }
-    }
+        Ok::<(), Problem>(())
+    };
+    let announced = announced.and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
+    enter(announced)?;
+    let reading = async {
+        let (mut body, mut bytes) = (body, BytesMut::with_capacity(announced.min(FIRST_BYTES)));
+        while let Some(frame) = body.frame().await {
+            let broken = |_| Problem::new(StatusCode::BAD_REQUEST, "invalid_framing", "the body broke off").closing();
+            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+            if bytes.len() + data.len() > bytes_max {
+                return Err(too_large());
+            }
+            enter(bytes.len() + data.len())?;
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes.freeze())
+    };
+    let read = tokio::time::timeout(limits.body_read, reading).await;
+    let bytes = read.map_err(|_| {
+        let detail = format!("the body did not come within {} ms", limits.body_read.as_millis());
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail).closing()
+    })??;
+    Ok((bytes, room))
 }

@@ -5,6 +5,7 @@
 mod check_config;
 mod keys;
 mod openapi;
+mod read_pdf;
 mod replay;
 mod serve;
 mod tail;
@@ -34,7 +35,7 @@ enum Verb {
     /// Serve. Without a config file: the demo, with no key and no network.
     Serve(serve::ServeArgs),
     /// Look through a data folder that no server works in, and list all damage. Exit code 0: clean, 1: damage, 2: could not look.
-    Verify(DataDir),
+    Verify(verify::VerifyArgs),
     /// Let people in (`[auth] mode = "keys"`). Works while the server runs, too.
     Keys(keys::KeysArgs),
     /// Look through a config file and list all that is wrong. Exit code 0: it can be served, 1: it cannot.
@@ -45,6 +46,9 @@ enum Verb {
     Tail(tail::TailArgs),
     /// Stream a logged run again, in any protocol, with its timing or fast. Works while the server runs, too.
     Replay(replay::ReplayArgs),
+    /// Read a PDF on stdin. The server starts itself anew with this, because a PDF is best read in a process of its own.
+    #[command(name = read_pdf::VERB, hide = true)]
+    ReadPdf(read_pdf::ReadPdfArgs),
 }
 
 /// The folder that everything is in.
@@ -76,11 +80,12 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).compact().init();
     match cli.verb {
         Verb::Serve(args) => runtime()?.block_on(serve::run(args)),
-        Verb::Verify(args) => Ok(verify::run(&args)),
+        Verb::Verify(args) => Ok(runtime()?.block_on(verify::run(args))),
         Verb::Keys(args) => runtime()?.block_on(keys::run(args)),
         Verb::CheckConfig(args) => Ok(check_config::run(&args)),
         Verb::Openapi => Ok(openapi::run()),
         Verb::Tail(args) => runtime()?.block_on(tail::run(args)),
         Verb::Replay(args) => runtime()?.block_on(replay::run(args)),
+        Verb::ReadPdf(args) => Ok(read_pdf::run(&args)),
     }
 }

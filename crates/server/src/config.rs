@@ -11,6 +11,7 @@
 mod agents;
 mod build;
 mod error;
+mod fetch;
 mod files;
 mod findings;
 mod http_tool;
@@ -25,10 +26,12 @@ mod tests;
 mod tools;
 
 pub(crate) use error::ConfigError;
+pub(crate) use fetch::FetchConfig;
 pub(crate) use files::FilesConfig;
 pub(crate) use findings::{Finding, Weight};
 pub(crate) use secret::environment;
 
+use crate::body::LargeBodies;
 use ::providers::Router;
 use ::tools::Toolbox;
 use engine::SystemClock;
@@ -75,6 +78,8 @@ pub(crate) struct Config {
     pub(crate) commit_spacing: Duration,
     /// Where the files of users are.
     pub(crate) files: FilesConfig,
+    /// How files are read that people point at.
+    pub(crate) fetch: FetchConfig,
     /// The bounds of requests and connections.
     pub(crate) http: HttpLimits,
     /// Agents and tools.
@@ -113,14 +118,18 @@ pub(crate) struct HttpLimits {
     pub(crate) connections_max: usize,
     /// Parts of one input.
     pub(crate) input_parts_max: usize,
+    /// Files by web address in one input.
+    pub(crate) input_files_max: usize,
     /// Tools that one request may declare.
     pub(crate) tools_max: usize,
+    /// Room for bodies that are large.
+    pub(crate) large_bodies: LargeBodies,
 }
 
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
-            body_bytes_max: 1024 * 1024,
+            body_bytes_max: 32 * 1024 * 1024,
             body_read: Duration::from_secs(30),
             header_read: Duration::from_secs(10),
             write_stall: Duration::from_secs(30),
@@ -128,7 +137,9 @@ impl Default for HttpLimits {
             streams_per_user_max: 10_000,
             connections_max: 16_384,
             input_parts_max: 64,
+            input_files_max: 10,
             tools_max: 64,
+            large_bodies: LargeBodies::new(16),
         }
     }
 }

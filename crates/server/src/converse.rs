@@ -5,10 +5,13 @@
 //! ours begins a thread of its own.
 
 use crate::app::App;
-use crate::begin::begin;
+use crate::begin::{begin, check_addresses};
+use crate::files::intake::{self, Luggage};
 use crate::problem::Problem;
+use crate::routes::check_size;
 use axum::http::StatusCode;
-use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, Started};
+use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, Started};
+use model::block::Part;
 use model::command::{AnswerTo, ClientResult};
 use model::event::{Actor, Decision, DecisionKind, Event, Pending, PendingKind};
 use model::item::Item;
@@ -19,6 +22,8 @@ use protocol::said::{News, Said, What};
 
 /// How many ids that name no run of the user's are looked up before a history counts as foreign.
 const LOOKUPS_MAX: usize = 100;
+/// What a client's tools gave is logged piece by piece, so that it may be more than a request; but it is written down first.
+const ANSWERS_BYTES_MAX: usize = 1024 * 1024;
 
 /// What a request names.
 pub(crate) enum Context {
@@ -56,11 +61,12 @@ impl Turn {
     }
 }
 
-/// Takes a request: `new` is what a run would begin with, less what the items say.
+/// Takes a request: `new` is what a run would begin with, less what the items say. What came along with these was unpacked
+/// before, so that they can be held against the log; what of it is needed is kept here.
 pub(crate) async fn take(
     app: &App,
     user: &UserId,
-    said: Vec<Said>,
+    (said, luggage): (Vec<Said>, Luggage),
     context: Context,
     new: NewRun,
 ) -> Result<Turn, Problem> {
@@ -68,17 +74,17 @@ pub(crate) async fn take(
     let (known, context) = known(app, user, &said, context).await?;
     // A request that was cut short when it was first made has used up its key: what is left of it counts all the same.
     let key = new.idempotency.clone().filter(|_| again.is_none());
-    if let Some(turn) = answers(app, user, &said, &context, (&new, key)).await? {
+    if let Some(turn) = answers(app, user, (&said, &luggage), &context, (&new, key)).await? {
         return Ok(turn);
     }
     if let Some(started) = again {
-        return repeated(app, user, &said, started, &new).await;
+        return repeated(app, user, (&said, &luggage), started, &new).await;
     }
     let is_news = |said: &Said| !matches!(said.what, What::Decision { .. } | What::Other);
     let news = asked_for(said.into_iter().skip(known).filter(is_news).collect(), &context)?;
     let news = News::of(&news);
     let new = NewRun { before: news.before(), input: news.input, ..new };
-    let started = begin(app, user, placed(app, user, context, new).await?).await?;
+    let started = begin(app, user, placed(app, user, context, new).await?, luggage).await?;
     Ok(Turn { thread: started.thread, run: started.task, segment: 1, is_new: true })
 }
 
@@ -132,7 +138,7 @@ fn unasked<'a>(all: &[Said], place: usize, said: &'a Said) -> Option<&'a str> {
 async fn answers(
     app: &App,
     user: &UserId,
-    said: &[Said],
+    (said, luggage): (&[Said], &Luggage),
     context: &Context,
     (new, key): (&NewRun, Option<Idempotency>),
 ) -> Result<Option<Turn>, Problem> {
@@ -148,33 +154,62 @@ async fn answers(
         Some(run) => app.engine.pending(user, run).await?,
         None => Vec::new(),
     };
-    let answers = matching(said, &pending)?;
+    let mut answers = matching(said, &pending)?;
     let Some(run) = run.filter(|_| !answers.is_empty()) else {
         return answered_before(app, user, said, context).await;
     };
     let turn = Turn::of(&run, pauses(app, user, &run).await? + 1);
+    check_answers(&answers)?;
+    let beside = beside(app, said)?;
+    luggage.keep(app, (user, &run.thread), intake::of_answers(&mut answers)).await?;
     app.engine.answer_all(user, &run, answers, new.echo.clone(), key).await?;
-    say_beside(app, user, said, &run, new).await?;
+    say_beside(app, user, (beside, luggage), &run, new).await?;
     Ok(Some(turn))
 }
 
-/// What is said beside the answers is said to the same run.
-async fn say_beside(app: &App, user: &UserId, said: &[Said], run: &RunRow, new: &NewRun) -> Result<(), Problem> {
-    let news = News::of(said);
-    if !news.input.is_empty() && is_last(said) {
+/// All of it is written down together.
+fn check_answers(answers: &[AnswerTo]) -> Result<(), Problem> {
+    let size = serde_json::to_vec(answers).map_or(usize::MAX, |text| text.len());
+    if size > ANSWERS_BYTES_MAX { Err(StartError::TooLarge(ANSWERS_BYTES_MAX).into()) } else { Ok(()) }
+}
+
+/// What is said beside answers.
+fn beside(app: &App, said: &[Said]) -> Result<Vec<Part>, Problem> {
+    let input = if is_last(said) { News::of(said).input } else { Vec::new() };
+    check_addresses(app, &input)?;
+    check_size(&input)?;
+    Ok(input)
+}
+
+/// It is said to the same run.
+async fn say_beside(
+    app: &App,
+    user: &UserId,
+    (mut input, luggage): (Vec<Part>, &Luggage),
+    run: &RunRow,
+    new: &NewRun,
+) -> Result<(), Problem> {
+    if !input.is_empty() {
         let beside = |key: &Idempotency| Idempotency { key: format!("{} beside", key.key), ..key.clone() };
         let key = new.idempotency.as_ref().map(beside);
-        app.engine.say(user, &run.thread, run.id.clone(), news.input, key).await?;
+        luggage.keep(app, (user, &run.thread), input.iter_mut()).await?;
+        app.engine.say(user, &run.thread, run.id.clone(), input, key).await?;
     }
     Ok(())
 }
 
 /// The same request once more, by its key. What it answered says which segment it opened.
-async fn repeated(app: &App, user: &UserId, said: &[Said], started: Started, new: &NewRun) -> Result<Turn, Problem> {
+async fn repeated(
+    app: &App,
+    user: &UserId,
+    (said, luggage): (&[Said], &Luggage),
+    started: Started,
+    new: &NewRun,
+) -> Result<Turn, Problem> {
     let run = app.engine.run_of(user, &started.task).await?.ok_or_else(Problem::not_found)?;
     let answer = said.iter().rev().find(|said| is_answer(said) && said.run().as_ref() == Some(&run.id));
     let Some(answer) = answer else { return Ok(Turn::of(&run, 1)) };
-    say_beside(app, user, said, &run, new).await?;
+    say_beside(app, user, (beside(app, said)?, luggage), &run, new).await?;
     let segment = opened_by(app, user, &run, answer).await?;
     Ok(Turn::of(&run, segment.unwrap_or(1)))
 }

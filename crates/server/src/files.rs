@@ -4,26 +4,42 @@
 //! says first that it comes ([`Files::expect`]) and last that it is there, so that a crash in between leaves nothing that
 //! the next start does not find.
 
+mod answer;
+mod blobs;
+pub(crate) mod data;
+mod given;
+pub(crate) mod inline;
+pub(crate) mod intake;
+mod shown;
+
 use crate::config::FilesConfig;
 use crate::problem::Problem;
+pub(crate) use answer::Keep;
 use axum::http::{HeaderValue, StatusCode, header};
+pub(crate) use blobs::{BlobError, NewBlob, hash_in, is_hash};
 use engine::SystemClock;
-use files::{Depot, FilesError, Key, KeyError, OpenError, Place, Seal, SealError};
+use files::{Depot, FilesError, Key, KeyError, OpenError, Place, Seal, SealError, TooManyPixels};
+pub(crate) use given::Given;
+pub(crate) use inline::{Inline, PictureError, Pictures};
 use model::UserId;
 use model::ports::{AttachmentRow, Clock as _, Directory, StoreError};
+pub(crate) use shown::{ShownHooks, ShownTools};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// What clients are told that a folder is called.
 const BUCKET: &str = "headwater";
-const FOLDER: &str = "files";
+/// The folder of files in a data folder.
+pub(crate) const FOLDER: &str = "files";
 const SEAL: &str = "files.key";
 /// No address is good for longer, whatever it says of itself.
 pub(crate) const LIFETIME_SECONDS_MAX: u64 = 3600;
 /// So many files come in at once; each holds up to two parts in memory.
 const UPLOADS_MAX: usize = 128;
 const RETRY_AFTER_SECONDS: u64 = 2;
+/// When so many files could not be removed, none can.
+const FAILURES_MAX: u32 = 3;
 
 /// Everything about files.
 pub(crate) struct Files {
@@ -31,7 +47,7 @@ pub(crate) struct Files {
     pub(crate) seal: Seal,
     pub(crate) bucket: String,
     pub(crate) config: FilesConfig,
-    directory: Arc<dyn Directory>,
+    pub(crate) directory: Arc<dyn Directory>,
     uploads: Arc<Semaphore>,
 }
 
@@ -51,7 +67,7 @@ impl Files {
         data_dir: &Path,
         directory: Arc<dyn Directory>,
     ) -> Result<Self, FilesOpenError> {
-        let place = config.place.clone().unwrap_or_else(|| Place::Folder(data_dir.join(FOLDER)));
+        let place = config.place.clone().unwrap_or_else(|| folder(data_dir));
         let depot = Depot::open(&place, &config.variables)?;
         let path = data_dir.join(SEAL);
         let seal = Seal::load(&path).map_err(|why| FilesOpenError::Seal { path, why })?;
@@ -63,17 +79,26 @@ impl Files {
     /// Removes what was broken off when the server last ran. A place that cannot be reached now is asked again at the next
     /// start: nobody waits for it.
     pub(crate) async fn sweep(&self) -> Result<(), StoreError> {
-        for (owner, path) in self.directory.unfinished_attachments().await? {
-            let Ok(key) = Key::parse(&path) else {
-                tracing::error!(path, "a file was expected under a name that none has");
+        let unfinished = self.directory.unfinished_attachments().await?;
+        self.discard_all(unfinished).await;
+        Ok(())
+    }
+
+    async fn discard_all(&self, files: Vec<(UserId, String)>) {
+        let mut failures = 0;
+        for (owner, path) in files {
+            let Ok(key) = Key::stored(&path) else {
+                tracing::error!(path, "a file has a name that none has");
                 continue;
             };
             if let Err(error) = self.discard(&owner, &key).await {
-                tracing::warn!(path, %error, "what is left of files waits for the next start");
+                tracing::warn!(path, %error, "what is left of a file waits for the next start");
+                failures += 1;
+            }
+            if failures == FAILURES_MAX {
                 break;
             }
         }
-        Ok(())
     }
 
     /// Room for one more file to come in.
@@ -126,6 +151,11 @@ impl Files {
     }
 }
 
+/// Where files are unless it is said.
+pub(crate) fn folder(data_dir: &Path) -> Place {
+    Place::Folder(data_dir.join(FOLDER))
+}
+
 impl From<KeyError> for Problem {
     fn from(error: KeyError) -> Self {
         match error {
@@ -147,5 +177,12 @@ impl From<FilesError> for Problem {
                 problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
             }
         }
+    }
+}
+
+impl From<TooManyPixels> for Problem {
+    fn from(error: TooManyPixels) -> Self {
+        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "image_too_large", error.to_string());
+        problem.with("pixels_max", error.pixels_max)
     }
 }

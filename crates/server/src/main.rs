@@ -12,6 +12,7 @@ mod config;
 mod control;
 mod converse;
 mod day;
+mod documents;
 mod files;
 mod guard;
 mod keys;

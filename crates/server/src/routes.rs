@@ -9,6 +9,7 @@ pub(crate) mod approval_list;
 pub(crate) mod attachment_create;
 pub(crate) mod attachment_raw;
 pub(crate) mod attachment_signed_url;
+pub(crate) mod blob_get;
 pub(crate) mod chat_create;
 pub(crate) mod conversations;
 pub(crate) mod health;
@@ -142,7 +143,7 @@ async fn root_row(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Pro
 }
 
 /// What is said must fit a record of the log.
-fn check_size(said: &impl Serialize) -> Result<(), Problem> {
+pub(crate) fn check_size(said: &impl Serialize) -> Result<(), Problem> {
     let size = serde_json::to_vec(said).map_or(usize::MAX, |text| text.len());
     if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX).into()) } else { Ok(()) }
 }

@@ -11,14 +11,16 @@ mod scope;
 
 use crate::app::App;
 use crate::auth::{Caller, Pass};
+use crate::files::hash_in;
+use crate::files::intake::{self, Luggage};
 use crate::keys::{digest, secret};
 use crate::problem::Problem;
 use axum::http::{Method, StatusCode};
 use engine::NewRun;
-use model::block::Part;
+use model::block::{BLOBS, Part};
 use model::event::Event;
 use model::object::TaskStatus;
-use model::ports::{Clock as _, Directory, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, StoreError};
+use model::ports::{Clock as _, Directory, Journal, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, StoreError};
 use model::seq::{Millis, Seq};
 use model::{Record, ThreadId, UserId};
 pub(crate) use scope::Scope;
@@ -39,7 +41,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
 const RUNS_LOOKED_AT: usize = 100;
 
 /// What viewers may ask. Of these, `scope` shows what belongs to their thread.
-const READ: [&str; 11] = [
+const READ: [&str; 12] = [
     "/v1/threads/{thread}",
     "/v1/threads/{thread}/events",
     "/v1/tasks",
@@ -50,6 +52,7 @@ const READ: [&str; 11] = [
     "/api/v1/agent/runs/{thread}/events",
     "/api/v1/agent/history",
     "/api/v1/agent/attachments/signed-url",
+    "/v1/blobs/{hash}",
     "/ws",
 ];
 /// What viewers may ask for beside that: a way to follow from a browser.
@@ -210,8 +213,9 @@ fn viewer(id: &str) -> UserId {
     UserId::from(format!("{VIEWER}{id}"))
 }
 
-/// How a run begins whose thread goes on from what a share shows: with what was said there by then.
-pub(crate) async fn go_on(app: &App, token: &str) -> Result<NewRun, Problem> {
+/// How a run begins whose thread goes on from what a share shows: with what was said there by then, and with the pictures
+/// that were shown. Files of the owner's stay the owner's: their names are told.
+pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), Problem> {
     let unknown = || {
         let detail = "`share` opens nothing: it was taken back, its time is up, or it never was";
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_share", detail)
@@ -223,14 +227,41 @@ pub(crate) async fn go_on(app: &App, token: &str) -> Result<NewRun, Problem> {
     let filter = RunFilter { thread: Some(share.row.thread.clone()), ..RunFilter::default() };
     let runs = app.engine.ports().directory.runs(&user, filter, PageOf { before: None, limit: RUNS_LOOKED_AT }).await?;
     let ended = runs.into_iter().filter(|run| run.status.is_terminal() && run.first.is_some());
-    let before = match ended.max_by_key(|run| run.first) {
+    let mut before = match ended.max_by_key(|run| run.first) {
         Some(run) => Some(app.engine.said_until(&user, &run).await?),
         None => None,
     };
-    Ok(NewRun { before, origin: Some(json!({ "share": share.row.id })), ..NewRun::default() })
+    let mut luggage = Luggage::default();
+    for part in before.iter_mut().flat_map(intake::of_before) {
+        copy(app, &user, part, &mut luggage).await?;
+    }
+    let new = NewRun { before, origin: Some(json!({ "share": share.row.id })), ..NewRun::default() };
+    Ok((new, luggage))
 }
 
-/// Is this file one that the shared thread's owner began a run with there?
+/// Takes along what a viewer is shown with this part. What is not shown is told of.
+async fn copy(app: &App, viewer: &UserId, part: &mut Part, luggage: &mut Luggage) -> Result<(), Problem> {
+    let is_kept = intake::address(part).is_some_and(|address| address.starts_with(BLOBS));
+    let told = match part {
+        Part::Text { .. } => return Ok(()),
+        Part::ImageUrl { .. } if is_kept => "[image]".to_owned(),
+        Part::File { file } if is_kept || file.bucket.is_some() => {
+            let last = file.path.as_deref().and_then(|path| path.rsplit('/').next());
+            format!("[file {}]", file.name.as_deref().or(last).unwrap_or("without a name"))
+        }
+        Part::ImageUrl { .. } | Part::File { .. } => return Ok(()),
+    };
+    if let Some(hash) = intake::address(part).and_then(hash_in)
+        && let Some(row) = app.engine.ports().directory.blob(viewer, None, hash).await?
+    {
+        luggage.add_shown(hash, row);
+        return Ok(());
+    }
+    *part = Part::text(told);
+    Ok(())
+}
+
+/// Is this file one that the shared thread's owner has put into it?
 pub(crate) async fn shows_file(
     app: &App,
     caller: &Caller,
@@ -243,22 +274,38 @@ pub(crate) async fn shows_file(
         Part::File { file } => file.bucket.as_deref() == Some(bucket) && file.path.as_deref() == Some(path),
         Part::Text { .. } | Part::ImageUrl { .. } => false,
     };
-    let filter = RunFilter { thread: Some(share.row.thread.clone()), ..RunFilter::default() };
-    let ports = app.engine.ports();
-    let mut page = PageOf { before: None, limit: RUNS_LOOKED_AT };
+    let holds = |record: &Record| {
+        let input = match says(record, path).then(|| record.event()) {
+            Some(Event::Created(created)) => &created.task.input,
+            Some(Event::InputAdded(added)) => &added.input,
+            _ => return false,
+        };
+        input.iter().flat_map(|said| &said.content).any(is_it)
+    };
+    Ok(any_record(&*app.engine.ports().journal, &caller.user, &share.row.thread, holds).await?)
+}
+
+/// Is there a record like this in what a viewer is shown?
+async fn any_record(
+    journal: &dyn Journal,
+    viewer: &UserId,
+    thread: &ThreadId,
+    is_it: impl Fn(&Record) -> bool + Send,
+) -> Result<bool, StoreError> {
+    let mut after = Seq::ZERO;
     loop {
-        let runs = ports.directory.runs(&caller.user, filter.clone(), page.clone()).await?;
-        let Some(oldest) = runs.last().map(|run| run.id.to_string()) else { return Ok(false) };
-        for first in runs.iter().filter_map(|run| run.first) {
-            let read = ports.journal.read(&caller.user, &share.row.thread, first.before(), PageLimit::ONE).await?;
-            if let Some(Event::Created(created)) = read.records.first().map(Record::event)
-                && created.task.input.iter().flat_map(|said| &said.content).any(is_it)
-            {
-                return Ok(true);
-            }
+        let page = journal.read(viewer, thread, after, PageLimit::WIDE).await?;
+        if page.records.iter().any(&is_it) {
+            return Ok(true);
         }
-        page.before = Some(oldest);
+        let Some(last) = page.records.last() else { return Ok(false) };
+        after = last.seq;
     }
+}
+
+/// Does the text of a record have these words in it? They are such that JSON writes them as they are.
+fn says(record: &Record, words: &str) -> bool {
+    std::str::from_utf8(&record.public).is_ok_and(|text| text.contains(words))
 }
 
 /// A new share and the token that opens it, which is kept nowhere.

@@ -6,6 +6,7 @@
 
 use crate::app::App;
 use crate::auth::Caller;
+use crate::files::{Inline, PictureError};
 use crate::problem::Problem;
 use crate::streams::Slot;
 use crate::watch::{self, Place};
@@ -83,6 +84,7 @@ pub(crate) fn response_in(app: &App, caller: &Caller, place: Place, manners: Man
         caller: caller.clone(),
         queued: place.queued.clone(),
         parting: place.parting.clone(),
+        inline: place.pictures(app, &caller.user).map(Inline::new),
         over: false,
         viewer: watch::open(app, &caller.user, place),
         greeting: Some(if manners.retry { greeting() } else { sse::comment() }),
@@ -121,6 +123,8 @@ enum Cut {
     Revoked,
     #[error(transparent)]
     Store(#[from] model::ports::StoreError),
+    #[error(transparent)]
+    Picture(#[from] PictureError),
 }
 
 struct Stream {
@@ -131,6 +135,8 @@ struct Stream {
     queued: Option<TaskId>,
     /// What is said when it never begins.
     parting: Option<Bytes>,
+    /// Who puts pictures into the frames, where clients want them.
+    inline: Option<Inline>,
     over: bool,
     greeting: Option<Bytes>,
     farewell: Option<&'static [u8]>,
@@ -153,6 +159,12 @@ impl Stream {
             if !self.caller.may_go_on() {
                 return Err(Cut::Revoked);
             }
+            if let Some(inline) = &mut self.inline
+                && let Some(bytes) = inline.next().await?
+            {
+                self.last = Instant::now();
+                return Ok(Some(bytes));
+            }
             let Self { viewer, tick, .. } = self;
             tokio::select! {
                 biased;
@@ -161,8 +173,12 @@ impl Stream {
                     self.last = Instant::now();
                     self.queued = None;
                     let cut = bytes.is_none() && self.viewer.is_broken_off();
-                    let farewell = || self.farewell.take().map(Bytes::from_static);
-                    return if cut { Err(Cut::BrokenOff) } else { Ok(bytes.or_else(farewell)) };
+                    return match (bytes, &mut self.inline) {
+                        _ if cut => Err(Cut::BrokenOff),
+                        (Some(bytes), Some(inline)) => Ok(Some(inline.frames(bytes).await?)),
+                        (Some(bytes), None) => Ok(Some(bytes)),
+                        (None, _) => Ok(self.farewell.take().map(Bytes::from_static)),
+                    };
                 }
                 () = tick.as_mut() => {}
             }

@@ -8,6 +8,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
 use crate::converse::{self, Context, Turn};
+use crate::files::intake::{self, Luggage};
 use crate::problem::Problem;
 use crate::routes::idempotency;
 use crate::sse::{self, Manners};
@@ -60,13 +61,17 @@ pub(crate) async fn handle<A: Answer>(
     body: Body,
     dialect: Dialect<A>,
 ) -> Result<Response, Problem> {
-    let json = Json::read(&headers, body, &app.limits).await?;
+    let mut json = Json::read(&headers, body, &app.limits).await?;
+    let large = json.room();
     let idempotency = idempotency(&headers, dialect.route, &json.digest())?;
     let body: Object = json.object()?;
-    let asked = (dialect.asked)(&body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    let mut asked = (dialect.asked)(&body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    drop(body);
     check(&app, &caller.user, &asked, idempotency.as_ref()).await?;
     let (stream, include_usage) = (asked.stream, asked.include_usage);
     let room = stream.then(|| sse::room(&app, &caller)).transpose()?;
+    // The log has the addresses of pictures: what comes back is held against these.
+    let luggage = Luggage::unpack(&app, "messages", intake::of_said(&mut asked.said)).await?;
     let (said, context) = resent(&app, &caller.user, asked.said).await?;
     let new = NewRun {
         agent: asked.model,
@@ -76,7 +81,8 @@ pub(crate) async fn handle<A: Answer>(
         idempotency,
         ..NewRun::default()
     };
-    let turn = converse::take(&app, &caller.user, said, context, new).await?;
+    let turn = Box::pin(converse::take(&app, &caller.user, (said, luggage), context, new)).await?;
+    drop(large);
     let segment = segment(&app, &caller.user, &turn).await?;
     let answer = (dialect.answer)(turn.run.clone(), segment, include_usage);
     let name = format!("{}/{}/{segment}/{include_usage}", dialect.route, turn.run);

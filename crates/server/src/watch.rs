@@ -4,6 +4,7 @@
 //! task's beginning, and one after its end is the end: 204, which tells a browser to stop asking.
 
 use crate::app::App;
+use crate::files::Pictures;
 use crate::problem::Problem;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
@@ -125,6 +126,8 @@ pub(crate) struct Place {
     pub(crate) queued: Option<TaskId>,
     /// What is said then, where a protocol has words for it.
     pub(crate) parting: Option<Bytes>,
+    /// Do its clients want pictures where frames say where they are?
+    with_pictures: bool,
 }
 
 impl Place {
@@ -132,7 +135,7 @@ impl Place {
     /// after that.
     pub(crate) fn new(thread: ThreadId, shown: Shown, from: Seq, (start, skip): (Seq, u64)) -> Self {
         let view = View { name: shown.name.into(), projection: shown.projection, from, skip };
-        Self { thread, view, start, queued: None, parting: None }
+        Self { thread, view, start, queued: None, parting: None, with_pictures: false }
     }
 
     /// Does it begin where everything that this user is shown has been shown?
@@ -149,12 +152,31 @@ impl Place {
     pub(crate) fn parting(self, parting: Bytes) -> Self {
         Self { parting: Some(parting), ..self }
     }
+
+    /// The same in a native protocol.
+    fn in_format(self, format: Format) -> Self {
+        match format {
+            Format::Task => self,
+            // Its frames carry those of Responses.
+            Format::RunItems => self.with_pictures(),
+        }
+    }
+
+    /// The same for clients that want pictures where frames say where they are.
+    pub(crate) fn with_pictures(self) -> Self {
+        Self { with_pictures: true, ..self }
+    }
+
+    /// The pictures that this user is shown with the frames, if any.
+    pub(crate) fn pictures(&self, app: &App, user: &UserId) -> Option<Pictures> {
+        self.with_pictures.then(|| Pictures::new(app, user, &self.thread))
+    }
 }
 
 /// Where the stream of a new thread's first run begins: nothing was there before it, and nobody need look.
 pub(crate) fn first_run(thread: ThreadId, run: TaskId, format: Format) -> Place {
     let shown = format.run(&thread, &run);
-    Place::new(thread, shown, Seq::ZERO, (Seq::ZERO, 0)).queued(Some(run))
+    Place::new(thread, shown, Seq::ZERO, (Seq::ZERO, 0)).queued(Some(run)).in_format(format)
 }
 
 /// Where a task's stream begins; `None` when there is nothing left to see.
@@ -185,7 +207,7 @@ pub(crate) async fn task(
     }
     check_inner(app, user, &row.thread, shown.projection.boxed_clone(), (from, start, skip)).await?;
     let queued = row.first.is_none().then(|| row.id.clone());
-    Ok(Some(Place::new(row.thread, shown, from, (start, skip)).queued(queued)))
+    Ok(Some(Place::new(row.thread, shown, from, (start, skip)).queued(queued).in_format(format)))
 }
 
 /// The run of a task, and the place before its first record.
@@ -209,7 +231,8 @@ pub(crate) async fn thread(
     format: Format,
     cursor: Option<Cursor>,
 ) -> Result<Place, Problem> {
-    shown(app, user, thread, format.thread(thread), cursor.unwrap_or(Cursor::START)).await
+    let place = shown(app, user, thread, format.thread(thread), cursor.unwrap_or(Cursor::START)).await?;
+    Ok(place.in_format(format))
 }
 
 /// Where a stream of a thread goes on from a cursor, for any projection that goes through it run after run.

@@ -50,12 +50,8 @@ impl InputPart {
         match self {
             Self::Text { text } => Ok(Part::text(text)),
             Self::ImageUrl { image_url: InputImage { url } } => {
-                let known = ["https://", "http://", "data:image/", "/v1/blobs/"];
-                if !known.iter().any(|start| url.starts_with(start)) {
-                    let what = "`input`: an image's url begins with https://, http://, data:image/ or /v1/blobs/";
-                    return Err(Problem::invalid_body(what));
-                }
-                Ok(Part::ImageUrl { image_url: ImageUrl { url }, id: None })
+                let wrong = |error| Problem::invalid_body(format!("`input`: {error}"));
+                Ok(Part::ImageUrl { image_url: ImageUrl::parse(url).map_err(wrong)?, id: None })
             }
             Self::File { file } => match (&file.bucket, &file.path, &file.url) {
                 (Some(_), Some(_), None) | (None, None, Some(_)) => Ok(Part::File { file }),

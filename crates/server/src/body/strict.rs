@@ -4,16 +4,20 @@ use crate::problem::Problem;
 use axum::http::StatusCode;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use std::cell::Cell;
 use std::fmt;
 
 /// How deep values may stand in each other.
 const DEPTH_MAX: usize = 32;
+/// How many there may be: a small one takes a multiple of its text in memory, so that a large body has to be few long ones.
+const VALUES_MAX: usize = 512 * 1024;
 
 /// Reads a text.
 pub(crate) fn parse(text: &[u8]) -> Result<Value, Problem> {
     let invalid = |why: String| Problem::new(StatusCode::BAD_REQUEST, "invalid_json", why);
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let value = Strict { depth: 0 }.deserialize(&mut reader).map_err(|error| invalid(plain(&error)))?;
+    let left = Cell::new(VALUES_MAX);
+    let value = Strict { depth: 0, left: &left }.deserialize(&mut reader).map_err(|error| invalid(plain(&error)))?;
     reader.end().map_err(|error| invalid(plain(&error)))?;
     if has_nul(&value) {
         let detail = "a text holds a NUL character (\\u0000), which cannot be kept";
@@ -38,28 +42,32 @@ fn has_nul(value: &Value) -> bool {
 
 /// Reads a value that stands `depth` deep.
 #[derive(Clone, Copy)]
-struct Strict {
+struct Strict<'a> {
     depth: usize,
+    /// How many more values there may be.
+    left: &'a Cell<usize>,
 }
 
-impl Strict {
+impl Strict<'_> {
     fn inner<E: serde::de::Error>(self) -> Result<Self, E> {
         if self.depth == DEPTH_MAX {
             return Err(E::custom(format_args!("nested deeper than {DEPTH_MAX}")));
         }
-        Ok(Self { depth: self.depth + 1 })
+        Ok(Self { depth: self.depth + 1, left: self.left })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let left = self.left.get().checked_sub(1);
+        self.left.set(left.ok_or_else(|| D::Error::custom(format_args!("more than {VALUES_MAX} values")))?);
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

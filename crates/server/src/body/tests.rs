@@ -79,7 +79,7 @@ fn nul_is_refused_wherever_it_stands() {
 
 #[test]
 fn a_refusal_names_the_field() {
-    let refused = |value: Value| code(Json { value }.object::<Shape>().unwrap_err());
+    let refused = |value: Value| code(Json::from(value).object::<Shape>().unwrap_err());
     let cases = [
         (json!({"name": 5}), "`name`"),
         (json!({"name": "x", "count": -1}), "`count`"),
@@ -96,14 +96,29 @@ fn a_refusal_names_the_field() {
     for value in [json!([]), json!(["x"]), json!("x"), json!(123), json!(null)] {
         assert_eq!(refused(value).0, 422);
     }
-    let fits = Json { value: json!({"name": "x", "count": null, "inner": [{"flag": true}]}) };
+    let fits = Json::from(json!({"name": "x", "count": null, "inner": [{"flag": true}]}));
     let shape = Shape { name: "x".to_owned(), count: None, inner: vec![Inner { flag: true }] };
     assert_eq!(fits.object::<Shape>().unwrap(), shape);
 }
 
 #[test]
 fn the_digest_is_of_the_value_not_of_its_spelling() {
-    let digest = |text: &str| Json { value: strict::parse(text.as_bytes()).unwrap() }.digest();
+    let digest = |text: &str| Json::from(strict::parse(text.as_bytes()).unwrap()).digest();
     assert_eq!(digest(r#"{"a":1,"b":{"c":2,"d":3}}"#), digest(r#"{ "b" : {"d":3, "c":2}, "a":1 }"#));
     assert_ne!(digest(r#"{"a":1}"#), digest(r#"{"a":2}"#));
+}
+
+#[test]
+fn a_large_text_is_read_in_time_and_not_made_into_many_small_values() {
+    let long = format!("[{:?}]", "A".repeat(32 * 1024 * 1024));
+    let many = format!("[{}0]", "0,".repeat(16 * 1024 * 1024));
+    let escaped = format!("[\"{}\"]", "\\n".repeat(16 * 1024 * 1024));
+    let began = std::time::Instant::now();
+    assert_eq!(parsed(long.as_bytes()).unwrap()[0].as_str().unwrap().len(), 32 * 1024 * 1024);
+    assert_eq!(parsed(escaped.as_bytes()).unwrap()[0].as_str().unwrap().len(), 16 * 1024 * 1024);
+    assert_eq!(parsed(many.as_bytes()).unwrap_err().0, 400);
+    // Seconds where a reader that looks back would take hours; this is not a measurement.
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    let fits = format!("[{}0]", "0,".repeat(512 * 1024 - 2));
+    assert!(parsed(fits.as_bytes()).is_ok());
 }

@@ -2,12 +2,14 @@
 //!
 //! What comes out is what a client of the protocol was sent, byte for byte, less what belongs to a connection (comments,
 //! `retry`). It is read from the data folder itself, also while a server works there, and nothing is changed. `dialect` is
-//! which protocols there are, `pace` when each frame is due.
+//! which protocols there are, `pace` when each frame is due, `pictures` what was drawn.
 
 mod dialect;
 mod pace;
+mod pictures;
 
 use super::DataDir;
+use crate::files::inline;
 use clap::Args;
 use dialect::Dialect;
 use model::TaskId;
@@ -15,7 +17,7 @@ use model::ports::{Frames, StoreError};
 use pace::Pace;
 use protocol::responses::Segment;
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{LoggedRun, OpenError};
 
@@ -91,9 +93,9 @@ async fn replay(args: ReplayArgs) -> Result<LoggedRun, Refusal> {
     if !dir.exists() {
         return Err(Refusal::NoFolder(dir));
     }
-    let run = store::logged_run(&dir, &id)?.ok_or(Refusal::NoRun(id, dir))?;
+    let run = store::logged_run(&dir, &id)?.ok_or_else(|| Refusal::NoRun(id, dir.clone()))?;
     let pace = if fast { Pace::fast() } else { Pace::as_it_was() };
-    let mut player = Player { run: &run, dialect, pace, out: BufWriter::new(std::io::stdout().lock()) };
+    let mut player = Player { run: &run, dir: &dir, dialect, pace, out: BufWriter::new(std::io::stdout().lock()) };
     match segment.filter(|_| dialect.has_segments()) {
         None => player.all().await?,
         Some(segment) => player.only(segment).await?,
@@ -128,6 +130,7 @@ enum Played {
 /// Somebody who streams a run.
 struct Player<'a> {
     run: &'a LoggedRun,
+    dir: &'a Path,
     dialect: Dialect,
     pace: Pace,
     out: BufWriter<StdoutLock<'static>>,
@@ -164,6 +167,10 @@ impl Player<'_> {
             let (bytes, _, over) = frames.into_parts();
             self.pace.pass(&record);
             if !bytes.is_empty() {
+                let bytes = match self.dialect.has_pictures() {
+                    true => inline::filled(bytes, |hash| pictures::picture(self.dir, self.run, hash)),
+                    false => bytes,
+                };
                 self.wait().await?;
                 self.out.write_all(&bytes)?;
                 played = Played::SoFar;

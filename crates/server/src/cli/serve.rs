@@ -1,12 +1,13 @@
 //! `headwater serve`: everything is put together here, in the order in which it can still be refused without a trace:
 //! settings, then the port, then the data folder.
 
-use super::say;
+use super::{read_pdf, say};
 use crate::app::{self, App, Parts};
 use crate::auth::Auth;
 use crate::config::{self, AuthMode, Config, Overrides};
 use crate::control::Control;
-use crate::files::Files;
+use crate::documents::{self, WebDocuments};
+use crate::files::{Files, Given, ShownHooks, ShownTools};
 use crate::guard::Guard;
 use crate::keys::Keys;
 use crate::listen;
@@ -19,6 +20,7 @@ use engine::{Engine, Ports, SystemClock};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use model::NodeId;
 use model::ports::Directory;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -62,7 +64,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let store = Arc::new(store);
     let (data_dir, grace) = (config.data_dir.clone(), config.stop_grace);
     let limits = config.http.clone();
-    let app = build(config, Arc::clone(&store)).await?;
+    let app = build(config, address, Arc::clone(&store)).await?;
     let door = open_door(&app, &data_dir);
     let waiting = app.engine.recover().await.context("cannot read what was left undone")?;
     if waiting > 0 {
@@ -94,7 +96,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn build(config: Config, store: Arc<Sqlite>) -> anyhow::Result<App> {
+async fn build(config: Config, address: SocketAddr, store: Arc<Sqlite>) -> anyhow::Result<App> {
     let metrics = PrometheusBuilder::new().install_recorder().context("no metrics")?;
     let directory: Arc<dyn Directory> = Arc::clone(&store) as Arc<dyn Directory>;
     let auth = match config.auth {
@@ -108,15 +110,20 @@ async fn build(config: Config, store: Arc<Sqlite>) -> anyhow::Result<App> {
     let (files, data_dir, rows) = (config.files, config.data_dir.clone(), Arc::clone(&directory));
     let files =
         tokio::task::spawn_blocking(move || Files::open(files, &data_dir, rows)).await.context("no thread")??;
+    let files = Arc::new(files);
     files.sweep().await.context("cannot read which files were broken off")?;
+    let own = documents::own(address, &config.hosts, files.config.public_url.as_deref());
+    let apart = read_pdf::apart().context("this program cannot be found")?;
+    let documents = WebDocuments::new(config.fetch, own, apart, Arc::clone(&files));
     let shares = Arc::new(Shares::load(&*directory).await.context("cannot read the shares")?);
     let scope = Arc::new(Scope { journal: Arc::clone(&store) as _, directory, shares: Arc::clone(&shares) });
     let ports = Ports {
         journal: Arc::clone(&scope) as _,
         directory: scope,
-        models: Arc::new(config.models),
-        tools: Arc::clone(&config.tools) as _,
-        hooks: config.tools,
+        models: Arc::new(Given { models: Arc::new(config.models), files: Arc::clone(&files) }),
+        tools: Arc::new(ShownTools { tools: Arc::clone(&config.tools) as _, files: Arc::clone(&files) }),
+        hooks: Arc::new(ShownHooks { hooks: config.tools, files: Arc::clone(&files) }),
+        documents: Arc::new(documents),
         clock: Arc::new(SystemClock),
         definitions: Arc::new(config.definitions),
         node: NodeId::from(format!("node-{}", std::process::id())),

@@ -1,20 +1,189 @@
-//! `headwater verify`: looks through a data folder and lists all damage. It writes nothing.
+//! `headwater verify`: looks through a data folder, and through the place of its files, and lists all damage. It writes
+//! nothing.
 
-use super::{DataDir, say};
+use super::say;
+use crate::config::{self, Config, DATA_DIR, Overrides};
+use crate::files::folder;
+use clap::Args;
+use files::{Depot, FilesError, Found, Key, Place, What};
+use futures_util::TryStreamExt as _;
+use model::UserId;
+use model::ports::AttachmentRow;
+use sha2::{Digest as _, Sha256};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use store::{Report, StoredFiles};
 
 /// The folder could not be looked at: neither clean nor damaged.
 const COULD_NOT_LOOK: u8 = 2;
+/// More than this are not listed, as in the store's own report.
+const PROBLEMS_MAX: usize = 1_000;
 
-pub(crate) fn run(args: &DataDir) -> ExitCode {
-    match store::verify(&args.data_dir) {
-        Ok(report) => {
-            say(report.to_string().trim_end());
-            if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The config file, where it says in which folder or bucket files are.
+    #[arg(long, env = "HEADWATER_CONFIG")]
+    config: Option<PathBuf>,
+    /// The data folder [default: what the config file says, or headwater-data].
+    #[arg(long, env = "HEADWATER_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
+    let (mut report, looked) = match look(args).await {
+        Ok(found) => found,
         Err(error) => {
-            eprintln!("headwater: {error}");
-            ExitCode::from(COULD_NOT_LOOK)
+            eprintln!("headwater: {error:#}");
+            return ExitCode::from(COULD_NOT_LOOK);
+        }
+    };
+    let mut unseen = false;
+    match looked {
+        Looked::All { files, problems } => {
+            say(format_args!("{files} files"));
+            let room = PROBLEMS_MAX.saturating_sub(report.problems.len());
+            report.problems.extend(problems.into_iter().take(room));
+        }
+        Looked::Nowhere(why) => say(format_args!("files were not looked at: {why}")),
+        Looked::Failed(error) => {
+            eprintln!("headwater: files were not looked at: {error:#}");
+            unseen = true;
         }
     }
+    say(report.to_string().trim_end());
+    match report.is_clean() {
+        true if unseen => ExitCode::from(COULD_NOT_LOOK),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// What was seen of files.
+enum Looked {
+    /// Everything: how many there are, and what is wrong with them.
+    All { files: usize, problems: Vec<String> },
+    /// Nothing, because nobody says where they are.
+    Nowhere(String),
+    /// Nothing, because it was not possible.
+    Failed(anyhow::Error),
+}
+
+async fn look(args: VerifyArgs) -> anyhow::Result<(Report, Looked)> {
+    let at = Whereabouts::new(args)?;
+    let report = store::verify(&at.data_dir)?;
+    // A database that is damaged has been reported on; what it says of files is then worth nothing.
+    let looked = match store::files_of(&at.data_dir) {
+        Ok(stored) => look_at_files(&at, &stored).await.unwrap_or_else(Looked::Failed),
+        Err(error) => Looked::Failed(error.into()),
+    };
+    Ok((report, looked))
+}
+
+async fn look_at_files(at: &Whereabouts, stored: &StoredFiles) -> anyhow::Result<Looked> {
+    let depot = match &at.place {
+        // Opening it would make it.
+        Place::Folder(folder) if !folder.is_dir() => {
+            if !at.is_told && !stored.there.is_empty() {
+                let why = format!("there is no folder {}; name the config file with --config", folder.display());
+                return Ok(Looked::Nowhere(why));
+            }
+            None
+        }
+        place => Some(Depot::open(place, &at.variables)?),
+    };
+    let all = match &depot {
+        Some(depot) => depot.all().await?,
+        None => Vec::new(),
+    };
+    let problems = Look::new(all).hold_against(depot.as_ref(), stored).await?;
+    Ok(Looked::All { files: stored.there.len(), problems })
+}
+
+/// Where everything is.
+struct Whereabouts {
+    data_dir: PathBuf,
+    place: Place,
+    /// Does a config file say where files are, or that they are where they are unless it is said?
+    is_told: bool,
+    variables: Vec<(String, String)>,
+}
+
+impl Whereabouts {
+    fn new(args: VerifyArgs) -> anyhow::Result<Self> {
+        let Some(file) = args.config else {
+            let data_dir = args.data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR));
+            return Ok(Self { place: folder(&data_dir), data_dir, is_told: false, variables: Vec::new() });
+        };
+        let environment: Option<fn(&str) -> _> = Some(config::environment);
+        let overrides = Overrides { data_dir: args.data_dir, environment, ..Overrides::default() };
+        let Config { data_dir, files, .. } = config::load(Some(&file), overrides)?;
+        let place = files.place.unwrap_or_else(|| folder(&data_dir));
+        Ok(Self { data_dir, place, is_told: true, variables: files.variables })
+    }
+}
+
+/// What is in the place of files, held against the rows that tell of it.
+struct Look {
+    found: HashMap<String, u64>,
+    /// What has come so far of files.
+    parts: Vec<String>,
+    problems: Vec<String>,
+}
+
+impl Look {
+    fn new(all: Vec<Found>) -> Self {
+        let mut look = Self { found: HashMap::new(), parts: Vec::new(), problems: Vec::new() };
+        for Found { name, bytes, what } in all {
+            match what {
+                What::File => drop(look.found.insert(name, bytes)),
+                What::Part => look.parts.push(name),
+                What::Other => look.problems.push(format!("{name}, where files are, is not one")),
+            }
+        }
+        look
+    }
+
+    async fn hold_against(mut self, depot: Option<&Depot>, stored: &StoredFiles) -> Result<Vec<String>, FilesError> {
+        for (owner, row) in &stored.there {
+            if let Some(problem) = self.file(depot, owner, row).await? {
+                self.problems.push(problem);
+            }
+        }
+        // What is on its way, or on its way out, may be there or not.
+        let unfinished: HashSet<&str> = stored.unfinished.iter().map(|(_, path)| path.as_str()).collect();
+        let strays = self.found.into_keys().chain(self.parts).filter(|name| !unfinished.contains(name.as_str()));
+        let mut strays: Vec<String> = strays.map(|name| format!("nothing tells of the file {name}")).collect();
+        strays.sort();
+        self.problems.extend(strays);
+        Ok(self.problems)
+    }
+
+    /// What is wrong with a file that a row tells of.
+    async fn file(
+        &mut self,
+        depot: Option<&Depot>,
+        owner: &UserId,
+        row: &AttachmentRow,
+    ) -> Result<Option<String>, FilesError> {
+        let path = &row.path;
+        let Some(bytes) = self.found.remove(path) else {
+            return Ok(Some(format!("the file {path} is not there")));
+        };
+        let Some(key) = Key::stored(path).ok().filter(|key| key.owner() == owner) else {
+            return Ok(Some(format!("the file {path} has a name that no file of {owner} has")));
+        };
+        if bytes != row.bytes {
+            return Ok(Some(format!("the file {path} has {bytes} bytes, and not {}", row.bytes)));
+        }
+        let (Some(hash), Some(depot)) = (&row.hash, depot) else { return Ok(None) };
+        let is_it = digest(depot, &key).await? == *hash;
+        Ok((!is_it).then(|| format!("the bytes of the blob {path} are not those of {hash}")))
+    }
+}
+
+async fn digest(depot: &Depot, key: &Key) -> Result<String, FilesError> {
+    let reading = depot.read(key, None).await?;
+    let hashing = reading.stream.try_fold(Sha256::new(), async |hasher, piece| Ok(hasher.chain_update(&piece)));
+    Ok(hashing.await?.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }

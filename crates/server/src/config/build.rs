@@ -6,7 +6,7 @@ use super::near;
 use super::source::Source;
 use super::table::{Item, Table, shown};
 use super::{AuthMode, Config, ConfigError, DATA_DIR, LISTEN, Overrides};
-use super::{files, limits, providers, tools};
+use super::{fetch, files, limits, providers, tools};
 use ::tools::Toolbox;
 use model::definition::Definitions;
 use sha2::{Digest as _, Sha256};
@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use toml::de::DeTable;
 
-const KEYS: [&str; 9] = ["agents", "tools", "providers", "prices", "auth", "server", "limits", "store", "files"];
+const KEYS: [&str; 10] =
+    ["agents", "tools", "providers", "prices", "auth", "server", "limits", "store", "files", "fetch"];
 const AUTH_KEYS: [&str; 1] = ["mode"];
 const SERVER_KEYS: [&str; 5] = ["listen", "data_dir", "hosts", "origins", "stop_grace_ms"];
 const STORE_KEYS: [&str; 1] = ["commit_spacing_ms"];
@@ -62,6 +63,7 @@ fn settings(file: &Table<'_>, findings: &Findings<'_>, overrides: Overrides, too
         stop_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
         commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
         files: files::read(&file.table("files", &files::KEYS), findings, overrides.environment),
+        fetch: fetch::read(&file.table("fetch", &fetch::KEYS)),
         http: limits::http(&limits),
         definitions,
         models: providers::read(&providers, told, overrides.record, findings),

@@ -6,9 +6,23 @@ use ::files::Place;
 use model::id::is_plain;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 6] =
-    ["url", "bucket", "public_url", "upload_bytes_max", "user_bytes_max", "signed_url_seconds"];
+pub(super) const KEYS: [&str; 10] = [
+    "url",
+    "bucket",
+    "public_url",
+    "upload_bytes_max",
+    "user_bytes_max",
+    "image_bytes_max",
+    "model_bytes_max",
+    "text_bytes_max",
+    "pixels_max",
+    "signed_url_seconds",
+];
 const UPLOAD_BYTES_MAX: u64 = 20 * 1024 * 1024;
+const IMAGE_BYTES_MAX: u64 = 20 * 1024 * 1024;
+const MODEL_BYTES_MAX: u64 = 32 * 1024 * 1024;
+const TEXT_BYTES_MAX: usize = 1024 * 1024;
+const PIXELS_MAX: u64 = 100_000_000;
 const SIGNED_URL_SECONDS: u64 = 300;
 
 /// Where the files of users are, and how much of them there may be.
@@ -24,8 +38,16 @@ pub(crate) struct FilesConfig {
     pub(crate) public_url: Option<String>,
     /// The largest file.
     pub(crate) upload_bytes_max: u64,
+    /// The largest picture that may come inside of a message.
+    pub(crate) image_bytes_max: u64,
     /// What the files of one user may hold together.
     pub(crate) user_bytes_max: Option<u64>,
+    /// What the files that a model is given in one request may hold together.
+    pub(crate) model_bytes_max: u64,
+    /// What a model is given of the words of one file.
+    pub(crate) text_bytes_max: usize,
+    /// The largest picture, unpacked.
+    pub(crate) pixels_max: u64,
     /// How long a signed address is good.
     pub(crate) signed_url: Duration,
 }
@@ -50,7 +72,11 @@ pub(super) fn read(
         bucket: named(table, "bucket", is_plain, "1 to 64 letters, digits, `_` or `-`"),
         public_url: named(table, "public_url", is_address, "an address; write it like https://agents.example"),
         upload_bytes_max: table.number("upload_bytes_max", 1..=u64::MAX >> 1).unwrap_or(UPLOAD_BYTES_MAX),
+        image_bytes_max: table.number("image_bytes_max", 1..=u64::MAX >> 1).unwrap_or(IMAGE_BYTES_MAX),
         user_bytes_max: table.number("user_bytes_max", 0..=u64::MAX >> 1),
+        model_bytes_max: table.number("model_bytes_max", 0..=u64::MAX >> 1).unwrap_or(MODEL_BYTES_MAX),
+        text_bytes_max: table.size("text_bytes_max").unwrap_or(TEXT_BYTES_MAX),
+        pixels_max: table.number("pixels_max", 1..=u64::MAX >> 1).unwrap_or(PIXELS_MAX),
         signed_url: Duration::from_secs(seconds.unwrap_or(SIGNED_URL_SECONDS)),
     }
 }

@@ -3,12 +3,14 @@
 use super::HttpLimits;
 use super::agents::{Names, known_model};
 use super::table::Table;
+use crate::body::LargeBodies;
 use model::definition::Price;
+use model::fold::FILES_MAX;
 use model::limits::{Amount, RunLimits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 23] = [
+pub(super) const KEYS: [&str; 25] = [
     "steps_max",
     "depth_max",
     "descendants_max",
@@ -24,6 +26,7 @@ pub(super) const KEYS: [&str; 23] = [
     "model_retries_max",
     "retry_after_max_ms",
     "body_bytes_max",
+    "large_bodies_max",
     "body_read_ms",
     "header_read_ms",
     "write_stall_ms",
@@ -31,6 +34,7 @@ pub(super) const KEYS: [&str; 23] = [
     "streams_per_user_max",
     "connections_max",
     "input_parts_max",
+    "input_files_max",
     "tools_max",
 ];
 const PRICE_KEYS: [&str; 4] = ["input", "cached", "cache_write", "output"];
@@ -65,6 +69,7 @@ pub(super) fn http(table: &Table<'_>) -> HttpLimits {
     // No time at all is no limit that anybody could keep.
     let ms = |key, base| table.number(key, 1..=u64::MAX).map_or(base, Duration::from_millis);
     let size = |key, base| table.size(key).unwrap_or(base);
+    let most = |number: Option<u64>, base| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(base);
     HttpLimits {
         body_bytes_max: size("body_bytes_max", base.body_bytes_max),
         body_read: ms("body_read_ms", base.body_read),
@@ -74,7 +79,9 @@ pub(super) fn http(table: &Table<'_>) -> HttpLimits {
         streams_per_user_max: size("streams_per_user_max", base.streams_per_user_max),
         connections_max: size("connections_max", base.connections_max).max(1),
         input_parts_max: size("input_parts_max", base.input_parts_max),
+        input_files_max: most(table.number("input_files_max", 0..=FILES_MAX as u64), base.input_files_max),
         tools_max: size("tools_max", base.tools_max),
+        large_bodies: table.size("large_bodies_max").map_or(base.large_bodies, LargeBodies::new),
     }
 }
 

@@ -146,6 +146,10 @@ impl<'a> Item<'a> {
         self.value.is_table()
     }
 
+    pub(super) fn is_list(&self) -> bool {
+        self.value.is_array()
+    }
+
     pub(super) fn is(&self, text: &str) -> bool {
         self.value.as_str() == Some(text)
     }

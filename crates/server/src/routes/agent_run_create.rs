@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::begin::{begin, first_agents, last_agent};
 use crate::body::Json;
+use crate::files::intake::Luggage;
 use crate::problem::Problem;
 use crate::query;
 use crate::sse::{self, Manners};
@@ -49,13 +50,15 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query::read(&uri, [])?;
-    let json = Json::read(&headers, body, &app.limits).await?;
+    let mut json = Json::read(&headers, body, &app.limits).await?;
+    let large = json.room();
     let idempotency = idempotency(&headers, "POST /api/v1/agent/runs", &json.digest())?;
     let request: Request = json.object()?;
     let name = request.thread_id.clone();
     let new = new_run(&app, &caller.user, request).await?;
     let room = asks_for_stream(&headers).then(|| sse::room(&app, &caller)).transpose()?;
-    let started = begin(&app, &caller.user, NewRun { idempotency, ..new }).await?;
+    let started = begin(&app, &caller.user, NewRun { idempotency, ..new }, Luggage::default()).await?;
+    drop(large);
     let name = name.unwrap_or_else(|| started.thread.to_string());
     answer(&app, &caller, room, &name, &started).await
 }
@@ -102,7 +105,7 @@ fn input(app: &App, message: String, attachments: Vec<Object>) -> Result<Vec<Par
     }
     let text = Some(message).filter(|message| !message.is_empty()).map(Part::text);
     let files = attachments.into_iter().map(|Attachment { bucket, path }| Part::File {
-        file: FileRef { bucket: Some(bucket), path: Some(path), url: None },
+        file: FileRef { bucket: Some(bucket), path: Some(path), ..FileRef::default() },
     });
     Ok(text.into_iter().chain(files).collect())
 }

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use engine::SystemClock;
-use files::{HEAD_BYTES, Key, Kind, UploadError, disposition, shown_name};
+use files::{HEAD_BYTES, Key, Kind, Picture, UploadError, disposition, shown_name};
 use futures_util::stream::{BoxStream, StreamExt as _};
 use model::UserId;
 use model::ports::{AttachmentRow, Clock as _, Kept};
@@ -76,6 +76,8 @@ struct Incoming {
     pieces: BoxStream<'static, Result<Bytes, Problem>>,
     /// The form that it is in; nothing else may follow in there.
     form: Option<Multipart<'static>>,
+    /// What it says of its size as a picture, once it is known what it is.
+    picture: Option<Picture>,
     silence_max: Duration,
     until: Instant,
 }
@@ -93,6 +95,8 @@ async fn receive(
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "empty_file", "the file is empty"));
     }
     let kind = Kind::of(&head, incoming.declared.as_deref());
+    incoming.picture = Some(Picture::new(kind, app.files.config.pixels_max));
+    incoming.look(&head)?;
     let name = shown_name(name.as_deref().or(incoming.name.as_deref()).unwrap_or_default());
     let key = Key::mint(user, Uuid::now_v7(), kind.extension)?;
     app.files.expect(&key).await?;
@@ -132,9 +136,9 @@ async fn keep(
     }
     let bytes = upload.finish().await.map_err(|error| refused(app, error))?;
     let (path, created_at) = (key.as_str().to_owned(), SystemClock.now());
-    let row = AttachmentRow { path, name, content_type: kind.content_type.to_owned(), bytes, created_at };
+    let row = AttachmentRow { path, name, content_type: kind.content_type.to_owned(), bytes, created_at, hash: None };
     match app.files.keep(key.owner(), row.clone()).await? {
-        Kept::Now => Ok(row),
+        Kept::Now | Kept::Already(_) => Ok(row),
         Kept::Over { used } => Err(over(app.files.config.user_bytes_max.unwrap_or_default(), used)),
     }
 }
@@ -149,7 +153,7 @@ async fn open(app: &App, headers: &HeaderMap, body: Body) -> Result<Incoming, Pr
         .is_some_and(|kind| kind.get(..20).is_some_and(|start| start.eq_ignore_ascii_case("multipart/form-data;")));
     if !is_form {
         let pieces = pieces.map(|piece| piece.map_err(|_| broke_off())).boxed();
-        return Ok(Incoming { name: None, declared, pieces, form: None, silence_max, until });
+        return Ok(Incoming { name: None, declared, pieces, form: None, picture: None, silence_max, until });
     }
     let boundary = multer::parse_boundary(declared.unwrap_or_default()).map_err(|_| not_a_form())?;
     let bytes_max = app.files.config.upload_bytes_max.saturating_add(FORM_BYTES_MAX);
@@ -161,7 +165,7 @@ async fn open(app: &App, headers: &HeaderMap, body: Body) -> Result<Incoming, Pr
     let (name, declared) =
         (field.file_name().map(str::to_owned), field.content_type().map(|kind| kind.essence_str().to_owned()));
     let pieces = field.map(move |piece| piece.map_err(|error| form_fault(&error, bytes_max))).boxed();
-    Ok(Incoming { name, declared, pieces, form: Some(form), silence_max, until })
+    Ok(Incoming { name, declared, pieces, form: Some(form), picture: None, silence_max, until })
 }
 
 impl Incoming {
@@ -169,6 +173,9 @@ impl Incoming {
     async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         let by = self.until.min(Instant::now() + self.silence_max);
         let next = timeout_at(by, self.pieces.next()).await.map_err(|_| late(self.silence_max))?;
+        if let Some(Ok(piece)) = &next {
+            self.look(piece)?;
+        }
         let Some(form) = self.form.as_mut().filter(|_| next.is_none()) else { return next.transpose() };
         // A form must end as it should, or nobody knows whether the file is whole.
         self.pieces = futures_util::stream::empty().boxed();
@@ -177,6 +184,12 @@ impl Incoming {
             Ok(Some(_)) => Err(not_a_form()),
             Err(error) => Err(form_fault(&error, 0)),
         }
+    }
+
+    /// A picture that says it is too large is not waited for.
+    fn look(&mut self, piece: &[u8]) -> Result<(), Problem> {
+        let Some(picture) = &mut self.picture else { return Ok(()) };
+        picture.take(piece).map_err(|error| Problem::from(error).closing())
     }
 
     /// The first bytes: enough of them to see what they are.

@@ -6,6 +6,7 @@ pub(crate) mod items;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
+use crate::files::intake::{self, Luggage};
 use crate::problem::Problem;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -50,7 +51,7 @@ pub(crate) async fn create(
     body: Body,
 ) -> Result<Response, Problem> {
     let body: Object = Json::read_optional(&headers, body, &app.limits).await?.object()?;
-    let note = Note { metadata: meta(&body)?, items: new_items(&body, false)? };
+    let note = Note { metadata: meta(&body)?, items: new_items(&app, &caller.user, &body, false).await? };
     let id = Uuid::now_v7();
     let conversation = Conversation {
         id: format!("conv_{}", id.simple()),
@@ -153,13 +154,16 @@ fn meta(body: &Object) -> Result<Object, Problem> {
     metadata(body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))
 }
 
-/// The items of a request, each with a name.
-fn new_items(body: &Object, needed: bool) -> Result<Vec<Value>, Problem> {
+/// The items of a request, each with a name. What they bring along is looked at here and kept when a run reads them: the
+/// conversation may have no thread yet that could hold it.
+async fn new_items(app: &App, user: &UserId, body: &Object, needed: bool) -> Result<Vec<Value>, Problem> {
     let given = body.get("items").filter(|items| !items.is_null());
     let Some(given) = given else {
         return if needed { Err(Problem::invalid_body("`items`: a list of items is needed")) } else { Ok(Vec::new()) };
     };
-    asked_said(given).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    let mut said = asked_said(given).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    let luggage = Luggage::unpack(app, "items", intake::of_said(&mut said)).await?;
+    luggage.check(app, user, intake::of_said(&mut said)).await?;
     let named = |mut item: Value| {
         if let Some(fields) = item.as_object_mut() {
             fields.entry("type").or_insert_with(|| "message".into());

@@ -171,7 +171,7 @@ pub(crate) async fn place(
     let projection = Box::new(Segment::new(run.clone(), segment, thread));
     let shown = Shown { name, dialect: "", projection };
     let parting = parting(&row, skip);
-    Ok(Place::new(thread.clone(), shown, from, (from, skip)).queued(queued).parting(parting))
+    Ok(Place::new(thread.clone(), shown, from, (from, skip)).queued(queued).parting(parting).with_pictures())
 }
 
 /// What a stream says of a run that is given up before it began: no record does.

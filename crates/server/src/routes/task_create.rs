@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::begin::begin;
 use crate::body::Json;
+use crate::files::intake::Luggage;
 use crate::problem::Problem;
 use crate::query;
 use crate::shares;
@@ -62,18 +63,21 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let [format] = query::read(&uri, ["format"])?;
     let format = watch::Format::parse(format.as_deref())?;
-    let json = Json::read(&headers, body, &app.limits).await?;
+    let mut json = Json::read(&headers, body, &app.limits).await?;
+    let large = json.room();
     let idempotency = idempotency(&headers, "POST /v1/tasks", &json.digest())?;
     let request: Request = json.object()?;
     if request.stream && request.wait {
         return Err(Problem::invalid_body("`stream` and `wait` cannot both be true"));
     }
     let (stream, wait) = (request.stream, request.wait);
-    let new = NewRun { idempotency, ..new_run(&app, &caller.user, request).await? };
+    let (new, luggage) = new_run(&app, &caller.user, request).await?;
+    let new = NewRun { idempotency, ..new };
     // Only a key could make this an earlier run, and only a thread could have one before it.
     let is_first = new.thread.is_none() && new.idempotency.is_none();
     let room = stream.then(|| sse::room(&app, &caller)).transpose()?;
-    let started = begin(&app, &caller.user, new).await?;
+    let started = begin(&app, &caller.user, new, luggage).await?;
+    drop(large);
     if let Some(room) = room {
         let place = match is_first {
             true => Some(watch::first_run(started.thread.clone(), started.task.clone(), format)),
@@ -87,7 +91,7 @@ pub(crate) async fn handle(
     object(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }
 
-async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, Problem> {
+async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, Luggage), Problem> {
     let mut thread = request.thread_id.map(|id| ThreadId::parse(&id)).transpose()?;
     let unknown =
         || Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", "`previous` names no run of this thread");
@@ -96,18 +100,20 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
     if let (Some(previous), None) = (&previous, &thread) {
         thread = Some(app.engine.run_of(user, previous).await?.ok_or_else(unknown)?.thread);
     }
-    let shown = match &request.share {
+    let (shown, mut luggage) = match &request.share {
         Some(_) if thread.is_some() => {
             return Err(Problem::invalid_body(
                 "`share` begins a thread: it goes with no `thread_id` and no `previous`",
             ));
         }
         Some(token) => shares::go_on(app, token).await?,
-        None => NewRun::default(),
+        None => (NewRun::default(), Luggage::default()),
     };
-    Ok(NewRun {
+    let mut input = request.input.parts(&app.limits)?;
+    luggage.extend(Luggage::unpack(app, "input", input.iter_mut()).await?);
+    let new = NewRun {
         agent: request.model,
-        input: request.input.parts(&app.limits)?,
+        input,
         thread,
         previous,
         tools: wire::tools(request.tools, &app.limits)?,
@@ -119,7 +125,8 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
             Busy::Steer => OnBusy::Steer,
         },
         ..shown
-    })
+    };
+    Ok((new, luggage))
 }
 
 fn streamed(app: &App, caller: &Caller, task: &TaskId, place: Option<Place>, room: Slot) -> Response {

@@ -3,7 +3,9 @@
 use super::{TaskPath, check_size, idempotency, object, root_row, to_its_end};
 use crate::app::App;
 use crate::auth::Caller;
+use crate::begin::{begin, check_addresses};
 use crate::body::Json;
+use crate::files::intake::Luggage;
 use crate::problem::Problem;
 use crate::query;
 use crate::wire::Input;
@@ -31,7 +33,8 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query::read(&uri, [])?;
-    let json = Json::read(&headers, body, &app.limits).await?;
+    let mut json = Json::read(&headers, body, &app.limits).await?;
+    let _large = json.room();
     let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
     let input = json.object::<Request>()?.input.parts(&app.limits)?;
     let row = root_row(&app, &caller.user, &task).await?;
@@ -46,19 +49,22 @@ async fn said(
     app: &App,
     caller: &Caller,
     row: RunRow,
-    input: Vec<Part>,
+    mut input: Vec<Part>,
     idempotency: Option<Idempotency>,
 ) -> Result<Started, Problem> {
     if input.is_empty() {
         return Err(StartError::NothingToDo.into());
     }
-    let (engine, user) = (app.engine.clone(), caller.user.clone());
+    let luggage = Luggage::unpack(app, "input", input.iter_mut()).await?;
     if row.status.is_terminal() {
         let new = NewRun { agent: row.agent, input, thread: Some(row.thread), idempotency, ..NewRun::default() };
-        return to_its_end(async move { engine.start(&user, new).await }).await;
+        return begin(app, &caller.user, new, luggage).await;
     }
+    check_addresses(app, &input)?;
     check_size(&input)?;
     let started = Started { task: row.id.clone(), thread: row.thread.clone() };
+    luggage.keep(app, (&caller.user, &row.thread), input.iter_mut()).await?;
+    let (engine, user) = (app.engine.clone(), caller.user.clone());
     to_its_end(async move { engine.say(&user, &row.thread, row.id, input, idempotency).await }).await?;
     Ok(started)
 }

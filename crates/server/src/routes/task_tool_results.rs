@@ -5,6 +5,7 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
 use crate::config::HttpLimits;
+use crate::files::intake::{self, Luggage};
 use crate::problem::Problem;
 use crate::query;
 use crate::wire::Input;
@@ -12,11 +13,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use model::CallId;
+use engine::AnswerError;
 use model::block::Part;
 use model::command::ClientResult;
-use model::event::ErrorInfo;
+use model::event::{ErrorInfo, PendingKind};
 use model::id::is_plain;
+use model::ports::RunRow;
+use model::{CallId, UserId};
 use serde::Deserialize;
 use std::collections::HashSet;
 
@@ -38,16 +41,43 @@ pub(crate) async fn handle(
     body: Body,
 ) -> Result<Response, Problem> {
     let [] = query::read(&uri, [])?;
-    let json = Json::read(&headers, body, &app.limits).await?;
+    let mut json = Json::read(&headers, body, &app.limits).await?;
+    let _large = json.room();
     let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/tool_results"), &json.digest())?;
     let given = json.list(app.limits.tools_max)?;
     let run = task_row(&app, &caller.user, &task).await?;
-    let results = results(given, &app.limits)?;
+    let mut results = results(given, &app.limits)?;
+    let luggage = Luggage::unpack(&app, "content", intake::of_results(&mut results)).await?;
+    for result in &results {
+        check_size(&(&result.content, &result.error))?;
+    }
     if app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_none() {
+        keep(&app, &caller.user, &run, &mut results, &luggage).await?;
         let (engine, user) = (app.engine.clone(), caller.user.clone());
         to_its_end(async move { engine.give_results(&user, &run, results, idempotency).await }).await?;
     }
     object(&app, &caller.user, &task, StatusCode::ACCEPTED).await
+}
+
+/// Keeps what came along, if the run waits for it.
+async fn keep(
+    app: &App,
+    user: &UserId,
+    run: &RunRow,
+    results: &mut [ClientResult],
+    luggage: &Luggage,
+) -> Result<(), Problem> {
+    if !intake::any(intake::of_results(results)) {
+        return Ok(());
+    }
+    let pending = app.engine.pending(user, run).await?;
+    let waits = |call: &CallId| {
+        pending.iter().any(|pending| pending.kind == PendingKind::ClientTool && pending.call_id == *call)
+    };
+    if let Some(stray) = results.iter().find(|result| !waits(&result.call_id)) {
+        return Err(AnswerError::NotPending(stray.call_id.clone()).into());
+    }
+    luggage.keep(app, (user, &run.thread), intake::of_results(results)).await
 }
 
 fn results(given: Vec<ToolResult>, limits: &HttpLimits) -> Result<Vec<ClientResult>, Problem> {
@@ -67,7 +97,6 @@ fn results(given: Vec<ToolResult>, limits: &HttpLimits) -> Result<Vec<ClientResu
         if let (Some(error), []) = (&error, content.as_slice()) {
             content.push(Part::text(error));
         }
-        check_size(&(&content, &error))?;
         let error = error.map(|error| ErrorInfo::new("client_error", error));
         Ok(ClientResult { call_id: CallId::from(call_id), content, error })
     };

@@ -3,7 +3,8 @@
 //! What is asked in a viewer's name is answered from the owner's rows where it is about that thread. Everything else goes
 //! to the store as it comes, which knows nobody of a viewer's name; what would make something there is refused here.
 
-use super::{Share, Shares, Who};
+use super::{Share, Shares, Who, any_record, says, viewer};
+use model::block::BLOBS;
 use model::ports::{
     ApprovalRow, AttachmentRow, Attachments, Batch, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow,
     Journal, Kept, KeyRow, Landed, Lease, NameRow, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, Spent,
@@ -242,12 +243,79 @@ impl Attachments for Scope {
         self.directory.delete_attachment(owner, path)
     }
 
+    fn use_attachment<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        path: &'a str,
+    ) -> Answer<'a, Option<AttachmentRow>> {
+        match self.shares.of(owner) {
+            Who::User => self.directory.use_attachment(owner, thread, path),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+        }
+    }
+
+    fn put_blob<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        row: AttachmentRow,
+        bytes_max: Option<u64>,
+    ) -> Answer<'a, Kept> {
+        match self.shares.of(owner) {
+            Who::User => self.directory.put_blob(owner, thread, row, bytes_max),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+        }
+    }
+
+    fn use_blob<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        hash: &'a str,
+    ) -> Answer<'a, Option<AttachmentRow>> {
+        match self.shares.of(owner) {
+            Who::User => self.directory.use_blob(owner, thread, hash),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+        }
+    }
+
+    fn blob<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: Option<&'a ThreadId>,
+        hash: &'a str,
+    ) -> Answer<'a, Option<AttachmentRow>> {
+        match self.shares.of(owner) {
+            Who::Viewer(share) if thread.is_none_or(|thread| share.shows(thread)) => {
+                Box::pin(self.shown_blob(share, hash))
+            }
+            _ => self.directory.blob(owner, thread, hash),
+        }
+    }
+
+    fn released_attachments(&self) -> Answer<'_, Vec<(UserId, String)>> {
+        self.directory.released_attachments()
+    }
+
     fn unfinished_attachments(&self) -> Answer<'_, Vec<(UserId, String)>> {
         self.directory.unfinished_attachments()
     }
 }
 
 impl Scope {
+    /// A blob of the shared thread. Where that is frozen it must have been told of by then.
+    async fn shown_blob(&self, share: Arc<Share>, hash: &str) -> Result<Option<AttachmentRow>, StoreError> {
+        let (owner, thread) = (&share.row.owner, &share.row.thread);
+        let Some(row) = self.directory.blob(owner, Some(thread), hash).await? else { return Ok(None) };
+        if share.until().is_none() {
+            return Ok(Some(row));
+        }
+        let address = format!("{BLOBS}{hash}");
+        let named = any_record(self, &viewer(&share.row.id), thread, |record| says(record, &address)).await?;
+        Ok(named.then_some(row))
+    }
+
     async fn shown_runs(
         &self,
         share: Arc<Share>,

@@ -3,6 +3,8 @@
 //! One task owns it and does one thing at a time, so there is nothing to lock. What it has not been able to write yet is
 //! what it was last given to write: nothing piles up here. Pings are answered by the library.
 
+use super::meter::Meter;
+use crate::body::Room;
 use crate::config::HttpLimits;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -46,8 +48,8 @@ impl From<Error> for Broken {
 /// What came in.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// A text.
-    Text(String),
+    /// A text, and the room that it takes where it is large.
+    Text(String, Option<Room>),
     /// Bytes, which nobody here reads.
     Binary,
     /// A sign of life.
@@ -57,7 +59,7 @@ pub(crate) enum Heard {
 }
 
 pub(crate) struct Line {
-    socket: WebSocketStream<TokioIo<Upgraded>>,
+    socket: WebSocketStream<Meter>,
     stall: Duration,
 }
 
@@ -68,16 +70,23 @@ impl Line {
             .write_buffer_size(0)
             .max_message_size(Some(limits.body_bytes_max))
             .max_frame_size(Some(limits.body_bytes_max));
-        let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        let socket = WebSocketStream::from_raw_socket(Meter::new(io, limits), Role::Server, Some(config)).await;
         Self { socket, stall: limits.write_stall }
     }
 
     /// The next message. May be given up at any moment: nothing is lost.
     pub(crate) async fn next(&mut self) -> Result<Heard, Broken> {
         match self.socket.next().await.ok_or(Broken::Gone)?? {
-            Message::Text(text) => Ok(Heard::Text(text.as_str().to_owned())),
-            Message::Binary(_) => Ok(Heard::Binary),
-            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Ok(Heard::Alive),
+            Message::Text(text) => Ok(Heard::Text(text.as_str().to_owned(), self.socket.get_mut().message())),
+            Message::Binary(_) => {
+                self.socket.get_mut().message();
+                Ok(Heard::Binary)
+            }
+            Message::Ping(payload) | Message::Pong(payload) => {
+                self.socket.get_mut().control(payload.len());
+                Ok(Heard::Alive)
+            }
+            Message::Frame(_) => Ok(Heard::Alive),
             Message::Close(_) => Ok(Heard::Close),
         }
     }

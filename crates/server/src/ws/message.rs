@@ -1,16 +1,12 @@
 //! What clients say, and what they are told when that is not right.
 
 use crate::body::Json;
-use crate::config::HttpLimits;
 use crate::problem::{Problem, Refusal};
-use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse as _;
 use http_body_util::BodyExt as _;
 use model::block::Object;
 use model::event::{Decision, DecisionKind, DisplayMode};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// What a client says.
@@ -53,8 +49,9 @@ pub(crate) struct Chat {
     #[serde(default)]
     pub(crate) session_id: Option<String>,
     pub(crate) content: String,
+    /// Files to read first: where they are.
     #[serde(default)]
-    content_urls: Vec<String>,
+    pub(crate) content_urls: Vec<String>,
     #[serde(default)]
     pub(crate) display_mode: DisplayMode,
     #[serde(default)]
@@ -106,21 +103,14 @@ struct Decided {
 
 impl Said {
     /// Reads a message, as strictly as a request's body.
-    pub(crate) async fn read(text: &str, limits: &HttpLimits) -> Result<Self, Problem> {
-        let Kind { kind } = object(text, limits).await?;
+    pub(crate) fn read(json: Json) -> Result<Self, Problem> {
+        let Kind { kind } = json.field("type")?;
         Ok(match kind {
-            KindName::Chat => {
-                let chat: Chat = object(text, limits).await?;
-                if !chat.content_urls.is_empty() {
-                    let detail = "`content_urls`: files cannot be read yet";
-                    return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail));
-                }
-                Self::Chat(chat)
-            }
-            KindName::Resume => Self::Resume(object(text, limits).await?),
-            KindName::ApprovalResponse => Self::Decide(object(text, limits).await?),
-            KindName::Stop => object(text, limits).await.map(|_: Bare| Self::Stop)?,
-            KindName::Ping => object(text, limits).await.map(|_: Bare| Self::Ping)?,
+            KindName::Chat => Self::Chat(json.object()?),
+            KindName::Resume => Self::Resume(json.object()?),
+            KindName::ApprovalResponse => Self::Decide(json.object()?),
+            KindName::Stop => json.object().map(|_: Bare| Self::Stop)?,
+            KindName::Ping => json.object().map(|_: Bare| Self::Ping)?,
         })
     }
 
@@ -128,12 +118,6 @@ impl Said {
     pub(crate) const fn only_reads(&self) -> bool {
         matches!(self, Self::Resume(_) | Self::Ping)
     }
-}
-
-async fn object<T: DeserializeOwned>(text: &str, limits: &HttpLimits) -> Result<T, Problem> {
-    let kind = HeaderValue::from_static("application/json");
-    let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
-    Json::read(&headers, Body::from(text.to_owned()), limits).await?.object()
 }
 
 impl Answer {

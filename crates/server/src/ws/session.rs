@@ -4,6 +4,7 @@ use super::message::{Answer, Chat, Resume};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::begin;
+use crate::files::intake::Luggage;
 use crate::problem::Problem;
 use crate::routes::to_its_end;
 use crate::schema;
@@ -12,7 +13,7 @@ use crate::watch::{self, Shown};
 use axum::http::StatusCode;
 use bytes::Bytes;
 use engine::{NewRun, REQUEST_BYTES_MAX, StartError, Viewer};
-use model::block::Part;
+use model::block::{FileRef, Part};
 use model::command::Cancel;
 use model::cursor::Cursor;
 use model::event::{CancelMode, ClientNames};
@@ -104,29 +105,30 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
             (thread.to_string(), thread, true)
         }
     };
-    let shown = match &chat.share {
+    let (shown, mut luggage) = match &chat.share {
         Some(_) if app.engine.ports().directory.thread(user, &thread).await?.is_some() => {
             return Err(Problem::invalid_body("`share` begins a session: `session_id` must be a new name, or none"));
         }
         Some(token) => shares::go_on(app, token).await?,
-        None => NewRun::default(),
+        None => (NewRun::default(), Luggage::default()),
     };
+    let mut input = input(app, chat.content_urls, chat.content)?;
+    luggage.extend(Luggage::unpack(app, "content_urls", input.iter_mut()).await?);
     let agent = match chat.agent {
         Some(agent) => agent,
         None => begin::last_agent(app, user, &thread).await?.unwrap_or_else(|| default_agent(app)),
     };
     let client = ClientNames { protocol: NAME.to_owned(), thread_id: Some(name.clone()), run_id: None };
-    let input = Some(chat.content).filter(|content| !content.is_empty()).map(Part::text);
     let new = NewRun {
         agent,
-        input: input.into_iter().collect(),
+        input,
         thread: Some(thread.clone()),
         promised,
         display_mode: chat.display_mode,
         client: Some(client),
         ..shown
     };
-    let started = begin::begin(app, user, new).await?;
+    let started = begin::begin(app, user, new, luggage).await?;
     // A name may have been given anew since, when its thread was deleted.
     if now.as_ref().is_none_or(|session| session.name != name || session.thread != thread) {
         let (_, before) = watch::begun(app, user, &started.task).await?;
@@ -135,6 +137,17 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
         *now = Some(session);
     }
     Ok(())
+}
+
+/// Files first, then words about them.
+fn input(app: &App, files: Vec<String>, words: String) -> Result<Vec<Part>, Problem> {
+    let most = app.limits.input_files_max;
+    if files.len() > most {
+        return Err(Problem::invalid_body(format!("`content_urls`: {} files; {most} is the most", files.len())));
+    }
+    let file = |url| Part::File { file: FileRef { url: Some(url), ..FileRef::default() } };
+    let words = Some(words).filter(|words| !words.is_empty()).map(Part::text);
+    Ok(files.into_iter().map(file).chain(words).collect())
 }
 
 /// Goes on where the client was; without a place, with the oldest run that has not ended, else with the latest.

@@ -6,6 +6,7 @@ use super::message::{self, Said};
 use super::session::{self, Next, Session};
 use crate::app::App;
 use crate::auth::Caller;
+use crate::body::{Json, Room};
 use crate::problem::Problem;
 use crate::shares;
 use axum::http::StatusCode;
@@ -116,11 +117,11 @@ impl Socket {
     async fn hear(&mut self, heard: Heard) -> Result<Option<Close>, Broken> {
         self.missed = 0;
         match heard {
-            Heard::Text(text) => {
+            Heard::Text(text, room) => {
                 if !self.caller.pass.is_good() {
                     return Ok(Some(REVOKED));
                 }
-                match self.obey(text).await {
+                match self.obey(text, room).await {
                     Ok(None) => {}
                     Ok(Some(reply)) => self.line.send_text(reply).await?,
                     Err(problem) => self.complain(problem).await?,
@@ -137,14 +138,14 @@ impl Socket {
     }
 
     /// Does what a client says. Most of it is answered by what is shown next.
-    async fn obey(&mut self, text: String) -> Result<Option<&'static str>, Problem> {
+    async fn obey(&mut self, text: String, _large: Option<Room>) -> Result<Option<&'static str>, Problem> {
         let Self { app, caller, session, .. } = self;
-        let said = Said::read(&text, &app.limits).await?;
+        let said = Said::read(Json::read_text(text).await?)?;
         if caller.share().is_some() && !said.only_reads() {
             return Err(shares::read_only());
         }
         match said {
-            Said::Chat(chat) => session::chat(app, caller, session, chat).await?,
+            Said::Chat(chat) => Box::pin(session::chat(app, caller, session, chat)).await?,
             Said::Resume(resume) => session::resume(app, caller, session, resume).await?,
             Said::Stop => {
                 let thread = session.as_ref().map(|session| session.thread.clone());

@@ -2,6 +2,7 @@
 
 use crate::auth::{id_of, key};
 use crate::harness::{PATIENCE, Reply, Server, client};
+use flate2::{Compress, Compression, FlushCompress};
 use futures_util::stream::{self, StreamExt as _};
 use reqwest::Method;
 use serde_json::Value;
@@ -18,17 +19,17 @@ async fn send(hw: &Server, query: &str, kind: &str, bytes: &[u8]) -> Reply {
     hw.request(Method::POST, &format!("{ROUTE}{query}"), &[("content-type", kind)], Some(bytes.to_vec())).await
 }
 
-async fn sent(hw: &Server, query: &str, bytes: &[u8]) -> Value {
+pub(crate) async fn sent(hw: &Server, query: &str, bytes: &[u8]) -> Value {
     let reply = send(hw, query, "application/octet-stream", bytes).await;
     assert_eq!(reply.status, 201, "{}", reply.text);
     reply.json()
 }
 
-fn text<'a>(file: &'a Value, name: &str) -> &'a str {
+pub(crate) fn text<'a>(file: &'a Value, name: &str) -> &'a str {
     file[name].as_str().unwrap()
 }
 
-fn signed_path(bucket: &str, path: &str) -> String {
+pub(crate) fn signed_path(bucket: &str, path: &str) -> String {
     format!("{ROUTE}/signed-url?bucket={bucket}&path={path}")
 }
 
@@ -58,7 +59,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-fn stored(hw: &Server) -> Vec<PathBuf> {
+pub(crate) fn stored(hw: &Server) -> Vec<PathBuf> {
     files(&hw.data_dir().join("files"))
 }
 
@@ -406,4 +407,73 @@ async fn an_address_outlives_a_restart_and_is_the_public_one() {
     assert_eq!(files(&hw.path("elsewhere")).len(), 1);
     let secret = std::fs::metadata(hw.data_dir().join("files.key")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&secret.permissions()) & 0o777, 0o600);
+}
+
+/// A JPEG that says how large it is behind so many bytes of other things.
+fn jpeg(side: u16, before: usize) -> Vec<u8> {
+    let mut jpeg = b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0".to_vec();
+    for _ in 0..before / 60_000 {
+        jpeg.extend([&b"\xff\xe2\xea\x62"[..], &[0; 60_000]].concat());
+    }
+    jpeg.extend([&b"\xff\xc0\0\x11\x08"[..], &side.to_be_bytes(), &side.to_be_bytes(), &[3; 12]].concat());
+    jpeg
+}
+
+#[tokio::test]
+async fn a_picture_that_says_it_is_larger_than_pictures_are_is_not_taken() {
+    let hw = Server::start("[files]\npixels_max = 1000000");
+    let png =
+        |width: u32, height: u32| [&PNG[..16], &width.to_be_bytes(), &height.to_be_bytes(), b"\x08\x06\0\0\0"].concat();
+    let bombs = [
+        png(1_001, 1_000),
+        png(40_000, 1),
+        png(u32::MAX, u32::MAX),
+        b"GIF89a\xff\xff\xff\xff\x80\0\0".to_vec(),
+        b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff".to_vec(),
+        jpeg(1_001, 0),
+        // Long after it was seen what it is, and that there was nothing against it.
+        jpeg(60_000, 3_000_000),
+    ];
+    for bomb in &bombs {
+        let reply = send(&hw, "", "image/png", bomb).await;
+        assert_eq!(reply.problem(), (422, "image_too_large".to_owned()), "{:?}", &bomb[..20]);
+        assert_eq!(reply.json()["pixels_max"], 1_000_000);
+        let part = b"--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n";
+        let form = [&part[..], bomb, b"\r\n--B--\r\n"].concat();
+        let reply = send(&hw, "", "multipart/form-data; boundary=B", &form).await;
+        assert_eq!(reply.problem(), (422, "image_too_large".to_owned()), "{:?}", &bomb[..20]);
+    }
+    hw.until("nothing is left of them", async || stored(&hw).is_empty()).await;
+    for picture in [png(1_000, 1_000), png(32_768, 30), jpeg(1_000, 3_000_000)] {
+        assert_eq!(send(&hw, "", "image/png", &picture).await.status, 201);
+    }
+    // What only begins like a picture is text, however large it would be.
+    assert_eq!(send(&hw, "", "image/gif", b"GIF89a=1;alert(1)//").await.status, 201);
+}
+
+/// Ten million bytes that become ten thousand million when they are unpacked.
+fn zip_bomb() -> Vec<u8> {
+    let mut packing = Compress::new(Compression::best(), false);
+    let mut zeros = Vec::with_capacity(1 << 20);
+    packing.compress_vec(&vec![0; 1 << 20], &mut zeros, FlushCompress::Full).unwrap();
+    let head = b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0x";
+    let mut bomb = head.to_vec();
+    while bomb.len() < 10_000_000 {
+        bomb.extend_from_slice(&zeros);
+    }
+    bomb
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_is_stored_as_it_is_and_never_unpacked() {
+    let hw = Server::demo();
+    sent(&hw, "", &vec![b'x'; 2_000_000]).await;
+    let (bomb, before) = (zip_bomb(), memory(&hw));
+    let file = sent(&hw, "?name=bomb.zip", &bomb).await;
+    assert_eq!((text(&file, "contentType"), file["size"].as_u64()), ("application/zip", Some(bomb.len() as u64)));
+    let (status, headers, bytes) = fetch(&address(&hw, &file).await, &[]).await;
+    assert!(status == 200 && bytes == bomb, "{status}");
+    assert!(headers["content-disposition"].to_str().unwrap().starts_with("attachment; "));
+    let grown = memory(&hw).saturating_sub(before);
+    assert!(grown < 8_000_000, "{grown} bytes");
 }

@@ -1,5 +1,6 @@
 //! Keys: who is let in, and that nobody sees what is another's.
 
+use crate::blobs;
 use crate::harness::Server;
 use reqwest::Method;
 use serde_json::json;
@@ -72,7 +73,10 @@ async fn what_is_anothers_does_not_exist() {
     let hw = Server::start(KEYS);
     let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
     let hw = hw.with_key(&ann);
-    let task = hw.run("story 3 fast").await;
+    let picture = blobs::picture("hers");
+    let (blob, input) =
+        (blobs::hash(&picture), json!([blobs::part(&picture), {"type": "text", "text": "story 3 fast"}]));
+    let task = hw.begin(json!({"model": "demo", "input": input})).await;
     let (id, thread) = (task["task_id"].as_str().unwrap(), task["thread_id"].as_str().unwrap());
     hw.ended(id).await;
     let before = hw.size().await;
@@ -99,6 +103,8 @@ async fn what_is_anothers_does_not_exist() {
         (Method::GET, format!("/v1/threads/{thread}/shares"), None),
         (Method::POST, format!("/v1/threads/{thread}/shares"), Some(br#"{"mode":"live"}"#.to_vec())),
         (Method::DELETE, format!("/v1/threads/{thread}/shares/share_1"), None),
+        (Method::GET, format!("/v1/blobs/{blob}"), None),
+        (Method::HEAD, format!("/v1/blobs/{blob}"), None),
         (Method::GET, format!("/api/v1/agent/runs/{thread}/events"), None),
         (Method::POST, format!("/api/v1/agent/runs/{thread}/cancel"), None),
         (Method::GET, format!("/v1/responses/{response}"), None),
@@ -120,6 +126,7 @@ async fn what_is_anothers_does_not_exist() {
         (&response, "{response}"),
         (conversation, "{conversation}"),
         ("apr_1", "{key}"),
+        (&blob, "{hash}"),
         ("share_1", "{share}"),
         ("msg_1", "{item}"),
     ];

@@ -78,7 +78,7 @@ async fn fields_that_are_not_what_they_should_be() {
         (with("input", json!([{"type": "file", "file": {"url": "u", "path": "p"}}])), 422, "invalid_body"),
         (with("input", json!(many)), 422, "invalid_body"),
         (with("input", json!("x".repeat(400_000))), 413, "request_too_large"),
-        (with("input", json!("x".repeat(2_000_000))), 413, "body_too_large"),
+        (with("input", json!("x".repeat(2_000_000))), 413, "request_too_large"),
         (with("model", json!("nobody")), 422, "unknown_agent"),
         (with("model", json!("../../x")), 422, "unknown_agent"),
         (with("model", json!("gpt-4\n")), 422, "unknown_agent"),

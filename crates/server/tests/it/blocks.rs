@@ -93,7 +93,7 @@ async fn whatever_is_wrong_is_said_and_the_socket_lives() {
         (json!({"type": "chat", "content": "hello", "agent": "nobody"}), "unknown_agent"),
         (json!({"type": "chat", "content": "hello", "session_id": "a b"}), "invalid_body"),
         (json!({"type": "chat", "content": "hello", "session_id": "thr_nobodys"}), "not_found"),
-        (json!({"type": "chat", "content": "hello", "content_urls": ["https://example.com/a.pdf"]}), "unsupported"),
+        (json!({"type": "chat", "content": "hello", "content_urls": ["a.pdf"]}), "invalid_body"),
         (json!({"type": "resume", "session_id": "unknown"}), "not_found"),
         (json!({"type": "stop"}), "no_session"),
         (

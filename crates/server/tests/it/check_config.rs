@@ -134,6 +134,8 @@ input_hook = { "?" = 1 }
 "?" = 1
 [files]
 "?" = 1
+[fetch]
+"?" = 1
 "#;
 
 /// The keys of every table, as the parser lists them when it is asked for one that is not there.

@@ -31,7 +31,8 @@ async fn upstreams() -> (Server, Heard) {
 fn message(model: &str) -> Value {
     let call = json!({"type": "tool_use", "id": "toolu_01", "name": "find", "input": {"n": 1}});
     let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": "of another"});
-    let picture = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+    let picture =
+        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}});
     json!({
         "model": model, "max_tokens": 77, "temperature": 0.25, "system": "Be kind.",
         "tools": [{"name": "find", "input_schema": {"type": "object"}}],
@@ -48,7 +49,7 @@ fn message(model: &str) -> Value {
 /// The same from a client of Chat Completions.
 fn completion(model: &str) -> Value {
     let call = json!({"id": "toolu_01", "type": "function", "function": {"name": "find", "arguments": "{\"n\":1}"}});
-    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}});
+    let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
     json!({
         "model": model, "max_completion_tokens": 77, "temperature": 0.25,
         "tools": [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}],
@@ -77,7 +78,7 @@ async fn every_model_hears_what_a_client_of_every_protocol_says() {
             assert_eq!(by_message, by_completion, "{model}: it cannot tell them apart");
             let text = by_message.to_string();
             let mut from = 0;
-            for said in ["Find it.", "I look.", "\"find\"", "found", "Here.", "AAAA", "And this?"] {
+            for said in ["Find it.", "I look.", "\"find\"", "found", "Here.", "iVBORw0KGgo=", "And this?"] {
                 let at = text[from..].find(said);
                 from += at.unwrap_or_else(|| panic!("{model}: no {said:?} in its place: {text}"));
             }

@@ -3,6 +3,7 @@
 //! The rows are held against the document of what the server offers: a route or a message without a row is a failure.
 
 use crate::auth::key;
+use crate::blobs;
 use crate::blocks::client::Socket;
 use crate::harness::{Server, openapi};
 use reqwest::Method;
@@ -50,6 +51,7 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
         (get.clone(), "/v1/threads/{thread_id}/shares", none(), SeesNothing),
         (post.clone(), "/v1/threads/{thread_id}/shares", json!({"mode": "live"}), CannotAct),
         (delete.clone(), "/v1/threads/{thread_id}/shares/{share}", none(), CannotAct),
+        (get.clone(), "/v1/blobs/{hash}", none(), Sees),
         (post.clone(), "/v1/tickets", none(), Gets(201)),
         (post.clone(), "/api/v1/agent/runs", json!({"message": "hi"}), CannotAct),
         (get.clone(), "/api/v1/agent/runs/{thread_id}/events", none(), Sees),
@@ -133,7 +135,9 @@ impl Seat<'_> {
         let signed =
             self.ask(&Method::GET, &format!("/api/v1/agent/attachments/signed-url?{file}"), &Value::Null).await;
         let signed = signed.1.split_once("raw?").unwrap().1.trim_end_matches(['"', '}']).to_owned();
+        let picture = blobs::picture(&path);
         let input = json!([
+            blobs::part(&picture),
             {"type": "text", "text": "story 2 fast"},
             {"type": "file", "file": {"bucket": bucket, "path": path}},
         ]);
@@ -155,6 +159,7 @@ impl Seat<'_> {
             ("{share}", text(&share["share_id"])),
             ("{token}", text(&share["token"])),
             ("{model}", "demo".to_owned()),
+            ("{hash}", blobs::hash(&picture)),
             ("{file}", file),
             ("{signed}", signed),
         ])

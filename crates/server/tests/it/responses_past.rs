@@ -101,7 +101,7 @@ async fn what_is_asked_of_the_model_reaches_it_and_is_asked_once() {
 }
 
 #[tokio::test]
-async fn pictures_and_files_reach_the_model_and_come_back_as_they_were_given() {
+async fn pictures_and_files_reach_the_model_and_come_back_by_their_addresses() {
     let house = house().await;
     let parts = json!([{"type": "input_text", "text": "look"},
         {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"},
@@ -109,11 +109,16 @@ async fn pictures_and_files_reach_the_model_and_come_back_as_they_were_given() {
         {"type": "input_file", "file_url": "https://files.example/b.pdf"}]);
     let response = house.far(json!({"input": [{"role": "user", "content": parts}]})).await;
     let path = format!("/v1/responses/{}/input_items", response["id"].as_str().unwrap());
-    assert_eq!(house.hw.get(&path).await.json()["data"][0]["content"], parts);
+    let shown = house.hw.get(&path).await.json()["data"][0]["content"].clone();
+    assert_eq!((&shown[0], &shown[3]), (&parts[0], &parts[3]));
+    assert_eq!((&shown[2]["filename"], &shown[2]["file_data"]), (&json!("a.pdf"), &Value::Null));
+    for address in [&shown[1]["image_url"], &shown[2]["file_url"]] {
+        assert!(address.as_str().unwrap().starts_with("/v1/blobs/"), "{shown}");
+    }
     let body = house.asked.lock().unwrap().last().unwrap().clone();
     assert_eq!(body["input"][0]["content"][2], parts[2]);
     for bad in [
-        json!({"type": "input_file", "file_url": "file:///etc/hosts"}),
+        json!({"type": "input_file", "file_url": "hosts"}),
         json!({"type": "input_file", "file_data": "JVBERi0="}),
         json!({"type": "input_file", "file_id": "file-1"}),
         json!({"type": "input_image", "image_url": "ftp://pictures.example/a.png"}),

@@ -50,8 +50,7 @@ async fn parts_are_taken_as_input() {
     let hw = Server::demo();
     let input = json!([
         {"type": "text", "text": "story 2 fast"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-        {"type": "file", "file": {"bucket": "b", "path": "p"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
         {"type": "file", "file": {"url": "https://example.com/x"}},
     ]);
     let tools = json!([{"name": "mine", "description": "d", "parameters": {"type": "object"}}]);

@@ -49,6 +49,11 @@ impl Dialect {
         matches!(self, Self::Responses | Self::Messages | Self::Chat)
     }
 
+    /// Are its clients given pictures where the log says where they are?
+    pub(super) const fn has_pictures(self) -> bool {
+        matches!(self, Self::Responses | Self::RunItems)
+    }
+
     /// What is said when an answer has ended.
     pub(super) const fn farewell(self) -> &'static [u8] {
         match self {

@@ -31,6 +31,13 @@ fn a_refusal_says_file_line_and_key() {
         ),
         ("[providers.p]\nkind = \"scripted\"\n", "1: providers.p: `file` is missing"),
         ("[server]\norigins = [\n\"*\"]\n", "3: server.origins: `*` is not an origin"),
+        ("[fetch]\nports = [80, 0]\n", "2: fetch.ports: the number is out of bounds; write one from 1 to 65535"),
+        ("[fetch]\nallow_private = \"yes\"\n", "2: fetch.allow_private: this is a text; write `true` or `false`"),
+        ("[fetch]\nallow_private = [\"10.0.0.0/8\"]\n", "2: fetch.allow_private: `10.0.0.0/8` is not an IP address"),
+        (
+            "[fetch]\nbytes_max = 67108865\n",
+            "2: fetch.bytes_max: the number is out of bounds; write one from 1 to 67108864",
+        ),
         ("[agents.\"a/b\"]\nmodel = \"x/y\"\n", "1: agents.\"a/b\": a name has"),
     ];
     for (text, wanted) in cases {

@@ -4,6 +4,7 @@ use super::{Conversation, find, new_items};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
+use crate::files::inline;
 use crate::problem::Problem;
 use crate::routes::responses::{Found, input_items, query, read};
 use axum::body::Body;
@@ -45,7 +46,7 @@ pub(crate) async fn list(
     if !page.newest_first {
         page.add(conversation.note.items);
     }
-    Ok(axum::Json(page.answer()?).into_response())
+    Ok(inline::body(&app, &caller.user, &conversation.thread, &page.answer()?))
 }
 
 pub(crate) async fn add(
@@ -56,7 +57,7 @@ pub(crate) async fn add(
     body: Body,
 ) -> Result<Response, Problem> {
     let body: Object = Json::read(&headers, body, &app.limits).await?.object()?;
-    let new = new_items(&body, true)?;
+    let new = new_items(&app, &caller.user, &body, true).await?;
     let mut conversation = find(&app, &caller.user, &id).await?;
     conversation.note.items.extend(new.iter().cloned());
     conversation.keep(&app, &caller.user).await?;
@@ -80,7 +81,7 @@ pub(crate) async fn get(
     };
     let Some(run) = run.filter(|run| run.thread == conversation.thread) else { return Err(no_item(&item)) };
     let found = items_of(&app, &caller.user, &run).await?.into_iter().find(is_it);
-    Ok(axum::Json(found.ok_or_else(|| no_item(&item))?).into_response())
+    Ok(inline::body(&app, &caller.user, &run.thread, &found.ok_or_else(|| no_item(&item))?))
 }
 
 /// What waits can be taken out again; what a run has read stays in the log.

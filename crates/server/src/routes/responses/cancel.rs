@@ -3,11 +3,12 @@
 use super::{ResponsePath, find, place};
 use crate::app::App;
 use crate::auth::Caller;
+use crate::files::inline;
 use crate::problem::Problem;
 use crate::routes::to_its_end;
 use crate::watch;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use model::command::Cancel;
 use model::event::CancelMode;
 
@@ -18,7 +19,7 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let (found, read) = find(&app, &caller.user, &id).await?;
     if found.run.status.is_terminal() {
-        return Ok(axum::Json(read.object).into_response());
+        return Ok(inline::body(&app, &caller.user, &found.run.thread, &read.object));
     }
     let (engine, user) = (app.engine.clone(), caller.user.clone());
     let (thread, task_id) = (found.run.thread.clone(), found.run.id.clone());
@@ -29,5 +30,5 @@ pub(crate) async fn handle(
         watch::ended(&app, &caller.user, place).await?;
     }
     let (_, read) = find(&app, &caller.user, &id).await?;
-    Ok(axum::Json(read.object).into_response())
+    Ok(inline::body(&app, &caller.user, &found.run.thread, &read.object))
 }

@@ -5,6 +5,8 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::body::Json;
 use crate::converse::{self, Context, Turn};
+use crate::files::inline;
+use crate::files::intake::{self, Luggage};
 use crate::problem::Problem;
 use crate::routes::conversations::{self, Conversation};
 use crate::routes::idempotency;
@@ -14,7 +16,7 @@ use crate::wire;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use engine::NewRun;
 use model::UserId;
 use model::block::Object;
@@ -29,19 +31,24 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let json = Json::read(&headers, body, &app.limits).await?;
+    let mut json = Json::read(&headers, body, &app.limits).await?;
+    let large = json.room();
     let idempotency = idempotency(&headers, "POST /v1/responses", &json.digest())?;
     let body: Object = json.object()?;
     let asked = asked(&body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    drop(body);
     let (stream, background) = (asked.stream, asked.background);
     let conversation = match &asked.conversation {
         Some(id) => Some(conversations::find(&app, &caller.user, id).await?),
         None => None,
     };
     let room = stream.then(|| sse::room(&app, &caller)).transpose()?;
-    let (said, context, new) = told(&app, &caller.user, asked, conversation.as_ref()).await?;
+    let (mut said, context, new) = told(&app, &caller.user, asked, conversation.as_ref()).await?;
     let echo = new.echo.clone();
-    let turn = converse::take(&app, &caller.user, said, context, NewRun { idempotency, ..new }).await?;
+    let luggage = Luggage::unpack(&app, "input", intake::of_said(&mut said)).await?;
+    let new = NewRun { idempotency, ..new };
+    let turn = Box::pin(converse::take(&app, &caller.user, (said, luggage), context, new)).await?;
+    drop(large);
     // Who answers something goes on with a run that has begun: what waits is for the next one.
     if let Some(conversation) = conversation.filter(|_| turn.is_new) {
         conversation.was_read(&app, &caller.user).await?;
@@ -117,5 +124,5 @@ async fn shown(app: &App, user: &UserId, turn: &Turn, echo: Option<Value>) -> Re
             Segment::unbegun(id, turn.segment, asked)
         }
     };
-    Ok(axum::Json(object).into_response())
+    Ok(inline::body(app, user, &found.run.thread, &object))
 }

@@ -3,11 +3,12 @@
 use super::{ResponsePath, find, place, query};
 use crate::app::App;
 use crate::auth::Caller;
+use crate::files::inline;
 use crate::problem::Problem;
 use crate::sse::{self, Manners};
 use axum::extract::State;
 use axum::http::{Method, Uri};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 
 pub(crate) async fn handle(
     State(app): State<App>,
@@ -25,7 +26,7 @@ pub(crate) async fn handle(
     let after = after.map(|text| number(&text)).transpose()?;
     let (found, read) = find(&app, &caller.user, &id).await?;
     if !stream {
-        return Ok(axum::Json(read.object).into_response());
+        return Ok(inline::body(&app, &caller.user, &found.run.thread, &read.object));
     }
     let skip = after.map_or(0, |after| after.saturating_add(1));
     if skip > read.frames {

@@ -4,6 +4,7 @@ use super::past::{DAY, HOUR, Past};
 use super::{end_of, say, seen};
 use crate::harness::Server;
 use model::Millis;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 const HISTORY: &str = "/api/v1/agent/history";
@@ -185,7 +186,10 @@ fn peak(hw: &Server) -> u64 {
 #[tokio::test]
 async fn a_days_messages_are_what_was_said_called_and_attached() {
     let hw = Server::demo();
-    let files = json!([{"bucket": "b", "path": "agent-inputs/local/a.pdf"}]);
+    let kind = [("content-type", "application/pdf")];
+    let sent = hw.request(Method::POST, "/api/v1/agent/attachments?name=a.pdf", &kind, Some(b"%PDF-".to_vec())).await;
+    let file = sent.json();
+    let files = json!([{"bucket": file["bucket"], "path": file["path"]}]);
     let body = json!({"message": "weather", "threadId": "mine", "attachments": files, "metadata": {"page": 3}});
     let (_, run) = say(&hw, body).await;
     let frames = seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
@@ -196,7 +200,9 @@ async fn a_days_messages_are_what_was_said_called_and_attached() {
     let roles: Vec<&str> = messages.iter().map(|said| said["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["user", "tool", "assistant"]);
     let metadata = &messages[0]["metadata"];
-    assert_eq!((&metadata["attachments"], &metadata["page"], &metadata["runId"]), (&files, &json!(3), &json!(run)));
+    assert_eq!((&metadata["page"], &metadata["runId"]), (&json!(3), &json!(run)));
+    let named = json!([{"bucket": file["bucket"], "path": file["path"], "name": "a.pdf"}]);
+    assert_eq!(metadata["attachments"], named);
     assert_eq!(messages[0]["content"], "weather");
     for (said, kind, output) in
         [(&messages[1], "TOOL_CALL_RESULT", "toolAgentOutput"), (&messages[2], "TEXT_MESSAGE_END", "workerAgentOutput")]

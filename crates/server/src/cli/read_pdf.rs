@@ -1,0 +1,28 @@
+//! `headwater read-pdf`: what the server starts to read a PDF (`fetch::apart`). Not for people, so no help names it.
+
+use clap::Args;
+use fetch::apart::{self, Apart};
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) const VERB: &str = "read-pdf";
+/// This program, also when somebody has put a newer one in its place.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// What [`Apart`] says.
+#[derive(Debug, Args)]
+pub(crate) struct ReadPdfArgs {
+    text_bytes_max: usize,
+    memory_bytes_max: u64,
+}
+
+pub(crate) fn run(args: &ReadPdfArgs) -> ExitCode {
+    apart::serve(args.text_bytes_max, args.memory_bytes_max)
+}
+
+/// How such a process is started.
+pub(crate) fn apart() -> std::io::Result<Apart> {
+    let ourselves = Path::new(OURSELVES);
+    let program = if ourselves.exists() { ourselves.to_owned() } else { std::env::current_exe()? };
+    Ok(Apart::new(program, vec![VERB.into()]))
+}

@@ -1,0 +1,73 @@
+//! `[fetch]`: the files that people point at, and how far the server goes to read one.
+
+use super::table::{Item, Table, shown};
+use ::fetch::{Limits, Private, ReadLimits};
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub(super) const KEYS: [&str; 7] =
+    ["allow_private", "ports", "bytes_max", "timeout_ms", "redirects_max", "text_bytes_max", "at_once_max"];
+const PORTS: [u16; 2] = [80, 443];
+const TIMEOUT_MS_MAX: u64 = 600_000;
+/// What reads PDFs takes no more.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const TEXT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+const REDIRECTS_MAX: u64 = 20;
+const AT_ONCE: usize = 16;
+const AT_ONCE_MAX: u64 = 1024;
+
+/// The files that people point at, and how far the server goes to read one.
+#[derive(Clone, Debug)]
+pub(crate) struct FetchConfig {
+    /// What of this machine and its networks may be asked.
+    pub(crate) private: Private,
+    /// The ports that may be asked. None: nothing is fetched.
+    pub(crate) ports: Vec<u16>,
+    /// How much and how long.
+    pub(crate) limits: Limits,
+    /// Of the text of one file.
+    pub(crate) text_bytes_max: usize,
+    /// How many files are fetched and read at the same time.
+    pub(crate) at_once_max: usize,
+}
+
+pub(super) fn read(table: &Table<'_>) -> FetchConfig {
+    let base = Limits::default();
+    let size =
+        |key, most, base| table.number(key, 1..=most).and_then(|size| usize::try_from(size).ok()).unwrap_or(base);
+    let redirects = table.number("redirects_max", 0..=REDIRECTS_MAX).and_then(|most| u32::try_from(most).ok());
+    let total = table.number("timeout_ms", 1..=TIMEOUT_MS_MAX).map_or(base.total_max, Duration::from_millis);
+    FetchConfig {
+        private: table.get("allow_private").map(|item| private(&item)).unwrap_or_default(),
+        ports: table.get("ports").and_then(|item| ports(&item)).unwrap_or_else(|| PORTS.to_vec()),
+        limits: Limits {
+            bytes_max: size("bytes_max", FILE_BYTES_MAX, base.bytes_max),
+            redirects_max: redirects.unwrap_or(base.redirects_max),
+            connect_max: total / 3,
+            first_byte_max: total * 2 / 3,
+            idle_max: total / 3,
+            total_max: total,
+        },
+        text_bytes_max: size("text_bytes_max", TEXT_BYTES_MAX, ReadLimits::default().text_bytes_max),
+        at_once_max: size("at_once_max", AT_ONCE_MAX, AT_ONCE),
+    }
+}
+
+fn private(item: &Item<'_>) -> Private {
+    if !item.is_list() {
+        return if item.flag().unwrap_or_default() { Private::Allowed } else { Private::Refused };
+    }
+    let address = |(item, text): (Item<'_>, &str)| {
+        let address = text.parse::<IpAddr>();
+        if address.is_err() {
+            item.refuse(format!("{} is not an IP address; write it like 10.0.0.5", shown(text)));
+        }
+        address.ok()
+    };
+    Private::These(item.texts().unwrap_or_default().into_iter().filter_map(address).collect())
+}
+
+fn ports(item: &Item<'_>) -> Option<Vec<u16>> {
+    let port = |item: Item<'_>| item.number(1..=u64::from(u16::MAX)).and_then(|port| u16::try_from(port).ok());
+    Some(item.list()?.into_iter().filter_map(port).collect())
+}

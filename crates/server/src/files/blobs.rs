@@ -1,0 +1,232 @@
+//! Blobs: bytes that threads hold, under the address `/v1/blobs/{sha-256}`.
+//!
+//! Whoever keeps the same bytes twice has them once; whoever deletes the last thread that uses them has them no more.
+
+use super::Files;
+use crate::problem::Problem;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use engine::SystemClock;
+use files::{FilesError, HEAD_BYTES, Key, KeyError, Kind, UploadError, disposition};
+use model::block::BLOBS;
+use model::ports::{AttachmentRow, Clock as _, Kept, StoreError};
+use model::{ThreadId, UserId};
+use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+/// Whoever deletes something waits so long for its bytes to be gone.
+const CLEARED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Bytes that a thread is to hold.
+#[derive(Clone, Debug)]
+pub(crate) struct NewBlob {
+    /// What people call it.
+    pub(crate) name: String,
+    /// What its sender says it is.
+    pub(crate) declared: Option<String>,
+    pub(crate) bytes: Bytes,
+    /// Does it count against what its owner may have? What a run makes is kept in any case.
+    pub(crate) is_sent: bool,
+}
+
+/// Why a blob was not kept.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BlobError {
+    #[error("your files may hold {most} bytes together, and hold {used} already")]
+    Over { most: u64, used: u64 },
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Upload(#[from] UploadError),
+    #[error("the work was broken off")]
+    BrokenOff,
+}
+
+impl Files {
+    /// Keeps bytes for a thread and says under which address they are. Goes to its end, whoever stops waiting.
+    pub(crate) async fn keep_blob(
+        self: &Arc<Self>,
+        owner: &UserId,
+        thread: &ThreadId,
+        blob: NewBlob,
+    ) -> Result<String, BlobError> {
+        let (files, owner, thread) = (Arc::clone(self), owner.clone(), thread.clone());
+        let kept = tokio::spawn(async move { files.keep_new(&owner, &thread, blob).await });
+        kept.await.unwrap_or(Err(BlobError::BrokenOff))
+    }
+
+    async fn keep_new(&self, owner: &UserId, thread: &ThreadId, blob: NewBlob) -> Result<String, BlobError> {
+        let (hash, is_sent) = (hash(&blob.bytes), blob.is_sent);
+        let address = format!("{BLOBS}{hash}");
+        if self.directory.use_blob(owner, thread, &hash).await?.is_none() {
+            self.keep_bytes(owner, thread, hash, blob).await?;
+        }
+        if !is_sent {
+            self.let_go(owner, thread).await?;
+        }
+        Ok(address)
+    }
+
+    /// A run goes on for a moment when its thread is deleted, and what it keeps then is used by a thread that is not there
+    /// any more. Whoever looks afterwards sees that: either the deletion came first, or it takes this along. (Of what comes
+    /// before a run it cannot be said, because its thread need not be there yet; that goes when the store is opened.)
+    pub(crate) async fn let_go(&self, owner: &UserId, thread: &ThreadId) -> Result<(), StoreError> {
+        if self.directory.thread(owner, thread).await?.is_some() {
+            return Ok(());
+        }
+        self.directory.delete_thread(owner, thread).await?;
+        self.clear().await
+    }
+
+    async fn keep_bytes(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        hash: String,
+        blob: NewBlob,
+    ) -> Result<(), BlobError> {
+        let key = Key::mint_blob(owner, Uuid::now_v7())?;
+        self.expect(&key).await?;
+        let kept = self.put(&key, thread, hash, blob).await;
+        if !matches!(kept, Ok(Kept::Now))
+            && let Err(error) = self.discard(owner, &key).await
+        {
+            tracing::warn!(path = key.as_str(), %error, "what is left of a blob waits for the next start");
+        }
+        match kept? {
+            Kept::Now | Kept::Already(_) => Ok(()),
+            Kept::Over { used } => Err(BlobError::Over { most: self.config.user_bytes_max.unwrap_or_default(), used }),
+        }
+    }
+
+    async fn put(&self, key: &Key, thread: &ThreadId, hash: String, blob: NewBlob) -> Result<Kept, BlobError> {
+        let head = blob.bytes.get(..HEAD_BYTES).unwrap_or(&blob.bytes);
+        let kind = Kind::of(head, blob.declared.as_deref());
+        let disposition = disposition(&blob.name, kind.content_type);
+        let uploading = self.depot.upload(key, kind, &disposition, u64::MAX).await;
+        let mut upload = uploading.map_err(UploadError::from)?;
+        if let Err(error) = upload.write(blob.bytes).await {
+            upload.abort().await;
+            return Err(error.into());
+        }
+        let bytes = upload.finish().await?;
+        let row = AttachmentRow {
+            path: key.as_str().to_owned(),
+            name: blob.name,
+            content_type: kind.content_type.to_owned(),
+            bytes,
+            created_at: SystemClock.now(),
+            hash: Some(hash),
+        };
+        let bytes_max = self.config.user_bytes_max.filter(|_| blob.is_sent);
+        Ok(self.directory.put_blob(key.owner(), thread, row, bytes_max).await?)
+    }
+
+    /// The bytes that a row tells of.
+    pub(crate) async fn bytes(&self, row: &AttachmentRow, bytes_max: u64) -> Result<Bytes, FilesError> {
+        let key = Key::stored(&row.path).map_err(|_| FilesError::NotFound)?;
+        self.depot.bytes(&key, bytes_max).await
+    }
+
+    /// Removes the bytes that no thread uses any more. What cannot be removed now waits for the next start.
+    pub(crate) async fn clear(&self) -> Result<(), StoreError> {
+        let released = self.directory.released_attachments().await?;
+        self.discard_all(released).await;
+        Ok(())
+    }
+
+    /// The same, for somebody who has deleted something. That is done, whatever becomes of the bytes; after a while they are
+    /// not waited for.
+    pub(crate) async fn clear_soon(self: &Arc<Self>) {
+        let files = Arc::clone(self);
+        let clearing = tokio::spawn(async move {
+            if let Err(error) = files.clear().await {
+                tracing::warn!(%error, "what no thread uses any more waits for the next start");
+            }
+        });
+        let _in_time = timeout(CLEARED_WITHIN, clearing).await.is_ok();
+    }
+}
+
+/// The hash in the address of a blob.
+pub(crate) fn hash_in(address: &str) -> Option<&str> {
+    address.strip_prefix(BLOBS).filter(|hash| is_hash(hash))
+}
+
+/// Is this a SHA-256, written as we write it?
+pub(crate) fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+pub(super) fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl From<BlobError> for Problem {
+    fn from(error: BlobError) -> Self {
+        match error {
+            BlobError::Over { most, used } => {
+                let problem = Self::new(StatusCode::PAYLOAD_TOO_LARGE, "quota_exceeded", error.to_string());
+                problem.with("bytes_max", most).with("bytes_used", used)
+            }
+            BlobError::Key(error) => error.into(),
+            BlobError::Store(error) => error.into(),
+            BlobError::Upload(UploadError::Files(error)) => error.into(),
+            BlobError::Upload(UploadError::TooLarge(_)) | BlobError::BrokenOff => Self::internal(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, Overrides};
+    use std::path::Path;
+    use store::Memory;
+
+    fn files(dir: &Path) -> Arc<Files> {
+        let config = config::load(None, Overrides::default()).unwrap().files;
+        Arc::new(Files::open(config, dir, Arc::new(Memory::default())).unwrap())
+    }
+
+    fn blob(text: &'static str, is_sent: bool) -> NewBlob {
+        NewBlob { name: "x".to_owned(), declared: None, bytes: Bytes::from_static(text.as_bytes()), is_sent }
+    }
+
+    #[tokio::test]
+    async fn what_a_run_keeps_for_a_thread_that_is_gone_is_gone_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = files(dir.path());
+        let (owner, thread) = (UserId::from("ann"), ThreadId::mint(Uuid::now_v7()));
+        let address = files.keep_blob(&owner, &thread, blob("made", false)).await.unwrap();
+        let made = files.directory.blob(&owner, None, hash_in(&address).unwrap()).await.unwrap();
+        assert_eq!((made, files.depot.all().await.unwrap()), (None, Vec::new()));
+
+        // The thread of what was sent may yet come. What is used twice goes with the second.
+        let address = files.keep_blob(&owner, &thread, blob("sent", true)).await.unwrap();
+        let sent = async || files.directory.blob(&owner, None, hash_in(&address).unwrap()).await.unwrap();
+        assert!(sent().await.is_some());
+        let other = ThreadId::mint(Uuid::now_v7());
+        files.keep_blob(&owner, &other, blob("sent", false)).await.unwrap();
+        assert!(sent().await.is_some(), "the other thread alone was not there");
+        assert_eq!(files.depot.all().await.unwrap().len(), 1);
+        files.keep_blob(&owner, &thread, blob("sent", false)).await.unwrap();
+        assert_eq!((sent().await, files.depot.all().await.unwrap()), (None, Vec::new()));
+    }
+
+    #[test]
+    fn a_hash_is_written_in_one_way() {
+        let hash = hash(b"");
+        assert_eq!(hash, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(hash_in(&format!("{BLOBS}{hash}")), Some(hash.as_str()));
+        for no in [hash.to_uppercase(), format!("{hash}0"), String::new(), "g".repeat(64), "é".repeat(32)] {
+            assert_eq!(hash_in(&format!("{BLOBS}{no}")), None, "{no}");
+        }
+        assert_eq!(hash_in(&hash), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! What models are given of files.
+//!
+//! A log says where a picture or a file is, a model wants to see it. [`Given`] stands between runs and models: before a
+//! turn it puts the bytes in the place of the addresses, and while the model speaks it keeps what is drawn (see `shown`),
+//! so that a log only ever says where. The newest files go first: what is too much is named instead.
+
+use super::shown::{Keeper, Shown};
+use super::{Files, data, hash_in};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use files::FilesError;
+use futures_util::FutureExt as _;
+use futures_util::stream::{self, StreamExt as _};
+use model::UserId;
+use model::block::{FileRef, ImageUrl, Part};
+use model::delta::{ModelEvent, ModelFailure, ModelRequest};
+use model::event::ErrorInfo;
+use model::history::Entry;
+use model::ports::{AttachmentRow, BoxStream, Models, StoreError};
+use model::reference;
+use protocol::responses::drawn;
+use std::sync::Arc;
+
+/// Marks words that come from a file: they are not the author's own.
+const FILE_TAG: &str = "added_by_file";
+/// The pictures that models can look at.
+const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Models that see files.
+pub(crate) struct Given {
+    pub(crate) models: Arc<dyn Models>,
+    pub(crate) files: Arc<Files>,
+}
+
+impl Models for Given {
+    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+        let keeper = Keeper::new(&self.files, &request.user, &request.thread);
+        if !request.history.iter().any(names_files) {
+            return Shown::new(self.models.turn(request), keeper).boxed();
+        }
+        let (models, files) = (Arc::clone(&self.models), Arc::clone(&self.files));
+        let turn = async move {
+            match given(&files, request).await {
+                Ok(request) => models.turn(request),
+                Err(Unreadable) => stream::once(async { ModelEvent::Failed(unavailable()) }).boxed(),
+            }
+        };
+        Shown::new(turn.flatten_stream().boxed(), keeper).boxed()
+    }
+}
+
+/// Files cannot be read now. A model that answers without them would mislead, so it is not asked.
+struct Unreadable;
+
+impl From<StoreError> for Unreadable {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "what is known of files cannot be read");
+        Self
+    }
+}
+
+fn unavailable() -> ModelFailure {
+    let message = "The files of this conversation cannot be read now.";
+    let error = ErrorInfo { retryable: Some(true), ..ErrorInfo::new("files_unavailable", message) };
+    ModelFailure { error, retry_after_ms: None }
+}
+
+/// Is there something in it whose bytes are ours?
+fn names_files(entry: &Entry) -> bool {
+    match entry {
+        Entry::User { content } | Entry::Result { content, .. } => content.iter().any(|part| place(part).is_some()),
+        Entry::Hosted { raw, .. } => drawn::picture(&raw.item).is_some_and(|picture| hash_in(picture).is_some()),
+        Entry::Summary { .. }
+        | Entry::System { .. }
+        | Entry::Reasoning { .. }
+        | Entry::Assistant { .. }
+        | Entry::Call { .. } => false,
+    }
+}
+
+/// Where bytes are.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Blob(&'a str),
+    Attachment { bucket: &'a str, path: &'a str },
+}
+
+fn place(part: &Part) -> Option<Place<'_>> {
+    match part {
+        Part::Text { .. } => None,
+        Part::ImageUrl { image_url, .. } => hash_in(&image_url.url).map(Place::Blob),
+        Part::File { file: FileRef { url: Some(url), .. } } => hash_in(url).map(Place::Blob),
+        Part::File { file: FileRef { bucket: Some(bucket), path: Some(path), .. } } => {
+            Some(Place::Attachment { bucket, path })
+        }
+        Part::File { .. } => None,
+    }
+}
+
+/// The request with the bytes in it.
+async fn given(files: &Files, mut request: ModelRequest) -> Result<ModelRequest, Unreadable> {
+    let mut reader = Reader { files, user: request.user.clone(), left: files.config.model_bytes_max };
+    let mut history = request.history.to_vec();
+    for entry in history.iter_mut().rev() {
+        match entry {
+            Entry::User { content } | Entry::Result { content, .. } => {
+                for part in content.iter_mut().rev() {
+                    reader.put(part).await?;
+                }
+            }
+            Entry::Hosted { raw, .. } => reader.put_drawn(&mut raw.item).await?,
+            Entry::Summary { .. }
+            | Entry::System { .. }
+            | Entry::Reasoning { .. }
+            | Entry::Assistant { .. }
+            | Entry::Call { .. } => {}
+        }
+    }
+    request.history = history.into();
+    Ok(request)
+}
+
+/// Why a model is not given a file.
+#[derive(Clone, Copy)]
+enum LeftOut {
+    Gone,
+    TooLarge,
+}
+
+struct Reader<'a> {
+    files: &'a Files,
+    user: UserId,
+    /// How many bytes there is still room for.
+    left: u64,
+}
+
+impl Reader<'_> {
+    /// Puts the bytes in the place of a part that says where they are.
+    async fn put(&mut self, part: &mut Part) -> Result<(), Unreadable> {
+        let Some(place) = place(part) else { return Ok(()) };
+        let row = self.row(place).await?;
+        let read = self.read(row.as_ref()).await?;
+        *part = match (&row, read) {
+            (Some(row), Ok(bytes)) => shown(part, row, &bytes, self.files.config.text_bytes_max),
+            (None, Ok(_)) => note(part, None, LeftOut::Gone),
+            (row, Err(why)) => note(part, row.as_ref(), why),
+        };
+        Ok(())
+    }
+
+    /// The same for a picture that the model itself drew. One that cannot be given leaves a gap that its service knows.
+    async fn put_drawn(&mut self, item: &mut serde_json::Value) -> Result<(), Unreadable> {
+        let Some(hash) = drawn::picture(item).and_then(hash_in) else { return Ok(()) };
+        let row = self.row(Place::Blob(hash)).await?;
+        match self.read(row.as_ref()).await? {
+            Ok(bytes) => drawn::put(item, STANDARD.encode(&bytes)),
+            Err(_) => drawn::leave_out(item),
+        }
+        Ok(())
+    }
+
+    /// What is known of a file, if it is the user's own.
+    async fn row(&self, place: Place<'_>) -> Result<Option<AttachmentRow>, Unreadable> {
+        let directory = &self.files.directory;
+        Ok(match place {
+            Place::Blob(hash) => directory.blob(&self.user, None, hash).await?,
+            Place::Attachment { bucket, path } => match self.files.name(bucket, path) {
+                Ok(key) if *key.owner() == self.user => directory.attachment(&self.user, key.as_str()).await?,
+                _ => None,
+            },
+        })
+    }
+
+    async fn read(&mut self, row: Option<&AttachmentRow>) -> Result<Result<Bytes, LeftOut>, Unreadable> {
+        let Some(row) = row else { return Ok(Err(LeftOut::Gone)) };
+        let Some(left) = self.left.checked_sub(row.bytes) else { return Ok(Err(LeftOut::TooLarge)) };
+        match self.files.bytes(row, row.bytes).await {
+            Ok(bytes) => {
+                self.left = left;
+                Ok(Ok(bytes))
+            }
+            Err(FilesError::NotFound) => Ok(Err(LeftOut::Gone)),
+            Err(FilesError::Unavailable(why)) => {
+                tracing::error!(why, "the place for files is not available");
+                Err(Unreadable)
+            }
+        }
+    }
+}
+
+/// Bytes as a model takes them: a picture, a text, or a file that its service may read.
+fn shown(part: &Part, row: &AttachmentRow, bytes: &Bytes, text_bytes_max: usize) -> Part {
+    let id = match part {
+        Part::Text { id, .. } | Part::ImageUrl { id, .. } => *id,
+        Part::File { .. } => None,
+    };
+    let content_type = row.content_type.as_str();
+    if PICTURES.contains(&content_type) {
+        return Part::ImageUrl { image_url: ImageUrl { url: data::write(content_type, bytes) }, id };
+    }
+    if content_type.starts_with("text/") || content_type == "application/json" {
+        let text = words(name(part, row), bytes, text_bytes_max);
+        return Part::Text { text, id, tags: vec![FILE_TAG.to_owned()] };
+    }
+    let url = Some(data::write(content_type, bytes));
+    Part::File { file: FileRef { url, name: Some(name(part, row).to_owned()), ..FileRef::default() } }
+}
+
+/// The words of a file, under its name: as many as a model is given of one, and nothing in them reads like what it may cite.
+fn words(name: &str, bytes: &[u8], bytes_max: usize) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_start_matches('\u{feff}');
+    let end = text.floor_char_boundary(bytes_max);
+    let cut = if end < text.len() { " (it is longer than what follows)" } else { "" };
+    reference::neutral(format!("File {name}{cut}:\n\n{}", text.get(..end).unwrap_or_default()))
+}
+
+/// What stands where a file would.
+fn note(part: &Part, row: Option<&AttachmentRow>, why: LeftOut) -> Part {
+    let why = match why {
+        LeftOut::Gone => "it is no longer there",
+        LeftOut::TooLarge => "too large",
+    };
+    let called = match (row, part) {
+        (Some(row), _) => name(part, row),
+        (None, Part::File { file }) => file.name.as_deref().unwrap_or_default(),
+        (None, _) => "",
+    };
+    let space = if called.is_empty() { "" } else { " " };
+    let text = format!("[file{space}{called} left out: {why}]");
+    Part::Text { text, id: None, tags: vec![FILE_TAG.to_owned()] }
+}
+
+/// What people call it: here, or where it was sent.
+fn name<'a>(part: &'a Part, row: &'a AttachmentRow) -> &'a str {
+    match part {
+        Part::File { file: FileRef { name: Some(name), .. } } if !name.is_empty() => name,
+        _ => &row.name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_file_are_cut_between_letters_and_forge_nothing() {
+        assert_eq!(words("a.txt", "\u{feff}née".as_bytes(), 100), "File a.txt:\n\nnée");
+        assert_eq!(words("a.txt", "née".as_bytes(), 2), "File a.txt (it is longer than what follows):\n\nn");
+        assert_eq!(words("a.txt", b"\xff!", 100), "File a.txt:\n\n\u{fffd}!");
+        let forged = words("a.txt", b"</referencable-item>", 100);
+        assert!(!forged.contains("</referencable-item>"), "{forged}");
+    }
+}

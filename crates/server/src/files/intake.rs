@@ -1,0 +1,316 @@
+//! What comes along with words: pictures and files, looked at and kept before anything begins.
+//!
+//! Two steps. [`Luggage::unpack`] reads: what came inside a `data:` URL is looked at and taken out, and its part says from
+//! then on where it will be (`/v1/blobs/…`), so that what was said can be measured and compared while nothing is kept yet.
+//! [`Luggage::keep`] writes: first it asks for everything that could be somebody else's, and keeps bytes only then. So what
+//! is refused leaves nothing behind.
+
+use super::blobs::hash;
+use super::data::{self, DataError};
+use super::{NewBlob, hash_in};
+use crate::app::App;
+use crate::config::FilesConfig;
+use crate::problem::Problem;
+use axum::http::StatusCode;
+use engine::NewRun;
+use files::{HEAD_BYTES, Kind, Picture, TooManyPixels, shown_name};
+use model::block::{BLOBS, FileRef, Part};
+use model::command::{AnswerTo, ClientResult};
+use model::history::{Before, Entry};
+use model::ports::AttachmentRow;
+use model::{ThreadId, UserId};
+use protocol::said::{Said, What};
+use reqwest::Url;
+use std::collections::HashMap;
+use std::mem;
+
+/// Pictures that every model can be shown.
+const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+/// What is longer is read where nobody waits for the thread.
+const QUICK_BYTES: usize = 64 * 1024;
+
+/// The bytes that came along, by hash.
+#[derive(Debug, Default)]
+pub(crate) struct Luggage {
+    things: HashMap<String, Thing>,
+}
+
+#[derive(Debug)]
+enum Thing {
+    /// It came with the request.
+    Sent(NewBlob),
+    /// It is somebody else's, who has shown it to the user.
+    Shown(AttachmentRow),
+}
+
+/// Why something that came along is not taken.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error("a picture must be a PNG, JPEG, GIF or WebP, and this is {0}")]
+    NoPicture(&'static str),
+    #[error("a file that comes along may have {0} bytes")]
+    TooLarge(u64),
+    #[error(transparent)]
+    Pixels(#[from] TooManyPixels),
+    #[error("the reading was broken off")]
+    BrokenOff,
+}
+
+impl Refused {
+    fn problem(&self, field: &str) -> Problem {
+        let detail = format!("`{field}`: {self}");
+        match self {
+            Self::Data(_) | Self::NoPicture(_) => Problem::invalid_body(detail),
+            Self::TooLarge(most) => {
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail).with("bytes_max", *most)
+            }
+            Self::Pixels(_) => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "image_too_large", detail),
+            Self::BrokenOff => Problem::internal(),
+        }
+    }
+}
+
+/// What is asked of something that came along.
+#[derive(Clone, Copy)]
+struct Wanted {
+    is_picture: bool,
+    bytes_max: u64,
+    pixels_max: u64,
+}
+
+impl Wanted {
+    const fn picture(config: &FilesConfig) -> Self {
+        Self { is_picture: true, bytes_max: config.image_bytes_max, pixels_max: config.pixels_max }
+    }
+
+    const fn file(config: &FilesConfig) -> Self {
+        Self { is_picture: false, bytes_max: config.upload_bytes_max, pixels_max: config.pixels_max }
+    }
+}
+
+impl Luggage {
+    /// Takes out what came inside of parts. `field` is what a refusal names.
+    pub(crate) async fn unpack<'a>(
+        app: &App,
+        field: &str,
+        parts: impl Iterator<Item = &'a mut Part> + Send,
+    ) -> Result<Self, Problem> {
+        let mut luggage = Self::default();
+        for part in parts {
+            let (url, name, wanted) = match part {
+                Part::Text { .. } => continue,
+                Part::ImageUrl { image_url, .. } => (&mut image_url.url, None, Wanted::picture(&app.files.config)),
+                Part::File { file: FileRef { url: Some(url), name, .. } } => {
+                    if !is_data(url) {
+                        check_address(field, url)?;
+                    }
+                    (url, name.clone(), Wanted::file(&app.files.config))
+                }
+                Part::File { .. } => continue,
+            };
+            if is_data(url) {
+                let opened = opened(mem::take(url), name, wanted).await;
+                let (hash, blob) = opened.map_err(|refused| refused.problem(field))?;
+                *url = format!("{BLOBS}{hash}");
+                luggage.things.insert(hash, Thing::Sent(blob));
+            }
+        }
+        Ok(luggage)
+    }
+
+    /// Puts something in that its owner has shown to the user.
+    pub(crate) fn add_shown(&mut self, hash: &str, row: AttachmentRow) {
+        self.things.entry(hash.to_owned()).or_insert(Thing::Shown(row));
+    }
+
+    /// More of it.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.things.extend(other.things);
+    }
+
+    /// Is everything that these parts tell of the user's own, or was brought along?
+    pub(crate) async fn check<'a>(
+        &self,
+        app: &App,
+        user: &UserId,
+        parts: impl Iterator<Item = &'a mut Part> + Send,
+    ) -> Result<(), Problem> {
+        for part in parts.filter(|part| holds(part)) {
+            // No protocol that only checks has files by bucket and path.
+            let hash = address(part).and_then(hash_in).ok_or_else(Problem::not_found)?;
+            if !self.things.contains_key(hash) {
+                app.files.directory.blob(user, None, hash).await?.ok_or_else(Problem::not_found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps for a thread what these parts tell of: everything of it is the user's own, or was brought along.
+    pub(crate) async fn keep<'a>(
+        &self,
+        app: &App,
+        (user, thread): (&UserId, &ThreadId),
+        parts: impl Iterator<Item = &'a mut Part> + Send,
+    ) -> Result<(), Problem> {
+        let mut brought: Vec<(&str, &Thing)> = Vec::new();
+        for part in parts.filter(|part| holds(part)) {
+            match part {
+                Part::Text { .. } => {}
+                Part::File { file: FileRef { bucket: Some(bucket), path: Some(path), name, .. } } => {
+                    let row = own_file(app, (user, thread), bucket, path).await?;
+                    name.get_or_insert(row.name);
+                }
+                Part::ImageUrl { .. } | Part::File { .. } => {
+                    let hash = address(part).and_then(hash_in).ok_or_else(Problem::not_found)?;
+                    match self.things.get_key_value(hash) {
+                        Some((hash, _)) if brought.iter().any(|(known, _)| known == hash) => {}
+                        Some((hash, thing)) => brought.push((hash, thing)),
+                        None => {
+                            let own = app.files.directory.use_blob(user, thread, hash).await?;
+                            own.ok_or_else(Problem::not_found)?;
+                        }
+                    }
+                }
+            }
+        }
+        for (_, thing) in brought {
+            let blob = thing.blob(app).await?;
+            app.files.keep_blob(user, thread, blob).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Thing {
+    async fn blob(&self, app: &App) -> Result<NewBlob, Problem> {
+        Ok(match self {
+            Self::Sent(blob) => blob.clone(),
+            Self::Shown(row) => NewBlob {
+                name: row.name.clone(),
+                declared: Some(row.content_type.clone()),
+                bytes: app.files.bytes(row, row.bytes).await?,
+                is_sent: true,
+            },
+        })
+    }
+}
+
+/// Is there anything in these parts that a thread has to hold?
+pub(crate) fn any<'a>(mut parts: impl Iterator<Item = &'a mut Part>) -> bool {
+    parts.any(|part| holds(part))
+}
+
+fn holds(part: &Part) -> bool {
+    address(part).is_some_and(|address| address.starts_with(BLOBS))
+        || matches!(part, Part::File { file } if file.bucket.is_some())
+}
+
+/// Where a part's picture or file is.
+pub(crate) fn address(part: &Part) -> Option<&str> {
+    match part {
+        Part::Text { .. } => None,
+        Part::ImageUrl { image_url, .. } => Some(&image_url.url),
+        Part::File { file } => file.url.as_deref(),
+    }
+}
+
+fn is_data(url: &str) -> bool {
+    url.starts_with("data:")
+}
+
+/// Whether an address may be asked is found out when it is. That it is one is seen here.
+fn check_address(field: &str, url: &str) -> Result<(), Problem> {
+    if url.starts_with(BLOBS) {
+        return Ok(());
+    }
+    let shown: String = url.chars().take(80).collect();
+    match Url::parse(url) {
+        // Written in a way that others would read, and we would not.
+        Ok(parsed) if parsed.scheme() == "data" => Err(Refused::from(DataError::Shape).problem(field)),
+        Ok(_) => Ok(()),
+        Err(_) => Err(Problem::invalid_body(format!("`{field}`: `{shown}` is not an address"))),
+    }
+}
+
+/// A file that the user has sent before. One of somebody else's and one that never was are the same.
+async fn own_file(
+    app: &App,
+    (user, thread): (&UserId, &ThreadId),
+    bucket: &str,
+    path: &str,
+) -> Result<AttachmentRow, Problem> {
+    let key = app.files.name(bucket, path).ok().filter(|key| key.owner() == user).ok_or_else(Problem::not_found)?;
+    let row = app.files.directory.use_attachment(user, thread, key.as_str()).await?;
+    row.ok_or_else(Problem::not_found)
+}
+
+async fn opened(url: String, name: Option<String>, wanted: Wanted) -> Result<(String, NewBlob), Refused> {
+    if url.len() <= QUICK_BYTES {
+        return open(&url, name, wanted);
+    }
+    let opened = tokio::task::spawn_blocking(move || open(&url, name, wanted)).await;
+    opened.unwrap_or(Err(Refused::BrokenOff))
+}
+
+/// What is in a `data:` URL, by what the bytes are and not by what is said of them.
+fn open(url: &str, name: Option<String>, wanted: Wanted) -> Result<(String, NewBlob), Refused> {
+    let (declared, bytes) = data::read(url)?;
+    if bytes.len() as u64 > wanted.bytes_max {
+        return Err(Refused::TooLarge(wanted.bytes_max));
+    }
+    let kind = Kind::of(bytes.get(..HEAD_BYTES).unwrap_or(&bytes), Some(&declared));
+    if wanted.is_picture && !PICTURES.contains(&kind.content_type) {
+        return Err(Refused::NoPicture(kind.content_type));
+    }
+    Picture::check(&bytes, wanted.pixels_max)?;
+    let plain = || {
+        let stem = if wanted.is_picture { "image" } else { "file" };
+        kind.extension.map_or_else(|| stem.to_owned(), |extension| format!("{stem}.{extension}"))
+    };
+    let name = name.map_or_else(plain, |name| shown_name(&name));
+    Ok((hash(&bytes), NewBlob { name, declared: Some(declared), bytes, is_sent: true }))
+}
+
+/// The parts of what a run begins with.
+pub(crate) fn of_run(new: &mut NewRun) -> impl Iterator<Item = &mut Part> + Send {
+    new.input.iter_mut().chain(new.before.iter_mut().flat_map(of_before))
+}
+
+/// The parts of what was said before a run.
+pub(crate) fn of_before(before: &mut Before) -> impl Iterator<Item = &mut Part> + Send {
+    before.entries.iter_mut().flat_map(|entry| match entry {
+        Entry::User { content } | Entry::Result { content, .. } => content.iter_mut(),
+        Entry::Summary { .. }
+        | Entry::System { .. }
+        | Entry::Reasoning { .. }
+        | Entry::Assistant { .. }
+        | Entry::Call { .. }
+        | Entry::Hosted { .. } => Default::default(),
+    })
+}
+
+/// The parts of what a client said.
+pub(crate) fn of_said(said: &mut [Said]) -> impl Iterator<Item = &mut Part> + Send {
+    said.iter_mut().flat_map(|said| match &mut said.what {
+        What::User(content) | What::Result { content, .. } => content.iter_mut(),
+        What::System(_) | What::Assistant(_) | What::Call { .. } | What::Decision { .. } | What::Other => {
+            Default::default()
+        }
+    })
+}
+
+/// The parts of what a client's tools gave.
+pub(crate) fn of_results(results: &mut [ClientResult]) -> impl Iterator<Item = &mut Part> + Send {
+    results.iter_mut().flat_map(|result| result.content.iter_mut())
+}
+
+/// The parts of what a run waited for.
+pub(crate) fn of_answers(answers: &mut [AnswerTo]) -> impl Iterator<Item = &mut Part> + Send {
+    let results = answers.iter_mut().flat_map(|answer| match answer {
+        AnswerTo::ClientTools { results } => results.as_mut_slice(),
+        AnswerTo::Approval { .. } => &mut [],
+    });
+    results.flat_map(|result| result.content.iter_mut())
+}

@@ -1,0 +1,269 @@
+//! Pictures and files that models, tools and hooks give: they are kept as blobs, and what goes on says where they are.
+//! Whoever says where something is has to mean something of the same user, which the thread then uses as well.
+//!
+//! Everything else passes as it comes. A stream waits here only while a picture is being kept, so the order stays.
+
+use super::{Files, NewBlob, data, hash_in};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_core::Stream;
+use futures_util::stream::StreamExt as _;
+use model::block::{BLOBS, Block, FileRef, Part, TextBlock};
+use model::definition::Hook;
+use model::delta::{ModelDelta, ModelEvent};
+use model::event::ErrorInfo;
+use model::history::Entry;
+use model::ports::{BoxFuture, BoxStream, HookAnswer, HookRequest, Hooks, Tools};
+use model::tool::{ToolEvent, ToolOutput, ToolRequest};
+use model::{ThreadId, UserId};
+use protocol::responses::drawn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// What stands where something could not be kept.
+const LOST: &str = "[a file could not be kept]";
+
+/// Tools whose pictures are kept.
+pub(crate) struct ShownTools {
+    pub(crate) tools: Arc<dyn Tools>,
+    pub(crate) files: Arc<Files>,
+}
+
+impl Tools for ShownTools {
+    fn call(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+        let keeper = Keeper::new(&self.files, &request.user, &request.thread);
+        Shown::new(self.tools.call(request), keeper).boxed()
+    }
+}
+
+/// Hooks whose pictures are kept.
+pub(crate) struct ShownHooks {
+    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) files: Arc<Files>,
+}
+
+impl Hooks for ShownHooks {
+    fn ask(&self, hook: &Hook, request: HookRequest) -> BoxFuture<'static, Result<HookAnswer, ErrorInfo>> {
+        let keeper = Keeper::new(&self.files, &request.user, &request.thread);
+        let asked = self.hooks.ask(hook, request);
+        Box::pin(async move {
+            let mut answer = asked.await?;
+            for part in answer.input.iter_mut().flatten() {
+                keeper.put(part).await;
+            }
+            for entry in answer.history.iter_mut().flatten() {
+                if let Entry::User { content } | Entry::Result { content, .. } = entry {
+                    for part in content {
+                        keeper.put(part).await;
+                    }
+                }
+            }
+            Ok(answer)
+        })
+    }
+}
+
+/// For whom pictures are kept.
+#[derive(Clone)]
+pub(super) struct Keeper {
+    files: Arc<Files>,
+    user: UserId,
+    thread: ThreadId,
+}
+
+impl Keeper {
+    pub(super) fn new(files: &Arc<Files>, user: &UserId, thread: &ThreadId) -> Self {
+        Self { files: Arc::clone(files), user: user.clone(), thread: thread.clone() }
+    }
+
+    /// Puts the address in the place of what a part holds.
+    async fn put(&self, part: &mut Part) {
+        match part {
+            Part::ImageUrl { image_url, id } if is_ours(&image_url.url) => {
+                match self.keep(&image_url.url, None).await {
+                    Some(address) => image_url.url = address,
+                    None => *part = Part::Text { text: LOST.to_owned(), id: *id, tags: Vec::new() },
+                }
+            }
+            Part::File { file: FileRef { url: Some(url), name, .. } } if is_ours(url) => {
+                match self.keep(url, name.as_deref()).await {
+                    Some(address) => *url = address,
+                    None => *part = Part::text(LOST),
+                }
+            }
+            Part::File { file: FileRef { url: None, bucket: Some(bucket), path: Some(path), .. } } => {
+                if !self.uses(bucket, path).await {
+                    *part = Part::text(LOST);
+                }
+            }
+            Part::Text { .. } | Part::ImageUrl { .. } | Part::File { .. } => {}
+        }
+    }
+
+    /// Notes that the thread uses a file that was sent. False when there is no such file of this user.
+    async fn uses(&self, bucket: &str, path: &str) -> bool {
+        let Ok(key) = self.files.name(bucket, path) else { return false };
+        let used = self.files.directory.use_attachment(&self.user, &self.thread, key.as_str()).await;
+        used.is_ok_and(|row| row.is_some())
+    }
+
+    /// Keeps what a `data:` URL holds and says where. `None` when it could not be kept.
+    async fn keep(&self, url: &str, name: Option<&str>) -> Option<String> {
+        if url.starts_with(BLOBS) {
+            let used = self.files.directory.use_blob(&self.user, &self.thread, hash_in(url)?).await;
+            return used.ok().flatten().map(|_| url.to_owned());
+        }
+        match data::read(url) {
+            Ok((declared, bytes)) => self.keep_bytes(declared, bytes, name).await,
+            Err(error) => {
+                tracing::warn!(thread = %self.thread, %error, "a picture cannot be read");
+                None
+            }
+        }
+    }
+
+    async fn keep_bytes(&self, declared: String, bytes: Bytes, name: Option<&str>) -> Option<String> {
+        let name = name.map_or_else(|| name_of(&declared), str::to_owned);
+        let blob = NewBlob { name, declared: Some(declared), bytes, is_sent: false };
+        match self.files.keep_blob(&self.user, &self.thread, blob).await {
+            Ok(address) => Some(address),
+            Err(error) => {
+                tracing::warn!(thread = %self.thread, %error, "a picture cannot be kept");
+                None
+            }
+        }
+    }
+}
+
+/// What a picture is called that has no name: `image.png`.
+fn name_of(declared: &str) -> String {
+    let (kind, form) = declared.split_once('/').unwrap_or((declared, ""));
+    let is_plain = !form.is_empty() && form.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match (kind, is_plain) {
+        ("image", true) => format!("image.{form}"),
+        ("image", false) => "image".to_owned(),
+        _ => "file".to_owned(),
+    }
+}
+
+/// Something that may carry pictures.
+pub(super) trait Shows: Sized + Send + 'static {
+    /// Does it? Asked of everything that comes by.
+    fn has_picture(&self) -> bool;
+
+    /// The same with addresses in their place. `None` when nothing is left of it.
+    fn kept(self, keeper: Keeper) -> BoxFuture<'static, Option<Self>>;
+}
+
+/// A stream without pictures.
+pub(super) struct Shown<E> {
+    stream: BoxStream<'static, E>,
+    keeper: Keeper,
+    keeping: Option<BoxFuture<'static, Option<E>>>,
+}
+
+impl<E> Shown<E> {
+    pub(super) fn new(stream: BoxStream<'static, E>, keeper: Keeper) -> Self {
+        Self { stream, keeper, keeping: None }
+    }
+}
+
+impl<E: Shows> Stream for Shown<E> {
+    type Item = E;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<E>> {
+        loop {
+            if let Some(keeping) = &mut self.keeping {
+                let kept = ready!(keeping.as_mut().poll(cx));
+                self.keeping = None;
+                if kept.is_some() {
+                    return Poll::Ready(kept);
+                }
+            }
+            match ready!(self.stream.as_mut().poll_next(cx)) {
+                Some(event) if event.has_picture() => self.keeping = Some(event.kept(self.keeper.clone())),
+                event => return Poll::Ready(event),
+            }
+        }
+    }
+}
+
+/// Does an address hold bytes, or name bytes that are here?
+fn is_ours(url: &str) -> bool {
+    url.starts_with("data:") || url.starts_with(BLOBS)
+}
+
+impl Shows for ModelEvent {
+    fn has_picture(&self) -> bool {
+        match self {
+            Self::Delta(ModelDelta::Image { url, .. }) => is_ours(url),
+            Self::Delta(ModelDelta::Done { raw: Some(raw), .. }) => drawn::picture(&raw.item).is_some(),
+            _ => false,
+        }
+    }
+
+    fn kept(self, keeper: Keeper) -> BoxFuture<'static, Option<Self>> {
+        Box::pin(async move {
+            let delta = match self {
+                Self::Delta(ModelDelta::Image { slot, part, partial, url }) => {
+                    // An empty address closes the picture: the one before it stays.
+                    ModelDelta::Image { slot, part, partial, url: keeper.keep(&url, None).await.unwrap_or_default() }
+                }
+                Self::Delta(ModelDelta::Done { slot, raw: Some(mut raw) }) => {
+                    // It was shown a moment ago: these bytes are kept already.
+                    let bytes = drawn::picture(&raw.item).and_then(|picture| STANDARD.decode(picture).ok());
+                    let address = match bytes.map(Bytes::from) {
+                        Some(bytes) => keeper.keep_bytes("image/png".to_owned(), bytes, None).await,
+                        None => None,
+                    };
+                    match address {
+                        Some(address) => drawn::put(&mut raw.item, address),
+                        None => drawn::leave_out(&mut raw.item),
+                    }
+                    ModelDelta::Done { slot, raw: Some(raw) }
+                }
+                other => return Some(other),
+            };
+            Some(Self::Delta(delta))
+        })
+    }
+}
+
+impl Shows for ToolEvent {
+    fn has_picture(&self) -> bool {
+        let Self::End(output) = self else { return false };
+        let in_content = output.message_content.iter().any(|part| match part {
+            Part::Text { .. } => false,
+            Part::ImageUrl { image_url, .. } => is_ours(&image_url.url),
+            Part::File { file } => file.url.as_deref().is_none_or(is_ours),
+        });
+        let is_picture = |block: &Block| matches!(block, Block::Image(image) if is_ours(&image.image_url.url));
+        in_content || output.block_list.iter().any(is_picture)
+    }
+
+    fn kept(self, keeper: Keeper) -> BoxFuture<'static, Option<Self>> {
+        Box::pin(async move {
+            let Self::End(mut output) = self else { return Some(self) };
+            keep_output(&keeper, &mut output).await;
+            Some(Self::End(output))
+        })
+    }
+}
+
+async fn keep_output(keeper: &Keeper, output: &mut ToolOutput) {
+    for part in &mut output.message_content {
+        keeper.put(part).await;
+    }
+    for block in &mut output.block_list {
+        let Block::Image(image) = block else { continue };
+        if !is_ours(&image.image_url.url) {
+            continue;
+        }
+        match keeper.keep(&image.image_url.url, None).await {
+            Some(address) => image.image_url.url = address,
+            None => *block = Block::Text(TextBlock { id: image.id, ..TextBlock::new(LOST) }),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! `GET /v1/blobs/{hash}`: what a thread holds beside its words. It never changes, so whoever has it need not ask again.
+
+use super::segment;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::files::{Keep, is_hash};
+use crate::problem::Problem;
+use crate::query;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
+use files::Key;
+
+/// The hash that a path names. What cannot be one is of no blob.
+pub(crate) struct BlobPath(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for BlobPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let hash = segment(parts, state, "hash").await?;
+        if is_hash(&hash) { Ok(Self(hash)) } else { Err(Problem::not_found()) }
+    }
+}
+
+pub(crate) async fn handle(
+    State(app): State<App>,
+    caller: Caller,
+    BlobPath(hash): BlobPath,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let [] = query::read(&uri, [])?;
+    let found = app.engine.ports().directory.blob(&caller.user, None, &hash).await?;
+    let row = found.ok_or_else(Problem::not_found)?;
+    let key = Key::stored(&row.path)?;
+    app.files.answer(&key, &row, &headers, Keep::As(&hash)).await
+}

@@ -1,0 +1,267 @@
+//! Blobs: bytes that threads hold. Out under their hash, shown with their thread, gone with the last one that uses them.
+
+mod verify;
+
+use crate::attachments::{sent, signed_path, stored, text};
+use crate::auth::key;
+use crate::harness::{Reply, Server};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::future::join_all;
+use model::testing::{Rng, seeds};
+use reqwest::Method;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+const KEYS: &str = "[auth]\nmode = \"keys\"";
+
+/// A picture like no other.
+pub(crate) fn picture(name: &str) -> Vec<u8> {
+    [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0", name.as_bytes()].concat()
+}
+
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn route(bytes: &[u8]) -> String {
+    format!("/v1/blobs/{}", hash(bytes))
+}
+
+/// A picture as a part of what is said.
+pub(crate) fn part(bytes: &[u8]) -> Value {
+    let url = format!("data:image/png;base64,{}", STANDARD.encode(bytes));
+    json!({"type": "image_url", "image_url": {"url": url}})
+}
+
+fn attached(file: &Value) -> Value {
+    json!({"type": "file", "file": {"bucket": file["bucket"], "path": file["path"]}})
+}
+
+/// Says something with these parts, in a new thread or in this one, and waits for the answer: the thread.
+async fn say(hw: &Server, thread: Option<&str>, parts: &[Value]) -> String {
+    let input: Vec<Value> = parts.iter().cloned().chain([json!({"type": "text", "text": "story 1 fast"})]).collect();
+    let body = json!({"model": "demo", "input": input, "thread_id": thread, "wait": true});
+    let reply = hw.post("/v1/tasks", body).await;
+    assert_eq!((reply.status, reply.json()["status"].as_str()), (200, Some("completed")), "{}", reply.text);
+    text(&reply.json(), "thread_id").to_owned()
+}
+
+async fn delete(hw: &Server, thread: &str) {
+    assert_eq!(hw.request(Method::DELETE, &format!("/v1/threads/{thread}"), &[], None).await.status, 204);
+}
+
+async fn fetch(hw: &Server, path: &str, headers: &[(&str, &str)]) -> (u16, reqwest::header::HeaderMap, Vec<u8>) {
+    let mut request = hw.client.get(hw.url(path));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = request.send().await.unwrap();
+    (response.status().as_u16(), response.headers().clone(), response.bytes().await.unwrap().to_vec())
+}
+
+#[tokio::test]
+async fn a_blob_comes_back_as_it_was_and_need_not_be_asked_for_again() {
+    let hw = Server::demo();
+    let bytes = picture("mine");
+    say(&hw, None, &[part(&bytes)]).await;
+    let (path, tag) = (route(&bytes), format!("\"{}\"", hash(&bytes)));
+    let (status, headers, body) = fetch(&hw, &path, &[]).await;
+    assert!(status == 200 && body == bytes, "{status}");
+    for (name, value) in [
+        ("content-type", "image/png"),
+        ("content-length", bytes.len().to_string().as_str()),
+        ("etag", &tag),
+        ("cache-control", "private, max-age=31536000, immutable"),
+        ("x-content-type-options", "nosniff"),
+        ("content-security-policy", "sandbox; default-src 'none'"),
+        ("accept-ranges", "bytes"),
+    ] {
+        assert_eq!(headers[name], value, "{name}");
+    }
+    assert!(headers["content-disposition"].to_str().unwrap().starts_with("inline; "));
+
+    let (status, headers, body) = fetch(&hw, &path, &[("if-none-match", &tag)]).await;
+    assert_eq!((status, body.len(), headers["etag"].to_str().unwrap()), (304, 0, tag.as_str()));
+    let (status, headers, body) = fetch(&hw, &path, &[("range", "bytes=1-3"), ("if-range", &tag)]).await;
+    assert_eq!((status, body.as_slice()), (206, &b"PNG"[..]));
+    assert_eq!(headers["content-range"], format!("bytes 1-3/{}", bytes.len()));
+    let (status, _, body) = fetch(&hw, &path, &[("range", "bytes=1-3"), ("if-range", "\"other\"")]).await;
+    assert!(status == 200 && body == bytes, "{status}");
+    assert_eq!(fetch(&hw, &path, &[("range", "bytes=99999-")]).await.0, 416);
+    let head = hw.request(Method::HEAD, &path, &[], None).await;
+    assert_eq!((head.status, head.header("content-length")), (200, bytes.len().to_string().as_str()));
+    assert_eq!(hw.get(&format!("{path}?x=1")).await.problem(), (422, "invalid_query".to_owned()));
+}
+
+#[tokio::test]
+async fn nothing_in_a_blob_runs() {
+    let hw = Server::demo();
+    let page = b"<!DOCTYPE html><script>alert(1)</script>";
+    let url = format!("data:text/html;base64,{}", STANDARD.encode(page));
+    say(&hw, None, &[json!({"type": "file", "file": {"url": url, "name": "a\r\nb\".html"}})]).await;
+    let (status, headers, body) = fetch(&hw, &route(page), &[]).await;
+    assert!(status == 200 && body == page, "{status}");
+    assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(headers["content-security-policy"], "sandbox; default-src 'none'");
+    assert!(headers["content-disposition"].to_str().unwrap().starts_with("attachment; filename=\"ab_.html\""));
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_or_of_somebody_else_leads_nowhere() {
+    let hw = Server::start(KEYS);
+    let keys = [key(&hw, "ann"), key(&hw, "ben")];
+    let hw = hw.with_key(&keys[0]);
+    let (hers, both) = (picture("hers"), picture("both"));
+    let thread = say(&hw, None, &[part(&hers), part(&both)]).await;
+    assert_eq!(hw.get(&route(&hers)).await.status, 200);
+    let hex = hash(&hers);
+    for path in [
+        hex.to_uppercase(),
+        hex[..63].to_owned(),
+        format!("{hex}0"),
+        format!("%2e%2e%2f{hex}"),
+        format!("{}é", &hex[..62]),
+        "0".repeat(64),
+    ] {
+        assert_eq!(hw.get(&format!("/v1/blobs/{path}")).await.problem(), (404, "not_found".to_owned()), "{path}");
+    }
+    let hw = hw.with_key(&keys[1]);
+    let missing = hw.get(&format!("/v1/blobs/{}", "0".repeat(64))).await;
+    let foreign = hw.get(&route(&hers)).await;
+    assert_eq!((foreign.status, foreign.text), (404, missing.text), "the same words");
+    // Whoever has the same bytes has their own.
+    say(&hw, None, &[part(&both)]).await;
+    let hw = hw.with_key(&keys[0]);
+    delete(&hw, &thread).await;
+    assert_eq!(hw.get(&route(&both)).await.status, 404);
+    let hw = hw.with_key(&keys[1]);
+    assert_eq!(hw.get(&route(&both)).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_no_thread_uses_any_more_is_gone_and_the_rest_stays() {
+    let mut hw = Server::demo();
+    let (both, one) = (picture("both"), picture("one"));
+    let (used, loose) = (sent(&hw, "", b"used").await, sent(&hw, "", b"loose").await);
+    let first = say(&hw, None, &[part(&both), part(&one), part(&one), attached(&used)]).await;
+    let second = say(&hw, None, &[part(&both)]).await;
+    assert_eq!(stored(&hw).len(), 4, "each is there once");
+    delete(&hw, &first).await;
+    // At once: no answer is given before.
+    assert_eq!(stored(&hw).len(), 2);
+    assert_eq!((hw.get(&route(&both)).await.status, hw.get(&route(&one)).await.status), (200, 404));
+    let signed = async |file: &Value| hw.get(&signed_path(text(file, "bucket"), text(file, "path"))).await.status;
+    assert_eq!((signed(&loose).await, signed(&used).await), (200, 404));
+    // What comes again is there again.
+    let third = say(&hw, None, &[part(&one)]).await;
+    assert_eq!(hw.get(&route(&one)).await.status, 200);
+    delete(&hw, &second).await;
+    delete(&hw, &third).await;
+    assert_eq!(stored(&hw), [hw.data_dir().join("files").join(text(&loose, "path"))]);
+    assert_eq!(verify::verified(&mut hw, &[]), (Some(0), verify::lines(&["1 files", "0 threads, 0 runs, 0 records"])));
+}
+
+#[tokio::test]
+async fn a_thread_is_deleted_although_its_bytes_cannot_be_removed_now() {
+    let mut hw = Server::demo();
+    let bytes = picture("stuck");
+    let thread = say(&hw, None, &[part(&bytes)]).await;
+    // What no program can remove as a file, whoever runs it.
+    let place = stored(&hw).remove(0);
+    std::fs::remove_file(&place).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    std::fs::write(place.join("x"), "x").unwrap();
+    delete(&hw, &thread).await;
+    assert_eq!(hw.get(&route(&bytes)).await.status, 404);
+    assert!(hw.log().contains("waits for the next start"), "{}", hw.log());
+    assert!(place.exists());
+    std::fs::remove_dir_all(&place).unwrap();
+    std::fs::write(&place, &bytes).unwrap();
+    hw.kill9();
+    hw.restart();
+    assert!(!place.exists(), "the next start removes it");
+    assert_eq!(verify::verified(&mut hw, &[]).0, Some(0));
+}
+
+/// Runs that draw the same pictures and were given one of their own, each deleted at another moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn whenever_threads_are_deleted_nothing_of_them_stays() {
+    let mut hw = Server::demo();
+    let one = async |seed: u64| {
+        let mut rng = Rng::new(seed);
+        let input = json!([part(&picture(&seed.to_string())), {"type": "text", "text": "image"}]);
+        let task = hw.begin(json!({"model": "demo", "input": input})).await;
+        let thread = text(&task, "thread_id");
+        let mut events = hw.open(&format!("/v1/threads/{thread}/events")).await;
+        events.until(&format!("\"seq\":{}", 1 + rng.below(16))).await;
+        delete(&hw, thread).await;
+    };
+    join_all(seeds().take(24).map(one)).await;
+    hw.until("nothing is left of them", async || stored(&hw).is_empty()).await;
+    let (code, said) = verify::verified(&mut hw, &[]);
+    assert_eq!((code, said.lines().next()), (Some(0), Some("0 files")), "{said}");
+}
+
+/// Somebody who was shown a thread.
+async fn seen(hw: &Server, token: &str, path: &str) -> u16 {
+    let bearer = format!("Bearer {token}");
+    hw.request(Method::GET, path, &[("authorization", &bearer)], None).await.status
+}
+
+async fn share(hw: &Server, thread: &str, mode: &str) -> Reply {
+    hw.post(&format!("/v1/threads/{thread}/shares"), json!({"mode": mode})).await
+}
+
+#[tokio::test]
+async fn a_viewer_sees_the_blobs_of_that_thread_as_far_as_it_is_shown() {
+    let hw = Server::start(KEYS);
+    let ann = key(&hw, "ann");
+    let hw = hw.with_key(&ann);
+    let (early, late, other) = (picture("early"), picture("late"), picture("other"));
+    let thread = say(&hw, None, &[part(&early)]).await;
+    say(&hw, None, &[part(&other)]).await;
+    let frozen = share(&hw, &thread, "frozen").await.json();
+    let live = share(&hw, &thread, "live").await.json();
+    say(&hw, Some(&thread), &[part(&late)]).await;
+    for (share, wanted) in [(&frozen, [200, 404, 404]), (&live, [200, 200, 404])] {
+        let mut got = Vec::new();
+        for bytes in [&early, &late, &other] {
+            got.push(seen(&hw, text(share, "token"), &route(bytes)).await);
+        }
+        assert_eq!(got, wanted, "{}", share["mode"]);
+    }
+    let gone = format!("/v1/threads/{thread}/shares/{}", text(&live, "share_id"));
+    assert_eq!(hw.request(Method::DELETE, &gone, &[], None).await.status, 204);
+    assert_eq!(seen(&hw, text(&live, "token"), &route(&early)).await, 401);
+    delete(&hw, &thread).await;
+    assert_eq!(seen(&hw, text(&frozen, "token"), &route(&early)).await, 401);
+}
+
+#[tokio::test]
+async fn a_viewer_sees_a_file_that_came_while_the_run_went_on() {
+    let hw = Server::start(KEYS);
+    let ann = key(&hw, "ann");
+    let hw = hw.with_key(&ann);
+    let (first, later, never) =
+        (sent(&hw, "", b"first").await, sent(&hw, "", b"later").await, sent(&hw, "", b"never").await);
+    let input = json!([attached(&first), {"type": "text", "text": "story 2000"}]);
+    let task = hw.begin(json!({"model": "demo", "input": input})).await;
+    let (id, thread) = (text(&task, "task_id"), text(&task, "thread_id"));
+    hw.open(&format!("/v1/tasks/{id}/events")).await.until("task.text.delta").await;
+    let frozen = share(&hw, thread, "frozen").await.json();
+    let live = share(&hw, thread, "live").await.json();
+    // Words alone, even of the path, put no file into a thread.
+    let words = json!([attached(&later), {"type": "text", "text": text(&never, "path")}]);
+    let said = hw.post(&format!("/v1/tasks/{id}/input"), json!({"input": words})).await;
+    assert_eq!(said.status, 202, "{}", said.text);
+    hw.open(&format!("/v1/tasks/{id}/events")).await.until("task.input.added").await;
+    let asks = |file: &Value| signed_path(text(file, "bucket"), text(file, "path"));
+    for (share, wanted) in [(&frozen, [200, 404, 404]), (&live, [200, 200, 404])] {
+        let mut got = Vec::new();
+        for file in [&first, &later, &never] {
+            got.push(seen(&hw, text(share, "token"), &asks(file)).await);
+        }
+        assert_eq!(got, wanted, "{}", share["mode"]);
+    }
+}

@@ -1,0 +1,120 @@
+//! `headwater verify` and the place of files: it sees what is not there, what is not what it was, and what nobody knows of.
+
+use super::{part, picture, say};
+use crate::attachments::{sent, stored, text};
+use crate::harness::Server;
+use std::path::{Path, PathBuf};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+/// Stops the server and looks: the exit code, and what is said.
+pub(super) fn verified(hw: &mut Server, args: &[&str]) -> (Option<i32>, String) {
+    hw.kill9();
+    look(hw, args)
+}
+
+fn look(hw: &Server, args: &[&str]) -> (Option<i32>, String) {
+    let output = hw.cli(&[&["verify"], args].concat());
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// What is said when all is well.
+pub(super) fn lines(lines: &[&str]) -> String {
+    lines.iter().chain(&["no damage found"]).map(|line| format!("{line}\n")).collect()
+}
+
+fn overwrite(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn damage_to_files_is_seen_and_nothing_else() {
+    let mut hw = Server::demo();
+    let bytes = picture("blob");
+    say(&hw, None, &[part(&bytes)]).await;
+    let file = sent(&hw, "", b"words").await;
+    let root = hw.data_dir().join("files");
+    let file = root.join(text(&file, "path"));
+    let blob = stored(&hw).into_iter().find(|path| *path != file).unwrap();
+    let (code, said) = verified(&mut hw, &[]);
+    assert_eq!((code, said.lines().next()), (Some(0), Some("2 files")), "{said}");
+
+    let name = |path: &Path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+    let stray = root.join("agent-inputs/local/00000000000000000000000000000000.txt");
+    let mut altered = bytes.clone();
+    *altered.last_mut().unwrap() ^= 1;
+    let link = root.join("blobs/link");
+    type Damage<'a> = (&'a dyn Fn(), &'a dyn Fn(), String);
+    let damages: [Damage<'_>; 7] = [
+        (
+            &|| std::fs::remove_file(&blob).unwrap(),
+            &|| overwrite(&blob, &bytes),
+            format!("{} is not there", name(&blob)),
+        ),
+        (
+            &|| std::fs::remove_file(&file).unwrap(),
+            &|| overwrite(&file, b"words"),
+            format!("{} is not there", name(&file)),
+        ),
+        (
+            &|| overwrite(&blob, &altered),
+            &|| overwrite(&blob, &bytes),
+            format!("blob {} are not those of", name(&blob)),
+        ),
+        (&|| overwrite(&file, b"word"), &|| overwrite(&file, b"words"), "has 4 bytes, and not 5".to_owned()),
+        (
+            &|| overwrite(&stray, b"x"),
+            &|| std::fs::remove_file(&stray).unwrap(),
+            format!("nothing tells of the file {}", name(&stray)),
+        ),
+        (
+            &|| overwrite(&PathBuf::from(format!("{}#1", stray.display())), b"x"),
+            &|| std::fs::remove_file(format!("{}#1", stray.display())).unwrap(),
+            format!("nothing tells of the file {}", name(&stray)),
+        ),
+        (
+            &|| std::os::unix::fs::symlink(&file, &link).unwrap(),
+            &|| std::fs::remove_file(&link).unwrap(),
+            "blobs/link, where files are, is not one".to_owned(),
+        ),
+    ];
+    for (damage, repair, wanted) in damages {
+        damage();
+        let (code, said) = look(&hw, &[]);
+        let problems: Vec<&str> = said.lines().filter(|line| line.starts_with("problem: ")).collect();
+        assert_eq!((code, problems.len()), (Some(1), 1), "{wanted}: {said}");
+        assert!(problems[0].contains(&wanted) && said.ends_with("\n1 problems\n"), "{wanted}: {said}");
+        repair();
+        assert_eq!(look(&hw, &[]).0, Some(0));
+    }
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_is_no_damage() {
+    let mut hw = Server::demo();
+    let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+    let head = "POST /api/v1/agent/attachments HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
+    stream.write_all(&[head.as_bytes(), &[b'x'; 700_000]].concat()).await.unwrap();
+    hw.until("half a file is there", async || stored(&hw).len() == 1).await;
+    let (code, said) = verified(&mut hw, &[]);
+    assert_eq!((code, stored(&hw).len()), (Some(0), 1), "{said}");
+    assert!(said.starts_with("0 files\n"), "{said}");
+}
+
+#[tokio::test]
+async fn files_that_are_elsewhere_are_found_by_the_config_file() {
+    let mut hw = Server::start("[files]\nurl = \"elsewhere\"");
+    sent(&hw, "", b"words").await;
+    let (code, said) = verified(&mut hw, &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.starts_with("files were not looked at: there is no folder "), "{said}");
+    let config = ["--config", "headwater.toml"];
+    let (code, said) = look(&hw, &config);
+    assert_eq!((code, said.lines().next()), (Some(0), Some("1 files")), "{said}");
+    // Gone altogether. Looking does not make the folder again.
+    std::fs::remove_dir_all(hw.path("elsewhere")).unwrap();
+    let (code, said) = look(&hw, &config);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(" is not there\n") && !hw.path("elsewhere").exists(), "{said}");
+}

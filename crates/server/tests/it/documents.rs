@@ -1,0 +1,87 @@
+//! Files that people point at, from the request to what the model is given; and everything that must not be asked.
+
+#[path = "../../../fetch/tests/it/canary.rs"]
+mod canary;
+mod cut;
+#[path = "../../../fetch/tests/it/network.rs"]
+mod network;
+#[path = "../../../fetch/tests/it/pdf_maker.rs"]
+mod pdf_maker;
+mod reading;
+mod refused;
+mod web;
+
+use crate::fake::dialect::Dialect;
+use crate::fake::loopback::{Act, Asked, Loopback, stream};
+use crate::harness::{Frame, Server};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+/// What people are told of everything that may not be asked.
+const REFUSED: &str = "This address may not be fetched.";
+const TERMINAL: [&str; 4] = ["task.completed", "task.incomplete", "task.failed", "task.cancelled"];
+
+/// A model that says hello and remembers what it was asked.
+struct Listener {
+    upstream: Loopback,
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Listener {
+    async fn open() -> Self {
+        let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let notes = Arc::clone(&asked);
+        let upstream = Loopback::open(move |asked: Asked| {
+            notes.lock().unwrap().push(asked.body);
+            vec![stream(), Act::Send(Dialect::Chat.says("Hello.").into_bytes())]
+        });
+        Self { upstream: upstream.await, asked }
+    }
+
+    /// A server whose one agent asks this model, with more in its config.
+    fn server(&self, more: &str) -> Server {
+        let url = self.upstream.url("/v1");
+        let provider = format!("[providers.ear]\nkind = \"openai-chat\"\nbase_url = \"{url}\"\n");
+        Server::custom(&format!("{provider}[agents.reader]\nmodel = \"ear/m\"\n{more}"), "")
+    }
+
+    /// The words of the user in the last question, in order.
+    fn heard(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        let messages = asked.last().unwrap()["messages"].as_array().unwrap().clone();
+        let user = messages.into_iter().rfind(|message| message["role"] == "user").unwrap();
+        match &user["content"] {
+            Value::String(text) => vec![text.clone()],
+            parts => parts.as_array().unwrap().iter().map(|part| part["text"].as_str().unwrap().to_owned()).collect(),
+        }
+    }
+
+    fn questions(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+/// A question about these files.
+fn about(urls: &[String]) -> Value {
+    let files = urls.iter().map(|url| json!({"type": "file", "file": {"url": url}}));
+    let parts: Vec<Value> = std::iter::once(json!({"type": "text", "text": "Read these."})).chain(files).collect();
+    json!({"model": "reader", "input": parts})
+}
+
+/// Begins a run; gives its id.
+async fn begin(hw: &Server, urls: &[String]) -> String {
+    hw.begin(about(urls)).await["task_id"].as_str().unwrap().to_owned()
+}
+
+/// All frames of a run to its end.
+async fn frames(hw: &Server, task: &str) -> Vec<Frame> {
+    hw.frames(&format!("/v1/tasks/{task}/events"), None).await
+}
+
+/// What was said last of each file: address, status, message.
+fn files(frames: &[Frame]) -> Vec<(String, String, String)> {
+    let updated = frames.iter().filter(|frame| frame.event == "task.file_processing.updated");
+    let field = |frame: &Frame, name: &str| frame.data[name].as_str().unwrap_or_default().to_owned();
+    let ended = updated.filter(|frame| frame.data["status"] != "processing");
+    ended.map(|frame| (field(frame, "url"), field(frame, "status"), field(frame, "message"))).collect()
+}

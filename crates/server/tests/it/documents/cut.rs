@@ -1,0 +1,156 @@
+//! A crash or a cancel while a file is being read.
+
+use super::pdf_maker::{HELVETICA, Maker, document, lines, packed};
+use super::web::{Page, Web};
+use super::{Listener, TERMINAL, begin, files, frames};
+use crate::harness::{self, Server};
+use crate::kill::stop_and_verify;
+use bytes::Bytes;
+use serde_json::json;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// The promise is a second; time alone fails a test only at five times the promise.
+const AT_ONCE: Duration = Duration::from_secs(5);
+const RULES: &str = "[fetch]\nallow_private = true\ntimeout_ms = 60000\n";
+
+/// A document that comes once the gate is open.
+async fn slow(gate: &watch::Receiver<bool>) -> Web {
+    let pdf = document(&[&["Worth waiting for"]]).into();
+    Web::at("127.0.0.1:0", [("/slow.pdf", Page::Slow("application/pdf", pdf, gate.clone()))]).await
+}
+
+#[tokio::test]
+async fn a_file_that_was_being_read_at_a_crash_is_read_again() {
+    let (open, gate) = watch::channel(false);
+    let (web, model) = (slow(&gate).await, Listener::open().await);
+    let mut hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
+    let task = begin(&hw, &[web.url("/slow.pdf"), web.url("/none")]).await;
+    web.until(|seen| seen.open == 1 && seen.asked.len() == 2).await;
+    hw.open(&format!("/v1/tasks/{task}/events")).await.until("status 404").await;
+    hw.kill9();
+    web.until(|seen| seen.open == 0).await;
+    assert_eq!(model.questions(), 0);
+
+    open.send_replace(true);
+    hw.restart();
+    let seen = frames(&hw, &task).await;
+    assert_eq!(seen.last().unwrap().event, "task.completed", "{seen:#?}");
+    let found = files(&seen);
+    assert_eq!(found.len(), 2, "what ended before the crash is not read again: {found:?}");
+    let read = (web.url("/slow.pdf"), "completed".to_owned(), "Read slow.pdf (".to_owned());
+    assert!(found[1].0 == read.0 && found[1].1 == read.1 && found[1].2.starts_with(&read.2), "{found:?}");
+    let asked = web.seen().asked;
+    assert_eq!((asked["/slow.pdf"], asked["/none"], model.questions()), (2, 1, 1));
+    assert!(model.heard().join("\n").contains("Worth waiting for"));
+    let done = seen.iter().filter(|frame| frame.event == "task.output_item.added").count();
+    assert_eq!(done, 2, "one list of files, one answer");
+    stop_and_verify(&mut hw);
+}
+
+#[tokio::test]
+async fn a_cancel_while_a_file_is_being_read_ends_the_run_and_leaves_nothing_running() {
+    let (_open, gate) = watch::channel(false);
+    let (web, model) = (slow(&gate).await, Listener::open().await);
+    let mut hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
+    let task = begin(&hw, &[web.url("/slow.pdf")]).await;
+    web.until(|seen| seen.open == 1).await;
+    let mut watcher = hw.open(&format!("/v1/tasks/{task}/events")).await;
+
+    let begun = Instant::now();
+    let reply = hw.post(&format!("/v1/tasks/{task}/cancel"), json!({})).await;
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    let seen = harness::frames(watcher.rest().await.unwrap());
+    web.until(|seen| seen.open == 0).await;
+    let took = begun.elapsed();
+    eprintln!("a slow file: the stream ended and the connection was closed {took:?} after the cancel");
+    assert!(took < AT_ONCE, "{took:?}");
+    let ends: Vec<&str> =
+        seen.iter().map(|frame| frame.event.as_str()).filter(|event| TERMINAL.contains(event)).collect();
+    assert_eq!((ends, seen.last().unwrap().event.as_str()), (vec!["task.cancelled"], "task.cancelled"));
+    let object = hw.get(&format!("/v1/tasks/{task}")).await.json();
+    let item = &object["output"][0];
+    assert_eq!((&item["type"], &item["status"]), (&json!("file_processing"), &json!("incomplete")), "{object}");
+    assert_eq!((model.questions(), web.seen().asked["/slow.pdf"]), (0, 1));
+    stop_and_verify(&mut hw);
+}
+
+/// A document of few bytes that takes for ever: lists of numbers, packed a thousandfold.
+fn endless() -> Bytes {
+    let mut list = b"1 0 [".to_vec();
+    list.extend(b"0 ".repeat(4 * 1024 * 1024));
+    list.push(b']');
+    let list = packed(&list);
+    let mut maker = Maker::new();
+    for _ in 0..200 {
+        maker.stream("/Type /ObjStm /N 1 /First 4 /Filter /FlateDecode", &list);
+    }
+    let font = maker.object(HELVETICA);
+    let content = maker.packed("", &lines(&["text"]));
+    maker.with_pages(font, &[content], "").into()
+}
+
+/// The processes that a server has started and not yet seen the end of.
+fn children(hw: &Server) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", hw.pid())).unwrap();
+    let of =
+        |thread: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(thread.unwrap().path().join("children"));
+    threads.map(|thread| of(thread).unwrap_or_default().split_whitespace().count()).sum()
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_process_that_reads_a_document() {
+    let web = Web::at("127.0.0.1:0", [("/endless.pdf", Page::File("application/pdf", endless()))]).await;
+    let model = Listener::open().await;
+    let hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
+    let task = begin(&hw, &[web.url("/endless.pdf")]).await;
+    hw.until("somebody reads it", async || children(&hw) == 1).await;
+
+    let begun = Instant::now();
+    let reply = hw.post(&format!("/v1/tasks/{task}/cancel"), json!({})).await;
+    assert_eq!(reply.status, 202, "{}", reply.text);
+    hw.until("nobody reads it", async || children(&hw) == 0).await;
+    let took = begun.elapsed();
+    eprintln!("the process was gone {took:?} after the cancel");
+    assert!(took < AT_ONCE, "{took:?}");
+    assert_eq!(frames(&hw, &task).await.last().unwrap().event, "task.cancelled");
+}
+
+const PATHS: [&str; 6] = ["/1", "/2", "/3", "/4", "/5", "/6"];
+
+#[tokio::test]
+async fn files_wait_for_their_turn() {
+    let (open, gate) = watch::channel(false);
+    let slow = Page::Slow("text/plain", Bytes::from_static(b"Worth waiting for"), gate);
+    let web = Web::at("127.0.0.1:0", PATHS.map(|path| (path, slow.clone()))).await;
+    let model = Listener::open().await;
+    let hw = model.server(&format!("{RULES}at_once_max = 2\nports = [{}]", web.address.port()));
+    let task = begin(&hw, &PATHS.map(|path| web.url(path))).await;
+    web.until(|seen| seen.open == 2).await;
+    // Whoever does not wait has come by now.
+    for _ in 0..50 {
+        assert_eq!(hw.get("/healthz").await.status, 200);
+    }
+    open.send_replace(true);
+    let found = files(&frames(&hw, &task).await);
+    let read = found.iter().filter(|(_, status, _)| status == "completed").count();
+    assert_eq!((read, web.seen().asked.len(), web.seen().most), (6, 6, 2), "{found:?}");
+}
+
+#[tokio::test]
+async fn files_do_not_wait_for_ever() {
+    let (_open, gate) = watch::channel(false);
+    let slow = Page::Slow("text/plain", Bytes::from_static(b"Never"), gate);
+    let web = Web::at("127.0.0.1:0", PATHS.map(|path| (path, slow.clone()))).await;
+    let model = Listener::open().await;
+    let rules = "[fetch]\nallow_private = true\ntimeout_ms = 1500\nat_once_max = 1\n";
+    let hw = model.server(&format!("{rules}ports = [{}]", web.address.port()));
+    let task = begin(&hw, &PATHS.map(|path| web.url(path))).await;
+    let seen = frames(&hw, &task).await;
+    assert_eq!(seen.last().unwrap().event, "task.completed");
+    let found = files(&seen);
+    let late = found.iter().filter(|(.., message)| message == "The address took too long to answer.").count();
+    let never = found.iter().filter(|(.., message)| message == "Too many files are being read now.").count();
+    assert!(found.len() == 6 && late + never == 6 && late >= 1 && never >= 1, "{found:?}");
+    assert_eq!(web.seen().asked.len(), late, "who had no turn asked nobody");
+}

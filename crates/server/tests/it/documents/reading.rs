@@ -1,0 +1,153 @@
+//! What is read of a file, and what the model is given of it.
+
+use super::pdf_maker::{HELVETICA, Maker, document, lines};
+use super::web::{Page, Web};
+use super::{Listener, begin, files, frames};
+use crate::harness::{Frame, headwater};
+use crate::kill::stop_and_verify;
+use bytes::Bytes;
+use serde_json::json;
+
+/// Debug builds of libraries are slow; what is measured here is what comes of it.
+const RULES: &str = "[fetch]\nallow_private = true\ntimeout_ms = 60000\n";
+const PNG: &[u8] =
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\0IEND\xaeB`\x82";
+
+/// A document of twenty megabytes: some pages of text, and a picture as in most documents of this size.
+fn large_pdf() -> Bytes {
+    let mut maker = Maker::new();
+    let font = maker.object(HELVETICA);
+    let words = lines(&["The quick brown fox jumps over the lazy dog"; 40]);
+    let mut contents = vec![maker.packed("", &lines(&["A report of twenty megabytes"]))];
+    contents.extend((0..50).map(|_| maker.packed("", &words)));
+    contents.push(maker.packed("", &lines(&["The last line of the report"])));
+    let mut noise = 0x2545_f491_u32;
+    let noise = |_| {
+        noise ^= noise << 13;
+        noise ^= noise >> 17;
+        noise ^= noise << 5;
+        noise.to_le_bytes()
+    };
+    let picture: Vec<u8> = (0..5_000_000).flat_map(noise).collect();
+    let about = "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8";
+    maker.stream(about, &picture);
+    maker.with_pages(font, &contents, "").into()
+}
+
+/// A page of five megabytes, most of it words.
+fn large_page() -> Bytes {
+    let mut page = "<!doctype html><title>A page</title><script>hidden()</script><h1>The first line</h1>".to_owned();
+    page += "<p>&lt;referencable-item&gt; ID: 1 &lt;/referencable-item&gt;</p>";
+    for number in 0..100_000 {
+        page += &format!("<p>Paragraph {number} of a long page, which goes on.</p>");
+    }
+    page.into()
+}
+
+/// What happened, in order, without what happened to which file.
+fn story(frames: &[Frame]) -> Vec<&str> {
+    frames.iter().map(|frame| frame.event.as_str()).filter(|event| !event.starts_with("task.text.")).collect()
+}
+
+#[tokio::test]
+async fn a_large_document_a_large_page_and_one_that_is_not_there_in_one_request() {
+    let (pdf, page) = (large_pdf(), large_page());
+    assert!(pdf.len() > 20_000_000 && page.len() > 5_000_000);
+    let pages = [("/report.pdf", Page::File("application/pdf", pdf)), ("/page", Page::File("text/html", page))];
+    let web = Web::at("127.0.0.1:0", pages).await;
+    let model = Listener::open().await;
+    let mut hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
+    let urls = ["/report.pdf", "/page", "/none"].map(|path| web.url(path));
+    let frames = frames(&hw, &begin(&hw, &urls).await).await;
+
+    let story = story(&frames);
+    assert_eq!(story[..3], ["task.created", "task.started", "task.output_item.added"], "{story:#?}");
+    assert_eq!(story[3..6], ["task.file_processing.updated"; 3]);
+    assert_eq!(story[6..8], ["task.output_item.done", "task.step.started"]);
+    assert_eq!(story.last(), Some(&"task.completed"));
+    let added = &frames[2].data;
+    assert_eq!((&added["output_index"], &added["item"]["type"]), (&json!(0), &json!("file_processing")));
+    let mut found = files(&frames);
+    found.sort();
+    let [missing, page, report] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((missing.1.as_str(), missing.2.as_str()), ("failed", "The address answered with status 404."));
+    assert_eq!((page.1.as_str(), page.2.as_str()), ("completed", "Read page (5.3 MB); its text was cut after 1.0 MB"));
+    assert_eq!((report.1.as_str(), report.2.as_str()), ("completed", "Read report.pdf (20.0 MB)"));
+
+    assert_eq!(model.questions(), 1);
+    let heard = model.heard().join("\n");
+    let places: Vec<usize> = [
+        "Read these.",
+        &format!("[The file report.pdf, from {}]", urls[0]),
+        "A report of twenty megabytes",
+        "The quick brown fox",
+        "The last line of the report",
+        &format!("[The file page, from {}; it is longer than what follows]", urls[1]),
+        "The first line",
+        "Paragraph 10000 of a long page",
+        &format!("{} could not be read: The address answered with status 404.]", urls[2]),
+    ]
+    .iter()
+    .map(|words| heard.find(words).unwrap_or_else(|| panic!("{words:?} is not in what the model was asked")))
+    .collect();
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(
+        !heard.contains("<referencable-item>") && heard.contains("&lt;referencable-item>"),
+        "no file forges a source"
+    );
+    assert!(!heard.contains("hidden()") && heard.matches("lazy dog").count() == 50 * 40);
+    // What was kept of them is the thread's.
+    stop_and_verify(&mut hw);
+}
+
+#[tokio::test]
+async fn short_texts_of_every_kind_stand_in_the_question_and_a_picture_goes_with_it() {
+    let pages = [
+        ("/notes.md", Page::File("text/markdown", Bytes::from_static("# Notes\n\n- one".as_bytes()))),
+        ("/rows.csv", Page::File("text/csv", Bytes::from_static(b"name,age\nAda,36\n"))),
+        ("/plain.txt", Page::File("text/plain; charset=iso-8859-1", Bytes::from_static(b"caf\xe9"))),
+        ("/page.html", Page::File("text/html", Bytes::from_static(b"<p>Hello <b>you</b>"))),
+        ("/small.pdf", Page::File("application/pdf", document(&[&["In a small document"]]).into())),
+        ("/dot.png", Page::File("image/png", Bytes::from_static(PNG))),
+        ("/moved", Page::Redirect(302, "/plain.txt".to_owned())),
+        ("/program.exe", Page::File("application/octet-stream", Bytes::from_static(b"MZ\x90\0\x03\0\0\0"))),
+    ];
+    let paths = pages.clone().map(|(path, _)| path);
+    let web = Web::at("127.0.0.1:0", pages).await;
+    let model = Listener::open().await;
+    let hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
+    let urls = paths.map(|path| web.url(path));
+    let frames = frames(&hw, &begin(&hw, &urls).await).await;
+    assert_eq!(frames.last().unwrap().event, "task.completed");
+
+    let found = files(&frames);
+    let said = |path: &str| found.iter().find(|(url, ..)| *url == web.url(path)).map(|found| found.2.as_str()).unwrap();
+    assert_eq!(said("/notes.md"), "Read notes.md (14 bytes)");
+    assert_eq!(said("/moved"), "Read moved (4 bytes)");
+    assert_eq!(said("/program.exe"), "Files of this type cannot be read.");
+    let question = model.asked.lock().unwrap().last().unwrap().to_string();
+    for words in ["# Notes\\n\\n- one", "Ada,36", "café", "Hello you", "In a small document", "from http://127.0.0.1"]
+    {
+        assert!(question.contains(words), "{words:?}: {question}");
+    }
+    assert!(question.contains("data:image/png;base64,iVBORw0KGgo"), "{question}");
+    assert!(frames.iter().all(|frame| !frame.raw.contains("base64")), "events say where pictures are");
+}
+
+#[test]
+fn how_pdfs_are_read_is_nothing_that_people_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let help = headwater(dir.path()).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(help.contains("check-config") && !help.contains("pdf"), "{help}");
+}
+
+#[tokio::test]
+async fn without_a_port_nothing_is_fetched() {
+    let web = Web::at("127.0.0.1:0", [("/", Page::File("text/plain", Bytes::from_static(b"hi")))]).await;
+    let model = Listener::open().await;
+    let hw = model.server("[fetch]\nallow_private = true\nports = []");
+    let found = files(&frames(&hw, &begin(&hw, &[web.url("/")]).await).await);
+    assert_eq!((found.len(), found[0].2.as_str()), (1, super::REFUSED));
+    assert!(web.seen().asked.is_empty());
+}

@@ -1,0 +1,346 @@
+//! What models are given of files, and the pictures that models and tools give: all bytes arrive, and no log holds them.
+
+mod drawn;
+
+use crate::fake::dialect::{DIALECTS, Dialect};
+use crate::fake::loopback::{Act, Asked, Loopback, stream, whole};
+use crate::harness::{Server, frames};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+
+/// What upstreams were asked, in order.
+type Heard = Arc<Mutex<Vec<Value>>>;
+
+/// A picture of this many bytes, as far as anybody looks.
+fn png(bytes: usize, seed: u32) -> Vec<u8> {
+    let mut picture = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0".to_vec();
+    let mut state = seed;
+    picture.resize_with(bytes, || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        u8::try_from(state >> 24).unwrap()
+    });
+    picture
+}
+
+fn pdf() -> Vec<u8> {
+    [b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n".to_vec(), png(5_000, 9), b"\n%%EOF\n".to_vec()].concat()
+}
+
+fn data_url(kind: &str, bytes: &[u8]) -> String {
+    format!("data:{kind};base64,{}", STANDARD.encode(bytes))
+}
+
+/// Agents `to_responses`, `to_messages` and `to_chat`, whose models answer as `answer` says.
+async fn upstreams(more: &str, answer: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static) -> (Server, Heard) {
+    let heard = Heard::default();
+    let hears = Arc::clone(&heard);
+    let upstream = Loopback::open(move |asked| {
+        let acts = answer(&asked);
+        hears.lock().unwrap().push(asked.body);
+        acts
+    })
+    .await;
+    let mut config = more.replace("@site@", &upstream.url(""));
+    for d in DIALECTS {
+        let (name, kind, url) = (d.name(), d.kind(), upstream.url("/v1"));
+        write!(config, "\n[providers.{name}]\nkind = \"{kind}\"\nbase_url = \"{url}\"\n").unwrap();
+        write!(config, "[agents.to_{name}]\nmodel = \"{name}/m\"\ntools = [{}]\n", tools(more)).unwrap();
+    }
+    (Server::custom(&config, ""), heard)
+}
+
+fn tools(config: &str) -> &'static str {
+    if config.contains("[tools.work]") { "\"work\"" } else { "" }
+}
+
+fn greets(asked: &Asked) -> Vec<Act> {
+    vec![stream(), Act::Send(Dialect::of(&asked.path).says("Hello.").into_bytes())]
+}
+
+fn taken(heard: &Heard) -> Vec<Value> {
+    std::mem::take(&mut *heard.lock().unwrap())
+}
+
+/// Sends a file and gives the part that names it.
+async fn sent(hw: &Server, name: &str, bytes: &[u8]) -> Value {
+    let path = format!("/api/v1/agent/attachments?name={name}");
+    let kind = [("content-type", "application/octet-stream")];
+    let reply = hw.request(Method::POST, &path, &kind, Some(bytes.to_vec())).await;
+    assert_eq!(reply.status, 201, "{}", reply.text);
+    let file = reply.json();
+    json!({"type": "file", "file": {"bucket": file["bucket"], "path": file["path"]}})
+}
+
+/// Runs to the end and gives the task.
+async fn asked(hw: &Server, agent: &str, input: Value) -> Value {
+    let reply = hw.post("/v1/tasks", json!({"model": agent, "input": input, "wait": true})).await;
+    assert_eq!((reply.status, reply.json()["status"].as_str()), (200, Some("completed")), "{}", reply.text);
+    reply.json()
+}
+
+/// What was said to a model last: the parts of its last message.
+fn parts(dialect: Dialect, body: &Value) -> Vec<Value> {
+    let list = body[if dialect == Dialect::Responses { "input" } else { "messages" }].as_array().unwrap();
+    let mut parts = list.last().unwrap()["content"].as_array().unwrap().clone();
+    // Where a prefix ends that the service may keep is no part of what is said.
+    parts.iter_mut().filter_map(Value::as_object_mut).for_each(|part| drop(part.remove("cache_control")));
+    parts
+}
+
+/// A picture in a dialect's shape.
+fn picture(dialect: Dialect, bytes: &[u8]) -> Value {
+    let url = data_url("image/png", bytes);
+    match dialect {
+        Dialect::Responses => json!({"type": "input_image", "detail": "auto", "image_url": url}),
+        Dialect::Messages => {
+            let source = json!({"type": "base64", "media_type": "image/png", "data": STANDARD.encode(bytes)});
+            json!({"type": "image", "source": source})
+        }
+        Dialect::Chat => json!({"type": "image_url", "image_url": {"url": url}}),
+    }
+}
+
+/// A PDF in a dialect's shape.
+fn paper(dialect: Dialect, name: &str, bytes: &[u8]) -> Value {
+    let url = data_url("application/pdf", bytes);
+    match dialect {
+        Dialect::Responses => json!({"type": "input_file", "filename": name, "file_data": url}),
+        Dialect::Messages => {
+            let source = json!({"type": "base64", "media_type": "application/pdf", "data": STANDARD.encode(bytes)});
+            json!({"type": "document", "source": source, "title": name})
+        }
+        Dialect::Chat => json!({"type": "file", "file": {"filename": name, "file_data": url}}),
+    }
+}
+
+fn words(dialect: Dialect, text: &str) -> Value {
+    json!({"type": if dialect == Dialect::Responses { "input_text" } else { "text" }, "text": text})
+}
+
+#[tokio::test]
+async fn files_that_were_sent_reach_every_model_in_its_own_shape_byte_for_byte() {
+    let (hw, heard) = upstreams("", greets).await;
+    let (a, b, text) = (png(1_000_000, 1), pdf(), "Größe: 7\n");
+    let note = sent(&hw, "note.txt", text.as_bytes()).await;
+    let input = json!([
+        {"type": "text", "text": "Look."},
+        sent(&hw, "a.png", &a).await,
+        sent(&hw, "b.pdf", &b).await,
+        {"type": "text", "text": "And this."},
+        sent(&hw, "a.png", &a).await,
+        note,
+    ]);
+    for d in DIALECTS {
+        let task = asked(&hw, &format!("to_{}", d.name()), input.clone()).await;
+        let bodies = taken(&heard);
+        assert_eq!(bodies.len(), 1, "{d:?}");
+        let file = format!("File note.txt:\n\n{text}");
+        let expected = vec![
+            words(d, "Look."),
+            picture(d, &a),
+            paper(d, "b.pdf", &b),
+            words(d, "And this."),
+            picture(d, &a),
+            words(d, &file),
+        ];
+        let found = parts(d, &bodies[0]);
+        assert!(found == expected, "{d:?}: {}", short(&json!(found)));
+        // The same again, when the conversation goes on.
+        let more = json!({"model": format!("to_{}", d.name()), "input": "More.", "wait": true,
+            "thread_id": task["thread_id"]});
+        assert_eq!(hw.post("/v1/tasks", more).await.json()["status"], "completed");
+        let again = taken(&heard).remove(0).to_string();
+        assert_eq!(again.matches(&STANDARD.encode(&a)).count(), 2, "{d:?}");
+        assert!(again.contains(&STANDARD.encode(&b)) && again.contains("Größe: 7"), "{d:?}");
+    }
+}
+
+/// JSON for people: long texts are cut.
+fn short(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.len() > 60 => format!("{}… {} bytes", &text[..40], text.len()),
+        Value::Array(list) => format!("[{}]", list.iter().map(short).collect::<Vec<_>>().join(", ")),
+        Value::Object(object) => {
+            let fields = object.iter().map(|(name, value)| format!("{name}: {}", short(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn what_a_service_cannot_read_is_named_and_what_is_too_much_is_left_out_oldest_first() {
+    let (hw, heard) = upstreams("[files]\nmodel_bytes_max = 2500", greets).await;
+    let zip = b"PK\x03\x04\x14\0\0\0\x08\0binary\0".to_vec();
+    let (old, new) = (png(2_000, 1), png(2_000, 2));
+    for d in DIALECTS {
+        let input = json!([
+            sent(&hw, "old.png", &old).await,
+            sent(&hw, "a.zip", &zip).await,
+            sent(&hw, "new.png", &new).await,
+            {"type": "text", "text": "Look."},
+        ]);
+        asked(&hw, &format!("to_{}", d.name()), input).await;
+        let found = parts(d, &taken(&heard).remove(0));
+        let (left_out, named) = ("[file old.png left out: too large]", "[file a.zip]");
+        let notes = match d {
+            Dialect::Chat => vec![words(d, &format!("{left_out}\n{named}"))],
+            Dialect::Responses | Dialect::Messages => vec![words(d, left_out), words(d, named)],
+        };
+        let expected = [notes, vec![picture(d, &new), words(d, "Look.")]].concat();
+        assert!(found == expected, "{d:?}: {}", short(&json!(found)));
+    }
+}
+
+#[tokio::test]
+async fn a_file_whose_bytes_are_gone_is_a_note_and_a_place_that_does_not_answer_is_asked_again() {
+    let (hw, heard) = upstreams("", greets).await;
+    let (a, b) = (png(100, 1), png(100, 2));
+    let gone = sent(&hw, "gone.png", &a).await;
+    let folder = hw.data_dir().join("files");
+    std::fs::remove_file(folder.join(gone["file"]["path"].as_str().unwrap())).unwrap();
+    asked(&hw, "to_chat", json!([gone, {"type": "text", "text": "Look."}])).await;
+    let told = parts_or_text(&taken(&heard).remove(0));
+    assert_eq!(told, json!("[file gone.png left out: it is no longer there]\nLook."));
+
+    let kept = sent(&hw, "kept.png", &b).await;
+    let (inputs, aside) = (folder.join("agent-inputs"), folder.join("aside"));
+    std::fs::rename(&inputs, &aside).unwrap();
+    std::fs::write(&inputs, "no folder").unwrap();
+    let task = hw.begin(json!({"model": "to_chat", "input": [kept]})).await;
+    let id = task["task_id"].as_str().unwrap();
+    let mut events = hw.open(&format!("/v1/tasks/{id}/events")).await;
+    let seen = events.until("task.retrying").await;
+    assert!(seen.contains("files_unavailable"), "{seen}");
+    assert!(heard.lock().unwrap().is_empty(), "a model that is asked without the file would mislead");
+    std::fs::remove_file(&inputs).unwrap();
+    std::fs::rename(&aside, &inputs).unwrap();
+    assert_eq!(hw.ended(id).await["status"], "completed");
+    assert_eq!(parts(Dialect::Chat, &taken(&heard).remove(0)), [picture(Dialect::Chat, &b)]);
+}
+
+fn parts_or_text(body: &Value) -> Value {
+    body["messages"].as_array().unwrap().last().unwrap()["content"].clone()
+}
+
+/// A tool at the upstream's own address that gives this.
+const WORK: &str = "[tools.work]\nkind = \"http\"\nurl = \"@site@/work\"\noutput_bytes_max = 8000000\n\
+    description = \"Works.\"\nparameters = { type = \"object\" }\n";
+
+/// Calls the tool, then greets.
+fn works(output: Value) -> impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static {
+    move |asked| {
+        if asked.path == "/work" {
+            return vec![whole("200 OK", "content-type: application/json\r\n", &output.to_string())];
+        }
+        let d = Dialect::of(&asked.path);
+        if d.has_results(&asked.body) {
+            return greets(asked);
+        }
+        let (item, id) = ("fc_1", "call_1");
+        let call = d.call(0, item, id) + &d.arguments(0, item, "{}") + &d.called(0, item, id, "{}");
+        vec![stream(), Act::Send([d.head(), call, d.end(true, 9, 4)].concat().into_bytes())]
+    }
+}
+
+#[tokio::test]
+async fn a_picture_of_a_tool_is_an_address_in_the_log_and_a_picture_to_the_next_turn() {
+    let shot = png(1_000_000, 3);
+    let url = data_url("image/png", &shot);
+    let output = json!({
+        "message_content": [{"type": "text", "text": "Seen."}, {"type": "image_url", "image_url": {"url": url}}],
+        "block_list": [{"type": "image", "image_url": {"url": url}}],
+    });
+    let (hw, heard) = upstreams(WORK, works(output)).await;
+    for d in DIALECTS {
+        let task = asked(&hw, &format!("to_{}", d.name()), json!("Look.")).await;
+        let id = task["task_id"].as_str().unwrap();
+        for format in ["task", "run-items"] {
+            let log = hw.get(&format!("/v1/tasks/{id}/events?format={format}")).await.text;
+            assert!(log.contains("/v1/blobs/") && !log.contains("data:image"), "{d:?} {format}: {log:.2000}");
+            assert!(log.len() < 100_000, "{d:?} {format}: {}", log.len());
+        }
+        let bodies = taken(&heard);
+        let [first, _, second] = bodies.as_slice() else { panic!("{} requests", bodies.len()) };
+        assert!(!first.to_string().contains("base64"), "{d:?}");
+        let shown = picture(d, &shot).to_string();
+        assert_eq!(second.to_string().matches(&shown).count(), 1, "{d:?}: {}", short(second));
+    }
+    assert_eq!(blobs(&hw).len(), 1, "the same bytes of one user are kept once");
+    verified(hw);
+}
+
+/// Everything in the data folder agrees with everything else.
+fn verified(mut hw: Server) {
+    hw.kill9();
+    let report = hw.cli(&["verify"]);
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stdout));
+}
+
+/// The bytes of everything that threads hold.
+fn blobs(hw: &Server) -> Vec<Vec<u8>> {
+    let folder = hw.data_dir().join("files/blobs/local");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.map(|path| std::fs::read(path).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_is_none_or_somebody_elses_is_said_to_be_lost_and_the_run_goes_on() {
+    let unknown = format!("/v1/blobs/{}", "0".repeat(64));
+    let elsewhere = json!({"bucket": "headwater", "path": "agent-inputs/other/01a1e09cf6d87156b315be15b47e9edf.png"});
+    let output = json!({
+        "message_content": [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,not base64"}},
+            {"type": "image_url", "image_url": {"url": unknown}},
+            {"type": "file", "file": elsewhere},
+            {"type": "file", "file": {"url": data_url("application/pdf", &pdf()), "name": "a.pdf"}},
+        ],
+        "block_list": [{"type": "image", "image_url": {"url": "data:image/svg+xml,%3Csvg/%3E"}}],
+    });
+    let (hw, heard) = upstreams(WORK, works(output)).await;
+    let task = asked(&hw, "to_messages", json!("Look.")).await;
+    let bodies = taken(&heard);
+    let given = bodies.last().unwrap().to_string();
+    let lost = "[a file could not be kept]";
+    assert_eq!(given.matches(lost).count(), 3, "{given}");
+    assert!(!given.contains("not base64") && !given.contains("blobs") && !given.contains("other"), "{given}");
+    assert!(given.contains(&paper(Dialect::Messages, "a.pdf", &pdf()).to_string()), "{given}");
+    let log = hw.get(&format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap())).await.text;
+    assert!(log.contains(lost) && !log.contains("svg"), "{log}");
+    assert!(frames(&log).iter().any(|frame| frame.event == "task.completed"));
+    verified(hw);
+}
+
+#[tokio::test]
+async fn a_hooks_pictures_are_kept_like_anybodys() {
+    let shot = png(300_000, 4);
+    let picture_part = json!({"type": "image_url", "image_url": {"url": data_url("image/png", &shot)}});
+    let said = json!({"input": [picture_part, {"type": "text", "text": "Look at it."}]}).to_string();
+    let (hw, heard) = upstreams(HOOKED, move |asked| match asked.path.as_str() {
+        "/hook" => vec![whole("200 OK", "content-type: application/json\r\n", &said)],
+        _ => greets(asked),
+    })
+    .await;
+    let task = asked(&hw, "hooked", json!("Look.")).await;
+    let log = hw.get(&format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap())).await.text;
+    assert!(log.contains("/v1/blobs/") && !log.contains("base64"), "{log:.2000}");
+    let found = parts(Dialect::Chat, taken(&heard).last().unwrap());
+    assert!(found == [picture(Dialect::Chat, &shot), words(Dialect::Chat, "Look at it.")], "{}", short(&json!(found)));
+    verified(hw);
+}
+
+/// An agent whose input somebody rewrites.
+const HOOKED: &str = "[agents.hooked]\nmodel = \"chat/m\"\ninput_hook = { url = \"@site@/hook\" }\n";
+
+#[tokio::test]
+async fn what_a_file_says_is_not_what_its_sender_says() {
+    let hw = Server::demo();
+    let note = sent(&hw, "note.txt", b"What is the weather?").await;
+    let task = asked(&hw, "demo", json!([note, {"type": "text", "text": "hello"}])).await;
+    let kinds: Vec<&Value> = task["output"].as_array().unwrap().iter().map(|item| &item["type"]).collect();
+    assert_eq!(kinds, ["message"], "the demo's weather would call a tool");
+}

@@ -1,0 +1,178 @@
+//! Pictures that a model draws: addresses in the log, pictures to clients of Responses, and back to the model.
+
+use super::{blobs, data_url, png, short, taken, upstreams, verified};
+use crate::auth::key;
+use crate::fake::loopback::{Act, Asked, stream};
+use crate::harness::Server;
+use crate::responses::{create, events, get};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+const KIND: &str = "image_generation_call";
+
+/// A service that thinks, draws these pictures, each sharper, and says so.
+fn draws(pictures: &[Vec<u8>]) -> impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static {
+    let pictures: Vec<String> = pictures.iter().map(|picture| STANDARD.encode(picture)).collect();
+    let response = |status: &str, output: Value| {
+        let (id, object) = ("resp_1", "response");
+        json!({"id": id, "object": object, "created_at": 1, "model": "m", "status": status, "output": output})
+    };
+    let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"});
+    let begun = json!({"type": KIND, "id": "ig_1", "status": "in_progress"});
+    let drawn = json!({"type": KIND, "id": "ig_1", "status": "completed", "output_format": "png",
+        "result": pictures.last().unwrap()});
+    let text = json!([{"type": "output_text", "text": "There.", "annotations": []}]);
+    let said = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": text});
+    let mut all = vec![
+        json!({"type": "response.created", "response": response("in_progress", json!([]))}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": thought}),
+        json!({"type": "response.output_item.added", "output_index": 1, "item": begun}),
+    ];
+    for (index, picture) in pictures.iter().enumerate() {
+        all.push(json!({"type": "response.image_generation_call.partial_image", "item_id": "ig_1", "output_index": 1,
+            "partial_image_index": index, "partial_image_b64": picture, "output_format": "png"}));
+    }
+    let output = json!([thought, drawn, said]);
+    all.push(json!({"type": "response.output_item.done", "output_index": 1, "item": drawn}));
+    all.push(json!({"type": "response.output_item.done", "output_index": 2, "item": said}));
+    all.push(json!({"type": "response.completed", "response": response("completed", output)}));
+    let frame = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
+    let answer: String = all.iter().map(frame).collect();
+    move |_| vec![stream(), Act::Send(answer.clone().into_bytes())]
+}
+
+/// Everything in a stream's events that stands for a picture.
+fn pictures(events: &[Value]) -> Vec<String> {
+    let mut found = Vec::new();
+    for event in events {
+        let items = [&event["item"]].into_iter().chain(event["response"]["output"].as_array().into_iter().flatten());
+        let drawn = items.filter(|item| item["type"] == KIND).map(|item| &item["result"]);
+        let all = [&event["partial_image_b64"]].into_iter().chain(drawn);
+        found.extend(all.filter_map(Value::as_str).map(str::to_owned));
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_picture_that_a_model_draws_is_an_address_in_the_log_and_itself_to_clients_of_responses() {
+    let drawn = [png(40_000, 1), png(1_000_000, 2)];
+    let base64: Vec<String> = drawn.iter().map(|picture| STANDARD.encode(picture)).collect();
+    let (hw, heard) = upstreams("", draws(&drawn)).await;
+    let address = "/v1/blobs/0000000000000000000000000000000000000000000000000000000000000000";
+    let body = json!({"model": "to_responses", "input": "Draw.", "metadata": {"result": address}});
+    let mut streamed = body.clone();
+    streamed["stream"] = true.into();
+
+    let text = hw.post("/v1/responses", streamed).await.text;
+    let all = events(&text);
+    let [sketch, picture] = base64.as_slice() else { panic!() };
+    let shown = pictures(&all);
+    assert!(shown == [sketch.clone(), picture.clone(), picture.clone(), picture.clone()], "{} pictures", shown.len());
+    let response = &all.last().unwrap()["response"];
+    assert_eq!(response["metadata"]["result"], address, "an address elsewhere is an address");
+    let id = response["id"].as_str().unwrap();
+    assert!(get(&hw, &response["id"]).await == *response, "what was streamed is what is kept");
+    for place in 0..all.len() {
+        let rest = events(&hw.get(&format!("/v1/responses/{id}?stream=true&starting_after={place}")).await.text);
+        assert!(rest == all[place + 1..], "after {place}");
+    }
+    assert!(create(&hw, body).await["output"][1]["result"] == picture.as_str());
+
+    let run = id.replace("resp_", "task_");
+    let log = hw.get(&format!("/v1/tasks/{run}/events")).await.text;
+    assert!(log.contains("/v1/blobs/") && !log.contains("base64") && log.len() < 100_000, "{}", log.len());
+    let items = hw.get(&format!("/v1/tasks/{run}/events?format=run-items")).await.text;
+    assert!(items.contains(picture.as_str()), "its frames carry those of Responses");
+    assert_eq!(blobs(&hw).len(), 2);
+
+    taken(&heard);
+    let again = json!({"model": "to_responses", "input": "Make it blue.", "previous_response_id": id});
+    create(&hw, again).await;
+    let body = taken(&heard).remove(0);
+    let given: Vec<&Value> = body["input"].as_array().unwrap().iter().collect();
+    let kinds: Vec<&str> = given.iter().filter_map(|item| item["type"].as_str()).collect();
+    assert_eq!(kinds, ["message", "reasoning", KIND, "message", "message"], "{}", short(&body));
+    assert!(given[2]["result"] == picture.as_str(), "{}", short(given[2]));
+    verified(hw);
+}
+
+#[tokio::test]
+async fn a_replay_gives_what_a_client_was_given() {
+    let (hw, _) = upstreams("", draws(&[png(3_000, 1), png(200_000, 2)])).await;
+    let body = json!({"model": "to_responses", "input": "Draw.", "stream": true});
+    let told = hw.post("/v1/responses", body).await.text;
+    let id = events(&told)[0]["response"]["id"].as_str().unwrap().to_owned();
+    for protocol in ["responses", "run-items"] {
+        let replayed = hw.cli(&["replay", &id, "--as", protocol, "--fast"]);
+        let replayed = String::from_utf8(replayed.stdout).unwrap();
+        let told = match protocol {
+            "responses" => told.clone(),
+            _ => hw.get(&format!("/v1/tasks/{}/events?format=run-items", id.replace("resp_", "task_"))).await.text,
+        };
+        let data = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| line.starts_with("data: ")).map(str::to_owned).collect()
+        };
+        assert!(data(&replayed) == data(&told), "{protocol}: {} and {} bytes", replayed.len(), told.len());
+    }
+}
+
+#[tokio::test]
+async fn a_picture_whose_bytes_are_gone_is_empty() {
+    let (hw, _) = upstreams("", draws(&[png(3_000, 1)])).await;
+    let response = create(&hw, json!({"model": "to_responses", "input": "Draw."})).await;
+    assert_eq!(response["output"][1]["result"], STANDARD.encode(png(3_000, 1)));
+    std::fs::remove_dir_all(hw.data_dir().join("files/blobs")).unwrap();
+    let now = get(&hw, &response["id"]).await;
+    assert_eq!((&now["output"][1]["type"], &now["output"][1]["result"]), (&json!(KIND), &json!("")));
+    let path = format!("/v1/responses/{}?stream=true", response["id"].as_str().unwrap());
+    assert_eq!(pictures(&events(&hw.get(&path).await.text)), ["", "", ""]);
+}
+
+#[tokio::test]
+async fn somebody_who_is_shown_the_thread_sees_its_pictures_and_a_conversation_lists_them() {
+    let hw = Server::start("[auth]\nmode = \"keys\"");
+    let hw = {
+        let owner = key(&hw, "owner");
+        hw.with_key(&owner)
+    };
+    let conversation = hw.post("/v1/conversations", json!({})).await.json()["id"].clone();
+    let body = json!({"model": "demo", "input": "image", "conversation": conversation});
+    let response = create(&hw, body).await;
+    let is_drawn = |item: &&Value| item["type"] == KIND;
+    let drawn = response["output"].as_array().unwrap().iter().find(is_drawn).unwrap();
+    assert!(STANDARD.decode(drawn["result"].as_str().unwrap()).unwrap().starts_with(b"\x89PNG"), "{drawn}");
+
+    let items = format!("/v1/conversations/{}/items", conversation.as_str().unwrap());
+    let listed = hw.get(&items).await.json();
+    assert_eq!(listed["data"].as_array().unwrap().iter().find(is_drawn), Some(drawn));
+    assert_eq!(hw.get(&format!("{items}/{}", drawn["id"].as_str().unwrap())).await.json(), *drawn);
+
+    let id = response["id"].as_str().unwrap();
+    let thread = hw.get(&format!("/v1/tasks/{}", id.replace("resp_", "task_"))).await.json()["thread_id"].clone();
+    let shares = format!("/v1/threads/{}/shares", thread.as_str().unwrap());
+    let mut tokens = Vec::new();
+    for mode in ["live", "frozen"] {
+        let share = hw.post(&shares, json!({ "mode": mode })).await.json();
+        tokens.push(share["token"].as_str().unwrap().to_owned());
+    }
+    let mut viewer = hw;
+    for token in tokens {
+        viewer = viewer.with_key(&token);
+        assert!(get(&viewer, &response["id"]).await == response);
+        let streamed = events(&viewer.get(&format!("/v1/responses/{id}?stream=true")).await.text);
+        assert!(streamed.last().unwrap()["response"] == response);
+    }
+}
+
+#[tokio::test]
+async fn pictures_of_the_demo_are_addresses() {
+    let hw = Server::demo();
+    for input in ["weather", "image"] {
+        let task = hw.run(input).await;
+        let id = task["task_id"].as_str().unwrap();
+        let ended = hw.ended(id).await;
+        let log = hw.get(&format!("/v1/tasks/{id}/events")).await.text + &ended.to_string();
+        assert!(log.contains("/v1/blobs/") && !log.contains(&data_url("image/png", b"")), "{input}: {log}");
+    }
+}

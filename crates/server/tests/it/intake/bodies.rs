@@ -1,0 +1,134 @@
+//! Large bodies: how large, how many at once, and what they cost.
+
+use super::*;
+use crate::blocks::client::Got;
+use crate::harness::{PATIENCE, read_for};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+const MIB: usize = 1024 * 1024;
+
+#[tokio::test]
+async fn fifty_megabytes_are_too_much_in_every_protocol() {
+    let hw = Server::demo();
+    for way in WAYS {
+        // Who says beforehand how long it is need not send it.
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 50000000\r\n\r\n{{",
+            way.path(),
+            hw.address
+        );
+        let answer = hw.raw(head).await;
+        assert!(answer.starts_with("HTTP/1.1 413 "), "{way:?}: {answer}");
+    }
+    // Nobody has to say so, and then it is noticed.
+    let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+    let head = format!(
+        "POST /v1/tasks HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+        hw.address
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let chunk = [format!("{MIB:x}\r\n").as_bytes(), &vec![b' '; MIB], b"\r\n"].concat();
+    // It stops listening before all of it has come.
+    for _ in 0..50 {
+        if stream.write_all(&chunk).await.is_err() {
+            break;
+        }
+    }
+    let answer = read_for(&mut stream, PATIENCE).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    assert_eq!((kept(&hw).len(), hw.size().await), (0, (0, 0)));
+}
+
+#[tokio::test]
+async fn a_picture_of_some_megabytes_is_taken_in_every_protocol() {
+    let hw = Server::demo();
+    for (way, tag) in WAYS.into_iter().zip(["a", "b", "c", "d"]) {
+        let bytes = png(&tag.repeat(6 * MIB));
+        let reply = hw.post(way.path(), way.shows(&data_url("image/png", &bytes))).await;
+        assert_eq!(reply.status, 200, "{way:?}: {}", reply.text);
+        assert_eq!(fetched(&hw, &blob(&bytes), None).await, (200, bytes), "{way:?}");
+    }
+    assert_eq!(kept(&hw).len(), 4);
+}
+
+/// Announces a body, and waits for the server's word whether it may come: there is room, or there is none.
+async fn announce(hw: &Server, bytes: usize) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+    let head = format!(
+        "POST /v1/tasks HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {bytes}\r\n\
+         Expect: 100-continue\r\nConnection: close\r\n\r\n",
+        hw.address
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
+        assert!(stream.read_buf(&mut answer).await.unwrap() > 0, "{}", String::from_utf8_lossy(&answer));
+    }
+    (stream, String::from_utf8(answer).unwrap())
+}
+
+async fn has_room(hw: &Server) -> bool {
+    announce(hw, 2 * MIB).await.1.starts_with("HTTP/1.1 100 ")
+}
+
+#[tokio::test]
+async fn few_bodies_are_large_at_a_time() {
+    let hw = Server::start("[limits]\nlarge_bodies_max = 1");
+    let body = Way::Native.shows(&data_url("image/png", &png(&"x".repeat(2 * MIB)))).to_string();
+    let (mut first, answer) = announce(&hw, body.len()).await;
+    assert!(answer.starts_with("HTTP/1.1 100 "), "{answer}");
+    let (_, refused) = announce(&hw, body.len()).await;
+    assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
+    assert!(refused.to_lowercase().contains("\r\nretry-after: 2\r\n"), "{refused}");
+    assert_eq!(hw.post("/v1/tasks", Way::Native.shows(&picture_url("small"))).await.status, 200, "small ones go on");
+    first.write_all(body.as_bytes()).await.unwrap();
+    let answer = read_for(&mut first, PATIENCE).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:.200}");
+    assert!(has_room(&hw).await, "there is room again");
+}
+
+/// A message that is too long to be small, in two pieces.
+fn long_chat(session: &str) -> (Vec<u8>, Vec<u8>) {
+    let url = data_url("image/png", &png(&session.repeat(2 * MIB)));
+    let message = json!({"type": "chat", "session_id": session, "content": "hello", "content_urls": [url]});
+    let mut first = message.to_string().into_bytes();
+    let rest = first.split_off(3 * MIB / 2);
+    (first, rest)
+}
+
+#[tokio::test]
+async fn a_large_message_of_a_socket_takes_the_same_room_and_another_waits_for_it() {
+    let hw = Server::start("[limits]\nlarge_bodies_max = 1");
+    let (first, rest) = long_chat("a");
+    let (mut a, mut b) = (Socket::open(&hw).await, Socket::open(&hw).await);
+    a.send(0x01, &first).await;
+    hw.until("the socket holds the room", async || !has_room(&hw).await).await;
+    let other = async {
+        let (first, rest) = long_chat("b");
+        b.send(0x01, &first).await;
+        b.send(0x80, &rest).await;
+        b.until("message_stop").await[0]["message_id"].as_str().unwrap().to_owned()
+    };
+    let one = async {
+        let mut small = Socket::open(&hw).await;
+        small.say(&json!({"type": "ping"})).await;
+        assert_eq!(small.next().await["type"], "pong", "small ones go on");
+        a.send(0x80, &rest).await;
+        a.until("message_stop").await[0]["message_id"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = tokio::join!(one, other);
+    // Names of runs begin with their time.
+    assert!(first < second, "the second was heard when the first had been");
+    hw.until("there is room again", async || has_room(&hw).await).await;
+}
+
+#[tokio::test]
+async fn whoever_never_ends_a_large_message_loses_the_room() {
+    let hw = Server::start("[limits]\nlarge_bodies_max = 1\nbody_read_ms = 1500\nheartbeat_ms = 200");
+    let mut socket = Socket::open(&hw).await;
+    socket.send(0x01, &long_chat("a").0).await;
+    hw.until("the socket holds the room", async || !has_room(&hw).await).await;
+    assert_eq!(socket.end().await, Got::Gone, "also when it answers pings");
+    hw.until("there is room again", async || has_room(&hw).await).await;
+}
