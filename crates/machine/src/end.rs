@@ -6,7 +6,7 @@
 use crate::effect::Effect;
 use crate::input::CancelTask;
 use crate::state::RunState;
-use crate::{Out, ask, budget, calls, child, close, outstanding_of, people, result, turn};
+use crate::{Out, ask, budget, calls, child, close, files, outstanding_of, people, result, turn};
 use model::event::{
     Actor, CancelMode, Cancelled, Cancelling, Completed, ErrorInfo, Event, Failed, Incomplete, LimitReason, StopReason,
 };
@@ -120,6 +120,7 @@ fn cut(run: &mut RunState, cut: &Cut<'_>, out: &mut Out, terminal: impl Fn(TaskI
         outstanding_of(task).into_iter().for_each(|id| out.effect(Effect::Abort(id)));
     }
     for task in tasks.into_iter().rev() {
+        files::stop(run, &task, out);
         close::all(run, &task, Some(cut.reason), out);
         turn::step_done(run, &task, cut.stop, None, out);
         for call in unanswered(run, &task) {

@@ -141,6 +141,15 @@ pub(crate) fn end(run: &mut RunState, task: &TaskId, out: &mut Out) {
     close::item(run, task, output_index, &close::Ending::default(), out);
 }
 
+/// The run is stopped: what was being read will not be, and nobody waits for it.
+pub(crate) fn stop(run: &mut RunState, task: &TaskId, out: &mut Out) {
+    for id in run.fold.task(task).map(outstanding).unwrap_or_default() {
+        let EffectId::File { url, .. } = id else { continue };
+        let message = Some("The run was stopped before it was read.".to_owned());
+        updated(run, task, file(&url, FileStatus::Failed, message), None, out);
+    }
+}
+
 /// The process died: what was being read is read again, unless it was lost too often.
 pub(crate) fn take_up(run: &mut RunState, task: &TaskId, lost_max: usize, out: &mut Out) {
     let lost = run.fold.task(task).map(outstanding).unwrap_or_default();

@@ -37,8 +37,11 @@ fn past(run: &RunState, task: &TaskFold) -> Vec<Entry> {
     // The agent that the run began with says how much: whoever takes over is given what was there.
     let window = run.definitions.resolve(&task.spec.agent).map(|agent| agent.history).unwrap_or_default();
     let before = task.before.as_ref().map_or(&[][..], |before| &before.entries);
-    let said = || run.past.history(task.spec.previous.as_ref(), window).into_iter().chain(before.iter().cloned());
-    task.history.clone().unwrap_or_else(|| said().collect())
+    let said = || {
+        let past = run.past.history(task.spec.previous.as_ref(), window).into_iter();
+        past.chain(task.past_as_read(before)).collect()
+    };
+    task.history.as_ref().map_or_else(said, |history| task.past_as_read(history))
 }
 
 fn narrowed(mut entries: Vec<Entry>, history: HandoffHistory) -> Vec<Entry> {

@@ -4,7 +4,8 @@
 //! would write them: steps and their tools, sub-agents that interleave, approvals, pauses, cancels, crashes, every end.
 //! Nothing here looks at [`crate::fold`]: a test may hold the one against the other.
 //! `run` has the outside world and whose turn it is, `task`, `call` and `files` one task, `item` one item, `plan` and
-//! `text` what is said, `request` what a caller brings, `world` what they share. [`laws`] checks any log, generated or not, and [`sums`] is what it counts with.
+//! `text` what is said, `request` what a caller brings, `world` what they share. [`laws`] checks any log, generated or not,
+//! and [`sums`] is what it counts with.
 
 mod call;
 mod files;

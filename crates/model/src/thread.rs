@@ -5,6 +5,7 @@
 //! text alone; of attempts that were done again, nothing. So no call is ever without its result (law 12). Of a file that
 //! was read it is given the content.
 
+use crate::block::Part;
 use crate::definition::HistoryWindow;
 use crate::event::{Event, HistoryCompacted, StopReason};
 use crate::fold::{ItemFold, RunFold, TaskFold};
@@ -138,7 +139,7 @@ impl ThreadFold {
 /// What the model is given of a run, after what was said before it elsewhere.
 fn with_before(root: &TaskFold) -> Vec<Entry> {
     let before = root.before.as_ref().map_or(&[][..], |before| &before.entries);
-    before.iter().cloned().chain(entries(root)).collect()
+    root.past_as_read(before).into_iter().chain(entries(root)).collect()
 }
 
 /// The newest runs that fit.
@@ -155,12 +156,28 @@ fn windowed<'a, 'b>(chain: &'b [&'a PastRun], window: HistoryWindow) -> &'b [&'a
     chain.get(chain.len() - kept..).unwrap_or_default()
 }
 
+/// A model sees about as much in a picture as in so many letters.
+const PICTURE_LETTERS: u64 = 4_000;
+/// Nobody is given more than this of a file's words.
+const FILE_LETTERS_MAX: u64 = 1024 * 1024;
+
 /// About how many tokens a model reads here: a quarter of the letters. Providers count differently, and none of them is
 /// asked before it is known what it will be given.
 #[must_use]
 pub fn tokens(entries: &[Entry]) -> u64 {
-    let bytes: usize = entries.iter().map(|entry| serde_json::to_vec(entry).map_or(0, |bytes| bytes.len())).sum();
-    (bytes / 4) as u64
+    let written = |entry: &Entry| serde_json::to_vec(entry).map_or(0, |bytes| bytes.len()) as u64;
+    let elsewhere = |entry: &Entry| entry.parts().iter().map(letters_elsewhere).sum::<u64>();
+    entries.iter().map(|entry| written(entry) + elsewhere(entry)).sum::<u64>() / 4
+}
+
+/// What a model reads of something of which an entry only says where it is.
+fn letters_elsewhere(part: &Part) -> u64 {
+    match part {
+        Part::Text { .. } => 0,
+        Part::ImageUrl { image_url, .. } if image_url.url.starts_with("data:") => 0,
+        Part::ImageUrl { .. } => PICTURE_LETTERS,
+        Part::File { file } => file.size.unwrap_or_default().min(FILE_LETTERS_MAX),
+    }
 }
 
 /// Builds a thread's state from its records.

@@ -2,8 +2,8 @@
 //!
 //! A backend asks in this order, and writes only when nothing spoke against the batch: [`flaw`] (of the batch alone;
 //! may be asked before it queues), [`standing`] (term and place), then [`moved`] for every change of a run. Every run that
-//! the batch names ([`named`]) must be the thread's after it. [`decided`] is for submitted decisions. The files' part is words
-//! alone.
+//! the batch names ([`named`]) must be the thread's after it. [`decided`] is for submitted decisions. Of files only the words
+//! of refusals are here.
 
 use model::command::{AnswerTo, Command};
 use model::defects::Defect;

@@ -1,4 +1,5 @@
-//! The law of [`model::ports::Journal`], [`model::ports::Directory`] and [`model::ports::Attachments`], as tests that any backend can run.
+//! The law of [`model::ports::Journal`], [`model::ports::Directory`] and [`model::ports::Attachments`], as tests that any
+//! backend can run.
 //!
 //! One public function per sentence of the law, over `&dyn` ports. [`conformance!`](crate::conformance!) makes a test of
 //! each, on a fresh backend every time; what needs a restart in the middle is in [`restart`], and [`random`] compares a

@@ -30,7 +30,7 @@ mod submit;
 mod uses;
 mod writer;
 
-pub(crate) use attachments::file_row;
+pub(crate) use attachments::{file_row, place};
 pub(crate) use folder::Folder;
 pub use folder::OpenError;
 pub(crate) use index::Index;

@@ -49,7 +49,8 @@ impl Report {
         self.problems.is_empty()
     }
 
-    fn add(&mut self, problem: impl Into<String>) {
+    /// Says one thing more that is wrong, as long as there is room for it.
+    pub fn add(&mut self, problem: impl Into<String>) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem.into().replace('\n', " "));
         }

@@ -2,6 +2,7 @@
 
 use super::task::{ItemFold, TaskFold};
 use crate::block::Part;
+use crate::history::Entry;
 use crate::item::{FileProcessing, FileStatus, Item, ProcessedFile};
 
 /// A task has so many files read. Of those beyond it the model is told that they were not.
@@ -24,11 +25,14 @@ impl TaskFold {
         open.filter_map(|(place, fold)| Some((place, fold, processing(fold)?))).next()
     }
 
-    /// The addresses in what was said that are to be read and that nobody began to read, each once.
+    /// The addresses in what was said that are to be read and that nobody began to read, each once. What is said now goes
+    /// before what a client or a hook tells of the past: there may be more than are read.
     #[must_use]
     pub fn unread_files(&self) -> Vec<&str> {
         let later = self.inputs.iter().map(|input| &input.message);
-        let said = self.spec.input.iter().chain(later).flat_map(|message| &message.content);
+        let now = self.spec.input.iter().chain(later).flat_map(|message| &message.content);
+        let before = self.before.iter().flat_map(|before| &before.entries);
+        let said = now.chain(self.history.iter().flatten().chain(before).flat_map(said_by_user));
         let left = FILES_MAX.saturating_sub(self.files_listed());
         let mut unread: Vec<&str> = Vec::new();
         for url in said.filter_map(web) {
@@ -47,6 +51,16 @@ impl TaskFold {
     #[must_use]
     pub fn as_read(&self, content: &[Part]) -> Vec<Part> {
         content.iter().flat_map(|part| self.read(part).unwrap_or_else(|| vec![part.clone()])).collect()
+    }
+
+    /// The same of what was said before this task that no log has.
+    #[must_use]
+    pub fn past_as_read(&self, entries: &[Entry]) -> Vec<Entry> {
+        let as_read = |entry: &Entry| match entry {
+            Entry::User { content } => Entry::User { content: self.as_read(content) },
+            other => other.clone(),
+        };
+        entries.iter().map(as_read).collect()
     }
 
     fn read(&self, part: &Part) -> Option<Vec<Part>> {
@@ -79,6 +93,14 @@ const fn processing(fold: &ItemFold) -> Option<&FileProcessing> {
     match &fold.item {
         Item::FileProcessing(item) => Some(item),
         _ => None,
+    }
+}
+
+/// What a person said, whose files are read. What tools gave is given as it is.
+fn said_by_user(entry: &Entry) -> &[Part] {
+    match entry {
+        Entry::User { content } => content,
+        _ => &[],
     }
 }
 

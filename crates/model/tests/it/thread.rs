@@ -1,7 +1,7 @@
 //! What a thread keeps between runs, and what the next run is given of it.
 
 use crate::fold::{event, item, run, step_done, try_push};
-use model::block::Part;
+use model::block::{FileRef, ImageUrl, Part};
 use model::definition::HistoryWindow;
 use model::event::{HistoryCompacted, RunHidden, TaskOnly};
 use model::fold::RunFold;
@@ -104,6 +104,18 @@ fn four_letters_are_a_token() {
     let entry = said("words");
     let letters = serde_json::to_string(&entry).unwrap().len() as u64;
     assert_eq!(tokens(&[entry.clone(), entry]), letters * 2 / 4);
+}
+
+#[test]
+fn what_an_entry_only_names_is_counted_as_well() {
+    let file = |size| FileRef { url: Some("/v1/blobs/00".to_owned()), size, ..FileRef::default() };
+    let count = |part: Part| tokens(&[Entry::User { content: vec![part] }]);
+    let named = count(Part::File { file: file(None) });
+    assert!(count(Part::File { file: file(Some(40_000)) }) >= named + 10_000);
+    assert!(count(Part::File { file: file(Some(u64::MAX)) }) < 300_000, "nobody is given more of a file");
+    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None };
+    assert!(count(picture("/v1/blobs/00")) > 1_000);
+    assert!(count(picture("data:image/png;base64,AA")) < 100, "what stands in it is counted as it stands");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Small values, each with what it must tell apart.
 
-use model::block::{Block, ImageBlock, ImageUrl, TextBlock, plain_text};
+use model::block::{Block, FileRef, ImageBlock, ImageUrl, NoImageUrl, Part, TextBlock, plain_text};
 use model::cursor::{Cursor, CursorError};
 use model::definition::{Agent, Definitions, Price, handoff_name};
+use model::history::Entry;
+use model::item::ResultStatus;
 use model::limits::{
     DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX, RunLimits, UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX,
     WRITE_BYTES_MAX,
@@ -13,6 +15,58 @@ use model::rule::Rule;
 use model::usage::Usage;
 use model::{Epoch, Event, Record, Seq, TaskId, ThreadId};
 use serde_json::json;
+
+fn file(name: &str, path: &str, url: &str) -> FileRef {
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    FileRef { name: Some(name.to_owned()), path: text(path), url: text(url), bucket: None, size: None }
+}
+
+#[test]
+fn a_part_says_where_its_picture_or_file_is() {
+    let picture = ImageUrl::parse("https://x/a.png".to_owned()).unwrap();
+    assert_eq!(Part::ImageUrl { image_url: picture, id: None }.url(), Some("https://x/a.png"));
+    assert_eq!(Part::File { file: file("", "", "/v1/blobs/ab") }.url(), Some("/v1/blobs/ab"));
+    assert_eq!(Part::File { file: file("", "a/b", "") }.url(), None);
+    assert_eq!(Part::text("https://x").url(), None);
+    for url in ["http://x", "data:image/png;base64,AA", "/v1/blobs/ab"] {
+        assert_eq!(ImageUrl::parse(url.to_owned()), Ok(ImageUrl { url: url.to_owned() }));
+    }
+    for url in ["", "ftp://x", "data:text/html,x", "/v1/tasks"] {
+        assert_eq!(ImageUrl::parse(url.to_owned()), Err(NoImageUrl), "{url}");
+    }
+}
+
+#[test]
+fn a_file_is_called_by_its_name_then_by_where_it_is() {
+    for (name, path, called) in [
+        ("a.pdf", "x/b.pdf", Some("a.pdf")),
+        ("", "x/b.pdf", Some("b.pdf")),
+        ("", "b.pdf", Some("b.pdf")),
+        ("", "x/", None),
+        ("", "", None),
+    ] {
+        assert_eq!(file(name, path, "").called(), called, "{name:?} {path:?}");
+    }
+    let web = |url: &str| file("", "", url).web().map(str::to_owned);
+    assert_eq!(web("https://x/a"), Some("https://x/a".to_owned()));
+    assert_eq!((web("data:text/plain;base64,YQ=="), web("/v1/blobs/ab"), web("")), (None, None, None));
+}
+
+#[test]
+fn people_and_tools_give_parts() {
+    let content = vec![Part::text("words")];
+    let mut given = [
+        Entry::User { content: content.clone() },
+        Entry::Result { call_id: "call_1".into(), status: ResultStatus::Completed, content: content.clone() },
+    ];
+    for entry in &mut given {
+        assert_eq!(entry.parts(), content);
+        entry.parts_mut()[0] = Part::text("others");
+        assert_eq!(entry.parts(), [Part::text("others")]);
+    }
+    let mut said = Entry::System { text: "words".to_owned() };
+    assert_eq!((said.parts().len(), said.parts_mut().len()), (0, 0));
+}
 
 #[test]
 fn blocks_as_plain_text_are_their_words_and_where_pictures_are() {

@@ -203,6 +203,7 @@ fn state(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<Opti
     select.query_row((owner.as_str(), path), state).optional()
 }
 
+/// What [`file_row`] reads.
 const SELECT: &str = "SELECT path, name, content_type, bytes, created_at, hash FROM attachments";
 
 /// A file that is there.
@@ -228,7 +229,8 @@ pub(super) fn set_held(conn: &Connection, owner: &UserId, bytes: u64) -> rusqlit
     put.execute((owner.as_str(), bytes.cast_signed())).map(drop)
 }
 
-pub(super) fn place(row: &Row<'_>) -> rusqlite::Result<(UserId, String)> {
+/// A row that begins with owner and path.
+pub(crate) fn place(row: &Row<'_>) -> rusqlite::Result<(UserId, String)> {
     Ok((UserId::from(text(row, 0)?), text(row, 1)?))
 }
 

@@ -4,7 +4,7 @@
 //! from a connection of its own: whoever shows a run as slowly as it went must not keep the server from emptying its
 //! write-ahead log meanwhile. `page` knows how to find what moved in between.
 
-use super::attachments::file_row;
+use super::attachments::by_hash;
 use super::blocks::Block;
 use super::folder::{OpenError, database_in};
 use super::index::Index;
@@ -63,11 +63,8 @@ impl LoggedRun {
     /// # Errors
     /// When the database cannot be read.
     pub fn blob(&self, hash: &str) -> Result<Option<AttachmentRow>, StoreError> {
-        let sql = "SELECT path, name, content_type, bytes, created_at, hash FROM attachments
-                   WHERE owner = ?1 AND hash = ?2 AND bytes IS NOT NULL";
         beside(&self.database, unavailable, |conn| {
-            let found = conn.query_row(sql, (self.owner.as_str(), hash), file_row).optional();
-            found.map_err(|error| unavailable(&error))
+            by_hash(conn, &self.owner, hash).map_err(|error| unavailable(&error))
         })
     }
 

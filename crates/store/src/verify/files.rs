@@ -4,8 +4,9 @@
 //! Uses of a thread that is not there are no damage: a crash leaves them, and the next start clears them away.
 
 use super::Report;
-use crate::sqlite::{Folder, MIGRATIONS, OpenError, WITH_ATTACHMENTS, WITH_BLOBS, file_row, onlooker, version};
-use model::block::{BLOBS, Block, ImageUrl, Part};
+use crate::sqlite::{Folder, MIGRATIONS, OpenError, WITH_ATTACHMENTS, WITH_BLOBS, file_row, onlooker, place, version};
+use model::blob::{BLOBS, is_hash};
+use model::block::{Block, ImageUrl, Part};
 use model::event::Event;
 use model::history::Entry;
 use model::ports::AttachmentRow;
@@ -14,9 +15,6 @@ use model::{ThreadId, UserId};
 use rusqlite::{Connection, Row};
 use std::collections::HashSet;
 use std::path::Path;
-
-/// How many hex digits a hash has.
-const HASH_DIGITS: usize = 64;
 
 /// The files that a folder knows of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +50,6 @@ fn list(conn: &Connection, hash: &str) -> rusqlite::Result<StoredFiles> {
     let there = |row: &Row<'_>| Ok((UserId::from(row.get::<_, String>(6)?), file_row(row)?));
     files.there = conn.prepare(&sql)?.query_map((), there)?.collect::<rusqlite::Result<_>>()?;
     let sql = "SELECT owner, path FROM attachments WHERE bytes IS NULL ORDER BY owner, path";
-    let place = |row: &Row<'_>| Ok((UserId::from(row.get::<_, String>(0)?), row.get(1)?));
     files.unfinished = conn.prepare(sql)?.query_map((), place)?.collect::<rusqlite::Result<_>>()?;
     Ok(files)
 }
@@ -72,7 +69,7 @@ pub(super) fn uses(conn: &Connection, report: &mut Report) -> rusqlite::Result<(
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (path, hash): (String, String) = (row.get(0)?, row.get(1)?);
-        if hash.len() != HASH_DIGITS || hash.bytes().any(|digit| !matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+        if !is_hash(&hash) {
             report.add(format!("the blob {path} has no hash that there can be"));
         }
     }
@@ -142,21 +139,11 @@ impl Urls {
     fn private(&mut self, private: &Private) {
         self.parts(private.content.as_deref().unwrap_or_default());
         let before = private.before.as_ref().map(|before| &before.entries);
-        for entry in private.history.iter().chain(before).flatten() {
-            if let Entry::User { content } | Entry::Result { content, .. } = entry {
-                self.parts(content);
-            }
-        }
+        private.history.iter().chain(before).flatten().map(Entry::parts).for_each(|parts| self.parts(parts));
     }
 
     fn parts(&mut self, parts: &[Part]) {
-        for part in parts {
-            match part {
-                Part::ImageUrl { image_url, .. } => self.image(image_url),
-                Part::File { file } => self.url(file.url.as_deref().unwrap_or_default()),
-                Part::Text { .. } => {}
-            }
-        }
+        parts.iter().filter_map(Part::url).for_each(|url| self.url(url));
     }
 
     fn blocks(&mut self, blocks: &[Block]) {

@@ -1,6 +1,7 @@
 //! The rows of files: the twins agree, restarts clear up, and what `verify` sees of them.
 
-use model::block::{BLOBS, ImageBlock, ImageUrl, Part};
+use model::blob;
+use model::block::{ImageBlock, ImageUrl, Part};
 use model::event::{Event, ImageEvent, ImageItem, InputAdded, InputMessage};
 use model::item::Role;
 use model::ports::{AttachmentRow, Attachments, Directory, Kept, StoreError};
@@ -231,7 +232,7 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
 }
 
 fn picture(n: usize) -> ImageUrl {
-    ImageUrl { url: format!("{BLOBS}{}", hash(n)) }
+    ImageUrl { url: blob::address(&hash(n)) }
 }
 
 /// Logs a picture where people see it, one where people said it, and one that only the model sees.

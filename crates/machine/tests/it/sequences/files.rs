@@ -7,7 +7,7 @@ use model::block::Part;
 use model::command::Start;
 use model::definition::{Definitions, HandoffHistory};
 use model::event::{CancelMode, Event, StopReason};
-use model::history::Entry;
+use model::history::{Before, Entry};
 use model::limits::RECORD_BYTES_MAX;
 use model::ports::FileAnswer;
 use model::thread::{ThreadFold, entries};
@@ -64,6 +64,31 @@ fn what_was_read_once_is_given_to_every_later_turn_and_run() {
     assert_eq!(next.reads.len(), 1, "the page may be another by now");
     next.reads("a", "of a, later");
     assert_eq!(next.given(), "user:go of a | call:t | result:ok | said:So. | user:go of a, later");
+}
+
+/// A client that keeps the conversation itself sends all of it again, addresses included.
+#[test]
+fn files_in_what_a_client_says_was_said_before_are_read_as_well() {
+    let mut sim = Sim::new(demo([]));
+    let earlier = vec![Entry::User { content: points_at(&["a", "b"]) }];
+    let before = Some(Before { entries: earlier, references: 0 });
+    sim.input(Input::Start(Box::new(Start { input: points_at(&["c", "a"]), before, ..begin(Vec::new()) })));
+    assert!(sim.requests.is_empty(), "nobody is asked before it is known what is in them");
+    let urls: Vec<&str> = sim.reads.iter().map(|file| file.url.as_str()).collect();
+    assert_eq!(urls, ["c", "a", "b"], "each once, and what is said now goes first");
+    sim.reads("a", "of a");
+    sim.reads("c", "of c");
+    sim.cannot_read("b", "Nobody is there.");
+    let told = "user:go of a [The file b could not be read: Nobody is there.] | user:go of c of a";
+    assert_eq!(sim.given(), told);
+    sim.turn([text("So.")]);
+    let mut thread = ThreadFold::default();
+    thread.absorb(&sim.run.fold);
+    let mut next = Sim::new(demo([]));
+    next.run = machine::RunState::new("local".into(), "thr_1".into(), next.run.definitions, thread, None);
+    next.input(Input::Start(Box::new(Start { input: vec![Part::text("on")], ..begin(Vec::new()) })));
+    assert!(next.reads.is_empty(), "they were read");
+    assert_eq!(next.given(), format!("{told} | said:So. | user:on"));
 }
 
 #[test]
@@ -153,12 +178,15 @@ fn half_read() -> Sim {
 fn a_run_that_is_stopped_stops_reading() {
     type Stop = fn(&mut Sim);
     let ways: [(Stop, &str); 3] = [
-        (|sim| sim.cancel(CancelMode::Immediate), "fp_R1{incomplete,cancelled} cancelled{immediate,user}"),
+        (
+            |sim| sim.cancel(CancelMode::Immediate),
+            "file_processing.updated{b,failed} fp_R1{incomplete,cancelled} cancelled{immediate,user}",
+        ),
         (
             |sim| sim.cancel(CancelMode::AfterTurn),
-            "cancelling{after_turn} fp_R1{incomplete,cancelled} cancelled{after_turn,user}",
+            "cancelling{after_turn} file_processing.updated{b,failed} fp_R1{incomplete,cancelled} cancelled{after_turn,user}",
         ),
-        (Sim::deadline, "fp_R1{incomplete,limit} incomplete{deadline}"),
+        (Sim::deadline, "file_processing.updated{b,failed} fp_R1{incomplete,limit} incomplete{deadline}"),
     ];
     for (stop, told) in ways {
         let mut sim = half_read();
@@ -166,7 +194,7 @@ fn a_run_that_is_stopped_stops_reading() {
         sim.tells(told);
         assert!(sim.requests.is_empty(), "{told}");
         let [Entry::User { content }] = &entries(sim.run.fold.root().expect("it began"))[..] else { panic!("{told}") };
-        let note = Part::text("[The file b could not be read: The run ended before that.]");
+        let note = Part::text("[The file b could not be read: The run was stopped before it was read.]");
         assert_eq!(content[..], [Part::text("go"), Part::text("of a"), note], "{told}");
     }
 }
