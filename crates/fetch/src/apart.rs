@@ -31,7 +31,7 @@ const TRUNCATED: u8 = b't';
 pub struct Apart {
     /// The program.
     pub program: PathBuf,
-    /// What it is told first. Then come the two arguments of [`serve`].
+    /// What it is told first. Then come the arguments of [`serve`], the time in milliseconds.
     pub arguments: Vec<OsString>,
     /// The most memory that it may have.
     pub memory_bytes_max: u64,
@@ -45,10 +45,17 @@ impl Apart {
     }
 
     /// Reads a PDF. Dropping the future ends the process.
-    pub(crate) async fn read(&self, bytes: &[u8], text_bytes_max: usize) -> Result<(String, bool), FetchError> {
+    pub(crate) async fn read(
+        &self,
+        bytes: &[u8],
+        text_bytes_max: usize,
+        time_max: Duration,
+    ) -> Result<(String, bool), FetchError> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear();
         command.arg(text_bytes_max.to_string()).arg(self.memory_bytes_max.to_string());
+        // It ends by itself while somebody still waits: what it has read by then is worth something.
+        command.arg((time_max * 3 / 4).as_millis().to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|_| FetchError::Unreadable)?;
         let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
@@ -76,7 +83,7 @@ impl Apart {
 
 /// Runs in that process: limits it, reads the file, writes the text.
 #[must_use]
-pub fn serve(text_bytes_max: usize, memory_bytes_max: u64) -> ExitCode {
+pub fn serve(text_bytes_max: usize, memory_bytes_max: u64, time_max: Duration) -> ExitCode {
     let limit = |resource, most| setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) });
     let limited = [(Resource::As, memory_bytes_max), (Resource::Cpu, CPU_SECONDS_MAX), (Resource::Core, 0)];
     if limited.into_iter().any(|(resource, most)| limit(resource, most).is_err()) {
@@ -86,9 +93,7 @@ pub fn serve(text_bytes_max: usize, memory_bytes_max: u64) -> ExitCode {
     if std::io::stdin().take(FILE_BYTES_MAX).read_to_end(&mut bytes).is_err() {
         return ExitCode::FAILURE;
     }
-    let Ok((text, truncated)) =
-        pdf::text(&bytes, &pdf::Limits::new(text_bytes_max, Duration::from_secs(CPU_SECONDS_MAX)))
-    else {
+    let Ok((text, truncated)) = pdf::text(&bytes, &pdf::Limits::new(text_bytes_max, time_max)) else {
         return ExitCode::FAILURE;
     };
     let mut stdout = std::io::stdout().lock();

@@ -2,6 +2,10 @@
 //!
 //! Every hop has a client of its own that can connect nowhere but to the addresses that the guard has seen: it has no
 //! resolver, no proxy, no cookies, no pool and follows nothing by itself.
+//!
+//! Each file has a thread and a runtime to itself. An answer can be made of nothing but work: a hundred thousand notes that
+//! the answer will come, a million empty packets. On a runtime that is shared everybody would wait for that, and the clock
+//! of the time-out with them.
 
 use crate::body::Body;
 use crate::guard::{Guard, Rules, Target};
@@ -14,6 +18,8 @@ use reqwest::{Client, Response, StatusCode};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use url::Url;
 
@@ -90,8 +96,45 @@ impl Fetcher {
 
     /// Fetches a file. `progress` is told how many bytes have come so far. Dropping the future ends everything.
     pub async fn fetch(&self, address: &str, progress: &mut (dyn FnMut(u64) + Send)) -> Result<Fetched, FetchError> {
-        let all = Box::pin(self.follow(address, progress));
+        let (done, mut outcome) = oneshot::channel();
+        let (count, mut counted) = watch::channel(0);
+        let (fetcher, address) = (self.clone(), address.to_owned());
+        let thread = std::thread::Builder::new().name("fetch".to_owned());
+        let began = thread.spawn(move || fetcher.fetch_here(&address, &count, done));
+        began.map_err(|_| FetchError::Unreachable)?;
+        let all = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    Ok(()) = counted.changed() => progress(*counted.borrow_and_update()),
+                    outcome = &mut outcome => return outcome.unwrap_or(Err(FetchError::Unreachable)),
+                }
+            }
+        };
         timeout(self.limits.total_max, all).await.unwrap_or(Err(FetchError::TimedOut))
+    }
+
+    /// Fetches a file on this thread, unless nobody waits for it any more.
+    fn fetch_here(
+        &self,
+        address: &str,
+        count: &watch::Sender<u64>,
+        mut done: oneshot::Sender<Result<Fetched, FetchError>>,
+    ) {
+        let Ok(runtime) = runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let mut progress = |so_far| {
+                count.send_replace(so_far);
+            };
+            let outcome = tokio::select! {
+                outcome = self.follow(address, &mut progress) => outcome,
+                () = done.closed() => return,
+            };
+            // Whoever has left in the meantime needs no answer.
+            let _ = done.send(outcome);
+        });
+        // A name that is still being looked up is not waited for.
+        runtime.shutdown_background();
     }
 
     async fn follow(&self, address: &str, progress: &mut (dyn FnMut(u64) + Send)) -> Result<Fetched, FetchError> {

@@ -34,10 +34,10 @@ pub enum Kind {
 impl Kind {
     /// What these bytes are. `declared` is the content type that came with them, `name` what they are called.
     pub fn of(bytes: &[u8], declared: &str, name: &str) -> Result<Self, FetchError> {
-        if let Some(kind) = by_signature(bytes) {
+        let declared = Declared::parse(declared);
+        if let Some(kind) = by_signature(bytes, declared.is_text()) {
             return Ok(kind);
         }
-        let declared = Declared::parse(declared);
         if !looks_like_text(bytes, declared.is_wide) {
             return Err(FetchError::UnsupportedType);
         }
@@ -66,15 +66,17 @@ impl Kind {
     }
 }
 
-fn by_signature(bytes: &[u8]) -> Option<Kind> {
+fn by_signature(bytes: &[u8], is_text: bool) -> Option<Kind> {
     let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Kind::Png),
         [0xff, 0xd8, 0xff, ..] => Some(Kind::Jpeg),
         [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Kind::Gif),
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Kind::Webp),
-        // The header may come a little late; mail gateways and printers put something before it.
-        _ => head.windows(5).any(|window| window == b"%PDF-").then_some(Kind::Pdf),
+        [b'%', b'P', b'D', b'F', b'-', ..] => Some(Kind::Pdf),
+        // The header may come a little late; mail gateways and printers put something before it. A text that has it may as
+        // well be about PDFs.
+        _ => (!is_text && head.windows(5).any(|window| window == b"%PDF-")).then_some(Kind::Pdf),
     }
 }
 
@@ -125,13 +127,18 @@ impl Declared {
         Self { is_wide: declared.contains("utf-16"), essence }
     }
 
+    /// Whether it was said to be text, in so many words.
+    fn is_text(&self) -> bool {
+        self.essence.starts_with("text/")
+    }
+
     /// Whether text is no contradiction.
     fn allows_text(&self) -> bool {
         let says_nothing = ["", "application/octet-stream", "binary/octet-stream", "application/x-download"];
         let text = ["application/json", "application/yaml", "application/x-ndjson", "application/xhtml+xml"];
         says_nothing.contains(&self.essence.as_str())
             || text.contains(&self.essence.as_str())
-            || (self.essence.starts_with("text/") && self.essence != "text/xml")
+            || (self.is_text() && self.essence != "text/xml")
     }
 
     /// What sort of text without any markup it is.
@@ -143,7 +150,9 @@ impl Declared {
         match self.essence.as_str() {
             "text/html" | "application/xhtml+xml" => Some(Kind::Html),
             "text/markdown" | "text/x-markdown" => Some(Kind::Markdown),
-            "text/csv" | "text/tab-separated-values" => Some(Kind::Csv),
+            "text/csv" | "text/tab-separated-values" | "application/csv" => Some(Kind::Csv),
+            // What a machine with a spreadsheet program calls a table as text.
+            "application/vnd.ms-excel" => Some(Kind::Csv),
             _ if !self.allows_text() => None,
             _ if ends(&["md", "markdown"]) => Some(Kind::Markdown),
             _ if ends(&["csv", "tsv"]) => Some(Kind::Csv),
@@ -165,6 +174,9 @@ mod tests {
             (b"GIF89a", "", "", Some(Kind::Gif)),
             (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp", "", Some(Kind::Webp)),
             (b"junk\n%PDF-1.7\n", "application/octet-stream", "", Some(Kind::Pdf)),
+            (b"# Files\n\nA PDF begins with\n%PDF-1.7\n", "text/markdown", "a.md", Some(Kind::Markdown)),
+            (b"<html><!-- %PDF-1.7 --><p>hi", "text/html", "", Some(Kind::Html)),
+            (b"%PDF-1.7\n", "text/plain", "", Some(Kind::Pdf)),
             (b"<!DOCTYPE html><p>hi", "image/png", "a.png", None),
             (b"<html>sign in", "application/pdf", "a.pdf", None),
             (b"<html>sign in", "application/octet-stream", "", Some(Kind::Html)),
@@ -183,6 +195,9 @@ mod tests {
             (b"\x1f\x8b\x08\0", "text/plain", "", None),
             (b"a,b\n1,2\n", "text/csv; charset=utf-8", "", Some(Kind::Csv)),
             (b"a,b\n1,2\n", "application/octet-stream", "t.CSV", Some(Kind::Csv)),
+            (b"a,b\n1,2\n", "application/csv", "", Some(Kind::Csv)),
+            (b"a,b\n1,2\n", "application/vnd.ms-excel", "t.csv", Some(Kind::Csv)),
+            (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", "application/vnd.ms-excel", "t.xls", None),
             (b"# Title", "text/plain", "README.md", Some(Kind::Markdown)),
             (b"# Title", "text/markdown", "", Some(Kind::Markdown)),
             (b"{\"a\":1}", "application/json", "", Some(Kind::Plain)),

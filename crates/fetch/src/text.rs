@@ -44,7 +44,7 @@ pub struct ReadLimits {
     pub pixels_max: u64,
     /// For one file.
     pub time_max: Duration,
-    /// How many files are read at the same time.
+    /// How many PDFs are read at the same time, and how many of all other files.
     pub readers_max: usize,
 }
 
@@ -69,19 +69,23 @@ pub struct Reader {
     limits: ReadLimits,
     pdf: PdfReader,
     places: Arc<Semaphore>,
+    /// Of PDFs, for which nobody else waits: one can take all the time that it is given.
+    pdf_places: Arc<Semaphore>,
 }
 
 impl Reader {
     /// A reader. Clones share its places.
     #[must_use]
     pub fn new(limits: ReadLimits, pdf: PdfReader) -> Self {
-        let places = Arc::new(Semaphore::new(limits.readers_max.max(1)));
-        Self { limits, pdf, places }
+        let places = || Arc::new(Semaphore::new(limits.readers_max.max(1)));
+        let (places, pdf_places) = (places(), places());
+        Self { limits, pdf, places, pdf_places }
     }
 
     /// Reads a file. Waiting for a place does not count as reading, but has the same limit.
     pub async fn read(&self, file: &Fetched) -> Result<Readable, FetchError> {
-        let place = timeout(self.limits.time_max, Arc::clone(&self.places).acquire_owned()).await;
+        let places = if file.kind == Kind::Pdf { &self.pdf_places } else { &self.places };
+        let place = timeout(self.limits.time_max, Arc::clone(places).acquire_owned()).await;
         let place = place.ok().and_then(Result::ok).ok_or(FetchError::TooSlow)?;
         let reading = self.read_at(place, file);
         timeout(self.limits.time_max, reading).await.unwrap_or(Err(FetchError::TooSlow))
@@ -89,7 +93,7 @@ impl Reader {
 
     async fn read_at(&self, place: OwnedSemaphorePermit, file: &Fetched) -> Result<Readable, FetchError> {
         if let (Kind::Pdf, PdfReader::Apart(apart)) = (file.kind, &self.pdf) {
-            let (text, truncated) = apart.read(&file.bytes, self.limits.text_bytes_max).await?;
+            let (text, truncated) = apart.read(&file.bytes, self.limits.text_bytes_max, self.limits.time_max).await?;
             return Ok(Readable::Text { text, truncated });
         }
         let (file, limits) = (file.clone(), self.limits.clone());

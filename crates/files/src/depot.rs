@@ -103,7 +103,7 @@ impl Depot {
         if reading.bytes > bytes_max {
             return Err(FilesError::Unavailable(format!("the file has more than {bytes_max} bytes")));
         }
-        let mut whole = BytesMut::new();
+        let mut whole = BytesMut::with_capacity(usize::try_from(reading.bytes).unwrap_or_default());
         while let Some(piece) = reading.stream.try_next().await? {
             whole.extend_from_slice(&piece);
         }

@@ -1,10 +1,12 @@
-//! Names of files: `agent-inputs/{user}/{id}{.extension}` of what users send, `blobs/{user}/{id}` of what threads hold.
+//! Names of files: `agent-inputs/{user}/{id}{.extension}` of what users send, `blobs/{user}/{sha-256}-{id}` of what threads
+//! hold.
 //!
 //! A client's path is never made into a file's path. It is read as a name that we could have given, part by part, and
 //! what we could not have given is refused. Whoever calls has decoded it once; nothing is decoded here but a user's id,
 //! and that only in the one way in which we write it.
 
 use model::UserId;
+use model::blob::is_hash;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use uuid::Uuid;
 
@@ -54,12 +56,16 @@ impl Key {
         Ok(Self { path, owner: owner.clone() })
     }
 
-    /// Names a new blob. It is not named after its bytes: what was removed can come again, and is something else then.
+    /// Names a new blob after its bytes, by their hash in hex, and not after them alone: what was removed can come again,
+    /// and is something else then.
     ///
     /// # Errors
-    /// [`KeyError::Owner`] when the user's id is empty or too long.
-    pub fn mint_blob(owner: &UserId, random: Uuid) -> Result<Self, KeyError> {
-        let path = format!("{}/{}", folder(BLOBS, owner)?, random.simple());
+    /// [`KeyError::Owner`] when the user's id is empty or too long; [`KeyError::Malformed`] when the hash is none.
+    pub fn mint_blob(owner: &UserId, hash: &str, random: Uuid) -> Result<Self, KeyError> {
+        if !is_hash(hash) {
+            return Err(KeyError::Malformed);
+        }
+        let path = format!("{}/{hash}-{}", folder(BLOBS, owner)?, random.simple());
         Ok(Self { path, owner: owner.clone() })
     }
 
@@ -94,7 +100,8 @@ impl Key {
         if name.contains('%') {
             return Err(KeyError::Malformed);
         }
-        if !is_name(name) || user.len() > USER_BYTES_MAX {
+        let is_known = if root == BLOBS { is_blob(name) } else { is_name(name) };
+        if !is_known || user.len() > USER_BYTES_MAX {
             return Err(KeyError::Unknown);
         }
         Ok(Self { path: path.to_owned(), owner })
@@ -127,8 +134,15 @@ fn owner(part: &str) -> Option<UserId> {
 
 fn is_name(name: &str) -> bool {
     let (id, extension) = name.split_once('.').map_or((name, None), |(id, extension)| (id, Some(extension)));
-    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    id.len() == ID_BYTES && id.bytes().all(is_hex) && extension.is_none_or(is_extension)
+    is_id(id) && extension.is_none_or(is_extension)
+}
+
+fn is_blob(name: &str) -> bool {
+    name.split_once('-').is_some_and(|(hash, id)| is_hash(hash) && is_id(id))
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == ID_BYTES && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn is_extension(text: &str) -> bool {

@@ -26,6 +26,32 @@ const TEXTS: [Kind; 4] = [
 ];
 /// How files begin that may look like text and are more. In the middle of a text these are only words.
 const WRITTEN: [&[u8]; 2] = [b"%PDF-", b"{\\rtf"];
+/// Office documents: where their parts are in the archive that each of them is.
+const OFFICE: [(&[u8], Kind); 3] = [
+    (
+        b"word/",
+        Kind {
+            content_type: "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            extension: Some("docx"),
+        },
+    ),
+    (
+        b"xl/",
+        Kind {
+            content_type: "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+            extension: Some("xlsx"),
+        },
+    ),
+    (
+        b"ppt/",
+        Kind {
+            content_type: "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+            extension: Some("pptx"),
+        },
+    ),
+];
+/// How the first file of such an archive is called, whoever wrote it.
+const OFFICE_FIRST: [&[u8]; 6] = [b"[Content_Types].xml", b"_rels/", b"docProps/", b"word/", b"xl/", b"ppt/"];
 /// Pictures that a browser may show in place, because nothing in them is run.
 const SHOWN: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"];
 
@@ -40,6 +66,9 @@ impl Kind {
             let named = TEXTS.iter().find(|kind| kind.content_type.eq_ignore_ascii_case(declared));
             return *named.unwrap_or(&TEXT);
         }
+        if let Some(office) = office(head, declared) {
+            return office;
+        }
         match known {
             Some(known) if known.mime_type().starts_with("text/") => TEXT,
             Some(known) => Self { content_type: known.mime_type(), extension: Some(known.extension()) },
@@ -52,6 +81,25 @@ impl Kind {
     pub fn is_shown(content_type: &str) -> bool {
         SHOWN.contains(&content_type)
     }
+}
+
+/// The office document that an archive is, by the names of its files. Where these come too late, the sender may say.
+fn office(head: &[u8], declared: Option<&str>) -> Option<Kind> {
+    const ENTRY: &[u8] = b"PK\x03\x04";
+    const NAME_AT: usize = 30;
+    let named = |at: usize| head.get(at + NAME_AT..).unwrap_or_default();
+    let is_office = head.starts_with(ENTRY) && OFFICE_FIRST.iter().any(|first| named(0).starts_with(first));
+    if !is_office {
+        return None;
+    }
+    let entries = head.windows(ENTRY.len()).enumerate().filter(|(_, window)| *window == ENTRY);
+    let mut seen = entries.filter_map(|(at, _)| OFFICE.iter().find(|(folder, _)| named(at).starts_with(folder)));
+    let said = || {
+        OFFICE
+            .iter()
+            .find(|(_, kind)| declared.is_some_and(|declared| declared.eq_ignore_ascii_case(kind.content_type)))
+    };
+    seen.next().or_else(said).map(|(_, kind)| *kind)
 }
 
 /// Is this the beginning of a text? Its last character may be cut.

@@ -7,7 +7,8 @@
 //!   they say how large they would become. [`Seal`] signs addresses where the place cannot.
 //!
 //! Invariant: which bytes count is not known here but in the rows of `model::ports::Attachments`, which come first and
-//! last. Invariant: nothing is read into memory beyond one part of one upload, and nobody here looks at a clock.
+//! last. Invariant: an upload holds two parts in memory at most; a whole file is read only by whoever says how large it may
+//! be ([`Depot::bytes`]). Nobody here looks at a clock.
 
 mod depot;
 mod key;

@@ -4,7 +4,7 @@
 //! falls over. So what says it is larger than pictures are is not taken. The header is read as the bytes come and nothing
 //! of them is kept: in a JPEG it may stand behind any number of segments.
 
-use crate::{HEAD_BYTES, Kind};
+use crate::Kind;
 
 /// No side of a picture is longer.
 const SIDE_MAX: u32 = 32_768;
@@ -66,8 +66,7 @@ impl Picture {
     /// # Errors
     /// When it says that it is too large.
     pub fn check(bytes: &[u8], pixels_max: u64) -> Result<Option<(u32, u32)>, TooManyPixels> {
-        let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
-        let mut picture = Self::new(Kind::of(head, None), pixels_max);
+        let mut picture = Self::new(Kind::of(bytes, None), pixels_max);
         picture.take(bytes)?;
         Ok(picture.size)
     }

@@ -1,10 +1,13 @@
 //! Reads a PDF from stdin and writes its text: `fetch::apart` as a program, for tests and for trying a file.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let text_bytes_max = arguments.next().and_then(|most| most.parse().ok());
     let memory_bytes_max = arguments.next().and_then(|most| most.parse().ok());
-    fetch::apart::serve(text_bytes_max.unwrap_or(1 << 20), memory_bytes_max.unwrap_or(1 << 30))
+    let time_ms_max = arguments.next().and_then(|most| most.parse().ok());
+    let time_max = Duration::from_millis(time_ms_max.unwrap_or(10_000));
+    fetch::apart::serve(text_bytes_max.unwrap_or(1 << 20), memory_bytes_max.unwrap_or(1 << 30), time_max)
 }

@@ -6,6 +6,7 @@
 mod unicode;
 
 use crate::FetchError;
+use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, SHIFT_JIS, UTF_8, UTF_16BE};
 use lopdf::content::{Content, Operation};
 use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId};
 use std::collections::HashMap;
@@ -237,6 +238,8 @@ impl<'a> Pen<'a> {
 enum Font<'a> {
     Unicode(Unicode),
     Encoding(Encoding<'a>),
+    /// The codes are characters of a set that others know, too.
+    Characters(&'static encoding_rs::Encoding),
 }
 
 impl<'a> Font<'a> {
@@ -247,10 +250,11 @@ impl<'a> Font<'a> {
         if let Some(unicode) = table.and_then(|table| Unicode::parse(&table)) {
             return Some(Rc::new(Self::Unicode(unicode)));
         }
-        // The codes of a composite font are numbers of glyphs, and nobody has written down what those mean.
+        // The codes of a composite font are characters, or numbers of glyphs of which nobody has written down the meaning.
         let is_composite = font.get(b"Subtype").and_then(Object::as_name).is_ok_and(|kind| kind == b"Type0");
         if is_composite {
-            return None;
+            let name = font.get_deref(b"Encoding", document).and_then(Object::as_name).ok()?;
+            return characters(name).map(|set| Rc::new(Self::Characters(set)));
         }
         let encoding = font.get_font_encoding_with_limit(document, STREAM_BYTES_MAX).ok()?;
         Some(Rc::new(Self::Encoding(encoding)))
@@ -262,8 +266,30 @@ impl<'a> Font<'a> {
             Self::Unicode(unicode) => unicode.decode(codes, &mut out),
             // Codes that mean nothing are left out.
             Self::Encoding(encoding) => drop(encoding.write_to_string(codes, &mut out)),
+            Self::Characters(set) => out.push_str(&set.decode_without_bom_handling(codes).0),
         }
         out
+    }
+}
+
+/// The set of characters that a map of codes is named after. These maps come with no file: readers know them.
+fn characters(map: &[u8]) -> Option<&'static encoding_rs::Encoding> {
+    let map = std::str::from_utf8(map).ok()?;
+    let map = map.strip_suffix("-H").or_else(|| map.strip_suffix("-V"))?;
+    match map {
+        "GB-EUC" | "GBK-EUC" | "GBKp-EUC" | "GBK2K" | "GBpc-EUC" => Some(GBK),
+        "B5pc" | "ETen-B5" | "ETenms-B5" | "HKscs-B5" => Some(BIG5),
+        "83pv-RKSJ" | "90ms-RKSJ" | "90msp-RKSJ" | "90pv-RKSJ" | "Add-RKSJ" | "Ext-RKSJ" => Some(SHIFT_JIS),
+        "EUC" => Some(EUC_JP),
+        "KSC-EUC" | "KSCms-UHC" | "KSCms-UHC-HW" | "KSCpc-EUC" => Some(EUC_KR),
+        _ => {
+            let form = map.strip_prefix("Uni")?.split('-').nth(1)?;
+            match form {
+                "UCS2" | "UTF16" => Some(UTF_16BE),
+                "UTF8" => Some(UTF_8),
+                _ => None,
+            }
+        }
     }
 }
 

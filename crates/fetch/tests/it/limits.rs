@@ -4,6 +4,7 @@ use crate::answers::gzip;
 use crate::names::{fetch, these};
 use crate::site::{Site, answer, answer_with};
 use fetch::{FetchError, Fetcher, Limits};
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -169,4 +170,44 @@ async fn a_closed_port_is_nobody() {
     let found = fetch(&fetcher, &format!("http://127.0.0.1:{port}/")).await;
     assert_eq!(found, Err(FetchError::Unreachable));
     assert!(FetchError::Unreachable.retryable());
+}
+
+/// Says these bytes for as long as anybody listens, from a thread of its own; gives the port.
+fn repeating(head: &'static [u8], piece: Vec<u8>) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let _ = socket.read(&mut [0; 4096]).unwrap();
+        let _ = socket.write_all(head);
+        while socket.write_all(&piece).is_ok() {}
+    });
+    port
+}
+
+#[tokio::test]
+async fn an_answer_that_is_work_to_read_holds_up_nobody_else() {
+    let packed = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: gzip\r\n\r\n";
+    for (what, head, piece) in [
+        ("more will come", &b""[..], b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n".repeat(2000)),
+        ("nothing, packed, again and again", packed, gzip(b"").repeat(3000)),
+    ] {
+        let port = repeating(head, piece);
+        let fetcher = Fetcher::new(these(&["127.0.0.1"], &[port]), short());
+        let url = format!("http://127.0.0.1:{port}/");
+        let (began, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
+        let mut fetching = Box::pin(fetch(&fetcher, &url));
+        let found = loop {
+            tokio::select! {
+                found = &mut fetching => break found,
+                () = tokio::time::sleep(Duration::from_millis(10)) => {
+                    longest = longest.max(last.elapsed());
+                    last = Instant::now();
+                }
+            }
+        };
+        assert_eq!(found, Err(FetchError::TimedOut), "{what}");
+        assert!(began.elapsed() < Duration::from_secs(3), "{what}: it took {:?}", began.elapsed());
+        assert!(longest < Duration::from_millis(500), "{what}: others waited {longest:?}");
+    }
 }

@@ -8,13 +8,7 @@ use fetch::{FetchError, Limits, Private, Rules};
 
 #[tokio::test]
 async fn a_neighbour_in_another_network_hears_nothing() {
-    let network = match Network::make() {
-        Ok(network) => network,
-        Err(why) => {
-            eprintln!("SKIPPED: this machine lets nobody make a network: {why}");
-            return;
-        }
-    };
+    let Some(network) = Network::make_or_skip("a_neighbour_in_another_network_hears_nothing") else { return };
     let canary = Canary::on(network.listen(80).unwrap());
     let neighbour = &network.neighbour;
     let octets: Vec<u32> = neighbour.split('.').map(|octet| octet.parse().unwrap()).collect();

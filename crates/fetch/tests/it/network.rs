@@ -2,6 +2,7 @@
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::process::Command;
 use tokio::net::TcpListener;
@@ -13,8 +14,18 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes it, or says why this machine does not allow that.
-    pub(crate) fn make() -> Result<Self, String> {
+    /// Makes it, or says that this machine does not allow that, so that the test proves nothing here.
+    pub(crate) fn make_or_skip(test: &str) -> Option<Self> {
+        let made = Self::make();
+        if let Err(why) = &made {
+            // Straight to the file descriptor: the test harness would swallow a print.
+            let said = writeln!(std::io::stderr(), "SKIPPED {test}: this machine lets nobody make a network: {why}");
+            said.expect("stderr is there");
+        }
+        made.ok()
+    }
+
+    fn make() -> Result<Self, String> {
         let id = std::process::id();
         let (ours, theirs) = (format!("hwa{id}"), format!("hwb{id}"));
         // Of the shared space of carriers, so that it meets nobody's own network.

@@ -1,6 +1,6 @@
 //! PDFs as they should be, as they should not be, and as nobody should be sent them.
 
-use crate::pdf_maker::{HELVETICA, Maker, document, lines, packed};
+use crate::pdf_maker::{HELVETICA, Maker, document, endless, lines};
 use bytes::Bytes;
 use fetch::apart::Apart;
 use fetch::{FetchError, Fetched, Kind, PdfReader, ReadLimits, Readable, Reader};
@@ -74,6 +74,25 @@ async fn codes_mean_what_the_font_says_they_mean() {
 }
 
 #[tokio::test]
+async fn codes_that_are_characters_of_a_known_set_need_no_table() {
+    for (set, codes, wanted) in [
+        ("UniGB-UCS2-H", "8D22 52A1 62A5 544A FF1A 0033", "财务报告：3"),
+        ("UniJIS-UTF16-V", "65E5 672C D83D DE00", "日本😀"),
+        ("GBK-EUC-H", "B2C6 CEF1", "财务"),
+        ("90ms-RKSJ-H", "93FA 967B", "日本"),
+        ("ETen-B5-H", "B0AA B3F8", "高報"),
+        ("KSCms-UHC-H", "C7D1 B1B9", "한국"),
+    ] {
+        let mut maker = Maker::new();
+        let font = format!("<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /{set} /DescendantFonts [] >>");
+        let font = maker.object(font);
+        let content = maker.packed("", format!("BT /F1 10 Tf 72 700 Td <{codes}> Tj ET").as_bytes());
+        let bytes = maker.with_pages(font, &[content], "");
+        assert_eq!(read(bytes).await, Ok((wanted.to_owned(), false)), "{set}");
+    }
+}
+
+#[tokio::test]
 async fn a_form_is_read_where_it_is_used_and_one_that_uses_itself_ends() {
     let mut maker = Maker::new();
     let font = maker.object(HELVETICA);
@@ -115,19 +134,7 @@ async fn twenty_megabytes_are_read_in_time() {
     let font = maker.object(HELVETICA);
     let words = lines(&["The quick brown fox jumps over the lazy dog"; 40]);
     let contents: Vec<usize> = (0..200).map(|_| maker.packed("", &words)).collect();
-    // The rest is a picture, as in most documents of this size.
-    let mut noise = 0x2545_f491_u32;
-    let noise = |_| {
-        noise ^= noise << 13;
-        noise ^= noise >> 17;
-        noise ^= noise << 5;
-        noise.to_le_bytes()
-    };
-    let picture: Vec<u8> = (0..19 * 256 * 1024).flat_map(noise).collect();
-    maker.stream(
-        "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8",
-        &picture,
-    );
+    maker.picture(19 * 1024 * 1024);
     let bytes = maker.with_pages(font, &contents, "");
     assert!(bytes.len() > 19 * 1024 * 1024);
     let began = Instant::now();
@@ -175,24 +182,41 @@ async fn a_file_that_asks_for_all_memory_ends_only_its_own_process() {
 
 #[tokio::test]
 async fn a_file_that_takes_for_ever_is_given_up_and_its_process_ended() {
-    // Lists in packed streams, each of them unpacked and read anew.
-    let mut list = b"1 0 [".to_vec();
-    list.extend(b"0 ".repeat(4 * 1024 * 1024));
-    list.push(b']');
-    let list = packed(&list);
-    let mut maker = Maker::new();
-    for _ in 0..200 {
-        maker.stream("/Type /ObjStm /N 1 /First 4 /Filter /FlateDecode", &list);
-    }
-    let font = maker.object(HELVETICA);
-    let content = maker.packed("", &lines(&["text"]));
-    let bytes = maker.with_pages(font, &[content], "");
+    let bytes = endless();
     assert!(bytes.len() < 10 * 1024 * 1024, "{}", bytes.len());
     let limits = ReadLimits { time_max: Duration::from_millis(500), ..ReadLimits::default() };
     let began = Instant::now();
     let found = Reader::new(limits, apart()).read(&file(bytes)).await;
     assert!(matches!(found, Err(FetchError::Unreadable | FetchError::TooSlow)), "{found:?}");
     assert!(began.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn what_was_read_when_the_time_is_up_is_given() {
+    let mut maker = Maker::new();
+    let font = maker.object(HELVETICA);
+    let own = maker.next();
+    let form = format!("/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X {own} 0 R >> >>");
+    maker.stream(&form, "/X Do ".repeat(40).as_bytes());
+    let content = maker.packed("", &[lines(&["before"]), b" /X Do".to_vec()].concat());
+    let bytes = maker.with_pages(font, &[content], &format!("/XObject << /X {own} 0 R >>"));
+    let limits = ReadLimits { time_max: Duration::from_secs(4), ..ReadLimits::default() };
+    let found = Reader::new(limits, apart()).read(&file(bytes)).await;
+    assert_eq!(found, Ok(Readable::Text { text: "before".to_owned(), truncated: true }));
+}
+
+#[tokio::test]
+async fn a_text_does_not_wait_for_documents_that_take_for_ever() {
+    let limits = ReadLimits { readers_max: 1, ..ReadLimits::default() };
+    let reader = Reader::new(limits, apart());
+    let document = file(endless());
+    let mut slow = std::pin::pin!(reader.read(&document));
+    let text = Fetched { kind: Kind::Plain, bytes: Bytes::from_static(b"words"), ..document.clone() };
+    tokio::select! {
+        biased;
+        found = &mut slow => panic!("{found:?}"),
+        found = reader.read(&text) => assert!(found.is_ok(), "{found:?}"),
+    }
 }
 
 #[tokio::test]

@@ -40,6 +40,20 @@ impl Maker {
         self.stream(&format!("{entries} /Filter /FlateDecode"), &packed(bytes))
     }
 
+    /// A picture of this many bytes that cannot be packed: what makes most large documents large.
+    pub(crate) fn picture(&mut self, bytes: usize) -> usize {
+        let mut noise = 0x2545_f491_u32;
+        let noise = |_| {
+            noise ^= noise << 13;
+            noise ^= noise >> 17;
+            noise ^= noise << 5;
+            noise.to_le_bytes()
+        };
+        let picture: Vec<u8> = (0..bytes / 4).flat_map(noise).collect();
+        let about = "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8";
+        self.stream(about, &picture)
+    }
+
     /// The whole file. `root` is the catalogue's number.
     pub(crate) fn finish(mut self, root: usize, more: &str) -> Vec<u8> {
         let start = self.out.len();
@@ -74,7 +88,7 @@ impl Maker {
 
 pub(crate) const HELVETICA: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>";
 
-pub(crate) fn packed(bytes: &[u8]) -> Vec<u8> {
+fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(bytes).unwrap();
     packed.finish().unwrap()
@@ -96,4 +110,19 @@ pub(crate) fn document(pages: &[&[&str]]) -> Vec<u8> {
     let font = maker.object(HELVETICA);
     let contents: Vec<usize> = pages.iter().map(|page| maker.packed("", &lines(page))).collect();
     maker.with_pages(font, &contents, "")
+}
+
+/// A document of few bytes that takes for ever: lists in packed streams, each of them unpacked and read anew.
+pub(crate) fn endless() -> Vec<u8> {
+    let mut list = b"1 0 [".to_vec();
+    list.extend(b"0 ".repeat(4 * 1024 * 1024));
+    list.push(b']');
+    let list = packed(&list);
+    let mut maker = Maker::new();
+    for _ in 0..200 {
+        maker.stream("/Type /ObjStm /N 1 /First 4 /Filter /FlateDecode", &list);
+    }
+    let font = maker.object(HELVETICA);
+    let content = maker.packed("", &lines(&["text"]));
+    maker.with_pages(font, &[content], "")
 }

@@ -26,14 +26,21 @@ fn a_name_says_whose_it_is_and_is_read_back() {
 
 #[test]
 fn a_blob_has_a_name_that_no_client_can_give() {
-    let key = Key::mint_blob(&UserId::from("u1"), id()).unwrap();
-    assert_eq!(key.as_str(), "blobs/u1/01900000000070008000000000000001");
+    let (owner, hash) = (UserId::from("u1"), "0123456789abcdef".repeat(4));
+    let key = Key::mint_blob(&owner, &hash, id()).unwrap();
+    assert_eq!(key.as_str(), format!("blobs/u1/{hash}-01900000000070008000000000000001"));
+    for odd in ["", "../x", &hash.to_uppercase(), &hash[1..]] {
+        assert_eq!(Key::mint_blob(&owner, odd, id()), Err(KeyError::Malformed));
+    }
     assert_eq!(Key::stored(key.as_str()).as_ref(), Ok(&key));
     assert_eq!(Key::parse(key.as_str()), Err(KeyError::Unknown));
     let sent = Key::mint(&UserId::from("u1"), id(), Some("png")).unwrap();
     assert_eq!(Key::stored(sent.as_str()), Ok(sent));
-    assert_eq!(Key::stored("blobs/../u1/01900000000070008000000000000001"), Err(KeyError::Malformed));
-    assert_eq!(Key::stored("other/u1/01900000000070008000000000000001"), Err(KeyError::Unknown));
+    let name = key.as_str().rsplit('/').next().unwrap();
+    assert_eq!(Key::stored(&format!("blobs/../u1/{name}")), Err(KeyError::Malformed));
+    for odd in [format!("other/u1/{name}"), format!("agent-inputs/u1/{name}"), format!("blobs/u1/{hash}")] {
+        assert_eq!(Key::stored(&odd), Err(KeyError::Unknown), "{odd}");
+    }
 }
 
 #[test]

@@ -26,6 +26,36 @@ fn bytes_say_what_they_are() {
     }
 }
 
+/// The beginning of an archive with these files in it.
+fn archive(names: &[&str]) -> Vec<u8> {
+    let entry = |name: &&str| [b"PK\x03\x04".as_slice(), &[0; 26], name.as_bytes(), b"\x01packed"].concat();
+    names.iter().flat_map(entry).collect()
+}
+
+#[test]
+fn office_documents_are_known_in_whatever_order_their_files_are() {
+    const WORD: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
+    let types = "[Content_Types].xml";
+    for names in [
+        vec![types, "_rels/.rels", "word/document.xml", "word/_rels/document.xml.rels"],
+        vec![types, "_rels/.rels", "docProps/core.xml", "docProps/app.xml", "word/document.xml"],
+        vec!["_rels/.rels", "word/document.xml"],
+        vec!["word/document.xml", types],
+    ] {
+        let kind = Kind::of(&archive(&names), None);
+        assert_eq!(kind, Kind { content_type: WORD, extension: Some("docx") }, "{names:?}");
+    }
+    for (name, extension) in [("xl/workbook.xml", "xlsx"), ("ppt/presentation.xml", "pptx")] {
+        assert_eq!(Kind::of(&archive(&[types, "_rels/.rels", name]), Some(WORD)).extension, Some(extension));
+    }
+    let late = archive(&[types, "customXml/item1.xml"]);
+    assert_eq!(Kind::of(&late, Some(WORD)).content_type, WORD, "a sender may say more");
+    assert_eq!(Kind::of(&late, None).content_type, "application/zip");
+    for other in [archive(&["a.txt", "word/document.xml"]), archive(&["mimetype", "META-INF/container.xml"])] {
+        assert_eq!(Kind::of(&other, Some(WORD)).content_type, "application/zip", "and not something else");
+    }
+}
+
 #[test]
 fn what_could_be_run_is_text() {
     let scripts: [&[u8]; 7] = [

@@ -244,15 +244,17 @@ impl Turn {
         }
     }
 
-    /// A file moved on. How all of them came out is said at the end.
+    /// A file moved on. How all of them came out is said at the end; which one failed, and why, is said here.
     fn file(&self, task: &TaskFold, e: &FileProcessingUpdated, out: &mut Out<'_>) {
         let Some(Item::FileProcessing(item)) = item(task, e.output_index) else { return };
         let done = item.files.iter().filter(|file| file.status != FileStatus::Processing).count();
-        if done < item.files.len() {
-            let count = format!("Processed {done} of {}", files(item.files.len()));
-            let message = e.message.as_deref().unwrap_or(&count);
-            self.grown((task, e.output_index, 0), Delta::files("processing", message), out);
-        }
+        let message = match &e.message {
+            Some(why) if e.status == FileStatus::Failed => format!("{}: {why}", e.url),
+            _ if done == item.files.len() => return,
+            Some(message) => message.clone(),
+            None => format!("Processed {done} of {}", files(item.files.len())),
+        };
+        self.grown((task, e.output_index, 0), Delta::files("processing", &message), out);
     }
 
     fn question(&mut self, e: &ApprovalRequested, out: &mut Out<'_>) {

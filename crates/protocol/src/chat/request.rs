@@ -113,7 +113,7 @@ impl<'a> Script<'a> {
             Told::System(text) => self.system.push(text),
             Told::User(parts) => {
                 self.end_step();
-                self.user.extend(pieces(parts.iter().copied()));
+                self.user.extend(pieces(parts.iter().map(AsRef::as_ref)));
             }
             Told::Reasoning(raw) => {
                 self.thought.push_str(json::text(raw, "reasoning_content").unwrap_or_default());

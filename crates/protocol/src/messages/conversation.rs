@@ -61,7 +61,7 @@ fn said(told: Told<'_>) -> (Role, Vec<Value>) {
         // That is said with the instructions.
         Told::System(_) => (Role::User, Vec::new()),
         Told::Summary(summary) => (Role::User, vec![text(&summary_note(summary))]),
-        Told::User(parts) => (Role::User, parts.into_iter().map(content::part).collect()),
+        Told::User(parts) => (Role::User, parts.iter().map(|part| content::part(part)).collect()),
         Told::Result(result) => (Role::User, vec![content::result(&result)]),
         Told::Reasoning(raw) => {
             let thoughts = blocks(raw).iter().filter(|block| thinking::is_whole(block));

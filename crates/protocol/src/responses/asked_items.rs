@@ -135,7 +135,8 @@ fn part(field: &str, part: &Value) -> Result<Part, Wrong> {
 }
 
 fn picture(field: &str, url: String) -> Result<Part, Wrong> {
-    let image_url = ImageUrl::parse(url).map_err(|error| Wrong::new(format!("{field}.image_url"), error.to_string()))?;
+    let image_url =
+        ImageUrl::parse(url).map_err(|error| Wrong::new(format!("{field}.image_url"), error.to_string()))?;
     Ok(Part::ImageUrl { image_url, id: None })
 }
 
@@ -146,7 +147,10 @@ fn file(field: &str, part: &Value) -> Result<Part, Wrong> {
         (None, Some(data)) if data.starts_with("data:") => data,
         (None, Some(_)) => return Err(Wrong::new(format!("{field}.file_data"), "expected a data: URL")),
         (Some(_), _) | (None, None) => {
-            return Err(Wrong::new(field, "expected `file_url` or `file_data`: no files are kept here"));
+            return Err(Wrong::new(
+                field,
+                "expected `file_url` or `file_data`: files of a file store are not known here",
+            ));
         }
     };
     let name = text(part, "filename").filter(|name| !name.is_empty()).map(str::to_owned);

@@ -89,6 +89,7 @@ fn a_file_of_our_own_store_is_shown_by_its_name() {
             bucket: Some("b".to_owned()),
             path: Some("agent-inputs/u/1.pdf".to_owned()),
             url: None,
+            size: None,
             name: name.map(str::to_owned),
         },
     };

@@ -4,14 +4,21 @@
 //! The run loop sees to most of this. Here it is a law: whatever list comes in, what goes out can be sent.
 
 use super::parts::is_blank;
+use crate::responses::drawn;
 use model::CallId;
-use model::block::Part;
+use model::block::{ImageUrl, Part};
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+/// What stands before a picture that another model drew.
+const DRAWN: &str = "[A picture that was drawn in this conversation:]";
+/// How pictures begin in base64.
+const PICTURES: [(&str, &str); 4] =
+    [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
 /// What the model reads of a call that nobody answered.
 const INTERRUPTED: &str = "The call was interrupted: it is not known what became of it.";
 /// What it reads of a result without content.
@@ -24,8 +31,8 @@ pub(crate) enum Told<'a> {
     Summary(&'a str),
     /// The client's operator spoke: not blank.
     System(&'a str),
-    /// A person spoke: parts that are not blank, at least one.
-    User(Vec<&'a Part>),
+    /// A person spoke: parts that are not blank, at least one. What another model drew stands before them.
+    User(Vec<Cow<'a, Part>>),
     /// The model thought, and thinks there again.
     Reasoning(&'a Value),
     /// The model spoke.
@@ -79,6 +86,7 @@ pub(crate) fn told<'a>(history: &'a [Entry], origin: &str) -> Vec<Told<'a>> {
         teller.entry(entry);
     }
     teller.answer();
+    teller.say(&[]);
     teller.out
 }
 
@@ -118,6 +126,14 @@ fn of_origin<'a>(raw: Option<&'a RawItem>, origin: &str) -> Option<&'a Value> {
     raw.filter(|raw| raw.origin == origin).map(|raw| &raw.item)
 }
 
+/// The picture in an item of a service that draws, where its bytes are at hand.
+fn picture_in(item: &Value) -> Option<Part> {
+    let base64 = drawn::picture(item)?;
+    let (_, media_type) = PICTURES.iter().find(|(start, _)| base64.starts_with(start))?;
+    let image_url = ImageUrl { url: format!("data:{media_type};base64,{base64}") };
+    Some(Part::ImageUrl { image_url, id: None })
+}
+
 #[derive(Default)]
 struct Teller<'a, 'o> {
     origin: &'o str,
@@ -125,6 +141,7 @@ struct Teller<'a, 'o> {
     results: HashMap<&'a CallId, (ResultStatus, &'a [Part])>,
     asked: HashSet<&'a CallId>,
     open: Vec<(&'a CallId, ToldCall<'a>)>,
+    drawn: Vec<Part>,
     out: Vec<Told<'a>>,
 }
 
@@ -141,8 +158,7 @@ impl<'a> Teller<'a, '_> {
             }
             Entry::User { content } => {
                 self.answer();
-                let content: Vec<&Part> = content.iter().filter(|part| !is_blank(part)).collect();
-                self.out.extend((!content.is_empty()).then_some(Told::User(content)));
+                self.say(content);
             }
             Entry::Reasoning { raw, .. } => {
                 self.out.extend(of_origin(Some(raw), self.origin).map(Told::Reasoning));
@@ -152,9 +168,10 @@ impl<'a> Teller<'a, '_> {
                     self.out.push(Told::Assistant { text, raw: of_origin(raw.as_ref(), self.origin) });
                 }
             }
-            Entry::Hosted { name, raw, .. } => {
-                self.out.extend(of_origin(Some(raw), self.origin).map(|raw| Told::Hosted { name, raw }));
-            }
+            Entry::Hosted { name, raw, .. } => match of_origin(Some(raw), self.origin) {
+                Some(raw) => self.out.push(Told::Hosted { name, raw }),
+                None => self.drawn.extend(picture_in(&raw.item)),
+            },
             Entry::Call { call_id, name, arguments, raw, .. } => {
                 // A call that stands there twice is one call.
                 if self.asked.insert(call_id) {
@@ -166,6 +183,15 @@ impl<'a> Teller<'a, '_> {
             }
             Entry::Result { .. } => self.answer(),
         }
+    }
+
+    /// A person spoke. No service takes pictures from a model that another one drew, so people show them.
+    fn say(&mut self, content: &'a [Part]) {
+        let shown = std::mem::take(&mut self.drawn);
+        let drawn = shown.into_iter().flat_map(|picture| [Part::text(DRAWN), picture]).map(Cow::Owned);
+        let content = content.iter().filter(|part| !is_blank(part)).map(Cow::Borrowed);
+        let content: Vec<Cow<'a, Part>> = drawn.chain(content).collect();
+        self.out.extend((!content.is_empty()).then_some(Told::User(content)));
     }
 
     /// The turn's calls have all been told: now their results, in their order.
@@ -244,6 +270,37 @@ mod tests {
         assert_eq!(story(&[call("c1", "p", "there")]), "call:c1:false result:c1:Unknown");
         let clash = [call("c1", "c2", "here"), call("c2", "p2", "here")];
         assert_eq!(story(&clash), "call:c1:true call:p2:true result:c1:Unknown result:p2:Unknown");
+    }
+
+    #[test]
+    fn a_picture_that_was_drawn_elsewhere_is_shown_with_what_is_said_next() {
+        let drawing = |origin: &str, result: &str| Entry::Hosted {
+            id: ItemId::from("i"),
+            name: "image_generation".to_owned(),
+            raw: RawItem {
+                origin: origin.to_owned(),
+                item: json!({"type": "image_generation_call", "result": result}),
+            },
+        };
+        let shown = |history: &[Entry]| -> Vec<String> {
+            let told = told(history, "here");
+            let users = told.iter().filter_map(|told| if let Told::User(parts) = told { Some(parts) } else { None });
+            let word = |part: &Cow<'_, Part>| match part.as_ref() {
+                Part::Text { text, .. } => text.clone(),
+                Part::ImageUrl { image_url, .. } => image_url.url.clone(),
+                Part::File { .. } => "file".to_owned(),
+            };
+            users.map(|parts| parts.iter().map(word).collect::<Vec<_>>().join(" ")).collect()
+        };
+        let (png, jpeg) = ("iVBORw0KGgoAAAA", "/9j/AAAA");
+        let seen = format!("{DRAWN} data:image/png;base64,{png}");
+        let history = [user("draw"), drawing("there", png), user("and?"), drawing("there", jpeg)];
+        let last = format!("{DRAWN} data:image/jpeg;base64,{jpeg}");
+        assert_eq!(shown(&history), ["draw".to_owned(), format!("{seen} and?"), last]);
+        assert_eq!(shown(&[drawing("here", png), user("and?")]), ["and?"], "its own goes back as it came");
+        assert_eq!(shown(&[drawing("there", "/v1/blobs/ab12"), user("and?")]), ["and?"], "nobody has its bytes");
+        let history = [call("c1", "p1", "here"), drawing("there", png), result("c1", "a"), user("on")];
+        assert_eq!(story(&history), "call:p1:true result:p1:Completed user", "it parts no call from its result");
     }
 
     #[test]

@@ -93,7 +93,13 @@ mod tests {
     #[test]
     fn a_file_is_called_by_its_name_then_by_its_path_and_never_by_its_bytes() {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        let file = |name, url, path| FileRef { name: text(name), url: text(url), path: text(path), bucket: text("b") };
+        let file = |name, url, path| FileRef {
+            name: text(name),
+            url: text(url),
+            path: text(path),
+            bucket: text("b"),
+            size: None,
+        };
         for (file, name, note) in [
             (file("a.pdf", "data:application/pdf;base64,AA", "x/y.pdf"), "a.pdf", "[file a.pdf]"),
             (file("", "data:application/pdf;base64,AA", "x/y.pdf"), "y.pdf", "[file b/x/y.pdf]"),

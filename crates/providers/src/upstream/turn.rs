@@ -103,6 +103,8 @@ impl Turn {
             ingest: shared.settings.kind.ingest(origin, request),
             pace,
         }));
+        // It was said, with all its pictures, and an answer may take long.
+        request.history = Arc::default();
         Ok(())
     }
 

@@ -185,9 +185,15 @@ fn files_are_the_first_block_and_say_how_they_came_out() {
     let told = story(&two);
     assert_eq!(
         told[2..],
-        ["delta 0 Processed 1 of 2 files", "delta 0 page 2", "delta 0 Processed 1 of 2 files", "stop 0"]
+        [
+            "delta 0 Processed 1 of 2 files",
+            "delta 0 page 2",
+            "delta 0 b: no such file",
+            "delta 0 Processed 1 of 2 files",
+            "stop 0"
+        ]
     );
-    assert_eq!(bare(&two)[4]["delta"]["status"], "completed", "the run goes on with what could be read");
+    assert_eq!(bare(&two)[5]["delta"]["status"], "completed", "the run goes on with what could be read");
     let none = Log::new().item(&item(&[("a", "processing")])).event(end(&[("a", "failed")]));
     assert_eq!(bare(&none)[2]["delta"], json!({"status": "failed", "message": "Processed 0 of 1 file"}));
 }

@@ -1,11 +1,14 @@
 //! What a service may do to us: time-outs, refusals, wrong answers, too much of everything, and our own key.
 
 use super::hello;
-use super::service::{Act, KEY, PATIENCE, Service, answer, failure, head, send, settings, stream, turn};
+use super::service::{Act, KEY, PATIENCE, Service, answer, failure, head, send, settings, stream, turn, upstream};
+use futures_util::StreamExt as _;
 use model::delta::{ModelDelta, ModelEvent};
+use model::ports::Models as _;
 use providers::upstream::{Kind, Limits, Settings, Timeouts};
 use serde_json::json;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(60);
@@ -121,6 +124,17 @@ async fn a_connection_that_breaks_is_not_an_end_unless_all_was_said() {
     let service = Service::start(vec![vec![send(begun), chunk(EVENT), chunk(last)]]).await;
     let events = turn(service.settings(Kind::Chat), hello()).await;
     assert!(matches!(events.last(), Some(ModelEvent::End(_))), "{events:?}");
+}
+
+#[tokio::test]
+async fn what_was_asked_is_not_held_while_the_answer_comes() {
+    let service = Service::start(vec![vec![stream(), send(EVENT), Act::Hold]]).await;
+    let request = hello();
+    let history = Arc::downgrade(&request.history);
+    let mut turn = upstream(service.settings(Kind::Chat)).turn(request);
+    let first = tokio::time::timeout(PATIENCE, turn.next()).await.unwrap();
+    assert!(matches!(first, Some(ModelEvent::Delta(_))), "{first:?}");
+    assert!(history.upgrade().is_none(), "pictures of many megabytes may be in it");
 }
 
 #[tokio::test]
