@@ -463,6 +463,33 @@ test('a picture that a model drew is given back to it, as the bytes that it is',
   assert.deepEqual(Buffer.from(result, 'base64'), LARGE);
 });
 
+test('a picture that a model drew goes along with whoever goes on from a share, and stays with them', async () => {
+  const guarded = await serverWith('keys');
+  try {
+    const [own, other] = await Promise.all(['u1', 'u2'].map(async (user) => ({ authorization: `Bearer ${await guarded.key(user)}` })));
+    const post = async (headers, path, body) => {
+      const asked = { method: 'POST', headers: { ...headers, 'content-type': 'application/json' }, body: JSON.stringify(body) };
+      const response = await fetch(guarded.url + path, asked);
+      assert.ok(response.ok, `${path}: ${response.status}`);
+      return response.json();
+    };
+    const drawing = await post(own, '/v1/tasks', { model: 'responses', input: `draw a picture ${(names += 1)}.`, wait: true });
+    const { token } = await post(own, `/v1/threads/${drawing.thread_id}/shares`, { mode: 'frozen' });
+    const { thread_id } = await post(other, '/v1/tasks', { model: 'responses', input: 'on', share: token, wait: true });
+    const forgotten = await fetch(`${guarded.url}/v1/threads/${drawing.thread_id}`, { method: 'DELETE', headers: own });
+    assert.equal(forgotten.status, 204);
+    // Its own service gets it back as it came, the others are shown it.
+    for (const dialect of DIALECTS) {
+      const words = `and now ${(names += 1)}.`;
+      await post(other, '/v1/tasks', { model: dialect.name, input: words, thread_id, wait: true });
+      const text = JSON.stringify(asked(dialect, words)[0]);
+      assert.equal(text.split(LARGE.toString('base64')).length, 2, dialect.name);
+    }
+  } finally {
+    await guarded.stop();
+  }
+});
+
 test('a stream with drawn pictures goes on from every place, byte for byte', async () => {
   const { id } = await node.responses.create({ model: 'responses', input: `draw a picture ${(names += 1)}.` });
   const run = { task_id: taskId(id) };

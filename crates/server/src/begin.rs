@@ -23,7 +23,8 @@ pub(crate) async fn begin(app: &App, user: &UserId, mut new: NewRun, luggage: Lu
     check_addresses(app, &new.input)?;
     let (app, user) = (app.clone(), user.clone());
     to_its_end(async move {
-        match intake::any(intake::of_run(&mut new)) {
+        let mut drawn = intake::drawn_before(&new);
+        match intake::any(intake::of_run(&mut new).chain(&mut drawn)) {
             true => start_with(&app, &user, new, luggage).await,
             false => start(&app, &user, new).await,
         }
@@ -54,7 +55,8 @@ async fn start_with(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage)
         // What is kept is kept for a thread, so that it is named before it is made.
         None => (ThreadId::mint(Uuid::now_v7()), Named::Here),
     };
-    let started = match luggage.keep(app, (user, &thread), intake::of_run(&mut new)).await {
+    let mut drawn = intake::drawn_before(&new);
+    let started = match luggage.keep(app, (user, &thread), intake::of_run(&mut new).chain(&mut drawn)).await {
         Ok(()) => {
             new.promised |= new.thread.is_none();
             start(app, user, NewRun { thread: Some(thread.clone()), ..new }).await

@@ -10,9 +10,10 @@ mod strict;
 mod tests;
 
 use crate::config::HttpLimits;
+use crate::hex::hex;
 use crate::problem::Problem;
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
@@ -27,7 +28,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) const LARGE_BYTES: usize = 1024 * 1024;
 /// So much is made ready for what is announced: it may never come.
 const FIRST_BYTES: usize = 64 * 1024;
-const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// How many large bodies there may be at a time, from their second mebibyte until what was in them is kept.
 #[derive(Clone, Debug)]
@@ -53,11 +53,8 @@ impl LargeBodies {
 
     fn enter(&self) -> Result<Room, Problem> {
         let permit = Arc::clone(&self.room).try_acquire_owned();
-        permit.map(|permit| Room { _permit: permit }).map_err(|_| {
-            let detail = "too many large bodies are coming in already: try again";
-            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail);
-            problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS)).closing()
-        })
+        let full = |_| Problem::too_many_uploads("too many large bodies are coming in already: try again");
+        permit.map(|permit| Room { _permit: permit }).map_err(full)
     }
 }
 
@@ -79,8 +76,8 @@ impl Json {
     }
 
     /// Reads a text that is there already.
-    pub(crate) async fn read_text(text: String) -> Result<Self, Problem> {
-        Self::parse(Bytes::from(text), None).await
+    pub(crate) async fn read_text(text: Bytes) -> Result<Self, Problem> {
+        Self::parse(text, None).await
     }
 
     async fn parse(bytes: Bytes, room: Option<Room>) -> Result<Self, Problem> {
@@ -175,7 +172,7 @@ fn digest(value: &Value) -> String {
     let mut hash = Hash(Sha256::new());
     // A map keeps its keys in order, so the text of equal values is equal. A hash takes whatever it is given.
     let _taken = serde_json::to_writer(&mut hash, value);
-    hash.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.0.finalize())
 }
 
 fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {

@@ -34,7 +34,8 @@ pub(crate) struct Cli {
 enum Verb {
     /// Serve. Without a config file: the demo, with no key and no network.
     Serve(serve::ServeArgs),
-    /// Look through a data folder that no server works in, and list all damage. Exit code 0: clean, 1: damage, 2: could not look.
+    /// Look through a data folder that no server works in, and through its files, and list all damage. Exit code 0: clean, 1:
+    /// damage, 2: could not look.
     Verify(verify::VerifyArgs),
     /// Let people in (`[auth] mode = "keys"`). Works while the server runs, too.
     Keys(keys::KeysArgs),

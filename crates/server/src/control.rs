@@ -85,6 +85,11 @@ pub(crate) async fn ask(data_dir: &Path, ask: &Ask) -> io::Result<Answer> {
         BufReader::new(stream).take(LINE_BYTES_MAX).read_line(&mut answer).await?;
         Ok(serde_json::from_str(&answer)?)
     };
+    within(talk).await
+}
+
+/// Nobody is waited for longer.
+async fn within<T>(talk: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::time::timeout(ANSWER_WITHIN, talk).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }
 
@@ -119,9 +124,8 @@ impl Control {
                 Ok((stream, _)) => {
                     let (directory, auth) = (Arc::clone(&directory), auth.clone());
                     tokio::spawn(async move {
-                        let talk = talk(stream, &*directory, &auth);
-                        if !matches!(tokio::time::timeout(ANSWER_WITHIN, talk).await, Ok(Ok(()))) {
-                            tracing::debug!("a control connection broke off");
+                        if let Err(error) = talk(stream, &*directory, &auth).await {
+                            tracing::debug!(%error, "a control connection broke off");
                         }
                     });
                 }
@@ -136,7 +140,8 @@ impl Control {
 
 async fn talk(mut stream: UnixStream, directory: &dyn Directory, auth: &Auth) -> io::Result<()> {
     let mut line = String::new();
-    BufReader::new(&mut stream).take(LINE_BYTES_MAX).read_line(&mut line).await?;
+    within(BufReader::new(&mut stream).take(LINE_BYTES_MAX).read_line(&mut line)).await?;
+    // Without a limit, other than what others are waited for: what has changed in the store must come to count here.
     let answer = match serde_json::from_str(&line) {
         Ok(ask) => answer(directory, ask).await,
         Err(_) => Answer::Failed { why: "this is no question that the server knows".to_owned() },
@@ -148,7 +153,7 @@ async fn talk(mut stream: UnixStream, directory: &dyn Directory, auth: &Auth) ->
     }
     let mut text = serde_json::to_string(&answer)?;
     text.push('\n');
-    stream.write_all(text.as_bytes()).await
+    within(stream.write_all(text.as_bytes())).await
 }
 
 impl Drop for Control {

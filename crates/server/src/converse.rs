@@ -161,7 +161,7 @@ async fn answers(
     let turn = Turn::of(&run, pauses(app, user, &run).await? + 1);
     check_answers(&answers)?;
     let beside = beside(app, said)?;
-    luggage.keep(app, (user, &run.thread), intake::of_answers(&mut answers)).await?;
+    luggage.add(app, (user, &run.thread), intake::of_answers(&mut answers)).await?;
     app.engine.answer_all(user, &run, answers, new.echo.clone(), key).await?;
     say_beside(app, user, (beside, luggage), &run, new).await?;
     Ok(Some(turn))
@@ -192,7 +192,7 @@ async fn say_beside(
     if !input.is_empty() {
         let beside = |key: &Idempotency| Idempotency { key: format!("{} beside", key.key), ..key.clone() };
         let key = new.idempotency.as_ref().map(beside);
-        luggage.keep(app, (user, &run.thread), input.iter_mut()).await?;
+        luggage.add(app, (user, &run.thread), input.iter_mut()).await?;
         app.engine.say(user, &run.thread, run.id.clone(), input, key).await?;
     }
     Ok(())

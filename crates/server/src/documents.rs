@@ -4,8 +4,11 @@
 //! texts and pictures are kept as blobs of the thread, and the answer says where. A file that cannot be read is a sentence
 //! for people, and never more than that: no run ends because of it.
 
+mod places;
+
+use self::places::Places;
 use crate::config::FetchConfig;
-use crate::files::{BlobError, Files, NewBlob};
+use crate::files::{BlobError, Files, NewBlob, Origin};
 use ::files::Kind;
 use bytes::Bytes;
 use fetch::apart::Apart;
@@ -16,8 +19,6 @@ use model::reference;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 /// Content of more bytes than this, as JSON, is kept as a blob. The log is for what happened, not for what was read.
 const INLINE_BYTES_MAX: usize = 32 * 1024;
@@ -31,7 +32,9 @@ pub(crate) struct WebDocuments {
 struct Desk {
     fetcher: Fetcher,
     reader: Reader,
-    places: Semaphore,
+    places: Places,
+    /// Where PDFs are read: a user has one at a time, because one can take all the time that it is given.
+    pdf_places: Places,
     wait_max: Duration,
     files: Arc<Files>,
 }
@@ -72,8 +75,9 @@ impl WebDocuments {
             // Whoever waits in line is as patient as whoever is served.
             wait_max: config.limits.total_max,
             fetcher: Fetcher::new(rules, config.limits),
+            pdf_places: Places::new(read.readers_max, 1),
             reader: Reader::new(read, PdfReader::Apart(apart)),
-            places: Semaphore::new(config.at_once_max),
+            places: Places::new(config.at_once_max, config.at_once_max * 3 / 4),
             files,
         };
         Self { desk: Arc::new(desk) }
@@ -94,10 +98,9 @@ impl Documents for WebDocuments {
 
 impl Desk {
     async fn read(&self, request: &FileRequest) -> Result<(Vec<Part>, String), ReadError> {
-        let place = timeout(self.wait_max, self.places.acquire()).await;
-        let _place = place.ok().and_then(Result::ok).ok_or(ReadError::Busy)?;
+        let _place = self.places.take(&request.user, self.wait_max).await.ok_or(ReadError::Busy)?;
         let file = self.fetcher.fetch(&request.url, &mut |_| {}).await?;
-        let found = self.reader.read(&file).await?;
+        let found = self.words(request, &file).await?;
         let message = message(&file, &found);
         let content = match found {
             Readable::Text { text, truncated } => self.text(request, &file, &text, truncated).await?,
@@ -108,6 +111,14 @@ impl Desk {
             }
         };
         Ok((content, message))
+    }
+
+    async fn words(&self, request: &FileRequest, file: &Fetched) -> Result<Readable, ReadError> {
+        let _place = match file.kind {
+            fetch::Kind::Pdf => Some(self.pdf_places.take(&request.user, self.wait_max).await.ok_or(ReadError::Busy)?),
+            _ => None,
+        };
+        Ok(self.reader.read(file).await?)
     }
 
     async fn text(
@@ -127,8 +138,10 @@ impl Desk {
             return Ok(inline);
         }
         let (name, content_type) = as_text(file);
-        let url = Some(self.keep(request, name.clone(), content_type, plain(&heading, text)).await?);
-        let rest = FileRef { url, name: Some(name), ..FileRef::default() };
+        let bytes = plain(&heading, text);
+        let size = Some(bytes.len() as u64);
+        let url = Some(self.keep(request, name.clone(), content_type, bytes).await?);
+        let rest = FileRef { url, name: Some(name), size, ..FileRef::default() };
         Ok(vec![Part::text(heading), Part::File { file: rest }])
     }
 
@@ -141,11 +154,8 @@ impl Desk {
         bytes: Bytes,
     ) -> Result<String, ReadError> {
         // Somebody asked for it, so it counts as if they had sent it.
-        let blob = NewBlob { name, declared: Some(content_type.to_owned()), bytes, is_sent: true };
+        let blob = NewBlob { name, declared: Some(content_type.to_owned()), bytes, origin: Origin::Added };
         let kept = self.files.keep_blob(&request.user, &request.thread, blob).await;
-        if let Err(error) = self.files.let_go(&request.user, &request.thread).await {
-            tracing::warn!(%error, "what was kept for a thread that may be gone waits for the next start");
-        }
         kept.map_err(|error| match error {
             BlobError::Over { .. } => ReadError::Full(error),
             error => {

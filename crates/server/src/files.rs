@@ -1,4 +1,10 @@
-//! The files that users send: where they are, who may read them, and what is cleared away when it was broken off.
+//! The files that users send and threads hold: where they are, who may read them, and what is cleared away when it was
+//! broken off or nobody uses it any more.
+//!
+//! `blobs` keeps bytes for threads, and `data` is how these stand in an address. Bytes come in through three doors: `intake`
+//! for what clients send, `shown` for what tools, hooks and models give, `crate::documents` for what is read on the web.
+//! They go out through three more: `given` to models, `inline` to clients that want pictures in their frames, `answer` to
+//! whoever asks for a file.
 //!
 //! The rows of `model::ports::Attachments` say which bytes count; [`files::Depot`] has the bytes. Whoever takes a file in
 //! says first that it comes ([`Files::expect`]) and last that it is there, so that a crash in between leaves nothing that
@@ -15,10 +21,11 @@ mod shown;
 use crate::config::FilesConfig;
 use crate::problem::Problem;
 pub(crate) use answer::Keep;
-use axum::http::{HeaderValue, StatusCode, header};
-pub(crate) use blobs::{BlobError, NewBlob, hash_in, is_hash};
+use axum::http::StatusCode;
+pub(crate) use blobs::{BlobError, NewBlob, Origin};
 use engine::SystemClock;
 use files::{Depot, FilesError, Key, KeyError, OpenError, Place, Seal, SealError, TooManyPixels};
+use futures_util::stream::{self, StreamExt as _};
 pub(crate) use given::Given;
 pub(crate) use inline::{Inline, PictureError, Pictures};
 use model::UserId;
@@ -37,7 +44,8 @@ const SEAL: &str = "files.key";
 pub(crate) const LIFETIME_SECONDS_MAX: u64 = 3600;
 /// So many files come in at once; each holds up to two parts in memory.
 const UPLOADS_MAX: usize = 128;
-const RETRY_AFTER_SECONDS: u64 = 2;
+/// So many files are removed at a time.
+const DISCARDED_AT_ONCE: usize = 16;
 /// When so many files could not be removed, none can.
 const FAILURES_MAX: u32 = 3;
 
@@ -49,6 +57,8 @@ pub(crate) struct Files {
     pub(crate) config: FilesConfig,
     pub(crate) directory: Arc<dyn Directory>,
     uploads: Arc<Semaphore>,
+    /// Room for what models are being given, in kibibytes.
+    giving: Arc<Semaphore>,
 }
 
 /// Why there is no place for files.
@@ -73,7 +83,9 @@ impl Files {
         let seal = Seal::load(&path).map_err(|why| FilesOpenError::Seal { path, why })?;
         let bucket = config.bucket.clone().or_else(|| depot.bucket().map(str::to_owned));
         let bucket = bucket.unwrap_or_else(|| BUCKET.to_owned());
-        Ok(Self { depot, seal, bucket, config, directory, uploads: Arc::new(Semaphore::new(UPLOADS_MAX)) })
+        let uploads = Arc::new(Semaphore::new(UPLOADS_MAX));
+        let giving = Arc::new(Semaphore::new(kibibytes(config.models_bytes_max) as usize));
+        Ok(Self { depot, seal, bucket, config, directory, uploads, giving })
     }
 
     /// Removes what was broken off when the server last ran. A place that cannot be reached now is asked again at the next
@@ -85,29 +97,38 @@ impl Files {
     }
 
     async fn discard_all(&self, files: Vec<(UserId, String)>) {
-        let mut failures = 0;
-        for (owner, path) in files {
+        let discard = async |(owner, path): (UserId, String)| {
             let Ok(key) = Key::stored(&path) else {
                 tracing::error!(path, "a file has a name that none has");
-                continue;
+                return true;
             };
-            if let Err(error) = self.discard(&owner, &key).await {
+            let discarded = self.discard(&owner, &key).await;
+            if let Err(error) = &discarded {
                 tracing::warn!(path, %error, "what is left of a file waits for the next start");
-                failures += 1;
             }
+            discarded.is_ok()
+        };
+        let mut discarding = stream::iter(files).map(discard).buffer_unordered(DISCARDED_AT_ONCE);
+        let mut failures = 0;
+        while let Some(is_gone) = discarding.next().await {
+            failures += u32::from(!is_gone);
             if failures == FAILURES_MAX {
                 break;
             }
         }
     }
 
+    /// Room to give so many bytes to a model. Who wants more than there is waits until nobody else has any.
+    async fn room(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let wanted = kibibytes(bytes.min(self.config.models_bytes_max));
+        Arc::clone(&self.giving).acquire_many_owned(wanted).await.ok()
+    }
+
     /// Room for one more file to come in.
     pub(crate) fn enter(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        Arc::clone(&self.uploads).try_acquire_owned().map_err(|_| {
-            let detail = format!("{UPLOADS_MAX} files are coming in already: try again");
-            let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail);
-            problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS)).closing()
-        })
+        Arc::clone(&self.uploads)
+            .try_acquire_owned()
+            .map_err(|_| Problem::too_many_uploads(format!("{UPLOADS_MAX} files are coming in already: try again")))
     }
 
     /// Says that a file comes.
@@ -156,6 +177,10 @@ pub(crate) fn folder(data_dir: &Path) -> Place {
     Place::Folder(data_dir.join(FOLDER))
 }
 
+fn kibibytes(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
+}
+
 impl From<KeyError> for Problem {
     fn from(error: KeyError) -> Self {
         match error {
@@ -173,8 +198,7 @@ impl From<FilesError> for Problem {
             FilesError::Unavailable(why) => {
                 tracing::error!(why, "the place for files is not available");
                 let detail = "files cannot be had now: try again";
-                let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "files_unavailable", detail);
-                problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "files_unavailable", detail).retry_soon()
             }
         }
     }

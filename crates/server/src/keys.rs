@@ -3,6 +3,7 @@
 //! The table here is what requests are held against, so that a request costs no look into the store. It is read again
 //! whenever keys change, and they change only through this process (see [`crate::control`]).
 
+use crate::hex::hex;
 use model::UserId;
 use model::id::is_plain;
 use model::ports::{Clock as _, Directory, KeyRow, StoreError};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::Mutex;
 
 const PREFIX: &str = "hw_";
 const SECRET_BYTES: usize = 32;
@@ -64,6 +66,8 @@ pub(crate) async fn revoke(directory: &dyn Directory, id: &str) -> Result<(), Ke
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     live: RwLock<HashMap<String, Entry>>,
+    /// Held by whoever reads them again.
+    refreshing: Mutex<()>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,8 +84,11 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Reads them again.
+    /// Reads them again. What was changed before this was called counts when it returns, and from then on.
     pub(crate) async fn refresh(&self, directory: &dyn Directory) -> Result<(), StoreError> {
+        // One at a time, from the read to the write. Else whoever read first could write last, and a new key would stay
+        // unknown, or a revoked one would let in again. No request waits here, and keys change rarely.
+        let _turn = self.refreshing.lock().await;
         let rows = directory.keys().await?.into_iter().filter(|row| row.revoked_at.is_none());
         let live = rows.map(|row| (row.digest, Entry { id: row.id.into(), user: row.user })).collect();
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
@@ -117,8 +124,4 @@ pub(crate) fn secret(prefix: &str) -> Result<String, getrandom::Error> {
 /// What is kept of a secret.
 pub(crate) fn digest(secret: &str) -> String {
     hex(&Sha256::digest(secret.as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -4,15 +4,16 @@
 //! there is room, so a reader that has stopped costs a buffer and is closed when it has taken nothing for a while.
 
 use crate::config::HttpLimits;
+use crate::linger::{Linger, Unread};
 use crate::ws::Stay;
 use axum::Router;
-use axum::body::Body;
 use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
+use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -112,18 +113,25 @@ async fn connection(stream: TcpStream, peer: SocketAddr, router: Router, limits:
     }
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.write_stall));
-    let mut closing = stay.closing.clone();
+    let (mut closing, unread) = (stay.closing.clone(), Unread::default());
+    let stream = Linger::new(Box::pin(stream), unread.clone(), closing.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Peer(peer));
         // A connection that becomes a socket lives longer than this function.
         request.extensions_mut().insert(stay.clone());
-        router.clone().oneshot(request.map(Body::new))
+        let unread = unread.clone();
+        let answer = router.clone().oneshot(request.map(|body| unread.watch(body)));
+        async move {
+            let response = answer.await?;
+            unread.answered(response.headers());
+            Ok::<_, Infallible>(response)
+        }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_read)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(TokioIo::new(Box::pin(stream)), service)
+        .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {

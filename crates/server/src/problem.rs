@@ -14,7 +14,7 @@ use model::id::IdError;
 use model::ports::{ApprovalAnswer, StoreError, SubmitError};
 use serde_json::{Map, Value, json};
 
-/// How long a client waits before it tries a store again that was not available.
+/// How long a client waits before it tries again what was not possible just now.
 const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// A refusal.
@@ -51,6 +51,11 @@ impl Problem {
         self
     }
 
+    /// It may be tried again in a moment.
+    pub(crate) fn retry_soon(self) -> Self {
+        self.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
+    }
+
     /// The rest of the request is not read: the connection cannot be used again.
     pub(crate) fn closing(self) -> Self {
         self.header(header::CONNECTION, "close")
@@ -76,10 +81,15 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "a fault of the server, which has been logged")
     }
 
+    /// More comes in than there is room for.
+    pub(crate) fn too_many_uploads(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail).retry_soon().closing()
+    }
+
     /// The server goes down.
     pub(crate) fn stopping() -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping: come back soon");
-        problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
+        problem.retry_soon()
     }
 }
 
@@ -130,8 +140,7 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable(why) => {
                 tracing::error!(why, "the store is not available");
                 let detail = "the store cannot answer now: try again";
-                let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", detail);
-                problem.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", detail).retry_soon()
             }
         }
     }
@@ -154,8 +163,9 @@ impl From<SubmitError> for Problem {
                 };
                 Self::new(StatusCode::CONFLICT, code, detail).with("approval", wire::approval(&question))
             }
-            SubmitError::Full(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "inbox_full", error.to_string())
-                .header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS)),
+            SubmitError::Full(_) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "inbox_full", error.to_string()).retry_soon()
+            }
             SubmitError::Store(error) => error.into(),
         }
     }

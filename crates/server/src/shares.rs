@@ -11,20 +11,22 @@ mod scope;
 
 use crate::app::App;
 use crate::auth::{Caller, Pass};
-use crate::files::hash_in;
 use crate::files::intake::{self, Luggage};
 use crate::keys::{digest, secret};
 use crate::problem::Problem;
 use axum::http::{Method, StatusCode};
 use engine::NewRun;
-use model::block::{BLOBS, Part};
+use model::blob::{BLOBS, hash_in};
+use model::block::Part;
 use model::event::Event;
+use model::history::Entry;
 use model::object::TaskStatus;
 use model::ports::{Clock as _, Directory, Journal, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, StoreError};
 use model::seq::{Millis, Seq};
 use model::{Record, ThreadId, UserId};
+use protocol::responses::drawn;
 pub(crate) use scope::Scope;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -235,29 +237,43 @@ pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), P
     for part in before.iter_mut().flat_map(intake::of_before) {
         copy(app, &user, part, &mut luggage).await?;
     }
+    for entry in before.iter_mut().flat_map(|before| &mut before.entries) {
+        if let Entry::Hosted { raw, .. } = entry {
+            copy_drawn(app, &user, &mut raw.item, &mut luggage).await?;
+        }
+    }
     let new = NewRun { before, origin: Some(json!({ "share": share.row.id })), ..NewRun::default() };
     Ok((new, luggage))
 }
 
 /// Takes along what a viewer is shown with this part. What is not shown is told of.
 async fn copy(app: &App, viewer: &UserId, part: &mut Part, luggage: &mut Luggage) -> Result<(), Problem> {
-    let is_kept = intake::address(part).is_some_and(|address| address.starts_with(BLOBS));
+    let is_kept = part.url().is_some_and(|address| address.starts_with(BLOBS));
     let told = match part {
         Part::Text { .. } => return Ok(()),
         Part::ImageUrl { .. } if is_kept => "[image]".to_owned(),
         Part::File { file } if is_kept || file.bucket.is_some() => {
-            let last = file.path.as_deref().and_then(|path| path.rsplit('/').next());
-            format!("[file {}]", file.name.as_deref().or(last).unwrap_or("without a name"))
+            format!("[file {}]", file.called().unwrap_or("without a name"))
         }
         Part::ImageUrl { .. } | Part::File { .. } => return Ok(()),
     };
-    if let Some(hash) = intake::address(part).and_then(hash_in)
+    if let Some(hash) = part.url().and_then(hash_in)
         && let Some(row) = app.engine.ports().directory.blob(viewer, None, hash).await?
     {
         luggage.add_shown(hash, row);
         return Ok(());
     }
     *part = Part::text(told);
+    Ok(())
+}
+
+/// The same for a picture that a model drew. One that is not shown leaves a gap, as one does that is gone.
+async fn copy_drawn(app: &App, viewer: &UserId, item: &mut Value, luggage: &mut Luggage) -> Result<(), Problem> {
+    let Some(hash) = drawn::picture(item).and_then(hash_in) else { return Ok(()) };
+    match app.engine.ports().directory.blob(viewer, None, hash).await? {
+        Some(row) => luggage.add_shown(hash, row),
+        None => drawn::leave_out(item),
+    }
     Ok(())
 }
 
@@ -305,7 +321,16 @@ async fn any_record(
 
 /// Does the text of a record have these words in it? They are such that JSON writes them as they are.
 fn says(record: &Record, words: &str) -> bool {
-    std::str::from_utf8(&record.public).is_ok_and(|text| text.contains(words))
+    has(&record.public, words)
+}
+
+/// The same, also where only we read it.
+fn names(record: &Record, words: &str) -> bool {
+    says(record, words) || has(&record.private, words)
+}
+
+fn has(text: &[u8], words: &str) -> bool {
+    std::str::from_utf8(text).is_ok_and(|text| text.contains(words))
 }
 
 /// A new share and the token that opens it, which is kept nowhere.

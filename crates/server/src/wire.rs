@@ -25,7 +25,20 @@ pub(crate) struct Input(Vec<InputPart>);
 enum InputPart {
     Text { text: String },
     ImageUrl { image_url: InputImage },
-    File { file: FileRef },
+    File { file: InputFile },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InputFile {
+    #[serde(default)]
+    bucket: Option<String>,
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    name: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -53,8 +66,10 @@ impl InputPart {
                 let wrong = |error| Problem::invalid_body(format!("`input`: {error}"));
                 Ok(Part::ImageUrl { image_url: ImageUrl::parse(url).map_err(wrong)?, id: None })
             }
-            Self::File { file } => match (&file.bucket, &file.path, &file.url) {
-                (Some(_), Some(_), None) | (None, None, Some(_)) => Ok(Part::File { file }),
+            Self::File { file: InputFile { bucket, path, url, name } } => match (&bucket, &path, &url) {
+                (Some(_), Some(_), None) | (None, None, Some(_)) => {
+                    Ok(Part::File { file: FileRef { bucket, path, url, name, size: None } })
+                }
                 _ => Err(Problem::invalid_body("`input`: a file has a `bucket` and a `path`, or a `url`")),
             },
         }

@@ -1,8 +1,8 @@
 //! `GET /ws`: a conversation as content blocks, over a WebSocket.
 //!
 //! This file is the handshake. `line` is a connection that messages go over, `message` what clients say, `session` the
-//! conversation that a socket is about, `meter` keeps large messages few, `socket` is all of it together: one task per socket, which holds one viewer and no
-//! queue. `protocol::blocks` has what is shown.
+//! conversation that a socket is about, `meter` keeps large messages few, `socket` is all of it together: one task per
+//! socket, which holds one viewer and no queue. `protocol::blocks` has what is shown.
 
 mod line;
 mod message;

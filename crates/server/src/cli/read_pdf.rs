@@ -4,6 +4,7 @@ use clap::Args;
 use fetch::apart::{self, Apart};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub(super) const VERB: &str = "read-pdf";
 /// This program, also when somebody has put a newer one in its place.
@@ -14,10 +15,11 @@ const OURSELVES: &str = "/proc/self/exe";
 pub(crate) struct ReadPdfArgs {
     text_bytes_max: usize,
     memory_bytes_max: u64,
+    time_ms_max: u64,
 }
 
 pub(crate) fn run(args: &ReadPdfArgs) -> ExitCode {
-    apart::serve(args.text_bytes_max, args.memory_bytes_max)
+    apart::serve(args.text_bytes_max, args.memory_bytes_max, Duration::from_millis(args.time_ms_max))
 }
 
 /// How such a process is started.

@@ -4,6 +4,7 @@
 use super::say;
 use crate::config::{self, Config, DATA_DIR, Overrides};
 use crate::files::folder;
+use crate::hex::hex;
 use clap::Args;
 use files::{Depot, FilesError, Found, Key, Place, What};
 use futures_util::TryStreamExt as _;
@@ -17,8 +18,6 @@ use store::{Report, StoredFiles};
 
 /// The folder could not be looked at: neither clean nor damaged.
 const COULD_NOT_LOOK: u8 = 2;
-/// More than this are not listed, as in the store's own report.
-const PROBLEMS_MAX: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -42,8 +41,7 @@ pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
     match looked {
         Looked::All { files, problems } => {
             say(format_args!("{files} files"));
-            let room = PROBLEMS_MAX.saturating_sub(report.problems.len());
-            report.problems.extend(problems.into_iter().take(room));
+            problems.into_iter().for_each(|problem| report.add(problem));
         }
         Looked::Nowhere(why) => say(format_args!("files were not looked at: {why}")),
         Looked::Failed(error) => {
@@ -185,5 +183,5 @@ impl Look {
 async fn digest(depot: &Depot, key: &Key) -> Result<String, FilesError> {
     let reading = depot.read(key, None).await?;
     let hashing = reading.stream.try_fold(Sha256::new(), async |hasher, piece| Ok(hasher.chain_update(&piece)));
-    Ok(hashing.await?.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hashing.await?.finalize()))
 }

@@ -7,6 +7,7 @@ use super::source::Source;
 use super::table::{Item, Table, shown};
 use super::{AuthMode, Config, ConfigError, DATA_DIR, LISTEN, Overrides};
 use super::{fetch, files, limits, providers, tools};
+use crate::hex::hex;
 use ::tools::Toolbox;
 use model::definition::Definitions;
 use sha2::{Digest as _, Sha256};
@@ -92,7 +93,7 @@ fn definitions(file: &Table<'_>, limits: &Table<'_>, providers: Vec<&str>) -> De
 fn digest(definitions: &Definitions) -> String {
     // Names are texts and numbers are finite, so this is always JSON.
     let json = serde_json::to_vec(definitions).unwrap_or_default();
-    Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(&json))
 }
 
 fn listen(server: &Table<'_>, findings: &Findings<'_>, told: Option<String>) -> SocketAddr {

@@ -6,7 +6,7 @@ use ::files::Place;
 use model::id::is_plain;
 use std::time::Duration;
 
-pub(super) const KEYS: [&str; 10] = [
+pub(super) const KEYS: [&str; 11] = [
     "url",
     "bucket",
     "public_url",
@@ -14,6 +14,7 @@ pub(super) const KEYS: [&str; 10] = [
     "user_bytes_max",
     "image_bytes_max",
     "model_bytes_max",
+    "models_bytes_max",
     "text_bytes_max",
     "pixels_max",
     "signed_url_seconds",
@@ -21,8 +22,11 @@ pub(super) const KEYS: [&str; 10] = [
 const UPLOAD_BYTES_MAX: u64 = 20 * 1024 * 1024;
 const IMAGE_BYTES_MAX: u64 = 20 * 1024 * 1024;
 const MODEL_BYTES_MAX: u64 = 32 * 1024 * 1024;
+const MODELS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 const PIXELS_MAX: u64 = 100_000_000;
+/// A terabyte: more is no bound.
+const ROOM_BYTES_MAX: u64 = 1 << 40;
 const SIGNED_URL_SECONDS: u64 = 300;
 
 /// Where the files of users are, and how much of them there may be.
@@ -44,6 +48,8 @@ pub(crate) struct FilesConfig {
     pub(crate) user_bytes_max: Option<u64>,
     /// What the files that a model is given in one request may hold together.
     pub(crate) model_bytes_max: u64,
+    /// What all models are being given at one moment.
+    pub(crate) models_bytes_max: u64,
     /// What a model is given of the words of one file.
     pub(crate) text_bytes_max: usize,
     /// The largest picture, unpacked.
@@ -75,6 +81,7 @@ pub(super) fn read(
         image_bytes_max: table.number("image_bytes_max", 1..=u64::MAX >> 1).unwrap_or(IMAGE_BYTES_MAX),
         user_bytes_max: table.number("user_bytes_max", 0..=u64::MAX >> 1),
         model_bytes_max: table.number("model_bytes_max", 0..=u64::MAX >> 1).unwrap_or(MODEL_BYTES_MAX),
+        models_bytes_max: table.number("models_bytes_max", 1..=ROOM_BYTES_MAX).unwrap_or(MODELS_BYTES_MAX),
         text_bytes_max: table.size("text_bytes_max").unwrap_or(TEXT_BYTES_MAX),
         pixels_max: table.number("pixels_max", 1..=u64::MAX >> 1).unwrap_or(PIXELS_MAX),
         signed_url: Duration::from_secs(seconds.unwrap_or(SIGNED_URL_SECONDS)),

@@ -19,15 +19,15 @@ const FOR_GOOD: &str = "private, max-age=31536000, immutable";
 pub(crate) enum Keep<'a> {
     /// For so many seconds.
     Seconds(u64),
-    /// As long as they like: nothing else will ever be under this name.
-    As(&'a str),
+    /// Nothing else will ever be under this name.
+    ForGood(&'a str),
 }
 
 impl Keep<'_> {
     fn headers(self) -> Vec<(HeaderName, String)> {
         match self {
             Self::Seconds(left) => vec![(header::CACHE_CONTROL, format!("private, max-age={left}"))],
-            Self::As(name) => {
+            Self::ForGood(name) => {
                 vec![(header::CACHE_CONTROL, FOR_GOOD.to_owned()), (header::ETAG, format!("\"{name}\""))]
             }
         }
@@ -35,7 +35,7 @@ impl Keep<'_> {
 
     /// Does whoever asks have it already?
     fn is_had(self, headers: &HeaderMap) -> bool {
-        let Self::As(name) = self else { return false };
+        let Self::ForGood(name) = self else { return false };
         let given = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
         given.flat_map(|tags| tags.split(',')).any(|tag| {
             let tag = tag.trim();
@@ -119,7 +119,7 @@ enum Asked {
 fn range(headers: &HeaderMap, bytes: u64, keep: Keep<'_>) -> Asked {
     // Files never change, but what a client knows of one without a name it cannot prove here.
     if let Some(known) = headers.get(header::IF_RANGE) {
-        let is_it = matches!((known.to_str(), keep), (Ok(tag), Keep::As(name)) if is_tag(tag, name));
+        let is_it = matches!((known.to_str(), keep), (Ok(tag), Keep::ForGood(name)) if is_tag(tag, name));
         if !is_it {
             return Asked::Whole;
         }
@@ -145,7 +145,7 @@ fn range(headers: &HeaderMap, bytes: u64, keep: Keep<'_>) -> Asked {
 mod tests {
     use super::*;
 
-    const NAME: Keep<'_> = Keep::As("abc");
+    const NAME: Keep<'_> = Keep::ForGood("abc");
 
     fn headers(name: HeaderName, value: &str) -> HeaderMap {
         HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])

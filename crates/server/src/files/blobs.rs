@@ -3,12 +3,13 @@
 //! Whoever keeps the same bytes twice has them once; whoever deletes the last thread that uses them has them no more.
 
 use super::Files;
+use crate::hex::hex;
 use crate::problem::Problem;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use engine::SystemClock;
-use files::{FilesError, HEAD_BYTES, Key, KeyError, Kind, UploadError, disposition};
-use model::block::BLOBS;
+use files::{FilesError, Key, KeyError, Kind, UploadError, disposition};
+use model::blob;
 use model::ports::{AttachmentRow, Clock as _, Kept, StoreError};
 use model::{ThreadId, UserId};
 use sha2::{Digest as _, Sha256};
@@ -28,14 +29,25 @@ pub(crate) struct NewBlob {
     /// What its sender says it is.
     pub(crate) declared: Option<String>,
     pub(crate) bytes: Bytes,
-    /// Does it count against what its owner may have? What a run makes is kept in any case.
-    pub(crate) is_sent: bool,
+    pub(crate) origin: Origin,
+}
+
+/// Where bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A request brings them that may begin a thread: it need not be there yet.
+    Sent,
+    /// They are brought into a thread that was there.
+    Added,
+    /// A run makes them, in a thread that was there. They are kept in any case, and the others only as far as their owner
+    /// may have more.
+    Made,
 }
 
 /// Why a blob was not kept.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BlobError {
-    #[error("your files may hold {most} bytes together, and hold {used} already")]
+    #[error("your files may hold {most} bytes together, and hold {used} already: delete threads to make room")]
     Over { most: u64, used: u64 },
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -61,18 +73,18 @@ impl Files {
     }
 
     async fn keep_new(&self, owner: &UserId, thread: &ThreadId, blob: NewBlob) -> Result<String, BlobError> {
-        let (hash, is_sent) = (hash(&blob.bytes), blob.is_sent);
-        let address = format!("{BLOBS}{hash}");
+        let (hash, origin) = (hash(&blob.bytes), blob.origin);
+        let address = blob::address(&hash);
         if self.directory.use_blob(owner, thread, &hash).await?.is_none() {
             self.keep_bytes(owner, thread, hash, blob).await?;
         }
-        if !is_sent {
+        if origin != Origin::Sent {
             self.let_go(owner, thread).await?;
         }
         Ok(address)
     }
 
-    /// A run goes on for a moment when its thread is deleted, and what it keeps then is used by a thread that is not there
+    /// Things go on for a moment when a thread is deleted, and what they keep then is used by a thread that is not there
     /// any more. Whoever looks afterwards sees that: either the deletion came first, or it takes this along. (Of what comes
     /// before a run it cannot be said, because its thread need not be there yet; that goes when the store is opened.)
     pub(crate) async fn let_go(&self, owner: &UserId, thread: &ThreadId) -> Result<(), StoreError> {
@@ -90,7 +102,7 @@ impl Files {
         hash: String,
         blob: NewBlob,
     ) -> Result<(), BlobError> {
-        let key = Key::mint_blob(owner, Uuid::now_v7())?;
+        let key = Key::mint_blob(owner, &hash, Uuid::now_v7())?;
         self.expect(&key).await?;
         let kept = self.put(&key, thread, hash, blob).await;
         if !matches!(kept, Ok(Kept::Now))
@@ -105,8 +117,7 @@ impl Files {
     }
 
     async fn put(&self, key: &Key, thread: &ThreadId, hash: String, blob: NewBlob) -> Result<Kept, BlobError> {
-        let head = blob.bytes.get(..HEAD_BYTES).unwrap_or(&blob.bytes);
-        let kind = Kind::of(head, blob.declared.as_deref());
+        let kind = Kind::of(&blob.bytes, blob.declared.as_deref());
         let disposition = disposition(&blob.name, kind.content_type);
         let uploading = self.depot.upload(key, kind, &disposition, u64::MAX).await;
         let mut upload = uploading.map_err(UploadError::from)?;
@@ -123,14 +134,14 @@ impl Files {
             created_at: SystemClock.now(),
             hash: Some(hash),
         };
-        let bytes_max = self.config.user_bytes_max.filter(|_| blob.is_sent);
+        let bytes_max = self.config.user_bytes_max.filter(|_| blob.origin != Origin::Made);
         Ok(self.directory.put_blob(key.owner(), thread, row, bytes_max).await?)
     }
 
     /// The bytes that a row tells of.
-    pub(crate) async fn bytes(&self, row: &AttachmentRow, bytes_max: u64) -> Result<Bytes, FilesError> {
+    pub(crate) async fn bytes(&self, row: &AttachmentRow) -> Result<Bytes, FilesError> {
         let key = Key::stored(&row.path).map_err(|_| FilesError::NotFound)?;
-        self.depot.bytes(&key, bytes_max).await
+        self.depot.bytes(&key, row.bytes).await
     }
 
     /// Removes the bytes that no thread uses any more. What cannot be removed now waits for the next start.
@@ -153,18 +164,8 @@ impl Files {
     }
 }
 
-/// The hash in the address of a blob.
-pub(crate) fn hash_in(address: &str) -> Option<&str> {
-    address.strip_prefix(BLOBS).filter(|hash| is_hash(hash))
-}
-
-/// Is this a SHA-256, written as we write it?
-pub(crate) fn is_hash(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 pub(super) fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(bytes))
 }
 
 impl From<BlobError> for Problem {
@@ -186,6 +187,7 @@ impl From<BlobError> for Problem {
 mod tests {
     use super::*;
     use crate::config::{self, Overrides};
+    use model::blob::hash_in;
     use std::path::Path;
     use store::Memory;
 
@@ -194,39 +196,37 @@ mod tests {
         Arc::new(Files::open(config, dir, Arc::new(Memory::default())).unwrap())
     }
 
-    fn blob(text: &'static str, is_sent: bool) -> NewBlob {
-        NewBlob { name: "x".to_owned(), declared: None, bytes: Bytes::from_static(text.as_bytes()), is_sent }
+    fn blob(text: &'static str, origin: Origin) -> NewBlob {
+        NewBlob { name: "x".to_owned(), declared: None, bytes: Bytes::from_static(text.as_bytes()), origin }
     }
 
     #[tokio::test]
-    async fn what_a_run_keeps_for_a_thread_that_is_gone_is_gone_too() {
+    async fn what_is_kept_for_a_thread_that_is_gone_is_gone_too() {
         let dir = tempfile::tempdir().unwrap();
         let files = files(dir.path());
         let (owner, thread) = (UserId::from("ann"), ThreadId::mint(Uuid::now_v7()));
-        let address = files.keep_blob(&owner, &thread, blob("made", false)).await.unwrap();
-        let made = files.directory.blob(&owner, None, hash_in(&address).unwrap()).await.unwrap();
-        assert_eq!((made, files.depot.all().await.unwrap()), (None, Vec::new()));
+        for origin in [Origin::Made, Origin::Added] {
+            let address = files.keep_blob(&owner, &thread, blob("made", origin)).await.unwrap();
+            let made = files.directory.blob(&owner, None, hash_in(&address).unwrap()).await.unwrap();
+            assert_eq!((made, files.depot.all().await.unwrap()), (None, Vec::new()), "{origin:?}");
+        }
 
         // The thread of what was sent may yet come. What is used twice goes with the second.
-        let address = files.keep_blob(&owner, &thread, blob("sent", true)).await.unwrap();
+        let address = files.keep_blob(&owner, &thread, blob("sent", Origin::Sent)).await.unwrap();
         let sent = async || files.directory.blob(&owner, None, hash_in(&address).unwrap()).await.unwrap();
         assert!(sent().await.is_some());
         let other = ThreadId::mint(Uuid::now_v7());
-        files.keep_blob(&owner, &other, blob("sent", false)).await.unwrap();
+        files.keep_blob(&owner, &other, blob("sent", Origin::Made)).await.unwrap();
         assert!(sent().await.is_some(), "the other thread alone was not there");
         assert_eq!(files.depot.all().await.unwrap().len(), 1);
-        files.keep_blob(&owner, &thread, blob("sent", false)).await.unwrap();
+        files.keep_blob(&owner, &thread, blob("sent", Origin::Made)).await.unwrap();
         assert_eq!((sent().await, files.depot.all().await.unwrap()), (None, Vec::new()));
     }
 
     #[test]
-    fn a_hash_is_written_in_one_way() {
+    fn a_hash_is_written_as_addresses_have_it() {
         let hash = hash(b"");
         assert_eq!(hash, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-        assert_eq!(hash_in(&format!("{BLOBS}{hash}")), Some(hash.as_str()));
-        for no in [hash.to_uppercase(), format!("{hash}0"), String::new(), "g".repeat(64), "é".repeat(32)] {
-            assert_eq!(hash_in(&format!("{BLOBS}{no}")), None, "{no}");
-        }
-        assert_eq!(hash_in(&hash), None);
+        assert!(blob::is_hash(&hash));
     }
 }

@@ -9,10 +9,15 @@ use bytes::Bytes;
 pub(crate) enum DataError {
     #[error("a data: URL is written `data:{{type}};base64,{{bytes}}`")]
     Shape,
-    #[error("what follows `base64,` is not base64")]
+    #[error("what follows `base64,` is not base64: write it with its padding, without spaces and line breaks")]
     Base64,
     #[error("there is nothing in it")]
     Empty,
+}
+
+/// Does an address hold bytes?
+pub(crate) fn is_data(url: &str) -> bool {
+    url.starts_with("data:")
 }
 
 /// What a `data:` URL says that it is, and its bytes.

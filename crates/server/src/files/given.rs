@@ -5,27 +5,31 @@
 //! so that a log only ever says where. The newest files go first: what is too much is named instead.
 
 use super::shown::{Keeper, Shown};
-use super::{Files, data, hash_in};
+use super::{Files, data};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use files::FilesError;
+use futures_core::Stream;
 use futures_util::FutureExt as _;
 use futures_util::stream::{self, StreamExt as _};
 use model::UserId;
-use model::block::{FileRef, ImageUrl, Part};
+use model::blob::hash_in;
+use model::block::{FileRef, ImageUrl, PICTURE_TYPES, Part};
 use model::delta::{ModelEvent, ModelFailure, ModelRequest};
 use model::event::ErrorInfo;
 use model::history::Entry;
 use model::ports::{AttachmentRow, BoxStream, Models, StoreError};
 use model::reference;
 use protocol::responses::drawn;
+use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Marks words that come from a file: they are not the author's own.
 const FILE_TAG: &str = "added_by_file";
-/// The pictures that models can look at.
-const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// Models that see files.
 pub(crate) struct Given {
@@ -42,11 +46,27 @@ impl Models for Given {
         let (models, files) = (Arc::clone(&self.models), Arc::clone(&self.files));
         let turn = async move {
             match given(&files, request).await {
-                Ok(request) => models.turn(request),
+                Ok((request, room)) => UntilFirst { events: models.turn(request), room }.boxed(),
                 Err(Unreadable) => stream::once(async { ModelEvent::Failed(unavailable()) }).boxed(),
             }
         };
         Shown::new(turn.flatten_stream().boxed(), keeper).boxed()
+    }
+}
+
+/// A model's answer. Once it speaks it was given everything, and what that took up is free.
+struct UntilFirst {
+    events: BoxStream<'static, ModelEvent>,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Stream for UntilFirst {
+    type Item = ModelEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
+        let event = ready!(self.events.poll_next_unpin(cx));
+        self.room = None;
+        Poll::Ready(event)
     }
 }
 
@@ -68,15 +88,16 @@ fn unavailable() -> ModelFailure {
 
 /// Is there something in it whose bytes are ours?
 fn names_files(entry: &Entry) -> bool {
-    match entry {
-        Entry::User { content } | Entry::Result { content, .. } => content.iter().any(|part| place(part).is_some()),
-        Entry::Hosted { raw, .. } => drawn::picture(&raw.item).is_some_and(|picture| hash_in(picture).is_some()),
-        Entry::Summary { .. }
-        | Entry::System { .. }
-        | Entry::Reasoning { .. }
-        | Entry::Assistant { .. }
-        | Entry::Call { .. } => false,
-    }
+    places(entry).next().is_some()
+}
+
+/// Where everything in it is whose bytes are ours, last first.
+fn places(entry: &Entry) -> impl Iterator<Item = Place<'_>> {
+    let drawn = match entry {
+        Entry::Hosted { raw, .. } => drawn::picture(&raw.item).and_then(hash_in).map(Place::Blob),
+        _ => None,
+    };
+    drawn.into_iter().chain(entry.parts().iter().rev().filter_map(place))
 }
 
 /// Where bytes are.
@@ -98,27 +119,28 @@ fn place(part: &Part) -> Option<Place<'_>> {
     }
 }
 
-/// The request with the bytes in it.
-async fn given(files: &Files, mut request: ModelRequest) -> Result<ModelRequest, Unreadable> {
-    let mut reader = Reader { files, user: request.user.clone(), left: files.config.model_bytes_max };
+/// The request with the bytes in it, and the room that they take up. What is in there is looked at first and read when
+/// there is room for all of it: who waits holds nothing.
+async fn given(
+    files: &Files,
+    mut request: ModelRequest,
+) -> Result<(ModelRequest, Option<OwnedSemaphorePermit>), Unreadable> {
+    let reader = Reader { files, user: request.user.clone() };
+    let mut found = reader.look(&request.history).await?;
+    let room = files.room(found.iter().map(Found::bytes).sum()).await;
     let mut history = request.history.to_vec();
     for entry in history.iter_mut().rev() {
-        match entry {
-            Entry::User { content } | Entry::Result { content, .. } => {
-                for part in content.iter_mut().rev() {
-                    reader.put(part).await?;
-                }
-            }
-            Entry::Hosted { raw, .. } => reader.put_drawn(&mut raw.item).await?,
-            Entry::Summary { .. }
-            | Entry::System { .. }
-            | Entry::Reasoning { .. }
-            | Entry::Assistant { .. }
-            | Entry::Call { .. } => {}
+        if let Entry::Hosted { raw, .. } = entry
+            && drawn::picture(&raw.item).and_then(hash_in).is_some()
+        {
+            reader.put_drawn(&mut raw.item, found.pop_front()).await?;
+        }
+        for part in entry.parts_mut().iter_mut().rev().filter(|part| place(part).is_some()) {
+            reader.put(part, found.pop_front()).await?;
         }
     }
     request.history = history.into();
-    Ok(request)
+    Ok((request, room))
 }
 
 /// Why a model is not given a file.
@@ -128,34 +150,69 @@ enum LeftOut {
     TooLarge,
 }
 
+/// What is known of something that a model is to be given.
+enum Found {
+    Here(AttachmentRow),
+    TooLarge(AttachmentRow),
+    Gone,
+}
+
+impl Found {
+    const fn bytes(&self) -> u64 {
+        match self {
+            Self::Here(row) => row.bytes,
+            Self::TooLarge(_) | Self::Gone => 0,
+        }
+    }
+}
+
 struct Reader<'a> {
     files: &'a Files,
     user: UserId,
-    /// How many bytes there is still room for.
-    left: u64,
 }
 
 impl Reader<'_> {
+    /// What there is of everything that a history tells of, newest first.
+    async fn look(&self, history: &[Entry]) -> Result<VecDeque<Found>, Unreadable> {
+        let mut found = VecDeque::new();
+        let mut left = self.files.config.model_bytes_max;
+        for place in history.iter().rev().flat_map(places) {
+            found.push_back(match self.row(place).await? {
+                None => Found::Gone,
+                Some(row) => match left.checked_sub(row.bytes) {
+                    None => Found::TooLarge(row),
+                    Some(rest) => {
+                        left = rest;
+                        Found::Here(row)
+                    }
+                },
+            });
+        }
+        Ok(found)
+    }
+
     /// Puts the bytes in the place of a part that says where they are.
-    async fn put(&mut self, part: &mut Part) -> Result<(), Unreadable> {
-        let Some(place) = place(part) else { return Ok(()) };
-        let row = self.row(place).await?;
-        let read = self.read(row.as_ref()).await?;
-        *part = match (&row, read) {
-            (Some(row), Ok(bytes)) => shown(part, row, &bytes, self.files.config.text_bytes_max),
-            (None, Ok(_)) => note(part, None, LeftOut::Gone),
-            (row, Err(why)) => note(part, row.as_ref(), why),
+    async fn put(&self, part: &mut Part, found: Option<Found>) -> Result<(), Unreadable> {
+        *part = match found {
+            None | Some(Found::Gone) => note(part, None, LeftOut::Gone),
+            Some(Found::TooLarge(row)) => note(part, Some(&row), LeftOut::TooLarge),
+            Some(Found::Here(row)) => match self.read(&row).await? {
+                Some(bytes) => shown(part, &row, &bytes, self.files.config.text_bytes_max),
+                None => note(part, Some(&row), LeftOut::Gone),
+            },
         };
         Ok(())
     }
 
     /// The same for a picture that the model itself drew. One that cannot be given leaves a gap that its service knows.
-    async fn put_drawn(&mut self, item: &mut serde_json::Value) -> Result<(), Unreadable> {
-        let Some(hash) = drawn::picture(item).and_then(hash_in) else { return Ok(()) };
-        let row = self.row(Place::Blob(hash)).await?;
-        match self.read(row.as_ref()).await? {
-            Ok(bytes) => drawn::put(item, STANDARD.encode(&bytes)),
-            Err(_) => drawn::leave_out(item),
+    async fn put_drawn(&self, item: &mut serde_json::Value, found: Option<Found>) -> Result<(), Unreadable> {
+        let bytes = match found {
+            Some(Found::Here(row)) => self.read(&row).await?,
+            Some(Found::TooLarge(_) | Found::Gone) | None => None,
+        };
+        match bytes {
+            Some(bytes) => drawn::put(item, STANDARD.encode(&bytes)),
+            None => drawn::leave_out(item),
         }
         Ok(())
     }
@@ -172,15 +229,11 @@ impl Reader<'_> {
         })
     }
 
-    async fn read(&mut self, row: Option<&AttachmentRow>) -> Result<Result<Bytes, LeftOut>, Unreadable> {
-        let Some(row) = row else { return Ok(Err(LeftOut::Gone)) };
-        let Some(left) = self.left.checked_sub(row.bytes) else { return Ok(Err(LeftOut::TooLarge)) };
-        match self.files.bytes(row, row.bytes).await {
-            Ok(bytes) => {
-                self.left = left;
-                Ok(Ok(bytes))
-            }
-            Err(FilesError::NotFound) => Ok(Err(LeftOut::Gone)),
+    /// The bytes of a file; `None` when they are gone.
+    async fn read(&self, row: &AttachmentRow) -> Result<Option<Bytes>, Unreadable> {
+        match self.files.bytes(row).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(FilesError::NotFound) => Ok(None),
             Err(FilesError::Unavailable(why)) => {
                 tracing::error!(why, "the place for files is not available");
                 Err(Unreadable)
@@ -196,7 +249,7 @@ fn shown(part: &Part, row: &AttachmentRow, bytes: &Bytes, text_bytes_max: usize)
         Part::File { .. } => None,
     };
     let content_type = row.content_type.as_str();
-    if PICTURES.contains(&content_type) {
+    if PICTURE_TYPES.contains(&content_type) {
         return Part::ImageUrl { image_url: ImageUrl { url: data::write(content_type, bytes) }, id };
     }
     if content_type.starts_with("text/") || content_type == "application/json" {

@@ -1,10 +1,9 @@
 //! Pictures that were drawn, for clients of Responses: they are told the picture itself where the log says where it is.
 //!
 //! Frames are small and everybody's, so the bytes are put in only when they are written to one client: what is said is cut
-//! at the places, and the pieces are sent one after the other, with one picture in memory at a time. Two members are such places, `result` of a drawing and
-//! `partial_image_b64` of its event; an address anywhere else is an address.
+//! at the places, and the pieces are sent one after the other, with one picture in memory at a time. Two members are such
+//! places, `result` of a drawing and `partial_image_b64` of its event; an address anywhere else is an address.
 
-use super::hash_in;
 use crate::app::App;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -15,18 +14,16 @@ use bytes::Bytes;
 use files::FilesError;
 use futures_util::stream;
 use memchr::memmem;
-use model::block::BLOBS;
+use model::blob::{self, BLOBS, hash_in};
 use model::ports::StoreError;
 use model::{ThreadId, UserId};
 use serde_json::Value;
 use std::collections::VecDeque;
 
-/// How an address begins that is the whole of a text.
-const ADDRESS: &[u8] = b"\"/v1/blobs/";
-/// Where a picture stands: the member, and what tells its object from others. Members are in the order of their names.
+/// What stands before a picture, and what tells its object from others. Members are in the order of their names.
 const PLACES: [(&[u8], &[u8]); 2] = [
-    (b"\"result\":", b"\"type\":\"image_generation_call\""),
-    (b"\"partial_image_b64\":", b"\"type\":\"response.image_generation_call.partial_image\""),
+    (b"\"result\":\"", b"\"type\":\"image_generation_call\""),
+    (b"\"partial_image_b64\":\"", b"\"type\":\"response.image_generation_call.partial_image\""),
 ];
 /// So much of a picture is written at once. Three bytes are four letters: no piece but the last has padding.
 const PIECE_BYTES: usize = 48 * 1024;
@@ -56,7 +53,7 @@ impl Pictures {
     async fn bytes(&self, hash: &str) -> Result<Bytes, PictureError> {
         let row = self.app.engine.ports().directory.blob(&self.user, Some(&self.thread), hash).await?;
         let Some(row) = row else { return Ok(Bytes::new()) };
-        match self.app.files.bytes(&row, row.bytes).await {
+        match self.app.files.bytes(&row).await {
             Err(FilesError::NotFound) => Ok(Bytes::new()),
             read => Ok(read?),
         }
@@ -67,7 +64,7 @@ impl Pictures {
 pub(crate) fn body(app: &App, user: &UserId, thread: &ThreadId, object: &Value) -> Response {
     let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     let bytes = Bytes::from(object.to_string());
-    if memmem::find(&bytes, ADDRESS).is_none() {
+    if !has_address(&bytes) {
         return (json, bytes).into_response();
     }
     let inline = Inline { pictures: Pictures::new(app, user, thread), pieces: cut(&bytes) };
@@ -102,7 +99,7 @@ impl Inline {
 
     /// Takes frames in. Those without pictures go on at once; of others the first piece does.
     pub(crate) async fn frames(&mut self, frames: Bytes) -> Result<Bytes, PictureError> {
-        if memmem::find(&frames, ADDRESS).is_none() {
+        if !has_address(&frames) {
             return Ok(frames);
         }
         self.pieces = cut(&frames);
@@ -134,7 +131,7 @@ impl Inline {
 
 /// Frames with the pictures in them, for whoever has these at hand. Where there is none, the address stays.
 pub(crate) fn filled(frames: Bytes, picture: impl Fn(&str) -> Option<Bytes>) -> Bytes {
-    if memmem::find(&frames, ADDRESS).is_none() {
+    if !has_address(&frames) {
         return frames;
     }
     let mut out = Vec::with_capacity(frames.len());
@@ -143,7 +140,7 @@ pub(crate) fn filled(frames: Bytes, picture: impl Fn(&str) -> Option<Bytes>) -> 
             Piece::Frames(bytes) => out.extend_from_slice(&bytes),
             Piece::Picture(hash) => match picture(&hash) {
                 Some(bytes) => out.extend_from_slice(STANDARD.encode(bytes).as_bytes()),
-                None => out.extend_from_slice(format!("{BLOBS}{hash}").as_bytes()),
+                None => out.extend_from_slice(blob::address(&hash).as_bytes()),
             },
             Piece::Rest(_) => {}
         }
@@ -151,28 +148,30 @@ pub(crate) fn filled(frames: Bytes, picture: impl Fn(&str) -> Option<Bytes>) -> 
     out.into()
 }
 
+/// Most frames have none, and go on as they are.
+fn has_address(frames: &[u8]) -> bool {
+    memmem::find(frames, BLOBS.as_bytes()).is_some()
+}
+
 /// Cuts frames where pictures stand.
 fn cut(frames: &Bytes) -> VecDeque<Piece> {
     let mut pieces = VecDeque::new();
     let mut from = 0;
-    for at in memmem::find_iter(frames, ADDRESS) {
+    for at in memmem::find_iter(frames, BLOBS.as_bytes()) {
         let Some(hash) = picture_at(frames, at) else { continue };
-        let begin = at + 1;
-        pieces.push_back(Piece::Frames(frames.slice(from..begin)));
-        from = begin + BLOBS.len() + hash.len();
+        pieces.push_back(Piece::Frames(frames.slice(from..at)));
+        from = at + BLOBS.len() + hash.len();
         pieces.push_back(Piece::Picture(hash));
     }
     pieces.push_back(Piece::Frames(frames.slice(from..)));
     pieces
 }
 
-/// The hash of the picture whose address begins with this quote, if a picture stands here and not an address.
+/// The hash of the picture whose address begins here, if a picture stands here and not an address.
 fn picture_at(frames: &[u8], at: usize) -> Option<String> {
-    let (before, rest) = frames.split_at_checked(at)?;
+    let (before, value) = frames.split_at_checked(at)?;
     let (_, type_of) = PLACES.iter().find(|(member, _)| before.ends_with(member))?;
-    let value = rest.get(1..)?;
-    let end = memchr::memchr(b'"', value)?;
-    let (address, rest) = value.split_at_checked(end)?;
+    let (address, rest) = value.split_at_checked(memchr::memchr(b'"', value)?)?;
     let hash = hash_in(std::str::from_utf8(address).ok()?)?;
     has_member(rest.get(1..)?, type_of).then(|| hash.to_owned())
 }

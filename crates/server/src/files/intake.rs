@@ -6,26 +6,26 @@
 //! is refused leaves nothing behind.
 
 use super::blobs::hash;
-use super::data::{self, DataError};
-use super::{NewBlob, hash_in};
+use super::data::{self, DataError, is_data};
+use super::{NewBlob, Origin};
 use crate::app::App;
 use crate::config::FilesConfig;
 use crate::problem::Problem;
 use axum::http::StatusCode;
 use engine::NewRun;
-use files::{HEAD_BYTES, Kind, Picture, TooManyPixels, shown_name};
-use model::block::{BLOBS, FileRef, Part};
+use files::{Kind, Picture, TooManyPixels, shown_name};
+use model::blob::{self, BLOBS, hash_in};
+use model::block::{FileRef, ImageUrl, PICTURE_TYPES, Part};
 use model::command::{AnswerTo, ClientResult};
 use model::history::{Before, Entry};
 use model::ports::AttachmentRow;
 use model::{ThreadId, UserId};
+use protocol::responses::drawn;
 use protocol::said::{Said, What};
 use reqwest::Url;
 use std::collections::HashMap;
 use std::mem;
 
-/// Pictures that every model can be shown.
-const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// What is longer is read where nobody waits for the thread.
 const QUICK_BYTES: usize = 64 * 1024;
 
@@ -50,7 +50,7 @@ enum Refused {
     Data(#[from] DataError),
     #[error("a picture must be a PNG, JPEG, GIF or WebP, and this is {0}")]
     NoPicture(&'static str),
-    #[error("a file that comes along may have {0} bytes")]
+    #[error("a file that comes along may have {0} bytes at most")]
     TooLarge(u64),
     #[error(transparent)]
     Pixels(#[from] TooManyPixels),
@@ -66,7 +66,10 @@ impl Refused {
             Self::TooLarge(most) => {
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail).with("bytes_max", *most)
             }
-            Self::Pixels(_) => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "image_too_large", detail),
+            Self::Pixels(TooManyPixels { pixels_max, .. }) => {
+                let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "image_too_large", detail);
+                problem.with("pixels_max", *pixels_max)
+            }
             Self::BrokenOff => Problem::internal(),
         }
     }
@@ -113,7 +116,8 @@ impl Luggage {
             if is_data(url) {
                 let opened = opened(mem::take(url), name, wanted).await;
                 let (hash, blob) = opened.map_err(|refused| refused.problem(field))?;
-                *url = format!("{BLOBS}{hash}");
+                *url = blob::address(&hash);
+                measure(part, blob.bytes.len() as u64);
                 luggage.things.insert(hash, Thing::Sent(blob));
             }
         }
@@ -139,7 +143,7 @@ impl Luggage {
     ) -> Result<(), Problem> {
         for part in parts.filter(|part| holds(part)) {
             // No protocol that only checks has files by bucket and path.
-            let hash = address(part).and_then(hash_in).ok_or_else(Problem::not_found)?;
+            let hash = part.url().and_then(hash_in).ok_or_else(Problem::not_found)?;
             if !self.things.contains_key(hash) {
                 app.files.directory.blob(user, None, hash).await?.ok_or_else(Problem::not_found)?;
             }
@@ -151,6 +155,32 @@ impl Luggage {
     pub(crate) async fn keep<'a>(
         &self,
         app: &App,
+        whose: (&UserId, &ThreadId),
+        parts: impl Iterator<Item = &'a mut Part> + Send,
+    ) -> Result<(), Problem> {
+        self.keep_as(Origin::Sent, app, whose, parts).await
+    }
+
+    /// The same for a thread that is there. When it has been deleted meanwhile, nothing of this stays.
+    pub(crate) async fn add<'a>(
+        &self,
+        app: &App,
+        (user, thread): (&UserId, &ThreadId),
+        parts: impl Iterator<Item = &'a mut Part> + Send,
+    ) -> Result<(), Problem> {
+        let parts: Vec<&mut Part> = parts.filter(|part| holds(part)).collect();
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let added = self.keep_as(Origin::Added, app, (user, thread), parts.into_iter()).await;
+        app.files.let_go(user, thread).await?;
+        added
+    }
+
+    async fn keep_as<'a>(
+        &self,
+        origin: Origin,
+        app: &App,
         (user, thread): (&UserId, &ThreadId),
         parts: impl Iterator<Item = &'a mut Part> + Send,
     ) -> Result<(), Problem> {
@@ -158,25 +188,26 @@ impl Luggage {
         for part in parts.filter(|part| holds(part)) {
             match part {
                 Part::Text { .. } => {}
-                Part::File { file: FileRef { bucket: Some(bucket), path: Some(path), name, .. } } => {
+                Part::File { file: FileRef { bucket: Some(bucket), path: Some(path), name, size, .. } } => {
                     let row = own_file(app, (user, thread), bucket, path).await?;
                     name.get_or_insert(row.name);
+                    *size = Some(row.bytes);
                 }
                 Part::ImageUrl { .. } | Part::File { .. } => {
-                    let hash = address(part).and_then(hash_in).ok_or_else(Problem::not_found)?;
+                    let hash = part.url().and_then(hash_in).ok_or_else(Problem::not_found)?;
                     match self.things.get_key_value(hash) {
                         Some((hash, _)) if brought.iter().any(|(known, _)| known == hash) => {}
                         Some((hash, thing)) => brought.push((hash, thing)),
                         None => {
                             let own = app.files.directory.use_blob(user, thread, hash).await?;
-                            own.ok_or_else(Problem::not_found)?;
+                            measure(part, own.ok_or_else(Problem::not_found)?.bytes);
                         }
                     }
                 }
             }
         }
         for (_, thing) in brought {
-            let blob = thing.blob(app).await?;
+            let blob = NewBlob { origin, ..thing.blob(app).await? };
             app.files.keep_blob(user, thread, blob).await?;
         }
         Ok(())
@@ -190,10 +221,17 @@ impl Thing {
             Self::Shown(row) => NewBlob {
                 name: row.name.clone(),
                 declared: Some(row.content_type.clone()),
-                bytes: app.files.bytes(row, row.bytes).await?,
-                is_sent: true,
+                bytes: app.files.bytes(row).await?,
+                origin: Origin::Sent,
             },
         })
+    }
+}
+
+/// Says of a file how large it is.
+fn measure(part: &mut Part, bytes: u64) {
+    if let Part::File { file } = part {
+        file.size = Some(bytes);
     }
 }
 
@@ -203,21 +241,8 @@ pub(crate) fn any<'a>(mut parts: impl Iterator<Item = &'a mut Part>) -> bool {
 }
 
 fn holds(part: &Part) -> bool {
-    address(part).is_some_and(|address| address.starts_with(BLOBS))
+    part.url().is_some_and(|address| address.starts_with(BLOBS))
         || matches!(part, Part::File { file } if file.bucket.is_some())
-}
-
-/// Where a part's picture or file is.
-pub(crate) fn address(part: &Part) -> Option<&str> {
-    match part {
-        Part::Text { .. } => None,
-        Part::ImageUrl { image_url, .. } => Some(&image_url.url),
-        Part::File { file } => file.url.as_deref(),
-    }
-}
-
-fn is_data(url: &str) -> bool {
-    url.starts_with("data:")
 }
 
 /// Whether an address may be asked is found out when it is. That it is one is seen here.
@@ -230,7 +255,9 @@ fn check_address(field: &str, url: &str) -> Result<(), Problem> {
         // Written in a way that others would read, and we would not.
         Ok(parsed) if parsed.scheme() == "data" => Err(Refused::from(DataError::Shape).problem(field)),
         Ok(_) => Ok(()),
-        Err(_) => Err(Problem::invalid_body(format!("`{field}`: `{shown}` is not an address"))),
+        Err(_) => Err(Problem::invalid_body(format!(
+            "`{field}`: `{shown}` is not an address; write it like https://example.com/a.pdf"
+        ))),
     }
 }
 
@@ -260,8 +287,8 @@ fn open(url: &str, name: Option<String>, wanted: Wanted) -> Result<(String, NewB
     if bytes.len() as u64 > wanted.bytes_max {
         return Err(Refused::TooLarge(wanted.bytes_max));
     }
-    let kind = Kind::of(bytes.get(..HEAD_BYTES).unwrap_or(&bytes), Some(&declared));
-    if wanted.is_picture && !PICTURES.contains(&kind.content_type) {
+    let kind = Kind::of(&bytes, Some(&declared));
+    if wanted.is_picture && !PICTURE_TYPES.contains(&kind.content_type) {
         return Err(Refused::NoPicture(kind.content_type));
     }
     Picture::check(&bytes, wanted.pixels_max)?;
@@ -270,7 +297,7 @@ fn open(url: &str, name: Option<String>, wanted: Wanted) -> Result<(String, NewB
         kind.extension.map_or_else(|| stem.to_owned(), |extension| format!("{stem}.{extension}"))
     };
     let name = name.map_or_else(plain, |name| shown_name(&name));
-    Ok((hash(&bytes), NewBlob { name, declared: Some(declared), bytes, is_sent: true }))
+    Ok((hash(&bytes), NewBlob { name, declared: Some(declared), bytes, origin: Origin::Sent }))
 }
 
 /// The parts of what a run begins with.
@@ -280,15 +307,17 @@ pub(crate) fn of_run(new: &mut NewRun) -> impl Iterator<Item = &mut Part> + Send
 
 /// The parts of what was said before a run.
 pub(crate) fn of_before(before: &mut Before) -> impl Iterator<Item = &mut Part> + Send {
-    before.entries.iter_mut().flat_map(|entry| match entry {
-        Entry::User { content } | Entry::Result { content, .. } => content.iter_mut(),
-        Entry::Summary { .. }
-        | Entry::System { .. }
-        | Entry::Reasoning { .. }
-        | Entry::Assistant { .. }
-        | Entry::Call { .. }
-        | Entry::Hosted { .. } => Default::default(),
-    })
+    before.entries.iter_mut().flat_map(Entry::parts_mut)
+}
+
+/// The pictures in what was said before a run that a model drew. They stand in its own items, so they are no parts there.
+pub(crate) fn drawn_before(new: &NewRun) -> Vec<Part> {
+    let entries = new.before.iter().flat_map(|before| &before.entries);
+    let drawn = entries.filter_map(|entry| match entry {
+        Entry::Hosted { raw, .. } => drawn::picture(&raw.item).filter(|address| hash_in(address).is_some()),
+        _ => None,
+    });
+    drawn.map(|url| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }).collect()
 }
 
 /// The parts of what a client said.

@@ -3,13 +3,15 @@
 //!
 //! Everything else passes as it comes. A stream waits here only while a picture is being kept, so the order stays.
 
-use super::{Files, NewBlob, data, hash_in};
+use super::data::{self, is_data};
+use super::{Files, NewBlob, Origin};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::stream::StreamExt as _;
-use model::block::{BLOBS, Block, FileRef, Part, TextBlock};
+use model::blob::{BLOBS, hash_in};
+use model::block::{Block, FileRef, Part, TextBlock};
 use model::definition::Hook;
 use model::delta::{ModelDelta, ModelEvent};
 use model::event::ErrorInfo;
@@ -53,12 +55,8 @@ impl Hooks for ShownHooks {
             for part in answer.input.iter_mut().flatten() {
                 keeper.put(part).await;
             }
-            for entry in answer.history.iter_mut().flatten() {
-                if let Entry::User { content } | Entry::Result { content, .. } = entry {
-                    for part in content {
-                        keeper.put(part).await;
-                    }
-                }
+            for part in answer.history.iter_mut().flatten().flat_map(Entry::parts_mut) {
+                keeper.put(part).await;
             }
             Ok(answer)
         })
@@ -126,7 +124,7 @@ impl Keeper {
 
     async fn keep_bytes(&self, declared: String, bytes: Bytes, name: Option<&str>) -> Option<String> {
         let name = name.map_or_else(|| name_of(&declared), str::to_owned);
-        let blob = NewBlob { name, declared: Some(declared), bytes, is_sent: false };
+        let blob = NewBlob { name, declared: Some(declared), bytes, origin: Origin::Made };
         match self.files.keep_blob(&self.user, &self.thread, blob).await {
             Ok(address) => Some(address),
             Err(error) => {
@@ -153,15 +151,15 @@ pub(super) trait Shows: Sized + Send + 'static {
     /// Does it? Asked of everything that comes by.
     fn has_picture(&self) -> bool;
 
-    /// The same with addresses in their place. `None` when nothing is left of it.
-    fn kept(self, keeper: Keeper) -> BoxFuture<'static, Option<Self>>;
+    /// The same with addresses in their place.
+    fn kept(self, keeper: Keeper) -> BoxFuture<'static, Self>;
 }
 
 /// A stream without pictures.
 pub(super) struct Shown<E> {
     stream: BoxStream<'static, E>,
     keeper: Keeper,
-    keeping: Option<BoxFuture<'static, Option<E>>>,
+    keeping: Option<BoxFuture<'static, E>>,
 }
 
 impl<E> Shown<E> {
@@ -178,9 +176,7 @@ impl<E: Shows> Stream for Shown<E> {
             if let Some(keeping) = &mut self.keeping {
                 let kept = ready!(keeping.as_mut().poll(cx));
                 self.keeping = None;
-                if kept.is_some() {
-                    return Poll::Ready(kept);
-                }
+                return Poll::Ready(Some(kept));
             }
             match ready!(self.stream.as_mut().poll_next(cx)) {
                 Some(event) if event.has_picture() => self.keeping = Some(event.kept(self.keeper.clone())),
@@ -192,7 +188,7 @@ impl<E: Shows> Stream for Shown<E> {
 
 /// Does an address hold bytes, or name bytes that are here?
 fn is_ours(url: &str) -> bool {
-    url.starts_with("data:") || url.starts_with(BLOBS)
+    is_data(url) || url.starts_with(BLOBS)
 }
 
 impl Shows for ModelEvent {
@@ -204,7 +200,7 @@ impl Shows for ModelEvent {
         }
     }
 
-    fn kept(self, keeper: Keeper) -> BoxFuture<'static, Option<Self>> {
+    fn kept(self, keeper: Keeper) -> BoxFuture<'static, Self> {
         Box::pin(async move {
             let delta = match self {
                 Self::Delta(ModelDelta::Image { slot, part, partial, url }) => {
@@ -224,9 +220,9 @@ impl Shows for ModelEvent {
                     }
                     ModelDelta::Done { slot, raw: Some(raw) }
                 }
-                other => return Some(other),
+                other => return other,
             };
-            Some(Self::Delta(delta))
+            Self::Delta(delta)
         })
     }
 }
@@ -243,11 +239,11 @@ impl Shows for ToolEvent {
         in_content || output.block_list.iter().any(is_picture)
     }
 
-    fn kept(self, keeper: Keeper) -> BoxFuture<'static, Option<Self>> {
+    fn kept(self, keeper: Keeper) -> BoxFuture<'static, Self> {
         Box::pin(async move {
-            let Self::End(mut output) = self else { return Some(self) };
+            let Self::End(mut output) = self else { return self };
             keep_output(&keeper, &mut output).await;
-            Some(Self::End(output))
+            Self::End(output)
         })
     }
 }

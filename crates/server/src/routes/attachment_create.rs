@@ -6,6 +6,7 @@
 use super::to_its_end;
 use crate::app::App;
 use crate::auth::Caller;
+use crate::files::BlobError;
 use crate::problem::Problem;
 use crate::query;
 use axum::body::Body;
@@ -148,9 +149,8 @@ async fn open(app: &App, headers: &HeaderMap, body: Body) -> Result<Incoming, Pr
     let silence_max = app.limits.body_read;
     let until = Instant::now() + silence_max * PATIENCE;
     let pieces = body.into_data_stream();
-    let is_form = declared
-        .as_deref()
-        .is_some_and(|kind| kind.get(..20).is_some_and(|start| start.eq_ignore_ascii_case("multipart/form-data;")));
+    let essence = declared.as_deref().and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    let is_form = essence.trim().eq_ignore_ascii_case("multipart/form-data");
     if !is_form {
         let pieces = pieces.map(|piece| piece.map_err(|_| broke_off())).boxed();
         return Ok(Incoming { name: None, declared, pieces, form: None, picture: None, silence_max, until });
@@ -220,9 +220,7 @@ fn larger_than(bytes_max: u64) -> Problem {
 }
 
 fn over(most: u64, used: u64) -> Problem {
-    let detail = format!("your files may hold {most} bytes together, and hold {used} already");
-    let problem = Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "quota_exceeded", detail);
-    problem.with("bytes_max", most).with("bytes_used", used).closing()
+    Problem::from(BlobError::Over { most, used }).closing()
 }
 
 fn late(silence_max: Duration) -> Problem {

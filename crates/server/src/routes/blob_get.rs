@@ -3,7 +3,7 @@
 use super::segment;
 use crate::app::App;
 use crate::auth::Caller;
-use crate::files::{Keep, is_hash};
+use crate::files::Keep;
 use crate::problem::Problem;
 use crate::query;
 use axum::extract::{FromRequestParts, State};
@@ -11,6 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use files::Key;
+use model::blob::is_hash;
 
 /// The hash that a path names. What cannot be one is of no blob.
 pub(crate) struct BlobPath(String);
@@ -35,5 +36,5 @@ pub(crate) async fn handle(
     let found = app.engine.ports().directory.blob(&caller.user, None, &hash).await?;
     let row = found.ok_or_else(Problem::not_found)?;
     let key = Key::stored(&row.path)?;
-    app.files.answer(&key, &row, &headers, Keep::As(&hash)).await
+    app.files.answer(&key, &row, &headers, Keep::ForGood(&hash)).await
 }

@@ -50,7 +50,9 @@ pub(crate) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body: Object = Json::read_optional(&headers, body, &app.limits).await?.object()?;
+    let mut json = Json::read_optional(&headers, body, &app.limits).await?;
+    let _large = json.room();
+    let body: Object = json.object()?;
     let note = Note { metadata: meta(&body)?, items: new_items(&app, &caller.user, &body, false).await? };
     let id = Uuid::now_v7();
     let conversation = Conversation {

@@ -62,11 +62,15 @@ pub(crate) async fn handle(
     let now = app.engine.ports().clock.now();
     let (row, token) = shares::new((caller.user, thread), until, (now, now.saturating_add(seconds * 1_000)))?;
     let mut answer = wire::share(&row);
-    // What is in the store is in the table, too, also when the caller has gone.
+    // What is in the store is in the table, too, also when the caller has gone. First in the table: whoever takes it back
+    // as soon as it is in the store finds it there. Nobody has its token yet.
     to_its_end(async move {
-        app.engine.ports().directory.create_share(row.clone()).await?;
-        app.shares.add(row);
-        Ok::<(), Problem>(())
+        app.shares.add(row.clone());
+        let created = app.engine.ports().directory.create_share(row.clone()).await;
+        if created.is_err() {
+            app.shares.close(&row.id);
+        }
+        created
     })
     .await?;
     if let Some(fields) = answer.as_object_mut() {

@@ -63,8 +63,11 @@ async fn said(
     check_addresses(app, &input)?;
     check_size(&input)?;
     let started = Started { task: row.id.clone(), thread: row.thread.clone() };
-    luggage.keep(app, (&caller.user, &row.thread), input.iter_mut()).await?;
-    let (engine, user) = (app.engine.clone(), caller.user.clone());
-    to_its_end(async move { engine.say(&user, &row.thread, row.id, input, idempotency).await }).await?;
+    let (app, user) = (app.clone(), caller.user.clone());
+    to_its_end(async move {
+        luggage.add(&app, (&user, &row.thread), input.iter_mut()).await?;
+        Ok::<_, Problem>(app.engine.say(&user, &row.thread, row.id, input, idempotency).await?)
+    })
+    .await?;
     Ok(started)
 }

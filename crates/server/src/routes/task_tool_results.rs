@@ -52,9 +52,12 @@ pub(crate) async fn handle(
         check_size(&(&result.content, &result.error))?;
     }
     if app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_none() {
-        keep(&app, &caller.user, &run, &mut results, &luggage).await?;
-        let (engine, user) = (app.engine.clone(), caller.user.clone());
-        to_its_end(async move { engine.give_results(&user, &run, results, idempotency).await }).await?;
+        let (app, user) = (app.clone(), caller.user.clone());
+        to_its_end(async move {
+            keep(&app, &user, &run, &mut results, &luggage).await?;
+            Ok::<_, Problem>(app.engine.give_results(&user, &run, results, idempotency).await?)
+        })
+        .await?;
     }
     object(&app, &caller.user, &task, StatusCode::ACCEPTED).await
 }
@@ -77,7 +80,7 @@ async fn keep(
     if let Some(stray) = results.iter().find(|result| !waits(&result.call_id)) {
         return Err(AnswerError::NotPending(stray.call_id.clone()).into());
     }
-    luggage.keep(app, (user, &run.thread), intake::of_results(results)).await
+    luggage.add(app, (user, &run.thread), intake::of_results(results)).await
 }
 
 fn results(given: Vec<ToolResult>, limits: &HttpLimits) -> Result<Vec<ClientResult>, Problem> {

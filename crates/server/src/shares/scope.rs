@@ -3,8 +3,8 @@
 //! What is asked in a viewer's name is answered from the owner's rows where it is about that thread. Everything else goes
 //! to the store as it comes, which knows nobody of a viewer's name; what would make something there is refused here.
 
-use super::{Share, Shares, Who, any_record, says, viewer};
-use model::block::BLOBS;
+use super::{Share, Shares, Who, any_record, names, viewer};
+use model::blob;
 use model::ports::{
     ApprovalRow, AttachmentRow, Attachments, Batch, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow,
     Journal, Kept, KeyRow, Landed, Lease, NameRow, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, Spent,
@@ -13,6 +13,9 @@ use model::ports::{
 use model::seq::{Millis, Seq};
 use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
+
+/// The runs of a shared thread are looked at so many at a time.
+const RUNS_AT_ONCE: usize = 100;
 
 /// The store as each user sees it.
 pub(crate) struct Scope {
@@ -304,29 +307,36 @@ impl Attachments for Scope {
 }
 
 impl Scope {
-    /// A blob of the shared thread. Where that is frozen it must have been told of by then.
+    /// A blob of the shared thread. Where that is frozen it must have been there by then: told of to people, or to the model
+    /// alone, as what was read for it is.
     async fn shown_blob(&self, share: Arc<Share>, hash: &str) -> Result<Option<AttachmentRow>, StoreError> {
         let (owner, thread) = (&share.row.owner, &share.row.thread);
         let Some(row) = self.directory.blob(owner, Some(thread), hash).await? else { return Ok(None) };
         if share.until().is_none() {
             return Ok(Some(row));
         }
-        let address = format!("{BLOBS}{hash}");
-        let named = any_record(self, &viewer(&share.row.id), thread, |record| says(record, &address)).await?;
+        let address = blob::address(hash);
+        let named = any_record(self, &viewer(&share.row.id), thread, |record| names(record, &address)).await?;
         Ok(named.then_some(row))
     }
 
-    async fn shown_runs(
-        &self,
-        share: Arc<Share>,
-        mut filter: RunFilter,
-        page: PageOf,
-    ) -> Result<Vec<RunRow>, StoreError> {
-        if filter.thread.replace(share.row.thread.clone()).is_some_and(|asked| !share.shows(&asked)) {
+    async fn shown_runs(&self, share: Arc<Share>, filter: RunFilter, page: PageOf) -> Result<Vec<RunRow>, StoreError> {
+        if filter.thread.is_some_and(|asked| !share.shows(&asked)) {
             return Ok(Vec::new());
         }
-        let rows = self.directory.runs(&share.row.owner, filter.clone(), page).await?;
+        // Where it is frozen, a run is in the state in which it was then, and any number of runs may have come since.
+        let status = if share.until().is_some() { Vec::new() } else { filter.status.clone() };
+        let of_thread = RunFilter { thread: Some(share.row.thread.clone()), status };
         let fits = |row: &RunRow| filter.status.is_empty() || filter.status.contains(&row.status);
-        Ok(rows.into_iter().filter_map(|row| share.run(row)).filter(fits).collect())
+        let (mut shown, mut before) = (Vec::new(), page.before);
+        while shown.len() < page.limit {
+            let next = PageOf { before, limit: page.limit.max(RUNS_AT_ONCE) };
+            let rows = self.directory.runs(&share.row.owner, of_thread.clone(), next).await?;
+            let Some(oldest) = rows.last() else { break };
+            before = Some(oldest.id.to_string());
+            shown.extend(rows.into_iter().filter_map(|row| share.run(row)).filter(fits));
+        }
+        shown.truncate(page.limit);
+        Ok(shown)
     }
 }

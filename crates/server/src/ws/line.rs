@@ -49,7 +49,7 @@ impl From<Error> for Broken {
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// A text, and the room that it takes where it is large.
-    Text(String, Option<Room>),
+    Text(Bytes, Option<Room>),
     /// Bytes, which nobody here reads.
     Binary,
     /// A sign of life.
@@ -77,7 +77,7 @@ impl Line {
     /// The next message. May be given up at any moment: nothing is lost.
     pub(crate) async fn next(&mut self) -> Result<Heard, Broken> {
         match self.socket.next().await.ok_or(Broken::Gone)?? {
-            Message::Text(text) => Ok(Heard::Text(text.as_str().to_owned(), self.socket.get_mut().message())),
+            Message::Text(text) => Ok(Heard::Text(text.into(), self.socket.get_mut().message())),
             Message::Binary(_) => {
                 self.socket.get_mut().message();
                 Ok(Heard::Binary)

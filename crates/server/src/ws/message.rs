@@ -51,7 +51,7 @@ pub(crate) struct Chat {
     pub(crate) content: String,
     /// Files to read first: where they are.
     #[serde(default)]
-    pub(crate) content_urls: Vec<String>,
+    pub(crate) content_urls: Option<Vec<String>>,
     #[serde(default)]
     pub(crate) display_mode: DisplayMode,
     #[serde(default)]

@@ -112,7 +112,7 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
         Some(token) => shares::go_on(app, token).await?,
         None => (NewRun::default(), Luggage::default()),
     };
-    let mut input = input(app, chat.content_urls, chat.content)?;
+    let mut input = input(app, chat.content_urls.unwrap_or_default(), chat.content)?;
     luggage.extend(Luggage::unpack(app, "content_urls", input.iter_mut()).await?);
     let agent = match chat.agent {
         Some(agent) => agent,

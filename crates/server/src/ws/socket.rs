@@ -10,6 +10,7 @@ use crate::body::{Json, Room};
 use crate::problem::Problem;
 use crate::shares;
 use axum::http::StatusCode;
+use bytes::Bytes;
 use std::future::pending;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -138,7 +139,7 @@ impl Socket {
     }
 
     /// Does what a client says. Most of it is answered by what is shown next.
-    async fn obey(&mut self, text: String, _large: Option<Room>) -> Result<Option<&'static str>, Problem> {
+    async fn obey(&mut self, text: Bytes, _large: Option<Room>) -> Result<Option<&'static str>, Problem> {
         let Self { app, caller, session, .. } = self;
         let said = Said::read(Json::read_text(text).await?)?;
         if caller.share().is_some() && !said.only_reads() {

@@ -123,7 +123,8 @@ async fn a_form_with_one_file_is_the_same() {
         (form, part("a", "; filename=\"a\"", "") + "--B--\r\n", 422, "empty_file"),
         (form, cut, 400, "invalid_framing"),
         (form, "no form at all".to_owned(), 400, "invalid_framing"),
-        ("multipart/form-data; x=y", good, 422, "invalid_form"),
+        ("multipart/form-data; x=y", good.clone(), 422, "invalid_form"),
+        ("multipart/form-data", good, 422, "invalid_form"),
     ] {
         assert_eq!(send(&hw, "", kind, body.as_bytes()).await.problem(), (status, code.to_owned()), "{body}");
     }

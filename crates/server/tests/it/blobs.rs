@@ -1,9 +1,11 @@
 //! Blobs: bytes that threads hold. Out under their hash, shown with their thread, gone with the last one that uses them.
 
+mod deleted;
 mod verify;
 
 use crate::attachments::{sent, signed_path, stored, text};
 use crate::auth::key;
+use crate::documents::web::{Page, Web};
 use crate::harness::{Reply, Server};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,13 +30,17 @@ pub(crate) fn route(bytes: &[u8]) -> String {
     format!("/v1/blobs/{}", hash(bytes))
 }
 
-/// A picture as a part of what is said.
-pub(crate) fn part(bytes: &[u8]) -> Value {
-    let url = format!("data:image/png;base64,{}", STANDARD.encode(bytes));
-    json!({"type": "image_url", "image_url": {"url": url}})
+pub(crate) fn data_url(kind: &str, bytes: &[u8]) -> String {
+    format!("data:{kind};base64,{}", STANDARD.encode(bytes))
 }
 
-fn attached(file: &Value) -> Value {
+/// A picture as a part of what is said.
+pub(crate) fn part(bytes: &[u8]) -> Value {
+    json!({"type": "image_url", "image_url": {"url": data_url("image/png", bytes)}})
+}
+
+/// A file that was sent before, as a part of what is said.
+pub(crate) fn attached(file: &Value) -> Value {
     json!({"type": "file", "file": {"bucket": file["bucket"], "path": file["path"]}})
 }
 
@@ -98,7 +104,7 @@ async fn a_blob_comes_back_as_it_was_and_need_not_be_asked_for_again() {
 async fn nothing_in_a_blob_runs() {
     let hw = Server::demo();
     let page = b"<!DOCTYPE html><script>alert(1)</script>";
-    let url = format!("data:text/html;base64,{}", STANDARD.encode(page));
+    let url = data_url("text/html", page);
     say(&hw, None, &[json!({"type": "file", "file": {"url": url, "name": "a\r\nb\".html"}})]).await;
     let (status, headers, body) = fetch(&hw, &route(page), &[]).await;
     assert!(status == 200 && body == page, "{status}");
@@ -264,4 +270,24 @@ async fn a_viewer_sees_a_file_that_came_while_the_run_went_on() {
         }
         assert_eq!(got, wanted, "{}", share["mode"]);
     }
+}
+
+#[tokio::test]
+async fn what_was_read_for_the_model_is_shown_and_taken_along_as_far_as_the_thread_is() {
+    let (early, late) = (picture("early"), picture("late"));
+    let page = |bytes: &[u8]| Page::File("image/png", bytes.to_vec().into());
+    let web = Web::at("127.0.0.1:0", [("/early.png", page(&early)), ("/late.png", page(&late))]).await;
+    let hw = Server::start(&format!("{KEYS}\n[fetch]\nallow_private = true\nports = [{}]", web.address.port()));
+    let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
+    let hw = hw.with_key(&ann);
+    let file = |path: &str| json!({"type": "file", "file": {"url": web.url(path)}});
+    let thread = say(&hw, None, &[file("/early.png")]).await;
+    let frozen = share(&hw, &thread, "frozen").await.json();
+    say(&hw, Some(&thread), &[file("/late.png")]).await;
+    let token = text(&frozen, "token");
+    assert_eq!((seen(&hw, token, &route(&early)).await, seen(&hw, token, &route(&late)).await), (200, 404));
+    let hw = hw.with_key(&ben);
+    let go_on = json!({"model": "demo", "input": "story 1 fast", "share": token, "wait": true});
+    assert_eq!(hw.post("/v1/tasks", go_on).await.status, 200);
+    assert_eq!((hw.get(&route(&early)).await.status, hw.get(&route(&late)).await.status), (200, 404));
 }

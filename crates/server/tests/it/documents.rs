@@ -9,7 +9,7 @@ mod network;
 mod pdf_maker;
 mod reading;
 mod refused;
-mod web;
+pub(crate) mod web;
 
 use crate::fake::dialect::Dialect;
 use crate::fake::loopback::{Act, Asked, Loopback, stream};

@@ -2,12 +2,13 @@
 
 mod drawn;
 
+use crate::attachments;
+use crate::blobs::{attached, data_url};
 use crate::fake::dialect::{DIALECTS, Dialect};
 use crate::fake::loopback::{Act, Asked, Loopback, stream, whole};
 use crate::harness::{Server, frames};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::Method;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -28,10 +29,6 @@ fn png(bytes: usize, seed: u32) -> Vec<u8> {
 
 fn pdf() -> Vec<u8> {
     [b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n".to_vec(), png(5_000, 9), b"\n%%EOF\n".to_vec()].concat()
-}
-
-fn data_url(kind: &str, bytes: &[u8]) -> String {
-    format!("data:{kind};base64,{}", STANDARD.encode(bytes))
 }
 
 /// Agents `to_responses`, `to_messages` and `to_chat`, whose models answer as `answer` says.
@@ -67,12 +64,7 @@ fn taken(heard: &Heard) -> Vec<Value> {
 
 /// Sends a file and gives the part that names it.
 async fn sent(hw: &Server, name: &str, bytes: &[u8]) -> Value {
-    let path = format!("/api/v1/agent/attachments?name={name}");
-    let kind = [("content-type", "application/octet-stream")];
-    let reply = hw.request(Method::POST, &path, &kind, Some(bytes.to_vec())).await;
-    assert_eq!(reply.status, 201, "{}", reply.text);
-    let file = reply.json();
-    json!({"type": "file", "file": {"bucket": file["bucket"], "path": file["path"]}})
+    attached(&attachments::sent(hw, &format!("?name={name}"), bytes).await)
 }
 
 /// Runs to the end and gives the task.
@@ -335,6 +327,33 @@ async fn a_hooks_pictures_are_kept_like_anybodys() {
 
 /// An agent whose input somebody rewrites.
 const HOOKED: &str = "[agents.hooked]\nmodel = \"chat/m\"\ninput_hook = { url = \"@site@/hook\" }\n";
+
+#[tokio::test]
+async fn models_are_given_so_much_at_once_and_others_wait_until_one_begins_to_answer() {
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let (hw, heard) = upstreams("[files]\nmodels_bytes_max = 1024\n", move |asked| {
+        let holds =
+            if asked.body.to_string().contains("image_url") { Act::Gate(gate.clone()) } else { Act::Send(Vec::new()) };
+        let [head, words] = greets(asked).try_into().unwrap_or_else(|_| unreachable!("two acts"));
+        vec![holds, head, words]
+    })
+    .await;
+    let mut tasks = Vec::new();
+    for seed in [1, 2] {
+        let picture = json!([{"type": "image_url", "image_url": {"url": data_url("image/png", &png(2_000, seed))}}]);
+        let begun = hw.post("/v1/tasks", json!({"model": "to_chat", "input": picture})).await;
+        tasks.push(begun.json()["task_id"].as_str().unwrap().to_owned());
+    }
+    // Whoever brings no files does not wait for those who do.
+    asked(&hw, "to_chat", json!("Hello?")).await;
+    assert_eq!(taken(&heard).len(), 2, "one of the two, and the one without");
+    open.send_replace(true);
+    for task in &tasks {
+        let log = hw.get(&format!("/v1/tasks/{task}/events")).await.text;
+        assert!(frames(&log).iter().any(|frame| frame.event == "task.completed"), "{log}");
+    }
+    assert_eq!(taken(&heard).len(), 1);
+}
 
 #[tokio::test]
 async fn what_a_file_says_is_not_what_its_sender_says() {

@@ -23,6 +23,7 @@ pub(crate) struct Server {
     pub(crate) address: String,
     pub(crate) client: Client,
     key: Option<String>,
+    env: Vec<(&'static str, String)>,
 }
 
 /// An answer.
@@ -56,11 +57,27 @@ impl Server {
 
     /// A config of one's own, with the scenarios beside it.
     pub(crate) fn custom(config: &str, scenarios: &str) -> Self {
+        Self::with_env(config, scenarios, Vec::new())
+    }
+
+    /// The demo whose files are in a bucket, with more in its config.
+    pub(crate) fn in_bucket(endpoint: &str, more: &str) -> Self {
+        let env = [
+            ("AWS_ENDPOINT_URL", endpoint),
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("AWS_REGION", "us-east-1"),
+        ];
+        let env = env.map(|(name, value)| (name, value.to_owned())).to_vec();
+        Self::with_env(&format!("{DEMO}\n[files]\nurl = \"s3://bucket\"\n{more}\n"), SCENARIOS, env)
+    }
+
+    fn with_env(config: &str, scenarios: &str, env: Vec<(&'static str, String)>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("headwater.toml"), config).unwrap();
         std::fs::write(dir.path().join("scenarios.toml"), scenarios).unwrap();
-        let (child, address) = spawn(dir.path());
-        Self { dir, child, address, client: client(), key: None }
+        let (child, address) = spawn(dir.path(), &env);
+        Self { dir, child, address, client: client(), key: None, env }
     }
 
     /// The same server, seen by somebody with this key.
@@ -188,7 +205,7 @@ impl Server {
     }
 
     pub(crate) fn restart(&mut self) {
-        (self.child, self.address) = spawn(self.dir.path());
+        (self.child, self.address) = spawn(self.dir.path(), &self.env);
     }
 
     /// Runs another verb on the same data folder.
@@ -249,10 +266,11 @@ pub(crate) fn headwater(dir: &Path) -> Command {
     command
 }
 
-fn spawn(dir: &Path) -> (Child, String) {
+fn spawn(dir: &Path, env: &[(&str, String)]) -> (Child, String) {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr")).unwrap();
     let mut child = headwater(dir)
         .args(["serve", "--config", "headwater.toml", "--listen", "127.0.0.1:0", "--data-dir", "data"])
+        .envs(env.iter().cloned())
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()

@@ -5,14 +5,15 @@ mod good;
 mod past;
 mod whose;
 
+use crate::attachments::stored as kept;
+use crate::blobs::{data_url, picture as png, route as blob};
 use crate::blocks::client::Socket;
 use crate::harness::{Reply, Server};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The protocols that have pictures in their messages.
 const WAYS: [Way; 4] = [Way::Native, Way::Responses, Way::Messages, Way::Chat];
@@ -89,38 +90,14 @@ impl Way {
     }
 }
 
-/// A picture with something of its own in it.
-fn png(tag: &str) -> Vec<u8> {
-    sized(1, 1, tag)
-}
-
 /// A picture that says how large it is.
 fn sized(width: u32, height: u32, tag: &str) -> Vec<u8> {
     let head = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &width.to_be_bytes(), &height.to_be_bytes()].concat();
     [&head[..], b"\x08\x06\0\0\0", tag.as_bytes()].concat()
 }
 
-fn data_url(kind: &str, bytes: &[u8]) -> String {
-    format!("data:{kind};base64,{}", STANDARD.encode(bytes))
-}
-
 fn picture_url(tag: &str) -> String {
     data_url("image/png", &png(tag))
-}
-
-fn blob(bytes: &[u8]) -> String {
-    let hash: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("/v1/blobs/{hash}")
-}
-
-/// Every file that is kept.
-fn kept(hw: &Server) -> Vec<PathBuf> {
-    fn below(dir: &Path) -> Vec<PathBuf> {
-        let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-        let paths = entries.map(|entry| entry.unwrap().path());
-        paths.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
-    }
-    below(&hw.data_dir().join("files"))
 }
 
 /// The bytes at an address.

@@ -218,8 +218,13 @@ async fn what_is_frozen_ends_where_it_was() {
     assert_eq!(viewer.get(&path).await.status, 204);
     assert_eq!(viewer.get(&format!("{of_thread}?after={}", until + 1)).await.problem().1, "cursor_ahead");
 
+    // What has come since hides nothing that was there, and a run is listed as it was then.
+    let running = viewer.get("/v1/tasks?status=running&limit=1").await.json();
+    assert_eq!((&running["data"][0]["task_id"], &running["has_more"]), (&json!(second), &json!(false)), "{running}");
+    let ended = viewer.get("/v1/tasks?status=completed").await.json();
+    assert_eq!((&ended["data"][0]["task_id"], ended["data"].as_array().unwrap().len()), (&json!(first), 1), "{ended}");
     let history = viewer.get("/api/v1/agent/history").await.text;
-    assert!(!history.contains(&third));
+    assert!(history.contains("story 100") && !history.contains(&third), "{history}");
     let response = viewer.get(&format!("/v1/responses/{}", second.replace("task_", "resp_"))).await.json();
     assert_eq!(response["status"], "in_progress", "{response}");
     let mut socket = viewer.socket().await;

@@ -286,7 +286,11 @@ fn notice(event: &Event) -> Option<String> {
         Event::Retrying(e) => Some(format!("the model failed ({}), attempt {}", e.error.code, e.attempt)),
         Event::ToolProgress(e) => e.message.clone(),
         Event::HostedCallUpdated(e) => Some(e.state.clone()),
-        Event::FileProcessingUpdated(e) => Some(format!("{}: {}", e.url, word(e.status))),
+        Event::FileProcessingUpdated(e) => {
+            let said =
+                e.message.as_deref().map_or_else(|| word(e.status), |said| format!("{}. {said}", word(e.status)));
+            Some(format!("{}: {said}", e.url))
+        }
         Event::AgentUpdated(e) => Some(format!("{} goes on", e.agent)),
         Event::ApprovalRequested(e) => {
             let names: Vec<&str> = e.action_requests.iter().map(|request| request.name.as_str()).collect();

@@ -56,7 +56,9 @@ pub(crate) async fn add(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body: Object = Json::read(&headers, body, &app.limits).await?.object()?;
+    let mut json = Json::read(&headers, body, &app.limits).await?;
+    let _large = json.room();
+    let body: Object = json.object()?;
     let new = new_items(&app, &caller.user, &body, true).await?;
     let mut conversation = find(&app, &caller.user, &id).await?;
     conversation.note.items.extend(new.iter().cloned());

@@ -201,7 +201,7 @@ async fn a_days_messages_are_what_was_said_called_and_attached() {
     assert_eq!(roles, ["user", "tool", "assistant"]);
     let metadata = &messages[0]["metadata"];
     assert_eq!((&metadata["page"], &metadata["runId"]), (&json!(3), &json!(run)));
-    let named = json!([{"bucket": file["bucket"], "path": file["path"], "name": "a.pdf"}]);
+    let named = json!([{"bucket": file["bucket"], "path": file["path"], "name": "a.pdf", "size": 5}]);
     assert_eq!(metadata["attachments"], named);
     assert_eq!(messages[0]["content"], "weather");
     for (said, kind, output) in

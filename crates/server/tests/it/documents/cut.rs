@@ -1,6 +1,6 @@
 //! A crash or a cancel while a file is being read.
 
-use super::pdf_maker::{HELVETICA, Maker, document, lines, packed};
+use super::pdf_maker::{document, endless};
 use super::web::{Page, Web};
 use super::{Listener, TERMINAL, begin, files, frames};
 use crate::harness::{self, Server};
@@ -75,21 +75,6 @@ async fn a_cancel_while_a_file_is_being_read_ends_the_run_and_leaves_nothing_run
     stop_and_verify(&mut hw);
 }
 
-/// A document of few bytes that takes for ever: lists of numbers, packed a thousandfold.
-fn endless() -> Bytes {
-    let mut list = b"1 0 [".to_vec();
-    list.extend(b"0 ".repeat(4 * 1024 * 1024));
-    list.push(b']');
-    let list = packed(&list);
-    let mut maker = Maker::new();
-    for _ in 0..200 {
-        maker.stream("/Type /ObjStm /N 1 /First 4 /Filter /FlateDecode", &list);
-    }
-    let font = maker.object(HELVETICA);
-    let content = maker.packed("", &lines(&["text"]));
-    maker.with_pages(font, &[content], "").into()
-}
-
 /// The processes that a server has started and not yet seen the end of.
 fn children(hw: &Server) -> usize {
     let threads = std::fs::read_dir(format!("/proc/{}/task", hw.pid())).unwrap();
@@ -100,7 +85,7 @@ fn children(hw: &Server) -> usize {
 
 #[tokio::test]
 async fn a_cancel_ends_the_process_that_reads_a_document() {
-    let web = Web::at("127.0.0.1:0", [("/endless.pdf", Page::File("application/pdf", endless()))]).await;
+    let web = Web::at("127.0.0.1:0", [("/endless.pdf", Page::File("application/pdf", endless().into()))]).await;
     let model = Listener::open().await;
     let hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
     let task = begin(&hw, &[web.url("/endless.pdf")]).await;
@@ -124,9 +109,10 @@ async fn files_wait_for_their_turn() {
     let slow = Page::Slow("text/plain", Bytes::from_static(b"Worth waiting for"), gate);
     let web = Web::at("127.0.0.1:0", PATHS.map(|path| (path, slow.clone()))).await;
     let model = Listener::open().await;
-    let hw = model.server(&format!("{RULES}at_once_max = 2\nports = [{}]", web.address.port()));
+    let hw = model.server(&format!("{RULES}at_once_max = 4\nports = [{}]", web.address.port()));
     let task = begin(&hw, &PATHS.map(|path| web.url(path))).await;
-    web.until(|seen| seen.open == 2).await;
+    // The fourth place is for somebody else.
+    web.until(|seen| seen.open == 3).await;
     // Whoever does not wait has come by now.
     for _ in 0..50 {
         assert_eq!(hw.get("/healthz").await.status, 200);
@@ -134,7 +120,7 @@ async fn files_wait_for_their_turn() {
     open.send_replace(true);
     let found = files(&frames(&hw, &task).await);
     let read = found.iter().filter(|(_, status, _)| status == "completed").count();
-    assert_eq!((read, web.seen().asked.len(), web.seen().most), (6, 6, 2), "{found:?}");
+    assert_eq!((read, web.seen().asked.len(), web.seen().most), (6, 6, 3), "{found:?}");
 }
 
 #[tokio::test]

@@ -21,16 +21,7 @@ fn large_pdf() -> Bytes {
     let mut contents = vec![maker.packed("", &lines(&["A report of twenty megabytes"]))];
     contents.extend((0..50).map(|_| maker.packed("", &words)));
     contents.push(maker.packed("", &lines(&["The last line of the report"])));
-    let mut noise = 0x2545_f491_u32;
-    let noise = |_| {
-        noise ^= noise << 13;
-        noise ^= noise >> 17;
-        noise ^= noise << 5;
-        noise.to_le_bytes()
-    };
-    let picture: Vec<u8> = (0..5_000_000).flat_map(noise).collect();
-    let about = "/Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray /BitsPerComponent 8";
-    maker.stream(about, &picture);
+    maker.picture(20_000_000);
     maker.with_pages(font, &contents, "").into()
 }
 

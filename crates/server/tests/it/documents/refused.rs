@@ -146,13 +146,7 @@ async fn the_server_does_not_read_itself_also_where_all_else_may_be_read() {
 
 #[tokio::test]
 async fn a_neighbour_in_another_network_hears_nothing() {
-    let network = match Network::make() {
-        Ok(network) => network,
-        Err(why) => {
-            eprintln!("SKIPPED: this machine lets nobody make a network: {why}");
-            return;
-        }
-    };
+    let Some(network) = Network::make_or_skip("a_neighbour_in_another_network_hears_nothing") else { return };
     let (model, canary) = (Listener::open().await, Canary::on(network.listen(80).unwrap()));
     let neighbour = &network.neighbour;
     let number = neighbour.split('.').fold(0_u32, |number, octet| number * 256 + octet.parse::<u32>().unwrap());

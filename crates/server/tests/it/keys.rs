@@ -1,0 +1,43 @@
+//! Keys that change many at a time, as a script makes them for a whole team.
+
+use crate::harness::{PATIENCE, Server};
+use futures_util::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+const PEOPLE: usize = 16;
+const KEYS_EACH: usize = 25;
+
+/// Asks through the back door, as `headwater keys` does.
+async fn asked(hw: &Server, ask: Value) -> Value {
+    let mut stream = UnixStream::connect(hw.data_dir().join("control.sock")).await.unwrap();
+    stream.write_all(format!("{ask}\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+async fn status(hw: &Server, key: &Value) -> u16 {
+    let bearer = format!("Bearer {}", key["secret"].as_str().unwrap());
+    hw.request(Method::GET, "/v1/models", &[("authorization", &bearer)], None).await.status
+}
+
+/// Makes keys and takes them back. Each change must count once it is confirmed, whatever others change meanwhile.
+async fn change(hw: &Server, user: String) {
+    for round in 0..KEYS_EACH {
+        let key = asked(hw, json!({"op": "create_key", "user": user})).await;
+        assert_eq!(status(hw, &key).await, 200, "{user}, round {round}: the key was made");
+        let answer = asked(hw, json!({"op": "revoke_key", "id": key["id"]})).await;
+        assert_eq!(answer["answer"], "revoked", "{answer}");
+        assert_eq!(status(hw, &key).await, 401, "{user}, round {round}: the key was revoked");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_change_at_once_all_count() {
+    let hw = Server::start("[auth]\nmode = \"keys\"");
+    join_all((0..PEOPLE).map(|n| change(&hw, format!("user-{n}")))).await;
+}
