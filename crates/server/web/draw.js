@@ -60,7 +60,10 @@ const DRAW = {
   file_processing(node, item) {
     label(node, 'Files');
     item.files.forEach((file, at) => {
-      child(node, `file-${at}`, () => element('p', 'words')).textContent = `${file.url} ${file.message ?? file.status}`;
+      const line = child(node, `file-${at}`, () => element('p', 'file', element('code'), element('span')));
+      line.dataset.state = file.status;
+      line.firstChild.textContent = file.url;
+      line.lastChild.textContent = file.message ?? (file.status === 'processing' ? 'Reading …' : file.status);
     });
   },
 };
