@@ -3,10 +3,12 @@
 use super::pdf_maker::{HELVETICA, Maker, document, lines};
 use super::web::{Page, Web};
 use super::{Listener, begin, files, frames};
+use crate::blocks::client::Socket;
+use crate::blocks::{answer, turn};
 use crate::harness::{Frame, headwater};
 use crate::kill::stop_and_verify;
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Debug builds of libraries are slow; what is measured here is what comes of it.
 const RULES: &str = "[fetch]\nallow_private = true\ntimeout_ms = 60000\n";
@@ -89,6 +91,39 @@ async fn a_large_document_a_large_page_and_one_that_is_not_there_in_one_request(
     assert!(!heard.contains("hidden()") && heard.matches("lazy dog").count() == 50 * 40);
     // What was kept of them is the thread's.
     stop_and_verify(&mut hw);
+}
+
+#[tokio::test]
+async fn the_same_three_as_the_files_of_a_chat_are_its_first_block() {
+    let pages =
+        [("/report.pdf", Page::File("application/pdf", large_pdf())), ("/page", Page::File("text/html", large_page()))];
+    let web = Web::at("127.0.0.1:0", pages).await;
+    let model = Listener::open().await;
+    let hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
+    let urls = ["/report.pdf", "/page", "/none"].map(|path| web.url(path));
+    let mut socket = Socket::open(&hw).await;
+    socket.say(&json!({"type": "chat", "content": "Read these.", "content_urls": urls})).await;
+    let frames = turn(&mut socket).await;
+
+    assert_eq!((&frames[1]["type"], &frames[1]["index"]), (&json!("content_block_start"), &json!(0)));
+    let files = urls.clone().map(|url| json!({ "url": url }));
+    assert_eq!(frames[1]["content_block"], json!({"type": "file_processing", "status": "processing", "files": files}));
+    let stop = frames.iter().position(|frame| frame["type"] == "content_block_stop").unwrap();
+    let deltas: Vec<&Value> = frames[2..stop].iter().map(|frame| &frame["delta"]).collect();
+    let (last, before) = deltas.split_last().unwrap();
+    assert_eq!(**last, json!({"status": "completed", "message": "Processed 2 of 3 files"}));
+    assert!(before.len() >= 2 && before.iter().all(|delta| delta["status"] == "processing"), "{before:?}");
+    let missing = format!("{}: The address answered with status 404.", urls[2]);
+    assert!(before.iter().any(|delta| delta["message"] == missing), "{before:?}");
+    assert_eq!((&frames[stop]["index"], &frames[stop + 1]["content_block"]["type"]), (&json!(0), &json!("text")));
+    assert_eq!((answer(&frames).as_str(), &frames[stop + 1]["index"]), ("Hello.", &json!(1)));
+
+    let heard = model.heard().join("\n");
+    for words in
+        ["A report of twenty megabytes", "The last line of the report", "The first line", "status 404.]", "Read these."]
+    {
+        assert!(heard.contains(words), "{words:?} is not in what the model was asked");
+    }
 }
 
 #[tokio::test]
