@@ -31,6 +31,10 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Marks words that come from a file: they are not the author's own.
 const FILE_TAG: &str = "added_by_file";
 
+/// Why a model is not given a file.
+const GONE: &str = "it is no longer there";
+const TOO_LARGE: &str = "too large";
+
 /// Models that see files.
 pub(crate) struct Given {
     pub(crate) models: Arc<dyn Models>,
@@ -143,13 +147,6 @@ async fn given(
     Ok((request, room))
 }
 
-/// Why a model is not given a file.
-#[derive(Clone, Copy)]
-enum LeftOut {
-    Gone,
-    TooLarge,
-}
-
 /// What is known of something that a model is to be given.
 enum Found {
     Here(AttachmentRow),
@@ -194,11 +191,11 @@ impl Reader<'_> {
     /// Puts the bytes in the place of a part that says where they are.
     async fn put(&self, part: &mut Part, found: Option<Found>) -> Result<(), Unreadable> {
         *part = match found {
-            None | Some(Found::Gone) => note(part, None, LeftOut::Gone),
-            Some(Found::TooLarge(row)) => note(part, Some(&row), LeftOut::TooLarge),
+            None | Some(Found::Gone) => note(part, None, GONE),
+            Some(Found::TooLarge(row)) => note(part, Some(&row), TOO_LARGE),
             Some(Found::Here(row)) => match self.read(&row).await? {
                 Some(bytes) => shown(part, &row, &bytes, self.files.config.text_bytes_max),
-                None => note(part, Some(&row), LeftOut::Gone),
+                None => note(part, Some(&row), GONE),
             },
         };
         Ok(())
@@ -270,11 +267,7 @@ fn words(name: &str, bytes: &[u8], bytes_max: usize) -> String {
 }
 
 /// What stands where a file would.
-fn note(part: &Part, row: Option<&AttachmentRow>, why: LeftOut) -> Part {
-    let why = match why {
-        LeftOut::Gone => "it is no longer there",
-        LeftOut::TooLarge => "too large",
-    };
+fn note(part: &Part, row: Option<&AttachmentRow>, why: &str) -> Part {
     let called = match (row, part) {
         (Some(row), _) => name(part, row),
         (None, Part::File { file }) => file.name.as_deref().unwrap_or_default(),
