@@ -49,7 +49,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            bytes_max: 20 * 1024 * 1024,
+            // A file that people call twenty megabytes has room, however they count them.
+            bytes_max: 24 * 1024 * 1024,
             redirects_max: 3,
             connect_max: Duration::from_secs(5),
             first_byte_max: Duration::from_secs(10),

@@ -23,7 +23,7 @@ fn large_pdf() -> Bytes {
     let mut contents = vec![maker.packed("", &lines(&["A report of twenty megabytes"]))];
     contents.extend((0..50).map(|_| maker.packed("", &words)));
     contents.push(maker.packed("", &lines(&["The last line of the report"])));
-    maker.picture(20_000_000);
+    maker.picture(20 * 1024 * 1024);
     maker.with_pages(font, &contents, "").into()
 }
 
@@ -65,7 +65,7 @@ async fn a_large_document_a_large_page_and_one_that_is_not_there_in_one_request(
     let [missing, page, report] = &found[..] else { panic!("{found:?}") };
     assert_eq!((missing.1.as_str(), missing.2.as_str()), ("failed", "The address answered with status 404."));
     assert_eq!((page.1.as_str(), page.2.as_str()), ("completed", "Read page (5.3 MB); its text was cut after 1.0 MB"));
-    assert_eq!((report.1.as_str(), report.2.as_str()), ("completed", "Read report.pdf (20.0 MB)"));
+    assert_eq!((report.1.as_str(), report.2.as_str()), ("completed", "Read report.pdf (21.0 MB)"));
 
     assert_eq!(model.questions(), 1);
     let heard = model.heard().join("\n");
