@@ -247,12 +247,11 @@ impl Turn {
     /// A file moved on. How all of them came out is said at the end; which one failed, and why, is said here.
     fn file(&self, task: &TaskFold, e: &FileProcessingUpdated, out: &mut Out<'_>) {
         let Some(Item::FileProcessing(item)) = item(task, e.output_index) else { return };
-        let done = item.files.iter().filter(|file| file.status != FileStatus::Processing).count();
         let message = match &e.message {
             Some(why) if e.status == FileStatus::Failed => format!("{}: {why}", e.url),
-            _ if done == item.files.len() => return,
+            _ if item.files.iter().all(|file| file.status != FileStatus::Processing) => return,
             Some(message) => message.clone(),
-            None => format!("Processed {done} of {}", files(item.files.len())),
+            None => processed(item).1,
         };
         self.grown((task, e.output_index, 0), Delta::files("processing", &message), out);
     }

@@ -194,6 +194,15 @@ fn files_are_the_first_block_and_say_how_they_came_out() {
         ]
     );
     assert_eq!(bare(&two)[5]["delta"]["status"], "completed", "the run goes on with what could be read");
+    let again = Log::new()
+        .item(&item(&[("a", "processing"), ("b", "processing")]))
+        .event(moved("a", "failed", json!("no such file")))
+        .event(moved("b", "processing", json!(null)))
+        .event(moved("b", "completed", json!(null)))
+        .event(end(&[("a", "failed"), ("b", "completed")]));
+    let counted =
+        ["delta 0 a: no such file", "delta 0 Processed 0 of 2 files", "delta 0 Processed 1 of 2 files", "stop 0"];
+    assert_eq!(story(&again)[2..], counted, "one count, of those that could be read");
     let none = Log::new().item(&item(&[("a", "processing")])).event(end(&[("a", "failed")]));
     assert_eq!(bare(&none)[2]["delta"], json!({"status": "failed", "message": "Processed 0 of 1 file"}));
 }
