@@ -219,7 +219,7 @@ fn the_method_is_what_the_arguments_need() {
 fn what_may_be_fetched_is_little_unless_it_is_said() {
     let fetch = good(GOOD).fetch;
     assert_eq!((fetch.private, fetch.ports), (Private::Refused, vec![80, 443]));
-    assert_eq!((fetch.limits.bytes_max, fetch.limits.redirects_max), (20_971_520, 3));
+    assert_eq!((fetch.limits.bytes_max, fetch.limits.redirects_max), (25_165_824, 3));
     assert_eq!((fetch.limits.total_max, fetch.limits.idle_max), (Duration::from_secs(15), Duration::from_secs(5)));
     assert_eq!((fetch.text_bytes_max, fetch.at_once_max), (1_048_576, 16));
 
