@@ -133,6 +133,8 @@ impl Sqlite {
     pub fn open(dir: &Path, options: &Options) -> Result<Self, OpenError> {
         let folder = Folder::take(dir)?;
         let database = folder.database.clone();
+        // Whoever was here before and was killed may have deleted something that is still in it.
+        let scrub = schema::write_ahead_log_waits(&database);
         let (conn, boot, found) = prepare(&database)?;
         for stray in &found.strays {
             tracing::error!(?stray, "a stored record fits nowhere: `headwater verify` lists all damage");
@@ -164,7 +166,8 @@ impl Sqlite {
             bounds,
             company: 0,
             committed: None,
-            scrub: false,
+            scrub,
+            wipe_again: None,
             rest: 0,
             patient_until: None,
         };

@@ -39,11 +39,18 @@ pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
     };
     let mut unseen = false;
     match looked {
-        Looked::All { files, problems } => {
+        Looked::All { files, left, problems } => {
             say(format_args!("{files} files"));
+            if left > 0 {
+                say(format_args!("{left} of them belong to no thread: the next start removes them"));
+            }
             problems.into_iter().for_each(|problem| report.add(problem));
         }
-        Looked::Nowhere(why) => say(format_args!("files were not looked at: {why}")),
+        // There are some, so that nobody can say that they are whole.
+        Looked::Nowhere(why) => {
+            say(format_args!("files were not looked at: {why}"));
+            unseen = true;
+        }
         Looked::Failed(error) => {
             eprintln!("headwater: files were not looked at: {error:#}");
             unseen = true;
@@ -59,8 +66,8 @@ pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
 
 /// What was seen of files.
 enum Looked {
-    /// Everything: how many there are, and what is wrong with them.
-    All { files: usize, problems: Vec<String> },
+    /// Everything: how many there are, how many of them a crash left behind, and what is wrong with them.
+    All { files: usize, left: usize, problems: Vec<String> },
     /// Nothing, because nobody says where they are.
     Nowhere(String),
     /// Nothing, because it was not possible.
@@ -95,7 +102,7 @@ async fn look_at_files(at: &Whereabouts, stored: &StoredFiles) -> anyhow::Result
         None => Vec::new(),
     };
     let problems = Look::new(all).hold_against(depot.as_ref(), stored).await?;
-    Ok(Looked::All { files: stored.there.len(), problems })
+    Ok(Looked::All { files: stored.there.len(), left: stored.left, problems })
 }
 
 /// Where everything is.

@@ -91,7 +91,7 @@ pub(crate) struct Group<'a> {
     pub(crate) records: u64,
     /// And how much that is.
     pub(crate) bytes: u64,
-    /// Were threads deleted?
+    /// Was anything deleted that somebody has said?
     pub(crate) deleted: bool,
 }
 

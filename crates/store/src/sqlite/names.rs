@@ -59,7 +59,9 @@ impl Group<'_> {
             }
             None => {
                 let sql = "DELETE FROM names WHERE owner = ?1 AND protocol = ?2 AND name = ?3";
-                self.conn.prepare_cached(sql)?.execute((owner, protocol, name))?
+                let forgotten = self.conn.prepare_cached(sql)?.execute((owner, protocol, name))?;
+                self.deleted |= forgotten > 0;
+                forgotten
             }
         };
         Ok(Ok(changed > 0))

@@ -207,8 +207,12 @@ pub(crate) fn reader(path: &Path) -> rusqlite::Result<Connection> {
 /// Opens a connection to a database that nobody writes, without a trace: where no write-ahead log waits, SQLite is told
 /// that it needs no files of its own.
 pub(crate) fn onlooker(path: &Path) -> rusqlite::Result<Connection> {
-    let waits = std::fs::metadata(write_ahead_log(path)).is_ok_and(|log| log.len() > 0);
-    if waits { reader(path) } else { undisturbed(path) }
+    if write_ahead_log_waits(path) { reader(path) } else { undisturbed(path) }
+}
+
+/// Is there anything in the write-ahead log of a database? After it was closed properly there is not.
+pub(crate) fn write_ahead_log_waits(path: &Path) -> bool {
+    std::fs::metadata(write_ahead_log(path)).is_ok_and(|log| log.len() > 0)
 }
 
 /// The write-ahead log of a database. It is there as long as anybody writes, and gone when the last one has closed.

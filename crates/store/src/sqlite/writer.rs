@@ -31,6 +31,9 @@ const CLOSING_STEPS_MAX: usize = 1_024;
 /// After packing or deleting failed, so many commits go by before it is tried again.
 const REST_COMMITS: u32 = 1_000;
 
+/// When deleted bytes could not be wiped out, it is tried again after so long.
+const WIPE_AGAIN: Duration = Duration::from_secs(1);
+
 /// Gives the answers. Whoever hears one may act on it here, and must not be able to take the writer down.
 fn tell(answers: Vec<Answer>, committed: Result<(), &str>) {
     for answer in answers {
@@ -80,6 +83,8 @@ pub(crate) struct Writer {
     pub(crate) committed: Option<Instant>,
     /// Deleted bytes are still in the write-ahead log.
     pub(crate) scrub: bool,
+    /// A reader was in the way of emptying it: until then nobody tries again.
+    pub(crate) wipe_again: Option<Instant>,
     /// So many commits go by before anything is packed or deleted again.
     pub(crate) rest: u32,
     /// And until then, whoever asks comes first.
@@ -137,7 +142,12 @@ impl Writer {
             }
             let begun = Instant::now();
             if !self.tidy(pace) && !self.wipe() {
-                return asked.blocking_recv();
+                let Some(again) = self.wipe_again else { return asked.blocking_recv() };
+                // A reader was in the way, and perhaps nobody writes any more.
+                match heard_until(again, asked) {
+                    Some(op) => return op,
+                    None => continue,
+                }
             }
             self.patient_until = Instant::now().checked_add(begun.elapsed().saturating_mul(PATIENCE));
         }
@@ -272,14 +282,15 @@ impl Writer {
 
     /// Empties the write-ahead log when deleted bytes are still in it; false when there is nothing to empty.
     fn wipe(&mut self) -> bool {
-        if !std::mem::take(&mut self.scrub) {
+        if !self.scrub || self.wipe_again.is_some_and(|again| Instant::now() < again) {
             return false;
         }
+        (self.scrub, self.wipe_again) = (false, None);
         match self.conn.as_ref().map(schema::try_checkpoint) {
             Some(Ok(true)) => true,
-            // A reader is in the way: when the next thing was done is soon enough.
+            // A reader is in the way: soon is soon enough.
             Some(Ok(false)) | None => {
-                self.scrub = true;
+                (self.scrub, self.wipe_again) = (true, Instant::now().checked_add(WIPE_AGAIN));
                 false
             }
             Some(Err(error)) => {

@@ -23,6 +23,8 @@ pub struct StoredFiles {
     pub there: Vec<(UserId, AttachmentRow)>,
     /// Paths where there may be bytes that do not count: they were broken off, or no thread uses them any more.
     pub unfinished: Vec<(UserId, String)>,
+    /// How many of those that are there no thread uses that is there. The next start removes them.
+    pub left: usize,
 }
 
 /// Lists the files that a folder knows of. It only reads.
@@ -38,7 +40,19 @@ pub fn files_of(dir: &Path) -> Result<StoredFiles, OpenError> {
         return Ok(StoredFiles::default());
     }
     let hash = if found < WITH_BLOBS { "NULL" } else { "hash" };
-    list(&conn, hash).map_err(sql)
+    let mut files = list(&conn, hash).map_err(sql)?;
+    if found >= WITH_BLOBS {
+        files.left = left(&conn).map_err(sql)?;
+    }
+    Ok(files)
+}
+
+fn left(conn: &Connection) -> rusqlite::Result<usize> {
+    let sql = "SELECT count(*) FROM attachments a WHERE hash IS NOT NULL AND bytes IS NOT NULL AND NOT EXISTS
+               (SELECT 1 FROM attachment_uses u JOIN threads t ON t.id = u.thread AND t.owner = u.owner
+                WHERE u.owner = a.owner AND u.path = a.path)";
+    let count: i64 = conn.query_row(sql, (), |row| row.get(0))?;
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 fn list(conn: &Connection, hash: &str) -> rusqlite::Result<StoredFiles> {

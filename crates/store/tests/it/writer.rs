@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use store::conformance::names::named;
 use store::conformance::words::{Author, decide, first_submission, no, node, run, somebody, start, submission, thread};
 use store::{Options, Sqlite, verify};
 
@@ -323,18 +324,55 @@ async fn what_is_deleted_is_gone_from_the_disk() {
     author.must_append().await;
     let told = no(std::str::from_utf8(SECRET).unwrap());
     store.submit(&somebody(), submission(&thread(1), decide(&asked, &told))).await.unwrap();
-    let found = || {
-        let files = std::fs::read_dir(dir.path()).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
-        files.into_iter().any(|bytes| bytes.windows(SECRET.len()).any(|window| window == SECRET))
-    };
-    assert!(found());
+    assert!(is_in(dir.path(), SECRET));
     assert_eq!(store.delete_thread(&somebody(), &thread(1)).await, Ok(true));
     // The write-ahead log is emptied as soon as the writer has nothing else to do.
+    must_go(dir.path(), SECRET).await;
+
+    let mut name = named("p", "forgotten", 2);
+    name.note = String::from_utf8(SECRET.to_vec()).unwrap();
+    store.give_name(&somebody(), name).await.unwrap();
+    assert!(is_in(dir.path(), SECRET));
+    assert_eq!(store.forget_name(&somebody(), "p", "forgotten").await, Ok(true));
+    must_go(dir.path(), SECRET).await;
+}
+
+/// Are these words in any file here?
+fn is_in(dir: &Path, words: &[u8]) -> bool {
+    let files = std::fs::read_dir(dir).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
+    files.into_iter().any(|bytes| bytes.windows(words.len()).any(|window| window == words))
+}
+
+async fn must_go(dir: &Path, words: &[u8]) {
     let patience = Instant::now() + Duration::from_secs(10);
-    while found() {
+    while is_in(dir, words) {
         assert!(Instant::now() < patience, "still there");
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_deleted_goes_also_when_a_reader_was_in_the_way_or_the_process_died_before() {
+    const SECRET: &[u8] = b"the very secret word";
+    let (dir, left) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(dir.path());
+    let mut author = Author::new(&store, &store, 1).await;
+    author.begin().note(std::str::from_utf8(SECRET).unwrap()).must_append().await;
+    let other = stranger(dir.path());
+    other.execute_batch("BEGIN; SELECT count(*) FROM threads").unwrap();
+    assert_eq!(store.delete_thread(&somebody(), &thread(1)).await, Ok(true));
+    settle(&store).await;
+    // What a kill would leave at this moment.
+    for name in ["headwater.db", "headwater.db-wal"] {
+        std::fs::copy(dir.path().join(name), left.path().join(name)).unwrap();
+    }
+    assert!(is_in(dir.path(), SECRET) && is_in(left.path(), SECRET));
+
+    // Nobody writes any more, in either place.
+    other.execute_batch("COMMIT").unwrap();
+    must_go(dir.path(), SECRET).await;
+    let _again = open(left.path());
+    must_go(left.path(), SECRET).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

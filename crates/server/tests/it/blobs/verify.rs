@@ -106,8 +106,9 @@ async fn what_is_on_its_way_is_no_damage() {
 async fn files_that_are_elsewhere_are_found_by_the_config_file() {
     let mut hw = Server::start("[files]\nurl = \"elsewhere\"");
     sent(&hw, "", b"words").await;
+    // Whoever has not looked does not say that all is well.
     let (code, said) = verified(&mut hw, &[]);
-    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(code, Some(2), "{said}");
     assert!(said.starts_with("files were not looked at: there is no folder "), "{said}");
     let config = ["--config", "headwater.toml"];
     let (code, said) = look(&hw, &config);
