@@ -229,12 +229,13 @@ fn next(response: &Response) -> Result<Option<String>, FetchError> {
     }
 }
 
+/// In the characters that servers mean: many write addresses as people read them.
 fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
 /// The `charset` of a content type.
-fn charset(declared: &str) -> Option<String> {
+pub(crate) fn charset(declared: &str) -> Option<String> {
     let mut parameters = declared.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
     let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
     Some(value.trim().trim_matches('"').to_owned())

@@ -4,9 +4,13 @@
 //! that promised an image, an archive or a document and then sends text is not believed either way.
 
 use crate::FetchError;
+use crate::fetch::charset;
+use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
 /// So much of a file is looked at.
 const HEAD_BYTES: usize = 1024;
+/// So much of a text: many a page and many a source begins with a long comment.
+const MARKUP_BYTES: usize = 64 * 1024;
 
 /// The kinds that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,22 +90,40 @@ enum Markup {
     None,
 }
 
+/// Whether these bytes are a page, also one that is XML.
+pub(crate) fn begins_like_a_page(bytes: &[u8]) -> bool {
+    matches!(by_markup(bytes), Markup::Html)
+}
+
 /// Whether it begins like a page, or like XML, which can be a drawing with anything in it.
 fn by_markup(bytes: &[u8]) -> Markup {
-    let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
-    let head = String::from_utf8_lossy(head).replace(['\0', '\u{feff}', '\u{fffd}'], "").to_ascii_lowercase();
-    let mut head = head.trim_start();
-    while let Some((_, rest)) = head.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
+    let head = bytes.get(..MARKUP_BYTES).unwrap_or(bytes);
+    markup(&String::from_utf8_lossy(head).replace(['\0', '\u{feff}', '\u{fffd}'], "").to_ascii_lowercase())
+}
+
+fn markup(head: &str) -> Markup {
+    let (mut head, mut is_xml) = (head.trim_start(), false);
+    loop {
+        let comment = head.strip_prefix("<!--").and_then(|comment| comment.split_once("-->"));
+        let prolog = head.strip_prefix("<?xml").and_then(|prolog| prolog.split_once("?>"));
+        let Some((_, rest)) = comment.or(prolog) else { break };
+        is_xml |= prolog.is_some();
         head = rest.trim_start();
     }
     let begins = |starts: &[&str]| starts.iter().any(|start| head.starts_with(start));
-    if begins(&["<!doctype html", "<html", "<head", "<body", "<title", "<meta", "<script", "<style", "<!--"]) {
+    let is_page = is_html_doctype(head) || begins(&["<html"]);
+    if is_page || !is_xml && begins(&["<head", "<body", "<title", "<meta", "<script", "<style", "<!--"]) {
         Markup::Html
-    } else if begins(&["<?xml", "<svg", "<!doctype", "<!entity"]) {
+    } else if is_xml || begins(&["<?xml", "<svg", "<!doctype", "<!entity"]) {
         Markup::Xml
     } else {
         Markup::None
     }
+}
+
+fn is_html_doctype(head: &str) -> bool {
+    let name = head.strip_prefix("<!doctype").and_then(|rest| rest.trim_start().strip_prefix("html"));
+    name.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
 }
 
 /// No bytes that text does not have.
@@ -124,7 +146,8 @@ impl Declared {
     fn parse(declared: &str) -> Self {
         let declared = declared.to_ascii_lowercase();
         let essence = declared.split(';').next().unwrap_or_default().trim().to_owned();
-        Self { is_wide: declared.contains("utf-16"), essence }
+        let encoding = charset(&declared).and_then(|label| Encoding::for_label(label.as_bytes()));
+        Self { is_wide: encoding.is_some_and(|encoding| encoding == UTF_16LE || encoding == UTF_16BE), essence }
     }
 
     /// Whether it was said to be text, in so many words.
@@ -138,6 +161,7 @@ impl Declared {
         let text = ["application/json", "application/yaml", "application/x-ndjson", "application/xhtml+xml"];
         says_nothing.contains(&self.essence.as_str())
             || text.contains(&self.essence.as_str())
+            || self.essence.ends_with("+json")
             || (self.is_text() && self.essence != "text/xml")
     }
 
@@ -167,6 +191,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_comes_after_a_long_comment_is_looked_at() {
+        let after = |rest: &str| format!("<!-- {} -->\n{rest}", "All rights reserved. ".repeat(200));
+        for (rest, declared, wanted) in [
+            ("# Notes", "text/markdown", Some(Kind::Markdown)),
+            ("<!doctype html><p>hi", "text/html", Some(Kind::Html)),
+            ("<svg>", "text/html", None),
+        ] {
+            assert_eq!(Kind::of(after(rest).as_bytes(), declared, "").ok(), wanted, "{rest}");
+        }
+    }
+
+    #[test]
+    fn every_name_of_wide_characters_is_known() {
+        for charset in ["utf-16", "UTF-16LE", "ucs-2", "unicode"] {
+            let declared = format!("text/plain; charset={charset}");
+            assert_eq!(Kind::of(b"h\0i\0", &declared, ""), Ok(Kind::Plain), "{charset}");
+        }
+        assert_eq!(Kind::of(b"h\0i\0", "text/plain; charset=utf-8", ""), Err(FetchError::UnsupportedType));
+    }
+
+    #[test]
     fn bytes_win_over_what_was_said() {
         let cases: &[(&[u8], &str, &str, Option<Kind>)] = &[
             (b"\x89PNG\r\n\x1a\n....", "text/html", "a.html", Some(Kind::Png)),
@@ -189,6 +234,13 @@ mod tests {
                 None,
             ),
             (b"<?xml version='1.0'?><html xmlns='x'/>", "application/xhtml+xml", "", Some(Kind::Html)),
+            (b"<?xml version='1.0'?>\n<!DOCTYPE html PUBLIC 'x'><html>", "text/html", "", Some(Kind::Html)),
+            (b"<?xml version='1.0'?><?xml-stylesheet href='x'?><!-- a --><html>", "", "", Some(Kind::Html)),
+            (b"<?xml version='1.0'?><html>", "text/xml", "", None),
+            (b"{\"a\": 1}", "application/ld+json", "", Some(Kind::Plain)),
+            (b"<?xml version='1.0'?><svg><html>", "text/html", "", None),
+            (b"<!DOCTYPE  \n html><p>hi", "text/html", "", Some(Kind::Html)),
+            (b"<!DOCTYPE htmlx [<!ENTITY a 'b'>]>", "text/html", "", None),
             (b"<p>no doctype", "text/html", "", Some(Kind::Html)),
             (b"PK\x03\x04\x14\0", "text/plain", "a.txt", None),
             (b"\x7fELF\x02\x01", "text/plain", "", None),

@@ -9,7 +9,7 @@ pub(crate) mod pdf;
 mod plain;
 
 use crate::apart::Apart;
-use crate::{FetchError, Fetched, Kind};
+use crate::{FetchError, Fetched, Kind, kind};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,7 +112,7 @@ fn read(file: &Fetched, limits: &ReadLimits) -> Result<Readable, FetchError> {
         Kind::Markdown | Kind::Csv | Kind::Plain => {
             plain::clean(&plain::decode(&file.bytes, file.charset.as_deref()), bytes_max)
         }
-        Kind::Html => html::text(&html::decode(&file.bytes, file.charset.as_deref()), &file.url, bytes_max),
+        Kind::Html => html::text(&html::decode(&file.bytes, file.charset.as_deref()), Some(&file.url), bytes_max),
         Kind::Pdf => pdf::text(&file.bytes, &pdf::Limits::new(bytes_max, limits.time_max))?,
         Kind::Png | Kind::Jpeg | Kind::Gif | Kind::Webp => {
             image::check(&file.bytes, file.kind, limits.pixels_max)?;
@@ -122,11 +122,84 @@ fn read(file: &Fetched, limits: &ReadLimits) -> Result<Readable, FetchError> {
     Ok(Readable::Text { text, truncated })
 }
 
+/// How names of pages end.
+const PAGES: [&str; 4] = ["html", "htm", "xhtml", "xht"];
+
+/// What a model reads of a text that was sent and not fetched, and whether there was more: of a page its words, of
+/// anything else what stands in it.
+#[must_use]
+pub fn sent(bytes: &[u8], name: &str, bytes_max: usize) -> (String, bool) {
+    if is_page(bytes, name) {
+        let (text, truncated) = html::text(&html::decode(bytes, None), None, bytes_max);
+        // One that shows nothing to people has only its source.
+        if !text.trim().is_empty() {
+            return (text, truncated);
+        }
+    }
+    let text = plain::marked(bytes);
+    let end = text.floor_char_boundary(bytes_max);
+    (text.get(..end).unwrap_or_default().to_owned(), end < text.len())
+}
+
+/// Is a text that was sent a page? Its name says so; one that says nothing leaves it to the first bytes. Others are
+/// believed, for many a source begins like a page.
+#[must_use]
+pub fn is_page(bytes: &[u8], name: &str) -> bool {
+    let end = name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).unwrap_or_default();
+    match end.as_str() {
+        "" | "txt" => kind::begins_like_a_page(bytes),
+        end => PAGES.contains(&end),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use model::testing::{Rng, seeds};
     use url::Url;
+
+    #[test]
+    fn of_a_page_that_was_sent_a_model_reads_the_words_and_of_anything_else_all_of_it() {
+        let page =
+            "<!DOCTYPE html><title>T</title><p>One &amp; <a href='/x'>two</a>, <a href='https://a.example/'>three</a>";
+        let words = "T\n\nOne & two, [three](https://a.example/)";
+        let xhtml =
+            format!("<?xml version='1.0'?>\n<!-- a --><html xmlns='x'>{}", page.trim_start_matches("<!DOCTYPE html>"));
+        let wide: Vec<u8> = format!("\u{feff}{page}").encode_utf16().flat_map(u16::to_be_bytes).collect();
+        for (bytes, name) in [
+            (page.as_bytes(), "a.html"),
+            (page.as_bytes(), "A.HTM"),
+            (page.as_bytes(), "file.txt"),
+            (page.as_bytes(), "page"),
+            (page.trim_start_matches("<!DOCTYPE html>").as_bytes(), "a.html"),
+            (xhtml.as_bytes(), "a.xhtml"),
+            (xhtml.as_bytes(), "file.txt"),
+            (&wide, "a.html"),
+        ] {
+            assert_eq!(sent(bytes, name, 1000), (words.to_owned(), false), "{name}");
+        }
+        assert_eq!(sent(b"<meta charset=windows-1251><p>\xcf\xf0\xe8", "a.html", 1000).0, "При");
+        assert_eq!(sent(page.as_bytes(), "a.html", 8), ("T\n\nOne &".to_owned(), true));
+        for (text, name) in [
+            ("<script>\nimport x\n</script>", "App.vue"),
+            ("<!-- by hand -->\n# Title\r\n", "README.md"),
+            ("<!DOCTYPE html>,b\n", "a.csv"),
+            ("<?xml version='1.0'?><svg/>", "file.txt"),
+            ("<!DOCTYPE html><script>draw()</script>", "a.html"),
+            ("about <html>", "a.txt"),
+            ("", "a.html"),
+        ] {
+            assert_eq!(sent(text.as_bytes(), name, 1000), (text.to_owned(), false), "{name}");
+        }
+        for (bytes, wanted) in [
+            (&b"\xff\xfeh\0\xe9\0"[..], "hé"),
+            (b"\xfe\xff\0h\0\xe9", "hé"),
+            (b"\xef\xbb\xbfh\xc3\xa9", "hé"),
+            (b"h\xe9", "h\u{fffd}"),
+        ] {
+            assert_eq!(sent(bytes, "a.txt", 1000).0, wanted);
+        }
+    }
 
     /// What parsers trip over.
     const PIECES: &[&[u8]] = &[

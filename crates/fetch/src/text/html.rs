@@ -4,7 +4,8 @@
 //! reading stops as soon as enough was read.
 
 use super::plain;
-use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
+use encoding_rs::Encoding;
+use html5gum::{DefaultEmitter, StartTag, State, Token, Tokenizer};
 use std::borrow::Cow;
 use url::Url;
 
@@ -35,29 +36,62 @@ const UNSEEN: [&[u8]; 14] = [
 
 /// The characters of a page. A page may name them itself.
 pub(super) fn decode<'a>(bytes: &'a [u8], declared: Option<&str>) -> Cow<'a, str> {
-    let own = if declared.is_none() { meta_charset(bytes) } else { None };
+    let declared = declared.filter(|label| Encoding::for_label(label.as_bytes()).is_some());
+    let own = if declared.is_none() { own_charset(bytes) } else { None };
     plain::decode(bytes, declared.or(own.as_deref()))
 }
 
-/// What `<meta charset=…>` says. Words that can be read like this are not in UTF-16, whatever they say.
-fn meta_charset(bytes: &[u8]) -> Option<String> {
+/// What a page says about itself. Words that can be read like this are not in UTF-16, whatever they say.
+fn own_charset(bytes: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(bytes.get(..META_BYTES).unwrap_or(bytes)).to_ascii_lowercase();
-    let (_, behind) = head.split_once("<meta")?.1.split_once("charset")?;
-    let value = behind.trim_start().strip_prefix('=')?.trim_start().trim_start_matches(['"', '\'']);
-    let end = value.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.')));
-    let label = value.get(..end.unwrap_or(value.len()))?;
-    (!label.starts_with("utf-16")).then(|| label.to_owned())
+    let mut tags = Tokenizer::new(head.as_str()).filter_map(|token| match token {
+        Ok(Token::StartTag(tag)) if *tag.name == b"meta"[..] => meta_charset(&tag),
+        _ => None,
+    });
+    tags.next().or_else(|| xml_charset(&head)).filter(|label| !label.starts_with("utf-16"))
+}
+
+/// What `<meta charset=…>` says, or `<meta http-equiv=content-type content='…; charset=…'>`.
+fn meta_charset(tag: &StartTag<()>) -> Option<String> {
+    let said = |name: &[u8]| tag.attributes.get(name).map(|value| String::from_utf8_lossy(value).trim().to_owned());
+    said(b"charset").or_else(|| {
+        said(b"http-equiv").filter(|what| what == "content-type")?;
+        named(&said(b"content")?, "charset")
+    })
+}
+
+/// What `<?xml … encoding='…'?>` says.
+fn xml_charset(head: &str) -> Option<String> {
+    named(head.trim_start().strip_prefix("<?xml")?.split_once("?>")?.0, "encoding")
+}
+
+/// The value behind a name and `=`, with or without quotes.
+fn named(text: &str, name: &str) -> Option<String> {
+    let value = text.split_once(name)?.1.trim_start().strip_prefix('=')?.trim_start();
+    let value = value.trim_start_matches(['"', '\'']);
+    value.split(['"', '\'', ';', ' ']).next().map(str::to_owned)
 }
 
 /// The text of a page, and whether there was more of it. `base` is where the page was.
-pub(super) fn text(html: &str, base: &Url, bytes_max: usize) -> (String, bool) {
+pub(super) fn text(html: &str, base: Option<&Url>, bytes_max: usize) -> (String, bool) {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
     let mut page = Page::new(base);
-    for token in Tokenizer::new_with_emitter(html, emitter) {
-        let Ok(token) = token;
+    page.is_xml = html.trim_start().starts_with("<?xml");
+    let mut tokens = Tokenizer::new_with_emitter(html, emitter);
+    while let Some(Ok(token)) = tokens.next() {
         match token {
-            Token::StartTag(tag) => page.open(&tag),
+            Token::StartTag(tag) => {
+                let hides = page.unseen.is_some();
+                page.open(&tag);
+                // In HTML `<script/>` is open; a page in XML means what it says.
+                if tag.self_closing && page.is_xml {
+                    tokens.set_state(State::Data);
+                    if !hides {
+                        page.close(&tag.name);
+                    }
+                }
+            }
             Token::EndTag(tag) => page.close(&tag.name),
             Token::String(words) => page.say(&String::from_utf8_lossy(&words)),
             Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
@@ -80,7 +114,12 @@ enum Gap {
 }
 
 struct Page<'a> {
-    base: &'a Url,
+    /// Where it is, if anywhere: what its links are relative to.
+    base: Option<&'a Url>,
+    /// What it says that its links are relative to.
+    rebased: Option<Url>,
+    /// Whether it calls itself XHTML.
+    is_xml: bool,
     title: String,
     out: String,
     gap: Gap,
@@ -99,9 +138,11 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    fn new(base: &'a Url) -> Self {
+    fn new(base: Option<&'a Url>) -> Self {
         Self {
             base,
+            rebased: None,
+            is_xml: false,
             title: String::new(),
             out: String::new(),
             gap: Gap::None,
@@ -131,6 +172,8 @@ impl<'a> Page<'a> {
             return;
         }
         match name {
+            b"html" => self.is_xml |= tag.attributes.contains_key(b"xmlns".as_slice()),
+            b"base" => self.rebase(tag),
             b"title" => self.in_title = true,
             b"br" => self.part(Gap::Line),
             b"hr" => self.part(Gap::Paragraph),
@@ -211,11 +254,21 @@ impl<'a> Page<'a> {
         self.in_row = true;
     }
 
+    /// The first one that is a place counts.
+    fn rebase(&mut self, tag: &StartTag<()>) {
+        let href = tag.attributes.get(b"href".as_slice()).map(|href| String::from_utf8_lossy(href));
+        if let (None, Some(href)) = (&self.rebased, href) {
+            let url = Url::options().base_url(self.base).parse(href.trim()).ok();
+            self.rebased = url.filter(|url| matches!(url.scheme(), "http" | "https"));
+        }
+    }
+
     fn open_link(&mut self, tag: &StartTag<()>) {
         self.close_link();
         let href = tag.attributes.get(b"href".as_slice()).map(|href| String::from_utf8_lossy(href).into_owned());
         let href = href.filter(|href| !href.trim_start().starts_with('#'));
-        let url = href.and_then(|href| self.base.join(href.trim()).ok());
+        let url =
+            href.and_then(|href| Url::options().base_url(self.rebased.as_ref().or(self.base)).parse(href.trim()).ok());
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.as_str().len() <= LINK_BYTES_MAX);
         self.link = url.map(|url| (url.into(), None));
     }
@@ -316,7 +369,7 @@ mod tests {
     use super::*;
 
     fn read(html: &str) -> String {
-        text(html, &Url::parse("https://site.example/a/b.html").unwrap(), 10_000).0
+        text(html, Some(&Url::parse("https://site.example/a/b.html").unwrap()), 10_000).0
     }
 
     #[test]
@@ -344,6 +397,8 @@ mod tests {
             ("<a href='/1'>one<a href='/2'>two</a>", "[one](https://site.example/1)[two](https://site.example/2)"),
             ("<a href='/1'><p>a</p><p>b</p></a>", "a\n\nb"),
             ("<a href='/1'>open", "[open](https://site.example/1)"),
+            ("<base href='//o.example/b/'><base href=/c/><a href='x'>o</a>", "[o](https://o.example/b/x)"),
+            ("<base target=_top><base href='data:,'><a href='x'>o</a>", "[o](https://site.example/a/x)"),
         ];
         for (html, wanted) in cases {
             assert_eq!(read(html), wanted, "{html}");
@@ -353,13 +408,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_page_in_xml_closes_at_once_hides_nothing() {
+        let head = "<head><script src='a.js'/><title/><style/></head><body><iframe src='x'/><textarea/><svg><svg/><title/>no</svg><p>Words";
+        for root in ["<?xml version='1.0'?><html>", "<html xmlns='http://www.w3.org/1999/xhtml'>"] {
+            assert_eq!(read(&format!("{root}{head}")), "Words", "{root}");
+        }
+        assert_eq!(read("<html><script src='a.js'/><p>This is still the script"), "");
+    }
+
+    #[test]
     fn a_page_may_name_its_characters() {
         for html in [
             &b"<meta charset=windows-1251><p>\xcf\xf0\xe8"[..],
             b"<meta http-equiv=content-type content='text/html; charset=windows-1251'><p>\xcf\xf0\xe8",
             b"<META CHARSET = \"windows-1251\"><p>\xcf\xf0\xe8",
+            b"<meta name=a content='of which charset'><!-- <meta charset=koi8-r> --><meta charset=windows-1251><p>\xcf\xf0\xe8",
+            b"<meta name=a content='charset=koi8-r'><meta charset=windows-1251><p>\xcf\xf0\xe8",
+            b"<?xml version='1.0' encoding='windows-1251'?><html><p>\xcf\xf0\xe8",
         ] {
             assert_eq!(read(&decode(html, None)), "При");
+            assert_eq!(read(&decode(html, Some("no-such-set"))), "При", "a word that means nothing does not count");
             assert_ne!(read(&decode(html, Some("koi8-r"))), "При", "the server's word counts more");
         }
         assert_eq!(read(&decode("<meta charset=utf-16le><p>é".as_bytes(), None)), "é");
@@ -376,7 +444,7 @@ mod tests {
     #[test]
     fn reading_stops_when_enough_was_read() {
         let html = "<p>word ".repeat(100_000);
-        let (text, truncated) = text(&html, &Url::parse("http://h.example/").unwrap(), 1000);
+        let (text, truncated) = text(&html, None, 1000);
         assert_eq!((text.len(), truncated), (1000, true));
     }
 }

@@ -14,6 +14,12 @@ pub(super) fn decode<'a>(bytes: &'a [u8], declared: Option<&str>) -> Cow<'a, str
     encoding.decode_without_bom_handling(bytes).0
 }
 
+/// The characters as the mark at the beginning says, else as UTF-8, whatever else they may be.
+pub(super) fn marked(bytes: &[u8]) -> Cow<'_, str> {
+    let (encoding, mark) = Encoding::for_bom(bytes).unwrap_or((UTF_8, 0));
+    encoding.decode_without_bom_handling(bytes.get(mark..).unwrap_or_default()).0
+}
+
 /// The text with one sort of line end and without control characters, and whether there was more of it.
 pub(super) fn clean(text: &str, bytes_max: usize) -> (String, bool) {
     let mut clean = String::with_capacity(text.len().min(bytes_max));

@@ -60,6 +60,20 @@ async fn three_hops_are_followed_and_the_fourth_is_not() {
 }
 
 #[tokio::test]
+async fn an_address_in_any_script_is_followed() {
+    let site = Site::serving(|path, mut socket| async move {
+        let said = match path.as_str() {
+            "/b%C3%A1o%20c%C3%A1o" => answer("text/plain", "arrived"),
+            _ => redirect(302, "/báo cáo"),
+        };
+        let _ = socket.write_all(&said).await;
+    })
+    .await;
+    let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await.unwrap();
+    assert_eq!((found.bytes.as_ref(), site.heads().len()), (&b"arrived"[..], 2));
+}
+
+#[tokio::test]
 async fn a_circle_ends() {
     let site = Site::answering(redirect(307, "/")).await;
     assert_eq!(fetch(&site.fetcher(Limits::default()), &site.url("/")).await, Err(FetchError::NotAllowed));

@@ -26,24 +26,33 @@ impl TaskFold {
     }
 
     /// The addresses in what was said that are to be read and that nobody began to read, each once. What is said now goes
-    /// before what a client or a hook tells of the past: there may be more than are read.
+    /// before what a client or a hook tells of the past, and of that the newest counts: there may be more than are read.
     #[must_use]
     pub fn unread_files(&self) -> Vec<&str> {
         let later = self.inputs.iter().map(|input| &input.message);
         let now = self.spec.input.iter().chain(later).flat_map(|message| &message.content);
         let before = self.before.iter().flat_map(|before| &before.entries);
-        let said = now.chain(self.history.iter().flatten().chain(before).flat_map(said_by_user));
+        let past: Vec<&Part> = self.history.iter().flatten().chain(before).flat_map(said_by_user).collect();
         let left = FILES_MAX.saturating_sub(self.files_listed());
         let mut unread: Vec<&str> = Vec::new();
+        self.note_unread(now, left, &mut unread);
+        let said_now = unread.len();
+        self.note_unread(past.into_iter().rev(), left, &mut unread);
+        if let Some(past) = unread.get_mut(said_now..) {
+            past.reverse();
+        }
+        unread
+    }
+
+    fn note_unread<'a>(&self, said: impl Iterator<Item = &'a Part>, most: usize, unread: &mut Vec<&'a str>) {
         for url in said.filter_map(web) {
-            if unread.len() == left {
+            if unread.len() == most {
                 break;
             }
             if self.file(url).is_none() && !unread.contains(&url) {
                 unread.push(url);
             }
         }
-        unread
     }
 
     /// What a user said, as the model reads it: in place of each file that was read stands what is in it, wherever it was

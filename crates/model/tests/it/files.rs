@@ -4,7 +4,7 @@ use crate::fold::{ROOT, event, item};
 use model::block::{FileRef, Part};
 use model::event::Event;
 use model::fold::{FILES_MAX, RunFold};
-use model::history::Entry;
+use model::history::{Before, Entry};
 use model::item::FileStatus;
 use model::record::Private;
 use model::testing::{Options, seeds, thread_log};
@@ -114,6 +114,22 @@ fn of_files_beyond_the_limit_the_model_is_told_that_there_were_too_many() {
     let last = &urls[FILES_MAX];
     let told = Part::text(format!("[The file {last} could not be read: There were too many files.]"));
     assert_eq!(given(&run).last(), Some(&told));
+}
+
+#[test]
+fn of_a_long_past_the_newest_files_are_read() {
+    let urls: Vec<String> = (0..FILES_MAX + 5).map(|n| format!("https://a.example/{n}")).collect();
+    let said = |url: &String| Entry::User { content: vec![Part::text("look"), web(url)] };
+    let entries = urls.iter().chain(&urls[..1]).map(said).collect();
+    let private = Private { before: Some(Before { entries, ..Before::default() }), ..Private::default() };
+    let input = json!([{"id": "msg_0", "role": "user", "content": [web("https://now.example/")]}]);
+    let spec = json!({"thread_id": "thr_1", "agent": "demo", "model": "m", "input": input});
+    let created = event(json!({"type": "task.created", "task_id": ROOT, "task": spec}));
+    let mut run = RunFold::default();
+    run.apply_event(run.seq.next(), 5, &created, Some(&private)).unwrap();
+    let newest = urls[urls.len() - (FILES_MAX - 2)..].iter().chain(&urls[..1]).map(String::as_str);
+    let wanted: Vec<&str> = std::iter::once("https://now.example/").chain(newest).collect();
+    assert_eq!(run.root().unwrap().unread_files(), wanted);
 }
 
 /// Whatever happened to a run, the runs after it are given what its files had in them, and nothing that would have to be
