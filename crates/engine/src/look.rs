@@ -5,11 +5,15 @@ use crate::open;
 use model::block::Object;
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
-use model::history::Before;
+use model::history::{Before, Entry};
 use model::object::{TaskObject, TaskStatus};
 use model::ports::{PageLimit, RunRow, StoreError};
+use model::thread::ThreadFold;
 use model::usage::Usage;
 use model::{Seq, TaskId, ThreadId, UserId};
+
+/// What stands in the place of what is too long to be taken along.
+const LEFT_OUT: &str = "[What was said before this is left out: it is too long to be taken along.]";
 
 impl Engine {
     /// The row of the run that a task belongs to. Foreign ones do not exist.
@@ -72,10 +76,45 @@ impl Engine {
     /// # Errors
     /// When the log cannot be read.
     pub async fn said_until(&self, user: &UserId, run: &RunRow) -> Result<Before, StoreError> {
-        let (ports, thread) = (self.ports(), &run.thread);
-        let head = ports.journal.read(user, thread, Seq(u64::MAX), PageLimit::ONE).await?.head;
-        let past = open::fold(&*ports.journal, &*ports.directory, (user, thread), head).await?.replay.thread;
+        let past = self.past(user, &run.thread).await?;
         Ok(Before { entries: past.history(Some(&run.id), HistoryWindow::default()), references: past.references })
+    }
+
+    /// The same in at most so many bytes: of what is longer the newest runs, and before them a note that others are left
+    /// out. Of a run that is too long by itself only what was said, if that is not.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn said_within(&self, user: &UserId, run: &RunRow, bytes_max: usize) -> Result<Before, StoreError> {
+        let past = self.past(user, &run.thread).await?;
+        let newest = |turns| past.history(Some(&run.id), HistoryWindow { turns, tokens: None });
+        let fits = |entries: &Vec<Entry>| serde_json::to_vec(entries).is_ok_and(|text| text.len() <= bytes_max);
+        let whole = newest(None);
+        if fits(&whole) {
+            return Ok(Before { entries: whole, references: past.references });
+        }
+        // Fewer runs are never longer: so many fit, and so many do not.
+        let (mut few, mut many) = (0, past.chain(Some(&run.id)).len().max(1));
+        while few + 1 < many {
+            let between = few.midpoint(many);
+            match fits(&newest(Some(between))) {
+                true => few = between,
+                false => many = between,
+            }
+        }
+        let mut kept = newest(Some(few));
+        if few == 0 {
+            let is_said = |entry: &Entry| matches!(entry, Entry::User { .. } | Entry::Assistant { .. });
+            kept = Some(newest(Some(1)).into_iter().filter(is_said).collect()).filter(fits).unwrap_or_default();
+        }
+        let note = Entry::Summary { text: LEFT_OUT.to_owned() };
+        Ok(Before { entries: [vec![note], kept].concat(), references: past.references })
+    }
+
+    async fn past(&self, user: &UserId, thread: &ThreadId) -> Result<ThreadFold, StoreError> {
+        let ports = self.ports();
+        let head = ports.journal.read(user, thread, Seq(u64::MAX), PageLimit::ONE).await?.head;
+        Ok(open::fold(&*ports.journal, &*ports.directory, (user, thread), head).await?.replay.thread)
     }
 }
 

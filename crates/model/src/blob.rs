@@ -4,7 +4,7 @@
 pub const BLOBS: &str = "/v1/blobs/";
 
 /// How many hex digits a hash has.
-const HASH_DIGITS: usize = 64;
+pub const HASH_DIGITS: usize = 64;
 
 /// Where the bytes with this hash are.
 #[must_use]

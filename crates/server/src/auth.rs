@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::keys::Keys;
 use crate::problem::Problem;
 use crate::shares::{self, LOOK_EVERY, Share};
-use axum::extract::{FromRequestParts, MatchedPath, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -32,7 +32,6 @@ const FOLLOWED: [&str; 4] =
     ["/v1/tasks/{task}/events", "/v1/threads/{thread}/events", "/api/v1/agent/runs/{thread}/events", "/ws"];
 /// … and this one, where it streams.
 const RESPONSE: &str = "/v1/responses/{response}";
-const STREAMS: &str = "stream=true";
 
 /// How requests are told apart.
 #[derive(Clone, Debug)]
@@ -123,13 +122,20 @@ fn by_ticket(app: &App, request: &mut Request) -> Option<Caller> {
         [ticket] => ticket.strip_prefix(TICKET).unwrap_or_default().to_owned(),
         _ => return None,
     };
-    let route = route(request);
-    let streams = route == RESPONSE && rest.contains(&STREAMS);
-    let is_followed = *request.method() == Method::GET && (FOLLOWED.contains(&route.as_str()) || streams);
     let uri = with_query(request.uri(), &rest.join("&"))?;
+    let route = route(request);
+    let is_stream = FOLLOWED.contains(&route.as_str()) || route == RESPONSE && streams(&uri);
+    let is_followed = *request.method() == Method::GET && is_stream;
     *request.uri_mut() = uri;
     let bare = !request.headers().contains_key(header::AUTHORIZATION) && !request.headers().contains_key(API_KEY);
     if is_followed && bare { app.tickets.take(&ticket, Instant::now()) } else { None }
+}
+
+/// Is it a stream that is asked for, and nothing else beside? Who says `stream` twice may mean anything.
+fn streams(uri: &Uri) -> bool {
+    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|pairs| pairs.0).unwrap_or_default();
+    let mut said = pairs.iter().filter(|(name, _)| name == "stream").map(|(_, value)| value.as_str());
+    (said.next(), said.next()) == (Some("true"), None)
 }
 
 fn has_ticket(uri: &Uri) -> bool {

@@ -15,8 +15,8 @@ use crate::files::intake::{self, Luggage};
 use crate::keys::{digest, secret};
 use crate::problem::Problem;
 use axum::http::{Method, StatusCode};
-use engine::NewRun;
-use model::blob::{BLOBS, hash_in};
+use engine::{NewRun, REQUEST_BYTES_MAX};
+use model::blob::{BLOBS, HASH_DIGITS, hash_in, is_hash};
 use model::block::Part;
 use model::event::Event;
 use model::history::Entry;
@@ -27,10 +27,11 @@ use model::{Record, ThreadId, UserId};
 use protocol::responses::drawn;
 pub(crate) use scope::Scope;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
+use tokio::sync::OnceCell;
 
 /// How a token begins.
 pub(crate) const PREFIX: &str = "hws_";
@@ -81,6 +82,8 @@ pub(crate) fn read_only() -> Problem {
 pub(crate) struct Share {
     row: ShareRow,
     revoked: AtomicBool,
+    /// The blobs that are named in what is frozen. It changes no more, and is long: it is looked through once.
+    named: OnceCell<HashSet<String>>,
 }
 
 impl Share {
@@ -92,6 +95,11 @@ impl Share {
     /// The last record that is shown, where that is settled.
     pub(crate) const fn until(&self) -> Option<Seq> {
         self.row.until
+    }
+
+    /// Who shows it.
+    pub(crate) const fn owner(&self) -> &UserId {
+        &self.row.owner
     }
 
     fn shows(&self, thread: &ThreadId) -> bool {
@@ -147,7 +155,7 @@ impl Shares {
     /// One more.
     pub(crate) fn add(&self, row: ShareRow) {
         let (digest, viewer) = (row.digest.clone(), viewer(&row.id));
-        let share = Arc::new(Share { row, revoked: AtomicBool::new(false) });
+        let share = Arc::new(Share { row, revoked: AtomicBool::new(false), named: OnceCell::new() });
         let mut open = self.write();
         open.by_digest.insert(digest, Arc::clone(&share));
         open.by_viewer.insert(viewer, share);
@@ -230,7 +238,7 @@ pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), P
     let runs = app.engine.ports().directory.runs(&user, filter, PageOf { before: None, limit: RUNS_LOOKED_AT }).await?;
     let ended = runs.into_iter().filter(|run| run.status.is_terminal() && run.first.is_some());
     let mut before = match ended.max_by_key(|run| run.first) {
-        Some(run) => Some(app.engine.said_until(&user, &run).await?),
+        Some(run) => Some(app.engine.said_within(&user, &run, REQUEST_BYTES_MAX / 2).await?),
         None => None,
     };
     let mut luggage = Luggage::default();
@@ -324,9 +332,11 @@ fn says(record: &Record, words: &str) -> bool {
     has(&record.public, words)
 }
 
-/// The same, also where only we read it.
-fn names(record: &Record, words: &str) -> bool {
-    says(record, words) || has(&record.private, words)
+/// The blobs that a record names, also where only we read it.
+fn blobs_in(record: &Record) -> impl Iterator<Item = String> {
+    let texts = [&record.public, &record.private].into_iter().filter_map(|text| std::str::from_utf8(text).ok());
+    let hashes = |text| str::split(text, BLOBS).skip(1).filter_map(|rest| rest.get(..HASH_DIGITS));
+    texts.flat_map(hashes).filter(|hash| is_hash(hash)).map(str::to_owned)
 }
 
 fn has(text: &[u8], words: &str) -> bool {

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 pub(crate) const GOOD_FOR: Duration = Duration::from_secs(60);
 /// How many can wait to be used, of one user and of all.
 const PER_USER_MAX: usize = 100;
+/// … and of all together who are shown something of one user's, who can make any number of shares.
+const PER_SHARER_MAX: usize = 500;
 const ALL_MAX: usize = 10_000;
 
 const PREFIX: &str = "hwt_";
@@ -48,7 +50,10 @@ impl Tickets {
         let mut open = self.lock();
         open.retain(|_, ticket| now < ticket.until);
         let mine = open.values().filter(|ticket| ticket.caller.user == caller.user).count();
-        if mine >= PER_USER_MAX || open.len() >= ALL_MAX {
+        let sharer = caller.share().map(|share| share.owner());
+        let is_shown = |ticket: &&Ticket| ticket.caller.share().map(|share| share.owner()) == sharer;
+        let of_sharer = sharer.map_or(0, |_| open.values().filter(is_shown).count());
+        if mine >= PER_USER_MAX || of_sharer >= PER_SHARER_MAX || open.len() >= ALL_MAX {
             return Err(TicketError::TooMany);
         }
         open.insert(digest(&text), Ticket { caller: caller.clone(), until: now + GOOD_FOR });
@@ -71,7 +76,8 @@ impl Tickets {
 mod tests {
     use super::*;
     use crate::auth::Pass;
-    use model::UserId;
+    use crate::shares::Shares;
+    use model::{ThreadId, UserId};
 
     fn caller(name: &str) -> Caller {
         Caller { user: UserId::from(name), pass: Pass::Open }
@@ -100,5 +106,22 @@ mod tests {
         tickets.issue(&caller("ben"), now).unwrap();
         tickets.issue(&caller("ann"), now + GOOD_FOR).unwrap();
         assert_eq!(tickets.lock().len(), 1, "what nobody used is not kept");
+    }
+
+    #[test]
+    fn nobody_can_do_so_by_showing_a_thread_in_a_hundred_ways() {
+        let (tickets, now, shares) = (Tickets::default(), Instant::now(), Shares::default());
+        let viewer = |owner: &str| {
+            let place = (UserId::from(owner), ThreadId::from("thr_1"));
+            let (row, token) = crate::shares::new(place, None, (0, u64::MAX)).unwrap();
+            shares.add(row);
+            shares.find(&token).unwrap()
+        };
+        let issued = (0..100)
+            .map(|_| viewer("ann"))
+            .map(|who| (0..PER_USER_MAX).filter(|_| tickets.issue(&who, now).is_ok()).count());
+        assert_eq!(issued.sum::<usize>(), PER_SHARER_MAX);
+        tickets.issue(&viewer("ben"), now).unwrap();
+        tickets.issue(&caller("ann"), now).unwrap();
     }
 }

@@ -3,8 +3,9 @@
 //! What is asked in a viewer's name is answered from the owner's rows where it is about that thread. Everything else goes
 //! to the store as it comes, which knows nobody of a viewer's name; what would make something there is refused here.
 
-use super::{Share, Shares, Who, any_record, names, viewer};
-use model::blob;
+use super::{Share, Shares, Who, blobs_in, viewer};
+use model::event::Event;
+use model::object::TaskStatus;
 use model::ports::{
     ApprovalRow, AttachmentRow, Attachments, Batch, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow,
     Journal, Kept, KeyRow, Landed, Lease, NameRow, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, Spent,
@@ -12,6 +13,7 @@ use model::ports::{
 };
 use model::seq::{Millis, Seq};
 use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The runs of a shared thread are looked at so many at a time.
@@ -315,9 +317,40 @@ impl Scope {
         if share.until().is_none() {
             return Ok(Some(row));
         }
-        let address = blob::address(hash);
-        let named = any_record(self, &viewer(&share.row.id), thread, |record| names(record, &address)).await?;
-        Ok(named.then_some(row))
+        let named = share.named.get_or_try_init(|| self.named(&share)).await?;
+        Ok(named.contains(hash).then_some(row))
+    }
+
+    /// The blobs that are named in what a share shows.
+    async fn named(&self, share: &Share) -> Result<HashSet<String>, StoreError> {
+        let (mut named, mut at) = (HashSet::new(), Seq::ZERO);
+        loop {
+            let page = self.read(&viewer(&share.row.id), &share.row.thread, at, PageLimit::WIDE).await?;
+            let Some(last) = page.records.last() else { return Ok(named) };
+            at = last.seq;
+            named.extend(page.records.iter().flat_map(blobs_in));
+        }
+    }
+
+    /// How a run was where its thread is frozen: it went on, or it waited for somebody. Its records say so.
+    async fn status_then(&self, share: &Share, row: &RunRow) -> Result<TaskStatus, StoreError> {
+        let (Some(until), Some(first), TaskStatus::Running) = (share.until(), row.first, row.status) else {
+            return Ok(row.status);
+        };
+        let (mut status, mut at) = (row.status, first.before());
+        while at < until {
+            let page = self.read(&viewer(&share.row.id), &row.thread, at, PageLimit::WIDE).await?;
+            let Some(last) = page.records.last() else { break };
+            at = last.seq;
+            for record in page.records.iter().filter(|record| record.run == row.id) {
+                match record.event() {
+                    Event::Paused(paused) if paused.task_id == row.id => status = TaskStatus::Paused,
+                    Event::Resumed(resumed) if resumed.task_id == row.id => status = TaskStatus::Running,
+                    _ => {}
+                }
+            }
+        }
+        Ok(status)
     }
 
     async fn shown_runs(&self, share: Arc<Share>, filter: RunFilter, page: PageOf) -> Result<Vec<RunRow>, StoreError> {
@@ -334,7 +367,10 @@ impl Scope {
             let rows = self.directory.runs(&share.row.owner, of_thread.clone(), next).await?;
             let Some(oldest) = rows.last() else { break };
             before = Some(oldest.id.to_string());
-            shown.extend(rows.into_iter().filter_map(|row| share.run(row)).filter(fits));
+            for mut row in rows.into_iter().filter_map(|row| share.run(row)) {
+                row.status = self.status_then(&share, &row).await?;
+                shown.extend(Some(row).filter(fits));
+            }
         }
         shown.truncate(page.limit);
         Ok(shown)

@@ -1,5 +1,7 @@
 //! Shares: what a viewer sees, that it is that thread and nothing else, and when it ends.
 
+mod long;
+
 use crate::auth::key;
 use crate::blocks::client::{Got, Socket};
 use crate::fake::dialect::Dialect;
@@ -236,6 +238,32 @@ async fn what_is_frozen_ends_where_it_was() {
     socket.say(&json!({"type": "ping"})).await;
     let rest = socket.until("pong").await;
     assert!(rest.iter().all(|frame| frame["type"] != "message_stop" && frame["type"] != "error"), "{rest:?}");
+}
+
+#[tokio::test]
+async fn what_waited_for_an_answer_when_it_was_frozen_waits_for_ever() {
+    let hw = Server::start(KEYS);
+    let ann = Seat::new(&hw, &key(&hw, "ann"));
+    let asked = ann.post("/v1/tasks", json!({"model": "demo", "input": "trade", "wait": true})).await.json();
+    let (task, thread) = (asked["task_id"].as_str().unwrap(), asked["thread_id"].as_str().unwrap());
+    let listed = async |seat: &Seat<'_>, status: &str| {
+        let path = format!("/v1/tasks?thread_id={thread}&status={status}");
+        let rows = seat.get(&path).await.json()["data"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["status"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let frozen = ann.share(thread, json!({"mode": "frozen"})).await;
+    let viewer = Seat::new(&hw, token(&frozen));
+    for decided in [false, true] {
+        if decided {
+            let key = asked["pending"][0]["key"].as_str().unwrap();
+            let decide = format!("/v1/tasks/{task}/approvals/{key}");
+            assert_eq!(ann.post(&decide, json!({"decision": "approve"})).await.status, 200);
+            ann.get(&format!("/v1/tasks/{task}/events")).await;
+        }
+        assert_eq!(listed(&viewer, "paused").await, ["paused"], "decided: {decided}");
+        assert!(listed(&viewer, "running").await.is_empty() && listed(&viewer, "completed").await.is_empty());
+        assert_eq!(viewer.get(&format!("/v1/tasks/{task}")).await.json()["status"], "paused");
+    }
 }
 
 #[tokio::test]

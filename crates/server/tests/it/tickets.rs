@@ -114,6 +114,11 @@ async fn a_ticket_is_taken_nowhere_else() {
     for bad in [format!("ticket={good}&ticket={second}"), "ticket=".to_owned(), format!("ticket={ann}")] {
         assert_eq!(hw.get(&format!("{events}?{bad}")).await.status, 401, "{bad}");
     }
+    // What only looks like a stream is none: of two, the last would count.
+    for query in ["stream=true&stream=false", "stream=true&str%65am=false", "str%65am=false&stream=true"] {
+        let path = format!("/v1/responses/{response}?{query}&ticket={good}");
+        assert_eq!(hw.get(&path).await.status, 401, "{query}");
+    }
     // None of that used one up.
     for ticket in [good, second] {
         assert_eq!(hw.get(&format!("{events}?ticket={ticket}")).await.status, 200);

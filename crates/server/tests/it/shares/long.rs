@@ -1,0 +1,53 @@
+//! Going on from a thread that is too long to be taken along whole.
+
+use super::{KEYS, Seat, token};
+use crate::auth::key;
+use crate::fake::dialect::Dialect;
+use crate::fake::loopback::{Act, Asked, Loopback, stream};
+use crate::harness::Server;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+
+#[tokio::test]
+async fn of_a_long_thread_its_end_is_taken_along_and_the_model_is_told_so() {
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let hears = Arc::clone(&asked);
+    let upstream = Loopback::open(move |request: Asked| {
+        hears.lock().unwrap().push(request.body.to_string());
+        vec![stream(), Act::Send(Dialect::Chat.says("well said").into_bytes())]
+    })
+    .await;
+    let far = format!("{KEYS}\n[providers.far]\nkind = \"openai-chat\"\nbase_url = \"{}\"", upstream.url("/v1"));
+    let hw = Server::start(&far);
+    let (ann, ben) = (Seat::new(&hw, &key(&hw, "ann")), Seat::new(&hw, &key(&hw, "ben")));
+    let say = async |seat: &Seat<'_>, mut body: Value| {
+        body["model"] = json!("far/m");
+        body["wait"] = json!(true);
+        let reply = seat.post("/v1/tasks", body).await;
+        assert_eq!((reply.status, reply.json()["status"].as_str()), (200, Some("completed")), "{}", reply.text);
+        reply.json()["thread_id"].as_str().unwrap().to_owned()
+    };
+    // Each has something that is said to the model when somebody goes on from there, and something that is not.
+    let long = |name: &str, kilobytes: usize| format!("{name} {}", "x".repeat(kilobytes * 1024));
+    let mut thread = None;
+    let note = "is left out: it is too long";
+    for (said, heard, left) in [
+        (long("alpha", 60), vec!["alpha"], vec![note]),
+        (long("beta", 60), vec!["beta", note], vec!["alpha"]),
+        ("gamma".to_owned(), vec!["beta", "gamma", note], vec!["alpha"]),
+        (long("delta", 150), vec![note], vec!["alpha", "beta", "gamma", "delta"]),
+        ("epsilon".to_owned(), vec!["epsilon", note], vec!["delta"]),
+    ] {
+        thread = Some(say(&ann, json!({"input": said, "thread_id": thread})).await);
+        let share = ann.share(thread.as_deref().unwrap(), json!({"mode": "live"})).await;
+        say(&ben, json!({"input": "go on", "share": token(&share)})).await;
+        let last = asked.lock().unwrap().last().unwrap().clone();
+        let name = said.get(..5).unwrap();
+        for words in heard {
+            assert!(last.contains(words), "{name}: the model hears {words}");
+        }
+        for words in left {
+            assert!(!last.contains(words), "{name}: the model does not hear {words}");
+        }
+    }
+}
