@@ -152,6 +152,26 @@ for (const { name, url: place, start, altered, expired } of PLACES) describe(nam
     assert.equal(await (await fetch((await sign(here)).url)).text(), 'here');
   });
 
+  test('a bucket that is not there takes nothing, and says so as one that does not answer', async () => {
+    const elsewhere = join(folder, 'elsewhere.toml');
+    await writeFile(elsewhere, config(place.replace(BUCKET, 'nowhere-files')));
+    const other = await startServer({ config: elsewhere, env: { ...bucket.env, NO_PROXY: '127.0.0.1' } });
+    try {
+      const input = [{ type: 'image_url', image_url: { url: dataUrl('image/png', picture(20, name)) } }];
+      for (const [path, body] of [
+        [ROUTE, 'in one step'],
+        [ROUTE, new Uint8Array(11_000_000)],
+        ['/v1/tasks', JSON.stringify({ model: 'demo', input })],
+      ]) {
+        const headers = { 'content-type': 'application/json' };
+        const response = await fetch(other.url + path, { method: 'POST', headers, body });
+        assert.deepEqual([response.status, (await response.json()).code], [503, 'files_unavailable'], path);
+      }
+    } finally {
+      await other.stop();
+    }
+  });
+
   test('what the server knows of is what is in the bucket', async () => {
     const { objects } = await bucket.kept();
     const { code, stdout, stderr } = await server.verify();

@@ -104,6 +104,27 @@ fn office(head: &[u8], declared: Option<&str>) -> Option<Kind> {
 
 /// Is this the beginning of a text? Its last character may be cut.
 fn is_text(head: &[u8]) -> bool {
+    match head {
+        // The mark of the same with four bytes for each, which nobody writes, begins with the first of these.
+        [0xff, 0xfe, 0, 0, ..] => false,
+        [0xff, 0xfe, rest @ ..] => is_wide_text(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => is_wide_text(rest, u16::from_be_bytes),
+        _ => is_narrow_text(head),
+    }
+}
+
+/// The same for UTF-16, behind its mark.
+fn is_wide_text(head: &[u8], unit: fn([u8; 2]) -> u16) -> bool {
+    let (pairs, _) = head.as_chunks::<2>();
+    let units: Vec<u16> = pairs.iter().copied().map(unit).collect();
+    let whole = match units.as_slice() {
+        [whole @ .., 0xd800..0xdc00] => whole,
+        whole => whole,
+    };
+    !whole.is_empty() && char::decode_utf16(whole.iter().copied()).all(|c| c.is_ok_and(is_written))
+}
+
+fn is_narrow_text(head: &[u8]) -> bool {
     let whole = match std::str::from_utf8(head) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() => {
@@ -111,5 +132,10 @@ fn is_text(head: &[u8]) -> bool {
         }
         Err(_) => return false,
     };
-    !whole.is_empty() && !whole.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{c}' | '\u{1b}'))
+    !whole.is_empty() && whole.chars().all(is_written)
+}
+
+/// Does text have this character?
+fn is_written(c: char) -> bool {
+    !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{c}' | '\u{1b}')
 }

@@ -25,7 +25,7 @@ mod walk;
 pub use depot::{Depot, FilesError, Reading};
 pub use key::{Key, KeyError};
 pub use kind::{HEAD_BYTES, Kind};
-pub use naming::{disposition, shown_name};
+pub use naming::{disposition, sent_name, shown_name};
 pub use open::OpenError;
 pub use picture::{Picture, TooManyPixels};
 pub use place::{Cloud, Place, PlaceError};

@@ -1,19 +1,28 @@
 //! How much it would take to unpack a picture, by what its header says. Nothing is ever unpacked here.
 //!
 //! A few kilobytes can say that they are a hundred thousand pixels wide, and whoever believes them and makes room for that
-//! falls over. So what says it is larger than pictures are is not taken. The header is read as the bytes come and nothing
-//! of them is kept: in a JPEG it may stand behind any number of segments.
+//! falls over. So what says it is larger than pictures are is not taken, and neither is what moves through more frames. The
+//! headers are read as the bytes come and nothing of them is kept: in a JPEG they may stand behind any number of segments.
 
 use crate::Kind;
 
 /// No side of a picture is longer.
 const SIDE_MAX: u32 = 32_768;
+/// No picture that moves has more frames.
+const FRAMES_MAX: u32 = 10_000;
 /// What tells one WebP from another stands in so many bytes.
 const WEBP_BYTES: usize = 30;
 const PNG_BYTES: usize = 24;
 const GIF_BYTES: usize = 10;
 /// A frame's segment: its length, the bits of a sample, height, width.
 const FRAME_BYTES: usize = 7;
+/// What a chunk of a PNG or WebP begins with: its kind and its length.
+const CHUNK_BYTES: usize = 8;
+/// The rest of a PNG's header, and a checksum.
+const PNG_REST_BYTES: usize = 5 + CHECKSUM_BYTES;
+const CHECKSUM_BYTES: usize = 4;
+/// A frame of a GIF: where it is, how wide and how high, and what it brings along.
+const GIF_FRAME_BYTES: usize = 9;
 
 /// A picture that comes in, piece by piece.
 #[derive(Debug)]
@@ -27,16 +36,22 @@ pub struct Picture {
     gathered: Vec<u8>,
     wanted: usize,
     size: Option<(u32, u32)>,
+    frames: u32,
 }
 
 /// It says of itself that it is larger than pictures may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the picture is {width} by {height} pixels large: {pixels_max} pixels and sides of {SIDE_MAX} are the most")]
+#[error(
+    "the picture is too large (width {width}, height {height}, frames {frames}): \
+     {pixels_max} pixels, sides of {SIDE_MAX} and {FRAMES_MAX} frames are the most"
+)]
 pub struct TooManyPixels {
     /// How wide it says it is.
     pub width: u32,
     /// How high.
     pub height: u32,
+    /// How many frames were seen of it, or it says that it has.
+    pub frames: u32,
     /// How many pixels it may have.
     pub pixels_max: u64,
 }
@@ -56,6 +71,19 @@ enum At {
     Segment,
     /// At the segment that says how large the picture is.
     Frame,
+    /// At a chunk of a PNG.
+    PngChunk,
+    /// Where a PNG says how many frames it has.
+    PngFrames,
+    /// At a chunk of a WebP that moves.
+    WebpChunk,
+    /// Behind the sides of a GIF.
+    GifHead,
+    /// At the first byte of a block.
+    GifBlock,
+    GifFrame,
+    /// At the length of a piece of data.
+    GifData,
     /// Nothing more is to be found out.
     End,
 }
@@ -81,7 +109,7 @@ impl Picture {
             "image/jpeg" => (At::Jpeg, 2),
             _ => (At::End, 0),
         };
-        Self { pixels_max, at, skip: 0, gathered: Vec::new(), wanted, size: None }
+        Self { pixels_max, at, skip: 0, gathered: Vec::new(), wanted, size: None, frames: 1 }
     }
 
     /// Looks at the next bytes of it.
@@ -120,21 +148,97 @@ impl Picture {
                 self.skip = usize::from(u16::from_be_bytes([*high, *low])).saturating_sub(2);
                 (At::Between, 1)
             }
-            (at, header) => {
-                self.size = size(at, header);
+            (At::Png | At::Gif | At::Webp | At::Frame, header) => {
+                self.size = size(self.at, header);
+                if let Some((width, height)) = self.size {
+                    self.judge(width, height)?;
+                }
+                self.behind(header)
+            }
+            (_, found) => self.moving(found)?,
+        };
+        Ok(())
+    }
+
+    /// Where frames are told of, where there may be more than one.
+    fn behind(&mut self, header: &[u8]) -> (At, usize) {
+        const MOVES: u8 = 2;
+        match self.at {
+            At::Png if self.size.is_some() => {
+                self.skip = PNG_REST_BYTES;
+                (At::PngChunk, CHUNK_BYTES)
+            }
+            At::Gif => {
+                self.frames = 0;
+                (At::GifHead, 3)
+            }
+            At::Webp
+                if header.get(12..16) == Some(b"VP8X") && header.get(20).is_some_and(|flags| flags & MOVES != 0) =>
+            {
+                self.frames = 0;
+                (At::WebpChunk, CHUNK_BYTES)
+            }
+            _ => (At::End, 0),
+        }
+    }
+
+    /// Goes through what moves, frame by frame.
+    fn moving(&mut self, found: &[u8]) -> Result<(At, usize), TooManyPixels> {
+        Ok(match (self.at, found) {
+            (At::PngChunk, [_, _, _, _, b'a', b'c', b'T', b'L']) => (At::PngFrames, 4),
+            // Whatever comes now is in the one picture that everybody sees.
+            (At::PngChunk, [_, _, _, _, b'I', b'D' | b'E', ..]) => (At::End, 0),
+            (At::PngChunk, [l0, l1, l2, l3, ..]) => {
+                self.skip = (u32::from_be_bytes([*l0, *l1, *l2, *l3]) as usize).saturating_add(CHECKSUM_BYTES);
+                (At::PngChunk, CHUNK_BYTES)
+            }
+            (At::PngFrames, [f0, f1, f2, f3]) => {
+                self.count(u32::from_be_bytes([*f0, *f1, *f2, *f3]))?;
                 (At::End, 0)
             }
-        };
-        match self.size {
-            Some((width, height)) => self.judge(width, height),
-            None => Ok(()),
-        }
+            (At::WebpChunk, [kind @ .., l0, l1, l2, l3]) => {
+                if kind == b"ANMF" {
+                    self.count(self.frames + 1)?;
+                }
+                self.skip = (little(&[*l0, *l1, *l2, *l3]) as usize).next_multiple_of(2);
+                (At::WebpChunk, CHUNK_BYTES)
+            }
+            (At::GifHead, [packed, ..]) => {
+                self.skip = colours(*packed);
+                (At::GifBlock, 1)
+            }
+            // An extension, and what it is called.
+            (At::GifBlock, [0x21]) => {
+                self.skip = 1;
+                (At::GifData, 1)
+            }
+            (At::GifBlock, [0x2c]) => (At::GifFrame, GIF_FRAME_BYTES),
+            (At::GifFrame, [_, _, _, _, w0, w1, h0, h1, packed]) => {
+                self.count(self.frames + 1)?;
+                self.judge(little(&[*w0, *w1]), little(&[*h0, *h1]))?;
+                // The data begins with how it is packed.
+                self.skip = colours(*packed) + 1;
+                (At::GifData, 1)
+            }
+            (At::GifData, [0]) => (At::GifBlock, 1),
+            (At::GifData, [length]) => {
+                self.skip = usize::from(*length);
+                (At::GifData, 1)
+            }
+            _ => (At::End, 0),
+        })
+    }
+
+    fn count(&mut self, frames: u32) -> Result<(), TooManyPixels> {
+        self.frames = frames;
+        let (width, height) = self.size.unwrap_or_default();
+        self.judge(width, height)
     }
 
     fn judge(&self, width: u32, height: u32) -> Result<(), TooManyPixels> {
         let pixels = u64::from(width) * u64::from(height);
-        if width > SIDE_MAX || height > SIDE_MAX || pixels > self.pixels_max {
-            return Err(TooManyPixels { width, height, pixels_max: self.pixels_max });
+        if width > SIDE_MAX || height > SIDE_MAX || pixels > self.pixels_max || self.frames > FRAMES_MAX {
+            return Err(TooManyPixels { width, height, frames: self.frames, pixels_max: self.pixels_max });
         }
         Ok(())
     }
@@ -178,6 +282,12 @@ fn webp(chunk: &[u8], body: &[u8]) -> Option<(u32, u32)> {
         }
         _ => None,
     }
+}
+
+/// How long the table of colours of a GIF or of one of its frames is.
+fn colours(packed: u8) -> usize {
+    const IS_THERE: u8 = 0x80;
+    if packed & IS_THERE == 0 { 0 } else { 3 << ((packed & 7) + 1) }
 }
 
 /// A number whose first byte counts least.

@@ -39,7 +39,8 @@ pub enum UploadError {
 
 impl From<object_store::Error> for UploadError {
     fn from(error: object_store::Error) -> Self {
-        Self::Files(error.into())
+        // Where something is put nothing can be missing but the place itself.
+        Self::Files(FilesError::Unavailable(error.to_string()))
     }
 }
 

@@ -4,14 +4,15 @@
 //! texts and pictures are kept as blobs of the thread, and the answer says where. A file that cannot be read is a sentence
 //! for people, and never more than that: no run ends because of it.
 
-mod places;
+mod ours;
 
-use self::places::Places;
 use crate::config::FetchConfig;
 use crate::files::{BlobError, Files, NewBlob, Origin};
+use crate::places::Places;
 use ::files::Kind;
 use bytes::Bytes;
 use fetch::apart::Apart;
+use fetch::text::is_page;
 use fetch::{FetchError, Fetched, Fetcher, Own, PdfReader, ReadLimits, Readable, Reader, Rules};
 use model::block::{FileRef, ImageUrl, Part};
 use model::ports::{BoxFuture, Documents, FileAnswer, FileRequest};
@@ -33,6 +34,7 @@ struct Desk {
     fetcher: Fetcher,
     reader: Reader,
     places: Places,
+    bytes_max: usize,
     /// Where PDFs are read: a user has one at a time, because one can take all the time that it is given.
     pdf_places: Places,
     wait_max: Duration,
@@ -72,12 +74,13 @@ impl WebDocuments {
             ..ReadLimits::default()
         };
         let desk = Desk {
-            // Whoever waits in line is as patient as whoever is served.
-            wait_max: config.limits.total_max,
+            // Long enough for others to have had their turn.
+            wait_max: config.limits.total_max * 4,
+            bytes_max: config.limits.bytes_max,
             fetcher: Fetcher::new(rules, config.limits),
             pdf_places: Places::new(read.readers_max, 1),
             reader: Reader::new(read, PdfReader::Apart(apart)),
-            places: Places::new(config.at_once_max, config.at_once_max * 3 / 4),
+            places: Places::new(config.at_once_max, config.at_once_max / 2),
             files,
         };
         Self { desk: Arc::new(desk) }
@@ -99,14 +102,17 @@ impl Documents for WebDocuments {
 impl Desk {
     async fn read(&self, request: &FileRequest) -> Result<(Vec<Part>, String), ReadError> {
         let _place = self.places.take(&request.user, self.wait_max).await.ok_or(ReadError::Busy)?;
-        let file = self.fetcher.fetch(&request.url, &mut |_| {}).await?;
+        let file = match ours::read(&self.files, request, self.bytes_max).await {
+            Some(file) => file?,
+            None => self.fetcher.fetch(&request.url, &mut |_| {}).await?,
+        };
         let found = self.words(request, &file).await?;
         let message = message(&file, &found);
         let content = match found {
             Readable::Text { text, truncated } => self.text(request, &file, &text, truncated).await?,
             Readable::Image { content_type, bytes } => {
                 let url = self.keep(request, file.name.clone(), content_type, bytes).await?;
-                let picture = Part::ImageUrl { image_url: ImageUrl { url }, id: None };
+                let picture = Part::ImageUrl { image_url: ImageUrl { url, detail: None }, id: None };
                 vec![Part::text(heading(request, &file, false)), picture]
             }
         };
@@ -138,7 +144,7 @@ impl Desk {
             return Ok(inline);
         }
         let (name, content_type) = as_text(file);
-        let bytes = plain(&heading, text);
+        let bytes = plain(&heading, text, &name);
         let size = Some(bytes.len() as u64);
         let url = Some(self.keep(request, name.clone(), content_type, bytes).await?);
         let rest = FileRef { url, name: Some(name), size, ..FileRef::default() };
@@ -193,7 +199,10 @@ fn sentence(error: &str) -> String {
 /// The name and the type of the words of a file.
 fn as_text(file: &Fetched) -> (String, &'static str) {
     match file.kind {
-        fetch::Kind::Markdown | fetch::Kind::Csv | fetch::Kind::Plain => (file.name.clone(), file.kind.content_type()),
+        fetch::Kind::Markdown | fetch::Kind::Csv | fetch::Kind::Plain if !is_page(b"", &file.name) => {
+            (file.name.clone(), file.kind.content_type())
+        }
+        // Its words are no page any more, whatever it is called.
         _ => (format!("{}.txt", file.name), "text/plain"),
     }
 }
@@ -205,8 +214,8 @@ fn harmless(text: &str) -> String {
 }
 
 /// Words as bytes that nobody takes for anything else: what begins as another type of file does gets its heading first.
-fn plain(heading: &str, text: String) -> Bytes {
-    let is_text = Kind::of(text.as_bytes(), None).content_type == "text/plain";
+fn plain(heading: &str, text: String, name: &str) -> Bytes {
+    let is_text = Kind::of(text.as_bytes(), None).content_type == "text/plain" && !is_page(text.as_bytes(), name);
     Bytes::from(if is_text { text } else { format!("{heading}\n{text}") })
 }
 
@@ -277,10 +286,25 @@ mod tests {
             ("{\\rtf1 is how one begins", "[a]\n{\\rtf1 is how one begins"),
             ("%PDF-1.7 is how one begins", "[a]\n%PDF-1.7 is how one begins"),
             ("A PDF has %PDF-1.7 in it", "A PDF has %PDF-1.7 in it"),
+            ("<html> is how one begins", "[a]\n<html> is how one begins"),
         ] {
-            let kept = plain("[a]", text.to_owned());
+            let kept = plain("[a]", text.to_owned(), "a.pdf.txt");
             assert_eq!(Kind::of(&kept, None).content_type, "text/plain", "{text:?}");
             assert_eq!(kept, wanted);
+            assert!(!is_page(&kept, "a.pdf.txt"), "its words are not read as a page again");
+        }
+    }
+
+    #[test]
+    fn words_are_not_called_a_page() {
+        for (kind, name, wanted) in [
+            (fetch::Kind::Html, "a.html", "a.html.txt"),
+            (fetch::Kind::Plain, "a.html", "a.html.txt"),
+            (fetch::Kind::Plain, "a.txt", "a.txt"),
+            (fetch::Kind::Markdown, "a.md", "a.md"),
+            (fetch::Kind::Pdf, "a.pdf", "a.pdf.txt"),
+        ] {
+            assert_eq!(as_text(&file(name, kind, 1)).0, wanted);
         }
     }
 }

@@ -17,20 +17,23 @@ mod given;
 pub(crate) mod inline;
 pub(crate) mod intake;
 mod shown;
+mod signed;
 
 use crate::config::FilesConfig;
+use crate::places::{Place, Places};
 use crate::problem::Problem;
 pub(crate) use answer::Keep;
 use axum::http::StatusCode;
 pub(crate) use blobs::{BlobError, NewBlob, Origin};
 use engine::SystemClock;
-use files::{Depot, FilesError, Key, KeyError, OpenError, Place, Seal, SealError, TooManyPixels};
+use files::{Depot, FilesError, Key, KeyError, OpenError, Seal, SealError, TooManyPixels};
 use futures_util::stream::{self, StreamExt as _};
 pub(crate) use given::Given;
 pub(crate) use inline::{Inline, PictureError, Pictures};
 use model::UserId;
 use model::ports::{AttachmentRow, Clock as _, Directory, StoreError};
 pub(crate) use shown::{ShownHooks, ShownTools};
+pub(crate) use signed::{LIFETIME_SECONDS_MAX, RAW, Signed};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -40,10 +43,10 @@ const BUCKET: &str = "headwater";
 /// The folder of files in a data folder.
 pub(crate) const FOLDER: &str = "files";
 const SEAL: &str = "files.key";
-/// No address is good for longer, whatever it says of itself.
-pub(crate) const LIFETIME_SECONDS_MAX: u64 = 3600;
 /// So many files come in at once; each holds up to two parts in memory.
 const UPLOADS_MAX: usize = 128;
+/// So many of them are of one user.
+const USER_UPLOADS_MAX: usize = 96;
 /// So many files are removed at a time.
 const DISCARDED_AT_ONCE: usize = 16;
 /// When so many files could not be removed, none can.
@@ -56,7 +59,7 @@ pub(crate) struct Files {
     pub(crate) bucket: String,
     pub(crate) config: FilesConfig,
     pub(crate) directory: Arc<dyn Directory>,
-    uploads: Arc<Semaphore>,
+    uploads: Places,
     /// Room for what models are being given, in kibibytes.
     giving: Arc<Semaphore>,
 }
@@ -83,7 +86,7 @@ impl Files {
         let seal = Seal::load(&path).map_err(|why| FilesOpenError::Seal { path, why })?;
         let bucket = config.bucket.clone().or_else(|| depot.bucket().map(str::to_owned));
         let bucket = bucket.unwrap_or_else(|| BUCKET.to_owned());
-        let uploads = Arc::new(Semaphore::new(UPLOADS_MAX));
+        let uploads = Places::new(UPLOADS_MAX, USER_UPLOADS_MAX);
         let giving = Arc::new(Semaphore::new(kibibytes(config.models_bytes_max) as usize));
         Ok(Self { depot, seal, bucket, config, directory, uploads, giving })
     }
@@ -124,11 +127,14 @@ impl Files {
         Arc::clone(&self.giving).acquire_many_owned(wanted).await.ok()
     }
 
-    /// Room for one more file to come in.
-    pub(crate) fn enter(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        Arc::clone(&self.uploads)
-            .try_acquire_owned()
-            .map_err(|_| Problem::too_many_uploads(format!("{UPLOADS_MAX} files are coming in already: try again")))
+    /// Room for one more file of this user to come in.
+    pub(crate) fn enter(&self, user: &UserId) -> Result<Place, Problem> {
+        let full = || {
+            let detail =
+                format!("{UPLOADS_MAX} files are coming in already, or {USER_UPLOADS_MAX} of yours: try again");
+            Problem::too_many_uploads(detail)
+        };
+        self.uploads.take_now(user).ok_or_else(full)
     }
 
     /// Says that a file comes.
@@ -173,8 +179,8 @@ impl Files {
 }
 
 /// Where files are unless it is said.
-pub(crate) fn folder(data_dir: &Path) -> Place {
-    Place::Folder(data_dir.join(FOLDER))
+pub(crate) fn folder(data_dir: &Path) -> files::Place {
+    files::Place::Folder(data_dir.join(FOLDER))
 }
 
 fn kibibytes(bytes: u64) -> u32 {

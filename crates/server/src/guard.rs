@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const METHODS: &str = "GET, HEAD, POST, DELETE";
 const REQUEST_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id";
-const EXPOSED: &str = "location, x-request-id, retry-after";
+const EXPOSED: &str = "location, x-request-id, retry-after, accept-ranges, content-disposition, content-range, etag";
 const PREFLIGHT_SECONDS: &str = "600";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

@@ -20,6 +20,7 @@ mod keys;
 mod linger;
 mod listen;
 mod paging;
+mod places;
 mod problem;
 mod query;
 mod routes;

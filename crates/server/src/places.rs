@@ -1,6 +1,7 @@
-//! Places at the desk, of which no one user can take all.
+//! Places, of which no one user can take all.
 //!
-//! Whoever points at sites that never answer holds a place until the time is up, again and again. Others would find none.
+//! Whoever sends a file slowly, or points at sites that never answer, holds a place for as long as that takes, again and
+//! again. Others would find none.
 
 use model::UserId;
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// So many things at a time, and fewer of one user.
-pub(super) struct Places {
+pub(crate) struct Places {
     all: Arc<Semaphore>,
     user_max: usize,
     /// Those of users who have a place or wait for one.
@@ -18,26 +19,31 @@ pub(super) struct Places {
 }
 
 /// A place, until it is dropped.
-pub(super) struct Place {
+pub(crate) struct Place {
     _of_user: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
 impl Places {
     /// One user has at most `user_max` of them, and at least one.
-    pub(super) fn new(max: usize, user_max: usize) -> Self {
+    pub(crate) fn new(max: usize, user_max: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(max)), user_max: user_max.max(1), users: Mutex::default() }
     }
 
-    /// A place for this user; none if it takes too long to get one.
-    pub(super) async fn take(&self, user: &UserId, wait_max: Duration) -> Option<Place> {
-        let own = self.of(user);
+    /// A place for this user; none if others leave none for so long. Who waits for a place of their own is patient: each
+    /// of these is free after a while, and somebody who points at many files wants all of them.
+    pub(crate) async fn take(&self, user: &UserId, wait_max: Duration) -> Option<Place> {
         // In this order: who has had enough stands in nobody's way.
-        let both = async { (own.acquire_owned().await, Arc::clone(&self.all).acquire_owned().await) };
-        match timeout(wait_max, both).await {
-            Ok((Ok(of_user), Ok(of_all))) => Some(Place { _of_user: of_user, _of_all: of_all }),
-            _ => None,
-        }
+        let of_user = self.of(user).acquire_owned().await.ok()?;
+        let of_all = timeout(wait_max, Arc::clone(&self.all).acquire_owned()).await.ok()?.ok()?;
+        Some(Place { _of_user: of_user, _of_all: of_all })
+    }
+
+    /// A place for this user, if there is one now.
+    pub(crate) fn take_now(&self, user: &UserId) -> Option<Place> {
+        let of_user = self.of(user).try_acquire_owned().ok()?;
+        let of_all = Arc::clone(&self.all).try_acquire_owned().ok()?;
+        Some(Place { _of_user: of_user, _of_all: of_all })
     }
 
     fn of(&self, user: &UserId) -> Arc<Semaphore> {
@@ -50,6 +56,8 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt as _;
+    use std::pin::pin;
 
     #[tokio::test]
     async fn one_user_leaves_places_for_others_and_gets_back_what_was_left() {
@@ -60,12 +68,16 @@ mod tests {
         for _ in 0..3 {
             taken.push(places.take(&greedy, now).await.unwrap());
         }
-        assert!(places.take(&greedy, now).await.is_none());
+        let mut fourth = pin!(places.take(&greedy, now));
+        assert!(fourth.as_mut().now_or_never().is_none(), "who has three waits for one of them");
+        assert!(places.take_now(&greedy).is_none());
         let last = places.take(&modest, now).await.unwrap();
         assert!(places.take(&modest, now).await.is_none(), "there are only four");
+        assert!(places.take_now(&modest).is_none());
         drop(taken.pop());
+        assert!(fourth.await.is_some(), "however long it took");
         assert!(places.take(&modest, now).await.is_some());
-        assert!(places.take(&greedy, now).await.is_some());
+        assert!(places.take_now(&modest).is_some());
         drop((taken, last));
         let _only = places.take(&modest, now).await.unwrap();
         assert_eq!(places.users.lock().unwrap().len(), 1, "who has no place is forgotten");

@@ -6,7 +6,7 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
 
 #[test]
 fn bytes_say_what_they_are() {
-    let table: [(&[u8], &str, Option<&str>); 13] = [
+    let table: [(&[u8], &str, Option<&str>); 21] = [
         (PNG, "image/png", Some("png")),
         (b"\xff\xd8\xff\xe0\0\x10JFIF\0", "image/jpeg", Some("jpg")),
         (b"GIF89a\x01\0\x01\0\x80\0\0", "image/gif", Some("gif")),
@@ -20,6 +20,14 @@ fn bytes_say_what_they_are() {
         (b"a\xe6\x97", "text/plain", Some("txt")),
         (b"\0\x01\x02", "application/octet-stream", None),
         (b"\xff\xfe", "application/octet-stream", None),
+        (b"\xff\xfeh\0\xe9\0", "text/plain", Some("txt")),
+        (b"\xfe\xff\0h\0\xe9", "text/plain", Some("txt")),
+        (b"\xff\xfeh\0\x3d\xd8", "text/plain", Some("txt")),
+        (b"\xff\xfe\x3d\xd8h\0", "application/octet-stream", None),
+        (b"\xff\xfe\x00\xdch\0", "application/octet-stream", None),
+        (b"\xff\xfeh\0\x01\0", "application/octet-stream", None),
+        (b"\xff\xfe\0\0h\0\0\0", "application/octet-stream", None),
+        (b"h\0i\0", "application/octet-stream", None),
     ];
     for (bytes, content_type, extension) in table {
         assert_eq!(Kind::of(bytes, None), Kind { content_type, extension }, "{bytes:?}");

@@ -5,6 +5,7 @@
 mod depot;
 mod keys;
 mod kinds;
+mod names;
 mod pictures;
 mod places;
 mod seals;

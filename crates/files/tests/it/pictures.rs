@@ -83,9 +83,49 @@ fn one_that_says_it_is_too_large_is_refused() {
         (lossy(16_000, 16_000), 16_000, 16_000),
         (lossless(16_384, 16_384), 16_384, 16_384),
     ] {
-        let refused = Err(TooManyPixels { width, height, pixels_max: MANY });
+        let refused = Err(TooManyPixels { width, height, frames: 1, pixels_max: MANY });
         assert_eq!(Picture::check(&bytes, MANY), refused, "{:?}", &bytes[..20]);
     }
+}
+
+/// A GIF that moves, with all that may stand between its frames.
+fn moving_gif(frames: usize, side: u16) -> Vec<u8> {
+    let frame =
+        [b"\x2c\0\0\0\0", &side.to_le_bytes()[..], &side.to_le_bytes(), b"\x80abcdef\x02\x03\x2c\x2c\x3b\x01\x21\0"];
+    let note = [b"\x21\xfe\x05hello", &b"\0\x21\xf9\x04\0\0\0\0\0"[..], &frame.concat()].concat();
+    [gif(64, 64), note.repeat(frames), b"\x3b".to_vec()].concat()
+}
+
+fn moving_webp(frames: usize) -> Vec<u8> {
+    let mut canvas = canvas(64, 64)[..30].to_vec();
+    canvas[20] = 2;
+    // One of odd length, which has a byte more than it says.
+    let frame = [b"ANMF\x13\0\0\0", &b"ANMFANMFANMFANMFANM\0"[..]].concat();
+    [canvas, b"ANIM\x06\0\0\0abcdef".to_vec(), frame.repeat(frames)].concat()
+}
+
+fn moving_png(frames: u32) -> Vec<u8> {
+    let told = [b"\0\0\0\x08acTL", &frames.to_be_bytes()[..], b"\0\0\0\0crc."].concat();
+    [png(64, 64), b"crc.\0\0\0\x03tEXtabccrc.".to_vec(), told, b"\0\0\0\x01IDAT".to_vec()].concat()
+}
+
+#[test]
+fn one_that_moves_has_a_bounded_number_of_frames_and_none_is_larger_than_pictures_are() {
+    for bytes in [moving_gif(10_000, 64), moving_webp(10_000), moving_png(10_000), moving_gif(0, 64), moving_webp(0)] {
+        assert_eq!(Picture::check(&bytes, MANY), Ok(Some((64, 64))), "{:?}", &bytes[..20]);
+    }
+    for (bytes, frames) in [
+        (moving_gif(100_000, 64), 10_001),
+        (moving_webp(100_000), 10_001),
+        (moving_png(100_000), 100_000),
+        (moving_png(u32::MAX), u32::MAX),
+    ] {
+        let refused = Err(TooManyPixels { width: 64, height: 64, frames, pixels_max: MANY });
+        assert_eq!(Picture::check(&bytes, MANY), refused, "{:?}", &bytes[..20]);
+    }
+    // Larger than the whole.
+    let refused = Err(TooManyPixels { width: 65_535, height: 65_535, frames: 1, pixels_max: MANY });
+    assert_eq!(Picture::check(&moving_gif(1, u16::MAX), MANY), refused);
 }
 
 #[test]
@@ -111,8 +151,11 @@ fn what_is_no_picture_says_nothing() {
 fn however_a_picture_is_cut_and_whatever_is_in_it_the_answer_is_the_same() {
     for seed in seeds() {
         let mut rng = Rng::new(seed);
-        let mut bytes = match rng.below(4) {
+        let mut bytes = match rng.below(7) {
             0 => png(20_000, 20_000),
+            4 => moving_gif(10_001, 64),
+            5 => moving_webp(10_001),
+            6 => moving_png(10_001),
             1 => jpeg(20_000, 20_000, 1 + rng.below(200_000)),
             2 => lossless(300, 200),
             _ => gif(40_000, 2),

@@ -4,7 +4,7 @@
 use super::Files;
 use crate::problem::Problem;
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use files::{Key, Reading, disposition};
 use model::ports::AttachmentRow;
@@ -54,7 +54,7 @@ impl Files {
         &self,
         key: &Key,
         row: &AttachmentRow,
-        asked: &HeaderMap,
+        (method, asked): (&Method, &HeaderMap),
         keep: Keep<'_>,
     ) -> Result<Response, Problem> {
         if keep.is_had(asked) {
@@ -62,7 +62,9 @@ impl Files {
             insert(&mut response, keep.headers());
             return Ok(response);
         }
-        let part = match range(asked, row.bytes, keep) {
+        // Who asks about a file asks about all of it.
+        let wanted = if method == Method::GET { range(asked, row.bytes, keep) } else { Asked::Whole };
+        let part = match wanted {
             Asked::Whole => None,
             Asked::Part(range) => Some(range),
             Asked::Outside => {

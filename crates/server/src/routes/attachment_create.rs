@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use engine::SystemClock;
-use files::{HEAD_BYTES, Key, Kind, Picture, UploadError, disposition, shown_name};
+use files::{HEAD_BYTES, Key, Kind, Picture, UploadError, disposition, sent_name, shown_name};
 use futures_util::stream::{BoxStream, StreamExt as _};
 use model::UserId;
 use model::ports::{AttachmentRow, Clock as _, Kept};
@@ -39,7 +39,7 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let [name] = query::read(&uri, ["name"])?;
     check(&app, &caller.user, &headers).await?;
-    let room = app.files.enter()?;
+    let room = app.files.enter(&caller.user)?;
     // The sender may go away at any moment; what has been begun is cleared away all the same.
     let row = to_its_end(async move {
         let _room = room;
@@ -79,6 +79,7 @@ struct Incoming {
     form: Option<Multipart<'static>>,
     /// What it says of its size as a picture, once it is known what it is.
     picture: Option<Picture>,
+    bytes_max: u64,
     silence_max: Duration,
     until: Instant,
 }
@@ -146,26 +147,29 @@ async fn keep(
 
 async fn open(app: &App, headers: &HeaderMap, body: Body) -> Result<Incoming, Problem> {
     let declared = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
-    let silence_max = app.limits.body_read;
+    let (bytes_max, silence_max) = (app.files.config.upload_bytes_max, app.limits.body_read);
     let until = Instant::now() + silence_max * PATIENCE;
     let pieces = body.into_data_stream();
     let essence = declared.as_deref().and_then(|kind| kind.split(';').next()).unwrap_or_default();
     let is_form = essence.trim().eq_ignore_ascii_case("multipart/form-data");
     if !is_form {
         let pieces = pieces.map(|piece| piece.map_err(|_| broke_off())).boxed();
-        return Ok(Incoming { name: None, declared, pieces, form: None, picture: None, silence_max, until });
+        return Ok(Incoming { name: None, declared, pieces, form: None, picture: None, bytes_max, silence_max, until });
     }
     let boundary = multer::parse_boundary(declared.unwrap_or_default()).map_err(|_| not_a_form())?;
-    let bytes_max = app.files.config.upload_bytes_max.saturating_add(FORM_BYTES_MAX);
-    let constraints = Constraints::new().size_limit(SizeLimit::new().whole_stream(bytes_max));
+    let form_bytes_max = bytes_max.saturating_add(FORM_BYTES_MAX);
+    let constraints = Constraints::new().size_limit(SizeLimit::new().whole_stream(form_bytes_max));
     let mut form = Multipart::with_constraints(pieces, boundary, constraints);
     let field = timeout(silence_max, form.next_field()).await.map_err(|_| late(silence_max))?;
-    let field = field.map_err(|error| form_fault(&error, bytes_max))?;
-    let field = field.filter(|field| field.file_name().is_some()).ok_or_else(not_a_form)?;
-    let (name, declared) =
-        (field.file_name().map(str::to_owned), field.content_type().map(|kind| kind.essence_str().to_owned()));
+    let field = field.map_err(|error| form_fault(&error, bytes_max))?.ok_or_else(not_a_form)?;
+    let disposition = field.headers().get(header::CONTENT_DISPOSITION);
+    let name = disposition.and_then(|disposition| sent_name(disposition.as_bytes()));
+    if name.is_none() {
+        return Err(not_a_form());
+    }
+    let declared = field.content_type().map(|kind| kind.essence_str().to_owned());
     let pieces = field.map(move |piece| piece.map_err(|error| form_fault(&error, bytes_max))).boxed();
-    Ok(Incoming { name, declared, pieces, form: Some(form), picture: None, silence_max, until })
+    Ok(Incoming { name, declared, pieces, form: Some(form), picture: None, bytes_max, silence_max, until })
 }
 
 impl Incoming {
@@ -182,7 +186,7 @@ impl Incoming {
         match timeout_at(by, form.next_field()).await.map_err(|_| late(self.silence_max))? {
             Ok(None) => Ok(None),
             Ok(Some(_)) => Err(not_a_form()),
-            Err(error) => Err(form_fault(&error, 0)),
+            Err(error) => Err(form_fault(&error, self.bytes_max)),
         }
     }
 

@@ -7,8 +7,6 @@ use crate::{query, shares};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri, header};
-use engine::SystemClock;
-use model::ports::Clock as _;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -34,20 +32,8 @@ pub(crate) async fn handle(
         return Err(Problem::not_found());
     }
     let (key, row) = app.files.find(&bucket, &path).await?;
-    let lifetime = app.files.config.signed_url;
-    let url = match app.files.depot.address(&key, lifetime).await? {
-        Some(url) => url,
-        None => {
-            let expires = SystemClock.now() / 1000 + lifetime.as_secs();
-            let signature = app.files.seal.sign(&bucket, &key, expires);
-            // A path has no character that a query would read otherwise, but `%`.
-            let path = row.path.replace('%', "%25");
-            let base = base(&app, &headers);
-            format!(
-                "{base}/api/v1/agent/attachments/raw?bucket={bucket}&path={path}&expires={expires}&signature={signature}"
-            )
-        }
-    };
+    let presigned = app.files.depot.address(&key, app.files.config.signed_url).await?;
+    let url = presigned.unwrap_or_else(|| app.files.sign(&base(&app, &headers), &key));
     Ok(Json(Answer { bucket, path: row.path, url }))
 }
 

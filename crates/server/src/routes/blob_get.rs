@@ -8,7 +8,7 @@ use crate::problem::Problem;
 use crate::query;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
 use files::Key;
 use model::blob::is_hash;
@@ -29,6 +29,7 @@ pub(crate) async fn handle(
     State(app): State<App>,
     caller: Caller,
     BlobPath(hash): BlobPath,
+    method: Method,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -36,5 +37,5 @@ pub(crate) async fn handle(
     let found = app.engine.ports().directory.blob(&caller.user, None, &hash).await?;
     let row = found.ok_or_else(Problem::not_found)?;
     let key = Key::stored(&row.path)?;
-    app.files.answer(&key, &row, &headers, Keep::ForGood(&hash)).await
+    app.files.answer(&key, &row, (&method, &headers), Keep::ForGood(&hash)).await
 }

@@ -1,5 +1,7 @@
 //! Files that users send: in, out by a signed address, and everything that can be tried with either.
 
+mod slow;
+
 use crate::auth::{id_of, key};
 use crate::harness::{PATIENCE, Reply, Server, client};
 use flate2::{Compress, Compression, FlushCompress};
@@ -114,6 +116,11 @@ async fn a_form_with_one_file_is_the_same() {
     );
     assert!(headers["content-disposition"].to_str().unwrap().starts_with("attachment; "));
 
+    // Encoded names, as some clients write what is not ASCII.
+    let encoded = part("file", "; filename*=utf-8''t%C3%BC.csv", "a,b") + "--B--\r\n";
+    let reply = send(&hw, "", form, encoded.as_bytes()).await;
+    assert_eq!((reply.status, text(&reply.json(), "name")), (201, "t\u{fc}.csv"), "{}", reply.text);
+
     let two = part("a", "; filename=\"a\"", "x") + &part("b", "; filename=\"b\"", "y") + "--B--\r\n";
     let cut = part("a", "; filename=\"a\"", "x");
     for (kind, body, status, code) in [
@@ -128,7 +135,7 @@ async fn a_form_with_one_file_is_the_same() {
     ] {
         assert_eq!(send(&hw, "", kind, body.as_bytes()).await.problem(), (status, code.to_owned()), "{body}");
     }
-    assert_eq!(stored(&hw).len(), 1);
+    assert_eq!(stored(&hw).len(), 2);
 }
 
 #[tokio::test]
@@ -275,6 +282,11 @@ async fn a_part_of_a_file_can_be_asked_for() {
     }
     let (status, headers, _) = fetch(&url, &[("range", "bytes=10-")]).await;
     assert_eq!((status, headers["content-range"].to_str().unwrap()), (416, "bytes */10"));
+    // Only who asks for the bytes can ask for some of them.
+    for range in ["bytes=2-4", "bytes=10-"] {
+        let about = client().head(&url).header("range", range).send().await.unwrap();
+        assert_eq!((about.status().as_u16(), about.headers()["content-length"].to_str().unwrap()), (200, "10"));
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod canary;
 mod cut;
 #[path = "../../../fetch/tests/it/network.rs"]
 mod network;
+mod ours;
 #[path = "../../../fetch/tests/it/pdf_maker.rs"]
 mod pdf_maker;
 mod reading;

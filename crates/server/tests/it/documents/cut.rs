@@ -111,8 +111,8 @@ async fn files_wait_for_their_turn() {
     let model = Listener::open().await;
     let hw = model.server(&format!("{RULES}at_once_max = 4\nports = [{}]", web.address.port()));
     let task = begin(&hw, &PATHS.map(|path| web.url(path))).await;
-    // The fourth place is for somebody else.
-    web.until(|seen| seen.open == 3).await;
+    // Half of the places are for others.
+    web.until(|seen| seen.open == 2).await;
     // Whoever does not wait has come by now.
     for _ in 0..50 {
         assert_eq!(hw.get("/healthz").await.status, 200);
@@ -120,14 +120,16 @@ async fn files_wait_for_their_turn() {
     open.send_replace(true);
     let found = files(&frames(&hw, &task).await);
     let read = found.iter().filter(|(_, status, _)| status == "completed").count();
-    assert_eq!((read, web.seen().asked.len(), web.seen().most), (6, 6, 3), "{found:?}");
+    assert_eq!((read, web.seen().asked.len(), web.seen().most), (6, 6, 2), "{found:?}");
 }
 
 #[tokio::test]
-async fn files_do_not_wait_for_ever() {
+async fn each_file_has_its_turn_however_long_the_others_take() {
     let (_open, gate) = watch::channel(false);
     let slow = Page::Slow("text/plain", Bytes::from_static(b"Never"), gate);
-    let web = Web::at("127.0.0.1:0", PATHS.map(|path| (path, slow.clone()))).await;
+    let mut pages = PATHS.map(|path| (path, slow.clone()));
+    pages[5].1 = Page::File("text/plain", Bytes::from_static(b"The last"));
+    let web = Web::at("127.0.0.1:0", pages).await;
     let model = Listener::open().await;
     let rules = "[fetch]\nallow_private = true\ntimeout_ms = 1500\nat_once_max = 1\n";
     let hw = model.server(&format!("{rules}ports = [{}]", web.address.port()));
@@ -136,7 +138,6 @@ async fn files_do_not_wait_for_ever() {
     assert_eq!(seen.last().unwrap().event, "task.completed");
     let found = files(&seen);
     let late = found.iter().filter(|(.., message)| message == "The address took too long to answer.").count();
-    let never = found.iter().filter(|(.., message)| message == "Too many files are being read now.").count();
-    assert!(found.len() == 6 && late + never == 6 && late >= 1 && never >= 1, "{found:?}");
-    assert_eq!(web.seen().asked.len(), late, "who had no turn asked nobody");
+    let read = found.iter().filter(|(_, status, _)| status == "completed").count();
+    assert_eq!((found.len(), late, read), (6, 5, 1), "{found:?}");
 }

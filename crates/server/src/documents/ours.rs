@@ -1,0 +1,39 @@
+//! Addresses that we have signed ourselves, of files that their users have sent.
+//!
+//! We ask nobody for these, and ourselves least of all: the signature says which file it is, and it is read where it is kept.
+
+use crate::files::{Files, RAW, Signed};
+use fetch::{FetchError, Fetched, Kind};
+use model::ports::{AttachmentRow, FileRequest};
+use reqwest::Url;
+use std::collections::HashMap;
+
+/// The user's own file that this address was signed for. None if it is another address, or altered, over, or of somebody
+/// else: then it is one like any other.
+pub(super) async fn read(
+    files: &Files,
+    request: &FileRequest,
+    bytes_max: usize,
+) -> Option<Result<Fetched, FetchError>> {
+    // Under whatever name we were reached, this is how such an address ends.
+    let url = Url::parse(&request.url).ok().filter(|url| url.path().ends_with(RAW))?;
+    let mut said: HashMap<_, _> = url.query_pairs().into_owned().collect();
+    let mut said = |name| said.remove(name);
+    let (bucket, path) = (said("bucket")?, said("path")?);
+    let address = Signed { bucket, path, expires: said("expires")?, signature: said("signature")? };
+    files.good_for(&address).ok()?;
+    let (key, row) = files.find(&address.bucket, &address.path).await.ok()?;
+    if *key.owner() != request.user {
+        return None;
+    }
+    Some(take(files, url, row, bytes_max).await)
+}
+
+async fn take(files: &Files, url: Url, row: AttachmentRow, bytes_max: usize) -> Result<Fetched, FetchError> {
+    if usize::try_from(row.bytes).map_or(true, |bytes| bytes > bytes_max) {
+        return Err(FetchError::TooLarge);
+    }
+    let bytes = files.bytes(&row).await.map_err(|_| FetchError::Unreachable)?;
+    let kind = Kind::of(&bytes, &row.content_type, &row.name)?;
+    Ok(Fetched { url, name: row.name, kind, charset: None, bytes })
+}

@@ -1,0 +1,48 @@
+//! Files that take their time.
+
+use super::{KEYS, ROUTE};
+use crate::auth::key;
+use crate::harness::{PATIENCE, Server, read_for};
+use reqwest::Method;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+/// So many files of one user may be on their way.
+const USER_MAX: usize = 96;
+
+/// Sends a file but for its last byte.
+async fn begin(hw: &Server, key: &str) -> TcpStream {
+    let head =
+        format!("POST {ROUTE} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\n");
+    let mut stream = TcpStream::connect(&hw.address).await.unwrap();
+    // The server answers this as soon as it waits for the file.
+    stream.write_all((head + "expect: 100-continue\r\ncontent-length: 5\r\n\r\n").as_bytes()).await.unwrap();
+    stream.readable().await.unwrap();
+    stream.write_all(b"slow").await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn whoever_sends_many_files_slowly_stops_nobody_else() {
+    let hw = Server::start(KEYS);
+    let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
+    let mut slow = Vec::new();
+    for _ in 0..USER_MAX {
+        slow.push(begin(&hw, &ann).await);
+    }
+    let send = async |key: &str| {
+        let bearer = format!("Bearer {key}");
+        hw.request(Method::POST, ROUTE, &[("authorization", &bearer)], Some(b"quick".to_vec())).await
+    };
+    let more = send(&ann).await;
+    assert_eq!(more.problem(), (429, "too_many_uploads".to_owned()));
+    assert_ne!(more.header("retry-after"), "");
+    assert_eq!(send(&ben).await.status, 201);
+    // Those that were let in are not forgotten over it.
+    for stream in &mut slow {
+        stream.write_all(b"!").await.unwrap();
+        let answer = read_for(stream, PATIENCE).await;
+        assert!(answer.contains("HTTP/1.1 201 "), "{answer}");
+    }
+    assert_eq!(send(&ann).await.status, 201);
+}

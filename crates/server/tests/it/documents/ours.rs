@@ -1,0 +1,46 @@
+//! Files that were sent before, by the address that the server has signed for them.
+
+use super::{Listener, REFUSED, begin, files, frames};
+use crate::attachments::{sent, signed_path, text};
+use crate::auth::key;
+use crate::harness::Server;
+use serde_json::Value;
+
+/// An address for a file of one's own.
+async fn address(hw: &Server, file: &Value) -> String {
+    let answer = hw.get(&signed_path(text(file, "bucket"), text(file, "path"))).await.json();
+    text(&answer, "url").to_owned()
+}
+
+async fn told(hw: &Server, url: &str) -> String {
+    let frames = frames(hw, &begin(hw, &[url.to_owned()]).await).await;
+    assert_eq!(frames.last().unwrap().event, "task.completed");
+    let found = files(&frames);
+    let [(_, _, message)] = &found[..] else { panic!("{found:?}") };
+    message.clone()
+}
+
+#[tokio::test]
+async fn a_file_of_ones_own_is_read_by_its_signed_address_and_nobody_is_asked() {
+    let model = Listener::open().await;
+    // Nothing may be fetched at all.
+    let hw = model.server("[auth]\nmode = \"keys\"\n[fetch]\nports = []\nbytes_max = 1000\n");
+    let (ann, bob) = (key(&hw, "ann"), key(&hw, "bob"));
+    let hw = hw.with_key(&ann);
+    let url = address(&hw, &sent(&hw, "?name=notes.md", b"# Notes of mine").await).await;
+    assert_eq!(told(&hw, &url).await, "Read notes.md (15 bytes)");
+    assert!(model.heard().join("\n").contains("# Notes of mine"));
+    let large = address(&hw, &sent(&hw, "?name=large.txt", &[b'a'; 1001]).await).await;
+    assert_eq!(told(&hw, &large).await, "The file is too large.");
+    let other = address(&hw, &sent(&hw, "?name=a.exe", b"MZ\x90\0\x03\0\0\0").await).await;
+    assert_eq!(told(&hw, &other).await, "Files of this type cannot be read.");
+
+    let altered = [url.replace("notes", "n0tes"), url.replace("expires=", "expires=1"), format!("{url}0")];
+    let elsewhere = [url.replace("/raw?", "/raw/x?"), url.replace("/raw?", "?")];
+    for url in altered.iter().filter(|altered| **altered != url).chain(&elsewhere) {
+        assert_eq!(told(&hw, url).await, REFUSED, "{url}");
+    }
+    let hw = hw.with_key(&bob);
+    assert_eq!(told(&hw, &url).await, REFUSED, "it is somebody else's");
+    assert!(!model.heard().join("\n").contains("# Notes of mine"));
+}
