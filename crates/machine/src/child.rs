@@ -1,7 +1,7 @@
 //! Sub-agents: a call becomes a task of its own, and its end becomes the call's result.
 //!
 //! What the child does is passed through live under its own `task_id` and fills the parent's result by itself; what the
-//! parent's model reads of it is the child's last message and the groups that the message cites.
+//! parent's model reads of it is the child's last message, the groups that the message cites, and the pictures it drew.
 
 use crate::state::RunState;
 use crate::{Out, result};
@@ -12,12 +12,16 @@ use model::item::{Item, ResultStatus, Role, ToolCall};
 use model::limits::RECORD_BYTES_MAX;
 use model::object::TaskStatus;
 use model::record::Private;
+use model::thread::drawn;
 use model::tool::ToolOutput;
 use model::{CallId, ItemId, TaskId, reference};
 use serde_json::Value;
 
 /// The arguments that may hold what a sub-agent is to do, in this order; else all of them are.
 const PROMPTS: [&str; 3] = ["prompt", "input", "task"];
+
+/// So many pictures of a sub-agent are shown to whoever asked it.
+const DRAWN_MAX: usize = 16;
 
 /// Why an agent cannot be asked now.
 pub(crate) fn refusal(run: &RunState, task: &TaskFold, agent: &str) -> Option<ToolOutput> {
@@ -103,19 +107,21 @@ pub(crate) fn end(run: &mut RunState, call: &CallId, out: &mut Out) {
     out.emit_with(run, Event::ItemDone(event), Some(Private { content, ..Private::default() }));
 }
 
-/// What the parent's model reads: the groups that the child cites, what it said last, and why it stopped. It stands in
-/// one record and nowhere else, so what does not fit is left out.
+/// What the parent's model reads: the groups that the child cites, what it said last, why it stopped, and what it drew. It
+/// stands in one record and nowhere else, so what does not fit is left out.
 fn answer(run: &RunState, child: &TaskFold, error: Option<&ErrorInfo>) -> Vec<Part> {
     let said = last_message(child).map(|(text, _)| text);
     let words = said.into_iter().chain(error.map(|error| error.message.clone()));
     let words = words.filter(|words| !words.trim().is_empty()).map(|words| Part::text(beginning(words)));
-    let words = reference::wrap(words.collect());
-    if words.is_empty() {
+    let mut own = reference::wrap(words.collect());
+    let items = child.items.iter().filter(|fold| !fold.dropped);
+    own.extend(items.flat_map(|fold| drawn(&fold.item)).take(DRAWN_MAX));
+    if own.is_empty() {
         return vec![Part::text("(no answer)")];
     }
     let mut content = cited(run, child);
-    content.extend(words.iter().cloned());
-    if result::json_size(&content) <= RECORD_BYTES_MAX / 2 { content } else { words }
+    content.extend(own.iter().cloned());
+    if result::json_size(&content) <= RECORD_BYTES_MAX / 2 { content } else { own }
 }
 
 /// A text, or so much of it that two of them fit a record.

@@ -46,7 +46,8 @@ fn past(run: &RunState, task: &TaskFold) -> Vec<Entry> {
 
 fn narrowed(mut entries: Vec<Entry>, history: HandoffHistory) -> Vec<Entry> {
     let is_said = |entry: &Entry| match entry {
-        Entry::System { .. } | Entry::User { .. } | Entry::Assistant { .. } | Entry::Summary { .. } => true,
+        Entry::System { .. } | Entry::User { .. } | Entry::Assistant { .. } | Entry::Drawn { .. } => true,
+        Entry::Summary { .. } => true,
         Entry::Reasoning { .. } | Entry::Call { .. } | Entry::Hosted { .. } | Entry::Result { .. } => false,
     };
     match history {

@@ -90,6 +90,58 @@ pub struct ImageBlock {
 pub struct ImageUrl {
     /// The URL.
     pub url: String,
+    /// How closely it is to be looked at, where that was said.
+    #[serde(default, deserialize_with = "known_detail", skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+}
+
+/// How closely a model is to look at a picture. A service that cannot be told decides itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    /// A glance is enough, and costs less.
+    Low,
+    /// Closely.
+    High,
+    /// At every point of it.
+    Original,
+}
+
+/// Nobody can look at a picture like this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected `auto`, `low`, `high` or `original`")]
+pub struct NoDetail;
+
+impl Detail {
+    /// What somebody says; nothing when it is left to the service.
+    ///
+    /// # Errors
+    /// When there is no such word.
+    pub fn parse(word: &str) -> Result<Option<Self>, NoDetail> {
+        match word {
+            "auto" => Ok(None),
+            "low" => Ok(Some(Self::Low)),
+            "high" => Ok(Some(Self::High)),
+            "original" => Ok(Some(Self::Original)),
+            _ => Err(NoDetail),
+        }
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::High => "high",
+            Self::Original => "original",
+        }
+    }
+}
+
+/// Tools say what they like: a word that is none is left out, and the picture stays.
+fn known_detail<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Detail>, D::Error> {
+    let said = Value::deserialize(deserializer)?;
+    Ok(said.as_str().and_then(|word| Detail::parse(word).ok()).flatten())
 }
 
 /// This cannot be where a picture is.
@@ -104,7 +156,7 @@ impl ImageUrl {
     /// When it cannot be there.
     pub fn parse(url: String) -> Result<Self, NoImageUrl> {
         let starts = ["https://", "http://", "data:image/", BLOBS];
-        if starts.iter().any(|start| url.starts_with(start)) { Ok(Self { url }) } else { Err(NoImageUrl) }
+        if starts.iter().any(|start| url.starts_with(start)) { Ok(Self { url, detail: None }) } else { Err(NoImageUrl) }
     }
 }
 

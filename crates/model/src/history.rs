@@ -53,6 +53,12 @@ pub enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raw: Option<RawItem>,
     },
+    /// The model drew in what it said, or had a tool draw that left nothing else behind. No service takes that back as it
+    /// came: it is shown with what is said next.
+    Drawn {
+        /// The pictures.
+        content: Vec<Part>,
+    },
     /// The model asked for a tool.
     Call {
         /// The call.
@@ -89,11 +95,11 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// What people and tools gave: the parts that may be pictures and files.
+    /// What people and tools gave and models drew: the parts that may be pictures and files.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         match self {
-            Self::User { content } | Self::Result { content, .. } => content,
+            Self::User { content } | Self::Drawn { content } | Self::Result { content, .. } => content,
             Self::Summary { .. }
             | Self::System { .. }
             | Self::Reasoning { .. }
@@ -106,7 +112,7 @@ impl Entry {
     /// The same, for whoever puts something else in their place.
     pub fn parts_mut(&mut self) -> &mut [Part] {
         match self {
-            Self::User { content } | Self::Result { content, .. } => content,
+            Self::User { content } | Self::Drawn { content } | Self::Result { content, .. } => content,
             Self::Summary { .. }
             | Self::System { .. }
             | Self::Reasoning { .. }

@@ -5,7 +5,7 @@
 //! text alone; of attempts that were done again, nothing. So no call is ever without its result (law 12). Of a file that
 //! was read it is given the content.
 
-use crate::block::Part;
+use crate::block::{Block, Part};
 use crate::definition::HistoryWindow;
 use crate::event::{Event, HistoryCompacted, StopReason};
 use crate::fold::{ItemFold, RunFold, TaskFold};
@@ -261,6 +261,8 @@ fn said_after(task: &TaskFold, attempts: usize) -> impl Iterator<Item = Entry> {
 
 fn push_item(out: &mut Vec<Entry>, calls: &mut Vec<CallId>, fold: &ItemFold, end: Option<StopReason>) {
     let whole = end.is_some_and(StopReason::is_whole);
+    let pictures =
+        || Some(drawn(&fold.item)).filter(|content| !content.is_empty()).map(|content| Entry::Drawn { content });
     match &fold.item {
         Item::Reasoning(item) if whole => {
             out.extend(fold.raw.clone().map(|raw| Entry::Reasoning { id: item.id.clone(), raw }));
@@ -271,6 +273,7 @@ fn push_item(out: &mut Vec<Entry>, calls: &mut Vec<CallId>, fold: &ItemFold, end
             if !text.trim().is_empty() {
                 out.push(Entry::Assistant { id: item.id.clone(), text, raw: fold.raw.clone().filter(|_| whole) });
             }
+            out.extend(pictures());
         }
         Item::ToolCall(call) if whole && fold.arguments_whole => {
             calls.push(call.call_id.clone());
@@ -284,7 +287,7 @@ fn push_item(out: &mut Vec<Entry>, calls: &mut Vec<CallId>, fold: &ItemFold, end
         }
         Item::HostedCall(item) if whole => {
             let (id, name) = (item.id.clone(), item.name.clone());
-            out.extend(fold.raw.clone().map(|raw| Entry::Hosted { id, name, raw }));
+            out.extend(fold.raw.clone().map(|raw| Entry::Hosted { id, name, raw }).or_else(pictures));
         }
         Item::Reasoning(_)
         | Item::ToolCall(_)
@@ -292,6 +295,24 @@ fn push_item(out: &mut Vec<Entry>, calls: &mut Vec<CallId>, fold: &ItemFold, end
         | Item::HostedCall(_)
         | Item::FileProcessing(_) => {}
     }
+}
+
+/// The pictures in what a model said or had drawn: those of a message, and the last one of a tool of its service, of which
+/// each is sharper than the one before.
+#[must_use]
+pub fn drawn(item: &Item) -> Vec<Part> {
+    let blocks = match item {
+        Item::Message(_) => item.blocks(),
+        Item::HostedCall(_) => item.blocks().last().map_or(&[][..], std::slice::from_ref),
+        Item::Reasoning(_) | Item::ToolCall(_) | Item::ToolResult(_) | Item::FileProcessing(_) => &[],
+    };
+    let pictures = blocks.iter().filter_map(|block| match block {
+        Block::Image(image) if !image.image_url.url.is_empty() => {
+            Some(Part::ImageUrl { image_url: image.image_url.clone(), id: None })
+        }
+        _ => None,
+    });
+    pictures.collect()
 }
 
 /// The result of a call; while there is none, the model is not asked.

@@ -2,7 +2,7 @@
 //! was said. A client may bring its whole history; what of it we know already is found by the ids that it gives back.
 
 use model::CallId;
-use model::block::Part;
+use model::block::{Detail, Part};
 use model::history::{Before, Entry};
 use model::item::ResultStatus;
 use model::{ItemId, TaskId};
@@ -25,6 +25,8 @@ pub enum What {
     User(Vec<Part>),
     /// A model had spoken.
     Assistant(String),
+    /// A model had drawn.
+    Drawn(Vec<Part>),
     /// A model had asked for a tool.
     Call {
         /// The call.
@@ -63,7 +65,7 @@ impl Said {
         let about = match &self.what {
             What::Call { call_id, .. } | What::Result { call_id, .. } => Some(call_id),
             What::Decision { key, .. } => Some(key),
-            What::System(_) | What::User(_) | What::Assistant(_) | What::Other => None,
+            What::System(_) | What::User(_) | What::Assistant(_) | What::Drawn(_) | What::Other => None,
         };
         self.id.iter().chain(about).find_map(|id| TaskId::from(id.as_str()).run())
     }
@@ -107,6 +109,7 @@ fn entry((place, said): (usize, &Said)) -> Option<Entry> {
             let id = said.id.clone().unwrap_or_else(|| format!("msg_{place}"));
             Entry::Assistant { id: ItemId::from(id), text: text.clone(), raw: None }
         }
+        What::Drawn(content) => Entry::Drawn { content: content.clone() },
         What::Call { call_id, name, arguments } => Entry::Call {
             call_id: CallId::from(call_id.as_str()),
             name: name.clone(),
@@ -121,6 +124,20 @@ fn entry((place, said): (usize, &Said)) -> Option<Entry> {
         },
         What::Decision { .. } | What::Other => return None,
     })
+}
+
+/// Bytes that came as base64, as an address: some clients say what they are, and some do not.
+pub(crate) fn as_address(data: &str) -> String {
+    if data.starts_with("data:") { data.to_owned() } else { format!("data:application/octet-stream;base64,{data}") }
+}
+
+/// A picture, and how closely the model is to look at it.
+pub(crate) fn looked_at(mut part: Part, word: Option<&str>, at: &str) -> Result<Part, Wrong> {
+    if let (Part::ImageUrl { image_url, .. }, Some(word)) = (&mut part, word) {
+        image_url.detail =
+            Detail::parse(word).map_err(|error| Wrong::new(format!("{at}.detail"), error.to_string()))?;
+    }
+    Ok(part)
 }
 
 /// Why a request cannot be taken: which field, and what is wrong with it.

@@ -14,7 +14,7 @@ pub use telling::is_handed_over;
 
 use crate::said::{Said, What, Wrong};
 use model::TaskId;
-use model::block::{Object, Part};
+use model::block::Object;
 use model::event::ClientTool;
 use model::wish::Wishes;
 
@@ -47,30 +47,28 @@ pub(crate) fn name(prefix: &str, run: &TaskId, segment: u32) -> String {
 /// own words.
 ///
 /// Words beside the results that a run of ours waits for are read with the last of these: both are for the same turn, and a
-/// run that goes on with one of them would not wait for the other.
-pub(crate) fn settled(mut said: Vec<Said>) -> Result<Vec<Said>, Wrong> {
+/// run that goes on with one of them would not wait for the other. So are those that come back later with the history, so
+/// that they are known again.
+pub(crate) fn settled(said: Vec<Said>) -> Result<Vec<Said>, Wrong> {
     match said.last() {
         None => return Err(Wrong::new("messages", "nothing is said in them")),
         Some(last) if matches!(last.what, What::User(_)) || is_answer(last) => {}
         Some(_) => return Err(Wrong::new("messages", "the last one must be a user's, or the result of a tool")),
     }
-    let words = said.iter().rev().take_while(|said| matches!(said.what, What::User(_))).count();
-    let place = said.len() - words;
-    let is_ours = |said: &Said| is_answer(said) && said.run().is_some();
-    if place.checked_sub(1).and_then(|last| said.get(last)).is_some_and(is_ours) {
-        let words: Vec<Part> = said
-            .split_off(place)
-            .into_iter()
-            .flat_map(|said| match said.what {
-                What::User(parts) => parts,
-                _ => Vec::new(),
-            })
-            .collect();
-        if let Some(Said { what: What::Result { content, .. }, .. }) = said.last_mut() {
-            content.extend(words);
+    Ok(said.into_iter().fold(Vec::new(), joined))
+}
+
+/// Adds what was said next.
+fn joined(mut said: Vec<Said>, mut next: Said) -> Vec<Said> {
+    match (said.last_mut(), &mut next.what) {
+        (Some(last), What::User(words)) if is_answer(last) && last.run().is_some() => {
+            if let What::Result { content, .. } = &mut last.what {
+                content.append(words);
+            }
         }
+        _ => said.push(next),
     }
-    Ok(said)
+    said
 }
 
 /// Is it a result that the client brings? One that has a name is of a tool that the server ran.

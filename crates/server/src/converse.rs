@@ -248,7 +248,8 @@ fn matching(said: &[Said], pending: &[Pending]) -> Result<Vec<AnswerTo>, Problem
                     add(&mut results, result, |one, other| one.call_id == other.call_id)?;
                 }
             }
-            What::System(_) | What::User(_) | What::Assistant(_) | What::Call { .. } | What::Other => {}
+            What::System(_) | What::User(_) | What::Assistant(_) | What::Drawn(_) | What::Call { .. } | What::Other => {
+            }
         }
     }
     if !results.is_empty() {

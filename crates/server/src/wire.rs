@@ -5,7 +5,7 @@
 use crate::config::HttpLimits;
 use crate::problem::Problem;
 use crate::schema;
-use model::block::{FileRef, ImageUrl, Part};
+use model::block::{Detail, FileRef, ImageUrl, Part};
 use model::event::{ClientTool, DecisionKind};
 use model::id::is_plain;
 use model::limits::Amount;
@@ -45,6 +45,8 @@ struct InputFile {
 #[serde(deny_unknown_fields)]
 struct InputImage {
     url: String,
+    #[serde(default)]
+    detail: Option<String>,
 }
 
 impl Input {
@@ -62,9 +64,11 @@ impl InputPart {
     fn check(self) -> Result<Part, Problem> {
         match self {
             Self::Text { text } => Ok(Part::text(text)),
-            Self::ImageUrl { image_url: InputImage { url } } => {
-                let wrong = |error| Problem::invalid_body(format!("`input`: {error}"));
-                Ok(Part::ImageUrl { image_url: ImageUrl::parse(url).map_err(wrong)?, id: None })
+            Self::ImageUrl { image_url: InputImage { url, detail } } => {
+                let wrong = |error: &dyn fmt::Display| Problem::invalid_body(format!("`input`: {error}"));
+                let image_url = ImageUrl::parse(url).map_err(|error| wrong(&error))?;
+                let detail = detail.as_deref().map(Detail::parse).transpose().map_err(|error| wrong(&error))?.flatten();
+                Ok(Part::ImageUrl { image_url: ImageUrl { detail, ..image_url }, id: None })
             }
             Self::File { file: InputFile { bucket, path, url, name } } => match (&bucket, &path, &url) {
                 (Some(_), Some(_), None) | (None, None, Some(_)) => {

@@ -36,7 +36,9 @@ impl<'a> Pairs<'a> {
     fn take(&mut self, entry: &'a Entry) -> Result<(), String> {
         match entry {
             Entry::User { .. } | Entry::System { .. } | Entry::Summary { .. } => self.settled("a user's word"),
-            Entry::Assistant { .. } | Entry::Reasoning { .. } | Entry::Hosted { .. } => self.spoken(),
+            Entry::Assistant { .. } | Entry::Drawn { .. } | Entry::Reasoning { .. } | Entry::Hosted { .. } => {
+                self.spoken()
+            }
             Entry::Call { call_id, .. } => {
                 self.spoken()?;
                 self.open.push(call_id);
@@ -69,7 +71,7 @@ impl<'a> Pairs<'a> {
 /// Nothing is empty.
 fn words_of(entry: &Entry) -> Result<(), String> {
     let parts: &[Part] = match entry {
-        Entry::User { content } | Entry::Result { content, .. } => content,
+        Entry::User { content } | Entry::Drawn { content } | Entry::Result { content, .. } => content,
         Entry::Assistant { text, .. } | Entry::Summary { text } | Entry::System { text } if text.trim().is_empty() => {
             return Err(format!("an empty message: {entry:?}"));
         }

@@ -344,6 +344,7 @@ impl Sim {
             Entry::Assistant { text, .. } => format!("said:{text}"),
             Entry::Call { name, .. } => format!("call:{name}"),
             Entry::Hosted { name, .. } => format!("hosted:{name}"),
+            Entry::Drawn { content } => format!("drawn:{}", plain(content)),
             Entry::Result { content, .. } => format!("result:{}", plain(content)),
         };
         request.history.iter().map(word).collect::<Vec<_>>().join(" | ")

@@ -62,10 +62,12 @@ pub fn valid_history(entries: &[Entry]) -> Result<(), String> {
                 return Err(format!("{open:?} have no result before the next turn"));
             }
             Entry::Assistant { text, .. } if text.is_empty() => return Err("an empty message".to_owned()),
+            Entry::Drawn { content } if content.is_empty() => return Err("nothing is drawn".to_owned()),
             Entry::Summary { .. }
             | Entry::System { .. }
             | Entry::User { .. }
             | Entry::Assistant { .. }
+            | Entry::Drawn { .. }
             | Entry::Reasoning { .. }
             | Entry::Hosted { .. } => {}
         }

@@ -113,7 +113,7 @@ fn what_an_entry_only_names_is_counted_as_well() {
     let named = count(Part::File { file: file(None) });
     assert!(count(Part::File { file: file(Some(40_000)) }) >= named + 10_000);
     assert!(count(Part::File { file: file(Some(u64::MAX)) }) < 300_000, "nobody is given more of a file");
-    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None };
+    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None };
     assert!(count(picture("/v1/blobs/00")) > 1_000);
     assert!(count(picture("data:image/png;base64,AA")) < 100, "what stands in it is counted as it stands");
 }

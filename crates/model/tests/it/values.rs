@@ -1,6 +1,6 @@
 //! Small values, each with what it must tell apart.
 
-use model::block::{Block, FileRef, ImageBlock, ImageUrl, NoImageUrl, Part, TextBlock, plain_text};
+use model::block::{Block, Detail, FileRef, ImageBlock, ImageUrl, NoDetail, NoImageUrl, Part, TextBlock, plain_text};
 use model::cursor::{Cursor, CursorError};
 use model::definition::{Agent, Definitions, Price, handoff_name};
 use model::history::Entry;
@@ -29,10 +29,27 @@ fn a_part_says_where_its_picture_or_file_is() {
     assert_eq!(Part::File { file: file("", "a/b", "") }.url(), None);
     assert_eq!(Part::text("https://x").url(), None);
     for url in ["http://x", "data:image/png;base64,AA", "/v1/blobs/ab"] {
-        assert_eq!(ImageUrl::parse(url.to_owned()), Ok(ImageUrl { url: url.to_owned() }));
+        assert_eq!(ImageUrl::parse(url.to_owned()), Ok(ImageUrl { url: url.to_owned(), detail: None }));
     }
     for url in ["", "ftp://x", "data:text/html,x", "/v1/tasks"] {
         assert_eq!(ImageUrl::parse(url.to_owned()), Err(NoImageUrl), "{url}");
+    }
+}
+
+#[test]
+fn how_closely_a_picture_is_looked_at_is_kept_and_a_word_that_is_none_costs_no_picture() {
+    let read = |json: &str| serde_json::from_str::<ImageUrl>(json).unwrap();
+    for detail in [Detail::Low, Detail::High, Detail::Original] {
+        let image = ImageUrl { url: "https://x".to_owned(), detail: Some(detail) };
+        let json = serde_json::to_string(&image).unwrap();
+        assert_eq!(json, format!(r#"{{"url":"https://x","detail":"{}"}}"#, detail.as_str()));
+        assert_eq!((read(&json), Detail::parse(detail.as_str())), (image, Ok(Some(detail))));
+    }
+    assert_eq!((Detail::parse("auto"), Detail::parse("all")), (Ok(None), Err(NoDetail)));
+    let plain = ImageUrl { url: "https://x".to_owned(), detail: None };
+    assert_eq!(serde_json::to_string(&plain).unwrap(), r#"{"url":"https://x"}"#);
+    for detail in ["\"auto\"", "\"all\"", "null", "7"] {
+        assert_eq!(read(&format!(r#"{{"url":"https://x","detail":{detail}}}"#)), plain, "{detail}");
     }
 }
 
@@ -70,7 +87,7 @@ fn people_and_tools_give_parts() {
 
 #[test]
 fn blocks_as_plain_text_are_their_words_and_where_pictures_are() {
-    let image = Block::Image(ImageBlock { image_url: ImageUrl { url: "data:,x".to_owned() }, id: None });
+    let image = Block::Image(ImageBlock { image_url: ImageUrl { url: "data:,x".to_owned(), detail: None }, id: None });
     let blocks = [Block::Text(TextBlock::new("one")), image, Block::Text(TextBlock::new("two"))];
     assert_eq!(plain_text(&blocks), "one\n[image data:,x]\ntwo");
 }

@@ -1,6 +1,6 @@
 //! What a message of a client holds: a text, or parts.
 
-use crate::said::Wrong;
+use crate::said::{Wrong, as_address, looked_at};
 use crate::stateless::fields::{element, file, given, needed, object, path, picture, text};
 use model::block::{Object, Part};
 use serde_json::Value;
@@ -47,17 +47,20 @@ fn part(part: &Object, at: &str) -> Result<Part, Wrong> {
             Ok(Part::text(words))
         }
         Some("image_url") => {
+            let image = object(part, "image_url", at)?;
             let at = path(at, "image_url");
-            let image = object(part, "image_url", "")?.ok_or_else(|| Wrong::new(&at, "expected an object"))?;
-            picture(needed(image, "url", &at)?, &path(&at, "url"))
+            let image = image.ok_or_else(|| Wrong::new(&at, "expected an object"))?;
+            let shown = picture(needed(image, "url", &at)?, &path(&at, "url"))?;
+            looked_at(shown, text(image, "detail", &at)?, &at)
         }
         Some("file") => {
+            let sent = object(part, "file", at)?;
             let at = path(at, "file");
-            let sent = object(part, "file", "")?.ok_or_else(|| Wrong::new(&at, "expected an object"))?;
-            let data = text(sent, "file_data", &at)?.filter(|data| data.starts_with("data:"));
-            let why = "expected a data: URL: files of a file store are not known here";
-            let url = data.ok_or_else(|| Wrong::new(path(&at, "file_data"), why))?;
-            Ok(file(url, text(sent, "filename", &at)?))
+            let sent = sent.ok_or_else(|| Wrong::new(&at, "expected an object"))?;
+            let data = text(sent, "file_data", &at)?.filter(|data| !data.is_empty());
+            let why = "expected the bytes in base64: files of a file store are not known here";
+            let data = data.ok_or_else(|| Wrong::new(path(&at, "file_data"), why))?;
+            Ok(file(as_address(data), text(sent, "filename", &at)?))
         }
         Some(kind) => Err(Wrong::new(path(at, "type"), format!("`{kind}` cannot be read here"))),
         None => Err(Wrong::new(path(at, "type"), "expected a type")),

@@ -1,5 +1,5 @@
 use super::*;
-use model::block::{FileRef, ImageUrl, Part};
+use model::block::{Detail, FileRef, ImageUrl, Part};
 
 fn read(body: &Value) -> Result<Asked, Wrong> {
     asked(body.as_object().unwrap())
@@ -88,6 +88,7 @@ fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
             {"type": "text", "text": "d"},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "low"}},
             {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,BB"}},
+            {"type": "file", "file": {"filename": "b.pdf", "file_data": "BB"}},
         ]},
     ]}))
     .unwrap();
@@ -105,11 +106,21 @@ fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
             said(What::System("Now in French.".to_owned())),
             said(What::User(vec![
                 Part::text("d"),
-                Part::ImageUrl { image_url: ImageUrl { url: "data:image/png;base64,AA".to_owned() }, id: None },
+                Part::ImageUrl {
+                    image_url: ImageUrl { url: "data:image/png;base64,AA".to_owned(), detail: Some(Detail::Low) },
+                    id: None
+                },
                 Part::File {
                     file: FileRef {
                         url: url("data:application/pdf;base64,BB"),
                         name: url("a.pdf"),
+                        ..FileRef::default()
+                    },
+                },
+                Part::File {
+                    file: FileRef {
+                        url: url("data:application/octet-stream;base64,BB"),
+                        name: url("b.pdf"),
                         ..FileRef::default()
                     },
                 },
@@ -148,6 +159,12 @@ fn what_cannot_be_taken_is_refused_by_name() {
         (part(json!({"type": "input_audio"})), "messages[0].content[0].type"),
         (part(json!({"type": "file", "file": {"file_id": "f"}})), "messages[0].content[0].file.file_data"),
         (part(json!({"type": "image_url", "image_url": {"url": "ftp://a"}})), "messages[0].content[0].image_url.url"),
+        (
+            part(json!({"type": "image_url", "image_url": {"url": "https://a", "detail": "all"}})),
+            "messages[0].content[0].image_url.detail",
+        ),
+        (part(json!({"type": "image_url", "image_url": "https://a"})), "messages[0].content[0].image_url"),
+        (part(json!({"type": "file", "file": "a"})), "messages[0].content[0].file"),
     ] {
         assert_eq!(with(&fields).map_err(|wrong| wrong.field), Err(name.to_owned()), "{fields}");
     }

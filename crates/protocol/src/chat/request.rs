@@ -265,7 +265,12 @@ fn piece(part: &Part) -> Piece {
         Part::Text { text, .. } => Piece::Text(text.clone()),
         Part::ImageUrl { image_url, .. } => match Picture::at(&image_url.url) {
             Picture::Web(url) | Picture::Data { url, .. } => {
-                Piece::Picture(json!({ "type": "image_url", "image_url": { "url": url } }))
+                let mut shown = json!({ "url": url });
+                // Only where it was said: not everybody knows the field.
+                if let (Some(detail), Some(shown)) = (image_url.detail, shown.as_object_mut()) {
+                    shown.insert("detail".to_owned(), detail.as_str().into());
+                }
+                Piece::Picture(json!({ "type": "image_url", "image_url": shown }))
             }
             Picture::Hidden => Piece::Text(image_note(&image_url.url)),
         },

@@ -1,5 +1,5 @@
 use super::*;
-use model::block::ImageUrl;
+use model::block::{Detail, ImageUrl};
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
@@ -62,7 +62,7 @@ fn gets(id: &str, content: Vec<Part>) -> Entry {
 }
 
 fn picture(url: &str) -> Part {
-    Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }
+    Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }
 }
 
 #[test]
@@ -248,10 +248,15 @@ fn pictures_and_files_are_shown_or_named() {
     let file = |name: Option<&str>, url: Option<&str>| Part::File {
         file: FileRef { name: name.map(str::to_owned), url: url.map(str::to_owned), ..FileRef::default() },
     };
+    let closely = |url: &str| {
+        let image_url = ImageUrl { url: url.to_owned(), detail: Some(Detail::High) };
+        Part::ImageUrl { image_url, id: None }
+    };
     let parts = vec![
         Part::text("look"),
         Part::text("here"),
         picture("https://x/y.png"),
+        closely("https://x/z.png"),
         picture("/v1/blobs/1"),
         file(Some("b.pdf"), Some("data:application/pdf;base64,AAAA")),
         file(Some("b.png"), Some("data:image/png;base64,AAAA")),
@@ -261,6 +266,7 @@ fn pictures_and_files_are_shown_or_named() {
     let expected = json!([
         {"type": "text", "text": "look\nhere"},
         {"type": "image_url", "image_url": {"url": "https://x/y.png"}},
+        {"type": "image_url", "image_url": {"url": "https://x/z.png", "detail": "high"}},
         {"type": "text", "text": "[image /v1/blobs/1]"},
         {"type": "file", "file": {"filename": "b.pdf", "file_data": "data:application/pdf;base64,AAAA"}},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},

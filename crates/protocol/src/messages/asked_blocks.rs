@@ -51,6 +51,9 @@ pub(super) fn assistant(blocks: &[Value], at: &str, out: &mut Vec<Said>) -> Resu
                 let signature = text(block, "signature", &at)?.filter(|signature| signature.starts_with("rs_"));
                 out.extend(signature.map(|id| Said { id: Some(id.to_owned()), what: What::Other }));
             }
+            Some("image" | "document") => {
+                return Err(Wrong::new(path(&at, "type"), "an assistant's message has no pictures and files"));
+            }
             Some(_) => {}
             None => return Err(Wrong::new(path(&at, "type"), "expected a type")),
         }
@@ -120,18 +123,20 @@ fn image(block: &Object, at: &str) -> Result<Part, Wrong> {
     }
 }
 
-/// A file is named by its title; what is words already is told under it. Whether an address may be asked is found out when
+/// A file is named by its title; what is words already is told under it. What the client says about it stands before it. Whether an address may be asked is found out when
 /// it is: what cannot be read fails, and not the request.
 fn document(block: &Object, at: &str) -> Result<Vec<Part>, Wrong> {
-    let title = text(block, "title", at)?;
+    let (title, context) = (text(block, "title", at)?, text(block, "context", at)?);
     let (source, kind, at) = source(block, at)?;
-    let mut parts: Vec<Part> = title.map(Part::text).into_iter().collect();
+    let context = context.filter(|context| !context.trim().is_empty()).map(Part::text);
+    let named = |url: String| context.clone().into_iter().chain([file(url, title)]).collect();
+    let mut parts: Vec<Part> = title.map(Part::text).into_iter().chain(context.clone()).collect();
     match kind {
         "base64" => {
             let (media_type, data) = (needed(source, "media_type", &at)?, needed(source, "data", &at)?);
-            return Ok(vec![file(format!("data:{media_type};base64,{data}"), title)]);
+            return Ok(named(format!("data:{media_type};base64,{data}")));
         }
-        "url" => return Ok(vec![file(needed(source, "url", &at)?, title)]),
+        "url" => return Ok(named(needed(source, "url", &at)?.to_owned())),
         "text" => parts.push(Part::text(needed(source, "data", &at)?)),
         "content" => match given(source, "content") {
             Some(Value::String(text)) => parts.push(Part::text(text)),

@@ -109,7 +109,7 @@ fn a_history_is_one_list_and_ends_with_the_user() {
 
 #[test]
 fn pictures_and_documents_are_parts() {
-    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None };
+    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None };
     let file = |url: &str, name: Option<&str>| Part::File {
         file: FileRef { url: Some(url.to_owned()), name: name.map(str::to_owned), ..FileRef::default() },
     };
@@ -203,7 +203,44 @@ fn words_beside_the_results_of_a_run_of_ours_are_read_with_them() {
         };
         let last: Vec<Vec<Part>> = said.iter().skip(2).map(content).collect();
         let (here, quick) = (Part::text("here"), Part::text("Quick!"));
-        assert_eq!(last, if is_ours { vec![vec![here, quick]] } else { vec![vec![here], vec![quick]] });
+        let wanted = if is_ours { vec![vec![here, quick]] } else { vec![vec![here], vec![quick]] };
+        assert_eq!(last, wanted);
+        // They are the same when they come back with the answer and what is said then.
+        let mut messages = messages;
+        let more = [json!({"role": "assistant", "content": "Done."}), json!({"role": "user", "content": "Thanks."})];
+        messages.as_array_mut().unwrap().extend(more);
+        let said = with(&json!({ "messages": messages })).unwrap().said;
+        let again: Vec<Vec<Part>> = said.iter().skip(2).map(content).take(wanted.len()).collect();
+        assert_eq!((again, said.len()), (wanted.clone(), 4 + wanted.len()));
+    }
+}
+
+#[test]
+fn what_is_said_about_a_document_stands_before_it() {
+    let sources = [
+        json!({"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}),
+        json!({"type": "url", "url": "https://x.example/a.pdf"}),
+        json!({"type": "text", "media_type": "text/plain", "data": "words"}),
+        json!({"type": "content", "content": [{"type": "text", "text": "words"}]}),
+    ];
+    for source in sources {
+        let document = json!({"type": "document", "title": "T", "context": "From last year.", "source": source});
+        let said = with(&json!({"messages": [{"role": "user", "content": [document]}]})).unwrap().said;
+        let [Said { what: What::User(parts), .. }] = said.as_slice() else { panic!("{said:?}") };
+        let place = parts.iter().position(|part| *part == Part::text("From last year."));
+        assert_eq!(place, Some(parts.len() - 2), "{parts:?}");
+    }
+}
+
+#[test]
+fn pictures_and_files_of_an_assistant_are_not_lost_unsaid() {
+    for block in [
+        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}),
+        json!({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}),
+    ] {
+        let messages = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": [block]},
+            {"role": "user", "content": "b"}]);
+        assert_eq!(with(&json!({ "messages": messages })).unwrap_err().field, "messages[1].content[0].type");
     }
 }
 

@@ -126,7 +126,7 @@ mod tests {
     use model::block::ImageUrl;
 
     fn picture(url: &str) -> Part {
-        Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }
+        Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }
     }
 
     fn file(url: &str) -> Part {

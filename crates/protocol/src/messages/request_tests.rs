@@ -95,7 +95,11 @@ fn foreign(mut entry: Entry) -> Entry {
                 raw.origin = "there".to_owned();
             }
         }
-        Entry::Summary { .. } | Entry::System { .. } | Entry::User { .. } | Entry::Result { .. } => {}
+        Entry::Summary { .. }
+        | Entry::System { .. }
+        | Entry::User { .. }
+        | Entry::Drawn { .. }
+        | Entry::Result { .. } => {}
     }
     entry
 }
@@ -338,7 +342,7 @@ fn the_newest_message_and_the_users_before_it_are_kept_in_the_cache() {
 
 #[test]
 fn pictures_go_along_with_words_and_results() {
-    let picture = Part::ImageUrl { image_url: ImageUrl { url: "https://x/y.png".to_owned() }, id: None };
+    let picture = Part::ImageUrl { image_url: ImageUrl { url: "https://x/y.png".to_owned(), detail: None }, id: None };
     let history = vec![
         Entry::User { content: vec![Part::text("look"), picture.clone()] },
         asks("1"),

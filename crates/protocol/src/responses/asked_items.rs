@@ -1,6 +1,6 @@
 //! The items of a request. A client that keeps its own history sends back what it was given, each item with its id.
 
-use crate::said::{Said, What, Wrong};
+use crate::said::{Said, What, Wrong, as_address, looked_at};
 use model::block::{FileRef, ImageUrl, Part};
 use serde_json::Value;
 
@@ -29,8 +29,8 @@ fn read(field: &str, item: &Value, out: &mut Vec<Said>) -> Result<(), Wrong> {
     };
     let what = match text(item, "type") {
         // The type of a message may be left out, and so may that of a reference.
-        Some("message") => message(field, item)?,
-        None if item.get("role").is_some() => message(field, item)?,
+        Some("message") => return message(field, item, id, out),
+        None if item.get("role").is_some() => return message(field, item, id, out),
         None if id.is_some() => What::Other,
         None => return Err(Wrong::new(format!("{field}.type"), "expected a type")),
         Some("function_call") => {
@@ -53,6 +53,7 @@ fn read(field: &str, item: &Value, out: &mut Vec<Said>) -> Result<(), Wrong> {
             reason: text(item, "reason").filter(|reason| !reason.is_empty()).map(str::to_owned),
         },
         Some("mcp_call") => return mcp_call(field, item, out),
+        Some("image_generation_call") => drawing(field, item)?,
         // Thoughts, references, questions, and what a provider did itself.
         Some(_) => What::Other,
     };
@@ -78,17 +79,36 @@ fn mcp_call(field: &str, item: &Value, out: &mut Vec<Said>) -> Result<(), Wrong>
     Ok(())
 }
 
-fn message(field: &str, item: &Value) -> Result<What, Wrong> {
+/// A message. What its operator shows is shown by a person: no service takes pictures from anybody else.
+fn message(field: &str, item: &Value, id: Option<String>, out: &mut Vec<Said>) -> Result<(), Wrong> {
     let content = match item.get("content") {
         Some(Value::String(text)) => vec![Part::text(text.clone())],
         Some(Value::Array(list)) => parts(&format!("{field}.content"), list)?,
         _ => return Err(Wrong::new(format!("{field}.content"), "expected a text or a list of parts")),
     };
-    match text(item, "role") {
-        Some("user") => Ok(What::User(content)),
-        Some("assistant") => Ok(What::Assistant(words(&content))),
-        Some("system" | "developer") => Ok(What::System(words(&content))),
-        _ => Err(Wrong::new(format!("{field}.role"), "expected `user`, `assistant`, `system` or `developer`")),
+    let is_words = |part: &Part| matches!(part, Part::Text { .. });
+    let (what, shown) = match text(item, "role") {
+        Some("user") => (What::User(content), Vec::new()),
+        Some("assistant") if !content.iter().all(is_words) => {
+            return Err(Wrong::new(format!("{field}.content"), "an assistant's message has words alone"));
+        }
+        Some("assistant") => (What::Assistant(words(&content)), Vec::new()),
+        Some("system" | "developer") => {
+            let said = words(&content);
+            (What::System(said), content.into_iter().filter(|part| !is_words(part)).collect())
+        }
+        _ => return Err(Wrong::new(format!("{field}.role"), "expected `user`, `assistant`, `system` or `developer`")),
+    };
+    out.push(Said { id, what });
+    out.extend((!shown.is_empty()).then_some(Said { id: None, what: What::User(shown) }));
+    Ok(())
+}
+
+/// What a model had drawn. One of ours is known by its id; of others the picture has come along.
+fn drawing(field: &str, item: &Value) -> Result<What, Wrong> {
+    match text(item, "result").filter(|result| !result.is_empty()) {
+        None => Ok(What::Other),
+        Some(base64) => Ok(What::Drawn(vec![picture(field, format!("data:image/png;base64,{base64}"))?])),
     }
 }
 
@@ -128,7 +148,13 @@ fn part(field: &str, part: &Value) -> Result<Part, Wrong> {
             Ok(Part::text(need("text")?))
         }
         Some("refusal") => Ok(Part::text(need("refusal")?)),
-        Some("input_image" | "computer_screenshot") => picture(field, need("image_url")?),
+        Some("input_image" | "computer_screenshot") => match text(part, "image_url") {
+            Some(url) => looked_at(picture(field, url.to_owned())?, text(part, "detail"), field),
+            None => Err(Wrong::new(
+                format!("{field}.image_url"),
+                "expected an address: files of a file store are not known here",
+            )),
+        },
         Some("input_file") => file(field, part),
         _ => Err(Wrong::new(format!("{field}.type"), "expected `input_text`, `input_image` or `input_file`")),
     }
@@ -143,9 +169,9 @@ fn picture(field: &str, url: String) -> Result<Part, Wrong> {
 /// Whether an address may be asked is found out when it is: what cannot be read fails, and not the request.
 fn file(field: &str, part: &Value) -> Result<Part, Wrong> {
     let url = match (text(part, "file_url"), text(part, "file_data")) {
-        (Some(url), _) if !url.is_empty() => url,
-        (None, Some(data)) if data.starts_with("data:") => data,
-        (None, Some(_)) => return Err(Wrong::new(format!("{field}.file_data"), "expected a data: URL")),
+        (Some(url), _) if !url.is_empty() => url.to_owned(),
+        (None, Some("")) => return Err(Wrong::new(format!("{field}.file_data"), "there is nothing in it")),
+        (None, Some(data)) => as_address(data),
         (Some(_), _) | (None, None) => {
             return Err(Wrong::new(
                 field,
@@ -154,7 +180,7 @@ fn file(field: &str, part: &Value) -> Result<Part, Wrong> {
         }
     };
     let name = text(part, "filename").filter(|name| !name.is_empty()).map(str::to_owned);
-    Ok(Part::File { file: FileRef { url: Some(url.to_owned()), name, ..FileRef::default() } })
+    Ok(Part::File { file: FileRef { url: Some(url), name, ..FileRef::default() } })
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {

@@ -1,5 +1,6 @@
 //! What a run was given by its clients, as items: the history that they brought, what they said, and what they answered.
 
+use super::input::detail;
 use crate::reading::Reading;
 use model::block::{FileRef, Part, plain_text};
 use model::command::Start;
@@ -78,7 +79,7 @@ fn brought(suffix: &str, place: usize, entry: &Entry) -> Option<Value> {
         Entry::Result { call_id, content, status } => {
             output(&named("fco", call_id.sibling("fco").as_str()), call_id.as_str(), content, *status)
         }
-        Entry::Reasoning { .. } | Entry::Hosted { .. } => return None,
+        Entry::Reasoning { .. } | Entry::Hosted { .. } | Entry::Drawn { .. } => return None,
     })
 }
 
@@ -100,7 +101,7 @@ fn part(part: &Part) -> Value {
     match part {
         Part::Text { text, .. } => json!({ "type": "input_text", "text": text }),
         Part::ImageUrl { image_url, .. } => {
-            json!({ "type": "input_image", "detail": "auto", "image_url": image_url.url })
+            json!({ "type": "input_image", "detail": detail(image_url), "image_url": image_url.url })
         }
         Part::File { file } => input_file(file),
     }

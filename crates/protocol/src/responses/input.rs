@@ -15,7 +15,7 @@ use super::item::TOO_LONG;
 use crate::upstream::history::{Told, ToldCall, ToldResult, told};
 use crate::upstream::json::{list, present, text};
 use crate::upstream::parts::{Picture, file_name, file_note, summary_note};
-use model::block::{FileRef, PICTURE_TYPES, Part};
+use model::block::{Detail, FileRef, ImageUrl, PICTURE_TYPES, Part};
 use model::history::Entry;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -231,12 +231,17 @@ fn input_part(part: &Part) -> Value {
         Part::Text { text, .. } => words(text),
         Part::ImageUrl { image_url, .. } => match Picture::at(&image_url.url) {
             Picture::Web(url) | Picture::Data { url, .. } => {
-                json!({ "type": "input_image", "detail": "auto", "image_url": url })
+                json!({ "type": "input_image", "detail": detail(image_url), "image_url": url })
             }
             Picture::Hidden => words("[image]"),
         },
         Part::File { file } => input_file(file).unwrap_or_else(|| words(&file_note(file))),
     }
+}
+
+/// How closely a picture is to be looked at, in the word that the service wants.
+pub(super) fn detail(picture: &ImageUrl) -> &'static str {
+    picture.detail.map_or("auto", Detail::as_str)
 }
 
 /// A file that the service can read.

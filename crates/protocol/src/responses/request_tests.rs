@@ -90,7 +90,7 @@ fn output(call_id: &str, output: &str) -> Value {
 }
 
 fn picture(url: &str) -> Part {
-    Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }
+    Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }
 }
 
 /// A turn that thought, asked and answered, all of it from `origin`.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// What stands before a picture that another model drew.
+/// What stands before a picture that a model drew.
 const DRAWN: &str = "[A picture that was drawn in this conversation:]";
 /// How pictures begin in base64.
 const PICTURES: [(&str, &str); 4] =
@@ -31,7 +31,7 @@ pub(crate) enum Told<'a> {
     Summary(&'a str),
     /// The client's operator spoke: not blank.
     System(&'a str),
-    /// A person spoke: parts that are not blank, at least one. What another model drew stands before them.
+    /// A person spoke: parts that are not blank, at least one. What a model drew stands before them.
     User(Vec<Cow<'a, Part>>),
     /// The model thought, and thinks there again.
     Reasoning(&'a Value),
@@ -130,7 +130,7 @@ fn of_origin<'a>(raw: Option<&'a RawItem>, origin: &str) -> Option<&'a Value> {
 fn picture_in(item: &Value) -> Option<Part> {
     let base64 = drawn::picture(item)?;
     let (_, media_type) = PICTURES.iter().find(|(start, _)| base64.starts_with(start))?;
-    let image_url = ImageUrl { url: format!("data:{media_type};base64,{base64}") };
+    let image_url = ImageUrl { url: format!("data:{media_type};base64,{base64}"), detail: None };
     Some(Part::ImageUrl { image_url, id: None })
 }
 
@@ -172,6 +172,7 @@ impl<'a> Teller<'a, '_> {
                 Some(raw) => self.out.push(Told::Hosted { name, raw }),
                 None => self.drawn.extend(picture_in(&raw.item)),
             },
+            Entry::Drawn { content } => self.drawn.extend(content.iter().filter(|part| !is_blank(part)).cloned()),
             Entry::Call { call_id, name, arguments, raw, .. } => {
                 // A call that stands there twice is one call.
                 if self.asked.insert(call_id) {
@@ -185,7 +186,7 @@ impl<'a> Teller<'a, '_> {
         }
     }
 
-    /// A person spoke. No service takes pictures from a model that another one drew, so people show them.
+    /// A person spoke. No service takes pictures from a model but those that it drew itself, so people show them.
     fn say(&mut self, content: &'a [Part]) {
         let shown = std::mem::take(&mut self.drawn);
         let drawn = shown.into_iter().flat_map(|picture| [Part::text(DRAWN), picture]).map(Cow::Owned);
@@ -298,6 +299,10 @@ mod tests {
         let last = format!("{DRAWN} data:image/jpeg;base64,{jpeg}");
         assert_eq!(shown(&history), ["draw".to_owned(), format!("{seen} and?"), last]);
         assert_eq!(shown(&[drawing("here", png), user("and?")]), ["and?"], "its own goes back as it came");
+        let image_url = ImageUrl { url: format!("data:image/png;base64,{png}"), detail: None };
+        let said = Entry::Drawn { content: vec![Part::ImageUrl { image_url, id: None }] };
+        let history = [user("draw"), said.clone(), call("c1", "p1", "here"), result("c1", "a"), user("and?"), said];
+        assert_eq!(shown(&history), ["draw".to_owned(), format!("{seen} and?"), seen], "one in a message never does");
         assert_eq!(shown(&[drawing("there", "/v1/blobs/ab12"), user("and?")]), ["and?"], "nobody has its bytes");
         let history = [call("c1", "p1", "here"), drawing("there", png), result("c1", "a"), user("on")];
         assert_eq!(story(&history), "call:p1:true result:p1:Completed user", "it parts no call from its result");

@@ -233,7 +233,7 @@ fn chars_of(request: &ModelRequest) -> u64 {
         Entry::User { content } | Entry::Result { content, .. } => parts(content),
         Entry::Assistant { text, .. } | Entry::Summary { text } | Entry::System { text } => count(text),
         Entry::Call { arguments, .. } => count(arguments),
-        Entry::Reasoning { .. } | Entry::Hosted { .. } => 0,
+        Entry::Reasoning { .. } | Entry::Hosted { .. } | Entry::Drawn { .. } => 0,
     });
     count(&request.instructions) + entries.sum::<u64>()
 }

@@ -124,7 +124,11 @@ fn name(entry: &Entry) -> Option<&str> {
     match entry {
         Entry::Reasoning { id, .. } | Entry::Assistant { id, .. } | Entry::Hosted { id, .. } => Some(id.as_str()),
         Entry::Call { call_id, .. } => Some(call_id.as_str()),
-        Entry::Summary { .. } | Entry::System { .. } | Entry::User { .. } | Entry::Result { .. } => None,
+        Entry::Summary { .. }
+        | Entry::System { .. }
+        | Entry::User { .. }
+        | Entry::Drawn { .. }
+        | Entry::Result { .. } => None,
     }
 }
 
@@ -132,7 +136,11 @@ const fn raw(entry: &Entry) -> Option<&RawItem> {
     match entry {
         Entry::Reasoning { raw, .. } | Entry::Hosted { raw, .. } => Some(raw),
         Entry::Assistant { raw, .. } | Entry::Call { raw, .. } => raw.as_ref(),
-        Entry::Summary { .. } | Entry::System { .. } | Entry::User { .. } | Entry::Result { .. } => None,
+        Entry::Summary { .. }
+        | Entry::System { .. }
+        | Entry::User { .. }
+        | Entry::Drawn { .. }
+        | Entry::Result { .. } => None,
     }
 }
 
@@ -140,7 +148,11 @@ const fn raw_mut(entry: &mut Entry) -> Option<&mut RawItem> {
     match entry {
         Entry::Reasoning { raw, .. } | Entry::Hosted { raw, .. } => Some(raw),
         Entry::Assistant { raw, .. } | Entry::Call { raw, .. } => raw.as_mut(),
-        Entry::Summary { .. } | Entry::System { .. } | Entry::User { .. } | Entry::Result { .. } => None,
+        Entry::Summary { .. }
+        | Entry::System { .. }
+        | Entry::User { .. }
+        | Entry::Drawn { .. }
+        | Entry::Result { .. } => None,
     }
 }
 

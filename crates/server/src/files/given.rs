@@ -34,6 +34,7 @@ const FILE_TAG: &str = "added_by_file";
 /// Why a model is not given a file.
 const GONE: &str = "it is no longer there";
 const TOO_LARGE: &str = "too large";
+const UNREADABLE: &str = "it cannot be read";
 
 /// Models that see files.
 pub(crate) struct Given {
@@ -194,7 +195,7 @@ impl Reader<'_> {
             None | Some(Found::Gone) => note(part, None, GONE),
             Some(Found::TooLarge(row)) => note(part, Some(&row), TOO_LARGE),
             Some(Found::Here(row)) => match self.read(&row).await? {
-                Some(bytes) => shown(part, &row, &bytes, self.files.config.text_bytes_max),
+                Some(bytes) => shown(part, &row, bytes, self.files.config.text_bytes_max).await,
                 None => note(part, Some(&row), GONE),
             },
         };
@@ -240,30 +241,32 @@ impl Reader<'_> {
 }
 
 /// Bytes as a model takes them: a picture, a text, or a file that its service may read.
-fn shown(part: &Part, row: &AttachmentRow, bytes: &Bytes, text_bytes_max: usize) -> Part {
-    let id = match part {
-        Part::Text { id, .. } | Part::ImageUrl { id, .. } => *id,
-        Part::File { .. } => None,
+async fn shown(part: &Part, row: &AttachmentRow, bytes: Bytes, text_bytes_max: usize) -> Part {
+    let (id, detail) = match part {
+        Part::Text { id, .. } => (*id, None),
+        Part::ImageUrl { id, image_url } => (*id, image_url.detail),
+        Part::File { .. } => (None, None),
     };
     let content_type = row.content_type.as_str();
     if PICTURE_TYPES.contains(&content_type) {
-        return Part::ImageUrl { image_url: ImageUrl { url: data::write(content_type, bytes) }, id };
+        return Part::ImageUrl { image_url: ImageUrl { url: data::write(content_type, &bytes), detail }, id };
     }
     if content_type.starts_with("text/") || content_type == "application/json" {
-        let text = words(name(part, row), bytes, text_bytes_max);
-        return Part::Text { text, id, tags: vec![FILE_TAG.to_owned()] };
+        let called = name(part, row).to_owned();
+        // A large page is a piece of work: nobody else waits for it.
+        let words = tokio::task::spawn_blocking(move || words(&called, &bytes, text_bytes_max)).await;
+        let tags = vec![FILE_TAG.to_owned()];
+        return words.map_or_else(|_| note(part, Some(row), UNREADABLE), |text| Part::Text { text, id, tags });
     }
-    let url = Some(data::write(content_type, bytes));
+    let url = Some(data::write(content_type, &bytes));
     Part::File { file: FileRef { url, name: Some(name(part, row).to_owned()), ..FileRef::default() } }
 }
 
 /// The words of a file, under its name: as many as a model is given of one, and nothing in them reads like what it may cite.
 fn words(name: &str, bytes: &[u8], bytes_max: usize) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let text = text.trim_start_matches('\u{feff}');
-    let end = text.floor_char_boundary(bytes_max);
-    let cut = if end < text.len() { " (it is longer than what follows)" } else { "" };
-    reference::neutral(format!("File {name}{cut}:\n\n{}", text.get(..end).unwrap_or_default()))
+    let (text, is_longer) = fetch::text::sent(bytes, name, bytes_max);
+    let cut = if is_longer { " (it is longer than what follows)" } else { "" };
+    reference::neutral(format!("File {name}{cut}:\n\n{text}"))
 }
 
 /// What stands where a file would.

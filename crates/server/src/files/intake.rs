@@ -317,13 +317,13 @@ pub(crate) fn drawn_before(new: &NewRun) -> Vec<Part> {
         Entry::Hosted { raw, .. } => drawn::picture(&raw.item).filter(|address| hash_in(address).is_some()),
         _ => None,
     });
-    drawn.map(|url| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }).collect()
+    drawn.map(|url| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }).collect()
 }
 
 /// The parts of what a client said.
 pub(crate) fn of_said(said: &mut [Said]) -> impl Iterator<Item = &mut Part> + Send {
     said.iter_mut().flat_map(|said| match &mut said.what {
-        What::User(content) | What::Result { content, .. } => content.iter_mut(),
+        What::User(content) | What::Drawn(content) | What::Result { content, .. } => content.iter_mut(),
         What::System(_) | What::Assistant(_) | What::Call { .. } | What::Decision { .. } | What::Other => {
             Default::default()
         }

@@ -151,6 +151,65 @@ async fn files_that_were_sent_reach_every_model_in_its_own_shape_byte_for_byte()
     }
 }
 
+#[tokio::test]
+async fn how_closely_a_picture_is_looked_at_reaches_the_models_that_can_be_told() {
+    let (hw, heard) = upstreams("", greets).await;
+    let url = data_url("image/png", &png(1_000, 1));
+    for d in DIALECTS {
+        let model = format!("to_{}", d.name());
+        let by_responses = json!({"model": model, "input": [{"role": "user", "content": [
+            {"type": "input_image", "image_url": url, "detail": "low"}]}]});
+        let by_chat = json!({"model": model, "messages": [{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": url, "detail": "low"}}]}]});
+        let by_task = json!({"model": model, "wait": true, "input": [
+            {"type": "image_url", "image_url": {"url": url, "detail": "low"}}]});
+        for (path, body) in [("/v1/responses", by_responses), ("/v1/chat/completions", by_chat), ("/v1/tasks", by_task)]
+        {
+            assert_eq!(hw.post(path, body).await.status, 200);
+            let found = parts(d, &taken(&heard).remove(0)).remove(0);
+            let detail = match d {
+                Dialect::Responses => &found["detail"],
+                Dialect::Chat => &found["image_url"]["detail"],
+                Dialect::Messages => &json!("low"),
+            };
+            assert_eq!(detail, "low", "{d:?} {path}: {}", short(&found));
+        }
+    }
+    let body =
+        json!({"model": "to_chat", "input": [{"type": "image_url", "image_url": {"url": url, "detail": "all"}}]});
+    assert_eq!(hw.post("/v1/tasks", body).await.status, 422);
+}
+
+#[tokio::test]
+async fn a_page_that_was_sent_is_its_words_and_wide_text_is_text() {
+    let (hw, heard) = upstreams("", greets).await;
+    let page = "<!DOCTYPE html><title>Prices</title><style>p{}</style><p>Tea is <b>7</b> &euro;.";
+    let wide: Vec<u8> = "\u{feff}Größe: 7\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let input = json!([
+        sent(&hw, "prices.html", page.as_bytes()).await,
+        {"type": "text", "text": "And this."},
+        {"type": "file", "file": {"url": data_url("text/html", page.as_bytes())}},
+        {"type": "text", "text": "And that."},
+        sent(&hw, "wide.txt", &wide).await,
+    ]);
+    for d in DIALECTS {
+        asked(&hw, &format!("to_{}", d.name()), input.clone()).await;
+        let body = taken(&heard).remove(0);
+        let told = match d {
+            Dialect::Chat => parts_or_text(&body).as_str().unwrap().to_owned(),
+            Dialect::Responses | Dialect::Messages => {
+                let texts = parts(d, &body).into_iter().map(|part| part["text"].as_str().unwrap().to_owned());
+                texts.collect::<Vec<_>>().join("\n")
+            }
+        };
+        let words = "Prices\n\nTea is 7 €.";
+        let expected = format!(
+            "File prices.html:\n\n{words}\nAnd this.\nFile file.txt:\n\n{words}\nAnd that.\nFile wide.txt:\n\nGröße: 7\r\n"
+        );
+        assert_eq!(told, expected, "{d:?}");
+    }
+}
+
 /// JSON for people: long texts are cut.
 fn short(value: &Value) -> String {
     match value {

@@ -119,7 +119,8 @@ async fn pictures_and_files_reach_the_model_and_come_back_by_their_addresses() {
     assert_eq!(body["input"][0]["content"][2], parts[2]);
     for bad in [
         json!({"type": "input_file", "file_url": "hosts"}),
-        json!({"type": "input_file", "file_data": "JVBERi0="}),
+        json!({"type": "input_file", "file_data": "JVBERi0"}),
+        json!({"type": "input_file", "file_data": ""}),
         json!({"type": "input_file", "file_id": "file-1"}),
         json!({"type": "input_image", "image_url": "ftp://pictures.example/a.png"}),
     ] {

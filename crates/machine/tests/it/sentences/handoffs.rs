@@ -39,6 +39,7 @@ fn word(entry: &Entry) -> &'static str {
         Entry::Result { .. } => "result",
         Entry::User { .. } => "user",
         Entry::Hosted { .. } => "hosted",
+        Entry::Drawn { .. } => "drawn",
         Entry::Summary { .. } => "summary",
         Entry::System { .. } => "system",
     }

@@ -177,7 +177,7 @@ fn odd_entry() -> impl Strategy<Value = Entry> {
     let url = prop::sample::select(vec!["", "https://x/y", "data:image/png;base64,AA", "/v1/blobs/1"]);
     let part = prop_oneof![
         text().prop_map(Part::text),
-        url.prop_map(|url| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned() }, id: None }),
+        url.prop_map(|url| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }),
     ];
     let content = || prop::collection::vec(part.clone(), 0..3);
     let arguments = prop::sample::select(vec!["", "{}", "{\"a\":", "null", "[]"]).prop_map(str::to_owned);

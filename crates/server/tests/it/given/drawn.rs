@@ -1,7 +1,8 @@
 //! Pictures that a model draws: addresses in the log, pictures to clients of Responses, and back to the model.
 
-use super::{blobs, data_url, png, short, taken, upstreams, verified};
+use super::{blobs, data_url, greets, picture as picture_of, png, short, taken, upstreams, verified};
 use crate::auth::key;
+use crate::fake::dialect::{DIALECTS, Dialect};
 use crate::fake::loopback::{Act, Asked, stream};
 use crate::harness::Server;
 use crate::responses::{create, events, get};
@@ -175,4 +176,70 @@ async fn pictures_of_the_demo_are_addresses() {
         let log = hw.get(&format!("/v1/tasks/{id}/events")).await.text + &ended.to_string();
         assert!(log.contains("/v1/blobs/") && !log.contains(&data_url("image/png", b"")), "{input}: {log}");
     }
+}
+
+/// How a model of Chat Completions says something and shows a picture.
+fn shows(words: &str, picture: &[u8]) -> Vec<Act> {
+    let picture = json!({"type": "image_url", "image_url": {"url": data_url("image/png", picture)}});
+    let chunk = |delta: Value, finish: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        let chunk =
+            json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]});
+        format!("data: {chunk}\n\n")
+    };
+    let said = chunk(json!({"role": "assistant", "content": words}), Value::Null);
+    let shown = chunk(json!({ "images": [picture] }), Value::Null);
+    let answer = [said, shown, chunk(json!({}), json!("stop")), "data: [DONE]\n\n".to_owned()].concat();
+    vec![stream(), Act::Send(answer.into_bytes())]
+}
+
+#[tokio::test]
+async fn what_a_model_draws_in_its_own_message_is_shown_to_whoever_answers_next() {
+    let drawn = png(10_000, 5);
+    let picture = drawn.clone();
+    let (hw, heard) = upstreams("", move |asked| {
+        let is_first = !asked.body.to_string().contains("There.");
+        if is_first { shows("There.", &picture) } else { greets(asked) }
+    })
+    .await;
+    let task = hw.post("/v1/tasks", json!({"model": "to_chat", "input": "Draw.", "wait": true})).await.json();
+    assert_eq!(task["status"], "completed", "{task}");
+    for d in DIALECTS {
+        let more = json!({"model": format!("to_{}", d.name()), "input": "More.", "wait": true,
+            "thread_id": task["thread_id"]});
+        assert_eq!(hw.post("/v1/tasks", more).await.json()["status"], "completed");
+        let told = taken(&heard).pop().unwrap().to_string();
+        assert_eq!(told.matches(&picture_of(d, &drawn).to_string()).count(), 1, "{d:?}: {told:.2000}");
+        assert!(told.find("There.") < told.find("More."), "{d:?}");
+    }
+    verified(hw);
+}
+
+#[tokio::test]
+async fn what_a_sub_agent_draws_is_shown_to_whoever_asked_it() {
+    const ARTIST: &str = "[agents.artist]\nmodel = \"chat/artist\"\ndescription = \"Draws.\"\n\
+        [tools.work]\nkind = \"agent\"\nagent = \"artist\"\n";
+    let drawn = png(10_000, 6);
+    let picture = drawn.clone();
+    let (hw, heard) = upstreams(ARTIST, move |asked| {
+        let d = Dialect::of(&asked.path);
+        match asked.body["model"].as_str() {
+            Some("artist") => shows("", &picture),
+            _ if d.has_results(&asked.body) => greets(asked),
+            _ => {
+                let (item, id, given) = ("fc_1", "call_1", r#"{"prompt":"A tree."}"#);
+                let call = d.call(0, item, id) + &d.arguments(0, item, given) + &d.called(0, item, id, given);
+                vec![stream(), Act::Send([d.head(), call, d.end(true, 9, 4)].concat().into_bytes())]
+            }
+        }
+    })
+    .await;
+    for d in DIALECTS {
+        let body = json!({"model": format!("to_{}", d.name()), "input": "Have it drawn.", "wait": true});
+        let task = hw.post("/v1/tasks", body).await.json();
+        assert_eq!(task["status"], "completed", "{task}");
+        let told = taken(&heard).pop().unwrap().to_string();
+        assert_eq!(told.matches(&picture_of(d, &drawn).to_string()).count(), 1, "{d:?}: {told:.2000}");
+    }
+    verified(hw);
 }
