@@ -1,18 +1,26 @@
 //! The text of a PDF, in the order in which it is written.
 //!
-//! A PDF has no words, only strings that are put somewhere. So a string further down is a new line, and a gap within a line
-//! is a space. A scanned page has no strings at all.
+//! A PDF has no words, only glyphs that are put somewhere. [`state`] knows where they go, [`font`] what they mean and how
+//! wide they are, and [`line`] makes words and lines of them: a glyph further down is a new line, and a gap within a line
+//! is a space. A scanned page has no glyphs at all.
 
+mod font;
+mod line;
+mod names;
+mod order;
+mod state;
 mod unicode;
+mod widths;
 
 use crate::FetchError;
-use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, SHIFT_JIS, UTF_8, UTF_16BE};
+use font::Font;
+use line::Line;
 use lopdf::content::{Content, Operation};
-use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId};
+use lopdf::{Dictionary, Document, LoadOptions, Object, ObjectId, Stream};
+use state::{Matrix, State, corner, finite};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use unicode::Unicode;
 
 /// Of one stream, unpacked.
 const STREAM_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -20,8 +28,14 @@ const STREAM_BYTES_MAX: usize = 32 * 1024 * 1024;
 const CONTENT_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Forms within forms.
 const FORM_DEPTH_MAX: usize = 8;
-/// A move to the left of so many thousandths of the font's size, within a line, is a space.
-const SPACE_THOUSANDTHS: f32 = 180.0;
+/// States that are kept for later.
+const STATES_MAX: usize = 256;
+/// Fonts that are kept for later.
+const FONTS_MAX: usize = 256;
+/// What a mark says that its glyphs mean.
+const SAID_BYTES_MAX: usize = 64 * 1024;
+/// From a page up to the root of all pages.
+const PARENTS_MAX: usize = 32;
 
 /// How much is read.
 pub(crate) struct Limits {
@@ -50,6 +64,7 @@ pub(crate) fn text(bytes: &[u8], limits: &Limits) -> Result<(String, bool), Fetc
         }
         pen.page(page);
     }
+    pen.line.end("", &mut pen.out);
     let truncated = pen.is_cut || pen.is_done();
     let (text, cut) = super::plain::clean(pen.out.trim(), limits.text_bytes_max);
     if text.is_empty() { Err(FetchError::Unreadable) } else { Ok((text, truncated || cut)) }
@@ -60,58 +75,51 @@ struct Pen<'a> {
     document: &'a Document,
     limits: &'a Limits,
     out: String,
-    fonts: HashMap<ObjectId, Option<Rc<Font<'a>>>>,
-    content_bytes: usize,
-    is_cut: bool,
     line: Line,
-}
-
-/// Where the next string goes.
-#[derive(Clone, Default)]
-struct Line {
-    size: f32,
-    scale: f32,
-    leading: f32,
-    x: f32,
-    y: f32,
-    /// Where the last string was.
-    written_at: Option<f32>,
-    /// Whether the place was changed since.
-    moved: bool,
+    fonts: HashMap<*const Dictionary, Option<Rc<Font>>>,
+    /// What the marks that are open say that their glyphs mean. It is said once.
+    marks: Vec<Option<String>>,
+    content_bytes: usize,
+    glyphs: usize,
+    is_cut: bool,
 }
 
 impl<'a> Pen<'a> {
     fn new(document: &'a Document, limits: &'a Limits) -> Self {
-        let (out, fonts, line) = (String::new(), HashMap::new(), Line::default());
-        Self { document, limits, out, fonts, content_bytes: 0, is_cut: false, line }
+        let (out, line, fonts, marks) = (String::new(), Line::default(), HashMap::new(), Vec::new());
+        Self { document, limits, out, line, fonts, marks, content_bytes: 0, glyphs: 0, is_cut: false }
+    }
+
+    fn is_full(&self) -> bool {
+        self.out.len() + self.line.len() > self.limits.text_bytes_max
     }
 
     fn is_done(&self) -> bool {
-        self.out.len() > self.limits.text_bytes_max
-            || self.content_bytes > CONTENT_BYTES_MAX
-            || Instant::now() > self.limits.until
+        self.is_full() || self.content_bytes > CONTENT_BYTES_MAX || Instant::now() > self.limits.until
     }
 
     fn page(&mut self, page: ObjectId) {
-        let document = self.document;
-        let Ok((own, inherited)) = document.get_page_resources(page) else { return };
-        let inherited = inherited.into_iter().filter_map(|id| document.get_dictionary(id).ok());
-        let resources: Vec<&Dictionary> = own.into_iter().chain(inherited).collect();
-        let Ok(content) = document.get_page_content_with_limit(page, STREAM_BYTES_MAX) else {
-            self.is_cut = true;
-            return;
-        };
-        if !self.out.is_empty() {
-            self.out.truncate(self.out.trim_end().len());
-            self.out.push_str("\n\n");
+        let Ok(page_entries) = self.document.get_dictionary(page) else { return };
+        let resources = self.resources(page_entries);
+        self.line.end("\n\n", &mut self.out);
+        self.marks.clear();
+        match self.document.get_page_content_with_limit(page, STREAM_BYTES_MAX) {
+            Ok(content) => self.run(&content, &resources, State::new(), 0),
+            Err(_) => self.is_cut = true,
         }
-        self.line = Line::default();
-        self.run(&content, &resources, 0);
+        self.notes(page_entries);
     }
 
-    fn run(&mut self, content: &[u8], resources: &[&'a Dictionary], depth: usize) {
+    /// A page has what all pages above it have.
+    fn resources(&self, page: &'a Dictionary) -> Vec<&'a Dictionary> {
+        let above = |page: &&'a Dictionary| self.document.get_dict_in_dict(page, b"Parent").ok();
+        let pages = std::iter::successors(Some(page), above).take(PARENTS_MAX);
+        pages.filter_map(|page| self.document.get_dict_in_dict(page, b"Resources").ok()).collect()
+    }
+
+    fn run(&mut self, content: &[u8], resources: &[&'a Dictionary], mut state: State, depth: usize) {
         self.content_bytes = self.content_bytes.saturating_add(content.len());
-        let mut font = None;
+        let mut kept: Vec<State> = Vec::new();
         for (index, operation) in Content::decode_iter(content).enumerate() {
             let Ok(operation) = operation else {
                 self.is_cut = true;
@@ -121,40 +129,33 @@ impl<'a> Pen<'a> {
                 return;
             }
             match operation.operator.as_str() {
+                "q" if kept.len() < STATES_MAX => kept.push(state.clone()),
+                "Q" => state = kept.pop().unwrap_or(state),
                 "Tf" => {
-                    font = self.font(&operation, resources);
-                    self.line.size = number(&operation, 1).abs();
+                    state.font = self.font(&operation, resources);
+                    state.size = finite(operation.operands.get(1));
                 }
-                "Do" => self.form(&operation, resources, depth),
-                _ => self.write(&operation, font.as_deref()),
+                "BMC" => self.marks.push(None),
+                "BDC" => self.mark(&operation, resources),
+                "EMC" => drop(self.marks.pop()),
+                "Do" => self.drawing(&operation, resources, &state, depth),
+                _ => {
+                    state.change(&operation);
+                    self.write(&operation, &mut state);
+                }
             }
         }
     }
 
-    fn write(&mut self, operation: &Operation, font: Option<&Font<'a>>) {
-        let line = &mut self.line;
+    fn write(&mut self, operation: &Operation, state: &mut State) {
         match operation.operator.as_str() {
-            "BT" => (line.x, line.y, line.scale, line.moved) = (0.0, 0.0, 1.0, true),
-            "TL" => line.leading = number(operation, 0),
-            "Td" => line.go(number(operation, 0), number(operation, 1)),
-            "TD" => {
-                line.leading = -number(operation, 1);
-                line.go(number(operation, 0), number(operation, 1));
-            }
-            "T*" => line.go(0.0, -line.leading),
-            "Tm" => line.put(number(operation, 3), number(operation, 4), number(operation, 5)),
-            "'" | "\"" => {
-                line.go(0.0, -line.leading);
-                self.show(operation.operands.last(), font);
-            }
-            "Tj" => self.show(operation.operands.first(), font),
+            "Tj" | "'" | "\"" => self.show(operation.operands.last(), state),
             "TJ" => {
                 let pieces = operation.operands.first().and_then(|pieces| pieces.as_array().ok());
                 for piece in pieces.into_iter().flatten() {
                     match piece.as_float() {
-                        Ok(back) if back < -SPACE_THOUSANDTHS => self.space(),
-                        Ok(_) => {}
-                        Err(_) => self.show(Some(piece), font),
+                        Ok(_) => state.back(finite(Some(piece))),
+                        Err(_) => self.show(Some(piece), state),
                     }
                 }
             }
@@ -162,43 +163,57 @@ impl<'a> Pen<'a> {
         }
     }
 
-    fn show(&mut self, string: Option<&Object>, font: Option<&Font<'a>>) {
-        let (Some(string), Some(font)) = (string.and_then(|string| string.as_str().ok()), font) else { return };
-        let words = font.decode(string);
-        if words.is_empty() {
-            return;
-        }
-        let size = (self.line.size * self.line.scale).abs().max(1.0);
-        match self.line.written_at {
-            Some(y) if (y - self.line.y).abs() > 1.8 * size => self.part("\n\n"),
-            Some(y) if (y - self.line.y).abs() > 0.5 * size => self.part("\n"),
-            Some(_) if self.line.moved => self.space(),
-            _ => {}
-        }
-        self.line.written_at = Some(self.line.y);
-        self.line.moved = false;
-        self.out.push_str(&words);
+    fn show(&mut self, string: Option<&Object>, state: &mut State) {
+        let Some(font) = state.font.clone() else { return };
+        let Some(string) = string.and_then(|string| string.as_str().ok()) else { return };
+        font.each(string, |glyph| {
+            let mut spot = state.place(&font, &glyph);
+            // Letters that stand apart are a word, but not when there are two: some programs make a space of that.
+            if string.len() != 2 {
+                spot.width += spot.gap;
+            }
+            match self.marks.iter_mut().find_map(Option::as_mut) {
+                Some(said) if said.is_empty() => self.line.stretch(&spot),
+                Some(said) => self.line.put(&std::mem::take(said), &spot, &mut self.out),
+                None if spot.is_nothing(glyph.text) => {}
+                None => self.line.put(glyph.text, &spot, &mut self.out),
+            }
+            self.glyphs = self.glyphs.wrapping_add(1);
+            !self.is_full() && (self.glyphs % 1024 != 0 || !self.is_done())
+        });
     }
 
-    fn part(&mut self, gap: &str) {
-        self.out.truncate(self.out.trim_end().len());
-        self.out.push_str(gap);
-    }
-
-    fn space(&mut self) {
-        if !self.out.ends_with(char::is_whitespace) {
-            self.out.push(' ');
+    /// What follows may mean something else than its glyphs: one glyph for two letters, or a hyphen at the end of a line.
+    fn mark(&mut self, operation: &Operation, resources: &[&'a Dictionary]) {
+        let about = match operation.operands.get(1) {
+            Some(Object::Dictionary(about)) => Some(about),
+            Some(Object::Name(name)) => {
+                self.find(resources, b"Properties", name).and_then(|about| about.as_dict().ok())
+            }
+            _ => None,
+        };
+        let said = about.and_then(|about| about.get_deref(b"ActualText", self.document).ok());
+        let said = said.filter(|said| said.as_str().is_ok_and(|said| (1..=SAID_BYTES_MAX).contains(&said.len())));
+        let said = said.and_then(|said| lopdf::decode_text_string(said).ok());
+        if self.marks.len() < STATES_MAX {
+            self.marks.push(said);
         }
     }
 
     /// A drawing that is used like a word: what is in it is shown here.
-    fn form(&mut self, operation: &Operation, resources: &[&'a Dictionary], depth: usize) {
+    fn drawing(&mut self, operation: &Operation, resources: &[&'a Dictionary], state: &State, depth: usize) {
         let Some(Ok(name)) = operation.operands.first().map(Object::as_name) else { return };
         let Some(stream) = self.find(resources, b"XObject", name).and_then(|form| form.as_stream().ok()) else {
             return;
         };
         let is_form = stream.dict.get(b"Subtype").and_then(Object::as_name).is_ok_and(|kind| kind == b"Form");
-        if !is_form || depth >= FORM_DEPTH_MAX || self.is_done() {
+        if is_form {
+            self.form(stream, resources, state.clone(), depth);
+        }
+    }
+
+    fn form(&mut self, stream: &'a Stream, resources: &[&'a Dictionary], mut state: State, depth: usize) {
+        if depth >= FORM_DEPTH_MAX || self.is_done() {
             return;
         }
         let Ok(content) = stream.decompressed_content_with_limit(STREAM_BYTES_MAX) else {
@@ -207,9 +222,26 @@ impl<'a> Pen<'a> {
         };
         let own = self.document.get_dict_in_dict(&stream.dict, b"Resources").ok();
         let resources: Vec<&Dictionary> = own.into_iter().chain(resources.iter().copied()).collect();
-        let line = self.line.clone();
-        self.run(&content, &resources, depth + 1);
-        self.line = Line { written_at: self.line.written_at, moved: true, ..line };
+        let matrix = stream.dict.get_deref(b"Matrix", self.document).and_then(Object::as_array).ok();
+        if let Some(matrix) = matrix.and_then(|matrix| Matrix::of(matrix)) {
+            state.page = matrix.then(state.page);
+        }
+        self.run(&content, &resources, state, depth + 1);
+    }
+
+    /// What was filled in or stuck on: it is not part of the page, but looks like it.
+    fn notes(&mut self, page: &'a Dictionary) {
+        let document = self.document;
+        let notes = page.get_deref(b"Annots", document).and_then(Object::as_array).ok();
+        for note in notes.into_iter().flatten() {
+            if self.is_done() {
+                return;
+            }
+            let Some((stream, place)) = look(document, note) else { continue };
+            let mut state = State::new();
+            state.page = place;
+            self.form(stream, &[], state, 0);
+        }
     }
 
     fn find(&self, resources: &[&'a Dictionary], kind: &[u8], name: &[u8]) -> Option<&'a Object> {
@@ -220,92 +252,39 @@ impl<'a> Pen<'a> {
     }
 
     /// Each font is looked at once.
-    fn font(&mut self, operation: &Operation, resources: &[&'a Dictionary]) -> Option<Rc<Font<'a>>> {
+    fn font(&mut self, operation: &Operation, resources: &[&'a Dictionary]) -> Option<Rc<Font>> {
         let name = operation.operands.first()?.as_name().ok()?;
-        let document = self.document;
-        let of = |resources: &&'a Dictionary| document.get_dict_in_dict(resources, b"Font").ok()?.get(name).ok();
-        let object = resources.iter().find_map(of)?;
-        let (id, font) = document.dereference(object).ok()?;
-        let font = font.as_dict().ok()?;
-        match id {
-            Some(id) => self.fonts.entry(id).or_insert_with(|| Font::of(document, font)).clone(),
-            None => Font::of(document, font),
+        let font = self.find(resources, b"Font", name)?.as_dict().ok()?;
+        if let Some(known) = self.fonts.get(&std::ptr::from_ref(font)) {
+            return known.clone();
         }
+        if self.is_done() {
+            return None;
+        }
+        if self.fonts.len() >= FONTS_MAX {
+            self.fonts.clear();
+        }
+        let read = Font::of(self.document, font).map(Rc::new);
+        self.fonts.insert(font, read.clone());
+        read
     }
 }
 
-/// How the codes of a font are read.
-enum Font<'a> {
-    Unicode(Unicode),
-    Encoding(Encoding<'a>),
-    /// The codes are characters of a set that others know, too.
-    Characters(&'static encoding_rs::Encoding),
-}
-
-impl<'a> Font<'a> {
-    /// What a font says about Unicode is believed before its encoding, which may use names that it made up.
-    fn of(document: &'a Document, font: &'a Dictionary) -> Option<Rc<Self>> {
-        let table = font.get_deref(b"ToUnicode", document).and_then(Object::as_stream);
-        let table = table.and_then(|table| table.decompressed_content_with_limit(STREAM_BYTES_MAX)).ok();
-        if let Some(unicode) = table.and_then(|table| Unicode::parse(&table)) {
-            return Some(Rc::new(Self::Unicode(unicode)));
-        }
-        // The codes of a composite font are characters, or numbers of glyphs of which nobody has written down the meaning.
-        let is_composite = font.get(b"Subtype").and_then(Object::as_name).is_ok_and(|kind| kind == b"Type0");
-        if is_composite {
-            let name = font.get_deref(b"Encoding", document).and_then(Object::as_name).ok()?;
-            return characters(name).map(|set| Rc::new(Self::Characters(set)));
-        }
-        let encoding = font.get_font_encoding_with_limit(document, STREAM_BYTES_MAX).ok()?;
-        Some(Rc::new(Self::Encoding(encoding)))
+/// How a note looks, and where.
+fn look<'a>(document: &'a Document, note: &'a Object) -> Option<(&'a Stream, Matrix)> {
+    let note = document.dereference(note).ok()?.1.as_dict().ok()?;
+    let is_shown = note.get(b"F").and_then(Object::as_i64).map_or(true, |flags| flags & 0b10_0010 == 0);
+    let kind = note.get(b"Subtype").and_then(Object::as_name).ok()?;
+    if !is_shown || ![&b"Widget"[..], b"FreeText", b"Stamp"].contains(&kind) {
+        return None;
     }
-
-    fn decode(&self, codes: &[u8]) -> String {
-        let mut out = String::new();
-        match self {
-            Self::Unicode(unicode) => unicode.decode(codes, &mut out),
-            // Codes that mean nothing are left out.
-            Self::Encoding(encoding) => drop(encoding.write_to_string(codes, &mut out)),
-            Self::Characters(set) => out.push_str(&set.decode_without_bom_handling(codes).0),
-        }
-        out
+    let mut look = document.get_dict_in_dict(note, b"AP").ok()?.get_deref(b"N", document).ok()?;
+    // A box that can be ticked has a look for each of its states.
+    if let Ok(looks) = look.as_dict() {
+        look = looks.get_deref(note.get(b"AS").and_then(Object::as_name).ok()?, document).ok()?;
     }
-}
-
-/// The set of characters that a map of codes is named after. These maps come with no file: readers know them.
-fn characters(map: &[u8]) -> Option<&'static encoding_rs::Encoding> {
-    let map = std::str::from_utf8(map).ok()?;
-    let map = map.strip_suffix("-H").or_else(|| map.strip_suffix("-V"))?;
-    match map {
-        "GB-EUC" | "GBK-EUC" | "GBKp-EUC" | "GBK2K" | "GBpc-EUC" => Some(GBK),
-        "B5pc" | "ETen-B5" | "ETenms-B5" | "HKscs-B5" => Some(BIG5),
-        "83pv-RKSJ" | "90ms-RKSJ" | "90msp-RKSJ" | "90pv-RKSJ" | "Add-RKSJ" | "Ext-RKSJ" => Some(SHIFT_JIS),
-        "EUC" => Some(EUC_JP),
-        "KSC-EUC" | "KSCms-UHC" | "KSCms-UHC-HW" | "KSCpc-EUC" => Some(EUC_KR),
-        _ => {
-            let form = map.strip_prefix("Uni")?.split('-').nth(1)?;
-            match form {
-                "UCS2" | "UTF16" => Some(UTF_16BE),
-                "UTF8" => Some(UTF_8),
-                _ => None,
-            }
-        }
-    }
-}
-
-impl Line {
-    fn go(&mut self, x: f32, y: f32) {
-        self.x += x * self.scale;
-        self.y += y * self.scale;
-        self.moved = true;
-    }
-
-    fn put(&mut self, scale: f32, x: f32, y: f32) {
-        (self.scale, self.x, self.y, self.moved) = (scale, x, y, true);
-    }
-}
-
-fn number(operation: &Operation, index: usize) -> f32 {
-    let number = operation.operands.get(index).and_then(|number| number.as_float().ok());
-    number.filter(|number| number.is_finite()).unwrap_or_default()
+    let stream = look.as_stream().ok()?;
+    let (x, y) = corner(document, note.get(b"Rect").ok()?)?;
+    let (left, bottom) = stream.dict.get(b"BBox").ok().and_then(|bounds| corner(document, bounds)).unwrap_or_default();
+    Some((stream, Matrix::shift(x - left, y - bottom)))
 }

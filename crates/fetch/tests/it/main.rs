@@ -11,6 +11,7 @@ mod namespace;
 mod network;
 mod pdf;
 mod pdf_maker;
+mod pdf_words;
 mod random;
 mod reading;
 mod redirects;

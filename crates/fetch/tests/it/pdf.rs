@@ -32,7 +32,7 @@ async fn read_by(pdf: PdfReader, bytes: Vec<u8>) -> Result<(String, bool), Fetch
     }
 }
 
-async fn read(bytes: Vec<u8>) -> Result<(String, bool), FetchError> {
+pub(crate) async fn read(bytes: Vec<u8>) -> Result<(String, bool), FetchError> {
     let here = read_by(PdfReader::Here, bytes.clone()).await;
     assert_eq!(here, read_by(apart(), bytes).await, "here and apart are the same");
     here

@@ -76,19 +76,27 @@ impl Unicode {
         (!unicode.meanings.is_empty()).then_some(unicode)
     }
 
-    /// Appends what these codes mean. A code without a meaning has none.
-    pub(super) fn decode(&self, mut codes: &[u8], out: &mut String) {
+    /// The first of these codes: how long it is, its number, and what it means. A code without a meaning has none.
+    pub(super) fn first(&self, codes: &[u8], length: Option<usize>) -> Option<(usize, u32, &str)> {
         let shortest = self.lengths.first().copied().unwrap_or(1);
-        while !codes.is_empty() {
-            let known = self.lengths.iter().find_map(|length| {
-                let meaning = self.meanings.get(&(*length, number(codes.get(..*length)?)))?;
-                Some((*length, meaning))
-            });
-            if let Some((_, meaning)) = known {
-                out.push_str(meaning);
-            }
-            codes = codes.get(known.map_or(shortest, |(length, _)| length)..).unwrap_or_default();
-        }
+        let known = |length: usize| {
+            let code = number(codes.get(..length)?);
+            Some((length, code, self.meanings.get(&(length, code))?.as_str()))
+        };
+        let found = match length {
+            Some(length) => known(length),
+            None => self.lengths.iter().find_map(|length| known(*length)),
+        };
+        found.or_else(|| {
+            let length = length.unwrap_or(shortest).min(codes.len());
+            (length > 0).then(|| (length, codes.get(..length).map(number).unwrap_or_default(), ""))
+        })
+    }
+
+    /// What a code means that is a byte, however long the table says that it is.
+    pub(super) fn of_byte(&self, code: u32) -> Option<&str> {
+        let meaning = (1..=4).find_map(|length| self.meanings.get(&(length, code)))?;
+        Some(meaning.as_str()).filter(|meaning| !meaning.is_empty() && *meaning != "\0")
     }
 
     fn add_each(&mut self, low: &[u8], meanings: &[Vec<u8>]) {
@@ -124,6 +132,11 @@ fn number(code: &[u8]) -> u32 {
 }
 
 fn text(meaning: &[u8]) -> String {
+    // Five digits are no units of UTF-16: some programs write down a character's number.
+    if let [high, middle, low] = meaning {
+        let code = u32::from_be_bytes([0, *high, *middle, *low]) >> 4;
+        return char::from_u32(code).map(String::from).unwrap_or_default();
+    }
     encoding_rs::UTF_16BE.decode_without_bom_handling(meaning).0.into_owned()
 }
 
@@ -167,8 +180,12 @@ mod tests {
     use model::testing::{Rng, seeds};
 
     fn meaning(table: &str, codes: &[u8]) -> Option<String> {
-        let mut out = String::new();
-        Unicode::parse(table.as_bytes())?.decode(codes, &mut out);
+        let (mut out, mut rest) = (String::new(), codes);
+        let unicode = Unicode::parse(table.as_bytes())?;
+        while let Some((length, _, meaning)) = unicode.first(rest, None) {
+            out.push_str(meaning);
+            rest = &rest[length..];
+        }
         Some(out)
     }
 
@@ -178,9 +195,21 @@ mod tests {
         assert_eq!(meaning(tidy, &[1, 2, 9, 1]).as_deref(), Some("A😀A"));
         let tight = "%c <\n/A/B def<<>> 1 beginbfrange<0001><0003><0061>endbfrange 1 beginbfrange<0010><0011>[<0078><00660069>]endbfrange";
         assert_eq!(meaning(tight, &[0, 1, 0, 3, 0, 0x10, 0, 0x11, 0, 9]).as_deref(), Some("acxfi"));
+        let numbered = "1 beginbfchar <01> <1F600> endbfchar 1 beginbfrange <05> <06> <1F680> endbfrange";
+        assert_eq!(meaning(numbered, &[1, 6]).as_deref(), Some("😀🚁"));
         for nothing in ["", "begincmap endcmap", "1 beginbfchar <01> endbfchar", "<", "[", "]", "endbfrange"] {
             assert_eq!(meaning(nothing, &[1]), None, "{nothing}");
         }
+    }
+
+    #[test]
+    fn a_code_of_known_length_is_found_however_long_the_table_says_it_is() {
+        let wide = Unicode::parse(b"1 beginbfchar <0041> <0061> endbfchar").unwrap();
+        assert_eq!((wide.of_byte(0x41), wide.of_byte(0x42)), (Some("a"), None));
+        let mixed = Unicode::parse(b"2 beginbfchar <00> <0062> <0041> <0061> endbfchar").unwrap();
+        assert_eq!(mixed.first(&[0, 0x41], Some(2)), Some((2, 0x41, "a")));
+        assert_eq!(mixed.first(&[7], Some(2)), Some((1, 7, "")));
+        assert_eq!(mixed.first(&[], Some(2)), None);
     }
 
     #[test]
