@@ -179,7 +179,7 @@ impl<'a> Pen<'a> {
                 None => self.line.put(glyph.text, &spot, &mut self.out),
             }
             self.glyphs = self.glyphs.wrapping_add(1);
-            !self.is_full() && (self.glyphs % 1024 != 0 || !self.is_done())
+            !self.is_full() && (!self.glyphs.is_multiple_of(1024) || !self.is_done())
         });
     }
 
