@@ -410,7 +410,7 @@ impl Speaker<'_> {
         let Some(place) = self.part(slot, part, PartKind::Image) else { return };
         let PartPlace { output_index, item_id, block: block_index, new } = place;
         let task_id = self.task.clone();
-        let item = |url| ImageItem::Image(ImageBlock { image_url: ImageUrl { url, detail: None }, id: None });
+        let item = |url| ImageItem::Image(ImageBlock { image_url: ImageUrl::at(url), id: None });
         if new {
             let (task_id, item_id, item) = (task_id.clone(), item_id.clone(), item(String::new()));
             let event = ImageEvent { task_id, item_id, output_index, block_index, item };

@@ -150,13 +150,19 @@ fn known_detail<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Opt
 pub struct NoImageUrl;
 
 impl ImageUrl {
+    /// There, to be looked at as closely as the model's service thinks right.
+    #[must_use]
+    pub fn at(url: impl Into<String>) -> Self {
+        Self { url: url.into(), detail: None }
+    }
+
     /// Where somebody says that a picture is: on the web, among what we keep, or in the address itself.
     ///
     /// # Errors
     /// When it cannot be there.
     pub fn parse(url: String) -> Result<Self, NoImageUrl> {
         let starts = ["https://", "http://", "data:image/", BLOBS];
-        if starts.iter().any(|start| url.starts_with(start)) { Ok(Self { url, detail: None }) } else { Err(NoImageUrl) }
+        if starts.iter().any(|start| url.starts_with(start)) { Ok(Self::at(url)) } else { Err(NoImageUrl) }
     }
 }
 
@@ -232,6 +238,12 @@ impl Part {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), id: None, tags: Vec::new() }
+    }
+
+    /// A picture that is there.
+    #[must_use]
+    pub fn picture(url: impl Into<String>) -> Self {
+        Self::ImageUrl { image_url: ImageUrl::at(url), id: None }
     }
 
     /// The address of its picture or file, where it has one.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use fetch::apart::Apart;
 use fetch::text::is_page;
 use fetch::{FetchError, Fetched, Fetcher, Own, PdfReader, ReadLimits, Readable, Reader, Rules};
-use model::block::{FileRef, ImageUrl, Part};
+use model::block::{FileRef, Part};
 use model::ports::{BoxFuture, Documents, FileAnswer, FileRequest};
 use model::reference;
 use std::net::SocketAddr;
@@ -112,7 +112,7 @@ impl Desk {
             Readable::Text { text, truncated } => self.text(request, &file, &text, truncated).await?,
             Readable::Image { content_type, bytes } => {
                 let url = self.keep(request, file.name.clone(), content_type, bytes).await?;
-                let picture = Part::ImageUrl { image_url: ImageUrl { url, detail: None }, id: None };
+                let picture = Part::picture(url);
                 vec![Part::text(heading(request, &file, false)), picture]
             }
         };

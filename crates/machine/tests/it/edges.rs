@@ -139,7 +139,7 @@ fn what_comes_beside_a_result_is_taken_up_to_what_its_last_record_repeats() {
 }
 
 fn picture(bytes: usize) -> Block {
-    Block::Image(ImageBlock { image_url: ImageUrl { url: "p".repeat(bytes), detail: None }, id: None })
+    Block::Image(ImageBlock { image_url: ImageUrl::at("p".repeat(bytes)), id: None })
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn paint(part: u32, partial: Option<u32>, url: &str) -> ModelDelta {
 }
 
 fn shown(url: &str) -> Block {
-    Block::Image(ImageBlock { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None })
+    Block::Image(ImageBlock { image_url: ImageUrl::at(url), id: None })
 }
 
 fn page(url: &str) -> Annotation {

@@ -111,8 +111,7 @@ pub(crate) fn gives(words: &str) -> ToolOutput {
 }
 
 pub(crate) fn weather() -> ToolOutput {
-    let image =
-        ImageBlock { image_url: ImageUrl { url: "data:image/png;base64,iV".to_owned(), detail: None }, id: None };
+    let image = ImageBlock { image_url: ImageUrl::at("data:image/png;base64,iV"), id: None };
     let words = TextBlock::new(r#"{"temperature":"15C","condition":"Sunny"}"#);
     ToolOutput { block_list: vec![Block::Text(words), Block::Image(image)], ..ToolOutput::default() }
 }

@@ -1,7 +1,7 @@
 //! What a thread keeps between runs, and what the next run is given of it.
 
 use crate::fold::{event, item, run, step_done, try_push};
-use model::block::{FileRef, ImageUrl, Part};
+use model::block::{FileRef, Part};
 use model::definition::HistoryWindow;
 use model::event::{HistoryCompacted, RunHidden, TaskOnly};
 use model::fold::RunFold;
@@ -113,9 +113,8 @@ fn what_an_entry_only_names_is_counted_as_well() {
     let named = count(Part::File { file: file(None) });
     assert!(count(Part::File { file: file(Some(40_000)) }) >= named + 10_000);
     assert!(count(Part::File { file: file(Some(u64::MAX)) }) < 300_000, "nobody is given more of a file");
-    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None };
-    assert!(count(picture("/v1/blobs/00")) > 1_000);
-    assert!(count(picture("data:image/png;base64,AA")) < 100, "what stands in it is counted as it stands");
+    assert!(count(Part::picture("/v1/blobs/00")) > 1_000);
+    assert!(count(Part::picture("data:image/png;base64,AA")) < 100, "what stands in it is counted as it stands");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn a_part_says_where_its_picture_or_file_is() {
     assert_eq!(Part::File { file: file("", "a/b", "") }.url(), None);
     assert_eq!(Part::text("https://x").url(), None);
     for url in ["http://x", "data:image/png;base64,AA", "/v1/blobs/ab"] {
-        assert_eq!(ImageUrl::parse(url.to_owned()), Ok(ImageUrl { url: url.to_owned(), detail: None }));
+        assert_eq!(ImageUrl::parse(url.to_owned()), Ok(ImageUrl::at(url)));
     }
     for url in ["", "ftp://x", "data:text/html,x", "/v1/tasks"] {
         assert_eq!(ImageUrl::parse(url.to_owned()), Err(NoImageUrl), "{url}");
@@ -46,7 +46,7 @@ fn how_closely_a_picture_is_looked_at_is_kept_and_a_word_that_is_none_costs_no_p
         assert_eq!((read(&json), Detail::parse(detail.as_str())), (image, Ok(Some(detail))));
     }
     assert_eq!((Detail::parse("auto"), Detail::parse("all")), (Ok(None), Err(NoDetail)));
-    let plain = ImageUrl { url: "https://x".to_owned(), detail: None };
+    let plain = ImageUrl::at("https://x");
     assert_eq!(serde_json::to_string(&plain).unwrap(), r#"{"url":"https://x"}"#);
     for detail in ["\"auto\"", "\"all\"", "null", "7"] {
         assert_eq!(read(&format!(r#"{{"url":"https://x","detail":{detail}}}"#)), plain, "{detail}");
@@ -87,7 +87,7 @@ fn people_and_tools_give_parts() {
 
 #[test]
 fn blocks_as_plain_text_are_their_words_and_where_pictures_are() {
-    let image = Block::Image(ImageBlock { image_url: ImageUrl { url: "data:,x".to_owned(), detail: None }, id: None });
+    let image = Block::Image(ImageBlock { image_url: ImageUrl::at("data:,x"), id: None });
     let blocks = [Block::Text(TextBlock::new("one")), image, Block::Text(TextBlock::new("two"))];
     assert_eq!(plain_text(&blocks), "one\n[image data:,x]\ntwo");
 }

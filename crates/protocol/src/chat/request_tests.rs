@@ -61,10 +61,6 @@ fn gets(id: &str, content: Vec<Part>) -> Entry {
     Entry::Result { call_id, status: ResultStatus::Completed, content }
 }
 
-fn picture(url: &str) -> Part {
-    Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }
-}
-
 #[test]
 fn a_body_has_everything_and_wishes_come_last() {
     let spec = |name: &str, parameters| ToolSpec { name: name.to_owned(), description: "d".to_owned(), parameters };
@@ -255,9 +251,9 @@ fn pictures_and_files_are_shown_or_named() {
     let parts = vec![
         Part::text("look"),
         Part::text("here"),
-        picture("https://x/y.png"),
+        Part::picture("https://x/y.png"),
         closely("https://x/z.png"),
-        picture("/v1/blobs/1"),
+        Part::picture("/v1/blobs/1"),
         file(Some("b.pdf"), Some("data:application/pdf;base64,AAAA")),
         file(Some("b.png"), Some("data:image/png;base64,AAAA")),
         file(Some("b.zip"), Some("data:application/zip;base64,AAAA")),
@@ -282,7 +278,7 @@ fn pictures_in_results_follow_all_results() {
         user("draw"),
         asks("a", "draw", "{}"),
         asks("b", "draw", "{}"),
-        gets("a", vec![Part::text("done"), picture(url)]),
+        gets("a", vec![Part::text("done"), Part::picture(url)]),
         gets("b", vec![Part::text("failed")]),
         user("and?"),
     ]);

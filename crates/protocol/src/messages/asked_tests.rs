@@ -1,5 +1,5 @@
 use super::*;
-use model::block::{FileRef, ImageUrl, Part};
+use model::block::{FileRef, Part};
 
 fn read(body: &Value) -> Result<Asked, Wrong> {
     asked(body.as_object().unwrap())
@@ -109,7 +109,6 @@ fn a_history_is_one_list_and_ends_with_the_user() {
 
 #[test]
 fn pictures_and_documents_are_parts() {
-    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None };
     let file = |url: &str, name: Option<&str>| Part::File {
         file: FileRef { url: Some(url.to_owned()), name: name.map(str::to_owned), ..FileRef::default() },
     };
@@ -128,9 +127,9 @@ fn pictures_and_documents_are_parts() {
     assert_eq!(
         asked.said,
         [user(vec![
-            picture("data:image/png;base64,AAAA"),
-            picture("https://example.com/a.png"),
-            picture("/v1/blobs/00"),
+            Part::picture("data:image/png;base64,AAAA"),
+            Part::picture("https://example.com/a.png"),
+            Part::picture("/v1/blobs/00"),
             file("data:application/pdf;base64,BBBB", Some("T")),
             file("https://example.com/a.pdf", None),
             file("file:///etc/passwd", None),

@@ -123,11 +123,6 @@ pub(super) fn blocks(raw: &Value) -> &[Value] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::block::ImageUrl;
-
-    fn picture(url: &str) -> Part {
-        Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }
-    }
 
     fn file(url: &str) -> Part {
         Part::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } }
@@ -136,12 +131,12 @@ mod tests {
     #[test]
     fn pictures_go_as_an_address_as_data_or_as_a_note() {
         let url = |url: &str| json!({"type": "image", "source": {"type": "url", "url": url}});
-        assert_eq!(part(&picture("https://x/a")), url("https://x/a"));
+        assert_eq!(part(&Part::picture("https://x/a")), url("https://x/a"));
         let data = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
-        assert_eq!(part(&picture("data:image/png;base64,AAAA")), data);
-        assert_eq!(part(&picture("data:image/tiff;base64,AAAA")), text("[image]"));
-        assert_eq!(part(&picture("http://x/a")), text("[image http://x/a]"));
-        assert_eq!(part(&picture("/v1/blobs/7")), text("[image /v1/blobs/7]"));
+        assert_eq!(part(&Part::picture("data:image/png;base64,AAAA")), data);
+        assert_eq!(part(&Part::picture("data:image/tiff;base64,AAAA")), text("[image]"));
+        assert_eq!(part(&Part::picture("http://x/a")), text("[image http://x/a]"));
+        assert_eq!(part(&Part::picture("/v1/blobs/7")), text("[image /v1/blobs/7]"));
     }
 
     #[test]
@@ -150,7 +145,7 @@ mod tests {
         assert_eq!(part(&file("https://x/A.PDF?v=1")), pdf);
         let source = json!({"type": "base64", "media_type": "application/pdf", "data": "AAAA"});
         assert_eq!(part(&file("data:application/pdf;base64,AAAA")), json!({"type": "document", "source": source}));
-        assert_eq!(part(&file("https://x/a.png")), part(&picture("https://x/a.png")));
+        assert_eq!(part(&file("https://x/a.png")), part(&Part::picture("https://x/a.png")));
         assert_eq!(part(&file("https://x/a.zip")), text("[file https://x/a.zip]"));
         let named = |url: &str| {
             let (url, name) = (Some(url.to_owned()), Some("a".repeat(300)));
@@ -175,7 +170,7 @@ mod tests {
     #[test]
     fn a_failed_result_is_words_alone() {
         let called = ToldCall { id: "c", name: "t", arguments: "", raw: None };
-        let told = |status| ToldResult { call: called.clone(), status, content: vec![picture("https://x/a")] };
+        let told = |status| ToldResult { call: called.clone(), status, content: vec![Part::picture("https://x/a")] };
         let whole = result(&told(ResultStatus::Completed));
         assert_eq!(whole["content"][0]["type"], "image");
         assert_eq!(whole.get("is_error"), None);

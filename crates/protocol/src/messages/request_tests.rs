@@ -1,7 +1,7 @@
 //! What goes back, rule by rule.
 
 use super::*;
-use model::block::{ImageUrl, Part};
+use model::block::Part;
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
@@ -342,7 +342,7 @@ fn the_newest_message_and_the_users_before_it_are_kept_in_the_cache() {
 
 #[test]
 fn pictures_go_along_with_words_and_results() {
-    let picture = Part::ImageUrl { image_url: ImageUrl { url: "https://x/y.png".to_owned(), detail: None }, id: None };
+    let picture = Part::picture("https://x/y.png");
     let history = vec![
         Entry::User { content: vec![Part::text("look"), picture.clone()] },
         asks("1"),

@@ -66,14 +66,13 @@ fn files_have_names_and_what_is_shown_of_them_is_read_again() {
         {"type": "input_file", "file_url": "https://x/c.pdf"},
         {"type": "input_file", "file_url": "file:///etc/passwd"},
     ]);
-    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None };
     let file = |url: &str, name: Option<&str>| Part::File {
         file: FileRef { url: Some(url.to_owned()), name: name.map(str::to_owned), ..FileRef::default() },
     };
     let image_url = ImageUrl { url: "data:image/png;base64,AA".to_owned(), detail: Some(Detail::Low) };
     let parts = vec![
         Part::ImageUrl { image_url, id: None },
-        picture("/v1/blobs/00"),
+        Part::picture("/v1/blobs/00"),
         file("data:application/pdf;base64,AA", Some("a.pdf")),
         file("data:application/octet-stream;base64,AA", None),
         file("/v1/blobs/00", Some("b.pdf")),
@@ -87,16 +86,15 @@ fn files_have_names_and_what_is_shown_of_them_is_read_again() {
 
 #[test]
 fn what_an_operator_shows_and_what_a_model_drew_elsewhere_is_not_lost() {
-    let picture = |url: &str| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None };
     let image = json!({"type": "input_image", "image_url": "data:image/png;base64,AA"});
     let whats = |items: &Value| asked_said(items).unwrap().into_iter().map(|said| said.what).collect::<Vec<_>>();
     for role in ["system", "developer"] {
         let items = json!([{"role": role, "content": [image, {"type": "input_text", "text": "Our logo."}]}]);
-        let shown = What::User(vec![picture("data:image/png;base64,AA")]);
+        let shown = What::User(vec![Part::picture("data:image/png;base64,AA")]);
         assert_eq!(whats(&items), [What::System("Our logo.".to_owned()), shown]);
     }
     let drawn = json!([{"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AA"}]);
-    assert_eq!(whats(&drawn), [What::Drawn(vec![picture("data:image/png;base64,AA")])]);
+    assert_eq!(whats(&drawn), [What::Drawn(vec![Part::picture("data:image/png;base64,AA")])]);
     let named = json!([{"type": "image_generation_call", "id": "ig_1"}]);
     assert_eq!(whats(&named), [What::Other]);
     let wrong = asked_said(&json!([{"role": "assistant", "content": [image]}])).unwrap_err();

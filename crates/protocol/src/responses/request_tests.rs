@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::responses::refused;
-use model::block::{FileRef, ImageUrl, Part};
+use model::block::{FileRef, Part};
 use model::item::ResultStatus;
 use model::record::RawItem;
 use model::wish::{OutputFormat, ToolChoice, Wishes};
@@ -87,10 +87,6 @@ fn gave(number: u32, content: Vec<Part>) -> Entry {
 
 fn output(call_id: &str, output: &str) -> Value {
     json!({"type": "function_call_output", "call_id": call_id, "output": output})
-}
-
-fn picture(url: &str) -> Part {
-    Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }
 }
 
 /// A turn that thought, asked and answered, all of it from `origin`.
@@ -254,7 +250,7 @@ fn a_computer_call_is_answered_with_a_picture_of_the_screen() {
     let call = json!({"type": "computer_call", "id": "cu_1", "call_id": "p1", "status": "completed",
         "action": {"type": "screenshot"}, "pending_safety_checks": checks});
     let asked = || asked(1, Some(raw(HERE, call.clone())));
-    let seen = vec![Part::text("done"), picture("data:image/png;base64,AAAA")];
+    let seen = vec![Part::text("done"), Part::picture("data:image/png;base64,AAAA")];
     let answer = json!({"type": "computer_call_output", "call_id": "p1", "acknowledged_safety_checks": checks,
         "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}});
     let history = vec![thought(HERE, rs(1)), asked(), gave(1, seen)];
@@ -286,8 +282,8 @@ fn pictures_and_files_go_in_the_services_shape() {
     let stored = FileRef { bucket: Some("docs".into()), path: Some("b.pdf".into()), ..FileRef::default() };
     let content = vec![
         Part::text("look"),
-        picture("https://x/y.png"),
-        picture("/v1/blobs/abc"),
+        Part::picture("https://x/y.png"),
+        Part::picture("/v1/blobs/abc"),
         file(None, "https://x/y.pdf"),
         file(Some("b.pdf"), "data:application/pdf;base64,AAAA"),
         file(None, "data:application/pdf;base64,AAAA"),

@@ -6,7 +6,7 @@
 use super::parts::is_blank;
 use crate::responses::drawn;
 use model::CallId;
-use model::block::{ImageUrl, Part};
+use model::block::Part;
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
@@ -130,8 +130,7 @@ fn of_origin<'a>(raw: Option<&'a RawItem>, origin: &str) -> Option<&'a Value> {
 fn picture_in(item: &Value) -> Option<Part> {
     let base64 = drawn::picture(item)?;
     let (_, media_type) = PICTURES.iter().find(|(start, _)| base64.starts_with(start))?;
-    let image_url = ImageUrl { url: format!("data:{media_type};base64,{base64}"), detail: None };
-    Some(Part::ImageUrl { image_url, id: None })
+    Some(Part::picture(format!("data:{media_type};base64,{base64}")))
 }
 
 #[derive(Default)]
@@ -299,8 +298,7 @@ mod tests {
         let last = format!("{DRAWN} data:image/jpeg;base64,{jpeg}");
         assert_eq!(shown(&history), ["draw".to_owned(), format!("{seen} and?"), last]);
         assert_eq!(shown(&[drawing("here", png), user("and?")]), ["and?"], "its own goes back as it came");
-        let image_url = ImageUrl { url: format!("data:image/png;base64,{png}"), detail: None };
-        let said = Entry::Drawn { content: vec![Part::ImageUrl { image_url, id: None }] };
+        let said = Entry::Drawn { content: vec![Part::picture(format!("data:image/png;base64,{png}"))] };
         let history = [user("draw"), said.clone(), call("c1", "p1", "here"), result("c1", "a"), user("and?"), said];
         assert_eq!(shown(&history), ["draw".to_owned(), format!("{seen} and?"), seen], "one in a message never does");
         assert_eq!(shown(&[drawing("there", "/v1/blobs/ab12"), user("and?")]), ["and?"], "nobody has its bytes");

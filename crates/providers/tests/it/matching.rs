@@ -2,7 +2,7 @@
 
 use crate::vocabulary::{answer, assistant, call, events, played, request, result, scripted, steps, user};
 use futures_util::StreamExt;
-use model::block::{ImageUrl, Part};
+use model::block::Part;
 use model::delta::ModelEvent;
 use model::history::Entry;
 use model::ports::Models;
@@ -45,7 +45,7 @@ async fn the_first_scenario_in_the_file_that_matches_is_played() {
 async fn only_what_the_user_wrote_last_is_looked_at() {
     let models = scripted(ANIMALS);
     let tagged = |text: &str| Part::Text { text: text.to_owned(), id: None, tags: vec!["added".to_owned()] };
-    let image = Part::ImageUrl { image_url: ImageUrl { url: "cat".to_owned(), detail: None }, id: None };
+    let image = Part::picture("cat");
     let cases: [(Vec<Entry>, &str); 5] = [
         (vec![user("cat"), assistant("meow"), user("dog")], "0 woof"),
         (vec![user("cat"), user("dog")], "0 woof"),

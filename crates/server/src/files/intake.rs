@@ -15,7 +15,7 @@ use axum::http::StatusCode;
 use engine::NewRun;
 use files::{Kind, Picture, TooManyPixels, shown_name};
 use model::blob::{self, BLOBS, hash_in};
-use model::block::{FileRef, ImageUrl, PICTURE_TYPES, Part};
+use model::block::{FileRef, PICTURE_TYPES, Part};
 use model::command::{AnswerTo, ClientResult};
 use model::history::{Before, Entry};
 use model::ports::AttachmentRow;
@@ -317,7 +317,7 @@ pub(crate) fn drawn_before(new: &NewRun) -> Vec<Part> {
         Entry::Hosted { raw, .. } => drawn::picture(&raw.item).filter(|address| hash_in(address).is_some()),
         _ => None,
     });
-    drawn.map(|url| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }).collect()
+    drawn.map(Part::picture).collect()
 }
 
 /// The parts of what a client said.

@@ -233,7 +233,7 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
 }
 
 fn picture(n: usize) -> ImageUrl {
-    ImageUrl { url: blob::address(&hash(n)), detail: None }
+    ImageUrl::at(blob::address(&hash(n)))
 }
 
 /// Logs a picture where people see it, one where people said it, and one that only the model sees.

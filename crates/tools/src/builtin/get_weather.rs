@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &str) -> ToolOutput {
 
 /// The same twice: once for the model and once for people.
 fn sunny() -> ToolOutput {
-    let image_url = ImageUrl { url: SUN.to_owned(), detail: None };
+    let image_url = ImageUrl::at(SUN);
     ToolOutput {
         message_content: vec![Part::text(REPORT), Part::ImageUrl { image_url: image_url.clone(), id: None }],
         block_list: vec![Block::Text(TextBlock::new(REPORT)), Block::Image(ImageBlock { image_url, id: None })],

@@ -54,7 +54,7 @@ fn an_object_with_the_fields_of_an_output_is_one() {
         "error": {"code": "c", "message": "m"},
     });
     let output = read(&whole.to_string(), None).unwrap();
-    let image = ImageBlock { image_url: ImageUrl { url: "data:,".to_owned(), detail: None }, id: None };
+    let image = ImageBlock { image_url: ImageUrl::at("data:,"), id: None };
     let wanted = ToolOutput {
         message_content: vec![Part::text("for the model")],
         block_list: vec![Block::Text(TextBlock { id: Some(1), ..TextBlock::new("for people") }), Block::Image(image)],

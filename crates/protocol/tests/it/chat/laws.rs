@@ -4,7 +4,7 @@ use super::words::{read, turn};
 use crate::dialect::{self, ends_once};
 use crate::seed::config;
 use crate::streams;
-use model::block::{ImageUrl, Part};
+use model::block::Part;
 use model::history::Entry;
 use model::item::ResultStatus;
 use model::record::RawItem;
@@ -175,10 +175,7 @@ fn odd_entry() -> impl Strategy<Value = Entry> {
     let call_id = || (0..3_u32).prop_map(|number| CallId::numbered("R", number));
     let id = || Just(ItemId::from("msg_1"));
     let url = prop::sample::select(vec!["", "https://x/y", "data:image/png;base64,AA", "/v1/blobs/1"]);
-    let part = prop_oneof![
-        text().prop_map(Part::text),
-        url.prop_map(|url| Part::ImageUrl { image_url: ImageUrl { url: url.to_owned(), detail: None }, id: None }),
-    ];
+    let part = prop_oneof![text().prop_map(Part::text), url.prop_map(Part::picture)];
     let content = || prop::collection::vec(part.clone(), 0..3);
     let arguments = prop::sample::select(vec!["", "{}", "{\"a\":", "null", "[]"]).prop_map(str::to_owned);
     let provider_call_id = prop::option::of(prop::sample::select(vec!["", "p", "q"]).prop_map(str::to_owned));
