@@ -9,6 +9,7 @@
 
 use crate::body::Body;
 use crate::guard::{Guard, Rules, Target};
+use crate::kind::charset;
 use crate::{FetchError, Kind};
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
@@ -234,13 +235,6 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// The `charset` of a content type.
-pub(crate) fn charset(declared: &str) -> Option<String> {
-    let mut parameters = declared.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
-    let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
-    Some(value.trim().trim_matches('"').to_owned())
-}
-
 /// The end of the path, or the host: something to show, never a path to write to.
 fn name(url: &Url) -> String {
     let segment = url.path_segments().and_then(|mut segments| segments.rfind(|segment| !segment.is_empty()));
@@ -288,13 +282,5 @@ mod tests {
         }
         let long = format!("http://h.example/{}", "é".repeat(500));
         assert_eq!(name(&Url::parse(&long).unwrap()).chars().count(), NAME_CHARS_MAX);
-    }
-
-    #[test]
-    fn a_charset_is_found_wherever_it_is_said() {
-        assert_eq!(charset("text/html; charset=ISO-8859-1"), Some("ISO-8859-1".to_owned()));
-        assert_eq!(charset("text/html; a=b; Charset=\"utf-8\""), Some("utf-8".to_owned()));
-        assert_eq!(charset("text/html"), None);
-        assert_eq!(charset(""), None);
     }
 }

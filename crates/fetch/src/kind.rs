@@ -4,7 +4,6 @@
 //! that promised an image, an archive or a document and then sends text is not believed either way.
 
 use crate::FetchError;
-use crate::fetch::charset;
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
 /// So much of a file is looked at.
@@ -186,9 +185,24 @@ impl Declared {
     }
 }
 
+/// The `charset` of a content type.
+pub(crate) fn charset(declared: &str) -> Option<String> {
+    let mut parameters = declared.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
+    Some(value.trim().trim_matches('"').to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_charset_is_found_wherever_it_is_said() {
+        assert_eq!(charset("text/html; charset=ISO-8859-1"), Some("ISO-8859-1".to_owned()));
+        assert_eq!(charset("text/html; a=b; Charset=\"utf-8\""), Some("utf-8".to_owned()));
+        assert_eq!(charset("text/html"), None);
+        assert_eq!(charset(""), None);
+    }
 
     #[test]
     fn what_comes_after_a_long_comment_is_looked_at() {
