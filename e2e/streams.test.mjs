@@ -1,6 +1,6 @@
 // The streams that our ingests are tested on, read by each service's own SDK: the same words, calls and tokens.
 //
-// What our ingest makes of a stream is in the file beside it, which crates/protocol/tests/it/streams.rs writes and checks.
+// What our ingest makes of a stream is in the file beside it, which crates/upstream/tests/it/streams.rs writes and checks.
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -8,7 +8,7 @@ import test, { before } from 'node:test';
 import { runScript } from './lib/python.mjs';
 
 const path = (name) => new URL(name, import.meta.url).pathname;
-const STREAMS = path('../crates/protocol/tests/it/streams');
+const STREAMS = path('../crates/upstream/tests/it/streams');
 
 // How an SDK says that the answer failed. Ours has a code in the same place.
 const FAILED = {

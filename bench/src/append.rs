@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::Sqlite;
-use store::conformance::load::{Load, append};
+use store_conformance::load::{Load, append};
 
 const ROW_BYTES: usize = 200;
 const BATCHES: [usize; 3] = [1, 64, 512];

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Iterator
 
-STREAMS = Path(__file__).parents[2] / "crates/protocol/tests/it/streams"
+STREAMS = Path(__file__).parents[2] / "crates/upstream/tests/it/streams"
 
 
 class Handler(BaseHTTPRequestHandler):

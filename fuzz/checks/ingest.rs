@@ -1,12 +1,12 @@
 //! The check behind the fuzz targets `ingest_…`: whatever a provider sends, its turn ends once, and how the bytes were cut
 //! never shows.
 //!
-//! Stable Rust without dependencies but the crates under test, because `cargo test -p protocol` includes this file.
+//! Stable Rust without dependencies but the crates under test, because `cargo test -p upstream` includes this file.
 
 use model::delta::{ModelEvent, ModelRequest};
 use model::{TaskId, ThreadId, UserId};
-use protocol::sse::{Decoder, Limits};
-use protocol::upstream::Ingest;
+use sse::{Decoder, Limits};
+use upstream::Ingest;
 use std::sync::Arc;
 
 /// How a room begins to read an answer.

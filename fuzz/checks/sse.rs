@@ -1,8 +1,8 @@
 //! The check behind the fuzz target `sse`: how a stream is cut into chunks never shows in what is read from it.
 //!
-//! Stable Rust without dependencies but the crate under test, because `cargo test -p protocol` includes this file.
+//! Stable Rust without dependencies but the crate under test, because `cargo test -p sse` includes this file.
 
-use protocol::sse::{DecodeError, Decoder, Event, Limits};
+use sse::{DecodeError, Decoder, Event, Limits};
 
 /// So small that short inputs meet them.
 const TIGHT: Limits = Limits { line_bytes_max: 24, event_bytes_max: 32 };

@@ -155,7 +155,7 @@ pub fn is_page(bytes: &[u8], name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::testing::{Rng, seeds};
+    use model_testing::{Rng, seeds};
     use url::Url;
 
     #[test]

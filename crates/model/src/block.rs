@@ -156,6 +156,18 @@ impl ImageUrl {
         Self { url: url.into(), detail: None }
     }
 
+    /// How the image is named where only text can be shown. A `data:` URL would be nothing but noise there.
+    #[must_use]
+    pub fn placeholder(&self) -> String {
+        if self.url.starts_with("data:") { "[image]".to_owned() } else { format!("[image {}]", self.url) }
+    }
+
+    /// The detail level to ask for; `auto` when the client named none.
+    #[must_use]
+    pub fn detail_or_auto(&self) -> &'static str {
+        self.detail.map_or("auto", Detail::as_str)
+    }
+
     /// Where somebody says that a picture is: on the web, among what we keep, or in the address itself.
     ///
     /// # Errors

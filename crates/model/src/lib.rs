@@ -22,6 +22,7 @@ pub mod fold;
 pub mod history;
 pub mod id;
 pub mod item;
+pub mod json;
 pub mod limits;
 pub mod object;
 pub mod ports;
@@ -29,8 +30,6 @@ pub mod record;
 pub mod reference;
 pub mod rule;
 pub mod seq;
-#[cfg(feature = "testing")]
-pub mod testing;
 pub mod thread;
 pub mod tool;
 pub mod usage;

@@ -3,7 +3,7 @@
 //! A projection may make several frames of one record, and a client may leave after any of them. The last one carries the
 //! record's own cursor, good in every projection; those before it carry a place inside the record, good in their own.
 
-use crate::sse;
+use sse;
 use model::cursor::{Cursor, CursorError, Inner};
 use model::ports::Frames;
 use model::{Record, Seq};

@@ -1,9 +1,9 @@
-//! The wire, seen from both ends: how records become what a client reads, and how what a provider sends is read.
+//! The protocols that clients speak: how records become frames, and what a client's request asks for.
 //!
-//! One room per dialect ([`task`] is the native one). Below them the one codec of event streams, [`sse`], and what every
-//! projection of runs stands on: [`reading`] writes short events out in full, [`burst`] gives each frame its place, and
-//! [`said`] is what a client says, whichever words it uses.
-//! Everything here is pure: bytes and values go in, bytes and values come out. No tokio, no sockets, no clocks.
+//! One module per dialect ([`task`] is the native one). Below them what every projection of runs stands on: [`reading`]
+//! expands short events, [`burst`] numbers the frames of a record, and [`said`] is a client's input in one form for all
+//! dialects. Everything here is pure: no tokio, no sockets, no clock. How event streams are encoded is the crate `sse`; how
+//! we talk to models is the crate `upstream`.
 
 pub mod agent_runs;
 pub mod blocks;
@@ -14,7 +14,5 @@ pub mod reading;
 pub mod responses;
 pub mod run_items;
 pub mod said;
-pub mod sse;
 pub mod stateless;
 pub mod task;
-pub mod upstream;

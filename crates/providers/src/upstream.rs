@@ -32,7 +32,7 @@ use futures_util::stream;
 use model::block::Object;
 use model::delta::{ModelEvent, ModelRequest};
 use model::ports::{BoxStream, Models};
-use protocol::sse;
+use sse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;

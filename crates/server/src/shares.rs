@@ -24,7 +24,7 @@ use model::object::TaskStatus;
 use model::ports::{Clock as _, Directory, Journal, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, StoreError};
 use model::seq::{Millis, Seq};
 use model::{Record, ThreadId, UserId};
-use protocol::responses::drawn;
+use upstream::responses::drawn;
 pub(crate) use scope::Scope;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};

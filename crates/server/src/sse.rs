@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use engine::Viewer;
 use futures_util::stream;
 use model::TaskId;
-use protocol::sse;
+use sse;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::conformance::load::{Load, append, end};
+use store_conformance::load::{Load, append, end};
 use store::{Options, Sqlite};
 
 const THREADS: usize = 500;

@@ -3,14 +3,11 @@
 //! - [`sqlite`]: one folder, one process, one writer thread that commits for all threads at once.
 //! - [`memory`]: its twin without a disk, with the same verdicts.
 //! - [`mod@verify`]: what `headwater verify` finds out about a folder, and which files it says there are.
-//! - `conformance`: the law of the ports as tests; every backend runs it.
 //!
 //! Both implement [`model::ports::Journal`] and [`model::ports::Directory`], whose doc comments are the law.
 //! Invariant: payloads are opaque here. Nothing but `verify` looks into an event, and nothing re-serialises one.
 
 mod admit;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod memory;
 pub mod sqlite;
 pub mod verify;

@@ -84,7 +84,7 @@ fn no_address(template: &str, why: &str) -> ErrorInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::testing::{Rng, seeds};
+    use model_testing::{Rng, seeds};
     use serde_json::json;
 
     fn filled(template: &str, arguments: &serde_json::Value) -> Result<String, String> {

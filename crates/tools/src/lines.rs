@@ -143,7 +143,7 @@ fn event(line: &[u8]) -> Option<ToolEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::testing::{Rng, seeds};
+    use model_testing::{Rng, seeds};
     use serde_json::json;
 
     const STORY: &str = concat!(

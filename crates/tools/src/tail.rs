@@ -42,7 +42,7 @@ pub(crate) fn first(text: &str, chars_max: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::testing::{Rng, seeds};
+    use model_testing::{Rng, seeds};
 
     #[test]
     fn a_tail_is_the_end_of_all_that_was_pushed_however_it_was_cut() {

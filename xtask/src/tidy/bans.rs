@@ -11,10 +11,10 @@ const BANNED: &[(&str, &str)] = &[
     ("native-tls", "another TLS stack on every platform: TLS is rustls here"),
     ("rsa", "RUSTSEC-2023-0071, a timing attack without a fix: use the aws-lc-rs backend of whatever pulled it in"),
     ("sqlx", "its SQLite cannot be linked beside ours, and a second driver is a second way: use rusqlite"),
-    ("eventsource-stream", "`protocol::sse` is the one SSE codec: two would differ at the edges"),
+    ("eventsource-stream", "`sse` is the one SSE codec: two would differ at the edges"),
     (
         "reqwest-eventsource",
-        "it reconnects by itself, and what is retried is for the machine to decide: use `protocol::sse`",
+        "it reconnects by itself, and what is retried is for the machine to decide: use `sse`",
     ),
     ("serde_yaml", "archived by its author: config files are TOML"),
 ];

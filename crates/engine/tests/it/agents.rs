@@ -3,7 +3,7 @@
 use crate::house::{House, KINDS};
 use model::event::{Actor, CancelMode, Event};
 use model::object::TaskStatus;
-use model::testing::laws;
+use model_testing::laws;
 use model::{Record, TaskId};
 
 /// A sub-agent's question that is answered after a restart runs the sub-agent's tool exactly once.

@@ -6,7 +6,7 @@ use model::event::{Actor, DecisionKind, Event};
 use model::object::TaskStatus;
 use model::ports::{PageOf, SubmitError};
 use model::record::OnCrash;
-use model::testing::laws;
+use model_testing::laws;
 use model::{ApprovalKey, Record};
 use std::sync::Arc;
 

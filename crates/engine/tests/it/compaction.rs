@@ -7,7 +7,7 @@ use engine::Started;
 use model::event::Event;
 use model::history::Entry;
 use model::object::TaskStatus;
-use model::testing::laws;
+use model_testing::laws;
 use model::thread::Replay;
 use model::{Record, ThreadId};
 

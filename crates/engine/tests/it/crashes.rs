@@ -9,7 +9,7 @@ use engine::Started;
 use model::event::{DecisionKind, Event, PendingKind};
 use model::item::{Item, ResultStatus};
 use model::object::TaskStatus;
-use model::testing::laws;
+use model_testing::laws;
 use model::thread::Replay;
 use model::{CallId, Record, Seq};
 use std::collections::HashSet;

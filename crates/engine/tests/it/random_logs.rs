@@ -8,7 +8,7 @@ use model::event::{DisplayMode, Event};
 use model::fold::RunFold;
 use model::object::TaskStatus;
 use model::ports::{Batch, Change, Frames, Projection, Submission, Verdict};
-use model::testing::{Options, Rng, seeds, thread_log};
+use model_testing::{Options, Rng, seeds, thread_log};
 use model::thread::Replay;
 use model::{Draft, NodeId, Record, Seq, ThreadId};
 

@@ -6,7 +6,7 @@ use model::block::Part;
 use model::cursor::Cursor;
 use model::object::TaskStatus;
 use model::ports::Idempotency;
-use model::testing::laws;
+use model_testing::laws;
 use model::{Seq, ThreadId};
 use std::time::Duration;
 use uuid::Uuid;

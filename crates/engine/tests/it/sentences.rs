@@ -11,7 +11,7 @@ use model::event::{CancelMode, Decision, DecisionKind, ErrorInfo, StopReason};
 use model::object::TaskStatus;
 use model::ports::{Batch, BoxFuture, BoxStream, Journal, Landed, Lease, Models, Page, PageLimit, StoreError, Verdict};
 use model::record::FORMAT;
-use model::testing::laws;
+use model_testing::laws;
 use model::usage::Usage;
 use model::{NodeId, Seq, ThreadId, UserId};
 use std::future::{Future as _, poll_fn};

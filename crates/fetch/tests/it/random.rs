@@ -3,7 +3,7 @@
 use crate::pdf_maker::document;
 use bytes::Bytes;
 use fetch::{FetchError, Fetched, Kind, PdfReader, ReadLimits, Reader};
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use std::time::Duration;
 use url::Url;
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use files::{Depot, FilesError, Found, Key, Kind, Place, UploadError, What};
 use futures_util::TryStreamExt as _;
 use model::UserId;
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uuid::Uuid;

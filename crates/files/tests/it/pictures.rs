@@ -1,7 +1,7 @@
 //! What pictures say of their size, and that nobody has to believe it.
 
 use files::{Kind, Picture, TooManyPixels};
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 
 const MANY: u64 = 100_000_000;
 

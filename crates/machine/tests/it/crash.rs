@@ -12,7 +12,7 @@ use model::delta::{ModelDelta, ModelEvent, ModelRequest};
 use model::event::{CancelMode, Decision, PendingKind, StopReason};
 use model::ports::FileAnswer;
 use model::record::OnCrash;
-use model::testing::laws;
+use model_testing::laws;
 use model::tool::ToolEvent;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};

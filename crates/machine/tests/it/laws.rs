@@ -5,7 +5,7 @@ use crate::words::{demo, gives, tool};
 use machine::Input;
 use model::delta::{ModelDelta, ModelItem};
 use model::event::{CancelMode, StopReason};
-use model::testing::{Rng, laws};
+use model_testing::{Rng, laws};
 use model::tool::ToolEvent;
 
 /// A run with random deltas in any order, tools, failures, cancels and crashes.
@@ -56,7 +56,7 @@ fn random_delta(sim: &mut Sim, rng: &mut Rng) {
 
 #[test]
 fn law_3_done_repeats_what_the_machine_streamed() {
-    for seed in model::testing::seeds() {
+    for seed in model_testing::seeds() {
         let sim = random_run(seed);
         laws::done_repeats(&sim.records()).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
     }
@@ -64,7 +64,7 @@ fn law_3_done_repeats_what_the_machine_streamed() {
 
 #[test]
 fn law_9_every_run_of_the_machine_ends_once() {
-    for seed in model::testing::seeds() {
+    for seed in model_testing::seeds() {
         let sim = random_run(seed);
         laws::one_terminal_last(&sim.records()).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
         assert!(sim.run.fold.is_over(), "SEED={seed}");
@@ -74,7 +74,7 @@ fn law_9_every_run_of_the_machine_ends_once() {
 /// After any crash, cancel or failure the stored history has no call without a result.
 #[test]
 fn law_12_no_call_is_left_without_a_result() {
-    for seed in model::testing::seeds() {
+    for seed in model_testing::seeds() {
         let sim = random_run(seed);
         let root = sim.run.fold.root().expect("the run began");
         laws::valid_history(&model::thread::entries(root)).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));

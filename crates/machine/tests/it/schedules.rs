@@ -14,7 +14,7 @@ use model::event::{CancelMode, Decision, StopReason};
 use model::item::CallKind;
 use model::ports::FileAnswer;
 use model::record::OnCrash;
-use model::testing::{Rng, laws, seeds};
+use model_testing::{Rng, laws, seeds};
 use model::thread::entries;
 use model::tool::{Progress, StateChange, ToolEvent, ToolOutput};
 use model::usage::Usage;

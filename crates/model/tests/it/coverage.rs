@@ -3,7 +3,7 @@
 use model::event::{Event, StopReason};
 use model::item::{CallKind, FileStatus, IncompleteReason, Item, ResultStatus};
 use model::limits::RECORD_BYTES_MAX;
-use model::testing::{DEFAULT_SEEDS, Options, thread_log};
+use model_testing::{DEFAULT_SEEDS, Options, thread_log};
 use model::{Record, Seq, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 

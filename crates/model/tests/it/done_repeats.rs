@@ -1,11 +1,11 @@
-//! Law 3, checked by a second hand: `model::testing::sums` adds up what the events say with code of its own, on plain
+//! Law 3, checked by a second hand: `model_testing::sums` adds up what the events say with code of its own, on plain
 //! JSON, and every `done`, and the fold, is held against that.
 
 use model::event::{Event, TextEvent};
 use model::fold::RunFold;
 use model::record::Draft;
-use model::testing::sums::Sums;
-use model::testing::{Options, laws, seeds, thread_log};
+use model_testing::sums::Sums;
+use model_testing::{Options, laws, seeds, thread_log};
 use model::{Record, TaskId};
 
 #[test]

@@ -7,7 +7,7 @@ use model::fold::{FILES_MAX, RunFold};
 use model::history::{Before, Entry};
 use model::item::FileStatus;
 use model::record::Private;
-use model::testing::{Options, seeds, thread_log};
+use model_testing::{Options, seeds, thread_log};
 use model::thread::{Replay, entries};
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use model::event::{Event, StopReason};
 use model::fold::{Misfit, RunFold};
 use model::history::Entry;
 use model::record::Private;
-use model::testing::{Options, seeds, thread_log};
+use model_testing::{Options, seeds, thread_log};
 use model::thread::{Replay, entries};
 use model::usage::Usage;
 use model::{Epoch, Record, Seq, TaskId, ThreadId};

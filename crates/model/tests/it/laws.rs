@@ -6,7 +6,7 @@ use model::fold::RunFold;
 use model::item::Item;
 use model::object::TaskObject;
 use model::record::{Record, Stored};
-use model::testing::{Options, Rng, laws, seeds, thread_log};
+use model_testing::{Options, Rng, laws, seeds, thread_log};
 use model::thread::{Replay, entries};
 use model::{Seq, TaskId};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 //!
 //! `fixtures` holds the reference examples against the types and the fold, `fold` has its single decisions, `fits` what
 //! it refuses, `files` what is read before a model is asked, `thread` what outlives a run, `values` and `ports` what small
-//! values must tell apart. The others take random logs from `model::testing`: `coverage` says what those have, `laws` and
+//! values must tell apart. The others take random logs from `model_testing`: `coverage` says what those have, `laws` and
 //! `done_repeats` are the laws by name, `total` is the fold under garbage. `rules` makes up rules and arguments of its own.
 //! A failure names its seed; `SEED=123 cargo test -p model` tries that one again.
 

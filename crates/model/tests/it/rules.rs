@@ -2,7 +2,7 @@
 
 use model::definition::Approval;
 use model::rule::{RULE_BYTES_MAX, RULE_DEPTH_MAX, Rule, RuleError};
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use serde_json::{Value, json};
 
 fn asks(rule: &str, arguments: &Value) -> bool {

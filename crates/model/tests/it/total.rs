@@ -5,7 +5,7 @@ use model::event::Event;
 use model::fold::RunFold;
 use model::object::TaskObject;
 use model::record::{Record, Stored};
-use model::testing::{Options, Rng, seeds, thread_log};
+use model_testing::{Options, Rng, seeds, thread_log};
 use model::thread::Replay;
 use serde_json::Value;
 

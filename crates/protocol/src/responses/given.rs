@@ -1,6 +1,5 @@
 //! What a run was given by its clients, as items: the history that they brought, what they said, and what they answered.
 
-use super::input::detail;
 use crate::reading::Reading;
 use model::block::{FileRef, Part, plain_text};
 use model::command::Start;
@@ -101,7 +100,7 @@ fn part(part: &Part) -> Value {
     match part {
         Part::Text { text, .. } => json!({ "type": "input_text", "text": text }),
         Part::ImageUrl { image_url, .. } => {
-            json!({ "type": "input_image", "detail": detail(image_url), "image_url": image_url.url })
+            json!({ "type": "input_image", "detail": image_url.detail_or_auto(), "image_url": image_url.url })
         }
         Part::File { file } => input_file(file),
     }

@@ -10,8 +10,6 @@
 
 use super::failure::{Failure, FailureKind};
 use crate::reading::Reading;
-use crate::upstream::json;
-use crate::upstream::parts::image_note;
 use model::block::{Annotation, Block, TextBlock};
 use model::event::{Event, LimitReason, Paused, Pending, PendingKind};
 use model::fold::{ItemFold, RunFold, TaskFold};
@@ -213,7 +211,7 @@ impl Telling {
                 growing(self.reading.fold(), part).map(|(text, _)| text.to_owned()).unwrap_or_default()
             }
             Part::Picture { item, block } => match self.item(*item).and_then(|fold| fold.item.blocks().get(*block)) {
-                Some(Block::Image(image)) => image_note(&image.image_url.url),
+                Some(Block::Image(image)) => image.image_url.placeholder(),
                 _ => String::new(),
             },
             Part::Call { arguments, .. } | Part::Used { arguments, .. } => arguments.clone(),
@@ -430,7 +428,7 @@ fn arguments(call: &ToolCall) -> String {
 
 /// Arguments as the object that they have to be.
 pub(crate) fn input(arguments: &str) -> Value {
-    json::read(arguments).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
+    model::json::parse_lenient_json(arguments).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
 /// What a call gave, in words: of a sub-agent, the last that it said.
@@ -460,7 +458,7 @@ fn last_words(task: &TaskFold) -> String {
 fn shown(blocks: &[Block]) -> String {
     let named = blocks.iter().filter_map(|block| match block {
         Block::Text(block) => Some(block.text().to_owned()),
-        Block::Image(image) => Some(image_note(&image.image_url.url)),
+        Block::Image(image) => Some(image.image_url.placeholder()),
         _ => None,
     });
     named.collect::<Vec<_>>().join("\n")

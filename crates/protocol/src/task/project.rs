@@ -7,7 +7,7 @@ use model::limits::WRITE_BYTES_MAX;
 use model::ports::{Frames, Projection};
 use model::{Event, Record, Seq, TaskId};
 
-use crate::sse;
+use sse;
 
 /// Whose records are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use model::record::{Draft, Stored};
 use model::{Epoch, Record, Seq, TaskId, ThreadId};
 
 use super::{Scope, Task, resume_after};
-use crate::sse::{Decoder, Limits};
+use sse::{Decoder, Limits};
 use crate::task::parse_frame;
 
 fn sealed(event: Event) -> Record {
@@ -29,7 +29,7 @@ fn frames(record: &Record) -> String {
     String::from_utf8(out.into_parts().0.to_vec()).unwrap()
 }
 
-fn decoded(bytes: &str) -> Vec<crate::sse::Event> {
+fn decoded(bytes: &str) -> Vec<sse::Event> {
     let mut decoder = Decoder::new(Limits::default());
     let mut rest = bytes.as_bytes();
     std::iter::from_fn(|| decoder.decode(&mut rest).unwrap()).collect()

@@ -3,7 +3,7 @@
 use model::{Event, Millis, Seq};
 use serde::Deserialize;
 
-use crate::sse::{DecodeError, Decoder, Limits};
+use sse::{DecodeError, Decoder, Limits};
 
 /// One event as it came over the wire.
 #[derive(Clone, Debug, PartialEq)]

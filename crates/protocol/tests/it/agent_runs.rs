@@ -6,7 +6,7 @@ mod shape;
 use crate::resumes::{Place, hold, runs};
 use log::{Frame, Log, shown, tell, text};
 use model::event::Event;
-use model::testing::{Options, seeds, thread_log};
+use model_testing::{Options, seeds, thread_log};
 use protocol::agent_runs::{AgentRuns, Conversation, NAME, Said, Speaker};
 use serde_json::{Value, json};
 use std::collections::HashMap;

@@ -7,8 +7,8 @@ mod blocks;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
-mod corpus;
-#[cfg(test)]
+#[path = "../../../upstream/tests/it/dialect.rs"]
+#[expect(dead_code, reason = "`upstream` tests use the rest")]
 mod dialect;
 #[cfg(test)]
 mod messages;
@@ -18,11 +18,5 @@ mod responses;
 mod resumes;
 #[cfg(test)]
 mod run_items;
-#[cfg(test)]
-mod seed;
-#[cfg(test)]
-mod sse;
-#[cfg(test)]
-mod streams;
 #[cfg(test)]
 mod task;

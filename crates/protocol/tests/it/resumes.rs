@@ -3,10 +3,10 @@
 
 use model::cursor::Cursor;
 use model::ports::{Frames, Projection};
-use model::testing::{Options, seeds, thread_log};
+use model_testing::{Options, seeds, thread_log};
 use model::{Record, Seq, TaskId, ThreadId};
 use protocol::burst::resume_after;
-use protocol::sse::{Decoder, Limits};
+use sse::{Decoder, Limits};
 
 /// How a client of a projection says where it is.
 #[derive(Clone, Copy, Debug)]

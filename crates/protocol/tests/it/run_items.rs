@@ -8,7 +8,7 @@ use crate::resumes::{Place, frames, hold};
 use model::event::Event;
 use model::item::Item;
 use model::ports::{Frames, Projection};
-use model::testing::{Options, seeds, thread_log};
+use model_testing::{Options, seeds, thread_log};
 use model::{Record, ThreadId};
 use protocol::run_items::{NAME, RunItems};
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use model::cursor::Cursor;
 use model::fold::RunFold;
 use model::object::TaskObject;
 use model::ports::{FrameEnd, Frames, Projection};
-use model::testing::{Options, Rng, seeds, thread_log};
+use model_testing::{Options, Rng, seeds, thread_log};
 use model::{Event, Record, Seq, TaskId};
 use protocol::task::{Frame, Reader, Scope, Task, resume_after};
 

@@ -2,7 +2,7 @@
 
 use super::{Asked, Heard, Line, SUFFIX};
 use model::delta::{ModelFailure, ModelRequest};
-use protocol::sse;
+use sse;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;

@@ -7,7 +7,7 @@ use super::retry_after::retry_after_ms;
 use super::secrets::Secrets;
 use model::block::Object;
 use model::delta::{ModelFailure, ModelRequest};
-use protocol::upstream::Target;
+use ::upstream::Target;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response};
 use serde_json::Value;

@@ -3,8 +3,8 @@
 use super::refused::Refusable;
 use model::block::Object;
 use model::delta::{ModelFailure, ModelRequest};
-use protocol::upstream::{Ingest, Target};
-use protocol::{chat, messages, responses};
+use ::upstream::{Ingest, Target};
+use ::upstream::{chat, messages, responses};
 use reqwest::Url;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@ use crate::upstream::Kind;
 use model::block::Part;
 use model::delta::ModelRequest;
 use model::item::ResultStatus;
-use protocol::upstream::Target;
+use ::upstream::Target;
 use serde_json::json;
 
 const HERE: &str = "here";

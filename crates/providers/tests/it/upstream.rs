@@ -10,9 +10,9 @@ use model::delta::{ModelDelta, ModelEvent, ModelRequest};
 use model::history::Entry;
 use model::ports::Models;
 use model::record::RawItem;
-use model::testing::{Rng, seeds};
-use protocol::sse::{Decoder, Limits as EventLimits};
-use protocol::{chat, messages, responses};
+use model_testing::{Rng, seeds};
+use sse::{Decoder, Limits as EventLimits};
+use ::upstream::{chat, messages, responses};
 use providers::upstream::{Kind, Settings};
 use serde_json::{Value, json};
 use service::{Act, KEY, Service, answer, failure, send, stream, turn};
@@ -34,7 +34,7 @@ fn folder(kind: Kind) -> &'static str {
 
 /// Every stream that the dialect's own tests read.
 fn streams(kind: Kind) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../protocol/tests/it/streams").join(folder(kind));
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../upstream/tests/it/streams").join(folder(kind));
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "sse"));
     files.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()

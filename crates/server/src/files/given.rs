@@ -21,7 +21,7 @@ use model::event::ErrorInfo;
 use model::history::Entry;
 use model::ports::{AttachmentRow, BoxStream, Models, StoreError};
 use model::reference;
-use protocol::responses::drawn;
+use upstream::responses::drawn;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ use model::command::{AnswerTo, ClientResult};
 use model::history::{Before, Entry};
 use model::ports::AttachmentRow;
 use model::{ThreadId, UserId};
-use protocol::responses::drawn;
+use upstream::responses::drawn;
 use protocol::said::{Said, What};
 use reqwest::Url;
 use std::collections::HashMap;

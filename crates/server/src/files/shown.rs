@@ -19,7 +19,7 @@ use model::history::Entry;
 use model::ports::{BoxFuture, BoxStream, HookAnswer, HookRequest, Hooks, Tools};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{ThreadId, UserId};
-use protocol::responses::drawn;
+use upstream::responses::drawn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -181,7 +181,7 @@ fn parting(run: &RunRow, skip: u64) -> Bytes {
     for (number, event) in Segment::given_up(&run.id, asked).iter().enumerate() {
         if number as u64 >= skip {
             let kind = event.get("type").and_then(Value::as_str);
-            protocol::sse::frame(&mut out, None, kind, &event.to_string());
+            sse::frame(&mut out, None, kind, &event.to_string());
         }
     }
     out.freeze()

@@ -10,7 +10,7 @@ use crate::harness::{Reply, Server};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::join_all;
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

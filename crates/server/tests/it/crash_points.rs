@@ -6,7 +6,7 @@ use crate::kill::stop_and_verify;
 use crate::site::Site;
 use crate::viewers::follow_until_cut;
 use futures_util::future::join_all;
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;

@@ -2,7 +2,7 @@
 
 use crate::harness::Server;
 use crate::viewers::{Seen, follow_with_drops, log_of, stalled};
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

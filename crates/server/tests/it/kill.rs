@@ -2,7 +2,7 @@
 
 use crate::harness::Server;
 use crate::viewers::{follow_until_cut, id_of, is_last, log_of};
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use crate::fake::loopback::{Act, Loopback, stream};
 use crate::fake::strict::Strict;
 use crate::harness::{Frame, Server, client};
 use crate::site::Site;
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use serde_json::{Value, json};
 
 /// Asks the service as a naive client would, and gives what it said, or its status and error.

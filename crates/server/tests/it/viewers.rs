@@ -1,6 +1,6 @@
 //! Viewers as they are in the world: over a socket, with a cursor, leaving when they like.
 
-use model::testing::Rng;
+use model_testing::Rng;
 use std::sync::{Arc, Mutex};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};

@@ -2,13 +2,13 @@
 
 use model::ports::{Directory, Journal, PageLimit, StoreError};
 use model::record::Record;
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use model::{ThreadId, UserId};
 use rusqlite::Connection;
 use std::path::Path;
-use store::conformance::names::named;
-use store::conformance::play::Play;
-use store::conformance::words::{Author, decide, node, read_all, run, somebody, submission, thread, yes};
+use store_conformance::names::named;
+use store_conformance::play::Play;
+use store_conformance::words::{Author, decide, node, read_all, run, somebody, submission, thread, yes};
 use store::{Options, Sqlite, verify};
 
 fn open(dir: &Path) -> Sqlite {
@@ -221,7 +221,7 @@ async fn verify_sees_a_task_that_ends_twice_or_never() {
     let mut author = Author::new(&store, &store, 1).await;
     author.begin().end().must_append().await;
     // The directory knows that the run is over, so only the log can say it again.
-    let again = store::conformance::words::completed(&author.run);
+    let again = store_conformance::words::completed(&author.run);
     author.event(again).must_append().await;
     drop(store);
     let report = verify(dir.path()).unwrap();

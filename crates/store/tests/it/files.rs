@@ -6,13 +6,13 @@ use model::event::{Event, ImageEvent, ImageItem, InputAdded, InputMessage};
 use model::item::Role;
 use model::ports::{AttachmentRow, Attachments, Directory, Kept, StoreError};
 use model::record::{Draft, Private, Record};
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use model::{ItemId, ThreadId, UserId};
 use rusqlite::Connection;
 use std::path::Path;
-use store::conformance::attachments::file;
-use store::conformance::blobs::{blob, hash};
-use store::conformance::words::{Author, note, somebody, stranger, thread};
+use store_conformance::attachments::file;
+use store_conformance::blobs::{blob, hash};
+use store_conformance::words::{Author, note, somebody, stranger, thread};
 use store::{Memory, Options, Sqlite, StoredFiles, files_of, verify};
 
 fn open(dir: &Path) -> Sqlite {
@@ -216,8 +216,8 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
     store.put_attachment(&somebody(), file(1, 7), None).await.unwrap();
     store.use_attachment(&somebody(), &thread(1), &file(1, 7).path).await.unwrap();
     store.put_blob(&somebody(), &thread(1), blob(2, 2, 7), None).await.unwrap();
-    store.create_share(store::conformance::shares::share("share_1", 1)).await.unwrap();
-    store.give_name(&somebody(), store::conformance::names::named("p", "name", 1)).await.unwrap();
+    store.create_share(store_conformance::shares::share("share_1", 1)).await.unwrap();
+    store.give_name(&somebody(), store_conformance::names::named("p", "name", 1)).await.unwrap();
     assert_eq!(store.delete_thread(&somebody(), &thread(1)).await, Ok(true));
     for (owner, path) in store.released_attachments().await.unwrap() {
         assert_eq!(store.delete_attachment(&owner, &path).await, Ok(true));

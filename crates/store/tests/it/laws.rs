@@ -1,7 +1,7 @@
 //! The ports' law, on both backends.
 
-use model::testing::seeds;
-use store::conformance::random::Walk;
+use model_testing::seeds;
+use store_conformance::random::Walk;
 use store::{Memory, Options, Sqlite};
 
 fn sqlite() -> (Sqlite, tempfile::TempDir) {
@@ -10,11 +10,11 @@ fn sqlite() -> (Sqlite, tempfile::TempDir) {
 }
 
 mod memory {
-    store::conformance!((store::Memory::new(), ()));
+    store_conformance::conformance!((store::Memory::new(), ()));
 }
 
 mod sqlite {
-    store::conformance!(super::sqlite());
+    store_conformance::conformance!(super::sqlite());
 }
 
 const INBOX: usize = 5;

@@ -5,8 +5,8 @@ use model::record::Record;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::Path;
-use store::conformance::blobs::{blob, hash};
-use store::conformance::words::{Author, first_submission, run, somebody, start, stranger, thread};
+use store_conformance::blobs::{blob, hash};
+use store_conformance::words::{Author, first_submission, run, somebody, start, stranger, thread};
 use store::{LoggedRun, OpenError, Options, Sqlite, logged_run};
 
 fn open(dir: &Path) -> Sqlite {

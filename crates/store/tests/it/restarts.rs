@@ -4,9 +4,9 @@ use model::ports::{Directory, Journal, PageLimit};
 use model::seq::Seq;
 use rusqlite::Connection;
 use std::path::Path;
-use store::conformance::play::Play;
-use store::conformance::restart::{after, before};
-use store::conformance::words::{Author, read_all, run, somebody, thread};
+use store_conformance::play::Play;
+use store_conformance::restart::{after, before};
+use store_conformance::words::{Author, read_all, run, somebody, thread};
 use store::{Options, Sqlite, verify};
 
 fn open(dir: &Path) -> Sqlite {
@@ -51,12 +51,12 @@ async fn everything_that_was_confirmed_outlives_a_crash() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_prefix_outlives_a_crash() {
-    for seed in model::testing::seeds().step_by(12) {
+    for seed in model_testing::seeds().step_by(12) {
         println!("seed {seed}");
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
         let mut play = Play::new(&store, &store, seed).await;
-        let mut rng = model::testing::Rng::new(seed);
+        let mut rng = model_testing::Rng::new(seed);
         while play.appended() < play.all.len() {
             play.append(rng.between(1, 120) as usize).await;
             let crashed = copy(dir.path());
@@ -78,7 +78,7 @@ async fn a_write_ahead_log_that_was_cut_is_a_shorter_log_and_nothing_else() {
     while play.appended() < play.all.len().min(400) {
         play.append(3).await;
     }
-    let mut rng = model::testing::Rng::new(7);
+    let mut rng = model_testing::Rng::new(7);
     let whole = std::fs::metadata(dir.path().join("headwater.db-wal")).unwrap().len();
     let mut longest = 0;
     for round in 0..24 {
@@ -140,7 +140,7 @@ async fn a_crash_between_a_runs_end_and_its_block_is_made_good() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_idempotency_keys_are_forgotten_and_young_ones_kept() {
-    use store::conformance::words::{first_submission, keyed, start, submission};
+    use store_conformance::words::{first_submission, keyed, start, submission};
     const DAY: u64 = 24 * 60 * 60 * 1000;
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());

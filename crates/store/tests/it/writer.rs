@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use store::conformance::names::named;
-use store::conformance::words::{Author, decide, first_submission, no, node, run, somebody, start, submission, thread};
+use store_conformance::names::named;
+use store_conformance::words::{Author, decide, first_submission, no, node, run, somebody, start, submission, thread};
 use store::{Options, Sqlite, verify};
 
 fn open(dir: &Path) -> Sqlite {

@@ -182,7 +182,7 @@ fn finite(value: f64) -> Result<f64, Mistake> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::testing::{Rng, seeds};
+    use model_testing::{Rng, seeds};
 
     #[test]
     fn operators_bind_as_in_school() {

@@ -142,7 +142,7 @@ pub(super) fn accented(accent: &str, letter: &str) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::testing::{Rng, seeds};
+    use model_testing::{Rng, seeds};
 
     fn read(drawn: &str) -> String {
         let mut words: Vec<Cow<'_, str>> = drawn.chars().map(|c| c.to_string().into()).collect();

@@ -177,7 +177,7 @@ fn hex(digits: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::testing::{Rng, seeds};
+    use model_testing::{Rng, seeds};
 
     fn meaning(table: &str, codes: &[u8]) -> Option<String> {
         let (mut out, mut rest) = (String::new(), codes);

@@ -7,7 +7,7 @@ use model::definition::HandoffHistory;
 use model::delta::ModelDelta;
 use model::event::{CancelMode, Event, StopReason};
 use model::history::Entry;
-use model::testing::laws;
+use model_testing::laws;
 use model::thread::{Replay, entries};
 use model::usage::Usage;
 

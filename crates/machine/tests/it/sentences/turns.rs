@@ -6,7 +6,7 @@ use machine::{Input, TimerId};
 use model::delta::ModelDelta;
 use model::event::{CancelMode, Event, StopReason};
 use model::record::Draft;
-use model::testing::{Rng, seeds};
+use model_testing::{Rng, seeds};
 use serde_json::json;
 
 /// What a record tells of a provider's piece.

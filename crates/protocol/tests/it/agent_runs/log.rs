@@ -6,7 +6,7 @@ use model::record::Draft;
 use model::seq::Epoch;
 use model::{Record, Seq, TaskId, ThreadId};
 use protocol::agent_runs::AgentRuns;
-use protocol::sse::{Decoder, Limits};
+use sse::{Decoder, Limits};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 

@@ -9,7 +9,7 @@ use model::event::DisplayMode;
 use model::fold::{ItemFold, RunFold, TaskFold};
 use model::item::Item;
 use model::object::TaskStatus;
-use model::testing::{Options, seeds, thread_log};
+use model_testing::{Options, seeds, thread_log};
 use protocol::blocks::Blocks;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! A client of this protocol, as its SDKs are: collects a completion from the chunks, and complains when they are out of
 //! order.
 
-use protocol::sse::{Decoder, Limits};
+use sse::{Decoder, Limits};
 use serde_json::{Map, Value, json};
 
 /// What came of a stream.

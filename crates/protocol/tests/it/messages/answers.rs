@@ -8,7 +8,7 @@ use crate::responses::{scenes, shown};
 use crate::resumes::{Place, frames, hold, runs};
 use model::event::Event;
 use model::ports::{Frames, Projection as _};
-use model::testing::{DEFAULT_SEEDS, seeds};
+use model_testing::{DEFAULT_SEEDS, seeds};
 use model::{Record, TaskId};
 use protocol::messages::Answer;
 use protocol::stateless::is_handed_over;

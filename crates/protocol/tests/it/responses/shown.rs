@@ -6,10 +6,10 @@ use super::scenes;
 use crate::resumes::{Place, frames, hold, runs};
 use model::event::Event;
 use model::ports::{Frames, Projection};
-use model::testing::{Options, seeds, thread_log};
+use model_testing::{Options, seeds, thread_log};
 use model::{Record, TaskId, ThreadId};
 use protocol::responses::Segment;
-use protocol::sse::{Decoder, Limits};
+use sse::{Decoder, Limits};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@
 use bytes::{Buf as _, Bytes};
 use model::object::TaskObject;
 use model::{Event, Seq, TaskId};
-use protocol::sse::{self, DecodeError, Decoder, Limits};
+use sse::{self, DecodeError, Decoder, Limits};
 use protocol::task::{Frame, FrameError, parse_frame};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url, redirect};

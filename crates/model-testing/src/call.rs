@@ -1,0 +1,376 @@
+//! A task's calls: how they are started, asked for, answered.
+
+use super::item::Open;
+use super::plan;
+use super::task::{Ended, Phase, Task};
+use super::text::prose;
+use super::world::World;
+use model::block::Part;
+use model::event::{
+    ActionRequest, Actor, AgentUpdated, ApprovalRequested, ApprovalResolved, Decision, DecisionKind, ErrorInfo, Event,
+    ItemEvent, Pending, PendingKind, ReviewConfig, ToolProgress, ToolStarted,
+};
+use model::id::CallId;
+use model::item::{CallKind, Gate, IncompleteReason, Item, ResultStatus, ToolCall, ToolResult};
+use model::limits::DONE_REPEAT_BYTES_MAX;
+use model::object::TaskStatus;
+use model::record::{OnCrash, Private};
+use model::reference;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+
+/// A complete call of the turn that ended last.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) id: CallId,
+    name: String,
+    kind: CallKind,
+    gate: Gate,
+    arguments: String,
+    pub(super) state: CallState,
+    attempt: u32,
+    idempotent: bool,
+    on_crash: OnCrash,
+}
+
+/// Where a call is.
+#[derive(Clone, Debug)]
+pub(super) enum CallState {
+    /// Its turn has not ended, or it has been allowed to start.
+    Due,
+    /// A person is asked.
+    Asked,
+    /// A person said no.
+    Refused(ErrorInfo),
+    /// The client runs it.
+    Client,
+    /// It runs.
+    Running,
+    /// A sub-agent works on it; its result is open.
+    Child(Box<Open>),
+    /// It waits for the ordinary ones.
+    Last,
+    /// It has its result.
+    Answered,
+}
+
+impl Call {
+    pub(super) fn new(world: &mut World, call: &ToolCall) -> Self {
+        Self {
+            id: call.call_id.clone(),
+            name: call.name.clone(),
+            kind: call.kind.unwrap_or(CallKind::Tool),
+            gate: call.gate.unwrap_or(Gate::Never),
+            arguments: call.arguments.clone().unwrap_or_default(),
+            state: CallState::Due,
+            attempt: 0,
+            idempotent: world.rng.chance(40),
+            on_crash: world.rng.choose(OnCrash::Unknown, &[OnCrash::Fail]),
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        matches!(self.state, CallState::Answered)
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.state, CallState::Running)
+    }
+}
+
+impl Task {
+    /// The turn is whole: every call begins, or somebody is asked.
+    pub(super) fn begin_calls(&mut self, world: &mut World) {
+        self.phase = Phase::Waiting;
+        for place in 0..self.calls.len() {
+            let Some(call) = self.calls.get_mut(place) else { break };
+            let asked = call.gate == Gate::Always || (call.gate == Gate::Maybe && world.rng.chance(50));
+            match call.kind {
+                _ if asked => self.ask(world, place),
+                CallKind::Tool | CallKind::Agent => self.start(world, place),
+                CallKind::Client => call.state = CallState::Client,
+                CallKind::Handoff => call.state = CallState::Last,
+            }
+        }
+    }
+
+    fn ask(&mut self, world: &mut World, place: usize) {
+        let Some(call) = self.calls.get_mut(place) else { return };
+        call.state = CallState::Asked;
+        let args = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
+        world.emit(Event::ApprovalRequested(ApprovalRequested {
+            task_id: self.id.clone(),
+            key: call.id.approval(),
+            call_id: call.id.clone(),
+            action_requests: vec![ActionRequest { name: call.name.clone(), args }],
+            review_configs: vec![ReviewConfig { require_approval: true }],
+            timeout_seconds: 300,
+            expires_at: world.at.saturating_add(300_000),
+        }));
+    }
+
+    fn start(&mut self, world: &mut World, place: usize) {
+        let Some(call) = self.calls.get_mut(place) else { return };
+        call.attempt = call.attempt.saturating_add(1);
+        call.state = CallState::Running;
+        let started = ToolStarted {
+            task_id: self.id.clone(),
+            call_id: call.id.clone(),
+            arguments: call.arguments.clone(),
+            attempt: call.attempt,
+        };
+        let private = Private {
+            idempotent: Some(call.idempotent),
+            on_crash: Some(call.on_crash),
+            deadline: Some(world.at.saturating_add(60_000)),
+            ..Private::default()
+        };
+        world.emit_with(Event::ToolStarted(started), Some(private));
+        if call.kind == CallKind::Agent {
+            let id = call.id.clone();
+            let open = self.open_result(world, &id, VecDeque::new());
+            let child = Self::child(world, self, &id);
+            world.born.push(child);
+            if let Some(call) = self.calls.get_mut(place) {
+                call.state = CallState::Child(Box::new(open));
+            }
+        }
+    }
+
+    fn open_result(&mut self, world: &mut World, call: &CallId, pieces: VecDeque<super::item::Piece>) -> Open {
+        let item = Item::ToolResult(ToolResult {
+            id: call.sibling("fco"),
+            call_id: call.clone(),
+            block_list: Some(Vec::new()),
+            status: Some(ResultStatus::InProgress),
+            error: None,
+            summary: None,
+            artifact: None,
+            ui_hints: None,
+            reason: None,
+            agent: Some(self.agent.clone()),
+        });
+        let index = self.next_output();
+        Open::begin(world, &self.id, index, item, pieces, None)
+    }
+
+    /// The call gets its result.
+    fn answer(&mut self, world: &mut World, place: usize, status: ResultStatus, error: Option<ErrorInfo>) {
+        let Some(call) = self.calls.get_mut(place) else { return };
+        let id = call.id.clone();
+        let blocks = if status == ResultStatus::Completed { plan::result(world) } else { VecDeque::new() };
+        let mut open = match std::mem::replace(&mut call.state, CallState::Answered) {
+            CallState::Child(open) => *open,
+            _ => self.open_result(world, &id, blocks),
+        };
+        while open.say(world, &self.id, None) {}
+        let mut content = reference::wrap(reference::parts_of(open.item.blocks()));
+        if content.is_empty() {
+            // Providers refuse empty results.
+            content.push(Part::text(error.as_ref().map_or("(nothing)", |error| error.code.as_str())));
+        }
+        let fits = serde_json::to_vec(&content).is_ok_and(|bytes| bytes.len() <= DONE_REPEAT_BYTES_MAX);
+        if let Item::ToolResult(result) = &mut open.item {
+            result.status = Some(status);
+            result.reason = (status == ResultStatus::Incomplete).then_some(IncompleteReason::Cancelled);
+            result.error = error;
+            result.summary = world.rng.chance(10).then(|| prose(&mut world.rng, 0, 4));
+            result.artifact = world.rng.chance(10).then(|| world.value());
+            result.ui_hints = world.rng.chance(10).then(|| [("tone".to_owned(), json!(1.25))].into_iter().collect());
+        }
+        open.done(world, &self.id, fits.then(|| Private { content: Some(content), ..Private::default() }));
+        self.settle();
+    }
+
+    /// A sub-agent ended: what it gave is in the log already, so that its result says only how it ended.
+    pub(super) fn child_ended(&mut self, world: &mut World, ended: Ended) {
+        self.total.add(ended.usage);
+        let Some(call) = self.calls.iter_mut().find(|call| call.id.task() == ended.id) else { return };
+        let CallState::Child(open) = std::mem::replace(&mut call.state, CallState::Answered) else { return };
+        let status = match ended.status {
+            TaskStatus::Completed => ResultStatus::Completed,
+            TaskStatus::Failed => ResultStatus::Failed,
+            _ => ResultStatus::Incomplete,
+        };
+        let item = Item::ToolResult(ToolResult {
+            id: call.id.sibling("fco"),
+            call_id: call.id.clone(),
+            block_list: None,
+            status: Some(status),
+            error: ended.error,
+            summary: None,
+            artifact: None,
+            ui_hints: None,
+            reason: (status == ResultStatus::Incomplete).then_some(IncompleteReason::Cancelled),
+            agent: None,
+        });
+        let content = Some(vec![Part::text(ended.words)]);
+        let event = ItemEvent { task_id: self.id.clone(), output_index: open.index, item };
+        world.emit_with(Event::ItemDone(event), Some(Private { content, ..Private::default() }));
+        self.settle();
+    }
+
+    /// When every call is answered, the next turn may begin.
+    fn settle(&mut self) {
+        if self.phase == Phase::Waiting && self.calls.iter().all(Call::is_answered) {
+            self.phase = Phase::Ready;
+        }
+    }
+
+    pub(super) fn has_running_tools(&self) -> bool {
+        self.phase == Phase::Waiting && self.calls.iter().any(Call::is_running)
+    }
+
+    /// Can a call go on by itself?
+    pub(super) fn calls_can_move(&self) -> bool {
+        self.has_running_tools() || self.handoff_due()
+    }
+
+    /// A hand-off runs after the ordinary calls of its turn.
+    fn handoff_due(&self) -> bool {
+        let last = |call: &Call| matches!(call.state, CallState::Last);
+        self.calls.iter().any(last) && self.calls.iter().all(|call| last(call) || call.is_answered())
+    }
+
+    /// A tool that runs says something, or ends.
+    pub(super) fn work(&mut self, world: &mut World) {
+        if self.handoff_due() {
+            self.hand_over(world);
+            return;
+        }
+        let running: Vec<usize> = self.places(Call::is_running);
+        let Some(place) = world.rng.pick(&running).copied() else { return };
+        let chance = world.rng.between(1, 100);
+        if chance <= 15 {
+            let Some(call) = self.calls.get(place) else { return };
+            let (task_id, call_id) = (self.id.clone(), call.id.clone());
+            let message = world.rng.chance(50).then(|| prose(&mut world.rng, 0, 4));
+            let progress = Some(world.fraction());
+            let total = world.rng.chance(50).then_some(10.0);
+            world.emit(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
+        } else if chance <= 30 {
+            world.aside(&self.id);
+        } else if chance <= 38 {
+            let error = ErrorInfo::new("tool_failed", prose(&mut world.rng, 0, 5));
+            self.answer(world, place, ResultStatus::Failed, Some(error));
+        } else {
+            self.answer(world, place, ResultStatus::Completed, None);
+        }
+    }
+
+    fn hand_over(&mut self, world: &mut World) {
+        for place in self.places(|call| matches!(call.state, CallState::Last)) {
+            self.start(world, place);
+            self.answer(world, place, ResultStatus::Completed, None);
+        }
+        let agent = if self.agent == "specialist" { "demo" } else { "specialist" };
+        let from = std::mem::replace(&mut self.agent, agent.to_owned());
+        let task_id = self.id.clone();
+        world.emit(Event::AgentUpdated(AgentUpdated { task_id, agent: agent.to_owned(), from }));
+    }
+
+    /// What waits for people.
+    pub(super) fn pending(&self) -> impl Iterator<Item = Pending> {
+        self.calls.iter().filter_map(|call| {
+            let (kind, key) = match call.state {
+                CallState::Asked => (PendingKind::Approval, Some(call.id.approval())),
+                CallState::Client => (PendingKind::ClientTool, None),
+                _ => return None,
+            };
+            Some(Pending { kind, key, call_id: call.id.clone(), task_id: self.id.clone() })
+        })
+    }
+
+    /// A question is decided. What comes of it follows in [`Self::act`].
+    pub(super) fn decide(&mut self, world: &mut World, pending: &Pending, by: Actor) {
+        let asked = |call: &&mut Call| call.id == pending.call_id && matches!(call.state, CallState::Asked);
+        let Some(call) = self.calls.iter_mut().find(asked) else { return };
+        let mut decision = Decision { kind: DecisionKind::Reject, always: false, message: None, args: None };
+        if by == Actor::User {
+            use DecisionKind::{Approve, Edit, Reject};
+            decision.kind = world.rng.choose(Approve, &[Approve, Reject, Edit]);
+            decision.always = decision.kind == Approve && world.rng.chance(20);
+            decision.message = world.rng.chance(30).then(|| "too risky".to_owned());
+        }
+        call.state = match decision.kind {
+            DecisionKind::Approve => CallState::Due,
+            DecisionKind::Edit => {
+                let args = json!({"location": "Lyon", "n": world.value()});
+                call.arguments = args.to_string();
+                decision.args = Some(args);
+                CallState::Due
+            }
+            DecisionKind::Reject => {
+                let code = if by == Actor::Timeout { "approval_timeout" } else { "rejected" };
+                CallState::Refused(ErrorInfo::new(code, decision.message.clone().unwrap_or_default()))
+            }
+        };
+        let (task_id, key) = (self.id.clone(), call.id.approval());
+        world.emit(Event::ApprovalResolved(ApprovalResolved { task_id, key, decisions: vec![decision], by }));
+    }
+
+    /// Results of what was refused, then of what the client ran, then what was allowed starts.
+    pub(super) fn act(&mut self, world: &mut World, answered: &[Pending]) {
+        for place in self.places(|call| matches!(call.state, CallState::Refused(_))) {
+            let Some(CallState::Refused(error)) = self.calls.get(place).map(|call| &call.state) else { continue };
+            let error = Some(error.clone());
+            self.answer(world, place, ResultStatus::Rejected, error);
+        }
+        let is_answered = |call: &Call| answered.iter().any(|pending| pending.call_id == call.id);
+        for place in self.places(|call| matches!(call.state, CallState::Client) && is_answered(call)) {
+            self.answer(world, place, ResultStatus::Completed, None);
+        }
+        if self.phase == Phase::Waiting {
+            for place in self.places(|call| matches!(call.state, CallState::Due)) {
+                self.start(world, place);
+            }
+        }
+    }
+
+    /// Every call that nobody will answer any more gets a result that says so.
+    pub(super) fn give_up(&mut self, world: &mut World, code: &str) {
+        for place in self.places(|call| !call.is_answered()) {
+            let pending: Vec<Pending> = self.pending().collect();
+            let id = self.calls.get(place).map(|call| call.id.clone());
+            if let Some(pending) = pending.iter().find(|pending| Some(&pending.call_id) == id.as_ref()) {
+                self.decide(world, pending, Actor::System);
+            }
+            let error = ErrorInfo::new(code, "The call was given up.");
+            self.answer(world, place, ResultStatus::Incomplete, Some(error));
+        }
+    }
+
+    /// The run winds down: what waits is refused, what runs may end.
+    pub(super) fn wind_down(&mut self, world: &mut World) {
+        let pending: Vec<Pending> = self.pending().collect();
+        for pending in &pending {
+            self.decide(world, pending, Actor::System);
+        }
+        self.act(world, &[]);
+        for place in self.places(|call| matches!(call.state, CallState::Client | CallState::Last)) {
+            let error = ErrorInfo::new("cancelled", "The run is about to end.");
+            self.answer(world, place, ResultStatus::Incomplete, Some(error));
+        }
+    }
+
+    /// The process died: what ran is started again if it may be, else nobody knows.
+    pub(super) fn recover_calls(&mut self, world: &mut World) {
+        for place in self.places(Call::is_running) {
+            let Some(call) = self.calls.get(place) else { continue };
+            let status = match call.on_crash {
+                OnCrash::Unknown | OnCrash::Ask => ResultStatus::Unknown,
+                OnCrash::Fail => ResultStatus::Failed,
+            };
+            if call.idempotent {
+                self.start(world, place);
+            } else {
+                let error = ErrorInfo::new("outcome_unknown", "The server stopped while the tool ran.");
+                self.answer(world, place, status, Some(error));
+            }
+        }
+    }
+
+    fn places(&self, wanted: impl Fn(&Call) -> bool) -> Vec<usize> {
+        self.calls.iter().enumerate().filter(|(_, call)| wanted(call)).map(|(place, _)| place).collect()
+    }
+}

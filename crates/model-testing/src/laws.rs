@@ -1,0 +1,76 @@
+//! Laws as checks over a log, for everybody who writes one. Independent of the fold on purpose: what they say is counted
+//! from the events themselves.
+
+use super::sums::Sums;
+use model::history::Entry;
+use model::id::{CallId, TaskId};
+use model::record::Record;
+use std::collections::HashSet;
+
+/// Law 3: every field that a `*.done` event carries equals what its deltas folded to.
+///
+/// # Errors
+/// Says which record breaks it, and how.
+pub fn done_repeats(records: &[Record]) -> Result<(), String> {
+    let mut sums = Sums::default();
+    records.iter().try_for_each(|record| sums.take(record).map(|_| ()))
+}
+
+/// Law 9: one terminal event, always last, for every task; the root's last of all.
+///
+/// # Errors
+/// Says which task breaks it. The log must be of runs that have ended.
+pub fn one_terminal_last(records: &[Record]) -> Result<(), String> {
+    let mut ended: HashSet<TaskId> = HashSet::new();
+    let mut begun: HashSet<TaskId> = HashSet::new();
+    for record in records {
+        let event = record.event();
+        let Some(task) = event.task_id() else { continue };
+        if ended.contains(task) || ended.contains(&record.run) {
+            return Err(format!("record {} ({}) comes after the end of {task}", record.seq, record.kind()));
+        }
+        begun.insert(task.clone());
+        if event.is_terminal() {
+            ended.insert(task.clone());
+        }
+    }
+    match begun.difference(&ended).next() {
+        Some(task) => Err(format!("{task} has no terminal event")),
+        None => Ok(()),
+    }
+}
+
+/// Law 12: in what the model is given no call is without its result, none is answered twice, and nothing is empty.
+///
+/// # Errors
+/// Says what a provider would refuse.
+pub fn valid_history(entries: &[Entry]) -> Result<(), String> {
+    let mut open: Vec<&CallId> = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Call { call_id, .. } => open.push(call_id),
+            Entry::Result { call_id, content, .. } => {
+                let place = open.iter().position(|open| *open == call_id);
+                let place = place.ok_or_else(|| format!("{call_id} is answered but was not asked, or twice"))?;
+                open.remove(place);
+                if content.is_empty() {
+                    return Err(format!("the result of {call_id} is empty"));
+                }
+            }
+            // Items of the same turn may stand beside a call; a user's word may not.
+            Entry::User { .. } | Entry::System { .. } | Entry::Summary { .. } if !open.is_empty() => {
+                return Err(format!("{open:?} have no result before the next turn"));
+            }
+            Entry::Assistant { text, .. } if text.is_empty() => return Err("an empty message".to_owned()),
+            Entry::Drawn { content } if content.is_empty() => return Err("nothing is drawn".to_owned()),
+            Entry::Summary { .. }
+            | Entry::System { .. }
+            | Entry::User { .. }
+            | Entry::Assistant { .. }
+            | Entry::Drawn { .. }
+            | Entry::Reasoning { .. }
+            | Entry::Hosted { .. } => {}
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(format!("{open:?} have no result")) }
+}

@@ -1,0 +1,78 @@
+//! What a request brings beside its input: what its caller asks of the model, what was said elsewhere before it, and what
+//! its protocol shows back of it. It is drawn from a copy of the generator's chance, so that with or without it the same
+//! things happen.
+
+use super::rng::Rng;
+use super::text::prose;
+use super::world::World;
+use model::block::Part;
+use model::history::{Before, Entry};
+use model::id::{CallId, ItemId};
+use model::item::ResultStatus;
+use model::record::Private;
+use model::wish::{OutputFormat, ToolChoice, Wishes};
+use serde_json::{Value, json};
+
+/// The private half of a run's first record.
+pub(super) fn first(world: &mut World) -> Private {
+    let rng = &mut world.rng.clone();
+    let echo = rng.chance(40).then(|| shown_back(rng));
+    let wishes = if rng.chance(15) { wishes(rng) } else { Wishes::default() };
+    let before = rng.chance(15).then(|| before(rng, &mut world.references));
+    Private { echo, wishes, before, ..Private::default() }
+}
+
+/// The private half of the record with which a run goes on.
+pub(super) fn next(world: &World) -> Option<Private> {
+    let rng = &mut world.rng.clone();
+    rng.chance(40).then(|| Private { echo: Some(shown_back(rng)), ..Private::default() })
+}
+
+/// Every protocol has its own words here, and reads none of another's.
+fn shown_back(rng: &mut Rng) -> Value {
+    let said = prose(rng, 0, 4);
+    match rng.below(4) {
+        0 => json!({}),
+        1 => json!({"model": "demo", "temperature": 0.5}),
+        2 => json!({"instructions": said}),
+        _ => json!([said]),
+    }
+}
+
+fn wishes(rng: &mut Rng) -> Wishes {
+    let schema = OutputFormat::Schema { name: "it".to_owned(), schema: json!({"type": "object"}), strict: Some(true) };
+    Wishes {
+        instructions: rng.chance(50).then(|| prose(rng, 0, 6)),
+        max_output_tokens: Some(u64::from(rng.between(1, 9_000))),
+        temperature: rng.chance(50).then_some(0.5),
+        stop: vec![prose(rng, 0, 1)],
+        tool_choice: rng.pick(&[ToolChoice::Auto, ToolChoice::None, ToolChoice::Required]).cloned(),
+        format: rng.chance(50).then_some(schema),
+        ..Wishes::default()
+    }
+}
+
+/// A conversation that a provider would take, with groups that bear the thread's next numbers.
+fn before(rng: &mut Rng, references: &mut u32) -> Before {
+    let call_id = CallId::numbered("elsewhere", rng.between(1, u32::MAX));
+    let said = |words: String| Entry::User { content: vec![Part::text(words)] };
+    let mut entries = vec![Entry::System { text: prose(rng, 0, 4) }, said(prose(rng, 0, 6))];
+    if rng.chance(50) {
+        entries.push(Entry::Call {
+            call_id: call_id.clone(),
+            name: "get_weather".to_owned(),
+            arguments: "{}".to_owned(),
+            provider_call_id: None,
+            raw: None,
+        });
+        let content = vec![Part::text(prose(rng, 0, 6))];
+        entries.push(Entry::Result { call_id, status: ResultStatus::Completed, content });
+        *references = references.saturating_add(rng.between(0, 2));
+    }
+    entries.push(Entry::Assistant {
+        id: ItemId::from("msg_elsewhere"),
+        text: format!("So. {}", prose(rng, 0, 4)),
+        raw: None,
+    });
+    Before { entries, references: *references }
+}

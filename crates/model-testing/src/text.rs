@@ -1,0 +1,91 @@
+//! Words that are hard on whoever carries them: every kind of line break, characters of every width, markers cut in two,
+//! and text that would forge a frame if anybody let it.
+
+use super::rng::Rng;
+
+/// Between them they have whatever a codec, a splitter or a counter of characters has ever stumbled over.
+const WORDS: &[&str] = &[
+    "The ",
+    "weather ",
+    "in ",
+    "Paris ",
+    "is ",
+    "sunny. ",
+    "naïve ",
+    "日本語 ",
+    "Ωμέγα ",
+    "🚀",
+    "👩‍👩‍👧 ",
+    "e\u{301} ",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\r",
+    "\t",
+    "\u{2028}",
+    "\u{2029}",
+    "\u{85}",
+    "\u{feff}",
+    "\u{fffd}",
+    "\u{0}",
+    "\u{1b}[0m",
+    "\u{7f}",
+    "\"quoted\" ",
+    "back\\slash ",
+    "</script> ",
+    "[1] ",
+    "[^",
+    "[^x] ",
+    "^1] ",
+    "\n\nevent: task.completed\ndata: {}\n\n",
+    "{\"type\":\"task.failed\"} ",
+    "<referencable-item>\nID: 1 ",
+];
+
+/// More bytes than a `done` event repeats.
+const LONG_BYTES: usize = model::limits::DONE_REPEAT_BYTES_MAX + 1024;
+
+/// A few words, some of them markers: most name a group of the pool `1..=references`, a few name none.
+pub(super) fn prose(rng: &mut Rng, references: u32, words_max: u32) -> String {
+    let mut text = String::new();
+    for _ in 0..rng.between(0, words_max) {
+        if rng.chance(15) {
+            let number = if rng.chance(80) { rng.between(1, references.max(1)) } else { references.saturating_add(7) };
+            text.push_str(&format!("[^{number}]"));
+        } else {
+            text.push_str(rng.choose("and ", WORDS));
+        }
+    }
+    text
+}
+
+/// So many words that no `done` event repeats them.
+pub(super) fn long_prose(rng: &mut Rng, references: u32) -> String {
+    let mut text = String::with_capacity(LONG_BYTES);
+    while text.len() < LONG_BYTES {
+        text.push_str(&prose(rng, references, 12));
+        text.push_str(&"all work and no play ".repeat(40));
+    }
+    text
+}
+
+/// The text in pieces as a model may send them: single characters, words, or all at once.
+pub(super) fn pieces(rng: &mut Rng, text: &str) -> Vec<String> {
+    // The longest character has four bytes, so that 8,000 of them fit the largest delta.
+    let most = if text.len() > 4096 { 8000 } else { rng.choose(40, &[2, 8, 8, 1000]) };
+    let mut pieces = Vec::new();
+    let mut piece = String::new();
+    let mut left = rng.between(1, most);
+    for character in text.chars() {
+        if left == 0 {
+            pieces.push(std::mem::take(&mut piece));
+            left = rng.between(1, most);
+        }
+        piece.push(character);
+        left = left.saturating_sub(1);
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces
+}

@@ -1,0 +1,112 @@
+//! Lenient JSON, for text that models and their services wrote.
+
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Parses JSON from outside. Text that is JSON except for lone surrogates, raw control characters or numbers out of range is
+/// repaired and parsed again: one bad character is no reason to lose a model turn.
+///
+/// # Errors
+/// The error of the first attempt, when the text is not JSON after the repair either.
+pub fn parse_lenient_json(data: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(data).or_else(|error| serde_json::from_str(&repair_json(data)).map_err(|_| error))
+}
+
+/// The text with what a JSON reader refuses replaced: in strings, lone surrogates by U+FFFD and raw control characters
+/// by their escapes; outside, numbers that no machine has (`NaN`, `-Infinity`, `1e999`) by `null`.
+fn repair_json(data: &str) -> String {
+    let mut out = String::with_capacity(data.len());
+    let mut rest = data;
+    while let Some(at) = rest.find('"') {
+        let (outside, string) = rest.split_at(at);
+        numbers(outside, &mut out);
+        rest = quoted(string, &mut out);
+    }
+    numbers(rest, &mut out);
+    out
+}
+
+/// Takes a string off the text, its quotes included, and gives what follows.
+fn quoted<'a>(text: &'a str, out: &mut String) -> &'a str {
+    let mut chars = text.char_indices();
+    out.extend(chars.next().map(|(_, quote)| quote));
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => {
+                out.push(c);
+                break;
+            }
+            '\\' if text.get(at..).is_some_and(|text| text.starts_with("\\u")) => {
+                let (escape, length) = unicode(text.get(at..).unwrap_or_default());
+                out.push_str(&escape);
+                for _ in 1..length {
+                    chars.next();
+                }
+            }
+            '\\' => {
+                out.push(c);
+                out.extend(chars.next().map(|(_, escaped)| escaped));
+            }
+            '\0'..='\u{1f}' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => out.push(c),
+        }
+    }
+    chars.as_str()
+}
+
+/// The `\u` escape that the text begins with, and how long it is: a pair of surrogates is one, half a pair is U+FFFD.
+fn unicode(text: &str) -> (Cow<'_, str>, usize) {
+    let unit = |from: usize| {
+        let escape = text.get(from..from + 6)?;
+        u32::from_str_radix(escape.strip_prefix("\\u")?, 16).ok()
+    };
+    match (unit(0), unit(6)) {
+        (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (text.get(..12).unwrap_or_default().into(), 12),
+        (Some(0xd800..=0xdfff), _) => ("\\ufffd".into(), 6),
+        (Some(_), _) => (text.get(..6).unwrap_or_default().into(), 6),
+        (None, _) => ("\\ufffd".into(), 2),
+    }
+}
+
+/// Copies what stands between strings, without numbers that cannot be read.
+fn numbers(text: &str, out: &mut String) {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let mut rest = text;
+    while let Some(at) = rest.find(is_word) {
+        let (before, tail) = rest.split_at(at);
+        let (word, after) = tail.split_at(tail.find(|c| !is_word(c)).unwrap_or(tail.len()));
+        out.push_str(before);
+        let beyond = word.parse::<f64>().is_ok_and(|number| !number.is_finite());
+        out.push_str(if beyond { "null" } else { word });
+        rest = after;
+    }
+    out.push_str(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn half_a_surrogate_pair_does_not_lose_the_event() {
+        assert_eq!(parse_lenient_json(r#"{"a":"x\ud800y","b":"\uDE00"}"#).unwrap(), json!({"a": "x\u{fffd}y", "b": "\u{fffd}"}));
+        assert_eq!(parse_lenient_json(r#"{"a":"\ud83d\ude00\ud83d"}"#).unwrap(), json!({"a": "😀\u{fffd}"}));
+        assert_eq!(parse_lenient_json(r#"{"a":"\ud83d\ud83d\ude00"}"#).unwrap(), json!({"a": "\u{fffd}😀"}));
+        assert_eq!(parse_lenient_json(r#"{"a":"\\ud800 \ud800"}"#).unwrap(), json!({"a": "\\ud800 \u{fffd}"}));
+    }
+
+    #[test]
+    fn raw_control_characters_and_numbers_beyond_measure_are_mended() {
+        assert_eq!(parse_lenient_json("{\"a\":\"x\ty\0z\"}").unwrap(), json!({"a": "x\ty\0z"}));
+        let odd = r#"{"a":[NaN,-Infinity,1e999,-12.5],"NaN":"NaN, 1e999","b":true}"#;
+        assert_eq!(parse_lenient_json(odd).unwrap(), json!({"a": [null, null, null, -12.5], "NaN": "NaN, 1e999", "b": true}));
+    }
+
+    #[test]
+    fn what_is_not_json_stays_an_error() {
+        for data in ["", "{", "{\"a\":\"\\u", "{\"a\":\"\\ud8", "nonsense", "<html>\"", "\"é\\u00é\"x"] {
+            assert!(parse_lenient_json(data).is_err(), "{data}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What a turn cost, and why it ended.
+
+use crate::json::{self, count};
+use model::event::StopReason;
+use model::usage::Usage;
+use serde_json::Value;
+
+/// The tokens that a chunk tells of: its own `usage`, or the one that Groq puts aside.
+pub(super) fn of_chunk(chunk: &Value) -> Option<Usage> {
+    json::present(chunk, "usage").and_then(of).or_else(|| chunk.get("x_groq")?.get("usage").and_then(of))
+}
+
+/// Reads a usage object.
+pub(super) fn of(usage: &Value) -> Option<Usage> {
+    if usage.as_object().is_none_or(|usage| usage.is_empty()) {
+        return None;
+    }
+    let input_tokens = count(usage, "prompt_tokens");
+    let read = usage.get("prompt_tokens_details").unwrap_or(&Value::Null);
+    let written = usage.get("completion_tokens_details").unwrap_or(&Value::Null);
+    // In the details; or DeepSeek's word for it; or Moonshot's.
+    let cached = [count(read, "cached_tokens"), count(usage, "prompt_cache_hit_tokens"), count(usage, "cached_tokens")];
+    let reasoning_tokens = count(written, "reasoning_tokens");
+    let mut output_tokens = count(usage, "completion_tokens");
+    // xAI counts thoughts beside the answer, not in it: its total shows that.
+    let apart = input_tokens.saturating_add(output_tokens).saturating_add(reasoning_tokens);
+    if reasoning_tokens > 0 && count(usage, "total_tokens") == apart {
+        output_tokens = output_tokens.saturating_add(reasoning_tokens);
+    }
+    Some(Usage {
+        input_tokens,
+        cached_tokens: cached.into_iter().find(|tokens| *tokens > 0).unwrap_or_default(),
+        cache_write_tokens: count(read, "cache_write_tokens"),
+        output_tokens,
+        reasoning_tokens,
+    })
+}
+
+/// Why a turn ended, in our words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Finish {
+    /// The model or a limit ended it.
+    Stop(StopReason),
+    /// The service broke.
+    Broken,
+    /// The service had too much to do.
+    Overloaded,
+    /// Somebody stopped it half-way.
+    Aborted,
+    /// A word that we do not know.
+    Unknown,
+}
+
+impl Finish {
+    /// Reads a `finish_reason`.
+    pub(super) fn of(reason: &str) -> Self {
+        match reason.to_ascii_lowercase().as_str() {
+            "stop" | "stop_sequence" | "end_turn" | "eos" | "eos_token" => Self::Stop(StopReason::Stop),
+            "tool_calls" | "tool_call" | "tool_use" | "function_call" => Self::Stop(StopReason::ToolCalls),
+            "length" | "max_tokens" | "model_length" => Self::Stop(StopReason::MaxTokens),
+            "content_filter" | "safety" | "sensitive" => Self::Stop(StopReason::ContentFilter),
+            "error" | "network_error" => Self::Broken,
+            "insufficient_system_resource" => Self::Overloaded,
+            "abort" | "cancelled" => Self::Aborted,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn tokens(usage: &Value) -> [u64; 5] {
+        let usage = of(usage).unwrap();
+        [usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens, usage.output_tokens, usage.reasoning_tokens]
+    }
+
+    #[test]
+    fn usage_is_read_in_every_services_words() {
+        let openai = json!({"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13,
+            "prompt_tokens_details": {"cached_tokens": 3, "audio_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 2}});
+        assert_eq!(tokens(&openai), [9, 3, 0, 4, 2]);
+        let openrouter = json!({"prompt_tokens": 9, "completion_tokens": 4,
+            "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 7}, "completion_tokens_details": null});
+        assert_eq!(tokens(&openrouter), [9, 0, 7, 4, 0]);
+        let deepseek = json!({"prompt_tokens": 9, "completion_tokens": 4, "prompt_cache_hit_tokens": 8});
+        assert_eq!(tokens(&deepseek), [9, 8, 0, 4, 0]);
+        let moonshot = json!({"prompt_tokens": 9, "completion_tokens": 4, "cached_tokens": 6});
+        assert_eq!(tokens(&moonshot), [9, 6, 0, 4, 0]);
+        let groq = json!({"x_groq": {"id": "req_1", "usage": {"prompt_tokens": 1, "completion_tokens": 2}}});
+        assert_eq!(of_chunk(&groq).unwrap().output_tokens, 2);
+    }
+
+    #[test]
+    fn thoughts_that_are_counted_beside_the_answer_are_added_to_it() {
+        let xai = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 35,
+            "completion_tokens_details": {"reasoning_tokens": 20}});
+        assert_eq!(tokens(&xai), [10, 0, 0, 25, 20]);
+        let within = json!({"prompt_tokens": 10, "completion_tokens": 25, "total_tokens": 35,
+            "completion_tokens_details": {"reasoning_tokens": 20}});
+        assert_eq!(tokens(&within), [10, 0, 0, 25, 20]);
+    }
+
+    #[test]
+    fn nonsense_costs_nothing_and_nothing_overflows() {
+        let odd = json!({"prompt_tokens": -4, "completion_tokens": u64::MAX, "total_tokens": u64::MAX,
+            "completion_tokens_details": {"reasoning_tokens": 1e300}});
+        assert_eq!(tokens(&odd), [0, 0, 0, u64::MAX, u64::MAX]);
+        for none in [json!({}), json!(null), json!(7), json!([])] {
+            assert_eq!(of(&none), None);
+        }
+    }
+
+    #[test]
+    fn every_finish_reason_has_its_place() {
+        assert_eq!(Finish::of("STOP"), Finish::Stop(StopReason::Stop));
+        assert_eq!(Finish::of("function_call"), Finish::Stop(StopReason::ToolCalls));
+        assert_eq!(Finish::of("model_length"), Finish::Stop(StopReason::MaxTokens));
+        assert_eq!(Finish::of("content_filter"), Finish::Stop(StopReason::ContentFilter));
+        assert_eq!(Finish::of("error"), Finish::Broken);
+        assert_eq!(Finish::of("insufficient_system_resource"), Finish::Overloaded);
+        assert_eq!(Finish::of("abort"), Finish::Aborted);
+        assert_eq!(Finish::of("mood"), Finish::Unknown);
+    }
+}

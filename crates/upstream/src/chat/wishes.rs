@@ -1,0 +1,61 @@
+//! What the caller asks for, in the dialect's words.
+
+use crate::names::is_newer_openai;
+use crate::wishes::has_tools;
+use model::block::Object;
+use model::delta::ModelRequest;
+use model::wish::{OutputFormat, ToolChoice};
+use serde_json::{Value, json};
+
+/// The two names of one limit.
+const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// Puts the wishes into the body.
+pub(super) fn put(body: &mut Object, turn: &ModelRequest, model: &str) {
+    let wishes = &*turn.wishes;
+    let choice = wishes.tool_choice.as_ref().map(tool_choice);
+    let calls = has_tools(turn);
+    // An operator who uses the other name has set this limit, too.
+    let is_free = !LIMITS.iter().any(|name| turn.options.contains_key(*name));
+    for (name, wish) in [
+        (limit_of(model), wishes.max_output_tokens.filter(|_| is_free).map(Value::from)),
+        ("temperature", wishes.temperature.map(Value::from)),
+        ("top_p", wishes.top_p.map(Value::from)),
+        ("stop", Some(&wishes.stop).filter(|stop| !stop.is_empty()).map(|stop| json!(stop))),
+        ("reasoning_effort", wishes.effort.as_deref().map(Value::from)),
+        ("response_format", wishes.format.as_ref().map(response_format)),
+        ("tool_choice", choice.filter(|_| calls)),
+        ("parallel_tool_calls", wishes.parallel_tool_calls.filter(|_| calls).map(Value::from)),
+    ] {
+        body.extend(wish.map(|wish| (name.to_owned(), wish)));
+    }
+}
+
+/// Everybody takes `max_tokens` but OpenAI's newer models, which refuse it; its successor is refused by Mistral and by
+/// many a server of one's own.
+fn limit_of(model: &str) -> &'static str {
+    let [everybodys, openais] = LIMITS;
+    if is_newer_openai(model) { openais } else { everybodys }
+}
+
+fn tool_choice(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::Auto => "auto".into(),
+        ToolChoice::None => "none".into(),
+        ToolChoice::Required => "required".into(),
+        ToolChoice::Tool { name } => json!({ "type": "function", "function": { "name": name } }),
+    }
+}
+
+fn response_format(format: &OutputFormat) -> Value {
+    match format {
+        OutputFormat::Json => json!({ "type": "json_object" }),
+        OutputFormat::Schema { name, schema, strict } => {
+            let mut shape = json!({ "name": name, "schema": schema });
+            if let (Some(strict), Some(fields)) = (strict, shape.as_object_mut()) {
+                fields.insert("strict".to_owned(), (*strict).into());
+            }
+            json!({ "type": "json_schema", "json_schema": shape })
+        }
+    }
+}

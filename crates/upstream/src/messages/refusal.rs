@@ -1,0 +1,134 @@
+//! An error answer, or an error in a stream, as a failure.
+
+use crate::failure::{Complaint, Trouble};
+use model::delta::ModelFailure;
+use serde_json::Value;
+
+/// How the provider says that a conversation is too long.
+const TOO_LONG: [&str; 3] = ["prompt is too long", "exceed context limit", "exceeds the context window"];
+/// A limit on money: waiting does not help before the month is over.
+const SPENT: &str = "enforced_spend_limit_reached";
+
+/// What an answer with an error status means.
+#[must_use]
+pub fn refused(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
+    let complaint = Complaint::of_body(body);
+    let trouble = trouble(&complaint).unwrap_or(match status {
+        402 => Trouble::Auth,
+        413 => Trouble::ContextTooLong,
+        status => Trouble::of_status(status),
+    });
+    let mut failure = ModelFailure { retry_after_ms, ..complaint.failure(trouble, Some(status)) };
+    if model::json::parse_lenient_json(&String::from_utf8_lossy(body)).is_ok_and(|body| is_spent(&body)) {
+        failure.error.retryable = Some(false);
+    }
+    failure
+}
+
+/// What an `error` event means.
+pub(super) fn in_stream(event: &Value) -> ModelFailure {
+    let complaint = Complaint::of(event);
+    let mut failure = complaint.failure(trouble(&complaint).unwrap_or(Trouble::Provider), None);
+    if is_spent(event) {
+        failure.error.retryable = Some(false);
+    }
+    failure
+}
+
+/// What the error's type says. `None` when it says nothing that we know.
+fn trouble(complaint: &Complaint) -> Option<Trouble> {
+    Some(match complaint.kind.as_str() {
+        "overloaded_error" => Trouble::Overloaded,
+        "rate_limit_error" => Trouble::RateLimited,
+        "api_error" | "timeout_error" | "gateway_timeout_error" | "conflict_error" => Trouble::Provider,
+        "authentication_error" | "permission_error" | "billing_error" => Trouble::Auth,
+        "request_too_large" => Trouble::ContextTooLong,
+        "invalid_request_error" if complaint.says(&TOO_LONG) => Trouble::ContextTooLong,
+        "invalid_request_error" if is_about_thoughts(complaint) => Trouble::HistoryRefused,
+        "invalid_request_error" | "not_found_error" => Trouble::Refused,
+        _ => return None,
+    })
+}
+
+/// A complaint about a place in the conversation that speaks of thinking: a signature that is not theirs, a block that is
+/// missing. Without any thoughts the same request is taken.
+fn is_about_thoughts(complaint: &Complaint) -> bool {
+    complaint.message.starts_with("messages.") && complaint.message.contains("thinking")
+}
+
+fn is_spent(error: &Value) -> bool {
+    error.pointer("/error/details/error_code").and_then(Value::as_str) == Some(SPENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn body(kind: &str, message: &str) -> Vec<u8> {
+        let error = json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"});
+        error.to_string().into_bytes()
+    }
+
+    /// Code and whether a retry may help.
+    fn told(failure: &ModelFailure) -> (&str, bool) {
+        (failure.error.code.as_str(), failure.error.retryable.unwrap())
+    }
+
+    #[test]
+    fn every_error_type_has_its_code() {
+        let rows = [
+            (529, "overloaded_error", "Overloaded", ("overloaded", true)),
+            (429, "rate_limit_error", "slow down", ("rate_limited", true)),
+            (500, "api_error", "oops", ("provider_error", true)),
+            (504, "timeout_error", "too slow", ("provider_error", true)),
+            (400, "invalid_request_error", "max_tokens: required", ("provider_refused", false)),
+            (400, "invalid_request_error", "prompt is too long: 213 > 200", ("context_too_long", false)),
+            (413, "request_too_large", "Request exceeds the maximum size", ("context_too_long", false)),
+            (401, "authentication_error", "invalid x-api-key", ("provider_auth", false)),
+            (403, "permission_error", "no", ("provider_auth", false)),
+            (404, "not_found_error", "model: claude-0", ("provider_refused", false)),
+            (500, "brand_new_error", "?", ("provider_error", true)),
+        ];
+        for (status, kind, message, expected) in rows {
+            assert_eq!(told(&refused(status, &body(kind, message), None)), expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn without_a_readable_body_the_status_decides() {
+        let rows = [
+            (402, ("provider_auth", false)),
+            (413, ("context_too_long", false)),
+            (429, ("rate_limited", true)),
+            (502, ("provider_error", true)),
+            (529, ("overloaded", true)),
+        ];
+        for (status, expected) in rows {
+            let failure = refused(status, b"<html><title>Bad Gateway</title></html>", Some(7));
+            assert_eq!(told(&failure), expected, "{status}");
+            assert_eq!(failure.retry_after_ms, Some(7));
+            assert!(failure.error.message.contains("Bad Gateway") || status == 402, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn thoughts_that_are_not_taken_back_have_a_code_of_their_own() {
+        for message in [
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+        ] {
+            assert_eq!(told(&refused(400, &body("invalid_request_error", message), None)), ("history_refused", false));
+        }
+        let settings = body("invalid_request_error", "thinking.enabled.budget_tokens: at least 1024");
+        assert_eq!(told(&refused(400, &settings, None)), ("provider_refused", false));
+    }
+
+    #[test]
+    fn money_that_is_spent_does_not_come_back_by_waiting() {
+        let error = json!({"type": "rate_limit_error", "message": "limit", "details": {"error_code": SPENT}});
+        let answer = json!({"type": "error", "error": error});
+        assert_eq!(told(&refused(429, answer.to_string().as_bytes(), None)), ("rate_limited", false));
+        assert_eq!(told(&in_stream(&answer)), ("rate_limited", false));
+    }
+}

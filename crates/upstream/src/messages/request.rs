@@ -1,0 +1,116 @@
+//! The body that asks for a turn.
+
+use super::cache::Marks;
+use super::conversation::{Message, conversation, is_call};
+use super::thinking::{self, Thinking};
+use super::{BETAS, content, wishes};
+use crate::wishes::instructions;
+use crate::{Target, json, options};
+use model::block::Object;
+use model::delta::ModelRequest;
+use model::history::Entry;
+use model::tool::ToolSpec;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// How long an answer may be, in tokens, beyond what may be thought; the provider wants to be told. A caller may wish for
+/// another length, and `max_tokens` in the options says otherwise.
+const MAX_TOKENS: u64 = 8192;
+/// What a schema may not have at its top.
+const NOT_AT_THE_TOP: [&str; 3] = ["oneOf", "anyOf", "allOf"];
+
+/// The body of the request for this turn.
+///
+/// A history with calls is refused when no tool is declared. A turn that may call nothing (any more) declares the names
+/// that it once called, and that none may be called now.
+#[must_use]
+pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
+    let options = &*turn.options;
+    let marks = Marks::of(options);
+    let mut messages = conversation(&turn.history, target.origin);
+    let mut kept = vec![BETAS];
+    let thinking = thinking::settle(options, &mut messages);
+    if thinking == Thinking::Suspended {
+        kept.push(thinking::WISH);
+    }
+    marks.newest(&mut messages);
+    let mut body = Object::new();
+    body.insert("model".to_owned(), target.model.into());
+    body.insert("stream".to_owned(), true.into());
+    let answer = turn.wishes.max_output_tokens.unwrap_or(MAX_TOKENS);
+    body.insert("max_tokens".to_owned(), answer.saturating_add(thinking::budget_tokens(options)).into());
+    let mut system = system(turn);
+    if !system.is_empty() {
+        marks.last(&mut system);
+        body.insert("system".to_owned(), system.into());
+    }
+    let mut tools: Vec<Value> = turn.tools.iter().map(tool).collect();
+    if !tools.is_empty() {
+        marks.last(&mut tools);
+        body.insert("tools".to_owned(), tools.into());
+    }
+    wishes::put(&mut body, turn, thinking);
+    options::merge(&mut body, options, &kept);
+    declare_the_past(&mut body, &messages);
+    body.insert("messages".to_owned(), json!(messages));
+    Value::Object(body)
+}
+
+/// The instructions, and what the client's operator said on the way: a conversation has no place for it.
+fn system(turn: &ModelRequest) -> Vec<Value> {
+    let said = turn.history.iter().filter_map(|entry| match entry {
+        Entry::System { text } => Some(text.clone()),
+        _ => None,
+    });
+    let texts = std::iter::once(instructions(turn)).chain(said);
+    texts.filter(|text| !text.trim().is_empty()).map(|text| content::text(&text)).collect()
+}
+
+/// A tool in the provider's shape.
+fn tool(spec: &ToolSpec) -> Value {
+    let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
+    schema.retain(|key, _| !NOT_AT_THE_TOP.contains(&key.as_str()));
+    schema.insert("type".to_owned(), "object".into());
+    let mut tool = json!({"name": spec.name, "input_schema": schema});
+    if let Some(tool) = tool.as_object_mut().filter(|_| !spec.description.trim().is_empty()) {
+        tool.insert("description".to_owned(), spec.description.as_str().into());
+    }
+    tool
+}
+
+fn declare_the_past(body: &mut Object, messages: &[Message]) {
+    if body.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty()) {
+        return;
+    }
+    let calls = messages.iter().flat_map(|message| &message.content).filter(|block| is_call(block));
+    let names: BTreeSet<&str> = calls.filter_map(|call| json::text(call, "name")).collect();
+    if names.is_empty() {
+        return;
+    }
+    let tools: Vec<Value> =
+        names.iter().map(|name| json!({"name": name, "input_schema": {"type": "object"}})).collect();
+    body.insert("tools".to_owned(), tools.into());
+    body.insert("tool_choice".to_owned(), json!({"type": "none"}));
+}
+
+/// The same request without any thoughts, for a provider that does not take back those of before (`history_refused`).
+#[must_use]
+pub fn without_reasoning(mut body: Value) -> Value {
+    let Some(fields) = body.as_object_mut() else { return body };
+    if let Some(Value::Array(messages)) = fields.get_mut("messages") {
+        for message in messages {
+            if let Some(Value::Array(content)) = message.get_mut("content") {
+                content.retain(|block| !thinking::is_thought(block));
+            }
+        }
+    }
+    let manual = fields.get(thinking::WISH).is_some_and(|wish| json::text(wish, "type") == Some("enabled"));
+    if manual {
+        fields.remove(thinking::WISH);
+    }
+    body
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

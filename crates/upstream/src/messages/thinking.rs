@@ -1,0 +1,101 @@
+//! Thoughts on their way back.
+//!
+//! A turn with tools is one turn for the provider until it is answered without a call, and its thoughts must stay with
+//! it. With `thinking = { type = "enabled", … }` the provider also refuses such a turn when it does *not* begin with
+//! thoughts, which is what happens when another model, or this one without thinking, began it. The way out is the one
+//! that its own message names: until that turn is over it is asked without thinking, and without thoughts.
+//!
+//! `adaptive` asks for nothing of that kind. Without the wish a model may think all the same, so thoughts go back; with
+//! `disabled` they do not.
+
+use super::conversation::{Message, Role, is_result};
+use crate::json;
+use model::block::Object;
+use serde_json::Value;
+
+/// The wish in the operator's options.
+pub(super) const WISH: &str = "thinking";
+
+/// What becomes of the wish to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Thinking {
+    /// The request says what the operator says.
+    AsWished,
+    /// This request does without.
+    Suspended,
+}
+
+/// Looks at what is wished and what is possible. Where the model is not to think, its thoughts are left out.
+pub(super) fn settle(options: &Object, messages: &mut [Message]) -> Thinking {
+    match mode(options) {
+        "disabled" => {
+            forget(messages);
+            Thinking::AsWished
+        }
+        "enabled" if !is_possible(messages) => {
+            forget(messages);
+            Thinking::Suspended
+        }
+        _ => Thinking::AsWished,
+    }
+}
+
+/// The kind of thinking that is wished for.
+fn mode(options: &Object) -> &str {
+    options.get(WISH).and_then(|wish| json::text(wish, "type")).unwrap_or_default()
+}
+
+/// Does the operator have the model think?
+pub(super) fn is_wished(options: &Object) -> bool {
+    !matches!(mode(options), "" | "disabled")
+}
+
+/// How many tokens of the answer may be thoughts.
+pub(super) fn budget_tokens(options: &Object) -> u64 {
+    options.get(WISH).map_or(0, |wish| json::count(wish, "budget_tokens"))
+}
+
+/// Leaves out all thoughts. No message consists of them alone.
+pub(super) fn forget(messages: &mut [Message]) {
+    for message in messages {
+        message.content.retain(|block| !is_thought(block));
+    }
+}
+
+/// Does the turn that is not over begin with thoughts? It is not over when its calls were just answered. Where a user
+/// spoke along with an answer, a new turn may have begun, and that must do so, too.
+fn is_possible(messages: &[Message]) -> bool {
+    if !messages.last().is_some_and(|last| last.content.iter().any(is_result)) {
+        return true;
+    }
+    for pair in messages.windows(2).rev() {
+        let [before, said] = pair else { continue };
+        if said.role != Role::Assistant {
+            continue;
+        }
+        let thinks = said.content.first().is_some_and(is_thought);
+        let results = before.content.iter().filter(|block| is_result(block)).count();
+        if results == 0 {
+            return thinks;
+        }
+        if results < before.content.len() && !thinks {
+            return false;
+        }
+    }
+    true
+}
+
+/// Is it a thought?
+pub(super) fn is_thought(block: &Value) -> bool {
+    matches!(json::text(block, "type"), Some("thinking" | "redacted_thinking"))
+}
+
+/// Is it a thought that the provider would take back? It takes none without its signature.
+pub(super) fn is_whole(block: &Value) -> bool {
+    let has = |key| json::text(block, key).is_some();
+    match json::text(block, "type") {
+        Some("thinking") => has("thinking") && has("signature"),
+        Some("redacted_thinking") => has("data"),
+        _ => false,
+    }
+}

@@ -1,0 +1,108 @@
+//! What the service is asked.
+//!
+//! We have a log of our own, so nothing is left with the service: every request holds all that was said (`store: false`),
+//! and never a `previous_response_id`, which would say it a second time.
+
+use super::input::{input, nothing_said, plain};
+use super::wishes;
+use crate::json::text;
+use crate::wishes::instructions;
+use crate::{Target, names, options};
+use model::block::Object;
+use model::delta::ModelRequest;
+use model::history::Entry;
+use model::tool::ToolSpec;
+use serde_json::{Value, json};
+
+/// What would make the service add a past of its own.
+const KEPT: [&str; 2] = ["previous_response_id", "conversation"];
+/// What makes reasoning come with its blob, without which it cannot be given back.
+const ENCRYPTED: &str = "reasoning.encrypted_content";
+
+/// The body that asks for a turn. `turn.options` are put over it last; `include: null` there asks for no blobs.
+#[must_use]
+pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
+    let store = turn.options.get("store").and_then(Value::as_bool).unwrap_or(target.store);
+    let mut body = Object::new();
+    let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
+    set("model", target.model.into());
+    set("stream", true.into());
+    set("store", store.into());
+    set("input", input(&turn.history, target.origin, store).into());
+    let instructions = instructions(turn);
+    if !instructions.is_empty() {
+        set("instructions", instructions.into());
+    }
+    let tools = tools(&turn.tools, turn.options.get("tools"));
+    if !tools.is_empty() {
+        set("tools", tools.into());
+    }
+    if !store && is_reasoning(turn, target) {
+        set("include", json!([ENCRYPTED]));
+    }
+    wishes::put(&mut body, turn);
+    options::merge(&mut body, &turn.options, &KEPT);
+    Value::Object(body)
+}
+
+/// The same request without anything that the service could miss a part of: no reasoning, no ids, words and calls alone.
+/// It is what to try, once, when the answer was `history_refused`.
+#[must_use]
+pub fn without_reasoning(mut body: Value) -> Value {
+    if let Some(Value::Array(input)) = body.get_mut("input") {
+        *input = input.iter().filter_map(plain).collect();
+        if input.is_empty() {
+            input.push(nothing_said());
+        }
+    }
+    body
+}
+
+/// Is it a model that reasons? Others refuse to be asked for blobs of reasoning, while one that is not asked cannot be
+/// given its reasoning back, so both mistakes cost something. Sure signs come first: somebody says how hard it is to
+/// think, or it has thought in this thread. Else its name has to do; a new family is found out with its first thought.
+fn is_reasoning(turn: &ModelRequest, target: &Target<'_>) -> bool {
+    let wished = turn.options.get("reasoning").map_or(turn.wishes.effort.is_some(), |wish| !wish.is_null());
+    let thought = |entry: &Entry| matches!(entry, Entry::Reasoning { raw, .. } if raw.origin == target.origin);
+    wished || turn.history.iter().any(thought) || names::is_reasoning(target.model)
+}
+
+/// Our tools in the service's shape. A tool that the operator declares in the service's own words (`custom`, `computer`)
+/// is not declared a second time as a function: it is the same tool, asked for in another way.
+fn tools(ours: &[ToolSpec], wished: Option<&Value>) -> Vec<Value> {
+    let wished = wished.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let is_declared = |tool: &&ToolSpec| {
+        let is_computer = |wish: &Value| text(wish, "type").is_some_and(|kind| kind.starts_with("computer"));
+        let same =
+            |wish: &Value| text(wish, "name") == Some(&*tool.name) || tool.name == "computer" && is_computer(wish);
+        wished.iter().any(same)
+    };
+    ours.iter().filter(|tool| !is_declared(tool)).map(function).collect()
+}
+
+/// Not strict: that demands more of a schema than to be one, and the service would refuse the rest.
+fn function(tool: &ToolSpec) -> Value {
+    let mut function = Object::new();
+    function.insert("type".to_owned(), "function".into());
+    function.insert("name".to_owned(), tool.name.as_str().into());
+    if !tool.description.trim().is_empty() {
+        function.insert("description".to_owned(), tool.description.as_str().into());
+    }
+    function.insert("parameters".to_owned(), Value::Object(parameters(&tool.parameters)));
+    function.insert("strict".to_owned(), false.into());
+    Value::Object(function)
+}
+
+/// The service wants an object, and its properties even if there are none.
+fn parameters(schema: &Value) -> Object {
+    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    schema.entry("type").or_insert_with(|| "object".into());
+    if schema.get("type").and_then(Value::as_str) == Some("object") {
+        schema.entry("properties").or_insert_with(|| json!({}));
+    }
+    schema
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

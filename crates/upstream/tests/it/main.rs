@@ -1,0 +1,16 @@
+//! The integration tests of `upstream`, in one binary.
+
+#[cfg(test)]
+mod chat;
+#[cfg(test)]
+mod corpus;
+#[cfg(test)]
+mod dialect;
+#[cfg(test)]
+mod messages;
+#[cfg(test)]
+mod responses;
+#[cfg(test)]
+mod seed;
+#[cfg(test)]
+mod streams;

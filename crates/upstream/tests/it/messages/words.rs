@@ -1,0 +1,91 @@
+//! How answers are read in these tests, and told in a few lines.
+
+use crate::dialect::{fixtures, hear, lines, tokens};
+use model::block::{Annotation, Object};
+use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
+use model::history::Entry;
+use model::{TaskId, ThreadId, UserId};
+use upstream::messages;
+use std::sync::Arc;
+
+pub(crate) fn turn(history: Vec<Entry>, options: Object) -> ModelRequest {
+    ModelRequest {
+        user: UserId::from("user"),
+        thread: ThreadId::from("thr_1"),
+        task: TaskId::from("task_1"),
+        step: 1,
+        attempt: 1,
+        model: "anthropic/m".to_owned(),
+        instructions: "Be brief.".to_owned(),
+        history: history.into(),
+        tools: Arc::new([]),
+        options: Arc::new(options),
+        wishes: Arc::default(),
+    }
+}
+
+pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
+    hear(messages::ingest("here".to_owned(), &turn(Vec::new(), Object::new())), chunks)
+}
+
+/// What the stream of this name says.
+pub(crate) fn fixture(name: &str) -> Vec<u8> {
+    let named = fixtures("messages").into_iter().find(|(found, _)| found == name);
+    named.unwrap_or_else(|| panic!("no stream is called {name}")).1
+}
+
+/// A line for each event; pieces of one text are one line.
+pub(crate) fn tell(events: &[ModelEvent]) -> String {
+    let told = lines(events, line).into_iter();
+    let told = told.map(|(what, text)| if text.is_empty() { what } else { format!("{what} {text:?}") });
+    told.collect::<Vec<_>>().join("\n")
+}
+
+fn line(event: &ModelEvent) -> (String, String) {
+    match event {
+        ModelEvent::Delta(delta) => delta_line(delta),
+        ModelEvent::End(end) => {
+            let said = [end.model.as_deref(), end.service_tier.as_deref()].map(|said| said.unwrap_or("-")).join(" ");
+            (format!("end {:?} {} {said}", end.stop, tokens(end.usage)), String::new())
+        }
+        ModelEvent::Failed(failure) => {
+            let error = &failure.error;
+            (format!("failed {} {:?} {}", error.code, error.retryable.unwrap(), error.message), String::new())
+        }
+    }
+}
+
+fn delta_line(delta: &ModelDelta) -> (String, String) {
+    let plain = |line: String| (line, String::new());
+    match delta {
+        ModelDelta::Started { slot, item } => plain(match item {
+            ModelItem::Reasoning => format!("{slot} reasoning"),
+            ModelItem::Message { .. } => format!("{slot} message"),
+            ModelItem::ToolCall { name, provider_call_id } => {
+                format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
+            }
+            ModelItem::HostedCall { name } => format!("{slot} hosted {name}"),
+        }),
+        ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
+        ModelDelta::Text { slot, part, text, .. } => (format!("{slot}.{part} says"), text.clone()),
+        ModelDelta::Refusal { slot, part, text } => (format!("{slot}.{part} declines"), text.clone()),
+        ModelDelta::Annotation { slot, part, annotation } => plain(match annotation {
+            Annotation::UrlCitation { url, title, start_index, end_index } => {
+                let title = title.as_deref().unwrap_or("-");
+                format!("{slot}.{part} cites {url} ({title}) {start_index}..{end_index}")
+            }
+            Annotation::FileCitation { file_id, filename, index } => {
+                format!("{slot}.{part} cites {file_id} ({}) {index}", filename.as_deref().unwrap_or("-"))
+            }
+            other => format!("{slot}.{part} {other:?}"),
+        }),
+        ModelDelta::Arguments { slot, text } => (format!("{slot} with"), text.clone()),
+        ModelDelta::Image { slot, part, url, .. } => plain(format!("{slot}.{part} shows {url}")),
+        ModelDelta::Hosted { slot, state, action } => {
+            plain(format!("{slot} {state} {}", action.as_ref().map(ToString::to_string).unwrap_or_default()))
+        }
+        ModelDelta::Done { slot, .. } => plain(format!("{slot} done")),
+        ModelDelta::Usage(usage) => plain(format!("usage {}", tokens(*usage))),
+        ModelDelta::Unknown(value) => plain(format!("unknown {value}")),
+    }
+}

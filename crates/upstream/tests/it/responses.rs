@@ -1,0 +1,382 @@
+//! OpenAI Responses: streams in the shape of the real service, and what becomes of them.
+//!
+//! Each file in `streams/responses` is one answer. Those in `beyond-sdk` are of services that depart so far from OpenAI
+//! that its own client does not understand them.
+
+mod laws;
+mod odd;
+mod words;
+
+use crate::dialect::folder;
+use model::delta::{ModelDelta, ModelEvent};
+use words::{read, read_with, tell};
+
+fn stream(name: &str) -> Vec<u8> {
+    std::fs::read(folder("responses").join(name).with_extension("sse")).unwrap()
+}
+
+#[track_caller]
+fn expect(name: &str, lines: &[&str]) {
+    let told = tell(&read([stream(name).as_slice()]));
+    assert_eq!(told, lines.join("\n"), "{name} tells:\n{told}");
+}
+
+/// How answers end when nothing else is said.
+const STOP: &str = "end Stop 36/0/0/87/0 gpt-5.2-2025-12-11 default";
+const TOOL_CALLS: &str = "end ToolCalls 36/0/0/87/0 gpt-5.2-2025-12-11 default";
+
+#[test]
+fn words_come_in_pieces_and_usage_at_the_end() {
+    expect(
+        "text",
+        &[
+            "0 message",
+            "0.0 says The river is 12 °C today 🌊.",
+            r#"0 done here "msg_1""#,
+            "end Stop 36/16/0/12/0 gpt-5.2-2025-12-11 default",
+        ],
+    );
+    expect("queued", &["0 message", "0.0 says Done.", r#"0 done here "msg_1""#, STOP]);
+    let parts = ["0 message", "0.0 says One part.", "0.1 says Another.", r#"0 done here "msg_1""#, STOP];
+    expect("several-parts", &parts);
+}
+
+#[test]
+fn thoughts_have_parts_and_messages_a_phase() {
+    expect(
+        "reasoning-summary",
+        &[
+            "0 reasoning",
+            "0.0 thinks **Looking at it**",
+            "0.1 thinks **Deciding**",
+            r#"0 done here "rs_1""#,
+            "1 message commentary",
+            "1.0 says Let me see.",
+            r#"1 done here "msg_1""#,
+            "2 message final_answer",
+            "2.0 says It is so.",
+            r#"2 done here "msg_2""#,
+            "end Stop 40/0/0/300/256 gpt-5.2-2025-12-11 default",
+        ],
+    );
+}
+
+#[test]
+fn raw_thoughts_fill_the_summary() {
+    expect(
+        "reasoning-text",
+        &[
+            "0 reasoning",
+            "0.0 thinks User greets; greet back.",
+            r#"0 done here "rs_1""#,
+            "1 message",
+            "1.0 says Hello!",
+            r#"1 done here "msg_1""#,
+            "end Stop 20/0/0/15/8 gpt-oss-120b default",
+        ],
+    );
+}
+
+/// Rule 1 of what goes back: only the finished item has the whole blob.
+#[test]
+fn an_item_is_kept_whole_and_as_it_ended_with_where_it_came_from() {
+    let events = read([stream("reasoning-summary").as_slice()]);
+    let raw = events.iter().find_map(|event| match event {
+        ModelEvent::Delta(ModelDelta::Done { slot: 0, raw }) => raw.clone(),
+        _ => None,
+    });
+    let raw = raw.unwrap();
+    assert_eq!(raw.origin, "here");
+    let summary = |text: &str| serde_json::json!({"type": "summary_text", "text": text});
+    let expected = serde_json::json!({"type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA-whole",
+        "summary": [summary("**Looking at it**"), summary("**Deciding**")]});
+    assert_eq!(raw.item, expected);
+}
+
+#[test]
+fn parallel_calls_are_told_apart() {
+    expect(
+        "function-calls",
+        &[
+            "0 reasoning",
+            r#"0 done here "rs_1""#,
+            "1 call get_weather call_1abc",
+            "2 call get_time call_2abc",
+            r#"1 with {"city":"#,
+            r#"2 with {"zone":"Eu"#,
+            r#"1 with "Bern"}"#,
+            r#"2 with rope/Zurich"}"#,
+            r#"1 done here "fc_1""#,
+            r#"2 done here "fc_2""#,
+            "end ToolCalls 80/64/0/60/32 gpt-5.2-2025-12-11 default",
+        ],
+    );
+    let whole = [r#"0 call get_weather call_1abc"#, r#"0 with {"city":"Bern"}"#, r#"0 done here "fc_1""#, TOOL_CALLS];
+    expect("function-call-without-deltas", &whole);
+}
+
+#[test]
+fn a_custom_calls_text_is_an_argument() {
+    expect(
+        "custom-tool-call",
+        &[
+            "0 call sql call_1abc",
+            r#"0 with {"input":"SELECT \"a\"\nFROM t -- ü"}"#,
+            r#"0 done here "ctc_1""#,
+            TOOL_CALLS,
+        ],
+    );
+}
+
+#[test]
+fn searches_are_hosted_calls_and_what_was_found_is_cited() {
+    expect(
+        "web-search",
+        &[
+            "0 hosted web_search",
+            r#"0 in_progress {"queries":["river temperature"],"query":"river temperature","type":"search"}"#,
+            "0 searching",
+            "0 completed",
+            r#"0 done here "ws_1""#,
+            "1 message",
+            "1.0 says It is cold (example.org).",
+            r#"1.0 cites https://example.org/river?utm_source=openai Some("The river") 11..24"#,
+            r#"1 done here "msg_1""#,
+            "end Stop 300/0/0/40/0 gpt-5.2-2025-12-11 default",
+        ],
+    );
+    expect(
+        "file-search",
+        &[
+            "0 hosted file_search",
+            "0 in_progress",
+            "0 searching",
+            "0 completed",
+            concat!(
+                r#"0 completed {"queries":["river"],"results":[{"attributes":{},"file_id":"file-1","#,
+                r#""filename":"river.md","score":0.9,"text":"cold"}]}"#
+            ),
+            r#"0 done here "fs_1""#,
+            "1 message",
+            "1.0 says See the file.",
+            r#"1.0 cites file-1 Some("river.md") 12"#,
+            concat!(
+                r#"unknown {"annotation":{"file_id":"file-2","index":12,"type":"file_path"},"annotation_index":1,"#,
+                r#""content_index":0,"item_id":"msg_1","output_index":1,"sequence_number":11,"#,
+                r#""type":"response.output_text.annotation.added"}"#
+            ),
+            r#"1 done here "msg_1""#,
+            STOP,
+        ],
+    );
+}
+
+#[test]
+fn code_is_shown_while_it_is_written_and_what_it_drew_is_a_picture() {
+    let told = tell(&read([stream("code-interpreter").as_slice()]));
+    let head = |line: &str| line.chars().take(60).collect::<String>();
+    let lines: Vec<String> = told.lines().map(head).collect();
+    let expected = [
+        "0 hosted code_interpreter",
+        r#"0 in_progress {"container_id":"cntr_1"}"#,
+        r#"0 in_progress {"code":"import math\ntotal_0 = math.sqrt(0)\n"#,
+        r#"0 in_progress {"code":"import math\ntotal_0 = math.sqrt(0)\n"#,
+        r#"0 in_progress {"code":"import math\ntotal_0 = math.sqrt(0)\n"#,
+        "0 interpreting",
+        "0 completed",
+        r#"0 completed {"code":"import math\ntotal_0 = math.sqrt(0)\nto"#,
+        "0.0 shows None https://example.org/plot.png",
+        r#"0 done here "ci_1""#,
+        "1 message",
+        "1.0 says Plotted.",
+        r#"unknown {"annotation":{"container_id":"cntr_1","end_index":7"#,
+        r#"1 done here "msg_1""#,
+        STOP,
+    ];
+    assert_eq!(lines, expected, "{told}");
+    let outputs = r#""outputs":[{"logs":"2.236","type":"logs"},{"type":"image","url":"https://example.org/plot.png"}]"#;
+    assert!(told.contains(outputs), "{told}");
+}
+
+#[test]
+fn a_picture_gets_sharper() {
+    expect(
+        "image-generation",
+        &[
+            "0 hosted image_generation",
+            "0 in_progress",
+            "0 generating",
+            "0.0 shows Some(0) data:image/png;base64,iVBORw0KGgo=",
+            "0.0 shows Some(1) data:image/png;base64,iVBORw0KGgp=",
+            "0 completed",
+            concat!(
+                r#"0 completed {"action":"generate","background":"opaque","output_format":"png","quality":"low","#,
+                r#""revised_prompt":"A river.","size":"1024x1024"}"#
+            ),
+            "0.0 shows None data:image/png;base64,iVBORw0KGgq=",
+            r#"0 done here "ig_1""#,
+            "1 message",
+            "1.0 says Here.",
+            r#"1 done here "msg_1""#,
+            STOP,
+        ],
+    );
+}
+
+#[test]
+fn a_computer_call_is_shown_where_nobody_can_answer_it() {
+    expect(
+        "computer-action",
+        &[
+            "0 reasoning",
+            r#"0 done here "rs_1""#,
+            "1 hosted computer",
+            r#"1 in_progress {"button":"left","type":"click","x":10,"y":20}"#,
+            concat!(
+                r#"1 completed {"action":{"button":"left","type":"click","x":10,"y":20},"#,
+                r#""pending_safety_checks":[{"code":"malicious_instructions","id":"cu_sc_1","message":"Take care."}]}"#
+            ),
+            r#"1 done here "cu_1""#,
+            "end Stop 36/0/0/87/0 computer-use-preview-2025-03-11 default",
+        ],
+    );
+}
+
+#[test]
+fn a_computer_call_is_a_call_where_there_is_such_a_tool() {
+    let told = |name: &str| tell(&read_with(&["look", "computer"], [stream(name).as_slice()]));
+    let one = [
+        "0 reasoning",
+        r#"0 done here "rs_1""#,
+        "1 call computer call_1abc",
+        concat!(
+            r#"1 with {"actions":[{"button":"left","type":"click","x":10,"y":20}],"#,
+            r#""pending_safety_checks":[{"code":"malicious_instructions","id":"cu_sc_1","message":"Take care."}]}"#
+        ),
+        r#"1 done here "cu_1""#,
+        "end ToolCalls 36/0/0/87/0 computer-use-preview-2025-03-11 default",
+    ];
+    assert_eq!(told("computer-action"), one.join("\n"));
+    let many = [
+        "0 call computer call_1abc",
+        concat!(
+            r#"0 with {"actions":[{"button":"left","type":"click","x":10,"y":20},{"type":"screenshot"}],"#,
+            r#""pending_safety_checks":[]}"#
+        ),
+        r#"0 done here "cu_1""#,
+        TOOL_CALLS,
+    ];
+    assert_eq!(told("computer-actions"), many.join("\n"));
+}
+
+#[test]
+fn foreign_tools_shells_and_patches_are_hosted_calls() {
+    expect(
+        "mcp",
+        &[
+            "0 hosted mcp_list_tools",
+            r#"0 in_progress {"server_label":"deep"}"#,
+            "0 completed",
+            concat!(
+                r#"0 completed {"server_label":"deep","tools":[{"annotations":null,"description":"Asks.","#,
+                r#""input_schema":{"type":"object"},"name":"ask"}]}"#
+            ),
+            r#"0 done here "mcpl_1""#,
+            "1 hosted mcp",
+            r#"1 in_progress {"name":"ask","server_label":"deep"}"#,
+            r#"1 in_progress {"arguments":"{\"question\":\"how?\"}"}"#,
+            "1 completed",
+            concat!(
+                r#"1 completed {"arguments":"{\"question\":\"how?\"}","name":"ask","output":"So.","#,
+                r#""server_label":"deep"}"#
+            ),
+            r#"1 done here "mcp_1""#,
+            "2 hosted mcp_approval_request",
+            r#"2 in_progress {"arguments":"{}","name":"delete","server_label":"deep"}"#,
+            r#"2 done here "mcpr_1""#,
+            STOP,
+        ],
+    );
+    expect(
+        "shells-and-patches",
+        &[
+            "0 hosted local_shell",
+            r#"0 in_progress {"command":["ls"],"env":{},"type":"exec"}"#,
+            "0 completed",
+            r#"0 done here "lsh_1""#,
+            "1 hosted shell",
+            r#"1 in_progress {"commands":[],"max_output_length":null,"timeout_ms":null}"#,
+            r#"1 in_progress {"command":"cat river.md"}"#,
+            r#"1 completed {"commands":["cat river.md"],"max_output_length":null,"timeout_ms":null}"#,
+            r#"1 done here "sh_1""#,
+            "2 hosted apply_patch",
+            r#"2 in_progress {"diff":"","path":"a.md","type":"update_file"}"#,
+            r#"2 completed {"diff":"@@\n-a\n+b\n","path":"a.md","type":"update_file"}"#,
+            r#"2 done here "apc_1""#,
+            STOP,
+        ],
+    );
+}
+
+#[test]
+fn a_refusal_is_words_that_decline() {
+    expect("refusal", &["0 message", "0.0 declines I can't help with that.", r#"0 done here "msg_1""#, STOP]);
+}
+
+#[test]
+fn probabilities_are_passed_on() {
+    expect(
+        "logprobs",
+        &[
+            "0 message",
+            "0.0 says Yes -0.5",
+            "0.0 says . -0.25",
+            r#"0 done here "msg_1""#,
+            "end Stop 36/0/0/87/0 gpt-4.1-2025-04-14 default",
+        ],
+    );
+}
+
+#[test]
+fn what_a_limit_cut_is_not_whole() {
+    expect(
+        "incomplete-max-output-tokens",
+        &[
+            "0 message",
+            "0.0 says I look.",
+            r#"0 done here "msg_1""#,
+            "1 call get_weather call_1abc",
+            r#"1 with {"city":"Be"#,
+            "end MaxTokens 36/0/0/16/0 gpt-5.2-2025-12-11 default",
+        ],
+    );
+    let filtered = ["0 message", "0.0 says First one", "end ContentFilter 36/0/0/3/0 gpt-5.2-2025-12-11 default"];
+    expect("incomplete-content-filter", &filtered);
+}
+
+#[test]
+fn a_failure_says_why_and_whether_to_try_again() {
+    expect(
+        "failed",
+        &[
+            "0 message",
+            "0.0 says The",
+            "usage 36/0/0/1/0",
+            "failed provider_error true The provider failed: The model had an error while processing your request.",
+        ],
+    );
+    let limited = "failed rate_limited true The provider limits how much we may ask: Rate limit reached for gpt-5.";
+    expect("error", &[limited]);
+    let events = read([stream("failed").as_slice()]);
+    let Some(ModelEvent::Failed(failure)) = events.last() else { panic!("{events:?}") };
+    assert_eq!(failure.error.details.as_ref().unwrap()["code"], "server_error");
+}
+
+#[test]
+fn what_is_not_ours_is_passed_on_as_it_came() {
+    let told = tell(&read([stream("not-ours").as_slice()]));
+    let unknown: Vec<&str> = told.lines().filter(|line| line.starts_with("unknown")).collect();
+    assert_eq!(unknown.len(), 7, "{told}");
+    assert_eq!(unknown[0], r#"unknown {"delta":"AAAA","sequence_number":2,"type":"response.audio.delta"}"#);
+    assert!(told.ends_with(&["1 message", "1.0 says Hi.", r#"1 done here "msg_1""#, STOP].join("\n")), "{told}");
+}

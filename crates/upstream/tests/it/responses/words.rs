@@ -1,0 +1,97 @@
+//! How answers are read in these tests, and told in a few lines.
+
+use crate::dialect::{hear, lines, tokens};
+use model::block::Annotation;
+use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
+use model::history::Entry;
+use model::tool::ToolSpec;
+use model::{TaskId, ThreadId, UserId};
+use upstream::responses;
+use serde_json::json;
+use std::sync::Arc;
+
+pub(crate) fn turn(history: Vec<Entry>, tools: &[&str]) -> ModelRequest {
+    let tool = |name: &&str| ToolSpec { name: (*name).to_owned(), description: String::new(), parameters: json!({}) };
+    ModelRequest {
+        user: UserId::from("user"),
+        thread: ThreadId::from("thr_1"),
+        task: TaskId::from("task_1"),
+        step: 1,
+        attempt: 1,
+        model: "openai/m".to_owned(),
+        instructions: String::new(),
+        history: history.into(),
+        tools: tools.iter().map(tool).collect(),
+        options: Arc::default(),
+        wishes: Arc::default(),
+    }
+}
+
+pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
+    read_with(&[], chunks)
+}
+
+pub(crate) fn read_with<'a>(tools: &[&str], chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
+    hear(responses::ingest("here".to_owned(), &turn(Vec::new(), tools)), chunks)
+}
+
+/// A line for each event; pieces of one text are one line.
+pub(crate) fn tell(events: &[ModelEvent]) -> String {
+    let told = lines(events, line).into_iter();
+    let told = told.map(|(what, text)| format!("{what} {text}").trim_end().to_owned());
+    told.collect::<Vec<_>>().join("\n")
+}
+
+fn line(event: &ModelEvent) -> (String, String) {
+    match event {
+        ModelEvent::Delta(delta) => delta_line(delta),
+        ModelEvent::End(end) => {
+            let said = [end.model.clone(), end.service_tier.clone()].map(Option::unwrap_or_default).join(" ");
+            (format!("end {:?} {} {said}", end.stop, tokens(end.usage)), String::new())
+        }
+        ModelEvent::Failed(failure) => {
+            let error = &failure.error;
+            (format!("failed {} {:?} {}", error.code, error.retryable.unwrap(), error.message), String::new())
+        }
+    }
+}
+
+fn delta_line(delta: &ModelDelta) -> (String, String) {
+    let plain = |line: String| (line, String::new());
+    match delta {
+        ModelDelta::Started { slot, item } => plain(match item {
+            ModelItem::Reasoning => format!("{slot} reasoning"),
+            ModelItem::Message { phase } => format!("{slot} message {}", phase.as_deref().unwrap_or_default()),
+            ModelItem::ToolCall { name, provider_call_id } => {
+                format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
+            }
+            ModelItem::HostedCall { name } => format!("{slot} hosted {name}"),
+        }),
+        ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
+        ModelDelta::Text { slot, part, text, logprobs: None } => (format!("{slot}.{part} says"), text.clone()),
+        ModelDelta::Text { slot, part, text, logprobs: Some(logprobs) } => {
+            plain(format!("{slot}.{part} says {text} {}", logprobs[0]["logprob"]))
+        }
+        ModelDelta::Refusal { slot, part, text } => (format!("{slot}.{part} declines"), text.clone()),
+        ModelDelta::Annotation { slot, part, annotation } => plain(match annotation {
+            Annotation::UrlCitation { url, title, start_index, end_index } => {
+                format!("{slot}.{part} cites {url} {title:?} {start_index}..{end_index}")
+            }
+            Annotation::FileCitation { file_id, filename, index } => {
+                format!("{slot}.{part} cites {file_id} {filename:?} {index}")
+            }
+            Annotation::ReferenceToBlock { .. } => format!("{slot}.{part} {annotation:?}"),
+        }),
+        ModelDelta::Arguments { slot, text } => (format!("{slot} with"), text.clone()),
+        ModelDelta::Image { slot, part, partial, url } => plain(format!("{slot}.{part} shows {partial:?} {url}")),
+        ModelDelta::Hosted { slot, state, action } => {
+            plain(format!("{slot} {state} {}", action.as_ref().map(ToString::to_string).unwrap_or_default()))
+        }
+        ModelDelta::Done { slot, raw } => {
+            let raw = raw.as_ref().map(|raw| format!(" {} {}", raw.origin, raw.item["id"])).unwrap_or_default();
+            plain(format!("{slot} done{raw}"))
+        }
+        ModelDelta::Usage(usage) => plain(format!("usage {}", tokens(*usage))),
+        ModelDelta::Unknown(value) => plain(format!("unknown {value}")),
+    }
+}

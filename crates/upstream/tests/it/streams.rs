@@ -1,0 +1,101 @@
+//! What each answer comes to: its words, calls and tokens, in a `.json` beside the `.sse`.
+//!
+//! `e2e/streams.test.mjs` has the services' own clients read the same streams, and holds them against the same files.
+//! That is why streams beyond those clients have none. To write the files anew, and then to look at what changed:
+//! `UPDATE_STREAMS=1 cargo test -p upstream every_answer_comes_to`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use model::delta::{ModelDelta, ModelEvent, ModelItem};
+use model::usage::Usage;
+use serde_json::{Value, json};
+
+/// Holds every stream of a room's folder against its file.
+pub(crate) fn hold(room: &str, read: impl Fn(&[u8]) -> Vec<ModelEvent>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/streams").join(room);
+    let (mut held, mut differing) = (0, Vec::new());
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let stream = entry.unwrap().path();
+        let file = stream.with_extension("json");
+        match stream.extension().and_then(|extension| extension.to_str()) {
+            Some("sse") => {}
+            Some("json") if !stream.with_extension("sse").exists() => panic!("{} has no stream", file.display()),
+            _ => continue,
+        }
+        held += 1;
+        let told = format!("{:#}\n", sum(&read(&std::fs::read(&stream).unwrap())));
+        let expected = std::fs::read_to_string(&file).unwrap_or_default();
+        if told == expected {
+            continue;
+        }
+        if update() {
+            std::fs::write(&file, told).unwrap();
+        } else {
+            differing.push(format!("{}\n{}", file.display(), difference(&expected, &told)));
+        }
+    }
+    assert!(held > 0, "no stream in {room}");
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+fn update() -> bool {
+    #[expect(clippy::disallowed_methods, reason = "a wish of who runs the test, which is not a setting of the server")]
+    std::env::var("UPDATE_STREAMS").is_ok()
+}
+
+/// The lines that only one of the two has.
+fn difference(expected: &str, told: &str) -> String {
+    let only = |sign: char, one: &str, other: &str| {
+        let lines = one.lines().filter(|line| !other.lines().any(|there| there == *line));
+        lines.map(|line| format!("{sign} {line}\n")).collect::<String>()
+    };
+    only('-', expected, told) + &only('+', told, expected)
+}
+
+/// An answer without its steps.
+fn sum(events: &[ModelEvent]) -> Value {
+    let mut said: BTreeMap<(u32, u32), (&str, String)> = BTreeMap::new();
+    let mut calls: BTreeMap<u32, (&str, String)> = BTreeMap::new();
+    let mut usage = Usage::default();
+    let mut end = ("error", json!(null));
+    for event in events {
+        match event {
+            ModelEvent::Delta(ModelDelta::Text { slot, part, text, .. }) => {
+                said.entry((*slot, *part)).or_insert(("text", String::new())).1.push_str(text);
+            }
+            ModelEvent::Delta(ModelDelta::Refusal { slot, part, text }) => {
+                said.entry((*slot, *part)).or_insert(("refusal", String::new())).1.push_str(text);
+            }
+            ModelEvent::Delta(ModelDelta::Reasoning { slot, part, text }) => {
+                said.entry((*slot, *part)).or_insert(("reasoning", String::new())).1.push_str(text);
+            }
+            ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItem::ToolCall { name, .. } }) => {
+                assert!(calls.insert(*slot, (name, String::new())).is_none(), "{slot} begins twice");
+            }
+            ModelEvent::Delta(ModelDelta::Arguments { slot, text }) => calls.get_mut(slot).unwrap().1.push_str(text),
+            ModelEvent::Delta(ModelDelta::Usage(so_far)) => usage = *so_far,
+            ModelEvent::Delta(_) => {}
+            ModelEvent::End(ended) => (usage, end) = (ended.usage, ("stop", json!(ended.stop))),
+            ModelEvent::Failed(failure) => end = ("error", json!(failure.error.code)),
+        }
+    }
+    let all =
+        |kind: &str| said.values().filter(|(of, _)| *of == kind).map(|(_, text)| text.as_str()).collect::<String>();
+    let call = |(name, arguments): &(&str, String)| json!({"name": name, "arguments": arguments});
+    let (ended, how) = end;
+    json!({
+        "text": all("text"),
+        "refusal": all("refusal"),
+        "reasoning": all("reasoning"),
+        "calls": calls.values().map(call).collect::<Vec<_>>(),
+        "usage": {
+            "input": usage.input_tokens,
+            "cached": usage.cached_tokens,
+            "cache_write": usage.cache_write_tokens,
+            "output": usage.output_tokens,
+            "reasoning": usage.reasoning_tokens,
+        },
+        ended: how,
+    })
+}
