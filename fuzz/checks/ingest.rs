@@ -3,11 +3,11 @@
 //!
 //! Stable Rust without dependencies but the crates under test, because `cargo test -p upstream` includes this file.
 
-use model::delta::{ModelEvent, ModelRequest};
+use model::model_turn::{ModelEvent, ModelRequest};
 use model::{TaskId, ThreadId, UserId};
 use sse::{Decoder, Limits};
-use upstream::Ingest;
 use std::sync::Arc;
+use upstream::Ingest;
 
 /// How a room begins to read an answer.
 pub(crate) type Begin = fn(String, &ModelRequest) -> Box<dyn Ingest>;
@@ -45,7 +45,7 @@ fn turn() -> ModelRequest {
         instructions: String::new(),
         history: Arc::new([]),
         tools: Arc::new([]),
-        options: Arc::default(),
-        wishes: Arc::default(),
+        provider_options: Arc::default(),
+        model_settings: Arc::default(),
     }
 }

@@ -105,7 +105,7 @@ impl Actor {
         match Session::open(self, birth).await {
             Ok(Some(mut session)) => session.run().await,
             Ok(None) => Ended::Parked,
-            Err(model::ports::StoreError::NoThread) => Ended::Idle,
+            Err(model::ports::StoreError::ThreadNotFound) => Ended::Idle,
             Err(error @ model::ports::StoreError::Corrupt { .. }) => {
                 tracing::error!(thread = %self.thread, %error, "the thread is parked");
                 Ended::Parked

@@ -1,10 +1,10 @@
 //! What people and clients say to a run that goes on or waits: stop, something more, a decision, a result.
 
 use crate::engine::Engine;
-use model::block::Part;
-use model::command::{Answer, AnswerTo, Cancel, ClientResult, Command, Steer};
-use model::event::{Actor, Decision, Pending, PendingKind};
-use model::ports::{Idempotency, RunRow, StoreError, SubmitError};
+use model::block::ContentPart;
+use model::command::{AnswerBody, AnswerCommand, CancelCommand, ClientToolResult, Command, SteerCommand};
+use model::event::{ApprovalDecision, Initiator, PendingKind, PendingRequest};
+use model::ports::{IdempotencyKey, RunRow, StoreError, SubmitError};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use serde_json::Value;
 use uuid::Uuid;
@@ -32,8 +32,8 @@ impl Engine {
         &self,
         user: &UserId,
         thread: &ThreadId,
-        cancel: Cancel,
-        idempotency: Option<Idempotency>,
+        cancel: CancelCommand,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
         self.submit(user, thread, Command::Cancel(cancel), idempotency).await.map(|_| ())
     }
@@ -47,10 +47,10 @@ impl Engine {
         user: &UserId,
         thread: &ThreadId,
         task_id: TaskId,
-        input: Vec<Part>,
-        idempotency: Option<Idempotency>,
+        input: Vec<ContentPart>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
-        let steer = Steer { task_id, input, otherwise: TaskId::mint(Uuid::now_v7()) };
+        let steer = SteerCommand { task_id, input, fallback_task_id: TaskId::from_uuid(Uuid::now_v7()) };
         self.submit(user, thread, Command::Steer(steer), idempotency).await.map(|_| ())
     }
 
@@ -62,11 +62,11 @@ impl Engine {
         &self,
         user: &UserId,
         run: &RunRow,
-        (key, decision): (ApprovalKey, Decision),
-        idempotency: Option<Idempotency>,
+        (key, decision): (ApprovalKey, ApprovalDecision),
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
-        let to = AnswerTo::Approval { key, decision, by: Actor::User };
-        let answer = Answer { task_id: run.id.clone(), to, echo: None };
+        let to = AnswerBody::Approval { key, decision, by: Initiator::User };
+        let answer = AnswerCommand { task_id: run.id.clone(), body: to, request_echo: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await.map(|_| ())
     }
 
@@ -79,14 +79,15 @@ impl Engine {
         &self,
         user: &UserId,
         run: &RunRow,
-        results: Vec<ClientResult>,
-        idempotency: Option<Idempotency>,
+        results: Vec<ClientToolResult>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<(), AnswerError> {
         let waits = self.waiting_calls(user, run).await?;
         if let Some(stray) = results.iter().find(|result| !waits.contains(&result.call_id)) {
             return Err(AnswerError::NotPending(stray.call_id.clone()));
         }
-        let answer = Answer { task_id: run.id.clone(), to: AnswerTo::ClientTools { results }, echo: None };
+        let answer =
+            AnswerCommand { task_id: run.id.clone(), body: AnswerBody::ClientTools { results }, request_echo: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await?;
         Ok(())
     }
@@ -100,12 +101,12 @@ impl Engine {
         &self,
         user: &UserId,
         run: &RunRow,
-        answers: Vec<AnswerTo>,
+        answers: Vec<AnswerBody>,
         echo: Option<Value>,
-        mut idempotency: Option<Idempotency>,
+        mut idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
         for to in answers {
-            let answer = Answer { task_id: run.id.clone(), to, echo: echo.clone() };
+            let answer = AnswerCommand { task_id: run.id.clone(), body: to, request_echo: echo.clone() };
             let written = self.write_down(user, &run.thread, Command::Answer(answer), idempotency.take()).await;
             if let Err(error) = written {
                 // Whoever answered elsewhere meanwhile has woken the run, or it sleeps on.
@@ -121,8 +122,8 @@ impl Engine {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub async fn pending(&self, user: &UserId, run: &RunRow) -> Result<Vec<Pending>, StoreError> {
-        let Some(first) = run.first.filter(|_| !run.status.is_terminal()) else { return Ok(Vec::new()) };
+    pub async fn pending(&self, user: &UserId, run: &RunRow) -> Result<Vec<PendingRequest>, StoreError> {
+        let Some(first) = run.first_seq.filter(|_| !run.status.is_terminal()) else { return Ok(Vec::new()) };
         Ok(machine::pending(&self.fold(user, &run.thread, first, None).await?))
     }
 

@@ -5,9 +5,9 @@ use machine::EffectId;
 use model::defects::Defect;
 use model::event::{ApprovalRequested, ApprovalResolved, Event, StepDone};
 use model::limits::{UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX};
-use model::object::TaskStatus;
-use model::ports::{ApprovalRow, Batch, BoxFuture, Change, Day, Landed, Spent, Verdict};
-use model::record::Draft;
+use model::ports::{AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, Day, DirectoryChange, OnCommit, Spend};
+use model::record::RecordDraft;
+use model::task::TaskStatus;
 use model::tool::ToolRequest;
 use model::{Millis, Record, TaskId};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(crate) struct Gathered {
     pub(crate) records: Vec<Record>,
     pub(crate) bytes: usize,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<DirectoryChange>,
     pub(crate) tools: Vec<(EffectId, Box<ToolRequest>)>,
 }
 
 /// An append on its way.
 pub(crate) struct Flight {
-    pub(crate) verdict: BoxFuture<'static, Verdict>,
+    pub(crate) verdict: BoxFuture<'static, AppendOutcome>,
     records: Arc<[Record]>,
     /// Have its records been shown?
     shown: Arc<AtomicBool>,
@@ -45,15 +45,15 @@ impl Session<'_> {
         UNDURABLE_RECORDS_MAX.saturating_sub(records + self.gathered.records.len())
     }
 
-    pub(crate) fn gather(&mut self, root: &TaskId, draft: Draft) {
+    pub(crate) fn gather(&mut self, root: &TaskId, draft: RecordDraft) {
         let (seq, at) = (draft.seq, draft.at);
         let status = if draft.event.task_id() == Some(root) { status_after(&draft.event) } else { None };
         self.change_with(root, &draft.event, at);
         let record = Record::seal(&self.actor.thread, root, self.lease.epoch, draft);
-        self.gathered.bytes += record.size();
+        self.gathered.bytes += record.size_bytes();
         self.gathered.records.push(record);
         if let Some(status) = status {
-            self.gathered.changes.push(Change::RunStatus { run: root.clone(), status, last: seq, at });
+            self.gathered.changes.push(DirectoryChange::RunStatus { run: root.clone(), status, last: seq, at });
         }
     }
 
@@ -63,14 +63,14 @@ impl Session<'_> {
             Event::ApprovalRequested(asked) => self.asked(root, asked, at),
             Event::ApprovalResolved(resolved) => answered(resolved, at),
             Event::StepDone(done) => self.spent_by(done, at),
-            Event::Paused(_) => Some(Change::Wake { at: self.wakes_at() }),
-            Event::Resumed(_) => Some(Change::Wake { at: None }),
+            Event::Paused(_) => Some(DirectoryChange::ScheduleWakeup { at: self.wakes_at() }),
+            Event::Resumed(_) => Some(DirectoryChange::ScheduleWakeup { at: None }),
             _ => None,
         };
         self.gathered.changes.extend(change);
     }
 
-    fn asked(&self, root: &TaskId, asked: &ApprovalRequested, at: Millis) -> Option<Change> {
+    fn asked(&self, root: &TaskId, asked: &ApprovalRequested, at: Millis) -> Option<DirectoryChange> {
         let row = ApprovalRow {
             key: asked.key.clone(),
             thread_id: self.actor.thread.clone(),
@@ -82,13 +82,13 @@ impl Session<'_> {
             expires_at: asked.expires_at,
             answer: None,
         };
-        Some(Change::Asked(Box::new(row)))
+        Some(DirectoryChange::ApprovalRequested(Box::new(row)))
     }
 
-    fn spent_by(&self, done: &StepDone, at: Millis) -> Option<Change> {
+    fn spent_by(&self, done: &StepDone, at: Millis) -> Option<DirectoryChange> {
         let cost = self.run.as_ref().and_then(|run| run.definitions.cost(&done.model, done.usage));
-        let spent = Spent { usage: done.usage, cost: machine::millionths(cost.unwrap_or_default()) };
-        (spent != Spent::default()).then(|| Change::Spent { day: Day::of(at), spent })
+        let spent = Spend { usage: done.usage, cost: machine::millionths(cost.unwrap_or_default()) };
+        (spent != Spend::default()).then(|| DirectoryChange::AddSpend { day: Day::from_millis(at), spent })
     }
 
     /// Hands what has gathered to the journal, when nothing is in flight.
@@ -97,16 +97,18 @@ impl Session<'_> {
             return;
         }
         let Gathered { records, bytes, changes, tools } = std::mem::take(&mut self.gathered);
-        let row_of = |change: &Change| if let Change::Consume { row } = change { Some(*row) } else { None };
+        let row_of = |change: &DirectoryChange| {
+            if let DirectoryChange::ConsumeInboxRow { row } = change { Some(*row) } else { None }
+        };
         let consumed = changes.iter().filter_map(row_of).collect();
         let actor = self.actor;
         let shown = Arc::new(AtomicBool::new(false));
-        if Defect::PublishBeforeCommit.planted() {
+        if Defect::PublishBeforeCommit.is_planted() {
             actor.shared.hub.publish(&actor.thread, &records);
             shown.store(true, Relaxed);
         }
         let records: Arc<[Record]> = records.into();
-        let batch = Batch {
+        let batch = AppendBatch {
             owner: actor.owner.clone(),
             thread: actor.thread.clone(),
             epoch: self.lease.epoch,
@@ -117,17 +119,17 @@ impl Session<'_> {
         self.sent = records.last().map_or(self.sent, |last| last.seq);
         let landed = self.show_when_durable(&records, &shown);
         let journal = Arc::clone(&actor.shared.ports.journal);
-        let verdict = Box::pin(async move { journal.append_then(batch, landed).await });
+        let verdict = Box::pin(async move { journal.append_with_callback(batch, landed).await });
         self.flight = Some(Flight { verdict, records, shown, bytes, consumed, tools });
     }
 
     /// Whoever learns first that the records are durable shows them. The actor is woken when it has to do that itself, and
     /// when they are not.
-    fn show_when_durable(&self, records: &Arc<[Record]>, shown: &Arc<AtomicBool>) -> Landed {
+    fn show_when_durable(&self, records: &Arc<[Record]>, shown: &Arc<AtomicBool>) -> OnCommit {
         let (hub, thread) = (Arc::clone(&self.actor.shared.hub), self.actor.thread.clone());
         let (poke, records, shown) = (Arc::clone(&self.actor.poke), Arc::clone(records), Arc::clone(shown));
-        Landed::new(move |verdict| {
-            let durable = *verdict == Verdict::Durable;
+        OnCommit::new(move |verdict| {
+            let durable = *verdict == AppendOutcome::Durable;
             if durable && (shown.load(Relaxed) || hub.publish_to_few(&thread, &records)) {
                 shown.store(true, Relaxed);
             } else {
@@ -162,9 +164,9 @@ impl Gathered {
     }
 }
 
-fn answered(resolved: &ApprovalResolved, at: Millis) -> Option<Change> {
+fn answered(resolved: &ApprovalResolved, at: Millis) -> Option<DirectoryChange> {
     let decision = resolved.decisions.first()?.clone();
-    Some(Change::Answered { key: resolved.key.clone(), decision, by: resolved.by, at })
+    Some(DirectoryChange::ApprovalResolved { key: resolved.key.clone(), decision, by: resolved.by, at })
 }
 
 /// The state that an event of the root task puts the run into.

@@ -5,28 +5,28 @@
 
 use crate::session::Session;
 use machine::Input;
-use model::command::Start;
+use model::command::StartCommand;
 use model::event::ErrorInfo;
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::limits::RECORD_BYTES_MAX;
-use model::ports::{BoxFuture, Change, HookAnswer, HookRequest};
+use model::ports::{BoxFuture, DirectoryChange, HookRequest, HookResponse};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A run whose hook has been asked.
 pub(crate) struct Hooking {
-    pub(crate) start: Box<Start>,
+    pub(crate) start: Box<StartCommand>,
     pub(crate) row: u64,
-    answer: BoxFuture<'static, Result<HookAnswer, ErrorInfo>>,
+    answer: BoxFuture<'static, Result<HookResponse, ErrorInfo>>,
 }
 
 impl Session<'_> {
     /// A run begins, at once or when its hook has answered.
-    pub(crate) fn begin(&mut self, start: Start, row: u64) {
+    pub(crate) fn begin(&mut self, start: StartCommand, row: u64) {
         let actor = self.actor;
         let ports = &actor.shared.ports;
         self.compacting = None;
-        let agent = ports.definitions.resolve(&start.agent);
+        let agent = ports.definitions.resolve_agent(&start.agent);
         let Some((agent, hook)) = agent.and_then(|agent| agent.input_hook.clone().map(|hook| (agent, hook))) else {
             self.begin_now(start, row);
             return;
@@ -39,7 +39,7 @@ impl Session<'_> {
             history: [self.past.history(start.previous.as_ref(), agent.history), said_before(&start)].concat(),
             input: start.input.clone(),
         };
-        let answer = ports.hooks.ask(&hook, request);
+        let answer = ports.hooks.run_hook(&hook, request);
         self.hooking = Some(Hooking { start: Box::new(start), row, answer });
     }
 
@@ -49,33 +49,33 @@ impl Session<'_> {
         let Poll::Ready(answer) = hooking.answer.as_mut().poll(cx) else { return Poll::Pending };
         let Some(Hooking { mut start, row, .. }) = self.hooking.take() else { return Poll::Pending };
         match answer.and_then(bounded) {
-            Ok(HookAnswer { history, input }) => {
-                start.history = history;
+            Ok(HookResponse { history, input }) => {
+                start.rewritten_history = history;
                 start.input = input.unwrap_or(start.input);
             }
-            Err(error) => start.refused = Some(error),
+            Err(error) => start.hook_error = Some(error),
         }
         self.begin_now(*start, row);
         Poll::Ready(())
     }
 
-    fn begin_now(&mut self, start: Start, row: u64) {
+    fn begin_now(&mut self, start: StartCommand, row: u64) {
         let ports = &self.actor.shared.ports;
         let (run, agent, at) = (start.task_id.clone(), start.agent.clone(), ports.clock.now());
         self.run = Some(self.state(Arc::clone(&ports.definitions), None));
         self.consume(row);
-        self.gathered.changes.push(Change::RunStarted { run, agent, first: self.past.seq.next(), at });
+        self.gathered.changes.push(DirectoryChange::RunStarted { run, agent, first: self.past.seq.next(), at });
         metrics::counter!("headwater_runs_started_total").increment(1);
         self.step(Input::Start(Box::new(start)));
     }
 }
 
-fn said_before(start: &Start) -> Vec<Entry> {
-    start.before.as_ref().map(|before| before.entries.clone()).unwrap_or_default()
+fn said_before(start: &StartCommand) -> Vec<HistoryEntry> {
+    start.prior_history.as_ref().map(|before| before.entries.clone()).unwrap_or_default()
 }
 
 /// What a hook made of it is one record's private half.
-fn bounded(answer: HookAnswer) -> Result<HookAnswer, ErrorInfo> {
+fn bounded(answer: HookResponse) -> Result<HookResponse, ErrorInfo> {
     let size = serde_json::to_vec(&answer).map_or(usize::MAX, |text| text.len());
     if size <= RECORD_BYTES_MAX / 2 {
         return Ok(answer);

@@ -5,15 +5,15 @@
 
 use crate::session::Session;
 use futures_util::StreamExt as _;
-use model::block::Part;
-use model::definition::{Compaction, Definitions, HistoryWindow};
-use model::delta::{ModelDelta, ModelEvent, ModelRequest};
+use model::block::ContentPart;
+use model::definition::{CompactionPolicy, Definitions, HistoryWindow};
 use model::event::{Event, HistoryCompacted};
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::limits::DONE_REPEAT_BYTES_MAX;
+use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::BoxStream;
-use model::record::Draft;
-use model::thread::{PastRun, tokens};
+use model::record::RecordDraft;
+use model::thread::{PastRun, estimate_tokens};
 use model::{Seq, TaskId};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,13 +32,13 @@ pub(crate) struct Compacting {
 impl Session<'_> {
     /// Begins to sum up, if it is time.
     pub(crate) fn begin_compaction(&mut self, definitions: &Arc<Definitions>) {
-        let agent = self.past.agent.as_ref().and_then(|name| definitions.resolve(name));
+        let agent = self.past.agent.as_ref().and_then(|name| definitions.resolve_agent(name));
         let Some(agent) = agent else { return };
         let Some(compaction) = &agent.compaction else { return };
         let Some(covered) = self.covered(compaction) else { return };
         let (up_to, run) = covered;
         let mut history = self.past.history(Some(&run), HistoryWindow::default());
-        history.push(Entry::User { content: vec![Part::text(ASK)] });
+        history.push(HistoryEntry::User { content: vec![ContentPart::text(ASK)] });
         let model = compaction.model.clone().or_else(|| agent.models.first().cloned()).unwrap_or_default();
         let request = ModelRequest {
             user: self.actor.owner.clone(),
@@ -50,24 +50,24 @@ impl Session<'_> {
             instructions: String::new(),
             history: history.into(),
             tools: Vec::new().into(),
-            options: Arc::default(),
-            wishes: Arc::default(),
+            provider_options: Arc::default(),
+            model_settings: Arc::default(),
         };
-        let events = self.actor.shared.ports.models.turn(request);
+        let events = self.actor.shared.ports.models.stream_turn(request);
         self.compacting = Some(Compacting { events, text: String::new(), up_to, run });
     }
 
     /// Up to where it is summed up, when what is not summed up yet is too much.
-    fn covered(&self, compaction: &Compaction) -> Option<(Seq, TaskId)> {
-        let chain = self.past.chain(None);
+    fn covered(&self, compaction: &CompactionPolicy) -> Option<(Seq, TaskId)> {
+        let chain = self.past.run_chain(None);
         let done = self.past.compacted.as_ref();
         let done =
             done.and_then(|done| chain.iter().position(|past| past.run == done.run)).map_or(0, |place| place + 1);
         let fresh: &[&PastRun] = chain.get(done..).unwrap_or_default();
-        let size: u64 = fresh.iter().map(|past| tokens(&past.entries)).sum();
+        let size: u64 = fresh.iter().map(|past| estimate_tokens(&past.entries)).sum();
         let kept = compaction.keep_turns.max(1);
         let last = fresh.len().checked_sub(kept + 1).and_then(|place| fresh.get(place))?;
-        (size > compaction.after_tokens).then(|| (last.last, last.run.clone()))
+        (size > compaction.after_tokens).then(|| (last.last_seq, last.run.clone()))
     }
 
     /// Hears more of the summary; when it is whole it is recorded.
@@ -97,12 +97,13 @@ impl Session<'_> {
     }
 
     fn put_summary(&mut self, done: Compacting) {
-        let event = HistoryCompacted { up_to: done.up_to, summary: done.text, details: model::block::Object::new() };
-        self.past.compact(&event);
+        let event =
+            HistoryCompacted { up_to: done.up_to, summary: done.text, details: model::block::JsonObject::new() };
+        self.past.apply_compaction(&event);
         let at = self.past.at.max(self.actor.shared.ports.clock.now());
         let seq = self.past.seq.next();
         (self.past.seq, self.past.at) = (seq, at);
-        self.gather(&done.run, Draft { seq, at, event: Event::HistoryCompacted(event), private: None });
+        self.gather(&done.run, RecordDraft { seq, at, event: Event::HistoryCompacted(event), private: None });
         self.put_checkpoint();
     }
 }

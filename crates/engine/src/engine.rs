@@ -5,16 +5,16 @@ use crate::hub::Hub;
 use crate::shared::{Ports, Shared, StopMode};
 use crate::viewer::{View, Viewer};
 use crate::way::Way;
-use model::block::{Object, Part};
-use model::command::{Cancel, Command, Start};
+use model::block::{ContentPart, JsonObject};
+use model::command::{CancelCommand, Command, StartCommand};
 use model::cursor::{Cursor, CursorError};
-use model::event::{CancelMode, ClientNames, ClientTool, DisplayMode};
-use model::history::Before;
+use model::event::{CancelMode, ClientIds, ClientTool, DisplayMode};
+use model::history::PriorHistory;
 use model::limits::RECORD_BYTES_MAX;
+use model::model_settings::ModelSettings;
 use model::ports::{
-    Frames, Idempotency, InboxRow, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted,
+    Frames, IdempotencyKey, InboxRow, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted,
 };
-use model::wish::Wishes;
 use model::{Record, Seq, TaskId, ThreadId, UserId};
 use serde_json::Value;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct NewRun {
     /// The agent, or `provider/model`.
     pub agent: String,
     /// What the user says.
-    pub input: Vec<Part>,
+    pub input: Vec<ContentPart>,
     /// The thread to go on in; a new one when absent.
     pub thread: Option<ThreadId>,
     /// The run after which to go on.
@@ -41,23 +41,23 @@ pub struct NewRun {
     /// Tools that the caller will run itself.
     pub tools: Vec<ClientTool>,
     /// The caller's own notes.
-    pub metadata: Object,
+    pub metadata: JsonObject,
     /// What to do when the thread is busy.
     pub on_busy: OnBusy,
     /// The caller's key against doing it twice.
-    pub idempotency: Option<Idempotency>,
+    pub idempotency: Option<IdempotencyKey>,
     /// The thread is one that was promised, and may not be there yet: then it is made.
     pub promised: bool,
     /// How much a front end shows.
     pub display_mode: DisplayMode,
     /// The names under which a client of another protocol knows it.
-    pub client: Option<ClientNames>,
+    pub client: Option<ClientIds>,
     /// Where its thread came from, where that was not nothing.
     pub origin: Option<Value>,
     /// What was said before it that the thread's log does not have.
-    pub before: Option<Before>,
+    pub before: Option<PriorHistory>,
     /// What the caller asks of the model.
-    pub wishes: Wishes,
+    pub wishes: ModelSettings,
     /// What the caller's protocol shows back of the request.
     pub echo: Option<Value>,
 }
@@ -140,11 +140,11 @@ impl Engine {
     /// # Errors
     /// When the directory cannot be read.
     pub async fn recover(&self) -> Result<usize, StoreError> {
-        let claimable = self.ports().directory.claimable().await?;
+        let claimable = self.ports().directory.claimable_threads().await?;
         for (owner, thread) in &claimable {
             self.shared.poke(owner, thread);
         }
-        for wake in self.ports().directory.wakes().await? {
+        for wake in self.ports().directory.scheduled_wakeups().await? {
             self.shared.wakes.set(&wake.owner, &wake.thread, wake.at);
         }
         tokio::spawn(Arc::clone(&self.shared).keep_time());
@@ -164,7 +164,7 @@ impl Engine {
         let again = new.promised.then(|| NewRun { promised: false, ..new.clone() });
         let (thread, new_thread) = match &new.thread {
             Some(thread) => (thread.clone(), new.promised && !self.has_thread(user, thread).await?),
-            None => (ThreadId::mint(Uuid::now_v7()), true),
+            None => (ThreadId::from_uuid(Uuid::now_v7()), true),
         };
         let mut in_the_way = None;
         if !new_thread {
@@ -177,8 +177,8 @@ impl Engine {
         } else if new.input.is_empty() && new.before.is_none() {
             return Err(StartError::NothingToDo);
         }
-        let task = TaskId::mint(Uuid::now_v7());
-        let start = Start {
+        let task = TaskId::from_uuid(Uuid::now_v7());
+        let start = StartCommand {
             task_id: task.clone(),
             agent: new.agent,
             input: new.input,
@@ -188,30 +188,30 @@ impl Engine {
             display_mode: new.display_mode,
             client: new.client,
             origin: new.origin,
-            before: new.before,
-            wishes: new.wishes,
-            echo: new.echo,
-            history: None,
-            refused: None,
+            prior_history: new.before,
+            model_settings: new.wishes,
+            request_echo: new.echo,
+            rewritten_history: None,
+            hook_error: None,
         };
         let command = Command::Start(Box::new(start));
         let submission = self.submission(thread.clone(), new_thread, command.clone(), new.idempotency);
         let at = submission.at;
         let submitted = match (self.ports().directory.submit(user, submission).await, again) {
             // Somebody else made the promised thread meanwhile.
-            (Err(SubmitError::ThreadTaken), Some(again)) => return Box::pin(self.start(user, again)).await,
+            (Err(SubmitError::ThreadExists), Some(again)) => return Box::pin(self.start(user, again)).await,
             (submitted, _) => submitted?,
         };
         match submitted {
-            Submitted::Repeated { task, thread } => return Ok(Started { task, thread }),
-            Submitted::New => self.shared.poke(user, &thread),
-            Submitted::Made { lease, row } => {
+            Submitted::Duplicate { task, thread } => return Ok(Started { task, thread }),
+            Submitted::Queued => self.shared.poke(user, &thread),
+            Submitted::ThreadCreated { lease, row } => {
                 self.shared.bear(user, &thread, Some(Birth { lease, row: InboxRow { id: row, at, command } }));
             }
         }
         if let Some(busy) = in_the_way {
             // After the start, so that a request that is sent twice at once cannot stop its own run.
-            let cancel = Command::Cancel(Cancel { task_id: busy, mode: CancelMode::Immediate });
+            let cancel = Command::Cancel(CancelCommand { task_id: busy, mode: CancelMode::Immediate });
             self.submit(user, &thread, cancel, None).await?;
         }
         Ok(Started { task, thread })
@@ -224,17 +224,17 @@ impl Engine {
     pub async fn recall(
         &self,
         user: &UserId,
-        idempotency: Option<&Idempotency>,
+        idempotency: Option<&IdempotencyKey>,
     ) -> Result<Option<Started>, SubmitError> {
         let Some(idempotency) = idempotency else { return Ok(None) };
-        match self.ports().directory.recall(user, idempotency).await? {
-            Some(Submitted::Repeated { task, thread }) => Ok(Some(Started { task, thread })),
-            Some(Submitted::New | Submitted::Made { .. }) | None => Ok(None),
+        match self.ports().directory.find_submission(user, idempotency).await? {
+            Some(Submitted::Duplicate { task, thread }) => Ok(Some(Started { task, thread })),
+            Some(Submitted::Queued | Submitted::ThreadCreated { .. }) | None => Ok(None),
         }
     }
 
     fn check(&self, new: &NewRun) -> Result<(), StartError> {
-        let agent = self.ports().definitions.resolve(&new.agent);
+        let agent = self.ports().definitions.resolve_agent(&new.agent);
         if agent.is_none() {
             return Err(StartError::UnknownAgent(new.agent.clone()));
         }
@@ -251,7 +251,7 @@ impl Engine {
     async fn check_thread(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<(), StartError> {
         let directory = &self.ports().directory;
         if !self.has_thread(user, thread).await? {
-            return Err(SubmitError::from(StoreError::NoThread).into());
+            return Err(SubmitError::from(StoreError::ThreadNotFound).into());
         }
         if let Some(previous) = &new.previous {
             let row = directory.run(user, previous).await.map_err(SubmitError::from)?;
@@ -267,7 +267,7 @@ impl Engine {
         user: &UserId,
         thread: &ThreadId,
         command: Command,
-        idempotency: Option<Idempotency>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
         let submitted = self.write_down(user, thread, command, idempotency).await?;
         self.wake(user, thread);
@@ -280,7 +280,7 @@ impl Engine {
         user: &UserId,
         thread: &ThreadId,
         command: Command,
-        idempotency: Option<Idempotency>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
         let submission = self.submission(thread.clone(), false, command, idempotency);
         self.ports().directory.submit(user, submission).await
@@ -296,9 +296,9 @@ impl Engine {
         thread: ThreadId,
         new_thread: bool,
         command: Command,
-        idempotency: Option<Idempotency>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Submission {
-        Submission { thread, new_thread, at: self.ports().clock.now(), command, idempotency }
+        Submission { thread, new_thread, at: self.ports().clock.now(), command, idempotency_key: idempotency }
     }
 
     /// Waits until a run has ended or waits for people.
@@ -308,7 +308,7 @@ impl Engine {
     pub async fn settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
         let row = self.ports().directory.run(user, run).await?;
         // From its newest change of state on: an earlier pause is over.
-        let from = row.and_then(|row| row.last.or(row.first)).map_or(Seq::ZERO, Seq::before);
+        let from = row.and_then(|row| row.last_seq.or(row.first_seq)).map_or(Seq::ZERO, Seq::prev);
         let view = View {
             name: format!("settled:{run}").into(),
             projection: Box::new(Settled { run: run.clone() }),
@@ -347,13 +347,13 @@ impl Engine {
     /// When it is not, or the log cannot be read.
     pub async fn check_cursor(&self, user: &UserId, thread: &ThreadId, cursor: &Cursor) -> Result<(), WatchError> {
         let journal = &self.ports().journal;
-        let page = journal.read(user, thread, cursor.seq.before(), PageLimit::ONE).await?;
+        let page = journal.read_page(user, thread, cursor.seq.prev(), PageLimit::ONE).await?;
         let (asked, head) = (cursor.seq, page.head);
         if asked > head {
             return Err(CursorError::Ahead { asked, head }.into());
         }
-        let fits = |record: &Record| asked == Seq::ZERO || cursor.fits(record);
-        if page.records.first().is_none_or(fits) { Ok(()) } else { Err(CursorError::Foreign.into()) }
+        let fits = |record: &Record| asked == Seq::ZERO || cursor.matches(record);
+        if page.records.first().is_none_or(fits) { Ok(()) } else { Err(CursorError::Mismatch.into()) }
     }
 
     /// Removes a thread with everything in it; whoever watches it is let go. False when there is none.
@@ -400,7 +400,7 @@ struct Settled {
 impl Projection for Settled {
     fn project(&mut self, record: &Record, out: &mut Frames) {
         let kinds = ["task.completed", "task.incomplete", "task.failed", "task.cancelled", "task.paused"];
-        let mine = record.run == self.run && kinds.contains(&record.kind());
+        let mine = record.run == self.run && kinds.contains(&record.event_type());
         if mine && record.event().task_id() == Some(&self.run) {
             out.finish();
         }

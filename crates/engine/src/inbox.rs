@@ -4,12 +4,12 @@ use crate::session::Session;
 use crate::shared::StopMode;
 use machine::{CancelTask, Input, TimerId};
 use model::TaskId;
-use model::block::Object;
-use model::command::{Answer, Command, Start, Steer};
-use model::event::{Actor, DisplayMode};
-use model::object::TaskStatus;
-use model::ports::{Change, InboxRow, StoreError, Submission, SubmitError};
-use model::wish::Wishes;
+use model::block::JsonObject;
+use model::command::{AnswerCommand, Command, StartCommand, SteerCommand};
+use model::event::{DisplayMode, Initiator};
+use model::model_settings::ModelSettings;
+use model::ports::{DirectoryChange, InboxRow, StoreError, Submission, SubmitError};
+use model::task::TaskStatus;
 use std::collections::VecDeque;
 
 /// A time-out whose question is not durable yet is tried again after so long.
@@ -49,7 +49,7 @@ impl Session<'_> {
                     let (task_id, mode) = (cancel.task_id.clone(), cancel.mode);
                     self.consume(row.id);
                     if self.run.as_ref().is_some_and(|run| run.fold.task(&task_id).is_some()) {
-                        self.step(Input::Cancel(CancelTask { task_id, mode, by: Actor::User }));
+                        self.step(Input::Cancel(CancelTask { task_id, mode, by: Initiator::User }));
                     } else {
                         self.drop_queued(&task_id, &mut waiting, row.at);
                     }
@@ -82,12 +82,12 @@ impl Session<'_> {
         let actor = self.actor;
         let at = actor.shared.ports.clock.now();
         let (thread, command) = (actor.thread.clone(), Command::Answer(answer));
-        let submission = Submission { thread, new_thread: false, at, command, idempotency: None };
+        let submission = Submission { thread, new_thread: false, at, command, idempotency_key: None };
         match actor.shared.ports.directory.submit(&actor.owner, submission).await {
             // Ours, or that of whoever was first: it is in the inbox.
-            Ok(_) | Err(SubmitError::Decided(_)) => self.read_inbox().await,
+            Ok(_) | Err(SubmitError::AlreadyDecided(_)) => self.read_inbox().await,
             // Nobody can have decided either: the question is on its way to the disk.
-            Err(SubmitError::NoQuestion) if self.flight.is_some() => {
+            Err(SubmitError::ApprovalNotFound) if self.flight.is_some() => {
                 self.timers.arm(timer, at.saturating_add(TIME_OUT_AGAIN_MS), at);
                 Ok(())
             }
@@ -96,7 +96,7 @@ impl Session<'_> {
         }
     }
 
-    fn answer(&mut self, answers: &mut Vec<Answer>) {
+    fn answer(&mut self, answers: &mut Vec<AnswerCommand>) {
         if !answers.is_empty() {
             self.step(Input::Answers(std::mem::take(answers)));
         }
@@ -113,7 +113,7 @@ impl Session<'_> {
     }
 
     /// Does that run go on, so that it hears what is said? What it once could not hear is not for it any more.
-    fn hears(&self, steer: &Steer, row: u64) -> bool {
+    fn hears(&self, steer: &SteerCommand, row: u64) -> bool {
         let root = self.run.as_ref().and_then(|run| run.fold.root()).filter(|root| root.id == steer.task_id);
         let going = root.is_some_and(|root| root.status == TaskStatus::Running && root.cancelling.is_none());
         going && !self.unheard.contains(&row)
@@ -128,38 +128,38 @@ impl Session<'_> {
         };
         if let Some(row) = row {
             self.consume(row);
-            self.gathered.changes.push(Change::RunDropped { run: task.clone(), at });
+            self.gathered.changes.push(DirectoryChange::RunDropped { run: task.clone(), at });
         }
     }
 
     /// Said to a run that goes on it is heard there; said too late, it begins the next one.
-    fn steer(&mut self, steer: Steer, row: u64) {
+    fn steer(&mut self, steer: SteerCommand, row: u64) {
         if self.hears(&steer, row) {
             self.consume(row);
             self.step(Input::Steer(steer));
             return;
         }
-        let start = Start {
-            task_id: steer.otherwise,
+        let start = StartCommand {
+            task_id: steer.fallback_task_id,
             agent: self.past.agent.clone().unwrap_or_default(),
             input: steer.input,
             previous: None,
             tools: Vec::new(),
-            metadata: Object::new(),
+            metadata: JsonObject::new(),
             display_mode: DisplayMode::default(),
             client: None,
             origin: None,
-            before: None,
-            wishes: Wishes::default(),
-            echo: None,
-            history: None,
-            refused: None,
+            prior_history: None,
+            model_settings: ModelSettings::default(),
+            request_echo: None,
+            rewritten_history: None,
+            hook_error: None,
         };
         self.begin(start, row);
     }
 
     pub(crate) fn consume(&mut self, row: u64) {
         self.answered.insert(row);
-        self.gathered.changes.push(Change::Consume { row });
+        self.gathered.changes.push(DirectoryChange::ConsumeInboxRow { row });
     }
 }

@@ -2,12 +2,12 @@
 
 use crate::engine::Engine;
 use crate::open;
-use model::block::Object;
+use model::block::JsonObject;
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
-use model::history::{Before, Entry};
-use model::object::{TaskObject, TaskStatus};
+use model::history::{HistoryEntry, PriorHistory};
 use model::ports::{PageLimit, RunRow, StoreError};
+use model::task::{TaskObject, TaskStatus};
 use model::thread::ThreadFold;
 use model::usage::Usage;
 use model::{Seq, TaskId, ThreadId, UserId};
@@ -21,7 +21,7 @@ impl Engine {
     /// # Errors
     /// When the directory cannot be read.
     pub async fn run_of(&self, user: &UserId, task: &TaskId) -> Result<Option<RunRow>, StoreError> {
-        match task.run() {
+        match task.run_id() {
             Some(run) => self.ports().directory.run(user, &run).await,
             None => Ok(None),
         }
@@ -33,10 +33,10 @@ impl Engine {
     /// When the log cannot be read.
     pub async fn object(&self, user: &UserId, task: &TaskId) -> Result<Option<TaskObject>, StoreError> {
         let Some(row) = self.run_of(user, task).await? else { return Ok(None) };
-        let Some(first) = row.first else { return Ok(queued(&row).filter(|_| row.id == *task)) };
-        let last = row.last.filter(|_| row.status.is_terminal());
+        let Some(first) = row.first_seq else { return Ok(queued(&row).filter(|_| row.id == *task)) };
+        let last = row.last_seq.filter(|_| row.status.is_terminal());
         let fold = self.fold(user, &row.thread, first, last).await?;
-        Ok(fold.object(task))
+        Ok(fold.task_object(task))
     }
 
     pub(crate) async fn fold(
@@ -47,13 +47,13 @@ impl Engine {
         last: Option<Seq>,
     ) -> Result<RunFold, StoreError> {
         let mut fold = RunFold::default();
-        let mut at = first.before();
+        let mut at = first.prev();
         loop {
-            let page = self.ports().journal.read(user, thread, at, PageLimit::WIDE).await?;
+            let page = self.ports().journal.read_page(user, thread, at, PageLimit::WIDE).await?;
             let Some(end) = page.records.last() else { return Ok(fold) };
             at = end.seq;
             for record in &page.records {
-                if fold.is_over() || last.is_some_and(|last| record.seq > last) {
+                if fold.has_ended() || last.is_some_and(|last| record.seq > last) {
                     return Ok(fold);
                 }
                 let _counted = fold.apply(record);
@@ -75,9 +75,12 @@ impl Engine {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub async fn said_until(&self, user: &UserId, run: &RunRow) -> Result<Before, StoreError> {
+    pub async fn said_until(&self, user: &UserId, run: &RunRow) -> Result<PriorHistory, StoreError> {
         let past = self.past(user, &run.thread).await?;
-        Ok(Before { entries: past.history(Some(&run.id), HistoryWindow::default()), references: past.references })
+        Ok(PriorHistory {
+            entries: past.history(Some(&run.id), HistoryWindow::default()),
+            reference_count: past.reference_count,
+        })
     }
 
     /// The same in at most so many bytes: of what is longer the newest runs, and before them a note that others are left
@@ -85,16 +88,16 @@ impl Engine {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub async fn said_within(&self, user: &UserId, run: &RunRow, bytes_max: usize) -> Result<Before, StoreError> {
+    pub async fn said_within(&self, user: &UserId, run: &RunRow, bytes_max: usize) -> Result<PriorHistory, StoreError> {
         let past = self.past(user, &run.thread).await?;
         let newest = |turns| past.history(Some(&run.id), HistoryWindow { turns, tokens: None });
-        let fits = |entries: &Vec<Entry>| serde_json::to_vec(entries).is_ok_and(|text| text.len() <= bytes_max);
+        let fits = |entries: &Vec<HistoryEntry>| serde_json::to_vec(entries).is_ok_and(|text| text.len() <= bytes_max);
         let whole = newest(None);
         if fits(&whole) {
-            return Ok(Before { entries: whole, references: past.references });
+            return Ok(PriorHistory { entries: whole, reference_count: past.reference_count });
         }
         // Fewer runs are never longer: so many fit, and so many do not.
-        let (mut few, mut many) = (0, past.chain(Some(&run.id)).len().max(1));
+        let (mut few, mut many) = (0, past.run_chain(Some(&run.id)).len().max(1));
         while few + 1 < many {
             let between = few.midpoint(many);
             match fits(&newest(Some(between))) {
@@ -104,16 +107,17 @@ impl Engine {
         }
         let mut kept = newest(Some(few));
         if few == 0 {
-            let is_said = |entry: &Entry| matches!(entry, Entry::User { .. } | Entry::Assistant { .. });
+            let is_said =
+                |entry: &HistoryEntry| matches!(entry, HistoryEntry::User { .. } | HistoryEntry::Assistant { .. });
             kept = Some(newest(Some(1)).into_iter().filter(is_said).collect()).filter(fits).unwrap_or_default();
         }
-        let note = Entry::Summary { text: LEFT_OUT.to_owned() };
-        Ok(Before { entries: [vec![note], kept].concat(), references: past.references })
+        let note = HistoryEntry::Summary { text: LEFT_OUT.to_owned() };
+        Ok(PriorHistory { entries: [vec![note], kept].concat(), reference_count: past.reference_count })
     }
 
     async fn past(&self, user: &UserId, thread: &ThreadId) -> Result<ThreadFold, StoreError> {
         let ports = self.ports();
-        let head = ports.journal.read(user, thread, Seq(u64::MAX), PageLimit::ONE).await?.head;
+        let head = ports.journal.read_page(user, thread, Seq(u64::MAX), PageLimit::ONE).await?.head;
         Ok(open::fold(&*ports.journal, &*ports.directory, (user, thread), head).await?.replay.thread)
     }
 }
@@ -130,7 +134,7 @@ fn queued(row: &RunRow) -> Option<TaskObject> {
         usage: Usage::default(),
         error: None,
         reason: (row.status == TaskStatus::Cancelled).then(|| "user".to_owned()),
-        metadata: Object::new(),
+        metadata: JsonObject::new(),
         created_at: row.created_at,
         ended_at: row.ended_at,
         seq: Seq::ZERO,

@@ -1,13 +1,13 @@
 //! A thread's state from its log. With a checkpoint at most one run is read; without, the same comes out, later.
 
 use model::ports::{Directory, Journal, PageLimit, StoreError};
-use model::record::FORMAT;
-use model::thread::Replay;
+use model::record::RECORD_FORMAT;
+use model::thread::ThreadReplay;
 use model::{Seq, ThreadId, UserId};
 
 /// What the log says.
 pub(crate) struct Opened {
-    pub(crate) replay: Replay,
+    pub(crate) replay: ThreadReplay,
     /// Records of a later format: this version must not execute the thread.
     pub(crate) newer: bool,
 }
@@ -20,18 +20,18 @@ pub(crate) async fn fold(
     head: Seq,
 ) -> Result<Opened, StoreError> {
     if head == Seq::ZERO {
-        return Ok(Opened { replay: Replay::default(), newer: false });
+        return Ok(Opened { replay: ThreadReplay::default(), newer: false });
     }
     let checkpoint = directory.checkpoint(owner, thread).await?.filter(|checkpoint| checkpoint.seq <= head);
-    let mut replay = Replay::from_checkpoint(checkpoint.as_ref().map(|checkpoint| checkpoint.body.as_str()));
+    let mut replay = ThreadReplay::from_checkpoint(checkpoint.as_ref().map(|checkpoint| checkpoint.body.as_str()));
     let mut at = replay.thread.seq;
     let mut newer = false;
     while at < head {
-        let page = journal.read(owner, thread, at, PageLimit::WIDE).await?;
+        let page = journal.read_page(owner, thread, at, PageLimit::WIDE).await?;
         let Some(last) = page.records.last() else { break };
         at = last.seq;
         for record in &page.records {
-            newer |= record.v > FORMAT;
+            newer |= record.format > RECORD_FORMAT;
             replay.push(record);
         }
     }

@@ -20,8 +20,8 @@ use machine::{Ctx, Effect, EffectId, Input, Out, RunState, TimerId};
 use model::Seq;
 use model::definition::Definitions;
 use model::fold::RunFold;
-use model::object::TaskStatus;
-use model::ports::{Change, Checkpoint, Day, InboxRow, Lease, Spent, StoreError, Verdict};
+use model::ports::{AppendOutcome, Checkpoint, Day, DirectoryChange, InboxRow, Lease, Spend, StoreError};
+use model::task::TaskStatus;
 use model::thread::ThreadFold;
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
@@ -62,7 +62,7 @@ pub(crate) struct Session<'a> {
     /// The past is being summed up.
     pub(crate) compacting: Option<Compacting>,
     /// What the user had used up today when the term began.
-    pub(crate) spent: Spent,
+    pub(crate) spent: Spend,
     upstreams: Upstreams,
     /// What upstreams said and nobody has looked at yet.
     heard: Vec<Input>,
@@ -71,7 +71,7 @@ pub(crate) struct Session<'a> {
 
 /// What a session was woken by.
 enum Woken {
-    Verdict(Verdict),
+    Verdict(AppendOutcome),
     Upstream,
     Poked,
     Timer(TimerId),
@@ -90,7 +90,7 @@ impl<'a> Session<'a> {
         actor.shared.hub.reach(&actor.thread, lease.head);
         let place = (&actor.owner, &actor.thread);
         let opened = open::fold(&*ports.journal, &*ports.directory, place, lease.head).await?;
-        let misfits = opened.replay.thread.misfits + opened.replay.run.as_ref().map_or(0, |run| run.misfits);
+        let misfits = opened.replay.thread.fold_errors + opened.replay.run.as_ref().map_or(0, |run| run.fold_errors);
         if opened.newer || misfits > 0 {
             let newer = opened.newer;
             tracing::error!(thread = %actor.thread, misfits, newer, "the thread is parked: its log does not fit");
@@ -110,7 +110,7 @@ impl<'a> Session<'a> {
             unheard: HashSet::new(),
             hooking: None,
             compacting: None,
-            spent: Spent::default(),
+            spent: Spend::default(),
             upstreams: Upstreams::default(),
             heard: Vec::new(),
             timers: Timers::default(),
@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
         let ports = &self.actor.shared.ports;
         let limits = &ports.definitions.limits;
         if limits.user_day_tokens_max.is_some() || limits.user_day_cost_max.is_some() {
-            self.spent = ports.directory.spent(&self.actor.owner, Day::of(ports.clock.now())).await?;
+            self.spent = ports.directory.daily_spend(&self.actor.owner, Day::from_millis(ports.clock.now())).await?;
         }
         Ok(())
     }
@@ -171,9 +171,11 @@ impl<'a> Session<'a> {
                 }
             }
             match poll_fn(|cx| self.poll_woken(cx)).await {
-                Woken::Verdict(Verdict::Durable) => self.landed(),
-                Woken::Verdict(Verdict::Fenced) => return Ended::Again("another executor has the thread".to_owned()),
-                Woken::Verdict(Verdict::Refused(why) | Verdict::Unknown(why)) => return Ended::Again(why),
+                Woken::Verdict(AppendOutcome::Durable) => self.landed(),
+                Woken::Verdict(AppendOutcome::Fenced) => {
+                    return Ended::Again("another executor has the thread".to_owned());
+                }
+                Woken::Verdict(AppendOutcome::Rejected(why) | AppendOutcome::Unknown(why)) => return Ended::Again(why),
                 Woken::Upstream => {
                     for input in std::mem::take(&mut self.heard) {
                         self.step(input);
@@ -238,7 +240,7 @@ impl<'a> Session<'a> {
 
     /// What became of the append in flight. While nothing waits for that it need not wake anybody: its records are shown
     /// without us ([`Session::flush`]), and we find out when we next look.
-    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
+    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<AppendOutcome> {
         let going = self.run.is_some() && !self.is_paused() && self.actor.shared.stop_mode() == StopMode::Going;
         let waiting = !going || !self.gathered.is_empty() || self.room() == 0;
         let Some(flight) = &mut self.flight else { return Poll::Pending };
@@ -270,7 +272,7 @@ impl<'a> Session<'a> {
         for draft in out.drafts {
             self.gather(&root, draft);
         }
-        if self.run.as_ref().is_some_and(|run| run.fold.is_over()) {
+        if self.run.as_ref().is_some_and(|run| run.fold.has_ended()) {
             self.end_run();
         }
     }
@@ -279,7 +281,7 @@ impl<'a> Session<'a> {
         let Some(run) = self.run.take() else { return };
         let status = run.fold.root().map_or(TaskStatus::Failed, |root| root.status);
         metrics::counter!("headwater_runs_ended_total", "status" => status.as_str()).increment(1);
-        self.past.absorb(&run.fold);
+        self.past.add_finished_run(&run.fold);
         self.spent = run.spent_until_now();
         self.timers = Timers::default();
         self.upstreams = Upstreams::default();
@@ -289,7 +291,7 @@ impl<'a> Session<'a> {
 
     pub(crate) fn put_checkpoint(&mut self) {
         if let Ok(body) = serde_json::to_string(&self.past) {
-            self.gathered.changes.push(Change::Checkpoint(Checkpoint { seq: self.past.seq, body }));
+            self.gathered.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: self.past.seq, body }));
         }
     }
 
@@ -297,13 +299,13 @@ impl<'a> Session<'a> {
         let ports = &self.actor.shared.ports;
         match effect {
             Effect::CallModel { id, request, not_before: None } => {
-                self.upstreams.listen_to_model(id, ports.models.turn(*request));
+                self.upstreams.listen_to_model(id, ports.models.stream_turn(*request));
             }
             Effect::CallModel { id, request, not_before: Some(at) } => {
                 let wait = Duration::from_millis(at.saturating_sub(ports.clock.now()));
                 self.upstreams.listen_to_model(id, upstream::turn_after(wait, Arc::clone(&ports.models), *request));
             }
-            Effect::ReadFile { id, request } => self.upstreams.listen_to_file(id, ports.documents.read(request)),
+            Effect::ReadFile { id, request } => self.upstreams.listen_to_file(id, ports.documents.read_file(request)),
             Effect::CallTool { id, request } => self.gathered.tools.push((id, request)),
             Effect::Arm { id, at } => self.timers.arm(id, at, ports.clock.now()),
             Effect::Abort(EffectId::Timer(id)) => self.timers.disarm(&id),
@@ -322,7 +324,7 @@ impl<'a> Session<'a> {
         let ports = &self.actor.shared.ports;
         for (id, request) in flight.tools {
             let within = request.deadline.saturating_sub(ports.clock.now());
-            let events = ports.tools.call(*request);
+            let events = ports.tools.call_tool(*request);
             self.upstreams.listen_to_tool(id, events, Duration::from_millis(within));
         }
     }
@@ -336,7 +338,7 @@ impl<'a> Session<'a> {
 /// The definitions that a run started with, whatever the file says now.
 async fn definitions_of(actor: &Actor, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
     let ports = &actor.shared.ports;
-    let digest = fold.root().and_then(|root| root.digest.as_deref()).unwrap_or_default();
+    let digest = fold.root().and_then(|root| root.definitions_digest.as_deref()).unwrap_or_default();
     if digest == ports.definitions.digest || digest.is_empty() {
         return Ok(Arc::clone(&ports.definitions));
     }

@@ -5,7 +5,7 @@ use crate::hub::Hub;
 use crate::sync::{Mutex, lock};
 use crate::wakes::Wakes;
 use model::definition::Definitions;
-use model::ports::{Clock, Directory, Documents, Hooks, Journal, Models, Tools};
+use model::ports::{Clock, Directory, FileReader, HookRunner, Journal, ModelClient, ToolRunner};
 use model::{NodeId, ThreadId, UserId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ pub struct Ports {
     /// The rows beside it.
     pub directory: Arc<dyn Directory>,
     /// Models.
-    pub models: Arc<dyn Models>,
+    pub models: Arc<dyn ModelClient>,
     /// Tools.
-    pub tools: Arc<dyn Tools>,
+    pub tools: Arc<dyn ToolRunner>,
     /// Those who may rewrite what is said before a model sees it.
-    pub hooks: Arc<dyn Hooks>,
+    pub hooks: Arc<dyn HookRunner>,
     /// Whoever reads the files that people point at.
-    pub documents: Arc<dyn Documents>,
+    pub documents: Arc<dyn FileReader>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Agents and tools as they are declared.

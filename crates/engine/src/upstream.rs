@@ -2,9 +2,9 @@
 
 use futures_util::FutureExt as _;
 use machine::{EffectId, Input};
-use model::delta::{ModelEvent, ModelFailure, ModelRequest};
 use model::event::ErrorInfo;
-use model::ports::{BoxFuture, BoxStream, FileAnswer, Models};
+use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
+use model::ports::{BoxFuture, BoxStream, FileReadOutcome, ModelClient};
 use model::tool::{ToolEvent, ToolOutput};
 use std::future::Future;
 use std::pin::Pin;
@@ -16,13 +16,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// A turn that begins after a while. Nobody is asked before that, and dropping it leaves nothing behind.
 pub(crate) fn turn_after(
     wait: Duration,
-    models: Arc<dyn Models>,
+    models: Arc<dyn ModelClient>,
     request: ModelRequest,
 ) -> BoxStream<'static, ModelEvent> {
     let due = sleep_until(Instant::now() + wait);
     let begun = async move {
         due.await;
-        models.turn(request)
+        models.stream_turn(request)
     };
     Box::pin(begun.flatten_stream())
 }
@@ -41,7 +41,7 @@ impl Upstreams {
         self.0.push(Upstream { id, source: Source::Tool { events, deadline, within } });
     }
 
-    pub(crate) fn listen_to_file(&mut self, id: EffectId, answer: BoxFuture<'static, FileAnswer>) {
+    pub(crate) fn listen_to_file(&mut self, id: EffectId, answer: BoxFuture<'static, FileReadOutcome>) {
         self.0.push(Upstream { id, source: Source::File(answer) });
     }
 
@@ -93,7 +93,7 @@ enum Source {
         within: Duration,
     },
     /// It has one word.
-    File(BoxFuture<'static, FileAnswer>),
+    File(BoxFuture<'static, FileReadOutcome>),
 }
 
 impl Upstream {

@@ -56,7 +56,7 @@ impl Viewer {
     ) -> Self {
         // Subscribe first, then read the log: what is committed in between is in one or the other, and `seq` says which.
         let topic = hub.join(&thread);
-        let cursor = if Defect::CursorOffByOne.planted() && cursor > Seq::ZERO { cursor.next() } else { cursor };
+        let cursor = if Defect::CursorOffByOne.is_planted() && cursor > Seq::ZERO { cursor.next() } else { cursor };
         let seat = topic.sit();
         let hub = Arc::clone(hub);
         let (projector, until, at_head, over, broken_off) = (None, None, false, false, false);
@@ -141,17 +141,17 @@ impl Viewer {
                     .await?
             }
         };
-        let page = self.journal.read(&self.owner, &self.thread, self.cursor, PAGE).await?;
-        let mut frames = Frames::for_records(&page.records).skipping(self.view.skip);
+        let page = self.journal.read_page(&self.owner, &self.thread, self.cursor, PAGE).await?;
+        let mut frames = Frames::for_records(&page.records).with_skip(self.view.skip);
         let until = self.until.unwrap_or(Seq(u64::MAX));
         for record in page.records.iter().take_while(|record| record.seq <= until) {
             projector.project(record, &mut frames);
             self.cursor = record.seq;
-            if frames.is_over() {
+            if frames.is_finished() {
                 break;
             }
         }
-        self.view.skip = frames.to_skip();
+        self.view.skip = frames.remaining_skip();
         self.at_head = page.records.is_empty() || self.cursor >= page.head;
         self.projector = Some(projector);
         let (bytes, _, over) = frames.into_parts();
@@ -171,7 +171,7 @@ async fn rewound(
 ) -> Result<Box<dyn Projection>, StoreError> {
     let mut at = from;
     while projector.needs_history() && at < cursor {
-        let page = journal.read(owner, thread, at, PageLimit::WIDE).await?;
+        let page = journal.read_page(owner, thread, at, PageLimit::WIDE).await?;
         let known = page.records.iter().take_while(|record| record.seq <= cursor);
         let mut unseen = Frames::default();
         let before = at;

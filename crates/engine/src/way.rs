@@ -1,8 +1,8 @@
 //! What a request finds in its thread: is a run in its way, and what is to be done about that?
 
 use crate::engine::{Engine, NewRun, OnBusy, StartError, Started};
-use model::object::TaskStatus;
-use model::ports::{PageOf, RunFilter, StoreError, SubmitError};
+use model::ports::{ListPage, RunFilter, StoreError, SubmitError};
+use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 
 /// Runs are looked at so many at a time.
@@ -50,7 +50,7 @@ impl Engine {
         // Newest first: the one that goes on is the oldest that has not ended.
         let mut oldest: Option<TaskId> = None;
         loop {
-            let page = PageOf { before: oldest.as_ref().map(ToString::to_string), limit: RUNS_AT_ONCE };
+            let page = ListPage { before: oldest.as_ref().map(ToString::to_string), limit: RUNS_AT_ONCE };
             let runs = self.ports().directory.runs(user, filter.clone(), page).await?;
             let Some(last) = runs.last() else { return Ok(oldest) };
             oldest = Some(last.id.clone());

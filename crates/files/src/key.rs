@@ -6,7 +6,7 @@
 //! and that only in the one way in which we write it.
 
 use model::UserId;
-use model::blob::is_hash;
+use model::blob::is_sha256_hex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use uuid::Uuid;
 
@@ -62,7 +62,7 @@ impl Key {
     /// # Errors
     /// [`KeyError::Owner`] when the user's id is empty or too long; [`KeyError::Malformed`] when the hash is none.
     pub fn mint_blob(owner: &UserId, hash: &str, random: Uuid) -> Result<Self, KeyError> {
-        if !is_hash(hash) {
+        if !is_sha256_hex(hash) {
             return Err(KeyError::Malformed);
         }
         let path = format!("{}/{hash}-{}", folder(BLOBS, owner)?, random.simple());
@@ -138,7 +138,7 @@ fn is_name(name: &str) -> bool {
 }
 
 fn is_blob(name: &str) -> bool {
-    name.split_once('-').is_some_and(|(hash, id)| is_hash(hash) && is_id(id))
+    name.split_once('-').is_some_and(|(hash, id)| is_sha256_hex(hash) && is_id(id))
 }
 
 fn is_id(text: &str) -> bool {

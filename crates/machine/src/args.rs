@@ -1,6 +1,6 @@
 //! Arguments are looked at before anything runs.
 
-use model::block::Object;
+use model::block::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
 use model::tool::{ToolOutput, ToolSpec};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -19,7 +19,7 @@ pub(crate) fn check(spec: &ToolSpec, arguments: &str) -> Result<(), Box<ToolOutp
     if arguments.len() > ARGUMENTS_BYTES_MAX {
         return Err(invalid(&spec.name, &format!("they have more than {ARGUMENTS_BYTES_MAX} bytes")));
     }
-    let Ok(object) = serde_json::from_str::<Object>(arguments) else {
+    let Ok(object) = serde_json::from_str::<JsonObject>(arguments) else {
         return Err(invalid(&spec.name, "they are not a JSON object"));
     };
     // A rule would read one of the two, and the tool perhaps the other.

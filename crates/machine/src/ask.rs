@@ -8,10 +8,10 @@
 use crate::effect::{Effect, EffectId};
 use crate::state::RunState;
 use crate::{Out, calls, child, end, history, turn};
-use model::delta::{ModelFailure, ModelRequest};
-use model::event::{ErrorInfo, Event, Retrying, StepStarted, StopReason};
+use model::event::{ErrorInfo, Event, StepRetrying, StepStarted, StopReason};
 use model::fold::{StepFold, TaskFold};
-use model::wish::Wishes;
+use model::model_settings::ModelSettings;
+use model::model_turn::{ModelFailure, ModelRequest};
 use model::{Millis, TaskId};
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const USELESS_FOR_GOOD: [&str; 3] = ["rate_limited", "overloaded", "provider_err
 pub(crate) fn begin(run: &mut RunState, id: &TaskId, out: &mut Out) {
     let Some(task) = run.fold.task(id) else { return };
     let (step, attempt) = match task.steps.last() {
-        Some(lost) if lost.end == Some(StopReason::Lost) => (lost.step, lost.attempt + 1),
+        Some(lost) if lost.stop_reason == Some(StopReason::Lost) => (lost.step, lost.attempt + 1),
         last => (last.map_or(0, |step| step.step) + 1, 1),
     };
     out.emit(run, Event::StepStarted(StepStarted { task_id: id.clone(), step, attempt }));
@@ -37,7 +37,7 @@ pub(crate) fn begin(run: &mut RunState, id: &TaskId, out: &mut Out) {
 
 /// The model that a step asks.
 pub(crate) fn model(run: &RunState, task: &TaskFold, step: &StepFold) -> String {
-    run.agent(task).models.get(step.place).cloned().unwrap_or_default()
+    run.agent(task).models.get(step.model_index).cloned().unwrap_or_default()
 }
 
 /// Asks whom the open step says.
@@ -56,8 +56,8 @@ fn ask(run: &mut RunState, id: &TaskId, not_before: Option<Millis>, out: &mut Ou
         instructions: agent.instructions.clone(),
         history: history::for_turn(run, task).into(),
         tools: calls::specs(run, task).into(),
-        options: Arc::clone(&agent.options),
-        wishes: Arc::new(wishes(task, step)),
+        provider_options: Arc::clone(&agent.options),
+        model_settings: Arc::new(wishes(task, step)),
     };
     turn::begin(run, id, &request.model);
     let id = EffectId::model(id, step, attempt);
@@ -65,8 +65,8 @@ fn ask(run: &mut RunState, id: &TaskId, not_before: Option<Millis>, out: &mut Ou
 }
 
 /// What the caller asks of this turn.
-fn wishes(task: &TaskFold, step: u32) -> Wishes {
-    let mut wishes = task.wishes.clone();
+fn wishes(task: &TaskFold, step: u32) -> ModelSettings {
+    let mut wishes = task.model_settings.clone();
     if step > 1 {
         wishes.tool_choice = None;
     }
@@ -95,16 +95,16 @@ fn next(run: &RunState, id: &TaskId, failure: &ModelFailure, out: &Out) -> Optio
     let task = run.fold.task(id)?;
     let open = task.open_step()?;
     let place = task.steps.len().checked_sub(1);
-    let shown = task.items.iter().any(|item| item.step == place);
+    let shown = task.items.iter().any(|item| item.step_index == place);
     if shown || run.is_cancelling(task) {
         return None;
     }
     let code = failure.error.code.as_str();
     let later = failure.error.retryable == Some(true);
     let useless = USELESS.contains(&code) || (!later && USELESS_FOR_GOOD.contains(&code));
-    let other = run.agent(task).models.len() > open.place + 1;
+    let other = run.agent(task).models.len() > open.model_index + 1;
     if later && !(useless && other) {
-        let left = open.asked <= run.definitions.limits.model_retries_max;
+        let left = open.model_attempt <= run.definitions.limits.model_retries_max;
         let wait = wait_ms(run, id, open, failure.retry_after_ms).filter(|wait| left && is_in_time(run, *wait, out));
         if let Some(wait) = wait {
             return Some(Next::Same(wait));
@@ -115,7 +115,7 @@ fn next(run: &RunState, id: &TaskId, failure: &ModelFailure, out: &Out) -> Optio
 
 /// How long a model that failed is left alone. `None` when its provider asks for more time than it is given.
 fn wait_ms(run: &RunState, id: &TaskId, open: &StepFold, asked_for: Option<u64>) -> Option<u64> {
-    let doubled = WAIT_FIRST_MS.saturating_mul(2_u64.saturating_pow(open.asked.saturating_sub(1)));
+    let doubled = WAIT_FIRST_MS.saturating_mul(2_u64.saturating_pow(open.model_attempt.saturating_sub(1)));
     let wait = jittered(doubled.min(WAIT_MAX_MS), id, open).min(WAIT_MAX_MS);
     let asked_for = asked_for.unwrap_or_default();
     (asked_for <= run.definitions.limits.retry_after_max_ms).then(|| wait.max(asked_for))
@@ -143,7 +143,7 @@ fn again(run: &mut RunState, id: &TaskId, error: ErrorInfo, next: Next, out: &mu
         Next::Other => 0,
     };
     let not_before = out.moment(run).saturating_add(wait);
-    out.emit(run, Event::Retrying(Retrying { task_id: id.clone(), step, attempt, not_before, error }));
+    out.emit(run, Event::Retrying(StepRetrying { task_id: id.clone(), step, attempt, not_before, error }));
     // The log's time may be ahead of the clock that the wait is measured by.
     let at = matches!(next, Next::Same(_)).then(|| out.now().saturating_add(wait));
     ask(run, id, at, out);
@@ -153,7 +153,7 @@ fn again(run: &mut RunState, id: &TaskId, error: ErrorInfo, next: Next, out: &mu
 pub(crate) fn waiting(run: &RunState, top: &TaskId, out: &Out) -> Vec<TaskId> {
     let now = out.moment(run);
     let later = |task: &TaskFold| task.open_step().and_then(|open| open.not_before).is_some_and(|at| at > now);
-    let waits = |task: &&TaskFold| later(task) || task.reading().is_some();
+    let waits = |task: &&TaskFold| later(task) || task.open_file_processing().is_some();
     let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
     let waiting = going.filter(waits).map(|task| task.id.clone());
     waiting.filter(|task| child::is_at_or_below(run, task, top)).collect()

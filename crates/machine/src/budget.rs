@@ -1,8 +1,8 @@
 //! What a run, and its user on one day, may use up.
 
 use crate::state::RunState;
-use model::limits::Amount;
-use model::ports::Spent;
+use model::limits::CostMicros;
+use model::ports::Spend;
 use model::usage::Usage;
 
 /// Is something used up, so that no further turn may begin?
@@ -17,14 +17,14 @@ pub(crate) fn is_used_up(run: &RunState) -> bool {
 }
 
 /// What the user has used up today, this run included.
-pub(crate) fn today(run: &RunState) -> Spent {
+pub(crate) fn today(run: &RunState) -> Spend {
     let own = spent(run);
-    Spent { usage: sum(run.spent_before.usage, own.usage), cost: add(run.spent_before.cost, own.cost) }
+    Spend { usage: sum(run.spent_before.usage, own.usage), cost: add(run.spent_before.cost, own.cost) }
 }
 
 /// What the run has used up so far.
-pub(crate) fn spent(run: &RunState) -> Spent {
-    let mut spent = Spent::default();
+pub(crate) fn spent(run: &RunState) -> Spend {
+    let mut spent = Spend::default();
     for step in run.fold.tasks.iter().flat_map(|task| &task.steps) {
         spent.usage.add(step.usage);
         spent.cost = add(spent.cost, millionths(run.definitions.cost(&step.model, step.usage).unwrap_or_default()));
@@ -45,8 +45,8 @@ pub(crate) fn cost(run: &RunState, below: impl Fn(&model::TaskId) -> bool) -> Op
 /// Money as it is counted.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a negative or endless price is none")]
-pub fn millionths(cost: f64) -> Amount {
-    Amount((cost * 1_000_000.0).ceil() as u64)
+pub fn millionths(cost: f64) -> CostMicros {
+    CostMicros((cost * 1_000_000.0).ceil() as u64)
 }
 
 const fn tokens(usage: Usage) -> u64 {
@@ -68,6 +68,6 @@ pub(crate) const fn less(a: Usage, b: Usage) -> Usage {
     }
 }
 
-const fn add(a: Amount, b: Amount) -> Amount {
-    Amount(a.0.saturating_add(b.0))
+const fn add(a: CostMicros, b: CostMicros) -> CostMicros {
+    CostMicros(a.0.saturating_add(b.0))
 }

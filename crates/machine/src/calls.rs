@@ -5,8 +5,8 @@
 
 use crate::state::RunState;
 use crate::{args, child, recover};
-use model::definition::{Approval, Tool, ToolHow};
-use model::event::{ApprovalResolved, DecisionKind, ErrorInfo, StopReason};
+use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
+use model::event::{ApprovalDecisionKind, ApprovalResolved, ErrorInfo, StopReason};
 use model::fold::{ItemFold, TaskFold};
 use model::item::{CallKind, Item, ResultStatus, ToolCall};
 use model::tool::{ToolOutput, ToolSpec};
@@ -31,9 +31,9 @@ pub(crate) enum CallState<'a> {
 /// Where a call is, from the state alone.
 pub(crate) fn state<'a>(task: &'a TaskFold, fold: &ItemFold, call: &ToolCall) -> CallState<'a> {
     if let Some((_, result)) = task.result(&call.call_id) {
-        return if result.closed { CallState::Answered } else { CallState::Child };
+        return if result.done { CallState::Answered } else { CallState::Child };
     }
-    match task.question(&call.call_id) {
+    match task.last_approval(&call.call_id) {
         Some((_, None)) => CallState::Asked,
         _ if fold.started.is_some() => CallState::Running,
         Some((_, Some(answer))) => CallState::Decided(answer),
@@ -44,11 +44,11 @@ pub(crate) fn state<'a>(task: &'a TaskFold, fold: &ItemFold, call: &ToolCall) ->
 /// The calls of the last step that are to be answered.
 pub(crate) fn due(task: &TaskFold) -> impl Iterator<Item = (&ItemFold, &ToolCall)> {
     let last = task.steps.len().checked_sub(1);
-    task.calls().filter(move |(fold, _)| fold.step == last && fold.arguments_whole)
+    task.calls().filter(move |(fold, _)| fold.step_index == last && fold.arguments_complete)
 }
 
 pub(crate) fn is_answered(task: &TaskFold, call: &CallId) -> bool {
-    task.result(call).is_some_and(|(_, fold)| fold.closed)
+    task.result(call).is_some_and(|(_, fold)| fold.done)
 }
 
 pub(crate) fn all_answered(task: &TaskFold) -> bool {
@@ -100,7 +100,7 @@ pub(crate) fn next_act(run: &RunState, task: &TaskFold) -> Option<(CallId, Act)>
 
 fn is_refused(task: &TaskFold, fold: &ItemFold, call: &ToolCall) -> bool {
     match state(task, fold, call) {
-        CallState::Decided(answer) => decision(answer).0 == DecisionKind::Reject,
+        CallState::Decided(answer) => decision(answer).0 == ApprovalDecisionKind::Reject,
         _ => false,
     }
 }
@@ -123,11 +123,11 @@ fn act(run: &RunState, task: &TaskFold, fold: &ItemFold, call: &ToolCall) -> Opt
 /// Somebody has decided on a call.
 fn decided(run: &RunState, task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved) -> Option<Act> {
     let (kind, message) = decision(answer);
-    if kind == DecisionKind::Reject {
+    if kind == ApprovalDecisionKind::Reject {
         return Some(refuse(task, call, answer, message));
     }
     let edited = answer.decisions.first().and_then(|decision| decision.args.as_ref());
-    let arguments = match edited.filter(|_| kind == DecisionKind::Edit) {
+    let arguments = match edited.filter(|_| kind == ApprovalDecisionKind::Edit) {
         Some(args) => args.to_string(),
         None => asked_for(task, call),
     };
@@ -140,31 +140,31 @@ fn decided(run: &RunState, task: &TaskFold, call: &ToolCall, answer: &ApprovalRe
 /// The arguments that somebody was asked about: the model's own, to the letter, unless others had run before a crash.
 fn asked_for(task: &TaskFold, call: &ToolCall) -> String {
     let own = call.arguments.clone().unwrap_or_default();
-    let question = task.question(&call.call_id).and_then(|(asked, _)| asked.action_requests.first());
+    let question = task.last_approval(&call.call_id).and_then(|(asked, _)| asked.action_requests.first());
     let others = question.filter(|action| serde_json::from_str(&own).ok().as_ref() != Some(&action.args));
     others.map_or(own, |action| action.args.to_string())
 }
 
-fn decision(answer: &ApprovalResolved) -> (DecisionKind, Option<&str>) {
+fn decision(answer: &ApprovalResolved) -> (ApprovalDecisionKind, Option<&str>) {
     match answer.decisions.first() {
         Some(decision) => (decision.kind, decision.message.as_deref()),
-        None => (DecisionKind::Reject, None),
+        None => (ApprovalDecisionKind::Reject, None),
     }
 }
 
 fn refuse(task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved, message: Option<&str>) -> Act {
-    use model::event::Actor;
+    use model::event::Initiator;
     // Of a call that ran before a crash nobody can say that it did not.
-    if task.call(&call.call_id).is_some_and(|(fold, _)| fold.tries > 0) {
+    if task.call(&call.call_id).is_some_and(|(fold, _)| fold.attempts > 0) {
         let error = recover::outcome_unknown(message);
         return Act::Answer(ResultStatus::Unknown, Box::new(ToolOutput::failed(&error.code, error.message)));
     }
-    let seconds = task.question(&call.call_id).map_or(0, |(asked, _)| asked.timeout_seconds);
+    let seconds = task.last_approval(&call.call_id).map_or(0, |(asked, _)| asked.timeout_seconds);
     let error = match (answer.by, message) {
-        (Actor::Timeout, _) => ErrorInfo::new("approval_timeout", format!("No decision within {seconds} s")),
-        (Actor::System | Actor::Cancel, _) => ErrorInfo::new("cancelled", "Cancelled before anybody decided."),
-        (Actor::User, Some(message)) => ErrorInfo::new("rejected", message),
-        (Actor::User, None) => ErrorInfo::new("rejected", "The call was not approved."),
+        (Initiator::Timeout, _) => ErrorInfo::new("approval_timeout", format!("No decision within {seconds} s")),
+        (Initiator::System | Initiator::Cancel, _) => ErrorInfo::new("cancelled", "Cancelled before anybody decided."),
+        (Initiator::User, Some(message)) => ErrorInfo::new("rejected", message),
+        (Initiator::User, None) => ErrorInfo::new("rejected", "The call was not approved."),
     };
     Act::Answer(ResultStatus::Rejected, Box::new(ToolOutput::failed(&error.code, error.message)))
 }
@@ -181,12 +181,12 @@ fn fresh(run: &RunState, task: &TaskFold, call: &ToolCall) -> Option<Act> {
         return act;
     }
     let asks = match &tool.approval {
-        Approval::Never => false,
-        Approval::Always => true,
-        Approval::When(rule) => rule.asks(&serde_json::from_str(&arguments).unwrap_or_default()),
+        ApprovalPolicy::Never => false,
+        ApprovalPolicy::Always => true,
+        ApprovalPolicy::When(rule) => rule.requires_approval(&serde_json::from_str(&arguments).unwrap_or_default()),
     };
     let standing = run.standing_decision(&call.name).filter(|_| asks);
-    if let Some(answer) = standing.filter(|answer| decision(answer).0 == DecisionKind::Reject) {
+    if let Some(answer) = standing.filter(|answer| decision(answer).0 == ApprovalDecisionKind::Reject) {
         return Some(refuse(task, call, answer, decision(answer).1));
     }
     let asks = asks && standing.is_none();
@@ -205,15 +205,17 @@ fn not_run() -> Act {
 
 /// A call that may run. `None` is the client's to answer.
 fn begin(run: &RunState, task: &TaskFold, tool: Tool, arguments: String) -> Option<Act> {
-    Some(match &tool.how {
-        ToolHow::Client | ToolHow::Agent { .. } if run.is_cancelling(task) => not_run(),
-        ToolHow::Client => return None,
-        ToolHow::Agent { agent } => match child::refusal(run, task, agent) {
+    Some(match &tool.executor {
+        ToolExecutor::Client | ToolExecutor::Agent { .. } if run.is_cancelling(task) => not_run(),
+        ToolExecutor::Client => return None,
+        ToolExecutor::Agent { agent } => match child::refusal(run, task, agent) {
             Some(output) => Act::Answer(ResultStatus::Failed, Box::new(output)),
             None => Act::StartChild(agent.clone(), arguments),
         },
-        ToolHow::Handoff { agent } => Act::HandOver(agent.clone(), arguments),
-        ToolHow::Builtin | ToolHow::Http(_) | ToolHow::Command(_) => Act::Start(Box::new(tool), arguments),
+        ToolExecutor::Handoff { agent } => Act::HandOver(agent.clone(), arguments),
+        ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) => {
+            Act::Start(Box::new(tool), arguments)
+        }
     })
 }
 
@@ -222,7 +224,8 @@ fn begin(run: &RunState, task: &TaskFold, tool: Tool, arguments: String) -> Opti
 fn said_before(task: &TaskFold, call: &ToolCall) -> Option<Option<Act>> {
     let own = task.call(&call.call_id)?.0.provider_call_id.as_ref().filter(|id| !id.is_empty())?;
     let before = task.calls().take_while(|(_, before)| before.call_id != call.call_id);
-    let mut before = before.filter(|(fold, _)| fold.provider_call_id.as_ref() == Some(own) && !fold.dropped).peekable();
+    let mut before =
+        before.filter(|(fold, _)| fold.provider_call_id.as_ref() == Some(own) && !fold.superseded).peekable();
     before.peek()?;
     let Some((_, same)) = before.find(|(_, before)| before.name == call.name && before.arguments == call.arguments)
     else {
@@ -230,7 +233,7 @@ fn said_before(task: &TaskFold, call: &ToolCall) -> Option<Option<Act>> {
         let output = ToolOutput::failed("duplicate_call_id", message);
         return Some(Some(Act::Answer(ResultStatus::Failed, Box::new(output))));
     };
-    Some(task.result(&same.call_id).filter(|(_, result)| result.closed).and_then(|(_, result)| repeated(result)))
+    Some(task.result(&same.call_id).filter(|(_, result)| result.done).and_then(|(_, result)| repeated(result)))
 }
 
 /// A result once more, as it was shown and read.
@@ -240,7 +243,7 @@ fn repeated(result: &ItemFold) -> Option<Act> {
         message_content: result
             .content
             .clone()
-            .unwrap_or_else(|| reference::wrap(reference::parts_of(result.item.blocks()))),
+            .unwrap_or_else(|| reference::wrap_reference_groups(reference::blocks_to_parts(result.item.blocks()))),
         block_list: shown.block_list.clone().unwrap_or_default(),
         summary: shown.summary.clone(),
         artifact: shown.artifact.clone(),
@@ -265,17 +268,17 @@ pub(crate) fn resolve(run: &RunState, task: &TaskFold, call: &ToolCall) -> Resul
 
 /// The tool of this name, as the task's agent knows it. Those that the caller declared are the root's.
 pub(crate) fn named(run: &RunState, task: &TaskFold, name: &str) -> Option<Tool> {
-    run.definitions.tool_of(&run.agent(task), name).or_else(|| {
+    run.definitions.resolve_tool(&run.agent(task), name).or_else(|| {
         let declared = task.spec.tools.iter().find(|tool| tool.name == name)?;
         let (name, description) = (declared.name.clone(), declared.description.clone());
         let spec = ToolSpec { name, description, parameters: declared.parameters.clone() };
-        Some(Tool::new(spec, ToolHow::Client))
+        Some(Tool::new(spec, ToolExecutor::Client))
     })
 }
 
 /// What the model is told that it may ask for.
 pub(crate) fn specs(run: &RunState, task: &TaskFold) -> Vec<ToolSpec> {
-    let mut specs = run.definitions.specs(&run.agent(task));
+    let mut specs = run.definitions.tool_specs(&run.agent(task));
     for tool in &task.spec.tools {
         if !specs.iter().any(|spec| spec.name == tool.name) {
             specs.extend(named(run, task, &tool.name).map(|tool| tool.spec));
@@ -294,10 +297,11 @@ pub(crate) fn output_bytes_max(run: &RunState, call: &CallId) -> usize {
 /// How many turns in a row asked only for what cannot be done.
 pub(crate) fn invalid_in_a_row(task: &TaskFold) -> u32 {
     let invalid = |place: usize| {
-        let mut calls = task.calls().filter(|(fold, _)| fold.step == Some(place) && fold.arguments_whole).peekable();
+        let mut calls =
+            task.calls().filter(|(fold, _)| fold.step_index == Some(place) && fold.arguments_complete).peekable();
         calls.peek().is_some() && calls.all(|(_, call)| was_invalid(task, &call.call_id))
     };
-    let lost = |place: &usize| task.steps.get(*place).is_some_and(|step| step.end == Some(StopReason::Lost));
+    let lost = |place: &usize| task.steps.get(*place).is_some_and(|step| step.stop_reason == Some(StopReason::Lost));
     let places = (0..task.steps.len()).rev().filter(|place| !lost(place)).take_while(|place| invalid(*place));
     u32::try_from(places.count()).unwrap_or(u32::MAX)
 }

@@ -5,14 +5,14 @@
 
 use crate::state::RunState;
 use crate::{Out, result};
-use model::block::{Annotation, Block, Part};
-use model::event::{Created, ErrorInfo, Event, InputMessage, ItemEvent, TaskOnly, TaskSpec, ToolStarted};
+use model::block::{Annotation, Block, ContentPart};
+use model::event::{ErrorInfo, Event, InputMessage, ItemEvent, TaskCreated, TaskSpec, TaskStarted, ToolStarted};
 use model::fold::TaskFold;
 use model::item::{Item, ResultStatus, Role, ToolCall};
 use model::limits::RECORD_BYTES_MAX;
-use model::object::TaskStatus;
-use model::record::Private;
-use model::thread::drawn;
+use model::record::PrivatePayload;
+use model::task::TaskStatus;
+use model::thread::generated_images;
 use model::tool::ToolOutput;
 use model::{CallId, ItemId, TaskId, reference};
 use serde_json::Value;
@@ -49,7 +49,7 @@ fn depth(run: &RunState, task: &TaskFold) -> u32 {
 
 /// Has the sub-agent of this call ended?
 pub(crate) fn has_ended(run: &RunState, call: &ToolCall) -> bool {
-    run.fold.task(&call.call_id.task()).is_some_and(|child| child.status.is_terminal())
+    run.fold.task(&call.call_id.child_task_id()).is_some_and(|child| child.status.is_terminal())
 }
 
 /// A call becomes a task of its own.
@@ -57,7 +57,7 @@ pub(crate) fn start(run: &mut RunState, call: &CallId, agent: &str, arguments: S
     let Some(parent) = run.task_of_call(call) else { return };
     let (parent_id, parent_agent) = (parent.id.clone(), parent.agent.clone());
     let index = u32::try_from(parent.items.len()).unwrap_or(u32::MAX);
-    let attempt = parent.call(call).map_or(0, |(fold, _)| fold.tries) + 1;
+    let attempt = parent.call(call).map_or(0, |(fold, _)| fold.attempts) + 1;
     let input = vec![prompt(call, &arguments)];
     let started = ToolStarted { task_id: parent_id.clone(), call_id: call.clone(), arguments, attempt };
     out.emit(run, Event::ToolStarted(started));
@@ -72,31 +72,31 @@ pub(crate) fn start(run: &mut RunState, call: &CallId, agent: &str, arguments: S
         parent_task_id: Some(parent_id),
         previous: None,
         tools: Vec::new(),
-        metadata: model::block::Object::new(),
+        metadata: model::block::JsonObject::new(),
         display_mode: run.fold.root().map(|root| root.spec.display_mode).unwrap_or_default(),
         origin: None,
         client: None,
     };
-    let task_id = call.task();
-    out.emit(run, Event::Created(Created { task_id: task_id.clone(), task: Box::new(spec) }));
-    out.emit(run, Event::Started(TaskOnly { task_id }));
+    let task_id = call.child_task_id();
+    out.emit(run, Event::Created(TaskCreated { task_id: task_id.clone(), task: Box::new(spec) }));
+    out.emit(run, Event::Started(TaskStarted { task_id }));
 }
 
 fn prompt(call: &CallId, arguments: &str) -> InputMessage {
     let object: Value = serde_json::from_str(arguments).unwrap_or_default();
     let given = PROMPTS.iter().find_map(|name| object.get(name).and_then(Value::as_str));
     let said = given.filter(|words| !words.trim().is_empty());
-    let content = vec![Part::text(said.unwrap_or(arguments))];
-    InputMessage { id: ItemId::from(format!("{}_0", call.sibling("msg"))), role: Role::User, content }
+    let content = vec![ContentPart::text(said.unwrap_or(arguments))];
+    InputMessage { id: ItemId::from(format!("{}_0", call.item_id("msg"))), role: Role::User, content }
 }
 
 /// The sub-agent has ended: so has the call.
 pub(crate) fn end(run: &mut RunState, call: &CallId, out: &mut Out) {
-    let Some(child) = run.fold.task(&call.task()) else { return };
+    let Some(child) = run.fold.task(&call.child_task_id()) else { return };
     let (status, error) = outcome(child);
     let content = Some(answer(run, child, error.as_ref()));
     let Some(parent) = run.task_of_call(call) else { return };
-    let Some((index, fold)) = parent.result(call).filter(|(_, fold)| !fold.closed) else { return };
+    let Some((index, fold)) = parent.result(call).filter(|(_, fold)| !fold.done) else { return };
     let Item::ToolResult(mut item) = fold.item.clone() else { return };
     let (task_id, output_index) = (parent.id.clone(), u32::try_from(index).unwrap_or(u32::MAX));
     // The child's own events have filled it.
@@ -104,20 +104,20 @@ pub(crate) fn end(run: &mut RunState, call: &CallId, out: &mut Out) {
     item.status = Some(status);
     item.error = error;
     let event = ItemEvent { task_id, output_index, item: Item::ToolResult(item) };
-    out.emit_with(run, Event::ItemDone(event), Some(Private { content, ..Private::default() }));
+    out.emit_with(run, Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
 }
 
 /// What the parent's model reads: the groups that the child cites, what it said last, why it stopped, and what it drew. It
 /// stands in one record and nowhere else, so what does not fit is left out.
-fn answer(run: &RunState, child: &TaskFold, error: Option<&ErrorInfo>) -> Vec<Part> {
+fn answer(run: &RunState, child: &TaskFold, error: Option<&ErrorInfo>) -> Vec<ContentPart> {
     let said = last_message(child).map(|(text, _)| text);
     let words = said.into_iter().chain(error.map(|error| error.message.clone()));
-    let words = words.filter(|words| !words.trim().is_empty()).map(|words| Part::text(beginning(words)));
-    let mut own = reference::wrap(words.collect());
-    let items = child.items.iter().filter(|fold| !fold.dropped);
-    own.extend(items.flat_map(|fold| drawn(&fold.item)).take(DRAWN_MAX));
+    let words = words.filter(|words| !words.trim().is_empty()).map(|words| ContentPart::text(beginning(words)));
+    let mut own = reference::wrap_reference_groups(words.collect());
+    let items = child.items.iter().filter(|fold| !fold.superseded);
+    own.extend(items.flat_map(|fold| generated_images(&fold.item)).take(DRAWN_MAX));
     if own.is_empty() {
-        return vec![Part::text("(no answer)")];
+        return vec![ContentPart::text("(no answer)")];
     }
     let mut content = cited(run, child);
     content.extend(own.iter().cloned());
@@ -156,7 +156,7 @@ fn outcome(child: &TaskFold) -> (ResultStatus, Option<ErrorInfo>) {
 
 /// What the child said last, and the groups that it cites.
 fn last_message(child: &TaskFold) -> Option<(String, Vec<u32>)> {
-    let said = child.items.iter().rev().filter(|fold| !fold.dropped);
+    let said = child.items.iter().rev().filter(|fold| !fold.superseded);
     said.filter_map(|fold| match &fold.item {
         Item::Message(message) => Some((message.text(), citations(fold.item.blocks()))),
         _ => None,
@@ -177,18 +177,18 @@ fn citations(blocks: &[Block]) -> Vec<u32> {
 }
 
 /// The groups that the child's last message cites, as its results gave them.
-fn cited(run: &RunState, child: &TaskFold) -> Vec<Part> {
+fn cited(run: &RunState, child: &TaskFold) -> Vec<ContentPart> {
     let mut numbers = last_message(child).map(|(_, cited)| cited).unwrap_or_default();
     numbers.sort_unstable();
     numbers.dedup();
     let is_below = |task: &&TaskFold| is_at_or_below(run, &task.id, &child.id);
     let results = run.fold.tasks.iter().filter(is_below).flat_map(|task| &task.items);
-    let results: Vec<&[Part]> = results.filter_map(|fold| fold.content.as_deref()).collect();
+    let results: Vec<&[ContentPart]> = results.filter_map(|fold| fold.content.as_deref()).collect();
     let parts_of = |number: &u32| {
         let parts = results.iter().flat_map(|content| content.iter());
-        let own = parts.filter(|part| reference::group_of(part) == Some(*number)).cloned().collect::<Vec<_>>();
+        let own = parts.filter(|part| reference::reference_group(part) == Some(*number)).cloned().collect::<Vec<_>>();
         // A group that came by way of a deeper agent stands in more than one result.
-        let close = own.iter().position(reference::is_closing).map_or(own.len(), |place| place + 1);
+        let close = own.iter().position(reference::is_group_end).map_or(own.len(), |place| place + 1);
         own.into_iter().take(close).collect::<Vec<_>>()
     };
     numbers.iter().flat_map(parts_of).collect()

@@ -4,11 +4,13 @@ use crate::Out;
 use crate::state::RunState;
 use model::TaskId;
 use model::block::{Block, TextBlock};
-use model::event::{ArgumentsDone, Event, ImageEvent, ImageItem, ItemEvent, SummaryEvent, TextEvent, TextItem};
+use model::event::{
+    ArgumentsDone, Event, ImageEvent, ItemEvent, SummaryEvent, TaggedImageBlock, TaggedTextBlock, TextEvent,
+};
 use model::fold::ItemFold;
 use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, SummaryPart, ToolCall};
 use model::limits::DONE_REPEAT_BYTES_MAX;
-use model::record::{Private, RawItem};
+use model::record::{PrivatePayload, RawItem};
 
 /// How an item ends.
 #[derive(Clone, Debug, Default)]
@@ -29,13 +31,13 @@ pub(crate) fn all(run: &mut RunState, task: &TaskId, cut: Option<IncompleteReaso
 }
 
 const fn is_said(fold: &ItemFold) -> bool {
-    !fold.closed && !matches!(fold.item, Item::ToolResult(_))
+    !fold.done && !matches!(fold.item, Item::ToolResult(_))
 }
 
 /// Closes an item and what is open in it. Arguments that were cut get no `done`: they are not whole.
 pub(crate) fn item(run: &mut RunState, task: &TaskId, output_index: u32, ending: &Ending, out: &mut Out) {
-    let Some(fold) = held(run, task, output_index).filter(|fold| !fold.closed) else { return };
-    for open in fold.open.clone() {
+    let Some(fold) = held(run, task, output_index).filter(|fold| !fold.done) else { return };
+    for open in fold.open_parts.clone() {
         part(run, task, output_index, open, out);
     }
     if ending.cut.is_none() {
@@ -43,18 +45,18 @@ pub(crate) fn item(run: &mut RunState, task: &TaskId, output_index: u32, ending:
     }
     let Some(mut item) = held(run, task, output_index).map(|fold| fold.item.clone()) else { return };
     match ending.cut {
-        Some(reason) => item.cut(reason),
+        Some(reason) => item.mark_incomplete(reason),
         None => complete(&mut item),
     }
     leave_out_repeats(&mut item);
     let event = ItemEvent { task_id: task.clone(), output_index, item };
-    let private = ending.raw.clone().map(|raw| Private { raw: Some(raw), ..Private::default() });
+    let private = ending.raw.clone().map(|raw| PrivatePayload { raw: Some(raw), ..PrivatePayload::default() });
     out.emit_with(run, Event::ItemDone(event), private);
 }
 
 /// Ends a block or a summary part with what its deltas made of it.
 pub(crate) fn part(run: &mut RunState, task: &TaskId, output_index: u32, part: u32, out: &mut Out) {
-    let Some(fold) = held(run, task, output_index).filter(|fold| fold.open.contains(&part)) else { return };
+    let Some(fold) = held(run, task, output_index).filter(|fold| fold.open_parts.contains(&part)) else { return };
     let (task_id, item_id) = (task.clone(), fold.item.id().clone());
     let short = |text: &str| Some(text.to_owned()).filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
     let event = match &fold.item {
@@ -65,11 +67,11 @@ pub(crate) fn part(run: &mut RunState, task: &TaskId, output_index: u32, part: u
         }
         item => match item.blocks().get(part as usize) {
             Some(Block::Text(block)) => {
-                let item = TextItem::Text(TextBlock { text: short(block.text()), ..block.clone() });
+                let item = TaggedTextBlock::Text(TextBlock { text: short(block.text()), ..block.clone() });
                 Event::TextDone(TextEvent { task_id, item_id, output_index, block_index: part, item })
             }
             Some(Block::Image(block)) => {
-                let item = ImageItem::Image(block.clone());
+                let item = TaggedImageBlock::Image(block.clone());
                 Event::ImageDone(ImageEvent { task_id, item_id, output_index, block_index: part, item })
             }
             _ => return,
@@ -79,7 +81,7 @@ pub(crate) fn part(run: &mut RunState, task: &TaskId, output_index: u32, part: u
 }
 
 fn arguments(run: &mut RunState, task: &TaskId, output_index: u32, out: &mut Out) {
-    let Some(fold) = held(run, task, output_index).filter(|fold| !fold.arguments_whole) else { return };
+    let Some(fold) = held(run, task, output_index).filter(|fold| !fold.arguments_complete) else { return };
     let Item::ToolCall(call) = &fold.item else { return };
     let arguments = call.arguments.clone().filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
     let (task_id, item_id) = (task.clone(), call.id.clone());

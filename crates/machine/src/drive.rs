@@ -5,21 +5,23 @@ use crate::effect::{Effect, EffectId, TimerId};
 use crate::files::{self, Stage};
 use crate::state::RunState;
 use crate::{Ctx, Out, ask, budget, child, end, handover, outstanding, people, result, tools};
-use model::block::Part;
-use model::command::{Start, Steer};
-use model::event::{Created, ErrorInfo, Event, InputAdded, InputMessage, LimitReason, StopReason, TaskOnly, TaskSpec};
+use model::block::ContentPart;
+use model::command::{StartCommand, SteerCommand};
+use model::event::{
+    ErrorInfo, Event, InputAdded, InputMessage, LimitReason, StopReason, TaskCreated, TaskSpec, TaskStarted,
+};
 use model::fold::TaskFold;
 use model::item::Role;
-use model::object::TaskStatus;
-use model::record::Private;
+use model::record::PrivatePayload;
+use model::task::TaskStatus;
 use model::{CallId, ItemId, TaskId};
 
 /// The run begins.
-pub(crate) fn start(run: &mut RunState, start: Start, ctx: Ctx, out: &mut Out) {
+pub(crate) fn start(run: &mut RunState, start: StartCommand, ctx: Ctx, out: &mut Out) {
     if !run.fold.tasks.is_empty() {
         return; // the run is there already: the command was answered before
     }
-    let model = run.definitions.resolve(&start.agent).and_then(|agent| agent.models.into_iter().next());
+    let model = run.definitions.resolve_agent(&start.agent).and_then(|agent| agent.models.into_iter().next());
     let deadline = ctx.now.saturating_add(run.definitions.limits.run_deadline_ms);
     let input = start_input(&start.task_id, start.input);
     let task = TaskSpec {
@@ -35,35 +37,35 @@ pub(crate) fn start(run: &mut RunState, start: Start, ctx: Ctx, out: &mut Out) {
         origin: start.origin,
         client: start.client,
     };
-    let (task_id, refused) = (start.task_id, start.refused);
-    let created = Event::Created(Created { task_id: task_id.clone(), task: Box::new(task) });
+    let (task_id, refused) = (start.task_id, start.hook_error);
+    let created = Event::Created(TaskCreated { task_id: task_id.clone(), task: Box::new(task) });
     let digest = Some(run.definitions.digest.clone());
-    let private = Private {
-        digest,
+    let private = PrivatePayload {
+        definitions_digest: digest,
         deadline: Some(deadline),
-        history: start.history,
-        before: start.before,
-        wishes: start.wishes,
-        echo: start.echo,
-        ..Private::default()
+        rewritten_history: start.rewritten_history,
+        prior_history: start.prior_history,
+        model_settings: start.model_settings,
+        request_echo: start.request_echo,
+        ..PrivatePayload::default()
     };
     out.emit_with(run, created, Some(private));
     out.effect(Effect::Arm { id: TimerId::Run(task_id.clone()), at: deadline });
-    out.emit(run, Event::Started(TaskOnly { task_id: task_id.clone() }));
+    out.emit(run, Event::Started(TaskStarted { task_id: task_id.clone() }));
     if let Some(error) = refused {
         end::failed(run, &task_id, error, out);
     }
 }
 
-fn start_input(task_id: &TaskId, content: Vec<Part>) -> Vec<InputMessage> {
+fn start_input(task_id: &TaskId, content: Vec<ContentPart>) -> Vec<InputMessage> {
     if content.is_empty() {
         return Vec::new();
     }
-    vec![InputMessage { id: ItemId::numbered("msg", task_id.suffix(), 0), role: Role::User, content }]
+    vec![InputMessage { id: ItemId::numbered("msg", task_id.run_suffix(), 0), role: Role::User, content }]
 }
 
 /// The user said something more: recorded at once, read by the next turn.
-pub(crate) fn steer(run: &mut RunState, steer: Steer, out: &mut Out) {
+pub(crate) fn steer(run: &mut RunState, steer: SteerCommand, out: &mut Out) {
     let going = run.fold.root().filter(|root| root.status == TaskStatus::Running && root.cancelling.is_none());
     let Some(task_id) = going.map(|root| root.id.clone()) else { return };
     let (suffix, number) = run.next_number();
@@ -83,7 +85,7 @@ pub(crate) fn drive(run: &mut RunState, ctx: Ctx, out: &mut Out) {
         }
     }
     let busy = |id: &EffectId| !matches!(id, EffectId::Timer(_));
-    if !run.fold.is_over() && !outstanding(run).iter().any(busy) {
+    if !run.fold.has_ended() && !outstanding(run).iter().any(busy) {
         people::pause(run, out);
     }
 }
@@ -109,7 +111,7 @@ enum Move {
 
 fn next_move(run: &RunState, task: &TaskFold) -> Option<Move> {
     let Some(last) = task.steps.last() else { return ask_or_stop(run, task) };
-    match last.end? {
+    match last.stop_reason? {
         StopReason::ToolCalls => match calls::next_act(run, task) {
             Some((call, act)) => Some(Move::Call(call, act)),
             None if calls::all_answered(task) => ask_or_stop(run, task),
@@ -137,7 +139,7 @@ fn ask_or_stop(run: &RunState, task: &TaskFold) -> Option<Move> {
         Stage::Ready => Move::AskModel,
     };
     let limits = &run.definitions.limits;
-    let lost = task.steps.last().is_some_and(|step| step.end == Some(StopReason::Lost));
+    let lost = task.steps.last().is_some_and(|step| step.stop_reason == Some(StopReason::Lost));
     let taken = task.steps.last().map_or(0, |step| step.step) - u32::from(lost);
     Some(if run.is_cancelling(task) {
         Move::Cancel

@@ -1,7 +1,7 @@
 //! What a run asks of the world.
 
-use model::delta::ModelRequest;
-use model::ports::FileRequest;
+use model::model_turn::ModelRequest;
+use model::ports::FileReadRequest;
 use model::tool::ToolRequest;
 use model::{ApprovalKey, CallId, ItemId, Millis, TaskId};
 
@@ -31,7 +31,7 @@ pub enum Effect {
         /// Its name.
         id: EffectId,
         /// Which.
-        request: FileRequest,
+        request: FileReadRequest,
     },
     /// Say so when this moment comes (`task.created` with a deadline, `task.approval.requested`).
     Arm {

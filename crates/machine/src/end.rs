@@ -8,7 +8,8 @@ use crate::input::CancelTask;
 use crate::state::RunState;
 use crate::{Out, ask, budget, calls, child, close, files, outstanding_of, people, result, turn};
 use model::event::{
-    Actor, CancelMode, Cancelled, Cancelling, Completed, ErrorInfo, Event, Failed, Incomplete, LimitReason, StopReason,
+    CancelMode, ErrorInfo, Event, Initiator, LimitReason, StopReason, TaskCancelled, TaskCancelling, TaskCompleted,
+    TaskFailed, TaskIncomplete,
 };
 use model::item::{IncompleteReason, ResultStatus};
 use model::usage::Usage;
@@ -18,7 +19,7 @@ use model::{CallId, TaskId};
 pub(crate) fn complete(run: &mut RunState, task: &TaskId, out: &mut Out) {
     let (usage, duration_ms) = sums(run, task, out);
     let cost = budget::cost(run, |id| child::is_at_or_below(run, id, task));
-    out.emit(run, Event::Completed(Completed { task_id: task.clone(), usage, cost, duration_ms }));
+    out.emit(run, Event::Completed(TaskCompleted { task_id: task.clone(), usage, cost, duration_ms }));
 }
 
 /// A limit ended a task between two turns. Calls of a limited turn never ran.
@@ -28,7 +29,7 @@ pub(crate) fn limited(run: &mut RunState, task: &TaskId, reason: LimitReason, ou
         result::give_up(run, &call, ResultStatus::Incomplete, error, out);
     }
     let (usage, duration_ms) = sums(run, task, out);
-    out.emit(run, Event::Incomplete(Incomplete { task_id: task.clone(), reason, usage, duration_ms }));
+    out.emit(run, Event::Incomplete(TaskIncomplete { task_id: task.clone(), reason, usage, duration_ms }));
 }
 
 /// The provider failed, and nothing more is tried.
@@ -47,7 +48,7 @@ pub(crate) fn provider_failed(run: &mut RunState, task: &TaskId, mut error: Erro
 pub(crate) fn failed(run: &mut RunState, task: &TaskId, mut error: ErrorInfo, out: &mut Out) {
     error.details.get_or_insert_with(|| serde_json::json!({}));
     let (usage, duration_ms) = sums(run, task, out);
-    out.emit(run, Event::Failed(Failed { task_id: task.clone(), error, usage, duration_ms }));
+    out.emit(run, Event::Failed(TaskFailed { task_id: task.clone(), error, usage, duration_ms }));
 }
 
 /// Somebody stops a task with all below it, which for the root is the run: now, or when each has finished its turn. What
@@ -59,8 +60,8 @@ pub(crate) fn cancel(run: &mut RunState, cancel: CancelTask, out: &mut Out) {
         CancelMode::Immediate => cut_short(run, &task_id, mode, by, out),
         CancelMode::AfterTurn if run.is_cancelling(task) => {}
         CancelMode::AfterTurn => {
-            people::resume(run, Actor::Cancel, out);
-            out.emit(run, Event::Cancelling(Cancelling { task_id: task_id.clone(), mode, by }));
+            people::resume(run, Initiator::Cancel, out);
+            out.emit(run, Event::Cancelling(TaskCancelling { task_id: task_id.clone(), mode, by }));
             // To ask, or to ask again, would begin something new.
             for waiting in ask::waiting(run, &task_id, out) {
                 cut_short(run, &waiting, mode, by, out);
@@ -70,14 +71,14 @@ pub(crate) fn cancel(run: &mut RunState, cancel: CancelTask, out: &mut Out) {
 }
 
 /// A task stops now, with all below it.
-pub(crate) fn cut_short(run: &mut RunState, top: &TaskId, mode: CancelMode, by: Actor, out: &mut Out) {
+pub(crate) fn cut_short(run: &mut RunState, top: &TaskId, mode: CancelMode, by: Initiator, out: &mut Out) {
     let who = if run.root_id() == *top { "run" } else { "agent" };
     let error = ErrorInfo::new("cancelled", format!("The {who} was cancelled."));
-    people::resume(run, Actor::Cancel, out);
+    people::resume(run, Initiator::Cancel, out);
     let (reason, stop) = (IncompleteReason::Cancelled, StopReason::Cancelled);
     cut(run, &Cut { top, reason, stop, error }, out, |task_id, sums| {
         let (usage, duration_ms) = sums;
-        Event::Cancelled(Cancelled { task_id, mode, by, usage, duration_ms })
+        Event::Cancelled(TaskCancelled { task_id, mode, by, usage, duration_ms })
     });
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn cancelled(run: &mut RunState, task: &TaskId, out: &mut Out) {
     let Some(cancelling) = run.fold.task(task).and_then(|task| run.cancelling(task)) else { return };
     let (usage, duration_ms) = sums(run, task, out);
     let (task_id, mode, by) = (task.clone(), cancelling.mode, cancelling.by);
-    out.emit(run, Event::Cancelled(Cancelled { task_id, mode, by, usage, duration_ms }));
+    out.emit(run, Event::Cancelled(TaskCancelled { task_id, mode, by, usage, duration_ms }));
 }
 
 /// The run's time is up.
@@ -95,11 +96,11 @@ pub(crate) fn deadline(run: &mut RunState, task: &TaskId, out: &mut Out) {
         return; // another run's
     }
     let error = ErrorInfo::new("deadline", "The run's time was up.");
-    people::resume(run, Actor::Timeout, out);
+    people::resume(run, Initiator::Timeout, out);
     let (reason, stop) = (IncompleteReason::Limit, StopReason::Cancelled);
     cut(run, &Cut { top: task, reason, stop, error }, out, |task_id, sums| {
         let (usage, duration_ms) = sums;
-        Event::Incomplete(Incomplete { task_id, reason: LimitReason::Deadline, usage, duration_ms })
+        Event::Incomplete(TaskIncomplete { task_id, reason: LimitReason::Deadline, usage, duration_ms })
     });
 }
 
@@ -125,7 +126,7 @@ fn cut(run: &mut RunState, cut: &Cut<'_>, out: &mut Out, terminal: impl Fn(TaskI
         turn::step_done(run, &task, cut.stop, None, out);
         for call in unanswered(run, &task) {
             // A sub-agent has ended before its parent: what it made of the call is known.
-            if run.fold.task(&call.task()).is_some() {
+            if run.fold.task(&call.child_task_id()).is_some() {
                 child::end(run, &call, out);
             } else {
                 people::close(run, &call, ResultStatus::Incomplete, cut.error.clone(), out);
@@ -140,9 +141,11 @@ fn cut(run: &mut RunState, cut: &Cut<'_>, out: &mut Out, terminal: impl Fn(TaskI
 fn unanswered(run: &RunState, task: &TaskId) -> Vec<CallId> {
     let Some(task) = run.fold.task(task) else { return Vec::new() };
     let uncut = |step: Option<usize>| {
-        step.and_then(|step| task.steps.get(step)).and_then(|step| step.end).is_some_and(|end| !end.is_cut())
+        step.and_then(|step| task.steps.get(step))
+            .and_then(|step| step.stop_reason)
+            .is_some_and(|end| !end.is_interrupted())
     };
-    let due = task.calls().filter(|(fold, _)| fold.arguments_whole && uncut(fold.step));
+    let due = task.calls().filter(|(fold, _)| fold.arguments_complete && uncut(fold.step_index));
     let due = due.filter(|(_, call)| !calls::is_answered(task, &call.call_id));
     due.map(|(_, call)| call.call_id.clone()).collect()
 }
@@ -150,5 +153,5 @@ fn unanswered(run: &RunState, task: &TaskId) -> Vec<CallId> {
 /// What a task cost, descendants included, and how long it took until now.
 pub(crate) fn sums(run: &RunState, task: &TaskId, out: &Out) -> (Usage, u64) {
     let Some(fold) = run.fold.task(task) else { return Default::default() };
-    (run.fold.usage(fold), out.moment(run).saturating_sub(fold.created_at))
+    (run.fold.total_usage(fold), out.moment(run).saturating_sub(fold.created_at))
 }

@@ -7,13 +7,13 @@
 use crate::effect::{Effect, EffectId};
 use crate::state::RunState;
 use crate::{Out, close, result};
-use model::block::Part;
+use model::block::ContentPart;
 use model::event::{Event, FileProcessingUpdated, ItemEvent};
 use model::fold::TaskFold;
 use model::item::{FileProcessing, FileStatus, Item, ItemStatus, ProcessedFile};
 use model::limits::RECORD_BYTES_MAX;
-use model::ports::{FileAnswer, FileRequest};
-use model::record::Private;
+use model::ports::{FileReadOutcome, FileReadRequest};
+use model::record::PrivatePayload;
 use model::{ItemId, TaskId, reference};
 
 /// What is said about a file has at most so many characters: all of it stands in one record at the end.
@@ -32,7 +32,7 @@ pub(crate) enum Stage {
 }
 
 pub(crate) fn stage(task: &TaskFold) -> Stage {
-    match task.reading() {
+    match task.open_file_processing() {
         Some((_, _, item)) if item.files.iter().any(is_going) => Stage::Reading,
         Some(_) => Stage::Ended,
         None if task.unread_files().is_empty() => Stage::Ready,
@@ -46,10 +46,10 @@ fn is_going(file: &ProcessedFile) -> bool {
 
 /// What a task has asked for and has not got.
 pub(crate) fn outstanding(task: &TaskFold) -> Vec<EffectId> {
-    let Some((_, fold, item)) = task.reading() else { return Vec::new() };
+    let Some((_, fold, item)) = task.open_file_processing() else { return Vec::new() };
     let going = item.files.iter().filter(|file| is_going(file));
     let id = |file: &ProcessedFile| {
-        let attempt = fold.files.get(&file.url).map_or(0, |file| file.tries);
+        let attempt = fold.files.get(&file.url).map_or(0, |file| file.attempts);
         EffectId::file(&item.id, &file.url, attempt)
     };
     going.map(id).collect()
@@ -86,37 +86,39 @@ pub(crate) fn begin(run: &mut RunState, task_id: &TaskId, out: &mut Out) {
 }
 
 fn ask(run: &RunState, id: EffectId, url: String, out: &mut Out) {
-    let request = FileRequest { user: run.user.clone(), thread: run.thread.clone(), url };
+    let request = FileReadRequest { user: run.user.clone(), thread: run.thread.clone(), url };
     out.effect(Effect::ReadFile { id, request });
 }
 
 /// A file was read, or cannot be. What answers nothing outstanding is ignored.
-pub(crate) fn heard(run: &mut RunState, id: &EffectId, answer: FileAnswer, out: &mut Out) {
+pub(crate) fn heard(run: &mut RunState, id: &EffectId, answer: FileReadOutcome, out: &mut Out) {
     let EffectId::File { url, .. } = id else { return };
     let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
     let Some(task) = going.filter(|task| outstanding(task).contains(id)).map(|task| task.id.clone()).next() else {
         return;
     };
     match answer {
-        FileAnswer::Read { content, message } => match readable(content, url) {
+        FileReadOutcome::Read { content, message } => match readable(content, url) {
             Ok(content) => {
-                let private = Private { content: Some(content), ..Private::default() };
+                let private = PrivatePayload { content: Some(content), ..PrivatePayload::default() };
                 updated(run, &task, file(url, FileStatus::Completed, message), Some(private), out);
             }
             Err(why) => updated(run, &task, file(url, FileStatus::Failed, Some(why.to_owned())), None, out),
         },
-        FileAnswer::Failed { message } => updated(run, &task, file(url, FileStatus::Failed, Some(message)), None, out),
+        FileReadOutcome::Failed { message } => {
+            updated(run, &task, file(url, FileStatus::Failed, Some(message)), None, out)
+        }
     }
 }
 
 /// What a model can be given of a file: something, and so much that it fits the one record where it stands. Nothing in it
 /// reads like a group that could be cited.
-fn readable(mut content: Vec<Part>, url: &str) -> Result<Vec<Part>, &'static str> {
-    content.retain(|part| !matches!(part, Part::Text { text, .. } if text.trim().is_empty()));
+fn readable(mut content: Vec<ContentPart>, url: &str) -> Result<Vec<ContentPart>, &'static str> {
+    content.retain(|part| !matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty()));
     if content.is_empty() {
         return Err("There is nothing in it to read.");
     }
-    let content = reference::wrap(content);
+    let content = reference::wrap_reference_groups(content);
     let size = result::json_size(&content).saturating_add(result::json_size(&url));
     if size <= RECORD_BYTES_MAX / 2 { Ok(content) } else { Err("There is too much in it.") }
 }
@@ -126,8 +128,8 @@ fn file(url: &str, status: FileStatus, message: Option<String>) -> ProcessedFile
     ProcessedFile { url: url.to_owned(), status, message }
 }
 
-fn updated(run: &mut RunState, task: &TaskId, now: ProcessedFile, private: Option<Private>, out: &mut Out) {
-    let Some((place, ..)) = run.fold.task(task).and_then(|task| task.reading()) else { return };
+fn updated(run: &mut RunState, task: &TaskId, now: ProcessedFile, private: Option<PrivatePayload>, out: &mut Out) {
+    let Some((place, ..)) = run.fold.task(task).and_then(|task| task.open_file_processing()) else { return };
     let ProcessedFile { url, status, message } = now;
     let output_index = u32::try_from(place).unwrap_or(u32::MAX);
     let event = FileProcessingUpdated { task_id: task.clone(), output_index, url, status, message };
@@ -136,7 +138,7 @@ fn updated(run: &mut RunState, task: &TaskId, now: ProcessedFile, private: Optio
 
 /// All have ended, each in its way. The item is whole even when none could be read: it says so.
 pub(crate) fn end(run: &mut RunState, task: &TaskId, out: &mut Out) {
-    let Some((place, ..)) = run.fold.task(task).and_then(|task| task.reading()) else { return };
+    let Some((place, ..)) = run.fold.task(task).and_then(|task| task.open_file_processing()) else { return };
     let output_index = u32::try_from(place).unwrap_or(u32::MAX);
     close::item(run, task, output_index, &close::Ending::default(), out);
 }

@@ -2,17 +2,17 @@
 
 use crate::effect::{EffectId, TimerId};
 use model::TaskId;
-use model::command::{Answer, Start, Steer};
-use model::delta::ModelEvent;
-use model::event::{Actor, CancelMode};
-use model::ports::FileAnswer;
+use model::command::{AnswerCommand, StartCommand, SteerCommand};
+use model::event::{CancelMode, Initiator};
+use model::model_turn::ModelEvent;
+use model::ports::FileReadOutcome;
 use model::tool::ToolEvent;
 
 /// One thing that happened. An input that answers nothing outstanding is ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// Somebody asked for the run.
-    Start(Box<Start>),
+    Start(Box<StartCommand>),
     /// The model said something, ended its turn, or failed.
     Model {
         /// The turn that was asked for.
@@ -32,12 +32,12 @@ pub enum Input {
         /// The file that was asked for.
         id: EffectId,
         /// What became of it.
-        answer: FileAnswer,
+        answer: FileReadOutcome,
     },
     /// People and clients answered: everything that waited in the inbox, as one input.
-    Answers(Vec<Answer>),
+    Answers(Vec<AnswerCommand>),
     /// The user said something more.
-    Steer(Steer),
+    Steer(SteerCommand),
     /// A task is to stop, with all below it.
     Cancel(CancelTask),
     /// A moment has come. A question's decides nothing by itself: the clock's answer to it comes with the others.
@@ -54,5 +54,5 @@ pub struct CancelTask {
     /// How.
     pub mode: CancelMode,
     /// Who says so.
-    pub by: Actor,
+    pub by: Initiator,
 }

@@ -52,7 +52,7 @@ pub fn step(run: &mut RunState, input: Input, ctx: Ctx, out: &mut Out) {
     match input {
         Input::Start(start) => drive::start(run, *start, ctx, out),
         Input::Model { id, event } => {
-            let is_delta = matches!(event, model::delta::ModelEvent::Delta(_));
+            let is_delta = matches!(event, model::model_turn::ModelEvent::Delta(_));
             turn::heard(run, &id, event, out);
             if is_delta {
                 return;
@@ -97,8 +97,8 @@ fn outstanding_of(task: &TaskFold) -> Vec<EffectId> {
     ids.extend(files::outstanding(task));
     for (fold, call) in task.calls() {
         match calls::state(task, fold, call) {
-            CallState::Running => ids.push(EffectId::tool(&call.call_id, fold.tries)),
-            CallState::Asked => ids.push(EffectId::Timer(TimerId::Approval(call.call_id.approval()))),
+            CallState::Running => ids.push(EffectId::tool(&call.call_id, fold.attempts)),
+            CallState::Asked => ids.push(EffectId::Timer(TimerId::Approval(call.call_id.approval_key()))),
             _ => {}
         }
     }

@@ -4,14 +4,14 @@ use crate::effect::Effect;
 use crate::state::RunState;
 use model::defects::Defect;
 use model::limits::RECORD_BYTES_MAX;
-use model::record::{Draft, Private};
+use model::record::{PrivatePayload, RecordDraft};
 use model::{Event, Millis, Seq};
 
 /// What an input, or several, caused.
 #[derive(Debug, Default)]
 pub struct Out {
     /// Events in order, each at its place.
-    pub drafts: Vec<Draft>,
+    pub drafts: Vec<RecordDraft>,
     /// What the world is asked for.
     pub effects: Vec<Effect>,
     now: Millis,
@@ -46,27 +46,27 @@ impl Out {
     }
 
     /// The same, with what only the server may know.
-    pub(crate) fn emit_with(&mut self, run: &mut RunState, event: Event, private: Option<Private>) {
+    pub(crate) fn emit_with(&mut self, run: &mut RunState, event: Event, private: Option<PrivatePayload>) {
         let seq = run.fold.seq.next();
         let at = self.moment(run);
         let private = match run.usage_to_log(&event) {
-            Some(usage) => Some(Private { usage: Some(usage), ..private.unwrap_or_default() }),
+            Some(usage) => Some(PrivatePayload { usage: Some(usage), ..private.unwrap_or_default() }),
             None => private,
         };
         // A misfit would be a defect of this machine; the fold counts it and the engine parks the thread.
         let _counted = run.fold.apply_event(seq, at, &event, private.as_ref());
         let private = private.map(Box::new);
-        if Defect::DeltaDropped.planted() && matches!(event, Event::TextDelta(_)) && seq.0.is_multiple_of(3) {
+        if Defect::DeltaDropped.is_planted() && matches!(event, Event::TextDelta(_)) && seq.0.is_multiple_of(3) {
             run.fold.seq = Seq(seq.0 - 1);
             return;
         }
-        if Defect::TerminalTwice.planted() && event.is_terminal() {
-            self.drafts.push(Draft { seq, at, event: event.clone(), private: None });
+        if Defect::TerminalTwice.is_planted() && event.is_terminal() {
+            self.drafts.push(RecordDraft { seq, at, event: event.clone(), private: None });
             run.fold.seq = seq.next();
-            self.drafts.push(Draft { seq: seq.next(), at, event, private });
+            self.drafts.push(RecordDraft { seq: seq.next(), at, event, private });
             return;
         }
-        self.drafts.push(Draft { seq, at, event, private });
+        self.drafts.push(RecordDraft { seq, at, event, private });
     }
 
     /// The world is asked for something.

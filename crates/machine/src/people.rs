@@ -4,23 +4,23 @@ use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId, TimerId};
 use crate::state::RunState;
 use crate::{Ctx, Out, result};
-use model::command::{Answer, AnswerTo, ClientResult};
-use model::definition::{OnTimeout, Tool};
+use model::command::{AnswerBody, AnswerCommand, ClientToolResult};
+use model::definition::{ApprovalOnTimeout, Tool};
 use model::event::{
-    ActionRequest, Actor, ApprovalRequested, ApprovalResolved, Decision, DecisionKind, Event, Paused, Pending,
-    PendingKind, Resumed, ReviewConfig,
+    ActionRequest, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event, Initiator,
+    PendingKind, PendingRequest, ReviewConfig, TaskPaused, TaskResumed,
 };
 use model::fold::{RunFold, TaskFold};
 use model::item::{CallKind, ResultStatus};
-use model::object::TaskStatus;
-use model::record::Private;
+use model::record::PrivatePayload;
+use model::task::TaskStatus;
 use model::tool::ToolOutput;
 use model::{ApprovalKey, CallId, TaskId};
 
 /// Asks a person whether a call may run.
 pub(crate) fn ask(run: &mut RunState, call: &CallId, tool: &Tool, arguments: &str, ctx: Ctx, out: &mut Out) {
     let Some(task_id) = run.task_of_call(call).map(|task| task.id.clone()) else { return };
-    let key = call.approval();
+    let key = call.approval_key();
     let args = serde_json::from_str(arguments).unwrap_or_default();
     let expires_at = ctx.now.saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
     let asked = ApprovalRequested {
@@ -37,14 +37,14 @@ pub(crate) fn ask(run: &mut RunState, call: &CallId, tool: &Tool, arguments: &st
 }
 
 /// People and clients answered. What answers nothing that is open is ignored.
-pub(crate) fn answered(run: &mut RunState, answers: Vec<Answer>, out: &mut Out) {
+pub(crate) fn answered(run: &mut RunState, answers: Vec<AnswerCommand>, out: &mut Out) {
     let (mut decisions, mut results) = (Vec::new(), Vec::new());
     let mut echo = None;
     for answer in answers {
-        echo = answer.echo.or(echo);
-        match answer.to {
-            AnswerTo::Approval { key, decision, by } => decisions.push((key, decision, by)),
-            AnswerTo::ClientTools { results: given } => results.extend(given),
+        echo = answer.request_echo.or(echo);
+        match answer.body {
+            AnswerBody::Approval { key, decision, by } => decisions.push((key, decision, by)),
+            AnswerBody::ClientTools { results: given } => results.extend(given),
         }
     }
     decisions.retain(|(key, ..)| asked(run, key).is_some());
@@ -52,13 +52,13 @@ pub(crate) fn answered(run: &mut RunState, answers: Vec<Answer>, out: &mut Out) 
     if decisions.is_empty() && results.is_empty() {
         return;
     }
-    let only_the_clock = results.is_empty() && decisions.iter().all(|(.., by)| *by == Actor::Timeout);
-    let private = echo.map(|echo| Private { echo: Some(echo), ..Private::default() });
-    resume_with(run, if only_the_clock { Actor::Timeout } else { Actor::User }, private, out);
+    let only_the_clock = results.is_empty() && decisions.iter().all(|(.., by)| *by == Initiator::Timeout);
+    let private = echo.map(|echo| PrivatePayload { request_echo: Some(echo), ..PrivatePayload::default() });
+    resume_with(run, if only_the_clock { Initiator::Timeout } else { Initiator::User }, private, out);
     for (key, decision, by) in decisions {
         resolve(run, &key, decision, by, out);
     }
-    for ClientResult { call_id, content, error } in results {
+    for ClientToolResult { call_id, content, error } in results {
         // Sent twice in one breath: the first one counts.
         if waits_for_client(run, &call_id) {
             result::finish(run, &call_id, ToolOutput { message_content: content, error, ..ToolOutput::default() }, out);
@@ -69,25 +69,25 @@ pub(crate) fn answered(run: &mut RunState, answers: Vec<Answer>, out: &mut Out) 
 /// What the clock answers when nobody did in time: what the tool's own rule says. It counts when it comes back as an
 /// answer, so that only one place says who was first.
 #[must_use]
-pub fn at_timeout(run: &RunState, key: &ApprovalKey) -> Option<Answer> {
+pub fn at_timeout(run: &RunState, key: &ApprovalKey) -> Option<AnswerCommand> {
     let (task, call) = asked(run, key)?;
     let tool = task.call(&call).and_then(|(_, call)| calls::named(run, task, &call.name));
     let kind = match tool.map(|tool| tool.approval_on_timeout) {
-        Some(OnTimeout::Approve) => DecisionKind::Approve,
-        Some(OnTimeout::Reject) | None => DecisionKind::Reject,
+        Some(ApprovalOnTimeout::Approve) => ApprovalDecisionKind::Approve,
+        Some(ApprovalOnTimeout::Reject) | None => ApprovalDecisionKind::Reject,
     };
-    let decision = Decision { kind, always: false, message: None, args: None };
-    let to = AnswerTo::Approval { key: key.clone(), decision, by: Actor::Timeout };
-    Some(Answer { task_id: run.root_id(), to, echo: None })
+    let decision = ApprovalDecision { kind, always: false, message: None, args: None };
+    let to = AnswerBody::Approval { key: key.clone(), decision, by: Initiator::Timeout };
+    Some(AnswerCommand { task_id: run.root_id(), body: to, request_echo: None })
 }
 
 /// Nobody need decide any more.
 pub(crate) fn withdraw(run: &mut RunState, call: &CallId, out: &mut Out) {
-    let decision = Decision { kind: DecisionKind::Reject, always: false, message: None, args: None };
-    resolve(run, &call.approval(), decision, Actor::System, out);
+    let decision = ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
+    resolve(run, &call.approval_key(), decision, Initiator::System, out);
 }
 
-fn resolve(run: &mut RunState, key: &ApprovalKey, decision: Decision, by: Actor, out: &mut Out) {
+fn resolve(run: &mut RunState, key: &ApprovalKey, decision: ApprovalDecision, by: Initiator, out: &mut Out) {
     let Some(task_id) = asked(run, key).map(|(task, _)| task.id.clone()) else { return };
     let resolved = ApprovalResolved { task_id, key: key.clone(), decisions: vec![decision], by };
     out.emit(run, Event::ApprovalResolved(resolved));
@@ -103,19 +103,19 @@ fn asked<'a>(run: &'a RunState, key: &ApprovalKey) -> Option<(&'a TaskFold, Call
 }
 
 fn waits_for_client(run: &RunState, call: &CallId) -> bool {
-    let waits = |pending: Pending| pending.kind == PendingKind::ClientTool && pending.call_id == *call;
-    run.task_of_call(call).is_some_and(|task| pending_of(task).any(waits)) && !run.fold.is_over()
+    let waits = |pending: PendingRequest| pending.kind == PendingKind::ClientTool && pending.call_id == *call;
+    run.task_of_call(call).is_some_and(|task| pending_of(task).any(waits)) && !run.fold.has_ended()
 }
 
 /// The run goes on, if it was paused.
-pub(crate) fn resume(run: &mut RunState, by: Actor, out: &mut Out) {
+pub(crate) fn resume(run: &mut RunState, by: Initiator, out: &mut Out) {
     resume_with(run, by, None, out);
 }
 
-fn resume_with(run: &mut RunState, by: Actor, private: Option<Private>, out: &mut Out) {
+fn resume_with(run: &mut RunState, by: Initiator, private: Option<PrivatePayload>, out: &mut Out) {
     let paused = run.fold.root().filter(|root| root.status == TaskStatus::Paused);
     if let Some(task_id) = paused.map(|root| root.id.clone()) {
-        out.emit_with(run, Event::Resumed(Resumed { task_id, by, client: None }), private);
+        out.emit_with(run, Event::Resumed(TaskResumed { task_id, by, client: None }), private);
     }
 }
 
@@ -125,27 +125,31 @@ pub(crate) fn pause(run: &mut RunState, out: &mut Out) {
     let Some(task_id) = going.map(|root| root.id.clone()) else { return };
     let pending = pending(&run.fold);
     if !pending.is_empty() {
-        out.emit(run, Event::Paused(Paused { task_id, pending }));
+        out.emit(run, Event::Paused(TaskPaused { task_id, pending }));
     }
 }
 
 /// What a run waits for from outside, whether it has paused for that or something else of it still goes on.
 #[must_use]
-pub fn pending(run: &RunFold) -> Vec<Pending> {
+pub fn pending(run: &RunFold) -> Vec<PendingRequest> {
     let open = run.tasks.iter().filter(|task| !task.status.is_terminal());
     open.flat_map(pending_of).collect()
 }
 
-fn pending_of(task: &TaskFold) -> impl Iterator<Item = Pending> {
-    let is_whole = task.steps.last().and_then(|step| step.end).is_some_and(model::event::StopReason::is_whole);
+fn pending_of(task: &TaskFold) -> impl Iterator<Item = PendingRequest> {
+    let is_whole =
+        task.steps.last().and_then(|step| step.stop_reason).is_some_and(model::event::StopReason::is_complete);
     calls::due(task).filter(move |_| is_whole).filter_map(|(fold, call)| {
         let (call_id, task_id) = (call.call_id.clone(), TaskId::clone(&task.id));
         match calls::state(task, fold, call) {
-            CallState::Asked => {
-                Some(Pending { kind: PendingKind::Approval, key: Some(call_id.approval()), call_id, task_id })
-            }
+            CallState::Asked => Some(PendingRequest {
+                kind: PendingKind::Approval,
+                key: Some(call_id.approval_key()),
+                call_id,
+                task_id,
+            }),
             CallState::Fresh | CallState::Decided(_) if call.kind == Some(CallKind::Client) => {
-                Some(Pending { kind: PendingKind::ClientTool, key: None, call_id, task_id })
+                Some(PendingRequest { kind: PendingKind::ClientTool, key: None, call_id, task_id })
             }
             _ => None,
         }
@@ -160,7 +164,8 @@ pub(crate) fn close(
     error: model::event::ErrorInfo,
     out: &mut Out,
 ) {
-    let open = run.task_of_call(call).and_then(|task| task.question(call)).is_some_and(|(_, answer)| answer.is_none());
+    let open =
+        run.task_of_call(call).and_then(|task| task.last_approval(call)).is_some_and(|(_, answer)| answer.is_none());
     if open {
         withdraw(run, call, out);
     }

@@ -7,11 +7,11 @@
 use crate::calls::{self, CallState};
 use crate::state::RunState;
 use crate::{Ctx, Out, close, end, files, people, result, tools, turn};
-use model::event::{CancelMode, Cancelling, ErrorInfo, Event, Failed, Recovered, StopReason};
+use model::event::{CancelMode, ErrorInfo, Event, StopReason, TaskCancelling, TaskFailed, TaskRecovered};
 use model::fold::TaskFold;
 use model::item::{IncompleteReason, ResultStatus};
-use model::object::TaskStatus;
 use model::record::OnCrash;
+use model::task::TaskStatus;
 use model::{CallId, ItemId, TaskId};
 
 /// A turn, a tool or a file that was lost so often is not tried again: it may be what kills the process.
@@ -24,7 +24,7 @@ pub(crate) fn recover(run: &mut RunState, ctx: Ctx, out: &mut Out) {
     }
     // Who was to stop after a turn stops now, before anything of it is taken up.
     let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
-    for Cancelling { task_id, by, .. } in going.filter_map(|task| task.cancelling.clone()).collect::<Vec<_>>() {
+    for TaskCancelling { task_id, by, .. } in going.filter_map(|task| task.cancelling.clone()).collect::<Vec<_>>() {
         end::cut_short(run, &task_id, CancelMode::AfterTurn, by, out);
     }
     let tasks: Vec<TaskId> = run.fold.tasks.iter().rev().map(|task| task.id.clone()).collect();
@@ -52,8 +52,9 @@ fn take_up(run: &mut RunState, task: &TaskId, ctx: Ctx, out: &mut Out) {
     turn::step_done(run, task, StopReason::Lost, None, out);
     let Some(fold) = run.fold.task(task) else { return };
     let place = fold.steps.len().checked_sub(1);
-    let cut = fold.items.iter().filter(|item| item.step == place).map(|item| item.item.id().clone()).collect();
-    let lost = fold.steps.iter().filter(|step| step.step == open.step && step.end == Some(StopReason::Lost)).count();
+    let cut = fold.items.iter().filter(|item| item.step_index == place).map(|item| item.item.id().clone()).collect();
+    let lost =
+        fold.steps.iter().filter(|step| step.step == open.step && step.stop_reason == Some(StopReason::Lost)).count();
     if lost >= LOST_MAX {
         give_up(run, task, out);
     } else {
@@ -62,7 +63,7 @@ fn take_up(run: &mut RunState, task: &TaskId, ctx: Ctx, out: &mut Out) {
 }
 
 fn recovered(run: &mut RunState, task: &TaskId, (step, attempt): (u32, u32), cut: Vec<ItemId>, out: &mut Out) {
-    out.emit(run, Event::Recovered(Recovered { task_id: task.clone(), step, attempt, cut }));
+    out.emit(run, Event::Recovered(TaskRecovered { task_id: task.clone(), step, attempt, cut }));
 }
 
 fn give_up(run: &mut RunState, task: &TaskId, out: &mut Out) {
@@ -73,7 +74,7 @@ fn give_up(run: &mut RunState, task: &TaskId, out: &mut Out) {
         ..ErrorInfo::new("interrupted", message)
     };
     let (usage, duration_ms) = end::sums(run, task, out);
-    out.emit(run, Event::Failed(Failed { task_id: task.clone(), error, usage, duration_ms }));
+    out.emit(run, Event::Failed(TaskFailed { task_id: task.clone(), error, usage, duration_ms }));
 }
 
 /// The calls that ran when the process died.

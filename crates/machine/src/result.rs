@@ -2,11 +2,11 @@
 
 use crate::state::RunState;
 use crate::{Out, calls};
-use model::block::{Block, ImageBlock, ImageUrl, Part, TextBlock};
-use model::event::{ErrorInfo, Event, ImageEvent, ImageItem, ItemEvent, TextDelta, TextEvent, TextItem};
+use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::event::{ErrorInfo, Event, ImageEvent, ItemEvent, TaggedImageBlock, TaggedTextBlock, TextDelta, TextEvent};
 use model::item::{Item, ResultStatus, ToolResult};
 use model::limits::{DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
-use model::record::Private;
+use model::record::PrivatePayload;
 use model::tool::ToolOutput;
 use model::{CallId, ItemId, TaskId, reference};
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ fn put(run: &mut RunState, call: &CallId, status: ResultStatus, output: ToolOutp
     if content.is_empty() {
         // Providers refuse empty results.
         let why = error.as_ref().map(|error| error.message.as_str()).filter(|message| !message.trim().is_empty());
-        content.push(Part::text(why.unwrap_or("(no output)")));
+        content.push(ContentPart::text(why.unwrap_or("(no output)")));
     }
     let mut result = open(call, agent);
     let id = result.id.clone();
@@ -85,13 +85,13 @@ fn put(run: &mut RunState, call: &CallId, status: ResultStatus, output: ToolOutp
     // What does not fit a record is read from the blocks again when the model needs it.
     let content = Some(content).filter(|content| json_size(content) <= RECORD_BYTES_MAX / 2);
     let done = ItemEvent { task_id, output_index: index, item: Item::ToolResult(result) };
-    out.emit_with(run, Event::ItemDone(done), Some(Private { content, ..Private::default() }));
+    out.emit_with(run, Event::ItemDone(done), Some(PrivatePayload { content, ..PrivatePayload::default() }));
 }
 
 /// A result of which nothing is known yet.
 pub(crate) fn open(call: &CallId, agent: Option<String>) -> ToolResult {
     ToolResult {
-        id: call.sibling("fco"),
+        id: call.item_id("fco"),
         call_id: call.clone(),
         block_list: Some(Vec::new()),
         status: Some(ResultStatus::InProgress),
@@ -105,19 +105,24 @@ pub(crate) fn open(call: &CallId, agent: Option<String>) -> ToolResult {
 }
 
 /// Gives a result's groups their numbers in the thread, and wraps them for the model. What went wrong is not citable.
-fn numbered(pool: u32, content: Vec<Part>, blocks: Vec<Block>, groups: Groups) -> (Vec<Part>, Vec<Block>) {
+fn numbered(
+    pool: u32,
+    content: Vec<ContentPart>,
+    blocks: Vec<Block>,
+    groups: Groups,
+) -> (Vec<ContentPart>, Vec<Block>) {
     if matches!(groups, Groups::Kept) {
         return (content, blocks);
     }
     let blocks = if blocks.is_empty() { content.iter().filter_map(block_of).collect() } else { blocks };
-    let mut content = if content.is_empty() { reference::parts_of(&blocks) } else { content };
+    let mut content = if content.is_empty() { reference::blocks_to_parts(&blocks) } else { content };
     // Providers refuse empty texts, too.
-    content.retain(|part| !matches!(part, Part::Text { text, .. } if text.trim().is_empty()));
+    content.retain(|part| !matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty()));
     if matches!(groups, Groups::None) {
-        return (reference::wrap(content.into_iter().map(without_group).collect()), blocks);
+        return (reference::wrap_reference_groups(content.into_iter().map(without_group).collect()), blocks);
     }
     let mut numbers: BTreeMap<Option<u32>, u32> = BTreeMap::new();
-    let has_groups = content.iter().any(|part| reference::group_of(part).is_some());
+    let has_groups = content.iter().any(|part| reference::reference_group(part).is_some());
     let mut number = |group: Option<u32>| -> Option<u32> {
         if has_groups && group.is_none() {
             return None;
@@ -126,33 +131,35 @@ fn numbered(pool: u32, content: Vec<Part>, blocks: Vec<Block>, groups: Groups) -
         Some(*numbers.entry(if has_groups { group } else { None }).or_insert(next))
     };
     let content = content.into_iter().map(|part| match part {
-        Part::Text { text, id, tags } => Part::Text { text, id: number(id), tags },
-        Part::ImageUrl { image_url, id } => Part::ImageUrl { image_url, id: number(id) },
-        Part::File { file } => Part::File { file },
+        ContentPart::Text { text, id, tags } => ContentPart::Text { text, id: number(id), tags },
+        ContentPart::ImageUrl { image_url, id } => ContentPart::ImageUrl { image_url, id: number(id) },
+        ContentPart::File { file } => ContentPart::File { file },
     });
-    let content: Vec<Part> = content.collect();
+    let content: Vec<ContentPart> = content.collect();
     let blocks = blocks.into_iter().map(|block| match block {
         Block::Text(text) => Block::Text(TextBlock { id: number(text.id), ..text }),
         Block::Image(image) => Block::Image(ImageBlock { id: number(image.id), ..image }),
         other => other,
     });
     let blocks = blocks.collect();
-    (reference::wrap(content), blocks)
+    (reference::wrap_reference_groups(content), blocks)
 }
 
-fn without_group(part: Part) -> Part {
+fn without_group(part: ContentPart) -> ContentPart {
     match part {
-        Part::Text { text, tags, .. } => Part::Text { text, id: None, tags },
-        Part::ImageUrl { image_url, .. } => Part::ImageUrl { image_url, id: None },
-        Part::File { file } => Part::File { file },
+        ContentPart::Text { text, tags, .. } => ContentPart::Text { text, id: None, tags },
+        ContentPart::ImageUrl { image_url, .. } => ContentPart::ImageUrl { image_url, id: None },
+        ContentPart::File { file } => ContentPart::File { file },
     }
 }
 
-fn block_of(part: &Part) -> Option<Block> {
+fn block_of(part: &ContentPart) -> Option<Block> {
     match part {
-        Part::Text { text, id, .. } => Some(Block::Text(TextBlock { id: *id, ..TextBlock::new(text) })),
-        Part::ImageUrl { image_url, id } => Some(Block::Image(ImageBlock { image_url: image_url.clone(), id: *id })),
-        Part::File { .. } => None,
+        ContentPart::Text { text, id, .. } => Some(Block::Text(TextBlock { id: *id, ..TextBlock::new(text) })),
+        ContentPart::ImageUrl { image_url, id } => {
+            Some(Block::Image(ImageBlock { image_url: image_url.clone(), id: *id }))
+        }
+        ContentPart::File { .. } => None,
     }
 }
 
@@ -168,13 +175,13 @@ impl Place<'_> {
     fn text(&self, block: TextBlock) -> TextEvent {
         let (task_id, item_id) = (self.task_id.clone(), self.item_id.clone());
         let (output_index, block_index) = (self.output_index, self.block_index);
-        TextEvent { task_id, item_id, output_index, block_index, item: TextItem::Text(block) }
+        TextEvent { task_id, item_id, output_index, block_index, item: TaggedTextBlock::Text(block) }
     }
 
     fn image(&self, block: ImageBlock) -> ImageEvent {
         let (task_id, item_id) = (self.task_id.clone(), self.item_id.clone());
         let (output_index, block_index) = (self.output_index, self.block_index);
-        ImageEvent { task_id, item_id, output_index, block_index, item: ImageItem::Image(block) }
+        ImageEvent { task_id, item_id, output_index, block_index, item: TaggedImageBlock::Image(block) }
     }
 }
 
@@ -224,8 +231,11 @@ fn show(run: &mut RunState, place: &Place<'_>, block: Block, out: &mut Out) {
 
 /// Answers a call that nobody will answer any more.
 pub(crate) fn give_up(run: &mut RunState, call: &CallId, status: ResultStatus, error: ErrorInfo, out: &mut Out) {
-    let output =
-        ToolOutput { message_content: vec![Part::text(&error.message)], error: Some(error), ..ToolOutput::default() };
+    let output = ToolOutput {
+        message_content: vec![ContentPart::text(&error.message)],
+        error: Some(error),
+        ..ToolOutput::default()
+    };
     answer(run, call, status, output, out);
 }
 

@@ -3,10 +3,10 @@
 use crate::budget;
 use crate::turn::Turn;
 use model::definition::{Agent, Definitions};
-use model::event::{ApprovalResolved, Cancelling};
+use model::event::{ApprovalResolved, TaskCancelling};
 use model::fold::{RunFold, TaskFold};
-use model::limits::Amount;
-use model::ports::Spent;
+use model::limits::CostMicros;
+use model::ports::Spend;
 use model::thread::ThreadFold;
 use model::usage::Usage;
 use model::{CallId, Event, Seq, TaskId, ThreadId, UserId};
@@ -27,7 +27,7 @@ pub struct RunState {
     /// The run so far.
     pub fold: RunFold,
     /// What the user had used up today before this run.
-    pub spent_before: Spent,
+    pub spent_before: Spend,
     /// Answers that are being heard, by task. Nothing in here outlives its step: a lost one is cut.
     pub(crate) turns: BTreeMap<TaskId, Turn>,
 }
@@ -42,20 +42,22 @@ impl RunState {
         past: ThreadFold,
         fold: Option<RunFold>,
     ) -> Self {
-        let fold = fold.unwrap_or_else(|| past.next_run());
-        Self { user, thread, definitions, past, fold, spent_before: Spent::default(), turns: BTreeMap::new() }
+        let fold = fold.unwrap_or_else(|| past.new_run_fold());
+        Self { user, thread, definitions, past, fold, spent_before: Spend::default(), turns: BTreeMap::new() }
     }
 
     /// The user's day, as it was before this run: what was given holds what the run itself used up.
     pub fn leave_own_out(&mut self) {
         let (all, own) = (self.spent_before, budget::spent(self));
-        self.spent_before =
-            Spent { usage: budget::less(all.usage, own.usage), cost: Amount(all.cost.0.saturating_sub(own.cost.0)) };
+        self.spent_before = Spend {
+            usage: budget::less(all.usage, own.usage),
+            cost: CostMicros(all.cost.0.saturating_sub(own.cost.0)),
+        };
     }
 
     /// The user's day until now, this run included.
     #[must_use]
-    pub fn spent_until_now(&self) -> Spent {
+    pub fn spent_until_now(&self) -> Spend {
         budget::today(self)
     }
 
@@ -65,7 +67,7 @@ impl RunState {
     }
 
     /// The cancel for which a task stops after its turn: its own, or that of a task above it.
-    pub(crate) fn cancelling(&self, task: &TaskFold) -> Option<Cancelling> {
+    pub(crate) fn cancelling(&self, task: &TaskFold) -> Option<TaskCancelling> {
         let above = || task.spec.parent_task_id.as_ref().and_then(|parent| self.fold.task(parent));
         task.cancelling.clone().or_else(|| self.cancelling(above()?))
     }
@@ -77,7 +79,7 @@ impl RunState {
 
     /// What a person said of this tool for the rest of the run, last.
     pub(crate) fn standing_decision(&self, tool: &str) -> Option<&ApprovalResolved> {
-        self.fold.standing.get(tool)
+        self.fold.standing_decisions.get(tool)
     }
 
     /// The last record that the run knows of.
@@ -88,8 +90,8 @@ impl RunState {
 
     /// The run's suffix and the number that its next thing takes.
     pub(crate) fn next_number(&self) -> (String, u32) {
-        let suffix = self.fold.root().map(|root| root.id.suffix().to_owned()).unwrap_or_default();
-        (suffix, self.fold.numbers.saturating_add(1))
+        let suffix = self.fold.root().map(|root| root.id.run_suffix().to_owned()).unwrap_or_default();
+        (suffix, self.fold.id_count.saturating_add(1))
     }
 
     /// Tokens of the turn that this event belongs to, when the log does not have them yet.
@@ -99,13 +101,13 @@ impl RunState {
 
     /// How many reference groups there are.
     pub(crate) fn references(&self) -> u32 {
-        self.past.references.max(self.fold.references)
+        self.past.reference_count.max(self.fold.reference_count)
     }
 
     /// The agent that answers for a task now.
     pub(crate) fn agent(&self, task: &TaskFold) -> Agent {
         let bare = || Agent { name: task.agent.clone(), models: vec![task.spec.model.clone()], ..Agent::default() };
-        self.definitions.resolve(&task.agent).unwrap_or_else(bare)
+        self.definitions.resolve_agent(&task.agent).unwrap_or_else(bare)
     }
 
     /// The task whose call this is.

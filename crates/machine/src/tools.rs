@@ -5,8 +5,8 @@ use crate::effect::{Effect, EffectId};
 use crate::state::RunState;
 use crate::{Ctx, Out, result};
 use model::definition::Tool;
-use model::event::{Custom, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
-use model::record::Private;
+use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
+use model::record::PrivatePayload;
 use model::tool::{StateChange, ToolEvent, ToolRequest};
 use model::{CallId, TaskId};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) fn start(run: &mut RunState, call: &CallId, tool: &Tool, arguments: String, ctx: Ctx, out: &mut Out) {
     let Some(task) = run.task_of_call(call) else { return };
     let Some((fold, _)) = task.call(call) else { return };
-    let (task_id, attempt) = (task.id.clone(), fold.tries + 1);
+    let (task_id, attempt) = (task.id.clone(), fold.attempts + 1);
     let limits = &run.definitions.limits;
     let deadline = ctx.now.saturating_add(tool.timeout_ms.unwrap_or(limits.tool_timeout_ms));
     let request = ToolRequest {
@@ -28,14 +28,14 @@ pub(crate) fn start(run: &mut RunState, call: &CallId, tool: &Tool, arguments: S
         name: tool.spec.name.clone(),
         arguments: arguments.clone(),
         deadline,
-        how: Arc::new(tool.how.clone()),
+        executor: Arc::new(tool.executor.clone()),
         output_bytes_max: tool.output_bytes_max.unwrap_or(limits.tool_output_bytes_max),
     };
-    let private = Private {
+    let private = PrivatePayload {
         idempotent: Some(tool.idempotent),
         on_crash: Some(tool.on_crash),
         deadline: Some(deadline),
-        ..Private::default()
+        ..PrivatePayload::default()
     };
     let started = ToolStarted { task_id, call_id: call.clone(), arguments, attempt };
     out.emit_with(run, Event::ToolStarted(started), Some(private));
@@ -47,19 +47,21 @@ pub(crate) fn heard(run: &mut RunState, id: &EffectId, event: ToolEvent, out: &m
     let EffectId::Tool { call, attempt } = id else { return };
     let Some(task) = run.task_of_call(call) else { return };
     let Some((fold, held)) = task.call(call) else { return };
-    let runs = matches!(calls::state(task, fold, held), CallState::Running) && fold.tries == *attempt;
+    let runs = matches!(calls::state(task, fold, held), CallState::Running) && fold.attempts == *attempt;
     if !runs || task.status.is_terminal() {
         return; // a result after a time-out or a cancel: already answered
     }
     let task_id = task.id.clone();
     match event {
         ToolEvent::Progress(progress) => {
-            let model::tool::Progress { message, progress, total } = progress;
+            let model::tool::ProgressUpdate { message, progress, total } = progress;
             let call_id = call.clone();
             out.emit_if_it_fits(run, Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         }
         ToolEvent::State(change) => state_changed(run, task_id, change, out),
-        ToolEvent::Custom { name, value } => out.emit_if_it_fits(run, Event::Custom(Custom { task_id, name, value })),
+        ToolEvent::Custom { name, value } => {
+            out.emit_if_it_fits(run, Event::Custom(CustomEvent { task_id, name, value }))
+        }
         ToolEvent::End(output) => result::finish(run, call, output, out),
     }
 }
@@ -72,7 +74,7 @@ fn state_changed(run: &mut RunState, task_id: TaskId, change: StateChange, out: 
         StateChange::Delta(delta) => {
             let delta = StateDelta { task_id, delta };
             // A change that does not apply is the tool's mistake, not the log's.
-            if run.fold.accepts(&delta) {
+            if run.fold.can_apply_state_delta(&delta) {
                 out.emit_if_it_fits(run, Event::StateDelta(delta));
             }
         }

@@ -10,17 +10,18 @@ use crate::state::RunState;
 use crate::{Out, ask, calls};
 use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
 use model::definition::Tool;
-use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelItem};
 use model::event::{
-    AnnotationAdded, ArgumentsDelta, Event, HostedCallUpdated, ImageDelta, ImageEvent, ImageItem, ItemEvent,
-    ProviderEvent, StepDone, StopReason, SummaryDelta, SummaryEvent, TextDelta, TextEvent, TextItem,
+    AnnotationAdded, ArgumentsDelta, Event, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent, ProviderEvent,
+    StepDone, StopReason, SummaryDelta, SummaryEvent, TaggedImageBlock, TaggedTextBlock, TextDelta, TextEvent,
 };
 use model::item::{
-    CallKind, Gate, HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, SummaryPart, ToolCall,
+    ApprovalGate, CallKind, HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, SummaryPart,
+    ToolCall,
 };
 use model::limits::{DELTA_BYTES_MAX, RECORD_BYTES_MAX};
-use model::record::Private;
-use model::reference::MarkerScan;
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelTurnEnd};
+use model::record::PrivatePayload;
+use model::reference::CitationScanner;
 use model::usage::Usage;
 use model::{CallId, ItemId, TaskId};
 use serde_json::Value;
@@ -48,7 +49,7 @@ struct Slot {
     open: Option<OpenPart>,
     /// How many blocks or summary parts there are.
     parts: u32,
-    scan: MarkerScan,
+    scan: CitationScanner,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,8 +115,8 @@ pub(crate) fn heard(run: &mut RunState, id: &EffectId, event: ModelEvent, out: &
 }
 
 /// The turn ended by itself: what is open is whole, unless a limit ended it.
-fn finish(run: &mut RunState, task: &TaskId, end: ModelEnd, out: &mut Out) {
-    let limited = matches!(end.stop, StopReason::MaxTokens | StopReason::ContentFilter);
+fn finish(run: &mut RunState, task: &TaskId, end: ModelTurnEnd, out: &mut Out) {
+    let limited = matches!(end.stop_reason, StopReason::MaxTokens | StopReason::ContentFilter);
     let cut = limited.then_some(IncompleteReason::Limit);
     if let Some(turn) = run.turns.get_mut(task) {
         turn.usage = end.usage;
@@ -128,9 +129,9 @@ fn finish(run: &mut RunState, task: &TaskId, end: ModelEnd, out: &mut Out) {
     let calls = run
         .fold
         .task(task)
-        .is_some_and(|fold| fold.calls().any(|(item, _)| item.step == Some(step) && item.arguments_whole));
+        .is_some_and(|fold| fold.calls().any(|(item, _)| item.step_index == Some(step) && item.arguments_complete));
     let stop = match (limited, calls) {
-        (true, _) => end.stop,
+        (true, _) => end.stop_reason,
         (false, true) => StopReason::ToolCalls,
         (false, false) => StopReason::Stop,
     };
@@ -220,12 +221,12 @@ impl Speaker<'_> {
     fn slot(&mut self, slot: u32) -> Option<&mut Slot> {
         let fold = self.run.fold.task(self.task)?;
         let slot = self.run.turns.get_mut(self.task)?.slots.get_mut(&slot)?;
-        let open = fold.items.get(slot.output_index as usize).is_some_and(|item| !item.closed);
+        let open = fold.items.get(slot.output_index as usize).is_some_and(|item| !item.done);
         open.then_some(slot)
     }
 
     /// The slot's item, made when the provider did not announce it.
-    fn slot_or(&mut self, slot: u32, item: ModelItem) -> Option<&mut Slot> {
+    fn slot_or(&mut self, slot: u32, item: ModelItemKind) -> Option<&mut Slot> {
         let known = self.run.turns.get(self.task).is_some_and(|turn| turn.slots.contains_key(&slot));
         if !known {
             self.started(slot, item);
@@ -233,7 +234,7 @@ impl Speaker<'_> {
         self.slot(slot)
     }
 
-    fn started(&mut self, slot: u32, item: ModelItem) {
+    fn started(&mut self, slot: u32, item: ModelItemKind) {
         let known = self.run.turns.get(self.task).is_none_or(|turn| turn.slots.contains_key(&slot));
         let Some(fold) = self.run.fold.task(self.task).filter(|_| !known) else { return };
         let agent = Some(fold.agent.clone());
@@ -243,10 +244,10 @@ impl Speaker<'_> {
         let status = Some(ItemStatus::InProgress);
         let mut private = None;
         let item = match item {
-            ModelItem::Reasoning => {
+            ModelItemKind::Reasoning => {
                 Item::Reasoning(Reasoning { id: id("rs"), summary: Some(Vec::new()), status, reason: None, agent })
             }
-            ModelItem::Message { phase } => Item::Message(Message {
+            ModelItemKind::Message { phase } => Item::Message(Message {
                 id: id("msg"),
                 role: Role::Assistant,
                 block_list: Some(Vec::new()),
@@ -255,11 +256,11 @@ impl Speaker<'_> {
                 reason: None,
                 agent,
             }),
-            ModelItem::ToolCall { name, provider_call_id } => {
-                private = Some(Private { provider_call_id, ..Private::default() });
+            ModelItemKind::ToolCall { name, provider_call_id } => {
+                private = Some(PrivatePayload { provider_call_id, ..PrivatePayload::default() });
                 Item::ToolCall(self.call(CallId::numbered(&suffix, number), name, agent))
             }
-            ModelItem::HostedCall { name } => Item::HostedCall(HostedCall {
+            ModelItemKind::HostedCall { name } => Item::HostedCall(HostedCall {
                 id: id("hc"),
                 name,
                 block_list: Some(Vec::new()),
@@ -280,7 +281,7 @@ impl Speaker<'_> {
         let event = ItemEvent { task_id: self.task.clone(), output_index, item };
         self.out.emit_with(self.run, Event::ItemAdded(event), private);
         if let Some(turn) = self.run.turns.get_mut(self.task) {
-            let scan = MarkerScan::default();
+            let scan = CitationScanner::default();
             turn.slots.insert(slot, Slot { output_index, item_id, kind, open: None, parts: 0, scan });
         }
     }
@@ -288,10 +289,10 @@ impl Speaker<'_> {
     fn call(&self, call_id: CallId, name: String, agent: Option<String>) -> ToolCall {
         let tool = self.run.fold.task(self.task).and_then(|task| calls::named(self.run, task, &name));
         ToolCall {
-            id: call_id.sibling("fc"),
+            id: call_id.item_id("fc"),
             call_id,
-            kind: Some(tool.as_ref().map_or(CallKind::Tool, Tool::kind)),
-            gate: Some(tool.as_ref().map_or(Gate::Never, Tool::gate)),
+            kind: Some(tool.as_ref().map_or(CallKind::Tool, Tool::call_kind)),
+            gate: Some(tool.as_ref().map_or(ApprovalGate::Never, Tool::approval_gate)),
             display_name: tool.and_then(|tool| tool.display_name),
             name,
             arguments: Some(String::new()),
@@ -309,7 +310,7 @@ impl Speaker<'_> {
             Some(open) if open.part == part && open.kind == kind => {
                 // A picture is done by its own last event.
                 let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize))?;
-                let is_open = fold.open.contains(&open.block);
+                let is_open = fold.open_parts.contains(&open.block);
                 is_open.then_some(PartPlace { output_index, item_id, block: open.block, new: false })
             }
             Some(open) if open.part >= part => None,
@@ -317,7 +318,7 @@ impl Speaker<'_> {
                 let block = held.parts;
                 held.open = Some(OpenPart { part, block, kind });
                 held.parts = block.saturating_add(1);
-                held.scan = MarkerScan::default();
+                held.scan = CitationScanner::default();
                 if let Some(before) = before {
                     close::part(self.run, self.task, output_index, before.block, self.out);
                 }
@@ -327,7 +328,7 @@ impl Speaker<'_> {
     }
 
     fn reasoning(&mut self, slot: u32, part: u32, text: &str) {
-        self.slot_or(slot, ModelItem::Reasoning);
+        self.slot_or(slot, ModelItemKind::Reasoning);
         let Some(place) = self.part(slot, part, PartKind::Summary) else { return };
         let PartPlace { output_index, item_id, block: summary_index, new } = place;
         if new {
@@ -344,11 +345,11 @@ impl Speaker<'_> {
     }
 
     fn text(&mut self, slot: u32, part: u32, text: &str, logprobs: Option<&Value>, refusal: Option<bool>) {
-        self.slot_or(slot, ModelItem::Message { phase: None });
+        self.slot_or(slot, ModelItemKind::Message { phase: None });
         let Some(place) = self.part(slot, part, PartKind::Text) else { return };
         let PartPlace { output_index, item_id, block: block_index, new } = place;
         if new {
-            let item = TextItem::Text(TextBlock { refusal, ..TextBlock::new("") });
+            let item = TaggedTextBlock::Text(TextBlock { refusal, ..TextBlock::new("") });
             let (task_id, item_id) = (self.task.clone(), item_id.clone());
             let event = TextEvent { task_id, item_id, output_index, block_index, item };
             self.out.emit(self.run, Event::TextAdded(event));
@@ -390,7 +391,7 @@ impl Speaker<'_> {
         let Some(held) = self.slot(slot) else { return };
         let (output_index, item_id) = (held.output_index, held.item_id.clone());
         let fold = self.run.fold.task(self.task).and_then(|task| task.items.get(output_index as usize));
-        if !fold.is_some_and(|fold| matches!(fold.item, Item::ToolCall(_)) && !fold.arguments_whole) {
+        if !fold.is_some_and(|fold| matches!(fold.item, Item::ToolCall(_)) && !fold.arguments_complete) {
             return;
         }
         for piece in pieces(text) {
@@ -406,11 +407,11 @@ impl Speaker<'_> {
         if partial.is_some() && url.is_empty() {
             return;
         }
-        self.slot_or(slot, ModelItem::Message { phase: None });
+        self.slot_or(slot, ModelItemKind::Message { phase: None });
         let Some(place) = self.part(slot, part, PartKind::Image) else { return };
         let PartPlace { output_index, item_id, block: block_index, new } = place;
         let task_id = self.task.clone();
-        let item = |url| ImageItem::Image(ImageBlock { image_url: ImageUrl::at(url), id: None });
+        let item = |url| TaggedImageBlock::Image(ImageBlock { image_url: ImageUrl::new(url), id: None });
         if new {
             let (task_id, item_id, item) = (task_id.clone(), item_id.clone(), item(String::new()));
             let event = ImageEvent { task_id, item_id, output_index, block_index, item };

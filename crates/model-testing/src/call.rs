@@ -5,17 +5,17 @@ use super::plan;
 use super::task::{Ended, Phase, Task};
 use super::text::prose;
 use super::world::World;
-use model::block::Part;
+use model::block::ContentPart;
 use model::event::{
-    ActionRequest, Actor, AgentUpdated, ApprovalRequested, ApprovalResolved, Decision, DecisionKind, ErrorInfo, Event,
-    ItemEvent, Pending, PendingKind, ReviewConfig, ToolProgress, ToolStarted,
+    ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved,
+    ErrorInfo, Event, Initiator, ItemEvent, PendingKind, PendingRequest, ReviewConfig, ToolProgress, ToolStarted,
 };
 use model::id::CallId;
-use model::item::{CallKind, Gate, IncompleteReason, Item, ResultStatus, ToolCall, ToolResult};
+use model::item::{ApprovalGate, CallKind, IncompleteReason, Item, ResultStatus, ToolCall, ToolResult};
 use model::limits::DONE_REPEAT_BYTES_MAX;
-use model::object::TaskStatus;
-use model::record::{OnCrash, Private};
+use model::record::{OnCrash, PrivatePayload};
 use model::reference;
+use model::task::TaskStatus;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ pub(super) struct Call {
     pub(super) id: CallId,
     name: String,
     kind: CallKind,
-    gate: Gate,
+    gate: ApprovalGate,
     arguments: String,
     pub(super) state: CallState,
     attempt: u32,
@@ -60,7 +60,7 @@ impl Call {
             id: call.call_id.clone(),
             name: call.name.clone(),
             kind: call.kind.unwrap_or(CallKind::Tool),
-            gate: call.gate.unwrap_or(Gate::Never),
+            gate: call.gate.unwrap_or(ApprovalGate::Never),
             arguments: call.arguments.clone().unwrap_or_default(),
             state: CallState::Due,
             attempt: 0,
@@ -84,7 +84,7 @@ impl Task {
         self.phase = Phase::Waiting;
         for place in 0..self.calls.len() {
             let Some(call) = self.calls.get_mut(place) else { break };
-            let asked = call.gate == Gate::Always || (call.gate == Gate::Maybe && world.rng.chance(50));
+            let asked = call.gate == ApprovalGate::Always || (call.gate == ApprovalGate::Maybe && world.rng.chance(50));
             match call.kind {
                 _ if asked => self.ask(world, place),
                 CallKind::Tool | CallKind::Agent => self.start(world, place),
@@ -100,7 +100,7 @@ impl Task {
         let args = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
         world.emit(Event::ApprovalRequested(ApprovalRequested {
             task_id: self.id.clone(),
-            key: call.id.approval(),
+            key: call.id.approval_key(),
             call_id: call.id.clone(),
             action_requests: vec![ActionRequest { name: call.name.clone(), args }],
             review_configs: vec![ReviewConfig { require_approval: true }],
@@ -119,11 +119,11 @@ impl Task {
             arguments: call.arguments.clone(),
             attempt: call.attempt,
         };
-        let private = Private {
+        let private = PrivatePayload {
             idempotent: Some(call.idempotent),
             on_crash: Some(call.on_crash),
             deadline: Some(world.at.saturating_add(60_000)),
-            ..Private::default()
+            ..PrivatePayload::default()
         };
         world.emit_with(Event::ToolStarted(started), Some(private));
         if call.kind == CallKind::Agent {
@@ -139,7 +139,7 @@ impl Task {
 
     fn open_result(&mut self, world: &mut World, call: &CallId, pieces: VecDeque<super::item::Piece>) -> Open {
         let item = Item::ToolResult(ToolResult {
-            id: call.sibling("fco"),
+            id: call.item_id("fco"),
             call_id: call.clone(),
             block_list: Some(Vec::new()),
             status: Some(ResultStatus::InProgress),
@@ -164,10 +164,10 @@ impl Task {
             _ => self.open_result(world, &id, blocks),
         };
         while open.say(world, &self.id, None) {}
-        let mut content = reference::wrap(reference::parts_of(open.item.blocks()));
+        let mut content = reference::wrap_reference_groups(reference::blocks_to_parts(open.item.blocks()));
         if content.is_empty() {
             // Providers refuse empty results.
-            content.push(Part::text(error.as_ref().map_or("(nothing)", |error| error.code.as_str())));
+            content.push(ContentPart::text(error.as_ref().map_or("(nothing)", |error| error.code.as_str())));
         }
         let fits = serde_json::to_vec(&content).is_ok_and(|bytes| bytes.len() <= DONE_REPEAT_BYTES_MAX);
         if let Item::ToolResult(result) = &mut open.item {
@@ -178,14 +178,18 @@ impl Task {
             result.artifact = world.rng.chance(10).then(|| world.value());
             result.ui_hints = world.rng.chance(10).then(|| [("tone".to_owned(), json!(1.25))].into_iter().collect());
         }
-        open.done(world, &self.id, fits.then(|| Private { content: Some(content), ..Private::default() }));
+        open.done(
+            world,
+            &self.id,
+            fits.then(|| PrivatePayload { content: Some(content), ..PrivatePayload::default() }),
+        );
         self.settle();
     }
 
     /// A sub-agent ended: what it gave is in the log already, so that its result says only how it ended.
     pub(super) fn child_ended(&mut self, world: &mut World, ended: Ended) {
         self.total.add(ended.usage);
-        let Some(call) = self.calls.iter_mut().find(|call| call.id.task() == ended.id) else { return };
+        let Some(call) = self.calls.iter_mut().find(|call| call.id.child_task_id() == ended.id) else { return };
         let CallState::Child(open) = std::mem::replace(&mut call.state, CallState::Answered) else { return };
         let status = match ended.status {
             TaskStatus::Completed => ResultStatus::Completed,
@@ -193,7 +197,7 @@ impl Task {
             _ => ResultStatus::Incomplete,
         };
         let item = Item::ToolResult(ToolResult {
-            id: call.id.sibling("fco"),
+            id: call.id.item_id("fco"),
             call_id: call.id.clone(),
             block_list: None,
             status: Some(status),
@@ -204,9 +208,9 @@ impl Task {
             reason: (status == ResultStatus::Incomplete).then_some(IncompleteReason::Cancelled),
             agent: None,
         });
-        let content = Some(vec![Part::text(ended.words)]);
+        let content = Some(vec![ContentPart::text(ended.words)]);
         let event = ItemEvent { task_id: self.id.clone(), output_index: open.index, item };
-        world.emit_with(Event::ItemDone(event), Some(Private { content, ..Private::default() }));
+        world.emit_with(Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
         self.settle();
     }
 
@@ -270,47 +274,48 @@ impl Task {
     }
 
     /// What waits for people.
-    pub(super) fn pending(&self) -> impl Iterator<Item = Pending> {
+    pub(super) fn pending(&self) -> impl Iterator<Item = PendingRequest> {
         self.calls.iter().filter_map(|call| {
             let (kind, key) = match call.state {
-                CallState::Asked => (PendingKind::Approval, Some(call.id.approval())),
+                CallState::Asked => (PendingKind::Approval, Some(call.id.approval_key())),
                 CallState::Client => (PendingKind::ClientTool, None),
                 _ => return None,
             };
-            Some(Pending { kind, key, call_id: call.id.clone(), task_id: self.id.clone() })
+            Some(PendingRequest { kind, key, call_id: call.id.clone(), task_id: self.id.clone() })
         })
     }
 
     /// A question is decided. What comes of it follows in [`Self::act`].
-    pub(super) fn decide(&mut self, world: &mut World, pending: &Pending, by: Actor) {
+    pub(super) fn decide(&mut self, world: &mut World, pending: &PendingRequest, by: Initiator) {
         let asked = |call: &&mut Call| call.id == pending.call_id && matches!(call.state, CallState::Asked);
         let Some(call) = self.calls.iter_mut().find(asked) else { return };
-        let mut decision = Decision { kind: DecisionKind::Reject, always: false, message: None, args: None };
-        if by == Actor::User {
-            use DecisionKind::{Approve, Edit, Reject};
+        let mut decision =
+            ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
+        if by == Initiator::User {
+            use ApprovalDecisionKind::{Approve, Edit, Reject};
             decision.kind = world.rng.choose(Approve, &[Approve, Reject, Edit]);
             decision.always = decision.kind == Approve && world.rng.chance(20);
             decision.message = world.rng.chance(30).then(|| "too risky".to_owned());
         }
         call.state = match decision.kind {
-            DecisionKind::Approve => CallState::Due,
-            DecisionKind::Edit => {
+            ApprovalDecisionKind::Approve => CallState::Due,
+            ApprovalDecisionKind::Edit => {
                 let args = json!({"location": "Lyon", "n": world.value()});
                 call.arguments = args.to_string();
                 decision.args = Some(args);
                 CallState::Due
             }
-            DecisionKind::Reject => {
-                let code = if by == Actor::Timeout { "approval_timeout" } else { "rejected" };
+            ApprovalDecisionKind::Reject => {
+                let code = if by == Initiator::Timeout { "approval_timeout" } else { "rejected" };
                 CallState::Refused(ErrorInfo::new(code, decision.message.clone().unwrap_or_default()))
             }
         };
-        let (task_id, key) = (self.id.clone(), call.id.approval());
+        let (task_id, key) = (self.id.clone(), call.id.approval_key());
         world.emit(Event::ApprovalResolved(ApprovalResolved { task_id, key, decisions: vec![decision], by }));
     }
 
     /// Results of what was refused, then of what the client ran, then what was allowed starts.
-    pub(super) fn act(&mut self, world: &mut World, answered: &[Pending]) {
+    pub(super) fn act(&mut self, world: &mut World, answered: &[PendingRequest]) {
         for place in self.places(|call| matches!(call.state, CallState::Refused(_))) {
             let Some(CallState::Refused(error)) = self.calls.get(place).map(|call| &call.state) else { continue };
             let error = Some(error.clone());
@@ -330,10 +335,10 @@ impl Task {
     /// Every call that nobody will answer any more gets a result that says so.
     pub(super) fn give_up(&mut self, world: &mut World, code: &str) {
         for place in self.places(|call| !call.is_answered()) {
-            let pending: Vec<Pending> = self.pending().collect();
+            let pending: Vec<PendingRequest> = self.pending().collect();
             let id = self.calls.get(place).map(|call| call.id.clone());
             if let Some(pending) = pending.iter().find(|pending| Some(&pending.call_id) == id.as_ref()) {
-                self.decide(world, pending, Actor::System);
+                self.decide(world, pending, Initiator::System);
             }
             let error = ErrorInfo::new(code, "The call was given up.");
             self.answer(world, place, ResultStatus::Incomplete, Some(error));
@@ -342,9 +347,9 @@ impl Task {
 
     /// The run winds down: what waits is refused, what runs may end.
     pub(super) fn wind_down(&mut self, world: &mut World) {
-        let pending: Vec<Pending> = self.pending().collect();
+        let pending: Vec<PendingRequest> = self.pending().collect();
         for pending in &pending {
-            self.decide(world, pending, Actor::System);
+            self.decide(world, pending, Initiator::System);
         }
         self.act(world, &[]);
         for place in self.places(|call| matches!(call.state, CallState::Client | CallState::Last)) {

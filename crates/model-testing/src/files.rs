@@ -4,10 +4,10 @@ use super::item::Open;
 use super::task::{Phase, Task};
 use super::text::prose;
 use super::world::World;
-use model::block::{FileRef, Part};
+use model::block::{ContentPart, FileRef};
 use model::event::{Event, FileProcessingUpdated, InputMessage};
 use model::item::{FileProcessing, FileStatus, Item, ItemStatus, ProcessedFile};
-use model::record::Private;
+use model::record::PrivatePayload;
 use std::collections::VecDeque;
 
 /// A file that was lost so often is not read again.
@@ -25,10 +25,10 @@ pub(super) struct Files {
 }
 
 /// A few files, some of them twice, and one that need not be read.
-pub(super) fn some(world: &mut World) -> Vec<Part> {
-    let file = |url: String| Part::File { file: FileRef { url: Some(url), ..FileRef::default() } };
+pub(super) fn some(world: &mut World) -> Vec<ContentPart> {
+    let file = |url: String| ContentPart::File { file: FileRef { url: Some(url), ..FileRef::default() } };
     let count = world.rng.between(1, 3);
-    let mut parts: Vec<Part> =
+    let mut parts: Vec<ContentPart> =
         (0..count).map(|_| file(format!("https://example.org/{}.pdf", world.rng.between(1, 6)))).collect();
     if world.rng.chance(30) {
         parts.push(file(format!("/v1/blobs/{:064x}", world.rng.bits())));
@@ -46,7 +46,7 @@ impl Files {
     /// Something more was said.
     pub(super) fn hear(&mut self, input: &[InputMessage]) {
         for part in input.iter().flat_map(|message| &message.content) {
-            if let Part::File { file } = part
+            if let ContentPart::File { file } = part
                 && let Some(url) = file.url.as_ref().filter(|url| url.starts_with("https:"))
                 && !self.unread.contains(url)
                 && !self.listed.contains(url)
@@ -83,7 +83,7 @@ impl Task {
         let status = world.rng.choose(FileStatus::Completed, &[FileStatus::Completed, FileStatus::Failed]);
         let message = world.rng.chance(50).then(|| prose(&mut world.rng, 0, 4));
         let read = status == FileStatus::Completed;
-        let content = read.then(|| vec![Part::text(format!("# {url}\n{}", prose(&mut world.rng, 0, 12)))]);
+        let content = read.then(|| vec![ContentPart::text(format!("# {url}\n{}", prose(&mut world.rng, 0, 12)))]);
         self.updated(world, ProcessedFile { url, status, message }, content);
         self.begin_turn_when_read(world);
     }
@@ -111,7 +111,7 @@ impl Task {
         }
     }
 
-    fn updated(&mut self, world: &mut World, now: ProcessedFile, content: Option<Vec<Part>>) {
+    fn updated(&mut self, world: &mut World, now: ProcessedFile, content: Option<Vec<ContentPart>>) {
         let Some(open) = self.open.first_mut() else { return };
         let ProcessedFile { url, status, message } = now.clone();
         let event = FileProcessingUpdated { task_id: self.id.clone(), output_index: open.index, url, status, message };
@@ -120,7 +120,7 @@ impl Task {
         {
             *file = now;
         }
-        let private = content.map(|content| Private { content: Some(content), ..Private::default() });
+        let private = content.map(|content| PrivatePayload { content: Some(content), ..PrivatePayload::default() });
         world.emit_with(Event::FileProcessingUpdated(event), private);
     }
 }

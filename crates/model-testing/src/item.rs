@@ -3,13 +3,13 @@
 use super::world::World;
 use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
 use model::event::{
-    AnnotationAdded, ArgumentsDelta, ArgumentsDone, Event, HostedCallUpdated, ImageDelta, ImageEvent, ImageItem,
-    ItemEvent, SummaryDelta, SummaryEvent, TextDelta, TextEvent, TextItem,
+    AnnotationAdded, ArgumentsDelta, ArgumentsDone, Event, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent,
+    SummaryDelta, SummaryEvent, TaggedImageBlock, TaggedTextBlock, TextDelta, TextEvent,
 };
 use model::id::{ItemId, TaskId};
 use model::item::{IncompleteReason, Item, ItemStatus, SummaryPart};
 use model::limits::DONE_REPEAT_BYTES_MAX;
-use model::record::{Private, RawItem};
+use model::record::{PrivatePayload, RawItem};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
@@ -61,7 +61,7 @@ impl Open {
         index: u32,
         item: Item,
         pieces: VecDeque<Piece>,
-        private: Option<Private>,
+        private: Option<PrivatePayload>,
     ) -> Self {
         let event = ItemEvent { task_id: task.clone(), output_index: index, item: item.clone() };
         world.emit_with(Event::ItemAdded(event), private);
@@ -69,7 +69,7 @@ impl Open {
     }
 
     /// Says the next piece; false when all is said.
-    pub(super) fn say(&mut self, world: &mut World, task: &TaskId, private: Option<Private>) -> bool {
+    pub(super) fn say(&mut self, world: &mut World, task: &TaskId, private: Option<PrivatePayload>) -> bool {
         let Some(piece) = self.pieces.pop_front() else { return false };
         let place = Place { task, item: self.item.id().clone(), index: self.index };
         let event = match piece {
@@ -100,7 +100,7 @@ impl Open {
             Item::ToolResult(_) => {}
         }
         let raw = world.rng.chance(50).then(|| RawItem { origin: "openai/gpt-x".to_owned(), item: json!({"n": 1.5}) });
-        let private = raw.map(|raw| Private { raw: Some(raw), ..Private::default() });
+        let private = raw.map(|raw| PrivatePayload { raw: Some(raw), ..PrivatePayload::default() });
         self.done(world, task, private)
     }
 
@@ -114,12 +114,12 @@ impl Open {
         };
         self.pieces = close.into_iter().collect();
         while self.say(world, task, None) {}
-        self.item.cut(why);
+        self.item.mark_incomplete(why);
         self.done(world, task, None)
     }
 
     /// Says the `done`, less what would repeat too much; gives the item as it then is.
-    pub(super) fn done(self, world: &mut World, task: &TaskId, private: Option<Private>) -> Item {
+    pub(super) fn done(self, world: &mut World, task: &TaskId, private: Option<PrivatePayload>) -> Item {
         let mut item = self.item.clone();
         if serde_json::to_vec(&item).map_or(0, |bytes| bytes.len()) > DONE_REPEAT_BYTES_MAX {
             match &mut item {
@@ -222,7 +222,7 @@ impl Open {
                 let partial_image_index = self.partials;
                 self.partials = self.partials.saturating_add(1);
                 let (task_id, item_id) = place.names();
-                let (output_index, item) = (place.index, ImageItem::Image(block.clone()));
+                let (output_index, item) = (place.index, TaggedImageBlock::Image(block.clone()));
                 let event = ImageDelta { task_id, item_id, output_index, block_index, partial_image_index, item };
                 Some(Event::ImageDelta(event))
             }
@@ -287,12 +287,12 @@ impl Place<'_> {
 
     fn text(&self, block_index: u32, block: TextBlock) -> TextEvent {
         let (task_id, item_id) = self.names();
-        TextEvent { task_id, item_id, output_index: self.index, block_index, item: TextItem::Text(block) }
+        TextEvent { task_id, item_id, output_index: self.index, block_index, item: TaggedTextBlock::Text(block) }
     }
 
     fn image(&self, block_index: u32, block: ImageBlock) -> ImageEvent {
         let (task_id, item_id) = self.names();
-        ImageEvent { task_id, item_id, output_index: self.index, block_index, item: ImageItem::Image(block) }
+        ImageEvent { task_id, item_id, output_index: self.index, block_index, item: TaggedImageBlock::Image(block) }
     }
 }
 

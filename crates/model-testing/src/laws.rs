@@ -2,7 +2,7 @@
 //! from the events themselves.
 
 use super::sums::Sums;
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::id::{CallId, TaskId};
 use model::record::Record;
 use std::collections::HashSet;
@@ -27,7 +27,7 @@ pub fn one_terminal_last(records: &[Record]) -> Result<(), String> {
         let event = record.event();
         let Some(task) = event.task_id() else { continue };
         if ended.contains(task) || ended.contains(&record.run) {
-            return Err(format!("record {} ({}) comes after the end of {task}", record.seq, record.kind()));
+            return Err(format!("record {} ({}) comes after the end of {task}", record.seq, record.event_type()));
         }
         begun.insert(task.clone());
         if event.is_terminal() {
@@ -44,12 +44,12 @@ pub fn one_terminal_last(records: &[Record]) -> Result<(), String> {
 ///
 /// # Errors
 /// Says what a provider would refuse.
-pub fn valid_history(entries: &[Entry]) -> Result<(), String> {
+pub fn valid_history(entries: &[HistoryEntry]) -> Result<(), String> {
     let mut open: Vec<&CallId> = Vec::new();
     for entry in entries {
         match entry {
-            Entry::Call { call_id, .. } => open.push(call_id),
-            Entry::Result { call_id, content, .. } => {
+            HistoryEntry::Call { call_id, .. } => open.push(call_id),
+            HistoryEntry::Result { call_id, content, .. } => {
                 let place = open.iter().position(|open| *open == call_id);
                 let place = place.ok_or_else(|| format!("{call_id} is answered but was not asked, or twice"))?;
                 open.remove(place);
@@ -58,18 +58,22 @@ pub fn valid_history(entries: &[Entry]) -> Result<(), String> {
                 }
             }
             // Items of the same turn may stand beside a call; a user's word may not.
-            Entry::User { .. } | Entry::System { .. } | Entry::Summary { .. } if !open.is_empty() => {
+            HistoryEntry::User { .. } | HistoryEntry::System { .. } | HistoryEntry::Summary { .. }
+                if !open.is_empty() =>
+            {
                 return Err(format!("{open:?} have no result before the next turn"));
             }
-            Entry::Assistant { text, .. } if text.is_empty() => return Err("an empty message".to_owned()),
-            Entry::Drawn { content } if content.is_empty() => return Err("nothing is drawn".to_owned()),
-            Entry::Summary { .. }
-            | Entry::System { .. }
-            | Entry::User { .. }
-            | Entry::Assistant { .. }
-            | Entry::Drawn { .. }
-            | Entry::Reasoning { .. }
-            | Entry::Hosted { .. } => {}
+            HistoryEntry::Assistant { text, .. } if text.is_empty() => return Err("an empty message".to_owned()),
+            HistoryEntry::GeneratedImages { content } if content.is_empty() => {
+                return Err("nothing is drawn".to_owned());
+            }
+            HistoryEntry::Summary { .. }
+            | HistoryEntry::System { .. }
+            | HistoryEntry::User { .. }
+            | HistoryEntry::Assistant { .. }
+            | HistoryEntry::GeneratedImages { .. }
+            | HistoryEntry::Reasoning { .. }
+            | HistoryEntry::Hosted { .. } => {}
         }
     }
     if open.is_empty() { Ok(()) } else { Err(format!("{open:?} have no result")) }

@@ -22,7 +22,7 @@ mod world;
 
 pub use rng::Rng;
 
-use model::block::Object;
+use model::block::JsonObject;
 use model::event::{Event, HistoryCompacted, RunHidden};
 use model::id::{TaskId, ThreadId};
 use model::record::Record;
@@ -112,7 +112,7 @@ fn between_runs(world: &mut World, runs: &[TaskId]) {
     if world.rng.chance(25) {
         let head = u64::try_from(world.records.len()).unwrap_or_default();
         let summary = text::prose(&mut world.rng, 0, 12);
-        let mut details = Object::new();
+        let mut details = JsonObject::new();
         if world.rng.chance(50) {
             details.insert("ratio".to_owned(), world.fraction().into());
         }

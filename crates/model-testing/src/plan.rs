@@ -5,8 +5,8 @@ use super::rng::Rng;
 use super::text::{long_prose, pieces, prose};
 use super::world::World;
 use model::block::{Annotation, TextBlock};
-use model::item::{CallKind, Gate};
-use model::reference::MarkerScan;
+use model::item::{ApprovalGate, CallKind};
+use model::reference::CitationScanner;
 use serde_json::json;
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(super) struct Plan {
 pub(super) enum What {
     Reasoning,
     Message { phase: Option<String> },
-    Call { name: &'static str, kind: CallKind, gate: Gate },
+    Call { name: &'static str, kind: CallKind, gate: ApprovalGate },
     Hosted { name: &'static str },
 }
 
@@ -92,7 +92,7 @@ fn message(world: &mut World) -> Plan {
 /// A text block of a message, with the citations that its markers make.
 fn text_block(rng: &mut Rng, text: &str, references: u32) -> Vec<Piece> {
     let refusal = rng.chance(5).then_some(true);
-    let mut scan = MarkerScan::default();
+    let mut scan = CitationScanner::default();
     if rng.chance(20) && text.len() < 1000 {
         let found = scan.push(text, references);
         let annotations = (!found.is_empty()).then_some(found);
@@ -164,8 +164,11 @@ fn call(world: &mut World, may_ask_agents: bool, handoff: bool) -> Plan {
         Client => ("pick", json!({"colours": ["red", "green"]})),
     };
     let gate = match kind {
-        Tool | Agent => world.rng.choose(Gate::Never, &[Gate::Never, Gate::Never, Gate::Maybe, Gate::Always]),
-        Handoff | Client => Gate::Never,
+        Tool | Agent => world.rng.choose(
+            ApprovalGate::Never,
+            &[ApprovalGate::Never, ApprovalGate::Never, ApprovalGate::Maybe, ApprovalGate::Always],
+        ),
+        Handoff | Client => ApprovalGate::Never,
     };
     let mut text = arguments.to_string();
     if world.rng.chance(world.options.long_text_percent) {

@@ -5,27 +5,27 @@
 use super::rng::Rng;
 use super::text::prose;
 use super::world::World;
-use model::block::Part;
-use model::history::{Before, Entry};
+use model::block::ContentPart;
+use model::history::{HistoryEntry, PriorHistory};
 use model::id::{CallId, ItemId};
 use model::item::ResultStatus;
-use model::record::Private;
-use model::wish::{OutputFormat, ToolChoice, Wishes};
+use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
+use model::record::PrivatePayload;
 use serde_json::{Value, json};
 
 /// The private half of a run's first record.
-pub(super) fn first(world: &mut World) -> Private {
+pub(super) fn first(world: &mut World) -> PrivatePayload {
     let rng = &mut world.rng.clone();
     let echo = rng.chance(40).then(|| shown_back(rng));
-    let wishes = if rng.chance(15) { wishes(rng) } else { Wishes::default() };
+    let wishes = if rng.chance(15) { wishes(rng) } else { ModelSettings::default() };
     let before = rng.chance(15).then(|| before(rng, &mut world.references));
-    Private { echo, wishes, before, ..Private::default() }
+    PrivatePayload { request_echo: echo, model_settings: wishes, prior_history: before, ..PrivatePayload::default() }
 }
 
 /// The private half of the record with which a run goes on.
-pub(super) fn next(world: &World) -> Option<Private> {
+pub(super) fn next(world: &World) -> Option<PrivatePayload> {
     let rng = &mut world.rng.clone();
-    rng.chance(40).then(|| Private { echo: Some(shown_back(rng)), ..Private::default() })
+    rng.chance(40).then(|| PrivatePayload { request_echo: Some(shown_back(rng)), ..PrivatePayload::default() })
 }
 
 /// Every protocol has its own words here, and reads none of another's.
@@ -39,40 +39,40 @@ fn shown_back(rng: &mut Rng) -> Value {
     }
 }
 
-fn wishes(rng: &mut Rng) -> Wishes {
+fn wishes(rng: &mut Rng) -> ModelSettings {
     let schema = OutputFormat::Schema { name: "it".to_owned(), schema: json!({"type": "object"}), strict: Some(true) };
-    Wishes {
+    ModelSettings {
         instructions: rng.chance(50).then(|| prose(rng, 0, 6)),
         max_output_tokens: Some(u64::from(rng.between(1, 9_000))),
         temperature: rng.chance(50).then_some(0.5),
         stop: vec![prose(rng, 0, 1)],
         tool_choice: rng.pick(&[ToolChoice::Auto, ToolChoice::None, ToolChoice::Required]).cloned(),
         format: rng.chance(50).then_some(schema),
-        ..Wishes::default()
+        ..ModelSettings::default()
     }
 }
 
 /// A conversation that a provider would take, with groups that bear the thread's next numbers.
-fn before(rng: &mut Rng, references: &mut u32) -> Before {
+fn before(rng: &mut Rng, references: &mut u32) -> PriorHistory {
     let call_id = CallId::numbered("elsewhere", rng.between(1, u32::MAX));
-    let said = |words: String| Entry::User { content: vec![Part::text(words)] };
-    let mut entries = vec![Entry::System { text: prose(rng, 0, 4) }, said(prose(rng, 0, 6))];
+    let said = |words: String| HistoryEntry::User { content: vec![ContentPart::text(words)] };
+    let mut entries = vec![HistoryEntry::System { text: prose(rng, 0, 4) }, said(prose(rng, 0, 6))];
     if rng.chance(50) {
-        entries.push(Entry::Call {
+        entries.push(HistoryEntry::Call {
             call_id: call_id.clone(),
             name: "get_weather".to_owned(),
             arguments: "{}".to_owned(),
             provider_call_id: None,
             raw: None,
         });
-        let content = vec![Part::text(prose(rng, 0, 6))];
-        entries.push(Entry::Result { call_id, status: ResultStatus::Completed, content });
+        let content = vec![ContentPart::text(prose(rng, 0, 6))];
+        entries.push(HistoryEntry::Result { call_id, status: ResultStatus::Completed, content });
         *references = references.saturating_add(rng.between(0, 2));
     }
-    entries.push(Entry::Assistant {
+    entries.push(HistoryEntry::Assistant {
         id: ItemId::from("msg_elsewhere"),
         text: format!("So. {}", prose(rng, 0, 4)),
         raw: None,
     });
-    Before { entries, references: *references }
+    PriorHistory { entries, reference_count: *references }
 }

@@ -5,9 +5,10 @@ use super::request;
 use super::task::{End, Phase, Task};
 use super::text::prose;
 use super::world::World;
-use model::block::Part;
+use model::block::ContentPart;
 use model::event::{
-    Actor, CancelMode, Cancelling, Event, InputAdded, InputMessage, LimitReason, Paused, Pending, Resumed,
+    CancelMode, Event, Initiator, InputAdded, InputMessage, LimitReason, PendingRequest, TaskCancelling, TaskPaused,
+    TaskResumed,
 };
 use model::id::TaskId;
 use model::item::{IncompleteReason, Role};
@@ -55,7 +56,7 @@ pub(super) fn write(world: &mut World, previous: Option<TaskId>) {
         }
         // Far more than any run takes: a run that does not end by itself is cancelled.
         if moves > world.options.moves_max {
-            run.cut(world, &End::Cancelled(CancelMode::Immediate, Actor::System));
+            run.cut(world, &End::Cancelled(CancelMode::Immediate, Initiator::System));
         }
         run.go_on(world);
         moves = moves.saturating_add(1);
@@ -86,7 +87,7 @@ impl Run {
         let able: Vec<usize> = (0..self.tasks.len()).filter(|place| self.can_move(*place)).collect();
         let Some(place) = world.rng.pick(&able).copied() else { return self.pause(world) };
         if world.rng.chance(4) {
-            self.answer_some(world, Actor::User);
+            self.answer_some(world, Initiator::User);
         }
         if let Some(task) = self.tasks.get_mut(place) {
             task.advance(world);
@@ -118,7 +119,7 @@ impl Run {
         }
     }
 
-    fn pending(&self) -> Vec<Pending> {
+    fn pending(&self) -> Vec<PendingRequest> {
         self.tasks.iter().filter(|task| task.phase == Phase::Waiting).flat_map(Task::pending).collect()
     }
 
@@ -128,7 +129,7 @@ impl Run {
             return; // the run has ended
         }
         let task_id = world.run.clone();
-        world.emit(Event::Paused(Paused { task_id, pending }));
+        world.emit(Event::Paused(TaskPaused { task_id, pending }));
         self.paused = true;
         world.tick();
         if world.rng.chance(20) {
@@ -138,22 +139,22 @@ impl Run {
         if world.rng.chance(10) {
             return self.visit(world, Visit::Cancel);
         }
-        let by = world.rng.choose(Actor::User, &[Actor::User, Actor::Timeout]);
+        let by = world.rng.choose(Initiator::User, &[Initiator::User, Initiator::Timeout]);
         self.resume(world, by);
         self.answer_some(world, by);
         self.settle(world);
     }
 
     /// Ends a pause, if there is one.
-    fn resume(&mut self, world: &mut World, by: Actor) {
+    fn resume(&mut self, world: &mut World, by: Initiator) {
         if std::mem::take(&mut self.paused) {
-            let private = if by == Actor::User { request::next(world) } else { None };
-            world.emit_with(Event::Resumed(Resumed { task_id: world.run.clone(), by, client: None }), private);
+            let private = if by == Initiator::User { request::next(world) } else { None };
+            world.emit_with(Event::Resumed(TaskResumed { task_id: world.run.clone(), by, client: None }), private);
         }
     }
 
     /// Some of what waits for people is answered: all decisions first, then what comes of them.
-    fn answer_some(&mut self, world: &mut World, by: Actor) {
+    fn answer_some(&mut self, world: &mut World, by: Initiator) {
         let mut answered = self.pending();
         let keep = world.rng.below(answered.len().max(1)).saturating_add(1);
         while answered.len() > keep {
@@ -173,8 +174,8 @@ impl Run {
     fn visit(&mut self, world: &mut World, visit: Visit) {
         match visit {
             Visit::Cancel => {
-                self.resume(world, Actor::Cancel);
-                self.cut(world, &End::Cancelled(CancelMode::Immediate, Actor::User));
+                self.resume(world, Initiator::Cancel);
+                self.cut(world, &End::Cancelled(CancelMode::Immediate, Initiator::User));
             }
             Visit::Deadline => self.cut(world, &End::Incomplete(LimitReason::Deadline)),
             Visit::CancelAfterTurn => self.wind_down(world),
@@ -191,7 +192,7 @@ impl Run {
         };
         for place in (0..self.tasks.len()).rev() {
             // Only the root's time is up; what worked for it is stopped.
-            let stopped = End::Cancelled(CancelMode::Immediate, Actor::System);
+            let stopped = End::Cancelled(CancelMode::Immediate, Initiator::System);
             let end = if place == 0 || matches!(end, End::Cancelled(..)) { end.clone() } else { stopped };
             if let Some(task) = self.tasks.get_mut(place) {
                 task.cut(world, why, end);
@@ -205,8 +206,8 @@ impl Run {
         if world.cancelling || self.tasks.first().is_none_or(|root| root.phase == Phase::Over) {
             return;
         }
-        let (task_id, mode, by) = (world.run.clone(), CancelMode::AfterTurn, Actor::User);
-        world.emit(Event::Cancelling(Cancelling { task_id, mode, by }));
+        let (task_id, mode, by) = (world.run.clone(), CancelMode::AfterTurn, Initiator::User);
+        world.emit(Event::Cancelling(TaskCancelling { task_id, mode, by }));
         world.cancelling = true;
         for task in self.tasks.iter_mut().rev() {
             match task.phase {
@@ -221,7 +222,7 @@ impl Run {
     fn crash(&mut self, world: &mut World) {
         world.next_epoch();
         if world.cancelling {
-            return self.cut(world, &End::Cancelled(CancelMode::AfterTurn, Actor::User));
+            return self.cut(world, &End::Cancelled(CancelMode::AfterTurn, Initiator::User));
         }
         for task in self.tasks.iter_mut().rev() {
             task.recover(world);
@@ -237,7 +238,7 @@ impl Run {
         root.unread = true;
         let mut input = Vec::new();
         for _ in 0..world.rng.between(1, 2) {
-            let mut content = vec![Part::text(prose(&mut world.rng, 0, 6))];
+            let mut content = vec![ContentPart::text(prose(&mut world.rng, 0, 6))];
             if world.rng.chance(25) {
                 content.extend(files::some(world));
             }

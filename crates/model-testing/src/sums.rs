@@ -34,7 +34,7 @@ impl Sums {
     /// # Errors
     /// When a `done` repeats something else than was said before it, or an event has no place.
     pub fn take(&mut self, record: &Record) -> Result<Option<ItemKey>, String> {
-        self.add(record).map_err(|why| format!("record {} ({}): {why}", record.seq, record.kind()))
+        self.add(record).map_err(|why| format!("record {} ({}): {why}", record.seq, record.event_type()))
     }
 
     fn add(&mut self, record: &Record) -> Result<Option<ItemKey>, String> {
@@ -44,13 +44,13 @@ impl Sums {
             return Ok(None);
         };
         let key = (task.to_owned(), index);
-        if record.kind() == "task.output_item.added" {
+        if record.event_type() == "task.output_item.added" {
             let before = self.items.insert(key.clone(), field("item").clone());
             return before.map_or(Ok(Some(key)), |_| Err("is added twice".to_owned()));
         }
         let item = self.items.get_mut(&key).ok_or("nothing was added there")?;
         let (summary, block) = (field("summary_index"), field("block_index"));
-        match record.kind() {
+        match record.event_type() {
             "task.reasoning_summary_item.added" => put(list(item, "summary")?, summary, field("item")),
             "task.reasoning_summary_text.delta" => append(at(list(item, "summary")?, summary)?, "text", field("delta")),
             "task.reasoning_summary_item.done" => part_done(list(item, "summary")?, summary, field("item"), &[]),

@@ -7,16 +7,17 @@ use super::plan::{self, Plan, What, Wish};
 use super::request;
 use super::text::prose;
 use super::world::World;
-use model::block::{Object, Part};
+use model::block::{ContentPart, JsonObject};
 use model::event::{
-    Actor, CancelMode, Cancelled, ClientNames, ClientTool, Completed, Created, DisplayMode, ErrorInfo, Event, Failed,
-    Incomplete, InputMessage, LimitReason, Recovered, Retrying, StepDone, StepStarted, StopReason, TaskOnly, TaskSpec,
+    CancelMode, ClientIds, ClientTool, DisplayMode, ErrorInfo, Event, Initiator, InputMessage, LimitReason, StepDone,
+    StepRetrying, StepStarted, StopReason, TaskCancelled, TaskCompleted, TaskCreated, TaskFailed, TaskIncomplete,
+    TaskRecovered, TaskSpec, TaskStarted,
 };
 use model::id::{CallId, ItemId, TaskId};
 use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, ToolCall};
-use model::object::TaskStatus;
-use model::record::Private;
+use model::record::PrivatePayload;
 use model::seq::Millis;
+use model::task::TaskStatus;
 use model::usage::Usage;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -95,7 +96,7 @@ pub(super) enum End {
     Completed,
     Incomplete(LimitReason),
     Failed(ErrorInfo),
-    Cancelled(CancelMode, Actor),
+    Cancelled(CancelMode, Initiator),
 }
 
 impl Task {
@@ -108,7 +109,7 @@ impl Task {
     /// A sub-agent that `parent` asked for.
     pub(super) fn child(world: &mut World, parent: &Self, call: &CallId) -> Self {
         world.children_left = world.children_left.saturating_sub(1);
-        Self::begin(world, call.task(), Some(parent.id.clone()), parent.depth.saturating_add(1), None)
+        Self::begin(world, call.child_task_id(), Some(parent.id.clone()), parent.depth.saturating_add(1), None)
     }
 
     fn begin(world: &mut World, id: TaskId, parent: Option<TaskId>, depth: u32, previous: Option<TaskId>) -> Self {
@@ -116,10 +117,10 @@ impl Task {
         let spec = spec(world, &id, &agent, parent.clone(), previous);
         let files = Files::named_in(&spec.input);
         let deadline = Some(world.at.saturating_add(3_600_000));
-        let brought = if parent.is_none() { request::first(world) } else { Private::default() };
-        let private = Private { digest: Some("d1".to_owned()), deadline, ..brought };
-        world.emit_with(Event::Created(Created { task_id: id.clone(), task: Box::new(spec) }), Some(private));
-        world.emit(Event::Started(TaskOnly { task_id: id.clone() }));
+        let brought = if parent.is_none() { request::first(world) } else { PrivatePayload::default() };
+        let private = PrivatePayload { definitions_digest: Some("d1".to_owned()), deadline, ..brought };
+        world.emit_with(Event::Created(TaskCreated { task_id: id.clone(), task: Box::new(spec) }), Some(private));
+        world.emit(Event::Started(TaskStarted { task_id: id.clone() }));
         let end = match world.rng.below(20) {
             0 => Wanted::Limited(StopReason::MaxTokens),
             1 => Wanted::Limited(StopReason::ContentFilter),
@@ -184,7 +185,7 @@ impl Task {
 
     fn next_turn(&mut self, world: &mut World) {
         if world.cancelling {
-            return self.finish(world, End::Cancelled(CancelMode::AfterTurn, Actor::User));
+            return self.finish(world, End::Cancelled(CancelMode::AfterTurn, Initiator::User));
         }
         if let Wanted::Limit(reason) = self.end
             && self.step >= self.turns
@@ -207,7 +208,7 @@ impl Task {
             let (task_id, step, attempt) = (self.id.clone(), self.step, self.attempt);
             let error = ErrorInfo::new("overloaded", prose(&mut world.rng, 0, 4));
             let not_before = world.at.saturating_add(800);
-            world.emit(Event::Retrying(Retrying { task_id, step, attempt, not_before, error }));
+            world.emit(Event::Retrying(StepRetrying { task_id, step, attempt, not_before, error }));
         }
     }
 
@@ -252,7 +253,7 @@ impl Task {
         if counted {
             self.tokens.output_tokens = self.tokens.output_tokens.saturating_add(1);
         }
-        let private = counted.then(|| Private { usage: Some(self.tokens), ..Private::default() });
+        let private = counted.then(|| PrivatePayload { usage: Some(self.tokens), ..PrivatePayload::default() });
         if !open.say(world, &self.id, private) {
             let item = self.open.remove(place).close(world, &self.id);
             self.note(world, &item);
@@ -290,11 +291,11 @@ impl Task {
             }
             What::Call { name, kind, gate } => {
                 let number = world.next_number();
-                let call_id = CallId::numbered(world.run.suffix(), number);
+                let call_id = CallId::numbered(world.run.run_suffix(), number);
                 let provider_call_id = world.rng.chance(70).then(|| format!("toolu_{:x}", world.rng.bits()));
-                private = Some(Private { provider_call_id, ..Private::default() });
+                private = Some(PrivatePayload { provider_call_id, ..PrivatePayload::default() });
                 Item::ToolCall(ToolCall {
-                    id: call_id.sibling("fc"),
+                    id: call_id.item_id("fc"),
                     call_id,
                     name: name.to_owned(),
                     arguments: Some(String::new()),
@@ -352,7 +353,7 @@ impl Task {
         self.step_done(world, StopReason::ToolCalls);
         if world.cancelling {
             self.give_up(world, "cancelled");
-            self.finish(world, End::Cancelled(CancelMode::AfterTurn, Actor::User));
+            self.finish(world, End::Cancelled(CancelMode::AfterTurn, Initiator::User));
         } else {
             self.begin_calls(world);
         }
@@ -403,7 +404,7 @@ impl Task {
                 self.attempt = self.attempt.saturating_add(1);
                 let (task_id, step, attempt) = (self.id.clone(), self.step, self.attempt);
                 let cut = std::mem::take(&mut self.shown);
-                world.emit(Event::Recovered(Recovered { task_id, step, attempt, cut }));
+                world.emit(Event::Recovered(TaskRecovered { task_id, step, attempt, cut }));
                 self.begin_turn(world);
             }
             Phase::Reading => self.read_again(world),
@@ -421,17 +422,17 @@ impl Task {
             End::Completed => {
                 ended.0 = TaskStatus::Completed;
                 let cost = None;
-                Event::Completed(Completed { task_id, usage, cost, duration_ms })
+                Event::Completed(TaskCompleted { task_id, usage, cost, duration_ms })
             }
             End::Incomplete(reason) => {
                 ended.0 = TaskStatus::Incomplete;
-                Event::Incomplete(Incomplete { task_id, reason, usage, duration_ms })
+                Event::Incomplete(TaskIncomplete { task_id, reason, usage, duration_ms })
             }
             End::Failed(error) => {
                 ended = (TaskStatus::Failed, Some(error.clone()));
-                Event::Failed(Failed { task_id, error, usage, duration_ms })
+                Event::Failed(TaskFailed { task_id, error, usage, duration_ms })
             }
-            End::Cancelled(mode, by) => Event::Cancelled(Cancelled { task_id, mode, by, usage, duration_ms }),
+            End::Cancelled(mode, by) => Event::Cancelled(TaskCancelled { task_id, mode, by, usage, duration_ms }),
         });
         if let Some(parent) = self.parent.clone() {
             let (id, words) = (self.id.clone(), std::mem::take(&mut self.words));
@@ -448,18 +449,18 @@ fn shorter_first(id: &CallId) -> (usize, &str) {
 
 fn spec(world: &mut World, id: &TaskId, agent: &str, parent: Option<TaskId>, previous: Option<TaskId>) -> TaskSpec {
     let own = parent.is_none();
-    let mut content = vec![Part::text(prose(&mut world.rng, 0, 10))];
+    let mut content = vec![ContentPart::text(prose(&mut world.rng, 0, 10))];
     if own && world.rng.chance(15) {
         content.extend(files::some(world));
     }
     let input_id = format!("msg_{}", id.as_str().split_once('_').map_or("", |(_, rest)| rest));
     let pick =
         || ClientTool { name: "pick".to_owned(), description: String::new(), parameters: json!({"type": "object"}) };
-    let mut metadata = Object::new();
+    let mut metadata = JsonObject::new();
     if world.rng.chance(40) {
         metadata.insert("note".to_owned(), world.value());
     }
-    let names = || ClientNames { protocol: "ag-ui".to_owned(), thread_id: Some("t".to_owned()), run_id: None };
+    let names = || ClientIds { protocol: "ag-ui".to_owned(), thread_id: Some("t".to_owned()), run_id: None };
     TaskSpec {
         thread_id: world.thread.clone(),
         agent: agent.to_owned(),

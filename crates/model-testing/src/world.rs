@@ -3,10 +3,10 @@
 use super::Options;
 use super::rng::Rng;
 use super::task::{Ended, Task};
-use model::block::Object;
-use model::event::{Custom, Event, ProviderEvent, StateDelta, StateSnapshot};
+use model::block::JsonObject;
+use model::event::{CustomEvent, Event, ProviderEvent, StateDelta, StateSnapshot};
 use model::id::{ItemId, TaskId, ThreadId};
-use model::record::{Draft, Private, Record};
+use model::record::{PrivatePayload, Record, RecordDraft};
 use model::seq::{Epoch, Millis, Seq};
 use serde_json::{Value, json};
 
@@ -32,12 +32,12 @@ pub(super) struct World {
     epoch: Epoch,
     numbers: u32,
     /// The shared state, once this run has said what it is.
-    shared: Option<Object>,
+    shared: Option<JsonObject>,
 }
 
 impl World {
     pub(super) fn new(mut rng: Rng, options: Options) -> Self {
-        let thread = ThreadId::mint(uuid(&mut rng));
+        let thread = ThreadId::from_uuid(uuid(&mut rng));
         Self {
             options,
             thread,
@@ -58,7 +58,7 @@ impl World {
 
     /// A new run begins.
     pub(super) fn begin_run(&mut self) {
-        self.run = TaskId::mint(uuid(&mut self.rng));
+        self.run = TaskId::from_uuid(uuid(&mut self.rng));
         self.cancelling = false;
         self.children_left = self.options.children_max;
         self.numbers = 0;
@@ -84,16 +84,16 @@ impl World {
 
     pub(super) fn next_id(&mut self, prefix: &str) -> ItemId {
         let number = self.next_number();
-        ItemId::numbered(prefix, self.run.suffix(), number)
+        ItemId::numbered(prefix, self.run.run_suffix(), number)
     }
 
     pub(super) fn emit(&mut self, event: Event) {
         self.emit_with(event, None);
     }
 
-    pub(super) fn emit_with(&mut self, event: Event, private: Option<Private>) {
+    pub(super) fn emit_with(&mut self, event: Event, private: Option<PrivatePayload>) {
         let seq = Seq(u64::try_from(self.records.len()).unwrap_or(u64::MAX)).next();
-        let draft = Draft { seq, at: self.at, event, private: private.map(Box::new) };
+        let draft = RecordDraft { seq, at: self.at, event, private: private.map(Box::new) };
         self.records.push(Record::seal(&self.thread, &self.run, self.epoch, draft));
     }
 
@@ -101,7 +101,7 @@ impl World {
     pub(super) fn aside(&mut self, task_id: &TaskId) {
         let task_id = task_id.clone();
         let event = match self.rng.below(4) {
-            0 => Event::Custom(Custom { task_id, name: "data-mood".to_owned(), value: self.value() }),
+            0 => Event::Custom(CustomEvent { task_id, name: "data-mood".to_owned(), value: self.value() }),
             1 => {
                 let event = json!({"type": "response.sparkle", "n": self.value()});
                 Event::ProviderEvent(ProviderEvent { task_id, event })
@@ -130,7 +130,7 @@ impl World {
                 Event::StateDelta(StateDelta { task_id, delta: vec![operation] })
             }
             _ => {
-                let state = Object::from_iter([(key.to_owned(), value)]);
+                let state = JsonObject::from_iter([(key.to_owned(), value)]);
                 self.shared = Some(state.clone());
                 Event::StateSnapshot(StateSnapshot { task_id, state: Value::Object(state) })
             }

@@ -3,7 +3,7 @@
 //! In a `block_list` an image is `image`, in `content` it is `image_url`. A block of a sub-agent's result is one of the
 //! child's items; blocks of that kind exist only in rendered objects, never in an event.
 
-use crate::blob::BLOBS;
+use crate::blob::BLOB_URL_PREFIX;
 use crate::item::{FileProcessing, HostedCall, Item, Message, Reasoning, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -91,14 +91,14 @@ pub struct ImageUrl {
     /// The URL.
     pub url: String,
     /// How closely it is to be looked at, where that was said.
-    #[serde(default, deserialize_with = "known_detail", skip_serializing_if = "Option::is_none")]
-    pub detail: Option<Detail>,
+    #[serde(default, deserialize_with = "deserialize_known_detail", skip_serializing_if = "Option::is_none")]
+    pub detail: Option<ImageDetail>,
 }
 
 /// How closely a model is to look at a picture. A service that cannot be told decides itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Detail {
+pub enum ImageDetail {
     /// A glance is enough, and costs less.
     Low,
     /// Closely.
@@ -110,20 +110,20 @@ pub enum Detail {
 /// Nobody can look at a picture like this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected `auto`, `low`, `high` or `original`")]
-pub struct NoDetail;
+pub struct ImageDetailError;
 
-impl Detail {
+impl ImageDetail {
     /// What somebody says; nothing when it is left to the service.
     ///
     /// # Errors
     /// When there is no such word.
-    pub fn parse(word: &str) -> Result<Option<Self>, NoDetail> {
+    pub fn parse(word: &str) -> Result<Option<Self>, ImageDetailError> {
         match word {
             "auto" => Ok(None),
             "low" => Ok(Some(Self::Low)),
             "high" => Ok(Some(Self::High)),
             "original" => Ok(Some(Self::Original)),
-            _ => Err(NoDetail),
+            _ => Err(ImageDetailError),
         }
     }
 
@@ -139,20 +139,22 @@ impl Detail {
 }
 
 /// Tools say what they like: a word that is none is left out, and the picture stays.
-fn known_detail<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Detail>, D::Error> {
+fn deserialize_known_detail<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ImageDetail>, D::Error> {
     let said = Value::deserialize(deserializer)?;
-    Ok(said.as_str().and_then(|word| Detail::parse(word).ok()).flatten())
+    Ok(said.as_str().and_then(|word| ImageDetail::parse(word).ok()).flatten())
 }
 
 /// This cannot be where a picture is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an image's address begins with https://, http://, data:image/ or {BLOBS}")]
-pub struct NoImageUrl;
+#[error("an image's address begins with https://, http://, data:image/ or {BLOB_URL_PREFIX}")]
+pub struct ImageUrlError;
 
 impl ImageUrl {
     /// There, to be looked at as closely as the model's service thinks right.
     #[must_use]
-    pub fn at(url: impl Into<String>) -> Self {
+    pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), detail: None }
     }
 
@@ -165,16 +167,16 @@ impl ImageUrl {
     /// The detail level to ask for; `auto` when the client named none.
     #[must_use]
     pub fn detail_or_auto(&self) -> &'static str {
-        self.detail.map_or("auto", Detail::as_str)
+        self.detail.map_or("auto", ImageDetail::as_str)
     }
 
     /// Where somebody says that a picture is: on the web, among what we keep, or in the address itself.
     ///
     /// # Errors
     /// When it cannot be there.
-    pub fn parse(url: String) -> Result<Self, NoImageUrl> {
-        let starts = ["https://", "http://", "data:image/", BLOBS];
-        if starts.iter().any(|start| url.starts_with(start)) { Ok(Self::at(url)) } else { Err(NoImageUrl) }
+    pub fn parse(url: String) -> Result<Self, ImageUrlError> {
+        let starts = ["https://", "http://", "data:image/", BLOB_URL_PREFIX];
+        if starts.iter().any(|start| url.starts_with(start)) { Ok(Self::new(url)) } else { Err(ImageUrlError) }
     }
 }
 
@@ -218,7 +220,7 @@ pub enum Annotation {
 /// One element of what the model reads: a message's or a tool result's `content`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Part {
+pub enum ContentPart {
     /// Words.
     Text {
         /// The words.
@@ -245,7 +247,7 @@ pub enum Part {
     },
 }
 
-impl Part {
+impl ContentPart {
     /// Plain words.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
@@ -254,8 +256,8 @@ impl Part {
 
     /// A picture that is there.
     #[must_use]
-    pub fn picture(url: impl Into<String>) -> Self {
-        Self::ImageUrl { image_url: ImageUrl::at(url), id: None }
+    pub fn image(url: impl Into<String>) -> Self {
+        Self::ImageUrl { image_url: ImageUrl::new(url), id: None }
     }
 
     /// The address of its picture or file, where it has one.
@@ -293,13 +295,13 @@ pub struct FileRef {
 impl FileRef {
     /// The address on the web that has to be read before a model can be asked about it.
     #[must_use]
-    pub fn web(&self) -> Option<&str> {
-        self.url.as_deref().filter(|url| !url.starts_with("data:") && !url.starts_with(BLOBS))
+    pub fn web_url(&self) -> Option<&str> {
+        self.url.as_deref().filter(|url| !url.starts_with("data:") && !url.starts_with(BLOB_URL_PREFIX))
     }
 
     /// What it is called: by people, else in its bucket.
     #[must_use]
-    pub fn called(&self) -> Option<&str> {
+    pub fn display_name(&self) -> Option<&str> {
         let in_bucket = || self.path.as_deref().and_then(|path| path.rsplit('/').next());
         let by_people = self.name.as_deref().filter(|name| !name.is_empty());
         by_people.or_else(in_bucket).filter(|name| !name.is_empty())
@@ -307,7 +309,7 @@ impl FileRef {
 }
 
 /// The pictures that every model can look at.
-pub const PICTURE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+pub const IMAGE_MEDIA_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
 /// The plain text of a list of blocks: text blocks joined by newlines, an image as `[image <url>]`.
 #[must_use]
@@ -329,9 +331,9 @@ pub fn plain_text(blocks: &[Block]) -> String {
 }
 
 /// Free-form values by name: metadata, artifacts, hints.
-pub type Object = serde_json::Map<String, Value>;
+pub type JsonObject = serde_json::Map<String, Value>;
 
 /// Reads a value that may be left out so that `null` is not the same as absent: what is written is read back (law 1).
-pub(crate) fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+pub(crate) fn deserialize_some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

@@ -1,11 +1,11 @@
 //! What a caller may ask of a thread. Every command is first a durable row of the thread's inbox, then an input of the
 //! run loop; the append that answers it consumes the row.
 
-use crate::block::{Object, Part};
-use crate::event::{Actor, CancelMode, ClientNames, ClientTool, Decision, DisplayMode, ErrorInfo};
-use crate::history::{Before, Entry};
+use crate::block::{ContentPart, JsonObject};
+use crate::event::{ApprovalDecision, CancelMode, ClientIds, ClientTool, DisplayMode, ErrorInfo, Initiator};
+use crate::history::{HistoryEntry, PriorHistory};
 use crate::id::{ApprovalKey, CallId, TaskId};
-use crate::wish::Wishes;
+use crate::model_settings::ModelSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,57 +14,60 @@ use serde_json::Value;
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Command {
     /// Begin a run.
-    Start(Box<Start>),
+    Start(Box<StartCommand>),
     /// Stop a run, or a sub-agent of it.
-    Cancel(Cancel),
+    Cancel(CancelCommand),
     /// Say something more while a run goes on.
-    Steer(Steer),
+    Steer(SteerCommand),
     /// Answer what a run waits for.
-    Answer(Answer),
+    Answer(AnswerCommand),
 }
 
 /// Begin a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Start {
+pub struct StartCommand {
     /// The run's name, given when the request came in.
     pub task_id: TaskId,
     /// The agent, or `provider/model`.
     pub agent: String,
     /// What the user says.
-    pub input: Vec<Part>,
+    pub input: Vec<ContentPart>,
     /// The run after which to go on.
     pub previous: Option<TaskId>,
     /// Tools that the caller will run itself.
     pub tools: Vec<ClientTool>,
     /// The caller's own notes.
-    pub metadata: Object,
+    pub metadata: JsonObject,
     /// How much a front end shows.
     pub display_mode: DisplayMode,
     /// The names under which a client of another protocol knows it.
-    pub client: Option<ClientNames>,
+    pub client: Option<ClientIds>,
     /// Where its thread came from, where that was not nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,
     /// What was said before it that the thread's log does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<Before>,
+    #[serde(rename = "before")]
+    pub prior_history: Option<PriorHistory>,
     /// What the caller asks of the model.
-    #[serde(default, skip_serializing_if = "Wishes::is_empty")]
-    pub wishes: Wishes,
+    #[serde(default, skip_serializing_if = "ModelSettings::is_empty")]
+    #[serde(rename = "wishes")]
+    pub model_settings: ModelSettings,
     /// What the caller's protocol shows back of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub echo: Option<Value>,
+    #[serde(rename = "echo")]
+    pub request_echo: Option<Value>,
     /// What a hook made of the past. Never a caller's to say.
     #[serde(skip)]
-    pub history: Option<Vec<Entry>>,
+    pub rewritten_history: Option<Vec<HistoryEntry>>,
     /// Why it ends as soon as it begins: its hook could not be asked.
     #[serde(skip)]
-    pub refused: Option<ErrorInfo>,
+    pub hook_error: Option<ErrorInfo>,
 }
 
 /// Stop a run, or a sub-agent of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cancel {
+pub struct CancelCommand {
     /// Which.
     pub task_id: TaskId,
     /// How.
@@ -73,54 +76,57 @@ pub struct Cancel {
 
 /// Say something more while a run goes on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Steer {
+pub struct SteerCommand {
     /// Which run.
     pub task_id: TaskId,
     /// What the user says.
-    pub input: Vec<Part>,
+    pub input: Vec<ContentPart>,
     /// The run that it begins, when that one has ended before it could be heard.
-    pub otherwise: TaskId,
+    #[serde(rename = "otherwise")]
+    pub fallback_task_id: TaskId,
 }
 
 /// Answer what a run waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct AnswerCommand {
     /// Which run.
     pub task_id: TaskId,
     /// What is answered.
-    pub to: AnswerTo,
+    #[serde(rename = "to")]
+    pub body: AnswerBody,
     /// What the caller's protocol shows back of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub echo: Option<Value>,
+    #[serde(rename = "echo")]
+    pub request_echo: Option<Value>,
 }
 
 /// What is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum AnswerTo {
+pub enum AnswerBody {
     /// A question to a person.
     Approval {
         /// The question.
         key: ApprovalKey,
         /// The answer.
-        decision: Decision,
+        decision: ApprovalDecision,
         /// Whose: a person's, or the clock's when nobody answered in time.
-        by: Actor,
+        by: Initiator,
     },
     /// Calls of tools that the client runs: all that one request brings, so that all of it counts or nothing.
     ClientTools {
         /// What they gave.
-        results: Vec<ClientResult>,
+        results: Vec<ClientToolResult>,
     },
 }
 
 /// What a tool gave that the client runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ClientResult {
+pub struct ClientToolResult {
     /// The call.
     pub call_id: CallId,
     /// What the model reads.
-    pub content: Vec<Part>,
+    pub content: Vec<ContentPart>,
     /// What went wrong.
     pub error: Option<ErrorInfo>,
 }

@@ -16,14 +16,14 @@ pub struct Cursor {
     /// After this record.
     pub seq: Seq,
     /// What that record's checksum must be; `None` when the client gave a bare number.
-    pub check: Option<u32>,
+    pub checksum: Option<u32>,
     /// Or inside it, after one of its frames.
-    pub inner: Option<Inner>,
+    pub frame: Option<FramePosition>,
 }
 
 /// A place between two frames of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inner {
+pub struct FramePosition {
     /// The projection whose frames are meant.
     pub projection: String,
     /// How many of the record's frames the client has.
@@ -48,23 +48,23 @@ pub enum CursorError {
     #[error(
         "this cursor is of another log, or of a place that only another protocol has: use the id of a frame of this stream"
     )]
-    Foreign,
+    Mismatch,
 }
 
 impl Cursor {
     /// Before the first record.
-    pub const START: Self = Self { seq: Seq::ZERO, check: None, inner: None };
+    pub const START: Self = Self { seq: Seq::ZERO, checksum: None, frame: None };
 
     /// Appends its text. Every frame carries one, so this goes without the machinery of formatting.
     pub fn push_to(&self, out: &mut String) {
-        if let Some(check) = self.check {
+        if let Some(check) = self.checksum {
             for shift in (0..32).step_by(4).rev() {
                 out.push(char::from_digit((check >> shift) & 0xf, 16).unwrap_or('0'));
             }
             out.push('-');
         }
         out.push_str(itoa::Buffer::new().format(self.seq.0));
-        if let Some(inner) = &self.inner {
+        if let Some(inner) = &self.frame {
             out.push('.');
             out.push_str(&inner.projection);
             out.push('.');
@@ -74,8 +74,8 @@ impl Cursor {
 
     /// Does it fit the record at its place?
     #[must_use]
-    pub fn fits(&self, record: &Record) -> bool {
-        self.seq == record.seq && self.check.is_none_or(|check| check == record.check)
+    pub fn matches(&self, record: &Record) -> bool {
+        self.seq == record.seq && self.checksum.is_none_or(|check| check == record.checksum)
     }
 
     /// May a reader go on here, in a log that ends at `head` and has `record` at the cursor's place?
@@ -88,14 +88,14 @@ impl Cursor {
         if self.seq > head {
             return Err(CursorError::Ahead { asked: self.seq, head });
         }
-        let fits = record.map_or(self.check.is_none(), |record| self.fits(record));
-        if fits { Ok(()) } else { Err(CursorError::Foreign) }
+        let fits = record.map_or(self.checksum.is_none(), |record| self.matches(record));
+        if fits { Ok(()) } else { Err(CursorError::Mismatch) }
     }
 }
 
 impl From<&Record> for Cursor {
     fn from(record: &Record) -> Self {
-        Self { seq: record.seq, check: Some(record.check), inner: None }
+        Self { seq: record.seq, checksum: Some(record.checksum), frame: None }
     }
 }
 
@@ -111,52 +111,57 @@ impl FromStr for Cursor {
     type Err = CursorError;
 
     fn from_str(text: &str) -> Result<Self, CursorError> {
-        parse(text).ok_or_else(|| CursorError::Malformed(shortened(text)))
+        parse_cursor(text).ok_or_else(|| CursorError::Malformed(truncate_for_error(text)))
     }
 }
 
-fn parse(text: &str) -> Option<Cursor> {
+fn parse_cursor(text: &str) -> Option<Cursor> {
     let (place, inner) = match text.split_once('.') {
         None => (text, None),
         Some((place, inner)) => {
             let (projection, frames) = inner.split_once('.')?;
-            let plain = !projection.is_empty() && crate::id::is_plain(projection);
-            let frames = u32::try_from(number(frames)?).ok()?;
-            (place, Some(plain.then(|| Inner { projection: projection.to_owned(), frames })?))
+            let plain = !projection.is_empty() && crate::id::is_valid_id(projection);
+            let frames = u32::try_from(parse_digits(frames)?).ok()?;
+            (place, Some(plain.then(|| FramePosition { projection: projection.to_owned(), frames })?))
         }
     };
     match place.split_once('-') {
-        None if inner.is_none() => Some(Cursor { seq: Seq(number(place)?), check: None, inner }),
+        None if inner.is_none() => Some(Cursor { seq: Seq(parse_digits(place)?), checksum: None, frame: inner }),
         None => None,
         Some((check, seq)) => {
             let hex = check.len() == 8 && check.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
             let check = hex.then(|| u32::from_str_radix(check, 16).ok())??;
-            Some(Cursor { seq: Seq(number(seq)?), check: Some(check), inner })
+            Some(Cursor { seq: Seq(parse_digits(seq)?), checksum: Some(check), frame: inner })
         }
     }
 }
 
 /// ASCII digits and nothing else: `u64::from_str` would take `+1`.
-fn number(text: &str) -> Option<u64> {
+fn parse_digits(text: &str) -> Option<u64> {
     (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
 }
 
-fn shortened(text: &str) -> String {
+fn truncate_for_error(text: &str) -> String {
     text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, TaskOnly};
+    use crate::event::{Event, TaskStarted};
     use crate::id::{TaskId, ThreadId};
-    use crate::record::Draft;
+    use crate::record::RecordDraft;
     use crate::seq::Epoch;
 
     fn sealed(thread: &str, seq: u64) -> Record {
         let task_id = TaskId::from("task_1");
-        let event = Event::Started(TaskOnly { task_id: task_id.clone() });
-        Record::seal(&ThreadId::from(thread), &task_id, Epoch(1), Draft { seq: Seq(seq), at: 5, event, private: None })
+        let event = Event::Started(TaskStarted { task_id: task_id.clone() });
+        Record::seal(
+            &ThreadId::from(thread),
+            &task_id,
+            Epoch(1),
+            RecordDraft { seq: Seq(seq), at: 5, event, private: None },
+        )
     }
 
     #[test]
@@ -164,28 +169,28 @@ mod tests {
         let (ours, theirs) = (sealed("thr_1", 4), sealed("thr_2", 4));
         let cursor = Cursor::from(&ours);
         assert_eq!(cursor.verify(Seq(9), Some(&ours)), Ok(()));
-        assert_eq!(cursor.verify(Seq(9), Some(&theirs)), Err(CursorError::Foreign));
-        assert_eq!(cursor.verify(Seq(9), Some(&sealed("thr_1", 5))), Err(CursorError::Foreign));
-        assert_eq!(cursor.verify(Seq(9), None), Err(CursorError::Foreign));
+        assert_eq!(cursor.verify(Seq(9), Some(&theirs)), Err(CursorError::Mismatch));
+        assert_eq!(cursor.verify(Seq(9), Some(&sealed("thr_1", 5))), Err(CursorError::Mismatch));
+        assert_eq!(cursor.verify(Seq(9), None), Err(CursorError::Mismatch));
         assert_eq!(cursor.verify(Seq(3), None), Err(CursorError::Ahead { asked: Seq(4), head: Seq(3) }));
     }
 
     #[test]
     fn a_bare_number_is_taken_at_its_word() {
-        let bare = |seq| Cursor { seq: Seq(seq), check: None, inner: None };
+        let bare = |seq| Cursor { seq: Seq(seq), checksum: None, frame: None };
         assert_eq!(bare(4).verify(Seq(4), Some(&sealed("thr_1", 4))), Ok(()));
         assert_eq!(bare(4).verify(Seq(4), None), Ok(()));
         assert_eq!(bare(5).verify(Seq(4), None), Err(CursorError::Ahead { asked: Seq(5), head: Seq(4) }));
         assert_eq!(Cursor::START.verify(Seq::ZERO, None), Ok(()));
-        let before_the_first = Cursor { check: Some(7), ..Cursor::START };
-        assert_eq!(before_the_first.verify(Seq::ZERO, None), Err(CursorError::Foreign));
+        let before_the_first = Cursor { checksum: Some(7), ..Cursor::START };
+        assert_eq!(before_the_first.verify(Seq::ZERO, None), Err(CursorError::Mismatch));
     }
 
     #[test]
     fn what_is_printed_is_read_back() {
-        let inner = Some(Inner { projection: "blocks".to_owned(), frames: 3 });
+        let inner = Some(FramePosition { projection: "blocks".to_owned(), frames: 3 });
         for (check, inner) in [(None, None), (Some(0), None), (Some(0xdead_beef), inner)] {
-            let cursor = Cursor { seq: Seq(u64::MAX), check, inner };
+            let cursor = Cursor { seq: Seq(u64::MAX), checksum: check, frame: inner };
             assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
     }

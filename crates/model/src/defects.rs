@@ -38,14 +38,14 @@ impl Defect {
     /// Is it planted?
     #[cfg(not(feature = "defects"))]
     #[must_use]
-    pub const fn planted(self) -> bool {
+    pub const fn is_planted(self) -> bool {
         false
     }
 
     /// Is it planted?
     #[cfg(feature = "defects")]
     #[must_use]
-    pub fn planted(self) -> bool {
+    pub fn is_planted(self) -> bool {
         static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
         let chosen = CHOSEN.get_or_init(|| {
             #[expect(clippy::disallowed_methods, reason = "a test-only switch, not a setting")]

@@ -5,9 +5,9 @@
 
 mod tool;
 
-pub use tool::{Approval, CommandTool, HttpTool, OnTimeout, Tool, ToolHow};
+pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, Tool, ToolExecutor};
 
-use crate::block::Object;
+use crate::block::JsonObject;
 use crate::limits::RunLimits;
 use crate::tool::ToolSpec;
 use crate::usage::Usage;
@@ -47,7 +47,7 @@ pub struct Agent {
     /// The operator's words to the model.
     pub instructions: String,
     /// The operator's wishes, in the provider's own words: they go into its request.
-    pub options: Arc<Object>,
+    pub options: Arc<JsonObject>,
     /// The tools that it may ask for. An agent's name is a sub-agent.
     pub tools: Vec<String>,
     /// The agents that it may hand over to.
@@ -55,9 +55,9 @@ pub struct Agent {
     /// How much of the past the model is given.
     pub history: HistoryWindow,
     /// When the past is summed up.
-    pub compaction: Option<Compaction>,
+    pub compaction: Option<CompactionPolicy>,
     /// Who may rewrite what is said before the model sees it.
-    pub input_hook: Option<Hook>,
+    pub input_hook: Option<InputHook>,
 }
 
 /// An agent that may be handed over to.
@@ -95,7 +95,7 @@ pub struct HistoryWindow {
 
 /// When the past is summed up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compaction {
+pub struct CompactionPolicy {
     /// When the runs that are not summed up yet have about so many tokens.
     pub after_tokens: u64,
     /// So many of the last runs stay as they are.
@@ -106,7 +106,7 @@ pub struct Compaction {
 
 /// A program or an address that is asked before the model is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hook {
+pub struct InputHook {
     /// The address, or…
     pub url: Option<String>,
     /// …the program with its arguments.
@@ -133,7 +133,7 @@ impl Price {
     /// What these tokens cost.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "tokens are far fewer than 2^52, and a price is not exact anyway")]
-    pub fn of(&self, usage: Usage) -> f64 {
+    pub fn cost(&self, usage: Usage) -> f64 {
         let plain = usage.input_tokens.saturating_sub(usage.cached_tokens).saturating_sub(usage.cache_write_tokens);
         let million = 1_000_000.0;
         (plain as f64 * self.input
@@ -147,7 +147,7 @@ impl Price {
 impl Definitions {
     /// The agent that a request's `model` means: one by that name, or a bare model of a provider that there is.
     #[must_use]
-    pub fn resolve(&self, name: &str) -> Option<Agent> {
+    pub fn resolve_agent(&self, name: &str) -> Option<Agent> {
         if let Some(agent) = self.agents.get(name) {
             return Some(agent.clone());
         }
@@ -158,21 +158,21 @@ impl Definitions {
 
     /// The tool that an agent means by a name: one of its tools, or an agent that it may ask or hand over to.
     #[must_use]
-    pub fn tool_of(&self, agent: &Agent, name: &str) -> Option<Tool> {
+    pub fn resolve_tool(&self, agent: &Agent, name: &str) -> Option<Tool> {
         if agent.tools.iter().any(|tool| tool == name) {
-            let asked = || self.agents.get(name).map(Tool::asking);
+            let asked = || self.agents.get(name).map(Tool::for_sub_agent);
             return self.tools.get(name).cloned().or_else(asked);
         }
-        let heir = agent.handoffs.iter().find(|handoff| handoff_name(&handoff.agent) == name)?;
-        self.agents.get(&heir.agent).map(Tool::handing_over)
+        let heir = agent.handoffs.iter().find(|handoff| handoff_tool_name(&handoff.agent) == name)?;
+        self.agents.get(&heir.agent).map(Tool::for_handoff)
     }
 
     /// What the model is told that this agent may ask for.
     #[must_use]
-    pub fn specs(&self, agent: &Agent) -> Vec<ToolSpec> {
+    pub fn tool_specs(&self, agent: &Agent) -> Vec<ToolSpec> {
         let own = agent.tools.iter().cloned();
-        let heirs = agent.handoffs.iter().map(|handoff| handoff_name(&handoff.agent));
-        own.chain(heirs).filter_map(|name| self.tool_of(agent, &name)).map(|tool| tool.spec).collect()
+        let heirs = agent.handoffs.iter().map(|handoff| handoff_tool_name(&handoff.agent));
+        own.chain(heirs).filter_map(|name| self.resolve_tool(agent, &name)).map(|tool| tool.spec).collect()
     }
 
     /// What these tokens of a model cost, where its price is known.
@@ -181,13 +181,13 @@ impl Definitions {
         // A provider may answer with the model's bare name.
         let bare = || self.prices.iter().find(|(name, _)| name.split_once('/').is_some_and(|(_, bare)| bare == model));
         let price = self.prices.get(model).or_else(|| bare().map(|(_, price)| price));
-        price.map(|price| price.of(usage))
+        price.map(|price| price.cost(usage))
     }
 }
 
 /// The name of the tool that hands over to an agent: `transfer_to_` and the agent's name in snake case.
 #[must_use]
-pub fn handoff_name(agent: &str) -> String {
+pub fn handoff_tool_name(agent: &str) -> String {
     let mut name = "transfer_to_".to_owned();
     let mut lower = false;
     for letter in agent.chars() {

@@ -4,13 +4,13 @@
 //! protocol change. How events are stored is `store`'s business, how a client sees them is `protocol`'s.
 //! Payloads: [`life`] (the task and its steps), [`output`] (items and blocks), [`people`] (questions, state, thread).
 
-pub mod life;
+pub mod approvals;
+pub mod lifecycle;
 pub mod output;
-pub mod people;
 
-pub use life::*;
+pub use approvals::*;
+pub use lifecycle::*;
 pub use output::*;
-pub use people::*;
 
 use crate::id::TaskId;
 use serde::{Deserialize, Serialize};
@@ -22,17 +22,17 @@ use serde_json::Value;
 pub enum Event {
     /// The task begins. Carries what was asked and which agent answers.
     #[serde(rename = "task.created")]
-    Created(Created),
+    Created(TaskCreated),
     /// An executor has taken it up.
     #[serde(rename = "task.started")]
-    Started(TaskOnly),
+    Started(TaskStarted),
 
     /// The model is asked. One attempt of one turn.
     #[serde(rename = "task.step.started")]
     StepStarted(StepStarted),
     /// The provider failed before anything was shown; it is asked again.
     #[serde(rename = "task.retrying")]
-    Retrying(Retrying),
+    Retrying(StepRetrying),
 
     /// A new element of the task's output, empty but complete in shape.
     #[serde(rename = "task.output_item.added")]
@@ -107,10 +107,10 @@ pub enum Event {
     ApprovalResolved(ApprovalResolved),
     /// Nothing in the run can go on without people. The root's alone.
     #[serde(rename = "task.paused")]
-    Paused(Paused),
+    Paused(TaskPaused),
     /// It goes on. Always the record after `paused`.
     #[serde(rename = "task.resumed")]
-    Resumed(Resumed),
+    Resumed(TaskResumed),
 
     /// The shared state, whole.
     #[serde(rename = "task.state.snapshot")]
@@ -120,29 +120,29 @@ pub enum Event {
     StateDelta(StateDelta),
     /// Something that only the sender and the front end understand.
     #[serde(rename = "task.custom")]
-    Custom(Custom),
+    Custom(CustomEvent),
     /// An upstream event that we do not know, as it came.
     #[serde(rename = "task.provider_event")]
     ProviderEvent(ProviderEvent),
 
     /// A cancel waits for the turn to end.
     #[serde(rename = "task.cancelling")]
-    Cancelling(Cancelling),
+    Cancelling(TaskCancelling),
     /// The process died; what was in flight is cut and done again.
     #[serde(rename = "task.recovered")]
-    Recovered(Recovered),
+    Recovered(TaskRecovered),
     /// The task did what it was asked. Terminal.
     #[serde(rename = "task.completed")]
-    Completed(Completed),
+    Completed(TaskCompleted),
     /// A limit ended it. Terminal.
     #[serde(rename = "task.incomplete")]
-    Incomplete(Incomplete),
+    Incomplete(TaskIncomplete),
     /// It went wrong. Terminal.
     #[serde(rename = "task.failed")]
-    Failed(Failed),
+    Failed(TaskFailed),
     /// Somebody stopped it. Terminal.
     #[serde(rename = "task.cancelled")]
-    Cancelled(Cancelled),
+    Cancelled(TaskCancelled),
 
     /// Older history was summarised for the model. The records stay.
     #[serde(rename = "thread.history.compacted")]
@@ -153,12 +153,12 @@ pub enum Event {
 
     /// A type that this version does not know. Shown to readers as it is, skipped by the fold and counted.
     #[serde(skip)]
-    Unknown(Unknown),
+    Unknown(UnknownEvent),
 }
 
 /// What is left of an event of a later version.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Unknown {
+pub struct UnknownEvent {
     /// Its task, where it names one.
     pub task_id: Option<TaskId>,
 }
@@ -175,7 +175,7 @@ impl Event {
     pub fn decode(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| {
             let task_id = serde_json::from_slice::<Envelope>(bytes).ok().and_then(|envelope| envelope.task_id);
-            Self::Unknown(Unknown { task_id })
+            Self::Unknown(UnknownEvent { task_id })
         })
     }
 
@@ -241,7 +241,7 @@ pub struct ErrorInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
     /// More, by name.
-    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 

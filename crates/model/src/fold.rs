@@ -7,18 +7,18 @@
 
 mod file;
 mod output;
-mod render;
 mod task;
+mod task_object;
 
-pub use file::{FILES_MAX, FileFold};
-pub use task::{Handover, InputFold, ItemFold, StartedTool, StepFold, TaskFold};
+pub use file::{FileFold, TASK_FILES_MAX};
+pub use task::{HandoffFold, InputFold, ItemFold, StartedTool, StepFold, TaskFold};
 
 use crate::event::{ApprovalResolved, Event, StateDelta};
 use crate::id::TaskId;
 use crate::item::{IncompleteReason, Item};
-use crate::object::TaskStatus;
-use crate::record::{Private, Record};
+use crate::record::{PrivatePayload, Record};
 use crate::seq::{Millis, Seq};
+use crate::task::TaskStatus;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -32,38 +32,38 @@ pub struct RunFold {
     /// Its moment.
     pub at: Millis,
     /// How many numbered things the run has named: the next id takes the next number.
-    pub numbers: u32,
+    pub id_count: u32,
     /// The highest reference group that a result of this run opened; zero when none did.
-    pub references: u32,
+    pub reference_count: u32,
     /// What people said of tools for the rest of the run: the last word on each.
-    pub standing: BTreeMap<String, ApprovalResolved>,
+    pub standing_decisions: BTreeMap<String, ApprovalResolved>,
     /// The shared state, once this run has touched it.
     pub state: Option<Value>,
     /// How many records did not fit. A run with any is not executed further.
-    pub misfits: u32,
+    pub fold_errors: u32,
 }
 
 /// The record does not fit the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misfit;
+pub struct FoldError;
 
 /// What folding one event gives.
-pub type Fit = Result<(), Misfit>;
+pub type FoldResult = Result<(), FoldError>;
 
 impl RunFold {
     /// Folds a stored record.
-    pub fn apply(&mut self, record: &Record) -> Fit {
+    pub fn apply(&mut self, record: &Record) -> FoldResult {
         self.apply_event(record.seq, record.at, record.event(), record.private().as_ref())
     }
 
     /// Folds an event at its place.
-    pub fn apply_event(&mut self, seq: Seq, at: Millis, event: &Event, private: Option<&Private>) -> Fit {
+    pub fn apply_event(&mut self, seq: Seq, at: Millis, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
         let gap = self.seq != Seq::ZERO && seq != self.seq.next();
         self.seq = seq;
         self.at = self.at.max(at);
-        let fit = if gap { Err(Misfit) } else { self.change(event, private) };
+        let fit = if gap { Err(FoldError) } else { self.apply_change(event, private) };
         if fit.is_err() {
-            self.misfits = self.misfits.saturating_add(1);
+            self.fold_errors = self.fold_errors.saturating_add(1);
         }
         fit
     }
@@ -82,26 +82,26 @@ impl RunFold {
 
     /// Has the run ended?
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.root().is_some_and(|root| root.status.is_terminal())
     }
 
-    fn change(&mut self, event: &Event, private: Option<&Private>) -> Fit {
+    fn apply_change(&mut self, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
         // The new state is worked out before anything changes: a record that does not fit must leave everything alone.
         let state = match event {
-            Event::Created(created) => return self.create(created, private),
+            Event::Created(created) => return self.create_task(created, private),
             // These are the thread's; the run they stand behind has ended or does not mind.
             Event::HistoryCompacted(_) | Event::RunHidden(_) => return Ok(()),
             Event::StateSnapshot(snapshot) => Some(snapshot.state.clone()),
-            Event::StateDelta(delta) => Some(self.patched(delta)?),
+            Event::StateDelta(delta) => Some(self.patched_state(delta)?),
             _ => None,
         };
         let at = self.at;
-        let id = event.task_id().ok_or(Misfit)?;
-        let loose = self.is_over() || (event.is_terminal() && self.has_open_child(id));
-        let task = self.tasks.iter_mut().find(|task| task.id == *id).ok_or(Misfit)?;
+        let id = event.task_id().ok_or(FoldError)?;
+        let loose = self.has_ended() || (event.is_terminal() && self.has_open_child(id));
+        let task = self.tasks.iter_mut().find(|task| task.id == *id).ok_or(FoldError)?;
         if loose || task.status.is_terminal() {
-            return Err(Misfit);
+            return Err(FoldError);
         }
         task.apply(at, event, private)?;
         if let Event::ApprovalResolved(resolved) = event
@@ -109,12 +109,12 @@ impl RunFold {
             && let Some((asked, _)) = task.approvals.iter().find(|(asked, _)| asked.key == resolved.key)
         {
             let tools = asked.action_requests.iter().map(|action| (action.name.clone(), resolved.clone()));
-            self.standing.extend(tools);
+            self.standing_decisions.extend(tools);
         }
         if state.is_some() {
             self.state = state;
         }
-        self.count(event);
+        self.update_counters(event);
         Ok(())
     }
 
@@ -124,59 +124,65 @@ impl RunFold {
         children.any(|child| !child.status.is_terminal())
     }
 
-    fn create(&mut self, created: &crate::event::Created, private: Option<&Private>) -> Fit {
+    fn create_task(&mut self, created: &crate::event::TaskCreated, private: Option<&PrivatePayload>) -> FoldResult {
         let fits = match &created.task.parent_task_id {
             None => self.tasks.is_empty(),
             Some(parent) => {
-                let asked = |parent: &TaskFold| parent.calls().any(|(_, call)| call.call_id.task() == created.task_id);
-                !self.is_over()
+                let asked =
+                    |parent: &TaskFold| parent.calls().any(|(_, call)| call.call_id.child_task_id() == created.task_id);
+                !self.has_ended()
                     && self.task(&created.task_id).is_none()
                     && self.task(parent).is_some_and(|parent| !parent.status.is_terminal() && asked(parent))
             }
         };
         if !fits {
-            return Err(Misfit);
+            return Err(FoldError);
         }
         let task = TaskFold::new(created, self.at, private);
         // What was numbered elsewhere stays good here.
-        self.references = self.references.max(task.before.as_ref().map_or(0, |before| before.references));
+        self.reference_count =
+            self.reference_count.max(task.prior_history.as_ref().map_or(0, |before| before.reference_count));
         self.tasks.push(task);
         Ok(())
     }
 
     /// Would this change of the shared state apply? Whoever writes a log asks first.
     #[must_use]
-    pub fn accepts(&self, delta: &StateDelta) -> bool {
-        self.patched(delta).is_ok()
+    pub fn can_apply_state_delta(&self, delta: &StateDelta) -> bool {
+        self.patched_state(delta).is_ok()
     }
 
-    fn patched(&self, delta: &StateDelta) -> Result<Value, Misfit> {
-        let operations = serde_json::to_value(&delta.delta).map_err(|_| Misfit)?;
-        let patch: json_patch::Patch = serde_json::from_value(operations).map_err(|_| Misfit)?;
+    fn patched_state(&self, delta: &StateDelta) -> Result<Value, FoldError> {
+        let operations = serde_json::to_value(&delta.delta).map_err(|_| FoldError)?;
+        let patch: json_patch::Patch = serde_json::from_value(operations).map_err(|_| FoldError)?;
         let mut state = self.state.clone().unwrap_or(Value::Null);
-        json_patch::patch(&mut state, &patch).map_err(|_| Misfit)?;
+        json_patch::patch(&mut state, &patch).map_err(|_| FoldError)?;
         Ok(state)
     }
 
     /// Counts what ids and references are numbered by.
-    fn count(&mut self, event: &Event) {
+    fn update_counters(&mut self, event: &Event) {
         let named = match event {
             // A result shares the number of its call.
             Event::ItemAdded(e) if !matches!(e.item, Item::ToolResult(_)) => 1,
             Event::InputAdded(e) => e.input.len(),
             _ => 0,
         };
-        self.numbers = self.numbers.saturating_add(u32::try_from(named).unwrap_or(u32::MAX));
+        self.id_count = self.id_count.saturating_add(u32::try_from(named).unwrap_or(u32::MAX));
         let opened = match event {
-            Event::TextAdded(e) | Event::TextDone(e) => self.opened(&e.task_id, e.output_index, e.item.block().id),
-            Event::ImageAdded(e) | Event::ImageDone(e) => self.opened(&e.task_id, e.output_index, e.item.block().id),
+            Event::TextAdded(e) | Event::TextDone(e) => {
+                self.opened_group(&e.task_id, e.output_index, e.item.block().id)
+            }
+            Event::ImageAdded(e) | Event::ImageDone(e) => {
+                self.opened_group(&e.task_id, e.output_index, e.item.block().id)
+            }
             _ => 0,
         };
-        self.references = self.references.max(opened);
+        self.reference_count = self.reference_count.max(opened);
     }
 
     /// The reference group that a block opens: only results open any.
-    fn opened(&self, task: &TaskId, output_index: u32, group: Option<u32>) -> u32 {
+    fn opened_group(&self, task: &TaskId, output_index: u32, group: Option<u32>) -> u32 {
         let item = self.task(task).and_then(|task| task.items.get(output_index as usize));
         let of_result = item.is_some_and(|item| matches!(item.item, Item::ToolResult(_)));
         if of_result { group.unwrap_or_default() } else { 0 }
@@ -184,7 +190,7 @@ impl RunFold {
 }
 
 /// What an item that was cut by its step's end counts as.
-const fn reason_of(stop: crate::event::StopReason) -> IncompleteReason {
+const fn incomplete_reason(stop: crate::event::StopReason) -> IncompleteReason {
     use crate::event::StopReason as S;
     match stop {
         S::Error => IncompleteReason::Failed,
@@ -195,7 +201,7 @@ const fn reason_of(stop: crate::event::StopReason) -> IncompleteReason {
 }
 
 /// The status that a terminal event gives.
-const fn ended_as(event: &Event) -> Option<TaskStatus> {
+const fn terminal_status(event: &Event) -> Option<TaskStatus> {
     match event {
         Event::Completed(_) => Some(TaskStatus::Completed),
         Event::Incomplete(_) => Some(TaskStatus::Incomplete),

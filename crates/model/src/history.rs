@@ -1,6 +1,6 @@
 //! What the model is given of what was said and done: one list, whoever the provider is.
 
-use crate::block::Part;
+use crate::block::ContentPart;
 use crate::id::{CallId, ItemId};
 use crate::item::ResultStatus;
 use crate::record::RawItem;
@@ -10,17 +10,18 @@ use serde::{Deserialize, Serialize};
 /// forked from another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Before {
+pub struct PriorHistory {
     /// What was said and done.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<HistoryEntry>,
     /// How many reference groups there were: their numbers stay good.
-    pub references: u32,
+    #[serde(rename = "references")]
+    pub reference_count: u32,
 }
 
 /// One element of the conversation as the model reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Entry {
+pub enum HistoryEntry {
     /// What was said and done before everything that follows, summed up.
     Summary {
         /// The summary.
@@ -34,7 +35,7 @@ pub enum Entry {
     /// A person spoke.
     User {
         /// What they said.
-        content: Vec<Part>,
+        content: Vec<ContentPart>,
     },
     /// The model thought. Given back only to where it came from.
     Reasoning {
@@ -55,9 +56,10 @@ pub enum Entry {
     },
     /// The model drew in what it said, or had a tool draw that left nothing else behind. No service takes that back as it
     /// came: it is shown with what is said next.
-    Drawn {
+    #[serde(rename = "drawn")]
+    GeneratedImages {
         /// The pictures.
-        content: Vec<Part>,
+        content: Vec<ContentPart>,
     },
     /// The model asked for a tool.
     Call {
@@ -90,16 +92,16 @@ pub enum Entry {
         /// How it ended.
         status: ResultStatus,
         /// What the model reads of it.
-        content: Vec<Part>,
+        content: Vec<ContentPart>,
     },
 }
 
-impl Entry {
+impl HistoryEntry {
     /// What people and tools gave and models drew: the parts that may be pictures and files.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[ContentPart] {
         match self {
-            Self::User { content } | Self::Drawn { content } | Self::Result { content, .. } => content,
+            Self::User { content } | Self::GeneratedImages { content } | Self::Result { content, .. } => content,
             Self::Summary { .. }
             | Self::System { .. }
             | Self::Reasoning { .. }
@@ -110,9 +112,9 @@ impl Entry {
     }
 
     /// The same, for whoever puts something else in their place.
-    pub fn parts_mut(&mut self) -> &mut [Part] {
+    pub fn parts_mut(&mut self) -> &mut [ContentPart] {
         match self {
-            Self::User { content } | Self::Drawn { content } | Self::Result { content, .. } => content,
+            Self::User { content } | Self::GeneratedImages { content } | Self::Result { content, .. } => content,
             Self::Summary { .. }
             | Self::System { .. }
             | Self::Reasoning { .. }

@@ -85,7 +85,7 @@ id!(
 
 /// Is this text short and plain enough to be an id of anything?
 #[must_use]
-pub fn is_plain(text: &str) -> bool {
+pub fn is_valid_id(text: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
@@ -93,7 +93,7 @@ pub fn is_plain(text: &str) -> bool {
 impl ThreadId {
     /// Names a new thread.
     #[must_use]
-    pub fn mint(random: Uuid) -> Self {
+    pub fn from_uuid(random: Uuid) -> Self {
         Self(format!("thr_{}", random.simple()).into())
     }
 
@@ -102,14 +102,14 @@ impl ThreadId {
     /// # Errors
     /// When no thread can have that name.
     pub fn parse(text: &str) -> Result<Self, IdError> {
-        if is_plain(text) && text.starts_with("thr_") { Ok(Self::from(text)) } else { Err(IdError("thread")) }
+        if is_valid_id(text) && text.starts_with("thr_") { Ok(Self::from(text)) } else { Err(IdError("thread")) }
     }
 }
 
 impl TaskId {
     /// Names a new run.
     #[must_use]
-    pub fn mint(random: Uuid) -> Self {
+    pub fn from_uuid(random: Uuid) -> Self {
         Self(format!("task_{}", random.simple()).into())
     }
 
@@ -118,7 +118,7 @@ impl TaskId {
     /// # Errors
     /// When no task can have that name.
     pub fn parse(text: &str) -> Result<Self, IdError> {
-        if is_plain(text) && (text.starts_with("task_") || text.starts_with("call_")) {
+        if is_valid_id(text) && (text.starts_with("task_") || text.starts_with("call_")) {
             Ok(Self::from(text))
         } else {
             Err(IdError("task"))
@@ -127,14 +127,14 @@ impl TaskId {
 
     /// The run that this task belongs to, from the name alone.
     #[must_use]
-    pub fn run(&self) -> Option<Self> {
-        Some(Self(format!("task_{}", suffix(self.as_str())?).into()))
+    pub fn run_id(&self) -> Option<Self> {
+        Some(Self(format!("task_{}", run_suffix(self.as_str())?).into()))
     }
 
     /// The run's suffix `R`, with which its other ids are built. A task that has a foreign name lends that whole name.
     #[must_use]
-    pub fn suffix(&self) -> &str {
-        suffix(self.as_str()).unwrap_or_else(|| after_prefix(self.as_str()))
+    pub fn run_suffix(&self) -> &str {
+        run_suffix(self.as_str()).unwrap_or_else(|| strip_id_prefix(self.as_str()))
     }
 }
 
@@ -155,29 +155,29 @@ impl CallId {
 
     /// A name that shares this call's number: `fc`, `fco`, `mcp`.
     #[must_use]
-    pub fn sibling(&self, prefix: &str) -> ItemId {
-        ItemId(format!("{prefix}_{}", after_prefix(self.as_str())).into())
+    pub fn item_id(&self, prefix: &str) -> ItemId {
+        ItemId(format!("{prefix}_{}", strip_id_prefix(self.as_str())).into())
     }
 
     /// The approval that this call waits for.
     #[must_use]
-    pub fn approval(&self) -> ApprovalKey {
-        ApprovalKey(format!("apr_{}", after_prefix(self.as_str())).into())
+    pub fn approval_key(&self) -> ApprovalKey {
+        ApprovalKey(format!("apr_{}", strip_id_prefix(self.as_str())).into())
     }
 
     /// The sub-agent that this call asked for.
     #[must_use]
-    pub fn task(&self) -> TaskId {
+    pub fn child_task_id(&self) -> TaskId {
         TaskId(Arc::clone(&self.0))
     }
 }
 
-fn after_prefix(text: &str) -> &str {
+fn strip_id_prefix(text: &str) -> &str {
     text.split_once('_').map_or(text, |(_, rest)| rest)
 }
 
-fn suffix(text: &str) -> Option<&str> {
-    let rest = after_prefix(text).get(..SUFFIX_BYTES)?;
+fn run_suffix(text: &str) -> Option<&str> {
+    let rest = strip_id_prefix(text).get(..SUFFIX_BYTES)?;
     rest.bytes().all(|b| b.is_ascii_hexdigit()).then_some(rest)
 }
 
@@ -187,12 +187,12 @@ mod tests {
 
     #[test]
     fn any_id_names_its_run() {
-        let run = TaskId::mint(Uuid::from_u128(7));
-        let call = CallId::numbered(run.suffix(), 12);
-        assert_eq!(call.task().run(), Some(run.clone()));
-        assert_eq!(call.sibling("fco").as_str(), format!("fco_{}12", run.suffix()));
-        assert_eq!(call.approval().as_str(), format!("apr_{}12", run.suffix()));
-        assert_eq!(run.run().as_ref(), Some(&run));
+        let run = TaskId::from_uuid(Uuid::from_u128(7));
+        let call = CallId::numbered(run.run_suffix(), 12);
+        assert_eq!(call.child_task_id().run_id(), Some(run.clone()));
+        assert_eq!(call.item_id("fco").as_str(), format!("fco_{}12", run.run_suffix()));
+        assert_eq!(call.approval_key().as_str(), format!("apr_{}12", run.run_suffix()));
+        assert_eq!(run.run_id().as_ref(), Some(&run));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_foreign_name_still_lends_a_suffix() {
-        assert_eq!(TaskId::from("task_1234xyz").suffix(), "1234xyz");
-        assert_eq!(TaskId::from("task_1234xyz").run(), None);
+        assert_eq!(TaskId::from("task_1234xyz").run_suffix(), "1234xyz");
+        assert_eq!(TaskId::from("task_1234xyz").run_id(), None);
     }
 }

@@ -3,7 +3,7 @@
 //! Field order is wire order, as requirement 000 shows it; fields beyond that document come after its own and are left
 //! out when absent, so that its examples read and write unchanged.
 
-use crate::block::{Block, Object};
+use crate::block::{Block, JsonObject};
 use crate::event::ErrorInfo;
 use crate::id::{CallId, ItemId};
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,7 @@ pub struct ToolCall {
     pub display_name: Option<String>,
     /// Whether a person is asked first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gate: Option<Gate>,
+    pub gate: Option<ApprovalGate>,
     /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
@@ -151,7 +151,7 @@ pub enum CallKind {
 /// Whether a person is asked before a call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Gate {
+pub enum ApprovalGate {
     /// Nobody is asked.
     Never,
     /// A rule on the arguments decides.
@@ -180,11 +180,11 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// Something for the front end alone.
-    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Value>,
     /// How the front end may show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ui_hints: Option<Object>,
+    pub ui_hints: Option<JsonObject>,
     /// What cut it short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
@@ -261,7 +261,7 @@ pub struct HostedCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// What it does, in the provider's shape.
-    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub action: Option<Value>,
     /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -352,7 +352,7 @@ impl Item {
     }
 
     /// Marks the item as cut short. An item that has said what cut it keeps its word.
-    pub fn cut(&mut self, why: IncompleteReason) {
+    pub fn mark_incomplete(&mut self, why: IncompleteReason) {
         match self {
             Self::ToolResult(item) => {
                 item.status = Some(ResultStatus::Incomplete);

@@ -90,7 +90,10 @@ mod tests {
 
     #[test]
     fn half_a_surrogate_pair_does_not_lose_the_event() {
-        assert_eq!(parse_lenient_json(r#"{"a":"x\ud800y","b":"\uDE00"}"#).unwrap(), json!({"a": "x\u{fffd}y", "b": "\u{fffd}"}));
+        assert_eq!(
+            parse_lenient_json(r#"{"a":"x\ud800y","b":"\uDE00"}"#).unwrap(),
+            json!({"a": "x\u{fffd}y", "b": "\u{fffd}"})
+        );
         assert_eq!(parse_lenient_json(r#"{"a":"\ud83d\ude00\ud83d"}"#).unwrap(), json!({"a": "😀\u{fffd}"}));
         assert_eq!(parse_lenient_json(r#"{"a":"\ud83d\ud83d\ude00"}"#).unwrap(), json!({"a": "\u{fffd}😀"}));
         assert_eq!(parse_lenient_json(r#"{"a":"\\ud800 \ud800"}"#).unwrap(), json!({"a": "\\ud800 \u{fffd}"}));
@@ -100,7 +103,10 @@ mod tests {
     fn raw_control_characters_and_numbers_beyond_measure_are_mended() {
         assert_eq!(parse_lenient_json("{\"a\":\"x\ty\0z\"}").unwrap(), json!({"a": "x\ty\0z"}));
         let odd = r#"{"a":[NaN,-Infinity,1e999,-12.5],"NaN":"NaN, 1e999","b":true}"#;
-        assert_eq!(parse_lenient_json(odd).unwrap(), json!({"a": [null, null, null, -12.5], "NaN": "NaN, 1e999", "b": true}));
+        assert_eq!(
+            parse_lenient_json(odd).unwrap(),
+            json!({"a": [null, null, null, -12.5], "NaN": "NaN, 1e999", "b": true})
+        );
     }
 
     #[test]

@@ -10,13 +10,13 @@
 //!
 //! Invariant: no tokio, no I/O, no clock, no randomness. Time and ids come in as arguments.
 
+pub mod approval_rule;
 pub mod blob;
 pub mod block;
 pub mod command;
 pub mod cursor;
 pub mod defects;
 pub mod definition;
-pub mod delta;
 pub mod event;
 pub mod fold;
 pub mod history;
@@ -24,18 +24,18 @@ pub mod id;
 pub mod item;
 pub mod json;
 pub mod limits;
-pub mod object;
+pub mod model_settings;
+pub mod model_turn;
 pub mod ports;
 pub mod record;
 pub mod reference;
-pub mod rule;
 pub mod seq;
+pub mod task;
 pub mod thread;
 pub mod tool;
 pub mod usage;
-pub mod wish;
 
 pub use event::Event;
 pub use id::{ApprovalKey, CallId, ItemId, NodeId, TaskId, ThreadId, UserId};
-pub use record::{Draft, Private, Record};
+pub use record::{PrivatePayload, Record, RecordDraft};
 pub use seq::{Epoch, Millis, Seq};

@@ -20,7 +20,7 @@ pub const WRITE_BYTES_MAX: usize = 64 * 1024;
 /// Money, in millionths of whatever prices are in: a limit must be exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Amount(pub u64);
+pub struct CostMicros(pub u64);
 
 /// What a run may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,11 +37,11 @@ pub struct RunLimits {
     /// Tokens of a run, read and written; `None` is no limit.
     pub run_tokens_max: Option<u64>,
     /// What a run may cost.
-    pub run_cost_max: Option<Amount>,
+    pub run_cost_max: Option<CostMicros>,
     /// Tokens of a user on one day (UTC).
     pub user_day_tokens_max: Option<u64>,
     /// What a user may cost on one day.
-    pub user_day_cost_max: Option<Amount>,
+    pub user_day_cost_max: Option<CostMicros>,
     /// Tools that run at the same time after one turn.
     pub parallel_tools_max: usize,
     /// How long a tool has.

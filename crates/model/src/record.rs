@@ -4,24 +4,24 @@
 //! version is sent these bytes. Its private half never leaves the server: what the model reads, what recovery needs.
 //! The checksum covers both halves and the record's place, thread included.
 
-use crate::block::Part;
+use crate::block::ContentPart;
 use crate::event::Event;
-use crate::history::{Before, Entry};
+use crate::history::{HistoryEntry, PriorHistory};
 use crate::id::{TaskId, ThreadId};
+use crate::model_settings::ModelSettings;
 use crate::seq::{Epoch, Millis, Seq};
 use crate::usage::Usage;
-use crate::wish::Wishes;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::OnceLock;
 
 /// The format that this version writes. A reader refuses to execute a thread with a higher one.
-pub const FORMAT: u16 = 1;
+pub const RECORD_FORMAT: u16 = 1;
 
 /// An event that the run loop decided on: it has its place and its moment, but is not logged yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Draft {
+pub struct RecordDraft {
     /// Its place in the thread.
     pub seq: Seq,
     /// When it happened; never before the record before it.
@@ -29,15 +29,15 @@ pub struct Draft {
     /// What happened.
     pub event: Event,
     /// What only the server may know of it.
-    pub private: Option<Box<Private>>,
+    pub private: Option<Box<PrivatePayload>>,
 }
 
 /// What only the server may know of an event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Private {
+pub struct PrivatePayload {
     /// What the model reads of an item, or of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content: Option<Vec<Part>>,
+    pub content: Option<Vec<ContentPart>>,
     /// The upstream item as it came, and from where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<RawItem>,
@@ -46,7 +46,8 @@ pub struct Private {
     pub provider_call_id: Option<String>,
     /// The digest of the definitions that the run started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub digest: Option<String>,
+    #[serde(rename = "digest")]
+    pub definitions_digest: Option<String>,
     /// When the run or the tool must have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Millis>,
@@ -58,16 +59,20 @@ pub struct Private {
     pub on_crash: Option<OnCrash>,
     /// What a hook made of the past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub history: Option<Vec<Entry>>,
+    #[serde(rename = "history")]
+    pub rewritten_history: Option<Vec<HistoryEntry>>,
     /// What was said before the run that the thread's log does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<Before>,
+    #[serde(rename = "before")]
+    pub prior_history: Option<PriorHistory>,
     /// What the caller asks of the model.
-    #[serde(default, skip_serializing_if = "Wishes::is_empty")]
-    pub wishes: Wishes,
+    #[serde(default, skip_serializing_if = "ModelSettings::is_empty")]
+    #[serde(rename = "wishes")]
+    pub model_settings: ModelSettings,
     /// What the caller's protocol shows back of the request that began the run, or let it go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub echo: Option<Value>,
+    #[serde(rename = "echo")]
+    pub request_echo: Option<Value>,
     /// Tokens of a turn that has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -107,9 +112,9 @@ pub struct Record {
     /// The executor's term.
     pub epoch: Epoch,
     /// The format that it is written in.
-    pub v: u16,
+    pub format: u16,
     /// The checksum of all of this and the thread's id.
-    pub check: u32,
+    pub checksum: u32,
     /// The event's JSON text.
     pub public: Bytes,
     /// The private half's JSON text; empty when there is none.
@@ -121,38 +126,38 @@ pub struct Record {
 impl Record {
     /// Writes a draft down for the log.
     #[must_use]
-    pub fn seal(thread: &ThreadId, run: &TaskId, epoch: Epoch, draft: Draft) -> Self {
+    pub fn seal(thread: &ThreadId, run: &TaskId, epoch: Epoch, draft: RecordDraft) -> Self {
         let mut record = Self {
             seq: draft.seq,
             at: draft.at,
             run: run.clone(),
             epoch,
-            v: FORMAT,
-            check: 0,
-            public: json(&draft.event),
-            private: draft.private.map_or_else(Bytes::new, |private| json(&private)),
+            format: RECORD_FORMAT,
+            checksum: 0,
+            public: to_json_bytes(&draft.event),
+            private: draft.private.map_or_else(Bytes::new, |private| to_json_bytes(&private)),
             event: OnceLock::from(draft.event),
         };
-        record.check = record.checksum(thread);
+        record.checksum = record.compute_checksum(thread);
         record
     }
 
     /// Takes a record from where it was stored.
     #[must_use]
-    pub fn stored(place: Stored, public: Bytes, private: Bytes) -> Self {
-        let Stored { seq, at, run, epoch, v, check } = place;
-        Self { seq, at, run, epoch, v, check, public, private, event: OnceLock::new() }
+    pub fn from_stored(place: RecordHeader, public: Bytes, private: Bytes) -> Self {
+        let RecordHeader { seq, at, run, epoch, format: v, checksum: check } = place;
+        Self { seq, at, run, epoch, format: v, checksum: check, public, private, event: OnceLock::new() }
     }
 
     /// What happened.
     #[must_use]
     pub fn event(&self) -> &Event {
-        self.event.get_or_init(|| self.delta().unwrap_or_else(|| Event::decode(&self.public)))
+        self.event.get_or_init(|| self.decode_delta().unwrap_or_else(|| Event::decode(&self.public)))
     }
 
     /// Nearly all records are pieces of something, and a reader that knows which kind is three times as fast.
-    fn delta(&self) -> Option<Event> {
-        match self.kind() {
+    fn decode_delta(&self) -> Option<Event> {
+        match self.event_type() {
             "task.text.delta" => serde_json::from_slice(&self.public).ok().map(Event::TextDelta),
             "task.reasoning_summary_text.delta" => serde_json::from_slice(&self.public).ok().map(Event::SummaryDelta),
             "task.tool_call_arguments.delta" => serde_json::from_slice(&self.public).ok().map(Event::ArgumentsDelta),
@@ -162,13 +167,13 @@ impl Record {
 
     /// What only the server may know.
     #[must_use]
-    pub fn private(&self) -> Option<Private> {
+    pub fn private(&self) -> Option<PrivatePayload> {
         if self.private.is_empty() { None } else { serde_json::from_slice(&self.private).ok() }
     }
 
     /// The event's `type`, from its bytes alone: they always begin with it.
     #[must_use]
-    pub fn kind(&self) -> &str {
+    pub fn event_type(&self) -> &str {
         let text = self.public.strip_prefix(br#"{"type":""#).unwrap_or_default();
         let end = text.iter().position(|byte| *byte == b'"').unwrap_or_default();
         text.get(..end).and_then(|kind| std::str::from_utf8(kind).ok()).unwrap_or_default()
@@ -182,7 +187,7 @@ impl Record {
     }
 
     fn leading_task_id(&self) -> Option<&str> {
-        let text = self.public.strip_prefix(br#"{"type":""#)?.get(self.kind().len()..)?;
+        let text = self.public.strip_prefix(br#"{"type":""#)?.get(self.event_type().len()..)?;
         let text = text.strip_prefix(br#"","task_id":""#)?;
         let end = text.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
         let plain = text.get(end) == Some(&b'"');
@@ -191,21 +196,21 @@ impl Record {
 
     /// Are the bytes those that were sealed for this thread?
     #[must_use]
-    pub fn is_sound(&self, thread: &ThreadId) -> bool {
-        self.checksum(thread) == self.check
+    pub fn has_valid_checksum(&self, thread: &ThreadId) -> bool {
+        self.compute_checksum(thread) == self.checksum
     }
 
     /// How much room it takes, roughly.
     #[must_use]
-    pub fn size(&self) -> usize {
+    pub fn size_bytes(&self) -> usize {
         self.public.len() + self.private.len()
     }
 
-    fn checksum(&self, thread: &ThreadId) -> u32 {
+    fn compute_checksum(&self, thread: &ThreadId) -> u32 {
         let mut hash = crc32fast::Hasher::new();
         hash.update(thread.as_str().as_bytes());
         hash.update(self.run.as_str().as_bytes());
-        for number in [self.seq.0, self.at, self.epoch.0, u64::from(self.v), self.public.len() as u64] {
+        for number in [self.seq.0, self.at, self.epoch.0, u64::from(self.format), self.public.len() as u64] {
             hash.update(&number.to_le_bytes());
         }
         hash.update(&self.public);
@@ -221,8 +226,8 @@ impl Clone for Record {
             at: self.at,
             run: self.run.clone(),
             epoch: self.epoch,
-            v: self.v,
-            check: self.check,
+            format: self.format,
+            checksum: self.checksum,
             public: self.public.clone(),
             private: self.private.clone(),
             event: OnceLock::new(),
@@ -232,7 +237,7 @@ impl Clone for Record {
 
 impl PartialEq for Record {
     fn eq(&self, other: &Self) -> bool {
-        let place = |r: &Self| (r.seq, r.at, r.epoch, r.v, r.check);
+        let place = |r: &Self| (r.seq, r.at, r.epoch, r.format, r.checksum);
         place(self) == place(other)
             && self.run == other.run
             && self.public == other.public
@@ -242,7 +247,7 @@ impl PartialEq for Record {
 
 /// A stored record's place, as its columns give it.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct RecordHeader {
     /// Its place in the thread.
     pub seq: Seq,
     /// When it happened.
@@ -252,14 +257,14 @@ pub struct Stored {
     /// The executor's term.
     pub epoch: Epoch,
     /// The format that it is written in.
-    pub v: u16,
+    pub format: u16,
     /// The checksum.
-    pub check: u32,
+    pub checksum: u32,
 }
 
 /// Our own types always have a JSON text: names are strings and numbers finite. Should that ever be untrue, an empty
 /// text is a record that no fold accepts, which parks the thread rather than the process.
-fn json(value: &impl Serialize) -> Bytes {
+fn to_json_bytes(value: &impl Serialize) -> Bytes {
     // Most records are a little shorter; growing would cost more than the room.
     let mut text = Vec::with_capacity(256);
     serde_json::to_writer(&mut text, value).map_or_else(|_| Bytes::new(), |()| Bytes::from(text))
@@ -268,19 +273,19 @@ fn json(value: &impl Serialize) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::TaskOnly;
+    use crate::event::TaskStarted;
 
     fn sealed() -> (ThreadId, Record) {
         let thread = ThreadId::from("thr_1");
-        let event = Event::Started(TaskOnly { task_id: TaskId::from("task_1") });
-        let draft = Draft { seq: Seq(2), at: 5, event, private: None };
+        let event = Event::Started(TaskStarted { task_id: TaskId::from("task_1") });
+        let draft = RecordDraft { seq: Seq(2), at: 5, event, private: None };
         (thread.clone(), Record::seal(&thread, &TaskId::from("task_1"), Epoch(1), draft))
     }
 
     #[test]
     fn a_record_knows_its_type_without_being_read() {
         let (_, record) = sealed();
-        assert_eq!(record.kind(), "task.started");
+        assert_eq!(record.event_type(), "task.started");
         assert_eq!(record.task_id(), Some("task_1"));
         assert_eq!(&record.public[..], br#"{"type":"task.started","task_id":"task_1"}"#);
     }
@@ -300,16 +305,16 @@ mod tests {
     #[test]
     fn every_changed_byte_and_another_thread_are_noticed() {
         let (thread, record) = sealed();
-        assert!(record.is_sound(&thread));
-        assert!(!record.is_sound(&ThreadId::from("thr_2")));
+        assert!(record.has_valid_checksum(&thread));
+        assert!(!record.has_valid_checksum(&ThreadId::from("thr_2")));
         for at in 0..record.public.len() {
             let mut bytes = record.public.to_vec();
             bytes[at] ^= 1;
             let bent = Record { public: bytes.into(), ..record.clone() };
-            assert!(!bent.is_sound(&thread), "byte {at}");
+            assert!(!bent.has_valid_checksum(&thread), "byte {at}");
         }
-        assert!(!Record { seq: Seq(3), ..record.clone() }.is_sound(&thread));
-        assert!(!Record { epoch: Epoch(2), ..record }.is_sound(&thread));
+        assert!(!Record { seq: Seq(3), ..record.clone() }.has_valid_checksum(&thread));
+        assert!(!Record { epoch: Epoch(2), ..record }.has_valid_checksum(&thread));
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Seq {
 
     /// The place before this one; zero stays zero.
     #[must_use]
-    pub const fn before(self) -> Self {
+    pub const fn prev(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
 }

@@ -1,7 +1,7 @@
 //! What a tool is given and what comes of it.
 
-use crate::block::{Block, Object, Part};
-use crate::definition::ToolHow;
+use crate::block::{Block, ContentPart, JsonObject};
+use crate::definition::ToolExecutor;
 use crate::event::ErrorInfo;
 use crate::id::{CallId, TaskId, ThreadId, UserId};
 use crate::seq::Millis;
@@ -42,7 +42,7 @@ pub struct ToolRequest {
     /// When it must have ended.
     pub deadline: Millis,
     /// Who does it.
-    pub how: Arc<ToolHow>,
+    pub executor: Arc<ToolExecutor>,
     /// How much it may give.
     pub output_bytes_max: usize,
 }
@@ -51,7 +51,7 @@ pub struct ToolRequest {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolEvent {
     /// How far it is.
-    Progress(Progress),
+    Progress(ProgressUpdate),
     /// The shared state changed.
     State(StateChange),
     /// Something for the front end.
@@ -67,7 +67,7 @@ pub enum ToolEvent {
 
 /// How far a tool is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct ProgressUpdate {
     /// In words.
     pub message: Option<String>,
     /// In numbers.
@@ -90,7 +90,7 @@ pub enum StateChange {
 #[serde(default)]
 pub struct ToolOutput {
     /// What the model reads.
-    pub message_content: Vec<Part>,
+    pub message_content: Vec<ContentPart>,
     /// What people see.
     pub block_list: Vec<Block>,
     /// A short form for people.
@@ -98,7 +98,7 @@ pub struct ToolOutput {
     /// Something for the front end alone.
     pub artifact: Option<Value>,
     /// How the front end may show it.
-    pub ui_hints: Option<Object>,
+    pub ui_hints: Option<JsonObject>,
     /// What went wrong. With it, the result is `failed`.
     pub error: Option<ErrorInfo>,
 }
@@ -108,6 +108,6 @@ impl ToolOutput {
     #[must_use]
     pub fn failed(code: &str, message: impl Into<String>) -> Self {
         let error = ErrorInfo::new(code, message);
-        Self { message_content: vec![Part::text(&error.message)], error: Some(error), ..Self::default() }
+        Self { message_content: vec![ContentPart::text(&error.message)], error: Some(error), ..Self::default() }
     }
 }

@@ -3,11 +3,11 @@
 //! A projection may make several frames of one record, and a client may leave after any of them. The last one carries the
 //! record's own cursor, good in every projection; those before it carry a place inside the record, good in their own.
 
-use sse;
-use model::cursor::{Cursor, CursorError, Inner};
+use model::cursor::{Cursor, CursorError, FramePosition};
 use model::ports::Frames;
 use model::{Record, Seq};
 use serde::Serialize;
+use sse;
 
 /// The frames of one record.
 #[derive(Debug, Default)]
@@ -69,10 +69,12 @@ impl Burst {
 
 /// The place after the `frames`-th of a record's frames, of which there are `all`.
 fn cursor(record: &Record, projection: &str, frames: usize, all: usize) -> String {
-    let inner = (frames < all)
-        .then(|| Inner { projection: projection.to_owned(), frames: u32::try_from(frames).unwrap_or(u32::MAX) });
+    let inner = (frames < all).then(|| FramePosition {
+        projection: projection.to_owned(),
+        frames: u32::try_from(frames).unwrap_or(u32::MAX),
+    });
     let mut text = String::new();
-    Cursor { inner, ..Cursor::from(record) }.push_to(&mut text);
+    Cursor { frame: inner, ..Cursor::from(record) }.push_to(&mut text);
     text
 }
 
@@ -81,9 +83,9 @@ fn cursor(record: &Record, projection: &str, frames: usize, all: usize) -> Strin
 /// # Errors
 /// When the cursor stands inside a record, between two frames of another projection.
 pub fn resume_after(cursor: &Cursor, projection: &str) -> Result<(Seq, u64), CursorError> {
-    match &cursor.inner {
+    match &cursor.frame {
         None => Ok((cursor.seq, 0)),
-        Some(inner) if inner.projection == projection => Ok((cursor.seq.before(), u64::from(inner.frames))),
-        Some(_) => Err(CursorError::Foreign),
+        Some(inner) if inner.projection == projection => Ok((cursor.seq.prev(), u64::from(inner.frames))),
+        Some(_) => Err(CursorError::Mismatch),
     }
 }

@@ -5,8 +5,8 @@
 
 use model::block::{ImageBlock, TextBlock};
 use model::event::{
-    AnnotationAdded, ArgumentsDelta, ArgumentsDone, Event, ImageEvent, ImageItem, SummaryDelta, SummaryEvent,
-    TextDelta, TextEvent, TextItem,
+    AnnotationAdded, ArgumentsDelta, ArgumentsDone, Event, ImageEvent, SummaryDelta, SummaryEvent, TaggedImageBlock,
+    TaggedTextBlock, TextDelta, TextEvent,
 };
 use model::fold::{ItemFold, RunFold};
 use model::item::{Item, SummaryPart};
@@ -77,7 +77,7 @@ fn text(done: &TextEvent) -> Vec<Event> {
     let TextEvent { task_id, item_id, output_index, block_index, item } = done;
     let block = item.block();
     let empty = TextBlock { text: Some(String::new()), annotations: None, ..block.clone() };
-    let mut events = vec![Event::TextAdded(TextEvent { item: TextItem::Text(empty), ..done.clone() })];
+    let mut events = vec![Event::TextAdded(TextEvent { item: TaggedTextBlock::Text(empty), ..done.clone() })];
     if !block.text().is_empty() {
         events.push(Event::TextDelta(TextDelta {
             task_id: task_id.clone(),
@@ -104,7 +104,7 @@ fn text(done: &TextEvent) -> Vec<Event> {
 
 fn image(done: &ImageEvent) -> Vec<Event> {
     let empty = ImageBlock { image_url: model::block::ImageUrl::default(), ..done.item.block().clone() };
-    let added = ImageEvent { item: ImageItem::Image(empty), ..done.clone() };
+    let added = ImageEvent { item: TaggedImageBlock::Image(empty), ..done.clone() };
     vec![Event::ImageAdded(added), Event::ImageDone(done.clone())]
 }
 

@@ -57,7 +57,7 @@ impl Projection for RunItems {
                 burst.push(frame.get("type").and_then(Value::as_str).unwrap_or_default(), frame);
             }
             burst.write_with_ids(record, NAME, out);
-            self.over = self.run.is_some() && self.reading.fold().is_over();
+            self.over = self.run.is_some() && self.reading.fold().has_ended();
         }
         if self.over {
             out.finish();
@@ -108,7 +108,7 @@ impl Turn<'_> {
     /// The model is asked: a new response.
     fn begin(&mut self, root: &TaskFold) {
         let about = Head {
-            id: format!("resp_{}_s{}", root.id.suffix(), root.steps.len()),
+            id: format!("resp_{}_s{}", root.id.run_suffix(), root.steps.len()),
             at: self.record.at,
             model: &root.spec.model,
             metadata: &root.spec.metadata,

@@ -2,8 +2,8 @@
 //! was said. A client may bring its whole history; what of it we know already is found by the ids that it gives back.
 
 use model::CallId;
-use model::block::{Detail, Part};
-use model::history::{Before, Entry};
+use model::block::{ContentPart, ImageDetail};
+use model::history::{HistoryEntry, PriorHistory};
 use model::item::ResultStatus;
 use model::{ItemId, TaskId};
 
@@ -22,11 +22,11 @@ pub enum What {
     /// The client's operator spoke.
     System(String),
     /// A person spoke.
-    User(Vec<Part>),
+    User(Vec<ContentPart>),
     /// A model had spoken.
     Assistant(String),
     /// A model had drawn.
-    Drawn(Vec<Part>),
+    Drawn(Vec<ContentPart>),
     /// A model had asked for a tool.
     Call {
         /// The call.
@@ -41,7 +41,7 @@ pub enum What {
         /// The call.
         call_id: String,
         /// What it gave.
-        content: Vec<Part>,
+        content: Vec<ContentPart>,
         /// Did the tool fail?
         failed: bool,
     },
@@ -67,7 +67,7 @@ impl Said {
             What::Decision { key, .. } => Some(key),
             What::System(_) | What::User(_) | What::Assistant(_) | What::Drawn(_) | What::Other => None,
         };
-        self.id.iter().chain(about).find_map(|id| TaskId::from(id.as_str()).run())
+        self.id.iter().chain(about).find_map(|id| TaskId::from(id.as_str()).run_id())
     }
 }
 
@@ -75,9 +75,9 @@ impl Said {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct News {
     /// What was said before it that the log does not have.
-    pub before: Vec<Entry>,
+    pub before: Vec<HistoryEntry>,
     /// What is said now: the words of people at the end.
-    pub input: Vec<Part>,
+    pub input: Vec<ContentPart>,
 }
 
 impl News {
@@ -96,28 +96,28 @@ impl News {
 
     /// The history that a run is given, where there is any.
     #[must_use]
-    pub fn before(&self) -> Option<Before> {
-        (!self.before.is_empty()).then(|| Before { entries: self.before.clone(), references: 0 })
+    pub fn before(&self) -> Option<PriorHistory> {
+        (!self.before.is_empty()).then(|| PriorHistory { entries: self.before.clone(), reference_count: 0 })
     }
 }
 
-fn entry((place, said): (usize, &Said)) -> Option<Entry> {
+fn entry((place, said): (usize, &Said)) -> Option<HistoryEntry> {
     Some(match &said.what {
-        What::System(text) => Entry::System { text: text.clone() },
-        What::User(content) => Entry::User { content: content.clone() },
+        What::System(text) => HistoryEntry::System { text: text.clone() },
+        What::User(content) => HistoryEntry::User { content: content.clone() },
         What::Assistant(text) => {
             let id = said.id.clone().unwrap_or_else(|| format!("msg_{place}"));
-            Entry::Assistant { id: ItemId::from(id), text: text.clone(), raw: None }
+            HistoryEntry::Assistant { id: ItemId::from(id), text: text.clone(), raw: None }
         }
-        What::Drawn(content) => Entry::Drawn { content: content.clone() },
-        What::Call { call_id, name, arguments } => Entry::Call {
+        What::Drawn(content) => HistoryEntry::GeneratedImages { content: content.clone() },
+        What::Call { call_id, name, arguments } => HistoryEntry::Call {
             call_id: CallId::from(call_id.as_str()),
             name: name.clone(),
             arguments: arguments.clone(),
             provider_call_id: None,
             raw: None,
         },
-        What::Result { call_id, content, failed } => Entry::Result {
+        What::Result { call_id, content, failed } => HistoryEntry::Result {
             call_id: CallId::from(call_id.as_str()),
             status: if *failed { ResultStatus::Failed } else { ResultStatus::Completed },
             content: content.clone(),
@@ -132,10 +132,10 @@ pub(crate) fn as_address(data: &str) -> String {
 }
 
 /// A picture, and how closely the model is to look at it.
-pub(crate) fn looked_at(mut part: Part, word: Option<&str>, at: &str) -> Result<Part, Wrong> {
-    if let (Part::ImageUrl { image_url, .. }, Some(word)) = (&mut part, word) {
+pub(crate) fn looked_at(mut part: ContentPart, word: Option<&str>, at: &str) -> Result<ContentPart, Wrong> {
+    if let (ContentPart::ImageUrl { image_url, .. }, Some(word)) = (&mut part, word) {
         image_url.detail =
-            Detail::parse(word).map_err(|error| Wrong::new(format!("{at}.detail"), error.to_string()))?;
+            ImageDetail::parse(word).map_err(|error| Wrong::new(format!("{at}.detail"), error.to_string()))?;
     }
     Ok(part)
 }

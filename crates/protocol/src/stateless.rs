@@ -14,9 +14,9 @@ pub use telling::is_handed_over;
 
 use crate::said::{Said, What, Wrong};
 use model::TaskId;
-use model::block::Object;
+use model::block::JsonObject;
 use model::event::ClientTool;
-use model::wish::Wishes;
+use model::model_settings::ModelSettings;
 
 /// A request.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,14 +32,14 @@ pub struct Asked {
     /// Tools that the client runs.
     pub tools: Vec<ClientTool>,
     /// What is asked of the model.
-    pub wishes: Wishes,
+    pub wishes: ModelSettings,
     /// The caller's own notes.
-    pub metadata: Object,
+    pub metadata: JsonObject,
 }
 
 /// The name of an answer: the run's own, and from the second segment on its number.
 pub(crate) fn name(prefix: &str, run: &TaskId, segment: u32) -> String {
-    let suffix = run.suffix();
+    let suffix = run.run_suffix();
     if segment > 1 { format!("{prefix}{suffix}_{segment}") } else { format!("{prefix}{suffix}") }
 }
 

@@ -14,8 +14,8 @@ mod record;
 pub use play::{CassetteError, Cassettes, Speed};
 pub(crate) use record::Tape;
 
-use model::delta::ModelRequest;
 use model::event::ErrorInfo;
+use model::model_turn::ModelRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -85,16 +85,16 @@ struct Heard {
 }
 
 /// The user's last words in a turn's history. What carries tags was put there by somebody else.
-pub(crate) fn said(history: &[model::history::Entry]) -> String {
-    use model::block::Part;
-    use model::history::Entry;
+pub(crate) fn said(history: &[model::history::HistoryEntry]) -> String {
+    use model::block::ContentPart;
+    use model::history::HistoryEntry;
     let last = history.iter().rev().find_map(|entry| match entry {
-        Entry::User { content } => Some(content),
+        HistoryEntry::User { content } => Some(content),
         _ => None,
     });
     let words = last.into_iter().flatten().filter_map(|part| match part {
-        Part::Text { text, tags, .. } if tags.is_empty() => Some(text.as_str()),
-        Part::Text { .. } | Part::ImageUrl { .. } | Part::File { .. } => None,
+        ContentPart::Text { text, tags, .. } if tags.is_empty() => Some(text.as_str()),
+        ContentPart::Text { .. } | ContentPart::ImageUrl { .. } | ContentPart::File { .. } => None,
     });
     words.collect::<Vec<_>>().join("\n")
 }

@@ -1,7 +1,7 @@
 //! A turn that failed before it began.
 
-use model::delta::{ModelEvent, ModelFailure};
 use model::event::ErrorInfo;
+use model::model_turn::{ModelEvent, ModelFailure};
 use model::ports::BoxStream;
 
 /// A stream that says so and ends. Asking again would not help.

@@ -4,8 +4,8 @@
 //! is a failed turn, not an error of the caller's: an agent may list several models, and the next may be there.
 
 use crate::failure::failed;
-use model::delta::{ModelEvent, ModelRequest};
-use model::ports::{BoxStream, Models};
+use model::model_turn::{ModelEvent, ModelRequest};
+use model::ports::{BoxStream, ModelClient};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// All providers that there are, by name.
 #[derive(Clone, Default)]
 pub struct Router {
-    providers: BTreeMap<String, Arc<dyn Models>>,
+    providers: BTreeMap<String, Arc<dyn ModelClient>>,
 }
 
 impl Router {
@@ -25,7 +25,7 @@ impl Router {
 
     /// Adds a provider; one of the same name is replaced.
     #[must_use]
-    pub fn with(mut self, name: impl Into<String>, provider: Arc<dyn Models>) -> Self {
+    pub fn with(mut self, name: impl Into<String>, provider: Arc<dyn ModelClient>) -> Self {
         self.providers.insert(name.into(), provider);
         self
     }
@@ -36,11 +36,11 @@ impl Router {
     }
 }
 
-impl Models for Router {
-    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+impl ModelClient for Router {
+    fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let name = request.model.split_once('/').map(|(provider, _)| provider);
         match name.and_then(|name| self.providers.get(name)) {
-            Some(provider) => provider.turn(request),
+            Some(provider) => provider.stream_turn(request),
             None => failed("unknown_provider", format!("no provider for the model `{}`", request.model)),
         }
     }

@@ -29,9 +29,9 @@ pub use reqwest::Url;
 pub use secrets::{Filled, Lookup};
 
 use futures_util::stream;
-use model::block::Object;
-use model::delta::{ModelEvent, ModelRequest};
-use model::ports::{BoxStream, Models};
+use model::block::JsonObject;
+use model::model_turn::{ModelEvent, ModelRequest};
+use model::ports::{BoxStream, ModelClient};
 use sse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,7 +53,7 @@ pub struct Settings {
     /// Headers beside ours; a value may name secrets. They win over the key's header.
     pub headers: BTreeMap<String, String>,
     /// Wishes for every turn, in the provider's own words. An agent's own win.
-    pub options: Arc<Object>,
+    pub options: Arc<JsonObject>,
     /// How long anything may take.
     pub timeouts: Timeouts,
     /// How much may come.
@@ -156,8 +156,8 @@ impl Upstream {
     }
 }
 
-impl Models for Upstream {
-    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+impl ModelClient for Upstream {
+    fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let turn = Box::new(turn::Turn::new(Arc::clone(&self.shared), request));
         Box::pin(stream::unfold(turn, |mut turn| async move { Some((Box::pin(turn.next()).await?, turn)) }))
     }

@@ -6,10 +6,10 @@ use crate::files::intake::{self, Luggage};
 use crate::problem::Problem;
 use crate::routes::{check_size, to_its_end};
 use engine::{NewRun, OnBusy, StartError, Started};
-use model::block::Part;
-use model::definition::{Definitions, ToolHow};
-use model::object::TaskStatus;
-use model::ports::{PageOf, RunFilter, StoreError};
+use model::block::ContentPart;
+use model::definition::{Definitions, ToolExecutor};
+use model::ports::{ListPage, RunFilter, StoreError};
+use model::task::TaskStatus;
 use model::{ThreadId, UserId};
 use uuid::Uuid;
 
@@ -43,7 +43,7 @@ async fn start_with(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage)
         return start(app, user, new).await;
     }
     let ports = app.engine.ports();
-    if ports.definitions.resolve(&new.agent).is_none() {
+    if ports.definitions.resolve_agent(&new.agent).is_none() {
         return Err(refused(app, StartError::UnknownAgent(new.agent)));
     }
     check_size(&(&new.input, &new.tools, &new.metadata, &new.before, &new.wishes, &new.echo))?;
@@ -53,7 +53,7 @@ async fn start_with(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage)
             (thread.clone(), if new.promised { Named::ByClient } else { Named::Before })
         }
         // What is kept is kept for a thread, so that it is named before it is made.
-        None => (ThreadId::mint(Uuid::now_v7()), Named::Here),
+        None => (ThreadId::from_uuid(Uuid::now_v7()), Named::Here),
     };
     let mut drawn = intake::drawn_before(&new);
     let started = match luggage.keep(app, (user, &thread), intake::of_run(&mut new).chain(&mut drawn)).await {
@@ -73,7 +73,7 @@ async fn start_with(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage)
 async fn check_place(app: &App, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<(), Problem> {
     let directory = &app.engine.ports().directory;
     if directory.thread(user, thread).await?.is_none() {
-        return if new.promised { Ok(()) } else { Err(StoreError::NoThread.into()) };
+        return if new.promised { Ok(()) } else { Err(StoreError::ThreadNotFound.into()) };
     }
     if let Some(previous) = &new.previous
         && directory.run(user, previous).await?.is_none_or(|run| run.thread != *thread)
@@ -109,8 +109,8 @@ async fn give_up(app: &App, user: &UserId, thread: &ThreadId, named: Named) {
 }
 
 /// Files on the web are read one by one before a model is asked: only so many in one input.
-pub(crate) fn check_addresses(app: &App, input: &[Part]) -> Result<(), Problem> {
-    let is_far = |part: &&Part| matches!(part, Part::File { file } if file.web().is_some());
+pub(crate) fn check_addresses(app: &App, input: &[ContentPart]) -> Result<(), Problem> {
+    let is_far = |part: &&ContentPart| matches!(part, ContentPart::File { file } if file.web_url().is_some());
     let (count, most) = (input.iter().filter(is_far).count(), app.limits.input_files_max);
     if count > most {
         return Err(Problem::invalid_body(format!("{count} files by their address; {most} is the most")));
@@ -121,8 +121,8 @@ pub(crate) fn check_addresses(app: &App, input: &[Part]) -> Result<(), Problem> 
 /// A tool that the caller declares may not stand in for one of the agent's own.
 async fn check_names(app: &App, user: &UserId, new: &NewRun) -> Result<(), Problem> {
     let definitions = &app.engine.ports().definitions;
-    let Some(agent) = definitions.resolve(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
-    let own = definitions.specs(&agent);
+    let Some(agent) = definitions.resolve_agent(&new.agent).filter(|_| !new.tools.is_empty()) else { return Ok(()) };
+    let own = definitions.tool_specs(&agent);
     let Some(taken) = new.tools.iter().find(|tool| own.iter().any(|own| own.name == tool.name)) else { return Ok(()) };
     // A request that was taken before is the same request still, whatever the agent has got since.
     if app.engine.recall(user, new.idempotency.as_ref()).await?.is_some() {
@@ -139,9 +139,9 @@ async fn check_said(app: &App, user: &UserId, new: &NewRun) -> Result<(), Proble
         Some(previous) => directory.run(user, previous).await?,
         None => {
             let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
-            let newest = directory.runs(user, filter, PageOf { before: None, limit: RUNS_LOOKED_AT }).await?;
+            let newest = directory.runs(user, filter, ListPage { before: None, limit: RUNS_LOOKED_AT }).await?;
             // A run that was given up in the queue has left nothing in the thread.
-            newest.into_iter().find(|run| run.first.is_some() || !run.status.is_terminal())
+            newest.into_iter().find(|run| run.first_seq.is_some() || !run.status.is_terminal())
         }
     };
     let ended_well = before.is_some_and(|run| run.status == TaskStatus::Completed);
@@ -166,8 +166,8 @@ fn refused(app: &App, error: StartError) -> Problem {
 pub(crate) async fn last_agent(app: &App, user: &UserId, thread: &ThreadId) -> Result<Option<String>, Problem> {
     let ports = app.engine.ports();
     let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
-    let newest = ports.directory.runs(user, filter, PageOf { before: None, limit: 1 }).await?;
-    Ok(newest.into_iter().map(|run| run.agent).find(|agent| ports.definitions.resolve(agent).is_some()))
+    let newest = ports.directory.runs(user, filter, ListPage { before: None, limit: 1 }).await?;
+    Ok(newest.into_iter().map(|run| run.agent).find(|agent| ports.definitions.resolve_agent(agent).is_some()))
 }
 
 /// The agents whom no other agent knows.
@@ -175,8 +175,8 @@ pub(crate) fn first_agents(definitions: &Definitions) -> Vec<&str> {
     let mut known: Vec<&str> = Vec::new();
     for agent in definitions.agents.values() {
         known.extend(agent.handoffs.iter().map(|handoff| handoff.agent.as_str()).filter(|heir| *heir != agent.name));
-        let asked = agent.tools.iter().map(|name| match definitions.tools.get(name).map(|tool| &tool.how) {
-            Some(ToolHow::Agent { agent }) => agent.as_str(),
+        let asked = agent.tools.iter().map(|name| match definitions.tools.get(name).map(|tool| &tool.executor) {
+            Some(ToolExecutor::Agent { agent }) => agent.as_str(),
             _ => name.as_str(),
         });
         known.extend(asked.filter(|asked| *asked != agent.name));
@@ -203,7 +203,7 @@ mod tests {
             ..Agent::default()
         };
         let spec = ToolSpec { name: "ask".to_owned(), description: String::new(), parameters: json!({}) };
-        let tool = Tool::new(spec, ToolHow::Agent { agent: "asked".to_owned() });
+        let tool = Tool::new(spec, ToolExecutor::Agent { agent: "asked".to_owned() });
         let agents = [
             agent("front", &["ask", "named", "front"], &["heir", "front"]),
             agent("asked", &[], &[]),

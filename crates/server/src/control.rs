@@ -5,7 +5,7 @@
 
 use crate::auth::Auth;
 use crate::keys::{self, KeyError, NewKey};
-use model::ports::{Directory, KeyRow};
+use model::ports::{AccessKeyRow, Directory};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
@@ -55,8 +55,8 @@ pub(crate) struct ShownKey {
     pub(crate) revoked_at: Option<u64>,
 }
 
-impl From<KeyRow> for ShownKey {
-    fn from(row: KeyRow) -> Self {
+impl From<AccessKeyRow> for ShownKey {
+    fn from(row: AccessKeyRow) -> Self {
         Self { id: row.id, user: row.user.to_string(), created_at: row.created_at, revoked_at: row.revoked_at }
     }
 }
@@ -66,7 +66,7 @@ pub(crate) async fn answer(directory: &dyn Directory, ask: Ask) -> Answer {
     let done = match ask {
         Ask::CreateKey { user } => keys::create(directory, &user).await.map(Answer::Created),
         Ask::ListKeys => {
-            let keys = directory.keys().await.map_err(KeyError::from);
+            let keys = directory.access_keys().await.map_err(KeyError::from);
             keys.map(|keys| Answer::Keys { keys: keys.into_iter().map(ShownKey::from).collect() })
         }
         Ask::RevokeKey { id } => keys::revoke(directory, &id).await.map(|()| Answer::Revoked),

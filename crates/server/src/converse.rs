@@ -11,12 +11,12 @@ use crate::problem::Problem;
 use crate::routes::check_size;
 use axum::http::StatusCode;
 use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, Started};
-use model::block::Part;
-use model::command::{AnswerTo, ClientResult};
-use model::event::{Actor, Decision, DecisionKind, Event, Pending, PendingKind};
+use model::block::ContentPart;
+use model::command::{AnswerBody, ClientToolResult};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, Event, Initiator, PendingKind, PendingRequest};
 use model::item::Item;
-use model::object::TaskStatus;
-use model::ports::{Idempotency, PageLimit, RunRow};
+use model::ports::{IdempotencyKey, PageLimit, RunRow};
+use model::task::TaskStatus;
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use protocol::said::{News, Said, What};
 
@@ -140,7 +140,7 @@ async fn answers(
     user: &UserId,
     (said, luggage): (&[Said], &Luggage),
     context: &Context,
-    (new, key): (&NewRun, Option<Idempotency>),
+    (new, key): (&NewRun, Option<IdempotencyKey>),
 ) -> Result<Option<Turn>, Problem> {
     let run = match context {
         Context::Open => None,
@@ -168,13 +168,13 @@ async fn answers(
 }
 
 /// All of it is written down together.
-fn check_answers(answers: &[AnswerTo]) -> Result<(), Problem> {
+fn check_answers(answers: &[AnswerBody]) -> Result<(), Problem> {
     let size = serde_json::to_vec(answers).map_or(usize::MAX, |text| text.len());
     if size > ANSWERS_BYTES_MAX { Err(StartError::TooLarge(ANSWERS_BYTES_MAX).into()) } else { Ok(()) }
 }
 
 /// What is said beside answers.
-fn beside(app: &App, said: &[Said]) -> Result<Vec<Part>, Problem> {
+fn beside(app: &App, said: &[Said]) -> Result<Vec<ContentPart>, Problem> {
     let input = if is_last(said) { News::of(said).input } else { Vec::new() };
     check_addresses(app, &input)?;
     check_size(&input)?;
@@ -185,12 +185,12 @@ fn beside(app: &App, said: &[Said]) -> Result<Vec<Part>, Problem> {
 async fn say_beside(
     app: &App,
     user: &UserId,
-    (mut input, luggage): (Vec<Part>, &Luggage),
+    (mut input, luggage): (Vec<ContentPart>, &Luggage),
     run: &RunRow,
     new: &NewRun,
 ) -> Result<(), Problem> {
     if !input.is_empty() {
-        let beside = |key: &Idempotency| Idempotency { key: format!("{} beside", key.key), ..key.clone() };
+        let beside = |key: &IdempotencyKey| IdempotencyKey { key: format!("{} beside", key.key), ..key.clone() };
         let key = new.idempotency.as_ref().map(beside);
         luggage.add(app, (user, &run.thread), input.iter_mut()).await?;
         app.engine.say(user, &run.thread, run.id.clone(), input, key).await?;
@@ -226,25 +226,26 @@ fn is_last(said: &[Said]) -> bool {
 }
 
 /// The answers to what is pending. The same one twice is one; two that differ are a mistake, before any of them counts.
-fn matching(said: &[Said], pending: &[Pending]) -> Result<Vec<AnswerTo>, Problem> {
-    let (mut answers, mut results): (Vec<AnswerTo>, Vec<ClientResult>) = (Vec::new(), Vec::new());
+fn matching(said: &[Said], pending: &[PendingRequest]) -> Result<Vec<AnswerBody>, Problem> {
+    let (mut answers, mut results): (Vec<AnswerBody>, Vec<ClientToolResult>) = (Vec::new(), Vec::new());
     for said in said {
         match &said.what {
             What::Decision { key, approve, reason } => {
-                let asked = |pending: &Pending| pending.key.as_ref().is_some_and(|asked| asked.as_str() == key);
+                let asked = |pending: &PendingRequest| pending.key.as_ref().is_some_and(|asked| asked.as_str() == key);
                 if pending.iter().any(asked) {
-                    let (key, by) = (ApprovalKey::from(key.as_str()), Actor::User);
+                    let (key, by) = (ApprovalKey::from(key.as_str()), Initiator::User);
                     let decision = decision(*approve, reason.clone());
-                    add(&mut answers, AnswerTo::Approval { key, decision, by }, is_same_question)?;
+                    add(&mut answers, AnswerBody::Approval { key, decision, by }, is_same_question)?;
                 }
             }
             What::Result { call_id, content, failed } => {
-                let waits =
-                    |pending: &Pending| pending.kind == PendingKind::ClientTool && pending.call_id.as_str() == call_id;
+                let waits = |pending: &PendingRequest| {
+                    pending.kind == PendingKind::ClientTool && pending.call_id.as_str() == call_id
+                };
                 if pending.iter().any(waits) {
                     let error = failed.then(|| model::event::ErrorInfo::new("tool_failed", "the client's tool failed"));
                     let call_id = CallId::from(call_id.as_str());
-                    let result = ClientResult { call_id, content: content.clone(), error };
+                    let result = ClientToolResult { call_id, content: content.clone(), error };
                     add(&mut results, result, |one, other| one.call_id == other.call_id)?;
                 }
             }
@@ -253,7 +254,7 @@ fn matching(said: &[Said], pending: &[Pending]) -> Result<Vec<AnswerTo>, Problem
         }
     }
     if !results.is_empty() {
-        answers.push(AnswerTo::ClientTools { results });
+        answers.push(AnswerBody::ClientTools { results });
     }
     Ok(answers)
 }
@@ -267,13 +268,13 @@ fn add<T: PartialEq>(all: &mut Vec<T>, one: T, is_same: impl Fn(&T, &T) -> bool)
     Ok(())
 }
 
-fn is_same_question(one: &AnswerTo, other: &AnswerTo) -> bool {
-    matches!((one, other), (AnswerTo::Approval { key: one, .. }, AnswerTo::Approval { key: other, .. }) if one == other)
+fn is_same_question(one: &AnswerBody, other: &AnswerBody) -> bool {
+    matches!((one, other), (AnswerBody::Approval { key: one, .. }, AnswerBody::Approval { key: other, .. }) if one == other)
 }
 
-fn decision(approve: bool, message: Option<String>) -> Decision {
-    let kind = if approve { DecisionKind::Approve } else { DecisionKind::Reject };
-    Decision { kind, always: false, message, args: None }
+fn decision(approve: bool, message: Option<String>) -> ApprovalDecision {
+    let kind = if approve { ApprovalDecisionKind::Approve } else { ApprovalDecisionKind::Reject };
+    ApprovalDecision { kind, always: false, message, args: None }
 }
 
 /// A request whose last word was said before is that request again: it is shown what came of it. Another word than the one
@@ -290,9 +291,9 @@ async fn answered_before(app: &App, user: &UserId, said: &[Said], context: &Cont
     if let What::Decision { key, approve, .. } = &last.what {
         let row = app.engine.ports().directory.approval(user, &ApprovalKey::from(key.as_str())).await?;
         let Some(row) = row else { return Err(no_question(key)) };
-        let approved = row.answer.as_ref().map(|answer| answer.decision.kind != DecisionKind::Reject);
+        let approved = row.answer.as_ref().map(|answer| answer.decision.kind != ApprovalDecisionKind::Reject);
         if approved != Some(*approve) {
-            return Err(model::ports::SubmitError::Decided(Box::new(row)).into());
+            return Err(model::ports::SubmitError::AlreadyDecided(Box::new(row)).into());
         }
     }
     match (opened_by(app, user, &run, last).await?, &last.what) {
@@ -352,10 +353,10 @@ async fn opened_by(app: &App, user: &UserId, run: &RunRow, answer: &Said) -> Res
 
 /// Goes through a run's events until one is what is looked for.
 async fn each(app: &App, user: &UserId, run: &RunRow, mut is_it: impl FnMut(&Event) -> bool) -> Result<bool, Problem> {
-    let Some(first) = run.first else { return Ok(false) };
-    let mut at = first.before();
+    let Some(first) = run.first_seq else { return Ok(false) };
+    let mut at = first.prev();
     loop {
-        let page = app.engine.ports().journal.read(user, &run.thread, at, PageLimit::WIDE).await?;
+        let page = app.engine.ports().journal.read_page(user, &run.thread, at, PageLimit::WIDE).await?;
         let Some(last) = page.records.last() else { return Ok(false) };
         at = last.seq;
         for record in &page.records {

@@ -37,7 +37,7 @@ pub(crate) fn text(day: Day) -> String {
 pub(crate) fn moment(at: Millis) -> String {
     let second = at / 1000;
     let (hour, minute) = (second / 3600 % 24, second / 60 % 60);
-    format!("{}T{hour:02}:{minute:02}:{:02}.{:03}Z", text(Day::of(at)), second % 60, at % 1000)
+    format!("{}T{hour:02}:{minute:02}:{:02}.{:03}Z", text(Day::from_millis(at)), second % 60, at % 1000)
 }
 
 /// How many days lie between 1970 and the first of a month.

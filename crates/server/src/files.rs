@@ -94,7 +94,7 @@ impl Files {
     /// Removes what was broken off when the server last ran. A place that cannot be reached now is asked again at the next
     /// start: nobody waits for it.
     pub(crate) async fn sweep(&self) -> Result<(), StoreError> {
-        let unfinished = self.directory.unfinished_attachments().await?;
+        let unfinished = self.directory.stale_attachments().await?;
         self.discard_all(unfinished).await;
         Ok(())
     }
@@ -139,12 +139,16 @@ impl Files {
 
     /// Says that a file comes.
     pub(crate) async fn expect(&self, key: &Key) -> Result<(), StoreError> {
-        self.directory.expect_attachment(key.owner(), key.as_str(), SystemClock.now()).await
+        self.directory.reserve_attachment(key.owner(), key.as_str(), SystemClock.now()).await
     }
 
     /// Says that it is there. What is too much is not.
-    pub(crate) async fn keep(&self, owner: &UserId, row: AttachmentRow) -> Result<model::ports::Kept, StoreError> {
-        self.directory.put_attachment(owner, row, self.config.user_bytes_max).await
+    pub(crate) async fn keep(
+        &self,
+        owner: &UserId,
+        row: AttachmentRow,
+    ) -> Result<model::ports::AttachmentOutcome, StoreError> {
+        self.directory.commit_attachment(owner, row, self.config.user_bytes_max).await
     }
 
     /// Forgets a file: the bytes first, so that a row always tells of them.
@@ -158,7 +162,7 @@ impl Files {
 
     /// How much a user's files hold.
     pub(crate) async fn held(&self, owner: &UserId) -> Result<u64, StoreError> {
-        self.directory.attachment_bytes(owner).await
+        self.directory.attachment_bytes_used(owner).await
     }
 
     /// The file that a client names, where it is there.

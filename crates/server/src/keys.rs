@@ -5,8 +5,8 @@
 
 use crate::hex::hex;
 use model::UserId;
-use model::id::is_plain;
-use model::ports::{Clock as _, Directory, KeyRow, StoreError};
+use model::id::is_valid_id;
+use model::ports::{AccessKeyRow, Clock as _, Directory, StoreError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
@@ -42,7 +42,7 @@ pub(crate) struct NewKey {
 
 /// Makes a key.
 pub(crate) async fn create(directory: &dyn Directory, user: &str) -> Result<NewKey, KeyError> {
-    if !is_plain(user) {
+    if !is_valid_id(user) {
         return Err(KeyError::BadUser(user.chars().take(64).collect()));
     }
     let mut name = [0; 8];
@@ -50,15 +50,20 @@ pub(crate) async fn create(directory: &dyn Directory, user: &str) -> Result<NewK
     let secret = secret(PREFIX).map_err(KeyError::Random)?;
     let id = format!("key_{}", hex(&name));
     let created_at = engine::SystemClock.now();
-    let row =
-        KeyRow { id: id.clone(), user: UserId::from(user), digest: digest(&secret), created_at, revoked_at: None };
-    directory.create_key(row).await?;
+    let row = AccessKeyRow {
+        id: id.clone(),
+        user: UserId::from(user),
+        digest: digest(&secret),
+        created_at,
+        revoked_at: None,
+    };
+    directory.create_access_key(row).await?;
     Ok(NewKey { id, user: user.to_owned(), secret })
 }
 
 /// Lets a key in no longer.
 pub(crate) async fn revoke(directory: &dyn Directory, id: &str) -> Result<(), KeyError> {
-    let known = directory.revoke_key(id, engine::SystemClock.now()).await?;
+    let known = directory.revoke_access_key(id, engine::SystemClock.now()).await?;
     if known { Ok(()) } else { Err(KeyError::NoKey(id.chars().take(64).collect())) }
 }
 
@@ -89,7 +94,7 @@ impl Keys {
         // One at a time, from the read to the write. Else whoever read first could write last, and a new key would stay
         // unknown, or a revoked one would let in again. No request waits here, and keys change rarely.
         let _turn = self.refreshing.lock().await;
-        let rows = directory.keys().await?.into_iter().filter(|row| row.revoked_at.is_none());
+        let rows = directory.access_keys().await?.into_iter().filter(|row| row.revoked_at.is_none());
         let live = rows.map(|row| (row.digest, Entry { id: row.id.into(), user: row.user })).collect();
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
         Ok(())

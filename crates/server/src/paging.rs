@@ -2,7 +2,7 @@
 
 use crate::problem::Problem;
 use model::id::ID_BYTES_MAX;
-use model::ports::PageOf;
+use model::ports::ListPage;
 use serde_json::{Value, json};
 
 /// The longest page, and the usual one.
@@ -10,7 +10,7 @@ const LIMIT_MAX: usize = 100;
 const LIMIT: usize = 20;
 
 /// Which page is asked for. One more than that is read, to know whether there are more.
-pub(crate) fn page(limit: Option<String>, before: Option<String>) -> Result<(usize, PageOf), Problem> {
+pub(crate) fn page(limit: Option<String>, before: Option<String>) -> Result<(usize, ListPage), Problem> {
     let limit = match limit {
         None => LIMIT,
         Some(text) => {
@@ -26,7 +26,7 @@ pub(crate) fn page(limit: Option<String>, before: Option<String>) -> Result<(usi
     if before.as_ref().is_some_and(|before| before.len() > ID_BYTES_MAX || before.contains('\0')) {
         return Err(Problem::invalid_query("`before` must be an id"));
     }
-    Ok((limit, PageOf { before, limit: limit + 1 }))
+    Ok((limit, ListPage { before, limit: limit + 1 }))
 }
 
 /// The page as it is answered.

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{AnswerError, StartError, WatchError};
 use model::cursor::CursorError;
-use model::event::{Actor, DecisionKind};
+use model::event::{ApprovalDecisionKind, Initiator};
 use model::id::IdError;
 use model::ports::{ApprovalAnswer, StoreError, SubmitError};
 use serde_json::{Map, Value, json};
@@ -130,7 +130,7 @@ impl From<IdError> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::NoThread => Self::not_found(),
+            StoreError::ThreadNotFound => Self::not_found(),
             StoreError::Corrupt { thread, seq } => {
                 tracing::error!(%thread, %seq, "a record is damaged");
                 let detail = "the stored log is damaged at this place; the operator has been told";
@@ -151,19 +151,19 @@ impl From<SubmitError> for Problem {
         match error {
             SubmitError::KeyReused => Self::new(StatusCode::CONFLICT, "idempotency_key_reused", error.to_string()),
             // Somebody made the same thread at the same moment, twice: asked again, it is there.
-            SubmitError::ThreadTaken => StoreError::Unavailable(error.to_string()).into(),
-            SubmitError::NoQuestion => {
+            SubmitError::ThreadExists => StoreError::Unavailable(error.to_string()).into(),
+            SubmitError::ApprovalNotFound => {
                 let detail = "the run does not wait for this approval, and never did";
                 Self::new(StatusCode::NOT_FOUND, "approval_not_found", detail)
             }
-            SubmitError::Decided(question) => {
+            SubmitError::AlreadyDecided(question) => {
                 let (code, detail) = match &question.answer {
                     Some(answer) => ("already_decided", decided(answer)),
                     None => ("expired", "the time for this decision is up".to_owned()),
                 };
                 Self::new(StatusCode::CONFLICT, code, detail).with("approval", wire::approval(&question))
             }
-            SubmitError::Full(_) => {
+            SubmitError::InboxFull(_) => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "inbox_full", error.to_string()).retry_soon()
             }
             SubmitError::Store(error) => error.into(),
@@ -213,7 +213,7 @@ impl From<CursorError> for Problem {
             CursorError::Ahead { head, .. } => {
                 Self::new(StatusCode::CONFLICT, "cursor_ahead", detail).with("head", head.0)
             }
-            CursorError::Foreign => Self::new(StatusCode::CONFLICT, "cursor_foreign", detail),
+            CursorError::Mismatch => Self::new(StatusCode::CONFLICT, "cursor_foreign", detail),
         }
     }
 }
@@ -230,14 +230,14 @@ impl From<WatchError> for Problem {
 /// What was decided, and by whom.
 fn decided(answer: &ApprovalAnswer) -> String {
     let what = match answer.decision.kind {
-        DecisionKind::Approve => "yes",
-        DecisionKind::Edit => "yes, with other arguments",
-        DecisionKind::Reject => "no",
+        ApprovalDecisionKind::Approve => "yes",
+        ApprovalDecisionKind::Edit => "yes, with other arguments",
+        ApprovalDecisionKind::Reject => "no",
     };
     let who = match answer.by {
-        Actor::User => "a person",
-        Actor::Timeout => "the clock",
-        Actor::System | Actor::Cancel => "the end of its run",
+        Initiator::User => "a person",
+        Initiator::Timeout => "the clock",
+        Initiator::System | Initiator::Cancel => "the end of its run",
     };
     format!("this was decided before: {what}, by {who}")
 }

@@ -43,9 +43,9 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{REQUEST_BYTES_MAX, StartError};
-use model::id::is_plain;
-use model::object::TaskObject;
-use model::ports::{Idempotency, RunRow, SubmitError};
+use model::id::is_valid_id;
+use model::ports::{IdempotencyKey, RunRow, SubmitError};
+use model::task::TaskObject;
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
 use serde::Serialize;
 
@@ -80,7 +80,11 @@ impl<S: Send + Sync> FromRequestParts<S> for ApprovalPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let TaskPath(task) = TaskPath::from_request_parts(parts, state).await?;
         let key = segment(parts, state, "key").await?;
-        if is_plain(&key) { Ok(Self(task, ApprovalKey::from(key))) } else { Err(SubmitError::NoQuestion.into()) }
+        if is_valid_id(&key) {
+            Ok(Self(task, ApprovalKey::from(key)))
+        } else {
+            Err(SubmitError::ApprovalNotFound.into())
+        }
     }
 }
 
@@ -94,7 +98,7 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 
 /// The caller's key against doing it twice, bound to the route and to what was asked.
-pub(crate) fn idempotency(headers: &HeaderMap, route: &str, digest: &str) -> Result<Option<Idempotency>, Problem> {
+pub(crate) fn idempotency(headers: &HeaderMap, route: &str, digest: &str) -> Result<Option<IdempotencyKey>, Problem> {
     let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(key) = given.next() else { return Ok(None) };
     let bytes = key.as_bytes();
@@ -104,7 +108,7 @@ pub(crate) fn idempotency(headers: &HeaderMap, route: &str, digest: &str) -> Res
         return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_idempotency_key", detail));
     }
     let key = format!("{route} {}", String::from_utf8_lossy(bytes));
-    Ok(Some(Idempotency { key, digest: digest.to_owned() }))
+    Ok(Some(IdempotencyKey { key, request_digest: digest.to_owned() }))
 }
 
 /// Does something to its end, also when the caller has gone meanwhile: half of it is worse than either.

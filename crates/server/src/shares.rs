@@ -16,15 +16,16 @@ use crate::keys::{digest, secret};
 use crate::problem::Problem;
 use axum::http::{Method, StatusCode};
 use engine::{NewRun, REQUEST_BYTES_MAX};
-use model::blob::{BLOBS, HASH_DIGITS, hash_in, is_hash};
-use model::block::Part;
+use model::blob::{BLOB_URL_PREFIX, SHA256_HEX_LEN, blob_hash, is_sha256_hex};
+use model::block::ContentPart;
 use model::event::Event;
-use model::history::Entry;
-use model::object::TaskStatus;
-use model::ports::{Clock as _, Directory, Journal, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, StoreError};
+use model::history::HistoryEntry;
+use model::ports::{
+    Clock as _, Directory, Journal, ListPage, PageLimit, RecordPage, RunFilter, RunRow, ShareRow, StoreError,
+};
 use model::seq::{Millis, Seq};
+use model::task::TaskStatus;
 use model::{Record, ThreadId, UserId};
-use upstream::responses::drawn;
 pub(crate) use scope::Scope;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -32,6 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::OnceCell;
+use upstream::responses::drawn;
 
 /// How a token begins.
 pub(crate) const PREFIX: &str = "hws_";
@@ -89,12 +91,12 @@ pub(crate) struct Share {
 impl Share {
     /// Does it still?
     pub(crate) fn is_open(&self) -> bool {
-        !self.revoked.load(Ordering::SeqCst) && self.row.is_open(engine::SystemClock.now())
+        !self.revoked.load(Ordering::SeqCst) && self.row.is_active(engine::SystemClock.now())
     }
 
     /// The last record that is shown, where that is settled.
     pub(crate) const fn until(&self) -> Option<Seq> {
-        self.row.until
+        self.row.until_seq
     }
 
     /// Who shows it.
@@ -107,8 +109,8 @@ impl Share {
     }
 
     /// A page as far as it is shown.
-    fn page(&self, mut page: Page) -> Page {
-        if let Some(until) = self.row.until {
+    fn page(&self, mut page: RecordPage) -> RecordPage {
+        if let Some(until) = self.row.until_seq {
             page.records.retain(|record| record.seq <= until);
             page.head = page.head.min(until);
         }
@@ -120,13 +122,13 @@ impl Share {
         if !self.shows(&row.thread) {
             return None;
         }
-        let Some(until) = self.row.until else { return Some(row) };
-        let first = row.first.filter(|first| *first <= until)?;
-        if row.last.is_none_or(|last| last <= until) {
+        let Some(until) = self.row.until_seq else { return Some(row) };
+        let first = row.first_seq.filter(|first| *first <= until)?;
+        if row.last_seq.is_none_or(|last| last <= until) {
             return Some(row);
         }
         // The row says where the run is now. Where it was then its records say, to whoever reads them.
-        Some(RunRow { status: TaskStatus::Running, last: Some(first), ended_at: None, ..row })
+        Some(RunRow { status: TaskStatus::Running, last_seq: Some(first), ended_at: None, ..row })
     }
 }
 
@@ -146,7 +148,7 @@ impl Shares {
     /// Reads them.
     pub(crate) async fn load(directory: &dyn Directory) -> Result<Self, StoreError> {
         let shares = Self::default();
-        for row in directory.open_shares(engine::SystemClock.now()).await? {
+        for row in directory.active_shares(engine::SystemClock.now()).await? {
             shares.add(row);
         }
         Ok(shares)
@@ -235,9 +237,10 @@ pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), P
         return Err(unknown());
     };
     let filter = RunFilter { thread: Some(share.row.thread.clone()), ..RunFilter::default() };
-    let runs = app.engine.ports().directory.runs(&user, filter, PageOf { before: None, limit: RUNS_LOOKED_AT }).await?;
-    let ended = runs.into_iter().filter(|run| run.status.is_terminal() && run.first.is_some());
-    let mut before = match ended.max_by_key(|run| run.first) {
+    let runs =
+        app.engine.ports().directory.runs(&user, filter, ListPage { before: None, limit: RUNS_LOOKED_AT }).await?;
+    let ended = runs.into_iter().filter(|run| run.status.is_terminal() && run.first_seq.is_some());
+    let mut before = match ended.max_by_key(|run| run.first_seq) {
         Some(run) => Some(app.engine.said_within(&user, &run, REQUEST_BYTES_MAX / 2).await?),
         None => None,
     };
@@ -246,7 +249,7 @@ pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), P
         copy(app, &user, part, &mut luggage).await?;
     }
     for entry in before.iter_mut().flat_map(|before| &mut before.entries) {
-        if let Entry::Hosted { raw, .. } = entry {
+        if let HistoryEntry::Hosted { raw, .. } = entry {
             copy_drawn(app, &user, &mut raw.item, &mut luggage).await?;
         }
     }
@@ -255,29 +258,29 @@ pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), P
 }
 
 /// Takes along what a viewer is shown with this part. What is not shown is told of.
-async fn copy(app: &App, viewer: &UserId, part: &mut Part, luggage: &mut Luggage) -> Result<(), Problem> {
-    let is_kept = part.url().is_some_and(|address| address.starts_with(BLOBS));
+async fn copy(app: &App, viewer: &UserId, part: &mut ContentPart, luggage: &mut Luggage) -> Result<(), Problem> {
+    let is_kept = part.url().is_some_and(|address| address.starts_with(BLOB_URL_PREFIX));
     let told = match part {
-        Part::Text { .. } => return Ok(()),
-        Part::ImageUrl { .. } if is_kept => "[image]".to_owned(),
-        Part::File { file } if is_kept || file.bucket.is_some() => {
-            format!("[file {}]", file.called().unwrap_or("without a name"))
+        ContentPart::Text { .. } => return Ok(()),
+        ContentPart::ImageUrl { .. } if is_kept => "[image]".to_owned(),
+        ContentPart::File { file } if is_kept || file.bucket.is_some() => {
+            format!("[file {}]", file.display_name().unwrap_or("without a name"))
         }
-        Part::ImageUrl { .. } | Part::File { .. } => return Ok(()),
+        ContentPart::ImageUrl { .. } | ContentPart::File { .. } => return Ok(()),
     };
-    if let Some(hash) = part.url().and_then(hash_in)
+    if let Some(hash) = part.url().and_then(blob_hash)
         && let Some(row) = app.engine.ports().directory.blob(viewer, None, hash).await?
     {
         luggage.add_shown(hash, row);
         return Ok(());
     }
-    *part = Part::text(told);
+    *part = ContentPart::text(told);
     Ok(())
 }
 
 /// The same for a picture that a model drew. One that is not shown leaves a gap, as one does that is gone.
 async fn copy_drawn(app: &App, viewer: &UserId, item: &mut Value, luggage: &mut Luggage) -> Result<(), Problem> {
-    let Some(hash) = drawn::picture(item).and_then(hash_in) else { return Ok(()) };
+    let Some(hash) = drawn::picture(item).and_then(blob_hash) else { return Ok(()) };
     match app.engine.ports().directory.blob(viewer, None, hash).await? {
         Some(row) => luggage.add_shown(hash, row),
         None => drawn::leave_out(item),
@@ -294,9 +297,9 @@ pub(crate) async fn shows_file(
 ) -> Result<bool, Problem> {
     // A thread can name anybody's file. Only its owner's are shown with it.
     let Some(share) = caller.share().filter(|share| share.row.owner == *owner) else { return Ok(false) };
-    let is_it = |part: &Part| match part {
-        Part::File { file } => file.bucket.as_deref() == Some(bucket) && file.path.as_deref() == Some(path),
-        Part::Text { .. } | Part::ImageUrl { .. } => false,
+    let is_it = |part: &ContentPart| match part {
+        ContentPart::File { file } => file.bucket.as_deref() == Some(bucket) && file.path.as_deref() == Some(path),
+        ContentPart::Text { .. } | ContentPart::ImageUrl { .. } => false,
     };
     let holds = |record: &Record| {
         let input = match says(record, path).then(|| record.event()) {
@@ -318,7 +321,7 @@ async fn any_record(
 ) -> Result<bool, StoreError> {
     let mut after = Seq::ZERO;
     loop {
-        let page = journal.read(viewer, thread, after, PageLimit::WIDE).await?;
+        let page = journal.read_page(viewer, thread, after, PageLimit::WIDE).await?;
         if page.records.iter().any(&is_it) {
             return Ok(true);
         }
@@ -335,8 +338,8 @@ fn says(record: &Record, words: &str) -> bool {
 /// The blobs that a record names, also where only we read it.
 fn blobs_in(record: &Record) -> impl Iterator<Item = String> {
     let texts = [&record.public, &record.private].into_iter().filter_map(|text| std::str::from_utf8(text).ok());
-    let hashes = |text| str::split(text, BLOBS).skip(1).filter_map(|rest| rest.get(..HASH_DIGITS));
-    texts.flat_map(hashes).filter(|hash| is_hash(hash)).map(str::to_owned)
+    let hashes = |text| str::split(text, BLOB_URL_PREFIX).skip(1).filter_map(|rest| rest.get(..SHA256_HEX_LEN));
+    texts.flat_map(hashes).filter(|hash| is_sha256_hex(hash)).map(str::to_owned)
 }
 
 fn has(text: &[u8], words: &str) -> bool {
@@ -356,5 +359,5 @@ pub(crate) fn new(
     })?;
     let id = format!("share_{}", name.chars().take(16).collect::<String>());
     let digest = digest(&token);
-    Ok((ShareRow { id, thread, owner, digest, until, created_at, expires_at, revoked_at: None }, token))
+    Ok((ShareRow { id, thread, owner, digest, until_seq: until, created_at, expires_at, revoked_at: None }, token))
 }

@@ -18,9 +18,9 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use engine::NewRun;
-use model::block::{Object, Part};
-use model::event::{Created, Event};
-use model::ports::{Frames, Idempotency, PageLimit, PageOf, Projection, RunFilter, RunRow};
+use model::block::{ContentPart, JsonObject};
+use model::event::{Event, TaskCreated};
+use model::ports::{Frames, IdempotencyKey, ListPage, PageLimit, Projection, RunFilter, RunRow};
 use model::{TaskId, UserId};
 use protocol::said::{Said, What, Wrong};
 use protocol::stateless::{Asked, Failure, FailureKind, is_handed_over};
@@ -48,7 +48,7 @@ pub(crate) struct Dialect<A> {
     /// How its streams are greeted and ended.
     pub(crate) manners: Manners,
     /// Reads a request.
-    pub(crate) asked: fn(&Object) -> Result<Asked, Wrong>,
+    pub(crate) asked: fn(&JsonObject) -> Result<Asked, Wrong>,
     /// The answer to it: a segment of a run, and whether its stream says what it cost.
     pub(crate) answer: fn(TaskId, u32, bool) -> A,
 }
@@ -64,7 +64,7 @@ pub(crate) async fn handle<A: Answer>(
     let mut json = Json::read(&headers, body, &app.limits).await?;
     let large = json.room();
     let idempotency = idempotency(&headers, dialect.route, &json.digest())?;
-    let body: Object = json.object()?;
+    let body: JsonObject = json.object()?;
     let mut asked = (dialect.asked)(&body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
     drop(body);
     check(&app, &caller.user, &asked, idempotency.as_ref()).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn handle<A: Answer>(
 }
 
 /// What can be said of a request without looking at what was said before.
-async fn check(app: &App, user: &UserId, asked: &Asked, key: Option<&Idempotency>) -> Result<(), Problem> {
+async fn check(app: &App, user: &UserId, asked: &Asked, key: Option<&IdempotencyKey>) -> Result<(), Problem> {
     let most = app.limits.input_parts_max;
     let is_too_much = |said: &Said| match &said.what {
         What::User(parts) | What::Result { content: parts, .. } => parts.len() > most,
@@ -104,7 +104,7 @@ async fn check(app: &App, user: &UserId, asked: &Asked, key: Option<&Idempotency
     if asked.said.iter().any(is_too_much) {
         return Err(Problem::invalid_body(format!("`messages`: {most} parts are the most that one may have")));
     }
-    let is_known = app.engine.ports().definitions.resolve(&asked.model).is_some();
+    let is_known = app.engine.ports().definitions.resolve_agent(&asked.model).is_some();
     // A request that was taken before is the same request still, whatever agents there are now.
     if is_known || app.engine.recall(user, key).await?.is_some() {
         return Ok(());
@@ -150,8 +150,8 @@ async fn follow(app: &App, user: &UserId, mut run: RunRow, rest: &mut Vec<Said>)
 }
 
 /// The words that people said, message after message in one, each with the place after it.
-fn groups(said: &[Said]) -> Vec<(Vec<Part>, usize)> {
-    let mut groups: Vec<(Vec<Part>, usize)> = Vec::new();
+fn groups(said: &[Said]) -> Vec<(Vec<ContentPart>, usize)> {
+    let mut groups: Vec<(Vec<ContentPart>, usize)> = Vec::new();
     for (place, said) in said.iter().enumerate() {
         let What::User(parts) = &said.what else { continue };
         match groups.last_mut() {
@@ -171,21 +171,21 @@ struct Later {
     /// The run that it goes on from.
     after: TaskId,
     /// What it was begun with.
-    words: Vec<Part>,
+    words: Vec<ContentPart>,
 }
 
 async fn later(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Later>, Problem> {
     let ports = app.engine.ports();
     let filter = RunFilter { thread: Some(run.thread.clone()), ..RunFilter::default() };
-    let newest = ports.directory.runs(user, filter, PageOf { before: None, limit: RUNS_LOOKED_AT }).await?;
+    let newest = ports.directory.runs(user, filter, ListPage { before: None, limit: RUNS_LOOKED_AT }).await?;
     let mut rows: Vec<RunRow> = newest.into_iter().take_while(|row| row.id != run.id).collect();
     rows.reverse();
     let mut later = Vec::new();
     let mut before = run.id.clone();
     for row in rows {
-        let Some(first) = row.first else { continue };
-        let page = ports.journal.read(user, &row.thread, first.before(), PageLimit::ONE).await?;
-        let Some(Event::Created(Created { task, .. })) = page.records.first().map(|record| record.event()) else {
+        let Some(first) = row.first_seq else { continue };
+        let page = ports.journal.read_page(user, &row.thread, first.prev(), PageLimit::ONE).await?;
+        let Some(Event::Created(TaskCreated { task, .. })) = page.records.first().map(|record| record.event()) else {
             continue;
         };
         let after = task.previous.clone().unwrap_or(before);
@@ -201,7 +201,7 @@ async fn segment(app: &App, user: &UserId, turn: &Turn) -> Result<u32, Problem> 
     let (mut pauses, mut segment) = (1, 1);
     let (row, mut at) = watch::begun(app, user, &turn.run).await?;
     while pauses < turn.segment {
-        let page = app.engine.ports().journal.read(user, &row.thread, at, PageLimit::WIDE).await?;
+        let page = app.engine.ports().journal.read_page(user, &row.thread, at, PageLimit::WIDE).await?;
         let Some(last) = page.records.last() else { break };
         at = last.seq;
         for record in page.records.iter().take_while(|record| record.run == row.id) {
@@ -222,7 +222,7 @@ async fn place(
     projection: impl Projection + 'static,
 ) -> Result<Place, Problem> {
     let (row, from) = watch::begun(app, user, &turn.run).await?;
-    let queued = row.first.is_none().then(|| row.id.clone());
+    let queued = row.first_seq.is_none().then(|| row.id.clone());
     let shown = Shown { name, dialect: "", projection: Box::new(projection) };
     Ok(Place::new(turn.thread.clone(), shown, from, (from, 0)).queued(queued))
 }
@@ -231,7 +231,7 @@ async fn place(
 async fn whole(app: &App, user: &UserId, turn: &Turn, mut answer: impl Answer) -> Result<Response, Problem> {
     let (_, mut at) = watch::begun(app, user, &turn.run).await?;
     while !answer.is_over() {
-        let page = app.engine.ports().journal.read(user, &turn.thread, at, PageLimit::WIDE).await?;
+        let page = app.engine.ports().journal.read_page(user, &turn.thread, at, PageLimit::WIDE).await?;
         // A run that was given up before it began has left nothing.
         let Some(last) = page.records.last() else { return Err(failed(&given_up())) };
         at = last.seq;

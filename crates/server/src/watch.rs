@@ -206,20 +206,20 @@ pub(crate) async fn task(
         return Ok(None);
     }
     check_inner(app, user, &row.thread, shown.projection.boxed_clone(), (from, start, skip)).await?;
-    let queued = row.first.is_none().then(|| row.id.clone());
+    let queued = row.first_seq.is_none().then(|| row.id.clone());
     Ok(Some(Place::new(row.thread, shown, from, (start, skip)).queued(queued).in_format(format)))
 }
 
 /// The run of a task, and the place before its first record.
 pub(crate) async fn begun(app: &App, user: &UserId, task: &TaskId) -> Result<(RunRow, Seq), Problem> {
     let row = app.engine.run_of(user, task).await?.ok_or_else(Problem::not_found)?;
-    if let Some(first) = row.first {
-        return Ok((row, first.before()));
+    if let Some(first) = row.first_seq {
+        return Ok((row, first.prev()));
     }
     // First the head, then the row: a run that has not begun by then begins after that head.
     let before = head(app, user, &row.thread).await?;
     let row = app.engine.run_of(user, task).await?.ok_or_else(Problem::not_found)?;
-    let from = row.first.map_or(before, Seq::before);
+    let from = row.first_seq.map_or(before, Seq::prev);
     Ok((row, from))
 }
 
@@ -266,15 +266,15 @@ async fn check_inner(
     }
     let mut at = from;
     loop {
-        let page = app.engine.ports().journal.read(user, thread, at, PageLimit::WIDE).await?;
+        let page = app.engine.ports().journal.read_page(user, thread, at, PageLimit::WIDE).await?;
         let Some(last) = page.records.last() else { return Ok(()) };
         at = last.seq;
         for record in &page.records {
-            let mut frames = Frames::default().skipping(u64::MAX);
+            let mut frames = Frames::default().with_skip(u64::MAX);
             projection.project(record, &mut frames);
-            let count = u64::MAX - frames.to_skip();
+            let count = u64::MAX - frames.remaining_skip();
             if record.seq > start {
-                return if skip < count { Ok(()) } else { Err(CursorError::Foreign.into()) };
+                return if skip < count { Ok(()) } else { Err(CursorError::Mismatch.into()) };
             }
         }
     }
@@ -298,11 +298,11 @@ async fn run_around(app: &App, user: &UserId, thread: &ThreadId, start: Seq) -> 
     if start == Seq::ZERO {
         return Ok(start);
     }
-    let page = app.engine.ports().journal.read(user, thread, start.before(), PageLimit::ONE).await?;
+    let page = app.engine.ports().journal.read_page(user, thread, start.prev(), PageLimit::ONE).await?;
     let Some(record) = page.records.first() else { return Ok(start) };
     let row = app.engine.ports().directory.run(user, &record.run).await?;
-    let goes_on = row.filter(|row| !row.status.is_terminal() || row.last.is_some_and(|last| start < last));
-    Ok(goes_on.and_then(|row| row.first).map_or(start, Seq::before))
+    let goes_on = row.filter(|row| !row.status.is_terminal() || row.last_seq.is_some_and(|last| start < last));
+    Ok(goes_on.and_then(|row| row.first_seq).map_or(start, Seq::prev))
 }
 
 /// Begins to watch.
@@ -336,30 +336,30 @@ pub(crate) async fn ended(app: &App, user: &UserId, place: Place) -> Result<(), 
 pub(crate) async fn was_given_up(app: &App, user: &UserId, queued: Option<&TaskId>) -> Result<bool, StoreError> {
     let Some(run) = queued else { return Ok(false) };
     let row = app.engine.run_of(user, run).await?;
-    Ok(row.is_none_or(|row| row.first.is_none() && row.status.is_terminal()))
+    Ok(row.is_none_or(|row| row.first_seq.is_none() && row.status.is_terminal()))
 }
 
 /// Is everything of the task before this place?
 async fn is_over(app: &App, user: &UserId, row: &RunRow, task: &TaskId, start: Seq) -> Result<bool, Problem> {
-    if row.first.is_none() {
+    if row.first_seq.is_none() {
         return Ok(row.status.is_terminal());
     }
-    if row.status.is_terminal() && row.last.is_some_and(|last| start >= last) {
+    if row.status.is_terminal() && row.last_seq.is_some_and(|last| start >= last) {
         return Ok(true);
     }
-    let (false, Some(first)) = (row.id == *task, row.first) else { return Ok(false) };
+    let (false, Some(first)) = (row.id == *task, row.first_seq) else { return Ok(false) };
     // A sub-agent ends before its run does, and only its records say where.
     let mut projection = Task::new(Scope::Task(task.clone()));
-    let mut at = first.before();
+    let mut at = first.prev();
     while at < start {
-        let page = app.engine.ports().journal.read(user, &row.thread, at, PageLimit::WIDE).await?;
+        let page = app.engine.ports().journal.read_page(user, &row.thread, at, PageLimit::WIDE).await?;
         let Some(last) = page.records.last() else { return Ok(false) };
         at = last.seq;
         let mut frames = Frames::default();
         for record in page.records.iter().take_while(|record| record.seq <= start) {
             projection.project(record, &mut frames);
         }
-        if frames.is_over() {
+        if frames.is_finished() {
             return Ok(true);
         }
     }
@@ -368,6 +368,6 @@ async fn is_over(app: &App, user: &UserId, row: &RunRow, task: &TaskId, start: S
 
 /// Where a thread's log ends now.
 pub(crate) async fn head(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, Problem> {
-    let page = app.engine.ports().journal.read(user, thread, Seq(u64::MAX), PageLimit::ONE).await?;
+    let page = app.engine.ports().journal.read_page(user, thread, Seq(u64::MAX), PageLimit::ONE).await?;
     Ok(page.head)
 }

@@ -5,10 +5,10 @@
 use crate::config::HttpLimits;
 use crate::problem::Problem;
 use crate::schema;
-use model::block::{Detail, FileRef, ImageUrl, Part};
-use model::event::{ClientTool, DecisionKind};
-use model::id::is_plain;
-use model::limits::Amount;
+use model::block::{ContentPart, FileRef, ImageDetail, ImageUrl};
+use model::event::{ApprovalDecisionKind, ClientTool};
+use model::id::is_valid_id;
+use model::limits::CostMicros;
 use model::ports::{ApprovalRow, RunRow, ShareRow, ThreadRow};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -51,7 +51,7 @@ struct InputImage {
 
 impl Input {
     /// The parts, where each is what it says.
-    pub(crate) fn parts(self, limits: &HttpLimits) -> Result<Vec<Part>, Problem> {
+    pub(crate) fn parts(self, limits: &HttpLimits) -> Result<Vec<ContentPart>, Problem> {
         let most = limits.input_parts_max;
         if self.0.len() > most {
             return Err(Problem::invalid_body(format!("`input`: {} parts; {most} is the most", self.0.len())));
@@ -61,18 +61,19 @@ impl Input {
 }
 
 impl InputPart {
-    fn check(self) -> Result<Part, Problem> {
+    fn check(self) -> Result<ContentPart, Problem> {
         match self {
-            Self::Text { text } => Ok(Part::text(text)),
+            Self::Text { text } => Ok(ContentPart::text(text)),
             Self::ImageUrl { image_url: InputImage { url, detail } } => {
                 let wrong = |error: &dyn fmt::Display| Problem::invalid_body(format!("`input`: {error}"));
                 let image_url = ImageUrl::parse(url).map_err(|error| wrong(&error))?;
-                let detail = detail.as_deref().map(Detail::parse).transpose().map_err(|error| wrong(&error))?.flatten();
-                Ok(Part::ImageUrl { image_url: ImageUrl { detail, ..image_url }, id: None })
+                let detail =
+                    detail.as_deref().map(ImageDetail::parse).transpose().map_err(|error| wrong(&error))?.flatten();
+                Ok(ContentPart::ImageUrl { image_url: ImageUrl { detail, ..image_url }, id: None })
             }
             Self::File { file: InputFile { bucket, path, url, name } } => match (&bucket, &path, &url) {
                 (Some(_), Some(_), None) | (None, None, Some(_)) => {
-                    Ok(Part::File { file: FileRef { bucket, path, url, name, size: None } })
+                    Ok(ContentPart::File { file: FileRef { bucket, path, url, name, size: None } })
                 }
                 _ => Err(Problem::invalid_body("`input`: a file has a `bucket` and a `path`, or a `url`")),
             },
@@ -136,7 +137,7 @@ pub(crate) fn declared(tools: Vec<ClientTool>, limits: &HttpLimits) -> Result<Ve
     }
     let mut names = HashSet::new();
     for ClientTool { name, parameters, .. } in &tools {
-        if !is_plain(name) {
+        if !is_valid_id(name) {
             return Err(Problem::invalid_body("`tools`: a name has 1 to 64 letters, digits, `_` or `-`"));
         }
         if !names.insert(name) {
@@ -170,8 +171,8 @@ pub(crate) fn share(row: &ShareRow) -> Value {
     json!({
         "share_id": row.id,
         "thread_id": row.thread,
-        "mode": if row.until.is_some() { "frozen" } else { "live" },
-        "until": row.until,
+        "mode": if row.until_seq.is_some() { "frozen" } else { "live" },
+        "until": row.until_seq,
         "created_at": row.created_at,
         "expires_at": row.expires_at,
         "revoked_at": row.revoked_at,
@@ -183,9 +184,9 @@ pub(crate) fn approval(row: &ApprovalRow) -> Value {
     let answer = row.answer.as_ref();
     let status = match answer.map(|answer| answer.decision.kind) {
         None => "pending",
-        Some(DecisionKind::Approve) => "approved",
-        Some(DecisionKind::Edit) => "edited",
-        Some(DecisionKind::Reject) => "rejected",
+        Some(ApprovalDecisionKind::Approve) => "approved",
+        Some(ApprovalDecisionKind::Edit) => "edited",
+        Some(ApprovalDecisionKind::Reject) => "rejected",
     };
     json!({
         "key": row.key,
@@ -206,6 +207,6 @@ pub(crate) fn approval(row: &ApprovalRow) -> Value {
 
 /// Money as prices are written: millionths are ours alone.
 #[expect(clippy::cast_precision_loss, reason = "exact up to nine thousand million, and what is compared is the amount")]
-pub(crate) fn money(amount: Amount) -> f64 {
+pub(crate) fn money(amount: CostMicros) -> f64 {
     amount.0 as f64 / 1_000_000.0
 }

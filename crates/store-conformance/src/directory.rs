@@ -5,18 +5,18 @@ use super::words::{
 };
 use futures_util::future::join_all;
 use model::command::Command;
-use model::object::TaskStatus;
 use model::ports::{
-    Change, Checkpoint, Directory, InboxRow, Journal, KeyRow, PageLimit, PageOf, RunFilter, RunRow, StoreError,
-    SubmitError, Submitted, Verdict,
+    AccessKeyRow, AppendOutcome, Checkpoint, Directory, DirectoryChange, InboxRow, Journal, ListPage, PageLimit,
+    RunFilter, RunRow, StoreError, SubmitError, Submitted,
 };
 use model::seq::Seq;
+use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 
 const MANY: usize = 1_000;
 
-fn page(before: Option<&str>, limit: usize) -> PageOf {
-    PageOf { before: before.map(str::to_owned), limit }
+fn page(before: Option<&str>, limit: usize) -> ListPage {
+    ListPage { before: before.map(str::to_owned), limit }
 }
 
 async fn commands(directory: &dyn Directory, owner: &UserId, thread: &ThreadId) -> Vec<Command> {
@@ -26,40 +26,40 @@ async fn commands(directory: &dyn Directory, owner: &UserId, thread: &ThreadId) 
 }
 
 fn assert_made(submitted: &Result<Submitted, SubmitError>) {
-    assert!(matches!(submitted, Ok(Submitted::Made { .. })), "{submitted:?}");
+    assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
 }
 
 /// 1: who made a thread may append to it, and consume the row that made it, until somebody else claims it.
 pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory: &dyn Directory) {
     let owner = somebody();
     let made = directory.submit(&owner, first_submission(&thread(1), start(&run(1)))).await;
-    let Ok(Submitted::Made { lease, row }) = made else { panic!("{made:?}") };
+    let Ok(Submitted::ThreadCreated { lease, row }) = made else { panic!("{made:?}") };
     assert_eq!(lease.head, Seq::ZERO);
-    let page = journal.read(&owner, &thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
+    let page = journal.read_page(&owner, &thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
     assert_eq!((page.records.len(), page.head), (0, Seq::ZERO));
-    let theirs = journal.read(&stranger(), &thread(1), Seq::ZERO, PageLimit::ONE).await;
-    assert_eq!(theirs.err(), Some(StoreError::NoThread));
+    let theirs = journal.read_page(&stranger(), &thread(1), Seq::ZERO, PageLimit::ONE).await;
+    assert_eq!(theirs.err(), Some(StoreError::ThreadNotFound));
     let rows = directory.inbox(&owner, &thread(1)).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [row]);
     let mut author = Author::at(journal, owner.clone(), 1, lease);
-    author.changes.push(Change::Consume { row });
+    author.changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.begin().must_append().await;
     assert_eq!(commands(directory, &owner, &thread(1)).await, []);
     let next = journal.claim(&owner, &thread(1), &node()).await.unwrap();
     assert!(next.epoch > lease.epoch);
-    assert_eq!(author.notes(1).append().await, Verdict::Fenced);
+    assert_eq!(author.notes(1).append().await, AppendOutcome::Fenced);
 }
 
 /// 1: a thread whose only run was given up is a thread without records.
 pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal, directory: &dyn Directory) {
     let mut author = Author::new(journal, directory, 1).await;
-    author.changes.push(Change::RunDropped { run: run(1), at: 3_000 });
+    author.changes.push(DirectoryChange::RunDropped { run: run(1), at: 3_000 });
     author.must_append().await;
-    let page = journal.read(&author.owner, &thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
+    let page = journal.read_page(&author.owner, &thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
     assert_eq!((page.records.len(), page.head), (0, Seq::ZERO));
     author.run = run(2);
     let again = directory.submit(&author.owner, submission(&thread(1), start(&run(2)))).await;
-    assert_eq!(again, Ok(Submitted::New));
+    assert_eq!(again, Ok(Submitted::Queued));
     author.begin().must_append().await;
 }
 
@@ -77,8 +77,8 @@ pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directo
         thread: thread.clone(),
         agent: "demo".to_owned(),
         status: TaskStatus::Queued,
-        first: None,
-        last: None,
+        first_seq: None,
+        last_seq: None,
         created_at: first.at,
         ended_at: None,
     };
@@ -86,7 +86,7 @@ pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directo
     assert_eq!(commands(directory, &owner, &thread).await, [start(&run(1))]);
 
     let second = submission(&thread, start(&run(2)));
-    assert_eq!(directory.submit(&owner, second).await, Ok(Submitted::New));
+    assert_eq!(directory.submit(&owner, second).await, Ok(Submitted::Queued));
     assert_eq!(commands(directory, &owner, &thread).await, [start(&run(1)), start(&run(2))]);
     // A name makes one thread and one run.
     assert!(directory.submit(&owner, first_submission(&thread, start(&run(3)))).await.is_err());
@@ -97,13 +97,13 @@ pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directo
 /// A command for nobody is not written down.
 pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal, directory: &dyn Directory) {
     let owner = somebody();
-    let none = Err(SubmitError::Store(StoreError::NoThread));
+    let none = Err(SubmitError::Store(StoreError::ThreadNotFound));
     for command in [start(&run(1)), cancel(&run(1)), steer(&run(1), "hm")] {
         assert_eq!(directory.submit(&owner, submission(&thread(1), command)).await, none);
     }
     assert_eq!(directory.submit(&owner, first_submission(&thread(1), cancel(&run(1)))).await, none);
     assert_eq!(directory.thread(&owner, &thread(1)).await, Ok(None));
-    assert_eq!(directory.inbox(&owner, &thread(1)).await, Err(StoreError::NoThread));
+    assert_eq!(directory.inbox(&owner, &thread(1)).await, Err(StoreError::ThreadNotFound));
 }
 
 /// An inbox has a bound. Nothing of a submission that is refused stays.
@@ -114,11 +114,11 @@ pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn Directory) {
     loop {
         let more = keyed(submission(&thread(1), start(&run(taken + 1))), &format!("key {taken}"), "d");
         match directory.submit(&owner, more.clone()).await {
-            Ok(Submitted::New) => taken += 1,
+            Ok(Submitted::Queued) => taken += 1,
             full => {
-                assert_eq!(full, Err(SubmitError::Full(taken)));
+                assert_eq!(full, Err(SubmitError::InboxFull(taken)));
                 // Its key is not bound to anything.
-                assert_eq!(directory.submit(&owner, more).await, Err(SubmitError::Full(taken)));
+                assert_eq!(directory.submit(&owner, more).await, Err(SubmitError::InboxFull(taken)));
                 break;
             }
         }
@@ -137,7 +137,7 @@ pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, direc
     assert_made(&directory.submit(&owner, made.clone()).await);
     // Whoever retries has given new names meanwhile.
     let again = keyed(first_submission(&thread(2), start(&run(2))), "key", "digest");
-    let same = Ok(Submitted::Repeated { task: run(1), thread: thread(1) });
+    let same = Ok(Submitted::Duplicate { task: run(1), thread: thread(1) });
     assert_eq!(directory.submit(&owner, again.clone()).await, same);
     let other = keyed(first_submission(&thread(2), start(&run(2))), "key", "another");
     assert_eq!(directory.submit(&owner, other).await, Err(SubmitError::KeyReused));
@@ -161,7 +161,7 @@ pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, direc
         at: 5,
     };
     let row = directory.inbox(&owner, &thread(1)).await.unwrap()[0].id;
-    author.begin().end().changes.push(Change::Consume { row });
+    author.begin().end().changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.must_append().await;
     assert_eq!(directory.submit(&owner, again).await, same);
     assert_eq!(commands(directory, &owner, &thread(1)).await, []);
@@ -175,10 +175,10 @@ pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, direct
         directory.submit(&owner, submission)
     });
     let answers = join_all(tries).await;
-    assert_eq!(answers.iter().filter(|answer| matches!(answer, Ok(Submitted::Made { .. }))).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, Ok(Submitted::ThreadCreated { .. }))).count(), 1);
     let runs = directory.runs(&owner, RunFilter::default(), page(None, MANY)).await.unwrap();
     assert_eq!(runs.len(), 1);
-    let same = Ok(Submitted::Repeated { task: runs[0].id.clone(), thread: runs[0].thread.clone() });
+    let same = Ok(Submitted::Duplicate { task: runs[0].id.clone(), thread: runs[0].thread.clone() });
     assert_eq!(answers.iter().filter(|answer| **answer == same).count(), 19);
 }
 
@@ -191,7 +191,7 @@ pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journa
         let said = steer(&run(1), &format!("{n}"));
         let at = 10_000 - n;
         let submission = model::ports::Submission { at, ..submission(&thread(1), said.clone()) };
-        assert_eq!(directory.submit(&owner, submission).await, Ok(Submitted::New));
+        assert_eq!(directory.submit(&owner, submission).await, Ok(Submitted::Queued));
         expected.push(said);
     }
     assert_eq!(commands(directory, &owner, &thread(1)).await, expected);
@@ -199,7 +199,7 @@ pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journa
     let rows = directory.inbox(&owner, &thread(1)).await.unwrap();
     author.begin();
     for place in [0, 2] {
-        author.changes.push(Change::Consume { row: rows[place].id });
+        author.changes.push(DirectoryChange::ConsumeInboxRow { row: rows[place].id });
     }
     author.must_append().await;
     let left: Vec<InboxRow> = [1, 3, 4, 5].map(|place: usize| rows[place].clone()).to_vec();
@@ -209,11 +209,14 @@ pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journa
     let other = Author::new(journal, directory, 2).await;
     let foreign = directory.inbox(&owner, &other.thread).await.unwrap()[0].id;
     for row in [rows[0].id, foreign, 1_000_000] {
-        author.changes.push(Change::Consume { row });
-        assert!(matches!(author.append().await, Verdict::Refused(_)), "row {row}");
+        author.changes.push(DirectoryChange::ConsumeInboxRow { row });
+        assert!(matches!(author.append().await, AppendOutcome::Rejected(_)), "row {row}");
     }
-    author.changes = vec![Change::Consume { row: left[0].id }, Change::Consume { row: left[0].id }];
-    assert!(matches!(author.append().await, Verdict::Refused(_)), "twice at once");
+    author.changes = vec![
+        DirectoryChange::ConsumeInboxRow { row: left[0].id },
+        DirectoryChange::ConsumeInboxRow { row: left[0].id },
+    ];
+    assert!(matches!(author.append().await, AppendOutcome::Rejected(_)), "twice at once");
     assert_eq!(directory.inbox(&owner, &thread(1)).await, Ok(left));
     assert_eq!(directory.inbox(&owner, &other.thread).await.unwrap().len(), 1);
 }
@@ -227,25 +230,25 @@ pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, director
 
     // Before it began it cannot move on, and without a record nothing begins.
     author.pause();
-    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     author.begin().records.clear();
-    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     assert_eq!(row().await, queued);
 
     author.begin().must_append().await;
-    let running = RunRow { status: TaskStatus::Running, first: Some(Seq(1)), last: Some(Seq(1)), ..queued };
+    let running = RunRow { status: TaskStatus::Running, first_seq: Some(Seq(1)), last_seq: Some(Seq(1)), ..queued };
     assert_eq!(row().await, running);
     author.notes(3).must_append().await;
     assert_eq!(row().await, running);
     author.pause().must_append().await;
-    assert_eq!(row().await, RunRow { status: TaskStatus::Paused, last: Some(Seq(6)), ..running.clone() });
+    assert_eq!(row().await, RunRow { status: TaskStatus::Paused, last_seq: Some(Seq(6)), ..running.clone() });
     author.resume().must_append().await;
-    assert_eq!(row().await, RunRow { status: TaskStatus::Running, last: Some(Seq(7)), ..running.clone() });
+    assert_eq!(row().await, RunRow { status: TaskStatus::Running, last_seq: Some(Seq(7)), ..running.clone() });
     let before = directory.thread(&owner, &thread(1)).await.unwrap().unwrap();
     author.end().must_append().await;
     let ended = row().await;
     let at = ended.ended_at.unwrap();
-    let expected = RunRow { status: TaskStatus::Completed, last: Some(Seq(8)), ended_at: Some(at), ..running };
+    let expected = RunRow { status: TaskStatus::Completed, last_seq: Some(Seq(8)), ended_at: Some(at), ..running };
     assert_eq!(ended, expected);
     let after = directory.thread(&owner, &thread(1)).await.unwrap().unwrap();
     assert_eq!((after.created_at, after.updated_at), (before.created_at, at));
@@ -253,23 +256,25 @@ pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, director
 
     // What ended has ended (law 9).
     author.end();
-    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     author.begin();
-    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     assert_eq!(row().await, ended);
 }
 
 /// 4: a queued run can be given up; it leaves no records.
 pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn Directory) {
     let mut author = Author::new(journal, directory, 1).await;
-    author.changes.push(Change::RunDropped { run: run(1), at: 77 });
+    author.changes.push(DirectoryChange::RunDropped { run: run(1), at: 77 });
     author.must_append().await;
     let row = directory.run(&author.owner, &run(1)).await.unwrap().unwrap();
-    assert_eq!((row.status, row.first, row.last), (TaskStatus::Cancelled, None, None));
+    assert_eq!((row.status, row.first_seq, row.last_seq), (TaskStatus::Cancelled, None, None));
     assert_eq!(row.ended_at, Some(77));
-    for change in [Change::RunDropped { run: run(1), at: 78 }, Change::RunDropped { run: run(9), at: 78 }] {
+    for change in
+        [DirectoryChange::RunDropped { run: run(1), at: 78 }, DirectoryChange::RunDropped { run: run(9), at: 78 }]
+    {
         author.changes.push(change);
-        assert!(matches!(author.append().await, Verdict::Refused(_)));
+        assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     }
 }
 
@@ -281,20 +286,20 @@ pub async fn a_run_may_begin_without_having_been_queued(journal: &dyn Journal, d
     author.run = run(7);
     author.begin().must_append().await;
     let row = directory.run(&author.owner, &run(7)).await.unwrap().unwrap();
-    assert_eq!((row.status, row.first, row.thread), (TaskStatus::Running, Some(Seq(4)), thread(1)));
+    assert_eq!((row.status, row.first_seq, row.thread), (TaskStatus::Running, Some(Seq(4)), thread(1)));
     author.end().must_append().await;
     assert!(author.read().await[3..].iter().all(|record| record.run == run(7)));
     // The run of another thread is not made a second time.
     other.run = run(7);
     other.begin();
-    assert!(matches!(other.append().await, Verdict::Refused(_)));
+    assert!(matches!(other.append().await, AppendOutcome::Rejected(_)));
     assert_eq!(directory.run(&author.owner, &run(7)).await.unwrap().unwrap().thread, thread(1));
 }
 
 /// 5: what belongs to another owner does not exist.
 pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn Directory) {
     let mut author = Author::new(journal, directory, 1).await;
-    author.begin().changes.push(Change::Checkpoint(Checkpoint { seq: Seq(2), body: "{}".to_owned() }));
+    author.begin().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(2), body: "{}".to_owned() }));
     author.must_append().await;
     let stranger = stranger();
     assert_eq!(directory.thread(&stranger, &thread(1)).await, Ok(None));
@@ -303,10 +308,10 @@ pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal,
     assert_eq!(directory.runs(&stranger, RunFilter::default(), page(None, MANY)).await, Ok(Vec::new()));
     let of_thread = RunFilter { thread: Some(thread(1)), ..RunFilter::default() };
     assert_eq!(directory.runs(&stranger, of_thread, page(None, MANY)).await, Ok(Vec::new()));
-    assert_eq!(directory.inbox(&stranger, &thread(1)).await, Err(StoreError::NoThread));
+    assert_eq!(directory.inbox(&stranger, &thread(1)).await, Err(StoreError::ThreadNotFound));
     assert_eq!(directory.checkpoint(&stranger, &thread(1)).await, Ok(None));
     assert_eq!(directory.delete_thread(&stranger, &thread(1)).await, Ok(false));
-    let none = Err(SubmitError::Store(StoreError::NoThread));
+    let none = Err(SubmitError::Store(StoreError::ThreadNotFound));
     assert_eq!(directory.submit(&stranger, submission(&thread(1), cancel(&run(1)))).await, none);
     assert!(directory.thread(&author.owner, &thread(1)).await.unwrap().is_some());
     assert_eq!(commands(directory, &author.owner, &thread(1)).await.len(), 1);
@@ -370,7 +375,7 @@ pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal,
     let mut author = Author::new(journal, directory, 1).await;
     let waiting = Author::of(journal, directory, stranger(), 2).await;
     let claimable = async || {
-        let mut found = directory.claimable().await.unwrap();
+        let mut found = directory.claimable_threads().await.unwrap();
         found.sort();
         found
     };
@@ -378,7 +383,7 @@ pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal,
     assert_eq!(claimable().await, [mine.clone(), theirs.clone()]);
 
     let row = directory.inbox(&author.owner, &thread(1)).await.unwrap()[0].id;
-    author.begin().changes.push(Change::Consume { row });
+    author.begin().changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.must_append().await;
     assert_eq!(claimable().await, [mine.clone(), theirs.clone()]);
     author.pause().must_append().await;
@@ -386,7 +391,7 @@ pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal,
     directory.submit(&author.owner, submission(&thread(1), cancel(&run(1)))).await.unwrap();
     assert_eq!(claimable().await, [mine, theirs.clone()]);
     let row = directory.inbox(&author.owner, &thread(1)).await.unwrap()[0].id;
-    author.resume().end().changes.push(Change::Consume { row });
+    author.resume().end().changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.must_append().await;
     assert_eq!(claimable().await, std::slice::from_ref(&theirs));
     assert_eq!(directory.delete_thread(&theirs.0, &theirs.1).await, Ok(true));
@@ -400,12 +405,12 @@ pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn
     author.begin();
     for seq in [2, 3, 4] {
         let new = Checkpoint { seq: Seq(seq), body: format!("{{\"n\":{seq}}}") };
-        author.notes(1).changes.push(Change::Checkpoint(new.clone()));
+        author.notes(1).changes.push(DirectoryChange::Checkpoint(new.clone()));
         author.must_append().await;
         assert_eq!(directory.checkpoint(&author.owner, &thread(1)).await, Ok(Some(new)));
     }
-    author.changes.push(Change::Checkpoint(Checkpoint { seq: Seq(99), body: String::new() }));
-    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    author.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(99), body: String::new() }));
+    assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
 }
 
 /// A thread goes with everything in it.
@@ -418,8 +423,8 @@ pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: 
     let again = keyed(submission(&thread(1), start(&run(3))), "key", "digest");
     directory.submit(&owner, again.clone()).await.unwrap();
     author.run = run(3);
-    author.begin().changes.push(Change::Checkpoint(Checkpoint { seq: Seq(4), body: "{}".to_owned() }));
-    author.changes.push(Change::Wake { at: Some(9) });
+    author.begin().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(4), body: "{}".to_owned() }));
+    author.changes.push(DirectoryChange::ScheduleWakeup { at: Some(9) });
     let asked = author.ask(1);
     author.must_append().await;
 
@@ -430,11 +435,11 @@ pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: 
     assert_eq!(directory.run(&owner, &run(3)).await, Ok(None));
     assert_eq!(directory.checkpoint(&owner, &thread(1)).await, Ok(None));
     assert_eq!(directory.approval(&owner, &asked.key).await, Ok(None));
-    assert_eq!(directory.wakes().await, Ok(vec![]));
-    let read = journal.read(&owner, &thread(1), Seq(0), PageLimit::WIDE).await;
-    assert_eq!(read.map(|page| page.records), Err(StoreError::NoThread));
-    assert!(matches!(author.notes(1).append().await, Verdict::Refused(_)));
-    assert_eq!(directory.submit(&owner, again).await, Err(SubmitError::Store(StoreError::NoThread)));
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![]));
+    let read = journal.read_page(&owner, &thread(1), Seq(0), PageLimit::WIDE).await;
+    assert_eq!(read.map(|page| page.records), Err(StoreError::ThreadNotFound));
+    assert!(matches!(author.notes(1).append().await, AppendOutcome::Rejected(_)));
+    assert_eq!(directory.submit(&owner, again).await, Err(SubmitError::Store(StoreError::ThreadNotFound)));
     assert_eq!(other.read().await, kept);
 
     // The name is free, and what comes under it is new.
@@ -447,19 +452,19 @@ pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: 
 
 /// Keys come and go.
 pub async fn keys_come_and_go(_: &dyn Journal, directory: &dyn Directory) {
-    let key = |id: &str, created_at| KeyRow {
+    let key = |id: &str, created_at| AccessKeyRow {
         id: id.to_owned(),
         user: somebody(),
         digest: format!("digest of {id}"),
         created_at,
         revoked_at: None,
     };
-    assert_eq!(directory.create_key(key("b", 1)).await, Ok(()));
-    assert_eq!(directory.create_key(key("a", 2)).await, Ok(()));
-    assert!(directory.create_key(key("a", 3)).await.is_err());
-    assert_eq!(directory.revoke_key("b", 9).await, Ok(true));
-    assert_eq!(directory.revoke_key("b", 10).await, Ok(true));
-    assert_eq!(directory.revoke_key("c", 10).await, Ok(false));
-    let revoked = KeyRow { revoked_at: Some(9), ..key("b", 1) };
-    assert_eq!(directory.keys().await, Ok(vec![revoked, key("a", 2)]));
+    assert_eq!(directory.create_access_key(key("b", 1)).await, Ok(()));
+    assert_eq!(directory.create_access_key(key("a", 2)).await, Ok(()));
+    assert!(directory.create_access_key(key("a", 3)).await.is_err());
+    assert_eq!(directory.revoke_access_key("b", 9).await, Ok(true));
+    assert_eq!(directory.revoke_access_key("b", 10).await, Ok(true));
+    assert_eq!(directory.revoke_access_key("c", 10).await, Ok(false));
+    let revoked = AccessKeyRow { revoked_at: Some(9), ..key("b", 1) };
+    assert_eq!(directory.access_keys().await, Ok(vec![revoked, key("a", 2)]));
 }

@@ -5,10 +5,12 @@ use super::words::{
     Author, first_submission, node, read_all, reseal, run, somebody, start, steer, stranger, submission, thread,
 };
 use futures_util::future::join_all;
-use model::object::TaskStatus;
-use model::ports::{Batch, Change, Directory, Journal, Landed, PageLimit, StoreError, Submitted, Verdict};
+use model::ports::{
+    AppendBatch, AppendOutcome, Directory, DirectoryChange, Journal, OnCommit, PageLimit, StoreError, Submitted,
+};
 use model::record::Record;
 use model::seq::{Epoch, Seq};
+use model::task::TaskStatus;
 use model_testing::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +21,8 @@ fn seqs(records: &[Record]) -> Vec<u64> {
     records.iter().map(|record| record.seq.0).collect()
 }
 
-const fn is_refused(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Refused(_))
+const fn is_refused(verdict: &AppendOutcome) -> bool {
+    matches!(verdict, AppendOutcome::Rejected(_))
 }
 
 /// 1: exactly the seqs that the caller asked for, from `head` on.
@@ -60,7 +62,7 @@ pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Jou
     let with = |change: &dyn Fn(&mut Vec<Record>)| {
         let mut records = good.records.to_vec();
         change(&mut records);
-        Batch { records: records.into(), ..good.clone() }
+        AppendBatch { records: records.into(), ..good.clone() }
     };
     let gap = with(&|records| drop(records.remove(1)));
     let twice = with(&|records| records.insert(1, records[0].clone()));
@@ -82,14 +84,14 @@ pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Jou
         assert!(is_refused(&verdict), "{name}: {verdict:?}");
         assert_eq!(author.read().await, before, "{name}");
     }
-    assert_eq!(journal.append(good).await, Verdict::Durable);
+    assert_eq!(journal.append(good).await, AppendOutcome::Durable);
 }
 
 /// A batch without records is one of changes alone.
 pub async fn append_without_records_changes_the_directory_alone(journal: &dyn Journal, directory: &dyn Directory) {
     let mut author = Author::new(journal, directory, 1).await;
     let row = directory.inbox(&author.owner, &author.thread).await.unwrap()[0].id;
-    author.changes.push(Change::Consume { row });
+    author.changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.must_append().await;
     author.must_append().await;
     assert_eq!(author.read().await, []);
@@ -104,21 +106,21 @@ pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn J
     let queued = directory.run(&owner, &author.run).await.unwrap();
 
     // The last of the changes does not fit: nothing of the batch happens.
-    author.begin().changes.push(Change::Consume { row: rows[0].id });
-    author.changes.push(Change::Consume { row: rows[0].id + 1_000 });
+    author.begin().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
+    author.changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id + 1_000 });
     assert!(is_refused(&author.append().await));
     assert_eq!(author.read().await, []);
     assert_eq!(directory.inbox(&owner, &author.thread).await, Ok(rows.clone()));
     assert_eq!(directory.run(&owner, &author.run).await.unwrap(), queued);
 
     // The records do not fit: nothing changes in the directory.
-    author.begin().changes.push(Change::Consume { row: rows[0].id });
+    author.begin().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
     author.records.remove(0);
     assert!(is_refused(&author.append().await));
     assert_eq!(directory.inbox(&owner, &author.thread).await, Ok(rows.clone()));
     assert_eq!(directory.run(&owner, &author.run).await.unwrap(), queued);
 
-    author.begin().changes.push(Change::Consume { row: rows[0].id });
+    author.begin().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
     author.must_append().await;
     assert_eq!(directory.inbox(&owner, &author.thread).await, Ok(Vec::new()));
     assert_eq!(directory.run(&owner, &author.run).await.unwrap().unwrap().status, TaskStatus::Running);
@@ -128,18 +130,18 @@ pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn J
 pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Journal, directory: &dyn Directory) {
     let mut author = Author::new(journal, directory, 1).await;
     author.begin();
-    let (good, bad) = (author.batch(), Batch { epoch: Epoch(u64::MAX), ..author.batch() });
+    let (good, bad) = (author.batch(), AppendBatch { epoch: Epoch(u64::MAX), ..author.batch() });
     let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
-    let hear = |heard: &tokio::sync::mpsc::UnboundedSender<Verdict>| {
+    let hear = |heard: &tokio::sync::mpsc::UnboundedSender<AppendOutcome>| {
         let heard = heard.clone();
-        Landed::new(move |verdict| heard.send(verdict.clone()).unwrap())
+        OnCommit::new(move |verdict| heard.send(verdict.clone()).unwrap())
     };
-    let refused = journal.append_then(bad, hear(&heard));
-    assert_eq!(hears.recv().await, Some(Verdict::Fenced));
-    let landed = journal.append_then(good, hear(&heard));
-    assert_eq!(hears.recv().await, Some(Verdict::Durable));
+    let refused = journal.append_with_callback(bad, hear(&heard));
+    assert_eq!(hears.recv().await, Some(AppendOutcome::Fenced));
+    let landed = journal.append_with_callback(good, hear(&heard));
+    assert_eq!(hears.recv().await, Some(AppendOutcome::Durable));
     assert!(!author.read().await.is_empty());
-    assert_eq!((refused.await, landed.await), (Verdict::Fenced, Verdict::Durable));
+    assert_eq!((refused.await, landed.await), (AppendOutcome::Fenced, AppendOutcome::Durable));
     drop(heard);
     assert_eq!(hears.recv().await, None);
 }
@@ -153,7 +155,7 @@ pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dy
         match n % 4 {
             1 => author.lease.epoch = Epoch(author.lease.epoch.0 + 1_000_000),
             2 => author.lease.head = Seq(7),
-            3 => author.changes.push(Change::Consume { row: 1_000_000 }),
+            3 => author.changes.push(DirectoryChange::ConsumeInboxRow { row: 1_000_000 }),
             _ => {}
         }
         authors.push(author);
@@ -161,9 +163,9 @@ pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dy
     let verdicts = join_all(authors.iter_mut().map(Author::append)).await;
     for (n, (verdict, author)) in (1..=40).zip(verdicts.iter().zip(&authors)) {
         let good = match n % 4 {
-            1 => *verdict == Verdict::Fenced,
+            1 => *verdict == AppendOutcome::Fenced,
             2 | 3 => is_refused(verdict),
-            _ => *verdict == Verdict::Durable,
+            _ => *verdict == AppendOutcome::Durable,
         };
         assert!(good, "{n}: {verdict:?}");
         assert_eq!(author.read().await.len(), if n % 4 == 0 { 2 } else { 0 }, "{n}");
@@ -194,7 +196,7 @@ pub async fn what_is_confirmed_can_be_read_at_once_and_never_goes_away(
         while head < Seq(LAST) {
             let floor = confirmed.load(Ordering::SeqCst);
             let after = Seq(seen.len() as u64);
-            let page = journal.read(&somebody(), &thread(1), after, PageLimit::WIDE).await.unwrap();
+            let page = journal.read_page(&somebody(), &thread(1), after, PageLimit::WIDE).await.unwrap();
             assert!(page.head >= head && page.head.0 >= floor, "{} after {head}, confirmed {floor}", page.head);
             assert!(page.head.0 <= asked.load(Ordering::SeqCst), "a record that nobody had asked for");
             head = page.head;
@@ -216,16 +218,16 @@ pub async fn an_epoch_that_is_not_the_newest_is_fenced(journal: &dyn Journal, di
     let lease = journal.claim(&old.owner, &old.thread, &node()).await.unwrap();
     new.epoch = lease.epoch;
 
-    assert_eq!(old.notes(1).append().await, Verdict::Fenced);
+    assert_eq!(old.notes(1).append().await, AppendOutcome::Fenced);
     // Not even when nothing is logged, nor when the place is wrong as well.
-    old.changes.push(Change::RunDropped { run: old.run.clone(), at: 1 });
-    assert_eq!(old.append().await, Verdict::Fenced);
+    old.changes.push(DirectoryChange::RunDropped { run: old.run.clone(), at: 1 });
+    assert_eq!(old.append().await, AppendOutcome::Fenced);
     old.lease.head = Seq(77);
-    assert_eq!(old.notes(1).append().await, Verdict::Fenced);
-    let unborn = Batch { epoch: Epoch(u64::MAX), ..new.clone() };
-    assert_eq!(journal.append(unborn).await, Verdict::Fenced);
+    assert_eq!(old.notes(1).append().await, AppendOutcome::Fenced);
+    let unborn = AppendBatch { epoch: Epoch(u64::MAX), ..new.clone() };
+    assert_eq!(journal.append(unborn).await, AppendOutcome::Fenced);
 
-    assert_eq!(journal.append(new).await, Verdict::Durable);
+    assert_eq!(journal.append(new).await, AppendOutcome::Durable);
     assert_eq!(seqs(&old.read().await), [1, 2]);
 }
 
@@ -250,10 +252,10 @@ pub async fn every_claim_gives_a_newer_epoch_and_the_head(journal: &dyn Journal,
 pub async fn nobody_appends_without_a_claim(journal: &dyn Journal, directory: &dyn Directory) {
     let other = Author::new(journal, directory, 2).await;
     let submitted = directory.submit(&somebody(), first_submission(&thread(1), start(&run(1)))).await;
-    assert!(matches!(submitted, Ok(Submitted::Made { .. })), "{submitted:?}");
+    assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
     for epoch in [Epoch(0), Epoch(1), other.lease.epoch] {
-        let batch = Batch { thread: thread(1), epoch, ..other.batch() };
-        assert_eq!(journal.append(batch).await, Verdict::Fenced);
+        let batch = AppendBatch { thread: thread(1), epoch, ..other.batch() };
+        assert_eq!(journal.append(batch).await, AppendOutcome::Fenced);
     }
 }
 
@@ -274,7 +276,7 @@ pub async fn a_page_has_no_gap_and_is_empty_only_at_the_head(journal: &dyn Journ
 
     author.run = run(3);
     let again = directory.submit(&author.owner, submission(&author.thread, start(&run(3)))).await;
-    assert_eq!(again, Ok(Submitted::New));
+    assert_eq!(again, Ok(Submitted::Queued));
     all.extend(author.begin().must_append().await);
     all.extend(author.notes(4).must_append().await);
     pages(&author, &all).await;
@@ -286,14 +288,14 @@ async fn pages(author: &Author<'_>, all: &[Record]) {
         let limit = PageLimit { records_max, bytes_max: usize::MAX };
         assert_eq!(read_all(author.journal, (owner, thread), limit).await.unwrap(), all);
         for after in 0..all.len() {
-            let page = author.journal.read(owner, thread, Seq(after as u64), limit).await.unwrap();
+            let page = author.journal.read_page(owner, thread, Seq(after as u64), limit).await.unwrap();
             assert!(!page.records.is_empty());
             assert_eq!(page.records, all[after..after + page.records.len()]);
             assert_eq!(page.head.0, all.len() as u64);
         }
     }
     for after in [all.len() as u64, all.len() as u64 + 1, u64::MAX] {
-        let page = author.journal.read(owner, thread, Seq(after), PageLimit::WIDE).await.unwrap();
+        let page = author.journal.read_page(owner, thread, Seq(after), PageLimit::WIDE).await.unwrap();
         assert_eq!((page.records, page.head.0), (Vec::new(), all.len() as u64));
     }
 }
@@ -314,11 +316,11 @@ pub async fn a_page_keeps_to_its_limits_but_has_one_record(journal: &dyn Journal
 async fn limits(author: &Author<'_>, all: &[Record]) {
     let read = async |after: u64, records_max: usize, bytes_max: usize| {
         let limit = PageLimit { records_max, bytes_max };
-        author.journal.read(&author.owner, &author.thread, Seq(after), limit).await.unwrap().records
+        author.journal.read_page(&author.owner, &author.thread, Seq(after), limit).await.unwrap().records
     };
     for bytes_max in [0, 1, 999, 5_000, 1_000_000] {
         let records = read(2, 30, bytes_max).await;
-        let size: usize = records.iter().map(Record::size).sum();
+        let size: usize = records.iter().map(Record::size_bytes).sum();
         assert!(!records.is_empty() && records.len() <= 30);
         assert!(size <= bytes_max + 1_100, "{size} of {bytes_max}");
     }
@@ -340,7 +342,7 @@ pub async fn records_come_back_with_their_bytes(journal: &dyn Journal, directory
     all.extend(author.end().must_append().await);
     let back = author.read().await;
     assert_eq!(back, all);
-    assert!(back.iter().all(|record| record.is_sound(&author.thread)));
+    assert!(back.iter().all(|record| record.has_valid_checksum(&author.thread)));
 }
 
 /// Law 2 of the log, for its keeper: whatever of a log has been appended can be read, and nothing else.
@@ -366,18 +368,18 @@ pub async fn a_thread_of_another_owner_does_not_exist(journal: &dyn Journal, dir
     let all = author.begin().must_append().await;
     let stranger = stranger();
     let claim = journal.claim(&stranger, &author.thread, &node()).await;
-    assert_eq!(claim, Err(StoreError::NoThread));
+    assert_eq!(claim, Err(StoreError::ThreadNotFound));
     for after in [Seq(0), Seq(2), Seq(9)] {
-        let read = journal.read(&stranger, &author.thread, after, PageLimit::WIDE).await;
-        assert_eq!(read.map(|page| page.records), Err(StoreError::NoThread));
-        let missing = journal.read(&author.owner, &thread(9), after, PageLimit::WIDE).await;
-        assert_eq!(missing.map(|page| page.records), Err(StoreError::NoThread));
+        let read = journal.read_page(&stranger, &author.thread, after, PageLimit::WIDE).await;
+        assert_eq!(read.map(|page| page.records), Err(StoreError::ThreadNotFound));
+        let missing = journal.read_page(&author.owner, &thread(9), after, PageLimit::WIDE).await;
+        assert_eq!(missing.map(|page| page.records), Err(StoreError::ThreadNotFound));
     }
-    let batch = Batch { owner: stranger, ..author.notes(1).batch() };
+    let batch = AppendBatch { owner: stranger, ..author.notes(1).batch() };
     assert!(is_refused(&journal.append(batch).await));
-    let batch = Batch { thread: thread(9), records: Arc::default(), ..author.batch() };
+    let batch = AppendBatch { thread: thread(9), records: Arc::default(), ..author.batch() };
     assert!(is_refused(&journal.append(batch).await));
-    assert_eq!(journal.claim(&author.owner, &thread(9), &node()).await, Err(StoreError::NoThread));
+    assert_eq!(journal.claim(&author.owner, &thread(9), &node()).await, Err(StoreError::ThreadNotFound));
     assert_eq!(author.read().await, all);
     author.must_append().await;
 }
@@ -393,15 +395,18 @@ pub async fn many_threads_interleaved_stay_apart(journal: &dyn Journal, director
                 5 if n % 3 == 0 => author.end(),
                 _ => author.note(&format!("{n} in round {round}")).notes(n % 4),
             };
-            assert_eq!(author.append().await, Verdict::Durable);
+            assert_eq!(author.append().await, AppendOutcome::Durable);
         });
         join_all(writing).await;
     }
     for (n, author) in authors.iter().enumerate() {
         let back = author.read().await;
         assert!(seqs(&back).into_iter().eq(1..=author.lease.head.0), "thread {n}");
-        assert!(back.iter().all(|record| record.run == author.run && record.is_sound(&author.thread)), "thread {n}");
+        assert!(
+            back.iter().all(|record| record.run == author.run && record.has_valid_checksum(&author.thread)),
+            "thread {n}"
+        );
     }
     let said = directory.submit(&somebody(), submission(&thread(1), steer(&run(1), "more"))).await;
-    assert_eq!(said, Ok(Submitted::New));
+    assert_eq!(said, Ok(Submitted::Queued));
 }

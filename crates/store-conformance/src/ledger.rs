@@ -1,14 +1,14 @@
 //! The directory's law on what is neither run nor question: sums, wake-ups, definitions.
 
 use super::words::{Author, somebody, stranger, thread};
-use model::limits::Amount;
-use model::ports::{Change, Day, Directory, Journal, Spent, Verdict, WakeRow};
+use model::limits::CostMicros;
+use model::ports::{AppendOutcome, Day, Directory, DirectoryChange, Journal, ScheduledWakeup, Spend};
 use model::usage::Usage;
 
 const TODAY: Day = Day(20_000);
 const TOMORROW: Day = Day(20_001);
 
-fn spent(n: u64) -> Spent {
+fn spent(n: u64) -> Spend {
     let usage = Usage {
         input_tokens: n,
         cached_tokens: 2 * n,
@@ -16,7 +16,7 @@ fn spent(n: u64) -> Spent {
         output_tokens: 4 * n,
         reasoning_tokens: 5 * n,
     };
-    Spent { usage, cost: Amount(6 * n) }
+    Spend { usage, cost: CostMicros(6 * n) }
 }
 
 /// A sum for every user and day, which outlives the threads that it was spent in.
@@ -25,43 +25,43 @@ pub async fn what_is_spent_adds_up_by_user_and_day(journal: &dyn Journal, direct
     let mut author = Author::new(journal, directory, 1).await;
     let mut second = Author::new(journal, directory, 2).await;
     let mut theirs = Author::of(journal, directory, other.clone(), 3).await;
-    assert_eq!(directory.spent(&owner, TODAY).await, Ok(Spent::default()));
+    assert_eq!(directory.daily_spend(&owner, TODAY).await, Ok(Spend::default()));
 
     author.begin();
     for (day, n) in [(TODAY, 1), (TOMORROW, 10), (TODAY, 2)] {
-        author.changes.push(Change::Spent { day, spent: spent(n) });
+        author.changes.push(DirectoryChange::AddSpend { day, spent: spent(n) });
     }
     author.must_append().await;
-    second.changes.push(Change::Spent { day: TODAY, spent: spent(100) });
+    second.changes.push(DirectoryChange::AddSpend { day: TODAY, spent: spent(100) });
     second.must_append().await;
-    theirs.changes.push(Change::Spent { day: TODAY, spent: spent(7) });
+    theirs.changes.push(DirectoryChange::AddSpend { day: TODAY, spent: spent(7) });
     theirs.must_append().await;
-    assert_eq!(directory.spent(&owner, TODAY).await, Ok(spent(103)));
-    assert_eq!(directory.spent(&owner, TOMORROW).await, Ok(spent(10)));
-    assert_eq!(directory.spent(&other, TODAY).await, Ok(spent(7)));
-    assert_eq!(directory.spent(&other, TOMORROW).await, Ok(Spent::default()));
+    assert_eq!(directory.daily_spend(&owner, TODAY).await, Ok(spent(103)));
+    assert_eq!(directory.daily_spend(&owner, TOMORROW).await, Ok(spent(10)));
+    assert_eq!(directory.daily_spend(&other, TODAY).await, Ok(spent(7)));
+    assert_eq!(directory.daily_spend(&other, TOMORROW).await, Ok(Spend::default()));
 
     // What is refused costs nothing.
-    author.changes.push(Change::Spent { day: TODAY, spent: spent(1_000) });
-    author.changes.push(Change::Consume { row: 1_000_000 });
-    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    author.changes.push(DirectoryChange::AddSpend { day: TODAY, spent: spent(1_000) });
+    author.changes.push(DirectoryChange::ConsumeInboxRow { row: 1_000_000 });
+    assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     assert_eq!(directory.delete_thread(&owner, &thread(1)).await, Ok(true));
-    assert_eq!(directory.spent(&owner, TODAY).await, Ok(spent(103)), "nobody gets round a limit by deleting");
+    assert_eq!(directory.daily_spend(&owner, TODAY).await, Ok(spent(103)), "nobody gets round a limit by deleting");
 }
 
 /// Nonsense of a provider does not begin the count anew.
 pub async fn a_sum_stays_at_its_bound(journal: &dyn Journal, directory: &dyn Directory) {
     let mut author = Author::new(journal, directory, 1).await;
-    let most = Spent {
+    let most = Spend {
         usage: Usage { input_tokens: u64::MAX, output_tokens: u64::MAX - 5, ..Usage::default() },
-        cost: Amount(u64::MAX - 1),
+        cost: CostMicros(u64::MAX - 1),
     };
     for more in [most, spent(1), spent(1)] {
-        author.changes.push(Change::Spent { day: TODAY, spent: more });
+        author.changes.push(DirectoryChange::AddSpend { day: TODAY, spent: more });
         author.must_append().await;
     }
     let usage = Usage { input_tokens: u64::MAX, output_tokens: u64::MAX, ..spent(2).usage };
-    assert_eq!(directory.spent(&somebody(), TODAY).await, Ok(Spent { usage, cost: Amount(u64::MAX) }));
+    assert_eq!(directory.daily_spend(&somebody(), TODAY).await, Ok(Spend { usage, cost: CostMicros(u64::MAX) }));
 }
 
 /// The newest word on when a thread is to be woken counts, until it is taken back or the thread is gone.
@@ -69,29 +69,31 @@ pub async fn a_thread_is_woken_at_the_newest_moment_that_was_said(journal: &dyn 
     let mut one = Author::new(journal, directory, 1).await;
     let mut two = Author::new(journal, directory, 2).await;
     let mut theirs = Author::of(journal, directory, stranger(), 3).await;
-    let row = |author: &Author<'_>, at| WakeRow { owner: author.owner.clone(), thread: author.thread.clone(), at };
-    assert_eq!(directory.wakes().await, Ok(vec![]));
-    one.changes.push(Change::Wake { at: Some(900) });
+    let row =
+        |author: &Author<'_>, at| ScheduledWakeup { owner: author.owner.clone(), thread: author.thread.clone(), at };
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![]));
+    one.changes.push(DirectoryChange::ScheduleWakeup { at: Some(900) });
     one.must_append().await;
     for (author, at) in [(&mut one, 600), (&mut two, 500), (&mut theirs, 700)] {
-        author.changes.push(Change::Wake { at: Some(at) });
+        author.changes.push(DirectoryChange::ScheduleWakeup { at: Some(at) });
         author.must_append().await;
     }
     // Of all users, the soonest first.
-    assert_eq!(directory.wakes().await, Ok(vec![row(&two, 500), row(&one, 600), row(&theirs, 700)]));
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&two, 500), row(&one, 600), row(&theirs, 700)]));
 
-    one.changes = vec![Change::Wake { at: None }, Change::Consume { row: 1_000_000 }];
-    assert!(matches!(one.append().await, Verdict::Refused(_)));
-    assert_eq!(directory.wakes().await.unwrap().len(), 3);
-    one.changes = vec![Change::Wake { at: Some(1) }, Change::Wake { at: None }];
+    one.changes =
+        vec![DirectoryChange::ScheduleWakeup { at: None }, DirectoryChange::ConsumeInboxRow { row: 1_000_000 }];
+    assert!(matches!(one.append().await, AppendOutcome::Rejected(_)));
+    assert_eq!(directory.scheduled_wakeups().await.unwrap().len(), 3);
+    one.changes = vec![DirectoryChange::ScheduleWakeup { at: Some(1) }, DirectoryChange::ScheduleWakeup { at: None }];
     one.must_append().await;
-    assert_eq!(directory.wakes().await, Ok(vec![row(&two, 500), row(&theirs, 700)]));
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&two, 500), row(&theirs, 700)]));
     assert_eq!(directory.delete_thread(&two.owner, &two.thread).await, Ok(true));
-    assert_eq!(directory.wakes().await, Ok(vec![row(&theirs, 700)]));
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&theirs, 700)]));
     // A new thread of that name sleeps for nobody.
     let again = Author::new(journal, directory, 2).await;
     assert_eq!(again.thread, two.thread);
-    assert_eq!(directory.wakes().await, Ok(vec![row(&theirs, 700)]));
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![row(&theirs, 700)]));
 }
 
 /// Kept once, however often they are brought, and however long they are.
@@ -99,7 +101,7 @@ pub async fn definitions_are_kept_under_their_digest(_: &dyn Journal, directory:
     assert_eq!(directory.definitions("abc").await, Ok(None));
     let long = "définition\0\n".repeat(500_000);
     for (digest, body) in [("abc", "{}"), ("def", &long), ("abc", "{}")] {
-        assert_eq!(directory.keep_definitions(digest, body).await, Ok(()));
+        assert_eq!(directory.put_definitions(digest, body).await, Ok(()));
     }
     assert_eq!(directory.definitions("abc").await, Ok(Some("{}".to_owned())));
     assert!(directory.definitions("def").await.unwrap().is_some_and(|found| found == long), "another text");

@@ -2,7 +2,7 @@
 
 use super::words::{Author, note};
 use futures_util::future::join_all;
-use model::ports::{Batch, Change, Directory, Journal, Verdict};
+use model::ports::{AppendBatch, AppendOutcome, Directory, DirectoryChange, Journal};
 use model::seq::Seq;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ impl Measured {
 pub async fn append<S: Journal + Directory + 'static>(store: &Arc<S>, load: Load) -> Measured {
     let rounds = (load.records / load.threads / load.batch).max(1);
     let authors = (0..load.threads).map(|n| Author::new(&**store, &**store, load.first_thread + n));
-    let mut scripts: Vec<Vec<Batch>> = Vec::new();
+    let mut scripts: Vec<Vec<AppendBatch>> = Vec::new();
     for mut author in join_all(authors).await {
         author.begin().must_append().await;
         scripts.push((0..rounds).map(|_| script(&mut author, load.batch)).collect());
@@ -64,7 +64,7 @@ pub async fn append<S: Journal + Directory + 'static>(store: &Arc<S>, load: Load
             let mut appends = Vec::with_capacity(batches.len());
             for batch in batches {
                 let asked = Instant::now();
-                assert_eq!(store.append(batch).await, Verdict::Durable);
+                assert_eq!(store.append(batch).await, AppendOutcome::Durable);
                 appends.push(asked.elapsed());
             }
             appends
@@ -78,7 +78,7 @@ pub async fn append<S: Journal + Directory + 'static>(store: &Arc<S>, load: Load
 }
 
 /// The next batch of a thread, as if the ones before it had been appended.
-fn script(author: &mut Author<'_>, records: usize) -> Batch {
+fn script(author: &mut Author<'_>, records: usize) -> AppendBatch {
     let event = note(&author.run, &"x".repeat(105));
     for _ in 0..records {
         author.event(event.clone());
@@ -94,7 +94,7 @@ pub async fn end<S: Journal + Directory>(store: &S, load: Load) {
     for n in load.first_thread..load.first_thread + load.threads {
         let (owner, thread) = (super::words::somebody(), super::words::thread(n));
         let lease = store.claim(&owner, &thread, &super::words::node()).await.unwrap();
-        let (records, changes): (Vec<_>, Vec<Change>) = (Vec::new(), Vec::new());
+        let (records, changes): (Vec<_>, Vec<DirectoryChange>) = (Vec::new(), Vec::new());
         let run = super::words::run(n);
         let mut author = Author { journal: store, owner, thread, run, lease, records, changes, at: 1_000_000 };
         author.end().must_append().await;

@@ -2,10 +2,10 @@
 
 use super::words::{first_submission, reseal, somebody, start, submission};
 use model::event::Event;
-use model::object::TaskStatus;
-use model::ports::{Batch, Change, Directory, Journal, Lease, Submitted, Verdict};
+use model::ports::{AppendBatch, AppendOutcome, Directory, DirectoryChange, Journal, Lease, Submitted};
 use model::record::Record;
 use model::seq::{Epoch, Seq};
+use model::task::TaskStatus;
 
 /// Plays a random log into a store, as an executor would.
 pub struct Play<'a> {
@@ -28,7 +28,7 @@ impl<'a> Play<'a> {
         let owner = somebody();
         let first = first_submission(&thread, start(&all[0].run));
         let made = directory.submit(&owner, first).await;
-        let Ok(Submitted::Made { lease: Lease { epoch, .. }, .. }) = made else { panic!("{made:?}") };
+        let Ok(Submitted::ThreadCreated { lease: Lease { epoch, .. }, .. }) = made else { panic!("{made:?}") };
         let all = all.iter().map(|record| reseal(&thread, epoch, record)).collect();
         Self { journal, directory, owner, thread, all, epoch, head: 0 }
     }
@@ -49,10 +49,10 @@ impl<'a> Play<'a> {
                 Event::Created(created) if created.task.parent_task_id.is_none() => {
                     if record.seq != Seq(1) {
                         let next = submission(&self.thread, start(&record.run));
-                        assert_eq!(self.directory.submit(&self.owner, next).await, Ok(Submitted::New));
+                        assert_eq!(self.directory.submit(&self.owner, next).await, Ok(Submitted::Queued));
                     }
                     let (run, agent) = (record.run.clone(), created.task.agent.clone());
-                    changes.push(Change::RunStarted { run, agent, first: record.seq, at: record.at });
+                    changes.push(DirectoryChange::RunStarted { run, agent, first: record.seq, at: record.at });
                     None
                 }
                 Event::Paused(_) => Some(TaskStatus::Paused),
@@ -64,12 +64,17 @@ impl<'a> Play<'a> {
                 _ => None,
             };
             if let Some(status) = status.filter(|_| record.event().task_id() == Some(&record.run)) {
-                changes.push(Change::RunStatus { run: record.run.clone(), status, last: record.seq, at: record.at });
+                changes.push(DirectoryChange::RunStatus {
+                    run: record.run.clone(),
+                    status,
+                    last: record.seq,
+                    at: record.at,
+                });
             }
         }
         let (owner, thread, head) = (self.owner.clone(), self.thread.clone(), Seq(self.head as u64));
-        let batch = Batch { owner, thread, epoch: self.epoch, head, records: records.into(), changes };
-        assert_eq!(self.journal.append(batch).await, Verdict::Durable);
+        let batch = AppendBatch { owner, thread, epoch: self.epoch, head, records: records.into(), changes };
+        assert_eq!(self.journal.append(batch).await, AppendOutcome::Durable);
         self.head = end;
     }
 }

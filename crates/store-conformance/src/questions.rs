@@ -5,50 +5,55 @@ use super::words::{
 };
 use futures_util::future::join_all;
 use model::ApprovalKey;
-use model::block::Part;
-use model::command::{Answer, AnswerTo, ClientResult, Command};
-use model::event::{Actor, Decision, DecisionKind};
+use model::block::ContentPart;
+use model::command::{AnswerBody, AnswerCommand, ClientToolResult, Command};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
 use model::ports::{
-    ApprovalAnswer, ApprovalRow, Change, Directory, Journal, PageOf, StoreError, Submission, SubmitError, Submitted,
-    Verdict,
+    AppendOutcome, ApprovalAnswer, ApprovalRow, Directory, DirectoryChange, Journal, ListPage, StoreError, Submission,
+    SubmitError, Submitted,
 };
 use model::seq::Millis;
 use model_testing::{Rng, seeds};
 use serde_json::json;
 
-const ALL: PageOf = PageOf { before: None, limit: 1_000 };
+const ALL: ListPage = ListPage { before: None, limit: 1_000 };
 
-fn decision_at(at: Millis, question: &ApprovalRow, decision: &Decision) -> Submission {
+fn decision_at(at: Millis, question: &ApprovalRow, decision: &ApprovalDecision) -> Submission {
     Submission { at, ..submission(&question.thread_id, decide(question, decision)) }
 }
 
 /// The clock decides: it says when.
-fn timed_out(at: Millis, question: &ApprovalRow, decision: &Decision) -> Submission {
-    Submission { at, ..submission(&question.thread_id, decide_as(Actor::Timeout, question, decision)) }
+fn timed_out(at: Millis, question: &ApprovalRow, decision: &ApprovalDecision) -> Submission {
+    Submission { at, ..submission(&question.thread_id, decide_as(Initiator::Timeout, question, decision)) }
 }
 
-fn answered(question: &ApprovalRow, decision: &Decision, by: Actor, at: Millis) -> ApprovalRow {
+fn answered(question: &ApprovalRow, decision: &ApprovalDecision, by: Initiator, at: Millis) -> ApprovalRow {
     let answer = ApprovalAnswer { decision: decision.clone(), by, at };
     ApprovalRow { answer: Some(answer), ..question.clone() }
 }
 
-fn closed(question: &ApprovalRow, decision: &Decision) -> Change {
-    Change::Answered { key: question.key.clone(), decision: decision.clone(), by: Actor::Timeout, at: 7_000 }
+fn closed(question: &ApprovalRow, decision: &ApprovalDecision) -> DirectoryChange {
+    DirectoryChange::ApprovalResolved {
+        key: question.key.clone(),
+        decision: decision.clone(),
+        by: Initiator::Timeout,
+        at: 7_000,
+    }
 }
 
 fn repeated(question: &ApprovalRow) -> Result<Submitted, SubmitError> {
-    Ok(Submitted::Repeated { task: question.run_id.clone(), thread: question.thread_id.clone() })
+    Ok(Submitted::Duplicate { task: question.run_id.clone(), thread: question.thread_id.clone() })
 }
 
 fn decided(question: &ApprovalRow) -> Result<Submitted, SubmitError> {
-    Err(SubmitError::Decided(Box::new(question.clone())))
+    Err(SubmitError::AlreadyDecided(Box::new(question.clone())))
 }
 
 /// Somebody whose run has asked its first question, and nothing waits in the inbox.
 async fn asking<'a>(journal: &'a dyn Journal, directory: &dyn Directory, n: usize) -> (Author<'a>, ApprovalRow) {
     let mut author = Author::new(journal, directory, n).await;
     let row = directory.inbox(&author.owner, &author.thread).await.unwrap()[0].id;
-    author.begin().changes.push(Change::Consume { row });
+    author.begin().changes.push(DirectoryChange::ConsumeInboxRow { row });
     let asked = author.ask(1);
     author.must_append().await;
     (author, asked)
@@ -73,19 +78,19 @@ pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
     assert_eq!(found(directory, &first).await, Some(first.clone()));
     // Records that are not written ask nothing.
     let second = author.ask(2);
-    author.changes.push(Change::Consume { row: 1_000_000 });
-    assert!(matches!(author.append().await, Verdict::Refused(_)));
+    author.changes.push(DirectoryChange::ConsumeInboxRow { row: 1_000_000 });
+    assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     assert_eq!(found(directory, &second).await, None);
     assert_eq!(author.ask(2), second);
     author.must_append().await;
     assert_eq!(directory.approvals(&owner, true, ALL).await, Ok(vec![second.clone(), first.clone()]));
 
-    assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &yes())).await, Ok(Submitted::New));
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &yes())).await, Ok(Submitted::Queued));
     assert_eq!(waiting(directory, 1).await, [decide(&first, &yes())]);
     author.changes.push(closed(&second, &no("nobody came")));
     author.must_append().await;
-    let first = answered(&first, &yes(), Actor::User, 5_000);
-    let second = answered(&second, &no("nobody came"), Actor::Timeout, 7_000);
+    let first = answered(&first, &yes(), Initiator::User, 5_000);
+    let second = answered(&second, &no("nobody came"), Initiator::Timeout, 7_000);
     assert_eq!(found(directory, &first).await.as_ref(), Some(&first));
     assert_eq!(found(directory, &second).await.as_ref(), Some(&second));
     assert_eq!(directory.approvals(&owner, true, ALL).await, Ok(vec![]));
@@ -98,13 +103,13 @@ pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
 pub async fn the_first_decision_counts(journal: &dyn Journal, directory: &dyn Directory) {
     let owner = somebody();
     let (_author, asked) = asking(journal, directory, 1).await;
-    assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &yes())).await, Ok(Submitted::New));
-    let row = answered(&asked, &yes(), Actor::User, 5_000);
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &yes())).await, Ok(Submitted::Queued));
+    let row = answered(&asked, &yes(), Initiator::User, 5_000);
     assert_eq!(directory.submit(&owner, decision_at(6_000, &asked, &yes())).await, repeated(&asked));
     // Also when nobody could answer any more.
     assert_eq!(directory.submit(&owner, decision_at(2_000_000, &asked, &yes())).await, repeated(&asked));
-    let always = Decision { always: true, ..yes() };
-    let edit = Decision { kind: DecisionKind::Edit, args: Some(json!({"shares": 2})), ..yes() };
+    let always = ApprovalDecision { always: true, ..yes() };
+    let edit = ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(json!({"shares": 2})), ..yes() };
     for other in [no("no"), always, edit] {
         assert_eq!(directory.submit(&owner, decision_at(6_000, &asked, &other)).await, decided(&row));
     }
@@ -117,14 +122,14 @@ pub async fn a_key_is_looked_at_before_the_question(journal: &dyn Journal, direc
     let owner = somebody();
     let (_author, asked) = asking(journal, directory, 1).await;
     let first = keyed(decision_at(5_000, &asked, &yes()), "key", "digest");
-    assert_eq!(directory.submit(&owner, first.clone()).await, Ok(Submitted::New));
+    assert_eq!(directory.submit(&owner, first.clone()).await, Ok(Submitted::Queued));
     assert_eq!(directory.submit(&owner, first.clone()).await, repeated(&asked));
     assert_eq!(directory.submit(&owner, keyed(first.clone(), "key", "another")).await, Err(SubmitError::KeyReused));
     // A key of which nothing came is not bound to anything.
     let late = keyed(decision_at(6_000, &asked, &no("no")), "late", "digest");
-    assert!(matches!(directory.submit(&owner, late).await, Err(SubmitError::Decided(_))));
+    assert!(matches!(directory.submit(&owner, late).await, Err(SubmitError::AlreadyDecided(_))));
     let other = keyed(submission(&thread(1), steer(&run(1), "hm")), "late", "another");
-    assert_eq!(directory.submit(&owner, other).await, Ok(Submitted::New));
+    assert_eq!(directory.submit(&owner, other).await, Ok(Submitted::Queued));
 }
 
 /// 6: … whoever comes first.
@@ -141,7 +146,7 @@ pub async fn fifty_opposite_decisions_at_once_have_one_winner(journal: &dyn Jour
     assert_eq!(winner.decision, opposite(winner.at - 5_000));
     for (n, answer) in (0..).zip(answers) {
         let expected = if winner.at == 5_000 + n {
-            Ok(Submitted::New)
+            Ok(Submitted::Queued)
         } else if opposite(n) == winner.decision {
             repeated(&asked)
         } else {
@@ -157,14 +162,14 @@ pub async fn a_decision_of_a_question_that_is_not_there_is_refused(journal: &dyn
     let (author, asked) = asking(journal, directory, 1).await;
     let (_other, elsewhere) = asking(journal, directory, 2).await;
     let theirs = Author::of(journal, directory, stranger(), 3).await;
-    let none = Err(SubmitError::NoQuestion);
+    let none = Err(SubmitError::ApprovalNotFound);
     let never = question(&thread(1), &run(1), 9);
     assert_eq!(directory.submit(&owner, decision_at(5_000, &never, &yes())).await, none);
     let misplaced = submission(&author.thread, decide(&elsewhere, &yes()));
     assert_eq!(directory.submit(&owner, misplaced).await, none);
     let foreign = submission(&theirs.thread, decide(&asked, &yes()));
     assert_eq!(directory.submit(&theirs.owner, foreign).await, none);
-    let no_thread = Err(SubmitError::Store(StoreError::NoThread));
+    let no_thread = Err(SubmitError::Store(StoreError::ThreadNotFound));
     assert_eq!(directory.submit(&theirs.owner, decision_at(5_000, &asked, &yes())).await, no_thread);
 
     assert_eq!(waiting(directory, 1).await, []);
@@ -186,7 +191,7 @@ pub async fn a_question_whose_time_is_up_cannot_be_decided(journal: &dyn Journal
     }
     assert_eq!(waiting(directory, 1).await, []);
     let last = decision_at(asked.expires_at - 1, &asked, &yes());
-    assert_eq!(directory.submit(&owner, last).await, Ok(Submitted::New));
+    assert_eq!(directory.submit(&owner, last).await, Ok(Submitted::Queued));
 }
 
 /// Asked again, the question is open again, with the time that it now has.
@@ -196,13 +201,13 @@ pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal,
     directory.submit(&owner, decision_at(5_000, &asked, &yes())).await.unwrap();
     let again = ApprovalRow { expires_at: 3_000_000, ..asked.clone() };
     // An answer that comes with a question is none.
-    let change = answered(&again, &yes(), Actor::System, 1);
-    author.changes.push(Change::Asked(Box::new(change)));
+    let change = answered(&again, &yes(), Initiator::System, 1);
+    author.changes.push(DirectoryChange::ApprovalRequested(Box::new(change)));
     author.must_append().await;
     assert_eq!(found(directory, &asked).await.as_ref(), Some(&again));
     assert_eq!(directory.approvals(&owner, true, ALL).await, Ok(vec![again.clone()]));
-    assert_eq!(directory.submit(&owner, decision_at(2_999_999, &asked, &no("no"))).await, Ok(Submitted::New));
-    assert_eq!(found(directory, &asked).await, Some(answered(&again, &no("no"), Actor::User, 2_999_999)));
+    assert_eq!(directory.submit(&owner, decision_at(2_999_999, &asked, &no("no"))).await, Ok(Submitted::Queued));
+    assert_eq!(found(directory, &asked).await, Some(answered(&again, &no("no"), Initiator::User, 2_999_999)));
     assert_eq!(waiting(directory, 1).await, [decide(&asked, &yes()), decide(&asked, &no("no"))]);
 }
 
@@ -213,19 +218,19 @@ pub async fn records_have_the_last_word(journal: &dyn Journal, directory: &dyn D
     directory.submit(&owner, decision_at(5_000, &first, &yes())).await.unwrap();
     let (key, decision) = (first.key.clone(), yes());
     // Records that carry it out repeat it, and it stays as it came.
-    author.changes.push(Change::Answered { key, decision, by: Actor::User, at: 7_000 });
+    author.changes.push(DirectoryChange::ApprovalResolved { key, decision, by: Initiator::User, at: 7_000 });
     author.must_append().await;
-    assert_eq!(found(directory, &first).await, Some(answered(&first, &yes(), Actor::User, 5_000)));
+    assert_eq!(found(directory, &first).await, Some(answered(&first, &yes(), Initiator::User, 5_000)));
     // Those of a cancel do not.
     author.changes.push(closed(&first, &yes()));
     author.must_append().await;
-    assert_eq!(found(directory, &first).await, Some(answered(&first, &yes(), Actor::Timeout, 7_000)));
+    assert_eq!(found(directory, &first).await, Some(answered(&first, &yes(), Initiator::Timeout, 7_000)));
     // Asked and answered at once, and once more.
     let second = author.ask(2);
     author.changes.push(closed(&second, &no("first")));
     author.changes.push(closed(&second, &yes()));
     author.must_append().await;
-    assert_eq!(found(directory, &second).await, Some(answered(&second, &yes(), Actor::Timeout, 7_000)));
+    assert_eq!(found(directory, &second).await, Some(answered(&second, &yes(), Initiator::Timeout, 7_000)));
 }
 
 /// 6: the clock is one more who decides. Whichever is first, the other learns of it, and one row carries it out.
@@ -233,8 +238,8 @@ pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, 
     let owner = somebody();
     let (mut author, first) = asking(journal, directory, 1).await;
     let late = first.expires_at + 1;
-    assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &yes())).await, Ok(Submitted::New));
-    let row = answered(&first, &yes(), Actor::User, 5_000);
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &yes())).await, Ok(Submitted::Queued));
+    let row = answered(&first, &yes(), Initiator::User, 5_000);
     for clock in [no("late"), yes()] {
         assert_eq!(directory.submit(&owner, timed_out(late, &first, &clock)).await, decided(&row));
     }
@@ -242,15 +247,15 @@ pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, 
 
     let second = author.ask(2);
     author.must_append().await;
-    assert_eq!(directory.submit(&owner, timed_out(late, &second, &yes())).await, Ok(Submitted::New));
-    let row = answered(&second, &yes(), Actor::Timeout, late);
+    assert_eq!(directory.submit(&owner, timed_out(late, &second, &yes())).await, Ok(Submitted::Queued));
+    let row = answered(&second, &yes(), Initiator::Timeout, late);
     // Said in time by its own clock, and late all the same; the same words do not make it the same decision.
     for person in [no("no"), yes()] {
         assert_eq!(directory.submit(&owner, decision_at(second.expires_at - 1, &second, &person)).await, decided(&row));
     }
     assert_eq!(directory.submit(&owner, timed_out(late + 1, &second, &yes())).await, repeated(&second));
     assert_eq!(found(directory, &second).await, Some(row));
-    let rows = [decide(&first, &yes()), decide_as(Actor::Timeout, &second, &yes())];
+    let rows = [decide(&first, &yes()), decide_as(Initiator::Timeout, &second, &yes())];
     assert_eq!(waiting(directory, 1).await, rows);
 
     for n in 3..23 {
@@ -263,7 +268,7 @@ pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, 
         let said = join_all(both.into_iter().map(|one| directory.submit(&owner, one))).await;
         let row = found(directory, &asked).await.unwrap();
         let by = row.answer.as_ref().unwrap().by;
-        assert_eq!(said.iter().filter(|one| **one == Ok(Submitted::New)).count(), 1, "question {n}: {said:?}");
+        assert_eq!(said.iter().filter(|one| **one == Ok(Submitted::Queued)).count(), 1, "question {n}: {said:?}");
         assert_eq!(said.iter().filter(|one| **one == decided(&row)).count(), 1, "question {n}: {said:?}");
         let decision = row.answer.unwrap().decision;
         assert_eq!(waiting(directory, 1).await.last(), Some(&decide_as(by, &asked, &decision)), "question {n}");
@@ -282,23 +287,23 @@ pub async fn questions_that_do_not_fit_change_nothing(journal: &dyn Journal, dir
     let misfits = [
         vec![closed(&never, &yes())],
         vec![closed(&elsewhere, &yes())],
-        vec![closed(&never, &yes()), Change::Asked(Box::new(never.clone()))],
-        vec![Change::Asked(Box::new(of_no_run))],
-        vec![Change::Asked(Box::new(of_another_run))],
-        vec![Change::Asked(Box::new(taken))],
-        vec![Change::Asked(Box::new(elsewhere.clone()))],
+        vec![closed(&never, &yes()), DirectoryChange::ApprovalRequested(Box::new(never.clone()))],
+        vec![DirectoryChange::ApprovalRequested(Box::new(of_no_run))],
+        vec![DirectoryChange::ApprovalRequested(Box::new(of_another_run))],
+        vec![DirectoryChange::ApprovalRequested(Box::new(taken))],
+        vec![DirectoryChange::ApprovalRequested(Box::new(elsewhere.clone()))],
     ];
     let log = author.read().await;
     for misfit in misfits {
         let shown = format!("{misfit:?}");
         author.note("in vain").changes.push(closed(&asked, &no("in vain")));
-        author.changes.push(Change::Wake { at: Some(9) });
+        author.changes.push(DirectoryChange::ScheduleWakeup { at: Some(9) });
         author.changes.extend(misfit);
-        assert!(matches!(author.append().await, Verdict::Refused(_)), "{shown}");
+        assert!(matches!(author.append().await, AppendOutcome::Rejected(_)), "{shown}");
     }
     assert_eq!(author.read().await, log);
     assert_eq!(directory.approvals(&owner, true, ALL).await, Ok(vec![elsewhere, asked]));
-    assert_eq!(directory.wakes().await, Ok(vec![]));
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![]));
 }
 
 /// A decision that was stored is compared with one that was not, and numbers are not to differ on the way.
@@ -316,8 +321,8 @@ pub async fn the_same_decision_is_the_same_whatever_numbers_are_in_it(
         author.must_append().await;
         #[expect(clippy::cast_precision_loss, reason = "any number will do")]
         let number = rng.bits() as f64 * 1e-15;
-        let edit = Decision { kind: DecisionKind::Edit, args: Some(json!({"price": number})), ..yes() };
-        assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &edit)).await, Ok(Submitted::New));
+        let edit = ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(json!({"price": number})), ..yes() };
+        assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &edit)).await, Ok(Submitted::Queued));
         assert_eq!(directory.submit(&owner, decision_at(6_000, &asked, &edit)).await, repeated(&asked), "{number}");
     }
 }
@@ -338,26 +343,26 @@ pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, director
             break;
         }
     }
-    assert_eq!(directory.submit(&owner, decision_at(5_000, &second, &yes())).await, Err(SubmitError::Full(rows)));
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &second, &yes())).await, Err(SubmitError::InboxFull(rows)));
     assert_eq!(found(directory, &second).await.as_ref(), Some(&second));
     assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &yes())).await, repeated(&first));
     // All that waits may wait for this very question to end.
     let late = second.expires_at;
-    assert_eq!(directory.submit(&owner, timed_out(late, &second, &no("late"))).await, Ok(Submitted::New));
-    assert_eq!(found(directory, &second).await, Some(answered(&second, &no("late"), Actor::Timeout, late)));
+    assert_eq!(directory.submit(&owner, timed_out(late, &second, &no("late"))).await, Ok(Submitted::Queued));
+    assert_eq!(found(directory, &second).await, Some(answered(&second, &no("late"), Initiator::Timeout, late)));
 }
 
 /// A paused run waits for its answer, and an answer is work.
 pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, directory: &dyn Directory) {
     let owner = somebody();
     let (mut author, asked) = asking(journal, directory, 1).await;
-    author.pause().changes.push(Change::Wake { at: Some(asked.expires_at) });
+    author.pause().changes.push(DirectoryChange::ScheduleWakeup { at: Some(asked.expires_at) });
     author.must_append().await;
-    assert_eq!(directory.claimable().await, Ok(vec![]));
+    assert_eq!(directory.claimable_threads().await, Ok(vec![]));
     assert!(directory.submit(&owner, decision_at(asked.expires_at, &asked, &yes())).await.is_err());
-    assert_eq!(directory.claimable().await, Ok(vec![]));
+    assert_eq!(directory.claimable_threads().await, Ok(vec![]));
     directory.submit(&owner, decision_at(5_000, &asked, &yes())).await.unwrap();
-    assert_eq!(directory.claimable().await, Ok(vec![(owner, thread(1))]));
+    assert_eq!(directory.claimable_threads().await, Ok(vec![(owner, thread(1))]));
 }
 
 /// What a client's tools gave is for the run to judge: no row beside the log knows those calls.
@@ -366,11 +371,12 @@ pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
     directory: &dyn Directory,
 ) {
     let (_author, asked) = asking(journal, directory, 1).await;
-    let result = ClientResult { call_id: asked.call_id.clone(), content: vec![Part::text("42")], error: None };
-    let to = AnswerTo::ClientTools { results: vec![result.clone(), result] };
-    let gave = Command::Answer(Answer { task_id: run(1), to, echo: None });
+    let result =
+        ClientToolResult { call_id: asked.call_id.clone(), content: vec![ContentPart::text("42")], error: None };
+    let to = AnswerBody::ClientTools { results: vec![result.clone(), result] };
+    let gave = Command::Answer(AnswerCommand { task_id: run(1), body: to, request_echo: None });
     for _ in 0..2 {
-        assert_eq!(directory.submit(&somebody(), submission(&thread(1), gave.clone())).await, Ok(Submitted::New));
+        assert_eq!(directory.submit(&somebody(), submission(&thread(1), gave.clone())).await, Ok(Submitted::Queued));
     }
     assert_eq!(waiting(directory, 1).await, [gave.clone(), gave]);
     assert_eq!(found(directory, &asked).await.as_ref(), Some(&asked));
@@ -389,7 +395,7 @@ pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory:
         let author = &mut authors[n as usize % 2];
         let requested_at = 3_000 + u64::from(n / 3);
         let asked = ApprovalRow { requested_at, ..question(&author.thread, &author.run, n) };
-        author.changes.push(Change::Asked(Box::new(asked.clone())));
+        author.changes.push(DirectoryChange::ApprovalRequested(Box::new(asked.clone())));
         author.must_append().await;
         all.push(asked);
     }
@@ -398,7 +404,7 @@ pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory:
         let mut listed: Vec<ApprovalRow> = Vec::new();
         loop {
             let before = listed.last().map(|last| last.key.as_str().to_owned());
-            let page = directory.approvals(&owner, true, PageOf { before, limit }).await.unwrap();
+            let page = directory.approvals(&owner, true, ListPage { before, limit }).await.unwrap();
             assert!(page.len() <= limit);
             if page.is_empty() {
                 break;
@@ -407,12 +413,12 @@ pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory:
         }
         assert_eq!(listed, all, "in pages of {limit}");
     }
-    assert_eq!(directory.approvals(&owner, true, PageOf { before: None, limit: 0 }).await, Ok(vec![]));
+    assert_eq!(directory.approvals(&owner, true, ListPage { before: None, limit: 0 }).await, Ok(vec![]));
 
     // An answered question still has its place.
     let place = all[5].clone();
     directory.submit(&owner, decision_at(5_000, &place, &yes())).await.unwrap();
-    let after = PageOf { before: Some(place.key.as_str().to_owned()), limit: 100 };
+    let after = ListPage { before: Some(place.key.as_str().to_owned()), limit: 100 };
     assert_eq!(directory.approvals(&owner, true, after.clone()).await, Ok(all[6..].to_vec()));
     // One that was deleted with its thread has none: what is left is listed from the newest on.
     assert_eq!(directory.delete_thread(&owner, &place.thread_id).await, Ok(true));
@@ -438,7 +444,7 @@ pub async fn another_users_questions_do_not_exist(journal: &dyn Journal, directo
     assert_eq!(asked.key, mine.key);
     directory.submit(&other, decision_at(5_000, &asked, &no("no"))).await.unwrap();
     assert_eq!(directory.approval(&owner, &mine.key).await, Ok(Some(mine.clone())));
-    assert_eq!(directory.submit(&owner, decision_at(6_000, &mine, &yes())).await, Ok(Submitted::New));
-    let row = answered(&asked, &no("no"), Actor::User, 5_000);
+    assert_eq!(directory.submit(&owner, decision_at(6_000, &mine, &yes())).await, Ok(Submitted::Queued));
+    let row = answered(&asked, &no("no"), Initiator::User, 5_000);
     assert_eq!(directory.approval(&other, &asked.key).await, Ok(Some(row)));
 }

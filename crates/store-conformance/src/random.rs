@@ -10,18 +10,18 @@ use super::words::{
 };
 use futures_util::future::join_all;
 use model::command::Command;
-use model::event::{Actor, Decision};
-use model::limits::Amount;
-use model::object::TaskStatus;
+use model::event::{ApprovalDecision, Initiator};
+use model::limits::CostMicros;
 use model::ports::{
-    ApprovalRow, Batch, Change, Checkpoint, Day, Directory, Journal, Lease, NameRow, PageLimit, PageOf, RunFilter,
-    Spent, StoreError, Submission, Verdict,
+    AliasRow, AppendBatch, AppendOutcome, ApprovalRow, Checkpoint, Day, Directory, DirectoryChange, Journal, Lease,
+    ListPage, PageLimit, RunFilter, Spend, StoreError, Submission,
 };
-use model::record::{Draft, Record};
+use model::record::{Record, RecordDraft};
 use model::seq::{Epoch, Seq};
-use model_testing::Rng;
+use model::task::TaskStatus;
 use model::usage::Usage;
 use model::{TaskId, ThreadId, UserId};
+use model_testing::Rng;
 
 const THREADS: usize = 7;
 const DAYS: u32 = 3;
@@ -31,11 +31,11 @@ const DAYS: u32 = 3;
 enum Step {
     Submit(UserId, Box<Submission>),
     Claim(UserId, ThreadId),
-    Append(Box<Batch>),
+    Append(Box<AppendBatch>),
     Delete(UserId, ThreadId),
-    Give(UserId, NameRow),
+    Give(UserId, AliasRow),
     /// Notes something beside the name of this row, or frees it.
-    Change(UserId, NameRow, Option<String>),
+    Change(UserId, AliasRow, Option<String>),
 }
 
 /// Its answer.
@@ -43,9 +43,9 @@ enum Step {
 enum Answer {
     Submit(Taken),
     Claim(Result<Lease, StoreError>),
-    Append(Verdict),
+    Append(AppendOutcome),
     Delete(Result<bool, StoreError>),
-    Give(Result<NameRow, StoreError>),
+    Give(Result<AliasRow, StoreError>),
     Change(Result<bool, StoreError>),
 }
 
@@ -142,7 +142,7 @@ impl Walk {
             _ => start(&run),
         };
         let new_thread = if self.rng.chance(95) { fresh } else { !fresh };
-        let submission = Submission { thread, new_thread, at: self.at, command, idempotency: None };
+        let submission = Submission { thread, new_thread, at: self.at, command, idempotency_key: None };
         let key = format!("key {}", self.rng.below(6));
         let digest = format!("digest {}", self.rng.below(2));
         let keyed = if alone && self.rng.chance(30) { keyed(submission, &key, &digest) } else { submission };
@@ -156,7 +156,7 @@ impl Walk {
         let thread = if self.rng.chance(80) { thread } else { super::words::thread(THREADS + 1) };
         let protocol = self.rng.choose("p", &["q"]).to_owned();
         self.at += 1;
-        let row = NameRow { protocol, name, thread, note: format!("at {}", self.at), created_at: self.at };
+        let row = AliasRow { protocol, name, thread, note: format!("at {}", self.at), created_at: self.at };
         match self.rng.below(10) {
             0..6 => Step::Give(owner, row),
             6..9 => Step::Change(owner, row, Some(format!("noted at {}", self.at))),
@@ -168,11 +168,11 @@ impl Walk {
     fn decision(&mut self, thread: &ThreadId, run: &TaskId) -> Command {
         let known = self.some_question(thread).filter(|_| self.rng.chance(90));
         let asked = known.unwrap_or_else(|| question(thread, run, 9));
-        let by = if self.rng.chance(80) { Actor::User } else { Actor::Timeout };
+        let by = if self.rng.chance(80) { Initiator::User } else { Initiator::Timeout };
         decide_as(by, &asked, &self.verdict())
     }
 
-    fn verdict(&mut self) -> Decision {
+    fn verdict(&mut self) -> ApprovalDecision {
         if self.rng.chance(60) { yes() } else { no("not today") }
     }
 
@@ -186,7 +186,7 @@ impl Walk {
         self.rng.pick(&known.runs).map(|run| run.id.clone())
     }
 
-    fn batch(&mut self, owner: UserId, thread: ThreadId) -> Batch {
+    fn batch(&mut self, owner: UserId, thread: ThreadId) -> AppendBatch {
         let known = self.model.threads.iter().find(|known| known.row.id == thread).cloned();
         let newest = known.as_ref().and_then(|known| known.newest).unwrap_or_default();
         let stale: Vec<Epoch> = self.epochs.iter().filter(|(of, _)| *of == thread).map(|(_, epoch)| *epoch).collect();
@@ -200,25 +200,30 @@ impl Walk {
             self.at += 1;
             let wrong = u64::from(self.rng.chance(1));
             let event = note(&run, &"word ".repeat(self.rng.below(60)));
-            let draft = Draft { seq: Seq(head + place + wrong), at: self.at, event, private: None };
+            let draft = RecordDraft { seq: Seq(head + place + wrong), at: self.at, event, private: None };
             records.push(Record::seal(&thread, &run, epoch, draft));
         }
         let last = Seq(head + records.len() as u64);
         let changes = self.changes(&thread, known.as_ref(), last);
-        Batch { owner, thread, epoch, head: Seq(head), records: records.into(), changes }
+        AppendBatch { owner, thread, epoch, head: Seq(head), records: records.into(), changes }
     }
 
     /// Changes that mostly fit.
-    fn changes(&mut self, thread: &ThreadId, known: Option<&super::reference::Thread>, last: Seq) -> Vec<Change> {
+    fn changes(
+        &mut self,
+        thread: &ThreadId,
+        known: Option<&super::reference::Thread>,
+        last: Seq,
+    ) -> Vec<DirectoryChange> {
         let mut changes = Vec::new();
         let at = self.at;
         let rows: Vec<u64> = known.map(|known| known.inbox.iter().map(|row| row.id).collect()).unwrap_or_default();
         if self.rng.chance(30) {
             let other = self.rng.chance(5).then_some(1_000_000);
-            changes.extend(other.or(self.rng.pick(&rows).copied()).map(|row| Change::Consume { row }));
+            changes.extend(other.or(self.rng.pick(&rows).copied()).map(|row| DirectoryChange::ConsumeInboxRow { row }));
         }
         if self.rng.chance(5) {
-            changes.push(Change::Checkpoint(Checkpoint { seq: last, body: format!("{{\"at\":{at}}}") }));
+            changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: last, body: format!("{{\"at\":{at}}}") }));
         }
         if self.rng.chance(50)
             && let Some(run) = self.some_run(thread)
@@ -227,24 +232,24 @@ impl Walk {
             let queued = status == Some(TaskStatus::Queued);
             let (begins, drops) = (queued && self.rng.chance(80), self.rng.chance(if queued { 10 } else { 1 }));
             changes.push(if begins {
-                Change::RunStarted { run, agent: "other".to_owned(), first: last, at }
+                DirectoryChange::RunStarted { run, agent: "other".to_owned(), first: last, at }
             } else if drops {
-                Change::RunDropped { run, at }
+                DirectoryChange::RunDropped { run, at }
             } else {
                 let next = self.rng.choose(TaskStatus::Running, &TaskStatus::ALL);
-                Change::RunStatus { run, status: next, last, at }
+                DirectoryChange::RunStatus { run, status: next, last, at }
             });
         } else if self.rng.chance(3) {
             self.runs += 1;
             let run = super::words::run(self.runs);
-            changes.push(Change::RunStarted { run, agent: "late".to_owned(), first: last, at });
+            changes.push(DirectoryChange::RunStarted { run, agent: "late".to_owned(), first: last, at });
         }
         self.people(thread, &mut changes);
         changes
     }
 
     /// Questions, sums and wake-ups that mostly fit.
-    fn people(&mut self, thread: &ThreadId, changes: &mut Vec<Change>) {
+    fn people(&mut self, thread: &ThreadId, changes: &mut Vec<DirectoryChange>) {
         let at = self.at;
         if self.rng.chance(25)
             && let Some(run) = self.some_run(thread)
@@ -252,22 +257,27 @@ impl Walk {
             let asked = question(thread, &run, self.rng.between(1, 3));
             // Some are over before anybody can answer.
             let (requested_at, expires_at) = (at, at + u64::from(self.rng.between(0, 200)));
-            changes.push(Change::Asked(Box::new(ApprovalRow { requested_at, expires_at, ..asked })));
+            changes.push(DirectoryChange::ApprovalRequested(Box::new(ApprovalRow {
+                requested_at,
+                expires_at,
+                ..asked
+            })));
         }
         if self.rng.chance(10) {
             let known = self.some_question(thread).filter(|_| self.rng.chance(95));
             let key = known.unwrap_or_else(|| question(thread, &super::words::run(99_999), 1)).key;
-            let (decision, by) = (self.verdict(), self.rng.choose(Actor::User, &[Actor::Timeout, Actor::System]));
-            changes.push(Change::Answered { key, decision, by, at });
+            let (decision, by) =
+                (self.verdict(), self.rng.choose(Initiator::User, &[Initiator::Timeout, Initiator::System]));
+            changes.push(DirectoryChange::ApprovalResolved { key, decision, by, at });
         }
         if self.rng.chance(20) {
             let tokens = if self.rng.chance(2) { u64::MAX } else { u64::from(self.rng.between(0, 500)) };
             let usage = Usage { input_tokens: tokens, output_tokens: 1, ..Usage::default() };
             let day = Day(self.rng.between(0, DAYS - 1));
-            changes.push(Change::Spent { day, spent: Spent { usage, cost: Amount(tokens) } });
+            changes.push(DirectoryChange::AddSpend { day, spent: Spend { usage, cost: CostMicros(tokens) } });
         }
         if self.rng.chance(15) {
-            changes.push(Change::Wake { at: self.rng.chance(60).then_some(at + 10) });
+            changes.push(DirectoryChange::ScheduleWakeup { at: self.rng.chance(60).then_some(at + 10) });
         }
     }
 
@@ -281,7 +291,7 @@ impl Walk {
                 self.decisions += usize::from(met && matches!(submission.command, Command::Answer(_)));
             }
             (Step::Claim(owner, id), Answer::Claim(answer)) => match self.model.thread_mut(owner, id) {
-                None => assert_eq!(answer, Err(StoreError::NoThread), "{place}"),
+                None => assert_eq!(answer, Err(StoreError::ThreadNotFound), "{place}"),
                 Some(thread) => {
                     let lease = answer.unwrap();
                     assert_eq!(lease.head.0, thread.log.len() as u64, "{place}");
@@ -294,10 +304,10 @@ impl Walk {
             },
             (Step::Append(batch), Answer::Append(verdict)) => {
                 let kind = match verdict {
-                    Verdict::Durable => Kind::Durable,
-                    Verdict::Fenced => Kind::Fenced,
-                    Verdict::Refused(_) => Kind::Refused,
-                    Verdict::Unknown(ref why) => panic!("{place}: {why}"),
+                    AppendOutcome::Durable => Kind::Durable,
+                    AppendOutcome::Fenced => Kind::Fenced,
+                    AppendOutcome::Rejected(_) => Kind::Refused,
+                    AppendOutcome::Unknown(ref why) => panic!("{place}: {why}"),
                 };
                 assert_eq!(kind, self.model.append(batch), "{place}: {verdict:?}");
                 self.confirmed += if kind == Kind::Durable { batch.records.len() } else { 0 };
@@ -319,7 +329,7 @@ impl Walk {
     async fn number_rows(&mut self, directory: &dyn Directory, owner: &UserId, thread: &ThreadId) {
         let rows = directory.inbox(owner, thread).await;
         let Some(known) = self.model.thread_mut(owner, thread) else {
-            assert_eq!(rows, Err(StoreError::NoThread), "seed {}", self.seed);
+            assert_eq!(rows, Err(StoreError::ThreadNotFound), "seed {}", self.seed);
             return;
         };
         let rows = rows.unwrap();
@@ -341,9 +351,9 @@ impl Walk {
         let head = known.map_or(0, |known| known.log.len());
         let after = self.rng.below(head + 2);
         let limit = PageLimit { records_max: self.rng.below(9), bytes_max: self.rng.below(2_000) };
-        let page = journal.read(&owner, &thread, Seq(after as u64), limit).await;
+        let page = journal.read_page(&owner, &thread, Seq(after as u64), limit).await;
         match self.model.thread(&owner, &thread) {
-            None => assert_eq!(page.map(|page| page.head), Err(StoreError::NoThread), "{place}"),
+            None => assert_eq!(page.map(|page| page.head), Err(StoreError::ThreadNotFound), "{place}"),
             Some(known) => {
                 let page = page.unwrap();
                 let rest = known.log.get(after..).unwrap_or_default();
@@ -359,16 +369,16 @@ impl Walk {
         let limit = self.rng.below(20);
         let from = self.rng.below(expected.len() + 1);
         let before = from.checked_sub(1).map(|from| expected[from].id.as_str().to_owned());
-        let rows = directory.runs(&owner, filter, PageOf { before, limit }).await.unwrap();
+        let rows = directory.runs(&owner, filter, ListPage { before, limit }).await.unwrap();
         assert!(rows.iter().eq(expected[from..].iter().take(limit)), "{place}: {rows:?} instead of {expected:?}");
-        let mut claimable = directory.claimable().await.unwrap();
+        let mut claimable = directory.claimable_threads().await.unwrap();
         claimable.sort();
         assert_eq!(claimable, self.model.claimable(), "{place}");
         let pending = self.rng.chance(50);
         let expected = self.model.questions_of(&owner, pending);
         let from = self.rng.below(expected.len() + 1);
         let before = from.checked_sub(1).map(|from| expected[from].key.as_str().to_owned());
-        let rows = directory.approvals(&owner, pending, PageOf { before, limit }).await.unwrap();
+        let rows = directory.approvals(&owner, pending, ListPage { before, limit }).await.unwrap();
         assert!(rows.iter().eq(expected[from..].iter().take(limit)), "{place}: {rows:?} instead of {expected:?}");
     }
 
@@ -376,7 +386,7 @@ impl Walk {
     pub async fn look_everywhere(&self, journal: &dyn Journal, directory: &dyn Directory) {
         let place = format!("seed {}", self.seed);
         for owner in [somebody(), stranger()] {
-            let page = PageOf { before: None, limit: usize::MAX };
+            let page = ListPage { before: None, limit: usize::MAX };
             let threads = directory.threads(&owner, page.clone()).await.unwrap();
             assert_eq!(threads, self.model.threads_of(&owner), "{place}");
             let runs = directory.runs(&owner, RunFilter::default(), page.clone()).await.unwrap();
@@ -384,10 +394,10 @@ impl Walk {
             let questions = directory.approvals(&owner, false, page).await.unwrap();
             assert_eq!(questions, self.model.questions_of(&owner, false), "{place}");
             for day in (0..DAYS).map(Day) {
-                assert_eq!(directory.spent(&owner, day).await, Ok(self.model.spent(&owner, day)), "{place}");
+                assert_eq!(directory.daily_spend(&owner, day).await, Ok(self.model.spent(&owner, day)), "{place}");
             }
         }
-        assert_eq!(directory.wakes().await, Ok(self.model.wakes()), "{place}");
+        assert_eq!(directory.scheduled_wakeups().await, Ok(self.model.wakes()), "{place}");
         self.look_at_names(directory).await;
         for known in &self.model.threads {
             let (owner, id) = (&known.owner, &known.row.id);
@@ -404,8 +414,8 @@ impl Walk {
             {
                 let thread = super::words::thread(n);
                 let (protocol, name) = (protocol.to_owned(), format!("{thread} {number}"));
-                let like = NameRow { protocol, name, thread, note: String::new(), created_at: 0 };
-                let found = directory.name(&owner, &like.protocol, &like.name).await.unwrap();
+                let like = AliasRow { protocol, name, thread, note: String::new(), created_at: 0 };
+                let found = directory.alias(&owner, &like.protocol, &like.name).await.unwrap();
                 assert_eq!(found.as_ref(), self.model.name(&owner, &like), "seed {}, {like:?}", self.seed);
             }
         }
@@ -430,12 +440,12 @@ async fn ask(journal: &dyn Journal, directory: &dyn Directory, step: Step) -> An
         Step::Claim(owner, thread) => Answer::Claim(journal.claim(&owner, &thread, &node()).await),
         Step::Append(batch) => Answer::Append(journal.append(*batch).await),
         Step::Delete(owner, thread) => Answer::Delete(directory.delete_thread(&owner, &thread).await),
-        Step::Give(owner, row) => Answer::Give(directory.give_name(&owner, row).await),
-        Step::Change(owner, NameRow { protocol, name, .. }, Some(note)) => {
-            Answer::Change(directory.note_name(&owner, &protocol, &name, note).await)
+        Step::Give(owner, row) => Answer::Give(directory.create_alias(&owner, row).await),
+        Step::Change(owner, AliasRow { protocol, name, .. }, Some(note)) => {
+            Answer::Change(directory.update_alias(&owner, &protocol, &name, note).await)
         }
-        Step::Change(owner, NameRow { protocol, name, .. }, None) => {
-            Answer::Change(directory.forget_name(&owner, &protocol, &name).await)
+        Step::Change(owner, AliasRow { protocol, name, .. }, None) => {
+            Answer::Change(directory.delete_alias(&owner, &protocol, &name).await)
         }
     }
 }

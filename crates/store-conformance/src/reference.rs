@@ -1,15 +1,15 @@
 //! What a store is, in the simplest words: lists, copied and thrown away when something does not fit.
 
-use model::command::{AnswerTo, Command};
-use model::event::{Actor, Decision};
-use model::limits::Amount;
-use model::object::TaskStatus;
+use model::command::{AnswerBody, Command};
+use model::event::{ApprovalDecision, Initiator};
+use model::limits::CostMicros;
 use model::ports::{
-    ApprovalAnswer, ApprovalRow, Batch, Change, Checkpoint, Day, InboxRow, NameRow, RunFilter, RunRow, Spent,
-    Submission, SubmitError, ThreadRow, WakeRow,
+    AliasRow, AppendBatch, ApprovalAnswer, ApprovalRow, Checkpoint, Day, DirectoryChange, InboxRow, RunFilter, RunRow,
+    ScheduledWakeup, Spend, Submission, SubmitError, ThreadRow,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
+use model::task::TaskStatus;
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
 
 /// What became of an append, without the words.
@@ -60,8 +60,8 @@ struct Used {
 pub(super) struct Model {
     pub(super) threads: Vec<Thread>,
     used: Vec<Used>,
-    spendings: Vec<(UserId, Day, Spent)>,
-    pub(super) names: Vec<(UserId, NameRow)>,
+    spendings: Vec<(UserId, Day, Spend)>,
+    pub(super) names: Vec<(UserId, AliasRow)>,
 }
 
 impl Model {
@@ -84,10 +84,10 @@ impl Model {
     }
 
     pub(super) fn submit(&mut self, owner: &UserId, submission: &Submission, rows_max: usize) -> Taken {
-        if let Some(given) = &submission.idempotency
+        if let Some(given) = &submission.idempotency_key
             && let Some(used) = self.used.iter().find(|used| used.owner == *owner && used.key == given.key)
         {
-            let same = used.digest == given.digest;
+            let same = used.digest == given.request_digest;
             return if same { Taken::Repeated(used.task.clone(), used.thread.clone()) } else { Taken::KeyReused };
         }
         let start = matches!(submission.command, Command::Start(_));
@@ -103,7 +103,7 @@ impl Model {
                 return Taken::NoQuestion;
             };
             match &question.answer {
-                None if by == Actor::Timeout || submission.at < question.expires_at => {}
+                None if by == Initiator::Timeout || submission.at < question.expires_at => {}
                 Some(answer) if answer.decision == *decision && answer.by == by => {
                     return Taken::Repeated(question.run_id.clone(), question.thread_id.clone());
                 }
@@ -111,7 +111,7 @@ impl Model {
             }
         }
         let mine = self.thread(owner, &submission.thread);
-        let by_clock = decision_of(&submission.command).is_some_and(|(.., by)| by == Actor::Timeout);
+        let by_clock = decision_of(&submission.command).is_some_and(|(.., by)| by == Initiator::Timeout);
         if !by_clock && mine.is_some_and(|thread| thread.inbox.len() >= rows_max) {
             return Taken::Full;
         }
@@ -139,9 +139,9 @@ impl Model {
             });
         }
         let task = submission.command.task_id().clone();
-        if let Some(given) = submission.idempotency.clone() {
+        if let Some(given) = submission.idempotency_key.clone() {
             let (owner, thread) = (owner.clone(), id.clone());
-            self.used.push(Used { owner, key: given.key, digest: given.digest, task: task.clone(), thread });
+            self.used.push(Used { owner, key: given.key, digest: given.request_digest, task: task.clone(), thread });
         }
         let thread = self.thread_mut(owner, &id).unwrap();
         if let Command::Start(start) = &submission.command {
@@ -155,7 +155,7 @@ impl Model {
         thread.inbox.push(InboxRow { id: 0, at, command: submission.command.clone() });
     }
 
-    pub(super) fn append(&mut self, batch: &Batch) -> Kind {
+    pub(super) fn append(&mut self, batch: &AppendBatch) -> Kind {
         let Some(thread) = self.thread(&batch.owner, &batch.thread) else { return Kind::Refused };
         if thread.newest != Some(batch.epoch) {
             return Kind::Fenced;
@@ -166,7 +166,7 @@ impl Model {
         }
         for record in batch.records.iter() {
             let next = after.log.len() as u64 + 1;
-            if record.seq.0 != next || record.epoch != batch.epoch || !record.is_sound(&batch.thread) {
+            if record.seq.0 != next || record.epoch != batch.epoch || !record.has_valid_checksum(&batch.thread) {
                 return Kind::Refused;
             }
             after.log.push(record.clone());
@@ -182,25 +182,25 @@ impl Model {
         }
         *self.thread_mut(&batch.owner, &batch.thread).unwrap() = after;
         self.spendings.extend(batch.changes.iter().filter_map(|change| match change {
-            Change::Spent { day, spent } => Some((batch.owner.clone(), *day, *spent)),
+            DirectoryChange::AddSpend { day, spent } => Some((batch.owner.clone(), *day, *spent)),
             _ => None,
         }));
         Kind::Durable
     }
 
-    fn change(&self, after: &mut Thread, change: &Change, head: Seq) -> bool {
+    fn change(&self, after: &mut Thread, change: &DirectoryChange, head: Seq) -> bool {
         let end = Seq(after.log.len() as u64);
         let is_new = |seq: Seq| seq > head && seq <= end;
         match change {
-            Change::Consume { row } => {
+            DirectoryChange::ConsumeInboxRow { row } => {
                 let place = after.inbox.iter().position(|waiting| waiting.id == *row);
                 place.map(|place| after.inbox.remove(place)).is_some()
             }
-            Change::Checkpoint(new) => {
+            DirectoryChange::Checkpoint(new) => {
                 after.checkpoint = Some(new.clone());
                 new.seq <= end
             }
-            Change::RunStarted { run, agent, first, at } => {
+            DirectoryChange::RunStarted { run, agent, first, at } => {
                 if self.run(&after.owner, run).is_none() && !after.runs.iter().any(|row| row.id == *run) {
                     after.runs.push(queued(run.clone(), after.row.id.clone(), String::new(), *at));
                 }
@@ -208,34 +208,34 @@ impl Model {
                 let Some(row) = after.runs.iter_mut().find(|row| row.id == *run) else { return false };
                 let waits = row.status == TaskStatus::Queued;
                 (row.status, row.agent) = (TaskStatus::Running, agent.clone());
-                (row.first, row.last) = (Some(*first), Some(*first));
+                (row.first_seq, row.last_seq) = (Some(*first), Some(*first));
                 waits && is_new(*first)
             }
-            Change::RunStatus { run, status, last, at } => {
+            DirectoryChange::RunStatus { run, status, last, at } => {
                 let Some(row) = after.runs.iter_mut().find(|row| row.id == *run) else { return false };
                 let begun = matches!(row.status, TaskStatus::Running | TaskStatus::Paused);
-                (row.status, row.last) = (*status, Some(*last));
+                (row.status, row.last_seq) = (*status, Some(*last));
                 if status.is_terminal() {
                     row.ended_at = Some(*at);
                     after.row.updated_at = *at;
                 }
                 begun && *status != TaskStatus::Queued && is_new(*last)
             }
-            Change::RunDropped { run, at } => {
+            DirectoryChange::RunDropped { run, at } => {
                 after.row.updated_at = *at;
                 let Some(row) = after.runs.iter_mut().find(|row| row.id == *run) else { return false };
                 let waits = row.status == TaskStatus::Queued;
                 (row.status, row.ended_at) = (TaskStatus::Cancelled, Some(*at));
                 waits
             }
-            Change::Asked(question) => {
+            DirectoryChange::ApprovalRequested(question) => {
                 let elsewhere = self.question(&after.owner, &question.key).map(|known| &known.thread_id);
                 after.questions.retain(|known| known.key != question.key);
                 after.questions.push(ApprovalRow { answer: None, ..(**question).clone() });
                 let runs = after.runs.iter().any(|row| row.id == question.run_id);
                 runs && question.thread_id == after.row.id && elsewhere.is_none_or(|id| *id == after.row.id)
             }
-            Change::Answered { key, decision, by, at } => {
+            DirectoryChange::ApprovalResolved { key, decision, by, at } => {
                 let known = after.questions.iter_mut().find(|question| question.key == *key);
                 let Some(question) = known else { return false };
                 let said = |answer: &ApprovalAnswer| answer.decision == *decision && answer.by == *by;
@@ -244,12 +244,12 @@ impl Model {
                 }
                 true
             }
-            Change::Wake { at } => {
+            DirectoryChange::ScheduleWakeup { at } => {
                 after.wake_at = *at;
                 true
             }
             // Not the thread's: counted when the batch fits.
-            Change::Spent { .. } => true,
+            DirectoryChange::AddSpend { .. } => true,
         }
     }
 
@@ -263,12 +263,12 @@ impl Model {
         there
     }
 
-    pub(super) fn name(&self, owner: &UserId, like: &NameRow) -> Option<&NameRow> {
-        let same = |row: &NameRow| row.protocol == like.protocol && row.name == like.name;
+    pub(super) fn name(&self, owner: &UserId, like: &AliasRow) -> Option<&AliasRow> {
+        let same = |row: &AliasRow| row.protocol == like.protocol && row.name == like.name;
         self.names.iter().find(|(of, row)| of == owner && same(row)).map(|(_, row)| row)
     }
 
-    pub(super) fn give_name(&mut self, owner: &UserId, row: &NameRow) -> NameRow {
+    pub(super) fn give_name(&mut self, owner: &UserId, row: &AliasRow) -> AliasRow {
         if self.name(owner, row).is_none() {
             self.names.push((owner.clone(), row.clone()));
         }
@@ -276,9 +276,9 @@ impl Model {
     }
 
     /// Notes something beside the name of this row, or frees it.
-    pub(super) fn change_name(&mut self, owner: &UserId, like: &NameRow, note: Option<&str>) -> bool {
+    pub(super) fn change_name(&mut self, owner: &UserId, like: &AliasRow, note: Option<&str>) -> bool {
         let Some(mut row) = self.name(owner, like).cloned() else { return false };
-        let same = |known: &NameRow| known.protocol == row.protocol && known.name == row.name;
+        let same = |known: &AliasRow| known.protocol == row.protocol && known.name == row.name;
         self.names.retain(|(of, known)| of != owner || !same(known));
         if let Some(note) = note {
             row.note = note.to_owned();
@@ -311,20 +311,20 @@ impl Model {
         rows
     }
 
-    pub(super) fn wakes(&self) -> Vec<WakeRow> {
+    pub(super) fn wakes(&self) -> Vec<ScheduledWakeup> {
         let wake = |thread: &Thread| {
-            thread.wake_at.map(|at| WakeRow { owner: thread.owner.clone(), thread: thread.row.id.clone(), at })
+            thread.wake_at.map(|at| ScheduledWakeup { owner: thread.owner.clone(), thread: thread.row.id.clone(), at })
         };
         let mut wakes: Vec<_> = self.threads.iter().filter_map(wake).collect();
         wakes.sort_by(|one, other| (one.at, &one.thread).cmp(&(other.at, &other.thread)));
         wakes
     }
 
-    pub(super) fn spent(&self, owner: &UserId, day: Day) -> Spent {
-        let mut sum = Spent::default();
+    pub(super) fn spent(&self, owner: &UserId, day: Day) -> Spend {
+        let mut sum = Spend::default();
         for (_, _, more) in self.spendings.iter().filter(|(of, on, _)| of == owner && *on == day) {
             sum.usage.add(more.usage);
-            sum.cost = Amount(sum.cost.0.saturating_add(more.cost.0));
+            sum.cost = CostMicros(sum.cost.0.saturating_add(more.cost.0));
         }
         sum
     }
@@ -338,29 +338,29 @@ impl Model {
     }
 }
 
-fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision, Actor)> {
+fn decision_of(command: &Command) -> Option<(&ApprovalKey, &ApprovalDecision, Initiator)> {
     let Command::Answer(answer) = command else { return None };
-    let AnswerTo::Approval { key, decision, by } = &answer.to else { return None };
+    let AnswerBody::Approval { key, decision, by } = &answer.body else { return None };
     Some((key, decision, *by))
 }
 
 fn queued(id: TaskId, thread: ThreadId, agent: String, created_at: u64) -> RunRow {
     let status = TaskStatus::Queued;
-    RunRow { id, thread, agent, status, first: None, last: None, created_at, ended_at: None }
+    RunRow { id, thread, agent, status, first_seq: None, last_seq: None, created_at, ended_at: None }
 }
 
 /// The same without the words.
 pub(super) fn taken(answer: &Result<model::ports::Submitted, SubmitError>) -> Taken {
     use model::ports::{StoreError, Submitted};
     match answer {
-        Ok(Submitted::New | Submitted::Made { .. }) => Taken::New,
-        Ok(Submitted::Repeated { task, thread }) => Taken::Repeated(task.clone(), thread.clone()),
+        Ok(Submitted::Queued | Submitted::ThreadCreated { .. }) => Taken::New,
+        Ok(Submitted::Duplicate { task, thread }) => Taken::Repeated(task.clone(), thread.clone()),
         Err(SubmitError::KeyReused) => Taken::KeyReused,
-        Err(SubmitError::Full(_)) => Taken::Full,
-        Err(SubmitError::ThreadTaken) => Taken::Thread,
-        Err(SubmitError::Decided(row)) => Taken::Decided(row.clone()),
-        Err(SubmitError::NoQuestion) => Taken::NoQuestion,
-        Err(SubmitError::Store(StoreError::NoThread)) => Taken::NoThread,
+        Err(SubmitError::InboxFull(_)) => Taken::Full,
+        Err(SubmitError::ThreadExists) => Taken::Thread,
+        Err(SubmitError::AlreadyDecided(row)) => Taken::Decided(row.clone()),
+        Err(SubmitError::ApprovalNotFound) => Taken::NoQuestion,
+        Err(SubmitError::Store(StoreError::ThreadNotFound)) => Taken::NoThread,
         Err(SubmitError::Store(StoreError::Unavailable(_))) => Taken::Name,
         Err(SubmitError::Store(StoreError::Corrupt { .. })) => panic!("{answer:?}"),
     }

@@ -8,13 +8,13 @@ use super::names::named;
 use super::shares::share;
 use super::words::{Author, decide, no, node, read_all, run, somebody, start, steer, submission, thread, yes};
 use model::UserId;
-use model::object::TaskStatus;
 use model::ports::{
-    ApprovalRow, AttachmentRow, Change, Checkpoint, Day, Directory, InboxRow, Journal, NameRow, PageLimit, RunFilter,
-    RunRow, ShareRow, Spent, SubmitError, Submitted, Verdict, WakeRow,
+    AliasRow, AppendOutcome, ApprovalRow, AttachmentRow, Checkpoint, Day, Directory, DirectoryChange, InboxRow,
+    Journal, PageLimit, RunFilter, RunRow, ScheduledWakeup, ShareRow, Spend, SubmitError, Submitted,
 };
 use model::record::Record;
 use model::seq::{Epoch, Seq};
+use model::task::TaskStatus;
 
 /// What [`after`] must find.
 pub struct Remembered {
@@ -23,9 +23,9 @@ pub struct Remembered {
     runs: Vec<RunRow>,
     checkpoint: Option<Checkpoint>,
     questions: Vec<ApprovalRow>,
-    wakes: Vec<WakeRow>,
-    spent: Spent,
-    names: Vec<Option<NameRow>>,
+    wakes: Vec<ScheduledWakeup>,
+    spent: Spend,
+    names: Vec<Option<AliasRow>>,
     shares: Vec<ShareRow>,
     /// A file and two blobs, how much they are, and what has to be removed.
     files: (Vec<Option<AttachmentRow>>, u64, Vec<(UserId, String)>),
@@ -43,25 +43,25 @@ async fn everything(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
         logs.push(read_all(journal, (&owner, &thread(n)), PageLimit::WIDE).await.unwrap());
         inboxes.push(directory.inbox(&owner, &thread(n)).await.unwrap());
     }
-    let page = model::ports::PageOf { before: None, limit: 1_000 };
+    let page = model::ports::ListPage { before: None, limit: 1_000 };
     let mut names = Vec::new();
     for name in ["given", "noted", "freed"] {
-        names.push(directory.name(&owner, "p", name).await.unwrap());
+        names.push(directory.alias(&owner, "p", name).await.unwrap());
     }
     let mut files = vec![directory.attachment(&owner, &file(1, 0).path).await.unwrap()];
     for n in 1..=2 {
         files.push(directory.blob(&owner, Some(&thread(n)), &hash(n)).await.unwrap());
     }
-    let held = directory.attachment_bytes(&owner).await.unwrap();
-    let files = (files, held, directory.unfinished_attachments().await.unwrap());
+    let held = directory.attachment_bytes_used(&owner).await.unwrap();
+    let files = (files, held, directory.stale_attachments().await.unwrap());
     Remembered {
         logs,
         inboxes,
         runs: directory.runs(&owner, RunFilter::default(), page.clone()).await.unwrap(),
         checkpoint: directory.checkpoint(&owner, &thread(1)).await.unwrap(),
         questions: directory.approvals(&owner, false, page).await.unwrap(),
-        wakes: directory.wakes().await.unwrap(),
-        spent: directory.spent(&owner, TODAY).await.unwrap(),
+        wakes: directory.scheduled_wakeups().await.unwrap(),
+        spent: directory.daily_spend(&owner, TODAY).await.unwrap(),
         names,
         shares: directory.shares(&owner, &thread(1)).await.unwrap(),
         files,
@@ -86,35 +86,35 @@ pub async fn before(journal: &dyn Journal, directory: &dyn Directory) -> Remembe
     }
     let asked = authors[1].ask(1);
     authors[1].ask(2);
-    authors[1].changes.push(Change::Wake { at: Some(asked.expires_at) });
-    let spent = Spent { cost: model::limits::Amount(17), ..Spent::default() };
-    authors[1].changes.push(Change::Spent { day: TODAY, spent });
+    authors[1].changes.push(DirectoryChange::ScheduleWakeup { at: Some(asked.expires_at) });
+    let spent = Spend { cost: model::limits::CostMicros(17), ..Spend::default() };
+    authors[1].changes.push(DirectoryChange::AddSpend { day: TODAY, spent });
     authors[1].pause().must_append().await;
     let decided = directory.submit(&somebody(), submission(&thread(2), decide(&asked, &yes()))).await;
-    assert_eq!(decided, Ok(Submitted::New));
-    directory.keep_definitions("digest", "{}").await.unwrap();
+    assert_eq!(decided, Ok(Submitted::Queued));
+    directory.put_definitions("digest", "{}").await.unwrap();
     for (name, n) in [("given", 99), ("noted", 1), ("freed", 2)] {
-        directory.give_name(&somebody(), named("p", name, n)).await.unwrap();
+        directory.create_alias(&somebody(), named("p", name, n)).await.unwrap();
     }
-    directory.note_name(&somebody(), "p", "noted", "new".to_owned()).await.unwrap();
-    directory.forget_name(&somebody(), "p", "freed").await.unwrap();
+    directory.update_alias(&somebody(), "p", "noted", "new".to_owned()).await.unwrap();
+    directory.delete_alias(&somebody(), "p", "freed").await.unwrap();
     directory.create_share(share("share_1", 1)).await.unwrap();
     directory.create_share(share("share_2", 1)).await.unwrap();
     directory.revoke_share(&somebody(), &thread(1), "share_2", 12).await.unwrap();
-    directory.put_attachment(&somebody(), file(1, 7), None).await.unwrap();
-    directory.put_blob(&somebody(), &thread(1), blob(1, 1, 10), None).await.unwrap();
-    directory.put_blob(&somebody(), &thread(99), blob(2, 2, 20), None).await.unwrap();
+    directory.commit_attachment(&somebody(), file(1, 7), None).await.unwrap();
+    directory.commit_blob(&somebody(), &thread(1), blob(1, 1, 10), None).await.unwrap();
+    directory.commit_blob(&somebody(), &thread(99), blob(2, 2, 20), None).await.unwrap();
     directory.delete_thread(&somebody(), &thread(99)).await.unwrap();
-    directory.expect_attachment(&somebody(), "expected", 1).await.unwrap();
+    directory.reserve_attachment(&somebody(), "expected", 1).await.unwrap();
     authors[2].end().must_append().await;
     authors[3].end().must_append().await;
     directory.submit(&somebody(), submission(&thread(4), start(&run(44)))).await.unwrap();
     authors[3].run = run(44);
     authors[3].begin().notes(2).must_append().await;
     let row = directory.inbox(&somebody(), &thread(5)).await.unwrap()[0].id;
-    authors[4].changes.push(Change::Consume { row });
+    authors[4].changes.push(DirectoryChange::ConsumeInboxRow { row });
     authors[4].must_append().await;
-    authors[0].changes.push(Change::Checkpoint(Checkpoint { seq: Seq(0), body: "{}".to_owned() }));
+    authors[0].changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(0), body: "{}".to_owned() }));
     authors[0].must_append().await;
     let epochs = authors.iter().map(|author| author.lease.epoch).collect();
     Remembered { epochs, ..everything(journal, directory).await }
@@ -131,7 +131,7 @@ pub async fn after(journal: &dyn Journal, directory: &dyn Directory, remembered:
     assert_eq!((found.questions.len(), found.wakes.len(), found.spent.cost.0), (2, 1, 17));
     assert_eq!(found.wakes, remembered.wakes);
     assert_eq!(found.spent, remembered.spent);
-    let noted = NameRow { note: "new".to_owned(), ..named("p", "noted", 1) };
+    let noted = AliasRow { note: "new".to_owned(), ..named("p", "noted", 1) };
     assert_eq!(found.names, [Some(named("p", "given", 99)), Some(noted), None]);
     assert_eq!(found.names, remembered.names);
     let revoked = ShareRow { revoked_at: Some(12), ..share("share_2", 1) };
@@ -153,7 +153,7 @@ pub async fn after(journal: &dyn Journal, directory: &dyn Directory, remembered:
             Author { journal, owner, thread, run, lease, records: Vec::new(), changes: Vec::new(), at: 1_000_000 };
         // The executor of before is gone; should it still live, it is fenced.
         let lease = journal.claim(&author.owner, &author.thread, &node()).await.unwrap();
-        assert_eq!(author.notes(1).append().await, Verdict::Fenced);
+        assert_eq!(author.notes(1).append().await, AppendOutcome::Fenced);
         assert!(lease.epoch > newest, "law 4 across restarts");
         assert_eq!(lease.head, head);
         author.lease = lease;
@@ -177,7 +177,7 @@ pub async fn after(journal: &dyn Journal, directory: &dyn Directory, remembered:
         assert_eq!(new, more);
     }
     let said = directory.submit(&somebody(), submission(&thread(1), steer(&run(1), "more"))).await;
-    assert_eq!(said, Ok(Submitted::New));
+    assert_eq!(said, Ok(Submitted::Queued));
 }
 
 /// A decision is one after a restart too, and what was open is open.
@@ -186,9 +186,9 @@ async fn still_decided(directory: &dyn Directory, questions: &[ApprovalRow]) {
     let ask = async |question: &ApprovalRow, decision| {
         directory.submit(&somebody(), submission(&thread(2), decide(question, &decision))).await
     };
-    assert_eq!(ask(decided, yes()).await, Ok(Submitted::Repeated { task: run(2), thread: thread(2) }));
-    assert_eq!(ask(decided, no("no")).await, Err(SubmitError::Decided(Box::new(decided.clone()))));
-    assert_eq!(ask(open, no("no")).await, Ok(Submitted::New));
+    assert_eq!(ask(decided, yes()).await, Ok(Submitted::Duplicate { task: run(2), thread: thread(2) }));
+    assert_eq!(ask(decided, no("no")).await, Err(SubmitError::AlreadyDecided(Box::new(decided.clone()))));
+    assert_eq!(ask(open, no("no")).await, Ok(Submitted::Queued));
 }
 
 fn run_of(n: usize) -> model::TaskId {

@@ -12,7 +12,7 @@ pub fn share(id: &str, n: usize) -> ShareRow {
         thread: thread(n),
         owner: somebody(),
         digest: format!("digest of {id}"),
-        until: None,
+        until_seq: None,
         created_at: 10,
         expires_at: 20,
         revoked_at: None,
@@ -21,12 +21,12 @@ pub fn share(id: &str, n: usize) -> ShareRow {
 
 /// 9: a share is made of a thread that is there and its owner's, and its name is its own.
 pub async fn a_share_is_of_a_thread_that_is_there(journal: &dyn Journal, directory: &dyn Directory) {
-    assert_eq!(directory.create_share(share("share_1", 1)).await, Err(StoreError::NoThread));
+    assert_eq!(directory.create_share(share("share_1", 1)).await, Err(StoreError::ThreadNotFound));
     Author::new(journal, directory, 1).await.begin().end().must_append().await;
     let theirs = ShareRow { owner: stranger(), ..share("share_1", 1) };
-    assert_eq!(directory.create_share(theirs).await, Err(StoreError::NoThread));
+    assert_eq!(directory.create_share(theirs).await, Err(StoreError::ThreadNotFound));
     assert_eq!(directory.shares(&somebody(), &thread(1)).await, Ok(Vec::new()));
-    let frozen = ShareRow { until: Some(Seq(2)), created_at: 11, ..share("share_1", 1) };
+    let frozen = ShareRow { until_seq: Some(Seq(2)), created_at: 11, ..share("share_1", 1) };
     directory.create_share(frozen.clone()).await.unwrap();
     directory.create_share(share("share_2", 1)).await.unwrap();
     let again = directory.create_share(share("share_1", 1)).await;
@@ -54,13 +54,13 @@ pub async fn a_share_that_is_over_is_not_open(journal: &dyn Journal, directory: 
     let (first, second) = (share("share_1", 1), ShareRow { expires_at: 30, ..share("share_2", 1) });
     directory.create_share(first.clone()).await.unwrap();
     directory.create_share(second.clone()).await.unwrap();
-    assert_eq!(directory.open_shares(19).await, Ok(vec![first.clone(), second.clone()]));
-    assert_eq!(directory.open_shares(20).await, Ok(vec![second.clone()]));
-    assert_eq!(directory.open_shares(30).await, Ok(Vec::new()));
+    assert_eq!(directory.active_shares(19).await, Ok(vec![first.clone(), second.clone()]));
+    assert_eq!(directory.active_shares(20).await, Ok(vec![second.clone()]));
+    assert_eq!(directory.active_shares(30).await, Ok(Vec::new()));
     for at in [15, 16] {
         assert_eq!(directory.revoke_share(&somebody(), &thread(1), "share_2", at).await, Ok(true));
     }
-    assert_eq!(directory.open_shares(11).await, Ok(vec![first.clone()]));
+    assert_eq!(directory.active_shares(11).await, Ok(vec![first.clone()]));
     let revoked = ShareRow { revoked_at: Some(15), ..second };
     assert_eq!(directory.shares(&somebody(), &thread(1)).await, Ok(vec![first, revoked]));
 }
@@ -72,8 +72,8 @@ pub async fn a_share_goes_with_its_thread(journal: &dyn Journal, directory: &dyn
         directory.create_share(share(&format!("share_{n}"), n)).await.unwrap();
     }
     assert_eq!(directory.delete_thread(&stranger(), &thread(1)).await, Ok(false));
-    assert_eq!(directory.open_shares(10).await, Ok(vec![share("share_1", 1), share("share_2", 2)]));
+    assert_eq!(directory.active_shares(10).await, Ok(vec![share("share_1", 1), share("share_2", 2)]));
     assert_eq!(directory.delete_thread(&somebody(), &thread(1)).await, Ok(true));
-    assert_eq!(directory.open_shares(10).await, Ok(vec![share("share_2", 2)]));
+    assert_eq!(directory.active_shares(10).await, Ok(vec![share("share_2", 2)]));
     assert_eq!(directory.shares(&somebody(), &thread(1)).await, Ok(Vec::new()));
 }

@@ -1,18 +1,18 @@
 //! The words in which the suite, and any other test of a store, speaks: a run in a thread, and somebody who logs it.
 
-use model::block::{Object, Part};
-use model::command::{Answer, AnswerTo, Cancel, Command, Start, Steer};
+use model::block::{ContentPart, JsonObject};
+use model::command::{AnswerBody, AnswerCommand, CancelCommand, Command, StartCommand, SteerCommand};
 use model::event::{
-    ActionRequest, Actor, CancelMode, Completed, Created, Custom, Decision, DecisionKind, DisplayMode, Event, Paused,
-    Resumed, TaskOnly, TaskSpec,
+    ActionRequest, ApprovalDecision, ApprovalDecisionKind, CancelMode, CustomEvent, DisplayMode, Event, Initiator,
+    TaskCompleted, TaskCreated, TaskPaused, TaskResumed, TaskSpec, TaskStarted,
 };
-use model::object::TaskStatus;
 use model::ports::{
-    ApprovalRow, Batch, Change, Directory, Idempotency, Journal, Lease, PageLimit, StoreError, Submission, Submitted,
-    Verdict,
+    AppendBatch, AppendOutcome, ApprovalRow, Directory, DirectoryChange, IdempotencyKey, Journal, Lease, PageLimit,
+    StoreError, Submission, Submitted,
 };
-use model::record::{Draft, Private, RawItem, Record};
+use model::record::{PrivatePayload, RawItem, Record, RecordDraft};
 use model::seq::{Epoch, Millis, Seq};
+use model::task::TaskStatus;
 use model::usage::Usage;
 use model::{CallId, NodeId, TaskId, ThreadId, UserId};
 
@@ -49,43 +49,47 @@ pub fn run(n: usize) -> TaskId {
 /// Begin a run.
 #[must_use]
 pub fn start(run: &TaskId) -> Command {
-    Command::Start(Box::new(Start {
+    Command::Start(Box::new(StartCommand {
         task_id: run.clone(),
         agent: "demo".to_owned(),
-        input: vec![Part::text("hello")],
+        input: vec![ContentPart::text("hello")],
         previous: None,
         tools: Vec::new(),
-        metadata: Object::new(),
+        metadata: JsonObject::new(),
         display_mode: DisplayMode::Agent,
         client: None,
         origin: None,
-        before: None,
-        wishes: model::wish::Wishes::default(),
-        echo: None,
-        history: None,
-        refused: None,
+        prior_history: None,
+        model_settings: model::model_settings::ModelSettings::default(),
+        request_echo: None,
+        rewritten_history: None,
+        hook_error: None,
     }))
 }
 
 /// Stop it.
 #[must_use]
 pub fn cancel(run: &TaskId) -> Command {
-    Command::Cancel(Cancel { task_id: run.clone(), mode: CancelMode::Immediate })
+    Command::Cancel(CancelCommand { task_id: run.clone(), mode: CancelMode::Immediate })
 }
 
 /// Say something to it.
 #[must_use]
 pub fn steer(run: &TaskId, text: &str) -> Command {
     let otherwise = TaskId::from(format!("{run}-later"));
-    Command::Steer(Steer { task_id: run.clone(), input: vec![Part::text(text)], otherwise })
+    Command::Steer(SteerCommand {
+        task_id: run.clone(),
+        input: vec![ContentPart::text(text)],
+        fallback_task_id: otherwise,
+    })
 }
 
 /// The `n`-th question of a run: a higher number is a newer question.
 #[must_use]
 pub fn question(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow {
-    let call_id = CallId::numbered(run.suffix(), n);
+    let call_id = CallId::numbered(run.run_suffix(), n);
     ApprovalRow {
-        key: call_id.approval(),
+        key: call_id.approval_key(),
         thread_id: thread.clone(),
         run_id: run.clone(),
         task_id: run.clone(),
@@ -99,33 +103,33 @@ pub fn question(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow {
 
 /// Yes.
 #[must_use]
-pub const fn yes() -> Decision {
-    Decision { kind: DecisionKind::Approve, always: false, message: None, args: None }
+pub const fn yes() -> ApprovalDecision {
+    ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None }
 }
 
 /// No, and why.
 #[must_use]
-pub fn no(why: &str) -> Decision {
-    Decision { kind: DecisionKind::Reject, always: false, message: Some(why.to_owned()), args: None }
+pub fn no(why: &str) -> ApprovalDecision {
+    ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: Some(why.to_owned()), args: None }
 }
 
 /// Decide a question.
 #[must_use]
-pub fn decide(question: &ApprovalRow, decision: &Decision) -> Command {
-    decide_as(Actor::User, question, decision)
+pub fn decide(question: &ApprovalRow, decision: &ApprovalDecision) -> Command {
+    decide_as(Initiator::User, question, decision)
 }
 
 /// Decide a question, as a person or as the clock.
 #[must_use]
-pub fn decide_as(by: Actor, question: &ApprovalRow, decision: &Decision) -> Command {
-    let to = AnswerTo::Approval { key: question.key.clone(), decision: decision.clone(), by };
-    Command::Answer(Answer { task_id: question.run_id.clone(), to, echo: None })
+pub fn decide_as(by: Initiator, question: &ApprovalRow, decision: &ApprovalDecision) -> Command {
+    let to = AnswerBody::Approval { key: question.key.clone(), decision: decision.clone(), by };
+    Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None })
 }
 
 /// A command for a thread that is there.
 #[must_use]
 pub fn submission(thread: &ThreadId, command: Command) -> Submission {
-    Submission { thread: thread.clone(), new_thread: false, at: 1_000, command, idempotency: None }
+    Submission { thread: thread.clone(), new_thread: false, at: 1_000, command, idempotency_key: None }
 }
 
 /// A command that makes its thread.
@@ -137,15 +141,15 @@ pub fn first_submission(thread: &ThreadId, command: Command) -> Submission {
 /// The same with a key.
 #[must_use]
 pub fn keyed(submission: Submission, key: &str, digest: &str) -> Submission {
-    let idempotency = Some(Idempotency { key: key.to_owned(), digest: digest.to_owned() });
-    Submission { idempotency, ..submission }
+    let idempotency = Some(IdempotencyKey { key: key.to_owned(), request_digest: digest.to_owned() });
+    Submission { idempotency_key: idempotency, ..submission }
 }
 
 /// An event that says nothing but this text.
 #[must_use]
 pub fn note(run: &TaskId, text: &str) -> Event {
     let value = serde_json::Value::String(text.to_owned());
-    Event::Custom(Custom { task_id: run.clone(), name: "note".to_owned(), value })
+    Event::Custom(CustomEvent { task_id: run.clone(), name: "note".to_owned(), value })
 }
 
 /// The first event of a run.
@@ -159,25 +163,25 @@ pub fn created(thread: &ThreadId, run: &TaskId) -> Event {
         parent_task_id: None,
         previous: None,
         tools: Vec::new(),
-        metadata: Object::new(),
+        metadata: JsonObject::new(),
         display_mode: DisplayMode::Agent,
         origin: None,
         client: None,
     });
-    Event::Created(Created { task_id: run.clone(), task })
+    Event::Created(TaskCreated { task_id: run.clone(), task })
 }
 
 /// Its last one.
 #[must_use]
 pub fn completed(run: &TaskId) -> Event {
-    Event::Completed(Completed { task_id: run.clone(), usage: Usage::default(), cost: None, duration_ms: 1 })
+    Event::Completed(TaskCompleted { task_id: run.clone(), usage: Usage::default(), cost: None, duration_ms: 1 })
 }
 
 /// A record that repeats another one's event in another term.
 #[must_use]
 pub fn reseal(thread: &ThreadId, epoch: Epoch, record: &Record) -> Record {
     let (event, private) = (record.event().clone(), record.private().map(Box::new));
-    Record::seal(thread, &record.run, epoch, Draft { seq: record.seq, at: record.at, event, private })
+    Record::seal(thread, &record.run, epoch, RecordDraft { seq: record.seq, at: record.at, event, private })
 }
 
 /// Every record after a place, page by page.
@@ -192,7 +196,7 @@ pub async fn read_all(
     let mut records: Vec<Record> = Vec::new();
     loop {
         let after = records.last().map_or(Seq::ZERO, |record| record.seq);
-        let page = journal.read(owner, thread, after, limit).await?;
+        let page = journal.read_page(owner, thread, after, limit).await?;
         if page.records.is_empty() {
             return Ok(records);
         }
@@ -215,7 +219,7 @@ pub struct Author<'a> {
     /// What the next batch has.
     pub records: Vec<Record>,
     /// And what changes with it.
-    pub changes: Vec<Change>,
+    pub changes: Vec<DirectoryChange>,
     /// The time.
     pub at: Millis,
 }
@@ -230,7 +234,7 @@ impl<'a> Author<'a> {
     pub async fn of(journal: &'a dyn Journal, directory: &dyn Directory, owner: UserId, n: usize) -> Self {
         let (thread, run) = (thread(n), run(n));
         let submitted = directory.submit(&owner, first_submission(&thread, start(&run))).await;
-        assert!(matches!(submitted, Ok(Submitted::Made { .. })), "{submitted:?}");
+        assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
         let lease = journal.claim(&owner, &thread, &node()).await.unwrap();
         Self::at(journal, owner, n, lease)
     }
@@ -257,9 +261,10 @@ impl<'a> Author<'a> {
     pub fn sealed(&mut self, event: Event, secret: Option<&str>) -> &mut Self {
         let raw =
             |secret: &str| RawItem { origin: "test".to_owned(), item: serde_json::Value::String(secret.to_owned()) };
-        let private = secret.map(|secret| Box::new(Private { raw: Some(raw(secret)), ..Private::default() }));
+        let private =
+            secret.map(|secret| Box::new(PrivatePayload { raw: Some(raw(secret)), ..PrivatePayload::default() }));
         self.at += 1;
-        let draft = Draft { seq: self.next(), at: self.at, event, private };
+        let draft = RecordDraft { seq: self.next(), at: self.at, event, private };
         let record = Record::seal(&self.thread, &self.run, self.lease.epoch, draft);
         self.records.push(record);
         self
@@ -282,28 +287,28 @@ impl<'a> Author<'a> {
     /// The run begins.
     pub fn begin(&mut self) -> &mut Self {
         let (run, first, at) = (self.run.clone(), self.next(), self.at);
-        self.changes.push(Change::RunStarted { run, agent: "demo".to_owned(), first, at });
-        let (created, started) = (created(&self.thread, &self.run), TaskOnly { task_id: self.run.clone() });
+        self.changes.push(DirectoryChange::RunStarted { run, agent: "demo".to_owned(), first, at });
+        let (created, started) = (created(&self.thread, &self.run), TaskStarted { task_id: self.run.clone() });
         self.event(created).event(Event::Started(started))
     }
 
     /// Asks the run's `n`-th question.
     pub fn ask(&mut self, n: u32) -> ApprovalRow {
         let question = question(&self.thread, &self.run, n);
-        self.changes.push(Change::Asked(Box::new(question.clone())));
+        self.changes.push(DirectoryChange::ApprovalRequested(Box::new(question.clone())));
         self.note("may I?");
         question
     }
 
     /// The run waits for people.
     pub fn pause(&mut self) -> &mut Self {
-        let event = Event::Paused(Paused { task_id: self.run.clone(), pending: Vec::new() });
+        let event = Event::Paused(TaskPaused { task_id: self.run.clone(), pending: Vec::new() });
         self.moves(event, TaskStatus::Paused)
     }
 
     /// It goes on.
     pub fn resume(&mut self) -> &mut Self {
-        let event = Event::Resumed(Resumed { task_id: self.run.clone(), by: Actor::User, client: None });
+        let event = Event::Resumed(TaskResumed { task_id: self.run.clone(), by: Initiator::User, client: None });
         self.moves(event, TaskStatus::Running)
     }
 
@@ -315,14 +320,14 @@ impl<'a> Author<'a> {
 
     fn moves(&mut self, event: Event, status: TaskStatus) -> &mut Self {
         let (run, last, at) = (self.run.clone(), self.next(), self.at);
-        self.changes.push(Change::RunStatus { run, status, last, at });
+        self.changes.push(DirectoryChange::RunStatus { run, status, last, at });
         self.event(event)
     }
 
     /// What would be appended now.
     #[must_use]
-    pub fn batch(&self) -> Batch {
-        Batch {
+    pub fn batch(&self) -> AppendBatch {
+        AppendBatch {
             owner: self.owner.clone(),
             thread: self.thread.clone(),
             epoch: self.lease.epoch,
@@ -333,12 +338,12 @@ impl<'a> Author<'a> {
     }
 
     /// Appends what has gathered; it is gone whatever comes of it.
-    pub async fn append(&mut self) -> Verdict {
+    pub async fn append(&mut self) -> AppendOutcome {
         let batch = self.batch();
         let head = batch.records.last().map_or(self.lease.head, |record| record.seq);
         (self.records, self.changes) = (Vec::new(), Vec::new());
         let verdict = self.journal.append(batch).await;
-        if verdict == Verdict::Durable {
+        if verdict == AppendOutcome::Durable {
             self.lease.head = head;
         }
         verdict
@@ -347,7 +352,7 @@ impl<'a> Author<'a> {
     /// Appends, and it must succeed. Gives what was appended.
     pub async fn must_append(&mut self) -> Vec<Record> {
         let records = self.records.clone();
-        assert_eq!(self.append().await, Verdict::Durable);
+        assert_eq!(self.append().await, AppendOutcome::Durable);
         records
     }
 

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store_conformance::load::{Load, append, end};
 use store::{Options, Sqlite};
+use store_conformance::load::{Load, append, end};
 
 const THREADS: usize = 500;
 

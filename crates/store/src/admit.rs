@@ -5,20 +5,22 @@
 //! the batch names ([`named`]) must be the thread's after it. [`decided`] is for submitted decisions. Of files only the words
 //! of refusals are here.
 
-use model::command::{AnswerTo, Command};
+use model::command::{AnswerBody, Command};
 use model::defects::Defect;
-use model::event::{Actor, Decision};
-use model::limits::Amount;
-use model::object::TaskStatus;
-use model::ports::{ApprovalAnswer, ApprovalRow, Batch, Change, Spent, StoreError, SubmitError, Submitted, Verdict};
+use model::event::{ApprovalDecision, Initiator};
+use model::limits::CostMicros;
+use model::ports::{
+    AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, DirectoryChange, Spend, StoreError, SubmitError, Submitted,
+};
 use model::seq::{Epoch, Millis};
+use model::task::TaskStatus;
 use model::{ApprovalKey, Seq, TaskId};
 
 /// What a batch of a thread that is not there gets, or of somebody else's.
 pub(crate) const NO_THREAD: &str = "no such thread";
 
 /// What fits no log, whatever is in it.
-pub(crate) fn flaw(batch: &Batch) -> Option<String> {
+pub(crate) fn flaw(batch: &AppendBatch) -> Option<String> {
     let mut seq = batch.head;
     for record in batch.records.iter() {
         seq = seq.next();
@@ -28,7 +30,7 @@ pub(crate) fn flaw(batch: &Batch) -> Option<String> {
         if record.epoch != batch.epoch {
             return Some(format!("record {seq} is of epoch {}, its batch of {}", record.epoch, batch.epoch));
         }
-        if !record.is_sound(&batch.thread) {
+        if !record.has_valid_checksum(&batch.thread) {
             return Some(format!("record {seq} does not have the checksum of its bytes"));
         }
     }
@@ -36,87 +38,93 @@ pub(crate) fn flaw(batch: &Batch) -> Option<String> {
     let mut consumed = Vec::new();
     for change in &batch.changes {
         match change {
-            Change::RunStarted { run, first: at, .. } | Change::RunStatus { run, last: at, .. }
+            DirectoryChange::RunStarted { run, first: at, .. } | DirectoryChange::RunStatus { run, last: at, .. }
                 if !new.contains(at) =>
             {
                 return Some(format!("run {run} changes with record {at}, which is not in the batch"));
             }
-            Change::Consume { row } if consumed.contains(row) => {
+            DirectoryChange::ConsumeInboxRow { row } if consumed.contains(row) => {
                 return Some(format!("inbox row {row} is consumed twice"));
             }
-            Change::Consume { row } => consumed.push(*row),
-            Change::Checkpoint(checkpoint) if checkpoint.seq > seq => {
+            DirectoryChange::ConsumeInboxRow { row } => consumed.push(*row),
+            DirectoryChange::Checkpoint(checkpoint) if checkpoint.seq > seq => {
                 return Some(format!("a checkpoint of record {} comes before the record", checkpoint.seq));
             }
-            Change::Asked(question) if question.thread_id != batch.thread => {
+            DirectoryChange::ApprovalRequested(question) if question.thread_id != batch.thread => {
                 return Some(format!("question {} is of another thread", question.key));
             }
-            Change::RunStarted { .. }
-            | Change::RunStatus { .. }
-            | Change::RunDropped { .. }
-            | Change::Checkpoint(_)
-            | Change::Asked(_)
-            | Change::Answered { .. }
-            | Change::Spent { .. }
-            | Change::Wake { .. } => {}
+            DirectoryChange::RunStarted { .. }
+            | DirectoryChange::RunStatus { .. }
+            | DirectoryChange::RunDropped { .. }
+            | DirectoryChange::Checkpoint(_)
+            | DirectoryChange::ApprovalRequested(_)
+            | DirectoryChange::ApprovalResolved { .. }
+            | DirectoryChange::AddSpend { .. }
+            | DirectoryChange::ScheduleWakeup { .. } => {}
         }
     }
     None
 }
 
 /// Does the batch have the thread's term and place?
-pub(crate) fn standing(epoch: Option<Epoch>, head: Seq, batch: &Batch) -> Result<(), Verdict> {
-    if epoch != Some(batch.epoch) && !Defect::EpochUnchecked.planted() {
-        return Err(Verdict::Fenced);
+pub(crate) fn standing(epoch: Option<Epoch>, head: Seq, batch: &AppendBatch) -> Result<(), AppendOutcome> {
+    if epoch != Some(batch.epoch) && !Defect::EpochUnchecked.is_planted() {
+        return Err(AppendOutcome::Fenced);
     }
     if batch.head != head {
-        return Err(Verdict::Refused(format!("the log ends at {head}, not at {}", batch.head)));
+        return Err(AppendOutcome::Rejected(format!("the log ends at {head}, not at {}", batch.head)));
     }
     Ok(())
 }
 
 /// The run that a change moves.
-pub(crate) fn run_of(change: &Change) -> Option<&TaskId> {
+pub(crate) fn run_of(change: &DirectoryChange) -> Option<&TaskId> {
     match change {
-        Change::RunStarted { run, .. } | Change::RunStatus { run, .. } | Change::RunDropped { run, .. } => Some(run),
-        Change::Consume { .. }
-        | Change::Checkpoint(_)
-        | Change::Asked(_)
-        | Change::Answered { .. }
-        | Change::Spent { .. }
-        | Change::Wake { .. } => None,
+        DirectoryChange::RunStarted { run, .. }
+        | DirectoryChange::RunStatus { run, .. }
+        | DirectoryChange::RunDropped { run, .. } => Some(run),
+        DirectoryChange::ConsumeInboxRow { .. }
+        | DirectoryChange::Checkpoint(_)
+        | DirectoryChange::ApprovalRequested(_)
+        | DirectoryChange::ApprovalResolved { .. }
+        | DirectoryChange::AddSpend { .. }
+        | DirectoryChange::ScheduleWakeup { .. } => None,
     }
 }
 
 /// The runs that a batch adds something to: records, questions.
-pub(crate) fn named(batch: &Batch) -> impl Iterator<Item = &TaskId> {
+pub(crate) fn named(batch: &AppendBatch) -> impl Iterator<Item = &TaskId> {
     let asking = batch.changes.iter().filter_map(|change| match change {
-        Change::Asked(question) => Some(&question.run_id),
+        DirectoryChange::ApprovalRequested(question) => Some(&question.run_id),
         _ => None,
     });
     batch.records.iter().map(|record| &record.run).chain(asking)
 }
 
 /// Where a change takes a run that is at `status`; `None` is a run that the thread does not have yet.
-pub(crate) fn moved(status: Option<TaskStatus>, run: &TaskId, change: &Change) -> Result<TaskStatus, Verdict> {
+pub(crate) fn moved(
+    status: Option<TaskStatus>,
+    run: &TaskId,
+    change: &DirectoryChange,
+) -> Result<TaskStatus, AppendOutcome> {
     let begun = matches!(status, Some(TaskStatus::Running | TaskStatus::Paused));
     match (change, status) {
-        (Change::RunStarted { .. }, None | Some(TaskStatus::Queued)) => Ok(TaskStatus::Running),
-        (Change::RunDropped { .. }, Some(TaskStatus::Queued)) => Ok(TaskStatus::Cancelled),
-        (Change::RunStatus { status: next, .. }, Some(_)) if begun && *next != TaskStatus::Queued => Ok(*next),
+        (DirectoryChange::RunStarted { .. }, None | Some(TaskStatus::Queued)) => Ok(TaskStatus::Running),
+        (DirectoryChange::RunDropped { .. }, Some(TaskStatus::Queued)) => Ok(TaskStatus::Cancelled),
+        (DirectoryChange::RunStatus { status: next, .. }, Some(_)) if begun && *next != TaskStatus::Queued => Ok(*next),
         (_, None) => Err(unknown_run(run)),
         (_, Some(status)) => {
-            Err(Verdict::Refused(format!("run {run} is {}, so this change does not fit", status.as_str())))
+            Err(AppendOutcome::Rejected(format!("run {run} is {}, so this change does not fit", status.as_str())))
         }
     }
 }
 
 /// The question that a command decides, how, and who says so.
-pub(crate) fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision, Actor)> {
+pub(crate) fn decision_of(command: &Command) -> Option<(&ApprovalKey, &ApprovalDecision, Initiator)> {
     match command {
-        Command::Answer(answer) => match &answer.to {
-            AnswerTo::Approval { key, decision, by } => Some((key, decision, *by)),
-            AnswerTo::ClientTools { .. } => None,
+        Command::Answer(answer) => match &answer.body {
+            AnswerBody::Approval { key, decision, by } => Some((key, decision, *by)),
+            AnswerBody::ClientTools { .. } => None,
         },
         Command::Start(_) | Command::Cancel(_) | Command::Steer(_) => None,
     }
@@ -125,17 +133,17 @@ pub(crate) fn decision_of(command: &Command) -> Option<(&ApprovalKey, &Decision,
 /// What a decision gets whose question is no longer open; `None` when it is, and the decision counts.
 pub(crate) fn decided(
     question: &ApprovalRow,
-    (decision, by): (&Decision, Actor),
+    (decision, by): (&ApprovalDecision, Initiator),
     at: Millis,
 ) -> Option<Result<Submitted, SubmitError>> {
     match &question.answer {
         Some(answer) if answer.decision == *decision && answer.by == by => {
             let (task, thread) = (question.run_id.clone(), question.thread_id.clone());
-            Some(Ok(Submitted::Repeated { task, thread }))
+            Some(Ok(Submitted::Duplicate { task, thread }))
         }
         // When its time is up only the clock may say so, and will.
-        None if by == Actor::Timeout || at < question.expires_at => None,
-        Some(_) | None => Some(Err(SubmitError::Decided(Box::new(question.clone())))),
+        None if by == Initiator::Timeout || at < question.expires_at => None,
+        Some(_) | None => Some(Err(SubmitError::AlreadyDecided(Box::new(question.clone())))),
     }
 }
 
@@ -146,29 +154,29 @@ pub(crate) fn repeats(known: &ApprovalAnswer, answer: &ApprovalAnswer) -> bool {
 
 /// Does a command find room in a full inbox? What the clock ends may be all that the rest waits for.
 pub(crate) fn needs_no_room(command: &Command) -> bool {
-    decision_of(command).is_some_and(|(.., by)| by == Actor::Timeout)
+    decision_of(command).is_some_and(|(.., by)| by == Initiator::Timeout)
 }
 
 /// What was spent in all. Where it would overflow it stays: a limit is not got round by counting on.
-pub(crate) fn sum(one: Spent, other: Spent) -> Spent {
+pub(crate) fn sum(one: Spend, other: Spend) -> Spend {
     let mut usage = one.usage;
     usage.add(other.usage);
-    Spent { usage, cost: Amount(one.cost.0.saturating_add(other.cost.0)) }
+    Spend { usage, cost: CostMicros(one.cost.0.saturating_add(other.cost.0)) }
 }
 
 /// The verdict on a question that the thread does not have.
-pub(crate) fn unknown_question(key: &ApprovalKey) -> Verdict {
-    Verdict::Refused(format!("the thread has no question {key}"))
+pub(crate) fn unknown_question(key: &ApprovalKey) -> AppendOutcome {
+    AppendOutcome::Rejected(format!("the thread has no question {key}"))
 }
 
 /// The verdict on a run that the thread does not have.
-pub(crate) fn unknown_run(run: &TaskId) -> Verdict {
-    Verdict::Refused(format!("the thread has no run {run}"))
+pub(crate) fn unknown_run(run: &TaskId) -> AppendOutcome {
+    AppendOutcome::Rejected(format!("the thread has no run {run}"))
 }
 
 /// The verdict on an inbox row that is not there, or no longer.
-pub(crate) fn unknown_row(row: u64) -> Verdict {
-    Verdict::Refused(format!("the inbox has no row {row}"))
+pub(crate) fn unknown_row(row: u64) -> AppendOutcome {
+    AppendOutcome::Rejected(format!("the inbox has no row {row}"))
 }
 
 /// Paths are random and long: one that is taken is a caller's mistake, and another try takes another path.

@@ -7,13 +7,14 @@ mod directory;
 
 use crate::admit;
 use model::command::Command;
-use model::object::TaskStatus;
 use model::ports::{
-    ApprovalAnswer, ApprovalRow, AttachmentRow, Batch, BoxFuture, Change, Checkpoint, Day, InboxRow, Journal, KeyRow,
-    Landed, Lease, NameRow, Page, PageLimit, RunRow, ShareRow, Spent, StoreError, Verdict,
+    AccessKeyRow, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow, BoxFuture,
+    Checkpoint, Day, DirectoryChange, InboxRow, Journal, Lease, OnCommit, PageLimit, RecordPage, RunRow, ShareRow,
+    Spend, StoreError,
 };
 use model::record::Record;
 use model::seq::{Epoch, Millis, Seq};
+use model::task::TaskStatus;
 use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,12 +31,12 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct Tables {
     threads: BTreeMap<ThreadId, Thread>,
-    keys: Vec<KeyRow>,
+    keys: Vec<AccessKeyRow>,
     /// What was submitted with a key: (owner, key) → (digest, task, thread).
     idempotency: HashMap<(UserId, String), (String, TaskId, ThreadId)>,
-    spent: HashMap<(UserId, Day), Spent>,
+    spent: HashMap<(UserId, Day), Spend>,
     /// By owner, protocol and name.
-    names: HashMap<(UserId, String, String), NameRow>,
+    names: HashMap<(UserId, String, String), AliasRow>,
     /// By owner and path.
     attachments: BTreeMap<(UserId, String), File>,
     /// Who uses what: owner, thread, path.
@@ -104,7 +105,7 @@ impl Journal for Memory {
         Box::pin(async move {
             let mut tables = self.tables();
             let epoch = Epoch(tables.claims + 1);
-            let thread = tables.thread_mut(owner, thread).ok_or(StoreError::NoThread)?;
+            let thread = tables.thread_mut(owner, thread).ok_or(StoreError::ThreadNotFound)?;
             thread.epoch = Some(epoch);
             let lease = Lease { epoch, head: thread.head() };
             tables.claims += 1;
@@ -112,31 +113,31 @@ impl Journal for Memory {
         })
     }
 
-    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
-        let verdict = self.tables().append(batch).err().unwrap_or(Verdict::Durable);
-        landed.hear(&verdict);
+    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+        let verdict = self.tables().append(batch).err().unwrap_or(AppendOutcome::Durable);
+        landed.call(&verdict);
         Box::pin(std::future::ready(verdict))
     }
 
-    fn read<'a>(
+    fn read_page<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<Page, StoreError>> {
+    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
         Box::pin(async move {
             let tables = self.tables();
-            let thread = tables.thread(owner, thread).ok_or(StoreError::NoThread)?;
+            let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
             let mut bytes = 0_usize;
-            let mut page = Page { records: Vec::new(), head: thread.head() };
+            let mut page = RecordPage { records: Vec::new(), head: thread.head() };
             let skipped = usize::try_from(after.0).unwrap_or(usize::MAX);
             for record in thread.records.iter().skip(skipped) {
                 let full = page.records.len() >= limit.records_max || bytes >= limit.bytes_max;
                 if full && !page.records.is_empty() {
                     break;
                 }
-                bytes = bytes.saturating_add(record.size());
+                bytes = bytes.saturating_add(record.size_bytes());
                 page.records.push(record.clone());
             }
             Ok(page)
@@ -158,13 +159,13 @@ impl Tables {
         threads.flat_map(|thread| &thread.runs).find(|row| row.id == *run)
     }
 
-    fn append(&mut self, batch: Batch) -> Result<(), Verdict> {
+    fn append(&mut self, batch: AppendBatch) -> Result<(), AppendOutcome> {
         let Some(thread) = self.thread(&batch.owner, &batch.thread) else {
-            return Err(Verdict::Refused(admit::NO_THREAD.to_owned()));
+            return Err(AppendOutcome::Rejected(admit::NO_THREAD.to_owned()));
         };
         admit::standing(thread.epoch, thread.head(), &batch)?;
         if let Some(flaw) = admit::flaw(&batch) {
-            return Err(Verdict::Refused(flaw));
+            return Err(AppendOutcome::Rejected(flaw));
         }
         let mut runs = thread.runs.clone();
         for change in &batch.changes {
@@ -175,7 +176,7 @@ impl Tables {
         }
         self.judge_questions(thread, &batch)?;
         for change in &batch.changes {
-            if let Change::Spent { day, spent } = change {
+            if let DirectoryChange::AddSpend { day, spent } = change {
                 let sum = self.spent.entry((batch.owner.clone(), *day)).or_default();
                 *sum = admit::sum(*sum, *spent);
             }
@@ -187,8 +188,14 @@ impl Tables {
     }
 
     /// What a change makes of the thread's runs, or why it does not fit.
-    fn change(&self, thread: &Thread, batch: &Batch, change: &Change, runs: &mut Vec<RunRow>) -> Result<(), Verdict> {
-        if let Change::Consume { row } = change
+    fn change(
+        &self,
+        thread: &Thread,
+        batch: &AppendBatch,
+        change: &DirectoryChange,
+        runs: &mut Vec<RunRow>,
+    ) -> Result<(), AppendOutcome> {
+        if let DirectoryChange::ConsumeInboxRow { row } = change
             && !thread.inbox.iter().any(|waiting| waiting.id == *row)
         {
             return Err(admit::unknown_row(*row));
@@ -199,7 +206,7 @@ impl Tables {
             return Err(admit::unknown_run(id));
         }
         let status = admit::moved(known, id, change)?;
-        if let Change::RunStarted { at, .. } = change
+        if let DirectoryChange::RunStarted { at, .. } = change
             && known.is_none()
         {
             runs.push(queued(id.clone(), batch.thread.clone(), String::new(), *at));
@@ -207,37 +214,41 @@ impl Tables {
         let Some(run) = runs.iter_mut().find(|run| run.id == *id) else { return Ok(()) };
         run.status = status;
         match change {
-            Change::RunStarted { agent, first, .. } => {
+            DirectoryChange::RunStarted { agent, first, .. } => {
                 run.agent.clone_from(agent);
-                (run.first, run.last) = (Some(*first), Some(*first));
+                (run.first_seq, run.last_seq) = (Some(*first), Some(*first));
             }
-            Change::RunStatus { last, at, .. } => {
-                run.last = Some(*last);
+            DirectoryChange::RunStatus { last, at, .. } => {
+                run.last_seq = Some(*last);
                 run.ended_at = status.is_terminal().then_some(*at);
             }
-            Change::RunDropped { at, .. } => run.ended_at = Some(*at),
+            DirectoryChange::RunDropped { at, .. } => run.ended_at = Some(*at),
             // These move no run.
-            Change::Consume { .. }
-            | Change::Checkpoint(_)
-            | Change::Asked(_)
-            | Change::Answered { .. }
-            | Change::Spent { .. }
-            | Change::Wake { .. } => {}
+            DirectoryChange::ConsumeInboxRow { .. }
+            | DirectoryChange::Checkpoint(_)
+            | DirectoryChange::ApprovalRequested(_)
+            | DirectoryChange::ApprovalResolved { .. }
+            | DirectoryChange::AddSpend { .. }
+            | DirectoryChange::ScheduleWakeup { .. } => {}
         }
         Ok(())
     }
 
     /// Does the thread have, or get, the questions that a batch is about?
-    fn judge_questions(&self, thread: &Thread, batch: &Batch) -> Result<(), Verdict> {
+    fn judge_questions(&self, thread: &Thread, batch: &AppendBatch) -> Result<(), AppendOutcome> {
         let mut known: Vec<&ApprovalKey> = thread.questions.iter().map(|question| &question.key).collect();
         for change in &batch.changes {
             match change {
-                Change::Asked(question) if known.contains(&&question.key) => {}
-                Change::Asked(question) if self.question(&batch.owner, &question.key).is_none() => {
+                DirectoryChange::ApprovalRequested(question) if known.contains(&&question.key) => {}
+                DirectoryChange::ApprovalRequested(question)
+                    if self.question(&batch.owner, &question.key).is_none() =>
+                {
                     known.push(&question.key);
                 }
-                Change::Asked(question) => return Err(admit::unknown_question(&question.key)),
-                Change::Answered { key, .. } if !known.contains(&key) => return Err(admit::unknown_question(key)),
+                DirectoryChange::ApprovalRequested(question) => return Err(admit::unknown_question(&question.key)),
+                DirectoryChange::ApprovalResolved { key, .. } if !known.contains(&key) => {
+                    return Err(admit::unknown_question(key));
+                }
                 _ => {}
             }
         }
@@ -256,19 +267,21 @@ impl Thread {
     }
 
     /// Takes in a batch that fits.
-    fn commit(&mut self, batch: Batch, runs: Vec<RunRow>) {
+    fn commit(&mut self, batch: AppendBatch, runs: Vec<RunRow>) {
         self.records.extend(batch.records.iter().cloned());
         self.runs = runs;
         for change in batch.changes {
             match change {
-                Change::Consume { row } => self.inbox.retain(|waiting| waiting.id != row),
-                Change::Checkpoint(checkpoint) => self.checkpoint = Some(checkpoint),
-                Change::RunStarted { at, .. } | Change::RunDropped { at, .. } => self.updated_at = at,
-                Change::RunStatus { status, at, .. } if status.is_terminal() => self.updated_at = at,
-                Change::Asked(question) => self.ask(*question),
-                Change::Answered { key, decision, by, at } => self.answer(&key, ApprovalAnswer { decision, by, at }),
-                Change::Wake { at } => self.wake_at = at,
-                Change::RunStatus { .. } | Change::Spent { .. } => {}
+                DirectoryChange::ConsumeInboxRow { row } => self.inbox.retain(|waiting| waiting.id != row),
+                DirectoryChange::Checkpoint(checkpoint) => self.checkpoint = Some(checkpoint),
+                DirectoryChange::RunStarted { at, .. } | DirectoryChange::RunDropped { at, .. } => self.updated_at = at,
+                DirectoryChange::RunStatus { status, at, .. } if status.is_terminal() => self.updated_at = at,
+                DirectoryChange::ApprovalRequested(question) => self.ask(*question),
+                DirectoryChange::ApprovalResolved { key, decision, by, at } => {
+                    self.answer(&key, ApprovalAnswer { decision, by, at })
+                }
+                DirectoryChange::ScheduleWakeup { at } => self.wake_at = at,
+                DirectoryChange::RunStatus { .. } | DirectoryChange::AddSpend { .. } => {}
             }
         }
     }
@@ -290,7 +303,7 @@ impl Thread {
 
 fn queued(id: TaskId, thread: ThreadId, agent: String, created_at: Millis) -> RunRow {
     let status = TaskStatus::Queued;
-    RunRow { id, thread, agent, status, first: None, last: None, created_at, ended_at: None }
+    RunRow { id, thread, agent, status, first_seq: None, last_seq: None, created_at, ended_at: None }
 }
 
 /// The run that a command makes.

@@ -41,7 +41,9 @@ pub(crate) use schema::{MIGRATIONS, WITH_ATTACHMENTS, WITH_BLOBS, WITH_NAMES, WI
 
 use crate::admit;
 use group::State;
-use model::ports::{Batch, BoxFuture, Journal, Landed, Lease, Page, PageLimit, StoreError, Verdict};
+use model::ports::{
+    AppendBatch, AppendOutcome, BoxFuture, Journal, Lease, OnCommit, PageLimit, RecordPage, StoreError,
+};
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
 use ops::{Lost, Op, Reply};
@@ -212,7 +214,13 @@ impl Sqlite {
         answer.await.unwrap_or_else(|_| T::lost("the writer is gone"))
     }
 
-    async fn page(&self, owner: &UserId, thread: &ThreadId, after: Seq, limit: PageLimit) -> Result<Page, StoreError> {
+    async fn page(
+        &self,
+        owner: &UserId,
+        thread: &ThreadId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Result<RecordPage, StoreError> {
         let mut doubts = 0;
         loop {
             let plan = self.index.plan(thread, after, limit.records_max.max(1));
@@ -223,9 +231,9 @@ impl Sqlite {
             {
                 let foreign = plan.owner != *owner;
                 return if foreign {
-                    Err(StoreError::NoThread)
+                    Err(StoreError::ThreadNotFound)
                 } else {
-                    Ok(Page { records: Vec::new(), head: plan.head })
+                    Ok(RecordPage { records: Vec::new(), head: plan.head })
                 };
             }
             let ask = Ask { owner: owner.clone(), thread: thread.clone(), after, limit, plan };
@@ -262,9 +270,9 @@ impl Journal for Sqlite {
         Box::pin(self.ask(move |reply| Op::Claim { owner: owner.clone(), thread: thread.clone(), reply }))
     }
 
-    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
+    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
         let (reply, answer) = oneshot::channel();
-        let Some(writer) = &self.writer else { return Box::pin(ready(Verdict::lost(CLOSED))) };
+        let Some(writer) = &self.writer else { return Box::pin(ready(AppendOutcome::lost(CLOSED))) };
         // Looked at here: the writer's time is everybody's.
         let flaw = admit::flaw(&batch);
         match writer.try_send(Op::Append { batch: Box::new(batch), flaw, landed, reply }) {
@@ -279,16 +287,16 @@ impl Journal for Sqlite {
                 });
             }
         }
-        Box::pin(async { answer.await.unwrap_or_else(|_| Verdict::lost("the writer is gone")) })
+        Box::pin(async { answer.await.unwrap_or_else(|_| AppendOutcome::lost("the writer is gone")) })
     }
 
-    fn read<'a>(
+    fn read_page<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<Page, StoreError>> {
+    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
         Box::pin(self.page(owner, thread, after, limit))
     }
 }

@@ -16,10 +16,10 @@ use crate::sqlite::{
 use model::command::Command;
 use model::event::{ActionRequest, Event};
 use model::fold::RunFold;
-use model::object::TaskStatus;
 use model::ports::{ApprovalAnswer, PageLimit};
-use model::record::{FORMAT, Record};
+use model::record::{RECORD_FORMAT, Record};
 use model::seq::{Epoch, Seq};
+use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
@@ -254,7 +254,7 @@ impl Audit<'_> {
 
     fn record(&mut self, record: &Record) {
         self.report.records += 1;
-        self.newer |= record.v > FORMAT;
+        self.newer |= record.format > RECORD_FORMAT;
         if record.epoch < self.epoch {
             self.problem(record.seq, "has an epoch that had ended before it");
         }
@@ -283,7 +283,7 @@ impl Audit<'_> {
         let seen = Seen { first: record.seq, last: record.seq, status };
         let seen = self.seen.entry(record.run.clone()).or_insert(seen);
         (seen.last, seen.status) = (record.seq, status);
-        if run.is_over() {
+        if run.has_ended() {
             self.settle(&run);
         } else {
             self.run = Some(run);
@@ -292,7 +292,7 @@ impl Audit<'_> {
 
     /// A run ended, or the log did.
     fn settle(&mut self, run: &RunFold) {
-        let unended = run.tasks.iter().filter(|task| run.is_over() && !task.status.is_terminal());
+        let unended = run.tasks.iter().filter(|task| run.has_ended() && !task.status.is_terminal());
         for task in unended {
             self.problem(run.seq, &format!("ends its run, but task {} has not ended", task.id));
         }

@@ -6,9 +6,9 @@ use crate::process::{Launch, Process};
 use crate::secret::Secrets;
 use crate::source::gather;
 use crate::toolbox::Toolbox;
-use model::definition::Hook;
+use model::definition::InputHook;
 use model::event::ErrorInfo;
-use model::ports::{HookAnswer, HookRequest};
+use model::ports::{HookRequest, HookResponse};
 use reqwest::{Method, Request, Url};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Asks. Whatever goes wrong is `hook_failed`.
-pub(crate) async fn ask(toolbox: &Toolbox, hook: &Hook, request: &HookRequest) -> Result<HookAnswer, ErrorInfo> {
+pub(crate) async fn ask(toolbox: &Toolbox, hook: &InputHook, request: &HookRequest) -> Result<HookResponse, ErrorInfo> {
     let within = Duration::from_millis(hook.timeout_ms);
     let late = || ErrorInfo::new("", format!("no answer within {} ms", hook.timeout_ms));
     let answer = timeout(within, Box::pin(answer(toolbox, hook, request))).await.unwrap_or_else(|_| Err(late()));
@@ -28,7 +28,7 @@ pub(crate) async fn ask(toolbox: &Toolbox, hook: &Hook, request: &HookRequest) -
     })
 }
 
-async fn answer(toolbox: &Toolbox, hook: &Hook, request: &HookRequest) -> Result<HookAnswer, ErrorInfo> {
+async fn answer(toolbox: &Toolbox, hook: &InputHook, request: &HookRequest) -> Result<HookResponse, ErrorInfo> {
     let question = serde_json::to_vec(request).map_err(|error| ErrorInfo::new("", error.to_string()))?;
     let answer = match &hook.url {
         Some(url) => post(toolbox, url, request, question).await?,

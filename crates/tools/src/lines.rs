@@ -8,7 +8,7 @@ use crate::output;
 use crate::source::{failed, too_large};
 use model::event::ErrorInfo;
 use model::limits::RECORD_BYTES_MAX;
-use model::tool::{Progress, StateChange, ToolEvent, ToolOutput};
+use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -109,7 +109,7 @@ impl Lines {
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Line {
-    Progress(Progress),
+    Progress(ProgressUpdate),
     State(State),
     Custom {
         name: String,
@@ -172,7 +172,7 @@ mod tests {
 
     fn text(output: &ToolOutput) -> Option<String> {
         match output.message_content.as_slice() {
-            [model::block::Part::Text { text, .. }] => Some(text.clone()),
+            [model::block::ContentPart::Text { text, .. }] => Some(text.clone()),
             _ => None,
         }
     }
@@ -180,13 +180,13 @@ mod tests {
     #[test]
     fn events_are_taken_out_and_everything_else_is_the_result() {
         let (events, result) = read(Lines::new(10_000), &[STORY.as_bytes()]);
-        let progress = Progress { message: Some("é".to_owned()), progress: Some(1.0), total: Some(2.5) };
+        let progress = ProgressUpdate { message: Some("é".to_owned()), progress: Some(1.0), total: Some(2.5) };
         let wanted = [
             ToolEvent::Progress(progress),
             ToolEvent::State(StateChange::Snapshot(json!({"a": [1]}))),
             ToolEvent::State(StateChange::Delta(vec![json!({"op": "remove", "path": "/a"})])),
             ToolEvent::Custom { name: "n".to_owned(), value: Value::Null },
-            ToolEvent::Progress(Progress::default()),
+            ToolEvent::Progress(ProgressUpdate::default()),
         ];
         assert_eq!(events, wanted);
         let rest = concat!(

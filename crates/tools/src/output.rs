@@ -3,7 +3,7 @@
 //! An object with the fields of a [`ToolOutput`] and no others is one. Everything else is words for the model: a text as
 //! it is, other JSON without its white space. It is never parsed and written again, because that could change a number.
 
-use model::block::{Block, Object, Part};
+use model::block::{Block, ContentPart, JsonObject};
 use model::event::ErrorInfo;
 use model::tool::ToolOutput;
 use serde_json::Value;
@@ -37,17 +37,17 @@ fn from_json(json: &str) -> Result<ToolOutput, ErrorInfo> {
     if let Ok(text) = serde_json::from_str::<String>(json) {
         return Ok(words(&text));
     }
-    match serde_json::from_str::<Object>(json) {
+    match serde_json::from_str::<JsonObject>(json) {
         Ok(object) if is_output(&object) => from_object(object),
         Ok(_) | Err(_) => Ok(words(&compact(json))),
     }
 }
 
-fn is_output(object: &Object) -> bool {
+fn is_output(object: &JsonObject) -> bool {
     !object.is_empty() && object.keys().all(|key| FIELDS.contains(&key.as_str()))
 }
 
-fn from_object(mut object: Object) -> Result<ToolOutput, ErrorInfo> {
+fn from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
     object.retain(|_, value| !value.is_null());
     if let Some(content) = object.get_mut("message_content")
         && let Value::String(text) = content
@@ -65,7 +65,7 @@ fn from_object(mut object: Object) -> Result<ToolOutput, ErrorInfo> {
     }
     for part in &mut output.message_content {
         // Tags say who put words there when it was not the author; a tool is the author.
-        if let Part::Text { tags, .. } = part {
+        if let ContentPart::Text { tags, .. } = part {
             tags.clear();
         }
     }
@@ -87,17 +87,17 @@ fn check(block: &Block) -> Result<(), ErrorInfo> {
 }
 
 fn words(text: &str) -> ToolOutput {
-    ToolOutput { message_content: vec![Part::text(text)], ..ToolOutput::default() }
+    ToolOutput { message_content: vec![ContentPart::text(text)], ..ToolOutput::default() }
 }
 
 /// The model must have something to read. Blocks are read when there is nothing else, so they are enough.
 fn with_words(mut output: ToolOutput) -> ToolOutput {
-    let blank = |part: &Part| matches!(part, Part::Text { text, .. } if text.trim().is_empty());
+    let blank = |part: &ContentPart| matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty());
     output.message_content.retain(|part| !blank(part));
     if output.message_content.is_empty() && output.block_list.is_empty() {
         let why = output.error.as_ref().map(|error| error.message.as_str());
         let said = why.or(output.summary.as_deref()).filter(|said| !said.trim().is_empty());
-        output.message_content.push(Part::text(said.unwrap_or(NOTHING)));
+        output.message_content.push(ContentPart::text(said.unwrap_or(NOTHING)));
     }
     output
 }

@@ -6,7 +6,7 @@
 use crate::lines::Lines;
 use bytes::Bytes;
 use futures_util::stream;
-use model::block::Part;
+use model::block::ContentPart;
 use model::event::ErrorInfo;
 use model::ports::{BoxStream, Clock};
 use model::seq::Millis;
@@ -122,7 +122,7 @@ pub(crate) async fn gather(mut source: impl Source, bytes_max: usize) -> Result<
 
 /// The model reads what went wrong.
 pub(crate) fn failed(error: ErrorInfo) -> ToolOutput {
-    ToolOutput { message_content: vec![Part::text(&error.message)], error: Some(error), ..ToolOutput::default() }
+    ToolOutput { message_content: vec![ContentPart::text(&error.message)], error: Some(error), ..ToolOutput::default() }
 }
 
 pub(crate) fn too_large(bytes_max: usize) -> ErrorInfo {

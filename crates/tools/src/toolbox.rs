@@ -4,9 +4,9 @@ use crate::secret::Env;
 use crate::source::{self, Deadline};
 use crate::{builtin, command, hook, http};
 use futures_util::stream;
-use model::definition::{Hook, ToolHow};
+use model::definition::{InputHook, ToolExecutor};
 use model::event::ErrorInfo;
-use model::ports::{BoxFuture, BoxStream, Clock, HookAnswer, HookRequest, Hooks, Tools};
+use model::ports::{BoxFuture, BoxStream, Clock, HookRequest, HookResponse, HookRunner, ToolRunner};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use std::fmt;
 use std::sync::Arc;
@@ -50,27 +50,27 @@ impl fmt::Debug for Toolbox {
     }
 }
 
-impl Tools for Toolbox {
-    fn call(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+impl ToolRunner for Toolbox {
+    fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
         let toolbox = self.clone();
         let deadline = Deadline { clock: Arc::clone(&self.clock), at: request.deadline };
-        match request.how.as_ref() {
-            ToolHow::Builtin => builtin::call(request, toolbox.clock),
-            ToolHow::Http(tool) => {
+        match request.executor.as_ref() {
+            ToolExecutor::Builtin => builtin::call(request, toolbox.clock),
+            ToolExecutor::Http(tool) => {
                 let tool = tool.clone();
                 source::events(deadline, async move { http::open(&toolbox, &tool, &request).await })
             }
-            ToolHow::Command(tool) => {
+            ToolExecutor::Command(tool) => {
                 let tool = tool.clone();
                 source::events(deadline, async move { command::start(&toolbox, &tool, &request).await })
             }
-            ToolHow::Client | ToolHow::Agent { .. } | ToolHow::Handoff { .. } => not_ours(&request.name),
+            ToolExecutor::Client | ToolExecutor::Agent { .. } | ToolExecutor::Handoff { .. } => not_ours(&request.name),
         }
     }
 }
 
-impl Hooks for Toolbox {
-    fn ask(&self, hook: &Hook, request: HookRequest) -> BoxFuture<'static, Result<HookAnswer, ErrorInfo>> {
+impl HookRunner for Toolbox {
+    fn run_hook(&self, hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>> {
         let (toolbox, hook) = (self.clone(), hook.clone());
         Box::pin(async move { hook::ask(&toolbox, &hook, &request).await })
     }

@@ -1,8 +1,8 @@
 //! What can go wrong with a provider, in our words.
 
 use super::json::{self, shown};
-use model::delta::ModelFailure;
 use model::event::ErrorInfo;
+use model::model_turn::ModelFailure;
 use serde_json::{Value, json};
 
 /// What kind of failure it is. The kind says which code programs read, and whether trying again may help.
@@ -127,7 +127,7 @@ impl Complaint {
 
     /// As details of a failure: what the provider said, and with which status.
     pub(crate) fn details(&self, status: Option<u16>) -> Value {
-        let mut details = model::block::Object::new();
+        let mut details = model::block::JsonObject::new();
         if let Some(status) = status {
             details.insert("status".to_owned(), status.into());
         }

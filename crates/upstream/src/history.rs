@@ -6,8 +6,8 @@
 use super::parts::is_blank;
 use crate::responses::drawn;
 use model::CallId;
-use model::block::Part;
-use model::history::Entry;
+use model::block::ContentPart;
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::record::RawItem;
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub(crate) enum Told<'a> {
     /// The client's operator spoke: not blank.
     System(&'a str),
     /// A person spoke: parts that are not blank, at least one. What a model drew stands before them.
-    User(Vec<Cow<'a, Part>>),
+    User(Vec<Cow<'a, ContentPart>>),
     /// The model thought, and thinks there again.
     Reasoning(&'a Value),
     /// The model spoke.
@@ -76,11 +76,11 @@ pub(crate) struct ToldResult<'a> {
     /// How it ended.
     pub(crate) status: ResultStatus,
     /// What the model reads: parts that are not blank, at least one.
-    pub(crate) content: Vec<Part>,
+    pub(crate) content: Vec<ContentPart>,
 }
 
 /// The history for a provider of this origin.
-pub(crate) fn told<'a>(history: &'a [Entry], origin: &str) -> Vec<Told<'a>> {
+pub(crate) fn told<'a>(history: &'a [HistoryEntry], origin: &str) -> Vec<Told<'a>> {
     let mut teller = Teller { origin, ids: call_ids(history, origin), results: results(history), ..Teller::default() };
     for entry in history {
         teller.entry(entry);
@@ -91,9 +91,9 @@ pub(crate) fn told<'a>(history: &'a [Entry], origin: &str) -> Vec<Told<'a>> {
 }
 
 /// Each call's name on the wire: the provider's own where the call came from there and the name is used once, else ours.
-fn call_ids<'a>(history: &'a [Entry], origin: &str) -> HashMap<&'a CallId, &'a str> {
-    let ours = |entry: &'a Entry| match entry {
-        Entry::Call { call_id, provider_call_id, raw, .. } => {
+fn call_ids<'a>(history: &'a [HistoryEntry], origin: &str) -> HashMap<&'a CallId, &'a str> {
+    let ours = |entry: &'a HistoryEntry| match entry {
+        HistoryEntry::Call { call_id, provider_call_id, raw, .. } => {
             let theirs = provider_call_id.as_deref().filter(|id| !id.is_empty());
             Some((call_id, theirs.filter(|_| of_origin(raw.as_ref(), origin).is_some())))
         }
@@ -112,10 +112,10 @@ fn call_ids<'a>(history: &'a [Entry], origin: &str) -> HashMap<&'a CallId, &'a s
 }
 
 /// The first result of each call.
-fn results(history: &[Entry]) -> HashMap<&CallId, (ResultStatus, &[Part])> {
+fn results(history: &[HistoryEntry]) -> HashMap<&CallId, (ResultStatus, &[ContentPart])> {
     let mut results = HashMap::new();
     for entry in history {
-        if let Entry::Result { call_id, status, content } = entry {
+        if let HistoryEntry::Result { call_id, status, content } = entry {
             results.entry(call_id).or_insert((*status, content.as_slice()));
         }
     }
@@ -127,52 +127,54 @@ fn of_origin<'a>(raw: Option<&'a RawItem>, origin: &str) -> Option<&'a Value> {
 }
 
 /// The picture in an item of a service that draws, where its bytes are at hand.
-fn picture_in(item: &Value) -> Option<Part> {
+fn picture_in(item: &Value) -> Option<ContentPart> {
     let base64 = drawn::picture(item)?;
     let (_, media_type) = PICTURES.iter().find(|(start, _)| base64.starts_with(start))?;
-    Some(Part::picture(format!("data:{media_type};base64,{base64}")))
+    Some(ContentPart::image(format!("data:{media_type};base64,{base64}")))
 }
 
 #[derive(Default)]
 struct Teller<'a, 'o> {
     origin: &'o str,
     ids: HashMap<&'a CallId, &'a str>,
-    results: HashMap<&'a CallId, (ResultStatus, &'a [Part])>,
+    results: HashMap<&'a CallId, (ResultStatus, &'a [ContentPart])>,
     asked: HashSet<&'a CallId>,
     open: Vec<(&'a CallId, ToldCall<'a>)>,
-    drawn: Vec<Part>,
+    drawn: Vec<ContentPart>,
     out: Vec<Told<'a>>,
 }
 
 impl<'a> Teller<'a, '_> {
-    fn entry(&mut self, entry: &'a Entry) {
+    fn entry(&mut self, entry: &'a HistoryEntry) {
         match entry {
-            Entry::Summary { text } => {
+            HistoryEntry::Summary { text } => {
                 self.answer();
                 self.out.extend(Some(text.as_str()).filter(|text| !text.trim().is_empty()).map(Told::Summary));
             }
-            Entry::System { text } => {
+            HistoryEntry::System { text } => {
                 self.answer();
                 self.out.extend(Some(text.as_str()).filter(|text| !text.trim().is_empty()).map(Told::System));
             }
-            Entry::User { content } => {
+            HistoryEntry::User { content } => {
                 self.answer();
                 self.say(content);
             }
-            Entry::Reasoning { raw, .. } => {
+            HistoryEntry::Reasoning { raw, .. } => {
                 self.out.extend(of_origin(Some(raw), self.origin).map(Told::Reasoning));
             }
-            Entry::Assistant { text, raw, .. } => {
+            HistoryEntry::Assistant { text, raw, .. } => {
                 if !text.trim().is_empty() {
                     self.out.push(Told::Assistant { text, raw: of_origin(raw.as_ref(), self.origin) });
                 }
             }
-            Entry::Hosted { name, raw, .. } => match of_origin(Some(raw), self.origin) {
+            HistoryEntry::Hosted { name, raw, .. } => match of_origin(Some(raw), self.origin) {
                 Some(raw) => self.out.push(Told::Hosted { name, raw }),
                 None => self.drawn.extend(picture_in(&raw.item)),
             },
-            Entry::Drawn { content } => self.drawn.extend(content.iter().filter(|part| !is_blank(part)).cloned()),
-            Entry::Call { call_id, name, arguments, raw, .. } => {
+            HistoryEntry::GeneratedImages { content } => {
+                self.drawn.extend(content.iter().filter(|part| !is_blank(part)).cloned())
+            }
+            HistoryEntry::Call { call_id, name, arguments, raw, .. } => {
                 // A call that stands there twice is one call.
                 if self.asked.insert(call_id) {
                     let id = self.ids.get(call_id).copied().unwrap_or(call_id.as_str());
@@ -181,16 +183,16 @@ impl<'a> Teller<'a, '_> {
                     self.open.push((call_id, call));
                 }
             }
-            Entry::Result { .. } => self.answer(),
+            HistoryEntry::Result { .. } => self.answer(),
         }
     }
 
     /// A person spoke. No service takes pictures from a model but those that it drew itself, so people show them.
-    fn say(&mut self, content: &'a [Part]) {
+    fn say(&mut self, content: &'a [ContentPart]) {
         let shown = std::mem::take(&mut self.drawn);
-        let drawn = shown.into_iter().flat_map(|picture| [Part::text(DRAWN), picture]).map(Cow::Owned);
+        let drawn = shown.into_iter().flat_map(|picture| [ContentPart::text(DRAWN), picture]).map(Cow::Owned);
         let content = content.iter().filter(|part| !is_blank(part)).map(Cow::Borrowed);
-        let content: Vec<Cow<'a, Part>> = drawn.chain(content).collect();
+        let content: Vec<Cow<'a, ContentPart>> = drawn.chain(content).collect();
         self.out.extend((!content.is_empty()).then_some(Told::User(content)));
     }
 
@@ -199,9 +201,9 @@ impl<'a> Teller<'a, '_> {
         for (call_id, call) in std::mem::take(&mut self.open) {
             let found = self.results.get(call_id).copied();
             let (status, content) = found.unwrap_or((ResultStatus::Unknown, &[]));
-            let mut content: Vec<Part> = content.iter().filter(|part| !is_blank(part)).cloned().collect();
+            let mut content: Vec<ContentPart> = content.iter().filter(|part| !is_blank(part)).cloned().collect();
             if content.is_empty() {
-                content.push(Part::text(if found.is_some() { NOTHING } else { INTERRUPTED }));
+                content.push(ContentPart::text(if found.is_some() { NOTHING } else { INTERRUPTED }));
             }
             self.out.push(Told::Result(ToldResult { call, status, content }));
         }
@@ -218,8 +220,8 @@ mod tests {
         Some(RawItem { origin: origin.to_owned(), item: json!({"from": origin}) })
     }
 
-    fn call(id: &str, theirs: &str, origin: &str) -> Entry {
-        Entry::Call {
+    fn call(id: &str, theirs: &str, origin: &str) -> HistoryEntry {
+        HistoryEntry::Call {
             call_id: CallId::from(id),
             name: "tool".to_owned(),
             arguments: "{}".to_owned(),
@@ -228,17 +230,17 @@ mod tests {
         }
     }
 
-    fn result(id: &str, text: &str) -> Entry {
-        let content = vec![Part::text(text)];
-        Entry::Result { call_id: CallId::from(id), status: ResultStatus::Completed, content }
+    fn result(id: &str, text: &str) -> HistoryEntry {
+        let content = vec![ContentPart::text(text)];
+        HistoryEntry::Result { call_id: CallId::from(id), status: ResultStatus::Completed, content }
     }
 
-    fn user(text: &str) -> Entry {
-        Entry::User { content: vec![Part::text(text)] }
+    fn user(text: &str) -> HistoryEntry {
+        HistoryEntry::User { content: vec![ContentPart::text(text)] }
     }
 
     /// One word for each element.
-    fn story(history: &[Entry]) -> String {
+    fn story(history: &[HistoryEntry]) -> String {
         let words = told(history, "here").into_iter().map(|told| match told {
             Told::Summary(_) => "summary".to_owned(),
             Told::System(_) => "system".to_owned(),
@@ -259,7 +261,7 @@ mod tests {
         let twice = [call("c1", "p1", "here"), call("c1", "p1", "here"), result("c1", "a"), result("c1", "b")];
         assert_eq!(story(&twice), "call:c1:true result:c1:Completed");
         assert_eq!(story(&[result("c9", "nobody asked"), user("hi")]), "user");
-        let system = Entry::System { text: "Be brief.".to_owned() };
+        let system = HistoryEntry::System { text: "Be brief.".to_owned() };
         assert_eq!(story(&[call("c1", "p1", "here"), system]), "call:p1:true result:p1:Unknown system");
     }
 
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_picture_that_was_drawn_elsewhere_is_shown_with_what_is_said_next() {
-        let drawing = |origin: &str, result: &str| Entry::Hosted {
+        let drawing = |origin: &str, result: &str| HistoryEntry::Hosted {
             id: ItemId::from("i"),
             name: "image_generation".to_owned(),
             raw: RawItem {
@@ -282,13 +284,13 @@ mod tests {
                 item: json!({"type": "image_generation_call", "result": result}),
             },
         };
-        let shown = |history: &[Entry]| -> Vec<String> {
+        let shown = |history: &[HistoryEntry]| -> Vec<String> {
             let told = told(history, "here");
             let users = told.iter().filter_map(|told| if let Told::User(parts) = told { Some(parts) } else { None });
-            let word = |part: &Cow<'_, Part>| match part.as_ref() {
-                Part::Text { text, .. } => text.clone(),
-                Part::ImageUrl { image_url, .. } => image_url.url.clone(),
-                Part::File { .. } => "file".to_owned(),
+            let word = |part: &Cow<'_, ContentPart>| match part.as_ref() {
+                ContentPart::Text { text, .. } => text.clone(),
+                ContentPart::ImageUrl { image_url, .. } => image_url.url.clone(),
+                ContentPart::File { .. } => "file".to_owned(),
             };
             users.map(|parts| parts.iter().map(word).collect::<Vec<_>>().join(" ")).collect()
         };
@@ -298,7 +300,8 @@ mod tests {
         let last = format!("{DRAWN} data:image/jpeg;base64,{jpeg}");
         assert_eq!(shown(&history), ["draw".to_owned(), format!("{seen} and?"), last]);
         assert_eq!(shown(&[drawing("here", png), user("and?")]), ["and?"], "its own goes back as it came");
-        let said = Entry::Drawn { content: vec![Part::picture(format!("data:image/png;base64,{png}"))] };
+        let said =
+            HistoryEntry::GeneratedImages { content: vec![ContentPart::image(format!("data:image/png;base64,{png}"))] };
         let history = [user("draw"), said.clone(), call("c1", "p1", "here"), result("c1", "a"), user("and?"), said];
         assert_eq!(shown(&history), ["draw".to_owned(), format!("{seen} and?"), seen], "one in a message never does");
         assert_eq!(shown(&[drawing("there", "/v1/blobs/ab12"), user("and?")]), ["and?"], "nobody has its bytes");
@@ -311,16 +314,18 @@ mod tests {
         let id = ItemId::from("i");
         let there = RawItem { origin: "there".to_owned(), item: json!({}) };
         let history = [
-            Entry::Summary { text: " ".to_owned() },
-            Entry::System { text: "\t".to_owned() },
+            HistoryEntry::Summary { text: " ".to_owned() },
+            HistoryEntry::System { text: "\t".to_owned() },
             user("\n"),
-            Entry::Reasoning { id: id.clone(), raw: there.clone() },
-            Entry::Assistant { id: id.clone(), text: "words".to_owned(), raw: Some(there.clone()) },
-            Entry::Assistant { id: id.clone(), text: "  ".to_owned(), raw: None },
-            Entry::Hosted { id, name: "web_search".to_owned(), raw: there },
+            HistoryEntry::Reasoning { id: id.clone(), raw: there.clone() },
+            HistoryEntry::Assistant { id: id.clone(), text: "words".to_owned(), raw: Some(there.clone()) },
+            HistoryEntry::Assistant { id: id.clone(), text: "  ".to_owned(), raw: None },
+            HistoryEntry::Hosted { id, name: "web_search".to_owned(), raw: there },
         ];
         assert_eq!(story(&history), "assistant:false");
         let history = [call("c1", "p1", "here"), result("c1", "")];
-        assert!(matches!(&told(&history, "here")[1], Told::Result(result) if result.content == [Part::text(NOTHING)]));
+        assert!(
+            matches!(&told(&history, "here")[1], Told::Result(result) if result.content == [ContentPart::text(NOTHING)])
+        );
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod parts;
 pub mod responses;
 pub(crate) mod wishes;
 
-use model::delta::ModelEvent;
+use model::model_turn::ModelEvent;
 
 /// Turns one provider's stream into deltas. Pure: it is given whole events, however they were cut on the way.
 ///

@@ -28,7 +28,7 @@ pub use ingest::ingest;
 pub use refusal::refused;
 pub use request::{request, without_reasoning};
 
-use model::block::Object;
+use model::block::JsonObject;
 use serde_json::Value;
 
 /// Where to, behind the base address.
@@ -43,7 +43,7 @@ const BETAS: &str = "betas";
 
 /// The headers of every request, without the key.
 #[must_use]
-pub fn headers(options: &Object) -> Vec<(&'static str, String)> {
+pub fn headers(options: &JsonObject) -> Vec<(&'static str, String)> {
     let mut headers = vec![("anthropic-version", VERSION.to_owned())];
     let named = options.get(BETAS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let plain = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
@@ -67,6 +67,6 @@ mod tests {
             headers(options),
             [("anthropic-version", "2023-06-01".to_owned()), ("anthropic-beta", "a-2025,b-2026".to_owned())]
         );
-        assert_eq!(headers(&Object::new()).len(), 1);
+        assert_eq!(headers(&JsonObject::new()).len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! The operator's wishes, in the provider's own words.
 
-use model::block::Object;
+use model::block::JsonObject;
 use serde_json::Value;
 
 /// What no wish can change: which model is asked, what it is told, and that we listen.
@@ -12,7 +12,7 @@ const JOINED: [&str; 3] = ["reasoning", "text", "output_config"];
 
 /// Puts the wishes over the body, as the last thing that is done to it. `kept` names what the dialect protects beyond
 /// [`FIXED`]. A wish that is `null` takes a field of ours away.
-pub(crate) fn merge(body: &mut Object, options: &Object, kept: &[&str]) {
+pub(crate) fn merge(body: &mut JsonObject, options: &JsonObject, kept: &[&str]) {
     for (name, wish) in options {
         if FIXED.contains(&name.as_str()) || kept.contains(&name.as_str()) {
             continue;

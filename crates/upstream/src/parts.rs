@@ -1,6 +1,6 @@
 //! What people and tools give a model to read, as far as every provider needs to look at it.
 
-use model::block::{FileRef, Part};
+use model::block::{ContentPart, FileRef};
 
 /// Where a picture is, as a provider needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,17 +39,17 @@ impl<'a> Picture<'a> {
 }
 
 /// Is there anything to read in it?
-pub(crate) fn is_blank(part: &Part) -> bool {
+pub(crate) fn is_blank(part: &ContentPart) -> bool {
     match part {
-        Part::Text { text, .. } => text.trim().is_empty(),
-        Part::ImageUrl { image_url, .. } => image_url.url.is_empty(),
-        Part::File { file } => *file == FileRef::default(),
+        ContentPart::Text { text, .. } => text.trim().is_empty(),
+        ContentPart::ImageUrl { image_url, .. } => image_url.url.is_empty(),
+        ContentPart::File { file } => *file == FileRef::default(),
     }
 }
 
 /// What a file is called where a name is needed.
 pub(crate) fn file_name(file: &FileRef) -> &str {
-    file.called().unwrap_or("file")
+    file.display_name().unwrap_or("file")
 }
 
 /// How a file is named where it cannot be shown. Its bytes are no name.

@@ -12,10 +12,7 @@ const BANNED: &[(&str, &str)] = &[
     ("rsa", "RUSTSEC-2023-0071, a timing attack without a fix: use the aws-lc-rs backend of whatever pulled it in"),
     ("sqlx", "its SQLite cannot be linked beside ours, and a second driver is a second way: use rusqlite"),
     ("eventsource-stream", "`sse` is the one SSE codec: two would differ at the edges"),
-    (
-        "reqwest-eventsource",
-        "it reconnects by itself, and what is retried is for the machine to decide: use `sse`",
-    ),
+    ("reqwest-eventsource", "it reconnects by itself, and what is retried is for the machine to decide: use `sse`"),
     ("serde_yaml", "archived by its author: config files are TOML"),
 ];
 

@@ -1,10 +1,10 @@
 //! Sub-agents and hand-offs, through the whole house.
 
 use crate::house::{House, KINDS};
-use model::event::{Actor, CancelMode, Event};
-use model::object::TaskStatus;
-use model_testing::laws;
+use model::event::{CancelMode, Event, Initiator};
+use model::task::TaskStatus;
 use model::{Record, TaskId};
+use model_testing::laws;
 
 /// A sub-agent's question that is answered after a restart runs the sub-agent's tool exactly once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,7 +45,7 @@ async fn two_sub_agents_work_at_the_same_time() {
         house.until(&run, |object| object.status == TaskStatus::Completed).await;
         let log = house.log(&run.thread).await;
         let place = |kind: &str, nth: usize| {
-            let found = log.iter().enumerate().filter(|(_, record)| record.kind() == kind);
+            let found = log.iter().enumerate().filter(|(_, record)| record.event_type() == kind);
             found.map(|(place, _)| place).nth(nth).expect("it is there")
         };
         assert!(place("task.created", 2) < place("task.completed", 0), "{kind:?}: neither waited for the other");
@@ -144,11 +144,11 @@ async fn a_run_that_waits_for_a_sub_agent_goes_on_when_that_is_cancelled_also_af
             assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
             let key = pending.key.expect("a question");
             let row = house.engine.ports().directory.approval(&house.user, &key).await.expect("readable");
-            assert_eq!(row.expect("there").answer.expect("closed").by, Actor::System, "{kind:?}");
+            assert_eq!(row.expect("there").answer.expect("closed").by, Initiator::System, "{kind:?}");
             let log = house.log(&run.thread).await;
-            let place = log.iter().position(|record| record.kind() == "task.paused").expect("it paused");
+            let place = log.iter().position(|record| record.event_type() == "task.paused").expect("it paused");
             assert!(
-                matches!(log[place + 1].event(), Event::Resumed(resumed) if resumed.by == Actor::Cancel),
+                matches!(log[place + 1].event(), Event::Resumed(resumed) if resumed.by == Initiator::Cancel),
                 "{kind:?}"
             );
             laws::one_terminal_last(&log).expect("law 9");

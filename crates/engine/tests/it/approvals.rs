@@ -2,16 +2,16 @@
 
 use crate::cast::{definitions, with_tool};
 use crate::house::{Ground, House, KINDS, Kind, Setup};
-use model::event::{Actor, DecisionKind, Event};
-use model::object::TaskStatus;
-use model::ports::{PageOf, SubmitError};
+use model::event::{ApprovalDecisionKind, Event, Initiator};
+use model::ports::{ListPage, SubmitError};
 use model::record::OnCrash;
-use model_testing::laws;
+use model::task::TaskStatus;
 use model::{ApprovalKey, Record};
+use model_testing::laws;
 use std::sync::Arc;
 
 /// Who answered, in the order of the log.
-fn answered_by(log: &[Record]) -> Vec<Actor> {
+fn answered_by(log: &[Record]) -> Vec<Initiator> {
     let by = |record: &Record| match record.event() {
         Event::ApprovalResolved(resolved) => Some(resolved.by),
         _ => None,
@@ -33,13 +33,14 @@ async fn a_paused_run_is_nobody_until_it_is_answered() {
         assert_eq!(paused.status, TaskStatus::Paused, "{kind:?}");
         house.idle().await;
         assert_eq!((house.tools.count("trade"), house.models.live()), (0, 0), "{kind:?}");
-        let open = house.engine.ports().directory.approvals(&house.user, true, PageOf { before: None, limit: 9 }).await;
+        let open =
+            house.engine.ports().directory.approvals(&house.user, true, ListPage { before: None, limit: 9 }).await;
         assert_eq!(open.expect("readable").len(), 1, "{kind:?}");
         house.approve(&paused).await;
         let object = house.until(&run, |object| object.status.is_terminal()).await;
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
         assert_eq!(house.tools.count("trade"), 1, "{kind:?}");
-        assert_eq!(answered_by(&house.log(&run.thread).await), [Actor::User], "{kind:?}");
+        assert_eq!(answered_by(&house.log(&run.thread).await), [Initiator::User], "{kind:?}");
         laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
     }
 }
@@ -85,12 +86,12 @@ async fn of_two_questions_one_may_be_answered_first() {
         let paused = house.settled(&run).await;
         let keys: Vec<ApprovalKey> = paused.pending.iter().filter_map(|pending| pending.key.clone()).collect();
         assert_eq!(keys.len(), 2, "{kind:?}");
-        house.decide(&run.task, &keys[1], DecisionKind::Approve).await.expect("taken");
+        house.decide(&run.task, &keys[1], ApprovalDecisionKind::Approve).await.expect("taken");
         let half = house.until(&run, |object| object.status == TaskStatus::Paused && object.pending.len() == 1).await;
         assert_eq!(half.pending[0].key.as_ref(), Some(&keys[0]), "{kind:?}");
         assert_eq!((house.tools.count("trade"), house.tools.count("other_trade")), (0, 1), "{kind:?}");
         house.idle().await;
-        house.decide(&run.task, &keys[0], DecisionKind::Reject).await.expect("taken");
+        house.decide(&run.task, &keys[0], ApprovalDecisionKind::Reject).await.expect("taken");
         house.until(&run, |object| object.status == TaskStatus::Completed).await;
         assert_eq!((house.tools.count("trade"), house.tools.count("other_trade")), (0, 1), "{kind:?}: no is no");
         let kinds = house.kinds(&run.thread).await;
@@ -112,9 +113,9 @@ async fn all_answers_that_waited_are_one_append() {
         house.gate.release(1);
         house.until(&run, |object| object.status == TaskStatus::Running).await;
         let log = house.log(&run.thread).await;
-        assert_eq!(answered_by(&log), [Actor::User; 2], "{kind:?}: both are in it");
-        assert_eq!(log.iter().filter(|record| record.kind() == "task.resumed").count(), 1, "{kind:?}: one input");
-        assert_eq!(log.iter().filter(|record| record.kind() == "task.tool.started").count(), 2, "{kind:?}");
+        assert_eq!(answered_by(&log), [Initiator::User; 2], "{kind:?}: both are in it");
+        assert_eq!(log.iter().filter(|record| record.event_type() == "task.resumed").count(), 1, "{kind:?}: one input");
+        assert_eq!(log.iter().filter(|record| record.event_type() == "task.tool.started").count(), 2, "{kind:?}");
         assert!(house.engine.ports().directory.inbox(&house.user, &run.thread).await.expect("readable").is_empty());
         assert!(house.gate.appends() <= 2, "{kind:?}: the second one waits");
         house.gate.release(1_000);
@@ -132,15 +133,15 @@ async fn a_question_is_answered_once() {
         let paused = house.settled(&run).await;
         let key = paused.pending[0].key.clone().expect("a question");
         let strange = ApprovalKey::from("apr_nobody");
-        let none = house.decide(&run.task, &strange, DecisionKind::Approve).await;
-        assert!(matches!(none, Err(SubmitError::NoQuestion)), "{kind:?}: {none:?}");
-        house.decide(&run.task, &key, DecisionKind::Approve).await.expect("taken");
-        house.decide(&run.task, &key, DecisionKind::Approve).await.expect("the same once more");
-        let other = house.decide(&run.task, &key, DecisionKind::Reject).await;
-        assert!(matches!(other, Err(SubmitError::Decided(_))), "{kind:?}: {other:?}");
+        let none = house.decide(&run.task, &strange, ApprovalDecisionKind::Approve).await;
+        assert!(matches!(none, Err(SubmitError::ApprovalNotFound)), "{kind:?}: {none:?}");
+        house.decide(&run.task, &key, ApprovalDecisionKind::Approve).await.expect("taken");
+        house.decide(&run.task, &key, ApprovalDecisionKind::Approve).await.expect("the same once more");
+        let other = house.decide(&run.task, &key, ApprovalDecisionKind::Reject).await;
+        assert!(matches!(other, Err(SubmitError::AlreadyDecided(_))), "{kind:?}: {other:?}");
         house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        let late = house.decide(&run.task, &key, DecisionKind::Reject).await;
-        assert!(matches!(late, Err(SubmitError::Decided(_))), "{kind:?}: {late:?}");
+        let late = house.decide(&run.task, &key, ApprovalDecisionKind::Reject).await;
+        assert!(matches!(late, Err(SubmitError::AlreadyDecided(_))), "{kind:?}: {late:?}");
         assert_eq!(house.tools.count("trade"), 1, "{kind:?}");
     }
 }
@@ -152,7 +153,7 @@ async fn whoever_waits_for_a_run_that_went_on_waits_for_its_next_pause() {
         let run = house.ask(None, "again and again").await;
         let first = house.settled(&run).await;
         house.approve(&first).await;
-        let asked = |object: &model::object::TaskObject| object.pending.iter().any(|p| !first.pending.contains(p));
+        let asked = |object: &model::task::TaskObject| object.pending.iter().any(|p| !first.pending.contains(p));
         let second = house.until(&run, |object| object.status == TaskStatus::Paused && asked(object)).await;
         // The row says where it is now: the pause before does not count.
         house.gate.hold();
@@ -174,13 +175,13 @@ async fn nobody_answers_in_time_while_the_run_is_nobody() {
     assert_eq!(object.status, TaskStatus::Completed, "the model is told, and goes on");
     assert_eq!(house.tools.count("trade"), 0);
     let log = house.log(&run.thread).await;
-    assert_eq!(answered_by(&log), [Actor::Timeout]);
+    assert_eq!(answered_by(&log), [Initiator::Timeout]);
     let (asked, resolved) = moments(&log);
     assert!((300_000..301_000).contains(&(resolved - asked)), "{asked} {resolved}");
 }
 
 fn moments(log: &[Record]) -> (u64, u64) {
-    let at = |kind: &str| log.iter().find(|record| record.kind() == kind).expect("it is there").at;
+    let at = |kind: &str| log.iter().find(|record| record.event_type() == kind).expect("it is there").at;
     (at("task.approval.requested"), at("task.approval.resolved"))
 }
 
@@ -192,7 +193,7 @@ async fn a_time_out_comes_also_in_real_time_and_after_a_restart() {
         let run = house.ask(None, "trade").await;
         house.settled(&run).await;
         house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        assert_eq!(answered_by(&house.log(&run.thread).await), [Actor::Timeout], "{kind:?}");
+        assert_eq!(answered_by(&house.log(&run.thread).await), [Initiator::Timeout], "{kind:?}");
 
         let run = house.ask(None, "two trades").await;
         house.settled(&run).await;
@@ -201,7 +202,7 @@ async fn a_time_out_comes_also_in_real_time_and_after_a_restart() {
         clock.set_forward(1_000_000);
         let house = House::on(ground, Setup { clock, ..Setup::default() }).await;
         house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        assert_eq!(answered_by(&house.log(&run.thread).await), [Actor::Timeout; 2], "{kind:?}: while nobody lived");
+        assert_eq!(answered_by(&house.log(&run.thread).await), [Initiator::Timeout; 2], "{kind:?}: while nobody lived");
         assert_eq!(house.tools.ran().len(), 0, "{kind:?}");
     }
 }
@@ -223,7 +224,7 @@ async fn a_question_that_was_open_before_a_crash_still_has_its_time_after_two() 
         clock.set_forward(301_000);
         let house = House::on(ground, Setup { clock, ..Setup::default() }).await;
         house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        assert_eq!(answered_by(&house.log(&run.thread).await), [Actor::Timeout], "{kind:?}");
+        assert_eq!(answered_by(&house.log(&run.thread).await), [Initiator::Timeout], "{kind:?}");
     }
 }
 
@@ -237,7 +238,7 @@ async fn a_paused_run_can_be_cancelled() {
         house.cancel(&run.task, Default::default()).await;
         house.until(&run, |object| object.status == TaskStatus::Cancelled).await;
         let key = paused.pending[0].key.clone().expect("a question");
-        let late = house.decide(&run.task, &key, DecisionKind::Approve).await;
+        let late = house.decide(&run.task, &key, ApprovalDecisionKind::Approve).await;
         assert!(late.is_err(), "{kind:?}: nobody waits for it any more");
         assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
         laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");

@@ -5,10 +5,10 @@ use crate::house::{House, KINDS};
 use engine::NewRun;
 use model::UserId;
 use model::definition::{Definitions, Price};
-use model::limits::{Amount, RunLimits};
-use model::object::TaskStatus;
+use model::limits::{CostMicros, RunLimits};
 use model::ports::Clock as _;
 use model::ports::Day;
+use model::task::TaskStatus;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -21,9 +21,15 @@ fn limited(limits: RunLimits) -> Definitions {
 async fn spends(house: &House) {
     let first = house.ask(None, "hello").await;
     assert_eq!(house.settled(&first).await.status, TaskStatus::Completed);
-    let spent = house.engine.ports().directory.spent(&house.user, Day::of(house.clock.now())).await.expect("readable");
+    let spent = house
+        .engine
+        .ports()
+        .directory
+        .daily_spend(&house.user, Day::from_millis(house.clock.now()))
+        .await
+        .expect("readable");
     assert_eq!((spent.usage.input_tokens, spent.usage.output_tokens), (10, 5));
-    assert_eq!(spent.cost, Amount(15_000_000));
+    assert_eq!(spent.cost, CostMicros(15_000_000));
     // In a thread of its own, and in the same one.
     let elsewhere = house.ask(None, "hello").await;
     let here = house.ask(Some(&first.thread), "hello").await;
@@ -59,7 +65,7 @@ async fn tokens_of_a_day_are_one_users_own() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn money_of_a_day_is_one_users_own() {
     for kind in KINDS {
-        let limits = RunLimits { user_day_cost_max: Some(Amount(15_000_000)), ..RunLimits::default() };
+        let limits = RunLimits { user_day_cost_max: Some(CostMicros(15_000_000)), ..RunLimits::default() };
         spends(&House::with(kind, limited(limits)).await).await;
     }
 }

@@ -1,8 +1,9 @@
 //! Who there is in these tests, and what the scripted model says.
 
-use model::block::{FileRef, Part};
+use model::block::{ContentPart, FileRef};
 use model::definition::{
-    Agent, Approval, Compaction, Definitions, Handoff, HandoffHistory, HistoryWindow, Hook, Tool, ToolHow,
+    Agent, ApprovalPolicy, CompactionPolicy, Definitions, Handoff, HandoffHistory, HistoryWindow, InputHook, Tool,
+    ToolExecutor,
 };
 use model::event::ClientTool;
 use model::tool::ToolSpec;
@@ -155,11 +156,11 @@ fn agent(name: &str, tools: &[&str]) -> Agent {
 fn tool(name: &str) -> Tool {
     let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let spec = ToolSpec { name: name.to_owned(), description: String::new(), parameters };
-    Tool::new(spec, ToolHow::Builtin)
+    Tool::new(spec, ToolExecutor::Builtin)
 }
 
 fn gated(name: &str) -> Tool {
-    Tool { approval: Approval::Always, ..tool(name) }
+    Tool { approval: ApprovalPolicy::Always, ..tool(name) }
 }
 
 /// The tools that the caller of `client` declares.
@@ -176,7 +177,7 @@ pub(crate) fn client_tools() -> Vec<ClientTool> {
 pub(crate) fn definitions() -> Definitions {
     let all = ["get_weather", "trade", "other_trade", "hold", "tool_a", "tool_b", "tool_c", "helper", "broker"];
     let handoffs = vec![Handoff { agent: "specialist".to_owned(), history: HandoffHistory::All }];
-    let hook = Hook { url: None, command: vec!["hook".to_owned()], timeout_ms: 1_000 };
+    let hook = InputHook { url: None, command: vec!["hook".to_owned()], timeout_ms: 1_000 };
     let agents = [
         Agent { handoffs, ..agent("demo", &all) },
         agent("helper", &["get_weather"]),
@@ -208,8 +209,8 @@ pub(crate) fn definitions() -> Definitions {
 }
 
 /// After every second run all runs but the last one are summed up.
-fn compaction(model: &str) -> Compaction {
-    Compaction { after_tokens: 0, keep_turns: 1, model: Some(model.to_owned()) }
+fn compaction(model: &str) -> CompactionPolicy {
+    CompactionPolicy { after_tokens: 0, keep_turns: 1, model: Some(model.to_owned()) }
 }
 
 /// The same definitions, where a tool is another.
@@ -225,13 +226,13 @@ pub(crate) fn with_agent(mut definitions: Definitions, name: &str, change: impl 
 }
 
 /// What somebody says who points at every address in it.
-pub(crate) fn said(text: &str) -> Vec<Part> {
+pub(crate) fn said(text: &str) -> Vec<ContentPart> {
     let urls = text.split_whitespace().filter(|word| word.starts_with("https://"));
-    let file = |url: &str| Part::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } };
+    let file = |url: &str| ContentPart::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } };
     words(text).into_iter().chain(urls.map(file)).collect()
 }
 
 /// What somebody says.
-pub(crate) fn words(text: &str) -> Vec<Part> {
-    vec![Part::text(text)]
+pub(crate) fn words(text: &str) -> Vec<ContentPart> {
+    vec![ContentPart::text(text)]
 }

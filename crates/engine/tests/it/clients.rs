@@ -5,7 +5,7 @@ use engine::AnswerError;
 use model::CallId;
 use model::event::Event;
 use model::item::{CallKind, Item};
-use model::object::{TaskObject, TaskStatus};
+use model::task::{TaskObject, TaskStatus};
 
 fn waits_for(object: &TaskObject) -> Vec<CallId> {
     object.pending.iter().map(|pending| pending.call_id.clone()).collect()

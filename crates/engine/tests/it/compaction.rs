@@ -5,11 +5,11 @@ use crate::house::{House, KINDS, Kind};
 use crate::random_logs::put_log;
 use engine::Started;
 use model::event::Event;
-use model::history::Entry;
-use model::object::TaskStatus;
-use model_testing::laws;
-use model::thread::Replay;
+use model::history::HistoryEntry;
+use model::task::TaskStatus;
+use model::thread::ThreadReplay;
 use model::{Record, ThreadId};
+use model_testing::laws;
 
 const COMPACTED: &str = "thread.history.compacted";
 
@@ -22,8 +22,8 @@ async fn two_runs(house: &House, agent: &str) -> Started {
     second
 }
 
-fn replayed(log: &[Record]) -> Replay {
-    let mut replay = Replay::default();
+fn replayed(log: &[Record]) -> ThreadReplay {
+    let mut replay = ThreadReplay::default();
     log.iter().for_each(|record| replay.push(record));
     replay
 }
@@ -41,7 +41,7 @@ async fn the_past_is_summed_up_after_the_run_has_ended() {
         let second = two_runs(&house, "compact").await;
         house.idle().await;
         let before = house.log(&second.thread).await;
-        assert_eq!(before.last().map(Record::kind), Some(COMPACTED), "{kind:?}: after the terminal event");
+        assert_eq!(before.last().map(Record::event_type), Some(COMPACTED), "{kind:?}: after the terminal event");
         laws::one_terminal_last(&before).expect("law 9");
         let asked = house.models.last();
         assert_eq!((asked.model.as_str(), asked.history.len()), ("scripted/short", 3), "{kind:?}: the first run");
@@ -50,8 +50,8 @@ async fn the_past_is_summed_up_after_the_run_has_ended() {
         house.settled(&third).await;
         let turn = house.models.asked().into_iter().find(|asked| asked.task == third.task && asked.step == 1);
         let given = turn.expect("it was asked").history;
-        let summary = Entry::Summary { text: "THE SUMMARY".to_owned() };
-        assert_eq!(given[..2], [summary, Entry::User { content: words("weather") }], "{kind:?}");
+        let summary = HistoryEntry::Summary { text: "THE SUMMARY".to_owned() };
+        assert_eq!(given[..2], [summary, HistoryEntry::User { content: words("weather") }], "{kind:?}");
         laws::valid_history(&given).expect("law 12");
         house.idle().await;
         let after = house.log(&second.thread).await;
@@ -64,7 +64,7 @@ async fn the_past_is_summed_up_after_the_run_has_ended() {
         let summed = replayed(&after).thread.compacted.expect("summed up");
         assert_eq!(summed.run, second.task, "{kind:?}");
         let asked = house.models.last().history;
-        assert!(matches!(asked.first(), Some(Entry::Summary { .. })), "{kind:?}: {asked:?}");
+        assert!(matches!(asked.first(), Some(HistoryEntry::Summary { .. })), "{kind:?}: {asked:?}");
     }
 }
 
@@ -79,8 +79,8 @@ async fn a_folder_with_summaries_is_clean_and_opens_again() {
         house.idle().await;
     }
     let log = house.log(&second.thread).await;
-    assert_eq!(log.iter().filter(|record| record.kind() == COMPACTED).count(), 4);
-    assert_eq!(log.last().map(Record::kind), Some(COMPACTED), "also as the last record of all");
+    assert_eq!(log.iter().filter(|record| record.event_type() == COMPACTED).count(), 4);
+    assert_eq!(log.last().map(Record::event_type), Some(COMPACTED), "also as the last record of all");
     let body = checkpoint(&house, &second.thread).await;
     let (ground, clock) = house.stopped().await;
     let report = store::verify(ground.folder.path()).expect("it can be looked at");
@@ -88,7 +88,7 @@ async fn a_folder_with_summaries_is_clean_and_opens_again() {
     let house = House::on(ground, crate::house::Setup { clock, ..Default::default() }).await;
     assert_eq!(house.log(&second.thread).await, log);
     let replay = replayed(&log);
-    assert_eq!(replay.thread.misfits, 0);
+    assert_eq!(replay.thread.fold_errors, 0);
     assert_eq!(serde_json::to_string(&replay.thread).expect("JSON"), body, "the log says what the checkpoint says");
 }
 
@@ -111,7 +111,7 @@ async fn a_thread_opened_from_the_log_alone_gives_the_same_past() {
             given.push(house.models.last().history);
         }
         assert_eq!(given[0], given[1], "{kind:?}");
-        assert!(matches!(given[1].first(), Some(Entry::Summary { .. })), "{kind:?}");
+        assert!(matches!(given[1].first(), Some(HistoryEntry::Summary { .. })), "{kind:?}");
     }
 }
 
@@ -131,7 +131,11 @@ async fn a_run_does_not_wait_for_the_summary() {
         assert_eq!(house.models.live(), 0, "{kind:?}: it was given up");
         assert!(!house.kinds(&second.thread).await.contains(&COMPACTED.to_owned()), "{kind:?}");
         let given = house.models.last().history;
-        assert_eq!(given.first(), Some(&Entry::User { content: words("hello") }), "{kind:?}: the past as it was");
+        assert_eq!(
+            given.first(),
+            Some(&HistoryEntry::User { content: words("hello") }),
+            "{kind:?}: the past as it was"
+        );
     }
 }
 
@@ -148,7 +152,11 @@ async fn a_summary_that_fails_changes_nothing() {
         assert_eq!(serde_json::to_string(&replayed(&log).thread).expect("JSON"), body, "{kind:?}");
         let third = house.ask_agent("demo", Some(&second.thread), "hello").await;
         assert_eq!(house.settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
-        assert_eq!(house.models.last().history.first(), Some(&Entry::User { content: words("hello") }), "{kind:?}");
+        assert_eq!(
+            house.models.last().history.first(),
+            Some(&HistoryEntry::User { content: words("hello") }),
+            "{kind:?}"
+        );
     }
 }
 

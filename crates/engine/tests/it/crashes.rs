@@ -6,12 +6,12 @@
 use crate::house::{Ground, House, Kind, Setup, lines, shown, text_of};
 use crate::ports::{Hands, Trouble};
 use engine::Started;
-use model::event::{DecisionKind, Event, PendingKind};
+use model::event::{ApprovalDecisionKind, Event, PendingKind};
 use model::item::{Item, ResultStatus};
-use model::object::TaskStatus;
-use model_testing::laws;
-use model::thread::Replay;
+use model::task::TaskStatus;
+use model::thread::ThreadReplay;
 use model::{CallId, Record, Seq};
+use model_testing::laws;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
@@ -80,7 +80,7 @@ async fn attend(house: &House, run: &Started) {
         for pending in object.pending.iter().filter(|pending| answered.insert(pending.call_id.clone())) {
             match (&pending.kind, &pending.key) {
                 (PendingKind::Approval, Some(key)) => {
-                    house.decide(&run.task, key, DecisionKind::Approve).await.expect("taken");
+                    house.decide(&run.task, key, ApprovalDecisionKind::Approve).await.expect("taken");
                 }
                 _ => house.give(&run.task, &[&pending.call_id]).await.expect("taken"),
             }
@@ -112,9 +112,9 @@ fn judge(ground: &Arc<Ground>, scene: &Scene, run: &Started, (seen, what): (&[St
     });
     laws::one_terminal_last(&log).unwrap_or_else(|why| panic!("{what}: law 9: {why}"));
     laws::done_repeats(&log).unwrap_or_else(|why| panic!("{what}: law 3: {why}"));
-    let mut replay = Replay::default();
+    let mut replay = ThreadReplay::default();
     log.iter().for_each(|record| replay.push(record));
-    assert_eq!((replay.thread.misfits, replay.run.is_none()), (0, true), "{what}");
+    assert_eq!((replay.thread.fold_errors, replay.run.is_none()), (0, true), "{what}");
     let seqs = log.iter().map(|record| record.seq.0);
     assert!(seqs.eq(1..=log.len() as u64), "{what}: gap-free");
     let whole = text_of(&log);

@@ -4,10 +4,10 @@
 use crate::cast::{definitions, with_tool};
 use crate::house::{Ground, House, KINDS, Kind, Setup};
 use engine::Started;
-use model::command::{Answer, AnswerTo, Command};
-use model::event::{Actor, CancelMode, Decision, DecisionKind, Event};
-use model::object::{TaskObject, TaskStatus};
-use model::ports::{ApprovalRow, PageOf, Submission, SubmitError, Submitted};
+use model::command::{AnswerBody, AnswerCommand, Command};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, Event, Initiator};
+use model::ports::{ApprovalRow, ListPage, Submission, SubmitError, Submitted};
+use model::task::{TaskObject, TaskStatus};
 use model::{ApprovalKey, Record};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +21,16 @@ async fn row(house: &House, key: &ApprovalKey) -> ApprovalRow {
 
 /// Writes a yes down in the last moment. Nobody is told of it.
 async fn write_yes(house: &House, question: &ApprovalRow) -> Result<Submitted, SubmitError> {
-    let decision = Decision { kind: DecisionKind::Approve, always: false, message: None, args: None };
-    let to = AnswerTo::Approval { key: question.key.clone(), decision, by: Actor::User };
-    let command = Command::Answer(Answer { task_id: question.run_id.clone(), to, echo: None });
+    let decision = ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None };
+    let to = AnswerBody::Approval { key: question.key.clone(), decision, by: Initiator::User };
+    let command = Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None });
     let (thread, at) = (question.thread_id.clone(), question.expires_at - 1);
-    let submission = Submission { thread, new_thread: false, at, command, idempotency: None };
+    let submission = Submission { thread, new_thread: false, at, command, idempotency_key: None };
     house.engine.ports().directory.submit(&house.user, submission).await
 }
 
 /// Who closed the question: what the log says, which is what its row says.
-async fn closed_by(house: &House, run: &Started, key: &ApprovalKey) -> Actor {
+async fn closed_by(house: &House, run: &Started, key: &ApprovalKey) -> Initiator {
     let by = |record: &Record| match record.event() {
         Event::ApprovalResolved(resolved) if resolved.key == *key => {
             Some((resolved.by, resolved.decisions.first().cloned()))
@@ -53,12 +53,12 @@ async fn a_decision_that_was_written_down_first_wins_over_a_timer_that_knows_not
     // A tool keeps the run alive, and with it the timer; nobody looks into the inbox.
     let run = house.ask(None, "ask or hold").await;
     house.logged(&run.thread, "task.tool.started").await;
-    let page = PageOf { before: None, limit: 9 };
+    let page = ListPage { before: None, limit: 9 };
     let open = house.engine.ports().directory.approvals(&house.user, true, page).await.expect("readable");
-    assert_eq!(write_yes(&house, &open[0]).await, Ok(Submitted::New));
+    assert_eq!(write_yes(&house, &open[0]).await, Ok(Submitted::Queued));
     tokio::time::advance(Duration::from_secs(301)).await;
     house.logged(&run.thread, "task.approval.resolved").await;
-    assert_eq!(closed_by(&house, &run, &open[0].key).await, Actor::User);
+    assert_eq!(closed_by(&house, &run, &open[0].key).await, Initiator::User);
     house.tools.let_go.add_permits(1);
     house.until(&run, |object| object.status == TaskStatus::Completed).await;
     assert_eq!(house.tools.count("trade"), 1, "what was allowed ran");
@@ -71,12 +71,12 @@ async fn a_decision_that_nobody_carried_out_before_the_time_was_up_still_counts(
         let run = house.ask(None, "trade").await;
         let key = question(&house.settled(&run).await);
         house.idle().await;
-        assert_eq!(write_yes(&house, &row(&house, &key).await).await, Ok(Submitted::New), "{kind:?}");
+        assert_eq!(write_yes(&house, &row(&house, &key).await).await, Ok(Submitted::Queued), "{kind:?}");
         let (ground, clock) = house.stopped().await;
         clock.set_forward(301_000);
         let house = House::on(ground, Setup { clock, ..Setup::default() }).await;
         house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        assert_eq!(closed_by(&house, &run, &key).await, Actor::User, "{kind:?}");
+        assert_eq!(closed_by(&house, &run, &key).await, Initiator::User, "{kind:?}");
         assert_eq!(house.tools.count("trade"), 1, "{kind:?}");
     }
 }
@@ -90,8 +90,8 @@ async fn a_decision_that_comes_while_the_time_out_is_on_its_way_to_the_log_is_to
         house.idle().await;
         house.engine.stop(Duration::ZERO).await;
         house.clock.set_forward(301_000);
-        let early = house.decide(&run.task, &key, DecisionKind::Approve).await;
-        let undecided = matches!(&early, Err(SubmitError::Decided(row)) if row.answer.is_none());
+        let early = house.decide(&run.task, &key, ApprovalDecisionKind::Approve).await;
+        let undecided = matches!(&early, Err(SubmitError::AlreadyDecided(row)) if row.answer.is_none());
         assert!(undecided, "{kind:?}: its time is up before the clock has said what follows: {early:?}");
         let (ground, clock) = house.stopped().await;
         let house = House::on(ground, Setup { clock, held: true, ..Setup::default() }).await;
@@ -104,10 +104,10 @@ async fn a_decision_that_comes_while_the_time_out_is_on_its_way_to_the_log_is_to
         assert!(!house.kinds(&run.thread).await.contains(&"task.approval.resolved".to_owned()), "{kind:?}: not yet");
         let decided = row(&house, &key).await;
         let late = write_yes(&house, &decided).await;
-        assert_eq!(late, Err(SubmitError::Decided(Box::new(decided))), "{kind:?}: it learns what was decided");
+        assert_eq!(late, Err(SubmitError::AlreadyDecided(Box::new(decided))), "{kind:?}: it learns what was decided");
         house.gate.release(1_000);
         house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        assert_eq!(closed_by(&house, &run, &key).await, Actor::Timeout, "{kind:?}");
+        assert_eq!(closed_by(&house, &run, &key).await, Initiator::Timeout, "{kind:?}");
         assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
     }
 }
@@ -133,8 +133,12 @@ async fn a_time_that_is_up_before_its_question_is_durable_waits_for_that() {
             Event::ApprovalRequested(asked) => Some(asked.key.clone()),
             _ => None,
         });
-        assert_eq!(closed_by(&house, &run, &asked.expect("it asked")).await, Actor::Timeout, "{kind:?}: {object:?}");
-        let lost = house.log(&run.thread).await.iter().filter(|record| record.kind() == "task.recovered").count();
+        assert_eq!(
+            closed_by(&house, &run, &asked.expect("it asked")).await,
+            Initiator::Timeout,
+            "{kind:?}: {object:?}"
+        );
+        let lost = house.log(&run.thread).await.iter().filter(|record| record.event_type() == "task.recovered").count();
         assert_eq!((lost, house.tools.count("trade")), (0, 0), "{kind:?}: nothing was folded anew for it");
     }
 }
@@ -148,10 +152,10 @@ async fn a_decision_behind_a_cancel_is_what_the_cancel_made_of_it() {
         house.idle().await;
         house.engine.stop(Duration::ZERO).await;
         house.cancel(&run.task, CancelMode::Immediate).await;
-        house.decide(&run.task, &key, DecisionKind::Approve).await.expect("it is still open");
+        house.decide(&run.task, &key, ApprovalDecisionKind::Approve).await.expect("it is still open");
         let house = house.restarted().await;
         house.until(&run, |object| object.status == TaskStatus::Cancelled).await;
-        assert_eq!(closed_by(&house, &run, &key).await, Actor::System, "{kind:?}");
+        assert_eq!(closed_by(&house, &run, &key).await, Initiator::System, "{kind:?}");
         assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
     }
 }

@@ -3,11 +3,11 @@
 use crate::cast::words;
 use crate::house::{House, KINDS};
 use engine::{Engine, NoDocuments, Ports};
-use model::block::Part;
+use model::block::ContentPart;
 use model::event::CancelMode;
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::item::{FileStatus, IncompleteReason, Item, ProcessedFile};
-use model::object::{TaskObject, TaskStatus};
+use model::task::{TaskObject, TaskStatus};
 use std::sync::Arc;
 
 fn files(object: &TaskObject) -> &[ProcessedFile] {
@@ -16,13 +16,15 @@ fn files(object: &TaskObject) -> &[ProcessedFile] {
 }
 
 /// What the model was told by the user first.
-fn told(house: &House) -> Vec<Part> {
-    let Some(Entry::User { content }) = house.models.last().history.first().cloned() else { panic!("a user spoke") };
+fn told(house: &House) -> Vec<ContentPart> {
+    let Some(HistoryEntry::User { content }) = house.models.last().history.first().cloned() else {
+        panic!("a user spoke")
+    };
     content
 }
 
-fn note(url: &str, why: &str) -> Part {
-    Part::text(format!("[The file {url} could not be read: {why}]"))
+fn note(url: &str, why: &str) -> ContentPart {
+    ContentPart::text(format!("[The file {url} could not be read: {why}]"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +41,7 @@ async fn the_model_is_asked_when_the_files_are_read_and_one_that_fails_fails_not
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
         let statuses: Vec<_> = files(&object).iter().map(|file| file.status).collect();
         assert_eq!(statuses, [FileStatus::Completed, FileStatus::Failed], "{kind:?}");
-        let read = Part::text("what https://a.example/slow says");
+        let read = ContentPart::text("what https://a.example/slow says");
         let given = [words(said), vec![read, note("https://a.example/gone", "Nobody is there.")]].concat();
         assert_eq!(told(&house), given, "{kind:?}");
         let next = house.ask(Some(&run.thread), "hello").await;
@@ -66,7 +68,7 @@ async fn a_file_that_was_being_read_when_the_process_died_is_read_again() {
         assert_eq!(house.ground.shelf.asked(), asked, "{kind:?}");
         let kinds = house.kinds(&run.thread).await;
         assert!(!kinds.iter().any(|kind| kind == "task.recovered"), "{kind:?}: {kinds:?}");
-        let says = |url: &str| Part::text(format!("what {url} says"));
+        let says = |url: &str| ContentPart::text(format!("what {url} says"));
         assert_eq!(told(&house)[1..], [says(asked[0]), says(asked[1])], "{kind:?}");
     }
 }

@@ -5,8 +5,8 @@ use crate::house::{House, KINDS, lines, shown};
 use crate::ports::Will;
 use model::Seq;
 use model::event::Event;
-use model::history::Entry;
-use model::object::TaskStatus;
+use model::history::HistoryEntry;
+use model::task::TaskStatus;
 
 fn tell(house: &House, will: Will) {
     *house.hooks.will.lock().expect("nobody panicked") = will;
@@ -20,7 +20,7 @@ async fn what_a_hook_makes_of_the_input_is_what_is_logged() {
         let run = house.ask_agent("hooked", None, "hello").await;
         house.settled(&run).await;
         let log = house.log(&run.thread).await;
-        let Event::Created(created) = log[0].event() else { panic!("{kind:?}: {}", log[0].kind()) };
+        let Event::Created(created) = log[0].event() else { panic!("{kind:?}: {}", log[0].event_type()) };
         assert_eq!(created.task.input[0].content, words("weather"), "{kind:?}");
         assert_eq!(house.tools.count("get_weather"), 1, "{kind:?}: the model read it");
         assert_eq!(house.hooks.asked()[0].input, words("hello"), "{kind:?}: the hook read what was said");
@@ -29,7 +29,7 @@ async fn what_a_hook_makes_of_the_input_is_what_is_logged() {
         let next = house.ask_agent("hooked", Some(&run.thread), "hello").await;
         house.settled(&next).await;
         let past = house.hooks.asked().pop().expect("asked").history;
-        assert_eq!(past.first(), Some(&Entry::User { content: words("weather") }), "{kind:?}");
+        assert_eq!(past.first(), Some(&HistoryEntry::User { content: words("weather") }), "{kind:?}");
         assert_eq!(house.hooks.asked().len(), 2, "{kind:?}: each run asks once");
     }
 }
@@ -40,10 +40,10 @@ async fn what_a_hook_makes_of_the_past_is_what_the_model_is_given_also_after_a_c
         let house = House::new(kind).await;
         let first = house.ask_agent("hooked", None, "hello").await;
         house.settled(&first).await;
-        let past = Entry::User { content: words("another past") };
+        let past = HistoryEntry::User { content: words("another past") };
         tell(&house, Will::History(vec![past.clone()]));
         let run = house.ask_agent("hooked", Some(&first.thread), "hang").await;
-        let given = [past, Entry::User { content: words("hang") }];
+        let given = [past, HistoryEntry::User { content: words("hang") }];
         let mut viewer = house.engine.watch_at(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
         let mut seen = String::new();
         while !seen.contains("task.text.delta") {

@@ -4,12 +4,12 @@ use crate::cast::{SCENARIOS, definitions, said, words};
 use crate::ports::{Counting, Gated, Hands, Obeying, Shelf, Trouble, Watched};
 use bytes::Bytes;
 use engine::{Engine, NewRun, Ports, Started, View};
-use model::command::{Cancel, ClientResult};
+use model::command::{CancelCommand, ClientToolResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
-use model::event::{CancelMode, Decision, DecisionKind};
-use model::object::TaskObject;
+use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode};
 use model::ports::{Directory, Frames, Journal, PageLimit, Projection, RunRow, SubmitError};
+use model::task::TaskObject;
 use model::{ApprovalKey, CallId, NodeId, Record, Seq, TaskId, ThreadId, UserId};
 use providers::Router;
 use providers::scripted::{Scenarios, Scripted};
@@ -140,7 +140,7 @@ impl House {
         let router = Router::new().with("scripted", Arc::new(SCRIPTED.clone()));
         let models = Arc::new(Watched::new(Arc::new(router), drips));
         let body = serde_json::to_string(&definitions).expect("JSON");
-        directory.keep_definitions(&definitions.digest, &body).await.expect("kept");
+        directory.put_definitions(&definitions.digest, &body).await.expect("kept");
         let (tools, hooks) = (Arc::clone(&ground.tools), Arc::clone(&ground.hooks));
         let ports = Ports {
             journal: gate.clone(),
@@ -217,7 +217,7 @@ impl House {
 
     pub(crate) async fn cancel(&self, task: &TaskId, mode: CancelMode) {
         let (thread, task_id) = (self.row(task).await.thread, task.clone());
-        self.engine.cancel(&self.user, &thread, Cancel { task_id, mode }, None).await.expect("taken");
+        self.engine.cancel(&self.user, &thread, CancelCommand { task_id, mode }, None).await.expect("taken");
     }
 
     pub(crate) async fn say(&self, started: &Started, text: &str) {
@@ -225,20 +225,26 @@ impl House {
         self.engine.say(&self.user, thread, task, words(text), None).await.expect("taken");
     }
 
-    pub(crate) async fn decide(&self, task: &TaskId, key: &ApprovalKey, kind: DecisionKind) -> Result<(), SubmitError> {
-        let decision = Decision { kind, always: false, message: None, args: None };
+    pub(crate) async fn decide(
+        &self,
+        task: &TaskId,
+        key: &ApprovalKey,
+        kind: ApprovalDecisionKind,
+    ) -> Result<(), SubmitError> {
+        let decision = ApprovalDecision { kind, always: false, message: None, args: None };
         self.engine.decide(&self.user, &self.row(task).await, (key.clone(), decision), None).await
     }
 
     /// Says yes to everything that a run waits for.
     pub(crate) async fn approve(&self, object: &TaskObject) {
         for key in object.pending.iter().filter_map(|pending| pending.key.as_ref()) {
-            self.decide(&object.task_id, key, DecisionKind::Approve).await.expect("taken");
+            self.decide(&object.task_id, key, ApprovalDecisionKind::Approve).await.expect("taken");
         }
     }
 
     pub(crate) async fn give(&self, task: &TaskId, calls: &[&CallId]) -> Result<(), engine::AnswerError> {
-        let gave = |call: &&CallId| ClientResult { call_id: (*call).clone(), content: words("this one"), error: None };
+        let gave =
+            |call: &&CallId| ClientToolResult { call_id: (*call).clone(), content: words("this one"), error: None };
         let results = calls.iter().map(gave).collect();
         self.engine.give_results(&self.user, &self.row(task).await, results, None).await
     }
@@ -247,7 +253,7 @@ impl House {
         let mut log: Vec<Record> = Vec::new();
         loop {
             let after = log.last().map_or(Seq::ZERO, |last| last.seq);
-            let page = self.engine.ports().journal.read(&self.user, thread, after, PageLimit::WIDE).await;
+            let page = self.engine.ports().journal.read_page(&self.user, thread, after, PageLimit::WIDE).await;
             let page = page.expect("the log can be read");
             if page.records.is_empty() {
                 return log;
@@ -258,7 +264,7 @@ impl House {
 
     /// The kinds of a thread's records.
     pub(crate) async fn kinds(&self, thread: &ThreadId) -> Vec<String> {
-        self.log(thread).await.iter().map(|record| record.kind().to_owned()).collect()
+        self.log(thread).await.iter().map(|record| record.event_type().to_owned()).collect()
     }
 
     /// Waits until the log has a record of this kind.
@@ -291,7 +297,7 @@ pub(crate) fn lines(run: &TaskId) -> View {
 }
 
 pub(crate) fn line(record: &Record) -> String {
-    format!("{} {} {}\n", record.seq, record.kind(), record.check)
+    format!("{} {} {}\n", record.seq, record.event_type(), record.checksum)
 }
 
 #[derive(Clone)]

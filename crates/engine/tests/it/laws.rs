@@ -3,7 +3,7 @@
 use crate::house::{House, KINDS, Kind, lines, shown, text_of};
 use engine::NewRun;
 use model::cursor::{Cursor, CursorError};
-use model::ports::{Batch, Verdict};
+use model::ports::{AppendBatch, AppendOutcome};
 use model::{NodeId, Record, Seq};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn law_5_resume_at_every_cursor_while_the_run_is_live() {
             let mut viewer = house.engine.watch(&house.user, &run.thread, view, &cursor).await.expect("it fits");
             let Some(bytes) = viewer.next().await.expect("the log can be read") else { break };
             live.extend_from_slice(&bytes);
-            cursor = Cursor { seq: viewer.cursor(), check: None, inner: None };
+            cursor = Cursor { seq: viewer.cursor(), checksum: None, frame: None };
             if shown(bytes).contains("task.completed") {
                 break;
             }
@@ -78,7 +78,7 @@ async fn law_8_an_executor_that_lost_its_thread_records_nothing_more() {
         let old = before.last().expect("records").epoch;
         let lease = journal.claim(&house.user, &run.thread, &NodeId::from("node-2")).await.expect("claimed");
         assert!(lease.epoch > old, "{kind:?}");
-        let batch = Batch {
+        let batch = AppendBatch {
             owner: house.user.clone(),
             thread: run.thread.clone(),
             epoch: old,
@@ -86,7 +86,7 @@ async fn law_8_an_executor_that_lost_its_thread_records_nothing_more() {
             records: Arc::default(),
             changes: Vec::new(),
         };
-        assert_eq!(journal.append(batch).await, Verdict::Fenced, "{kind:?}");
+        assert_eq!(journal.append(batch).await, AppendOutcome::Fenced, "{kind:?}");
         house.cancel(&run.task, Default::default()).await;
         // Its append is refused; it folds the log anew under a newer term, goes on, and finds the cancel again.
         let object = house.settled(&run).await;
@@ -116,11 +116,11 @@ async fn cursors_that_do_not_fit_are_refused() {
             }
         };
         for asked in [head.next(), Seq(u64::MAX)] {
-            let cursor = Cursor { seq: asked, check: None, inner: None };
+            let cursor = Cursor { seq: asked, checksum: None, frame: None };
             assert_eq!(refused(&run.thread, cursor).await, CursorError::Ahead { asked, head });
         }
         for record in &log {
-            assert_eq!(refused(&other.thread, Cursor::from(record)).await, CursorError::Foreign, "{kind:?}");
+            assert_eq!(refused(&other.thread, Cursor::from(record)).await, CursorError::Mismatch, "{kind:?}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::house::{House, KINDS, Kind};
 use model::event::CancelMode;
-use model::object::TaskStatus;
-use model::thread::Replay;
+use model::task::TaskStatus;
+use model::thread::ThreadReplay;
 
 async fn a_thread_opens_by_its_last_run_alone(kind: Kind, turns: usize) {
     let house = House::new(kind).await;
@@ -20,7 +20,7 @@ async fn a_thread_opens_by_its_last_run_alone(kind: Kind, turns: usize) {
     }
     house.idle().await;
     let log = house.log(&first.thread).await;
-    let mut replay = Replay::default();
+    let mut replay = ThreadReplay::default();
     log.iter().for_each(|record| replay.push(record));
     assert_eq!(replay.thread.runs.len(), turns);
     let directory = &house.engine.ports().directory;

@@ -2,14 +2,14 @@
 //! observation, a hook and a clock that do as they are told.
 
 use futures_util::{StreamExt as _, stream};
-use model::block::Part;
-use model::definition::Hook;
-use model::delta::{ModelEvent, ModelRequest};
+use model::block::ContentPart;
+use model::definition::InputHook;
 use model::event::ErrorInfo;
-use model::history::Entry;
+use model::history::HistoryEntry;
+use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
-    Batch, BoxFuture, BoxStream, Clock, Documents, FileAnswer, FileRequest, HookAnswer, HookRequest, Hooks, Journal,
-    Landed, Lease, Models, Page, PageLimit, StoreError, Tools, Verdict,
+    AppendBatch, AppendOutcome, BoxFuture, BoxStream, Clock, FileReadOutcome, FileReadRequest, FileReader, HookRequest,
+    HookResponse, HookRunner, Journal, Lease, ModelClient, OnCommit, PageLimit, RecordPage, StoreError, ToolRunner,
 };
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{Millis, NodeId, Seq, ThreadId, UserId};
@@ -90,20 +90,20 @@ impl Gated {
         self.met.notified().await;
     }
 
-    fn troubled(&self, trouble: Trouble, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
+    fn troubled(&self, trouble: Trouble, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
         let (inner, met) = (Arc::clone(&self.inner), Arc::clone(&self.met));
         // On its own: what becomes of an append does not depend on who waits for it.
         let fate = tokio::spawn(async move {
             if matches!(trouble, Trouble::UnknownKept | Trouble::DeadAfter) {
-                assert_eq!(inner.append(batch).await, Verdict::Durable, "what the engine writes fits");
+                assert_eq!(inner.append(batch).await, AppendOutcome::Durable, "what the engine writes fits");
             }
             if !trouble.is_survived() {
                 met.notify_one();
                 let _unheard = landed;
                 return pending().await;
             }
-            let verdict = Verdict::Unknown("the disk went away".to_owned());
-            landed.hear(&verdict);
+            let verdict = AppendOutcome::Unknown("the disk went away".to_owned());
+            landed.call(&verdict);
             verdict
         });
         Box::pin(async { fate.await.expect("it does not panic") })
@@ -120,33 +120,33 @@ impl Journal for Gated {
         self.inner.claim(owner, thread, node)
     }
 
-    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
+    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
         let number = self.appends.fetch_add(1, SeqCst) + 1;
         if let Some((_, trouble)) = self.trouble.filter(|(at, _)| *at == number) {
             return self.troubled(trouble, batch, landed);
         }
         if let Ok(permit) = Arc::clone(&self.open).try_acquire_owned() {
             permit.forget();
-            return self.inner.append_then(batch, landed);
+            return self.inner.append_with_callback(batch, landed);
         }
         let (inner, open) = (Arc::clone(&self.inner), Arc::clone(&self.open));
         let held = tokio::spawn(async move {
             let permit = open.acquire_owned().await.expect("the gate is not closed");
             permit.forget();
-            inner.append_then(batch, landed).await
+            inner.append_with_callback(batch, landed).await
         });
         Box::pin(async { held.await.expect("it does not panic") })
     }
 
-    fn read<'a>(
+    fn read_page<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<Page, StoreError>> {
+    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
         Box::pin(async move {
-            let page = self.inner.read(owner, thread, after, limit).await;
+            let page = self.inner.read_page(owner, thread, after, limit).await;
             self.records_read.fetch_add(page.as_ref().map_or(0, |page| page.records.len()), SeqCst);
             page
         })
@@ -158,7 +158,7 @@ const KEPT: usize = 64;
 
 /// Models under observation: what they were asked, and how many of their streams live. `silent/…` never says a word.
 pub(crate) struct Watched {
-    inner: Arc<dyn Models>,
+    inner: Arc<dyn ModelClient>,
     /// One word at a time, so that each is an append of its own.
     drips: bool,
     /// The latest.
@@ -168,7 +168,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(inner: Arc<dyn Models>, drips: bool) -> Self {
+    pub(crate) fn new(inner: Arc<dyn ModelClient>, drips: bool) -> Self {
         Self { inner, drips, asked: Mutex::default(), turns: AtomicUsize::new(0), live: Arc::default() }
     }
 
@@ -192,8 +192,8 @@ impl Watched {
     }
 }
 
-impl Models for Watched {
-    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+impl ModelClient for Watched {
+    fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let silent = request.model.starts_with("silent/");
         self.turns.fetch_add(1, SeqCst);
         let mut asked = self.asked.lock().expect("nobody panicked");
@@ -203,7 +203,7 @@ impl Models for Watched {
         asked.push(request.clone());
         drop(asked);
         self.live.fetch_add(1, SeqCst);
-        let events = if silent { stream::pending().boxed() } else { self.inner.turn(request) };
+        let events = if silent { stream::pending().boxed() } else { self.inner.stream_turn(request) };
         Box::pin(Turn { events, drips: self.drips, rests: false, live: Arc::clone(&self.live) })
     }
 }
@@ -257,8 +257,8 @@ impl Counting {
     }
 }
 
-impl Tools for Counting {
-    fn call(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+impl ToolRunner for Counting {
+    fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
         let (ran, let_go) = (Arc::clone(&self.ran), Arc::clone(&self.let_go));
         Box::pin(stream::once(async move {
             let name = request.name.clone();
@@ -266,7 +266,7 @@ impl Tools for Counting {
             if name == "hold" {
                 let_go.acquire().await.expect("it is not closed").forget();
             }
-            let message_content = vec![Part::text(format!("{name} did it"))];
+            let message_content = vec![ContentPart::text(format!("{name} did it"))];
             ToolEvent::End(ToolOutput { message_content, ..ToolOutput::default() })
         }))
     }
@@ -281,7 +281,7 @@ pub(crate) enum Will {
     /// Says something else.
     Input(&'static str),
     /// Gives the model another past.
-    History(Vec<Entry>),
+    History(Vec<HistoryEntry>),
     /// Fails.
     Fail,
     /// Never answers.
@@ -311,15 +311,17 @@ impl Obeying {
     }
 }
 
-impl Hooks for Obeying {
-    fn ask(&self, _hook: &Hook, request: HookRequest) -> BoxFuture<'static, Result<HookAnswer, ErrorInfo>> {
+impl HookRunner for Obeying {
+    fn run_hook(&self, _hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>> {
         self.asked.lock().expect("nobody panicked").push(request);
         self.was_asked.notify_one();
-        let keep = HookAnswer::default();
+        let keep = HookResponse::default();
         match self.will.lock().expect("nobody panicked").clone() {
             Will::Keep => Box::pin(ready(Ok(keep))),
-            Will::Input(words) => Box::pin(ready(Ok(HookAnswer { input: Some(vec![Part::text(words)]), ..keep }))),
-            Will::History(history) => Box::pin(ready(Ok(HookAnswer { history: Some(history), ..keep }))),
+            Will::Input(words) => {
+                Box::pin(ready(Ok(HookResponse { input: Some(vec![ContentPart::text(words)]), ..keep })))
+            }
+            Will::History(history) => Box::pin(ready(Ok(HookResponse { history: Some(history), ..keep }))),
             Will::Fail => Box::pin(ready(Err(ErrorInfo::new("hook_failed", "The input hook said no.")))),
             Will::Hang => Box::pin(pending()),
             Will::Slow => {
@@ -335,7 +337,7 @@ impl Hooks for Obeying {
 
 /// Files of which some can be read and some hang until they are let go. It knows who is being read.
 pub(crate) struct Shelf {
-    asked: Mutex<Vec<FileRequest>>,
+    asked: Mutex<Vec<FileReadRequest>>,
     live: Arc<AtomicUsize>,
     pub(crate) let_go: Arc<Semaphore>,
 }
@@ -367,9 +369,9 @@ impl Drop for Reading {
     }
 }
 
-impl Documents for Shelf {
-    fn read(&self, request: FileRequest) -> BoxFuture<'static, FileAnswer> {
-        let FileRequest { url, .. } = request.clone();
+impl FileReader for Shelf {
+    fn read_file(&self, request: FileReadRequest) -> BoxFuture<'static, FileReadOutcome> {
+        let FileReadRequest { url, .. } = request.clone();
         self.asked.lock().expect("nobody panicked").push(request);
         self.live.fetch_add(1, SeqCst);
         let (reading, let_go) = (Reading(Arc::clone(&self.live)), Arc::clone(&self.let_go));
@@ -379,9 +381,9 @@ impl Documents for Shelf {
                 let_go.acquire().await.expect("it is not closed").forget();
             }
             if url.ends_with("/gone") {
-                return FileAnswer::Failed { message: "Nobody is there.".to_owned() };
+                return FileReadOutcome::Failed { message: "Nobody is there.".to_owned() };
             }
-            FileAnswer::Read { content: vec![Part::text(format!("what {url} says"))], message: None }
+            FileReadOutcome::Read { content: vec![ContentPart::text(format!("what {url} says"))], message: None }
         })
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::house::{House, KINDS};
 use engine::{NewRun, OnBusy, StartError};
-use model::block::Part;
+use model::block::ContentPart;
 use model::event::{CancelMode, Event};
-use model::object::TaskStatus;
+use model::task::TaskStatus;
 
 /// The runs that began, in their order, each with what was said first.
 async fn begun(house: &House, thread: &model::ThreadId) -> Vec<(model::TaskId, String)> {
@@ -65,7 +65,7 @@ async fn the_run_that_is_in_the_way_is_found_behind_a_long_queue() {
             house.ask(Some(&first.thread), "more").await;
         }
         let new = NewRun { agent: "demo".to_owned(), thread: Some(first.thread.clone()), ..NewRun::default() };
-        let new = NewRun { input: vec![Part::text("now")], on_busy: OnBusy::Reject, ..new };
+        let new = NewRun { input: vec![ContentPart::text("now")], on_busy: OnBusy::Reject, ..new };
         let refused = house.engine.start(&house.user, new).await;
         assert!(matches!(refused, Err(StartError::Busy(busy)) if busy == first.task), "{kind:?}");
         house.stopped().await;

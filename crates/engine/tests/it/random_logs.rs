@@ -2,15 +2,15 @@
 
 use crate::house::{House, KINDS, Kind, line};
 use engine::View;
-use model::command::{Command, Start};
+use model::command::{Command, StartCommand};
 use model::cursor::Cursor;
 use model::event::{DisplayMode, Event};
 use model::fold::RunFold;
-use model::object::TaskStatus;
-use model::ports::{Batch, Change, Frames, Projection, Submission, Verdict};
+use model::ports::{AppendBatch, AppendOutcome, DirectoryChange, Frames, Projection, Submission};
+use model::task::TaskStatus;
+use model::thread::ThreadReplay;
+use model::{NodeId, Record, RecordDraft, Seq, ThreadId};
 use model_testing::{Options, Rng, seeds, thread_log};
-use model::thread::Replay;
-use model::{Draft, NodeId, Record, Seq, ThreadId};
 
 /// A generated log in the store.
 async fn stored(house: &House, seed: u64) -> (ThreadId, Vec<Record>) {
@@ -22,7 +22,7 @@ async fn stored(house: &House, seed: u64) -> (ThreadId, Vec<Record>) {
 /// Puts a log into the store, in batches of random size, as an executor would, but for the checkpoints.
 pub(crate) async fn put_log(house: &House, thread: &ThreadId, log: &[Record], seed: u64) -> Vec<Record> {
     let ports = house.engine.ports();
-    let start = Start {
+    let start = StartCommand {
         task_id: log.first().expect("a log").run.clone(),
         agent: "demo".to_owned(),
         input: Vec::new(),
@@ -32,20 +32,20 @@ pub(crate) async fn put_log(house: &House, thread: &ThreadId, log: &[Record], se
         display_mode: DisplayMode::Agent,
         client: None,
         origin: None,
-        before: None,
-        wishes: model::wish::Wishes::default(),
-        echo: None,
-        history: None,
-        refused: None,
+        prior_history: None,
+        model_settings: model::model_settings::ModelSettings::default(),
+        request_echo: None,
+        rewritten_history: None,
+        hook_error: None,
     };
     let command = Command::Start(Box::new(start));
-    let submission = Submission { thread: thread.clone(), new_thread: true, at: 1, command, idempotency: None };
+    let submission = Submission { thread: thread.clone(), new_thread: true, at: 1, command, idempotency_key: None };
     ports.directory.submit(&house.user, submission).await.expect("a new thread");
     let row = ports.directory.inbox(&house.user, thread).await.expect("readable").remove(0);
     let lease = ports.journal.claim(&house.user, thread, &NodeId::from("n")).await.expect("claimed");
     let seal = |record: &Record| {
         let (event, private) = (record.event().clone(), record.private().map(Box::new));
-        Record::seal(thread, &record.run, lease.epoch, Draft { seq: record.seq, at: record.at, event, private })
+        Record::seal(thread, &record.run, lease.epoch, RecordDraft { seq: record.seq, at: record.at, event, private })
     };
     let sealed: Vec<Record> = log.iter().map(seal).collect();
     let mut rng = Rng::new(seed);
@@ -54,9 +54,9 @@ pub(crate) async fn put_log(house: &House, thread: &ThreadId, log: &[Record], se
         let (records, later) = rest.split_at((1 + rng.below(40)).min(rest.len()));
         let mut changes = changes_of(records);
         if !std::mem::replace(&mut consumed, true) {
-            changes.push(Change::Consume { row: row.id });
+            changes.push(DirectoryChange::ConsumeInboxRow { row: row.id });
         }
-        let batch = Batch {
+        let batch = AppendBatch {
             owner: house.user.clone(),
             thread: thread.clone(),
             epoch: lease.epoch,
@@ -64,14 +64,14 @@ pub(crate) async fn put_log(house: &House, thread: &ThreadId, log: &[Record], se
             records: records.into(),
             changes,
         };
-        assert_eq!(ports.journal.append(batch).await, Verdict::Durable, "SEED={seed}");
+        assert_eq!(ports.journal.append(batch).await, AppendOutcome::Durable, "SEED={seed}");
         head = records.last().expect("not empty").seq;
         rest = later;
     }
     sealed
 }
 
-fn changes_of(records: &[Record]) -> Vec<Change> {
+fn changes_of(records: &[Record]) -> Vec<DirectoryChange> {
     let mut changes = Vec::new();
     for record in records {
         let (run, at) = (record.run.clone(), record.at);
@@ -79,7 +79,12 @@ fn changes_of(records: &[Record]) -> Vec<Change> {
         if let Event::Created(e) = event
             && e.task.parent_task_id.is_none()
         {
-            changes.push(Change::RunStarted { run: run.clone(), agent: e.task.agent.clone(), first: record.seq, at });
+            changes.push(DirectoryChange::RunStarted {
+                run: run.clone(),
+                agent: e.task.agent.clone(),
+                first: record.seq,
+                at,
+            });
         }
         let status = match event {
             Event::Completed(_) => TaskStatus::Completed,
@@ -89,7 +94,7 @@ fn changes_of(records: &[Record]) -> Vec<Change> {
             _ => continue,
         };
         if event.task_id() == Some(&run) {
-            changes.push(Change::RunStatus { run, status, last: record.seq, at });
+            changes.push(DirectoryChange::RunStatus { run, status, last: record.seq, at });
         }
     }
     changes
@@ -108,10 +113,10 @@ async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
                     fold = RunFold::default();
                 }
                 fold.apply(record).unwrap_or_else(|_| panic!("{kind:?} SEED={seed}: {} does not fit", record.seq));
-                if fold.is_over() && record.event().is_terminal() {
+                if fold.has_ended() && record.event().is_terminal() {
                     for task in &fold.tasks {
                         let served = house.object(&task.id).await;
-                        let own = fold.object(&task.id).expect("it is in the fold");
+                        let own = fold.task_object(&task.id).expect("it is in the fold");
                         assert_eq!(served, own, "{kind:?} SEED={seed}: {}", task.id);
                     }
                 }
@@ -126,14 +131,14 @@ async fn law_1_a_restart_gives_the_same_thread() {
         let house = House::new(Kind::Sqlite).await;
         let (thread, log) = stored(&house, seed).await;
         let replayed = |records: &[Record]| {
-            let mut replay = Replay::default();
+            let mut replay = ThreadReplay::default();
             records.iter().for_each(|record| replay.push(record));
             replay.thread
         };
         let before = replayed(&log);
         let house = house.restarted().await;
         assert_eq!(replayed(&house.log(&thread).await), before, "SEED={seed}");
-        assert_eq!(before.misfits, 0, "SEED={seed}");
+        assert_eq!(before.fold_errors, 0, "SEED={seed}");
     }
 }
 

@@ -5,10 +5,10 @@ use crate::house::{House, KINDS, Kind};
 use crate::ports::{Hands, Watched};
 use engine::{Engine, Ports};
 use model::definition::Definitions;
-use model::delta::{ModelEvent, ModelRequest};
-use model::event::{CancelMode, Event, Retrying};
-use model::object::TaskStatus;
-use model::ports::{BoxStream, Clock as _, Models};
+use model::event::{CancelMode, Event, StepRetrying};
+use model::model_turn::{ModelEvent, ModelRequest};
+use model::ports::{BoxStream, Clock as _, ModelClient};
+use model::task::TaskStatus;
 use model::{Millis, Record};
 use providers::Router;
 use providers::scripted::{Scenarios, Scripted};
@@ -45,10 +45,10 @@ struct Timed {
     asked_at: Arc<Mutex<Vec<Millis>>>,
 }
 
-impl Models for Timed {
-    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+impl ModelClient for Timed {
+    fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         self.asked_at.lock().expect("nobody panicked").push(self.clock.now());
-        self.inner.turn(request)
+        self.inner.stream_turn(request)
     }
 }
 
@@ -65,7 +65,7 @@ async fn unlucky(kind: Kind, definitions: Definitions) -> (House, Arc<Mutex<Vec<
     (House { engine, models, ..house }, asked_at)
 }
 
-fn retries(log: &[Record]) -> Vec<(Retrying, Millis)> {
+fn retries(log: &[Record]) -> Vec<(StepRetrying, Millis)> {
     let retry = |record: &Record| match record.event() {
         Event::Retrying(e) => Some((e.clone(), record.at)),
         _ => None,

@@ -2,12 +2,12 @@
 
 use crate::house::{House, KINDS, lines, shown};
 use engine::{NewRun, OnBusy, StartError};
-use model::block::Part;
+use model::block::ContentPart;
 use model::cursor::Cursor;
-use model::object::TaskStatus;
-use model::ports::Idempotency;
-use model_testing::laws;
+use model::ports::IdempotencyKey;
+use model::task::TaskStatus;
 use model::{Seq, ThreadId};
+use model_testing::laws;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -93,7 +93,7 @@ async fn a_run_that_a_restart_cut_goes_on_and_after_three_says_that_it_was_inter
         assert_eq!(house.settled(&waiting).await.status, TaskStatus::Completed, "{kind:?}: it is not forgotten");
         let log = house.log(&run.thread).await;
         laws::one_terminal_last(&log).expect("law 9");
-        assert_eq!(log.iter().filter(|record| record.kind() == "task.recovered").count(), 2, "{kind:?}");
+        assert_eq!(log.iter().filter(|record| record.event_type() == "task.recovered").count(), 2, "{kind:?}");
     }
 }
 
@@ -107,7 +107,7 @@ async fn on_busy_rejects_interrupts_or_steers() {
         viewer.next().await.expect("readable").expect("it began");
         let new = |on_busy| NewRun {
             agent: "demo".to_owned(),
-            input: vec![Part::text("hello")],
+            input: vec![ContentPart::text("hello")],
             thread: Some(run.thread.clone()),
             on_busy,
             ..NewRun::default()
@@ -119,7 +119,7 @@ async fn on_busy_rejects_interrupts_or_steers() {
         let next = house.engine.start(&house.user, new(OnBusy::Interrupt)).await.expect("taken");
         assert_eq!(house.settled(&run).await.status, TaskStatus::Cancelled, "{kind:?}");
         assert_eq!(house.settled(&next).await.status, TaskStatus::Completed, "{kind:?}");
-        let kinds: Vec<String> = house.log(&run.thread).await.iter().map(|r| r.kind().to_owned()).collect();
+        let kinds: Vec<String> = house.log(&run.thread).await.iter().map(|r| r.event_type().to_owned()).collect();
         assert!(kinds.contains(&"task.input.added".to_owned()), "{kind:?}: {kinds:?}");
     }
 }
@@ -130,10 +130,11 @@ async fn a_steer_that_comes_too_late_begins_the_next_run() {
         let house = House::new(kind).await;
         let run = house.ask(None, "hello").await;
         house.settled(&run).await;
-        let said = house.engine.say(&house.user, &run.thread, run.task.clone(), vec![Part::text("hello")], None).await;
+        let said =
+            house.engine.say(&house.user, &run.thread, run.task.clone(), vec![ContentPart::text("hello")], None).await;
         said.expect("taken");
         let ended = async {
-            while house.log(&run.thread).await.iter().filter(|r| r.kind() == "task.completed").count() < 2 {
+            while house.log(&run.thread).await.iter().filter(|r| r.event_type() == "task.completed").count() < 2 {
                 tokio::task::yield_now().await;
             }
         };
@@ -147,10 +148,10 @@ async fn who_begins_a_promised_thread_at_once_with_others_is_in_it_with_them() {
         let house = House::new(kind).await;
         // Several times: whether two find the thread missing at once is chance.
         for _ in 0..8 {
-            let thread = ThreadId::mint(Uuid::now_v7());
+            let thread = ThreadId::from_uuid(Uuid::now_v7());
             let new = || NewRun {
                 agent: "demo".to_owned(),
-                input: vec![Part::text("hello")],
+                input: vec![ContentPart::text("hello")],
                 thread: Some(thread.clone()),
                 promised: true,
                 ..NewRun::default()
@@ -163,7 +164,7 @@ async fn who_begins_a_promised_thread_at_once_with_others_is_in_it_with_them() {
                 assert_eq!(house.settled(&started).await.status, TaskStatus::Completed, "{kind:?}");
             }
             let log = house.log(&thread).await;
-            assert_eq!(log.iter().filter(|record| record.kind() == "task.created").count(), 3, "{kind:?}");
+            assert_eq!(log.iter().filter(|record| record.event_type() == "task.created").count(), 3, "{kind:?}");
         }
     }
 }
@@ -174,8 +175,8 @@ async fn the_same_key_gives_the_same_run() {
         let house = House::new(kind).await;
         let new = |digest: &str| NewRun {
             agent: "demo".to_owned(),
-            input: vec![Part::text("hello")],
-            idempotency: Some(Idempotency { key: "k".to_owned(), digest: digest.to_owned() }),
+            input: vec![ContentPart::text("hello")],
+            idempotency: Some(IdempotencyKey { key: "k".to_owned(), request_digest: digest.to_owned() }),
             ..NewRun::default()
         };
         let first = house.engine.start(&house.user, new("a")).await.expect("taken");
@@ -183,7 +184,7 @@ async fn the_same_key_gives_the_same_run() {
         assert_eq!(first, again, "{kind:?}");
         assert!(house.engine.start(&house.user, new("b")).await.is_err(), "{kind:?}: another body");
         house.settled(&first).await;
-        assert_eq!(house.log(&first.thread).await.iter().filter(|r| r.kind() == "task.created").count(), 1);
+        assert_eq!(house.log(&first.thread).await.iter().filter(|r| r.event_type() == "task.created").count(), 1);
     }
 }
 

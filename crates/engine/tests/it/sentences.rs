@@ -5,15 +5,18 @@ use crate::cast::{definitions, with_agent, with_tool, words};
 use crate::house::{House, KINDS, lines, shown};
 use engine::{Engine, NewRun, Ports};
 use futures_util::{StreamExt as _, stream};
-use model::definition::{Approval, Definitions};
-use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelRequest};
-use model::event::{CancelMode, Decision, DecisionKind, ErrorInfo, StopReason};
-use model::object::TaskStatus;
-use model::ports::{Batch, BoxFuture, BoxStream, Journal, Landed, Lease, Models, Page, PageLimit, StoreError, Verdict};
-use model::record::FORMAT;
-use model_testing::laws;
+use model::definition::{ApprovalPolicy, Definitions};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, ErrorInfo, StopReason};
+use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
+use model::ports::{
+    AppendBatch, AppendOutcome, BoxFuture, BoxStream, Journal, Lease, ModelClient, OnCommit, PageLimit, RecordPage,
+    StoreError,
+};
+use model::record::RECORD_FORMAT;
+use model::task::TaskStatus;
 use model::usage::Usage;
 use model::{NodeId, Seq, ThreadId, UserId};
+use model_testing::laws;
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -71,8 +74,8 @@ struct Clinging {
     connection: Arc<()>,
 }
 
-impl Models for Clinging {
-    fn turn(&self, _request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+impl ModelClient for Clinging {
+    fn stream_turn(&self, _request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let word = ModelDelta::Text { slot: 0, part: 0, text: "Once ".to_owned(), logprobs: None };
         let connection = Arc::clone(&self.connection);
         let said = stream::iter([ModelEvent::Delta(word), self.end.clone()]).chain(stream::pending());
@@ -84,7 +87,9 @@ impl Models for Clinging {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_failed_or_is_incomplete_ends_the_run_and_closes_the_stream() {
     let error = ErrorInfo::new("provider_error", "It broke.");
-    let limited = |stop| ModelEvent::End(ModelEnd { stop, usage: Usage::default(), model: None, service_tier: None });
+    let limited = |stop| {
+        ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage: Usage::default(), model: None, service_tier: None })
+    };
     for (end, status, why) in [
         (ModelEvent::Failed(ModelFailure { error, retry_after_ms: None }), TaskStatus::Failed, "provider_error"),
         (limited(StopReason::MaxTokens), TaskStatus::Incomplete, "max_tokens"),
@@ -120,7 +125,7 @@ fn another_world() -> Definitions {
         demo.models = vec!["scripted/another".to_owned()];
     });
     let changed = with_tool(changed, "trade", |trade| {
-        trade.approval = Approval::Always;
+        trade.approval = ApprovalPolicy::Always;
         trade.approval_timeout_seconds = 1;
     });
     Definitions { digest: "another".to_owned(), ..changed }
@@ -161,20 +166,20 @@ impl Journal for Later {
         self.0.claim(owner, thread, node)
     }
 
-    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
-        self.0.append_then(batch, landed)
+    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+        self.0.append_with_callback(batch, landed)
     }
 
-    fn read<'a>(
+    fn read_page<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<Page, StoreError>> {
+    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
         Box::pin(async move {
-            let mut page = self.0.read(owner, thread, after, limit).await?;
-            page.records.iter_mut().for_each(|record| record.v = FORMAT + 1);
+            let mut page = self.0.read_page(owner, thread, after, limit).await?;
+            page.records.iter_mut().for_each(|record| record.format = RECORD_FORMAT + 1);
             Ok(page)
         })
     }
@@ -192,7 +197,7 @@ async fn a_log_of_a_later_version_waits_for_a_version_that_can_read_it() {
         let journal = Arc::new(Later(Arc::clone(&house.engine.ports().journal)));
         let older = Engine::new(Ports { journal, ..house.engine.ports().clone() });
         let key = paused.pending[0].key.clone().expect("a question");
-        let yes = Decision { kind: DecisionKind::Approve, always: false, message: None, args: None };
+        let yes = ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None };
         older.decide(&house.user, &house.row(&run.task).await, (key, yes), None).await.expect("written down");
         let gone = async {
             while older.live_threads() > 0 {

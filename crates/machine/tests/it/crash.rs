@@ -5,15 +5,15 @@ use crate::sim::{Sim, begin, client_gives, decides, deltas, ends, fails, points_
 use crate::words::{Bit, agent, approve, asking, call, edit, gated, gives, handing, house, how, idempotent, reject};
 use crate::words::{text, tool};
 use machine::{EffectId, Input};
-use model::block::Part;
-use model::command::Start;
-use model::definition::{Definitions, HandoffHistory, Tool, ToolHow};
-use model::delta::{ModelDelta, ModelEvent, ModelRequest};
-use model::event::{CancelMode, Decision, PendingKind, StopReason};
-use model::ports::FileAnswer;
+use model::block::ContentPart;
+use model::command::StartCommand;
+use model::definition::{Definitions, HandoffHistory, Tool, ToolExecutor};
+use model::event::{ApprovalDecision, CancelMode, PendingKind, StopReason};
+use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
+use model::ports::FileReadOutcome;
 use model::record::OnCrash;
-use model_testing::laws;
 use model::tool::ToolEvent;
+use model_testing::laws;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,7 +23,7 @@ struct Scenario {
     /// What the model of a task says in a turn: by agent and turn.
     turn: fn(&str, u32) -> Vec<Bit>,
     /// What people decide.
-    people: fn() -> Decision,
+    people: fn() -> ApprovalDecision,
     /// The run is cancelled before this input.
     cancel: Option<(usize, CancelMode)>,
     /// A limit ends every turn.
@@ -153,7 +153,7 @@ fn world() -> Definitions {
         tool("look"),
         idempotent(tool("again")),
         gated(tool("trade")),
-        how(tool("pick"), ToolHow::Client),
+        how(tool("pick"), ToolExecutor::Client),
         Tool { on_crash: OnCrash::Ask, ..tool("risky") },
         Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
         asking("ask", "helper"),
@@ -174,7 +174,7 @@ impl<'a> World<'a> {
         let mut sim = Sim::new(world());
         sim.name = name;
         let input = points_at(scenario.files);
-        sim.input(Input::Start(Box::new(Start { input, ..begin(Vec::new()) })));
+        sim.input(Input::Start(Box::new(StartCommand { input, ..begin(Vec::new()) })));
         Self { scenario, sim, unsaid: BTreeMap::new() }
     }
 
@@ -187,12 +187,12 @@ impl<'a> World<'a> {
                 kept = whole(&self.sim);
                 for _ in 0..times {
                     // A cancel meanwhile, or the third crash, may end it.
-                    if !self.sim.run.fold.is_over() {
+                    if !self.sim.run.fold.has_ended() {
                         self.sim.crash();
                     }
                 }
             }
-            if self.sim.run.fold.is_over() {
+            if self.sim.run.fold.has_ended() {
                 self.check(&kept);
                 return count;
             }
@@ -205,7 +205,7 @@ impl<'a> World<'a> {
     fn next_input(&mut self, count: usize) -> Input {
         if let Some((_, mode)) = self.scenario.cancel.filter(|(at, _)| *at == count) {
             let task_id = crate::words::run_id();
-            return Input::Cancel(machine::CancelTask { task_id, mode, by: model::event::Actor::User });
+            return Input::Cancel(machine::CancelTask { task_id, mode, by: model::event::Initiator::User });
         }
         if let Some(id) = self.sim.models.last().cloned() {
             return self.more_of(id);
@@ -217,7 +217,7 @@ impl<'a> World<'a> {
             return Input::File { answer: reads(&id), id };
         }
         let root = self.sim.run.fold.root().expect("the run began");
-        let answer = |pending: &model::event::Pending| match (pending.kind, &pending.key) {
+        let answer = |pending: &model::event::PendingRequest| match (pending.kind, &pending.key) {
             (PendingKind::Approval, Some(key)) => decides(key.clone(), (self.scenario.people)()),
             _ => client_gives(pending.call_id.clone(), "red"),
         };
@@ -256,12 +256,12 @@ impl<'a> World<'a> {
     }
 }
 
-fn reads(id: &EffectId) -> FileAnswer {
+fn reads(id: &EffectId) -> FileReadOutcome {
     match id {
         EffectId::File { url, .. } if url != "broken" => {
-            FileAnswer::Read { content: vec![Part::text(format!("{url} is here"))], message: None }
+            FileReadOutcome::Read { content: vec![ContentPart::text(format!("{url} is here"))], message: None }
         }
-        _ => FileAnswer::Failed { message: "gone".to_owned() },
+        _ => FileReadOutcome::Failed { message: "gone".to_owned() },
     }
 }
 
@@ -274,9 +274,9 @@ fn is_of(request: &ModelRequest, id: &EffectId) -> bool {
 fn whole(sim: &Sim) -> BTreeMap<String, Value> {
     let mut items = BTreeMap::new();
     for task in &sim.run.fold.tasks {
-        let object = sim.run.fold.object(&task.id).expect("the task is there");
-        let ended = |step: usize| task.steps[step].end.is_some_and(StopReason::is_whole);
-        for fold in task.items.iter().filter(|fold| fold.closed && fold.step.is_none_or(ended)) {
+        let object = sim.run.fold.task_object(&task.id).expect("the task is there");
+        let ended = |step: usize| task.steps[step].stop_reason.is_some_and(StopReason::is_complete);
+        for fold in task.items.iter().filter(|fold| fold.done && fold.step_index.is_none_or(ended)) {
             let shown = object.output.iter().find(|item| item.id() == fold.item.id());
             items.insert(fold.item.id().to_string(), serde_json::to_value(shown).expect("an item has a JSON text"));
         }

@@ -3,15 +3,15 @@
 use crate::sim::{Sim, begin};
 use crate::words::{agent, asking, call, call_id, demo, gives, house, run_id, task_id, text, tool};
 use machine::Input;
-use model::block::{Block, ImageBlock, ImageUrl, Part, TextBlock};
-use model::command::Start;
+use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::command::StartCommand;
 use model::definition::Price;
 use model::event::{CancelMode, Event};
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::item::Item;
-use model::limits::{Amount, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
-use model::ports::Spent;
-use model::record::Private;
+use model::limits::{CostMicros, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
+use model::ports::Spend;
+use model::record::PrivatePayload;
 use model::tool::ToolOutput;
 use model::usage::Usage;
 
@@ -24,7 +24,7 @@ fn asked() -> Sim {
 }
 
 /// What the run's first record has for the server alone.
-fn private_of_created(sim: &Sim) -> Private {
+fn private_of_created(sim: &Sim) -> PrivatePayload {
     let created = sim.drafts.iter().find(|draft| matches!(draft.event, Event::Created(_)));
     created.and_then(|draft| draft.private.as_deref()).cloned().expect("a run begins with what it may use")
 }
@@ -32,12 +32,12 @@ fn private_of_created(sim: &Sim) -> Private {
 #[test]
 fn a_run_remembers_its_definitions_its_deadline_and_the_past_that_a_hook_gave_it() {
     let mut sim = Sim::new(demo([]));
-    let history = Some(vec![Entry::User { content: vec![Part::text("before")] }]);
-    sim.input(Input::Start(Box::new(Start { history: history.clone(), ..begin(Vec::new()) })));
+    let history = Some(vec![HistoryEntry::User { content: vec![ContentPart::text("before")] }]);
+    sim.input(Input::Start(Box::new(StartCommand { rewritten_history: history.clone(), ..begin(Vec::new()) })));
     let private = private_of_created(&sim);
-    assert_eq!(private.digest.as_ref(), Some(&sim.run.definitions.digest));
+    assert_eq!(private.definitions_digest.as_ref(), Some(&sim.run.definitions.digest));
     assert_eq!(private.deadline, Some(sim.now + sim.run.definitions.limits.run_deadline_ms));
-    assert_eq!(private.history, history);
+    assert_eq!(private.rewritten_history, history);
     assert_eq!(sim.given(), "user:before | user:go");
 }
 
@@ -51,7 +51,7 @@ fn arguments_of_the_greatest_length_run_and_one_byte_more_does_not() {
         sim.turn([call("t", &arguments)]);
         assert_eq!(sim.calls.len(), usize::from(code.is_none()), "{length} bytes");
         assert_eq!(sim.story().iter().any(|line| line.contains("invalid_arguments")), code.is_some());
-        assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
+        assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
     }
 }
 
@@ -139,7 +139,7 @@ fn what_comes_beside_a_result_is_taken_up_to_what_its_last_record_repeats() {
 }
 
 fn picture(bytes: usize) -> Block {
-    Block::Image(ImageBlock { image_url: ImageUrl::at("p".repeat(bytes)), id: None })
+    Block::Image(ImageBlock { image_url: ImageUrl::new("p".repeat(bytes)), id: None })
 }
 
 #[test]
@@ -156,10 +156,10 @@ fn a_tools_picture_that_fits_no_record_is_left_out_in_words_that_can_be_cited() 
             Block::Image(image) if bytes <= largest => Block::Image(ImageBlock { id: Some(1), ..image }),
             _ => left_out(bytes),
         };
-        let object = sim.run.fold.object(&run_id()).expect("the run began");
+        let object = sim.run.fold.task_object(&run_id()).expect("the run began");
         let Some(Item::ToolResult(result)) = object.output.last() else { panic!("a result") };
         assert_eq!(result.block_list.as_deref(), Some(&[shown][..]), "{bytes} bytes");
-        assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
+        assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
     }
 }
 
@@ -195,9 +195,9 @@ fn a_run_whose_agent_is_gone_goes_on_with_the_model_that_it_began_with() {
 
 #[test]
 fn a_days_sum_has_each_run_once() {
-    let spent = |tokens: u64, cost: u64| Spent {
+    let spent = |tokens: u64, cost: u64| Spend {
         usage: Usage { input_tokens: tokens, cached_tokens: 1, ..Usage::default() },
-        cost: Amount(cost),
+        cost: CostMicros(cost),
     };
     let mut house = demo([tool("t")]);
     // 9 tokens read and 4 written: 17 millionths.
@@ -206,7 +206,7 @@ fn a_days_sum_has_each_run_once() {
     sim.run.spent_before = spent(100, 1_000);
     sim.turn([call("t", "{}")]);
     let all = sim.run.spent_until_now();
-    assert_eq!((all.usage.input_tokens, all.usage.output_tokens, all.cost), (109, 4, Amount(1_017)));
+    assert_eq!((all.usage.input_tokens, all.usage.output_tokens, all.cost), (109, 4, CostMicros(1_017)));
     // Whoever takes the run up reads the day's sum from the store, where this run is in it.
     sim.run.spent_before = all;
     sim.run.leave_own_out();

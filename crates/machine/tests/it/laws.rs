@@ -3,10 +3,10 @@
 use crate::sim::Sim;
 use crate::words::{demo, gives, tool};
 use machine::Input;
-use model::delta::{ModelDelta, ModelItem};
 use model::event::{CancelMode, StopReason};
-use model_testing::{Rng, laws};
+use model::model_turn::{ModelDelta, ModelItemKind};
 use model::tool::ToolEvent;
+use model_testing::{Rng, laws};
 
 /// A run with random deltas in any order, tools, failures, cancels and crashes.
 fn random_run(seed: u64) -> Sim {
@@ -15,7 +15,7 @@ fn random_run(seed: u64) -> Sim {
     sim.name = format!("SEED={seed}");
     sim.start(Vec::new());
     for _ in 0..60 {
-        if sim.run.fold.is_over() {
+        if sim.run.fold.has_ended() {
             break;
         }
         if sim.models.is_empty() {
@@ -40,7 +40,7 @@ fn random_delta(sim: &mut Sim, rng: &mut Rng) {
         9 => {
             let (part, partial) = (rng.between(0, 1), rng.chance(66).then_some(0));
             if rng.chance(50) {
-                let item = ModelItem::HostedCall { name: "image_generation".to_owned() };
+                let item = ModelItemKind::HostedCall { name: "image_generation".to_owned() };
                 sim.delta(ModelDelta::Started { slot, item });
             }
             sim.delta(ModelDelta::Image { slot, part, partial, url: "data:,x".to_owned() });
@@ -67,7 +67,7 @@ fn law_9_every_run_of_the_machine_ends_once() {
     for seed in model_testing::seeds() {
         let sim = random_run(seed);
         laws::one_terminal_last(&sim.records()).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
-        assert!(sim.run.fold.is_over(), "SEED={seed}");
+        assert!(sim.run.fold.has_ended(), "SEED={seed}");
     }
 }
 
@@ -77,6 +77,6 @@ fn law_12_no_call_is_left_without_a_result() {
     for seed in model_testing::seeds() {
         let sim = random_run(seed);
         let root = sim.run.fold.root().expect("the run began");
-        laws::valid_history(&model::thread::entries(root)).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
+        laws::valid_history(&model::thread::history_entries(root)).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
     }
 }

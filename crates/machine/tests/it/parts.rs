@@ -4,14 +4,14 @@
 use crate::sim::Sim;
 use crate::words::{demo, run_id, tool};
 use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
-use model::delta::{ModelDelta, ModelItem};
 use model::event::{Event, StopReason};
 use model::item::Item;
 use model::limits::RECORD_BYTES_MAX;
+use model::model_turn::{ModelDelta, ModelItemKind};
 
 /// The blocks of the run's only item, after its turn.
 fn blocks(sim: &Sim) -> Vec<Block> {
-    let object = sim.run.fold.object(&run_id()).expect("the run began");
+    let object = sim.run.fold.task_object(&run_id()).expect("the run began");
     object.output.first().expect("something was said").blocks().to_vec()
 }
 
@@ -34,7 +34,7 @@ fn paint(part: u32, partial: Option<u32>, url: &str) -> ModelDelta {
 }
 
 fn shown(url: &str) -> Block {
-    Block::Image(ImageBlock { image_url: ImageUrl::at(url), id: None })
+    Block::Image(ImageBlock { image_url: ImageUrl::new(url), id: None })
 }
 
 fn page(url: &str) -> Annotation {
@@ -58,7 +58,7 @@ fn a_piece_of_a_part_that_is_done_is_dropped() {
 #[test]
 fn a_part_that_its_item_cannot_have_is_dropped() {
     let thought = |part| ModelDelta::Reasoning { slot: 0, part, text: "hm".to_owned() };
-    let hosted = ModelItem::HostedCall { name: "image_generation".to_owned() };
+    let hosted = ModelItemKind::HostedCall { name: "image_generation".to_owned() };
     let hosted = ModelDelta::Started { slot: 0, item: hosted };
     for (first, others) in [
         (thought(0), vec![words(1, "x"), paint(1, None, "data:,x")]),
@@ -115,17 +115,17 @@ fn a_picture_that_fits_no_record_leaves_the_one_before_it() {
             let sim = said([paint(0, Some(0), "data:,dim"), paint(0, partial, &large)]);
             let expected = if stays { "data:,dim" } else { large.as_str() };
             assert!(blocks(&sim) == [shown(expected)], "{bytes} bytes, {partial:?}");
-            assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
+            assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
         }
     }
 }
 
 #[test]
 fn a_tool_that_the_provider_runs_says_where_it_is() {
-    let item = ModelItem::HostedCall { name: "web_search".to_owned() };
+    let item = ModelItemKind::HostedCall { name: "web_search".to_owned() };
     let searching = |slot| ModelDelta::Hosted { slot, state: "searching".to_owned(), action: None };
     let sim = said([ModelDelta::Started { slot: 0, item }, searching(0)]);
-    let object = sim.run.fold.object(&run_id()).expect("the run began");
+    let object = sim.run.fold.task_object(&run_id()).expect("the run began");
     let Some(Item::HostedCall(call)) = object.output.first() else { panic!("a hosted call") };
     assert_eq!(call.state.as_deref(), Some("searching"));
     let sim = said([words(0, "Hi"), searching(0)]);

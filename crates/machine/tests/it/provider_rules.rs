@@ -1,18 +1,18 @@
 //! What the large providers refuse of a conversation, as strictly as the strictest of them.
 
 use model::CallId;
-use model::block::Part;
-use model::history::Entry;
+use model::block::ContentPart;
+use model::history::HistoryEntry;
 use std::collections::HashSet;
 
 /// Would every provider take this?
 ///
 /// # Errors
 /// Says what would be refused.
-pub(crate) fn check(history: &[Entry]) -> Result<(), String> {
+pub(crate) fn check(history: &[HistoryEntry]) -> Result<(), String> {
     // What the client's operator says is no part of the conversation for some.
-    match history.iter().find(|entry| !matches!(entry, Entry::System { .. })) {
-        Some(Entry::User { .. } | Entry::Summary { .. }) => {}
+    match history.iter().find(|entry| !matches!(entry, HistoryEntry::System { .. })) {
+        Some(HistoryEntry::User { .. } | HistoryEntry::Summary { .. }) => {}
         first => return Err(format!("a conversation begins with a user, not with {first:?}")),
     }
     let mut pairs = Pairs::default();
@@ -33,18 +33,21 @@ struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    fn take(&mut self, entry: &'a Entry) -> Result<(), String> {
+    fn take(&mut self, entry: &'a HistoryEntry) -> Result<(), String> {
         match entry {
-            Entry::User { .. } | Entry::System { .. } | Entry::Summary { .. } => self.settled("a user's word"),
-            Entry::Assistant { .. } | Entry::Drawn { .. } | Entry::Reasoning { .. } | Entry::Hosted { .. } => {
-                self.spoken()
+            HistoryEntry::User { .. } | HistoryEntry::System { .. } | HistoryEntry::Summary { .. } => {
+                self.settled("a user's word")
             }
-            Entry::Call { call_id, .. } => {
+            HistoryEntry::Assistant { .. }
+            | HistoryEntry::GeneratedImages { .. }
+            | HistoryEntry::Reasoning { .. }
+            | HistoryEntry::Hosted { .. } => self.spoken(),
+            HistoryEntry::Call { call_id, .. } => {
                 self.spoken()?;
                 self.open.push(call_id);
                 if self.named.insert(call_id) { Ok(()) } else { Err(format!("{call_id} is named twice")) }
             }
-            Entry::Result { call_id, .. } => {
+            HistoryEntry::Result { call_id, .. } => {
                 self.answering = true;
                 let place = self.open.iter().position(|open| *open == call_id);
                 place.map(|place| self.open.remove(place)).map(|_| ()).ok_or_else(|| {
@@ -69,25 +72,29 @@ impl<'a> Pairs<'a> {
 }
 
 /// Nothing is empty.
-fn words_of(entry: &Entry) -> Result<(), String> {
-    let parts: &[Part] = match entry {
-        Entry::User { content } | Entry::Drawn { content } | Entry::Result { content, .. } => content,
-        Entry::Assistant { text, .. } | Entry::Summary { text } | Entry::System { text } if text.trim().is_empty() => {
+fn words_of(entry: &HistoryEntry) -> Result<(), String> {
+    let parts: &[ContentPart] = match entry {
+        HistoryEntry::User { content }
+        | HistoryEntry::GeneratedImages { content }
+        | HistoryEntry::Result { content, .. } => content,
+        HistoryEntry::Assistant { text, .. } | HistoryEntry::Summary { text } | HistoryEntry::System { text }
+            if text.trim().is_empty() =>
+        {
             return Err(format!("an empty message: {entry:?}"));
         }
-        Entry::Assistant { .. }
-        | Entry::Summary { .. }
-        | Entry::System { .. }
-        | Entry::Reasoning { .. }
-        | Entry::Hosted { .. }
-        | Entry::Call { .. } => return Ok(()),
+        HistoryEntry::Assistant { .. }
+        | HistoryEntry::Summary { .. }
+        | HistoryEntry::System { .. }
+        | HistoryEntry::Reasoning { .. }
+        | HistoryEntry::Hosted { .. }
+        | HistoryEntry::Call { .. } => return Ok(()),
     };
     // A file on the web was read, or is a note: no provider fetches it for us.
-    let is_file = |part: &Part| matches!(part, Part::File { file } if file.web().is_some());
+    let is_file = |part: &ContentPart| matches!(part, ContentPart::File { file } if file.web_url().is_some());
     if parts.iter().any(is_file) {
         return Err(format!("a file that was not read: {entry:?}"));
     }
-    let is_empty = |part: &Part| matches!(part, Part::Text { text, .. } if text.trim().is_empty());
+    let is_empty = |part: &ContentPart| matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty());
     if parts.is_empty() || parts.iter().any(is_empty) { Err(format!("an empty part: {entry:?}")) } else { Ok(()) }
 }
 
@@ -96,26 +103,26 @@ mod tests {
     use super::check;
     use crate::words::call_id;
     use model::ItemId;
-    use model::block::Part;
-    use model::history::Entry;
+    use model::block::ContentPart;
+    use model::history::HistoryEntry;
     use model::item::ResultStatus;
 
-    fn user() -> Entry {
-        Entry::User { content: vec![Part::text("go")] }
+    fn user() -> HistoryEntry {
+        HistoryEntry::User { content: vec![ContentPart::text("go")] }
     }
 
-    fn says(text: &str) -> Entry {
-        Entry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw: None }
+    fn says(text: &str) -> HistoryEntry {
+        HistoryEntry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw: None }
     }
 
-    fn asks(label: &str) -> Entry {
+    fn asks(label: &str) -> HistoryEntry {
         let (name, arguments) = ("t".to_owned(), "{}".to_owned());
-        Entry::Call { call_id: call_id(label), name, arguments, provider_call_id: None, raw: None }
+        HistoryEntry::Call { call_id: call_id(label), name, arguments, provider_call_id: None, raw: None }
     }
 
-    fn gets(label: &str) -> Entry {
-        let content = vec![Part::text("ok")];
-        Entry::Result { call_id: call_id(label), status: ResultStatus::Completed, content }
+    fn gets(label: &str) -> HistoryEntry {
+        let content = vec![ContentPart::text("ok")];
+        HistoryEntry::Result { call_id: call_id(label), status: ResultStatus::Completed, content }
     }
 
     #[test]
@@ -142,8 +149,8 @@ mod tests {
             vec![user(), asks("call_R1"), gets("call_R1"), gets("call_R1")],
             vec![user(), asks("call_R1"), gets("call_R1"), asks("call_R1"), gets("call_R1")],
             vec![user(), says(" ")],
-            vec![Entry::User { content: vec![] }],
-            vec![Entry::User { content: vec![Part::text("")] }],
+            vec![HistoryEntry::User { content: vec![] }],
+            vec![HistoryEntry::User { content: vec![ContentPart::text("")] }],
         ] {
             assert!(check(&history).is_err(), "{history:?}");
         }

@@ -3,47 +3,52 @@
 use crate::sim::{Sim, begin};
 use crate::words::{agent, asking, call, demo, handing, house, text, tool};
 use machine::{Input, RunState};
-use model::block::{Block, Part, TextBlock};
-use model::command::Start;
+use model::block::{Block, ContentPart, TextBlock};
+use model::command::StartCommand;
 use model::definition::HandoffHistory;
 use model::event::StopReason;
-use model::history::{Before, Entry};
+use model::history::{HistoryEntry, PriorHistory};
 use model::item::ResultStatus;
+use model::model_settings::{ModelSettings, ToolChoice};
 use model::thread::ThreadFold;
 use model::tool::ToolOutput;
-use model::wish::{ToolChoice, Wishes};
 use model::{CallId, ItemId};
 
-fn started(mut sim: Sim, start: Start) -> Sim {
+fn started(mut sim: Sim, start: StartCommand) -> Sim {
     sim.input(Input::Start(Box::new(start)));
     sim
 }
 
-fn short() -> Wishes {
+fn short() -> ModelSettings {
     let tool_choice = Some(ToolChoice::Tool { name: "ask".to_owned() });
-    Wishes { max_output_tokens: Some(9), instructions: Some("Rhyme.".to_owned()), tool_choice, ..Wishes::default() }
+    ModelSettings {
+        max_output_tokens: Some(9),
+        instructions: Some("Rhyme.".to_owned()),
+        tool_choice,
+        ..ModelSettings::default()
+    }
 }
 
 /// Who was asked, and what was wished of them.
-fn wished(sim: &Sim) -> Vec<(&str, Wishes)> {
-    sim.requests.iter().map(|request| (request.model.as_str(), (*request.wishes).clone())).collect()
+fn wished(sim: &Sim) -> Vec<(&str, ModelSettings)> {
+    sim.requests.iter().map(|request| (request.model.as_str(), (*request.model_settings).clone())).collect()
 }
 
 #[test]
 fn what_a_caller_wishes_is_for_every_turn_of_the_run_and_no_sub_agent() {
     let demo = handing(agent("demo", &["ask"]), &[("heir", HandoffHistory::All)]);
     let house = house([demo, agent("helper", &[]), agent("heir", &[])], [asking("ask", "helper")]);
-    let mut sim = started(Sim::new(house), Start { wishes: short(), ..begin(Vec::new()) });
+    let mut sim = started(Sim::new(house), StartCommand { model_settings: short(), ..begin(Vec::new()) });
     sim.turn([call("ask", r#"{"prompt":"hm?"}"#)]);
     sim.turn([text("Hm.")]);
     sim.crash();
     sim.turn([call("transfer_to_heir", "{}")]);
     sim.turn([text("There.")]);
     // The tool had to be called once: a model that always has to never answers.
-    let later = Wishes { tool_choice: None, ..short() };
+    let later = ModelSettings { tool_choice: None, ..short() };
     let expected = [
         ("scripted/demo", short()),
-        ("scripted/helper", Wishes::default()),
+        ("scripted/helper", ModelSettings::default()),
         ("scripted/demo", later.clone()),
         ("scripted/demo", later.clone()),
         ("scripted/heir", later),
@@ -53,7 +58,7 @@ fn what_a_caller_wishes_is_for_every_turn_of_the_run_and_no_sub_agent() {
 
 #[test]
 fn a_first_turn_that_is_asked_again_is_asked_for_the_same() {
-    let mut sim = started(Sim::new(demo([])), Start { wishes: short(), ..begin(Vec::new()) });
+    let mut sim = started(Sim::new(demo([])), StartCommand { model_settings: short(), ..begin(Vec::new()) });
     sim.fail();
     sim.crash();
     assert_eq!(sim.requests.len(), 3);
@@ -61,9 +66,9 @@ fn a_first_turn_that_is_asked_again_is_asked_for_the_same() {
 }
 
 /// A conversation that a client kept itself, in which seven groups were numbered.
-fn elsewhere() -> Before {
+fn elsewhere() -> PriorHistory {
     let call_id = CallId::from("call_elsewhere");
-    let call = Entry::Call {
+    let call = HistoryEntry::Call {
         call_id: call_id.clone(),
         name: "look".to_owned(),
         arguments: "{}".to_owned(),
@@ -71,20 +76,21 @@ fn elsewhere() -> Before {
         raw: None,
     };
     let entries = vec![
-        Entry::System { text: "Be kind.".to_owned() },
-        Entry::User { content: vec![Part::text("hi")] },
+        HistoryEntry::System { text: "Be kind.".to_owned() },
+        HistoryEntry::User { content: vec![ContentPart::text("hi")] },
         call,
-        Entry::Result { call_id, status: ResultStatus::Completed, content: vec![Part::text("seen")] },
-        Entry::Assistant { id: ItemId::from("msg_elsewhere"), text: "Hello.".to_owned(), raw: None },
+        HistoryEntry::Result { call_id, status: ResultStatus::Completed, content: vec![ContentPart::text("seen")] },
+        HistoryEntry::Assistant { id: ItemId::from("msg_elsewhere"), text: "Hello.".to_owned(), raw: None },
     ];
-    Before { entries, references: 7 }
+    PriorHistory { entries, reference_count: 7 }
 }
 
 const ELSEWHERE: &str = "system:Be kind. | user:hi | call:look | result:seen | said:Hello.";
 
 #[test]
 fn what_was_said_elsewhere_is_read_by_its_run_and_the_next_and_numbers_go_on_after_it() {
-    let mut sim = started(Sim::new(demo([tool("look")])), Start { before: Some(elsewhere()), ..begin(Vec::new()) });
+    let mut sim =
+        started(Sim::new(demo([tool("look")])), StartCommand { prior_history: Some(elsewhere()), ..begin(Vec::new()) });
     assert_eq!(sim.given(), format!("{ELSEWHERE} | user:go"));
     sim.turn([call("look", "{}")]);
     let more = Block::Text(TextBlock::new("more"));
@@ -98,20 +104,20 @@ fn what_was_said_elsewhere_is_read_by_its_run_and_the_next_and_numbers_go_on_aft
     sim.turn([text("See [^7] and [^8].")]);
 
     let mut thread = ThreadFold::default();
-    thread.absorb(&sim.run.fold);
-    assert_eq!(thread.references, 8);
+    thread.add_finished_run(&sim.run.fold);
+    assert_eq!(thread.reference_count, 8);
     let mut next = Sim::new(demo([tool("look")]));
     let (user, name) = (next.run.user.clone(), next.run.thread.clone());
     next.run = RunState::new(user, name, next.run.definitions.clone(), thread, None);
     let next = started(next, begin(Vec::new()));
     assert_eq!(next.given(), format!("{shown} | said:See [^7] and [^8]. | user:go"));
-    assert_eq!(*next.requests[0].wishes, Wishes::default());
+    assert_eq!(*next.requests[0].model_settings, ModelSettings::default());
 }
 
 #[test]
 fn a_sub_agent_knows_nothing_of_what_was_said_elsewhere() {
     let house = house([agent("demo", &["ask"]), agent("helper", &[])], [asking("ask", "helper")]);
-    let mut sim = started(Sim::new(house), Start { before: Some(elsewhere()), ..begin(Vec::new()) });
+    let mut sim = started(Sim::new(house), StartCommand { prior_history: Some(elsewhere()), ..begin(Vec::new()) });
     sim.turn([call("ask", r#"{"prompt":"hm?"}"#)]);
     assert!(!sim.given().contains("Hello."), "{}", sim.given());
     sim.speak([text("Hm.")]);

@@ -6,19 +6,19 @@ use crate::words::{Bit, agent, always, approve, asking, edit, gated, gives, hand
 use crate::words::{tool, weather};
 use crate::{provider_rules, story};
 use machine::{EffectId, Input, TimerId};
-use model::block::Part;
-use model::command::{Answer, Start};
-use model::definition::{Definitions, HandoffHistory, OnTimeout, Tool, ToolHow};
-use model::delta::{ModelDelta, ModelEvent, ModelRequest};
-use model::event::{CancelMode, Decision, StopReason};
+use model::block::ContentPart;
+use model::command::{AnswerCommand, StartCommand};
+use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor};
+use model::event::{ApprovalDecision, CancelMode, StopReason};
 use model::item::CallKind;
-use model::ports::FileAnswer;
+use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
+use model::ports::FileReadOutcome;
 use model::record::OnCrash;
-use model_testing::{Rng, laws, seeds};
-use model::thread::entries;
-use model::tool::{Progress, StateChange, ToolEvent, ToolOutput};
+use model::thread::history_entries;
+use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
 use model::usage::Usage;
 use model::{ApprovalKey, CallId, TaskId};
+use model_testing::{Rng, laws, seeds};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -36,10 +36,10 @@ fn definitions(rng: &mut Rng) -> Definitions {
     let tools = [
         tool("plain"),
         gated(tool("gated")),
-        how(tool("pick"), ToolHow::Client),
-        gated(how(tool("gated_pick"), ToolHow::Client)),
+        how(tool("pick"), ToolExecutor::Client),
+        gated(how(tool("gated_pick"), ToolExecutor::Client)),
         idempotent(tool("again")),
-        Tool { on_crash: OnCrash::Ask, approval_on_timeout: OnTimeout::Approve, ..tool("risky") },
+        Tool { on_crash: OnCrash::Ask, approval_on_timeout: ApprovalOnTimeout::Approve, ..tool("risky") },
         Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
         asking("ask", "other"),
         asking("deeper", "third"),
@@ -88,13 +88,13 @@ impl World {
         let mut sim = Sim::new(definitions(&mut rng));
         sim.name = format!("SEED={seed}, schedule {number}");
         let input = if rng.chance(25) { files(&mut rng) } else { begin(Vec::new()).input };
-        sim.input(Input::Start(Box::new(Start { input, ..begin(Vec::new()) })));
+        sim.input(Input::Start(Box::new(StartCommand { input, ..begin(Vec::new()) })));
         let stubborn = rng.chance(5);
         Self { sim, rng, plans: BTreeMap::new(), ever: Vec::new(), stubborn, calm: false }
     }
 
     fn is_over(&self) -> bool {
-        self.sim.run.fold.is_over()
+        self.sim.run.fold.has_ended()
     }
 
     /// Anything may happen.
@@ -256,17 +256,17 @@ impl World {
         }
     }
 
-    fn file_says(&mut self) -> FileAnswer {
-        let read = |words: &str| FileAnswer::Read { content: vec![Part::text(words)], message: None };
+    fn file_says(&mut self) -> FileReadOutcome {
+        let read = |words: &str| FileReadOutcome::Read { content: vec![ContentPart::text(words)], message: None };
         match self.rng.below(4) {
-            0 => FileAnswer::Failed { message: "gone".to_owned() },
+            0 => FileReadOutcome::Failed { message: "gone".to_owned() },
             1 => read(" "),
             _ => read("</referencable-item> and so on"),
         }
     }
 
     fn tool_says(&mut self) -> ToolEvent {
-        let part = |words: &str, id| Part::Text { text: words.to_owned(), id, tags: Vec::new() };
+        let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
         match self.rng.below(if self.calm { 6 } else { 10 }) {
             0 => ToolEvent::End(ToolOutput::failed("broken", "It broke.")),
             1 => ToolEvent::End(ToolOutput::default()),
@@ -279,13 +279,13 @@ impl World {
             6 => ToolEvent::State(StateChange::Snapshot(json!({"n": 1}))),
             7 => ToolEvent::State(StateChange::Delta(vec![json!({"op": "add", "path": "/m", "value": 1})])),
             8 => ToolEvent::Custom { name: "x".to_owned(), value: json!(1) },
-            _ => ToolEvent::Progress(Progress::default()),
+            _ => ToolEvent::Progress(ProgressUpdate::default()),
         }
     }
 
     /// Some of what is open, or may become so, is answered, as one input; some of it is nonsense.
     fn people_answer(&mut self, percent: u32) {
-        let mut answers: Vec<Answer> = Vec::new();
+        let mut answers: Vec<AnswerCommand> = Vec::new();
         for key in open_questions(&self.sim) {
             if self.rng.chance(percent) {
                 answers.push(decides(key, self.decision()));
@@ -302,14 +302,14 @@ impl World {
             let calls = self.sim.run.fold.tasks.iter().flat_map(|task| task.calls());
             let calls: Vec<CallId> = calls.map(|(_, call)| call.call_id.clone()).collect();
             if let Some(call) = self.rng.pick(&calls) {
-                answers.push(decides(call.approval(), always(approve())));
+                answers.push(decides(call.approval_key(), always(approve())));
                 answers.push(client_gives(call.clone(), "mine"));
             }
         }
         self.sim.input(Input::Answers(answers));
     }
 
-    fn decision(&mut self) -> Decision {
+    fn decision(&mut self) -> ApprovalDecision {
         let decision = match self.rng.below(4) {
             0 | 1 => approve(),
             2 => reject("no"),
@@ -333,7 +333,7 @@ impl World {
         let input = match self.rng.pick(&late).cloned() {
             Some(id @ EffectId::Model { .. }) => ends(id, StopReason::Stop),
             Some(id @ EffectId::File { .. }) => {
-                Input::File { id, answer: FileAnswer::Failed { message: String::new() } }
+                Input::File { id, answer: FileReadOutcome::Failed { message: String::new() } }
             }
             Some(id) => Input::Tool { id, event: ToolEvent::End(gives("late")) },
             None => Input::Timer(TimerId::Run(TaskId::from("task_before"))),
@@ -349,12 +349,12 @@ impl World {
         laws::one_terminal_last(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
         laws::done_repeats(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
         let root = self.sim.run.fold.root().expect("the run began");
-        provider_rules::check(&entries(root)).unwrap_or_else(|why| panic!("{name}: the next run: {why}"));
+        provider_rules::check(&history_entries(root)).unwrap_or_else(|why| panic!("{name}: the next run: {why}"));
     }
 }
 
 /// Somebody points at some files: at one twice, perhaps, or at one that was read before.
-fn files(rng: &mut Rng) -> Vec<Part> {
+fn files(rng: &mut Rng) -> Vec<ContentPart> {
     let urls: Vec<&str> = (0..rng.between(1, 3)).map(|_| rng.choose("a", &["b", "c"])).collect();
     points_at(&urls)
 }

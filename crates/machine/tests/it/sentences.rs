@@ -7,7 +7,7 @@ mod people;
 mod turns;
 
 use crate::sim::Sim;
-use model::delta::ModelDelta;
+use model::model_turn::ModelDelta;
 use model::record::RawItem;
 use serde_json::json;
 

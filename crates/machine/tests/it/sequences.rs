@@ -18,9 +18,9 @@ use crate::sim::Sim;
 use crate::words::{call, demo, gives, text, tool, weather as weather_output};
 use model::definition::{Definitions, Tool};
 use model::event::{CancelMode, Event, StopReason};
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::item::{Item, ResultStatus};
-use model::thread::entries;
+use model::thread::history_entries;
 
 /// One agent, one tool of its own and one of somebody else.
 fn weather_house() -> Definitions {
@@ -122,7 +122,7 @@ fn what_the_model_reads_of_a_result_is_wrapped_and_private() {
     sim.turn([call("get_weather", "{}")]);
     sim.ends("call_R1", weather_output());
     let root = sim.run.fold.root().expect("the run began");
-    let Some(Entry::Result { content, status, .. }) = entries(root).pop() else {
+    let Some(HistoryEntry::Result { content, status, .. }) = history_entries(root).pop() else {
         panic!("the last entry is the result")
     };
     assert_eq!(status, ResultStatus::Completed);

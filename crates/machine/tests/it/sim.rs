@@ -5,15 +5,15 @@ use crate::watch::Watch;
 use crate::words::{Bit, call_id, key, run_id};
 use machine::{CancelTask, Ctx, Effect, EffectId, Input, Out, RunState, TimerId};
 use machine::{at_timeout, moment_of, outstanding, step};
-use model::block::{FileRef, Object, Part};
-use model::command::{Answer, AnswerTo, ClientResult, Start, Steer};
+use model::block::{ContentPart, FileRef, JsonObject};
+use model::command::{AnswerBody, AnswerCommand, ClientToolResult, StartCommand, SteerCommand};
 use model::definition::Definitions;
-use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelItem, ModelRequest};
-use model::event::{Actor, CancelMode, ClientTool, Decision, DisplayMode, ErrorInfo, StopReason};
-use model::history::Entry;
-use model::ports::{FileAnswer, FileRequest};
-use model::record::{Draft, Stored};
-use model::thread::{Replay, ThreadFold};
+use model::event::{ApprovalDecision, CancelMode, ClientTool, DisplayMode, ErrorInfo, Initiator, StopReason};
+use model::history::HistoryEntry;
+use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelRequest, ModelTurnEnd};
+use model::ports::{FileReadOutcome, FileReadRequest};
+use model::record::{RecordDraft, RecordHeader};
+use model::thread::{ThreadFold, ThreadReplay};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::usage::Usage;
 use model::{CallId, Epoch, Millis, Record, TaskId, ThreadId, UserId};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub(crate) struct Sim {
     pub(crate) run: RunState,
-    pub(crate) drafts: Vec<Draft>,
+    pub(crate) drafts: Vec<RecordDraft>,
     pub(crate) watch: Watch,
     /// Models that were asked and have not ended, in the order in which they were asked.
     pub(crate) models: Vec<EffectId>,
@@ -35,7 +35,7 @@ pub(crate) struct Sim {
     /// Everything that tools were ever asked.
     pub(crate) calls: Vec<ToolRequest>,
     /// Every file that was ever to be read.
-    pub(crate) reads: Vec<FileRequest>,
+    pub(crate) reads: Vec<FileReadRequest>,
     /// When a model is asked that has to wait.
     pub(crate) due: BTreeMap<EffectId, Millis>,
     pub(crate) now: u64,
@@ -142,7 +142,7 @@ impl Sim {
     }
 
     pub(crate) fn call(&mut self, slot: u32, name: &str, pieces: &[&str]) {
-        let item = ModelItem::ToolCall { name: name.to_owned(), provider_call_id: None };
+        let item = ModelItemKind::ToolCall { name: name.to_owned(), provider_call_id: None };
         self.delta(ModelDelta::Started { slot, item });
         for piece in pieces {
             self.delta(ModelDelta::Arguments { slot, text: (*piece).to_owned() });
@@ -202,21 +202,21 @@ impl Sim {
     /// A run whose user points at these files.
     pub(crate) fn pointed_at(definitions: Definitions, urls: &[&str]) -> Self {
         let mut sim = Self::new(definitions);
-        sim.input(Input::Start(Box::new(Start { input: points_at(urls), ..begin(Vec::new()) })));
+        sim.input(Input::Start(Box::new(StartCommand { input: points_at(urls), ..begin(Vec::new()) })));
         sim
     }
 
     /// This file was read.
     pub(crate) fn reads(&mut self, url: &str, words: &str) {
-        self.file(url, FileAnswer::Read { content: vec![Part::text(words)], message: None });
+        self.file(url, FileReadOutcome::Read { content: vec![ContentPart::text(words)], message: None });
     }
 
     /// This one cannot be.
     pub(crate) fn cannot_read(&mut self, url: &str, why: &str) {
-        self.file(url, FileAnswer::Failed { message: why.to_owned() });
+        self.file(url, FileReadOutcome::Failed { message: why.to_owned() });
     }
 
-    pub(crate) fn file(&mut self, url: &str, answer: FileAnswer) {
+    pub(crate) fn file(&mut self, url: &str, answer: FileReadOutcome) {
         let going = self.files.iter().find(|id| matches!(id, EffectId::File { url: held, .. } if held == url));
         let id = going.cloned().unwrap_or_else(|| panic!("{}: {url} is not read\n{}", self.name, self.all_words()));
         self.input(Input::File { id, answer });
@@ -228,25 +228,25 @@ impl Sim {
 
     /// Somebody stops one task, with all below it.
     pub(crate) fn cancel_task(&mut self, task_id: TaskId, mode: CancelMode) {
-        self.input(Input::Cancel(CancelTask { task_id, mode, by: Actor::User }));
+        self.input(Input::Cancel(CancelTask { task_id, mode, by: Initiator::User }));
     }
 
     pub(crate) fn steer(&mut self, words: &str) {
-        self.steer_with(vec![Part::text(words)]);
+        self.steer_with(vec![ContentPart::text(words)]);
     }
 
-    pub(crate) fn steer_with(&mut self, input: Vec<Part>) {
+    pub(crate) fn steer_with(&mut self, input: Vec<ContentPart>) {
         let (task_id, otherwise) = (run_id(), run_id());
-        self.input(Input::Steer(Steer { task_id, input, otherwise }));
+        self.input(Input::Steer(SteerCommand { task_id, input, fallback_task_id: otherwise }));
     }
 
     /// Somebody decides.
-    pub(crate) fn decide(&mut self, key: &str, decision: Decision) {
+    pub(crate) fn decide(&mut self, key: &str, decision: ApprovalDecision) {
         self.decide_all([(key, decision)]);
     }
 
     /// Decisions that waited in the inbox, as one input.
-    pub(crate) fn decide_all<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, Decision)>) {
+    pub(crate) fn decide_all<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, ApprovalDecision)>) {
         let answer = |(label, decision)| decides(key(label), decision);
         self.input(Input::Answers(all.into_iter().map(answer).collect()));
     }
@@ -292,10 +292,14 @@ impl Sim {
 
     /// The process is another one, which has folded the log from its bytes.
     fn die(&mut self) {
-        let mut replay = Replay::default();
+        let mut replay = ThreadReplay::default();
         for record in self.records() {
-            let Record { seq, at, run, epoch, v, check, public, private, .. } = record;
-            replay.push(&Record::stored(Stored { seq, at, run, epoch, v, check }, public, private));
+            let Record { seq, at, run, epoch, format: v, checksum: check, public, private, .. } = record;
+            replay.push(&Record::from_stored(
+                RecordHeader { seq, at, run, epoch, format: v, checksum: check },
+                public,
+                private,
+            ));
         }
         let fold = replay.run.unwrap_or_else(|| panic!("{}: the run is over", self.name));
         let definitions = Arc::clone(&self.run.definitions);
@@ -329,23 +333,23 @@ impl Sim {
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {
-        let seal = |draft: &Draft| Record::seal(&self.run.thread, &run_id(), Epoch(1), draft.clone());
+        let seal = |draft: &RecordDraft| Record::seal(&self.run.thread, &run_id(), Epoch(1), draft.clone());
         self.drafts.iter().map(seal).collect()
     }
 
     /// What the model that was asked last was given, in short: `user`, `says`, `call_R1`, `fco_R1`.
     pub(crate) fn given(&self) -> String {
         let request = self.requests.last().unwrap_or_else(|| panic!("{}: no model was asked", self.name));
-        let word = |entry: &Entry| match entry {
-            Entry::Summary { .. } => "summary".to_owned(),
-            Entry::System { text } => format!("system:{text}"),
-            Entry::User { content } => format!("user:{}", plain(content)),
-            Entry::Reasoning { .. } => "thought".to_owned(),
-            Entry::Assistant { text, .. } => format!("said:{text}"),
-            Entry::Call { name, .. } => format!("call:{name}"),
-            Entry::Hosted { name, .. } => format!("hosted:{name}"),
-            Entry::Drawn { content } => format!("drawn:{}", plain(content)),
-            Entry::Result { content, .. } => format!("result:{}", plain(content)),
+        let word = |entry: &HistoryEntry| match entry {
+            HistoryEntry::Summary { .. } => "summary".to_owned(),
+            HistoryEntry::System { text } => format!("system:{text}"),
+            HistoryEntry::User { content } => format!("user:{}", plain(content)),
+            HistoryEntry::Reasoning { .. } => "thought".to_owned(),
+            HistoryEntry::Assistant { text, .. } => format!("said:{text}"),
+            HistoryEntry::Call { name, .. } => format!("call:{name}"),
+            HistoryEntry::Hosted { name, .. } => format!("hosted:{name}"),
+            HistoryEntry::GeneratedImages { content } => format!("drawn:{}", plain(content)),
+            HistoryEntry::Result { content, .. } => format!("result:{}", plain(content)),
         };
         request.history.iter().map(word).collect::<Vec<_>>().join(" | ")
     }
@@ -375,10 +379,10 @@ impl Sim {
 }
 
 /// The words of some parts, without the reference marks.
-fn plain(content: &[Part]) -> String {
-    let word = |part: &Part| match part {
-        Part::Text { text, tags, .. } if tags.is_empty() => Some(text.clone()),
-        Part::ImageUrl { .. } => Some("[image]".to_owned()),
+fn plain(content: &[ContentPart]) -> String {
+    let word = |part: &ContentPart| match part {
+        ContentPart::Text { text, tags, .. } if tags.is_empty() => Some(text.clone()),
+        ContentPart::ImageUrl { .. } => Some("[image]".to_owned()),
         _ => None,
     };
     content.iter().filter_map(word).collect::<Vec<_>>().join(" ")
@@ -390,7 +394,7 @@ pub(crate) fn deltas(slot: u32, bit: &Bit) -> Vec<ModelDelta> {
         Bit::Text(text) => vec![ModelDelta::Text { slot, part: 0, text, logprobs: None }],
         Bit::Think(text) => vec![ModelDelta::Reasoning { slot, part: 0, text }],
         Bit::Call { name, arguments, provider: provider_call_id } => {
-            let item = ModelItem::ToolCall { name, provider_call_id };
+            let item = ModelItemKind::ToolCall { name, provider_call_id };
             let (first, second) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
             let piece = |text: &str| ModelDelta::Arguments { slot, text: text.to_owned() };
             let started = ModelDelta::Started { slot, item };
@@ -400,34 +404,37 @@ pub(crate) fn deltas(slot: u32, bit: &Bit) -> Vec<ModelDelta> {
 }
 
 /// The request that the runs of these tests begin with.
-pub(crate) fn begin(tools: Vec<ClientTool>) -> Start {
-    Start {
+pub(crate) fn begin(tools: Vec<ClientTool>) -> StartCommand {
+    StartCommand {
         task_id: run_id(),
         agent: "demo".to_owned(),
-        input: vec![Part::text("go")],
+        input: vec![ContentPart::text("go")],
         previous: None,
         tools,
-        metadata: Object::new(),
+        metadata: JsonObject::new(),
         display_mode: DisplayMode::Agent,
         client: None,
         origin: None,
-        before: None,
-        wishes: model::wish::Wishes::default(),
-        echo: None,
-        history: None,
-        refused: None,
+        prior_history: None,
+        model_settings: model::model_settings::ModelSettings::default(),
+        request_echo: None,
+        rewritten_history: None,
+        hook_error: None,
     }
 }
 
 /// What a user says who points at these files.
-pub(crate) fn points_at(urls: &[&str]) -> Vec<Part> {
-    let file = |url: &&str| Part::File { file: FileRef { url: Some((*url).to_owned()), ..FileRef::default() } };
-    std::iter::once(Part::text("go")).chain(urls.iter().map(file)).collect()
+pub(crate) fn points_at(urls: &[&str]) -> Vec<ContentPart> {
+    let file = |url: &&str| ContentPart::File { file: FileRef { url: Some((*url).to_owned()), ..FileRef::default() } };
+    std::iter::once(ContentPart::text("go")).chain(urls.iter().map(file)).collect()
 }
 
 pub(crate) fn ends(id: EffectId, stop: StopReason) -> Input {
     let usage = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
-    Input::Model { id, event: ModelEvent::End(ModelEnd { stop, usage, model: None, service_tier: None }) }
+    Input::Model {
+        id,
+        event: ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage, model: None, service_tier: None }),
+    }
 }
 
 pub(crate) fn fails(id: EffectId) -> Input {
@@ -439,15 +446,19 @@ pub(crate) fn fails_as(id: EffectId, code: &str, retryable: bool, retry_after_ms
     Input::Model { id, event: ModelEvent::Failed(ModelFailure { error, retry_after_ms }) }
 }
 
-pub(crate) fn decides(key: model::ApprovalKey, decision: Decision) -> Answer {
-    Answer { task_id: run_id(), to: AnswerTo::Approval { key, decision, by: Actor::User }, echo: None }
+pub(crate) fn decides(key: model::ApprovalKey, decision: ApprovalDecision) -> AnswerCommand {
+    AnswerCommand {
+        task_id: run_id(),
+        body: AnswerBody::Approval { key, decision, by: Initiator::User },
+        request_echo: None,
+    }
 }
 
-pub(crate) fn client_gives(call_id: CallId, words: &str) -> Answer {
-    client_sends(vec![ClientResult { call_id, content: vec![Part::text(words)], error: None }])
+pub(crate) fn client_gives(call_id: CallId, words: &str) -> AnswerCommand {
+    client_sends(vec![ClientToolResult { call_id, content: vec![ContentPart::text(words)], error: None }])
 }
 
 /// Everything that one request of the client brings.
-pub(crate) fn client_sends(results: Vec<ClientResult>) -> Answer {
-    Answer { task_id: run_id(), to: AnswerTo::ClientTools { results }, echo: None }
+pub(crate) fn client_sends(results: Vec<ClientToolResult>) -> AnswerCommand {
+    AnswerCommand { task_id: run_id(), body: AnswerBody::ClientTools { results }, request_echo: None }
 }

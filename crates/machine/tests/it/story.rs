@@ -3,23 +3,23 @@
 use crate::words::run_id;
 use model::event::Event;
 use model::item::{Item, ToolResult};
-use model::record::Draft;
+use model::record::RecordDraft;
 use serde::Serialize;
 use serde_json::Value;
 
 /// Every record in a line of its own, with what was said.
-pub(crate) fn lines(drafts: &[Draft]) -> Vec<String> {
+pub(crate) fn lines(drafts: &[RecordDraft]) -> Vec<String> {
     drafts.iter().map(|draft| line(&draft.event)).collect()
 }
 
 /// One word per record; what an item says on its way is left out, so that an item is one word: its end. A result that
 /// is there at once is one word, too; one that stays open has `fco_R1+` where it begins, and so have files.
-pub(crate) fn words(drafts: &[Draft]) -> Vec<String> {
+pub(crate) fn words(drafts: &[RecordDraft]) -> Vec<String> {
     drafts.iter().enumerate().filter_map(|(place, draft)| word(&draft.event, &drafts[place + 1..])).collect()
 }
 
 fn name(id: impl std::fmt::Display) -> String {
-    id.to_string().replace(run_id().suffix(), "R")
+    id.to_string().replace(run_id().run_suffix(), "R")
 }
 
 /// A wire name.
@@ -32,7 +32,7 @@ fn kind(event: &Event) -> String {
     value["type"].as_str().unwrap_or_default().trim_start_matches("task.").to_owned()
 }
 
-fn word(event: &Event, next: &[Draft]) -> Option<String> {
+fn word(event: &Event, next: &[RecordDraft]) -> Option<String> {
     let word = match event {
         Event::ItemAdded(e) => match &e.item {
             Item::FileProcessing(files) => format!("{}+", name(&files.id)),
@@ -57,7 +57,7 @@ fn word(event: &Event, next: &[Draft]) -> Option<String> {
     Some(task.map(|task| format!("{}/", name(task))).unwrap_or_default() + &word)
 }
 
-fn ends_at_once(result: &ToolResult, next: &[Draft]) -> bool {
+fn ends_at_once(result: &ToolResult, next: &[RecordDraft]) -> bool {
     let done = next.iter().find(|draft| {
         !matches!(draft.event, Event::TextAdded(_) | Event::TextDelta(_) | Event::TextDone(_))
             && !matches!(draft.event, Event::ImageAdded(_) | Event::ImageDone(_))

@@ -2,12 +2,12 @@
 
 use crate::provider_rules;
 use machine::{Effect, EffectId, Input, Out, RunState, moment_of, outstanding};
-use model::definition::Approval;
-use model::delta::ModelEvent;
-use model::event::{DecisionKind, Event, ItemEvent};
+use model::definition::ApprovalPolicy;
+use model::event::{ApprovalDecisionKind, Event, ItemEvent};
 use model::fold::ItemFold;
 use model::item::{FileStatus, Item};
-use model::record::Draft;
+use model::model_turn::ModelEvent;
+use model::record::RecordDraft;
 use model::tool::ToolEvent;
 use model::{ApprovalKey, CallId, Millis, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ impl Watch {
         for effect in &out.effects {
             self.effect(run, effect)?;
         }
-        if run.fold.is_over() {
+        if run.fold.has_ended() {
             self.asked.clear();
             if !self.questions.is_empty() {
                 return Err(format!("the run is over, and {:?} were never decided", self.questions));
@@ -70,17 +70,17 @@ impl Watch {
             return Err(format!("outstanding is {now:?}, asked minus ended is {:?}", self.asked));
         }
         let busy = |id: &EffectId| !matches!(id, EffectId::Timer(_));
-        let begun = run.fold.root().is_some() && !run.fold.is_over();
+        let begun = run.fold.root().is_some() && !run.fold.has_ended();
         if begun && now.iter().any(busy) == self.paused {
             return Err(format!("paused: {}, and outstanding is {now:?}", self.paused));
         }
-        match run.fold.misfits {
+        match run.fold.fold_errors {
             0 => Ok(()),
             _ => Err(format!("a record of the machine's own does not fit: {:?}", out.drafts)),
         }
     }
 
-    fn record(&mut self, draft: &Draft) -> Result<(), String> {
+    fn record(&mut self, draft: &RecordDraft) -> Result<(), String> {
         if self.paused && !matches!(draft.event, Event::Resumed(_)) {
             return Err(format!("{draft:?} follows a pause"));
         }
@@ -96,7 +96,7 @@ impl Watch {
             }
             Event::ApprovalResolved(e) => {
                 let (call, name) = self.questions.remove(&e.key).ok_or_else(|| format!("{} was not asked", e.key))?;
-                for decision in e.decisions.iter().filter(|decision| decision.kind != DecisionKind::Reject) {
+                for decision in e.decisions.iter().filter(|decision| decision.kind != ApprovalDecisionKind::Reject) {
                     self.yes.insert(call.clone());
                     if decision.always {
                         self.always.insert(name.clone());
@@ -146,7 +146,7 @@ impl Watch {
     /// No model is asked while a file of its task is read.
     fn model_knows(&self, run: &RunState, id: &EffectId) -> Result<(), String> {
         let EffectId::Model { task, .. } = id else { return Ok(()) };
-        match run.fold.task(task).and_then(|task| task.reading()) {
+        match run.fold.task(task).and_then(|task| task.open_file_processing()) {
             Some((_, fold, _)) => Err(format!("{id:?} is asked while {:?} are read", fold.files.keys())),
             None => Ok(()),
         }
@@ -165,7 +165,7 @@ impl Watch {
         if again && !tool.idempotent && !yes {
             return Err(format!("{call} runs again, and nobody said so"));
         }
-        let free = again || yes || self.always.contains(name) || tool.approval != Approval::Always;
+        let free = again || yes || self.always.contains(name) || tool.approval != ApprovalPolicy::Always;
         if free { Ok(()) } else { Err(format!("{call} runs, and nobody allowed it")) }
     }
 }
@@ -175,7 +175,8 @@ fn is_repeated(run: &RunState, call: &CallId) -> bool {
     let Some(task) = run.fold.tasks.iter().find(|task| task.call(call).is_some()) else { return false };
     let Some((fold, held)) = task.call(call) else { return false };
     let named = fold.provider_call_id.as_ref().filter(|id| !id.is_empty());
-    let mut before = task.calls().take_while(|(_, before)| before.call_id != *call).filter(|(fold, _)| !fold.dropped);
+    let mut before =
+        task.calls().take_while(|(_, before)| before.call_id != *call).filter(|(fold, _)| !fold.superseded);
     let same = |fold: &ItemFold| fold.provider_call_id.as_ref() == named;
     named.is_some()
         && before.any(|(fold, before)| same(fold) && before.name == held.name && before.arguments == held.arguments)
@@ -183,7 +184,7 @@ fn is_repeated(run: &RunState, call: &CallId) -> bool {
 
 /// Each start is caused by exactly one event.
 fn causes(out: &Out) -> Result<(), String> {
-    let events = |is: fn(&Draft) -> bool| out.drafts.iter().filter(|draft| is(draft)).count();
+    let events = |is: fn(&RecordDraft) -> bool| out.drafts.iter().filter(|draft| is(draft)).count();
     let effects = |is: fn(&Effect) -> bool| out.effects.iter().filter(|effect| is(effect)).count();
     let turns = events(|draft| matches!(draft.event, Event::StepStarted(_) | Event::Retrying(_)));
     let tools = events(|draft| matches!(draft.event, Event::ToolStarted(_)) && draft.private.is_some());

@@ -1,8 +1,8 @@
 //! The vocabulary of these tests: who there is, what a model says, what tools and people answer.
 
-use model::block::{Block, ImageBlock, ImageUrl, Part, TextBlock};
-use model::definition::{Agent, Approval, Definitions, Handoff, HandoffHistory, Tool, ToolHow};
-use model::event::{Decision, DecisionKind};
+use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::definition::{Agent, ApprovalPolicy, Definitions, Handoff, HandoffHistory, Tool, ToolExecutor};
+use model::event::{ApprovalDecision, ApprovalDecisionKind};
 use model::tool::{ToolOutput, ToolSpec};
 use model::{ApprovalKey, CallId, TaskId};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 /// The run of these tests. Stories write its suffix as `R`.
 pub(crate) fn run_id() -> TaskId {
-    TaskId::mint(Uuid::from_u128(0xabc))
+    TaskId::from_uuid(Uuid::from_u128(0xabc))
 }
 
 /// The id that a story writes with `R`: `call_R2`, `apr_R2`.
 fn real(label: &str) -> String {
-    label.replacen("_R", &format!("_{}", run_id().suffix()), 1)
+    label.replacen("_R", &format!("_{}", run_id().run_suffix()), 1)
 }
 
 pub(crate) fn call_id(label: &str) -> CallId {
@@ -49,24 +49,24 @@ pub(crate) fn handing(agent: Agent, heirs: &[(&str, HandoffHistory)]) -> Agent {
 pub(crate) fn tool(name: &str) -> Tool {
     let parameters = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let spec = ToolSpec { name: name.to_owned(), description: String::new(), parameters };
-    Tool::new(spec, ToolHow::Builtin)
+    Tool::new(spec, ToolExecutor::Builtin)
 }
 
 pub(crate) fn gated(tool: Tool) -> Tool {
-    Tool { approval: Approval::Always, ..tool }
+    Tool { approval: ApprovalPolicy::Always, ..tool }
 }
 
 pub(crate) fn idempotent(tool: Tool) -> Tool {
     Tool { idempotent: true, ..tool }
 }
 
-pub(crate) fn how(tool: Tool, how: ToolHow) -> Tool {
-    Tool { how, ..tool }
+pub(crate) fn how(tool: Tool, how: ToolExecutor) -> Tool {
+    Tool { executor: how, ..tool }
 }
 
 /// A tool that asks an agent.
 pub(crate) fn asking(name: &str, agent: &str) -> Tool {
-    how(tool(name), ToolHow::Agent { agent: agent.to_owned() })
+    how(tool(name), ToolExecutor::Agent { agent: agent.to_owned() })
 }
 
 pub(crate) fn house(agents: impl IntoIterator<Item = Agent>, tools: impl IntoIterator<Item = Tool>) -> Definitions {
@@ -107,27 +107,27 @@ pub(crate) fn call_as(provider: &str, name: &str, arguments: &str) -> Bit {
 
 /// What a tool gives when it gives words.
 pub(crate) fn gives(words: &str) -> ToolOutput {
-    ToolOutput { message_content: vec![Part::text(words)], ..ToolOutput::default() }
+    ToolOutput { message_content: vec![ContentPart::text(words)], ..ToolOutput::default() }
 }
 
 pub(crate) fn weather() -> ToolOutput {
-    let image = ImageBlock { image_url: ImageUrl::at("data:image/png;base64,iV"), id: None };
+    let image = ImageBlock { image_url: ImageUrl::new("data:image/png;base64,iV"), id: None };
     let words = TextBlock::new(r#"{"temperature":"15C","condition":"Sunny"}"#);
     ToolOutput { block_list: vec![Block::Text(words), Block::Image(image)], ..ToolOutput::default() }
 }
 
-pub(crate) fn approve() -> Decision {
-    Decision { kind: DecisionKind::Approve, always: false, message: None, args: None }
+pub(crate) fn approve() -> ApprovalDecision {
+    ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None }
 }
 
-pub(crate) fn reject(why: &str) -> Decision {
-    Decision { kind: DecisionKind::Reject, message: Some(why.to_owned()), ..approve() }
+pub(crate) fn reject(why: &str) -> ApprovalDecision {
+    ApprovalDecision { kind: ApprovalDecisionKind::Reject, message: Some(why.to_owned()), ..approve() }
 }
 
-pub(crate) fn edit(args: Value) -> Decision {
-    Decision { kind: DecisionKind::Edit, args: Some(args), ..approve() }
+pub(crate) fn edit(args: Value) -> ApprovalDecision {
+    ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(args), ..approve() }
 }
 
-pub(crate) fn always(decision: Decision) -> Decision {
-    Decision { always: true, ..decision }
+pub(crate) fn always(decision: ApprovalDecision) -> ApprovalDecision {
+    ApprovalDecision { always: true, ..decision }
 }

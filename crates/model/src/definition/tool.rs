@@ -1,9 +1,9 @@
 //! A tool: what the model is told, who does it, and under which conditions.
 
-use super::{Agent, handoff_name};
-use crate::item::{CallKind, Gate};
+use super::{Agent, handoff_tool_name};
+use crate::approval_rule::ApprovalRule;
+use crate::item::{ApprovalGate, CallKind};
 use crate::record::OnCrash;
-use crate::rule::Rule;
 use crate::tool::ToolSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,15 +17,16 @@ pub struct Tool {
     /// What the model is told of it.
     pub spec: ToolSpec,
     /// Who does it.
-    pub how: ToolHow,
+    #[serde(rename = "how")]
+    pub executor: ToolExecutor,
     /// Its name for people.
     pub display_name: Option<String>,
     /// Whether a person is asked first.
-    pub approval: Approval,
+    pub approval: ApprovalPolicy,
     /// How long that person has.
     pub approval_timeout_seconds: u64,
     /// What counts as the answer when nobody gave one.
-    pub approval_on_timeout: OnTimeout,
+    pub approval_on_timeout: ApprovalOnTimeout,
     /// May it be started again after a crash?
     pub idempotent: bool,
     /// What its result is after a crash, when it may not.
@@ -39,7 +40,7 @@ pub struct Tool {
 /// Who does what a tool is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ToolHow {
+pub enum ToolExecutor {
     /// Headwater itself; the tool's name says what.
     Builtin,
     /// Somebody behind an address.
@@ -93,20 +94,20 @@ pub struct CommandTool {
 /// Whether a person is asked first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Approval {
+pub enum ApprovalPolicy {
     /// Never.
     #[default]
     Never,
     /// Before every call.
     Always,
     /// When the rule says so of the arguments, or cannot read them.
-    When(Rule),
+    When(ApprovalRule),
 }
 
 /// What counts as the answer when nobody gave one in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OnTimeout {
+pub enum ApprovalOnTimeout {
     /// No.
     #[default]
     Reject,
@@ -117,14 +118,14 @@ pub enum OnTimeout {
 impl Tool {
     /// A tool that nothing special is said of.
     #[must_use]
-    pub const fn new(spec: ToolSpec, how: ToolHow) -> Self {
+    pub const fn new(spec: ToolSpec, how: ToolExecutor) -> Self {
         Self {
             spec,
-            how,
+            executor: how,
             display_name: None,
-            approval: Approval::Never,
+            approval: ApprovalPolicy::Never,
             approval_timeout_seconds: APPROVAL_TIMEOUT_SECONDS,
-            approval_on_timeout: OnTimeout::Reject,
+            approval_on_timeout: ApprovalOnTimeout::Reject,
             idempotent: false,
             on_crash: OnCrash::Unknown,
             timeout_ms: None,
@@ -134,7 +135,7 @@ impl Tool {
 
     /// Asking an agent, by its own name.
     #[must_use]
-    pub fn asking(agent: &Agent) -> Self {
+    pub fn for_sub_agent(agent: &Agent) -> Self {
         let description = match agent.description.as_str() {
             "" => format!("Ask the agent {}.", agent.name),
             words => words.to_owned(),
@@ -145,36 +146,36 @@ impl Tool {
             "required": ["prompt"],
         });
         let spec = ToolSpec { name: agent.name.clone(), description, parameters };
-        Self::new(spec, ToolHow::Agent { agent: agent.name.clone() })
+        Self::new(spec, ToolExecutor::Agent { agent: agent.name.clone() })
     }
 
     /// Handing over to an agent.
     #[must_use]
-    pub fn handing_over(agent: &Agent) -> Self {
+    pub fn for_handoff(agent: &Agent) -> Self {
         let description = format!("Hand over to {}. {}", agent.name, agent.description).trim_end().to_owned();
         let parameters = serde_json::json!({"type": "object", "properties": {}});
-        let spec = ToolSpec { name: handoff_name(&agent.name), description, parameters };
-        Self::new(spec, ToolHow::Handoff { agent: agent.name.clone() })
+        let spec = ToolSpec { name: handoff_tool_name(&agent.name), description, parameters };
+        Self::new(spec, ToolExecutor::Handoff { agent: agent.name.clone() })
     }
 
     /// What people see it as.
     #[must_use]
-    pub const fn kind(&self) -> CallKind {
-        match self.how {
-            ToolHow::Builtin | ToolHow::Http(_) | ToolHow::Command(_) => CallKind::Tool,
-            ToolHow::Client => CallKind::Client,
-            ToolHow::Agent { .. } => CallKind::Agent,
-            ToolHow::Handoff { .. } => CallKind::Handoff,
+    pub const fn call_kind(&self) -> CallKind {
+        match self.executor {
+            ToolExecutor::Builtin | ToolExecutor::Http(_) | ToolExecutor::Command(_) => CallKind::Tool,
+            ToolExecutor::Client => CallKind::Client,
+            ToolExecutor::Agent { .. } => CallKind::Agent,
+            ToolExecutor::Handoff { .. } => CallKind::Handoff,
         }
     }
 
     /// Whether people are asked, as far as that is known before the arguments are.
     #[must_use]
-    pub const fn gate(&self) -> Gate {
+    pub const fn approval_gate(&self) -> ApprovalGate {
         match self.approval {
-            Approval::Never => Gate::Never,
-            Approval::Always => Gate::Always,
-            Approval::When(_) => Gate::Maybe,
+            ApprovalPolicy::Never => ApprovalGate::Never,
+            ApprovalPolicy::Always => ApprovalGate::Always,
+            ApprovalPolicy::When(_) => ApprovalGate::Maybe,
         }
     }
 }

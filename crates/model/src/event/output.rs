@@ -88,7 +88,7 @@ pub struct HostedCallUpdated {
     /// The provider's word for where it is.
     pub state: String,
     /// What it does, in the provider's shape.
-    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub action: Option<Value>,
 }
 
@@ -120,13 +120,13 @@ pub struct TextEvent {
     /// The block's place in `block_list`.
     pub block_index: u32,
     /// The block: empty when added, whole when done.
-    pub item: TextItem,
+    pub item: TaggedTextBlock,
 }
 
 /// A text block as an event carries it, with its `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum TextItem {
+pub enum TaggedTextBlock {
     /// The block.
     Text(TextBlock),
 }
@@ -134,12 +134,12 @@ pub enum TextItem {
 /// An image block as an event carries it, with its `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum ImageItem {
+pub enum TaggedImageBlock {
     /// The block.
     Image(ImageBlock),
 }
 
-impl TextItem {
+impl TaggedTextBlock {
     /// The block itself.
     #[must_use]
     pub fn block(&self) -> &TextBlock {
@@ -148,7 +148,7 @@ impl TextItem {
     }
 }
 
-impl ImageItem {
+impl TaggedImageBlock {
     /// The block itself.
     #[must_use]
     pub fn block(&self) -> &ImageBlock {
@@ -157,16 +157,16 @@ impl ImageItem {
     }
 }
 
-impl From<TextItem> for Block {
-    fn from(item: TextItem) -> Self {
-        let TextItem::Text(block) = item;
+impl From<TaggedTextBlock> for Block {
+    fn from(item: TaggedTextBlock) -> Self {
+        let TaggedTextBlock::Text(block) = item;
         Self::Text(block)
     }
 }
 
-impl From<ImageItem> for Block {
-    fn from(item: ImageItem) -> Self {
-        let ImageItem::Image(block) = item;
+impl From<TaggedImageBlock> for Block {
+    fn from(item: TaggedImageBlock) -> Self {
+        let TaggedImageBlock::Image(block) = item;
         Self::Image(block)
     }
 }
@@ -185,7 +185,7 @@ pub struct TextDelta {
     /// The piece.
     pub delta: String,
     /// The provider's probabilities for it, when they were asked for.
-    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Value>,
 }
 
@@ -218,7 +218,7 @@ pub struct ImageEvent {
     /// The block's place in `block_list`.
     pub block_index: u32,
     /// The block: empty when added, the picture when done.
-    pub item: ImageItem,
+    pub item: TaggedImageBlock,
 }
 
 /// `task.image.delta`.
@@ -235,7 +235,7 @@ pub struct ImageDelta {
     /// Which partial picture, from 0.
     pub partial_image_index: u32,
     /// A whole picture, less sharp than the next.
-    pub item: ImageItem,
+    pub item: TaggedImageBlock,
 }
 
 /// `task.tool.started`.

@@ -1,17 +1,19 @@
 //! The state of one task, and what its life and steps do to it.
 
-use super::{FileFold, Fit, Misfit, ended_as, output, reason_of};
-use crate::block::Part;
-use crate::event::{ApprovalRequested, ApprovalResolved, Recovered, Retrying, TaskSpec, ToolStarted};
-use crate::event::{Cancelling, Created, ErrorInfo, Event, InputMessage, Pending, StepDone, StepStarted, StopReason};
-use crate::history::{Before, Entry};
+use super::{FileFold, FoldError, FoldResult, incomplete_reason, output, terminal_status};
+use crate::block::ContentPart;
+use crate::event::{ApprovalRequested, ApprovalResolved, StepRetrying, TaskRecovered, TaskSpec, ToolStarted};
+use crate::event::{
+    ErrorInfo, Event, InputMessage, PendingRequest, StepDone, StepStarted, StopReason, TaskCancelling, TaskCreated,
+};
+use crate::history::{HistoryEntry, PriorHistory};
 use crate::id::{CallId, ItemId, TaskId};
 use crate::item::{Item, ToolCall};
-use crate::object::TaskStatus;
-use crate::record::{OnCrash, Private, RawItem};
+use crate::model_settings::ModelSettings;
+use crate::record::{OnCrash, PrivatePayload, RawItem};
 use crate::seq::Millis;
+use crate::task::TaskStatus;
 use crate::usage::Usage;
-use crate::wish::Wishes;
 use std::collections::BTreeMap;
 
 /// One task.
@@ -32,25 +34,25 @@ pub struct TaskFold {
     /// What was said after it began.
     pub inputs: Vec<InputFold>,
     /// What it waits for, as its last pause said.
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingRequest>,
     /// Questions that were asked, with their answers.
     pub approvals: Vec<(ApprovalRequested, Option<ApprovalResolved>)>,
     /// A cancel waits for the turn to end.
-    pub cancelling: Option<Cancelling>,
+    pub cancelling: Option<TaskCancelling>,
     /// Who handed over to whom, and when.
-    pub handovers: Vec<Handover>,
+    pub handoffs: Vec<HandoffFold>,
     /// What a hook made of the past, where one did.
-    pub history: Option<Vec<Entry>>,
+    pub rewritten_history: Option<Vec<HistoryEntry>>,
     /// What was said before it that the thread's log does not have.
-    pub before: Option<Before>,
+    pub prior_history: Option<PriorHistory>,
     /// What the caller asks of the model.
-    pub wishes: Wishes,
+    pub model_settings: ModelSettings,
     /// The digest of the definitions that it started with.
-    pub digest: Option<String>,
+    pub definitions_digest: Option<String>,
     /// What its own steps cost.
     pub usage: Usage,
     /// What its end said that everything cost.
-    pub total: Option<Usage>,
+    pub total_usage: Option<Usage>,
     /// What went wrong.
     pub error: Option<ErrorInfo>,
     /// Which limit, or who, ended it.
@@ -71,15 +73,15 @@ pub struct StepFold {
     /// The try, from 1.
     pub attempt: u32,
     /// Which of the agent's models is asked: its place among them.
-    pub place: usize,
+    pub model_index: usize,
     /// How often that one was asked, from 1.
-    pub asked: u32,
+    pub model_attempt: u32,
     /// The try begins then, when one before it failed.
     pub not_before: Option<Millis>,
     /// The model that answered, once it has ended.
     pub model: String,
     /// How it ended.
-    pub end: Option<StopReason>,
+    pub stop_reason: Option<StopReason>,
     /// Tokens so far.
     pub usage: Usage,
 }
@@ -90,17 +92,17 @@ pub struct ItemFold {
     /// The item as people see it.
     pub item: Item,
     /// The attempt that it belongs to: its place in `steps`. Results belong to none, nor do files.
-    pub step: Option<usize>,
+    pub step_index: Option<usize>,
     /// Has its `done` come?
-    pub closed: bool,
+    pub done: bool,
     /// Which of its blocks or summary parts are open.
-    pub open: Vec<u32>,
+    pub open_parts: Vec<u32>,
     /// Are its arguments whole?
-    pub arguments_whole: bool,
+    pub arguments_complete: bool,
     /// Is it of an attempt that was done again? Then it is left out of history and of final objects.
-    pub dropped: bool,
+    pub superseded: bool,
     /// What the model reads of it.
-    pub content: Option<Vec<Part>>,
+    pub content: Option<Vec<ContentPart>>,
     /// The upstream item as it came.
     pub raw: Option<RawItem>,
     /// The provider's name for the call.
@@ -108,7 +110,7 @@ pub struct ItemFold {
     /// How the tool was started, unless a person has been asked about it since.
     pub started: Option<StartedTool>,
     /// How often it was started.
-    pub tries: u32,
+    pub attempts: u32,
     /// The files that are read, by address.
     pub files: BTreeMap<String, FileFold>,
 }
@@ -130,13 +132,13 @@ pub struct StartedTool {
 
 /// An agent took over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handover {
+pub struct HandoffFold {
     /// It happened when this many attempts had begun.
     pub after_steps: usize,
     /// Who handed over.
-    pub from: String,
+    pub from_agent: String,
     /// Who goes on.
-    pub agent: String,
+    pub to_agent: String,
 }
 
 /// Something that was said after the task began.
@@ -149,7 +151,7 @@ pub struct InputFold {
 }
 
 impl TaskFold {
-    pub(super) fn new(created: &Created, at: Millis, private: Option<&Private>) -> Self {
+    pub(super) fn new(created: &TaskCreated, at: Millis, private: Option<&PrivatePayload>) -> Self {
         Self {
             id: created.task_id.clone(),
             spec: created.task.clone(),
@@ -161,13 +163,13 @@ impl TaskFold {
             pending: Vec::new(),
             approvals: Vec::new(),
             cancelling: None,
-            handovers: Vec::new(),
-            history: private.and_then(|private| private.history.clone()),
-            before: private.and_then(|private| private.before.clone()),
-            wishes: private.map(|private| private.wishes.clone()).unwrap_or_default(),
-            digest: private.and_then(|private| private.digest.clone()),
+            handoffs: Vec::new(),
+            rewritten_history: private.and_then(|private| private.rewritten_history.clone()),
+            prior_history: private.and_then(|private| private.prior_history.clone()),
+            model_settings: private.map(|private| private.model_settings.clone()).unwrap_or_default(),
+            definitions_digest: private.and_then(|private| private.definitions_digest.clone()),
             usage: Usage::default(),
-            total: None,
+            total_usage: None,
             error: None,
             reason: None,
             created_at: at,
@@ -179,7 +181,7 @@ impl TaskFold {
     /// The attempt that is going on.
     #[must_use]
     pub fn open_step(&self) -> Option<&StepFold> {
-        self.steps.last().filter(|step| step.end.is_none())
+        self.steps.last().filter(|step| step.stop_reason.is_none())
     }
 
     /// The call of this name, and its item.
@@ -214,22 +216,22 @@ impl TaskFold {
 
     /// The last question about a call, with its answer.
     #[must_use]
-    pub fn question(&self, call_id: &CallId) -> Option<&(ApprovalRequested, Option<ApprovalResolved>)> {
+    pub fn last_approval(&self, call_id: &CallId) -> Option<&(ApprovalRequested, Option<ApprovalResolved>)> {
         self.approvals.iter().rev().find(|(asked, _)| asked.call_id == *call_id)
     }
 
-    pub(super) fn apply(&mut self, at: Millis, event: &Event, private: Option<&Private>) -> Fit {
-        self.change(at, event, private)?;
+    pub(super) fn apply(&mut self, at: Millis, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
+        self.apply_change(at, event, private)?;
         // Tokens of a turn that has not ended ride with its records: recovery needs them when it never ends.
         if let Some(usage) = private.and_then(|private| private.usage)
-            && let Some(step) = self.steps.last_mut().filter(|step| step.end.is_none())
+            && let Some(step) = self.steps.last_mut().filter(|step| step.stop_reason.is_none())
         {
             step.usage = usage;
         }
         Ok(())
     }
 
-    fn change(&mut self, at: Millis, event: &Event, private: Option<&Private>) -> Fit {
+    fn apply_change(&mut self, at: Millis, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
         match event {
             Event::Started(_) => self.start(),
             Event::StepStarted(e) => self.step_started(e),
@@ -238,7 +240,7 @@ impl TaskFold {
             Event::AgentUpdated(e) => {
                 self.agent.clone_from(&e.agent);
                 let (from, agent) = (e.from.clone(), e.agent.clone());
-                self.handovers.push(Handover { after_steps: self.steps.len(), from, agent });
+                self.handoffs.push(HandoffFold { after_steps: self.steps.len(), from_agent: from, to_agent: agent });
                 Ok(())
             }
             Event::InputAdded(e) => {
@@ -248,10 +250,10 @@ impl TaskFold {
                 Ok(())
             }
             Event::ToolStarted(e) => self.tool_started(e, private),
-            Event::ToolProgress(e) => self.call(&e.call_id).map(|_| ()).ok_or(Misfit),
+            Event::ToolProgress(e) => self.call(&e.call_id).map(|_| ()).ok_or(FoldError),
             Event::ApprovalRequested(e) => {
                 // Asked after a crash: nobody knows what became of the call, so it does not run any more.
-                self.call_mut(&e.call_id).ok_or(Misfit)?.started = None;
+                self.call_mut(&e.call_id).ok_or(FoldError)?.started = None;
                 self.approvals.push((e.clone(), None));
                 Ok(())
             }
@@ -280,74 +282,76 @@ impl TaskFold {
             | Event::TextDone(_)
             | Event::ImageAdded(_)
             | Event::ImageDelta(_)
-            | Event::ImageDone(_) => output::apply(self, event, private),
-            Event::Created(_) | Event::HistoryCompacted(_) | Event::RunHidden(_) | Event::Unknown(_) => Err(Misfit),
+            | Event::ImageDone(_) => output::apply_output_event(self, event, private),
+            Event::Created(_) | Event::HistoryCompacted(_) | Event::RunHidden(_) | Event::Unknown(_) => Err(FoldError),
         }
     }
 
-    fn start(&mut self) -> Fit {
+    fn start(&mut self) -> FoldResult {
         if self.status != TaskStatus::Queued {
-            return Err(Misfit);
+            return Err(FoldError);
         }
         self.status = TaskStatus::Running;
         Ok(())
     }
 
-    fn change_status(&mut self, from: TaskStatus, to: TaskStatus, pending: &[Pending]) -> Fit {
+    fn change_status(&mut self, from: TaskStatus, to: TaskStatus, pending: &[PendingRequest]) -> FoldResult {
         if self.status != from {
-            return Err(Misfit);
+            return Err(FoldError);
         }
         self.status = to;
         self.pending = pending.to_vec();
         Ok(())
     }
 
-    fn step_started(&mut self, e: &StepStarted) -> Fit {
+    fn step_started(&mut self, e: &StepStarted) -> FoldResult {
         if self.open_step().is_some() || self.status != TaskStatus::Running {
-            return Err(Misfit);
+            return Err(FoldError);
         }
         self.steps.push(StepFold {
             step: e.step,
             attempt: e.attempt,
-            place: 0,
-            asked: 1,
+            model_index: 0,
+            model_attempt: 1,
             not_before: None,
             model: String::new(),
-            end: None,
+            stop_reason: None,
             usage: Usage::default(),
         });
         Ok(())
     }
 
-    fn retrying(&mut self, at: Millis, e: &Retrying) -> Fit {
-        let step = self.steps.last_mut().filter(|step| step.end.is_none() && step.step == e.step).ok_or(Misfit)?;
+    fn retrying(&mut self, at: Millis, e: &StepRetrying) -> FoldResult {
+        let step =
+            self.steps.last_mut().filter(|step| step.stop_reason.is_none() && step.step == e.step).ok_or(FoldError)?;
         step.attempt = e.attempt;
         step.not_before = Some(e.not_before);
         // A model that failed is left alone for a while; the next one is asked at once.
         if e.not_before > at {
-            step.asked = step.asked.saturating_add(1);
+            step.model_attempt = step.model_attempt.saturating_add(1);
         } else {
-            (step.place, step.asked) = (step.place.saturating_add(1), 1);
+            (step.model_index, step.model_attempt) = (step.model_index.saturating_add(1), 1);
         }
         Ok(())
     }
 
-    fn step_done(&mut self, e: &StepDone) -> Fit {
-        let place = self.steps.len().checked_sub(1).ok_or(Misfit)?;
-        let step = self.steps.last_mut().filter(|step| step.end.is_none() && step.step == e.step).ok_or(Misfit)?;
-        step.end = Some(e.stop_reason);
+    fn step_done(&mut self, e: &StepDone) -> FoldResult {
+        let place = self.steps.len().checked_sub(1).ok_or(FoldError)?;
+        let step =
+            self.steps.last_mut().filter(|step| step.stop_reason.is_none() && step.step == e.step).ok_or(FoldError)?;
+        step.stop_reason = Some(e.stop_reason);
         step.usage = e.usage;
         step.model.clone_from(&e.model);
         self.usage.add(e.usage);
-        if e.stop_reason.is_cut() {
-            for fold in self.items.iter_mut().filter(|fold| fold.step == Some(place)) {
-                fold.item.cut(reason_of(e.stop_reason));
+        if e.stop_reason.is_interrupted() {
+            for fold in self.items.iter_mut().filter(|fold| fold.step_index == Some(place)) {
+                fold.item.mark_incomplete(incomplete_reason(e.stop_reason));
             }
         }
         Ok(())
     }
 
-    fn tool_started(&mut self, e: &ToolStarted, private: Option<&Private>) -> Fit {
+    fn tool_started(&mut self, e: &ToolStarted, private: Option<&PrivatePayload>) -> FoldResult {
         let started = StartedTool {
             attempt: e.attempt,
             arguments: e.arguments.clone(),
@@ -355,47 +359,47 @@ impl TaskFold {
             on_crash: private.and_then(|private| private.on_crash).unwrap_or_default(),
             deadline: private.and_then(|private| private.deadline),
         };
-        let fold = self.call_mut(&e.call_id).ok_or(Misfit)?;
+        let fold = self.call_mut(&e.call_id).ok_or(FoldError)?;
         fold.started = Some(started);
-        fold.tries = e.attempt;
+        fold.attempts = e.attempt;
         Ok(())
     }
 
-    fn resolve(&mut self, e: &ApprovalResolved) -> Fit {
+    fn resolve(&mut self, e: &ApprovalResolved) -> FoldResult {
         let asked = self.approvals.iter_mut().find(|(asked, answer)| asked.key == e.key && answer.is_none());
-        asked.ok_or(Misfit)?.1 = Some(e.clone());
+        asked.ok_or(FoldError)?.1 = Some(e.clone());
         Ok(())
     }
 
-    fn recovered(&mut self, e: &Recovered) -> Fit {
+    fn recovered(&mut self, e: &TaskRecovered) -> FoldResult {
         let known = |id: &ItemId| self.items.iter().any(|fold| fold.item.id() == id);
         if self.open_step().is_some() || !e.cut.iter().all(known) {
-            return Err(Misfit);
+            return Err(FoldError);
         }
         for fold in self.items.iter_mut().filter(|fold| e.cut.contains(fold.item.id())) {
-            fold.dropped = true;
+            fold.superseded = true;
         }
         Ok(())
     }
 
-    fn end(&mut self, at: Millis, event: &Event) -> Fit {
-        let loose = self.open_step().is_some() || self.items.iter().any(|fold| !fold.closed);
-        self.status = ended_as(event).filter(|_| !loose).ok_or(Misfit)?;
+    fn end(&mut self, at: Millis, event: &Event) -> FoldResult {
+        let loose = self.open_step().is_some() || self.items.iter().any(|fold| !fold.done);
+        self.status = terminal_status(event).filter(|_| !loose).ok_or(FoldError)?;
         self.ended_at = Some(at);
         self.pending = Vec::new();
         match event {
-            Event::Completed(e) => self.total = Some(e.usage),
+            Event::Completed(e) => self.total_usage = Some(e.usage),
             Event::Incomplete(e) => {
-                self.total = Some(e.usage);
-                self.reason = name_of(e.reason);
+                self.total_usage = Some(e.usage);
+                self.reason = wire_name(e.reason);
             }
             Event::Failed(e) => {
-                self.total = Some(e.usage);
+                self.total_usage = Some(e.usage);
                 self.error = Some(e.error.clone());
             }
             Event::Cancelled(e) => {
-                self.total = Some(e.usage);
-                self.reason = name_of(e.by);
+                self.total_usage = Some(e.usage);
+                self.reason = wire_name(e.by);
             }
             _ => {}
         }
@@ -404,6 +408,6 @@ impl TaskFold {
 }
 
 /// A unit variant's wire name.
-fn name_of(word: impl serde::Serialize) -> Option<String> {
+fn wire_name(word: impl serde::Serialize) -> Option<String> {
     serde_json::to_value(word).ok()?.as_str().map(str::to_owned)
 }

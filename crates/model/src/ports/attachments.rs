@@ -28,7 +28,7 @@ use crate::seq::Millis;
 /// `store::conformance` is this contract as tests; every backend runs it.
 pub trait Attachments: Send + Sync {
     /// Says that bytes are about to be stored under this path.
-    fn expect_attachment<'a>(
+    fn reserve_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         path: &'a str,
@@ -36,12 +36,12 @@ pub trait Attachments: Send + Sync {
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Says that they are there, unless the user's files would then hold more than `bytes_max`.
-    fn put_attachment<'a>(
+    fn commit_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<Kept, StoreError>>;
+    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>>;
 
     /// A file that is there.
     fn attachment<'a>(
@@ -51,13 +51,13 @@ pub trait Attachments: Send + Sync {
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>>;
 
     /// How much a user's files hold together.
-    fn attachment_bytes<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>>;
+    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>>;
 
     /// Forgets a file, or that it was expected. False when neither was so.
     fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// Says that a thread uses a file. `None` when it is not there.
-    fn use_attachment<'a>(
+    fn link_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
@@ -66,16 +66,16 @@ pub trait Attachments: Send + Sync {
 
     /// Says that the bytes of a blob are there and that a thread uses it, unless the user's files would then hold more
     /// than `bytes_max`. When the owner has these bytes already, the thread uses those.
-    fn put_blob<'a>(
+    fn commit_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<Kept, StoreError>>;
+    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>>;
 
     /// Says that a thread uses a blob. `None` when the owner has none with this hash.
-    fn use_blob<'a>(
+    fn link_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
@@ -91,11 +91,11 @@ pub trait Attachments: Send + Sync {
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>>;
 
     /// What no thread uses any more, of all owners: for whoever has deleted one.
-    fn released_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>>;
+    fn unreferenced_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>>;
 
     /// What was expected and has not come, and what no thread uses any more, of all owners: for whoever clears up at the
     /// start.
-    fn unfinished_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>>;
+    fn stale_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>>;
 }
 
 /// A file that a user sent.
@@ -108,7 +108,7 @@ pub struct AttachmentRow {
     /// What its bytes say it is.
     pub content_type: String,
     /// How many there are.
-    pub bytes: u64,
+    pub size_bytes: u64,
     /// When it came.
     pub created_at: Millis,
     /// The SHA-256 of its bytes in hex, when it is a blob.
@@ -117,13 +117,13 @@ pub struct AttachmentRow {
 
 /// What became of a file that was put.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum AttachmentOutcome {
     /// It is there.
-    Now,
+    Stored,
     /// The owner has these bytes already, here. What was put is not needed: it is still only expected.
-    Already(AttachmentRow),
+    Duplicate(AttachmentRow),
     /// It would have been too much; nothing has changed.
-    Over {
+    QuotaExceeded {
         /// What the user's other files hold.
         used: u64,
     },

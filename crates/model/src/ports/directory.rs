@@ -2,11 +2,11 @@
 
 use super::{Attachments, BoxFuture, Lease, ShareRow, StoreError};
 use crate::command::Command;
-use crate::event::{ActionRequest, Actor, Decision};
+use crate::event::{ActionRequest, ApprovalDecision, Initiator};
 use crate::id::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
-use crate::limits::Amount;
-use crate::object::TaskStatus;
+use crate::limits::CostMicros;
 use crate::seq::{Millis, Seq};
+use crate::task::TaskStatus;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 
@@ -41,10 +41,10 @@ pub trait Directory: Attachments {
 
     /// What was submitted with this key, if anything was: what `submit` would say, and nothing is changed. For those who
     /// must know before they look at anything that has moved on since.
-    fn recall<'a>(
+    fn find_submission<'a>(
         &'a self,
         owner: &'a UserId,
-        idempotency: &'a Idempotency,
+        idempotency: &'a IdempotencyKey,
     ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>>;
 
     /// What waits for a thread's executor, oldest first.
@@ -53,10 +53,10 @@ pub trait Directory: Attachments {
 
     /// Threads that an executor should take up: a run that has not ended and is not paused, or an inbox that is not
     /// empty. For the engine alone, hence of all owners.
-    fn claimable(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>>;
+    fn claimable_threads(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>>;
 
     /// A user's threads.
-    fn threads<'a>(&'a self, owner: &'a UserId, page: PageOf) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>>;
+    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>>;
 
     /// One of them.
     fn thread<'a>(
@@ -73,7 +73,7 @@ pub trait Directory: Attachments {
         &'a self,
         owner: &'a UserId,
         filter: RunFilter,
-        page: PageOf,
+        page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<RunRow>, StoreError>>;
 
     /// One of them.
@@ -91,7 +91,7 @@ pub trait Directory: Attachments {
         &'a self,
         owner: &'a UserId,
         pending: bool,
-        page: PageOf,
+        page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<ApprovalRow>, StoreError>>;
 
     /// One of them.
@@ -102,25 +102,25 @@ pub trait Directory: Attachments {
     ) -> BoxFuture<'a, Result<Option<ApprovalRow>, StoreError>>;
 
     /// What a user has spent on a day, also in threads that are gone since.
-    fn spent<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spent, StoreError>>;
+    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spend, StoreError>>;
 
     /// Threads that nobody need execute before a moment ([`Change::Wake`]), with that moment, the soonest first. For the
     /// engine alone, hence of all owners.
-    fn wakes(&self) -> BoxFuture<'_, Result<Vec<WakeRow>, StoreError>>;
+    fn scheduled_wakeups(&self) -> BoxFuture<'_, Result<Vec<ScheduledWakeup>, StoreError>>;
 
     /// Gives a thread a name, unless that is taken: the row that is there now.
-    fn give_name<'a>(&'a self, owner: &'a UserId, row: NameRow) -> BoxFuture<'a, Result<NameRow, StoreError>>;
+    fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> BoxFuture<'a, Result<AliasRow, StoreError>>;
 
     /// What a name stands for.
-    fn name<'a>(
+    fn alias<'a>(
         &'a self,
         owner: &'a UserId,
         protocol: &'a str,
         name: &'a str,
-    ) -> BoxFuture<'a, Result<Option<NameRow>, StoreError>>;
+    ) -> BoxFuture<'a, Result<Option<AliasRow>, StoreError>>;
 
     /// Changes what is noted beside a name. False when there is none.
-    fn note_name<'a>(
+    fn update_alias<'a>(
         &'a self,
         owner: &'a UserId,
         protocol: &'a str,
@@ -129,7 +129,7 @@ pub trait Directory: Attachments {
     ) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// Frees a name; its thread stays. False when there is none.
-    fn forget_name<'a>(
+    fn delete_alias<'a>(
         &'a self,
         owner: &'a UserId,
         protocol: &'a str,
@@ -156,22 +156,22 @@ pub trait Directory: Attachments {
     ) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// The shares that let somebody in at a moment. For whoever lets them in, hence of all owners.
-    fn open_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>>;
+    fn active_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>>;
 
     /// Keeps definitions under their digest, for the runs that start with them. Brought again, they are there already.
-    fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn put_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// The definitions of this digest.
     fn definitions<'a>(&'a self, digest: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>>;
 
     /// Lets somebody in.
-    fn create_key(&self, key: KeyRow) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn create_access_key(&self, key: AccessKeyRow) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Who has been let in.
-    fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyRow>, StoreError>>;
+    fn access_keys(&self) -> BoxFuture<'_, Result<Vec<AccessKeyRow>, StoreError>>;
 
     /// Lets a key in no longer. False when there is none of that name.
-    fn revoke_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>>;
+    fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>>;
 }
 
 /// A command on its way into an inbox.
@@ -186,32 +186,32 @@ pub struct Submission {
     /// What is asked.
     pub command: Command,
     /// The caller's key against doing it twice.
-    pub idempotency: Option<Idempotency>,
+    pub idempotency_key: Option<IdempotencyKey>,
 }
 
 /// A caller's key against doing something twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Idempotency {
+pub struct IdempotencyKey {
     /// The key, with the route that it was used on.
     pub key: String,
     /// The digest of what was asked.
-    pub digest: String,
+    pub request_digest: String,
 }
 
 /// What became of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// It is in the inbox.
-    New,
+    Queued,
     /// It made its thread and is all that there is in it, so whoever asked has the thread's first term and may begin.
-    Made {
+    ThreadCreated {
         /// The right to append.
         lease: Lease,
         /// The row in the inbox.
         row: u64,
     },
     /// It was there before: this is what it made.
-    Repeated {
+    Duplicate {
         /// The run.
         task: TaskId,
         /// Its thread.
@@ -227,16 +227,16 @@ pub enum SubmitError {
     KeyReused,
     /// The thread that was to be made is there, and the caller's.
     #[error("there is a thread of this name already")]
-    ThreadTaken,
+    ThreadExists,
     /// The question was answered before, and otherwise.
     #[error("this was decided before")]
-    Decided(Box<ApprovalRow>),
+    AlreadyDecided(Box<ApprovalRow>),
     /// There is no such question.
     #[error("there is no such question")]
-    NoQuestion,
+    ApprovalNotFound,
     /// The inbox is full.
     #[error("{0} commands wait for this thread already: let it work some off, or use another thread")]
-    Full(usize),
+    InboxFull(usize),
     /// The store could not.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -255,7 +255,7 @@ pub struct InboxRow {
 
 /// What changes in the directory together with records.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum DirectoryChange {
     /// A run begins with the record at `first`. It was queued, or is made by this (a steer that came too late).
     RunStarted {
         /// The run.
@@ -286,34 +286,34 @@ pub enum Change {
         at: Millis,
     },
     /// A row was answered.
-    Consume {
+    ConsumeInboxRow {
         /// The row's number.
         row: u64,
     },
     /// A new checkpoint.
     Checkpoint(Checkpoint),
     /// A person is asked. Asked again, the question is open again.
-    Asked(Box<ApprovalRow>),
+    ApprovalRequested(Box<ApprovalRow>),
     /// A question is closed by the records at hand. Where they repeat a submitted decision, that one stays as it came.
-    Answered {
+    ApprovalResolved {
         /// The question.
         key: ApprovalKey,
         /// The answer.
-        decision: Decision,
+        decision: ApprovalDecision,
         /// Whose.
-        by: Actor,
+        by: Initiator,
         /// When.
         at: Millis,
     },
     /// Tokens and money were used up on a day.
-    Spent {
+    AddSpend {
         /// When.
         day: Day,
         /// How much.
-        spent: Spent,
+        spent: Spend,
     },
     /// The thread need not be executed before a moment, unless something comes in; `None` takes that back.
-    Wake {
+    ScheduleWakeup {
         /// The moment.
         at: Option<Millis>,
     },
@@ -347,9 +347,9 @@ pub struct ApprovalRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {
     /// The answer.
-    pub decision: Decision,
+    pub decision: ApprovalDecision,
     /// Whose.
-    pub by: Actor,
+    pub by: Initiator,
     /// When it came.
     pub at: Millis,
 }
@@ -357,7 +357,7 @@ pub struct ApprovalAnswer {
 /// A name under which somebody knows a thread: a client's own, or one that a protocol gave. The thread may not be there
 /// yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameRow {
+pub struct AliasRow {
     /// Where the name is one.
     pub protocol: String,
     /// The name.
@@ -372,7 +372,7 @@ pub struct NameRow {
 
 /// A thread that need not be executed before a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WakeRow {
+pub struct ScheduledWakeup {
     /// Whose.
     pub owner: UserId,
     /// Which.
@@ -389,18 +389,18 @@ pub struct Day(pub u32);
 impl Day {
     /// The day of a moment.
     #[must_use]
-    pub fn of(at: Millis) -> Self {
+    pub fn from_millis(at: Millis) -> Self {
         Self(u32::try_from(at / (24 * 60 * 60 * 1000)).unwrap_or(u32::MAX))
     }
 }
 
 /// What was used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct Spend {
     /// Tokens.
     pub usage: Usage,
     /// Money.
-    pub cost: Amount,
+    pub cost: CostMicros,
 }
 
 /// A `ThreadFold` as it was after a record.
@@ -414,7 +414,7 @@ pub struct Checkpoint {
 
 /// Which part of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PageOf {
+pub struct ListPage {
     /// Only what is older than the thing of this name.
     pub before: Option<String>,
     /// At most so many.
@@ -453,9 +453,9 @@ pub struct RunRow {
     /// Where it is.
     pub status: TaskStatus,
     /// Its first record, once it has begun.
-    pub first: Option<Seq>,
+    pub first_seq: Option<Seq>,
     /// Its newest record that changed its state.
-    pub last: Option<Seq>,
+    pub last_seq: Option<Seq>,
     /// When it was asked for.
     pub created_at: Millis,
     /// When it ended.
@@ -464,7 +464,7 @@ pub struct RunRow {
 
 /// A key that lets a user in. The secret itself is nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyRow {
+pub struct AccessKeyRow {
     /// Its name, which is no secret.
     pub id: String,
     /// Whom it lets in.

@@ -1,6 +1,6 @@
 //! The log of every thread.
 
-use super::{BoxFuture, Change};
+use super::{BoxFuture, DirectoryChange};
 use crate::id::{NodeId, ThreadId, UserId};
 use crate::record::Record;
 use crate::seq::{Epoch, Seq};
@@ -36,22 +36,22 @@ pub trait Journal: Send + Sync {
     ) -> BoxFuture<'a, Result<Lease, StoreError>>;
 
     /// Logs records and changes the directory, together or not at all.
-    fn append(&self, batch: Batch) -> BoxFuture<'_, Verdict> {
-        self.append_then(batch, Landed::default())
+    fn append(&self, batch: AppendBatch) -> BoxFuture<'_, AppendOutcome> {
+        self.append_with_callback(batch, OnCommit::default())
     }
 
     /// The same for somebody who has something to do with the verdict at once and nothing to wait for: the append goes its
     /// way and `landed` hears of it, whether the future is polled or not.
-    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict>;
+    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome>;
 
     /// Reads on from `after`.
-    fn read<'a>(
+    fn read_page<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         after: Seq,
         limit: PageLimit,
-    ) -> BoxFuture<'a, Result<Page, StoreError>>;
+    ) -> BoxFuture<'a, Result<RecordPage, StoreError>>;
 }
 
 /// The right to append.
@@ -65,7 +65,7 @@ pub struct Lease {
 
 /// What is appended at once.
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub struct AppendBatch {
     /// Whose thread it is.
     pub owner: UserId,
     /// Which.
@@ -77,18 +77,18 @@ pub struct Batch {
     /// The records. May be empty, when only the directory changes.
     pub records: Arc<[Record]>,
     /// What changes in the directory with them.
-    pub changes: Vec<Change>,
+    pub changes: Vec<DirectoryChange>,
 }
 
 /// What became of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AppendOutcome {
     /// It survives a power cut.
     Durable,
     /// Somebody else holds the thread. Nothing changed.
     Fenced,
     /// It does not fit the log or the thread is gone. Nothing changed.
-    Refused(String),
+    Rejected(String),
     /// Nobody knows. Read back before anything else.
     Unknown(String),
 }
@@ -96,33 +96,33 @@ pub enum Verdict {
 /// What is to be done with a verdict, wherever it becomes known: on the store's own thread, so it must be short. It is
 /// done exactly once; when the store lost the append, with [`Verdict::Unknown`].
 #[derive(Default)]
-pub struct Landed(Option<Then>);
+pub struct OnCommit(Option<CommitCallback>);
 
-type Then = Box<dyn FnOnce(&Verdict) + Send>;
+type CommitCallback = Box<dyn FnOnce(&AppendOutcome) + Send>;
 
-impl Landed {
+impl OnCommit {
     /// Does this.
-    pub fn new(then: impl FnOnce(&Verdict) + Send + 'static) -> Self {
+    pub fn new(then: impl FnOnce(&AppendOutcome) + Send + 'static) -> Self {
         Self(Some(Box::new(then)))
     }
 
     /// The verdict is known.
-    pub fn hear(mut self, verdict: &Verdict) {
+    pub fn call(mut self, verdict: &AppendOutcome) {
         if let Some(then) = self.0.take() {
             then(verdict);
         }
     }
 }
 
-impl Drop for Landed {
+impl Drop for OnCommit {
     fn drop(&mut self) {
         if let Some(then) = self.0.take() {
-            then(&Verdict::Unknown("the store lost the append".to_owned()));
+            then(&AppendOutcome::Unknown("the store lost the append".to_owned()));
         }
     }
 }
 
-impl std::fmt::Debug for Landed {
+impl std::fmt::Debug for OnCommit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Landed")
     }
@@ -146,7 +146,7 @@ impl PageLimit {
 
 /// Some records and where the log ends.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct RecordPage {
     /// The records after the asked-for place.
     pub records: Vec<Record>,
     /// The last durable record when the page was read.
@@ -158,7 +158,7 @@ pub struct Page {
 pub enum StoreError {
     /// Missing, or of another owner: to the caller that is the same.
     #[error("no such thread")]
-    NoThread,
+    ThreadNotFound,
     /// Stored bytes are not those that were written.
     #[error(
         "the log of {thread} is damaged at record {seq}: restore it from a backup; `headwater verify` lists all damage"

@@ -5,17 +5,17 @@
 
 mod attachments;
 mod directory;
+mod executors;
 mod journal;
 mod projection;
 mod share;
-mod upstream;
 
 pub use attachments::*;
 pub use directory::*;
+pub use executors::*;
 pub use journal::*;
 pub use projection::*;
 pub use share::*;
-pub use upstream::*;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -30,7 +30,7 @@ pub trait Projection: Send {
 pub struct Frames {
     bytes: BytesMut,
     ends: Vec<FrameEnd>,
-    over: bool,
+    finished: bool,
     /// So many frames are not wanted: whoever asks has them.
     skip: u64,
 }
@@ -45,26 +45,31 @@ pub struct FrameEnd {
 }
 
 /// What a frame adds to its record's bytes, generously.
-const FRAME_BYTES: usize = 160;
+const FRAME_OVERHEAD_BYTES: usize = 160;
 
 impl Frames {
     /// Room for the frames of these records, so that they do not take twice what they need while somebody holds them.
     #[must_use]
     pub fn for_records(records: &[Record]) -> Self {
-        let bytes = records.iter().map(|record| record.public.len() + FRAME_BYTES).sum();
-        Self { bytes: BytesMut::with_capacity(bytes), ends: Vec::with_capacity(records.len()), over: false, skip: 0 }
+        let bytes = records.iter().map(|record| record.public.len() + FRAME_OVERHEAD_BYTES).sum();
+        Self {
+            bytes: BytesMut::with_capacity(bytes),
+            ends: Vec::with_capacity(records.len()),
+            finished: false,
+            skip: 0,
+        }
     }
 
     /// The same without the first `skip` frames.
     #[must_use]
-    pub const fn skipping(mut self, skip: u64) -> Self {
+    pub const fn with_skip(mut self, skip: u64) -> Self {
         self.skip = skip;
         self
     }
 
     /// How many frames are still to be left out.
     #[must_use]
-    pub const fn to_skip(&self) -> u64 {
+    pub const fn remaining_skip(&self) -> u64 {
         self.skip
     }
 
@@ -84,13 +89,13 @@ impl Frames {
 
     /// Nothing will ever follow: the stream ends here.
     pub fn finish(&mut self) {
-        self.over = true;
+        self.finished = true;
     }
 
     /// Has the stream ended?
     #[must_use]
-    pub const fn is_over(&self) -> bool {
-        self.over
+    pub const fn is_finished(&self) -> bool {
+        self.finished
     }
 
     /// How many bytes there are.
@@ -108,6 +113,6 @@ impl Frames {
     /// The bytes, where each record's frames end, and whether the stream ended.
     #[must_use]
     pub fn into_parts(self) -> (bytes::Bytes, Vec<FrameEnd>, bool) {
-        (self.bytes.freeze(), self.ends, self.over)
+        (self.bytes.freeze(), self.ends, self.finished)
     }
 }

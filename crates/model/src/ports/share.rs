@@ -15,7 +15,7 @@ pub struct ShareRow {
     /// The digest of the secret.
     pub digest: String,
     /// The last record that is shown; `None` shows whatever comes.
-    pub until: Option<Seq>,
+    pub until_seq: Option<Seq>,
     /// Since when.
     pub created_at: Millis,
     /// Until when.
@@ -27,7 +27,7 @@ pub struct ShareRow {
 impl ShareRow {
     /// Does it let somebody in at this moment?
     #[must_use]
-    pub const fn is_open(&self, at: Millis) -> bool {
+    pub const fn is_active(&self, at: Millis) -> bool {
         self.revoked_at.is_none() && at < self.expires_at
     }
 }

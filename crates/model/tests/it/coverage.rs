@@ -3,8 +3,8 @@
 use model::event::{Event, StopReason};
 use model::item::{CallKind, FileStatus, IncompleteReason, Item, ResultStatus};
 use model::limits::RECORD_BYTES_MAX;
-use model_testing::{DEFAULT_SEEDS, Options, thread_log};
 use model::{Record, Seq, TaskId};
+use model_testing::{DEFAULT_SEEDS, Options, thread_log};
 use std::collections::{BTreeMap, BTreeSet};
 
 macro_rules! types {
@@ -72,7 +72,7 @@ fn every_event_type_occurs() {
         let (_, log) = thread_log(seed, Options::default());
         for record in &log {
             let name = type_of(record.event()).unwrap_or_else(|| panic!("SEED={seed}: {record:?} is of no known type"));
-            assert_eq!(record.kind(), name, "SEED={seed}");
+            assert_eq!(record.event_type(), name, "SEED={seed}");
             seen.insert(name);
         }
     }
@@ -111,10 +111,10 @@ fn traits_of(log: &[Record]) -> BTreeSet<String> {
             out.insert("a private half".to_owned());
         }
         if let Some(private) = record.private() {
-            let brings = |what: &str| format!("{} brings {what}", record.kind());
-            out.extend(private.echo.map(|_| brings("an echo")));
-            out.extend(private.before.map(|_| brings("a past")));
-            out.extend((!private.wishes.is_empty()).then(|| brings("wishes")));
+            let brings = |what: &str| format!("{} brings {what}", record.event_type());
+            out.extend(private.request_echo.map(|_| brings("an echo")));
+            out.extend(private.prior_history.map(|_| brings("a past")));
+            out.extend((!private.model_settings.is_empty()).then(|| brings("wishes")));
         }
         let event = record.event();
         let Some(task) = event.task_id() else { continue };
@@ -181,8 +181,12 @@ fn a_log_is_sound_gap_free_and_the_same_for_the_same_seed() {
         assert_eq!(thread_log(seed, Options::default()), (thread.clone(), log.clone()), "SEED={seed}");
         for (record, place) in log.iter().zip(1..) {
             assert_eq!(record.seq, Seq(place), "SEED={seed}");
-            assert!(record.is_sound(&thread), "SEED={seed}: {record:?}");
-            assert!(record.size() <= RECORD_BYTES_MAX, "SEED={seed}: record {place} has {} bytes", record.size());
+            assert!(record.has_valid_checksum(&thread), "SEED={seed}: {record:?}");
+            assert!(
+                record.size_bytes() <= RECORD_BYTES_MAX,
+                "SEED={seed}: record {place} has {} bytes",
+                record.size_bytes()
+            );
         }
         for pair in log.windows(2) {
             assert!(pair[0].at <= pair[1].at && pair[0].epoch <= pair[1].epoch, "SEED={seed}: {pair:?}");

@@ -3,10 +3,10 @@
 
 use model::event::{Event, TextEvent};
 use model::fold::RunFold;
-use model::record::Draft;
+use model::record::RecordDraft;
+use model::{Record, TaskId};
 use model_testing::sums::Sums;
 use model_testing::{Options, laws, seeds, thread_log};
-use model::{Record, TaskId};
 
 #[test]
 fn law_3_done_repeats() {
@@ -35,9 +35,9 @@ fn a_lost_piece_is_noticed() {
             if !log[..place].iter().any(added) {
                 continue; // alone, it repeats nothing
             }
-            let model::event::TextItem::Text(block) = &mut done.item;
+            let model::event::TaggedTextBlock::Text(block) = &mut done.item;
             block.text = Some(format!("{}!", block.text()));
-            let draft = Draft { seq: record.seq, at: record.at, event: Event::TextDone(done), private: None };
+            let draft = RecordDraft { seq: record.seq, at: record.at, event: Event::TextDone(done), private: None };
             let mut log = log.clone();
             log[place] = Record::seal(&thread, &record.run, record.epoch, draft);
             assert!(laws::done_repeats(&log).is_err(), "SEED={seed}: {} can say anything", record.seq);
@@ -54,20 +54,20 @@ fn the_fold_adds_up_to_the_same() {
         let (_, log) = thread_log(seed, Options::default());
         let (mut run, mut sums) = (RunFold::default(), Sums::default());
         for record in &log {
-            if run.is_over() && record.event().task_id().is_some() {
+            if run.has_ended() && record.event().task_id().is_some() {
                 (run, sums) = (RunFold::default(), Sums::default());
             }
             run.apply(record).unwrap();
             let touched = sums.take(record).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
             let Some((task, index)) = touched else { continue };
             // Long texts are looked at when they are whole: their deltas would take minutes.
-            if record.size() > 4096 && !record.kind().ends_with(".done") {
+            if record.size_bytes() > 4096 && !record.event_type().ends_with(".done") {
                 continue;
             }
             let fold = &run.task(&TaskId::from(task.as_str())).unwrap().items[usize::try_from(index).unwrap()];
             let folded = serde_json::to_value(&fold.item).unwrap();
             let same = sums.item(&(task, index)) == Some(&folded);
-            assert!(same, "SEED={seed}, record {}: {}", record.seq, record.kind());
+            assert!(same, "SEED={seed}, record {}: {}", record.seq, record.event_type());
         }
     }
 }

@@ -1,29 +1,30 @@
 //! Files that are read before the model is asked: what the fold keeps of them, and what the model is given.
 
 use crate::fold::{ROOT, event, item};
-use model::block::{FileRef, Part};
+use model::block::{ContentPart, FileRef};
 use model::event::Event;
-use model::fold::{FILES_MAX, RunFold};
-use model::history::{Before, Entry};
+use model::fold::{RunFold, TASK_FILES_MAX};
+use model::history::{HistoryEntry, PriorHistory};
 use model::item::FileStatus;
-use model::record::Private;
+use model::record::PrivatePayload;
+use model::thread::{ThreadReplay, history_entries};
 use model_testing::{Options, seeds, thread_log};
-use model::thread::{Replay, entries};
 use serde_json::{Value, json};
 
-fn web(url: &str) -> Part {
-    Part::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } }
+fn web(url: &str) -> ContentPart {
+    ContentPart::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } }
 }
 
 /// Folds one event, with what was read where it says so.
 fn push(run: &mut RunFold, value: Value, content: Option<&str>) {
-    let private = content.map(|text| Private { content: Some(vec![Part::text(text)]), ..Private::default() });
+    let private = content
+        .map(|text| PrivatePayload { content: Some(vec![ContentPart::text(text)]), ..PrivatePayload::default() });
     let text = value.to_string();
     assert_eq!(run.apply_event(run.seq.next(), 5, &event(value), private.as_ref()), Ok(()), "{text}");
 }
 
 /// A run of whom this was asked.
-fn asked(content: &[Part]) -> RunFold {
+fn asked(content: &[ContentPart]) -> RunFold {
     let mut run = RunFold::default();
     let input = json!([{"id": "msg_0", "role": "user", "content": content}]);
     let spec = json!({"thread_id": "thr_1", "agent": "demo", "model": "m", "input": input});
@@ -45,8 +46,10 @@ fn updated(url: &str, status: &str, message: Option<&str>) -> Value {
     event
 }
 
-fn given(run: &RunFold) -> Vec<Part> {
-    let Some(Entry::User { content }) = entries(run.root().unwrap()).into_iter().next() else { panic!("a user spoke") };
+fn given(run: &RunFold) -> Vec<ContentPart> {
+    let Some(HistoryEntry::User { content }) = history_entries(run.root().unwrap()).into_iter().next() else {
+        panic!("a user spoke")
+    };
     content
 }
 
@@ -54,7 +57,7 @@ fn given(run: &RunFold) -> Vec<Part> {
 fn in_place_of_a_file_stands_what_is_in_it_or_why_it_could_not_be_read() {
     let (a, b, c) = ("https://a.example/", "https://b.example/", "https://c.example/");
     let blob = web("/v1/blobs/ab12");
-    let said = [Part::text("compare"), web(a), web(b), blob.clone(), web(a), web(c)];
+    let said = [ContentPart::text("compare"), web(a), web(b), blob.clone(), web(a), web(c)];
     let mut run = asked(&said);
     assert_eq!(run.root().unwrap().unread_files(), [a, b, c]);
     assert_eq!(given(&run), said, "nothing was read so far");
@@ -62,9 +65,9 @@ fn in_place_of_a_file_stands_what_is_in_it_or_why_it_could_not_be_read() {
     assert_eq!(run.root().unwrap().unread_files(), [c]);
     push(&mut run, updated(a, "completed", Some("one page")), Some("A is here."));
     push(&mut run, updated(b, "failed", Some("Nobody is there.")), None);
-    let note = Part::text(format!("[The file {b} could not be read: Nobody is there.]"));
-    let read = Part::text("A is here.");
-    let expected = [Part::text("compare"), read.clone(), note.clone(), blob.clone(), read.clone(), web(c)];
+    let note = ContentPart::text(format!("[The file {b} could not be read: Nobody is there.]"));
+    let read = ContentPart::text("A is here.");
+    let expected = [ContentPart::text("compare"), read.clone(), note.clone(), blob.clone(), read.clone(), web(c)];
     assert_eq!(given(&run), expected, "what may yet be read stays as it is");
     let mut done = files("completed", &[(a, "completed"), (b, "failed")]);
     done["files"][1]["message"] = json!("Nobody is there.");
@@ -72,8 +75,8 @@ fn in_place_of_a_file_stands_what_is_in_it_or_why_it_could_not_be_read() {
     assert_eq!(given(&run), expected);
     let end = json!({"type": "task.cancelled", "task_id": ROOT, "mode": "immediate", "by": "user", "usage": {}, "duration_ms": 0});
     push(&mut run, end, None);
-    let never = Part::text(format!("[The file {c} could not be read: The run ended before that.]"));
-    assert_eq!(given(&run), [Part::text("compare"), read.clone(), note, blob, read, never]);
+    let never = ContentPart::text(format!("[The file {c} could not be read: The run ended before that.]"));
+    assert_eq!(given(&run), [ContentPart::text("compare"), read.clone(), note, blob, read, never]);
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn a_file_that_is_processed_again_was_begun_once_more() {
     let url = "https://a.example/";
     let mut run = asked(&[web(url)]);
     push(&mut run, item("added", 0, files("in_progress", &[(url, "processing")])), None);
-    let tries = |run: &RunFold| run.root().unwrap().items[0].files[url].tries;
+    let tries = |run: &RunFold| run.root().unwrap().items[0].files[url].attempts;
     assert_eq!(tries(&run), 1);
     push(&mut run, updated(url, "processing", None), None);
     push(&mut run, updated(url, "processing", None), None);
@@ -90,7 +93,7 @@ fn a_file_that_is_processed_again_was_begun_once_more() {
     assert_eq!(tries(&run), 3);
     assert_eq!(
         given(&run),
-        [Part::text(format!("[The file {url} could not be read: There is nothing in it to read.]"))]
+        [ContentPart::text(format!("[The file {url} could not be read: There is nothing in it to read.]"))]
     );
 }
 
@@ -99,35 +102,38 @@ fn files_belong_to_no_turn() {
     let mut run = asked(&[]);
     push(&mut run, json!({"type": "task.step.started", "task_id": ROOT, "step": 1, "attempt": 1}), None);
     push(&mut run, item("added", 0, files("in_progress", &[("https://a.example/", "processing")])), None);
-    let (place, fold, _) = run.root().unwrap().reading().expect("it is open");
-    assert_eq!((place, fold.step), (0, None));
+    let (place, fold, _) = run.root().unwrap().open_file_processing().expect("it is open");
+    assert_eq!((place, fold.step_index), (0, None));
 }
 
 #[test]
 fn of_files_beyond_the_limit_the_model_is_told_that_there_were_too_many() {
-    let urls: Vec<String> = (0..=FILES_MAX).map(|n| format!("https://a.example/{n}")).collect();
+    let urls: Vec<String> = (0..=TASK_FILES_MAX).map(|n| format!("https://a.example/{n}")).collect();
     let mut run = asked(&urls.iter().map(|url| web(url)).collect::<Vec<_>>());
-    assert_eq!(run.root().unwrap().unread_files(), urls[..FILES_MAX]);
-    let listed: Vec<(&str, &str)> = urls[..FILES_MAX].iter().map(|url| (url.as_str(), "processing")).collect();
+    assert_eq!(run.root().unwrap().unread_files(), urls[..TASK_FILES_MAX]);
+    let listed: Vec<(&str, &str)> = urls[..TASK_FILES_MAX].iter().map(|url| (url.as_str(), "processing")).collect();
     push(&mut run, item("added", 0, files("in_progress", &listed)), None);
     assert!(run.root().unwrap().unread_files().is_empty());
-    let last = &urls[FILES_MAX];
-    let told = Part::text(format!("[The file {last} could not be read: There were too many files.]"));
+    let last = &urls[TASK_FILES_MAX];
+    let told = ContentPart::text(format!("[The file {last} could not be read: There were too many files.]"));
     assert_eq!(given(&run).last(), Some(&told));
 }
 
 #[test]
 fn of_a_long_past_the_newest_files_are_read() {
-    let urls: Vec<String> = (0..FILES_MAX + 5).map(|n| format!("https://a.example/{n}")).collect();
-    let said = |url: &String| Entry::User { content: vec![Part::text("look"), web(url)] };
+    let urls: Vec<String> = (0..TASK_FILES_MAX + 5).map(|n| format!("https://a.example/{n}")).collect();
+    let said = |url: &String| HistoryEntry::User { content: vec![ContentPart::text("look"), web(url)] };
     let entries = urls.iter().chain(&urls[..1]).map(said).collect();
-    let private = Private { before: Some(Before { entries, ..Before::default() }), ..Private::default() };
+    let private = PrivatePayload {
+        prior_history: Some(PriorHistory { entries, ..PriorHistory::default() }),
+        ..PrivatePayload::default()
+    };
     let input = json!([{"id": "msg_0", "role": "user", "content": [web("https://now.example/")]}]);
     let spec = json!({"thread_id": "thr_1", "agent": "demo", "model": "m", "input": input});
     let created = event(json!({"type": "task.created", "task_id": ROOT, "task": spec}));
     let mut run = RunFold::default();
     run.apply_event(run.seq.next(), 5, &created, Some(&private)).unwrap();
-    let newest = urls[urls.len() - (FILES_MAX - 2)..].iter().chain(&urls[..1]).map(String::as_str);
+    let newest = urls[urls.len() - (TASK_FILES_MAX - 2)..].iter().chain(&urls[..1]).map(String::as_str);
     let wanted: Vec<&str> = std::iter::once("https://now.example/").chain(newest).collect();
     assert_eq!(run.root().unwrap().unread_files(), wanted);
 }
@@ -139,18 +145,18 @@ fn later_runs_are_given_what_was_read_and_no_address_to_read() {
     let mut read = 0;
     for seed in seeds() {
         let (_, log) = thread_log(seed, Options::default());
-        let mut replay = Replay::default();
+        let mut replay = ThreadReplay::default();
         for record in &log {
             replay.push(record);
         }
         for past in &replay.thread.runs {
-            let mut parts: Vec<&Part> = Vec::new();
+            let mut parts: Vec<&ContentPart> = Vec::new();
             for entry in &past.entries {
-                if let Entry::User { content } = entry {
+                if let HistoryEntry::User { content } = entry {
                     parts.extend(content);
                 }
             }
-            let to_read = |part: &&&Part| matches!(part, Part::File { file } if file.web().is_some());
+            let to_read = |part: &&&ContentPart| matches!(part, ContentPart::File { file } if file.web_url().is_some());
             assert_eq!(parts.iter().find(to_read), None, "SEED={seed}: {}", past.run);
             for record in log.iter().filter(|record| record.run == past.run) {
                 let Event::FileProcessingUpdated(e) = record.event() else { continue };

@@ -114,7 +114,7 @@ fn the_end_of_a_task_says_why_and_what_it_cost() {
         let mut end =
             json!({"type": format!("task.{kind}"), "task_id": ROOT, "usage": {"input_tokens": 7}, "duration_ms": 0});
         end.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let object = run([step_done(1, "stop"), end]).object(&ROOT.into()).unwrap();
+        let object = run([step_done(1, "stop"), end]).task_object(&ROOT.into()).unwrap();
         assert_eq!((object.usage.input_tokens, object.reason.as_deref()), (7, reason), "{kind}");
         assert_eq!(object.status.as_str(), kind);
         assert_eq!(object.error.map(|error| error.code), (kind == "failed").then(|| "provider_error".to_owned()));
@@ -141,7 +141,7 @@ fn what_a_done_leaves_out_stays_as_it_was() {
         assert_ne!(before, bare);
         let folded = run(call().into_iter().chain([item("added", 1, before.clone()), item("done", 1, bare)]));
         let kept = &folded.root().unwrap().items[1];
-        assert!(kept.closed);
+        assert!(kept.done);
         assert_eq!(kept.item, serde_json::from_value::<Item>(before).unwrap());
     }
 }

@@ -4,10 +4,10 @@
 //! contradicts itself, and are left out here. It shows neither a task's beginning nor its end, so that the beginning is
 //! put in front; and it shows `content`, which no client is sent, so that the fixtures are without.
 
-use model::block::{Object, Part};
-use model::event::{Created, Event, TaskOnly, TaskSpec};
+use model::block::{ContentPart, JsonObject};
+use model::event::{Event, TaskCreated, TaskSpec, TaskStarted};
 use model::fold::RunFold;
-use model::record::Private;
+use model::record::PrivatePayload;
 use model::tool::ToolOutput;
 use model::{TaskId, reference};
 
@@ -64,13 +64,13 @@ fn beginning(task_id: &TaskId, parent: Option<TaskId>) -> [Event; 2] {
         parent_task_id: parent,
         previous: None,
         tools: Vec::new(),
-        metadata: Object::new(),
+        metadata: JsonObject::new(),
         display_mode: Default::default(),
         origin: None,
         client: None,
     };
-    let created = Created { task_id: task_id.clone(), task: Box::new(task) };
-    [Event::Created(created), Event::Started(TaskOnly { task_id: task_id.clone() })]
+    let created = TaskCreated { task_id: task_id.clone(), task: Box::new(task) };
+    [Event::Created(created), Event::Started(TaskStarted { task_id: task_id.clone() })]
 }
 
 /// Folds the streams one after the other, each task beginning before its first event.
@@ -95,7 +95,7 @@ fn fold(streams: &[&str]) -> RunFold {
 
 /// What requirement 000 shows of an object: the task's name and its output, as JSON in our order of keys.
 fn shown(run: &RunFold, task: &str) -> String {
-    let object = run.object(&TaskId::from(task)).expect("the task is there");
+    let object = run.task_object(&TaskId::from(task)).expect("the task is there");
     let output = serde_json::to_string(&object.output).unwrap();
     format!(r#"{{"task_id":"{}","output":{output}}}"#, object.task_id)
 }
@@ -120,7 +120,7 @@ fn the_four_items_fold_to_the_final_state() {
         include_str!("fixtures/tool_result.json"),
         include_str!("fixtures/message.json"),
     ];
-    let output = run.object(&TaskId::from("task_1234xyz")).unwrap().output;
+    let output = run.task_object(&TaskId::from("task_1234xyz")).unwrap().output;
     assert_eq!(output.len(), items.len());
     for (item, fixture) in output.iter().zip(items) {
         assert_eq!(serde_json::to_string(item).unwrap(), compact(fixture));
@@ -155,7 +155,7 @@ fn the_sub_agents_items_are_the_blocks_of_its_result() {
 fn a_done_that_says_only_its_status_keeps_the_blocks() {
     let is_short = |line: &&str| line.contains("task.output_item.done") && line.ends_with(r#""status":"completed"}}"#);
     assert_eq!(lines(EMBEDDING).filter(is_short).filter(|line| !line.contains("block_list")).count(), 1);
-    let result = &fold(&[EMBEDDING]).object(&TaskId::from("task_1234xyz")).unwrap().output[2];
+    let result = &fold(&[EMBEDDING]).task_object(&TaskId::from("task_1234xyz")).unwrap().output[2];
     assert_eq!(result.blocks().len(), 4);
 }
 
@@ -163,17 +163,17 @@ fn a_done_that_says_only_its_status_keeps_the_blocks() {
 fn what_the_model_reads_is_wrapped_and_never_shown() {
     let output: ToolOutput = serde_json::from_str(&compact(include_str!("fixtures/tool_output.json"))).unwrap();
     let content = compact(include_str!("fixtures/content.json"));
-    let wrapped = reference::wrap(output.message_content.clone());
+    let wrapped = reference::wrap_reference_groups(output.message_content.clone());
     assert_eq!(serde_json::to_string(&wrapped).unwrap(), content);
-    assert_eq!(reference::wrap(reference::parts_of(&output.block_list)), wrapped);
+    assert_eq!(reference::wrap_reference_groups(reference::blocks_to_parts(&output.block_list)), wrapped);
 
     // With `content` in the private half of its `done`, the model is given it and the object is the same.
     let mut with = fold(&[REASONING, TOOL_CALL]);
     for event in events(TOOL_RESULT) {
-        let private = Private { content: Some(wrapped.clone()), ..Private::default() };
+        let private = PrivatePayload { content: Some(wrapped.clone()), ..PrivatePayload::default() };
         with.apply_event(with.seq.next(), 5, &event, Some(&private)).unwrap();
     }
-    let folded: Vec<Part> = with.root().unwrap().items[2].content.clone().unwrap();
+    let folded: Vec<ContentPart> = with.root().unwrap().items[2].content.clone().unwrap();
     assert_eq!(serde_json::to_string(&folded).unwrap(), content);
     assert_eq!(shown(&with, "task_1234xyz"), shown(&fold(&[REASONING, TOOL_CALL, TOOL_RESULT]), "task_1234xyz"));
 }

@@ -1,13 +1,13 @@
 //! Single decisions of the fold, each with the smallest log that shows it.
 
 use model::event::{Event, StopReason};
-use model::fold::{Misfit, RunFold};
-use model::history::Entry;
-use model::record::Private;
-use model_testing::{Options, seeds, thread_log};
-use model::thread::{Replay, entries};
+use model::fold::{FoldError, RunFold};
+use model::history::HistoryEntry;
+use model::record::PrivatePayload;
+use model::thread::{ThreadReplay, history_entries};
 use model::usage::Usage;
 use model::{Epoch, Record, Seq, TaskId, ThreadId};
+use model_testing::{Options, seeds, thread_log};
 use serde_json::{Value, json};
 
 pub(crate) const ROOT: &str = "task_1";
@@ -17,7 +17,7 @@ pub(crate) fn event(value: Value) -> Event {
     serde_json::from_value(value).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-pub(crate) fn try_push(run: &mut RunFold, value: Value) -> Result<(), Misfit> {
+pub(crate) fn try_push(run: &mut RunFold, value: Value) -> Result<(), FoldError> {
     run.apply_event(run.seq.next(), 5, &event(value), None)
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn result(id: &str, call_id: &str) -> Value {
 pub(crate) fn refuses(run: &RunFold, value: Value) {
     let text = value.to_string();
     let mut after = run.clone();
-    assert_eq!(try_push(&mut after, value), Err(Misfit), "{text}");
+    assert_eq!(try_push(&mut after, value), Err(FoldError), "{text}");
     assert_eq!(crate::laws::counted(after, run), *run, "{text}");
 }
 
@@ -85,10 +85,10 @@ fn only_results_open_reference_groups_with_their_words_and_their_pictures() {
     let message = json!({"type": "message", "id": "msg_1", "role": "assistant"});
     for (kind, block, group) in [("text", text, 3), ("image", image, 4)] {
         let said = run([item("added", 0, message.clone()), place("msg_1", 0, kind, block.clone())]);
-        assert_eq!(said.references, 0, "{kind}");
+        assert_eq!(said.reference_count, 0, "{kind}");
         let result = item("added", 1, result("fco_1", "call_1"));
         let given = run(call().into_iter().chain([result, place("fco_1", 1, kind, block)]));
-        assert_eq!(given.references, group, "{kind}");
+        assert_eq!(given.reference_count, group, "{kind}");
     }
 }
 
@@ -153,7 +153,7 @@ fn what_was_said_before_the_first_step_is_read() {
     for value in [added("during"), step_done(1, "stop")] {
         try_push(&mut run, value).unwrap();
     }
-    let texts: Vec<String> = entries(run.root().unwrap()).iter().map(|entry| format!("{entry:?}")).collect();
+    let texts: Vec<String> = history_entries(run.root().unwrap()).iter().map(|entry| format!("{entry:?}")).collect();
     assert_eq!(texts.len(), 2);
     assert!(texts[0].contains("early") && texts[1].contains("during"), "{texts:?}");
 }
@@ -162,11 +162,11 @@ fn what_was_said_before_the_first_step_is_read() {
 fn tokens_of_a_turn_that_never_ends_are_kept() {
     let mut run = run([]);
     let usage = Usage { output_tokens: 7, ..Usage::default() };
-    let private = Private { usage: Some(usage), ..Private::default() };
+    let private = PrivatePayload { usage: Some(usage), ..PrivatePayload::default() };
     let custom = event(json!({"type": "task.custom", "task_id": ROOT, "name": "n", "value": 1}));
     run.apply_event(run.seq.next(), 5, &custom, Some(&private)).unwrap();
     assert_eq!(run.root().unwrap().steps[0].usage, usage);
-    assert_eq!(run.object(&TaskId::from(ROOT)).unwrap().usage, Usage::default(), "nobody outside is told yet");
+    assert_eq!(run.task_object(&TaskId::from(ROOT)).unwrap().usage, Usage::default(), "nobody outside is told yet");
 }
 
 #[test]
@@ -191,9 +191,10 @@ fn history_has_no_calls_of_steps_that_were_not_whole() {
     for stop in ["max_tokens", "error"] {
         let [added, arguments, done, _] = call();
         let run = run([added, arguments, done, step_done(1, stop)]);
-        let called = entries(run.root().unwrap()).iter().any(|entry| matches!(entry, Entry::Call { .. }));
+        let called =
+            history_entries(run.root().unwrap()).iter().any(|entry| matches!(entry, HistoryEntry::Call { .. }));
         assert!(!called, "{stop}");
-        assert_eq!(run.root().unwrap().steps[0].end.map(StopReason::is_whole), Some(false));
+        assert_eq!(run.root().unwrap().steps[0].stop_reason.map(StopReason::is_complete), Some(false));
     }
 }
 
@@ -201,25 +202,26 @@ fn history_has_no_calls_of_steps_that_were_not_whole() {
 fn a_gap_is_a_misfit() {
     let mut run = run([]);
     let custom = event(json!({"type": "task.custom", "task_id": ROOT, "name": "n", "value": 1}));
-    assert_eq!(run.apply_event(run.seq.plus(2), 5, &custom, None), Err(Misfit));
-    assert_eq!(run.misfits, 1);
+    assert_eq!(run.apply_event(run.seq.plus(2), 5, &custom, None), Err(FoldError));
+    assert_eq!(run.fold_errors, 1);
 }
 
 #[test]
 fn between_runs_only_what_is_the_threads_own_fits() {
     let thread = ThreadId::from("thr_1");
-    let push = |replay: &mut Replay, at: u64, value: Value| {
+    let push = |replay: &mut ThreadReplay, at: u64, value: Value| {
         let seq = replay.thread.seq.next();
         let bytes = serde_json::to_vec(&value).unwrap();
-        let place = model::record::Stored { seq, at, run: TaskId::from(ROOT), epoch: Epoch(1), v: 1, check: 0 };
-        replay.push(&Record::stored(place, bytes.into(), Default::default()));
+        let place =
+            model::record::RecordHeader { seq, at, run: TaskId::from(ROOT), epoch: Epoch(1), format: 1, checksum: 0 };
+        replay.push(&Record::from_stored(place, bytes.into(), Default::default()));
     };
-    let mut replay = Replay::default();
+    let mut replay = ThreadReplay::default();
     push(&mut replay, 7, json!({"type": "thread.run.hidden", "run_id": ROOT}));
-    assert_eq!((replay.thread.seq, replay.thread.at, replay.thread.misfits), (Seq(1), 7, 0));
+    assert_eq!((replay.thread.seq, replay.thread.at, replay.thread.fold_errors), (Seq(1), 7, 0));
     push(&mut replay, 8, json!({"type": "thread.telepathy"}));
     push(&mut replay, 8, json!({"type": "task.started", "task_id": ROOT}));
-    assert_eq!((replay.thread.seq, replay.thread.misfits), (Seq(3), 2), "{thread}");
+    assert_eq!((replay.thread.seq, replay.thread.fold_errors), (Seq(3), 2), "{thread}");
 }
 
 /// The next run's records must not be before the last one's, so that the thread remembers the moment.
@@ -227,7 +229,7 @@ fn between_runs_only_what_is_the_threads_own_fits() {
 fn a_thread_remembers_its_last_moment() {
     for seed in seeds() {
         let (_, log) = thread_log(seed, Options::small());
-        let mut replay = Replay::default();
+        let mut replay = ThreadReplay::default();
         log.iter().for_each(|record| replay.push(record));
         assert_eq!(replay.thread.at, log.last().unwrap().at, "SEED={seed}");
     }

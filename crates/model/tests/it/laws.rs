@@ -4,18 +4,18 @@ use model::definition::HistoryWindow;
 use model::event::Event;
 use model::fold::RunFold;
 use model::item::Item;
-use model::object::TaskObject;
-use model::record::{Record, Stored};
-use model_testing::{Options, Rng, laws, seeds, thread_log};
-use model::thread::{Replay, entries};
+use model::record::{Record, RecordHeader};
+use model::task::TaskObject;
+use model::thread::{ThreadReplay, history_entries};
 use model::{Seq, TaskId};
+use model_testing::{Options, Rng, laws, seeds, thread_log};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// The record as a process that did not write it finds it: bytes, and nothing read yet.
 fn stored(record: &Record) -> Record {
-    let Record { seq, at, run, epoch, v, check, public, private, .. } = record.clone();
-    Record::stored(Stored { seq, at, run, epoch, v, check }, public, private)
+    let Record { seq, at, run, epoch, format: v, checksum: check, public, private, .. } = record.clone();
+    Record::from_stored(RecordHeader { seq, at, run, epoch, format: v, checksum: check }, public, private)
 }
 
 /// The record as a client gets it: without its private half.
@@ -27,7 +27,7 @@ fn received(record: &Record) -> Record {
 
 /// Every task of a run as JSON, which is all that anybody outside can see of the fold.
 fn seen(run: Option<&RunFold>) -> Vec<TaskObject> {
-    run.into_iter().flat_map(|run| run.tasks.iter().filter_map(|task| run.object(&task.id))).collect()
+    run.into_iter().flat_map(|run| run.tasks.iter().filter_map(|task| run.task_object(&task.id))).collect()
 }
 
 /// Like `assert_eq!`, for things that fill a screen: shows only where they part.
@@ -46,7 +46,8 @@ fn law_1_fold() {
     for seed in seeds() {
         let (_, log) = thread_log(seed, Options::default());
         let mut chance = Rng::new(seed);
-        let (mut live, mut restarted, mut client) = (Replay::default(), Replay::default(), Replay::default());
+        let (mut live, mut restarted, mut client) =
+            (ThreadReplay::default(), ThreadReplay::default(), ThreadReplay::default());
         for (place, record) in log.iter().enumerate() {
             live.push(record);
             restarted.push(&stored(record));
@@ -61,13 +62,13 @@ fn law_1_fold() {
             assert_same(&all, &public, &format!("{at}: with and without private halves"));
 
             let body = serde_json::to_string(&live.thread).unwrap();
-            let mut resumed = Replay::from_checkpoint(Some(&body));
+            let mut resumed = ThreadReplay::from_checkpoint(Some(&body));
             let known = resumed.thread.seq;
             log[..=place].iter().filter(|record| record.seq > known).for_each(|record| resumed.push(&stored(record)));
             assert_same(&live.thread, &resumed.thread, &format!("{at}: from a checkpoint"));
             assert_same(&live.run, &resumed.run, &format!("{at}: from a checkpoint"));
         }
-        assert_eq!((live.thread.misfits, live.run), (0, None), "SEED={seed}");
+        assert_eq!((live.thread.fold_errors, live.run), (0, None), "SEED={seed}");
     }
 }
 
@@ -77,10 +78,10 @@ fn law_2_every_prefix_counts() {
         let (_, log) = thread_log(seed, Options::small());
         let mut run = RunFold::default();
         for record in &log {
-            if run.is_over() && record.event().task_id().is_some() {
+            if run.has_ended() && record.event().task_id().is_some() {
                 run = RunFold::default();
             }
-            let at = format!("SEED={seed}, record {}: {}", record.seq, record.kind());
+            let at = format!("SEED={seed}, record {}: {}", record.seq, record.event_type());
             assert_eq!(run.apply(record), Ok(()), "{at}");
             for object in seen(Some(&run)) {
                 let text = serde_json::to_string(&object).unwrap();
@@ -116,17 +117,17 @@ fn nothing_fits_after_an_end(seed: u64, log: &[Record]) {
     let mut chance = Rng::new(seed);
     let mut run = RunFold::default();
     for record in log {
-        if run.is_over() && record.event().task_id().is_some() {
+        if run.has_ended() && record.event().task_id().is_some() {
             run = RunFold::default();
         }
         run.apply(record).unwrap();
         if !record.event().is_terminal() {
             continue;
         }
-        let over = run.is_over();
+        let over = run.has_ended();
         let of_the_dead: Vec<&Record> = log
             .iter()
-            .filter(|other| other.run == record.run && !other.kind().starts_with("thread."))
+            .filter(|other| other.run == record.run && !other.event_type().starts_with("thread."))
             .filter(|other| over || other.event().task_id() == record.event().task_id())
             .collect();
         for _ in 0..20 {
@@ -141,21 +142,21 @@ fn nothing_fits_after_an_end(seed: u64, log: &[Record]) {
 
 /// What is left of a difference when the counters are put back: place, moment and misfits.
 pub(crate) fn counted(after: RunFold, before: &RunFold) -> RunFold {
-    RunFold { seq: before.seq, at: before.at, misfits: before.misfits, ..after }
+    RunFold { seq: before.seq, at: before.at, fold_errors: before.fold_errors, ..after }
 }
 
 #[test]
 fn law_12_a_valid_history_always() {
     for seed in seeds() {
         let (_, log) = thread_log(seed, Options::default());
-        let mut replay = Replay::default();
+        let mut replay = ThreadReplay::default();
         for record in &log {
             let children: Vec<TaskId> = ended_children(&replay);
             replay.push(record);
             if let Some(run) = &replay.run {
                 for child in ended_children(&replay).iter().filter(|child| !children.contains(child)) {
                     let child = run.task(child).unwrap();
-                    assert_eq!(laws::valid_history(&entries(child)), Ok(()), "SEED={seed}: {}", child.id);
+                    assert_eq!(laws::valid_history(&history_entries(child)), Ok(()), "SEED={seed}: {}", child.id);
                 }
             }
         }
@@ -170,7 +171,7 @@ fn law_12_a_valid_history_always() {
     }
 }
 
-fn ended_children(replay: &Replay) -> Vec<TaskId> {
+fn ended_children(replay: &ThreadReplay) -> Vec<TaskId> {
     let tasks = replay.run.iter().flat_map(|run| &run.tasks);
     tasks.filter(|task| task.status.is_terminal()).map(|task| task.id.clone()).collect()
 }
@@ -182,14 +183,14 @@ fn the_end_says_what_the_steps_cost() {
         let (_, log) = thread_log(seed, Options::default());
         let mut run = RunFold::default();
         for record in &log {
-            if run.is_over() && record.event().task_id().is_some() {
+            if run.has_ended() && record.event().task_id().is_some() {
                 run = RunFold::default();
             }
             let before = run.clone();
             run.apply(record).unwrap();
             let (Some(task), true) = (record.event().task_id(), record.event().is_terminal()) else { continue };
-            let sum = before.usage(before.task(task).unwrap());
-            assert_eq!(run.usage(run.task(task).unwrap()), sum, "SEED={seed}: {task}");
+            let sum = before.total_usage(before.task(task).unwrap());
+            assert_eq!(run.total_usage(run.task(task).unwrap()), sum, "SEED={seed}: {task}");
         }
     }
 }
@@ -199,13 +200,13 @@ fn the_end_says_what_the_steps_cost() {
 fn numbers_are_counted_from_the_log() {
     for seed in seeds() {
         let (_, log) = thread_log(seed, Options::default());
-        let mut replay = Replay::default();
+        let mut replay = ThreadReplay::default();
         for record in &log {
-            let numbers = replay.run.as_ref().map_or(0, |run| run.numbers);
+            let numbers = replay.run.as_ref().map_or(0, |run| run.id_count);
             if let Event::ItemAdded(e) = record.event()
                 && !matches!(e.item, Item::ToolResult(_))
             {
-                let wanted = format!("{}{}", record.run.suffix(), numbers + 1);
+                let wanted = format!("{}{}", record.run.run_suffix(), numbers + 1);
                 assert!(e.item.id().as_str().ends_with(&wanted), "SEED={seed}: {} is not {wanted}", e.item.id());
             }
             replay.push(record);

@@ -1,51 +1,54 @@
 //! What the ports bring along beside their traits.
 
-use model::ports::{Day, FrameEnd, Frames, Landed, PageLimit, Projection, Verdict};
-use model::{Draft, Epoch, Event, Record, Seq, TaskId, ThreadId};
+use model::ports::{AppendOutcome, Day, FrameEnd, Frames, OnCommit, PageLimit, Projection};
+use model::{Epoch, Event, Record, RecordDraft, Seq, TaskId, ThreadId};
 use std::sync::mpsc::{Receiver, channel};
 
 fn record() -> Record {
-    let event = Event::Started(model::event::TaskOnly { task_id: TaskId::from("task_1") });
-    let draft = Draft { seq: Seq(1), at: 5, event, private: None };
+    let event = Event::Started(model::event::TaskStarted { task_id: TaskId::from("task_1") });
+    let draft = RecordDraft { seq: Seq(1), at: 5, event, private: None };
     Record::seal(&ThreadId::from("thr_1"), &TaskId::from("task_1"), Epoch(1), draft)
 }
 
 #[test]
 fn a_day_ends_at_midnight() {
     let day = 86_400_000;
-    assert_eq!([Day::of(0), Day::of(day - 1), Day::of(day), Day::of(20_000 * day)], [0, 0, 1, 20_000].map(Day));
-    assert_eq!(Day::of(u64::MAX), Day(u32::MAX));
+    assert_eq!(
+        [Day::from_millis(0), Day::from_millis(day - 1), Day::from_millis(day), Day::from_millis(20_000 * day)],
+        [0, 0, 1, 20_000].map(Day)
+    );
+    assert_eq!(Day::from_millis(u64::MAX), Day(u32::MAX));
 }
 
-fn listening() -> (Landed, Receiver<Verdict>) {
+fn listening() -> (OnCommit, Receiver<AppendOutcome>) {
     let (sender, heard) = channel();
-    (Landed::new(move |verdict| sender.send(verdict.clone()).unwrap()), heard)
+    (OnCommit::new(move |verdict| sender.send(verdict.clone()).unwrap()), heard)
 }
 
 #[test]
 fn a_verdict_is_heard_once() {
     let (landed, heard) = listening();
-    landed.hear(&Verdict::Fenced);
-    assert_eq!(heard.iter().collect::<Vec<_>>(), [Verdict::Fenced]);
+    landed.call(&AppendOutcome::Fenced);
+    assert_eq!(heard.iter().collect::<Vec<_>>(), [AppendOutcome::Fenced]);
 }
 
 #[test]
 fn an_append_that_the_store_lost_is_heard_of_as_unknown() {
     let (landed, heard) = listening();
     drop(landed);
-    assert!(matches!(heard.iter().collect::<Vec<_>>()[..], [Verdict::Unknown(_)]));
+    assert!(matches!(heard.iter().collect::<Vec<_>>()[..], [AppendOutcome::Unknown(_)]));
 }
 
 #[test]
 fn frames_end_where_their_records_do() {
     let mut frames = Frames::default();
-    assert!(frames.is_empty() && !frames.is_over());
+    assert!(frames.is_empty() && !frames.is_finished());
     for (seq, bytes) in [(1, "ab"), (1, "c"), (3, "defg")] {
         frames.write(Seq(seq), |out| out.extend_from_slice(bytes.as_bytes()));
     }
-    assert_eq!((frames.len(), frames.is_empty(), frames.is_over()), (7, false, false));
+    assert_eq!((frames.len(), frames.is_empty(), frames.is_finished()), (7, false, false));
     frames.finish();
-    assert!(frames.is_over());
+    assert!(frames.is_finished());
     let (bytes, ends, over) = frames.into_parts();
     assert_eq!((&bytes[..], over), (&b"abcdefg"[..], true));
     assert_eq!(ends, [FrameEnd { seq: Seq(1), end: 3 }, FrameEnd { seq: Seq(3), end: 7 }]);
@@ -54,7 +57,7 @@ fn frames_end_where_their_records_do() {
 #[test]
 fn frames_for_some_records_begin_empty() {
     let frames = Frames::for_records(&[record(), record()]);
-    assert_eq!((frames.len(), frames.is_over()), (0, false));
+    assert_eq!((frames.len(), frames.is_finished()), (0, false));
 }
 
 /// A projection that says nothing of itself.

@@ -1,16 +1,16 @@
 //! Rules on arguments: what they mean, where they are refused, and that doubt asks.
 
-use model::definition::Approval;
-use model::rule::{RULE_BYTES_MAX, RULE_DEPTH_MAX, Rule, RuleError};
+use model::approval_rule::{ApprovalRule, ApprovalRuleError, RULE_BYTES_MAX, RULE_DEPTH_MAX};
+use model::definition::ApprovalPolicy;
 use model_testing::{Rng, seeds};
 use serde_json::{Value, json};
 
 fn asks(rule: &str, arguments: &Value) -> bool {
-    Rule::parse(rule).unwrap_or_else(|error| panic!("{rule}: {error}")).asks(arguments)
+    ApprovalRule::parse(rule).unwrap_or_else(|error| panic!("{rule}: {error}")).requires_approval(arguments)
 }
 
 fn refused(rule: &str) -> String {
-    Rule::parse(rule).unwrap_err().to_string()
+    ApprovalRule::parse(rule).unwrap_err().to_string()
 }
 
 #[test]
@@ -142,35 +142,36 @@ fn a_mistake_is_refused_with_its_column_and_what_was_expected() {
 #[test]
 fn length_and_depth_are_bounded() {
     let long = |length: usize| format!("a == '{}'", "x".repeat(length - 7));
-    assert!(Rule::parse(&long(RULE_BYTES_MAX)).is_ok());
-    assert_eq!(Rule::parse(&long(RULE_BYTES_MAX + 1)), Err(RuleError::TooLong));
+    assert!(ApprovalRule::parse(&long(RULE_BYTES_MAX)).is_ok());
+    assert_eq!(ApprovalRule::parse(&long(RULE_BYTES_MAX + 1)), Err(ApprovalRuleError::TooLong));
     for (open, close) in [("(", ")"), ("not ", "")] {
         let deep = |depth: usize| format!("{}a == 1{}", open.repeat(depth), close.repeat(depth));
-        assert!(Rule::parse(&deep(RULE_DEPTH_MAX)).is_ok());
+        assert!(ApprovalRule::parse(&deep(RULE_DEPTH_MAX)).is_ok());
         let column = open.len() * (RULE_DEPTH_MAX + 1) + usize::from(open == "(");
-        let error = Rule::parse(&deep(RULE_DEPTH_MAX + 1)).unwrap_err();
-        assert!(matches!(error, RuleError::TooDeep { column: at } if at.abs_diff(column) <= 1), "{error}");
+        let error = ApprovalRule::parse(&deep(RULE_DEPTH_MAX + 1)).unwrap_err();
+        assert!(matches!(error, ApprovalRuleError::TooDeep { column: at } if at.abs_diff(column) <= 1), "{error}");
     }
     // Brackets beside each other are not deep.
-    assert!(Rule::parse(&vec!["(a == 1)"; 50].join(" and ")).is_ok());
+    assert!(ApprovalRule::parse(&vec!["(a == 1)"; 50].join(" and ")).is_ok());
 }
 
 #[test]
 fn a_rule_is_written_down_as_its_text() {
     let text = "quantity > 100 and symbol != \"VNM\"";
-    let rule = Rule::parse(text).unwrap();
+    let rule = ApprovalRule::parse(text).unwrap();
     assert_eq!(rule.to_string(), text);
-    let approval = Approval::When(rule);
+    let approval = ApprovalPolicy::When(rule);
     let written = serde_json::to_string(&approval).unwrap();
-    assert_eq!(serde_json::from_str::<Approval>(&written).unwrap(), approval);
-    let error = serde_json::from_str::<Rule>("\"quantity >\"").unwrap_err().to_string();
+    assert_eq!(serde_json::from_str::<ApprovalPolicy>(&written).unwrap(), approval);
+    let error = serde_json::from_str::<ApprovalRule>("\"quantity >\"").unwrap_err().to_string();
     assert!(error.contains("column 11: expected a number"), "{error}");
 }
 
 #[test]
 fn a_rule_says_which_arguments_it_looks_at() {
-    let rule = Rule::parse("not (a.b == 1) or args.c[0] in [1] and exists d or arguments.e contains 1").unwrap();
-    assert_eq!(rule.arguments().collect::<Vec<_>>(), ["a", "c", "d", "e"]);
+    let rule =
+        ApprovalRule::parse("not (a.b == 1) or args.c[0] in [1] and exists d or arguments.e contains 1").unwrap();
+    assert_eq!(rule.argument_names().collect::<Vec<_>>(), ["a", "c", "d", "e"]);
 }
 
 const NAMES: [&str; 6] = ["a", "b", "args.c", "arguments.a.b", "a[0]", "b[1].c"];
@@ -225,8 +226,8 @@ fn no_text_and_no_arguments_make_a_rule_panic() {
                 let places: Vec<usize> = (0..=text.len()).filter(|at| text.is_char_boundary(*at)).collect();
                 text.insert_str(*chance.pick(&places).unwrap(), chance.choose(" ", &PIECES));
             }
-            match Rule::parse(&text) {
-                Ok(rule) => drop(rule.asks(&random_json(&mut chance, 3))),
+            match ApprovalRule::parse(&text) {
+                Ok(rule) => drop(rule.requires_approval(&random_json(&mut chance, 3))),
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
         }
@@ -240,14 +241,14 @@ fn what_a_rule_cannot_find_it_asks_for() {
         for _ in 0..300 {
             let text = random_rule(&mut chance, 4, false);
             // Some are too long; none is wrong.
-            let rule = match Rule::parse(&text) {
-                Err(RuleError::TooLong) => continue,
+            let rule = match ApprovalRule::parse(&text) {
+                Err(ApprovalRuleError::TooLong) => continue,
                 read => read.unwrap_or_else(|error| panic!("SEED={seed}: {text}: {error}")),
             };
             for arguments in
                 [json!({}), json!({"d": random_json(&mut chance, 3)}), json!([random_json(&mut chance, 1)])]
             {
-                assert!(rule.asks(&arguments), "SEED={seed}: {text} on {arguments}");
+                assert!(rule.requires_approval(&arguments), "SEED={seed}: {text} on {arguments}");
             }
         }
     }
@@ -261,11 +262,15 @@ fn a_rule_and_its_opposite_never_both_stay_silent() {
         for _ in 0..300 {
             let text = random_rule(&mut chance, 3, true);
             let arguments = random_object(&mut chance, 3);
-            let (Ok(rule), Ok(opposite)) = (Rule::parse(&text), Rule::parse(&format!("not ({text})"))) else {
+            let (Ok(rule), Ok(opposite)) = (ApprovalRule::parse(&text), ApprovalRule::parse(&format!("not ({text})")))
+            else {
                 continue;
             };
-            silent += usize::from(!rule.asks(&arguments));
-            assert!(rule.asks(&arguments) || opposite.asks(&arguments), "SEED={seed}: {text} on {arguments}");
+            silent += usize::from(!rule.requires_approval(&arguments));
+            assert!(
+                rule.requires_approval(&arguments) || opposite.requires_approval(&arguments),
+                "SEED={seed}: {text} on {arguments}"
+            );
         }
         assert!(silent > 0, "SEED={seed}: nothing was ever let through");
     }

@@ -1,25 +1,30 @@
 //! What a thread keeps between runs, and what the next run is given of it.
 
 use crate::fold::{event, item, run, step_done, try_push};
-use model::block::{FileRef, Part};
+use model::block::{ContentPart, FileRef};
 use model::definition::HistoryWindow;
-use model::event::{HistoryCompacted, RunHidden, TaskOnly};
+use model::event::{HistoryCompacted, RunHidden, TaskStarted};
 use model::fold::RunFold;
-use model::history::{Before, Entry};
-use model::record::{FORMAT, RawItem};
-use model::thread::{Compacted, PastRun, Replay, ThreadFold, entries, tokens};
-use model::{Draft, Epoch, Event, ItemId, Private, Record, Seq, TaskId, ThreadId};
+use model::history::{HistoryEntry, PriorHistory};
+use model::record::{RECORD_FORMAT, RawItem};
+use model::thread::{CompactedHistory, PastRun, ThreadFold, ThreadReplay, estimate_tokens, history_entries};
+use model::{Epoch, Event, ItemId, PrivatePayload, Record, RecordDraft, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};
 
 const ALL: HistoryWindow = HistoryWindow { turns: None, tokens: None };
 
-fn said(words: &str) -> Entry {
-    Entry::User { content: vec![Part::text(words)] }
+fn said(words: &str) -> HistoryEntry {
+    HistoryEntry::User { content: vec![ContentPart::text(words)] }
 }
 
 /// A run that said its own name, and ended with the record `last`.
 fn past(run: &str, previous: Option<&str>, last: u64) -> PastRun {
-    PastRun { run: TaskId::from(run), previous: previous.map(TaskId::from), last: Seq(last), entries: vec![said(run)] }
+    PastRun {
+        run: TaskId::from(run),
+        previous: previous.map(TaskId::from),
+        last_seq: Seq(last),
+        entries: vec![said(run)],
+    }
 }
 
 /// Four runs; `c` went on after `a`, as `b` had.
@@ -30,9 +35,11 @@ fn thread() -> ThreadFold {
 
 /// What the model is given, in short.
 fn given(thread: &ThreadFold, previous: Option<&str>, window: HistoryWindow) -> Vec<String> {
-    let word = |entry: Entry| match entry {
-        Entry::Summary { text } => format!("({text})"),
-        Entry::User { content } => serde_json::to_value(&content[0]).unwrap()["text"].as_str().unwrap().to_owned(),
+    let word = |entry: HistoryEntry| match entry {
+        HistoryEntry::Summary { text } => format!("({text})"),
+        HistoryEntry::User { content } => {
+            serde_json::to_value(&content[0]).unwrap()["text"].as_str().unwrap().to_owned()
+        }
         other => panic!("{other:?}"),
     };
     let previous = previous.map(TaskId::from);
@@ -65,11 +72,11 @@ fn a_summary_stands_for_the_runs_until_the_last_one_that_had_ended_by_then() {
         (40, vec!["(until 40)"]),
     ] {
         let mut thread = thread();
-        thread.compact(&summed_up(up_to));
+        thread.apply_compaction(&summed_up(up_to));
         assert_eq!(given(&thread, None, ALL), expected, "up to {up_to}");
     }
     let mut thread = thread();
-    thread.compact(&summed_up(20));
+    thread.apply_compaction(&summed_up(20));
     assert_eq!(given(&thread, None, ALL), ["a", "c", "d"], "`b` does not lead here");
     assert_eq!(given(&thread, Some("b"), ALL), ["(until 20)"]);
 }
@@ -77,9 +84,9 @@ fn a_summary_stands_for_the_runs_until_the_last_one_that_had_ended_by_then() {
 #[test]
 fn a_summary_of_nothing_leaves_the_one_before_it() {
     let mut thread = thread();
-    thread.compact(&summed_up(10));
-    thread.compact(&summed_up(9));
-    assert_eq!(thread.compacted, Some(Compacted { run: TaskId::from("a"), summary: "until 10".to_owned() }));
+    thread.apply_compaction(&summed_up(10));
+    thread.apply_compaction(&summed_up(9));
+    assert_eq!(thread.compacted, Some(CompactedHistory { run: TaskId::from("a"), summary: "until 10".to_owned() }));
 }
 
 #[test]
@@ -88,13 +95,13 @@ fn a_window_keeps_the_newest_runs_that_fit_and_no_summary_of_what_it_left_out() 
     assert_eq!(given(&thread(), None, turns(0)), [""; 0]);
     assert_eq!(given(&thread(), None, turns(2)), ["c", "d"]);
     assert_eq!(given(&thread(), None, turns(3)), ["a", "c", "d"]);
-    let each = tokens(&thread().runs[0].entries);
+    let each = estimate_tokens(&thread().runs[0].entries);
     let fits = |tokens| HistoryWindow { tokens: Some(tokens), ..ALL };
     assert_eq!(given(&thread(), None, fits(each * 2)), ["c", "d"]);
     assert_eq!(given(&thread(), None, fits(each * 2 - 1)), ["d"]);
     assert_eq!(given(&thread(), None, fits(each - 1)), [""; 0]);
     let mut thread = thread();
-    thread.compact(&summed_up(10));
+    thread.apply_compaction(&summed_up(10));
     assert_eq!(given(&thread, None, turns(2)), ["(until 10)", "c", "d"]);
     assert_eq!(given(&thread, None, turns(1)), ["d"]);
 }
@@ -103,55 +110,55 @@ fn a_window_keeps_the_newest_runs_that_fit_and_no_summary_of_what_it_left_out() 
 fn four_letters_are_a_token() {
     let entry = said("words");
     let letters = serde_json::to_string(&entry).unwrap().len() as u64;
-    assert_eq!(tokens(&[entry.clone(), entry]), letters * 2 / 4);
+    assert_eq!(estimate_tokens(&[entry.clone(), entry]), letters * 2 / 4);
 }
 
 #[test]
 fn what_an_entry_only_names_is_counted_as_well() {
     let file = |size| FileRef { url: Some("/v1/blobs/00".to_owned()), size, ..FileRef::default() };
-    let count = |part: Part| tokens(&[Entry::User { content: vec![part] }]);
-    let named = count(Part::File { file: file(None) });
-    assert!(count(Part::File { file: file(Some(40_000)) }) >= named + 10_000);
-    assert!(count(Part::File { file: file(Some(u64::MAX)) }) < 300_000, "nobody is given more of a file");
-    assert!(count(Part::picture("/v1/blobs/00")) > 1_000);
-    assert!(count(Part::picture("data:image/png;base64,AA")) < 100, "what stands in it is counted as it stands");
+    let count = |part: ContentPart| estimate_tokens(&[HistoryEntry::User { content: vec![part] }]);
+    let named = count(ContentPart::File { file: file(None) });
+    assert!(count(ContentPart::File { file: file(Some(40_000)) }) >= named + 10_000);
+    assert!(count(ContentPart::File { file: file(Some(u64::MAX)) }) < 300_000, "nobody is given more of a file");
+    assert!(count(ContentPart::image("/v1/blobs/00")) > 1_000);
+    assert!(count(ContentPart::image("data:image/png;base64,AA")) < 100, "what stands in it is counted as it stands");
 }
 
 #[test]
 fn the_next_run_goes_on_after_the_last_record_with_the_shared_state() {
     let thread = ThreadFold { seq: Seq(7), at: 5, state: json!({"a": 1}), ..ThreadFold::default() };
     let next = RunFold { seq: Seq(7), at: 5, state: Some(json!({"a": 1})), ..RunFold::default() };
-    assert_eq!(thread.next_run(), next);
+    assert_eq!(thread.new_run_fold(), next);
     let untouched = ThreadFold { state: Value::Null, ..thread };
-    assert_eq!(untouched.next_run(), RunFold { state: None, ..next });
+    assert_eq!(untouched.new_run_fold(), RunFold { state: None, ..next });
 }
 
 #[test]
 fn a_checkpoint_is_read_back_and_one_that_cannot_be_read_is_none() {
     let kept = ThreadFold { seq: Seq(7), ..thread() };
     let body = serde_json::to_string(&kept).unwrap();
-    assert_eq!(Replay::from_checkpoint(Some(&body)).thread, kept);
+    assert_eq!(ThreadReplay::from_checkpoint(Some(&body)).thread, kept);
     for body in [None, Some("nonsense")] {
-        assert_eq!(Replay::from_checkpoint(body).thread, ThreadFold::default());
+        assert_eq!(ThreadReplay::from_checkpoint(body).thread, ThreadFold::default());
     }
     // A later version may have kept more than this one reads: its records are asked instead, and say so.
-    let later = serde_json::to_string(&ThreadFold { v: FORMAT + 1, ..kept }).unwrap();
-    assert_eq!(Replay::from_checkpoint(Some(&later)).thread, ThreadFold::default());
+    let later = serde_json::to_string(&ThreadFold { format: RECORD_FORMAT + 1, ..kept }).unwrap();
+    assert_eq!(ThreadReplay::from_checkpoint(Some(&later)).thread, ThreadFold::default());
 }
 
 #[test]
 fn between_runs_only_what_is_the_threads_own_has_a_place() {
     let body = serde_json::to_string(&ThreadFold { seq: Seq(40), at: 9, ..thread() }).unwrap();
-    let mut replay = Replay::from_checkpoint(Some(&body));
+    let mut replay = ThreadReplay::from_checkpoint(Some(&body));
     let mut push = |seq: u64, at: u64, event: Event| {
-        let draft = Draft { seq: Seq(seq), at, event, private: None };
+        let draft = RecordDraft { seq: Seq(seq), at, event, private: None };
         replay.push(&Record::seal(&ThreadId::from("thr_1"), &TaskId::from("d"), Epoch(1), draft));
-        (replay.thread.seq, replay.thread.at, replay.thread.misfits, replay.thread.compacted.is_some())
+        (replay.thread.seq, replay.thread.at, replay.thread.fold_errors, replay.thread.compacted.is_some())
     };
     let hidden = Event::RunHidden(RunHidden { run_id: TaskId::from("a") });
     assert_eq!(push(41, 10, hidden), (Seq(41), 10, 0, false));
     assert_eq!(push(42, 8, Event::HistoryCompacted(summed_up(40))), (Seq(42), 10, 0, true));
-    let stray = Event::Started(TaskOnly { task_id: TaskId::from("d") });
+    let stray = Event::Started(TaskStarted { task_id: TaskId::from("d") });
     assert_eq!(push(43, 11, stray), (Seq(43), 11, 1, true));
 }
 
@@ -167,39 +174,41 @@ fn what_was_said_elsewhere_comes_before_its_run_and_stays() {
         let completed = json!({"type": "task.completed", "task_id": task, "usage": {}, "cost": null, "duration_ms": 0});
         event(completed)
     };
-    let mut replay = Replay::default();
+    let mut replay = ThreadReplay::default();
     let mut seq = Seq::ZERO;
-    let mut push = |task: &str, event: Event, before: Option<Before>| {
+    let mut push = |task: &str, event: Event, before: Option<PriorHistory>| {
         seq = seq.next();
-        let private = before.map(|before| Box::new(Private { before: Some(before), ..Private::default() }));
-        let draft = Draft { seq, at: 5, event, private };
+        let private =
+            before.map(|before| Box::new(PrivatePayload { prior_history: Some(before), ..PrivatePayload::default() }));
+        let draft = RecordDraft { seq, at: 5, event, private };
         replay.push(&Record::seal(&ThreadId::from("thr_1"), &TaskId::from(task), Epoch(1), draft));
     };
-    let before = |words: &str, references| Some(Before { entries: vec![said(words)], references });
+    let before =
+        |words: &str, references| Some(PriorHistory { entries: vec![said(words)], reference_count: references });
     push("a", created("a"), before("elsewhere", 7));
     push("a", ended("a"), None);
     push("b", created("b"), before("elsewhere too", 3));
     push("b", ended("b"), None);
     push("c", created("c"), None);
-    assert_eq!(replay.thread.misfits, 0);
+    assert_eq!(replay.thread.fold_errors, 0);
     assert_eq!(given(&replay.thread, None, ALL), ["elsewhere", "to a", "elsewhere too", "to b"]);
     assert_eq!(given(&replay.thread, Some("a"), ALL), ["elsewhere", "to a"]);
-    assert_eq!(replay.thread.references, 7, "a lower count takes no number back");
+    assert_eq!(replay.thread.reference_count, 7, "a lower count takes no number back");
     let body = serde_json::to_string(&replay.thread).unwrap();
-    assert_eq!(Replay::from_checkpoint(Some(&body)).thread, replay.thread);
+    assert_eq!(ThreadReplay::from_checkpoint(Some(&body)).thread, replay.thread);
 }
 
 /// Of a turn that was cut a provider would miss what it did meanwhile.
 #[test]
 fn what_a_provider_did_itself_is_given_back_of_whole_turns_alone() {
     let raw = RawItem { origin: "openai/gpt".to_owned(), item: json!({"q": 1}) };
-    let hosted = Entry::Hosted { id: ItemId::from("hc_1"), name: "web_search".to_owned(), raw: raw.clone() };
+    let hosted = HistoryEntry::Hosted { id: ItemId::from("hc_1"), name: "web_search".to_owned(), raw: raw.clone() };
     for (stop, given) in [("stop", vec![hosted]), ("max_tokens", vec![]), ("cancelled", vec![])] {
         let call = json!({"type": "hosted_call", "id": "hc_1", "name": "web_search"});
         let mut run = run([item("added", 0, call.clone())]);
-        let private = Private { raw: Some(raw.clone()), ..Private::default() };
+        let private = PrivatePayload { raw: Some(raw.clone()), ..PrivatePayload::default() };
         run.apply_event(run.seq.next(), 5, &event(item("done", 0, call)), Some(&private)).unwrap();
         try_push(&mut run, step_done(1, stop)).unwrap();
-        assert_eq!(entries(run.root().unwrap()), given, "{stop}");
+        assert_eq!(history_entries(run.root().unwrap()), given, "{stop}");
     }
 }

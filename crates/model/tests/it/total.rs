@@ -3,10 +3,10 @@
 use crate::laws::{assert_same, counted};
 use model::event::Event;
 use model::fold::RunFold;
-use model::object::TaskObject;
-use model::record::{Record, Stored};
+use model::record::{Record, RecordHeader};
+use model::task::TaskObject;
+use model::thread::ThreadReplay;
 use model_testing::{Options, Rng, seeds, thread_log};
-use model::thread::Replay;
 use serde_json::Value;
 
 /// A log in which records are missing, repeated, in the wrong order or bent.
@@ -27,8 +27,8 @@ fn damaged(chance: &mut Rng, log: &[Record]) -> Vec<Record> {
 }
 
 fn with_bytes(record: &Record, public: Vec<u8>) -> Record {
-    let Record { seq, at, run, epoch, v, check, private, .. } = record.clone();
-    Record::stored(Stored { seq, at, run, epoch, v, check }, public.into(), private)
+    let Record { seq, at, run, epoch, format: v, checksum: check, private, .. } = record.clone();
+    Record::from_stored(RecordHeader { seq, at, run, epoch, format: v, checksum: check }, public.into(), private)
 }
 
 /// The record with one thing in its JSON changed: a number, a name, a missing key.
@@ -87,7 +87,7 @@ fn a_record_that_does_not_fit_is_counted_and_changes_nothing() {
         let (_, log) = thread_log(seed, Options::small());
         let mut run = RunFold::default();
         for record in damaged(&mut chance, &log) {
-            if run.is_over() && chance.chance(50) {
+            if run.has_ended() && chance.chance(50) {
                 run = RunFold::default();
             }
             let mut after = run.clone();
@@ -98,13 +98,13 @@ fn a_record_that_does_not_fit_is_counted_and_changes_nothing() {
                 Ok(()) => fits += 1,
                 Err(_) => {
                     misfits += 1;
-                    assert_eq!(after.misfits, run.misfits + 1, "SEED={seed}: {record:?}");
+                    assert_eq!(after.fold_errors, run.fold_errors + 1, "SEED={seed}: {record:?}");
                     assert_same(&counted(after.clone(), &run), &run, &format!("SEED={seed}: {record:?}"));
                 }
             }
             run = after;
             for task in &run.tasks {
-                let object = run.object(&task.id).unwrap();
+                let object = run.task_object(&task.id).unwrap();
                 let text = serde_json::to_string(&object).unwrap();
                 let again: TaskObject = serde_json::from_str(&text).unwrap();
                 assert_same(&again, &object, &format!("SEED={seed}: {record:?}"));
@@ -119,10 +119,10 @@ fn a_damaged_log_never_panics_a_replay_and_is_noticed() {
     for seed in seeds() {
         let mut chance = Rng::new(seed);
         let (_, log) = thread_log(seed, Options::small());
-        let mut replay = Replay::default();
+        let mut replay = ThreadReplay::default();
         let damaged = damaged(&mut chance, &log);
         damaged.iter().for_each(|record| replay.push(record));
-        let noticed = replay.thread.misfits + replay.run.as_ref().map_or(0, |run| run.misfits);
+        let noticed = replay.thread.fold_errors + replay.run.as_ref().map_or(0, |run| run.fold_errors);
         let unknown = damaged.iter().any(|record| matches!(record.event(), Event::Unknown(_)));
         assert!(!unknown || noticed > 0, "SEED={seed}: an event of no known type was taken for one");
     }

@@ -1,17 +1,20 @@
 //! Small values, each with what it must tell apart.
 
-use model::block::{Block, Detail, FileRef, ImageBlock, ImageUrl, NoDetail, NoImageUrl, Part, TextBlock, plain_text};
+use model::approval_rule::ApprovalRule;
+use model::block::{
+    Block, ContentPart, FileRef, ImageBlock, ImageDetail, ImageDetailError, ImageUrl, ImageUrlError, TextBlock,
+    plain_text,
+};
 use model::cursor::{Cursor, CursorError};
-use model::definition::{Agent, Definitions, Price, handoff_name};
-use model::history::Entry;
+use model::definition::{Agent, Definitions, Price, handoff_tool_name};
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::limits::{
     DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX, RunLimits, UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX,
     WRITE_BYTES_MAX,
 };
-use model::object::TaskStatus;
-use model::record::{Draft, Private};
-use model::rule::Rule;
+use model::record::{PrivatePayload, RecordDraft};
+use model::task::TaskStatus;
 use model::usage::Usage;
 use model::{Epoch, Event, Record, Seq, TaskId, ThreadId};
 use serde_json::json;
@@ -24,29 +27,29 @@ fn file(name: &str, path: &str, url: &str) -> FileRef {
 #[test]
 fn a_part_says_where_its_picture_or_file_is() {
     let picture = ImageUrl::parse("https://x/a.png".to_owned()).unwrap();
-    assert_eq!(Part::ImageUrl { image_url: picture, id: None }.url(), Some("https://x/a.png"));
-    assert_eq!(Part::File { file: file("", "", "/v1/blobs/ab") }.url(), Some("/v1/blobs/ab"));
-    assert_eq!(Part::File { file: file("", "a/b", "") }.url(), None);
-    assert_eq!(Part::text("https://x").url(), None);
+    assert_eq!(ContentPart::ImageUrl { image_url: picture, id: None }.url(), Some("https://x/a.png"));
+    assert_eq!(ContentPart::File { file: file("", "", "/v1/blobs/ab") }.url(), Some("/v1/blobs/ab"));
+    assert_eq!(ContentPart::File { file: file("", "a/b", "") }.url(), None);
+    assert_eq!(ContentPart::text("https://x").url(), None);
     for url in ["http://x", "data:image/png;base64,AA", "/v1/blobs/ab"] {
-        assert_eq!(ImageUrl::parse(url.to_owned()), Ok(ImageUrl::at(url)));
+        assert_eq!(ImageUrl::parse(url.to_owned()), Ok(ImageUrl::new(url)));
     }
     for url in ["", "ftp://x", "data:text/html,x", "/v1/tasks"] {
-        assert_eq!(ImageUrl::parse(url.to_owned()), Err(NoImageUrl), "{url}");
+        assert_eq!(ImageUrl::parse(url.to_owned()), Err(ImageUrlError), "{url}");
     }
 }
 
 #[test]
 fn how_closely_a_picture_is_looked_at_is_kept_and_a_word_that_is_none_costs_no_picture() {
     let read = |json: &str| serde_json::from_str::<ImageUrl>(json).unwrap();
-    for detail in [Detail::Low, Detail::High, Detail::Original] {
+    for detail in [ImageDetail::Low, ImageDetail::High, ImageDetail::Original] {
         let image = ImageUrl { url: "https://x".to_owned(), detail: Some(detail) };
         let json = serde_json::to_string(&image).unwrap();
         assert_eq!(json, format!(r#"{{"url":"https://x","detail":"{}"}}"#, detail.as_str()));
-        assert_eq!((read(&json), Detail::parse(detail.as_str())), (image, Ok(Some(detail))));
+        assert_eq!((read(&json), ImageDetail::parse(detail.as_str())), (image, Ok(Some(detail))));
     }
-    assert_eq!((Detail::parse("auto"), Detail::parse("all")), (Ok(None), Err(NoDetail)));
-    let plain = ImageUrl::at("https://x");
+    assert_eq!((ImageDetail::parse("auto"), ImageDetail::parse("all")), (Ok(None), Err(ImageDetailError)));
+    let plain = ImageUrl::new("https://x");
     assert_eq!(serde_json::to_string(&plain).unwrap(), r#"{"url":"https://x"}"#);
     for detail in ["\"auto\"", "\"all\"", "null", "7"] {
         assert_eq!(read(&format!(r#"{{"url":"https://x","detail":{detail}}}"#)), plain, "{detail}");
@@ -62,32 +65,32 @@ fn a_file_is_called_by_its_name_then_by_where_it_is() {
         ("", "x/", None),
         ("", "", None),
     ] {
-        assert_eq!(file(name, path, "").called(), called, "{name:?} {path:?}");
+        assert_eq!(file(name, path, "").display_name(), called, "{name:?} {path:?}");
     }
-    let web = |url: &str| file("", "", url).web().map(str::to_owned);
+    let web = |url: &str| file("", "", url).web_url().map(str::to_owned);
     assert_eq!(web("https://x/a"), Some("https://x/a".to_owned()));
     assert_eq!((web("data:text/plain;base64,YQ=="), web("/v1/blobs/ab"), web("")), (None, None, None));
 }
 
 #[test]
 fn people_and_tools_give_parts() {
-    let content = vec![Part::text("words")];
+    let content = vec![ContentPart::text("words")];
     let mut given = [
-        Entry::User { content: content.clone() },
-        Entry::Result { call_id: "call_1".into(), status: ResultStatus::Completed, content: content.clone() },
+        HistoryEntry::User { content: content.clone() },
+        HistoryEntry::Result { call_id: "call_1".into(), status: ResultStatus::Completed, content: content.clone() },
     ];
     for entry in &mut given {
         assert_eq!(entry.parts(), content);
-        entry.parts_mut()[0] = Part::text("others");
-        assert_eq!(entry.parts(), [Part::text("others")]);
+        entry.parts_mut()[0] = ContentPart::text("others");
+        assert_eq!(entry.parts(), [ContentPart::text("others")]);
     }
-    let mut said = Entry::System { text: "words".to_owned() };
+    let mut said = HistoryEntry::System { text: "words".to_owned() };
     assert_eq!((said.parts().len(), said.parts_mut().len()), (0, 0));
 }
 
 #[test]
 fn blocks_as_plain_text_are_their_words_and_where_pictures_are() {
-    let image = Block::Image(ImageBlock { image_url: ImageUrl::at("data:,x"), id: None });
+    let image = Block::Image(ImageBlock { image_url: ImageUrl::new("data:,x"), id: None });
     let blocks = [Block::Text(TextBlock::new("one")), image, Block::Text(TextBlock::new("two"))];
     assert_eq!(plain_text(&blocks), "one\n[image data:,x]\ntwo");
 }
@@ -114,10 +117,10 @@ fn every_kind_of_token_has_its_price() {
         Usage { input_tokens: 100, cached_tokens: 30, cache_write_tokens: 20, output_tokens: 10, ..Usage::default() };
     let price = Price { input: 1.0, cached: Some(0.5), cache_write: Some(2.0), output: 3.0 };
     // 50 × 1 + 30 × 0.5 + 20 × 2 + 10 × 3
-    assert!((price.of(usage) * 1e6 - 135.0).abs() < 1e-6, "{}", price.of(usage));
+    assert!((price.cost(usage) * 1e6 - 135.0).abs() < 1e-6, "{}", price.cost(usage));
     let plain = Price { cached: None, cache_write: None, ..price };
     // 100 × 1 + 10 × 3
-    assert!((plain.of(usage) * 1e6 - 130.0).abs() < 1e-6, "{}", plain.of(usage));
+    assert!((plain.cost(usage) * 1e6 - 130.0).abs() < 1e-6, "{}", plain.cost(usage));
 }
 
 #[test]
@@ -136,18 +139,18 @@ fn a_price_is_found_by_the_models_full_name_and_by_its_bare_one() {
 fn a_bare_model_of_a_known_provider_is_an_agent() {
     let house = Definitions { providers: ["openai".to_owned()].into(), ..Definitions::default() };
     let bare = Agent { name: "openai/gpt".to_owned(), models: vec!["openai/gpt".to_owned()], ..Agent::default() };
-    assert_eq!(house.resolve("openai/gpt"), Some(bare));
+    assert_eq!(house.resolve_agent("openai/gpt"), Some(bare));
     for name in ["openai/", "other/gpt", "openai", "gpt", ""] {
-        assert_eq!(house.resolve(name), None, "{name:?}");
+        assert_eq!(house.resolve_agent(name), None, "{name:?}");
     }
 }
 
 #[test]
 fn who_is_handed_over_to_is_named_in_snake_case() {
-    assert_eq!(handoff_name("helper"), "transfer_to_helper");
-    assert_eq!(handoff_name("FinanceExpert"), "transfer_to_finance_expert");
-    assert_eq!(handoff_name("Area51Expert"), "transfer_to_area51_expert");
-    assert_eq!(handoff_name("USA guide"), "transfer_to_usa_guide");
+    assert_eq!(handoff_tool_name("helper"), "transfer_to_helper");
+    assert_eq!(handoff_tool_name("FinanceExpert"), "transfer_to_finance_expert");
+    assert_eq!(handoff_tool_name("Area51Expert"), "transfer_to_area51_expert");
+    assert_eq!(handoff_tool_name("USA guide"), "transfer_to_usa_guide");
 }
 
 /// Whoever reads a log relies on these, whoever wrote it.
@@ -167,7 +170,7 @@ fn places_and_terms_are_shown_as_their_numbers() {
 
 #[test]
 fn rules_are_the_same_if_they_are_written_the_same() {
-    let rule = |text: &str| Rule::parse(text).unwrap();
+    let rule = |text: &str| ApprovalRule::parse(text).unwrap();
     assert_eq!(rule("args.n > 1"), rule("args.n > 1"));
     assert_ne!(rule("args.n > 1"), rule("args.n > 2"));
 }
@@ -194,8 +197,8 @@ fn every_status_is_read_back_from_its_word() {
 /// A record with a private half.
 fn record() -> Record {
     let event: Event = serde_json::from_value(json!({"type": "task.started", "task_id": "task_1"})).unwrap();
-    let private = Some(Box::new(Private { deadline: Some(7), ..Private::default() }));
-    let draft = Draft { seq: Seq(2), at: 5, event, private };
+    let private = Some(Box::new(PrivatePayload { deadline: Some(7), ..PrivatePayload::default() }));
+    let draft = RecordDraft { seq: Seq(2), at: 5, event, private };
     Record::seal(&ThreadId::from("thr_1"), &TaskId::from("task_1"), Epoch(1), draft)
 }
 
@@ -207,8 +210,8 @@ fn records_are_the_same_when_all_of_them_is() {
         |record| record.seq = Seq(3),
         |record| record.at = 6,
         |record| record.epoch = Epoch(2),
-        |record| record.v += 1,
-        |record| record.check ^= 1,
+        |record| record.format += 1,
+        |record| record.checksum ^= 1,
         |record| record.run = TaskId::from("task_2"),
         |record| record.public = "{}".into(),
         |record| record.private = "{}".into(),
@@ -223,5 +226,5 @@ fn records_are_the_same_when_all_of_them_is() {
 #[test]
 fn a_record_is_as_large_as_its_two_halves() {
     let record = record();
-    assert_eq!(record.size(), r#"{"type":"task.started","task_id":"task_1"}{"deadline":7}"#.len());
+    assert_eq!(record.size_bytes(), r#"{"type":"task.started","task_id":"task_1"}{"deadline":7}"#.len());
 }

@@ -2,7 +2,7 @@
 
 use super::payload::{ToolAgentOutput, WorkerAgentOutput};
 use crate::reading::Reading;
-use model::block::{Object, Part};
+use model::block::{ContentPart, JsonObject};
 use model::event::{Event, InputMessage};
 use model::fold::{RunFold, TaskFold};
 use model::item::{Item, Role};
@@ -22,8 +22,8 @@ pub struct Said {
     /// What.
     pub content: String,
     /// More, by name.
-    #[serde(skip_serializing_if = "Object::is_empty")]
-    pub metadata: Object,
+    #[serde(skip_serializing_if = "JsonObject::is_empty")]
+    pub metadata: JsonObject,
     /// When that record was written.
     #[serde(skip)]
     pub at: Millis,
@@ -73,7 +73,7 @@ impl Conversation {
                     );
                 }
                 Event::InputAdded(e) => {
-                    said.extend(e.input.iter().map(|message| from_person(record, message, Object::new())));
+                    said.extend(e.input.iter().map(|message| from_person(record, message, JsonObject::new())));
                 }
                 Event::ItemDone(e) => said.extend(from_root(record, run, root, e.output_index)),
                 // What was cut by a crash is said again by the turn that is done again.
@@ -90,14 +90,14 @@ impl Conversation {
     }
 }
 
-fn from_person(record: &Record, message: &InputMessage, metadata: Object) -> Said {
+fn from_person(record: &Record, message: &InputMessage, metadata: JsonObject) -> Said {
     let mut texts: Vec<&str> = Vec::new();
     let mut attachments: Vec<Value> = Vec::new();
     for part in &message.content {
         match part {
-            Part::Text { text, .. } => texts.push(text),
-            Part::ImageUrl { image_url, .. } => attachments.push(json!({ "url": image_url.url })),
-            Part::File { file } => attachments.push(json!(file)),
+            ContentPart::Text { text, .. } => texts.push(text),
+            ContentPart::ImageUrl { image_url, .. } => attachments.push(json!({ "url": image_url.url })),
+            ContentPart::File { file } => attachments.push(json!(file)),
         }
     }
     let mut metadata = metadata;
@@ -131,14 +131,14 @@ fn from_tool(record: &Record, id: &ItemId, output: &ToolAgentOutput) -> Said {
     said(record, id, Speaker::Tool, content, metadata)
 }
 
-fn said(record: &Record, id: &ItemId, role: Speaker, content: String, mut metadata: Object) -> Said {
+fn said(record: &Record, id: &ItemId, role: Speaker, content: String, mut metadata: JsonObject) -> Said {
     metadata.insert("runId".to_owned(), json!(record.run));
     Said { id: id.clone(), seq: record.seq, role, content, metadata, at: record.at }
 }
 
-fn object(value: Value) -> Object {
+fn object(value: Value) -> JsonObject {
     match value {
         Value::Object(object) => object,
-        _ => Object::new(),
+        _ => JsonObject::new(),
     }
 }

@@ -1,7 +1,7 @@
 //! What messages and calls amount to.
 
 use model::CallId;
-use model::block::{Object, plain_text};
+use model::block::{JsonObject, plain_text};
 use model::event::ErrorInfo;
 use model::fold::{RunFold, TaskFold};
 use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, ResultStatus, ToolCall, ToolResult};
@@ -32,7 +32,7 @@ pub struct WorkerAgentOutput {
     pub error: Option<OutputError>,
     /// How a front end may show it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ui_hints: Option<Object>,
+    pub ui_hints: Option<JsonObject>,
 }
 
 /// How a message ended.
@@ -56,14 +56,14 @@ pub struct ToolAgentOutput {
     pub tool_call_id: String,
     /// The arguments that it ran with, or would.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_call_args: Option<Object>,
+    pub tool_call_args: Option<JsonObject>,
     /// How it ended.
     pub status: ToolStatus,
     /// What it gave, in short.
     pub result_summary: String,
     /// How a front end may show it; of a call that waits, what it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ui_hints: Option<Object>,
+    pub ui_hints: Option<JsonObject>,
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<OutputError>,
@@ -93,7 +93,7 @@ pub struct OutputError {
     pub retryable: Option<bool>,
     /// More, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Object>,
+    pub details: Option<JsonObject>,
 }
 
 impl OutputError {
@@ -118,8 +118,8 @@ struct Structured {
     key_points: Option<Vec<String>>,
     result_type: Option<String>,
     suggested_actions: Option<Vec<String>>,
-    error: Option<Object>,
-    ui_hints: Option<Object>,
+    error: Option<JsonObject>,
+    ui_hints: Option<JsonObject>,
 }
 
 impl Structured {
@@ -258,17 +258,17 @@ fn untold(status: ResultStatus) -> Option<OutputError> {
 
 /// The plain text of a result; of a sub-agent's, its last message.
 fn given(run: &RunFold, result: &ToolResult) -> String {
-    let Some(child) = run.task(&result.call_id.task()) else {
+    let Some(child) = run.task(&result.call_id.child_task_id()) else {
         return plain_text(result.block_list.as_deref().unwrap_or_default());
     };
-    let last = child.items.iter().rev().filter(|fold| !fold.dropped).find_map(|fold| match &fold.item {
+    let last = child.items.iter().rev().filter(|fold| !fold.superseded).find_map(|fold| match &fold.item {
         Item::Message(message) => Some(message.text()),
         _ => None,
     });
     last.unwrap_or_default()
 }
 
-fn object(text: &str) -> Option<Object> {
+fn object(text: &str) -> Option<JsonObject> {
     serde_json::from_str(text).ok()
 }
 

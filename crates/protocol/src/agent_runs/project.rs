@@ -5,8 +5,8 @@ use super::payload::{ToolAgentOutput, WorkerAgentOutput, to_run};
 use super::wire::{AgentEvent, Names};
 use crate::burst::Burst;
 use crate::reading::Reading;
-use model::block::{Block, Object};
-use model::event::{ApprovalRequested, Event, Paused, PendingKind, TextEvent};
+use model::block::{Block, JsonObject};
+use model::event::{ApprovalRequested, Event, PendingKind, TaskPaused, TextEvent};
 use model::fold::{RunFold, TaskFold};
 use model::item::{Item, Message};
 use model::ports::{Frames, Projection};
@@ -181,7 +181,7 @@ impl Teller<'_> {
     }
 
     /// Only a pause says which calls the client is to run; that a person is asked was said when they were.
-    fn paused(&mut self, e: &Paused) {
+    fn paused(&mut self, e: &TaskPaused) {
         for pending in e.pending.iter().filter(|pending| pending.kind == PendingKind::ClientTool) {
             if self.told.contains(&pending.call_id) {
                 continue;
@@ -199,7 +199,7 @@ impl Teller<'_> {
         let Some(call) = self.call_of_root(task, call) else { return };
         let output = ToolAgentOutput {
             result_summary: summary.to_owned(),
-            ui_hints: Some(Object::from_iter([(hint.to_owned(), what)])),
+            ui_hints: Some(JsonObject::from_iter([(hint.to_owned(), what)])),
             ..ToolAgentOutput::waiting(self.root, &call)
         };
         self.result(call, output);
@@ -217,7 +217,7 @@ impl Teller<'_> {
 
     fn result(&mut self, tool_call_id: CallId, output: ToolAgentOutput) {
         // The name that the result item has, or will have.
-        let message_id = tool_call_id.sibling("fco");
+        let message_id = tool_call_id.item_id("fco");
         let tool_agent_output = Box::new(output);
         self.push(&AgentEvent::ToolCallResult { of: self.of, message_id, tool_call_id, tool_agent_output });
     }

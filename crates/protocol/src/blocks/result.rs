@@ -1,7 +1,7 @@
 //! What a call gave, as one short text, and what did not fit into it.
 
 use super::wire::{Artifact, ContentBlock, Status};
-use model::block::{Block, Object, plain_text};
+use model::block::{Block, JsonObject, plain_text};
 use model::event::ErrorInfo;
 use model::fold::{RunFold, TaskFold};
 use model::item::{HostedCall, Item, ItemStatus, ResultStatus, ToolCall, ToolResult};
@@ -50,7 +50,7 @@ pub(super) fn hosted_use<'a>(task: &'a TaskFold, call: &'a HostedCall) -> Conten
     let Whose { subagent, parent_tool_use_id } = task.into();
     let id = call.id.as_str();
     let input = match &call.action {
-        None | Some(Value::Null) => Object::new(),
+        None | Some(Value::Null) => JsonObject::new(),
         Some(Value::Object(action)) => action.clone(),
         Some(other) => raw(other.clone()),
     };
@@ -71,7 +71,7 @@ pub(super) fn tool_result<'a>(
     task: &'a TaskFold,
     result: &'a ToolResult,
 ) -> Option<ContentBlock<'a>> {
-    let (_, call) = task.call(&result.call_id).filter(|(fold, _)| fold.arguments_whole)?;
+    let (_, call) = task.call(&result.call_id).filter(|(fold, _)| fold.arguments_complete)?;
     let blocks = blocks(run, task, result);
     let said = said(blocks, result);
     let content = cut(result.summary.as_deref().unwrap_or(&said)).to_owned();
@@ -114,9 +114,10 @@ pub(super) fn hosted_result<'a>(task: &'a TaskFold, call: &'a HostedCall) -> Con
 
 /// What people see of a result: its own blocks, or the last message of the sub-agent that it is the result of.
 fn blocks<'a>(run: &'a RunFold, task: &TaskFold, result: &'a ToolResult) -> &'a [Block] {
-    let child = run.task(&result.call_id.task()).filter(|child| child.spec.parent_task_id.as_ref() == Some(&task.id));
+    let child =
+        run.task(&result.call_id.child_task_id()).filter(|child| child.spec.parent_task_id.as_ref() == Some(&task.id));
     let Some(child) = child else { return result.block_list.as_deref().unwrap_or_default() };
-    let said = child.items.iter().rev().filter(|fold| !fold.dropped);
+    let said = child.items.iter().rev().filter(|fold| !fold.superseded);
     let mut messages = said.filter_map(|fold| match &fold.item {
         Item::Message(message) => Some(message.block_list.as_deref().unwrap_or_default()),
         _ => None,
@@ -140,10 +141,10 @@ fn cut(text: &str) -> &str {
 }
 
 /// Arguments as an object, whatever the model wrote.
-fn input(arguments: &str) -> Object {
+fn input(arguments: &str) -> JsonObject {
     serde_json::from_str(arguments).unwrap_or_else(|_| raw(Value::from(arguments)))
 }
 
-fn raw(value: Value) -> Object {
-    Object::from_iter([(RAW.to_owned(), value)])
+fn raw(value: Value) -> JsonObject {
+    JsonObject::from_iter([(RAW.to_owned(), value)])
 }

@@ -1,6 +1,6 @@
 //! The frames. Field order is wire order; what may be absent is left out, what may be empty is `null`.
 
-use model::block::{Block, Object};
+use model::block::{Block, JsonObject};
 use model::event::{ActionRequest, DisplayMode, ReviewConfig};
 use model::{ApprovalKey, TaskId};
 use serde::Serialize;
@@ -55,7 +55,7 @@ pub(super) enum ContentBlock<'a> {
         tool_use_id: &'a str,
         /// The tool's name for people.
         tool_content_message: &'a str,
-        input: Object,
+        input: JsonObject,
         subagent: Option<&'a str>,
         parent_tool_use_id: Option<&'a str>,
     },

@@ -8,9 +8,9 @@ use super::asked_parts::{parts, texts};
 use crate::said::{Said, What, Wrong};
 use crate::stateless::fields::{element, flag, given, list, needed, number, object, path, text, whole};
 use crate::stateless::{Asked, settled};
-use model::block::Object;
+use model::block::JsonObject;
 use model::event::ClientTool;
-use model::wish::{OutputFormat, ToolChoice, Wishes};
+use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use std::collections::HashSet;
 ///
 /// # Errors
 /// When a field is not what it has to be.
-pub fn asked(body: &Object) -> Result<Asked, Wrong> {
+pub fn asked(body: &JsonObject) -> Result<Asked, Wrong> {
     if whole(body, "n")?.is_some_and(|choices| choices > 1) {
         return Err(Wrong::new("n", "one choice is made here: ask again for another"));
     }
@@ -49,9 +49,9 @@ pub fn asked(body: &Object) -> Result<Asked, Wrong> {
     })
 }
 
-fn wishes(body: &Object, instructions: String) -> Result<Wishes, Wrong> {
+fn wishes(body: &JsonObject, instructions: String) -> Result<ModelSettings, Wrong> {
     let max_tokens = whole(body, "max_tokens")?;
-    Ok(Wishes {
+    Ok(ModelSettings {
         instructions: Some(instructions).filter(|text| !text.trim().is_empty()),
         max_output_tokens: whole(body, "max_completion_tokens")?.or(max_tokens),
         temperature: number(body, "temperature", 2.0)?,
@@ -64,7 +64,7 @@ fn wishes(body: &Object, instructions: String) -> Result<Wishes, Wrong> {
     })
 }
 
-fn stop(body: &Object) -> Result<Vec<String>, Wrong> {
+fn stop(body: &JsonObject) -> Result<Vec<String>, Wrong> {
     let words = match given(body, "stop") {
         None => Some(Vec::new()),
         Some(Value::String(word)) => Some(vec![word.clone()]),
@@ -74,7 +74,7 @@ fn stop(body: &Object) -> Result<Vec<String>, Wrong> {
     words.ok_or_else(|| Wrong::new("stop", "expected a text or a list of texts"))
 }
 
-fn format(body: &Object) -> Result<Option<OutputFormat>, Wrong> {
+fn format(body: &JsonObject) -> Result<Option<OutputFormat>, Wrong> {
     let at = "response_format";
     let Some(format) = object(body, at, "")? else { return Ok(None) };
     match text(format, "type", at)? {
@@ -92,7 +92,7 @@ fn format(body: &Object) -> Result<Option<OutputFormat>, Wrong> {
     }
 }
 
-fn tool_choice(body: &Object) -> Result<Option<ToolChoice>, Wrong> {
+fn tool_choice(body: &JsonObject) -> Result<Option<ToolChoice>, Wrong> {
     let wrong = || Wrong::new("tool_choice", "expected `auto`, `none`, `required` or a function");
     let mode = |mode: Option<&str>| match mode {
         Some("auto") => Ok(Some(ToolChoice::Auto)),
@@ -178,7 +178,7 @@ fn said(messages: &[Value]) -> Result<Vec<Said>, Wrong> {
 }
 
 /// What a model had said, and the calls that it made.
-fn assistant(message: &Object, at: &str, out: &mut Vec<Said>) -> Result<Vec<String>, Wrong> {
+fn assistant(message: &JsonObject, at: &str, out: &mut Vec<Said>) -> Result<Vec<String>, Wrong> {
     let words = match text(message, "refusal", at)? {
         Some(refusal) => refusal.to_owned(),
         None => texts(message, at)?,

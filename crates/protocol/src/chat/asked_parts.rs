@@ -2,16 +2,16 @@
 
 use crate::said::{Wrong, as_address, looked_at};
 use crate::stateless::fields::{element, file, given, needed, object, path, picture, text};
-use model::block::{Object, Part};
+use model::block::{ContentPart, JsonObject};
 use serde_json::Value;
 
 /// What a user or a tool says.
-pub(super) fn parts(message: &Object, at: &str) -> Result<Vec<Part>, Wrong> {
+pub(super) fn parts(message: &JsonObject, at: &str) -> Result<Vec<ContentPart>, Wrong> {
     let at = path(at, "content");
     let list = match given(message, "content") {
         None => return Ok(Vec::new()),
         Some(Value::String(text)) if text.is_empty() => return Ok(Vec::new()),
-        Some(Value::String(text)) => return Ok(vec![Part::text(text)]),
+        Some(Value::String(text)) => return Ok(vec![ContentPart::text(text)]),
         Some(Value::Array(list)) => list,
         Some(_) => return Err(Wrong::new(at, "expected a text or a list of parts")),
     };
@@ -23,7 +23,7 @@ pub(super) fn parts(message: &Object, at: &str) -> Result<Vec<Part>, Wrong> {
 }
 
 /// The words of a message that has nothing else.
-pub(super) fn texts(message: &Object, at: &str) -> Result<String, Wrong> {
+pub(super) fn texts(message: &JsonObject, at: &str) -> Result<String, Wrong> {
     let at_content = path(at, "content");
     let Some(Value::Array(list)) = given(message, "content") else {
         return Ok(text(message, "content", at)?.unwrap_or_default().to_owned());
@@ -40,11 +40,11 @@ pub(super) fn texts(message: &Object, at: &str) -> Result<String, Wrong> {
     Ok(texts.join("\n\n"))
 }
 
-fn part(part: &Object, at: &str) -> Result<Part, Wrong> {
+fn part(part: &JsonObject, at: &str) -> Result<ContentPart, Wrong> {
     match text(part, "type", at)? {
         Some("text") => {
             let words = text(part, "text", at)?.ok_or_else(|| Wrong::new(path(at, "text"), "expected a text"))?;
-            Ok(Part::text(words))
+            Ok(ContentPart::text(words))
         }
         Some("image_url") => {
             let image = object(part, "image_url", at)?;

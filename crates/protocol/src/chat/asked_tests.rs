@@ -1,5 +1,5 @@
 use super::*;
-use model::block::{Detail, FileRef, ImageUrl, Part};
+use model::block::{ContentPart, FileRef, ImageDetail, ImageUrl};
 
 fn read(body: &Value) -> Result<Asked, Wrong> {
     asked(body.as_object().unwrap())
@@ -42,7 +42,7 @@ fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
     assert_eq!((asked.model.as_str(), asked.stream, asked.include_usage), ("demo", true, true));
     assert_eq!(
         asked.wishes,
-        Wishes {
+        ModelSettings {
             instructions: None,
             max_output_tokens: Some(100),
             temperature: Some(0.5),
@@ -98,26 +98,26 @@ fn the_operators_first_words_are_instructions_and_later_ones_are_history() {
     assert_eq!(
         asked.said,
         [
-            said(What::User(vec![Part::text("a")])),
+            said(What::User(vec![ContentPart::text("a")])),
             said(What::Assistant("No.".to_owned())),
             said(What::Assistant("b".to_owned())),
             said(What::Call { call_id: call_id.clone(), name, arguments: r#"{"n":1}"#.to_owned() }),
-            said(What::Result { call_id, content: vec![Part::text("here")], failed: false }),
+            said(What::Result { call_id, content: vec![ContentPart::text("here")], failed: false }),
             said(What::System("Now in French.".to_owned())),
             said(What::User(vec![
-                Part::text("d"),
-                Part::ImageUrl {
-                    image_url: ImageUrl { url: "data:image/png;base64,AA".to_owned(), detail: Some(Detail::Low) },
+                ContentPart::text("d"),
+                ContentPart::ImageUrl {
+                    image_url: ImageUrl { url: "data:image/png;base64,AA".to_owned(), detail: Some(ImageDetail::Low) },
                     id: None
                 },
-                Part::File {
+                ContentPart::File {
                     file: FileRef {
                         url: url("data:application/pdf;base64,BB"),
                         name: url("a.pdf"),
                         ..FileRef::default()
                     },
                 },
-                Part::File {
+                ContentPart::File {
                     file: FileRef {
                         url: url("data:application/octet-stream;base64,BB"),
                         name: url("b.pdf"),

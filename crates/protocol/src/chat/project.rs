@@ -8,7 +8,7 @@
 use crate::burst::Burst;
 use crate::stateless::telling::{End, Part, Telling, Told};
 use crate::stateless::{Failure, FailureKind, name};
-use model::block::{Annotation, Object};
+use model::block::{Annotation, JsonObject};
 use model::ports::{Frames, Projection};
 use model::usage::Usage;
 use model::{Record, TaskId};
@@ -65,7 +65,7 @@ impl Answer {
     #[must_use]
     pub fn object(&self) -> Value {
         let parts: Vec<&Part> = self.telling.kept().collect();
-        let mut message = Object::new();
+        let mut message = JsonObject::new();
         message.insert("role".to_owned(), "assistant".into());
         for channel in [Channel::Content, Channel::Refusal] {
             message.insert(channel.field().to_owned(), self.joined(&parts, channel).map_or(Value::Null, Value::String));
@@ -87,9 +87,9 @@ impl Answer {
         Value::Object(object)
     }
 
-    fn envelope(&self, kind: &str, choices: &[Value]) -> Object {
+    fn envelope(&self, kind: &str, choices: &[Value]) -> JsonObject {
         let (run, segment) = self.telling.run();
-        let mut envelope = Object::new();
+        let mut envelope = JsonObject::new();
         envelope.insert("id".to_owned(), name("chatcmpl-", run, segment).into());
         envelope.insert("object".to_owned(), kind.into());
         envelope.insert("created".to_owned(), (self.telling.began() / 1_000).into());

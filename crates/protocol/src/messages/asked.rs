@@ -10,9 +10,9 @@ use super::project::SERVER_NAME;
 use crate::said::{Said, What, Wrong};
 use crate::stateless::fields::{element, flag, given, list, needed, number, object, path, text, whole};
 use crate::stateless::{Asked, settled};
-use model::block::Object;
+use model::block::JsonObject;
 use model::event::ClientTool;
-use model::wish::{OutputFormat, ToolChoice, Wishes};
+use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use std::collections::HashSet;
 ///
 /// # Errors
 /// When a field is not what it has to be.
-pub fn asked(body: &Object) -> Result<Asked, Wrong> {
+pub fn asked(body: &JsonObject) -> Result<Asked, Wrong> {
     let said = settled(said(list(body, "messages", "")?)?)?;
     Ok(Asked {
         model: needed(body, "model", "")?.to_owned(),
@@ -34,13 +34,13 @@ pub fn asked(body: &Object) -> Result<Asked, Wrong> {
     })
 }
 
-fn wishes(body: &Object) -> Result<Wishes, Wrong> {
+fn wishes(body: &JsonObject) -> Result<ModelSettings, Wrong> {
     let stop = list(body, "stop_sequences", "")?.iter().map(|word| word.as_str().map(str::to_owned));
     let stop: Option<Vec<String>> = stop.collect();
     let (tool_choice, parallel_tool_calls) = tool_choice(body)?;
     let output = object(body, "output_config", "")?;
     let effort = output.map(|output| text(output, "effort", "output_config")).transpose()?.flatten();
-    Ok(Wishes {
+    Ok(ModelSettings {
         instructions: system(body)?,
         max_output_tokens: whole(body, "max_tokens")?,
         temperature: number(body, "temperature", 2.0)?,
@@ -53,7 +53,7 @@ fn wishes(body: &Object) -> Result<Wishes, Wrong> {
     })
 }
 
-fn system(body: &Object) -> Result<Option<String>, Wrong> {
+fn system(body: &JsonObject) -> Result<Option<String>, Wrong> {
     let text = match given(body, "system") {
         None => None,
         Some(Value::String(text)) => Some(text.clone()),
@@ -77,7 +77,7 @@ fn texts(blocks: &[Value], at: &str) -> Result<String, Wrong> {
     Ok(texts.join("\n\n"))
 }
 
-fn format(output: &Object) -> Result<Option<OutputFormat>, Wrong> {
+fn format(output: &JsonObject) -> Result<Option<OutputFormat>, Wrong> {
     let at = "output_config.format";
     let Some(format) = object(output, "format", "output_config")? else { return Ok(None) };
     if text(format, "type", at)? != Some("json_schema") {
@@ -89,7 +89,7 @@ fn format(output: &Object) -> Result<Option<OutputFormat>, Wrong> {
 }
 
 /// Which tool may be called, and whether several may be at once.
-fn tool_choice(body: &Object) -> Result<(Option<ToolChoice>, Option<bool>), Wrong> {
+fn tool_choice(body: &JsonObject) -> Result<(Option<ToolChoice>, Option<bool>), Wrong> {
     let at = "tool_choice";
     let Some(fields) = object(body, at, "")? else { return Ok((None, None)) };
     let choice = match text(fields, "type", at)? {

@@ -2,7 +2,7 @@
 
 use crate::said::{Said, What, Wrong};
 use crate::stateless::fields::{element, file, flag, given, list, needed, object, path, picture, text};
-use model::block::{Object, Part};
+use model::block::{ContentPart, JsonObject};
 use serde_json::Value;
 
 /// What a user's message says: words, and results of tools. Results come before the words that stand beside them.
@@ -61,20 +61,20 @@ pub(super) fn assistant(blocks: &[Value], at: &str, out: &mut Vec<Said>) -> Resu
     Ok(())
 }
 
-fn result(block: &Object, at: &str) -> Result<Said, Wrong> {
+fn result(block: &JsonObject, at: &str) -> Result<Said, Wrong> {
     let call_id = needed(block, "tool_use_id", at)?.to_owned();
     let failed = flag(block, "is_error", at)?.unwrap_or(false);
     let at = path(at, "content");
     let content = match given(block, "content") {
         None => Vec::new(),
-        Some(Value::String(text)) => vec![Part::text(text)],
+        Some(Value::String(text)) => vec![ContentPart::text(text)],
         Some(Value::Array(blocks)) => all(blocks, &at)?,
         Some(_) => return Err(Wrong::new(at, "expected a text or a list of blocks")),
     };
     Ok(Said { id: None, what: What::Result { call_id, content, failed } })
 }
 
-fn all(blocks: &[Value], at: &str) -> Result<Vec<Part>, Wrong> {
+fn all(blocks: &[Value], at: &str) -> Result<Vec<ContentPart>, Wrong> {
     let mut all = Vec::new();
     for (place, block) in blocks.iter().enumerate() {
         let at = format!("{at}[{place}]");
@@ -86,17 +86,17 @@ fn all(blocks: &[Value], at: &str) -> Result<Vec<Part>, Wrong> {
 }
 
 /// What a block of a user or a tool says.
-fn parts(kind: &str, block: &Object, at: &str) -> Result<Vec<Part>, Wrong> {
+fn parts(kind: &str, block: &JsonObject, at: &str) -> Result<Vec<ContentPart>, Wrong> {
     match kind {
         "text" => {
             let words = text(block, "text", at)?.ok_or_else(|| Wrong::new(path(at, "text"), "expected a text"))?;
-            Ok(if words.is_empty() { Vec::new() } else { vec![Part::text(words)] })
+            Ok(if words.is_empty() { Vec::new() } else { vec![ContentPart::text(words)] })
         }
         "image" => image(block, at).map(|part| vec![part]),
         "document" => document(block, at),
         "search_result" => {
             let names = [text(block, "title", at)?, text(block, "source", at)?];
-            let mut parts: Vec<Part> = names.into_iter().flatten().map(Part::text).collect();
+            let mut parts: Vec<ContentPart> = names.into_iter().flatten().map(ContentPart::text).collect();
             parts.extend(all(list(block, "content", at)?, &path(at, "content"))?);
             Ok(parts)
         }
@@ -104,14 +104,14 @@ fn parts(kind: &str, block: &Object, at: &str) -> Result<Vec<Part>, Wrong> {
     }
 }
 
-fn source<'a>(block: &'a Object, at: &str) -> Result<(&'a Object, &'a str, String), Wrong> {
+fn source<'a>(block: &'a JsonObject, at: &str) -> Result<(&'a JsonObject, &'a str, String), Wrong> {
     let at = path(at, "source");
     let source = given(block, "source").ok_or_else(|| Wrong::new(&at, "expected an object"))?;
     let source = element(source, &at)?;
     Ok((source, text(source, "type", &at)?.unwrap_or_default(), at))
 }
 
-fn image(block: &Object, at: &str) -> Result<Part, Wrong> {
+fn image(block: &JsonObject, at: &str) -> Result<ContentPart, Wrong> {
     let (source, kind, at) = source(block, at)?;
     match kind {
         "base64" => {
@@ -125,21 +125,21 @@ fn image(block: &Object, at: &str) -> Result<Part, Wrong> {
 
 /// A file is named by its title; what is words already is told under it. What the client says about it stands before it. Whether an address may be asked is found out when
 /// it is: what cannot be read fails, and not the request.
-fn document(block: &Object, at: &str) -> Result<Vec<Part>, Wrong> {
+fn document(block: &JsonObject, at: &str) -> Result<Vec<ContentPart>, Wrong> {
     let (title, context) = (text(block, "title", at)?, text(block, "context", at)?);
     let (source, kind, at) = source(block, at)?;
-    let context = context.filter(|context| !context.trim().is_empty()).map(Part::text);
+    let context = context.filter(|context| !context.trim().is_empty()).map(ContentPart::text);
     let named = |url: String| context.clone().into_iter().chain([file(url, title)]).collect();
-    let mut parts: Vec<Part> = title.map(Part::text).into_iter().chain(context.clone()).collect();
+    let mut parts: Vec<ContentPart> = title.map(ContentPart::text).into_iter().chain(context.clone()).collect();
     match kind {
         "base64" => {
             let (media_type, data) = (needed(source, "media_type", &at)?, needed(source, "data", &at)?);
             return Ok(named(format!("data:{media_type};base64,{data}")));
         }
         "url" => return Ok(named(needed(source, "url", &at)?.to_owned())),
-        "text" => parts.push(Part::text(needed(source, "data", &at)?)),
+        "text" => parts.push(ContentPart::text(needed(source, "data", &at)?)),
         "content" => match given(source, "content") {
-            Some(Value::String(text)) => parts.push(Part::text(text)),
+            Some(Value::String(text)) => parts.push(ContentPart::text(text)),
             Some(Value::Array(blocks)) => parts.extend(all(blocks, &path(&at, "content"))?),
             _ => return Err(Wrong::new(path(&at, "content"), "expected a text or a list of blocks")),
         },

@@ -1,5 +1,5 @@
 use super::*;
-use model::block::{FileRef, Part};
+use model::block::{ContentPart, FileRef};
 
 fn read(body: &Value) -> Result<Asked, Wrong> {
     asked(body.as_object().unwrap())
@@ -11,7 +11,7 @@ fn with(fields: &Value) -> Result<Asked, Wrong> {
     read(&body)
 }
 
-fn user(parts: Vec<Part>) -> Said {
+fn user(parts: Vec<ContentPart>) -> Said {
     Said { id: None, what: What::User(parts) }
 }
 
@@ -21,7 +21,7 @@ fn call(id: &str, arguments: &str) -> Said {
 }
 
 fn result(id: &str, text: &str, failed: bool) -> Said {
-    Said { id: None, what: What::Result { call_id: id.to_owned(), content: vec![Part::text(text)], failed } }
+    Said { id: None, what: What::Result { call_id: id.to_owned(), content: vec![ContentPart::text(text)], failed } }
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn what_is_asked_of_the_model_is_said_in_words_that_every_provider_has() {
     assert_eq!((asked.model.as_str(), asked.stream), ("demo", true));
     assert_eq!(
         asked.wishes,
-        Wishes {
+        ModelSettings {
             instructions: Some("Be kind.\n\nBe short.".to_owned()),
             max_output_tokens: Some(100),
             temperature: Some(0.5),
@@ -95,21 +95,21 @@ fn a_history_is_one_list_and_ends_with_the_user() {
     assert_eq!(
         asked.said,
         [
-            user(vec![Part::text("Find it.")]),
+            user(vec![ContentPart::text("Find it.")]),
             Said { id: Some("rs_0".to_owned()), what: What::Other },
             Said { id: None, what: What::Assistant("I look.".to_owned()) },
             call("a", r#"{"n":1}"#),
             Said { id: Some("a".to_owned()), ..result("a", "no", true) },
             call("b", "{}"),
             result("b", "here", false),
-            user(vec![Part::text("Quick!")]),
+            user(vec![ContentPart::text("Quick!")]),
         ]
     );
 }
 
 #[test]
 fn pictures_and_documents_are_parts() {
-    let file = |url: &str, name: Option<&str>| Part::File {
+    let file = |url: &str, name: Option<&str>| ContentPart::File {
         file: FileRef { url: Some(url.to_owned()), name: name.map(str::to_owned), ..FileRef::default() },
     };
     let content = json!([
@@ -127,18 +127,18 @@ fn pictures_and_documents_are_parts() {
     assert_eq!(
         asked.said,
         [user(vec![
-            Part::picture("data:image/png;base64,AAAA"),
-            Part::picture("https://example.com/a.png"),
-            Part::picture("/v1/blobs/00"),
+            ContentPart::image("data:image/png;base64,AAAA"),
+            ContentPart::image("https://example.com/a.png"),
+            ContentPart::image("/v1/blobs/00"),
             file("data:application/pdf;base64,BBBB", Some("T")),
             file("https://example.com/a.pdf", None),
             file("file:///etc/passwd", None),
-            Part::text("P"),
-            Part::text("plain"),
-            Part::text("inner"),
-            Part::text("S"),
-            Part::text("https://s"),
-            Part::text("found"),
+            ContentPart::text("P"),
+            ContentPart::text("plain"),
+            ContentPart::text("inner"),
+            ContentPart::text("S"),
+            ContentPart::text("https://s"),
+            ContentPart::text("found"),
         ])]
     );
 }
@@ -200,8 +200,8 @@ fn words_beside_the_results_of_a_run_of_ours_are_read_with_them() {
             What::User(content) | What::Result { content, .. } => content.clone(),
             _ => Vec::new(),
         };
-        let last: Vec<Vec<Part>> = said.iter().skip(2).map(content).collect();
-        let (here, quick) = (Part::text("here"), Part::text("Quick!"));
+        let last: Vec<Vec<ContentPart>> = said.iter().skip(2).map(content).collect();
+        let (here, quick) = (ContentPart::text("here"), ContentPart::text("Quick!"));
         let wanted = if is_ours { vec![vec![here, quick]] } else { vec![vec![here], vec![quick]] };
         assert_eq!(last, wanted);
         // They are the same when they come back with the answer and what is said then.
@@ -209,7 +209,7 @@ fn words_beside_the_results_of_a_run_of_ours_are_read_with_them() {
         let more = [json!({"role": "assistant", "content": "Done."}), json!({"role": "user", "content": "Thanks."})];
         messages.as_array_mut().unwrap().extend(more);
         let said = with(&json!({ "messages": messages })).unwrap().said;
-        let again: Vec<Vec<Part>> = said.iter().skip(2).map(content).take(wanted.len()).collect();
+        let again: Vec<Vec<ContentPart>> = said.iter().skip(2).map(content).take(wanted.len()).collect();
         assert_eq!((again, said.len()), (wanted.clone(), 4 + wanted.len()));
     }
 }
@@ -226,7 +226,7 @@ fn what_is_said_about_a_document_stands_before_it() {
         let document = json!({"type": "document", "title": "T", "context": "From last year.", "source": source});
         let said = with(&json!({"messages": [{"role": "user", "content": [document]}]})).unwrap().said;
         let [Said { what: What::User(parts), .. }] = said.as_slice() else { panic!("{said:?}") };
-        let place = parts.iter().position(|part| *part == Part::text("From last year."));
+        let place = parts.iter().position(|part| *part == ContentPart::text("From last year."));
         assert_eq!(place, Some(parts.len() - 2), "{parts:?}");
     }
 }

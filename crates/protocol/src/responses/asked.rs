@@ -3,9 +3,9 @@
 
 use super::asked_items::{items, of_text};
 use crate::said::{Said, Wrong};
-use model::block::Object;
+use model::block::JsonObject;
 use model::event::ClientTool;
-use model::wish::{OutputFormat, ToolChoice, Wishes};
+use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use serde_json::{Value, json};
 
 /// The label under which our own tools are known to clients that declare servers.
@@ -57,18 +57,18 @@ pub struct Asked {
     /// Tools that the client runs.
     pub tools: Vec<ClientTool>,
     /// What is asked of the model.
-    pub wishes: Wishes,
+    pub wishes: ModelSettings,
     /// The caller's own notes.
-    pub metadata: Object,
+    pub metadata: JsonObject,
     /// What a response shows back.
-    pub echo: Object,
+    pub echo: JsonObject,
 }
 
 /// Reads the body of a request.
 ///
 /// # Errors
 /// When a field is not what it has to be.
-pub fn asked(body: &Object) -> Result<Asked, Wrong> {
+pub fn asked(body: &JsonObject) -> Result<Asked, Wrong> {
     let asked = Asked {
         model: text(body, "model")?,
         said: said(body)?,
@@ -102,7 +102,7 @@ pub fn asked_said(value: &Value) -> Result<Vec<Said>, Wrong> {
     }
 }
 
-fn said(body: &Object) -> Result<Vec<Said>, Wrong> {
+fn said(body: &JsonObject) -> Result<Vec<Said>, Wrong> {
     match given(body, "input") {
         None => Ok(Vec::new()),
         Some(Value::String(text)) => Ok(of_text(text).into_iter().collect()),
@@ -111,9 +111,9 @@ fn said(body: &Object) -> Result<Vec<Said>, Wrong> {
     }
 }
 
-fn wishes(body: &Object) -> Result<Wishes, Wrong> {
+fn wishes(body: &JsonObject) -> Result<ModelSettings, Wrong> {
     let reasoning = given(body, "reasoning").cloned().unwrap_or_default();
-    Ok(Wishes {
+    Ok(ModelSettings {
         instructions: text(body, "instructions")?.filter(|text| !text.trim().is_empty()),
         max_output_tokens: whole(body, "max_output_tokens")?,
         temperature: number(body, "temperature", 2.0)?,
@@ -126,7 +126,7 @@ fn wishes(body: &Object) -> Result<Wishes, Wrong> {
     })
 }
 
-fn format(body: &Object) -> Result<Option<OutputFormat>, Wrong> {
+fn format(body: &JsonObject) -> Result<Option<OutputFormat>, Wrong> {
     let Some(format) = given(body, "text").and_then(|text| text.get("format")).filter(|format| !format.is_null())
     else {
         return Ok(None);
@@ -145,7 +145,7 @@ fn format(body: &Object) -> Result<Option<OutputFormat>, Wrong> {
     }
 }
 
-fn tool_choice(body: &Object) -> Result<Option<ToolChoice>, Wrong> {
+fn tool_choice(body: &JsonObject) -> Result<Option<ToolChoice>, Wrong> {
     let Some(choice) = given(body, "tool_choice") else { return Ok(None) };
     let mode = |mode: Option<&str>| match mode {
         Some("auto") => Ok(Some(ToolChoice::Auto)),
@@ -173,7 +173,7 @@ fn tool_choice(body: &Object) -> Result<Option<ToolChoice>, Wrong> {
 
 /// The tools that the client runs. What a provider runs itself is an operator's to declare, and is left alone; a server
 /// that only the client knows cannot be asked.
-fn tools(body: &Object) -> Result<Vec<ClientTool>, Wrong> {
+fn tools(body: &JsonObject) -> Result<Vec<ClientTool>, Wrong> {
     let list = match given(body, "tools") {
         None => return Ok(Vec::new()),
         Some(Value::Array(list)) => list,
@@ -210,14 +210,14 @@ fn tools(body: &Object) -> Result<Vec<ClientTool>, Wrong> {
 }
 
 /// The names that a choice of several tools leaves.
-fn allowed(body: &Object) -> Option<Vec<String>> {
+fn allowed(body: &JsonObject) -> Option<Vec<String>> {
     let choice = given(body, "tool_choice")?;
     let tools = choice.get("tools").filter(|_| choice.get("type").and_then(Value::as_str) == Some("allowed_tools"))?;
     let name = |tool: &Value| tool.get("name").and_then(Value::as_str).map(str::to_owned);
     Some(tools.as_array()?.iter().filter_map(name).collect())
 }
 
-fn conversation(body: &Object) -> Result<Option<String>, Wrong> {
+fn conversation(body: &JsonObject) -> Result<Option<String>, Wrong> {
     let id = match given(body, "conversation") {
         None => return Ok(None),
         Some(Value::String(id)) => Some(id),
@@ -234,33 +234,33 @@ fn conversation(body: &Object) -> Result<Option<String>, Wrong> {
 ///
 /// # Errors
 /// When they are no object.
-pub fn metadata(body: &Object) -> Result<Object, Wrong> {
+pub fn metadata(body: &JsonObject) -> Result<JsonObject, Wrong> {
     match given(body, "metadata") {
-        None => Ok(Object::new()),
+        None => Ok(JsonObject::new()),
         Some(Value::Object(metadata)) => Ok(metadata.clone()),
         Some(_) => Err(Wrong::new("metadata", "expected an object")),
     }
 }
 
-fn given<'a>(body: &'a Object, name: &str) -> Option<&'a Value> {
+fn given<'a>(body: &'a JsonObject, name: &str) -> Option<&'a Value> {
     body.get(name).filter(|value| !value.is_null())
 }
 
-fn text(body: &Object, name: &str) -> Result<Option<String>, Wrong> {
+fn text(body: &JsonObject, name: &str) -> Result<Option<String>, Wrong> {
     let expected = || Wrong::new(name, "expected a text");
     given(body, name).map(|value| value.as_str().map(str::to_owned).ok_or_else(expected)).transpose()
 }
 
-fn flag(body: &Object, name: &str) -> Result<Option<bool>, Wrong> {
+fn flag(body: &JsonObject, name: &str) -> Result<Option<bool>, Wrong> {
     given(body, name).map(|value| value.as_bool().ok_or_else(|| Wrong::new(name, "expected true or false"))).transpose()
 }
 
-fn whole(body: &Object, name: &str) -> Result<Option<u64>, Wrong> {
+fn whole(body: &JsonObject, name: &str) -> Result<Option<u64>, Wrong> {
     let expected = || Wrong::new(name, "expected a number from 1 on");
     given(body, name).map(|value| value.as_u64().filter(|number| *number > 0).ok_or_else(expected)).transpose()
 }
 
-fn number(body: &Object, name: &str, max: f64) -> Result<Option<f64>, Wrong> {
+fn number(body: &JsonObject, name: &str, max: f64) -> Result<Option<f64>, Wrong> {
     let expected = || Wrong::new(name, format!("expected a number from 0 to {max}"));
     let fits = |value: &Value| value.as_f64().filter(|number| (0.0..=max).contains(number));
     given(body, name).map(|value| fits(value).ok_or_else(expected)).transpose()

@@ -1,12 +1,12 @@
 //! The items of a request. A client that keeps its own history sends back what it was given, each item with its id.
 
 use crate::said::{Said, What, Wrong, as_address, looked_at};
-use model::block::{FileRef, ImageUrl, Part};
+use model::block::{ContentPart, FileRef, ImageUrl};
 use serde_json::Value;
 
 /// What a plain text says.
 pub(super) fn of_text(text: &str) -> Option<Said> {
-    (!text.is_empty()).then(|| Said { id: None, what: What::User(vec![Part::text(text)]) })
+    (!text.is_empty()).then(|| Said { id: None, what: What::User(vec![ContentPart::text(text)]) })
 }
 
 /// The items of a list.
@@ -74,7 +74,7 @@ fn mcp_call(field: &str, item: &Value, out: &mut Vec<Said>) -> Result<(), Wrong>
     let failed = item.get("error").is_some_and(|error| !error.is_null());
     let said = text(item, "output").map(str::to_owned);
     let content = said.or_else(|| failed.then(|| item.get("error").map(Value::to_string))?).unwrap_or_default();
-    let what = What::Result { call_id: id.to_owned(), content: vec![Part::text(content)], failed };
+    let what = What::Result { call_id: id.to_owned(), content: vec![ContentPart::text(content)], failed };
     out.push(Said { id: Some(id.to_owned()), what });
     Ok(())
 }
@@ -82,11 +82,11 @@ fn mcp_call(field: &str, item: &Value, out: &mut Vec<Said>) -> Result<(), Wrong>
 /// A message. What its operator shows is shown by a person: no service takes pictures from anybody else.
 fn message(field: &str, item: &Value, id: Option<String>, out: &mut Vec<Said>) -> Result<(), Wrong> {
     let content = match item.get("content") {
-        Some(Value::String(text)) => vec![Part::text(text.clone())],
+        Some(Value::String(text)) => vec![ContentPart::text(text.clone())],
         Some(Value::Array(list)) => parts(&format!("{field}.content"), list)?,
         _ => return Err(Wrong::new(format!("{field}.content"), "expected a text or a list of parts")),
     };
-    let is_words = |part: &Part| matches!(part, Part::Text { .. });
+    let is_words = |part: &ContentPart| matches!(part, ContentPart::Text { .. });
     let (what, shown) = match text(item, "role") {
         Some("user") => (What::User(content), Vec::new()),
         Some("assistant") if !content.iter().all(is_words) => {
@@ -112,42 +112,42 @@ fn drawing(field: &str, item: &Value) -> Result<What, Wrong> {
     }
 }
 
-fn words(parts: &[Part]) -> String {
+fn words(parts: &[ContentPart]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
-        Part::Text { text, .. } => Some(text.as_str()),
-        Part::ImageUrl { .. } | Part::File { .. } => None,
+        ContentPart::Text { text, .. } => Some(text.as_str()),
+        ContentPart::ImageUrl { .. } | ContentPart::File { .. } => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
 /// What a tool gave: a text, or parts.
-fn output(field: &str, output: Option<&Value>) -> Result<Vec<Part>, Wrong> {
+fn output(field: &str, output: Option<&Value>) -> Result<Vec<ContentPart>, Wrong> {
     match output {
-        Some(Value::String(text)) => Ok(vec![Part::text(text.clone())]),
+        Some(Value::String(text)) => Ok(vec![ContentPart::text(text.clone())]),
         Some(Value::Array(list)) => parts(&format!("{field}.output"), list),
         _ => Err(Wrong::new(format!("{field}.output"), "expected a text or a list of parts")),
     }
 }
 
-fn screenshot(field: &str, output: Option<&Value>) -> Result<Vec<Part>, Wrong> {
+fn screenshot(field: &str, output: Option<&Value>) -> Result<Vec<ContentPart>, Wrong> {
     let url = output.and_then(|output| text(output, "image_url")).unwrap_or_default();
     Ok(vec![picture(&format!("{field}.output"), url.to_owned())?])
 }
 
-fn parts(field: &str, list: &[Value]) -> Result<Vec<Part>, Wrong> {
+fn parts(field: &str, list: &[Value]) -> Result<Vec<ContentPart>, Wrong> {
     list.iter().enumerate().map(|(place, value)| part(&format!("{field}[{place}]"), value)).collect()
 }
 
-fn part(field: &str, part: &Value) -> Result<Part, Wrong> {
+fn part(field: &str, part: &Value) -> Result<ContentPart, Wrong> {
     let need = |name: &str| {
         let found = text(part, name).map(str::to_owned);
         found.ok_or_else(|| Wrong::new(format!("{field}.{name}"), "expected a text"))
     };
     match text(part, "type") {
         Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => {
-            Ok(Part::text(need("text")?))
+            Ok(ContentPart::text(need("text")?))
         }
-        Some("refusal") => Ok(Part::text(need("refusal")?)),
+        Some("refusal") => Ok(ContentPart::text(need("refusal")?)),
         Some("input_image" | "computer_screenshot") => match text(part, "image_url") {
             Some(url) => looked_at(picture(field, url.to_owned())?, text(part, "detail"), field),
             None => Err(Wrong::new(
@@ -160,14 +160,14 @@ fn part(field: &str, part: &Value) -> Result<Part, Wrong> {
     }
 }
 
-fn picture(field: &str, url: String) -> Result<Part, Wrong> {
+fn picture(field: &str, url: String) -> Result<ContentPart, Wrong> {
     let image_url =
         ImageUrl::parse(url).map_err(|error| Wrong::new(format!("{field}.image_url"), error.to_string()))?;
-    Ok(Part::ImageUrl { image_url, id: None })
+    Ok(ContentPart::ImageUrl { image_url, id: None })
 }
 
 /// Whether an address may be asked is found out when it is: what cannot be read fails, and not the request.
-fn file(field: &str, part: &Value) -> Result<Part, Wrong> {
+fn file(field: &str, part: &Value) -> Result<ContentPart, Wrong> {
     let url = match (text(part, "file_url"), text(part, "file_data")) {
         (Some(url), _) if !url.is_empty() => url.to_owned(),
         (None, Some("")) => return Err(Wrong::new(format!("{field}.file_data"), "there is nothing in it")),
@@ -180,7 +180,7 @@ fn file(field: &str, part: &Value) -> Result<Part, Wrong> {
         }
     };
     let name = text(part, "filename").filter(|name| !name.is_empty()).map(str::to_owned);
-    Ok(Part::File { file: FileRef { url: Some(url), name, ..FileRef::default() } })
+    Ok(ContentPart::File { file: FileRef { url: Some(url), name, ..FileRef::default() } })
 }
 
 fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {

@@ -1,15 +1,15 @@
 use super::*;
 use crate::responses::Given;
 use crate::said::{News, What};
-use model::block::{Detail, FileRef, ImageUrl, Part};
-use model::command::Start;
-use model::history::Entry;
+use model::block::{ContentPart, FileRef, ImageDetail, ImageUrl};
+use model::command::StartCommand;
+use model::history::HistoryEntry;
 
 fn read(body: &Value) -> Result<Asked, Wrong> {
     asked(body.as_object().unwrap())
 }
 
-fn start(input: &[Part]) -> Start {
+fn start(input: &[ContentPart]) -> StartCommand {
     let start = json!({"task_id": "task_1", "agent": "demo", "input": input, "previous": null, "tools": [],
         "metadata": {}, "display_mode": "agent", "client": null});
     serde_json::from_value(start).unwrap()
@@ -18,7 +18,7 @@ fn start(input: &[Part]) -> Start {
 #[test]
 fn a_text_is_what_a_person_says_now() {
     let asked = read(&json!({"model": "demo", "input": "hello", "stream": true, "store": false, "later": 1})).unwrap();
-    assert_eq!(asked.said, [Said { id: None, what: What::User(vec![Part::text("hello")]) }]);
+    assert_eq!(asked.said, [Said { id: None, what: What::User(vec![ContentPart::text("hello")]) }]);
     assert!(asked.stream && !asked.store && !asked.background);
     assert_eq!(asked.echo, *json!({"model": "demo", "store": false}).as_object().unwrap());
     assert_eq!(read(&json!({"input": null})).unwrap().said, []);
@@ -40,15 +40,15 @@ fn a_history_of_the_clients_own_is_told_from_what_is_said_now() {
     ]}))
     .unwrap();
     let News { before, input } = News::of(&asked.said);
-    assert_eq!(input, [Part::text("Thanks."), Part::text("And now?")]);
+    assert_eq!(input, [ContentPart::text("Thanks."), ContentPart::text("And now?")]);
     let kinds: Vec<&str> = before
         .iter()
         .map(|entry| match entry {
-            Entry::System { .. } => "system",
-            Entry::User { .. } => "user",
-            Entry::Assistant { .. } => "assistant",
-            Entry::Call { .. } => "call",
-            Entry::Result { .. } => "result",
+            HistoryEntry::System { .. } => "system",
+            HistoryEntry::User { .. } => "user",
+            HistoryEntry::Assistant { .. } => "assistant",
+            HistoryEntry::Call { .. } => "call",
+            HistoryEntry::Result { .. } => "result",
             _ => "other",
         })
         .collect();
@@ -66,13 +66,13 @@ fn files_have_names_and_what_is_shown_of_them_is_read_again() {
         {"type": "input_file", "file_url": "https://x/c.pdf"},
         {"type": "input_file", "file_url": "file:///etc/passwd"},
     ]);
-    let file = |url: &str, name: Option<&str>| Part::File {
+    let file = |url: &str, name: Option<&str>| ContentPart::File {
         file: FileRef { url: Some(url.to_owned()), name: name.map(str::to_owned), ..FileRef::default() },
     };
-    let image_url = ImageUrl { url: "data:image/png;base64,AA".to_owned(), detail: Some(Detail::Low) };
+    let image_url = ImageUrl { url: "data:image/png;base64,AA".to_owned(), detail: Some(ImageDetail::Low) };
     let parts = vec![
-        Part::ImageUrl { image_url, id: None },
-        Part::picture("/v1/blobs/00"),
+        ContentPart::ImageUrl { image_url, id: None },
+        ContentPart::image("/v1/blobs/00"),
         file("data:application/pdf;base64,AA", Some("a.pdf")),
         file("data:application/octet-stream;base64,AA", None),
         file("/v1/blobs/00", Some("b.pdf")),
@@ -90,11 +90,11 @@ fn what_an_operator_shows_and_what_a_model_drew_elsewhere_is_not_lost() {
     let whats = |items: &Value| asked_said(items).unwrap().into_iter().map(|said| said.what).collect::<Vec<_>>();
     for role in ["system", "developer"] {
         let items = json!([{"role": role, "content": [image, {"type": "input_text", "text": "Our logo."}]}]);
-        let shown = What::User(vec![Part::picture("data:image/png;base64,AA")]);
+        let shown = What::User(vec![ContentPart::image("data:image/png;base64,AA")]);
         assert_eq!(whats(&items), [What::System("Our logo.".to_owned()), shown]);
     }
     let drawn = json!([{"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AA"}]);
-    assert_eq!(whats(&drawn), [What::Drawn(vec![Part::picture("data:image/png;base64,AA")])]);
+    assert_eq!(whats(&drawn), [What::Drawn(vec![ContentPart::image("data:image/png;base64,AA")])]);
     let named = json!([{"type": "image_generation_call", "id": "ig_1"}]);
     assert_eq!(whats(&named), [What::Other]);
     let wrong = asked_said(&json!([{"role": "assistant", "content": [image]}])).unwrap_err();
@@ -103,7 +103,7 @@ fn what_an_operator_shows_and_what_a_model_drew_elsewhere_is_not_lost() {
 
 #[test]
 fn a_file_of_our_own_store_is_shown_by_its_name() {
-    let file = |name: Option<&str>| Part::File {
+    let file = |name: Option<&str>| ContentPart::File {
         file: FileRef {
             bucket: Some("b".to_owned()),
             path: Some("agent-inputs/u/1.pdf".to_owned()),
@@ -144,7 +144,7 @@ fn wishes_are_read_and_shown_back() {
     });
     let asked = read(&body).unwrap();
     let schema = OutputFormat::Schema { name: "n".to_owned(), schema: json!({"type": "object"}), strict: Some(true) };
-    let wishes = Wishes {
+    let wishes = ModelSettings {
         instructions: Some("Short.".to_owned()),
         max_output_tokens: Some(100),
         temperature: Some(0.0),
@@ -153,7 +153,7 @@ fn wishes_are_read_and_shown_back() {
         parallel_tool_calls: Some(false),
         effort: Some("low".to_owned()),
         format: Some(schema),
-        ..Wishes::default()
+        ..ModelSettings::default()
     };
     assert_eq!(asked.wishes, wishes);
     assert_eq!(asked.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["f"]);

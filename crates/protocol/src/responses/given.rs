@@ -1,11 +1,11 @@
 //! What a run was given by its clients, as items: the history that they brought, what they said, and what they answered.
 
 use crate::reading::Reading;
-use model::block::{FileRef, Part, plain_text};
-use model::command::Start;
-use model::event::{Actor, ApprovalResolved, DecisionKind, Event, InputMessage};
+use model::block::{ContentPart, FileRef, plain_text};
+use model::command::StartCommand;
+use model::event::{ApprovalDecisionKind, ApprovalResolved, Event, Initiator, InputMessage};
 use model::fold::RunFold;
-use model::history::{Before, Entry};
+use model::history::{HistoryEntry, PriorHistory};
 use model::item::{CallKind, Item, ResultStatus, Role};
 use model::{ItemId, Record, TaskId};
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ pub struct Given {
 impl Given {
     /// The items that a run is begun with, before it has begun.
     #[must_use]
-    pub fn by(start: &Start) -> Vec<Value> {
-        let suffix = start.task_id.suffix();
-        let mut items = history(suffix, start.before.as_ref());
+    pub fn by(start: &StartCommand) -> Vec<Value> {
+        let suffix = start.task_id.run_suffix();
+        let mut items = history(suffix, start.prior_history.as_ref());
         if !start.input.is_empty() {
             items.push(message(ItemId::numbered("msg", suffix, 0).as_str(), "user", &start.input));
         }
@@ -33,12 +33,12 @@ impl Given {
         let mut items = Vec::new();
         self.reading.take(record, |run, event| match event {
             Event::Created(created) if created.task.parent_task_id.is_none() => {
-                let before = run.root().and_then(|root| root.before.as_ref());
-                items.extend(history(created.task_id.suffix(), before));
+                let before = run.root().and_then(|root| root.prior_history.as_ref());
+                items.extend(history(created.task_id.run_suffix(), before));
                 items.extend(created.task.input.iter().map(said));
             }
             Event::InputAdded(added) if is_root(run, &added.task_id) => items.extend(added.input.iter().map(said)),
-            Event::ApprovalResolved(resolved) if resolved.by == Actor::User => items.push(decided(resolved)),
+            Event::ApprovalResolved(resolved) if resolved.by == Initiator::User => items.push(decided(resolved)),
             Event::ItemDone(done) => items.extend(answered(run, &done.task_id, done.output_index)),
             _ => {}
         });
@@ -51,34 +51,38 @@ fn is_root(run: &RunFold, task: &TaskId) -> bool {
 }
 
 /// A history that a client brought.
-fn history(suffix: &str, before: Option<&Before>) -> Vec<Value> {
+fn history(suffix: &str, before: Option<&PriorHistory>) -> Vec<Value> {
     let entries = before.map_or(&[][..], |before| &before.entries);
     entries.iter().enumerate().filter_map(|(place, entry)| brought(suffix, place, entry)).collect()
 }
 
 /// Something of it. What is ours keeps its id; what others named may have been named so before, and is named anew.
-fn brought(suffix: &str, place: usize, entry: &Entry) -> Option<Value> {
+fn brought(suffix: &str, place: usize, entry: &HistoryEntry) -> Option<Value> {
     let anew = |kind: &str| format!("{kind}_{suffix}b{place}");
     let named = |kind: &str, id: &str| {
-        let ours = TaskId::from(id).run().is_some();
+        let ours = TaskId::from(id).run_id().is_some();
         if ours { id.to_owned() } else { anew(kind) }
     };
     let id = anew("msg");
     Some(match entry {
-        Entry::System { text } | Entry::Summary { text } => message(&id, "developer", &[Part::text(text.clone())]),
-        Entry::User { content } => message(&id, "user", content),
-        Entry::Assistant { id, text, .. } => json!({
+        HistoryEntry::System { text } | HistoryEntry::Summary { text } => {
+            message(&id, "developer", &[ContentPart::text(text.clone())])
+        }
+        HistoryEntry::User { content } => message(&id, "user", content),
+        HistoryEntry::Assistant { id, text, .. } => json!({
             "id": named("msg", id.as_str()), "type": "message", "role": "assistant", "status": "completed",
             "content": [{ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }],
         }),
-        Entry::Call { call_id, name, arguments, .. } => json!({
-            "id": named("fc", call_id.sibling("fc").as_str()), "type": "function_call", "call_id": call_id, "name": name,
+        HistoryEntry::Call { call_id, name, arguments, .. } => json!({
+            "id": named("fc", call_id.item_id("fc").as_str()), "type": "function_call", "call_id": call_id, "name": name,
             "arguments": arguments, "status": "completed",
         }),
-        Entry::Result { call_id, content, status } => {
-            output(&named("fco", call_id.sibling("fco").as_str()), call_id.as_str(), content, *status)
+        HistoryEntry::Result { call_id, content, status } => {
+            output(&named("fco", call_id.item_id("fco").as_str()), call_id.as_str(), content, *status)
         }
-        Entry::Reasoning { .. } | Entry::Hosted { .. } | Entry::Drawn { .. } => return None,
+        HistoryEntry::Reasoning { .. } | HistoryEntry::Hosted { .. } | HistoryEntry::GeneratedImages { .. } => {
+            return None;
+        }
     })
 }
 
@@ -91,18 +95,18 @@ fn said(message_said: &InputMessage) -> Value {
     message(message_said.id.as_str(), role, &message_said.content)
 }
 
-fn message(id: &str, role: &str, content: &[Part]) -> Value {
+fn message(id: &str, role: &str, content: &[ContentPart]) -> Value {
     let content: Vec<Value> = content.iter().map(part).collect();
     json!({ "id": id, "type": "message", "role": role, "status": "completed", "content": content })
 }
 
-fn part(part: &Part) -> Value {
+fn part(part: &ContentPart) -> Value {
     match part {
-        Part::Text { text, .. } => json!({ "type": "input_text", "text": text }),
-        Part::ImageUrl { image_url, .. } => {
+        ContentPart::Text { text, .. } => json!({ "type": "input_text", "text": text }),
+        ContentPart::ImageUrl { image_url, .. } => {
             json!({ "type": "input_image", "detail": image_url.detail_or_auto(), "image_url": image_url.url })
         }
-        Part::File { file } => input_file(file),
+        ContentPart::File { file } => input_file(file),
     }
 }
 
@@ -110,7 +114,7 @@ fn part(part: &Part) -> Value {
 fn input_file(file: &FileRef) -> Value {
     let mut part = json!({ "type": "input_file" });
     let field = if file.url.as_ref().is_some_and(|url| url.starts_with("data:")) { "file_data" } else { "file_url" };
-    for (key, value) in [(field, file.url.as_deref()), ("filename", file.called())] {
+    for (key, value) in [(field, file.url.as_deref()), ("filename", file.display_name())] {
         if let (Some(value), Some(part)) = (value, part.as_object_mut()) {
             part.insert(key.to_owned(), value.into());
         }
@@ -120,7 +124,7 @@ fn input_file(file: &FileRef) -> Value {
 
 fn decided(resolved: &ApprovalResolved) -> Value {
     let decision = resolved.decisions.first();
-    let approve = decision.is_some_and(|decision| decision.kind != DecisionKind::Reject);
+    let approve = decision.is_some_and(|decision| decision.kind != ApprovalDecisionKind::Reject);
     let id = resolved.key.as_str().replacen("apr_", "aprr_", 1);
     json!({
         "id": id, "type": "mcp_approval_response", "approval_request_id": resolved.key, "approve": approve,
@@ -138,17 +142,17 @@ fn answered(run: &RunFold, task: &TaskId, output_index: u32) -> Option<Value> {
     }
     let text = plain_text(result.block_list.as_deref().unwrap_or_default());
     let status = result.status.unwrap_or(ResultStatus::Completed);
-    let id = result.call_id.sibling("fco");
-    Some(output(id.as_str(), result.call_id.as_str(), &[Part::text(text)], status))
+    let id = result.call_id.item_id("fco");
+    Some(output(id.as_str(), result.call_id.as_str(), &[ContentPart::text(text)], status))
 }
 
 /// A text, where there is nothing else.
-fn output(id: &str, call_id: &str, content: &[Part], status: ResultStatus) -> Value {
+fn output(id: &str, call_id: &str, content: &[ContentPart], status: ResultStatus) -> Value {
     let texts: Option<Vec<&str>> = content
         .iter()
         .map(|part| match part {
-            Part::Text { text, .. } => Some(text.as_str()),
-            Part::ImageUrl { .. } | Part::File { .. } => None,
+            ContentPart::Text { text, .. } => Some(text.as_str()),
+            ContentPart::ImageUrl { .. } | ContentPart::File { .. } => None,
         })
         .collect();
     let output = texts.map_or_else(|| content.iter().map(part).collect(), |texts| Value::from(texts.join("\n")));

@@ -18,7 +18,7 @@ pub(crate) use object::{End, Head};
 
 use crate::burst::Burst;
 use crate::reading::Reading;
-use model::block::Object;
+use model::block::JsonObject;
 use model::event::Event;
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
@@ -88,7 +88,7 @@ impl Segment {
             id: object::id(run, segment),
             at,
             model: agent,
-            metadata: &Object::new(),
+            metadata: &JsonObject::new(),
             echo: echo.unwrap_or(&Value::Null),
             previous: segment.checked_sub(1).filter(|before| *before > 0).map(|before| object::id(run, before)),
         };
@@ -156,7 +156,7 @@ impl Told {
             Event::StepDone(e) => {
                 let Some(answer) = &mut self.answer else { return };
                 answer.spend(e.usage);
-                if is_roots && e.stop_reason.is_cut() {
+                if is_roots && e.stop_reason.is_interrupted() {
                     answer.calls_lost(run);
                 }
             }
@@ -169,7 +169,7 @@ impl Told {
         let previous = (self.segment > 0).then(|| object::id(&root.id, self.segment));
         self.segment = self.segment.saturating_add(1);
         // A run that a clock let go on has nobody's request to show but the one before.
-        if let Some(echo) = record.private().and_then(|private| private.echo) {
+        if let Some(echo) = record.private().and_then(|private| private.request_echo) {
             self.echo = echo;
         }
         let about = Head {

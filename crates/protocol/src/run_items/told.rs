@@ -2,10 +2,10 @@
 
 use crate::responses::{asked_arguments, result_text};
 use model::block::Block;
-use model::event::{Pending, PendingKind};
+use model::event::{PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
 use model::item::{CallKind, Item, ItemStatus, ResultStatus, ToolCall, ToolResult};
-use model::object::TaskStatus;
+use model::task::TaskStatus;
 use serde_json::{Value, json};
 
 /// The tool behind which there is a screen.
@@ -109,17 +109,17 @@ fn screenshot(result: &ToolResult) -> Option<&str> {
 }
 
 /// The run waits for people.
-pub(super) fn paused(run: &RunFold, pending: &[Pending]) -> Value {
+pub(super) fn paused(run: &RunFold, pending: &[PendingRequest]) -> Value {
     let asks = pending.iter().any(|pending| pending.kind == PendingKind::Approval);
     let reason = if asks { "approval" } else { "client_tool" };
     let interruptions: Vec<Value> = pending.iter().filter_map(|pending| interruption(run, pending)).collect();
     json!({"type": "run_paused", "reason": reason, "interruptions": interruptions})
 }
 
-fn interruption(run: &RunFold, pending: &Pending) -> Option<Value> {
+fn interruption(run: &RunFold, pending: &PendingRequest) -> Option<Value> {
     let task = run.task(&pending.task_id)?;
     let (_, call) = task.call(&pending.call_id)?;
-    let arguments = match (pending.kind, task.question(&pending.call_id)) {
+    let arguments = match (pending.kind, task.last_approval(&pending.call_id)) {
         (PendingKind::Approval, Some((asked, _))) => asked_arguments(asked, call),
         _ => call.arguments.clone().unwrap_or_default(),
     };

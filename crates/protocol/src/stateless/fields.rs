@@ -1,68 +1,68 @@
 //! The fields of a request: absent and `null` are the same, and what is there has to be what it says.
 
 use crate::said::Wrong;
-use model::block::{FileRef, ImageUrl, Object, Part};
+use model::block::{ContentPart, FileRef, ImageUrl, JsonObject};
 use serde_json::Value;
 
 /// A field that is neither missing nor `null`.
-pub(crate) fn given<'a>(fields: &'a Object, name: &str) -> Option<&'a Value> {
+pub(crate) fn given<'a>(fields: &'a JsonObject, name: &str) -> Option<&'a Value> {
     fields.get(name).filter(|value| !value.is_null())
 }
 
 /// A text.
-pub(crate) fn text<'a>(fields: &'a Object, name: &str, at: &str) -> Result<Option<&'a str>, Wrong> {
+pub(crate) fn text<'a>(fields: &'a JsonObject, name: &str, at: &str) -> Result<Option<&'a str>, Wrong> {
     read(fields, name, at, "expected a text", Value::as_str)
 }
 
 /// A text that must be there, and say something.
-pub(crate) fn needed<'a>(fields: &'a Object, name: &str, at: &str) -> Result<&'a str, Wrong> {
+pub(crate) fn needed<'a>(fields: &'a JsonObject, name: &str, at: &str) -> Result<&'a str, Wrong> {
     let text = text(fields, name, at)?.filter(|text| !text.is_empty());
     text.ok_or_else(|| Wrong::new(path(at, name), "expected a text that is not empty"))
 }
 
 /// True or false.
-pub(crate) fn flag(fields: &Object, name: &str, at: &str) -> Result<Option<bool>, Wrong> {
+pub(crate) fn flag(fields: &JsonObject, name: &str, at: &str) -> Result<Option<bool>, Wrong> {
     read(fields, name, at, "expected true or false", Value::as_bool)
 }
 
 /// A number of things.
-pub(crate) fn whole(fields: &Object, name: &str) -> Result<Option<u64>, Wrong> {
+pub(crate) fn whole(fields: &JsonObject, name: &str) -> Result<Option<u64>, Wrong> {
     let positive = |value: &Value| value.as_u64().filter(|number| *number > 0);
     read(fields, name, "", "expected a whole number from 1 on", positive)
 }
 
 /// A number from 0 to `max`.
-pub(crate) fn number(fields: &Object, name: &str, max: f64) -> Result<Option<f64>, Wrong> {
+pub(crate) fn number(fields: &JsonObject, name: &str, max: f64) -> Result<Option<f64>, Wrong> {
     let expected = format!("expected a number from 0 to {max}");
     read(fields, name, "", &expected, |value| value.as_f64().filter(|number| (0.0..=max).contains(number)))
 }
 
 /// A list; empty when it is missing.
-pub(crate) fn list<'a>(fields: &'a Object, name: &str, at: &str) -> Result<&'a [Value], Wrong> {
+pub(crate) fn list<'a>(fields: &'a JsonObject, name: &str, at: &str) -> Result<&'a [Value], Wrong> {
     let list = read(fields, name, at, "expected a list", Value::as_array)?;
     Ok(list.map_or(&[][..], Vec::as_slice))
 }
 
 /// An object.
-pub(crate) fn object<'a>(fields: &'a Object, name: &str, at: &str) -> Result<Option<&'a Object>, Wrong> {
+pub(crate) fn object<'a>(fields: &'a JsonObject, name: &str, at: &str) -> Result<Option<&'a JsonObject>, Wrong> {
     read(fields, name, at, "expected an object", Value::as_object)
 }
 
 /// An element of a list that has to be an object.
-pub(crate) fn element<'a>(value: &'a Value, at: &str) -> Result<&'a Object, Wrong> {
+pub(crate) fn element<'a>(value: &'a Value, at: &str) -> Result<&'a JsonObject, Wrong> {
     value.as_object().ok_or_else(|| Wrong::new(at, "expected an object"))
 }
 
 /// A picture by its address.
-pub(crate) fn picture(url: impl Into<String>, at: &str) -> Result<Part, Wrong> {
+pub(crate) fn picture(url: impl Into<String>, at: &str) -> Result<ContentPart, Wrong> {
     let image_url = ImageUrl::parse(url.into()).map_err(|error| Wrong::new(at, error.to_string()))?;
-    Ok(Part::ImageUrl { image_url, id: None })
+    Ok(ContentPart::ImageUrl { image_url, id: None })
 }
 
 /// A file by its address, and what people call it.
-pub(crate) fn file(url: impl Into<String>, name: Option<&str>) -> Part {
+pub(crate) fn file(url: impl Into<String>, name: Option<&str>) -> ContentPart {
     let name = name.filter(|name| !name.is_empty()).map(str::to_owned);
-    Part::File { file: FileRef { url: Some(url.into()), name, ..FileRef::default() } }
+    ContentPart::File { file: FileRef { url: Some(url.into()), name, ..FileRef::default() } }
 }
 
 /// A field's name, with what it stands in.
@@ -71,7 +71,7 @@ pub(crate) fn path(at: &str, name: &str) -> String {
 }
 
 fn read<'a, T>(
-    fields: &'a Object,
+    fields: &'a JsonObject,
     name: &str,
     at: &str,
     expected: &str,

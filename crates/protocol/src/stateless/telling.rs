@@ -11,7 +11,7 @@
 use super::failure::{Failure, FailureKind};
 use crate::reading::Reading;
 use model::block::{Annotation, Block, TextBlock};
-use model::event::{Event, LimitReason, Paused, Pending, PendingKind};
+use model::event::{Event, LimitReason, PendingKind, PendingRequest, TaskPaused};
 use model::fold::{ItemFold, RunFold, TaskFold};
 use model::item::{CallKind, Item, ItemStatus, ResultStatus, ToolCall};
 use model::usage::Usage;
@@ -188,7 +188,7 @@ impl Telling {
 
     /// What was told and still counts: what a crash cut has been said anew.
     pub(crate) fn kept(&self) -> impl Iterator<Item = &Part> {
-        let dropped = |place: usize| self.item(place).is_some_and(|item| item.dropped);
+        let dropped = |place: usize| self.item(place).is_some_and(|item| item.superseded);
         self.told().filter(move |part| match part {
             Part::Thought { item, .. } | Part::Words { item, .. } | Part::Picture { item, .. } => !dropped(*item),
             Part::Call { .. } | Part::Used { .. } | Part::Given { .. } => true,
@@ -288,8 +288,8 @@ impl Telling {
     }
 
     /// A pause for the client's tools ends the segment; one for people alone does not.
-    fn paused(&mut self, fold: &RunFold, paused: &Paused) {
-        let of_client: Vec<&Pending> = client_calls(paused).collect();
+    fn paused(&mut self, fold: &RunFold, paused: &TaskPaused) {
+        let of_client: Vec<&PendingRequest> = client_calls(paused).collect();
         if of_client.is_empty() {
             return;
         }
@@ -384,7 +384,7 @@ impl Telling {
 }
 
 /// The calls of a client's tools that a pause waits for.
-fn client_calls(paused: &Paused) -> impl Iterator<Item = &Pending> {
+fn client_calls(paused: &TaskPaused) -> impl Iterator<Item = &PendingRequest> {
     paused.pending.iter().filter(|pending| pending.kind == PendingKind::ClientTool)
 }
 
@@ -416,7 +416,7 @@ fn growing<'a>(fold: &'a RunFold, part: &Part) -> Option<(&'a str, bool)> {
         Item::Reasoning(reasoning) => reasoning.summary.as_deref()?.get(inner)?.text(),
         _ => words(fold, part)?.text(),
     };
-    let is_open = !item.closed && item.open.iter().any(|open| *open as usize == inner);
+    let is_open = !item.done && item.open_parts.iter().any(|open| *open as usize == inner);
     Some((text, !is_open))
 }
 
@@ -435,7 +435,7 @@ pub(crate) fn input(arguments: &str) -> Value {
 fn given(fold: &RunFold, item: &ItemFold) -> String {
     let mut text = shown(item.item.blocks());
     if let Item::ToolResult(result) = &item.item {
-        if let Some(child) = fold.task(&result.call_id.task()) {
+        if let Some(child) = fold.task(&result.call_id.child_task_id()) {
             text = last_words(child);
         }
         // The reader must learn something: if nothing else, what went wrong.
@@ -447,7 +447,7 @@ fn given(fold: &RunFold, item: &ItemFold) -> String {
 }
 
 fn last_words(task: &TaskFold) -> String {
-    let said = task.items.iter().rev().filter(|fold| !fold.dropped).find_map(|fold| match &fold.item {
+    let said = task.items.iter().rev().filter(|fold| !fold.superseded).find_map(|fold| match &fold.item {
         Item::Message(message) => Some(message.text()),
         _ => None,
     });

@@ -47,7 +47,7 @@ impl Task {
         match &self.scope {
             Scope::Thread => true,
             // What happens to the thread stands behind a run without being part of it, and comes after its end.
-            Scope::Run(run) => record.run == *run && !record.kind().starts_with("thread."),
+            Scope::Run(run) => record.run == *run && !record.event_type().starts_with("thread."),
             Scope::Task(_) => {
                 self.adopt(record);
                 record.task_id().is_some_and(|id| self.family.iter().any(|member| member.as_str() == id))
@@ -57,7 +57,7 @@ impl Task {
 
     /// Takes a new sub-agent into the family when its parent is there.
     fn adopt(&mut self, record: &Record) {
-        if record.kind() == "task.created"
+        if record.event_type() == "task.created"
             && let Event::Created(created) = record.event()
             && created.task.parent_task_id.as_ref().is_some_and(|parent| self.family.contains(parent))
         {
@@ -67,7 +67,7 @@ impl Task {
 
     fn ends(&self, record: &Record) -> bool {
         let (Scope::Run(last) | Scope::Task(last)) = &self.scope else { return false };
-        is_terminal(record.kind()) && record.task_id() == Some(last.as_str())
+        is_terminal(record.event_type()) && record.task_id() == Some(last.as_str())
     }
 
     fn write(&mut self, record: &Record, out: &mut Frames) {
@@ -92,7 +92,7 @@ impl Task {
 
         self.id.clear();
         Cursor::from(record).push_to(&mut self.id);
-        out.write(record.seq, |bytes| sse::frame(bytes, Some(&self.id), Some(record.kind()), &self.data));
+        out.write(record.seq, |bytes| sse::frame(bytes, Some(&self.id), Some(record.event_type()), &self.data));
         // One large record must not be paid for as long as the projection lives.
         if self.data.capacity() > WRITE_BYTES_MAX {
             self.data = String::new();
@@ -129,7 +129,7 @@ impl Projection for Task {
 /// cursor is another dialect's.
 pub fn resume_after(cursor: &Cursor, head: Seq, record: Option<&Record>) -> Result<Seq, CursorError> {
     cursor.verify(head, record)?;
-    if cursor.inner.is_some() { Err(CursorError::Foreign) } else { Ok(cursor.seq) }
+    if cursor.frame.is_some() { Err(CursorError::Mismatch) } else { Ok(cursor.seq) }
 }
 
 /// Does an event of this type end its task?

@@ -1,26 +1,27 @@
 use bytes::Bytes;
-use model::cursor::{Cursor, CursorError, Inner};
-use model::event::{Event, TaskOnly, TextDelta};
+use model::cursor::{Cursor, CursorError, FramePosition};
+use model::event::{Event, TaskStarted, TextDelta};
 use model::ports::{Frames, Projection};
-use model::record::{Draft, Stored};
+use model::record::{RecordDraft, RecordHeader};
 use model::{Epoch, Record, Seq, TaskId, ThreadId};
 
 use super::{Scope, Task, resume_after};
-use sse::{Decoder, Limits};
 use crate::task::parse_frame;
+use sse::{Decoder, Limits};
 
 fn sealed(event: Event) -> Record {
-    let draft = Draft { seq: Seq(7), at: 1_710_000_000_000, event, private: None };
+    let draft = RecordDraft { seq: Seq(7), at: 1_710_000_000_000, event, private: None };
     Record::seal(&ThreadId::from("thr_1"), &TaskId::from("task_1"), Epoch(1), draft)
 }
 
 fn started() -> Record {
-    sealed(Event::Started(TaskOnly { task_id: TaskId::from("task_1") }))
+    sealed(Event::Started(TaskStarted { task_id: TaskId::from("task_1") }))
 }
 
 fn stored(public: &'static str) -> Record {
-    let place = Stored { seq: Seq(7), at: 5, run: TaskId::from("task_1"), epoch: Epoch(1), v: 1, check: 0xab };
-    Record::stored(place, Bytes::from_static(public.as_bytes()), Bytes::new())
+    let place =
+        RecordHeader { seq: Seq(7), at: 5, run: TaskId::from("task_1"), epoch: Epoch(1), format: 1, checksum: 0xab };
+    Record::from_stored(place, Bytes::from_static(public.as_bytes()), Bytes::new())
 }
 
 fn frames(record: &Record) -> String {
@@ -40,7 +41,7 @@ fn a_frame_is_the_logged_bytes_with_their_place() {
     let record = started();
     let want = format!(
         "id: {:08x}-7\nevent: task.started\ndata: {{\"type\":\"task.started\",\"task_id\":\"task_1\",\"seq\":7,\"at\":1710000000000}}\n\n",
-        record.check
+        record.checksum
     );
     assert_eq!(frames(&record), want);
 }
@@ -90,8 +91,8 @@ fn a_cursor_inside_a_record_is_another_dialects() {
     let record = started();
     let cursor = Cursor::from(&record);
     assert_eq!(resume_after(&cursor, Seq(9), Some(&record)), Ok(Seq(7)));
-    assert_eq!(resume_after(&cursor, Seq(9), Some(&stored("{}"))), Err(CursorError::Foreign));
+    assert_eq!(resume_after(&cursor, Seq(9), Some(&stored("{}"))), Err(CursorError::Mismatch));
     assert_eq!(resume_after(&cursor, Seq(6), None), Err(CursorError::Ahead { asked: Seq(7), head: Seq(6) }));
-    let inner = Some(Inner { projection: "blocks".to_owned(), frames: 1 });
-    assert_eq!(resume_after(&Cursor { inner, ..cursor }, Seq(9), Some(&record)), Err(CursorError::Foreign));
+    let inner = Some(FramePosition { projection: "blocks".to_owned(), frames: 1 });
+    assert_eq!(resume_after(&Cursor { frame: inner, ..cursor }, Seq(9), Some(&record)), Err(CursorError::Mismatch));
 }

@@ -3,8 +3,8 @@
 
 use model::cursor::Cursor;
 use model::ports::{Frames, Projection};
-use model_testing::{Options, seeds, thread_log};
 use model::{Record, Seq, TaskId, ThreadId};
+use model_testing::{Options, seeds, thread_log};
 use protocol::burst::resume_after;
 use sse::{Decoder, Limits};
 
@@ -93,7 +93,7 @@ fn resume(mut projection: Box<dyn Projection>, records: &[Record], after: Seq, s
     let mut unseen = Frames::default();
     let (known, new): (Vec<_>, Vec<_>) = records.iter().partition(|record| record.seq <= after);
     known.into_iter().for_each(|record| projection.project(record, &mut unseen));
-    let mut out = Frames::default().skipping(skip);
+    let mut out = Frames::default().with_skip(skip);
     new.into_iter().for_each(|record| projection.project(record, &mut out));
     out.into_parts().0.to_vec()
 }

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use model::cursor::Cursor;
 use model::fold::RunFold;
-use model::object::TaskObject;
 use model::ports::{FrameEnd, Frames, Projection};
-use model_testing::{Options, Rng, seeds, thread_log};
+use model::task::TaskObject;
 use model::{Event, Record, Seq, TaskId};
+use model_testing::{Options, Rng, seeds, thread_log};
 use protocol::task::{Frame, Reader, Scope, Task, resume_after};
 
 /// The thread, each of its runs, and each sub-agent.
@@ -143,7 +143,7 @@ fn a_stream_ends_with_its_task() {
                 continue;
             };
             let last = &log[usize::try_from(ends.last().unwrap().seq.0).unwrap() - 1];
-            assert!(over && last.event().is_terminal(), "SEED={seed}: {scope:?} ends with {}", last.kind());
+            assert!(over && last.event().is_terminal(), "SEED={seed}: {scope:?} ends with {}", last.event_type());
             assert_eq!(last.event().task_id(), Some(id), "SEED={seed}");
         }
     }
@@ -163,13 +163,13 @@ fn law_6_the_client_agrees() {
             for (frame, record) in read(&mut chance, &bytes).iter().zip(records) {
                 client.apply_event(frame.seq, frame.at, &frame.event, None).unwrap();
                 server.apply(record).unwrap();
-                assert_eq!((frame.kind.as_str(), frame.seq), (record.kind(), record.seq), "SEED={seed}");
+                assert_eq!((frame.kind.as_str(), frame.seq), (record.event_type(), record.seq), "SEED={seed}");
                 if chance.chance(10) || record.event().is_terminal() {
-                    let same = client.object(run) == server.object(run);
+                    let same = client.task_object(run) == server.task_object(run);
                     assert!(same, "SEED={seed}: {run} at {}", frame.seq);
                 }
             }
-            assert!(client.is_over(), "SEED={seed}: {run}");
+            assert!(client.has_ended(), "SEED={seed}: {run}");
         }
     }
 }
@@ -197,7 +197,7 @@ fn a_sub_agents_stream_stands_alone() {
                 }
             }
             let server = object_at_its_end(&log, task);
-            let client = client.object(task).map(|object| TaskObject { seq: server.seq, ..object });
+            let client = client.task_object(task).map(|object| TaskObject { seq: server.seq, ..object });
             assert!(client.as_ref() == Some(&server), "SEED={seed}: {task}");
         }
     }
@@ -210,5 +210,5 @@ fn object_at_its_end(log: &[Record], task: &TaskId) -> TaskObject {
     for record in log.iter().filter(|record| record.run == end.run && record.seq <= end.seq) {
         run.apply(record).unwrap();
     }
-    run.object(task).unwrap()
+    run.task_object(task).unwrap()
 }

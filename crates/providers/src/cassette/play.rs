@@ -3,10 +3,10 @@
 use super::{Asked, FORMAT, Heard, Line, SUFFIX, said};
 use crate::failure::failed;
 use crate::upstream::Kind;
-use model::delta::{ModelEvent, ModelFailure, ModelRequest};
-use model::ports::{BoxStream, Models};
-use sse;
 use ::upstream::Ingest;
+use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
+use model::ports::{BoxStream, ModelClient};
+use sse;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -92,8 +92,8 @@ impl Cassettes {
     }
 }
 
-impl Models for Cassettes {
-    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+impl ModelClient for Cassettes {
+    fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let Some(exchange) = self.find(&request).cloned() else {
             let (step, words) = (request.step, said(&request.history));
             return failed("no_cassette", format!("No cassette answers step {step} of `{words}`."));

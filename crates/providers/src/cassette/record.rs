@@ -1,7 +1,7 @@
 //! Writes a cassette as its turn goes on, line by line: what a crash cut short can still be read.
 
 use super::{Asked, Heard, Line, SUFFIX};
-use model::delta::{ModelFailure, ModelRequest};
+use model::model_turn::{ModelFailure, ModelRequest};
 use sse;
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -6,11 +6,11 @@
 
 use super::script::{Amount, Fork, Opening, Say, Scenario, Scenarios, Step, Turn, When};
 use super::template::{REF, RESULT, TOOL};
-use model::block::Part;
-use model::definition::handoff_name;
-use model::delta::ModelRequest;
-use model::history::Entry;
+use model::block::ContentPart;
+use model::definition::handoff_tool_name;
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
+use model::model_turn::ModelRequest;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ struct Scene<'a> {
     /// What the user wrote last.
     said: String,
     /// What happened since.
-    since: &'a [Entry],
+    since: &'a [HistoryEntry],
     /// The first tool on offer that the file does not name.
     tool: Option<&'a str>,
 }
@@ -112,16 +112,18 @@ impl<'a> Scene<'a> {
     fn rounds(&self) -> usize {
         let turns = self.since.chunk_by(|a, b| is_result(a) == is_result(b));
         let results = turns.filter(|group| group.first().is_some_and(is_result));
-        let handed_over = |group: &&[Entry]| group.iter().any(|entry| self.hands_over(entry));
+        let handed_over = |group: &&[HistoryEntry]| group.iter().any(|entry| self.hands_over(entry));
         results.rev().take_while(|group| !handed_over(group)).count()
     }
 
     /// Is it the result of a hand-off that took place?
-    fn hands_over(&self, entry: &Entry) -> bool {
-        let Entry::Result { call_id: answered, status: ResultStatus::Completed, .. } = entry else { return false };
-        let transfer = handoff_name("");
+    fn hands_over(&self, entry: &HistoryEntry) -> bool {
+        let HistoryEntry::Result { call_id: answered, status: ResultStatus::Completed, .. } = entry else {
+            return false;
+        };
+        let transfer = handoff_tool_name("");
         self.since.iter().any(|entry| match entry {
-            Entry::Call { call_id, name, .. } => call_id == answered && name.starts_with(&transfer),
+            HistoryEntry::Call { call_id, name, .. } => call_id == answered && name.starts_with(&transfer),
             _ => false,
         })
     }
@@ -137,9 +139,9 @@ impl<'a> Scene<'a> {
             && when.tool.is_none_or(|wanted| wanted == self.tool.is_some())
     }
 
-    fn last_result(&self) -> Option<(ResultStatus, &'a [Part])> {
+    fn last_result(&self) -> Option<(ResultStatus, &'a [ContentPart])> {
         self.since.iter().rev().find_map(|entry| match entry {
-            Entry::Result { status, content, .. } => Some((*status, content.as_slice())),
+            HistoryEntry::Result { status, content, .. } => Some((*status, content.as_slice())),
             _ => None,
         })
     }
@@ -158,9 +160,9 @@ impl<'a> Scene<'a> {
 }
 
 /// What the user wrote last, and what happened since.
-fn last_user_message(history: &[Entry]) -> (String, &[Entry]) {
+fn last_user_message(history: &[HistoryEntry]) -> (String, &[HistoryEntry]) {
     let last = history.iter().enumerate().rev().find_map(|(place, entry)| match entry {
-        Entry::User { content } => Some((place, content)),
+        HistoryEntry::User { content } => Some((place, content)),
         _ => None,
     });
     let Some((place, content)) = last else { return (String::new(), history) };
@@ -168,24 +170,24 @@ fn last_user_message(history: &[Entry]) -> (String, &[Entry]) {
 }
 
 /// The texts of it. What carries tags was put there by somebody else.
-fn words(content: &[Part]) -> String {
+fn words(content: &[ContentPart]) -> String {
     let texts = content.iter().filter_map(|part| match part {
-        Part::Text { text, tags, .. } if tags.is_empty() => Some(text.as_str()),
+        ContentPart::Text { text, tags, .. } if tags.is_empty() => Some(text.as_str()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn is_result(entry: &Entry) -> bool {
-    matches!(entry, Entry::Result { .. })
+fn is_result(entry: &HistoryEntry) -> bool {
+    matches!(entry, HistoryEntry::Result { .. })
 }
 
 /// The number of the reference group that tools gave last.
-fn last_reference(since: &[Entry]) -> Option<u32> {
+fn last_reference(since: &[HistoryEntry]) -> Option<u32> {
     since.iter().rev().find_map(|entry| match entry {
-        Entry::Result { content, .. } => content.iter().rev().find_map(|part| match part {
-            Part::Text { id, .. } | Part::ImageUrl { id, .. } => *id,
-            Part::File { .. } => None,
+        HistoryEntry::Result { content, .. } => content.iter().rev().find_map(|part| match part {
+            ContentPart::Text { id, .. } | ContentPart::ImageUrl { id, .. } => *id,
+            ContentPart::File { .. } => None,
         }),
         _ => None,
     })
@@ -222,18 +224,20 @@ fn pace(step: &Step, values: &[String]) -> Result<Pace, (usize, u64)> {
 /// How much the model was given to read.
 fn chars_of(request: &ModelRequest) -> u64 {
     let count = |text: &str| u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
-    let parts = |content: &[Part]| {
+    let parts = |content: &[ContentPart]| {
         let texts = content.iter().map(|part| match part {
-            Part::Text { text, .. } => count(text),
-            Part::ImageUrl { .. } | Part::File { .. } => 0,
+            ContentPart::Text { text, .. } => count(text),
+            ContentPart::ImageUrl { .. } | ContentPart::File { .. } => 0,
         });
         texts.sum::<u64>()
     };
     let entries = request.history.iter().map(|entry| match entry {
-        Entry::User { content } | Entry::Result { content, .. } => parts(content),
-        Entry::Assistant { text, .. } | Entry::Summary { text } | Entry::System { text } => count(text),
-        Entry::Call { arguments, .. } => count(arguments),
-        Entry::Reasoning { .. } | Entry::Hosted { .. } | Entry::Drawn { .. } => 0,
+        HistoryEntry::User { content } | HistoryEntry::Result { content, .. } => parts(content),
+        HistoryEntry::Assistant { text, .. } | HistoryEntry::Summary { text } | HistoryEntry::System { text } => {
+            count(text)
+        }
+        HistoryEntry::Call { arguments, .. } => count(arguments),
+        HistoryEntry::Reasoning { .. } | HistoryEntry::Hosted { .. } | HistoryEntry::GeneratedImages { .. } => 0,
     });
     count(&request.instructions) + entries.sum::<u64>()
 }

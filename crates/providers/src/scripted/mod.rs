@@ -23,8 +23,8 @@ pub use limits::*;
 pub use script::Scenarios;
 
 use crate::failure::failed;
-use model::delta::{ModelEvent, ModelRequest};
-use model::ports::{BoxStream, Models};
+use model::model_turn::{ModelEvent, ModelRequest};
+use model::ports::{BoxStream, ModelClient};
 use std::fmt;
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ impl Scripted {
     }
 }
 
-impl Models for Scripted {
-    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+impl ModelClient for Scripted {
+    fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         match cast::cast(&self.scenarios, &request) {
             Ok(cast) => Box::pin(play::Play::new(cast, Arc::clone(&self.clock))),
             Err(error) => failed(error.code(), error.to_string()),

@@ -9,7 +9,7 @@ use super::cast::{Cast, Pace};
 use super::script::{Deltas, Opening, Say, Step};
 use super::template::{Filling, Form, Template};
 use futures_core::Stream;
-use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelItem};
+use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelTurnEnd};
 use model::usage::Usage;
 use std::future::Future;
 use std::pin::Pin;
@@ -112,7 +112,12 @@ impl Walk {
         }
         self.over = true;
         let usage = cast.turn.usage.unwrap_or_else(|| self.counted(cast.read_chars));
-        Next::Event(ModelEvent::End(ModelEnd { stop: cast.turn.stop, usage, model: None, service_tier: None }))
+        Next::Event(ModelEvent::End(ModelTurnEnd {
+            stop_reason: cast.turn.stop,
+            usage,
+            model: None,
+            service_tier: None,
+        }))
     }
 
     fn advance(&mut self) {
@@ -214,14 +219,14 @@ fn delta(delta: ModelDelta) -> Option<Next> {
     Some(Next::Event(ModelEvent::Delta(delta)))
 }
 
-fn item(opening: &Opening, cast: &Cast, clock: &ClockUs) -> ModelItem {
+fn item(opening: &Opening, cast: &Cast, clock: &ClockUs) -> ModelItemKind {
     match opening {
-        Opening::Message => ModelItem::Message { phase: None },
-        Opening::Reasoning => ModelItem::Reasoning,
-        Opening::Hosted(name) => ModelItem::HostedCall { name: name.clone() },
+        Opening::Message => ModelItemKind::Message { phase: None },
+        Opening::Reasoning => ModelItemKind::Reasoning,
+        Opening::Hosted(name) => ModelItemKind::HostedCall { name: name.clone() },
         Opening::Call(name) => {
             let name = name.fill(&Filling { values: &cast.values, index: 1, clock, form: Form::Words });
-            ModelItem::ToolCall { name, provider_call_id: None }
+            ModelItemKind::ToolCall { name, provider_call_id: None }
         }
     }
 }

@@ -8,9 +8,9 @@ use super::fields::{At, Field, Fields};
 use super::limits::{IMAGE_URL_BYTES_MAX, MATCH_BYTES_MAX, PAUSE_MS_MAX, REPEAT_MAX, TIMES_MAX, TOKENS_MAX};
 use super::script::{Amount, Deltas, Fork, Opening, Say, Scenario, Step, Turn, When};
 use super::template::{Names, Template};
-use model::delta::ModelFailure;
 use model::event::{ErrorInfo, StopReason};
 use model::item::ResultStatus;
+use model::model_turn::ModelFailure;
 use model::usage::Usage;
 use regex::{Regex, RegexBuilder};
 use std::sync::Arc;
@@ -165,7 +165,7 @@ fn turn(fields: &Fields<'_>, names: &Names) -> Read<Turn> {
         None => StopReason::Stop,
     };
     let usage = fields.get("usage").map(|field| usage(&field)).transpose()?;
-    settle(&mut steps, stop.is_whole() && !fails);
+    settle(&mut steps, stop.is_complete() && !fails);
     Ok(Turn { steps, usage, stop })
 }
 

@@ -5,9 +5,9 @@ use super::failure::Place;
 use super::pace::Pace;
 use super::retry_after::retry_after_ms;
 use super::secrets::Secrets;
-use model::block::Object;
-use model::delta::{ModelFailure, ModelRequest};
 use ::upstream::Target;
+use model::block::JsonObject;
+use model::model_turn::{ModelFailure, ModelRequest};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response};
 use serde_json::Value;
@@ -34,13 +34,13 @@ pub(super) async fn question(
     secrets: &mut Secrets,
 ) -> Result<Question, ModelFailure> {
     let settings = &shared.settings;
-    turn.options = wishes(&settings.options, &turn.options);
+    turn.provider_options = wishes(&settings.options, &turn.provider_options);
     let key = match &settings.key {
         Some(reference) => Some(look_up(shared, reference, secrets).await?),
         None => None,
     };
     let mut headers = HeaderMap::new();
-    for (name, value) in settings.kind.headers(key.as_deref(), &turn.options) {
+    for (name, value) in settings.kind.headers(key.as_deref(), &turn.provider_options) {
         put(shared, &mut headers, name, &value)?;
     }
     for (name, value) in &settings.headers {
@@ -58,11 +58,11 @@ pub(super) async fn question(
 }
 
 /// The provider's wishes, and over them the agent's.
-fn wishes(ours: &Arc<Object>, agents: &Arc<Object>) -> Arc<Object> {
+fn wishes(ours: &Arc<JsonObject>, agents: &Arc<JsonObject>) -> Arc<JsonObject> {
     if ours.is_empty() {
         return Arc::clone(agents);
     }
-    let mut wishes = Object::clone(ours);
+    let mut wishes = JsonObject::clone(ours);
     wishes.extend(agents.iter().map(|(name, wish)| (name.clone(), wish.clone())));
     Arc::new(wishes)
 }

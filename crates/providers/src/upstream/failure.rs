@@ -4,8 +4,8 @@
 
 use super::Shared;
 use super::secrets::Secrets;
-use model::delta::ModelFailure;
 use model::event::ErrorInfo;
+use model::model_turn::ModelFailure;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::time::Duration;

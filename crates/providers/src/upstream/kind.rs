@@ -1,10 +1,10 @@
 //! The dialects: where each is asked, and how it is told who asks.
 
 use super::refused::Refusable;
-use model::block::Object;
-use model::delta::{ModelFailure, ModelRequest};
 use ::upstream::{Ingest, Target};
 use ::upstream::{chat, messages, responses};
+use model::block::JsonObject;
+use model::model_turn::{ModelFailure, ModelRequest};
 use reqwest::Url;
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ impl Kind {
     }
 
     /// The headers that say who asks, and what beside the body is asked for.
-    pub(super) fn headers(self, key: Option<&str>, options: &Object) -> Vec<(&'static str, String)> {
+    pub(super) fn headers(self, key: Option<&str>, options: &JsonObject) -> Vec<(&'static str, String)> {
         match self {
             Self::Responses | Self::Chat => {
                 key.map(|key| ("authorization", format!("Bearer {key}"))).into_iter().collect()

@@ -2,7 +2,7 @@
 
 use super::Timeouts;
 use super::failure::{Place, Wait};
-use model::delta::ModelFailure;
+use model::model_turn::ModelFailure;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 

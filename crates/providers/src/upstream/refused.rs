@@ -5,7 +5,7 @@
 //! restarts is refused once more, and knows again.
 
 use model::ThreadId;
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::record::RawItem;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub(super) struct Refused(Mutex<Marks>);
 
 impl Refused {
     /// A request with this history was refused.
-    pub(super) fn remember(&self, thread: &ThreadId, origin: &str, history: &[Entry]) {
+    pub(super) fn remember(&self, thread: &ThreadId, origin: &str, history: &[HistoryEntry]) {
         if let Some(newest) = newest(history, origin) {
             self.marks().set((thread.clone(), origin.to_owned()), newest.to_owned());
         }
@@ -43,9 +43,9 @@ impl Refused {
         &self,
         thread: &ThreadId,
         origin: &str,
-        history: &Arc<[Entry]>,
+        history: &Arc<[HistoryEntry]>,
         what: Refusable,
-    ) -> Arc<[Entry]> {
+    ) -> Arc<[HistoryEntry]> {
         let mark = self.marks().get(&(thread.clone(), origin.to_owned()));
         mark.map_or_else(|| Arc::clone(history), |mark| emptied(history, origin, &mark, what))
     }
@@ -93,18 +93,18 @@ impl Marks {
 }
 
 /// The newest element that came from this origin.
-fn newest<'a>(history: &'a [Entry], origin: &str) -> Option<&'a str> {
-    let came = |entry: &&Entry| raw(entry).is_some_and(|raw| raw.origin == origin);
+fn newest<'a>(history: &'a [HistoryEntry], origin: &str) -> Option<&'a str> {
+    let came = |entry: &&HistoryEntry| raw(entry).is_some_and(|raw| raw.origin == origin);
     history.iter().rfind(came).and_then(name)
 }
 
 /// The history in which nothing up to the element `mark` goes back as it came: the items are still from there, but empty.
 /// Words, calls and results stay. Where the mark is not in the history, this is another branch of it, and nobody knows.
-fn emptied(history: &Arc<[Entry]>, origin: &str, mark: &str, what: Refusable) -> Arc<[Entry]> {
+fn emptied(history: &Arc<[HistoryEntry]>, origin: &str, mark: &str, what: Refusable) -> Arc<[HistoryEntry]> {
     let Some(last) = history.iter().rposition(|entry| name(entry) == Some(mark)) else { return Arc::clone(history) };
     let mut entries = history.to_vec();
     for entry in entries.iter_mut().take(last + 1) {
-        let refused = what == Refusable::Items || matches!(entry, Entry::Reasoning { .. });
+        let refused = what == Refusable::Items || matches!(entry, HistoryEntry::Reasoning { .. });
         if let Some(raw) = raw_mut(entry).filter(|raw| refused && raw.origin == origin) {
             empty(&mut raw.item);
         }
@@ -120,39 +120,41 @@ fn empty(item: &mut Value) {
 }
 
 /// What an element is called by.
-fn name(entry: &Entry) -> Option<&str> {
+fn name(entry: &HistoryEntry) -> Option<&str> {
     match entry {
-        Entry::Reasoning { id, .. } | Entry::Assistant { id, .. } | Entry::Hosted { id, .. } => Some(id.as_str()),
-        Entry::Call { call_id, .. } => Some(call_id.as_str()),
-        Entry::Summary { .. }
-        | Entry::System { .. }
-        | Entry::User { .. }
-        | Entry::Drawn { .. }
-        | Entry::Result { .. } => None,
+        HistoryEntry::Reasoning { id, .. } | HistoryEntry::Assistant { id, .. } | HistoryEntry::Hosted { id, .. } => {
+            Some(id.as_str())
+        }
+        HistoryEntry::Call { call_id, .. } => Some(call_id.as_str()),
+        HistoryEntry::Summary { .. }
+        | HistoryEntry::System { .. }
+        | HistoryEntry::User { .. }
+        | HistoryEntry::GeneratedImages { .. }
+        | HistoryEntry::Result { .. } => None,
     }
 }
 
-const fn raw(entry: &Entry) -> Option<&RawItem> {
+const fn raw(entry: &HistoryEntry) -> Option<&RawItem> {
     match entry {
-        Entry::Reasoning { raw, .. } | Entry::Hosted { raw, .. } => Some(raw),
-        Entry::Assistant { raw, .. } | Entry::Call { raw, .. } => raw.as_ref(),
-        Entry::Summary { .. }
-        | Entry::System { .. }
-        | Entry::User { .. }
-        | Entry::Drawn { .. }
-        | Entry::Result { .. } => None,
+        HistoryEntry::Reasoning { raw, .. } | HistoryEntry::Hosted { raw, .. } => Some(raw),
+        HistoryEntry::Assistant { raw, .. } | HistoryEntry::Call { raw, .. } => raw.as_ref(),
+        HistoryEntry::Summary { .. }
+        | HistoryEntry::System { .. }
+        | HistoryEntry::User { .. }
+        | HistoryEntry::GeneratedImages { .. }
+        | HistoryEntry::Result { .. } => None,
     }
 }
 
-const fn raw_mut(entry: &mut Entry) -> Option<&mut RawItem> {
+const fn raw_mut(entry: &mut HistoryEntry) -> Option<&mut RawItem> {
     match entry {
-        Entry::Reasoning { raw, .. } | Entry::Hosted { raw, .. } => Some(raw),
-        Entry::Assistant { raw, .. } | Entry::Call { raw, .. } => raw.as_mut(),
-        Entry::Summary { .. }
-        | Entry::System { .. }
-        | Entry::User { .. }
-        | Entry::Drawn { .. }
-        | Entry::Result { .. } => None,
+        HistoryEntry::Reasoning { raw, .. } | HistoryEntry::Hosted { raw, .. } => Some(raw),
+        HistoryEntry::Assistant { raw, .. } | HistoryEntry::Call { raw, .. } => raw.as_mut(),
+        HistoryEntry::Summary { .. }
+        | HistoryEntry::System { .. }
+        | HistoryEntry::User { .. }
+        | HistoryEntry::GeneratedImages { .. }
+        | HistoryEntry::Result { .. } => None,
     }
 }
 

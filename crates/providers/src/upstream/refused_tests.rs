@@ -1,9 +1,9 @@
 use super::*;
 use crate::upstream::Kind;
-use model::block::Part;
-use model::delta::ModelRequest;
-use model::item::ResultStatus;
 use ::upstream::Target;
+use model::block::ContentPart;
+use model::item::ResultStatus;
+use model::model_turn::ModelRequest;
 use serde_json::json;
 
 const HERE: &str = "here";
@@ -12,12 +12,12 @@ fn came(item: Value) -> RawItem {
     RawItem { origin: HERE.to_owned(), item }
 }
 
-fn user(text: &str) -> Entry {
-    Entry::User { content: vec![Part::text(text)] }
+fn user(text: &str) -> HistoryEntry {
+    HistoryEntry::User { content: vec![ContentPart::text(text)] }
 }
 
 /// A thought in the words of its dialect.
-fn thought(kind: Kind, number: u32) -> Entry {
+fn thought(kind: Kind, number: u32) -> HistoryEntry {
     let blob = format!("blob {number}");
     let item = match kind {
         Kind::Responses => {
@@ -26,10 +26,10 @@ fn thought(kind: Kind, number: u32) -> Entry {
         Kind::Messages => json!([{"type": "thinking", "thinking": "hm", "signature": blob}]),
         Kind::Chat => json!({"reasoning_content": blob}),
     };
-    Entry::Reasoning { id: format!("rs_R{number}").into(), raw: came(item) }
+    HistoryEntry::Reasoning { id: format!("rs_R{number}").into(), raw: came(item) }
 }
 
-fn said(kind: Kind, number: u32) -> Entry {
+fn said(kind: Kind, number: u32) -> HistoryEntry {
     let text = format!("word {number}");
     let item = match kind {
         Kind::Responses => json!({"type": "message", "id": format!("msg_{number}"), "role": "assistant",
@@ -37,10 +37,10 @@ fn said(kind: Kind, number: u32) -> Entry {
         Kind::Messages => json!([{"type": "text", "text": text}]),
         Kind::Chat => json!({"content": text}),
     };
-    Entry::Assistant { id: format!("msg_R{number}").into(), text, raw: Some(came(item)) }
+    HistoryEntry::Assistant { id: format!("msg_R{number}").into(), text, raw: Some(came(item)) }
 }
 
-fn call(kind: Kind, number: u32) -> Entry {
+fn call(kind: Kind, number: u32) -> HistoryEntry {
     let id = format!("theirs_{number}");
     let item = match kind {
         Kind::Responses => json!({"type": "function_call", "id": format!("fc_{number}"), "call_id": id,
@@ -50,16 +50,16 @@ fn call(kind: Kind, number: u32) -> Entry {
     };
     let (name, arguments) = ("look".to_owned(), "{}".to_owned());
     let call_id = format!("call_R{number}").into();
-    Entry::Call { call_id, name, arguments, provider_call_id: Some(id), raw: Some(came(item)) }
+    HistoryEntry::Call { call_id, name, arguments, provider_call_id: Some(id), raw: Some(came(item)) }
 }
 
-fn result(number: u32) -> Entry {
-    let content = vec![Part::text("42")];
-    Entry::Result { call_id: format!("call_R{number}").into(), status: ResultStatus::Completed, content }
+fn result(number: u32) -> HistoryEntry {
+    let content = vec![ContentPart::text("42")];
+    HistoryEntry::Result { call_id: format!("call_R{number}").into(), status: ResultStatus::Completed, content }
 }
 
 /// A whole turn with one call. Its things have the numbers from `first` on.
-fn turn(kind: Kind, first: u32) -> Vec<Entry> {
+fn turn(kind: Kind, first: u32) -> Vec<HistoryEntry> {
     vec![
         user("go on"),
         thought(kind, first),
@@ -70,7 +70,7 @@ fn turn(kind: Kind, first: u32) -> Vec<Entry> {
     ]
 }
 
-fn body(kind: Kind, history: &[Entry]) -> Value {
+fn body(kind: Kind, history: &[HistoryEntry]) -> Value {
     let request = ModelRequest {
         user: "local".into(),
         thread: "thr_1".into(),
@@ -81,8 +81,8 @@ fn body(kind: Kind, history: &[Entry]) -> Value {
         instructions: String::new(),
         history: history.into(),
         tools: Arc::default(),
-        options: Arc::default(),
-        wishes: Arc::default(),
+        provider_options: Arc::default(),
+        model_settings: Arc::default(),
     };
     kind.request(&request, &Target { model: "o1", origin: HERE, store: false })
 }
@@ -103,7 +103,7 @@ fn what_goes_from_the_start_is_what_went_after_the_refusal() {
 fn what_is_newer_than_the_refusal_goes_back_whole() {
     for kind in Kind::ALL {
         let old = turn(kind, 1);
-        let both: Vec<Entry> = old.iter().cloned().chain(turn(kind, 5)).collect();
+        let both: Vec<HistoryEntry> = old.iter().cloned().chain(turn(kind, 5)).collect();
         let left = emptied(&both.clone().into(), HERE, newest(&old, HERE).unwrap(), kind.refusable());
         assert_eq!(left[old.len()..], both[old.len()..], "{kind:?}");
         let text = body(kind, &left).to_string();
@@ -118,11 +118,11 @@ fn what_is_newer_than_the_refusal_goes_back_whole() {
 
 #[test]
 fn what_came_from_elsewhere_is_no_mark_and_is_left_alone() {
-    let elsewhere = |id: &str| Entry::Reasoning {
+    let elsewhere = |id: &str| HistoryEntry::Reasoning {
         id: id.into(),
         raw: RawItem { origin: "there".to_owned(), item: json!({"blob": 1}) },
     };
-    let history: Arc<[Entry]> =
+    let history: Arc<[HistoryEntry]> =
         vec![elsewhere("rs_R1"), thought(Kind::Responses, 2), elsewhere("rs_R3"), user("hi")].into();
     assert_eq!(newest(&history, HERE), Some("rs_R2"));
     assert_eq!(newest(&history, "nowhere"), None);
@@ -135,7 +135,7 @@ fn what_came_from_elsewhere_is_no_mark_and_is_left_alone() {
 #[test]
 fn a_refusal_is_of_one_thread_and_one_origin() {
     let refused = Refused::default();
-    let history: Arc<[Entry]> = turn(Kind::Responses, 1).into();
+    let history: Arc<[HistoryEntry]> = turn(Kind::Responses, 1).into();
     let (one, two) = (ThreadId::from("thr_1"), ThreadId::from("thr_2"));
     let readable = |thread: &ThreadId, origin: &str| refused.readable(thread, origin, &history, Refusable::Items);
     assert_eq!(readable(&one, HERE), history);

@@ -7,13 +7,13 @@ use super::failure::Place;
 use super::pace::Pace;
 use super::secrets::Secrets;
 use crate::cassette::{self, Asked, Tape};
+use ::upstream::Ingest;
 use bytes::{Buf as _, Bytes};
 use futures_util::FutureExt as _;
-use model::delta::{ModelDelta, ModelEvent, ModelFailure, ModelRequest};
-use sse::Decoder;
-use ::upstream::Ingest;
+use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest};
 use reqwest::Response;
 use serde_json::json;
+use sse::Decoder;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

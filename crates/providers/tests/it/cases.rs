@@ -1,14 +1,14 @@
 //! One file for several models, turns for one case or another, and what was offered and given back.
 
 use crate::vocabulary::{asked, assistant, call, ended, lines, played, request, result, scripted, user};
-use model::block::Part;
-use model::history::Entry;
+use model::block::ContentPart;
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
-use model::ports::Models;
+use model::ports::ModelClient;
 use providers::scripted::Scripted;
 
 /// What is said first.
-async fn said(models: &dyn Models, model: &str, history: Vec<Entry>, tools: &[&str]) -> String {
+async fn said(models: &dyn ModelClient, model: &str, history: Vec<HistoryEntry>, tools: &[&str]) -> String {
     lines(models, asked(model, history, tools)).await.swap_remove(1)
 }
 
@@ -110,14 +110,14 @@ async fn of_several_results_the_last_counts() {
 
 #[tokio::test]
 async fn the_result_is_its_own_words_without_what_marks_it_for_citing() {
-    let text = |text: &str, tags: &[&str]| Part::Text {
+    let text = |text: &str, tags: &[&str]| ContentPart::Text {
         text: text.to_owned(),
         id: Some(7),
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
     };
-    let marks = [model::reference::MANAGER_TAG];
+    let marks = [model::reference::REFERENCE_MANAGER_TAG];
     let content = vec![text("<item>", &marks), text("a", &[]), text("b", &[]), text("</item>", &marks)];
-    let given = Entry::Result { call_id: "call_R1".into(), status: ResultStatus::Completed, content };
+    let given = HistoryEntry::Result { call_id: "call_R1".into(), status: ResultStatus::Completed, content };
     assert_eq!(played(&order(), [user("go"), call("order"), given]).await[1], "0 done: a\nb");
 }
 
@@ -176,16 +176,16 @@ async fn a_call_without_a_name_fails_before_anything_is_said() {
     assert_eq!(lines[..5], ["0+ message", "0 I try.", "0-", "1+ call pick", "1 {}"]);
 }
 
-fn transfer(call_id: &str, status: ResultStatus) -> [Entry; 2] {
-    let call = Entry::Call {
+fn transfer(call_id: &str, status: ResultStatus) -> [HistoryEntry; 2] {
+    let call = HistoryEntry::Call {
         call_id: call_id.into(),
         name: "transfer_to_expert".to_owned(),
         arguments: "{}".to_owned(),
         provider_call_id: None,
         raw: None,
     };
-    let content = vec![Part::text(r#"{"assistant":"expert"}"#)];
-    [call, Entry::Result { call_id: call_id.into(), status, content }]
+    let content = vec![ContentPart::text(r#"{"assistant":"expert"}"#)];
+    [call, HistoryEntry::Result { call_id: call_id.into(), status, content }]
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn whoever_takes_over_begins_with_the_first_turn() {
     let [ignored, refused] = transfer("call_R9", ResultStatus::Failed);
     let before = [user("go"), call("t"), result(Some(4))];
     let after = [call("t"), ended(ResultStatus::Completed, "x")];
-    let cases: [(Vec<Entry>, &str); 5] = [
+    let cases: [(Vec<HistoryEntry>, &str); 5] = [
         ([before.as_slice(), &[handing.clone(), handed.clone()]].concat(), "0 one"),
         ([before.as_slice(), &[handing.clone(), handed.clone()], &after].concat(), "0 two [^4]"),
         // Beside an ordinary tool, in whichever order.

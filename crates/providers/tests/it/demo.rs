@@ -1,10 +1,10 @@
 //! The demo's files: what `headwater serve` plays without a config.
 
 use crate::vocabulary::{answer, asked, assistant, call, ended, events, lines, played, result, scripted, user};
-use model::delta::{ModelDelta, ModelEvent};
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
-use model::ports::Models;
+use model::model_turn::{ModelDelta, ModelEvent};
+use model::ports::ModelClient;
 use providers::scripted::Scripted;
 
 const SCENARIOS: &str = include_str!("../../../server/demo/scenarios.toml");
@@ -79,7 +79,7 @@ async fn weather_cites_this_runs_result_over_a_split_marker() {
 }
 
 /// How a turn after this one goes on: what is said when the tool has ended so.
-async fn after(message: &str, tool: &str, given: Entry) -> Vec<String> {
+async fn after(message: &str, tool: &str, given: HistoryEntry) -> Vec<String> {
     let lines = played(&demo(), [user(message), call(tool), given]).await;
     assert!(lines.last().is_some_and(|line| line.starts_with("end Stop ")), "{lines:?}");
     lines[1..lines.len() - 2].to_vec()
@@ -241,7 +241,7 @@ async fn everything_else_is_greeted() {
 
 #[tokio::test(start_paused = true)]
 async fn the_order_of_words_is_the_order_of_the_file() {
-    let demo: &dyn Models = &demo();
+    let demo: &dyn ModelClient = &demo();
     let mut words =
         vec!["slow 1", "fail", "client", "story 3 fast", "image", "handoff", "trade", "parallel", "help", "weather"];
     let first = [

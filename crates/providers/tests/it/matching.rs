@@ -2,10 +2,10 @@
 
 use crate::vocabulary::{answer, assistant, call, events, played, request, result, scripted, steps, user};
 use futures_util::StreamExt;
-use model::block::Part;
-use model::delta::ModelEvent;
-use model::history::Entry;
-use model::ports::Models;
+use model::block::ContentPart;
+use model::history::HistoryEntry;
+use model::model_turn::ModelEvent;
+use model::ports::ModelClient;
 use providers::scripted::Scripted;
 
 const ANIMALS: &str = r#"
@@ -44,12 +44,17 @@ async fn the_first_scenario_in_the_file_that_matches_is_played() {
 #[tokio::test]
 async fn only_what_the_user_wrote_last_is_looked_at() {
     let models = scripted(ANIMALS);
-    let tagged = |text: &str| Part::Text { text: text.to_owned(), id: None, tags: vec!["added".to_owned()] };
-    let image = Part::picture("cat");
-    let cases: [(Vec<Entry>, &str); 5] = [
+    let tagged = |text: &str| ContentPart::Text { text: text.to_owned(), id: None, tags: vec!["added".to_owned()] };
+    let image = ContentPart::image("cat");
+    let cases: [(Vec<HistoryEntry>, &str); 5] = [
         (vec![user("cat"), assistant("meow"), user("dog")], "0 woof"),
         (vec![user("cat"), user("dog")], "0 woof"),
-        (vec![Entry::User { content: vec![tagged("cat"), image, Part::text("a"), Part::text("dog")] }], "0 woof"),
+        (
+            vec![HistoryEntry::User {
+                content: vec![tagged("cat"), image, ContentPart::text("a"), ContentPart::text("dog")],
+            }],
+            "0 woof",
+        ),
         (vec![assistant("cat")], "0 ?"),
         (vec![], "0 ?"),
     ];
@@ -83,7 +88,7 @@ fn three_turns() -> Scripted {
 async fn the_turn_is_how_often_tools_answered_since_the_user_spoke() {
     let first = || vec![user("go"), assistant("one"), call("t"), result(None)];
     let second = || vec![assistant("two"), call("t"), call("t"), result(None), result(None)];
-    let cases: [(Vec<Entry>, &str); 8] = [
+    let cases: [(Vec<HistoryEntry>, &str); 8] = [
         (vec![user("go")], "0 one"),
         (first(), "0 two"),
         ([first(), second()].concat(), "0 three"),
@@ -109,7 +114,7 @@ async fn step_and_attempt_change_nothing() {
     again.step = 7;
     again.attempt = 3;
     again.model = "scripted/another".to_owned();
-    let again: Vec<ModelEvent> = models.turn(again).collect().await;
+    let again: Vec<ModelEvent> = models.stream_turn(again).collect().await;
     assert_eq!(again, events(&models, [user("go")]).await);
 }
 
@@ -176,7 +181,7 @@ async fn a_number_that_is_none_fails_before_anything_is_said() {
 #[tokio::test]
 async fn ref_is_the_number_of_what_the_tools_gave_last() {
     let models = steps(r#"{ text = "[^{ref}]" }"#);
-    let cases: [(Vec<Entry>, &str); 5] = [
+    let cases: [(Vec<HistoryEntry>, &str); 5] = [
         (vec![user("go"), call("t"), result(Some(1))], "0 [^1]"),
         (vec![user("go"), call("t"), result(Some(1)), call("t"), result(Some(12))], "0 [^12]"),
         (vec![user("go"), call("t"), result(Some(4)), result(None)], "0 [^4]"),

@@ -2,8 +2,8 @@
 
 use crate::vocabulary::{request, scripted, steps, user};
 use futures_util::{FutureExt, StreamExt};
-use model::delta::{ModelDelta, ModelEvent};
-use model::ports::{BoxStream, Models};
+use model::model_turn::{ModelDelta, ModelEvent};
+use model::ports::{BoxStream, ModelClient};
 use providers::scripted::{Scenarios, Scripted};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, advance};
 
 fn turn(models: &Scripted, message: &str) -> BoxStream<'static, ModelEvent> {
-    models.turn(request([user(message)]))
+    models.stream_turn(request([user(message)]))
 }
 
 /// When each text delta came, in milliseconds after the first poll, and when the end did.

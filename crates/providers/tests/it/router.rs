@@ -2,8 +2,8 @@
 
 use crate::vocabulary::{played, request, steps, user};
 use futures_util::StreamExt;
-use model::delta::ModelEvent;
-use model::ports::Models;
+use model::model_turn::ModelEvent;
+use model::ports::ModelClient;
 use providers::Router;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn router() -> Router {
 async fn asked(model: &str) -> Vec<ModelEvent> {
     let mut request = request([user("hi")]);
     request.model = model.to_owned();
-    router().turn(request).collect().await
+    router().stream_turn(request).collect().await
 }
 
 #[tokio::test]

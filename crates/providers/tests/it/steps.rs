@@ -1,8 +1,8 @@
 //! Every kind of step, and what it comes to as events.
 
 use crate::vocabulary::{CLOCK_US, events, lines, played, request, scripted, steps, user};
-use model::delta::{ModelEvent, ModelRequest};
 use model::event::StopReason;
+use model::model_turn::{ModelEvent, ModelRequest};
 use model::usage::Usage;
 
 /// What these steps give, without the last event.

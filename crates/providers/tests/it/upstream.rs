@@ -6,16 +6,16 @@ mod refused;
 mod service;
 
 use crate::vocabulary::{asked, user};
-use model::delta::{ModelDelta, ModelEvent, ModelRequest};
-use model::history::Entry;
-use model::ports::Models;
+use ::upstream::{chat, messages, responses};
+use model::history::HistoryEntry;
+use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
+use model::ports::ModelClient;
 use model::record::RawItem;
 use model_testing::{Rng, seeds};
-use sse::{Decoder, Limits as EventLimits};
-use ::upstream::{chat, messages, responses};
 use providers::upstream::{Kind, Settings};
 use serde_json::{Value, json};
 use service::{Act, KEY, Service, answer, failure, send, stream, turn};
+use sse::{Decoder, Limits as EventLimits};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ async fn a_service_is_asked_at_its_path_by_its_headers_with_the_agents_wishes_ov
         let options = json!({"temperature": 0.5, "seed": 7}).as_object().cloned().unwrap();
         let settings = Settings { options: Arc::new(options), ..service.settings(kind) };
         let own = json!({"temperature": 1}).as_object().cloned().unwrap();
-        turn(settings, ModelRequest { options: Arc::new(own), ..hello() }).await;
+        turn(settings, ModelRequest { provider_options: Arc::new(own), ..hello() }).await;
         let (head, body) = service.request().await;
         assert!(head.starts_with(&format!("post {path} http/1.1\r\n")), "{head}");
         for line in [key.as_str(), "x-team: rivers", "accept: text/event-stream", "content-type: application/json"] {
@@ -142,15 +142,15 @@ async fn a_key_that_is_not_there_is_named_and_nothing_is_asked() {
 }
 
 /// A thought of the service's own and the words that followed it, as they came.
-fn spoken(address: &str) -> [Entry; 2] {
+fn spoken(address: &str) -> [HistoryEntry; 2] {
     let raw = |item: Value| RawItem { origin: format!("openai-responses:{address}/v1:e90931eb:m/1"), item };
     let thought = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "blob"});
     let content = json!([{"type": "output_text", "text": "hi", "annotations": []}]);
     let said =
         json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content});
     [
-        Entry::Reasoning { id: "rs_R1".into(), raw: raw(thought) },
-        Entry::Assistant { id: "msg_R1".into(), text: "hi".to_owned(), raw: Some(raw(said)) },
+        HistoryEntry::Reasoning { id: "rs_R1".into(), raw: raw(thought) },
+        HistoryEntry::Assistant { id: "msg_R1".into(), text: "hi".to_owned(), raw: Some(raw(said)) },
     ]
 }
 
@@ -187,7 +187,7 @@ async fn dropping_a_turn_closes_the_connection() {
     for acts in [vec![Act::Hold], vec![stream(), Act::Hold], vec![stream(), send(first), Act::Hold]] {
         let events_first = acts.len() == 3;
         let mut service = Service::start(vec![acts]).await;
-        let mut events = service::upstream(service.settings(Kind::Chat)).turn(hello());
+        let mut events = service::upstream(service.settings(Kind::Chat)).stream_turn(hello());
         if events_first {
             assert!(events.next().await.is_some());
             service.request().await;
@@ -208,7 +208,7 @@ async fn a_reader_that_waits_holds_the_service_up() {
     use futures_util::StreamExt as _;
     let piece = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n".repeat(1000);
     let mut service = Service::start(vec![vec![stream(), Act::Flood(piece.into_bytes())]]).await;
-    let mut events = service::upstream(service.settings(Kind::Chat)).turn(hello());
+    let mut events = service::upstream(service.settings(Kind::Chat)).stream_turn(hello());
     assert!(events.next().await.is_some());
     service.request().await;
     match service.seen().await {

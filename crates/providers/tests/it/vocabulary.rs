@@ -1,11 +1,11 @@
 //! Words for tests: a scenario in TOML, what a user says, and the events of a turn as short lines.
 
 use futures_util::StreamExt;
-use model::block::Part;
-use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
-use model::history::Entry;
+use model::block::ContentPart;
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
-use model::ports::Models;
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelRequest};
+use model::ports::ModelClient;
 use model::tool::ToolSpec;
 use providers::scripted::{Scenarios, Scripted};
 use std::sync::Arc;
@@ -23,16 +23,16 @@ pub(crate) fn steps(steps: &str) -> Scripted {
     scripted(&format!("[[scenario]]\n[[scenario.turn]]\nsteps = [{steps}]"))
 }
 
-pub(crate) fn user(text: &str) -> Entry {
-    Entry::User { content: vec![Part::text(text)] }
+pub(crate) fn user(text: &str) -> HistoryEntry {
+    HistoryEntry::User { content: vec![ContentPart::text(text)] }
 }
 
-pub(crate) fn assistant(text: &str) -> Entry {
-    Entry::Assistant { id: "msg_R1".into(), text: text.to_owned(), raw: None }
+pub(crate) fn assistant(text: &str) -> HistoryEntry {
+    HistoryEntry::Assistant { id: "msg_R1".into(), text: text.to_owned(), raw: None }
 }
 
-pub(crate) fn call(name: &str) -> Entry {
-    Entry::Call {
+pub(crate) fn call(name: &str) -> HistoryEntry {
+    HistoryEntry::Call {
         call_id: "call_R1".into(),
         name: name.to_owned(),
         arguments: "{}".to_owned(),
@@ -42,19 +42,19 @@ pub(crate) fn call(name: &str) -> Entry {
 }
 
 /// What a tool gave, as group `reference` of the thread.
-pub(crate) fn result(reference: Option<u32>) -> Entry {
-    let part = |text: &str| Part::Text { text: text.to_owned(), id: reference, tags: Vec::new() };
+pub(crate) fn result(reference: Option<u32>) -> HistoryEntry {
+    let part = |text: &str| ContentPart::Text { text: text.to_owned(), id: reference, tags: Vec::new() };
     let content = vec![part("<referencable-item>"), part("15C"), part("</referencable-item>")];
-    Entry::Result { call_id: "call_R1".into(), status: ResultStatus::Completed, content }
+    HistoryEntry::Result { call_id: "call_R1".into(), status: ResultStatus::Completed, content }
 }
 
 /// How a tool ended, and what it said.
-pub(crate) fn ended(status: ResultStatus, text: &str) -> Entry {
-    Entry::Result { call_id: "call_R1".into(), status, content: vec![Part::text(text)] }
+pub(crate) fn ended(status: ResultStatus, text: &str) -> HistoryEntry {
+    HistoryEntry::Result { call_id: "call_R1".into(), status, content: vec![ContentPart::text(text)] }
 }
 
 /// A request to this model, which is offered these tools.
-pub(crate) fn asked(model: &str, history: impl Into<Arc<[Entry]>>, tools: &[&str]) -> ModelRequest {
+pub(crate) fn asked(model: &str, history: impl Into<Arc<[HistoryEntry]>>, tools: &[&str]) -> ModelRequest {
     let spec = |name: &&str| ToolSpec {
         name: (*name).to_owned(),
         description: String::new(),
@@ -63,7 +63,7 @@ pub(crate) fn asked(model: &str, history: impl Into<Arc<[Entry]>>, tools: &[&str
     ModelRequest { model: model.to_owned(), tools: tools.iter().map(spec).collect(), ..request(history) }
 }
 
-pub(crate) fn request(history: impl Into<Arc<[Entry]>>) -> ModelRequest {
+pub(crate) fn request(history: impl Into<Arc<[HistoryEntry]>>) -> ModelRequest {
     ModelRequest {
         user: "local".into(),
         thread: "thr_1".into(),
@@ -74,27 +74,27 @@ pub(crate) fn request(history: impl Into<Arc<[Entry]>>) -> ModelRequest {
         instructions: String::new(),
         history: history.into(),
         tools: Arc::default(),
-        options: Arc::default(),
-        wishes: Arc::default(),
+        provider_options: Arc::default(),
+        model_settings: Arc::default(),
     }
 }
 
-pub(crate) async fn events(models: &dyn Models, history: impl Into<Arc<[Entry]>>) -> Vec<ModelEvent> {
-    models.turn(request(history)).collect().await
+pub(crate) async fn events(models: &dyn ModelClient, history: impl Into<Arc<[HistoryEntry]>>) -> Vec<ModelEvent> {
+    models.stream_turn(request(history)).collect().await
 }
 
 /// What a turn gives, one line per event.
-pub(crate) async fn played(models: &dyn Models, history: impl Into<Arc<[Entry]>>) -> Vec<String> {
+pub(crate) async fn played(models: &dyn ModelClient, history: impl Into<Arc<[HistoryEntry]>>) -> Vec<String> {
     events(models, history).await.iter().map(line).collect()
 }
 
 /// What a request gives, one line per event.
-pub(crate) async fn lines(models: &dyn Models, request: ModelRequest) -> Vec<String> {
-    models.turn(request).map(|event| line(&event)).collect().await
+pub(crate) async fn lines(models: &dyn ModelClient, request: ModelRequest) -> Vec<String> {
+    models.stream_turn(request).map(|event| line(&event)).collect().await
 }
 
 /// What is said to this message, in one text.
-pub(crate) async fn answer(models: &dyn Models, message: &str) -> String {
+pub(crate) async fn answer(models: &dyn ModelClient, message: &str) -> String {
     let events = events(models, [user(message)]).await;
     let texts = events.iter().filter_map(|event| match event {
         ModelEvent::Delta(ModelDelta::Text { text, .. }) => Some(text.as_str()),
@@ -107,7 +107,7 @@ fn line(event: &ModelEvent) -> String {
     let delta = match event {
         ModelEvent::Delta(delta) => delta,
         ModelEvent::End(end) => {
-            let stop = format!("{:?}", end.stop);
+            let stop = format!("{:?}", end.stop_reason);
             return format!("end {stop} {}/{}", end.usage.input_tokens, end.usage.output_tokens);
         }
         ModelEvent::Failed(failure) => {
@@ -132,12 +132,12 @@ fn line(event: &ModelEvent) -> String {
     }
 }
 
-fn item_name(item: &ModelItem) -> String {
+fn item_name(item: &ModelItemKind) -> String {
     match item {
-        ModelItem::Reasoning => "reasoning".to_owned(),
-        ModelItem::Message { phase: None } => "message".to_owned(),
-        ModelItem::ToolCall { name, provider_call_id: None } => format!("call {name}"),
-        ModelItem::HostedCall { name } => format!("hosted {name}"),
+        ModelItemKind::Reasoning => "reasoning".to_owned(),
+        ModelItemKind::Message { phase: None } => "message".to_owned(),
+        ModelItemKind::ToolCall { name, provider_call_id: None } => format!("call {name}"),
+        ModelItemKind::HostedCall { name } => format!("hosted {name}"),
         other => panic!("a scenario cannot begin {other:?}"),
     }
 }

@@ -105,7 +105,7 @@ async fn build(config: Config, address: SocketAddr, store: Arc<Sqlite>) -> anyho
     };
     // Before anything runs: a run that pauses today may go on when the file says something else.
     let definitions = serde_json::to_string(&config.definitions).context("the definitions cannot be written down")?;
-    let kept = directory.keep_definitions(&config.definitions.digest, &definitions).await;
+    let kept = directory.put_definitions(&config.definitions.digest, &definitions).await;
     kept.context("cannot keep the definitions")?;
     let (files, data_dir, rows) = (config.files, config.data_dir.clone(), Arc::clone(&directory));
     let files =

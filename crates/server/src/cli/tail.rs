@@ -9,7 +9,7 @@ mod render;
 
 use clap::Args;
 use follow::{Endpoint, Follow, Next, Refusal};
-use model::object::TaskStatus;
+use model::task::TaskStatus;
 use render::{Palette, Renderer, escaped};
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;

@@ -178,8 +178,8 @@ impl Look {
         let Some(key) = Key::stored(path).ok().filter(|key| key.owner() == owner) else {
             return Ok(Some(format!("the file {path} has a name that no file of {owner} has")));
         };
-        if bytes != row.bytes {
-            return Ok(Some(format!("the file {path} has {bytes} bytes, and not {}", row.bytes)));
+        if bytes != row.size_bytes {
+            return Ok(Some(format!("the file {path} has {bytes} bytes, and not {}", row.size_bytes)));
         }
         let (Some(hash), Some(depot)) = (&row.hash, depot) else { return Ok(None) };
         let is_it = digest(depot, &key).await? == *hash;

@@ -3,9 +3,11 @@
 use super::near;
 use super::table::{Item, Table, shown};
 use super::tools::{self, LONGEST_MS};
-use model::block::Object;
-use model::definition::{Agent, Compaction, Handoff, HandoffHistory, HistoryWindow, Hook, handoff_name};
-use model::id::is_plain;
+use model::block::JsonObject;
+use model::definition::{
+    Agent, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, InputHook, handoff_tool_name,
+};
+use model::id::is_valid_id;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +49,7 @@ pub(super) fn read(tables: &Table<'_>, names: &Names<'_>) -> BTreeMap<String, Ag
 
 /// Whether this may be the name of an agent, a tool or a provider. If not, that is said.
 pub(super) fn named(name: &str, item: &Item<'_>) {
-    if !is_plain(name) {
+    if !is_valid_id(name) {
         item.refuse("a name has 1 to 64 letters, digits, `_` or `-`; choose another");
     }
     if name.starts_with(TRANSFER) {
@@ -83,7 +85,7 @@ fn agent(name: &str, item: &Item<'_>, names: &Names<'_>) -> Option<Agent> {
 }
 
 /// What is said to the provider in its own words.
-pub(super) fn options(item: &Item<'_>) -> Option<Arc<Object>> {
+pub(super) fn options(item: &Item<'_>) -> Option<Arc<JsonObject>> {
     match item.json()? {
         Value::Object(options) => Some(Arc::new(options)),
         _ => {
@@ -130,7 +132,7 @@ fn handoffs(name: &str, table: &Table<'_>, names: &Names<'_>) -> Vec<Handoff> {
     for item in table.get("handoffs").and_then(|item| item.list()).unwrap_or_default() {
         let Some(handoff) = handoff(&item) else { continue };
         let heir = handoff.agent.as_str();
-        let tool = handoff_name(heir);
+        let tool = handoff_tool_name(heir);
         if heir == name {
             item.refuse(format!("agent `{name}` cannot hand over to itself; leave it out"));
         } else if !names.agents.contains(&heir) {
@@ -142,7 +144,7 @@ fn handoffs(name: &str, table: &Table<'_>, names: &Names<'_>) -> Vec<Handoff> {
             item.refuse(format!(
                 "`{tool}` has more than {most} letters, which providers refuse; shorten the agent's name"
             ));
-        } else if handoffs.iter().any(|other| handoff_name(&other.agent) == tool) {
+        } else if handoffs.iter().any(|other| handoff_tool_name(&other.agent) == tool) {
             item.refuse(format!("agent `{name}` has `{tool}` twice; leave one out, or rename an agent"));
         }
         handoffs.push(handoff);
@@ -168,7 +170,7 @@ fn history(item: &Item<'_>) -> Option<HistoryWindow> {
     Some(HistoryWindow { turns: table.size("turns"), tokens: table.number("tokens", 0..=u64::MAX) })
 }
 
-fn compaction(item: &Item<'_>, names: &Names<'_>) -> Option<Compaction> {
+fn compaction(item: &Item<'_>, names: &Names<'_>) -> Option<CompactionPolicy> {
     let table = item.table(&["after_tokens", "keep_turns", "model"])?;
     if table.get("after_tokens").is_none() {
         table.refuse("`after_tokens` is missing; write after how many tokens the past is summed up");
@@ -177,21 +179,21 @@ fn compaction(item: &Item<'_>, names: &Names<'_>) -> Option<Compaction> {
     if let Some((item, model)) = &model {
         known_model(item, model, names);
     }
-    Some(Compaction {
+    Some(CompactionPolicy {
         after_tokens: table.number("after_tokens", 1..=u64::MAX)?,
         keep_turns: table.size("keep_turns").unwrap_or(KEEP_TURNS),
         model: model.map(|(_, model)| model.to_owned()),
     })
 }
 
-fn hook(item: &Item<'_>) -> Option<Hook> {
+fn hook(item: &Item<'_>) -> Option<InputHook> {
     let table = item.table(&["url", "command", "timeout_ms"])?;
     let url = table.get("url");
     let command = table.get("command");
     if url.is_some() == command.is_some() {
         table.refuse("a hook has either a `url` or a `command`; write one of them");
     }
-    Some(Hook {
+    Some(InputHook {
         url: url.and_then(|url| super::http_tool::address(&url, url.text()?)),
         command: command.and_then(|command| tools::command(&command)).unwrap_or_default(),
         timeout_ms: table.number("timeout_ms", 1..=LONGEST_MS).unwrap_or(HOOK_TIMEOUT_MS),

@@ -3,7 +3,7 @@
 use super::findings::Findings;
 use super::table::{Table, shown};
 use ::files::Place;
-use model::id::is_plain;
+use model::id::is_valid_id;
 use std::time::Duration;
 
 pub(super) const KEYS: [&str; 11] = [
@@ -75,7 +75,7 @@ pub(super) fn read(
     FilesConfig {
         place,
         variables,
-        bucket: named(table, "bucket", is_plain, "1 to 64 letters, digits, `_` or `-`"),
+        bucket: named(table, "bucket", is_valid_id, "1 to 64 letters, digits, `_` or `-`"),
         public_url: named(table, "public_url", is_address, "an address; write it like https://agents.example"),
         upload_bytes_max: table.number("upload_bytes_max", 1..=u64::MAX >> 1).unwrap_or(UPLOAD_BYTES_MAX),
         image_bytes_max: table.number("image_bytes_max", 1..=u64::MAX >> 1).unwrap_or(IMAGE_BYTES_MAX),

@@ -5,8 +5,8 @@ use super::agents::{Names, known_model};
 use super::table::Table;
 use crate::body::LargeBodies;
 use model::definition::Price;
-use model::fold::FILES_MAX;
-use model::limits::{Amount, RunLimits};
+use model::fold::TASK_FILES_MAX;
+use model::limits::{CostMicros, RunLimits};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ const ANY: std::ops::RangeInclusive<u64> = 0..=u64::MAX;
 pub(super) fn run(table: &Table<'_>) -> RunLimits {
     let base = RunLimits::default();
     let count = |key| table.number(key, 0..=u64::from(u32::MAX)).and_then(|number| u32::try_from(number).ok());
-    let cost = |key| table.get(key).and_then(|item| item.parts(PER_ONE, ANY)).map(Amount);
+    let cost = |key| table.get(key).and_then(|item| item.parts(PER_ONE, ANY)).map(CostMicros);
     RunLimits {
         steps_max: count("steps_max").unwrap_or(base.steps_max),
         depth_max: count("depth_max").unwrap_or(base.depth_max),
@@ -79,7 +79,7 @@ pub(super) fn http(table: &Table<'_>) -> HttpLimits {
         streams_per_user_max: size("streams_per_user_max", base.streams_per_user_max),
         connections_max: size("connections_max", base.connections_max).max(1),
         input_parts_max: size("input_parts_max", base.input_parts_max),
-        input_files_max: most(table.number("input_files_max", 0..=FILES_MAX as u64), base.input_files_max),
+        input_files_max: most(table.number("input_files_max", 0..=TASK_FILES_MAX as u64), base.input_files_max),
         tools_max: size("tools_max", base.tools_max),
         large_bodies: table.size("large_bodies_max").map_or(base.large_bodies, LargeBodies::new),
     }

@@ -9,7 +9,7 @@ use super::near;
 use super::source::{Beside, read_bounded};
 use super::table::{Item, Table, shown};
 use engine::SystemClock;
-use model::ports::Models;
+use model::ports::ModelClient;
 use providers::Router;
 use providers::cassette::{Cassettes, Speed};
 use providers::scripted::{FILE_BYTES_MAX, ScenarioError, Scenarios, Scripted};
@@ -67,7 +67,7 @@ pub(super) fn read(tables: &Table<'_>, told: Told, record: Option<PathBuf>, find
     router
 }
 
-fn provider(name: &str, item: &Item<'_>, clients: &mut Clients) -> Option<Arc<dyn Models>> {
+fn provider(name: &str, item: &Item<'_>, clients: &mut Clients) -> Option<Arc<dyn ModelClient>> {
     let keys: Vec<&str> = ["kind"].into_iter().chain(SCRIPTED_KEYS).chain(service::KEYS).collect();
     let table = item.table(&keys)?;
     match kind(&table)? {

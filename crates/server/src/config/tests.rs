@@ -2,8 +2,8 @@ mod mistakes;
 
 use super::*;
 use ::fetch::Private;
-use model::definition::{Approval, HandoffHistory, OnTimeout, ToolHow};
-use model::limits::Amount;
+use model::definition::{ApprovalOnTimeout, ApprovalPolicy, HandoffHistory, ToolExecutor};
+use model::limits::CostMicros;
 use model::record::OnCrash;
 use serde_json::json;
 
@@ -165,20 +165,20 @@ fn a_tool_has_all_that_its_table_says() {
         "#
     ));
     let tool = &config.definitions.tools["order"];
-    let ToolHow::Http(http) = &tool.how else { panic!("{tool:?}") };
+    let ToolExecutor::Http(http) = &tool.executor else { panic!("{tool:?}") };
     assert_eq!((http.method.as_str(), http.result.as_deref()), ("POST", Some("/order/id")));
     assert_eq!(http.body, Some(json!({"items": ["{item}"], "from": "here"})));
     let authorization = &http.headers["Authorization"];
     assert!(authorization.starts_with("Bearer {file:/") && authorization.ends_with("/key}"), "{authorization}");
     assert_eq!(tool.spec.parameters["properties"]["quantity"], json!({"type": "integer", "minimum": 1}));
-    let Approval::When(rule) = &tool.approval else { panic!("{tool:?}") };
+    let ApprovalPolicy::When(rule) = &tool.approval else { panic!("{tool:?}") };
     assert_eq!(rule.to_string(), "quantity > 100 and user != 'me'");
-    assert_eq!((tool.approval_timeout_seconds, tool.approval_on_timeout), (60, OnTimeout::Approve));
+    assert_eq!((tool.approval_timeout_seconds, tool.approval_on_timeout), (60, ApprovalOnTimeout::Approve));
     assert_eq!((tool.idempotent, tool.on_crash), (true, OnCrash::Ask));
     assert_eq!((tool.timeout_ms, tool.output_bytes_max), (Some(1500), Some(10)));
 
     let tool = &config.definitions.tools["count"];
-    let ToolHow::Command(command) = &tool.how else { panic!("{tool:?}") };
+    let ToolExecutor::Command(command) = &tool.executor else { panic!("{tool:?}") };
     assert_eq!(
         (&command.command[..], &command.env_pass[..]),
         (&["wc", "-l"].map(String::from)[..], &["PATH".to_owned()][..])
@@ -187,16 +187,16 @@ fn a_tool_has_all_that_its_table_says() {
     assert!(command.env["KEY"].starts_with("file:/") && command.env["MODE"] == "x{y}", "{command:?}");
 
     let tool = &config.definitions.tools["pick"];
-    assert_eq!((&tool.how, &tool.approval), (&ToolHow::Client, &Approval::Always));
+    assert_eq!((&tool.executor, &tool.approval), (&ToolExecutor::Client, &ApprovalPolicy::Always));
     assert_eq!(tool.spec.parameters, json!({"type": "object", "properties": {}}));
     let tool = &config.definitions.tools["ask"];
-    assert_eq!(tool.how, ToolHow::Agent { agent: "demo".to_owned() });
+    assert_eq!(tool.executor, ToolExecutor::Agent { agent: "demo".to_owned() });
     assert_eq!((tool.spec.name.as_str(), tool.spec.description.as_str()), ("ask", "Ask for help."));
     assert!(tool.spec.parameters["properties"]["prompt"].is_object());
     // What a builtin tool says of itself stays, unless the file says otherwise.
     let builtin = &config.definitions.tools["get_weather"];
     assert_eq!(builtin.display_name.as_deref(), Some("Sky"));
-    assert!(!builtin.spec.description.is_empty() && builtin.how == ToolHow::Builtin);
+    assert!(!builtin.spec.description.is_empty() && builtin.executor == ToolExecutor::Builtin);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn the_method_is_what_the_arguments_need() {
     let method = |more: &str| {
         let text = format!("{GOOD}[tools.t]\nkind = \"http\"\nurl = \"http://h/{{a}}\"\n{more}");
         let config = good(&text);
-        let ToolHow::Http(http) = &config.definitions.tools["t"].how else { panic!("not http") };
+        let ToolExecutor::Http(http) = &config.definitions.tools["t"].executor else { panic!("not http") };
         http.method.clone()
     };
     let one = "parameters = { type = \"object\", properties = { a = {} } }\n";
@@ -260,8 +260,8 @@ fn limits_and_prices_are_read_exactly() {
     let limits = config.definitions.limits;
     assert_eq!((limits.depth_max, limits.descendants_max, limits.invalid_calls_max), (1, 2, 3));
     assert_eq!((limits.run_tokens_max, limits.user_day_tokens_max), (Some(4), Some(5)));
-    assert_eq!(limits.run_cost_max, Some(Amount(290_000)), "0.29 has no exact double, and is exact all the same");
-    assert_eq!(limits.user_day_cost_max, Some(Amount(12_000_000)));
+    assert_eq!(limits.run_cost_max, Some(CostMicros(290_000)), "0.29 has no exact double, and is exact all the same");
+    assert_eq!(limits.user_day_cost_max, Some(CostMicros(12_000_000)));
     assert_eq!((limits.steps_max, config.http.connections_max), (50, 1));
     assert_eq!((limits.model_retries_max, limits.retry_after_max_ms), (6, 7));
     let price = config.definitions.prices["mine/a"];

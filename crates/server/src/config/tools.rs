@@ -6,9 +6,9 @@ use super::near;
 use super::secret;
 use super::table::{Item, Table, shown};
 use crate::schema;
-use model::definition::{Agent, Approval, CommandTool, OnTimeout, Tool, ToolHow};
+use model::approval_rule::ApprovalRule;
+use model::definition::{Agent, ApprovalOnTimeout, ApprovalPolicy, CommandTool, Tool, ToolExecutor};
 use model::record::OnCrash;
-use model::rule::Rule;
 use model::tool::ToolSpec;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -77,7 +77,8 @@ const PLACES: [(&str, &[Kind]); 13] = [
 ];
 
 const ON_CRASH: [(&str, OnCrash); 3] = [("unknown", OnCrash::Unknown), ("fail", OnCrash::Fail), ("ask", OnCrash::Ask)];
-const ON_TIMEOUT: [(&str, OnTimeout); 2] = [("reject", OnTimeout::Reject), ("approve", OnTimeout::Approve)];
+const ON_TIMEOUT: [(&str, ApprovalOnTimeout); 2] =
+    [("reject", ApprovalOnTimeout::Reject), ("approve", ApprovalOnTimeout::Approve)];
 
 pub(super) fn read(tables: &Table<'_>, agents: &BTreeMap<String, Agent>, names: &Names<'_>) -> BTreeMap<String, Tool> {
     tables.items().filter_map(|(name, item)| Some((name.to_owned(), tool(name, &item, agents, names)?))).collect()
@@ -107,10 +108,10 @@ fn tool(name: &str, item: &Item<'_>, agents: &BTreeMap<String, Agent>, names: &N
         Kind::Http => {
             let spec = spec();
             let http = http_tool::read(&table, &spec.parameters)?;
-            Tool::new(spec, ToolHow::Http(http))
+            Tool::new(spec, ToolExecutor::Http(http))
         }
-        Kind::Command => Tool::new(spec(), ToolHow::Command(command_tool(&table)?)),
-        Kind::Client => Tool::new(spec(), ToolHow::Client),
+        Kind::Command => Tool::new(spec(), ToolExecutor::Command(command_tool(&table)?)),
+        Kind::Client => Tool::new(spec(), ToolExecutor::Client),
         Kind::Agent => asking(name, &table, agents, names)?,
     };
     Some(with_common(base, &table))
@@ -149,7 +150,7 @@ fn with_common(base: Tool, table: &Table<'_>) -> Tool {
         timeout_ms: timeout(table).or(base.timeout_ms),
         output_bytes_max: table.size("output_bytes_max").or(base.output_bytes_max),
         spec,
-        how: base.how,
+        executor: base.executor,
     }
 }
 
@@ -164,21 +165,21 @@ fn timeout(table: &Table<'_>) -> Option<u64> {
     }
 }
 
-fn approval(item: &Item<'_>, parameters: &Value) -> Option<Approval> {
+fn approval(item: &Item<'_>, parameters: &Value) -> Option<ApprovalPolicy> {
     let text = item.text()?;
     match text {
-        "never" => return Some(Approval::Never),
-        "always" => return Some(Approval::Always),
+        "never" => return Some(ApprovalPolicy::Never),
+        "always" => return Some(ApprovalPolicy::Always),
         _ => {}
     }
-    match Rule::parse(text) {
+    match ApprovalRule::parse(text) {
         Ok(rule) => {
             let known = property_names(parameters);
-            for name in rule.arguments().filter(|name| !known.contains(name)) {
+            for name in rule.argument_names().filter(|name| !known.contains(name)) {
                 let instead = near::instead(name, &known);
                 item.warn(format!("{} is no parameter, so this may ask every time; {instead}", shown(name)));
             }
-            Some(Approval::When(rule))
+            Some(ApprovalPolicy::When(rule))
         }
         Err(error) => {
             item.refuse(format!("not a rule: {error}; write `never`, `always`, or a rule like `quantity > 100`"));
@@ -206,7 +207,7 @@ fn asking(name: &str, table: &Table<'_>, agents: &BTreeMap<String, Agent>, names
         item.refuse(format!("there is no agent {}; {}", shown(wanted), near::instead(wanted, &names.agents)));
     }
     // One that is there and has a mistake of its own is missing here.
-    let mut tool = agents.get(wanted).map(Tool::asking)?;
+    let mut tool = agents.get(wanted).map(Tool::for_sub_agent)?;
     tool.spec.name = name.to_owned();
     if let Some(parameters) = table.get("parameters").and_then(|item| parameters(&item)) {
         tool.spec.parameters = parameters;

@@ -4,7 +4,7 @@
 
 use crate::files::{Files, RAW, Signed};
 use fetch::{FetchError, Fetched, Kind};
-use model::ports::{AttachmentRow, FileRequest};
+use model::ports::{AttachmentRow, FileReadRequest};
 use reqwest::Url;
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// else: then it is one like any other.
 pub(super) async fn read(
     files: &Files,
-    request: &FileRequest,
+    request: &FileReadRequest,
     bytes_max: usize,
 ) -> Option<Result<Fetched, FetchError>> {
     // Under whatever name we were reached, this is how such an address ends.
@@ -30,7 +30,7 @@ pub(super) async fn read(
 }
 
 async fn take(files: &Files, url: Url, row: AttachmentRow, bytes_max: usize) -> Result<Fetched, FetchError> {
-    if usize::try_from(row.bytes).map_or(true, |bytes| bytes > bytes_max) {
+    if usize::try_from(row.size_bytes).map_or(true, |bytes| bytes > bytes_max) {
         return Err(FetchError::TooLarge);
     }
     let bytes = files.bytes(&row).await.map_err(|_| FetchError::Unreachable)?;

@@ -63,14 +63,14 @@ impl Files {
             return Ok(response);
         }
         // Who asks about a file asks about all of it.
-        let wanted = if method == Method::GET { range(asked, row.bytes, keep) } else { Asked::Whole };
+        let wanted = if method == Method::GET { range(asked, row.size_bytes, keep) } else { Asked::Whole };
         let part = match wanted {
             Asked::Whole => None,
             Asked::Part(range) => Some(range),
             Asked::Outside => {
-                let detail = format!("the file has {} bytes", row.bytes);
+                let detail = format!("the file has {} bytes", row.size_bytes);
                 let problem = Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", detail);
-                return Err(problem.header(header::CONTENT_RANGE, format!("bytes */{}", row.bytes)));
+                return Err(problem.header(header::CONTENT_RANGE, format!("bytes */{}", row.size_bytes)));
             }
         };
         let status = if part.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use engine::SystemClock;
 use files::{FilesError, Key, KeyError, Kind, UploadError, disposition};
 use model::blob;
-use model::ports::{AttachmentRow, Clock as _, Kept, StoreError};
+use model::ports::{AttachmentOutcome, AttachmentRow, Clock as _, StoreError};
 use model::{ThreadId, UserId};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
@@ -74,8 +74,8 @@ impl Files {
 
     async fn keep_new(&self, owner: &UserId, thread: &ThreadId, blob: NewBlob) -> Result<String, BlobError> {
         let (hash, origin) = (hash(&blob.bytes), blob.origin);
-        let address = blob::address(&hash);
-        if self.directory.use_blob(owner, thread, &hash).await?.is_none() {
+        let address = blob::blob_url(&hash);
+        if self.directory.link_blob(owner, thread, &hash).await?.is_none() {
             self.keep_bytes(owner, thread, hash, blob).await?;
         }
         if origin != Origin::Sent {
@@ -105,18 +105,26 @@ impl Files {
         let key = Key::mint_blob(owner, &hash, Uuid::now_v7())?;
         self.expect(&key).await?;
         let kept = self.put(&key, thread, hash, blob).await;
-        if !matches!(kept, Ok(Kept::Now))
+        if !matches!(kept, Ok(AttachmentOutcome::Stored))
             && let Err(error) = self.discard(owner, &key).await
         {
             tracing::warn!(path = key.as_str(), %error, "what is left of a blob waits for the next start");
         }
         match kept? {
-            Kept::Now | Kept::Already(_) => Ok(()),
-            Kept::Over { used } => Err(BlobError::Over { most: self.config.user_bytes_max.unwrap_or_default(), used }),
+            AttachmentOutcome::Stored | AttachmentOutcome::Duplicate(_) => Ok(()),
+            AttachmentOutcome::QuotaExceeded { used } => {
+                Err(BlobError::Over { most: self.config.user_bytes_max.unwrap_or_default(), used })
+            }
         }
     }
 
-    async fn put(&self, key: &Key, thread: &ThreadId, hash: String, blob: NewBlob) -> Result<Kept, BlobError> {
+    async fn put(
+        &self,
+        key: &Key,
+        thread: &ThreadId,
+        hash: String,
+        blob: NewBlob,
+    ) -> Result<AttachmentOutcome, BlobError> {
         let kind = Kind::of(&blob.bytes, blob.declared.as_deref());
         let disposition = disposition(&blob.name, kind.content_type);
         let uploading = self.depot.upload(key, kind, &disposition, u64::MAX).await;
@@ -130,23 +138,23 @@ impl Files {
             path: key.as_str().to_owned(),
             name: blob.name,
             content_type: kind.content_type.to_owned(),
-            bytes,
+            size_bytes: bytes,
             created_at: SystemClock.now(),
             hash: Some(hash),
         };
         let bytes_max = self.config.user_bytes_max.filter(|_| blob.origin != Origin::Made);
-        Ok(self.directory.put_blob(key.owner(), thread, row, bytes_max).await?)
+        Ok(self.directory.commit_blob(key.owner(), thread, row, bytes_max).await?)
     }
 
     /// The bytes that a row tells of.
     pub(crate) async fn bytes(&self, row: &AttachmentRow) -> Result<Bytes, FilesError> {
         let key = Key::stored(&row.path).map_err(|_| FilesError::NotFound)?;
-        self.depot.bytes(&key, row.bytes).await
+        self.depot.bytes(&key, row.size_bytes).await
     }
 
     /// Removes the bytes that no thread uses any more. What cannot be removed now waits for the next start.
     pub(crate) async fn clear(&self) -> Result<(), StoreError> {
-        let released = self.directory.released_attachments().await?;
+        let released = self.directory.unreferenced_attachments().await?;
         self.discard_all(released).await;
         Ok(())
     }
@@ -187,7 +195,7 @@ impl From<BlobError> for Problem {
 mod tests {
     use super::*;
     use crate::config::{self, Overrides};
-    use model::blob::hash_in;
+    use model::blob::blob_hash;
     use std::path::Path;
     use store::Memory;
 
@@ -204,18 +212,18 @@ mod tests {
     async fn what_is_kept_for_a_thread_that_is_gone_is_gone_too() {
         let dir = tempfile::tempdir().unwrap();
         let files = files(dir.path());
-        let (owner, thread) = (UserId::from("ann"), ThreadId::mint(Uuid::now_v7()));
+        let (owner, thread) = (UserId::from("ann"), ThreadId::from_uuid(Uuid::now_v7()));
         for origin in [Origin::Made, Origin::Added] {
             let address = files.keep_blob(&owner, &thread, blob("made", origin)).await.unwrap();
-            let made = files.directory.blob(&owner, None, hash_in(&address).unwrap()).await.unwrap();
+            let made = files.directory.blob(&owner, None, blob_hash(&address).unwrap()).await.unwrap();
             assert_eq!((made, files.depot.all().await.unwrap()), (None, Vec::new()), "{origin:?}");
         }
 
         // The thread of what was sent may yet come. What is used twice goes with the second.
         let address = files.keep_blob(&owner, &thread, blob("sent", Origin::Sent)).await.unwrap();
-        let sent = async || files.directory.blob(&owner, None, hash_in(&address).unwrap()).await.unwrap();
+        let sent = async || files.directory.blob(&owner, None, blob_hash(&address).unwrap()).await.unwrap();
         assert!(sent().await.is_some());
-        let other = ThreadId::mint(Uuid::now_v7());
+        let other = ThreadId::from_uuid(Uuid::now_v7());
         files.keep_blob(&owner, &other, blob("sent", Origin::Made)).await.unwrap();
         assert!(sent().await.is_some(), "the other thread alone was not there");
         assert_eq!(files.depot.all().await.unwrap().len(), 1);
@@ -227,6 +235,6 @@ mod tests {
     fn a_hash_is_written_as_addresses_have_it() {
         let hash = hash(b"");
         assert_eq!(hash, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-        assert!(blob::is_hash(&hash));
+        assert!(blob::is_sha256_hex(&hash));
     }
 }

@@ -14,19 +14,19 @@ use futures_core::Stream;
 use futures_util::FutureExt as _;
 use futures_util::stream::{self, StreamExt as _};
 use model::UserId;
-use model::blob::hash_in;
-use model::block::{FileRef, ImageUrl, PICTURE_TYPES, Part};
-use model::delta::{ModelEvent, ModelFailure, ModelRequest};
+use model::blob::blob_hash;
+use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES, ImageUrl};
 use model::event::ErrorInfo;
-use model::history::Entry;
-use model::ports::{AttachmentRow, BoxStream, Models, StoreError};
+use model::history::HistoryEntry;
+use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
+use model::ports::{AttachmentRow, BoxStream, ModelClient, StoreError};
 use model::reference;
-use upstream::responses::drawn;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::sync::OwnedSemaphorePermit;
+use upstream::responses::drawn;
 
 /// Marks words that come from a file: they are not the author's own.
 const FILE_TAG: &str = "added_by_file";
@@ -38,20 +38,20 @@ const UNREADABLE: &str = "it cannot be read";
 
 /// Models that see files.
 pub(crate) struct Given {
-    pub(crate) models: Arc<dyn Models>,
+    pub(crate) models: Arc<dyn ModelClient>,
     pub(crate) files: Arc<Files>,
 }
 
-impl Models for Given {
-    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+impl ModelClient for Given {
+    fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let keeper = Keeper::new(&self.files, &request.user, &request.thread);
         if !request.history.iter().any(names_files) {
-            return Shown::new(self.models.turn(request), keeper).boxed();
+            return Shown::new(self.models.stream_turn(request), keeper).boxed();
         }
         let (models, files) = (Arc::clone(&self.models), Arc::clone(&self.files));
         let turn = async move {
             match given(&files, request).await {
-                Ok((request, room)) => UntilFirst { events: models.turn(request), room }.boxed(),
+                Ok((request, room)) => UntilFirst { events: models.stream_turn(request), room }.boxed(),
                 Err(Unreadable) => stream::once(async { ModelEvent::Failed(unavailable()) }).boxed(),
             }
         };
@@ -92,14 +92,14 @@ fn unavailable() -> ModelFailure {
 }
 
 /// Is there something in it whose bytes are ours?
-fn names_files(entry: &Entry) -> bool {
+fn names_files(entry: &HistoryEntry) -> bool {
     places(entry).next().is_some()
 }
 
 /// Where everything in it is whose bytes are ours, last first.
-fn places(entry: &Entry) -> impl Iterator<Item = Place<'_>> {
+fn places(entry: &HistoryEntry) -> impl Iterator<Item = Place<'_>> {
     let drawn = match entry {
-        Entry::Hosted { raw, .. } => drawn::picture(&raw.item).and_then(hash_in).map(Place::Blob),
+        HistoryEntry::Hosted { raw, .. } => drawn::picture(&raw.item).and_then(blob_hash).map(Place::Blob),
         _ => None,
     };
     drawn.into_iter().chain(entry.parts().iter().rev().filter_map(place))
@@ -112,15 +112,15 @@ enum Place<'a> {
     Attachment { bucket: &'a str, path: &'a str },
 }
 
-fn place(part: &Part) -> Option<Place<'_>> {
+fn place(part: &ContentPart) -> Option<Place<'_>> {
     match part {
-        Part::Text { .. } => None,
-        Part::ImageUrl { image_url, .. } => hash_in(&image_url.url).map(Place::Blob),
-        Part::File { file: FileRef { url: Some(url), .. } } => hash_in(url).map(Place::Blob),
-        Part::File { file: FileRef { bucket: Some(bucket), path: Some(path), .. } } => {
+        ContentPart::Text { .. } => None,
+        ContentPart::ImageUrl { image_url, .. } => blob_hash(&image_url.url).map(Place::Blob),
+        ContentPart::File { file: FileRef { url: Some(url), .. } } => blob_hash(url).map(Place::Blob),
+        ContentPart::File { file: FileRef { bucket: Some(bucket), path: Some(path), .. } } => {
             Some(Place::Attachment { bucket, path })
         }
-        Part::File { .. } => None,
+        ContentPart::File { .. } => None,
     }
 }
 
@@ -135,8 +135,8 @@ async fn given(
     let room = files.room(found.iter().map(Found::bytes).sum()).await;
     let mut history = request.history.to_vec();
     for entry in history.iter_mut().rev() {
-        if let Entry::Hosted { raw, .. } = entry
-            && drawn::picture(&raw.item).and_then(hash_in).is_some()
+        if let HistoryEntry::Hosted { raw, .. } = entry
+            && drawn::picture(&raw.item).and_then(blob_hash).is_some()
         {
             reader.put_drawn(&mut raw.item, found.pop_front()).await?;
         }
@@ -158,7 +158,7 @@ enum Found {
 impl Found {
     const fn bytes(&self) -> u64 {
         match self {
-            Self::Here(row) => row.bytes,
+            Self::Here(row) => row.size_bytes,
             Self::TooLarge(_) | Self::Gone => 0,
         }
     }
@@ -171,13 +171,13 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// What there is of everything that a history tells of, newest first.
-    async fn look(&self, history: &[Entry]) -> Result<VecDeque<Found>, Unreadable> {
+    async fn look(&self, history: &[HistoryEntry]) -> Result<VecDeque<Found>, Unreadable> {
         let mut found = VecDeque::new();
         let mut left = self.files.config.model_bytes_max;
         for place in history.iter().rev().flat_map(places) {
             found.push_back(match self.row(place).await? {
                 None => Found::Gone,
-                Some(row) => match left.checked_sub(row.bytes) {
+                Some(row) => match left.checked_sub(row.size_bytes) {
                     None => Found::TooLarge(row),
                     Some(rest) => {
                         left = rest;
@@ -190,7 +190,7 @@ impl Reader<'_> {
     }
 
     /// Puts the bytes in the place of a part that says where they are.
-    async fn put(&self, part: &mut Part, found: Option<Found>) -> Result<(), Unreadable> {
+    async fn put(&self, part: &mut ContentPart, found: Option<Found>) -> Result<(), Unreadable> {
         *part = match found {
             None | Some(Found::Gone) => note(part, None, GONE),
             Some(Found::TooLarge(row)) => note(part, Some(&row), TOO_LARGE),
@@ -241,50 +241,50 @@ impl Reader<'_> {
 }
 
 /// Bytes as a model takes them: a picture, a text, or a file that its service may read.
-async fn shown(part: &Part, row: &AttachmentRow, bytes: Bytes, text_bytes_max: usize) -> Part {
+async fn shown(part: &ContentPart, row: &AttachmentRow, bytes: Bytes, text_bytes_max: usize) -> ContentPart {
     let (id, detail) = match part {
-        Part::Text { id, .. } => (*id, None),
-        Part::ImageUrl { id, image_url } => (*id, image_url.detail),
-        Part::File { .. } => (None, None),
+        ContentPart::Text { id, .. } => (*id, None),
+        ContentPart::ImageUrl { id, image_url } => (*id, image_url.detail),
+        ContentPart::File { .. } => (None, None),
     };
     let content_type = row.content_type.as_str();
-    if PICTURE_TYPES.contains(&content_type) {
-        return Part::ImageUrl { image_url: ImageUrl { url: data::write(content_type, &bytes), detail }, id };
+    if IMAGE_MEDIA_TYPES.contains(&content_type) {
+        return ContentPart::ImageUrl { image_url: ImageUrl { url: data::write(content_type, &bytes), detail }, id };
     }
     if content_type.starts_with("text/") || content_type == "application/json" {
         let called = name(part, row).to_owned();
         // A large page is a piece of work: nobody else waits for it.
         let words = tokio::task::spawn_blocking(move || words(&called, &bytes, text_bytes_max)).await;
         let tags = vec![FILE_TAG.to_owned()];
-        return words.map_or_else(|_| note(part, Some(row), UNREADABLE), |text| Part::Text { text, id, tags });
+        return words.map_or_else(|_| note(part, Some(row), UNREADABLE), |text| ContentPart::Text { text, id, tags });
     }
     let url = Some(data::write(content_type, &bytes));
-    Part::File { file: FileRef { url, name: Some(name(part, row).to_owned()), ..FileRef::default() } }
+    ContentPart::File { file: FileRef { url, name: Some(name(part, row).to_owned()), ..FileRef::default() } }
 }
 
 /// The words of a file, under its name: as many as a model is given of one, and nothing in them reads like what it may cite.
 fn words(name: &str, bytes: &[u8], bytes_max: usize) -> String {
     let (text, is_longer) = fetch::text::sent(bytes, name, bytes_max);
     let cut = if is_longer { " (it is longer than what follows)" } else { "" };
-    reference::neutral(format!("File {name}{cut}:\n\n{text}"))
+    reference::escape_markers(format!("File {name}{cut}:\n\n{text}"))
 }
 
 /// What stands where a file would.
-fn note(part: &Part, row: Option<&AttachmentRow>, why: &str) -> Part {
+fn note(part: &ContentPart, row: Option<&AttachmentRow>, why: &str) -> ContentPart {
     let called = match (row, part) {
         (Some(row), _) => name(part, row),
-        (None, Part::File { file }) => file.name.as_deref().unwrap_or_default(),
+        (None, ContentPart::File { file }) => file.name.as_deref().unwrap_or_default(),
         (None, _) => "",
     };
     let space = if called.is_empty() { "" } else { " " };
     let text = format!("[file{space}{called} left out: {why}]");
-    Part::Text { text, id: None, tags: vec![FILE_TAG.to_owned()] }
+    ContentPart::Text { text, id: None, tags: vec![FILE_TAG.to_owned()] }
 }
 
 /// What people call it: here, or where it was sent.
-fn name<'a>(part: &'a Part, row: &'a AttachmentRow) -> &'a str {
+fn name<'a>(part: &'a ContentPart, row: &'a AttachmentRow) -> &'a str {
     match part {
-        Part::File { file: FileRef { name: Some(name), .. } } if !name.is_empty() => name,
+        ContentPart::File { file: FileRef { name: Some(name), .. } } if !name.is_empty() => name,
         _ => &row.name,
     }
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use files::FilesError;
 use futures_util::stream;
 use memchr::memmem;
-use model::blob::{self, BLOBS, hash_in};
+use model::blob::{self, BLOB_URL_PREFIX, blob_hash};
 use model::ports::StoreError;
 use model::{ThreadId, UserId};
 use serde_json::Value;
@@ -140,7 +140,7 @@ pub(crate) fn filled(frames: Bytes, picture: impl Fn(&str) -> Option<Bytes>) -> 
             Piece::Frames(bytes) => out.extend_from_slice(&bytes),
             Piece::Picture(hash) => match picture(&hash) {
                 Some(bytes) => out.extend_from_slice(STANDARD.encode(bytes).as_bytes()),
-                None => out.extend_from_slice(blob::address(&hash).as_bytes()),
+                None => out.extend_from_slice(blob::blob_url(&hash).as_bytes()),
             },
             Piece::Rest(_) => {}
         }
@@ -150,17 +150,17 @@ pub(crate) fn filled(frames: Bytes, picture: impl Fn(&str) -> Option<Bytes>) -> 
 
 /// Most frames have none, and go on as they are.
 fn has_address(frames: &[u8]) -> bool {
-    memmem::find(frames, BLOBS.as_bytes()).is_some()
+    memmem::find(frames, BLOB_URL_PREFIX.as_bytes()).is_some()
 }
 
 /// Cuts frames where pictures stand.
 fn cut(frames: &Bytes) -> VecDeque<Piece> {
     let mut pieces = VecDeque::new();
     let mut from = 0;
-    for at in memmem::find_iter(frames, BLOBS.as_bytes()) {
+    for at in memmem::find_iter(frames, BLOB_URL_PREFIX.as_bytes()) {
         let Some(hash) = picture_at(frames, at) else { continue };
         pieces.push_back(Piece::Frames(frames.slice(from..at)));
-        from = at + BLOBS.len() + hash.len();
+        from = at + BLOB_URL_PREFIX.len() + hash.len();
         pieces.push_back(Piece::Picture(hash));
     }
     pieces.push_back(Piece::Frames(frames.slice(from..)));
@@ -172,7 +172,7 @@ fn picture_at(frames: &[u8], at: usize) -> Option<String> {
     let (before, value) = frames.split_at_checked(at)?;
     let (_, type_of) = PLACES.iter().find(|(member, _)| before.ends_with(member))?;
     let (address, rest) = value.split_at_checked(memchr::memchr(b'"', value)?)?;
-    let hash = hash_in(std::str::from_utf8(address).ok()?)?;
+    let hash = blob_hash(std::str::from_utf8(address).ok()?)?;
     has_member(rest.get(1..)?, type_of).then(|| hash.to_owned())
 }
 

@@ -14,17 +14,17 @@ use crate::problem::Problem;
 use axum::http::StatusCode;
 use engine::NewRun;
 use files::{Kind, Picture, TooManyPixels, shown_name};
-use model::blob::{self, BLOBS, hash_in};
-use model::block::{FileRef, PICTURE_TYPES, Part};
-use model::command::{AnswerTo, ClientResult};
-use model::history::{Before, Entry};
+use model::blob::{self, BLOB_URL_PREFIX, blob_hash};
+use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
+use model::command::{AnswerBody, ClientToolResult};
+use model::history::{HistoryEntry, PriorHistory};
 use model::ports::AttachmentRow;
 use model::{ThreadId, UserId};
-use upstream::responses::drawn;
 use protocol::said::{Said, What};
 use reqwest::Url;
 use std::collections::HashMap;
 use std::mem;
+use upstream::responses::drawn;
 
 /// What is longer is read where nobody waits for the thread.
 const QUICK_BYTES: usize = 64 * 1024;
@@ -98,25 +98,27 @@ impl Luggage {
     pub(crate) async fn unpack<'a>(
         app: &App,
         field: &str,
-        parts: impl Iterator<Item = &'a mut Part> + Send,
+        parts: impl Iterator<Item = &'a mut ContentPart> + Send,
     ) -> Result<Self, Problem> {
         let mut luggage = Self::default();
         for part in parts {
             let (url, name, wanted) = match part {
-                Part::Text { .. } => continue,
-                Part::ImageUrl { image_url, .. } => (&mut image_url.url, None, Wanted::picture(&app.files.config)),
-                Part::File { file: FileRef { url: Some(url), name, .. } } => {
+                ContentPart::Text { .. } => continue,
+                ContentPart::ImageUrl { image_url, .. } => {
+                    (&mut image_url.url, None, Wanted::picture(&app.files.config))
+                }
+                ContentPart::File { file: FileRef { url: Some(url), name, .. } } => {
                     if !is_data(url) {
                         check_address(field, url)?;
                     }
                     (url, name.clone(), Wanted::file(&app.files.config))
                 }
-                Part::File { .. } => continue,
+                ContentPart::File { .. } => continue,
             };
             if is_data(url) {
                 let opened = opened(mem::take(url), name, wanted).await;
                 let (hash, blob) = opened.map_err(|refused| refused.problem(field))?;
-                *url = blob::address(&hash);
+                *url = blob::blob_url(&hash);
                 measure(part, blob.bytes.len() as u64);
                 luggage.things.insert(hash, Thing::Sent(blob));
             }
@@ -139,11 +141,11 @@ impl Luggage {
         &self,
         app: &App,
         user: &UserId,
-        parts: impl Iterator<Item = &'a mut Part> + Send,
+        parts: impl Iterator<Item = &'a mut ContentPart> + Send,
     ) -> Result<(), Problem> {
         for part in parts.filter(|part| holds(part)) {
             // No protocol that only checks has files by bucket and path.
-            let hash = part.url().and_then(hash_in).ok_or_else(Problem::not_found)?;
+            let hash = part.url().and_then(blob_hash).ok_or_else(Problem::not_found)?;
             if !self.things.contains_key(hash) {
                 app.files.directory.blob(user, None, hash).await?.ok_or_else(Problem::not_found)?;
             }
@@ -156,7 +158,7 @@ impl Luggage {
         &self,
         app: &App,
         whose: (&UserId, &ThreadId),
-        parts: impl Iterator<Item = &'a mut Part> + Send,
+        parts: impl Iterator<Item = &'a mut ContentPart> + Send,
     ) -> Result<(), Problem> {
         self.keep_as(Origin::Sent, app, whose, parts).await
     }
@@ -166,9 +168,9 @@ impl Luggage {
         &self,
         app: &App,
         (user, thread): (&UserId, &ThreadId),
-        parts: impl Iterator<Item = &'a mut Part> + Send,
+        parts: impl Iterator<Item = &'a mut ContentPart> + Send,
     ) -> Result<(), Problem> {
-        let parts: Vec<&mut Part> = parts.filter(|part| holds(part)).collect();
+        let parts: Vec<&mut ContentPart> = parts.filter(|part| holds(part)).collect();
         if parts.is_empty() {
             return Ok(());
         }
@@ -182,25 +184,25 @@ impl Luggage {
         origin: Origin,
         app: &App,
         (user, thread): (&UserId, &ThreadId),
-        parts: impl Iterator<Item = &'a mut Part> + Send,
+        parts: impl Iterator<Item = &'a mut ContentPart> + Send,
     ) -> Result<(), Problem> {
         let mut brought: Vec<(&str, &Thing)> = Vec::new();
         for part in parts.filter(|part| holds(part)) {
             match part {
-                Part::Text { .. } => {}
-                Part::File { file: FileRef { bucket: Some(bucket), path: Some(path), name, size, .. } } => {
+                ContentPart::Text { .. } => {}
+                ContentPart::File { file: FileRef { bucket: Some(bucket), path: Some(path), name, size, .. } } => {
                     let row = own_file(app, (user, thread), bucket, path).await?;
                     name.get_or_insert(row.name);
-                    *size = Some(row.bytes);
+                    *size = Some(row.size_bytes);
                 }
-                Part::ImageUrl { .. } | Part::File { .. } => {
-                    let hash = part.url().and_then(hash_in).ok_or_else(Problem::not_found)?;
+                ContentPart::ImageUrl { .. } | ContentPart::File { .. } => {
+                    let hash = part.url().and_then(blob_hash).ok_or_else(Problem::not_found)?;
                     match self.things.get_key_value(hash) {
                         Some((hash, _)) if brought.iter().any(|(known, _)| known == hash) => {}
                         Some((hash, thing)) => brought.push((hash, thing)),
                         None => {
-                            let own = app.files.directory.use_blob(user, thread, hash).await?;
-                            measure(part, own.ok_or_else(Problem::not_found)?.bytes);
+                            let own = app.files.directory.link_blob(user, thread, hash).await?;
+                            measure(part, own.ok_or_else(Problem::not_found)?.size_bytes);
                         }
                     }
                 }
@@ -229,25 +231,25 @@ impl Thing {
 }
 
 /// Says of a file how large it is.
-fn measure(part: &mut Part, bytes: u64) {
-    if let Part::File { file } = part {
+fn measure(part: &mut ContentPart, bytes: u64) {
+    if let ContentPart::File { file } = part {
         file.size = Some(bytes);
     }
 }
 
 /// Is there anything in these parts that a thread has to hold?
-pub(crate) fn any<'a>(mut parts: impl Iterator<Item = &'a mut Part>) -> bool {
+pub(crate) fn any<'a>(mut parts: impl Iterator<Item = &'a mut ContentPart>) -> bool {
     parts.any(|part| holds(part))
 }
 
-fn holds(part: &Part) -> bool {
-    part.url().is_some_and(|address| address.starts_with(BLOBS))
-        || matches!(part, Part::File { file } if file.bucket.is_some())
+fn holds(part: &ContentPart) -> bool {
+    part.url().is_some_and(|address| address.starts_with(BLOB_URL_PREFIX))
+        || matches!(part, ContentPart::File { file } if file.bucket.is_some())
 }
 
 /// Whether an address may be asked is found out when it is. That it is one is seen here.
 fn check_address(field: &str, url: &str) -> Result<(), Problem> {
-    if url.starts_with(BLOBS) {
+    if url.starts_with(BLOB_URL_PREFIX) {
         return Ok(());
     }
     let shown: String = url.chars().take(80).collect();
@@ -269,7 +271,7 @@ async fn own_file(
     path: &str,
 ) -> Result<AttachmentRow, Problem> {
     let key = app.files.name(bucket, path).ok().filter(|key| key.owner() == user).ok_or_else(Problem::not_found)?;
-    let row = app.files.directory.use_attachment(user, thread, key.as_str()).await?;
+    let row = app.files.directory.link_attachment(user, thread, key.as_str()).await?;
     row.ok_or_else(Problem::not_found)
 }
 
@@ -288,7 +290,7 @@ fn open(url: &str, name: Option<String>, wanted: Wanted) -> Result<(String, NewB
         return Err(Refused::TooLarge(wanted.bytes_max));
     }
     let kind = Kind::of(&bytes, Some(&declared));
-    if wanted.is_picture && !PICTURE_TYPES.contains(&kind.content_type) {
+    if wanted.is_picture && !IMAGE_MEDIA_TYPES.contains(&kind.content_type) {
         return Err(Refused::NoPicture(kind.content_type));
     }
     Picture::check(&bytes, wanted.pixels_max)?;
@@ -301,27 +303,27 @@ fn open(url: &str, name: Option<String>, wanted: Wanted) -> Result<(String, NewB
 }
 
 /// The parts of what a run begins with.
-pub(crate) fn of_run(new: &mut NewRun) -> impl Iterator<Item = &mut Part> + Send {
+pub(crate) fn of_run(new: &mut NewRun) -> impl Iterator<Item = &mut ContentPart> + Send {
     new.input.iter_mut().chain(new.before.iter_mut().flat_map(of_before))
 }
 
 /// The parts of what was said before a run.
-pub(crate) fn of_before(before: &mut Before) -> impl Iterator<Item = &mut Part> + Send {
-    before.entries.iter_mut().flat_map(Entry::parts_mut)
+pub(crate) fn of_before(before: &mut PriorHistory) -> impl Iterator<Item = &mut ContentPart> + Send {
+    before.entries.iter_mut().flat_map(HistoryEntry::parts_mut)
 }
 
 /// The pictures in what was said before a run that a model drew. They stand in its own items, so they are no parts there.
-pub(crate) fn drawn_before(new: &NewRun) -> Vec<Part> {
+pub(crate) fn drawn_before(new: &NewRun) -> Vec<ContentPart> {
     let entries = new.before.iter().flat_map(|before| &before.entries);
     let drawn = entries.filter_map(|entry| match entry {
-        Entry::Hosted { raw, .. } => drawn::picture(&raw.item).filter(|address| hash_in(address).is_some()),
+        HistoryEntry::Hosted { raw, .. } => drawn::picture(&raw.item).filter(|address| blob_hash(address).is_some()),
         _ => None,
     });
-    drawn.map(Part::picture).collect()
+    drawn.map(ContentPart::image).collect()
 }
 
 /// The parts of what a client said.
-pub(crate) fn of_said(said: &mut [Said]) -> impl Iterator<Item = &mut Part> + Send {
+pub(crate) fn of_said(said: &mut [Said]) -> impl Iterator<Item = &mut ContentPart> + Send {
     said.iter_mut().flat_map(|said| match &mut said.what {
         What::User(content) | What::Drawn(content) | What::Result { content, .. } => content.iter_mut(),
         What::System(_) | What::Assistant(_) | What::Call { .. } | What::Decision { .. } | What::Other => {
@@ -331,15 +333,15 @@ pub(crate) fn of_said(said: &mut [Said]) -> impl Iterator<Item = &mut Part> + Se
 }
 
 /// The parts of what a client's tools gave.
-pub(crate) fn of_results(results: &mut [ClientResult]) -> impl Iterator<Item = &mut Part> + Send {
+pub(crate) fn of_results(results: &mut [ClientToolResult]) -> impl Iterator<Item = &mut ContentPart> + Send {
     results.iter_mut().flat_map(|result| result.content.iter_mut())
 }
 
 /// The parts of what a run waited for.
-pub(crate) fn of_answers(answers: &mut [AnswerTo]) -> impl Iterator<Item = &mut Part> + Send {
+pub(crate) fn of_answers(answers: &mut [AnswerBody]) -> impl Iterator<Item = &mut ContentPart> + Send {
     let results = answers.iter_mut().flat_map(|answer| match answer {
-        AnswerTo::ClientTools { results } => results.as_mut_slice(),
-        AnswerTo::Approval { .. } => &mut [],
+        AnswerBody::ClientTools { results } => results.as_mut_slice(),
+        AnswerBody::Approval { .. } => &mut [],
     });
     results.flat_map(|result| result.content.iter_mut())
 }

@@ -10,52 +10,52 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::stream::StreamExt as _;
-use model::blob::{BLOBS, hash_in};
-use model::block::{Block, FileRef, Part, TextBlock};
-use model::definition::Hook;
-use model::delta::{ModelDelta, ModelEvent};
+use model::blob::{BLOB_URL_PREFIX, blob_hash};
+use model::block::{Block, ContentPart, FileRef, TextBlock};
+use model::definition::InputHook;
 use model::event::ErrorInfo;
-use model::history::Entry;
-use model::ports::{BoxFuture, BoxStream, HookAnswer, HookRequest, Hooks, Tools};
+use model::history::HistoryEntry;
+use model::model_turn::{ModelDelta, ModelEvent};
+use model::ports::{BoxFuture, BoxStream, HookRequest, HookResponse, HookRunner, ToolRunner};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use model::{ThreadId, UserId};
-use upstream::responses::drawn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use upstream::responses::drawn;
 
 /// What stands where something could not be kept.
 const LOST: &str = "[a file could not be kept]";
 
 /// Tools whose pictures are kept.
 pub(crate) struct ShownTools {
-    pub(crate) tools: Arc<dyn Tools>,
+    pub(crate) tools: Arc<dyn ToolRunner>,
     pub(crate) files: Arc<Files>,
 }
 
-impl Tools for ShownTools {
-    fn call(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+impl ToolRunner for ShownTools {
+    fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
         let keeper = Keeper::new(&self.files, &request.user, &request.thread);
-        Shown::new(self.tools.call(request), keeper).boxed()
+        Shown::new(self.tools.call_tool(request), keeper).boxed()
     }
 }
 
 /// Hooks whose pictures are kept.
 pub(crate) struct ShownHooks {
-    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) hooks: Arc<dyn HookRunner>,
     pub(crate) files: Arc<Files>,
 }
 
-impl Hooks for ShownHooks {
-    fn ask(&self, hook: &Hook, request: HookRequest) -> BoxFuture<'static, Result<HookAnswer, ErrorInfo>> {
+impl HookRunner for ShownHooks {
+    fn run_hook(&self, hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>> {
         let keeper = Keeper::new(&self.files, &request.user, &request.thread);
-        let asked = self.hooks.ask(hook, request);
+        let asked = self.hooks.run_hook(hook, request);
         Box::pin(async move {
             let mut answer = asked.await?;
             for part in answer.input.iter_mut().flatten() {
                 keeper.put(part).await;
             }
-            for part in answer.history.iter_mut().flatten().flat_map(Entry::parts_mut) {
+            for part in answer.history.iter_mut().flatten().flat_map(HistoryEntry::parts_mut) {
                 keeper.put(part).await;
             }
             Ok(answer)
@@ -77,40 +77,40 @@ impl Keeper {
     }
 
     /// Puts the address in the place of what a part holds.
-    async fn put(&self, part: &mut Part) {
+    async fn put(&self, part: &mut ContentPart) {
         match part {
-            Part::ImageUrl { image_url, id } if is_ours(&image_url.url) => {
+            ContentPart::ImageUrl { image_url, id } if is_ours(&image_url.url) => {
                 match self.keep(&image_url.url, None).await {
                     Some(address) => image_url.url = address,
-                    None => *part = Part::Text { text: LOST.to_owned(), id: *id, tags: Vec::new() },
+                    None => *part = ContentPart::Text { text: LOST.to_owned(), id: *id, tags: Vec::new() },
                 }
             }
-            Part::File { file: FileRef { url: Some(url), name, .. } } if is_ours(url) => {
+            ContentPart::File { file: FileRef { url: Some(url), name, .. } } if is_ours(url) => {
                 match self.keep(url, name.as_deref()).await {
                     Some(address) => *url = address,
-                    None => *part = Part::text(LOST),
+                    None => *part = ContentPart::text(LOST),
                 }
             }
-            Part::File { file: FileRef { url: None, bucket: Some(bucket), path: Some(path), .. } } => {
+            ContentPart::File { file: FileRef { url: None, bucket: Some(bucket), path: Some(path), .. } } => {
                 if !self.uses(bucket, path).await {
-                    *part = Part::text(LOST);
+                    *part = ContentPart::text(LOST);
                 }
             }
-            Part::Text { .. } | Part::ImageUrl { .. } | Part::File { .. } => {}
+            ContentPart::Text { .. } | ContentPart::ImageUrl { .. } | ContentPart::File { .. } => {}
         }
     }
 
     /// Notes that the thread uses a file that was sent. False when there is no such file of this user.
     async fn uses(&self, bucket: &str, path: &str) -> bool {
         let Ok(key) = self.files.name(bucket, path) else { return false };
-        let used = self.files.directory.use_attachment(&self.user, &self.thread, key.as_str()).await;
+        let used = self.files.directory.link_attachment(&self.user, &self.thread, key.as_str()).await;
         used.is_ok_and(|row| row.is_some())
     }
 
     /// Keeps what a `data:` URL holds and says where. `None` when it could not be kept.
     async fn keep(&self, url: &str, name: Option<&str>) -> Option<String> {
-        if url.starts_with(BLOBS) {
-            let used = self.files.directory.use_blob(&self.user, &self.thread, hash_in(url)?).await;
+        if url.starts_with(BLOB_URL_PREFIX) {
+            let used = self.files.directory.link_blob(&self.user, &self.thread, blob_hash(url)?).await;
             return used.ok().flatten().map(|_| url.to_owned());
         }
         match data::read(url) {
@@ -188,7 +188,7 @@ impl<E: Shows> Stream for Shown<E> {
 
 /// Does an address hold bytes, or name bytes that are here?
 fn is_ours(url: &str) -> bool {
-    is_data(url) || url.starts_with(BLOBS)
+    is_data(url) || url.starts_with(BLOB_URL_PREFIX)
 }
 
 impl Shows for ModelEvent {
@@ -231,9 +231,9 @@ impl Shows for ToolEvent {
     fn has_picture(&self) -> bool {
         let Self::End(output) = self else { return false };
         let in_content = output.message_content.iter().any(|part| match part {
-            Part::Text { .. } => false,
-            Part::ImageUrl { image_url, .. } => is_ours(&image_url.url),
-            Part::File { file } => file.url.as_deref().is_none_or(is_ours),
+            ContentPart::Text { .. } => false,
+            ContentPart::ImageUrl { image_url, .. } => is_ours(&image_url.url),
+            ContentPart::File { file } => file.url.as_deref().is_none_or(is_ours),
         });
         let is_picture = |block: &Block| matches!(block, Block::Image(image) if is_ours(&image.image_url.url));
         in_content || output.block_list.iter().any(is_picture)

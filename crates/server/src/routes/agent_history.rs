@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use model::event::Event;
-use model::ports::{Day, PageLimit, PageOf, RunFilter, RunRow};
+use model::ports::{Day, ListPage, PageLimit, RunFilter, RunRow};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::agent_runs::{Conversation, NAME, Said};
 use serde::Serialize;
@@ -79,13 +79,13 @@ fn answer(name: Option<String>, found: Found) -> Answer {
 /// there. A run that is only queued has not said yet what its client calls the thread.
 async fn latest(app: &App, user: &UserId) -> Result<Option<(String, ThreadId)>, Problem> {
     let ports = app.engine.ports();
-    let newest = ports.directory.runs(user, RunFilter::default(), PageOf { before: None, limit: 1 }).await?;
+    let newest = ports.directory.runs(user, RunFilter::default(), ListPage { before: None, limit: 1 }).await?;
     let Some(RunRow { thread, .. }) = newest.into_iter().next() else { return Ok(None) };
     let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
-    let runs = ports.directory.runs(user, filter, PageOf { before: None, limit: RUNS_AT_ONCE }).await?;
+    let runs = ports.directory.runs(user, filter, ListPage { before: None, limit: RUNS_AT_ONCE }).await?;
     let mut name = None;
-    if let Some(first) = runs.into_iter().find_map(|run| run.first) {
-        let page = ports.journal.read(user, &thread, first.before(), PageLimit::ONE).await?;
+    if let Some(first) = runs.into_iter().find_map(|run| run.first_seq) {
+        let page = ports.journal.read_page(user, &thread, first.prev(), PageLimit::ONE).await?;
         name = page.records.first().and_then(|record| match record.event() {
             Event::Created(created) => created.task.client.clone().filter(|client| client.protocol == NAME)?.thread_id,
             _ => None,
@@ -106,7 +106,7 @@ impl Found {
     /// Takes what was said in a run that is older than those before it.
     fn take(&mut self, said: Vec<Said>, before: Option<Day>) {
         for said in said.into_iter().rev() {
-            let day = Day::of(said.at);
+            let day = Day::from_millis(said.at);
             if before.is_some_and(|before| day >= before) {
                 continue;
             }
@@ -126,18 +126,19 @@ async fn read(app: &App, user: &UserId, thread: &ThreadId, before: Option<Day>) 
     let mut hidden: HashSet<TaskId> = HashSet::new();
     // The first record of the run after the one at hand.
     let mut next: Option<Seq> = None;
-    let mut page = PageOf { before: None, limit: RUNS_AT_ONCE };
+    let mut page = ListPage { before: None, limit: RUNS_AT_ONCE };
     loop {
         let filter = RunFilter { thread: Some(thread.clone()), ..RunFilter::default() };
         let mut runs = app.engine.ports().directory.runs(user, filter, page.clone()).await?;
         let Some(oldest) = runs.last() else { break };
         page.before = Some(oldest.id.to_string());
         // By their records: of two that were asked for at once the later one may have begun first.
-        runs.sort_by_key(|run| std::cmp::Reverse(run.first));
+        runs.sort_by_key(|run| std::cmp::Reverse(run.first_seq));
         for run in runs {
-            let Some(first) = run.first else { continue };
-            let skipped = before.is_some_and(|before| Day::of(run.created_at) >= before) || hidden.contains(&run.id);
-            let from = if skipped { run.last.unwrap_or(first) } else { first.before() };
+            let Some(first) = run.first_seq else { continue };
+            let skipped =
+                before.is_some_and(|before| Day::from_millis(run.created_at) >= before) || hidden.contains(&run.id);
+            let from = if skipped { run.last_seq.unwrap_or(first) } else { first.prev() };
             // Behind a run there may be what happened to the thread; else there is nothing to read of a skipped one.
             if !(skipped && next == Some(from.next())) {
                 let said = said_in(app, user, &run, from, &mut hidden).await?;
@@ -169,7 +170,7 @@ async fn said_in(
     let mut conversation = Conversation::default();
     let mut at = from;
     loop {
-        let page = app.engine.ports().journal.read(user, &run.thread, at, PAGE).await?;
+        let page = app.engine.ports().journal.read_page(user, &run.thread, at, PAGE).await?;
         for record in &page.records {
             if record.run != run.id {
                 return Ok(conversation.into_messages());

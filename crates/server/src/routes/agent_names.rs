@@ -6,8 +6,8 @@ use crate::watch::{self, Place, Shown};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use model::cursor::Cursor;
-use model::id::is_plain;
-use model::ports::{NameRow, PageLimit};
+use model::id::is_valid_id;
+use model::ports::{AliasRow, PageLimit};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::agent_runs::{AgentRuns, NAME};
 use uuid::Uuid;
@@ -28,7 +28,7 @@ pub(crate) async fn find(app: &App, user: &UserId, name: &str) -> Result<ThreadI
     let directory = &app.engine.ports().directory;
     let thread = match ThreadId::parse(name) {
         Ok(thread) => thread,
-        Err(_) if is_plain(name) => directory.name(user, NAME, name).await?.ok_or_else(Problem::not_found)?.thread,
+        Err(_) if is_valid_id(name) => directory.alias(user, NAME, name).await?.ok_or_else(Problem::not_found)?.thread,
         Err(_) => return Err(Problem::not_found()),
     };
     // A name may be older than its thread.
@@ -38,17 +38,17 @@ pub(crate) async fn find(app: &App, user: &UserId, name: &str) -> Result<ThreadI
 
 /// The thread that a client means by a name of its own, which may not be there yet.
 pub(crate) async fn promise(app: &App, user: &UserId, name: &str) -> Result<ThreadId, Problem> {
-    if !is_plain(name) {
+    if !is_valid_id(name) {
         return Err(Problem::invalid_body("`threadId` has 1 to 64 letters, digits, `_` or `-`"));
     }
-    let row = NameRow {
+    let row = AliasRow {
         protocol: NAME.to_owned(),
         name: name.to_owned(),
-        thread: ThreadId::mint(Uuid::now_v7()),
+        thread: ThreadId::from_uuid(Uuid::now_v7()),
         note: String::new(),
         created_at: app.engine.ports().clock.now(),
     };
-    Ok(app.engine.ports().directory.give_name(user, row).await?.thread)
+    Ok(app.engine.ports().directory.create_alias(user, row).await?.thread)
 }
 
 /// Where the stream of a thread begins that is addressed by this name. Without a cursor it begins with the oldest run that
@@ -78,7 +78,7 @@ async fn beginning(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, P
     if let Some(busy) = app.engine.busy_with(user, thread).await? {
         return Ok(first_of(app, user, &busy).await?.unwrap_or(head));
     }
-    let page = app.engine.ports().journal.read(user, thread, head.before(), PageLimit::ONE).await?;
+    let page = app.engine.ports().journal.read_page(user, thread, head.prev(), PageLimit::ONE).await?;
     let Some(last) = page.records.first() else { return Ok(head) };
     Ok(first_of(app, user, &last.run).await?.unwrap_or(head))
 }
@@ -86,5 +86,5 @@ async fn beginning(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, P
 /// The place before a run's first record, once it has begun.
 async fn first_of(app: &App, user: &UserId, run: &TaskId) -> Result<Option<Seq>, Problem> {
     let row = app.engine.ports().directory.run(user, run).await?;
-    Ok(row.and_then(|row| row.first).map(Seq::before))
+    Ok(row.and_then(|row| row.first_seq).map(Seq::prev))
 }

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
-use model::command::Cancel;
+use model::command::CancelCommand;
 use model::event::CancelMode;
 use serde::Deserialize;
 use serde_json::json;
@@ -43,7 +43,7 @@ pub(crate) async fn handle(
                 return Err(Problem::new(StatusCode::CONFLICT, "already_ended", "nothing runs in this thread"));
             };
             let (engine, user) = (app.engine.clone(), caller.user.clone());
-            let cancel = Cancel { task_id: task_id.clone(), mode };
+            let cancel = CancelCommand { task_id: task_id.clone(), mode };
             to_its_end(async move { engine.cancel(&user, &thread, cancel, idempotency).await }).await?;
             task_id
         }

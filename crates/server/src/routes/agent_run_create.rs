@@ -15,8 +15,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use engine::{NewRun, Started};
-use model::block::{FileRef, Object, Part};
-use model::event::ClientNames;
+use model::block::{ContentPart, FileRef, JsonObject};
+use model::event::ClientIds;
 use model::{ThreadId, UserId};
 use protocol::agent_runs::NAME;
 use serde::Deserialize;
@@ -30,9 +30,9 @@ struct Request {
     agent: Option<String>,
     /// Maps, because serde would take a list for a struct.
     #[serde(default)]
-    attachments: Vec<Object>,
+    attachments: Vec<JsonObject>,
     #[serde(default)]
-    metadata: Object,
+    metadata: JsonObject,
 }
 
 #[derive(Deserialize)]
@@ -84,12 +84,12 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
         thread,
         metadata,
         promised: own_name.is_some(),
-        client: Some(ClientNames { protocol: NAME.to_owned(), thread_id: own_name, run_id: None }),
+        client: Some(ClientIds { protocol: NAME.to_owned(), thread_id: own_name, run_id: None }),
         ..NewRun::default()
     })
 }
 
-fn input(app: &App, message: String, attachments: Vec<Object>) -> Result<Vec<Part>, Problem> {
+fn input(app: &App, message: String, attachments: Vec<JsonObject>) -> Result<Vec<ContentPart>, Problem> {
     let most = app.limits.input_parts_max.saturating_sub(1);
     if attachments.len() > most {
         return Err(Problem::invalid_body(format!("`attachments`: {} files; {most} is the most", attachments.len())));
@@ -103,8 +103,8 @@ fn input(app: &App, message: String, attachments: Vec<Object>) -> Result<Vec<Par
     if message.is_empty() && attachments.is_empty() {
         return Err(Problem::invalid_body("`message` is empty: say something"));
     }
-    let text = Some(message).filter(|message| !message.is_empty()).map(Part::text);
-    let files = attachments.into_iter().map(|Attachment { bucket, path }| Part::File {
+    let text = Some(message).filter(|message| !message.is_empty()).map(ContentPart::text);
+    let files = attachments.into_iter().map(|Attachment { bucket, path }| ContentPart::File {
         file: FileRef { bucket: Some(bucket), path: Some(path), ..FileRef::default() },
     });
     Ok(text.into_iter().chain(files).collect())

@@ -18,7 +18,7 @@ use engine::SystemClock;
 use files::{HEAD_BYTES, Key, Kind, Picture, UploadError, disposition, sent_name, shown_name};
 use futures_util::stream::{BoxStream, StreamExt as _};
 use model::UserId;
-use model::ports::{AttachmentRow, Clock as _, Kept};
+use model::ports::{AttachmentOutcome, AttachmentRow, Clock as _};
 use multer::{Constraints, Multipart, SizeLimit};
 use serde_json::json;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(crate) async fn handle(
         receive(&app, &caller.user, name, &headers, body).await.map(|row| (row, app.files.bucket.clone()))
     });
     let (row, bucket) = row.await?;
-    let AttachmentRow { path, name, content_type, bytes, .. } = row;
+    let AttachmentRow { path, name, content_type, size_bytes: bytes, .. } = row;
     let answer = json!({ "bucket": bucket, "path": path, "name": name, "contentType": content_type, "size": bytes });
     Ok((StatusCode::CREATED, axum::Json(answer)).into_response())
 }
@@ -138,10 +138,19 @@ async fn keep(
     }
     let bytes = upload.finish().await.map_err(|error| refused(app, error))?;
     let (path, created_at) = (key.as_str().to_owned(), SystemClock.now());
-    let row = AttachmentRow { path, name, content_type: kind.content_type.to_owned(), bytes, created_at, hash: None };
+    let row = AttachmentRow {
+        path,
+        name,
+        content_type: kind.content_type.to_owned(),
+        size_bytes: bytes,
+        created_at,
+        hash: None,
+    };
     match app.files.keep(key.owner(), row.clone()).await? {
-        Kept::Now | Kept::Already(_) => Ok(row),
-        Kept::Over { used } => Err(over(app.files.config.user_bytes_max.unwrap_or_default(), used)),
+        AttachmentOutcome::Stored | AttachmentOutcome::Duplicate(_) => Ok(row),
+        AttachmentOutcome::QuotaExceeded { used } => {
+            Err(over(app.files.config.user_bytes_max.unwrap_or_default(), used))
+        }
     }
 }
 

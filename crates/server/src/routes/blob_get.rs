@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
 use files::Key;
-use model::blob::is_hash;
+use model::blob::is_sha256_hex;
 
 /// The hash that a path names. What cannot be one is of no blob.
 pub(crate) struct BlobPath(String);
@@ -21,7 +21,7 @@ impl<S: Send + Sync> FromRequestParts<S> for BlobPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let hash = segment(parts, state, "hash").await?;
-        if is_hash(&hash) { Ok(Self(hash)) } else { Err(Problem::not_found()) }
+        if is_sha256_hex(&hash) { Ok(Self(hash)) } else { Err(Problem::not_found()) }
     }
 }
 

@@ -12,8 +12,8 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use model::block::Object;
-use model::ports::NameRow;
+use model::block::JsonObject;
+use model::ports::AliasRow;
 use model::{ThreadId, UserId};
 use protocol::responses::{asked_said, metadata};
 use protocol::said::Said;
@@ -39,7 +39,7 @@ pub(crate) struct Conversation {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Note {
-    metadata: Object,
+    metadata: JsonObject,
     /// Items that no run has read yet.
     items: Vec<Value>,
 }
@@ -52,23 +52,23 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let mut json = Json::read_optional(&headers, body, &app.limits).await?;
     let _large = json.room();
-    let body: Object = json.object()?;
+    let body: JsonObject = json.object()?;
     let note = Note { metadata: meta(&body)?, items: new_items(&app, &caller.user, &body, false).await? };
     let id = Uuid::now_v7();
     let conversation = Conversation {
         id: format!("conv_{}", id.simple()),
-        thread: ThreadId::mint(id),
+        thread: ThreadId::from_uuid(id),
         created_at: app.engine.ports().clock.now(),
         note,
     };
-    let row = NameRow {
+    let row = AliasRow {
         protocol: PROTOCOL.to_owned(),
         name: conversation.id.clone(),
         thread: conversation.thread.clone(),
         note: conversation.note_text()?,
         created_at: conversation.created_at,
     };
-    app.engine.ports().directory.give_name(&caller.user, row).await?;
+    app.engine.ports().directory.create_alias(&caller.user, row).await?;
     Ok(axum::Json(conversation.object()).into_response())
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn update(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body: Object = Json::read(&headers, body, &app.limits).await?.object()?;
+    let body: JsonObject = Json::read(&headers, body, &app.limits).await?.object()?;
     let mut conversation = find(&app, &caller.user, &id).await?;
     conversation.note.metadata = meta(&body)?;
     conversation.keep(&app, &caller.user).await?;
@@ -97,14 +97,14 @@ pub(crate) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
     find(&app, &caller.user, &id).await?;
-    app.engine.ports().directory.forget_name(&caller.user, PROTOCOL, &id).await?;
+    app.engine.ports().directory.delete_alias(&caller.user, PROTOCOL, &id).await?;
     Ok(axum::Json(json!({ "id": id, "object": "conversation.deleted", "deleted": true })).into_response())
 }
 
 /// The conversation of this name.
 pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<Conversation, Problem> {
-    let row = match model::id::is_plain(id) {
-        true => app.engine.ports().directory.name(user, PROTOCOL, id).await?,
+    let row = match model::id::is_valid_id(id) {
+        true => app.engine.ports().directory.alias(user, PROTOCOL, id).await?,
         false => None,
     };
     let Some(row) = row else {
@@ -132,7 +132,7 @@ impl Conversation {
     }
 
     async fn keep(&self, app: &App, user: &UserId) -> Result<(), Problem> {
-        app.engine.ports().directory.note_name(user, PROTOCOL, &self.id, self.note_text()?).await?;
+        app.engine.ports().directory.update_alias(user, PROTOCOL, &self.id, self.note_text()?).await?;
         Ok(())
     }
 
@@ -152,13 +152,13 @@ impl Conversation {
     }
 }
 
-fn meta(body: &Object) -> Result<Object, Problem> {
+fn meta(body: &JsonObject) -> Result<JsonObject, Problem> {
     metadata(body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))
 }
 
 /// The items of a request, each with a name. What they bring along is looked at here and kept when a run reads them: the
 /// conversation may have no thread yet that could hold it.
-async fn new_items(app: &App, user: &UserId, body: &Object, needed: bool) -> Result<Vec<Value>, Problem> {
+async fn new_items(app: &App, user: &UserId, body: &JsonObject, needed: bool) -> Result<Vec<Value>, Problem> {
     let given = body.get("items").filter(|items| !items.is_null());
     let Some(given) = given else {
         return if needed { Err(Problem::invalid_body("`items`: a list of items is needed")) } else { Ok(Vec::new()) };

@@ -15,7 +15,7 @@ pub(crate) async fn list(State(app): State<App>, _: Caller) -> Response {
 }
 
 pub(crate) async fn get(State(app): State<App>, _: Caller, Path(name): Path<String>) -> Result<Response, Problem> {
-    if app.engine.ports().definitions.resolve(&name).is_some() {
+    if app.engine.ports().definitions.resolve_agent(&name).is_some() {
         return Ok(axum::Json(model(&name)).into_response());
     }
     let short: String = name.chars().take(80).collect();

@@ -60,7 +60,7 @@ pub(crate) fn no_response(id: &str) -> Problem {
 pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<(Found, Read), Problem> {
     let (run, segment) = Segment::parse_id(id).ok_or_else(|| no_response(id))?;
     let run = app.engine.run_of(user, &run).await?.ok_or_else(|| no_response(id))?;
-    if app.engine.ports().directory.name(user, DELETED, id).await?.is_some() {
+    if app.engine.ports().directory.alias(user, DELETED, id).await?.is_some() {
         return Err(no_response(id));
     }
     let found = Found { run, segment };
@@ -71,7 +71,7 @@ pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<(Found, R
 
 /// How far a response is; `None` when its run has no such segment.
 pub(crate) async fn read(app: &App, user: &UserId, found: &Found) -> Result<Option<Read>, Problem> {
-    let Some(first) = found.run.first else { return queued(app, user, found).await };
+    let Some(first) = found.run.first_seq else { return queued(app, user, found).await };
     if let Some(read) = logged(app, user, found, first).await? {
         return Ok(Some(read));
     }
@@ -90,9 +90,9 @@ async fn logged(app: &App, user: &UserId, found: &Found, first: Seq) -> Result<O
     let Found { run, segment } = found;
     let mut projection = Segment::new(run.id.clone(), *segment, &run.thread);
     let mut frames = Frames::default();
-    let mut at = first.before();
-    while !frames.is_over() {
-        let page = app.engine.ports().journal.read(user, &run.thread, at, PageLimit::WIDE).await?;
+    let mut at = first.prev();
+    while !frames.is_finished() {
+        let page = app.engine.ports().journal.read_page(user, &run.thread, at, PageLimit::WIDE).await?;
         let Some(last) = page.records.last() else { break };
         at = last.seq;
         let of_run = page.records.iter().take_while(|record| record.run == run.id);
@@ -105,13 +105,13 @@ async fn logged(app: &App, user: &UserId, found: &Found, first: Seq) -> Result<O
             break;
         }
         // Only the object is wanted.
-        let over = frames.is_over();
+        let over = frames.is_finished();
         frames = Frames::default();
         if over {
             frames.finish();
         }
     }
-    let (frames, over) = (projection.frames_so_far(), frames.is_over());
+    let (frames, over) = (projection.frames_so_far(), frames.is_finished());
     Ok(projection.object().map(|object| Read { object, frames, over }))
 }
 
@@ -120,7 +120,7 @@ async fn answered(app: &App, user: &UserId, found: &Found) -> Result<Option<Read
     let Found { run, segment } = found;
     let rows = app.engine.ports().directory.inbox(user, &run.thread).await?;
     let echo = rows.into_iter().find_map(|row| match row.command {
-        Command::Answer(answer) if answer.task_id == run.id => Some(answer.echo),
+        Command::Answer(answer) if answer.task_id == run.id => Some(answer.request_echo),
         _ => None,
     });
     let Some(echo) = echo else { return Ok(None) };
@@ -139,14 +139,14 @@ async fn queued(app: &App, user: &UserId, found: &Found) -> Result<Option<Read>,
     }
     let rows = app.engine.ports().directory.inbox(user, &run.thread).await?;
     let echo = rows.into_iter().find_map(|row| match row.command {
-        Command::Start(start) if start.task_id == run.id => Some(start.echo),
+        Command::Start(start) if start.task_id == run.id => Some(start.request_echo),
         _ => None,
     });
     let dropped = run.status.is_terminal();
     if echo.is_none() && !dropped {
         // It has begun in this moment, and its records say what was asked.
         let run = app.engine.run_of(user, &run.id).await?;
-        return match run.filter(|run| run.first.is_some() || run.status.is_terminal()) {
+        return match run.filter(|run| run.first_seq.is_some() || run.status.is_terminal()) {
             Some(run) => Box::pin(read(app, user, &Found { run, segment: 1 })).await,
             None => Ok(None),
         };
@@ -166,7 +166,7 @@ pub(crate) async fn place(
     skip: u64,
 ) -> Result<Place, Problem> {
     let (row, from) = watch::begun(app, user, run).await?;
-    let queued = row.first.is_none().then(|| row.id.clone());
+    let queued = row.first_seq.is_none().then(|| row.id.clone());
     let name = format!("responses/{}", Segment::id(run, segment));
     let projection = Box::new(Segment::new(run.clone(), segment, thread));
     let shown = Shown { name, dialect: "", projection };

@@ -8,7 +8,7 @@ use crate::query;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
-use model::id::is_plain;
+use model::id::is_valid_id;
 
 /// The share that a path names.
 pub(crate) struct SharePath(String);
@@ -18,7 +18,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SharePath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let id = segment(parts, state, "share").await?;
-        if is_plain(&id) { Ok(Self(id)) } else { Err(Problem::not_found()) }
+        if is_valid_id(&id) { Ok(Self(id)) } else { Err(Problem::not_found()) }
     }
 }
 

@@ -9,8 +9,8 @@ use crate::{query, schema, wire};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
-use model::block::Object;
-use model::event::{Actor, Decision, DecisionKind};
+use model::block::JsonObject;
+use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
 use model::ports::{ApprovalRow, RunRow, SubmitError};
 use model::{ApprovalKey, UserId};
 use serde::Deserialize;
@@ -19,11 +19,11 @@ use serde_json::Value;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
-    decision: DecisionKind,
+    decision: ApprovalDecisionKind,
     #[serde(default)]
     message: Option<String>,
     #[serde(default)]
-    arguments: Option<Object>,
+    arguments: Option<JsonObject>,
     #[serde(default)]
     always: bool,
 }
@@ -49,32 +49,32 @@ pub(crate) async fn handle(
     }
     let question = self::question(&app, &caller.user, &run, &key).await?;
     // Who says what a clock or a cancel had said already was still too late to say it.
-    if question.answer.as_ref().is_some_and(|answer| answer.by != Actor::User) {
-        return Err(SubmitError::Decided(Box::new(question)).into());
+    if question.answer.as_ref().is_some_and(|answer| answer.by != Initiator::User) {
+        return Err(SubmitError::AlreadyDecided(Box::new(question)).into());
     }
     Ok(axum::Json(wire::approval(&question)))
 }
 
 impl Request {
-    fn decision(self) -> Result<Decision, Problem> {
+    fn decision(self) -> Result<ApprovalDecision, Problem> {
         let Self { decision: kind, message, arguments, always } = self;
-        if (kind == DecisionKind::Edit) != arguments.is_some() {
+        if (kind == ApprovalDecisionKind::Edit) != arguments.is_some() {
             return Err(Problem::invalid_body("`arguments` belong to the decision `edit`, and to no other"));
         }
         check_size(&(&message, &arguments))?;
-        Ok(Decision { kind, always, message, args: arguments.map(Value::Object) })
+        Ok(ApprovalDecision { kind, always, message, args: arguments.map(Value::Object) })
     }
 }
 
 /// The question, where it is one of this run.
 async fn question(app: &App, user: &UserId, run: &RunRow, key: &ApprovalKey) -> Result<ApprovalRow, Problem> {
     let found = app.engine.ports().directory.approval(user, key).await?;
-    found.filter(|question| question.run_id == run.id).ok_or_else(|| SubmitError::NoQuestion.into())
+    found.filter(|question| question.run_id == run.id).ok_or_else(|| SubmitError::ApprovalNotFound.into())
 }
 
 /// Other arguments have to be such as the tool takes. What is known of the tool today is enough for that: the run looks
 /// again, at what it started with.
-fn check_arguments(app: &App, question: &ApprovalRow, decision: &Decision) -> Result<(), Problem> {
+fn check_arguments(app: &App, question: &ApprovalRow, decision: &ApprovalDecision) -> Result<(), Problem> {
     let Some(arguments) = &decision.args else { return Ok(()) };
     let name = &question.action.name;
     let Some(tool) = app.engine.ports().definitions.tools.get(name) else { return Ok(()) };
@@ -106,7 +106,7 @@ mod tests {
             expires_at: 2,
             answer: None,
         };
-        let response = Problem::from(SubmitError::Decided(Box::new(question))).into_response();
+        let response = Problem::from(SubmitError::AlreadyDecided(Box::new(question))).into_response();
         assert_eq!(response.status(), StatusCode::CONFLICT);
         let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap();

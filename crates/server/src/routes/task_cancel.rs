@@ -10,10 +10,10 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use model::command::Cancel;
+use model::command::CancelCommand;
 use model::event::CancelMode;
-use model::object::TaskStatus;
 use model::ports::RunRow;
+use model::task::TaskStatus;
 use model::{TaskId, UserId};
 use serde::Deserialize;
 
@@ -44,7 +44,7 @@ pub(crate) async fn handle(
             return Err(problem.with("task_status", status.as_str()));
         }
         let (engine, user) = (app.engine.clone(), caller.user.clone());
-        let cancel = Cancel { task_id: task.clone(), mode };
+        let cancel = CancelCommand { task_id: task.clone(), mode };
         to_its_end(async move { engine.cancel(&user, &row.thread, cancel, idempotency).await }).await?;
     }
     object(&app, &caller.user, &task, StatusCode::ACCEPTED).await

@@ -18,8 +18,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use engine::{NewRun, OnBusy, Started};
-use model::block::Object;
-use model::object::TaskStatus;
+use model::block::JsonObject;
+use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 use serde::Deserialize;
 
@@ -41,7 +41,7 @@ struct Request {
     #[serde(default)]
     on_busy: Busy,
     #[serde(default)]
-    metadata: Object,
+    metadata: JsonObject,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]

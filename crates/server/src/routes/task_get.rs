@@ -8,7 +8,7 @@ use crate::query;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use model::object::TaskObject;
+use model::task::TaskObject;
 
 pub(crate) async fn handle(
     State(app): State<App>,

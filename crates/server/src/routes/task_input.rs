@@ -14,8 +14,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use engine::{NewRun, StartError, Started};
-use model::block::Part;
-use model::ports::{Idempotency, RunRow};
+use model::block::ContentPart;
+use model::ports::{IdempotencyKey, RunRow};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -49,8 +49,8 @@ async fn said(
     app: &App,
     caller: &Caller,
     row: RunRow,
-    mut input: Vec<Part>,
-    idempotency: Option<Idempotency>,
+    mut input: Vec<ContentPart>,
+    idempotency: Option<IdempotencyKey>,
 ) -> Result<Started, Problem> {
     if input.is_empty() {
         return Err(StartError::NothingToDo.into());

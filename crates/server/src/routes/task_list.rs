@@ -8,8 +8,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use model::ThreadId;
-use model::object::TaskStatus;
 use model::ports::RunFilter;
+use model::task::TaskStatus;
 use serde_json::Value;
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {

@@ -14,10 +14,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use engine::AnswerError;
-use model::block::Part;
-use model::command::ClientResult;
+use model::block::ContentPart;
+use model::command::ClientToolResult;
 use model::event::{ErrorInfo, PendingKind};
-use model::id::is_plain;
+use model::id::is_valid_id;
 use model::ports::RunRow;
 use model::{CallId, UserId};
 use serde::Deserialize;
@@ -67,7 +67,7 @@ async fn keep(
     app: &App,
     user: &UserId,
     run: &RunRow,
-    results: &mut [ClientResult],
+    results: &mut [ClientToolResult],
     luggage: &Luggage,
 ) -> Result<(), Problem> {
     if !intake::any(intake::of_results(results)) {
@@ -83,13 +83,13 @@ async fn keep(
     luggage.add(app, (user, &run.thread), intake::of_results(results)).await
 }
 
-fn results(given: Vec<ToolResult>, limits: &HttpLimits) -> Result<Vec<ClientResult>, Problem> {
+fn results(given: Vec<ToolResult>, limits: &HttpLimits) -> Result<Vec<ClientToolResult>, Problem> {
     if given.is_empty() {
         return Err(Problem::invalid_body("the list is empty: give at least one result"));
     }
     let mut known = HashSet::new();
     let check = |ToolResult { call_id, content, error }| {
-        if !is_plain(&call_id) {
+        if !is_valid_id(&call_id) {
             return Err(Problem::invalid_body("`call_id` must be the id of a call"));
         }
         if !known.insert(call_id.clone()) {
@@ -98,10 +98,10 @@ fn results(given: Vec<ToolResult>, limits: &HttpLimits) -> Result<Vec<ClientResu
         let mut content = content.parts(limits)?;
         // The model must read something: if nothing else, what went wrong.
         if let (Some(error), []) = (&error, content.as_slice()) {
-            content.push(Part::text(error));
+            content.push(ContentPart::text(error));
         }
         let error = error.map(|error| ErrorInfo::new("client_error", error));
-        Ok(ClientResult { call_id: CallId::from(call_id), content, error })
+        Ok(ClientToolResult { call_id: CallId::from(call_id), content, error })
     };
     given.into_iter().map(check).collect()
 }

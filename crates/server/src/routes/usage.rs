@@ -7,17 +7,17 @@ use crate::{day, query, wire};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use model::ports::{Day, Spent};
+use model::ports::{Day, Spend};
 use serde_json::{Value, json};
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
     let [day] = query::read(&uri, ["day"])?;
     let ports = app.engine.ports();
     let day = match day {
-        None => Day::of(ports.clock.now()),
+        None => Day::from_millis(ports.clock.now()),
         Some(text) => day::parse(&text)
             .ok_or_else(|| Problem::invalid_query("`day` must be a day since 1970, written like 2025-01-31"))?,
     };
-    let Spent { usage, cost } = ports.directory.spent(&caller.user, day).await?;
+    let Spend { usage, cost } = ports.directory.daily_spend(&caller.user, day).await?;
     Ok(Json(json!({ "day": day::text(day), "usage": usage, "cost": wire::money(cost) })))
 }

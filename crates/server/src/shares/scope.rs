@@ -5,13 +5,14 @@
 
 use super::{Share, Shares, Who, blobs_in, viewer};
 use model::event::Event;
-use model::object::TaskStatus;
 use model::ports::{
-    ApprovalRow, AttachmentRow, Attachments, Batch, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow,
-    Journal, Kept, KeyRow, Landed, Lease, NameRow, Page, PageLimit, PageOf, RunFilter, RunRow, ShareRow, Spent,
-    StoreError, Submission, SubmitError, Submitted, ThreadRow, Verdict, WakeRow,
+    AccessKeyRow, AliasRow, AppendBatch, AppendOutcome, ApprovalRow, AttachmentOutcome, AttachmentRow, Attachments,
+    BoxFuture, Checkpoint, Day, Directory, IdempotencyKey, InboxRow, Journal, Lease, ListPage, OnCommit, PageLimit,
+    RecordPage, RunFilter, RunRow, ScheduledWakeup, ShareRow, Spend, StoreError, Submission, SubmitError, Submitted,
+    ThreadRow,
 };
 use model::seq::{Millis, Seq};
+use model::task::TaskStatus;
 use model::{ApprovalKey, NodeId, TaskId, ThreadId, UserId};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -33,17 +34,23 @@ impl Journal for Scope {
         self.journal.claim(owner, thread, node)
     }
 
-    fn append_then(&self, batch: Batch, landed: Landed) -> BoxFuture<'_, Verdict> {
-        self.journal.append_then(batch, landed)
+    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+        self.journal.append_with_callback(batch, landed)
     }
 
-    fn read<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId, after: Seq, limit: PageLimit) -> Answer<'a, Page> {
+    fn read_page<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> Answer<'a, RecordPage> {
         match self.shares.of(owner) {
             Who::Viewer(share) if share.shows(thread) => Box::pin(async move {
-                let page = self.journal.read(&share.row.owner, thread, after, limit).await?;
+                let page = self.journal.read_page(&share.row.owner, thread, after, limit).await?;
                 Ok(share.page(page))
             }),
-            _ => self.journal.read(owner, thread, after, limit),
+            _ => self.journal.read_page(owner, thread, after, limit),
         }
     }
 }
@@ -56,16 +63,16 @@ impl Directory for Scope {
     ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
         match self.shares.of(owner) {
             Who::User => self.directory.submit(owner, submission),
-            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread.into()) }),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::ThreadNotFound.into()) }),
         }
     }
 
-    fn recall<'a>(
+    fn find_submission<'a>(
         &'a self,
         owner: &'a UserId,
-        idempotency: &'a Idempotency,
+        idempotency: &'a IdempotencyKey,
     ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
-        self.directory.recall(owner, idempotency)
+        self.directory.find_submission(owner, idempotency)
     }
 
     fn inbox<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> Answer<'a, Vec<InboxRow>> {
@@ -79,11 +86,11 @@ impl Directory for Scope {
         }
     }
 
-    fn claimable(&self) -> Answer<'_, Vec<(UserId, ThreadId)>> {
-        self.directory.claimable()
+    fn claimable_threads(&self) -> Answer<'_, Vec<(UserId, ThreadId)>> {
+        self.directory.claimable_threads()
     }
 
-    fn threads<'a>(&'a self, owner: &'a UserId, page: PageOf) -> Answer<'a, Vec<ThreadRow>> {
+    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> Answer<'a, Vec<ThreadRow>> {
         self.directory.threads(owner, page)
     }
 
@@ -110,7 +117,7 @@ impl Directory for Scope {
         })
     }
 
-    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: PageOf) -> Answer<'a, Vec<RunRow>> {
+    fn runs<'a>(&'a self, owner: &'a UserId, filter: RunFilter, page: ListPage) -> Answer<'a, Vec<RunRow>> {
         match self.shares.of(owner) {
             Who::Viewer(share) => Box::pin(self.shown_runs(share, filter, page)),
             _ => self.directory.runs(owner, filter, page),
@@ -137,7 +144,7 @@ impl Directory for Scope {
         }
     }
 
-    fn approvals<'a>(&'a self, owner: &'a UserId, pending: bool, page: PageOf) -> Answer<'a, Vec<ApprovalRow>> {
+    fn approvals<'a>(&'a self, owner: &'a UserId, pending: bool, page: ListPage) -> Answer<'a, Vec<ApprovalRow>> {
         self.directory.approvals(owner, pending, page)
     }
 
@@ -145,37 +152,43 @@ impl Directory for Scope {
         self.directory.approval(owner, key)
     }
 
-    fn spent<'a>(&'a self, owner: &'a UserId, day: Day) -> Answer<'a, Spent> {
-        self.directory.spent(owner, day)
+    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> Answer<'a, Spend> {
+        self.directory.daily_spend(owner, day)
     }
 
-    fn wakes(&self) -> Answer<'_, Vec<WakeRow>> {
-        self.directory.wakes()
+    fn scheduled_wakeups(&self) -> Answer<'_, Vec<ScheduledWakeup>> {
+        self.directory.scheduled_wakeups()
     }
 
-    fn give_name<'a>(&'a self, owner: &'a UserId, row: NameRow) -> Answer<'a, NameRow> {
+    fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> Answer<'a, AliasRow> {
         match self.shares.of(owner) {
-            Who::User => self.directory.give_name(owner, row),
-            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+            Who::User => self.directory.create_alias(owner, row),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::ThreadNotFound) }),
         }
     }
 
-    fn name<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str) -> Answer<'a, Option<NameRow>> {
+    fn alias<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str) -> Answer<'a, Option<AliasRow>> {
         match self.shares.of(owner) {
             Who::Viewer(share) => Box::pin(async move {
-                let row = self.directory.name(&share.row.owner, protocol, name).await?;
+                let row = self.directory.alias(&share.row.owner, protocol, name).await?;
                 Ok(row.filter(|row| share.shows(&row.thread)))
             }),
-            _ => self.directory.name(owner, protocol, name),
+            _ => self.directory.alias(owner, protocol, name),
         }
     }
 
-    fn note_name<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str, note: String) -> Answer<'a, bool> {
-        self.directory.note_name(owner, protocol, name, note)
+    fn update_alias<'a>(
+        &'a self,
+        owner: &'a UserId,
+        protocol: &'a str,
+        name: &'a str,
+        note: String,
+    ) -> Answer<'a, bool> {
+        self.directory.update_alias(owner, protocol, name, note)
     }
 
-    fn forget_name<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str) -> Answer<'a, bool> {
-        self.directory.forget_name(owner, protocol, name)
+    fn delete_alias<'a>(&'a self, owner: &'a UserId, protocol: &'a str, name: &'a str) -> Answer<'a, bool> {
+        self.directory.delete_alias(owner, protocol, name)
     }
 
     fn create_share(&self, share: ShareRow) -> Answer<'_, ()> {
@@ -196,43 +209,48 @@ impl Directory for Scope {
         self.directory.revoke_share(owner, thread, id, at)
     }
 
-    fn open_shares(&self, at: Millis) -> Answer<'_, Vec<ShareRow>> {
-        self.directory.open_shares(at)
+    fn active_shares(&self, at: Millis) -> Answer<'_, Vec<ShareRow>> {
+        self.directory.active_shares(at)
     }
 
-    fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> Answer<'a, ()> {
-        self.directory.keep_definitions(digest, body)
+    fn put_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> Answer<'a, ()> {
+        self.directory.put_definitions(digest, body)
     }
 
     fn definitions<'a>(&'a self, digest: &'a str) -> Answer<'a, Option<String>> {
         self.directory.definitions(digest)
     }
 
-    fn create_key(&self, key: KeyRow) -> Answer<'_, ()> {
-        self.directory.create_key(key)
+    fn create_access_key(&self, key: AccessKeyRow) -> Answer<'_, ()> {
+        self.directory.create_access_key(key)
     }
 
-    fn keys(&self) -> Answer<'_, Vec<KeyRow>> {
-        self.directory.keys()
+    fn access_keys(&self) -> Answer<'_, Vec<AccessKeyRow>> {
+        self.directory.access_keys()
     }
 
-    fn revoke_key<'a>(&'a self, id: &'a str, at: Millis) -> Answer<'a, bool> {
-        self.directory.revoke_key(id, at)
+    fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> Answer<'a, bool> {
+        self.directory.revoke_access_key(id, at)
     }
 }
 
 impl Attachments for Scope {
-    fn expect_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, at: Millis) -> Answer<'a, ()> {
+    fn reserve_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str, at: Millis) -> Answer<'a, ()> {
         match self.shares.of(owner) {
-            Who::User => self.directory.expect_attachment(owner, path, at),
-            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+            Who::User => self.directory.reserve_attachment(owner, path, at),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::ThreadNotFound) }),
         }
     }
 
-    fn put_attachment<'a>(&'a self, owner: &'a UserId, row: AttachmentRow, bytes_max: Option<u64>) -> Answer<'a, Kept> {
+    fn commit_attachment<'a>(
+        &'a self,
+        owner: &'a UserId,
+        row: AttachmentRow,
+        bytes_max: Option<u64>,
+    ) -> Answer<'a, AttachmentOutcome> {
         match self.shares.of(owner) {
-            Who::User => self.directory.put_attachment(owner, row, bytes_max),
-            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+            Who::User => self.directory.commit_attachment(owner, row, bytes_max),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::ThreadNotFound) }),
         }
     }
 
@@ -240,48 +258,48 @@ impl Attachments for Scope {
         self.directory.attachment(owner, path)
     }
 
-    fn attachment_bytes<'a>(&'a self, owner: &'a UserId) -> Answer<'a, u64> {
-        self.directory.attachment_bytes(owner)
+    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> Answer<'a, u64> {
+        self.directory.attachment_bytes_used(owner)
     }
 
     fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> Answer<'a, bool> {
         self.directory.delete_attachment(owner, path)
     }
 
-    fn use_attachment<'a>(
+    fn link_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         path: &'a str,
     ) -> Answer<'a, Option<AttachmentRow>> {
         match self.shares.of(owner) {
-            Who::User => self.directory.use_attachment(owner, thread, path),
-            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+            Who::User => self.directory.link_attachment(owner, thread, path),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::ThreadNotFound) }),
         }
     }
 
-    fn put_blob<'a>(
+    fn commit_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> Answer<'a, Kept> {
+    ) -> Answer<'a, AttachmentOutcome> {
         match self.shares.of(owner) {
-            Who::User => self.directory.put_blob(owner, thread, row, bytes_max),
-            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+            Who::User => self.directory.commit_blob(owner, thread, row, bytes_max),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::ThreadNotFound) }),
         }
     }
 
-    fn use_blob<'a>(
+    fn link_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         hash: &'a str,
     ) -> Answer<'a, Option<AttachmentRow>> {
         match self.shares.of(owner) {
-            Who::User => self.directory.use_blob(owner, thread, hash),
-            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::NoThread) }),
+            Who::User => self.directory.link_blob(owner, thread, hash),
+            Who::Viewer(_) | Who::Nobody => Box::pin(async { Err(StoreError::ThreadNotFound) }),
         }
     }
 
@@ -299,12 +317,12 @@ impl Attachments for Scope {
         }
     }
 
-    fn released_attachments(&self) -> Answer<'_, Vec<(UserId, String)>> {
-        self.directory.released_attachments()
+    fn unreferenced_attachments(&self) -> Answer<'_, Vec<(UserId, String)>> {
+        self.directory.unreferenced_attachments()
     }
 
-    fn unfinished_attachments(&self) -> Answer<'_, Vec<(UserId, String)>> {
-        self.directory.unfinished_attachments()
+    fn stale_attachments(&self) -> Answer<'_, Vec<(UserId, String)>> {
+        self.directory.stale_attachments()
     }
 }
 
@@ -325,7 +343,7 @@ impl Scope {
     async fn named(&self, share: &Share) -> Result<HashSet<String>, StoreError> {
         let (mut named, mut at) = (HashSet::new(), Seq::ZERO);
         loop {
-            let page = self.read(&viewer(&share.row.id), &share.row.thread, at, PageLimit::WIDE).await?;
+            let page = self.read_page(&viewer(&share.row.id), &share.row.thread, at, PageLimit::WIDE).await?;
             let Some(last) = page.records.last() else { return Ok(named) };
             at = last.seq;
             named.extend(page.records.iter().flat_map(blobs_in));
@@ -334,12 +352,12 @@ impl Scope {
 
     /// How a run was where its thread is frozen: it went on, or it waited for somebody. Its records say so.
     async fn status_then(&self, share: &Share, row: &RunRow) -> Result<TaskStatus, StoreError> {
-        let (Some(until), Some(first), TaskStatus::Running) = (share.until(), row.first, row.status) else {
+        let (Some(until), Some(first), TaskStatus::Running) = (share.until(), row.first_seq, row.status) else {
             return Ok(row.status);
         };
-        let (mut status, mut at) = (row.status, first.before());
+        let (mut status, mut at) = (row.status, first.prev());
         while at < until {
-            let page = self.read(&viewer(&share.row.id), &row.thread, at, PageLimit::WIDE).await?;
+            let page = self.read_page(&viewer(&share.row.id), &row.thread, at, PageLimit::WIDE).await?;
             let Some(last) = page.records.last() else { break };
             at = last.seq;
             for record in page.records.iter().filter(|record| record.run == row.id) {
@@ -353,7 +371,12 @@ impl Scope {
         Ok(status)
     }
 
-    async fn shown_runs(&self, share: Arc<Share>, filter: RunFilter, page: PageOf) -> Result<Vec<RunRow>, StoreError> {
+    async fn shown_runs(
+        &self,
+        share: Arc<Share>,
+        filter: RunFilter,
+        page: ListPage,
+    ) -> Result<Vec<RunRow>, StoreError> {
         if filter.thread.is_some_and(|asked| !share.shows(&asked)) {
             return Ok(Vec::new());
         }
@@ -363,7 +386,7 @@ impl Scope {
         let fits = |row: &RunRow| filter.status.is_empty() || filter.status.contains(&row.status);
         let (mut shown, mut before) = (Vec::new(), page.before);
         while shown.len() < page.limit {
-            let next = PageOf { before, limit: page.limit.max(RUNS_AT_ONCE) };
+            let next = ListPage { before, limit: page.limit.max(RUNS_AT_ONCE) };
             let rows = self.directory.runs(&share.row.owner, of_thread.clone(), next).await?;
             let Some(oldest) = rows.last() else { break };
             before = Some(oldest.id.to_string());

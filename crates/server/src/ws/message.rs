@@ -4,8 +4,8 @@ use crate::body::Json;
 use crate::problem::{Problem, Refusal};
 use axum::response::IntoResponse as _;
 use http_body_util::BodyExt as _;
-use model::block::Object;
-use model::event::{Decision, DecisionKind, DisplayMode};
+use model::block::JsonObject;
+use model::event::{ApprovalDecision, ApprovalDecisionKind, DisplayMode};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -78,7 +78,7 @@ pub(crate) struct Answer {
     _kind: KindName,
     pub(crate) approval_key: String,
     /// Maps, because serde would take a list for a struct: what is no decision must not count as a yes.
-    decisions: Vec<Object>,
+    decisions: Vec<JsonObject>,
 }
 
 /// A message that says nothing beside what it is.
@@ -94,11 +94,11 @@ struct Bare {
 #[serde(deny_unknown_fields)]
 struct Decided {
     #[serde(rename = "type")]
-    kind: DecisionKind,
+    kind: ApprovalDecisionKind,
     #[serde(default)]
     message: Option<String>,
     #[serde(default)]
-    args: Option<Object>,
+    args: Option<JsonObject>,
 }
 
 impl Said {
@@ -122,17 +122,17 @@ impl Said {
 
 impl Answer {
     /// The one decision of an answer: a question is about one call.
-    pub(crate) fn decision(self) -> Result<Decision, Problem> {
-        let Ok([decision]) = <[Object; 1]>::try_from(self.decisions) else {
+    pub(crate) fn decision(self) -> Result<ApprovalDecision, Problem> {
+        let Ok([decision]) = <[JsonObject; 1]>::try_from(self.decisions) else {
             return Err(Problem::invalid_body("`decisions`: one for each action request, and a question has one"));
         };
         let decided = serde_json::from_value(Value::Object(decision));
         let Decided { kind, message, args } =
             decided.map_err(|error| Problem::invalid_body(format!("`decisions`: {error}")))?;
-        if (kind == DecisionKind::Edit) != args.is_some() {
+        if (kind == ApprovalDecisionKind::Edit) != args.is_some() {
             return Err(Problem::invalid_body("`decisions`: `args` belong to the decision `edit`, and to no other"));
         }
-        Ok(Decision { kind, always: false, message, args: args.map(Value::Object) })
+        Ok(ApprovalDecision { kind, always: false, message, args: args.map(Value::Object) })
     }
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn error(problem: Problem, session: Option<&str>) -> String {
     let refusal = response.extensions_mut().remove::<Refusal>();
     let (code, message) = refusal.map(|refusal| (refusal.code, refusal.detail)).unwrap_or_default();
     let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let mut event: Object = serde_json::from_slice(&body).unwrap_or_default();
+    let mut event: JsonObject = serde_json::from_slice(&body).unwrap_or_default();
     event.retain(|name, _| !OF_HTTP.contains(&name.as_str()));
     let own = [("type", "error"), ("code", code), ("message", &message)];
     event.extend(

@@ -13,13 +13,13 @@ use crate::watch::{self, Shown};
 use axum::http::StatusCode;
 use bytes::Bytes;
 use engine::{NewRun, REQUEST_BYTES_MAX, StartError, Viewer};
-use model::block::{FileRef, Part};
-use model::command::Cancel;
+use model::block::{ContentPart, FileRef};
+use model::command::CancelCommand;
 use model::cursor::Cursor;
-use model::event::{CancelMode, ClientNames};
-use model::id::is_plain;
-use model::object::TaskStatus;
-use model::ports::{NameRow, PageLimit, PageOf, RunFilter, RunRow, SubmitError};
+use model::event::{CancelMode, ClientIds};
+use model::id::is_valid_id;
+use model::ports::{AliasRow, ListPage, PageLimit, RunFilter, RunRow, SubmitError};
+use model::task::TaskStatus;
 use model::{ApprovalKey, Seq, TaskId, ThreadId, UserId};
 use protocol::blocks::{Blocks, NAME};
 use serde::Deserialize;
@@ -101,7 +101,7 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
         (Some(name), _) => promise(app, user, name).await?,
         (None, Some((name, thread))) => (name, thread, false),
         (None, None) => {
-            let thread = ThreadId::mint(Uuid::now_v7());
+            let thread = ThreadId::from_uuid(Uuid::now_v7());
             (thread.to_string(), thread, true)
         }
     };
@@ -118,7 +118,7 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
         Some(agent) => agent,
         None => begin::last_agent(app, user, &thread).await?.unwrap_or_else(|| default_agent(app)),
     };
-    let client = ClientNames { protocol: NAME.to_owned(), thread_id: Some(name.clone()), run_id: None };
+    let client = ClientIds { protocol: NAME.to_owned(), thread_id: Some(name.clone()), run_id: None };
     let new = NewRun {
         agent,
         input,
@@ -140,13 +140,13 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
 }
 
 /// Files first, then words about them.
-fn input(app: &App, files: Vec<String>, words: String) -> Result<Vec<Part>, Problem> {
+fn input(app: &App, files: Vec<String>, words: String) -> Result<Vec<ContentPart>, Problem> {
     let most = app.limits.input_files_max;
     if files.len() > most {
         return Err(Problem::invalid_body(format!("`content_urls`: {} files; {most} is the most", files.len())));
     }
-    let file = |url| Part::File { file: FileRef { url: Some(url), ..FileRef::default() } };
-    let words = Some(words).filter(|words| !words.is_empty()).map(Part::text);
+    let file = |url| ContentPart::File { file: FileRef { url: Some(url), ..FileRef::default() } };
+    let words = Some(words).filter(|words| !words.is_empty()).map(ContentPart::text);
     Ok(files.into_iter().map(file).chain(words).collect())
 }
 
@@ -183,11 +183,11 @@ pub(crate) async fn stop(app: &App, caller: &Caller, thread: Option<ThreadId>) -
     to_its_end(async move {
         let mut before = None;
         loop {
-            let page = PageOf { before, limit: RUNS_AT_ONCE };
+            let page = ListPage { before, limit: RUNS_AT_ONCE };
             let runs = engine.ports().directory.runs(&user, filter.clone(), page).await?;
             let Some(last) = runs.last().map(|run| run.id.to_string()) else { return Ok::<(), SubmitError>(()) };
             for RunRow { id: task_id, .. } in runs {
-                let cancel = Cancel { task_id, mode: CancelMode::Immediate };
+                let cancel = CancelCommand { task_id, mode: CancelMode::Immediate };
                 engine.cancel(&user, &thread, cancel, None).await?;
             }
             before = Some(last);
@@ -205,9 +205,9 @@ pub(crate) async fn decide(app: &App, caller: &Caller, answer: Answer) -> Result
         return Err(StartError::TooLarge(REQUEST_BYTES_MAX).into());
     }
     let (directory, user) = (&app.engine.ports().directory, &caller.user);
-    let found = if is_plain(key.as_str()) { directory.approval(user, &key).await? } else { None };
-    let question = found.ok_or(SubmitError::NoQuestion)?;
-    let run = directory.run(user, &question.run_id).await?.ok_or(SubmitError::NoQuestion)?;
+    let found = if is_valid_id(key.as_str()) { directory.approval(user, &key).await? } else { None };
+    let question = found.ok_or(SubmitError::ApprovalNotFound)?;
+    let run = directory.run(user, &question.run_id).await?.ok_or(SubmitError::ApprovalNotFound)?;
     let tool = app.engine.ports().definitions.tools.get(&question.action.name);
     if let (Some(tool), Some(arguments)) = (tool, &decision.args) {
         // The run looks again, at what it started with.
@@ -225,18 +225,18 @@ async fn promise(app: &App, user: &UserId, name: String) -> Result<(String, Thre
     if let Ok(thread) = ThreadId::parse(&name) {
         return Ok((name, thread, false));
     }
-    if !is_plain(&name) {
+    if !is_valid_id(&name) {
         return Err(Problem::invalid_body("`session_id` has 1 to 64 letters, digits, `_` or `-`"));
     }
     let ports = app.engine.ports();
-    let row = NameRow {
+    let row = AliasRow {
         protocol: NAME.to_owned(),
         name: name.clone(),
-        thread: ThreadId::mint(Uuid::now_v7()),
+        thread: ThreadId::from_uuid(Uuid::now_v7()),
         note: String::new(),
         created_at: ports.clock.now(),
     };
-    let thread = ports.directory.give_name(user, row).await?.thread;
+    let thread = ports.directory.create_alias(user, row).await?.thread;
     Ok((name, thread, true))
 }
 
@@ -245,7 +245,7 @@ async fn find(app: &App, user: &UserId, name: &str) -> Result<ThreadId, Problem>
     let directory = &app.engine.ports().directory;
     let thread = match ThreadId::parse(name) {
         Ok(thread) => Some(thread),
-        Err(_) if is_plain(name) => directory.name(user, NAME, name).await?.map(|row| row.thread),
+        Err(_) if is_valid_id(name) => directory.alias(user, NAME, name).await?.map(|row| row.thread),
         Err(_) => None,
     };
     let thread = thread.ok_or_else(Problem::not_found)?;
@@ -274,17 +274,17 @@ async fn beginning(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, P
         Some(busy) => Some(busy),
         None => {
             let journal = &app.engine.ports().journal;
-            let page = journal.read(user, thread, head.before(), PageLimit::ONE).await?;
+            let page = journal.read_page(user, thread, head.prev(), PageLimit::ONE).await?;
             page.records.first().map(|record| record.run.clone())
         }
     };
     let Some(run) = run else { return Ok(head) };
     let row = app.engine.ports().directory.run(user, &run).await?;
-    Ok(row.and_then(|row| row.first).map_or(head, Seq::before))
+    Ok(row.and_then(|row| row.first_seq).map_or(head, Seq::prev))
 }
 
 const fn at(seq: Seq) -> Cursor {
-    Cursor { seq, check: None, inner: None }
+    Cursor { seq, checksum: None, frame: None }
 }
 
 /// Who answers where nobody has answered yet: the demo, else the first whom no other agent asks or hands over to.

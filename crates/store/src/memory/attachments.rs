@@ -2,13 +2,13 @@
 
 use super::{File, Memory, Tables};
 use crate::admit;
-use model::ports::{AttachmentRow, Attachments, BoxFuture, Kept, StoreError};
+use model::ports::{AttachmentOutcome, AttachmentRow, Attachments, BoxFuture, StoreError};
 use model::seq::Millis;
 use model::{ThreadId, UserId};
 use std::collections::BTreeSet;
 
 impl Attachments for Memory {
-    fn expect_attachment<'a>(
+    fn reserve_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         path: &'a str,
@@ -20,12 +20,12 @@ impl Attachments for Memory {
         })
     }
 
-    fn put_attachment<'a>(
+    fn commit_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<Kept, StoreError>> {
+    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
         Box::pin(async move {
             if row.hash.is_some() {
                 return Err(admit::blob_without_thread(&row.path));
@@ -42,7 +42,7 @@ impl Attachments for Memory {
         Box::pin(async move { Ok(self.tables().by_path(owner, path).cloned()) })
     }
 
-    fn attachment_bytes<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>> {
+    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>> {
         Box::pin(async move { Ok(self.tables().held(owner)) })
     }
 
@@ -55,7 +55,7 @@ impl Attachments for Memory {
         })
     }
 
-    fn use_attachment<'a>(
+    fn link_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
@@ -68,13 +68,13 @@ impl Attachments for Memory {
         })
     }
 
-    fn put_blob<'a>(
+    fn commit_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<Kept, StoreError>> {
+    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
         Box::pin(async move {
             let Some(hash) = row.hash.clone() else {
                 return Err(admit::blob_without_hash(&row.path));
@@ -82,21 +82,25 @@ impl Attachments for Memory {
             let mut tables = self.tables();
             if let Some(known) = tables.by_hash(owner, &hash).cloned() {
                 tables.uses.insert((owner.clone(), thread.clone(), known.path.clone()));
-                return Ok(if known.path == row.path { Kept::Now } else { Kept::Already(known) });
+                return Ok(if known.path == row.path {
+                    AttachmentOutcome::Stored
+                } else {
+                    AttachmentOutcome::Duplicate(known)
+                });
             }
             let path = row.path.clone();
             if tables.by_path(owner, &path).is_some() {
                 return Err(admit::taken_path(&path));
             }
             let kept = tables.put(owner, row, bytes_max)?;
-            if kept == Kept::Now {
+            if kept == AttachmentOutcome::Stored {
                 tables.uses.insert((owner.clone(), thread.clone(), path));
             }
             Ok(kept)
         })
     }
 
-    fn use_blob<'a>(
+    fn link_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
@@ -125,11 +129,11 @@ impl Attachments for Memory {
         })
     }
 
-    fn released_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
+    fn unreferenced_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
         Box::pin(async move { Ok(self.tables().places(|file| matches!(file, File::Released))) })
     }
 
-    fn unfinished_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
+    fn stale_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
         Box::pin(async move { Ok(self.tables().places(|file| !matches!(file, File::There(_)))) })
     }
 }
@@ -145,7 +149,7 @@ impl Tables {
 
     /// What they hold together.
     fn held(&self, owner: &UserId) -> u64 {
-        self.files(owner).fold(0, |sum, row| sum.saturating_add(row.bytes))
+        self.files(owner).fold(0, |sum, row| sum.saturating_add(row.size_bytes))
     }
 
     fn by_path(&self, owner: &UserId, path: &str) -> Option<&AttachmentRow> {
@@ -160,19 +164,24 @@ impl Tables {
         self.attachments.iter().filter(|(_, file)| wanted(file)).map(|(place, _)| place.clone()).collect()
     }
 
-    fn put(&mut self, owner: &UserId, row: AttachmentRow, bytes_max: Option<u64>) -> Result<Kept, StoreError> {
+    fn put(
+        &mut self,
+        owner: &UserId,
+        row: AttachmentRow,
+        bytes_max: Option<u64>,
+    ) -> Result<AttachmentOutcome, StoreError> {
         let used = self.held(owner);
         let place = (owner.clone(), row.path.clone());
         match self.attachments.get(&place) {
-            Some(File::There(_)) => return Ok(Kept::Now),
+            Some(File::There(_)) => return Ok(AttachmentOutcome::Stored),
             Some(File::Released) => return Err(admit::taken_path(&row.path)),
             Some(File::Expected) | None => {}
         }
-        if bytes_max.is_some_and(|most| used.saturating_add(row.bytes) > most) {
-            return Ok(Kept::Over { used });
+        if bytes_max.is_some_and(|most| used.saturating_add(row.size_bytes) > most) {
+            return Ok(AttachmentOutcome::QuotaExceeded { used });
         }
         self.attachments.insert(place, File::There(row));
-        Ok(Kept::Now)
+        Ok(AttachmentOutcome::Stored)
     }
 
     /// A thread uses what was found, if anything was.

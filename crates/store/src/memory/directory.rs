@@ -3,12 +3,13 @@
 use super::{Memory, Tables, Thread, run_of};
 use crate::admit;
 use model::command::Command;
-use model::object::TaskStatus;
 use model::ports::{
-    ApprovalAnswer, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, Lease, NameRow,
-    PageOf, RunFilter, RunRow, ShareRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
+    AccessKeyRow, AliasRow, ApprovalAnswer, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, IdempotencyKey,
+    InboxRow, Lease, ListPage, RunFilter, RunRow, ScheduledWakeup, ShareRow, Spend, StoreError, Submission,
+    SubmitError, Submitted, ThreadRow,
 };
 use model::seq::{Epoch, Millis, Seq};
+use model::task::TaskStatus;
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
 use std::cmp::Reverse;
 
@@ -21,18 +22,20 @@ impl Directory for Memory {
         Box::pin(async move { self.tables().submit(owner, submission, self.inbox_rows_max) })
     }
 
-    fn recall<'a>(
+    fn find_submission<'a>(
         &'a self,
         owner: &'a UserId,
-        idempotency: &'a Idempotency,
+        idempotency: &'a IdempotencyKey,
     ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
         Box::pin(async move {
             let tables = self.tables();
             let known = tables.idempotency.get(&(owner.clone(), idempotency.key.clone()));
             match known {
                 None => Ok(None),
-                Some((digest, _, _)) if *digest != idempotency.digest => Err(SubmitError::KeyReused),
-                Some((_, task, thread)) => Ok(Some(Submitted::Repeated { task: task.clone(), thread: thread.clone() })),
+                Some((digest, _, _)) if *digest != idempotency.request_digest => Err(SubmitError::KeyReused),
+                Some((_, task, thread)) => {
+                    Ok(Some(Submitted::Duplicate { task: task.clone(), thread: thread.clone() }))
+                }
             }
         })
     }
@@ -44,12 +47,12 @@ impl Directory for Memory {
     ) -> BoxFuture<'a, Result<Vec<InboxRow>, StoreError>> {
         Box::pin(async move {
             let tables = self.tables();
-            let thread = tables.thread(owner, thread).ok_or(StoreError::NoThread)?;
+            let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
             Ok(thread.inbox.clone())
         })
     }
 
-    fn claimable(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>> {
+    fn claimable_threads(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>> {
         Box::pin(async move {
             let goes_on = |run: &RunRow| !run.status.is_terminal() && run.status != TaskStatus::Paused;
             let tables = self.tables();
@@ -59,7 +62,7 @@ impl Directory for Memory {
         })
     }
 
-    fn threads<'a>(&'a self, owner: &'a UserId, page: PageOf) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>> {
+    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>> {
         Box::pin(async move {
             let tables = self.tables();
             let mine = tables.threads.iter().rev().filter(|(_, thread)| thread.owner == *owner);
@@ -95,7 +98,7 @@ impl Directory for Memory {
         &'a self,
         owner: &'a UserId,
         filter: RunFilter,
-        page: PageOf,
+        page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<RunRow>, StoreError>> {
         Box::pin(async move {
             let tables = self.tables();
@@ -125,7 +128,7 @@ impl Directory for Memory {
         &'a self,
         owner: &'a UserId,
         pending: bool,
-        page: PageOf,
+        page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<ApprovalRow>, StoreError>> {
         Box::pin(async move {
             let tables = self.tables();
@@ -147,40 +150,40 @@ impl Directory for Memory {
         Box::pin(async move { Ok(self.tables().question(owner, key).cloned()) })
     }
 
-    fn spent<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spent, StoreError>> {
+    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spend, StoreError>> {
         Box::pin(async move { Ok(self.tables().spent.get(&(owner.clone(), day)).copied().unwrap_or_default()) })
     }
 
-    fn wakes(&self) -> BoxFuture<'_, Result<Vec<WakeRow>, StoreError>> {
+    fn scheduled_wakeups(&self) -> BoxFuture<'_, Result<Vec<ScheduledWakeup>, StoreError>> {
         Box::pin(async move {
             let tables = self.tables();
             let wake = |(id, thread): (&ThreadId, &Thread)| {
-                thread.wake_at.map(|at| WakeRow { owner: thread.owner.clone(), thread: id.clone(), at })
+                thread.wake_at.map(|at| ScheduledWakeup { owner: thread.owner.clone(), thread: id.clone(), at })
             };
-            let mut wakes: Vec<WakeRow> = tables.threads.iter().filter_map(wake).collect();
+            let mut wakes: Vec<ScheduledWakeup> = tables.threads.iter().filter_map(wake).collect();
             wakes.sort_by(|one, other| (one.at, &one.thread).cmp(&(other.at, &other.thread)));
             Ok(wakes)
         })
     }
 
-    fn give_name<'a>(&'a self, owner: &'a UserId, row: NameRow) -> BoxFuture<'a, Result<NameRow, StoreError>> {
+    fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> BoxFuture<'a, Result<AliasRow, StoreError>> {
         Box::pin(async move {
             let key = (owner.clone(), row.protocol.clone(), row.name.clone());
             Ok(self.tables().names.entry(key).or_insert(row).clone())
         })
     }
 
-    fn name<'a>(
+    fn alias<'a>(
         &'a self,
         owner: &'a UserId,
         protocol: &'a str,
         name: &'a str,
-    ) -> BoxFuture<'a, Result<Option<NameRow>, StoreError>> {
+    ) -> BoxFuture<'a, Result<Option<AliasRow>, StoreError>> {
         let key = (owner.clone(), protocol.to_owned(), name.to_owned());
         Box::pin(async move { Ok(self.tables().names.get(&key).cloned()) })
     }
 
-    fn note_name<'a>(
+    fn update_alias<'a>(
         &'a self,
         owner: &'a UserId,
         protocol: &'a str,
@@ -196,7 +199,7 @@ impl Directory for Memory {
         })
     }
 
-    fn forget_name<'a>(
+    fn delete_alias<'a>(
         &'a self,
         owner: &'a UserId,
         protocol: &'a str,
@@ -209,7 +212,7 @@ impl Directory for Memory {
     fn create_share(&self, share: ShareRow) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let mut tables = self.tables();
-            tables.thread(&share.owner, &share.thread).ok_or(StoreError::NoThread)?;
+            tables.thread(&share.owner, &share.thread).ok_or(StoreError::ThreadNotFound)?;
             if tables.shares.iter().any(|known| known.id == share.id) {
                 return Err(StoreError::Unavailable(format!("there is a share named {} already", share.id)));
             }
@@ -253,16 +256,16 @@ impl Directory for Memory {
         })
     }
 
-    fn open_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>> {
+    fn active_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>> {
         Box::pin(async move {
             let mut open: Vec<ShareRow> =
-                self.tables().shares.iter().filter(|share| share.is_open(at)).cloned().collect();
+                self.tables().shares.iter().filter(|share| share.is_active(at)).cloned().collect();
             open.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
             Ok(open)
         })
     }
 
-    fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn put_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.tables().definitions.entry(digest.to_owned()).or_insert_with(|| body.to_owned());
             Ok(())
@@ -273,7 +276,7 @@ impl Directory for Memory {
         Box::pin(async move { Ok(self.tables().definitions.get(digest).cloned()) })
     }
 
-    fn create_key(&self, key: KeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn create_access_key(&self, key: AccessKeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let mut tables = self.tables();
             if tables.keys.iter().any(|known| known.id == key.id) {
@@ -285,11 +288,11 @@ impl Directory for Memory {
         })
     }
 
-    fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyRow>, StoreError>> {
+    fn access_keys(&self) -> BoxFuture<'_, Result<Vec<AccessKeyRow>, StoreError>> {
         Box::pin(async move { Ok(self.tables().keys.clone()) })
     }
 
-    fn revoke_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>> {
+    fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async move {
             let mut tables = self.tables();
             let Some(key) = tables.keys.iter_mut().find(|key| key.id == id) else { return Ok(false) };
@@ -306,32 +309,32 @@ impl Tables {
         submission: Submission,
         inbox_rows_max: usize,
     ) -> Result<Submitted, SubmitError> {
-        let Submission { thread: id, new_thread, at, command, idempotency } = submission;
-        let key = idempotency.map(|given| ((owner.clone(), given.key), given.digest));
+        let Submission { thread: id, new_thread, at, command, idempotency_key: idempotency } = submission;
+        let key = idempotency.map(|given| ((owner.clone(), given.key), given.request_digest));
         if let Some((key, digest)) = &key
             && let Some((known, task, thread)) = self.idempotency.get(key)
         {
-            let repeated = Submitted::Repeated { task: task.clone(), thread: thread.clone() };
+            let repeated = Submitted::Duplicate { task: task.clone(), thread: thread.clone() };
             return if known == digest { Ok(repeated) } else { Err(SubmitError::KeyReused) };
         }
         if new_thread && self.threads.contains_key(&id) {
             let mine = self.thread(owner, &id).is_some();
-            return Err(if mine { SubmitError::ThreadTaken } else { taken(id.as_str()) });
+            return Err(if mine { SubmitError::ThreadExists } else { taken(id.as_str()) });
         }
         let makes = new_thread && matches!(command, Command::Start(_));
         if !makes && self.thread(owner, &id).is_none() {
-            return Err(SubmitError::Store(StoreError::NoThread));
+            return Err(SubmitError::Store(StoreError::ThreadNotFound));
         }
         let decision = admit::decision_of(&command).map(|(key, decision, by)| (key.clone(), decision.clone(), by));
         if let Some((key, decision, by)) = &decision {
             let question = self.question(owner, key).filter(|question| question.thread_id == id);
-            if let Some(late) = admit::decided(question.ok_or(SubmitError::NoQuestion)?, (decision, *by), at) {
+            if let Some(late) = admit::decided(question.ok_or(SubmitError::ApprovalNotFound)?, (decision, *by), at) {
                 return late;
             }
         }
         let waiting = self.threads.get(&id).map_or(0, |thread| thread.inbox.len());
         if waiting >= inbox_rows_max && !admit::needs_no_room(&command) {
-            return Err(SubmitError::Full(waiting));
+            return Err(SubmitError::InboxFull(waiting));
         }
         let run = run_of(&command, &id, at);
         if let Some(run) = run.as_ref().filter(|run| self.run(owner, &run.id).is_some()) {
@@ -349,12 +352,12 @@ impl Tables {
             thread.answer(&key, ApprovalAnswer { decision, by, at });
         }
         if !new_thread {
-            return Ok(Submitted::New);
+            return Ok(Submitted::Queued);
         }
         self.claims += 1;
         let epoch = Epoch(self.claims);
         thread.epoch = Some(epoch);
-        Ok(Submitted::Made { lease: Lease { epoch, head: Seq::ZERO }, row: self.rows })
+        Ok(Submitted::ThreadCreated { lease: Lease { epoch, head: Seq::ZERO }, row: self.rows })
     }
 }
 

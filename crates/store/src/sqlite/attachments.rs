@@ -6,13 +6,13 @@ use super::group::Group;
 use super::ops::Op;
 use super::uses::{Named, Use};
 use crate::admit;
-use model::ports::{AttachmentRow, Attachments, BoxFuture, Kept, StoreError};
+use model::ports::{AttachmentOutcome, AttachmentRow, Attachments, BoxFuture, StoreError};
 use model::seq::Millis;
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 impl Attachments for Sqlite {
-    fn expect_attachment<'a>(
+    fn reserve_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         path: &'a str,
@@ -22,12 +22,12 @@ impl Attachments for Sqlite {
         Box::pin(self.ask(move |reply| Op::ExpectFile { place, at, reply }))
     }
 
-    fn put_attachment<'a>(
+    fn commit_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<Kept, StoreError>> {
+    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
         let file = Box::new((owner.clone(), row));
         Box::pin(self.ask(move |reply| Op::PutFile { file, bytes_max, reply }))
     }
@@ -41,7 +41,7 @@ impl Attachments for Sqlite {
         Box::pin(self.readers.query(move |conn| by_path(conn, &owner, &path)))
     }
 
-    fn attachment_bytes<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>> {
+    fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>> {
         let owner = owner.clone();
         Box::pin(self.readers.query(move |conn| held(conn, &owner)))
     }
@@ -51,7 +51,7 @@ impl Attachments for Sqlite {
         Box::pin(self.ask(move |reply| Op::DeleteFile { place, reply }))
     }
 
-    fn use_attachment<'a>(
+    fn link_attachment<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
@@ -62,18 +62,18 @@ impl Attachments for Sqlite {
         Box::pin(self.ask(move |reply| Op::UseFile { wanted, reply }))
     }
 
-    fn put_blob<'a>(
+    fn commit_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> BoxFuture<'a, Result<Kept, StoreError>> {
+    ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
         let blob = Box::new((owner.clone(), thread.clone(), row));
         Box::pin(self.ask(move |reply| Op::PutBlob { blob, bytes_max, reply }))
     }
 
-    fn use_blob<'a>(
+    fn link_blob<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
@@ -104,12 +104,12 @@ impl Attachments for Sqlite {
         }))
     }
 
-    fn released_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
+    fn unreferenced_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
         let sql = "SELECT owner, path FROM attachments WHERE released = 1 ORDER BY owner, path";
         Box::pin(self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), place)?.collect()))
     }
 
-    fn unfinished_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
+    fn stale_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
         let sql = "SELECT owner, path FROM attachments WHERE bytes IS NULL ORDER BY owner, path";
         Box::pin(self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), place)?.collect()))
     }
@@ -132,7 +132,7 @@ impl Group<'_> {
         &mut self,
         (owner, row): &(UserId, AttachmentRow),
         bytes_max: Option<u64>,
-    ) -> rusqlite::Result<Result<Kept, StoreError>> {
+    ) -> rusqlite::Result<Result<AttachmentOutcome, StoreError>> {
         if row.hash.is_some() {
             return Ok(Err(admit::blob_without_thread(&row.path)));
         }
@@ -145,24 +145,24 @@ impl Group<'_> {
         owner: &UserId,
         row: &AttachmentRow,
         bytes_max: Option<u64>,
-    ) -> rusqlite::Result<Result<Kept, StoreError>> {
+    ) -> rusqlite::Result<Result<AttachmentOutcome, StoreError>> {
         match state(self.conn, owner, &row.path)? {
-            Some(State::There(_)) => return Ok(Ok(Kept::Now)),
+            Some(State::There(_)) => return Ok(Ok(AttachmentOutcome::Stored)),
             // Whoever removes its bytes would remove the new ones.
             Some(State::Released) => return Ok(Err(admit::taken_path(&row.path))),
             Some(State::Expected) | None => {}
         }
         let used = held(self.conn, owner)?;
-        let sum = used.saturating_add(row.bytes);
+        let sum = used.saturating_add(row.size_bytes);
         if bytes_max.is_some_and(|most| sum > most) {
-            return Ok(Ok(Kept::Over { used }));
+            return Ok(Ok(AttachmentOutcome::QuotaExceeded { used }));
         }
         let sql = "INSERT OR REPLACE INTO attachments VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0)";
         let mut put = self.conn.prepare_cached(sql)?;
-        let (bytes, at) = (row.bytes.cast_signed(), row.created_at.cast_signed());
+        let (bytes, at) = (row.size_bytes.cast_signed(), row.created_at.cast_signed());
         put.execute((owner.as_str(), &row.path, &row.name, &row.content_type, bytes, at, &row.hash))?;
         set_held(self.conn, owner, sum)?;
-        Ok(Ok(Kept::Now))
+        Ok(Ok(AttachmentOutcome::Stored))
     }
 
     /// Forgets a file. Nobody uses it any more.
@@ -240,7 +240,7 @@ pub(crate) fn file_row(row: &Row<'_>) -> rusqlite::Result<AttachmentRow> {
         path: text(row, 0)?,
         name: text(row, 1)?,
         content_type: text(row, 2)?,
-        bytes: number(row, 3)?,
+        size_bytes: number(row, 3)?,
         created_at: number(row, 4)?,
         hash: row.get(5)?,
     })

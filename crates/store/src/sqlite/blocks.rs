@@ -11,7 +11,7 @@
 use super::index::{Index, News};
 use super::rows;
 use bytes::Bytes;
-use model::record::{Record, Stored};
+use model::record::{Record, RecordHeader};
 use model::seq::{Epoch, Seq};
 use model::{TaskId, ThreadId};
 use rusqlite::{Connection, OptionalExtension};
@@ -106,7 +106,11 @@ fn take(raw: &mut Bytes, seq: Seq, run: &TaskId) -> Option<Record> {
     let private = u32::from_le_bytes(number(&mut place)?) as usize;
     let public = split(raw, public)?;
     let private = split(raw, private)?;
-    Some(Record::stored(Stored { seq, at, run: run.clone(), epoch, v, check }, public, private))
+    Some(Record::from_stored(
+        RecordHeader { seq, at, run: run.clone(), epoch, format: v, checksum: check },
+        public,
+        private,
+    ))
 }
 
 fn split(raw: &mut Bytes, bytes: usize) -> Option<Bytes> {

@@ -6,12 +6,12 @@ use super::shares::{self, Which};
 use super::submit::known;
 use super::{Sqlite, questions, rows, spent};
 use model::command::Command;
-use model::object::TaskStatus;
 use model::ports::{
-    ApprovalRow, BoxFuture, Checkpoint, Day, Directory, Idempotency, InboxRow, KeyRow, NameRow, PageOf, RunFilter,
-    RunRow, ShareRow, Spent, StoreError, Submission, SubmitError, Submitted, ThreadRow, WakeRow,
+    AccessKeyRow, AliasRow, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, IdempotencyKey, InboxRow, ListPage,
+    RunFilter, RunRow, ScheduledWakeup, ShareRow, Spend, StoreError, Submission, SubmitError, Submitted, ThreadRow,
 };
 use model::seq::{Millis, Seq};
+use model::task::TaskStatus;
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params_from_iter};
@@ -26,10 +26,10 @@ impl Directory for Sqlite {
         Box::pin(self.ask(move |reply| Op::Submit { owner: owner.clone(), submission, reply }))
     }
 
-    fn recall<'a>(
+    fn find_submission<'a>(
         &'a self,
         owner: &'a UserId,
-        idempotency: &'a Idempotency,
+        idempotency: &'a IdempotencyKey,
     ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
         let (owner, key) = (owner.clone(), idempotency.clone());
         Box::pin(async move {
@@ -47,7 +47,7 @@ impl Directory for Sqlite {
         Box::pin(self.readers.run(move |conn| inbox(conn, &owner, &thread)))
     }
 
-    fn claimable(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>> {
+    fn claimable_threads(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>> {
         Box::pin(self.readers.query(|conn| {
             let sql = "SELECT owner, id FROM threads WHERE num IN
                        (SELECT thread FROM runs WHERE ended_at IS NULL AND status <> 'paused'
@@ -57,7 +57,7 @@ impl Directory for Sqlite {
         }))
     }
 
-    fn threads<'a>(&'a self, owner: &'a UserId, page: PageOf) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>> {
+    fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>> {
         let owner = owner.clone();
         Box::pin(self.readers.query(move |conn| {
             let sql = "SELECT id, created_at, updated_at FROM threads
@@ -88,7 +88,7 @@ impl Directory for Sqlite {
         &'a self,
         owner: &'a UserId,
         filter: RunFilter,
-        page: PageOf,
+        page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<RunRow>, StoreError>> {
         let owner = owner.clone();
         Box::pin(self.readers.query(move |conn| runs(conn, &owner, &filter, &page)))
@@ -104,7 +104,7 @@ impl Directory for Sqlite {
             let row = read.await?;
             // A commit can be read a moment before the index knows its records: whoever has the row may ask for them.
             if let Some(row) = &row
-                && row.last.or(row.first).is_some_and(|seq| self.index.lags(&row.thread, seq))
+                && row.last_seq.or(row.first_seq).is_some_and(|seq| self.index.lags(&row.thread, seq))
             {
                 // What it says about the thread is for those who read the log; here its turn is what counts.
                 let _head = self.ask(|reply| Op::Head { thread: row.thread.clone(), reply }).await;
@@ -131,7 +131,7 @@ impl Directory for Sqlite {
         &'a self,
         owner: &'a UserId,
         pending: bool,
-        page: PageOf,
+        page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<ApprovalRow>, StoreError>> {
         let owner = owner.clone();
         Box::pin(self.readers.query(move |conn| questions::list(conn, &owner, pending, &page)))
@@ -146,33 +146,33 @@ impl Directory for Sqlite {
         Box::pin(self.readers.query(move |conn| questions::find(conn, &owner, &key)))
     }
 
-    fn spent<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spent, StoreError>> {
+    fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spend, StoreError>> {
         let owner = owner.clone();
         Box::pin(self.readers.query(move |conn| spent::on(conn, &owner, day)))
     }
 
-    fn wakes(&self) -> BoxFuture<'_, Result<Vec<WakeRow>, StoreError>> {
+    fn scheduled_wakeups(&self) -> BoxFuture<'_, Result<Vec<ScheduledWakeup>, StoreError>> {
         Box::pin(self.readers.query(|conn| {
             let sql = "SELECT owner, id, wake_at FROM threads WHERE wake_at IS NOT NULL ORDER BY wake_at, id";
             conn.prepare_cached(sql)?.query_map((), wake_row)?.collect()
         }))
     }
 
-    fn give_name<'a>(&'a self, owner: &'a UserId, row: NameRow) -> BoxFuture<'a, Result<NameRow, StoreError>> {
+    fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> BoxFuture<'a, Result<AliasRow, StoreError>> {
         Box::pin(self.ask(move |reply| Op::GiveName { owner: owner.clone(), row: Box::new(row), reply }))
     }
 
-    fn name<'a>(
+    fn alias<'a>(
         &'a self,
         owner: &'a UserId,
         protocol: &'a str,
         name: &'a str,
-    ) -> BoxFuture<'a, Result<Option<NameRow>, StoreError>> {
+    ) -> BoxFuture<'a, Result<Option<AliasRow>, StoreError>> {
         let place = Place::new(owner, protocol, name);
         Box::pin(self.readers.query(move |conn| names::find(conn, &place)))
     }
 
-    fn note_name<'a>(
+    fn update_alias<'a>(
         &'a self,
         owner: &'a UserId,
         protocol: &'a str,
@@ -183,7 +183,7 @@ impl Directory for Sqlite {
         Box::pin(self.ask(move |reply| Op::ChangeName { place, note: Some(note), reply }))
     }
 
-    fn forget_name<'a>(
+    fn delete_alias<'a>(
         &'a self,
         owner: &'a UserId,
         protocol: &'a str,
@@ -217,11 +217,11 @@ impl Directory for Sqlite {
         Box::pin(self.ask(move |reply| Op::RevokeShare { which, at, reply }))
     }
 
-    fn open_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>> {
+    fn active_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>> {
         Box::pin(self.readers.query(move |conn| shares::open(conn, at)))
     }
 
-    fn keep_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn put_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         let kept = Box::new((digest.to_owned(), body.to_owned()));
         Box::pin(self.ask(move |reply| Op::KeepDefinitions { kept, reply }))
     }
@@ -234,18 +234,18 @@ impl Directory for Sqlite {
         }))
     }
 
-    fn create_key(&self, key: KeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn create_access_key(&self, key: AccessKeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(self.ask(move |reply| Op::CreateKey { key: Box::new(key), reply }))
     }
 
-    fn keys(&self) -> BoxFuture<'_, Result<Vec<KeyRow>, StoreError>> {
+    fn access_keys(&self) -> BoxFuture<'_, Result<Vec<AccessKeyRow>, StoreError>> {
         Box::pin(self.readers.query(|conn| {
             let sql = "SELECT id, user, digest, created_at, revoked_at FROM keys ORDER BY created_at, id";
             conn.prepare_cached(sql)?.query_map((), key_row)?.collect()
         }))
     }
 
-    fn revoke_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>> {
+    fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(self.ask(move |reply| Op::RevokeKey { id: id.to_owned(), at, reply }))
     }
 }
@@ -260,14 +260,14 @@ fn inbox(conn: &Connection, owner: &UserId, thread: &ThreadId) -> Result<Vec<Inb
     let fault = |error: rusqlite::Error| rows::unavailable(&error);
     let snapshot = conn.unchecked_transaction().map_err(fault)?;
     let found = super::page::thread(&snapshot, thread).map_err(fault)?;
-    let (num, _) = found.filter(|(_, of)| of == owner.as_str()).ok_or(StoreError::NoThread)?;
+    let (num, _) = found.filter(|(_, of)| of == owner.as_str()).ok_or(StoreError::ThreadNotFound)?;
     let mut select =
         snapshot.prepare_cached("SELECT id, at, command FROM inbox WHERE thread = ?1 ORDER BY id").map_err(fault)?;
     let rows = select.query_map([num], inbox_row).and_then(Iterator::collect).map_err(fault)?;
     Ok(rows)
 }
 
-fn runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &PageOf) -> rusqlite::Result<Vec<RunRow>> {
+fn runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &ListPage) -> rusqlite::Result<Vec<RunRow>> {
     let mut sql = format!("{SELECT_RUNS} WHERE r.owner = ?");
     let mut values: Vec<Box<dyn ToSql>> = vec![Box::new(owner.as_str().to_owned())];
     if let Some(thread) = &filter.thread {
@@ -307,8 +307,8 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         thread: ThreadId::from(text(row, 1)?),
         agent: text(row, 2)?,
         status: status.ok_or_else(|| rusqlite::Error::InvalidColumnType(3, "status".to_owned(), Type::Text))?,
-        first: seq(4)?,
-        last: seq(5)?,
+        first_seq: seq(4)?,
+        last_seq: seq(5)?,
         created_at: number(row, 6)?,
         ended_at: maybe(row, 7)?,
     })
@@ -320,12 +320,16 @@ fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
     Ok(InboxRow { id: number(row, 0)?, at: number(row, 1)?, command })
 }
 
-fn wake_row(row: &Row<'_>) -> rusqlite::Result<WakeRow> {
-    Ok(WakeRow { owner: UserId::from(text(row, 0)?), thread: ThreadId::from(text(row, 1)?), at: number(row, 2)? })
+fn wake_row(row: &Row<'_>) -> rusqlite::Result<ScheduledWakeup> {
+    Ok(ScheduledWakeup {
+        owner: UserId::from(text(row, 0)?),
+        thread: ThreadId::from(text(row, 1)?),
+        at: number(row, 2)?,
+    })
 }
 
-fn key_row(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
-    Ok(KeyRow {
+fn key_row(row: &Row<'_>) -> rusqlite::Result<AccessKeyRow> {
+    Ok(AccessKeyRow {
         id: text(row, 0)?,
         user: UserId::from(text(row, 1)?),
         digest: text(row, 2)?,

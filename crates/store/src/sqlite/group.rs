@@ -12,9 +12,9 @@ use super::page;
 use super::rows;
 use super::spent;
 use crate::admit;
-use model::object::TaskStatus;
-use model::ports::{ApprovalAnswer, Batch, Change, Lease, StoreError, Verdict};
+use model::ports::{AppendBatch, AppendOutcome, ApprovalAnswer, DirectoryChange, Lease, StoreError};
 use model::seq::{Epoch, Seq};
+use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -117,7 +117,7 @@ impl<'a> Group<'a> {
         }
         match op {
             Op::Append { batch, flaw, landed, reply } => match self.append(&batch, flaw.as_deref()) {
-                Ok(verdict) => Ok(held_for(|verdict| landed.hear(verdict), reply, verdict)),
+                Ok(verdict) => Ok(held_for(|verdict| landed.call(verdict), reply, verdict)),
                 Err(error) => Err((Op::Append { batch, flaw, landed, reply }, error)),
             },
             Op::Claim { owner, thread, reply } => {
@@ -180,7 +180,7 @@ impl<'a> Group<'a> {
             Err(error) if rows::is_damage(&error) => return Ok(Err(rows::fault(&error, thread, Seq(1)))),
             Err(error) => return Err(error),
         };
-        let Some(live) = live else { return Ok(Err(StoreError::NoThread)) };
+        let Some(live) = live else { return Ok(Err(StoreError::ThreadNotFound)) };
         if let Some(seq) = live.damaged {
             self.keep(thread, live);
             return Ok(Err(StoreError::Corrupt { thread: thread.clone(), seq }));
@@ -208,20 +208,20 @@ impl<'a> Group<'a> {
     }
 
     fn head(&mut self, thread: &ThreadId) -> rusqlite::Result<Result<Seq, StoreError>> {
-        let Some(live) = self.live(thread)? else { return Ok(Err(StoreError::NoThread)) };
+        let Some(live) = self.live(thread)? else { return Ok(Err(StoreError::ThreadNotFound)) };
         let (head, damaged) = (live.head, live.damaged);
         self.keep(thread, live);
         Ok(damaged.map_or(Ok(head), |seq| Err(StoreError::Corrupt { thread: thread.clone(), seq })))
     }
 
-    fn append(&mut self, batch: &Batch, flaw: Option<&str>) -> rusqlite::Result<Verdict> {
+    fn append(&mut self, batch: &AppendBatch, flaw: Option<&str>) -> rusqlite::Result<AppendOutcome> {
         let Some(mut live) = self.live(&batch.thread)?.filter(|live| live.owner == batch.owner) else {
-            return Ok(Verdict::Refused(admit::NO_THREAD.to_owned()));
+            return Ok(AppendOutcome::Rejected(admit::NO_THREAD.to_owned()));
         };
         let verdict = match self.judge(&mut live, batch, flaw)? {
             Ok(()) => {
                 self.write(&mut live, batch)?;
-                Verdict::Durable
+                AppendOutcome::Durable
             }
             Err(verdict) => verdict,
         };
@@ -230,12 +230,17 @@ impl<'a> Group<'a> {
     }
 
     /// Does the batch fit? If so, the thread's runs are as they are after it.
-    fn judge(&self, live: &mut Live, batch: &Batch, flaw: Option<&str>) -> rusqlite::Result<Result<(), Verdict>> {
+    fn judge(
+        &self,
+        live: &mut Live,
+        batch: &AppendBatch,
+        flaw: Option<&str>,
+    ) -> rusqlite::Result<Result<(), AppendOutcome>> {
         if let Err(verdict) = admit::standing(self.state.epochs.get(&live.num).copied(), live.head, batch) {
             return Ok(Err(verdict));
         }
         if let Some(flaw) = flaw {
-            return Ok(Err(Verdict::Refused(flaw.to_owned())));
+            return Ok(Err(AppendOutcome::Rejected(flaw.to_owned())));
         }
         let mut met: Option<&TaskId> = None;
         for id in admit::named(batch).chain(batch.changes.iter().filter_map(admit::run_of)) {
@@ -267,10 +272,10 @@ impl<'a> Group<'a> {
     }
 
     /// The thread's runs as they are after the batch's changes.
-    fn moved(&self, live: &Live, batch: &Batch) -> rusqlite::Result<Result<Vec<LiveRun>, Verdict>> {
+    fn moved(&self, live: &Live, batch: &AppendBatch) -> rusqlite::Result<Result<Vec<LiveRun>, AppendOutcome>> {
         let mut runs = live.runs.clone();
         for change in &batch.changes {
-            if let Change::Consume { row } = change
+            if let DirectoryChange::ConsumeInboxRow { row } = change
                 && !self.waits(live.num, *row)?
             {
                 return Ok(Err(admit::unknown_row(*row)));
@@ -286,7 +291,7 @@ impl<'a> Group<'a> {
         Ok(Ok(runs))
     }
 
-    fn write(&mut self, live: &mut Live, batch: &Batch) -> rusqlite::Result<()> {
+    fn write(&mut self, live: &mut Live, batch: &AppendBatch) -> rusqlite::Result<()> {
         self.make_runs(live, batch)?;
         let first = self.state.next_pos;
         let mut insert = self.conn.prepare_cached(rows::INSERT)?;
@@ -300,23 +305,23 @@ impl<'a> Group<'a> {
                 record.seq.0.cast_signed(),
                 record.at.cast_signed(),
                 record.epoch.0.cast_signed(),
-                record.v,
-                record.check,
+                record.format,
+                record.checksum,
                 &record.public[..],
                 private,
             ))?;
             self.state.next_pos += 1;
             self.records += 1;
-            self.bytes += record.size() as u64;
+            self.bytes += record.size_bytes() as u64;
         }
         for change in &batch.changes {
             self.change(live, change)?;
             match change {
-                Change::RunStatus { status, last, .. } if status.is_terminal() => {
+                DirectoryChange::RunStatus { status, last, .. } if status.is_terminal() => {
                     self.ended.push(Ended { thread: batch.thread.clone(), num: live.num, last: *last });
                 }
                 // It leaves no rows: where it was all that its thread had, there are none to remember the place of.
-                Change::RunDropped { .. } => {
+                DirectoryChange::RunDropped { .. } => {
                     self.news.push(News::Moved { thread: batch.thread.clone(), last: Seq::ZERO });
                 }
                 _ => {}
@@ -333,9 +338,9 @@ impl<'a> Group<'a> {
     }
 
     /// Makes the runs that begin without having been queued.
-    fn make_runs(&self, live: &mut Live, batch: &Batch) -> rusqlite::Result<()> {
+    fn make_runs(&self, live: &mut Live, batch: &AppendBatch) -> rusqlite::Result<()> {
         for change in &batch.changes {
-            let Change::RunStarted { run, agent, at, .. } = change else { continue };
+            let DirectoryChange::RunStarted { run, agent, at, .. } = change else { continue };
             let Some(run) = live.runs.iter_mut().find(|known| known.id == *run && known.num == UNMADE) else {
                 continue;
             };
@@ -348,45 +353,45 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    fn change(&self, live: &Live, change: &Change) -> rusqlite::Result<()> {
+    fn change(&self, live: &Live, change: &DirectoryChange) -> rusqlite::Result<()> {
         let (thread, num) = (live.num, |id: &TaskId| live.run_num(id));
         let touched = |at: i64| {
             let mut touch = self.conn.prepare_cached("UPDATE threads SET updated_at = ?2 WHERE num = ?1")?;
             touch.execute((thread, at)).map(drop)
         };
         match change {
-            Change::RunStarted { run, agent, first, at } => {
+            DirectoryChange::RunStarted { run, agent, first, at } => {
                 let sql = "UPDATE runs SET status = 'running', agent = ?2, first = ?3, last = ?3 WHERE num = ?1";
                 self.conn.prepare_cached(sql)?.execute((num(run), agent, first.0.cast_signed()))?;
                 touched(at.cast_signed())
             }
-            Change::RunStatus { run, status, last, at } => {
+            DirectoryChange::RunStatus { run, status, last, at } => {
                 let ended = status.is_terminal().then_some(at.cast_signed());
                 let sql = "UPDATE runs SET status = ?2, last = ?3, ended_at = ?4 WHERE num = ?1";
                 let mut update = self.conn.prepare_cached(sql)?;
                 update.execute((num(run), status.as_str(), last.0.cast_signed(), ended))?;
                 ended.map_or(Ok(()), touched)
             }
-            Change::RunDropped { run, at } => {
+            DirectoryChange::RunDropped { run, at } => {
                 let sql = "UPDATE runs SET status = 'cancelled', ended_at = ?2 WHERE num = ?1";
                 self.conn.prepare_cached(sql)?.execute((num(run), at.cast_signed()))?;
                 touched(at.cast_signed())
             }
-            Change::Consume { row } => {
+            DirectoryChange::ConsumeInboxRow { row } => {
                 let mut consume = self.conn.prepare_cached("DELETE FROM inbox WHERE id = ?1")?;
                 consume.execute([row.cast_signed()]).map(drop)
             }
-            Change::Checkpoint(new) => {
+            DirectoryChange::Checkpoint(new) => {
                 let sql = "INSERT INTO checkpoints VALUES (?1, ?2, ?3)
                            ON CONFLICT (thread) DO UPDATE SET seq = excluded.seq, body = excluded.body";
                 self.conn.prepare_cached(sql)?.execute((thread, new.seq.0.cast_signed(), &new.body)).map(drop)
             }
-            Change::Asked(question) => self.ask(&live.owner, thread, question),
-            Change::Answered { key, decision, by, at } => {
+            DirectoryChange::ApprovalRequested(question) => self.ask(&live.owner, thread, question),
+            DirectoryChange::ApprovalResolved { key, decision, by, at } => {
                 self.answer(&live.owner, key, &ApprovalAnswer { decision: decision.clone(), by: *by, at: *at })
             }
-            Change::Spent { day, spent } => spent::add(self.conn, &live.owner, *day, *spent),
-            Change::Wake { at } => {
+            DirectoryChange::AddSpend { day, spent } => spent::add(self.conn, &live.owner, *day, *spent),
+            DirectoryChange::ScheduleWakeup { at } => {
                 let mut wake = self.conn.prepare_cached("UPDATE threads SET wake_at = ?2 WHERE num = ?1")?;
                 wake.execute((thread, at.map(u64::cast_signed))).map(drop)
             }

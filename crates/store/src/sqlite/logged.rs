@@ -54,7 +54,7 @@ impl LoggedRun {
     /// Its records in their order. After an error there are no more.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
-        let after = self.span.map_or(Seq::ZERO, |(first, _)| first.before());
+        let after = self.span.map_or(Seq::ZERO, |(first, _)| first.prev());
         Records { run: self, page: Vec::new().into_iter(), after, broken: false }
     }
 

@@ -2,7 +2,7 @@
 
 use super::directory::{number, text};
 use super::group::Group;
-use model::ports::{NameRow, StoreError};
+use model::ports::{AliasRow, StoreError};
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -29,7 +29,7 @@ impl Place {
 }
 
 /// What a name stands for.
-pub(crate) fn find(conn: &Connection, place: &Place) -> rusqlite::Result<Option<NameRow>> {
+pub(crate) fn find(conn: &Connection, place: &Place) -> rusqlite::Result<Option<AliasRow>> {
     let sql = "SELECT protocol, name, thread, note, created_at FROM names
                WHERE owner = ?1 AND protocol = ?2 AND name = ?3";
     conn.prepare_cached(sql)?.query_row(place.key(), name_row).optional()
@@ -37,7 +37,11 @@ pub(crate) fn find(conn: &Connection, place: &Place) -> rusqlite::Result<Option<
 
 impl Group<'_> {
     /// Gives a name, unless it is taken.
-    pub(crate) fn give_name(&mut self, owner: &UserId, row: &NameRow) -> rusqlite::Result<Result<NameRow, StoreError>> {
+    pub(crate) fn give_name(
+        &mut self,
+        owner: &UserId,
+        row: &AliasRow,
+    ) -> rusqlite::Result<Result<AliasRow, StoreError>> {
         let mut insert = self.conn.prepare_cached("INSERT OR IGNORE INTO names VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
         let (thread, at) = (row.thread.as_str(), row.created_at.cast_signed());
         insert.execute((owner.as_str(), &row.protocol, &row.name, thread, &row.note, at))?;
@@ -68,8 +72,8 @@ impl Group<'_> {
     }
 }
 
-fn name_row(row: &Row<'_>) -> rusqlite::Result<NameRow> {
-    Ok(NameRow {
+fn name_row(row: &Row<'_>) -> rusqlite::Result<AliasRow> {
+    Ok(AliasRow {
         protocol: text(row, 0)?,
         name: text(row, 1)?,
         thread: ThreadId::from(text(row, 2)?),

@@ -7,8 +7,8 @@ use super::names::Place;
 use super::shares::Which;
 use super::uses::Use;
 use model::ports::{
-    AttachmentRow, Batch, Kept, KeyRow, Landed, Lease, NameRow, ShareRow, StoreError, Submission, SubmitError,
-    Submitted, Verdict,
+    AccessKeyRow, AliasRow, AppendBatch, AppendOutcome, AttachmentOutcome, AttachmentRow, Lease, OnCommit, ShareRow,
+    StoreError, Submission, SubmitError, Submitted,
 };
 use model::seq::{Millis, Seq};
 use model::{ThreadId, UserId};
@@ -22,13 +22,13 @@ pub(crate) enum Op {
     /// [`model::ports::Journal::append`].
     Append {
         /// What.
-        batch: Box<Batch>,
+        batch: Box<AppendBatch>,
         /// What is wrong with it, whatever the log is.
         flaw: Option<String>,
         /// Who hears of it first.
-        landed: Landed,
+        landed: OnCommit,
         /// The answer.
-        reply: Reply<Verdict>,
+        reply: Reply<AppendOutcome>,
     },
     /// [`model::ports::Journal::claim`].
     Claim {
@@ -67,7 +67,7 @@ pub(crate) enum Op {
     /// [`model::ports::Directory::create_key`].
     CreateKey {
         /// The key.
-        key: Box<KeyRow>,
+        key: Box<AccessKeyRow>,
         /// The answer.
         reply: Reply<Result<(), StoreError>>,
     },
@@ -85,9 +85,9 @@ pub(crate) enum Op {
         /// By whom.
         owner: UserId,
         /// What it stands for.
-        row: Box<NameRow>,
+        row: Box<AliasRow>,
         /// The answer.
-        reply: Reply<Result<NameRow, StoreError>>,
+        reply: Reply<Result<AliasRow, StoreError>>,
     },
     /// [`model::ports::Directory::note_name`], or [`model::ports::Directory::forget_name`].
     ChangeName {
@@ -130,7 +130,7 @@ pub(crate) enum Op {
         /// The bound.
         bytes_max: Option<u64>,
         /// The answer.
-        reply: Reply<Result<Kept, StoreError>>,
+        reply: Reply<Result<AttachmentOutcome, StoreError>>,
     },
     /// [`model::ports::Attachments::put_blob`].
     PutBlob {
@@ -139,7 +139,7 @@ pub(crate) enum Op {
         /// The bound.
         bytes_max: Option<u64>,
         /// The answer.
-        reply: Reply<Result<Kept, StoreError>>,
+        reply: Reply<Result<AttachmentOutcome, StoreError>>,
     },
     /// [`model::ports::Attachments::use_attachment`], or [`model::ports::Attachments::use_blob`].
     UseFile {
@@ -173,7 +173,7 @@ impl Op {
     /// How much it adds to a commit, roughly.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Self::Append { batch, .. } => batch.records.iter().map(|record| record.size() + 64).sum(),
+            Self::Append { batch, .. } => batch.records.iter().map(|record| record.size_bytes() + 64).sum(),
             Self::KeepDefinitions { kept, .. } => kept.1.len(),
             Self::GiveName { row, .. } => row.note.len() + 256,
             Self::ChangeName { note, .. } => note.as_ref().map_or(0, String::len) + 256,
@@ -190,7 +190,7 @@ impl Op {
     pub(crate) fn lose(self, why: &str) {
         match self {
             Self::Append { landed, reply, .. } => {
-                landed.hear(&Verdict::lost(why));
+                landed.call(&AppendOutcome::lost(why));
                 lose(reply, why);
             }
             Self::Claim { reply, .. } => lose(reply, why),
@@ -242,7 +242,7 @@ pub(crate) trait Lost {
     fn lost(why: &str) -> Self;
 }
 
-impl Lost for Verdict {
+impl Lost for AppendOutcome {
     fn lost(why: &str) -> Self {
         Self::Unknown(why.to_owned())
     }

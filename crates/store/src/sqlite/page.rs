@@ -7,7 +7,7 @@
 use super::blocks::Block;
 use super::index::Plan;
 use super::rows::{self, fault};
-use model::ports::{Page, PageLimit, StoreError};
+use model::ports::{PageLimit, RecordPage, StoreError};
 use model::record::Record;
 use model::seq::Seq;
 use model::{TaskId, ThreadId, UserId};
@@ -28,12 +28,12 @@ pub(crate) struct Ask {
 }
 
 /// Reads it, in one snapshot.
-pub(crate) fn read(conn: &Connection, ask: &Ask) -> Result<Page, StoreError> {
+pub(crate) fn read(conn: &Connection, ask: &Ask) -> Result<RecordPage, StoreError> {
     let snapshot = conn.unchecked_transaction().map_err(|error| rows::unavailable(&error))?;
     let mut reading = Reading::begin(&snapshot, ask)?;
     match reading.go_on() {
         Err(error) if reading.records.is_empty() => Err(error),
-        Ok(()) | Err(_) => Ok(Page { records: reading.records, head: reading.head }),
+        Ok(()) | Err(_) => Ok(RecordPage { records: reading.records, head: reading.head }),
     }
 }
 
@@ -52,9 +52,9 @@ struct Reading<'a> {
 impl<'a> Reading<'a> {
     fn begin(conn: &'a Connection, ask: &'a Ask) -> Result<Self, StoreError> {
         let fault = |error: rusqlite::Error| fault(&error, &ask.thread, ask.after.next());
-        let (num, owner) = thread(conn, &ask.thread).map_err(fault)?.ok_or(StoreError::NoThread)?;
+        let (num, owner) = thread(conn, &ask.thread).map_err(fault)?.ok_or(StoreError::ThreadNotFound)?;
         if owner != ask.owner.as_str() {
-            return Err(StoreError::NoThread);
+            return Err(StoreError::ThreadNotFound);
         }
         // A name that was given again in between is another thread, and the plan was of the old one.
         let plan = ask.plan.as_ref().filter(|plan| plan.num == num);
@@ -120,9 +120,9 @@ impl<'a> Reading<'a> {
 
     /// Takes a record into the page, if it is what was written.
     fn take(&mut self, record: Record) -> bool {
-        let sound = record.seq == self.next() && record.is_sound(&self.ask.thread);
+        let sound = record.seq == self.next() && record.has_valid_checksum(&self.ask.thread);
         if sound {
-            self.bytes = self.bytes.saturating_add(record.size());
+            self.bytes = self.bytes.saturating_add(record.size_bytes());
             self.records.push(record);
         }
         sound

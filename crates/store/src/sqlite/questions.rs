@@ -6,7 +6,10 @@
 use super::directory::{AFTER_ALL, number, text};
 use super::group::Group;
 use crate::admit;
-use model::ports::{ApprovalAnswer, ApprovalRow, Batch, Change, PageOf, Submission, SubmitError, Submitted, Verdict};
+use model::ports::{
+    AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, DirectoryChange, ListPage, Submission, SubmitError,
+    Submitted,
+};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -24,18 +27,22 @@ impl Group<'_> {
         let Some((key, decision, by)) = admit::decision_of(&submission.command) else { return Ok(None) };
         let found = find(self.conn, owner, key)?;
         let Some(question) = found.filter(|question| question.thread_id == submission.thread) else {
-            return Ok(Some(Err(SubmitError::NoQuestion)));
+            return Ok(Some(Err(SubmitError::ApprovalNotFound)));
         };
         Ok(admit::decided(&question, (decision, by), submission.at))
     }
 
     /// Does the thread have, or get, the questions that a batch is about?
-    pub(crate) fn judge_questions(&self, thread: i64, batch: &Batch) -> rusqlite::Result<Result<(), Verdict>> {
+    pub(crate) fn judge_questions(
+        &self,
+        thread: i64,
+        batch: &AppendBatch,
+    ) -> rusqlite::Result<Result<(), AppendOutcome>> {
         let mut asked = Vec::new();
         for change in &batch.changes {
             let (key, is_asked) = match change {
-                Change::Asked(question) => (&question.key, true),
-                Change::Answered { key, .. } => (key, false),
+                DirectoryChange::ApprovalRequested(question) => (&question.key, true),
+                DirectoryChange::ApprovalResolved { key, .. } => (key, false),
                 _ => continue,
             };
             let mut select = self.conn.prepare_cached("SELECT thread FROM approvals WHERE owner = ?1 AND key = ?2")?;
@@ -92,7 +99,7 @@ pub(crate) fn list(
     conn: &Connection,
     owner: &UserId,
     pending: bool,
-    page: &PageOf,
+    page: &ListPage,
 ) -> rusqlite::Result<Vec<ApprovalRow>> {
     let open = if pending { "AND a.answer IS NULL" } else { "" };
     let sql = format!(

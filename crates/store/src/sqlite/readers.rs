@@ -38,7 +38,7 @@ impl Readers {
             let conn = readers.take()?;
             let read = work(&conn);
             // After trouble a fresh connection is the safer one.
-            if matches!(read, Ok(_) | Err(StoreError::NoThread)) {
+            if matches!(read, Ok(_) | Err(StoreError::ThreadNotFound)) {
                 readers.give_back(conn);
             }
             drop(permit);

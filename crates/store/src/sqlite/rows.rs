@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use model::ports::StoreError;
-use model::record::{Record, Stored};
+use model::record::{Record, RecordHeader};
 use model::seq::{Epoch, Millis, Seq};
 use model::{TaskId, ThreadId};
 
@@ -54,10 +54,16 @@ impl Row<'_> {
 
     /// The record that it is.
     pub(crate) fn record(&self, seq: Seq, run: &TaskId) -> rusqlite::Result<Record> {
-        let stored =
-            Stored { seq, at: self.at()?, run: run.clone(), epoch: self.epoch()?, v: self.v()?, check: self.check()? };
+        let stored = RecordHeader {
+            seq,
+            at: self.at()?,
+            run: run.clone(),
+            epoch: self.epoch()?,
+            format: self.v()?,
+            checksum: self.check()?,
+        };
         let (public, private) = (self.public()?, self.private()?);
-        Ok(Record::stored(stored, Bytes::copy_from_slice(public), Bytes::copy_from_slice(private)))
+        Ok(Record::from_stored(stored, Bytes::copy_from_slice(public), Bytes::copy_from_slice(private)))
     }
 
     fn unsigned(&self, column: usize) -> rusqlite::Result<u64> {

@@ -189,7 +189,7 @@ pub(crate) fn writer(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
     set_up(&conn)?;
-    let synchronous = if Defect::SynchronousNormal.planted() { "NORMAL" } else { "FULL" };
+    let synchronous = if Defect::SynchronousNormal.is_planted() { "NORMAL" } else { "FULL" };
     conn.execute_batch(&format!(
         "PRAGMA synchronous={synchronous}; PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON;
          PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};

@@ -38,12 +38,12 @@ impl Group<'_> {
     /// Shows a thread to others.
     pub(crate) fn create_share(&mut self, share: &ShareRow) -> rusqlite::Result<Result<(), StoreError>> {
         let found = page::thread(self.conn, &share.thread)?.filter(|(_, of)| of == share.owner.as_str());
-        let Some((thread, _)) = found else { return Ok(Err(StoreError::NoThread)) };
+        let Some((thread, _)) = found else { return Ok(Err(StoreError::ThreadNotFound)) };
         if self.conn.prepare_cached("SELECT 1 FROM shares WHERE id = ?1")?.exists([&share.id])? {
             return Ok(Err(StoreError::Unavailable(format!("there is a share named {} already", share.id))));
         }
         let mut insert = self.conn.prepare_cached("INSERT INTO shares VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
-        let until = share.until.map(|until| until.0.cast_signed());
+        let until = share.until_seq.map(|until| until.0.cast_signed());
         let (from, to) = (share.created_at.cast_signed(), share.expires_at.cast_signed());
         insert.execute((&share.id, thread, &share.digest, until, from, to, share.revoked_at.map(u64::cast_signed)))?;
         Ok(Ok(()))
@@ -64,7 +64,7 @@ fn share_row(row: &Row<'_>) -> rusqlite::Result<ShareRow> {
         thread: ThreadId::from(text(row, 1)?),
         owner: UserId::from(text(row, 2)?),
         digest: text(row, 3)?,
-        until: maybe(row, 4)?.map(Seq),
+        until_seq: maybe(row, 4)?.map(Seq),
         created_at: number(row, 5)?,
         expires_at: number(row, 6)?,
         revoked_at: maybe(row, 7)?,

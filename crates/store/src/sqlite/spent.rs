@@ -3,20 +3,20 @@
 use super::directory::number;
 use crate::admit;
 use model::UserId;
-use model::limits::Amount;
-use model::ports::{Day, Spent};
+use model::limits::CostMicros;
+use model::ports::{Day, Spend};
 use model::usage::Usage;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 /// What a user has spent on a day.
-pub(crate) fn on(conn: &Connection, owner: &UserId, day: Day) -> rusqlite::Result<Spent> {
+pub(crate) fn on(conn: &Connection, owner: &UserId, day: Day) -> rusqlite::Result<Spend> {
     let sql = "SELECT input, cached, cache_write, output, reasoning, cost FROM spent WHERE owner = ?1 AND day = ?2";
     let found = conn.prepare_cached(sql)?.query_row((owner.as_str(), day.0), sum).optional()?;
     Ok(found.unwrap_or_default())
 }
 
 /// Adds to it. Not in SQL, whose numbers have a sign and no bound at which a sum stays.
-pub(crate) fn add(conn: &Connection, owner: &UserId, day: Day, more: Spent) -> rusqlite::Result<()> {
+pub(crate) fn add(conn: &Connection, owner: &UserId, day: Day, more: Spend) -> rusqlite::Result<()> {
     let sum = admit::sum(on(conn, owner, day)?, more);
     let Usage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens } = sum.usage;
     let mut put = conn.prepare_cached("INSERT OR REPLACE INTO spent VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
@@ -25,7 +25,7 @@ pub(crate) fn add(conn: &Connection, owner: &UserId, day: Day, more: Spent) -> r
     put.execute((owner.as_str(), day.0, input, cached, cache_write, output, reasoning, cost)).map(drop)
 }
 
-fn sum(row: &Row<'_>) -> rusqlite::Result<Spent> {
+fn sum(row: &Row<'_>) -> rusqlite::Result<Spend> {
     let usage = Usage {
         input_tokens: number(row, 0)?,
         cached_tokens: number(row, 1)?,
@@ -33,5 +33,5 @@ fn sum(row: &Row<'_>) -> rusqlite::Result<Spent> {
         output_tokens: number(row, 3)?,
         reasoning_tokens: number(row, 4)?,
     };
-    Ok(Spent { usage, cost: Amount(number(row, 5)?) })
+    Ok(Spend { usage, cost: CostMicros(number(row, 5)?) })
 }

@@ -5,7 +5,7 @@ use super::index::{Extent, News};
 use super::page;
 use crate::admit;
 use model::command::Command;
-use model::ports::{ApprovalAnswer, Idempotency, KeyRow, StoreError, Submission, SubmitError, Submitted};
+use model::ports::{AccessKeyRow, ApprovalAnswer, IdempotencyKey, StoreError, Submission, SubmitError, Submitted};
 use model::seq::{Millis, Seq};
 use model::{TaskId, ThreadId, UserId};
 use rusqlite::OptionalExtension;
@@ -24,7 +24,7 @@ impl Group<'_> {
         owner: &UserId,
         submission: &Submission,
     ) -> rusqlite::Result<Result<Submitted, SubmitError>> {
-        if let Some(idempotency) = &submission.idempotency
+        if let Some(idempotency) = &submission.idempotency_key
             && let Some(known) = known(self.conn, owner, idempotency)?
         {
             return Ok(known);
@@ -39,7 +39,7 @@ impl Group<'_> {
         let mut count = self.conn.prepare_cached("SELECT count(*) FROM inbox WHERE thread = ?1")?;
         let waiting = count.query_row([thread.unwrap_or_default()], |row| row.get::<_, u32>(0))? as usize;
         if waiting >= self.state.inbox_rows_max && !admit::needs_no_room(&submission.command) {
-            return Ok(Err(SubmitError::Full(waiting)));
+            return Ok(Err(SubmitError::InboxFull(waiting)));
         }
         if let Command::Start(start) = &submission.command
             && self.is_taken(owner, &start.task_id)?
@@ -57,11 +57,11 @@ impl Group<'_> {
     ) -> rusqlite::Result<Result<Option<i64>, SubmitError>> {
         let found = page::thread(self.conn, &submission.thread)?;
         Ok(match (found, submission.new_thread, &submission.command) {
-            (Some((_, of)), true, _) if of == owner.as_str() => Err(SubmitError::ThreadTaken),
+            (Some((_, of)), true, _) if of == owner.as_str() => Err(SubmitError::ThreadExists),
             (Some(_), true, _) => Err(taken(submission.thread.as_str())),
             (Some((num, of)), false, _) if of == owner.as_str() => Ok(Some(num)),
             (None, true, Command::Start(_)) => Ok(None),
-            (Some(_) | None, ..) => Err(SubmitError::Store(StoreError::NoThread)),
+            (Some(_) | None, ..) => Err(SubmitError::Store(StoreError::ThreadNotFound)),
         })
     }
 
@@ -93,7 +93,7 @@ impl Group<'_> {
             .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
         let mut insert = self.conn.prepare_cached("INSERT INTO inbox (thread, at, command) VALUES (?1, ?2, ?3)")?;
         let row = insert.insert((thread, at, command))?;
-        if let Some(Idempotency { key, digest }) = &submission.idempotency {
+        if let Some(IdempotencyKey { key, request_digest: digest }) = &submission.idempotency_key {
             let task = submission.command.task_id().as_str();
             let mut insert =
                 self.conn.prepare_cached("INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
@@ -105,8 +105,11 @@ impl Group<'_> {
             forget_keys(self.conn)?;
         }
         Ok(match known {
-            Some(_) => Submitted::New,
-            None => Submitted::Made { lease: self.make(&submission.thread, thread, owner), row: row.cast_unsigned() },
+            Some(_) => Submitted::Queued,
+            None => Submitted::ThreadCreated {
+                lease: self.make(&submission.thread, thread, owner),
+                row: row.cast_unsigned(),
+            },
         })
     }
 
@@ -151,7 +154,7 @@ impl Group<'_> {
     }
 
     /// Lets somebody in.
-    pub(crate) fn create_key(&mut self, key: &KeyRow) -> rusqlite::Result<Result<(), StoreError>> {
+    pub(crate) fn create_key(&mut self, key: &AccessKeyRow) -> rusqlite::Result<Result<(), StoreError>> {
         if self.conn.prepare_cached("SELECT 1 FROM keys WHERE id = ?1")?.exists([&key.id])? {
             return Ok(Err(StoreError::Unavailable(format!("there is a key named {} already", key.id))));
         }
@@ -194,7 +197,7 @@ pub(crate) fn forget_keys(conn: &rusqlite::Connection) -> rusqlite::Result<usize
 pub(crate) fn known(
     conn: &rusqlite::Connection,
     owner: &UserId,
-    idempotency: &Idempotency,
+    idempotency: &IdempotencyKey,
 ) -> rusqlite::Result<Option<Result<Submitted, SubmitError>>> {
     let sql = "SELECT i.digest, i.task, t.id FROM idempotency i JOIN threads t ON t.num = i.thread
                WHERE i.owner = ?1 AND i.key = ?2";
@@ -203,8 +206,8 @@ pub(crate) fn known(
         Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
     });
     Ok(found.optional()?.map(|(digest, task, thread)| {
-        if digest == idempotency.digest {
-            Ok(Submitted::Repeated { task: TaskId::from(task), thread: ThreadId::from(thread) })
+        if digest == idempotency.request_digest {
+            Ok(Submitted::Duplicate { task: TaskId::from(task), thread: ThreadId::from(thread) })
         } else {
             Err(SubmitError::KeyReused)
         }

@@ -7,7 +7,7 @@ use super::attachments::{by_hash, by_path, held, place, set_held};
 use super::directory::{number, text};
 use super::group::Group;
 use crate::admit;
-use model::ports::{AttachmentRow, Kept, StoreError};
+use model::ports::{AttachmentOutcome, AttachmentRow, StoreError};
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
 
@@ -50,19 +50,23 @@ impl Group<'_> {
         &mut self,
         (owner, thread, row): &(UserId, ThreadId, AttachmentRow),
         bytes_max: Option<u64>,
-    ) -> rusqlite::Result<Result<Kept, StoreError>> {
+    ) -> rusqlite::Result<Result<AttachmentOutcome, StoreError>> {
         let Some(hash) = &row.hash else {
             return Ok(Err(admit::blob_without_hash(&row.path)));
         };
         if let Some(known) = by_hash(self.conn, owner, hash)? {
             self.note_use(owner, thread, &known.path)?;
-            return Ok(Ok(if known.path == row.path { Kept::Now } else { Kept::Already(known) }));
+            return Ok(Ok(if known.path == row.path {
+                AttachmentOutcome::Stored
+            } else {
+                AttachmentOutcome::Duplicate(known)
+            }));
         }
         if by_path(self.conn, owner, &row.path)?.is_some() {
             return Ok(Err(admit::taken_path(&row.path)));
         }
         let kept = self.put_row(owner, row, bytes_max)?;
-        if kept == Ok(Kept::Now) {
+        if kept == Ok(AttachmentOutcome::Stored) {
             self.note_use(owner, thread, &row.path)?;
         }
         Ok(kept)

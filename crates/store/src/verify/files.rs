@@ -5,12 +5,12 @@
 
 use super::Report;
 use crate::sqlite::{Folder, MIGRATIONS, OpenError, WITH_ATTACHMENTS, WITH_BLOBS, file_row, onlooker, place, version};
-use model::blob::{BLOBS, is_hash};
-use model::block::{Block, ImageUrl, Part};
+use model::blob::{BLOB_URL_PREFIX, is_sha256_hex};
+use model::block::{Block, ContentPart, ImageUrl};
 use model::event::Event;
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::ports::AttachmentRow;
-use model::record::{Private, Record};
+use model::record::{PrivatePayload, Record};
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, Row};
 use std::collections::HashSet;
@@ -83,7 +83,7 @@ pub(super) fn uses(conn: &Connection, report: &mut Report) -> rusqlite::Result<(
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (path, hash): (String, String) = (row.get(0)?, row.get(1)?);
-        if !is_hash(&hash) {
+        if !is_sha256_hex(&hash) {
             report.add(format!("the blob {path} has no hash that there can be"));
         }
     }
@@ -132,7 +132,7 @@ pub(super) fn named(record: &Record) -> Vec<String> {
 }
 
 fn mentions(bytes: &[u8]) -> bool {
-    bytes.windows(BLOBS.len()).any(|window| window == BLOBS.as_bytes())
+    bytes.windows(BLOB_URL_PREFIX.len()).any(|window| window == BLOB_URL_PREFIX.as_bytes())
 }
 
 struct Urls(Vec<String>);
@@ -150,14 +150,20 @@ impl Urls {
         }
     }
 
-    fn private(&mut self, private: &Private) {
+    fn private(&mut self, private: &PrivatePayload) {
         self.parts(private.content.as_deref().unwrap_or_default());
-        let before = private.before.as_ref().map(|before| &before.entries);
-        private.history.iter().chain(before).flatten().map(Entry::parts).for_each(|parts| self.parts(parts));
+        let before = private.prior_history.as_ref().map(|before| &before.entries);
+        private
+            .rewritten_history
+            .iter()
+            .chain(before)
+            .flatten()
+            .map(HistoryEntry::parts)
+            .for_each(|parts| self.parts(parts));
     }
 
-    fn parts(&mut self, parts: &[Part]) {
-        parts.iter().filter_map(Part::url).for_each(|url| self.url(url));
+    fn parts(&mut self, parts: &[ContentPart]) {
+        parts.iter().filter_map(ContentPart::url).for_each(|url| self.url(url));
     }
 
     fn blocks(&mut self, blocks: &[Block]) {
@@ -173,6 +179,6 @@ impl Urls {
     }
 
     fn url(&mut self, url: &str) {
-        self.0.extend(url.strip_prefix(BLOBS).map(str::to_owned));
+        self.0.extend(url.strip_prefix(BLOB_URL_PREFIX).map(str::to_owned));
     }
 }

@@ -2,14 +2,14 @@
 
 use model::ports::{Directory, Journal, PageLimit, StoreError};
 use model::record::Record;
-use model_testing::{Rng, seeds};
 use model::{ThreadId, UserId};
+use model_testing::{Rng, seeds};
 use rusqlite::Connection;
 use std::path::Path;
+use store::{Options, Sqlite, verify};
 use store_conformance::names::named;
 use store_conformance::play::Play;
 use store_conformance::words::{Author, decide, node, read_all, run, somebody, submission, thread, yes};
-use store::{Options, Sqlite, verify};
 
 fn open(dir: &Path) -> Sqlite {
     Sqlite::open(dir, &Options::default()).unwrap()
@@ -45,7 +45,7 @@ async fn read(store: &Sqlite, (owner, thread, log): &Log) -> (usize, Option<Stor
     let mut after = model::Seq::ZERO;
     loop {
         let limit = PageLimit { records_max: 16, bytes_max: usize::MAX };
-        let page = match store.read(owner, thread, after, limit).await {
+        let page = match store.read_page(owner, thread, after, limit).await {
             Ok(page) => page,
             Err(error) => return (usize::try_from(after.0).unwrap(), Some(error)),
         };
@@ -203,7 +203,7 @@ async fn verify_holds_the_rows_against_the_log() {
                 store.submit(&somebody(), submission(&thread(2), decide(&asked, &yes()))).await.unwrap();
             }
         }
-        store.give_name(&somebody(), named("p", "older than its thread", 9)).await.unwrap();
+        store.create_alias(&somebody(), named("p", "older than its thread", 9)).await.unwrap();
         drop(store);
         let report = verify(dir.path()).unwrap();
         assert_eq!(report.to_string(), "2 threads, 2 runs, 13 records\nno damage found");

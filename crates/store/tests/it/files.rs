@@ -1,19 +1,19 @@
 //! The rows of files: the twins agree, restarts clear up, and what `verify` sees of them.
 
 use model::blob;
-use model::block::{ImageBlock, ImageUrl, Part};
-use model::event::{Event, ImageEvent, ImageItem, InputAdded, InputMessage};
+use model::block::{ContentPart, ImageBlock, ImageUrl};
+use model::event::{Event, ImageEvent, InputAdded, InputMessage, TaggedImageBlock};
 use model::item::Role;
-use model::ports::{AttachmentRow, Attachments, Directory, Kept, StoreError};
-use model::record::{Draft, Private, Record};
-use model_testing::{Rng, seeds};
+use model::ports::{AttachmentOutcome, AttachmentRow, Attachments, Directory, StoreError};
+use model::record::{PrivatePayload, Record, RecordDraft};
 use model::{ItemId, ThreadId, UserId};
+use model_testing::{Rng, seeds};
 use rusqlite::Connection;
 use std::path::Path;
+use store::{Memory, Options, Sqlite, StoredFiles, files_of, verify};
 use store_conformance::attachments::file;
 use store_conformance::blobs::{blob, hash};
 use store_conformance::words::{Author, note, somebody, stranger, thread};
-use store::{Memory, Options, Sqlite, StoredFiles, files_of, verify};
 
 fn open(dir: &Path) -> Sqlite {
     Sqlite::open(dir, &Options::default()).unwrap()
@@ -39,7 +39,7 @@ enum Step {
 #[derive(Debug, PartialEq)]
 enum Said {
     Nothing(Result<(), StoreError>),
-    Kept(Result<Kept, StoreError>),
+    Kept(Result<AttachmentOutcome, StoreError>),
     Found(Result<Option<AttachmentRow>, StoreError>),
     Was(Result<bool, StoreError>),
 }
@@ -62,11 +62,11 @@ fn step(rng: &mut Rng) -> Step {
 
 async fn take(store: &impl Directory, owner: &UserId, step: Step) -> Said {
     match step {
-        Step::Expect(path) => Said::Nothing(store.expect_attachment(owner, &path, 1).await),
-        Step::Put(row, bound) => Said::Kept(store.put_attachment(owner, row, bound).await),
-        Step::PutBlob(of, row, bound) => Said::Kept(store.put_blob(owner, &of, row, bound).await),
-        Step::Use(of, path) => Said::Found(store.use_attachment(owner, &of, &path).await),
-        Step::UseBlob(of, hash) => Said::Found(store.use_blob(owner, &of, &hash).await),
+        Step::Expect(path) => Said::Nothing(store.reserve_attachment(owner, &path, 1).await),
+        Step::Put(row, bound) => Said::Kept(store.commit_attachment(owner, row, bound).await),
+        Step::PutBlob(of, row, bound) => Said::Kept(store.commit_blob(owner, &of, row, bound).await),
+        Step::Use(of, path) => Said::Found(store.link_attachment(owner, &of, &path).await),
+        Step::UseBlob(of, hash) => Said::Found(store.link_blob(owner, &of, &hash).await),
         Step::DeleteThread(of) => Said::Was(store.delete_thread(owner, &of).await),
         Step::Forget(path) => Said::Was(store.delete_attachment(owner, &path).await),
     }
@@ -74,10 +74,10 @@ async fn take(store: &impl Directory, owner: &UserId, step: Step) -> Said {
 
 /// Everything that can be seen of files.
 async fn seen(store: &impl Directory) -> String {
-    let mut seen = vec![format!("{:?}", store.released_attachments().await.unwrap())];
-    seen.push(format!("{:?}", store.unfinished_attachments().await.unwrap()));
+    let mut seen = vec![format!("{:?}", store.unreferenced_attachments().await.unwrap())];
+    seen.push(format!("{:?}", store.stale_attachments().await.unwrap()));
     for owner in [somebody(), stranger()] {
-        seen.push(format!("{owner} {}", store.attachment_bytes(&owner).await.unwrap()));
+        seen.push(format!("{owner} {}", store.attachment_bytes_used(&owner).await.unwrap()));
         for place in 0..12 {
             seen.push(format!("{:?}", store.attachment(&owner, &file(place, 0).path).await.unwrap()));
         }
@@ -109,7 +109,7 @@ async fn both_backends_say_the_same_about_files_whatever_is_asked() {
         }
         assert_eq!(seen(&memory).await, seen(&sqlite).await, "seed {seed}");
         assert_eq!(sqlite.stats().failures, 0, "seed {seed}");
-        released += memory.released_attachments().await.unwrap().len();
+        released += memory.unreferenced_attachments().await.unwrap().len();
         drop(sqlite);
         assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new(), "seed {seed}");
     }
@@ -122,17 +122,17 @@ async fn three_threads(store: &Sqlite) {
     for n in 1..=2 {
         Author::new(store, store, n).await.begin().end().must_append().await;
     }
-    store.put_attachment(&owner, file(1, 1), None).await.unwrap();
-    store.put_attachment(&owner, file(2, 2), None).await.unwrap();
-    store.expect_attachment(&owner, "expected", 1).await.unwrap();
+    store.commit_attachment(&owner, file(1, 1), None).await.unwrap();
+    store.commit_attachment(&owner, file(2, 2), None).await.unwrap();
+    store.reserve_attachment(&owner, "expected", 1).await.unwrap();
     for n in 1..=3 {
-        store.put_blob(&owner, &thread(n), blob(n, n, 10), None).await.unwrap();
-        store.use_attachment(&owner, &thread(n), &file(1, 1).path).await.unwrap();
+        store.commit_blob(&owner, &thread(n), blob(n, n, 10), None).await.unwrap();
+        store.link_attachment(&owner, &thread(n), &file(1, 1).path).await.unwrap();
     }
     // The one that never came uses some more, and a stranger has something to do with a thread that is not theirs.
-    store.use_attachment(&owner, &thread(3), &file(2, 2).path).await.unwrap();
-    store.use_blob(&owner, &thread(3), &hash(1)).await.unwrap();
-    store.put_blob(&stranger(), &thread(1), blob(1, 1, 5), None).await.unwrap();
+    store.link_attachment(&owner, &thread(3), &file(2, 2).path).await.unwrap();
+    store.link_blob(&owner, &thread(3), &hash(1)).await.unwrap();
+    store.commit_blob(&stranger(), &thread(1), blob(1, 1, 5), None).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,7 +140,7 @@ async fn threads_that_never_came_use_nothing_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     three_threads(&store).await;
-    assert_eq!(store.attachment_bytes(&somebody()).await, Ok(33));
+    assert_eq!(store.attachment_bytes_used(&somebody()).await, Ok(33));
     drop(store);
     assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new(), "what a crash leaves is no damage");
 
@@ -148,7 +148,7 @@ async fn threads_that_never_came_use_nothing_after_a_restart() {
     for _ in 0..2 {
         let store = open(dir.path());
         let released = vec![(owner.clone(), blob(3, 3, 10).path), (other.clone(), blob(1, 1, 5).path)];
-        assert_eq!(store.released_attachments().await, Ok(released));
+        assert_eq!(store.unreferenced_attachments().await, Ok(released));
         assert_eq!(store.blob(&owner, None, &hash(3)).await, Ok(None));
         assert_eq!(store.blob(&other, None, &hash(1)).await, Ok(None));
         assert_eq!(store.blob(&owner, Some(&thread(3)), &hash(1)).await, Ok(None));
@@ -156,17 +156,17 @@ async fn threads_that_never_came_use_nothing_after_a_restart() {
             assert_eq!(store.blob(&owner, Some(&thread(n)), &hash(n)).await, Ok(Some(blob(n, n, 10))));
             assert_eq!(store.attachment(&owner, &file(n, 0).path).await, Ok(Some(file(n, n as u64))));
         }
-        assert_eq!(store.attachment_bytes(&owner).await, Ok(23));
-        assert_eq!(store.attachment_bytes(&other).await, Ok(0));
+        assert_eq!(store.attachment_bytes_used(&owner).await, Ok(23));
+        assert_eq!(store.attachment_bytes_used(&other).await, Ok(0));
         drop(store);
         assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new());
     }
     // What the others use was not forgotten: it goes with the last of them.
     let store = open(dir.path());
     assert_eq!(store.delete_thread(&owner, &thread(1)).await, Ok(true));
-    assert_eq!(store.attachment_bytes(&owner).await, Ok(13));
+    assert_eq!(store.attachment_bytes_used(&owner).await, Ok(13));
     assert_eq!(store.delete_thread(&owner, &thread(2)).await, Ok(true));
-    assert_eq!(store.attachment_bytes(&owner).await, Ok(2));
+    assert_eq!(store.attachment_bytes_used(&owner).await, Ok(2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,13 +213,13 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
     author.begin().notes(2).must_append().await;
     author.ask(1);
     author.must_append().await;
-    store.put_attachment(&somebody(), file(1, 7), None).await.unwrap();
-    store.use_attachment(&somebody(), &thread(1), &file(1, 7).path).await.unwrap();
-    store.put_blob(&somebody(), &thread(1), blob(2, 2, 7), None).await.unwrap();
+    store.commit_attachment(&somebody(), file(1, 7), None).await.unwrap();
+    store.link_attachment(&somebody(), &thread(1), &file(1, 7).path).await.unwrap();
+    store.commit_blob(&somebody(), &thread(1), blob(2, 2, 7), None).await.unwrap();
     store.create_share(store_conformance::shares::share("share_1", 1)).await.unwrap();
-    store.give_name(&somebody(), store_conformance::names::named("p", "name", 1)).await.unwrap();
+    store.create_alias(&somebody(), store_conformance::names::named("p", "name", 1)).await.unwrap();
     assert_eq!(store.delete_thread(&somebody(), &thread(1)).await, Ok(true));
-    for (owner, path) in store.released_attachments().await.unwrap() {
+    for (owner, path) in store.unreferenced_attachments().await.unwrap() {
         assert_eq!(store.delete_attachment(&owner, &path).await, Ok(true));
     }
     drop(store);
@@ -233,7 +233,7 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
 }
 
 fn picture(n: usize) -> ImageUrl {
-    ImageUrl::at(blob::address(&hash(n)))
+    ImageUrl::new(blob::blob_url(&hash(n)))
 }
 
 /// Logs a picture where people see it, one where people said it, and one that only the model sees.
@@ -241,15 +241,15 @@ async fn three_pictures(store: &Sqlite, [shown, said, hidden]: [usize; 3]) {
     let mut author = Author::new(store, store, 1).await;
     author.begin().must_append().await;
     let (task_id, item_id) = (author.run.clone(), ItemId::from("msg_1"));
-    let image = |n| Part::ImageUrl { image_url: picture(n), id: None };
+    let image = |n| ContentPart::ImageUrl { image_url: picture(n), id: None };
     let message = InputMessage { id: item_id.clone(), role: Role::User, content: vec![image(said)] };
     author.event(Event::InputAdded(InputAdded { task_id: task_id.clone(), input: vec![message] }));
-    let item = ImageItem::Image(ImageBlock { image_url: picture(shown), id: None });
+    let item = TaggedImageBlock::Image(ImageBlock { image_url: picture(shown), id: None });
     let drawn = ImageEvent { task_id, item_id, output_index: 0, block_index: 0, item };
     author.event(Event::ImageDone(drawn));
-    let private = Private { content: Some(vec![image(hidden)]), ..Private::default() };
+    let private = PrivatePayload { content: Some(vec![image(hidden)]), ..PrivatePayload::default() };
     let event = note(&author.run, "see /v1/blobs/0123, or do not");
-    let draft = Draft { seq: author.next(), at: author.at, event, private: Some(Box::new(private)) };
+    let draft = RecordDraft { seq: author.next(), at: author.at, event, private: Some(Box::new(private)) };
     let record = Record::seal(&author.thread, &author.run, author.lease.epoch, draft);
     author.records.push(record);
     author.end().must_append().await;
@@ -261,11 +261,11 @@ async fn verify_holds_the_pictures_of_a_log_against_the_blobs_of_its_thread() {
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
         for n in (1..=3).filter(|n| *n != missing) {
-            store.put_blob(&somebody(), &thread(1), blob(n, n, 10), None).await.unwrap();
+            store.commit_blob(&somebody(), &thread(1), blob(n, n, 10), None).await.unwrap();
         }
         // That others have the same picture does not help.
         Author::new(&store, &store, 2).await.begin().end().must_append().await;
-        store.put_blob(&somebody(), &thread(2), blob(9, missing, 10), None).await.unwrap();
+        store.commit_blob(&somebody(), &thread(2), blob(9, missing, 10), None).await.unwrap();
         three_pictures(&store, [1, 2, 3]).await;
         drop(store);
         let wanted = problem.map(|at| format!("{}: {at} names a blob that is not the thread's", thread(1)));
@@ -299,9 +299,9 @@ async fn verify_sees_rows_of_files_that_do_not_go_together() {
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
         Author::new(&store, &store, 1).await.begin().end().must_append().await;
-        store.put_blob(&somebody(), &thread(1), blob(1, 1, 10), None).await.unwrap();
-        store.put_attachment(&somebody(), file(1, 7), None).await.unwrap();
-        store.use_attachment(&somebody(), &thread(1), &file(1, 7).path).await.unwrap();
+        store.commit_blob(&somebody(), &thread(1), blob(1, 1, 10), None).await.unwrap();
+        store.commit_attachment(&somebody(), file(1, 7), None).await.unwrap();
+        store.link_attachment(&somebody(), &thread(1), &file(1, 7).path).await.unwrap();
         drop(store);
         assert!(verify(dir.path()).unwrap().is_clean());
         let conn = database(dir.path());

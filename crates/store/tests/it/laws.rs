@@ -1,8 +1,8 @@
 //! The ports' law, on both backends.
 
 use model_testing::seeds;
-use store_conformance::random::Walk;
 use store::{Memory, Options, Sqlite};
+use store_conformance::random::Walk;
 
 fn sqlite() -> (Sqlite, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
 //! Runs read beside the server that works in the folder, and without it.
 
-use model::ports::{Attachments as _, Directory as _, Kept, StoreError};
+use model::ports::{AttachmentOutcome, Attachments as _, Directory as _, StoreError};
 use model::record::Record;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::Path;
+use store::{LoggedRun, OpenError, Options, Sqlite, logged_run};
 use store_conformance::blobs::{blob, hash};
 use store_conformance::words::{Author, first_submission, run, somebody, start, stranger, thread};
-use store::{LoggedRun, OpenError, Options, Sqlite, logged_run};
 
 fn open(dir: &Path) -> Sqlite {
     Sqlite::open(dir, &Options::default()).unwrap()
@@ -77,8 +77,8 @@ async fn a_run_knows_the_blobs_of_its_owner_and_of_nobody_else() {
     let store = open(dir.path());
     Author::of(&store, &store, stranger(), 1).await.begin().must_append().await;
     for (owner, n) in [(stranger(), 1), (somebody(), 2)] {
-        store.expect_attachment(&owner, &blob(n, n, 7).path, 1).await.unwrap();
-        assert_eq!(store.put_blob(&owner, &thread(1), blob(n, n, 7), None).await, Ok(Kept::Now));
+        store.reserve_attachment(&owner, &blob(n, n, 7).path, 1).await.unwrap();
+        assert_eq!(store.commit_blob(&owner, &thread(1), blob(n, n, 7), None).await, Ok(AttachmentOutcome::Stored));
     }
     let run = found(dir.path(), 1);
     assert_eq!(run.blob(&hash(1)), Ok(Some(blob(1, 1, 7))));
@@ -135,7 +135,7 @@ async fn damage_is_said_after_what_stands_before_it_and_a_deleted_run_is_gone() 
     author.begin().end().must_append().await;
     let deleted = found(dir.path(), 3);
     store.delete_thread(&somebody(), &thread(3)).await.unwrap();
-    assert_eq!(deleted.records().next(), Some(Err(StoreError::NoThread)));
+    assert_eq!(deleted.records().next(), Some(Err(StoreError::ThreadNotFound)));
     drop(store);
 
     let conn = Connection::open(dir.path().join("headwater.db")).unwrap();

@@ -4,10 +4,10 @@ use model::ports::{Directory, Journal, PageLimit};
 use model::seq::Seq;
 use rusqlite::Connection;
 use std::path::Path;
+use store::{Options, Sqlite, verify};
 use store_conformance::play::Play;
 use store_conformance::restart::{after, before};
 use store_conformance::words::{Author, read_all, run, somebody, thread};
-use store::{Options, Sqlite, verify};
 
 fn open(dir: &Path) -> Sqlite {
     Sqlite::open(dir, &Options::default()).unwrap()
@@ -100,7 +100,7 @@ async fn a_write_ahead_log_that_was_cut_is_a_shorter_log_and_nothing_else() {
                 longest = longest.max(back.len());
                 assert_eq!(back, play.all[..back.len()], "round {round} at {place}");
             }
-            Err(error) => assert_eq!(error, model::ports::StoreError::NoThread, "round {round} at {place}"),
+            Err(error) => assert_eq!(error, model::ports::StoreError::ThreadNotFound, "round {round} at {place}"),
         }
     }
     assert!(longest > 0);
@@ -155,9 +155,9 @@ async fn old_idempotency_keys_are_forgotten_and_young_ones_kept() {
     store.submit(&somebody(), third).await.unwrap();
     drop(store);
     let store = open(dir.path());
-    let repeated = model::ports::Submitted::Repeated { task: run(2), thread: thread(1) };
+    let repeated = model::ports::Submitted::Duplicate { task: run(2), thread: thread(1) };
     assert_eq!(store.submit(&somebody(), second).await, Ok(repeated));
     first = keyed(submission(&thread(1), start(&run(4))), "old", "another body");
-    assert_eq!(store.submit(&somebody(), first).await, Ok(model::ports::Submitted::New));
-    assert_eq!(store.read(&somebody(), &thread(1), Seq(0), PageLimit::ONE).await.unwrap().head, Seq(0));
+    assert_eq!(store.submit(&somebody(), first).await, Ok(model::ports::Submitted::Queued));
+    assert_eq!(store.read_page(&somebody(), &thread(1), Seq(0), PageLimit::ONE).await.unwrap().head, Seq(0));
 }

@@ -1,7 +1,7 @@
 //! The one writer: groups, spacing, failures, and what readers see meanwhile.
 
 use futures_util::future::join_all;
-use model::ports::{Directory, Journal, PageLimit, StoreError, SubmitError, Verdict};
+use model::ports::{AppendOutcome, Directory, Journal, PageLimit, StoreError, SubmitError};
 use model::seq::Seq;
 use rusqlite::Connection;
 use std::path::Path;
@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use store::{Options, Sqlite, verify};
 use store_conformance::names::named;
 use store_conformance::words::{Author, decide, first_submission, no, node, run, somebody, start, submission, thread};
-use store::{Options, Sqlite, verify};
 
 fn open(dir: &Path) -> Sqlite {
     Sqlite::open(dir, &Options::default()).unwrap()
@@ -34,7 +34,7 @@ async fn waits(asked: &mut (impl Future + Unpin)) -> bool {
 /// Waits until the writer has nothing left to do: it answers in order.
 async fn settle(store: &Sqlite) {
     let missing = store.claim(&somebody(), &thread(1_000_000), &node()).await;
-    assert_eq!(missing, Err(StoreError::NoThread));
+    assert_eq!(missing, Err(StoreError::ThreadNotFound));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +53,7 @@ async fn while_one_commit_runs_the_next_group_gathers() {
         assert!(waits(append).await);
     }
     other.execute_batch("COMMIT").unwrap();
-    assert!(join_all(appends).await.into_iter().all(|verdict| verdict == Verdict::Durable));
+    assert!(join_all(appends).await.into_iter().all(|verdict| verdict == AppendOutcome::Durable));
 
     let after = store.stats();
     assert_eq!(after.records - before.records, 2 * THREADS as u64);
@@ -74,12 +74,12 @@ async fn a_reader_sees_only_what_is_durable() {
     let mut append = store.append(batch.clone());
     assert!(waits(&mut append).await);
     for _ in 0..20 {
-        let page = store.read(&author.owner, &author.thread, Seq(0), PageLimit::WIDE).await.unwrap();
+        let page = store.read_page(&author.owner, &author.thread, Seq(0), PageLimit::WIDE).await.unwrap();
         assert_eq!((&page.records, page.head), (&known, Seq(2)));
     }
     other.execute_batch("COMMIT").unwrap();
-    assert_eq!(append.await, Verdict::Durable);
-    let page = store.read(&author.owner, &author.thread, Seq(2), PageLimit::WIDE).await.unwrap();
+    assert_eq!(append.await, AppendOutcome::Durable);
+    let page = store.read_page(&author.owner, &author.thread, Seq(2), PageLimit::WIDE).await.unwrap();
     assert_eq!((page.records, page.head), (batch.records.to_vec(), Seq(5)));
 }
 
@@ -96,7 +96,7 @@ async fn readers_do_not_wait_for_the_writer_nor_make_it_wait() {
     assert_eq!(author.read().await.len(), 102);
     slow.execute_batch("COMMIT; BEGIN IMMEDIATE;").unwrap();
     assert_eq!(author.read().await.len(), 102);
-    assert_eq!(store.claimable().await.unwrap().len(), 1);
+    assert_eq!(store.claimable_threads().await.unwrap().len(), 1);
     slow.execute_batch("COMMIT").unwrap();
 }
 
@@ -148,19 +148,19 @@ async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
     other.execute_batch("COMMIT").unwrap();
     let verdicts = join_all(appends).await;
     let submitted = submit.await;
-    assert!(matches!(&verdicts[2], Verdict::Unknown(why) if why.contains("disk on fire")), "{verdicts:?}");
+    assert!(matches!(&verdicts[2], AppendOutcome::Unknown(why) if why.contains("disk on fire")), "{verdicts:?}");
     assert!(matches!(submitted, Ok(_) | Err(SubmitError::Store(StoreError::Unavailable(_)))));
     assert_eq!(store.stats().failures, 1);
 
     // Whoever is told that nobody knows reads back; here it never happened. Nobody sees half a group.
     for (author, (batch, verdict)) in authors.iter().zip(batches.iter().zip(&verdicts)) {
-        let expected = if *verdict == Verdict::Durable { 2 + batch.records.len() } else { 2 };
+        let expected = if *verdict == AppendOutcome::Durable { 2 + batch.records.len() } else { 2 };
         assert_eq!(author.read().await.len(), expected, "{verdict:?}");
     }
     other.execute_batch("DROP TRIGGER trouble").unwrap();
     for (author, (batch, verdict)) in authors.iter().zip(batches.iter().zip(&verdicts)) {
-        if *verdict != Verdict::Durable {
-            assert_eq!(store.append(batch.clone()).await, Verdict::Durable, "the term has survived");
+        if *verdict != AppendOutcome::Durable {
+            assert_eq!(store.append(batch.clone()).await, AppendOutcome::Durable, "the term has survived");
         }
         assert_eq!(author.read().await[2..], batch.records[..]);
     }
@@ -182,11 +182,11 @@ async fn while_the_database_is_away_writes_fail_and_reads_go_on() {
         .unwrap();
     let batch = author.notes(1).batch();
     for _ in 0..3 {
-        assert!(matches!(store.append(batch.clone()).await, Verdict::Unknown(_)));
+        assert!(matches!(store.append(batch.clone()).await, AppendOutcome::Unknown(_)));
         assert_eq!(author.read().await, known);
     }
     other.execute_batch("DROP TRIGGER trouble").unwrap();
-    assert_eq!(store.append(batch).await, Verdict::Durable);
+    assert_eq!(store.append(batch).await, AppendOutcome::Durable);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,7 +212,7 @@ async fn runs_that_ended_move_into_blocks_and_read_the_same() {
     }
     assert_eq!(author.read().await, all);
     for after in (0..all.len()).step_by(37) {
-        let page = store.read(&author.owner, &author.thread, Seq(after as u64), PageLimit::ONE).await.unwrap();
+        let page = store.read_page(&author.owner, &author.thread, Seq(after as u64), PageLimit::ONE).await.unwrap();
         assert_eq!(page.records, all[after..=after]);
     }
     assert_eq!(other.read().await.len(), 42);
@@ -272,7 +272,7 @@ async fn readers_follow_a_run_into_its_blocks_without_a_gap() {
                 let mut after = Seq::ZERO;
                 while after < Seq(33) {
                     let limit = PageLimit { records_max: 5, bytes_max: usize::MAX };
-                    let page = store.read(&somebody(), &thread(n), after, limit).await.unwrap();
+                    let page = store.read_page(&somebody(), &thread(n), after, limit).await.unwrap();
                     for record in page.records {
                         assert_eq!(record.seq, after.next());
                         after = record.seq;
@@ -295,7 +295,7 @@ async fn readers_follow_a_run_into_its_blocks_without_a_gap() {
             tokio::spawn(async move {
                 let mut head = Seq(33);
                 while head < Seq(36) {
-                    head = store.read(&somebody(), &thread(n), head, PageLimit::WIDE).await.unwrap().head;
+                    head = store.read_page(&somebody(), &thread(n), head, PageLimit::WIDE).await.unwrap().head;
                 }
             })
         };
@@ -331,9 +331,9 @@ async fn what_is_deleted_is_gone_from_the_disk() {
 
     let mut name = named("p", "forgotten", 2);
     name.note = String::from_utf8(SECRET.to_vec()).unwrap();
-    store.give_name(&somebody(), name).await.unwrap();
+    store.create_alias(&somebody(), name).await.unwrap();
     assert!(is_in(dir.path(), SECRET));
-    assert_eq!(store.forget_name(&somebody(), "p", "forgotten").await, Ok(true));
+    assert_eq!(store.delete_alias(&somebody(), "p", "forgotten").await, Ok(true));
     must_go(dir.path(), SECRET).await;
 }
 
@@ -386,13 +386,13 @@ async fn a_closed_store_answers_nothing_and_keeps_everything() {
     let mut last = store.append(batch);
     assert!(waits(&mut last).await);
     store.close().await;
-    assert_eq!(last.await, Verdict::Durable);
-    assert!(matches!(author.append().await, Verdict::Unknown(_)));
-    assert!(matches!(store.claimable().await, Err(StoreError::Unavailable(_))));
+    assert_eq!(last.await, AppendOutcome::Durable);
+    assert!(matches!(author.append().await, AppendOutcome::Unknown(_)));
+    assert!(matches!(store.claimable_threads().await, Err(StoreError::Unavailable(_))));
     store.close().await;
 
     let again = open(dir.path());
-    let page = again.read(&somebody(), &thread(1), Seq(0), PageLimit::WIDE).await.unwrap();
+    let page = again.read_page(&somebody(), &thread(1), Seq(0), PageLimit::WIDE).await.unwrap();
     assert_eq!(page.records[..2], known);
     assert_eq!(page.head, Seq(5));
 }

@@ -9,7 +9,7 @@
 //! ```
 
 use super::{invalid_arguments, read, said};
-use model::definition::{Tool, ToolHow};
+use model::definition::{Tool, ToolExecutor};
 use model::tool::{ToolOutput, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
@@ -44,7 +44,7 @@ pub(super) fn definition() -> Tool {
             "additionalProperties": false
         }),
     };
-    Tool { display_name: Some("Calculator".to_owned()), idempotent: true, ..Tool::new(spec, ToolHow::Builtin) }
+    Tool { display_name: Some("Calculator".to_owned()), idempotent: true, ..Tool::new(spec, ToolExecutor::Builtin) }
 }
 
 pub(super) fn run(arguments: &str) -> ToolOutput {

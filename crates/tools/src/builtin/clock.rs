@@ -1,7 +1,7 @@
 //! `clock`: what time it is. Models do not know.
 
 use super::{invalid_arguments, read, said};
-use model::definition::{Tool, ToolHow};
+use model::definition::{Tool, ToolExecutor};
 use model::seq::Millis;
 use model::tool::{ToolOutput, ToolSpec};
 use serde::Deserialize;
@@ -29,7 +29,7 @@ pub(super) fn definition() -> Tool {
             "additionalProperties": false
         }),
     };
-    Tool { display_name: Some("Clock".to_owned()), idempotent: true, ..Tool::new(spec, ToolHow::Builtin) }
+    Tool { display_name: Some("Clock".to_owned()), idempotent: true, ..Tool::new(spec, ToolExecutor::Builtin) }
 }
 
 pub(super) fn run(arguments: &str, now: Millis) -> ToolOutput {

@@ -1,7 +1,7 @@
 //! `execute_trade`: places an order that does not exist, once somebody has agreed. The demo's tool.
 
 use super::{invalid_arguments, read, said};
-use model::definition::{Approval, Tool, ToolHow};
+use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
 use model::tool::{ToolOutput, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
@@ -33,9 +33,9 @@ pub(super) fn definition() -> Tool {
     };
     Tool {
         display_name: Some("Trade".to_owned()),
-        approval: Approval::Always,
+        approval: ApprovalPolicy::Always,
         approval_timeout_seconds: APPROVAL_TIMEOUT_SECONDS,
-        ..Tool::new(spec, ToolHow::Builtin)
+        ..Tool::new(spec, ToolExecutor::Builtin)
     }
 }
 

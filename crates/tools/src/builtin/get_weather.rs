@@ -1,8 +1,8 @@
 //! `get_weather`: always 15 degrees and sunny, in words and in a picture. The demo's tool.
 
 use super::{invalid_arguments, read};
-use model::block::{Block, ImageBlock, ImageUrl, Part, TextBlock};
-use model::definition::{Tool, ToolHow};
+use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::definition::{Tool, ToolExecutor};
 use model::tool::{ToolOutput, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
@@ -37,7 +37,7 @@ pub(super) fn definition() -> Tool {
             "additionalProperties": false
         }),
     };
-    Tool { display_name: Some("Weather".to_owned()), idempotent: true, ..Tool::new(spec, ToolHow::Builtin) }
+    Tool { display_name: Some("Weather".to_owned()), idempotent: true, ..Tool::new(spec, ToolExecutor::Builtin) }
 }
 
 pub(super) fn run(arguments: &str) -> ToolOutput {
@@ -50,9 +50,12 @@ pub(super) fn run(arguments: &str) -> ToolOutput {
 
 /// The same twice: once for the model and once for people.
 fn sunny() -> ToolOutput {
-    let image_url = ImageUrl::at(SUN);
+    let image_url = ImageUrl::new(SUN);
     ToolOutput {
-        message_content: vec![Part::text(REPORT), Part::ImageUrl { image_url: image_url.clone(), id: None }],
+        message_content: vec![
+            ContentPart::text(REPORT),
+            ContentPart::ImageUrl { image_url: image_url.clone(), id: None },
+        ],
         block_list: vec![Block::Text(TextBlock::new(REPORT)), Block::Image(ImageBlock { image_url, id: None })],
         ..ToolOutput::default()
     }

@@ -11,7 +11,7 @@ mod slow;
 mod waiting;
 
 use futures_util::stream;
-use model::block::{Object, Part};
+use model::block::{ContentPart, JsonObject};
 use model::definition::Tool;
 use model::ports::{BoxStream, Clock};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
@@ -71,13 +71,13 @@ async fn run(request: &ToolRequest, clock: &dyn Clock) -> ToolOutput {
 
 /// Reads arguments by their names alone: serde would also take a list in the order of the fields.
 fn read<T: DeserializeOwned>(arguments: &str) -> Result<T, serde_json::Error> {
-    let object: Object = serde_json::from_str(arguments)?;
+    let object: JsonObject = serde_json::from_str(arguments)?;
     serde_json::from_value(Value::Object(object))
 }
 
 /// A result that is words alone.
 fn said(text: impl Into<String>) -> ToolOutput {
-    ToolOutput { message_content: vec![Part::text(text)], ..ToolOutput::default() }
+    ToolOutput { message_content: vec![ContentPart::text(text)], ..ToolOutput::default() }
 }
 
 /// The model reads what was wrong, and can ask again.

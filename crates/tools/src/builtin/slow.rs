@@ -2,9 +2,9 @@
 
 use super::{invalid_arguments, read, said};
 use futures_util::{StreamExt, stream};
-use model::definition::{Tool, ToolHow};
+use model::definition::{Tool, ToolExecutor};
 use model::ports::BoxStream;
-use model::tool::{Progress, ToolEvent, ToolOutput, ToolSpec};
+use model::tool::{ProgressUpdate, ToolEvent, ToolOutput, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) fn definition() -> Tool {
         display_name: Some("Slow".to_owned()),
         idempotent: true,
         timeout_ms: Some(TIMEOUT_MS),
-        ..Tool::new(spec, ToolHow::Builtin)
+        ..Tool::new(spec, ToolExecutor::Builtin)
     }
 }
 
@@ -63,7 +63,7 @@ fn steps(seconds: u32) -> impl futures_util::Stream<Item = ToolEvent> + Send {
     let total = seconds.saturating_mul(STEPS_PER_SECOND);
     stream::iter(1..=total).then(move |step| async move {
         tokio::time::sleep(STEP).await;
-        ToolEvent::Progress(Progress {
+        ToolEvent::Progress(ProgressUpdate {
             message: Some(format!("step {step} of {total}")),
             progress: Some(f64::from(step)),
             total: Some(f64::from(total)),

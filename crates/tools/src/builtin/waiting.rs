@@ -1,7 +1,7 @@
 //! `tool_a`, `tool_b`, `tool_c`: each waits a while and says so, to be run side by side. The demo's tools.
 
 use super::{invalid_arguments, read, said};
-use model::definition::{Tool, ToolHow};
+use model::definition::{Tool, ToolExecutor};
 use model::tool::{ToolOutput, ToolSpec};
 use serde::Deserialize;
 use serde_json::json;
@@ -38,7 +38,11 @@ pub(super) fn definition(name: &str) -> Option<Tool> {
         description: format!("Waits {ms} ms."),
         parameters: json!({ "type": "object", "properties": {}, "additionalProperties": false }),
     };
-    Some(Tool { display_name: Some(display_name.to_owned()), idempotent: true, ..Tool::new(spec, ToolHow::Builtin) })
+    Some(Tool {
+        display_name: Some(display_name.to_owned()),
+        idempotent: true,
+        ..Tool::new(spec, ToolExecutor::Builtin)
+    })
 }
 
 pub(super) async fn run(name: &str, arguments: &str) -> Option<ToolOutput> {

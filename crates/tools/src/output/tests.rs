@@ -5,7 +5,7 @@ use serde_json::json;
 /// The words of a result that is nothing else.
 fn said(text: &str) -> String {
     let output = read(text, None).unwrap();
-    let [Part::Text { text, .. }] = output.message_content.as_slice() else { panic!("{output:?}") };
+    let [ContentPart::Text { text, .. }] = output.message_content.as_slice() else { panic!("{output:?}") };
     assert_eq!(output, words(text));
     text.clone()
 }
@@ -54,9 +54,9 @@ fn an_object_with_the_fields_of_an_output_is_one() {
         "error": {"code": "c", "message": "m"},
     });
     let output = read(&whole.to_string(), None).unwrap();
-    let image = ImageBlock { image_url: ImageUrl::at("data:,"), id: None };
+    let image = ImageBlock { image_url: ImageUrl::new("data:,"), id: None };
     let wanted = ToolOutput {
-        message_content: vec![Part::text("for the model")],
+        message_content: vec![ContentPart::text("for the model")],
         block_list: vec![Block::Text(TextBlock { id: Some(1), ..TextBlock::new("for people") }), Block::Image(image)],
         summary: Some("short".to_owned()),
         artifact: Some(json!([1])),
@@ -76,7 +76,7 @@ fn plain_words_are_enough_for_content_and_for_an_error() {
 
 #[test]
 fn the_model_reads_what_there_is_when_there_is_no_content() {
-    assert_eq!(read(r#"{"summary":"short"}"#, None).unwrap().message_content, [Part::text("short")]);
+    assert_eq!(read(r#"{"summary":"short"}"#, None).unwrap().message_content, [ContentPart::text("short")]);
     let shown = read(r#"{"block_list":[{"type":"text","text":"x"}]}"#, None).unwrap();
     assert_eq!(shown.message_content, []);
 }

@@ -2,16 +2,16 @@
 
 use crate::house::{NOW, call, failed, request, said, start};
 use futures_util::StreamExt;
-use model::block::Part;
-use model::definition::{Approval, ToolHow};
-use model::item::{CallKind, Gate};
-use model::tool::{Progress, ToolEvent, ToolRequest};
+use model::block::ContentPart;
+use model::definition::{ApprovalPolicy, ToolExecutor};
+use model::item::{ApprovalGate, CallKind};
+use model::tool::{ProgressUpdate, ToolEvent, ToolRequest};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tools::builtin::{definition, names};
 
 fn asking(name: &str, arguments: &str) -> ToolRequest {
-    ToolRequest { name: name.to_owned(), ..request(ToolHow::Builtin, arguments) }
+    ToolRequest { name: name.to_owned(), ..request(ToolExecutor::Builtin, arguments) }
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn every_tool_is_defined_and_runs() {
         assert_eq!(tool.spec.name, *name);
         assert_eq!(tool.spec.parameters["type"], "object");
         assert!(!tool.spec.description.is_empty() && tool.display_name.is_some());
-        assert_eq!((tool.how.clone(), tool.kind()), (ToolHow::Builtin, CallKind::Tool));
+        assert_eq!((tool.executor.clone(), tool.call_kind()), (ToolExecutor::Builtin, CallKind::Tool));
         assert_eq!(tool.idempotent, *name != "execute_trade");
         assert_eq!(failed(asking(name, "[]")).await.0, "invalid_arguments", "{name}");
     }
@@ -89,14 +89,17 @@ async fn every_tool_is_defined_and_runs() {
 #[test]
 fn the_weather_needs_nobodys_leave_and_may_be_asked_twice() {
     let tool = definition("get_weather").unwrap();
-    assert_eq!((tool.gate(), tool.idempotent, tool.display_name.as_deref()), (Gate::Never, true, Some("Weather")));
+    assert_eq!(
+        (tool.approval_gate(), tool.idempotent, tool.display_name.as_deref()),
+        (ApprovalGate::Never, true, Some("Weather"))
+    );
     assert_eq!(tool.spec.parameters["required"], Value::from(vec!["location"]));
 }
 
 #[tokio::test]
 async fn a_trade_waits_for_a_person_and_is_placed_once() {
     let tool = definition("execute_trade").unwrap();
-    assert_eq!((tool.approval, tool.approval_timeout_seconds, tool.idempotent), (Approval::Always, 300, false));
+    assert_eq!((tool.approval, tool.approval_timeout_seconds, tool.idempotent), (ApprovalPolicy::Always, 300, false));
     assert_eq!(tool.display_name.as_deref(), Some("Trade"));
     let placed = said(asking("execute_trade", r#"{"symbol":"VNM","quantity":100}"#)).await;
     assert_eq!(placed, "Order placed: VNM x100");
@@ -131,7 +134,7 @@ async fn slow_says_how_far_it_is_every_fifth_of_a_second() {
     let begun = Instant::now();
     let mut events = start(asking("slow", r#"{"seconds":2}"#));
     for step in 1..=10_u32 {
-        let progress = Progress {
+        let progress = ProgressUpdate {
             message: Some(format!("step {step} of 10")),
             progress: Some(f64::from(step)),
             total: Some(10.0),
@@ -140,7 +143,7 @@ async fn slow_says_how_far_it_is_every_fifth_of_a_second() {
         assert_eq!(begun.elapsed().as_millis(), u128::from(step) * 200);
     }
     let Some(ToolEvent::End(output)) = events.next().await else { panic!() };
-    assert_eq!(output.message_content, [Part::text("done after 2 s")]);
+    assert_eq!(output.message_content, [ContentPart::text("done after 2 s")]);
     assert_eq!(events.next().await, None);
     assert_eq!(said(asking("slow", r#"{"seconds":0}"#)).await, "done after 0 s");
     assert!(definition("slow").unwrap().timeout_ms > Some(600_000));

@@ -2,8 +2,8 @@
 
 use crate::house::{SECRET, call, failed, request, said, sh, shell, start, toolbox_with_path};
 use futures_util::{StreamExt, future};
-use model::definition::{CommandTool, ToolHow};
-use model::ports::Tools;
+use model::definition::{CommandTool, ToolExecutor};
+use model::ports::ToolRunner;
 use model::tool::{StateChange, ToolEvent};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 #[tokio::test]
 async fn a_program_is_given_its_arguments_on_stdin() {
     let cat = CommandTool { command: vec!["cat".to_owned()], ..CommandTool::default() };
-    assert_eq!(said(request(ToolHow::Command(cat), r#"{"a":"b c"}"#)).await, r#"{"a":"b c"}"#);
+    assert_eq!(said(request(ToolExecutor::Command(cat), r#"{"a":"b c"}"#)).await, r#"{"a":"b c"}"#);
     assert_eq!(said(sh("wc -l")).await.trim(), "1");
 }
 
@@ -19,7 +19,7 @@ async fn a_program_is_given_its_arguments_on_stdin() {
 async fn no_shell_reads_the_command() {
     let command = ["echo", "$HOME;`id`", "*", ""].map(str::to_owned).to_vec();
     let echo = CommandTool { command, ..CommandTool::default() };
-    assert_eq!(said(request(ToolHow::Command(echo), "{}")).await, "$HOME;`id` * ");
+    assert_eq!(said(request(ToolExecutor::Command(echo), "{}")).await, "$HOME;`id` * ");
 }
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn the_environment_is_what_the_definition_says_and_whose_call_it_is() {
     tool.env_pass = vec!["GREETING".to_owned(), "NOT_SET".to_owned()];
     tool.env.insert("KEY".to_owned(), "Bearer {env:TOKEN}".to_owned());
     tool.env.insert("HEADWATER_USER".to_owned(), "root".to_owned());
-    let said = said(request(ToolHow::Command(tool), "{}")).await;
+    let said = said(request(ToolExecutor::Command(tool), "{}")).await;
     let mut lines: Vec<&str> = said.lines().collect();
     lines.sort_unstable();
     let wanted = [
@@ -49,7 +49,7 @@ async fn a_program_runs_where_it_is_told_to() {
     let dir = folder.path().canonicalize().unwrap();
     let dir = dir.to_str().unwrap();
     let tool = CommandTool { dir: Some(dir.to_owned()), ..shell("pwd -P") };
-    assert_eq!(said(request(ToolHow::Command(tool), "{}")).await, dir);
+    assert_eq!(said(request(ToolExecutor::Command(tool), "{}")).await, dir);
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn events_come_at_once_and_the_rest_is_the_result() {
         echo '{"type":"state","delta":[]}'; echo '{"summary":"short","message_content":"long"}'"#;
     let mut tool = shell(script);
     tool.command.extend(["sh".to_owned(), go.to_str().unwrap().to_owned()]);
-    let mut events = start(request(ToolHow::Command(tool), "{}"));
+    let mut events = start(request(ToolExecutor::Command(tool), "{}"));
     assert_eq!(events.next().await, Some(ToolEvent::State(StateChange::Snapshot(json!({"a": 1})))));
     std::fs::write(&go, "").unwrap();
     assert_eq!(events.next().await, Some(ToolEvent::State(StateChange::Delta(vec![]))));
@@ -102,13 +102,13 @@ async fn of_a_long_complaint_the_end_is_told() {
 async fn a_program_that_is_not_there_is_named() {
     for name in ["no-such-program", "./no-such-program", "/nowhere/at/all"] {
         let tool = CommandTool { command: vec![name.to_owned()], ..CommandTool::default() };
-        let (code, message) = failed(request(ToolHow::Command(tool), "{}")).await;
+        let (code, message) = failed(request(ToolExecutor::Command(tool), "{}")).await;
         assert_eq!(code, "command_failed");
         assert!(message.starts_with(&format!("cannot start `{name}`: ")), "{message}");
     }
     let tool = CommandTool { dir: Some("/nowhere".to_owned()), ..shell("true") };
-    assert_eq!(failed(request(ToolHow::Command(tool), "{}")).await.0, "command_failed");
-    assert_eq!(failed(request(ToolHow::Command(CommandTool::default()), "{}")).await.0, "invalid_tool");
+    assert_eq!(failed(request(ToolExecutor::Command(tool), "{}")).await.0, "command_failed");
+    assert_eq!(failed(request(ToolExecutor::Command(CommandTool::default()), "{}")).await.0, "invalid_tool");
 }
 
 #[tokio::test]
@@ -116,27 +116,27 @@ async fn a_program_is_found_where_the_server_looks_though_it_does_not_get_to_kno
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let here = CommandTool { command: vec!["only-here".to_owned()], ..CommandTool::default() };
-    let here = request(ToolHow::Command(here), "{}");
+    let here = request(ToolExecutor::Command(here), "{}");
     std::fs::write(folder.path().join("only-here"), "#!/bin/sh\nenv | grep -c ^HEADWATER_").unwrap();
 
     // A file that nobody may run is no program.
-    let events: Vec<ToolEvent> = toolbox_with_path(format!("relative:{path}")).call(here.clone()).collect().await;
+    let events: Vec<ToolEvent> = toolbox_with_path(format!("relative:{path}")).call_tool(here.clone()).collect().await;
     assert!(matches!(events.as_slice(), [ToolEvent::End(output)] if output.error.is_some()), "{events:?}");
 
     std::fs::set_permissions(folder.path().join("only-here"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let events: Vec<ToolEvent> = toolbox_with_path(format!("relative:{path}")).call(here).collect().await;
+    let events: Vec<ToolEvent> = toolbox_with_path(format!("relative:{path}")).call_tool(here).collect().await;
     let [ToolEvent::End(output)] = events.as_slice() else { panic!("{events:?}") };
-    assert_eq!(output.message_content, [model::block::Part::text("5")]);
+    assert_eq!(output.message_content, [model::block::ContentPart::text("5")]);
 }
 
 #[tokio::test]
 async fn input_that_nobody_reads_does_no_harm() {
     let arguments = format!("{{\"a\":\"{}\"}}", "x".repeat(1_000_000));
     for script in ["echo ok", "exec 0<&-; sleep 0.05; echo ok", "head -c 10 >/dev/null; echo ok"] {
-        assert_eq!(said(request(ToolHow::Command(shell(script)), &arguments)).await, "ok", "{script}");
+        assert_eq!(said(request(ToolExecutor::Command(shell(script)), &arguments)).await, "ok", "{script}");
     }
-    let (_, output) = call(request(ToolHow::Command(shell("cat | wc -c")), &arguments)).await;
-    assert_eq!(output.message_content, [model::block::Part::text((arguments.len() + 1).to_string())]);
+    let (_, output) = call(request(ToolExecutor::Command(shell("cat | wc -c")), &arguments)).await;
+    assert_eq!(output.message_content, [model::block::ContentPart::text((arguments.len() + 1).to_string())]);
 }
 
 #[tokio::test]
@@ -149,7 +149,9 @@ async fn many_programs_end_at_the_same_time_and_none_is_missed() {
 
 #[tokio::test]
 async fn what_the_server_does_not_run_is_refused() {
-    for how in [ToolHow::Client, ToolHow::Agent { agent: "a".into() }, ToolHow::Handoff { agent: "a".into() }] {
+    for how in
+        [ToolExecutor::Client, ToolExecutor::Agent { agent: "a".into() }, ToolExecutor::Handoff { agent: "a".into() }]
+    {
         assert_eq!(failed(request(how, "{}")).await.0, "invalid_tool");
     }
 }

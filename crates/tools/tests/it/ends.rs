@@ -3,7 +3,7 @@
 use crate::house::{OUTPUT_BYTES_MAX, ended, failed, peak_kib, pids, reaped, request, said, sh, shell, start, state};
 use crate::house::{telling, until, within};
 use futures_util::StreamExt;
-use model::definition::ToolHow;
+use model::definition::ToolExecutor;
 use model::tool::ToolEvent;
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ impl Home {
     fn script(&self, script: &str) -> model::tool::ToolRequest {
         let mut tool = shell(script);
         tool.env.insert("T".to_owned(), self.0.path().to_str().unwrap().to_owned());
-        request(ToolHow::Command(tool), "{}")
+        request(ToolExecutor::Command(tool), "{}")
     }
 
     fn has(&self, name: &str) -> bool {
@@ -41,7 +41,7 @@ async fn nothing_runs_before_the_stream_is_polled() {
     drop(events);
     let mut second = start(home.script("ls \"$T\""));
     let Some(ToolEvent::End(output)) = second.next().await else { panic!() };
-    assert_eq!(output.message_content, [model::block::Part::text("(no output)")]);
+    assert_eq!(output.message_content, [model::block::ContentPart::text("(no output)")]);
     assert!(!home.has("ran"));
 }
 
@@ -109,7 +109,7 @@ async fn what_a_program_leaves_behind_ends_with_it() {
         let mut events = start(sh(&script));
         let pids = pids(&mut events).await;
         let Some(ToolEvent::End(output)) = events.next().await else { panic!() };
-        assert_eq!(output.message_content, [model::block::Part::text("done")]);
+        assert_eq!(output.message_content, [model::block::ContentPart::text("done")]);
         assert_eq!(state(pids[0]), None, "the leader was reaped before its result was told");
         ended(pids[1]).await;
     }

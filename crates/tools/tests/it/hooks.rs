@@ -2,11 +2,11 @@
 
 use crate::house::{ended, toolbox, until};
 use crate::site::{Site, answer};
-use model::block::Part;
-use model::definition::Hook;
+use model::block::ContentPart;
+use model::definition::InputHook;
 use model::event::ErrorInfo;
-use model::history::Entry;
-use model::ports::{HookAnswer, HookRequest, Hooks};
+use model::history::HistoryEntry;
+use model::ports::{HookRequest, HookResponse, HookRunner};
 use serde_json::json;
 
 fn asked() -> HookRequest {
@@ -15,24 +15,24 @@ fn asked() -> HookRequest {
         thread: "thr_1".into(),
         run: "task_R".into(),
         agent: "demo".to_owned(),
-        history: vec![Entry::User { content: vec![Part::text("before")] }],
-        input: vec![Part::text("now")],
+        history: vec![HistoryEntry::User { content: vec![ContentPart::text("before")] }],
+        input: vec![ContentPart::text("now")],
     }
 }
 
-fn url(url: String) -> Hook {
-    Hook { url: Some(url), command: Vec::new(), timeout_ms: 5_000 }
+fn url(url: String) -> InputHook {
+    InputHook { url: Some(url), command: Vec::new(), timeout_ms: 5_000 }
 }
 
-fn command(command: &[&str]) -> Hook {
-    Hook { url: None, command: command.iter().map(|&word| word.to_owned()).collect(), timeout_ms: 20_000 }
+fn command(command: &[&str]) -> InputHook {
+    InputHook { url: None, command: command.iter().map(|&word| word.to_owned()).collect(), timeout_ms: 20_000 }
 }
 
-async fn ask(hook: &Hook) -> Result<HookAnswer, ErrorInfo> {
-    toolbox().ask(hook, asked()).await
+async fn ask(hook: &InputHook) -> Result<HookResponse, ErrorInfo> {
+    toolbox().run_hook(hook, asked()).await
 }
 
-async fn refused(hook: &Hook) -> String {
+async fn refused(hook: &InputHook) -> String {
     let error = ask(hook).await.unwrap_err();
     assert_eq!(error.code, "hook_failed");
     error.message
@@ -42,7 +42,7 @@ async fn refused(hook: &Hook) -> String {
 async fn an_address_is_given_the_question_and_answers() {
     let body = json!({"input": [{"type": "text", "text": "rewritten"}]}).to_string();
     let site = Site::answering(answer("200 OK", "application/json", &body)).await;
-    let wanted = HookAnswer { history: None, input: Some(vec![Part::text("rewritten")]) };
+    let wanted = HookResponse { history: None, input: Some(vec![ContentPart::text("rewritten")]) };
     assert_eq!(ask(&url(site.url("/hook"))).await, Ok(wanted));
     let seen = site.only();
     assert_eq!((seen.method.as_str(), seen.target.as_str()), ("POST", "/hook"));
@@ -59,9 +59,9 @@ async fn a_program_is_given_the_question_and_answers() {
         "asked['input'][0]['text'] += ' ' + asked['agent'] + ' ' + os.environ['HEADWATER_RUN']\n",
         "json.dump({'input': asked['input'], 'history': []}, sys.stdout)\n",
     );
-    let wanted = HookAnswer { history: Some(vec![]), input: Some(vec![Part::text("now demo task_R")]) };
+    let wanted = HookResponse { history: Some(vec![]), input: Some(vec![ContentPart::text("now demo task_R")]) };
     assert_eq!(ask(&command(&["python3", "-c", script])).await, Ok(wanted));
-    assert_eq!(ask(&command(&["echo", "{}"])).await, Ok(HookAnswer::default()));
+    assert_eq!(ask(&command(&["echo", "{}"])).await, Ok(HookResponse::default()));
 }
 
 #[tokio::test]
@@ -93,13 +93,13 @@ async fn a_hook_that_hangs_is_left_and_its_program_ended() {
         std::future::pending::<()>().await;
     })
     .await;
-    let hook = Hook { timeout_ms: 200, ..url(silent.url("/")) };
+    let hook = InputHook { timeout_ms: 200, ..url(silent.url("/")) };
     assert_eq!(refused(&hook).await, "the input hook failed: no answer within 200 ms");
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let script = format!("echo $$ > {}; sleep 60", file.display());
-    let hook = Hook { timeout_ms: 1_000, ..command(&["sh", "-c", &script]) };
+    let hook = InputHook { timeout_ms: 1_000, ..command(&["sh", "-c", &script]) };
     assert_eq!(refused(&hook).await, "the input hook failed: no answer within 1000 ms");
     until("it ran", || std::fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'))).await;
     let pid = std::fs::read_to_string(&file).unwrap();

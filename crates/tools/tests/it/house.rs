@@ -1,9 +1,9 @@
 //! The vocabulary: a toolbox, calls, and what is left of a process.
 
 use futures_util::StreamExt;
-use model::block::Part;
-use model::definition::{CommandTool, HttpTool, ToolHow};
-use model::ports::{BoxStream, Clock, Tools};
+use model::block::ContentPart;
+use model::definition::{CommandTool, HttpTool, ToolExecutor};
+use model::ports::{BoxStream, Clock, ToolRunner};
 use model::seq::Millis;
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub(crate) fn toolbox_with_path(path: String) -> Toolbox {
 }
 
 /// A call with a minute to go.
-pub(crate) fn request(how: ToolHow, arguments: &str) -> ToolRequest {
+pub(crate) fn request(how: ToolExecutor, arguments: &str) -> ToolRequest {
     ToolRequest {
         user: "local".into(),
         thread: "thr_1".into(),
@@ -55,7 +55,7 @@ pub(crate) fn request(how: ToolHow, arguments: &str) -> ToolRequest {
         name: "it".to_owned(),
         arguments: arguments.to_owned(),
         deadline: NOW + 60_000,
-        how: Arc::new(how),
+        executor: Arc::new(how),
         output_bytes_max: OUTPUT_BYTES_MAX,
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn within(ms: Millis, request: ToolRequest) -> ToolRequest {
 }
 
 pub(crate) fn sh(script: &str) -> ToolRequest {
-    request(ToolHow::Command(shell(script)), "{}")
+    request(ToolExecutor::Command(shell(script)), "{}")
 }
 
 pub(crate) fn shell(script: &str) -> CommandTool {
@@ -79,7 +79,7 @@ pub(crate) fn address(method: &str, url: String) -> HttpTool {
 }
 
 pub(crate) fn start(request: ToolRequest) -> BoxStream<'static, ToolEvent> {
-    toolbox().call(request)
+    toolbox().call_tool(request)
 }
 
 /// Everything that comes of a call.
@@ -94,8 +94,8 @@ pub(crate) async fn call(request: ToolRequest) -> (Vec<ToolEvent>, ToolOutput) {
 /// The words of a result that is nothing else, and went well.
 pub(crate) async fn said(request: ToolRequest) -> String {
     let (_, output) = call(request).await;
-    let [Part::Text { text, .. }] = output.message_content.as_slice() else { panic!("{output:?}") };
-    let words = ToolOutput { message_content: vec![Part::text(text)], ..ToolOutput::default() };
+    let [ContentPart::Text { text, .. }] = output.message_content.as_slice() else { panic!("{output:?}") };
+    let words = ToolOutput { message_content: vec![ContentPart::text(text)], ..ToolOutput::default() };
     assert_eq!(output, words);
     text.clone()
 }
@@ -104,7 +104,7 @@ pub(crate) async fn said(request: ToolRequest) -> String {
 pub(crate) async fn failed(request: ToolRequest) -> (String, String) {
     let (_, output) = call(request).await;
     let error = output.error.clone().unwrap_or_else(|| panic!("it went well: {output:?}"));
-    assert_eq!(output.message_content, [Part::text(&error.message)]);
+    assert_eq!(output.message_content, [ContentPart::text(&error.message)]);
     (error.code, error.message)
 }
 

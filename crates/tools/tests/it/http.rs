@@ -3,15 +3,15 @@
 use crate::house::{address, call, failed, request, said, start};
 use crate::site::{Site, answer, head};
 use futures_util::StreamExt;
-use model::definition::{HttpTool, ToolHow};
-use model::tool::{Progress, ToolEvent};
+use model::definition::{HttpTool, ToolExecutor};
+use model::tool::{ProgressUpdate, ToolEvent};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 fn http(tool: HttpTool, arguments: &Value) -> model::tool::ToolRequest {
-    request(ToolHow::Http(tool), &arguments.to_string())
+    request(ToolExecutor::Http(tool), &arguments.to_string())
 }
 
 async fn plain() -> Site {
@@ -48,7 +48,7 @@ async fn delete_and_head_have_no_body_either() {
 async fn a_post_has_what_the_address_does_not_use_as_its_body() {
     let site = plain().await;
     let tool = address("POST", site.url("/items/{id}"));
-    said(request(ToolHow::Http(tool), r#"{"id":7,"big":123456789012345678901234567890,"o":{"a":[]}}"#)).await;
+    said(request(ToolExecutor::Http(tool), r#"{"id":7,"big":123456789012345678901234567890,"o":{"a":[]}}"#)).await;
     let seen = site.only();
     assert_eq!((seen.method.as_str(), seen.target.as_str()), ("POST", "/items/7"));
     assert_eq!(seen.body, r#"{"big":123456789012345678901234567890,"o":{"a":[]}}"#);
@@ -131,12 +131,12 @@ async fn an_answer_in_lines_is_told_as_it_comes() {
     .await;
     let mut events = start(http(address("POST", site.url("/")), &json!({})));
     let first = events.next().await;
-    assert_eq!(first, Some(ToolEvent::Progress(Progress { progress: Some(1.0), ..Progress::default() })));
+    assert_eq!(first, Some(ToolEvent::Progress(ProgressUpdate { progress: Some(1.0), ..ProgressUpdate::default() })));
     more.notify_one();
     let rest: Vec<ToolEvent> = events.collect().await;
     let [ToolEvent::Custom { name, value }, ToolEvent::End(output)] = rest.as_slice() else { panic!("{rest:?}") };
     assert_eq!((name.as_str(), value), ("n", &json!(2)));
-    assert_eq!(output.message_content, [model::block::Part::text(r#"{"a":1}"#)]);
+    assert_eq!(output.message_content, [model::block::ContentPart::text(r#"{"a":1}"#)]);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use crate::house::{OUTPUT_BYTES_MAX, address, failed, peak_kib, request, start, within};
 use crate::site::{Site, head};
 use futures_util::StreamExt;
-use model::definition::ToolHow;
+use model::definition::ToolExecutor;
 use model::tool::{ToolEvent, ToolRequest};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 fn get(url: String) -> ToolRequest {
-    request(ToolHow::Http(address("GET", url)), "{}")
+    request(ToolExecutor::Http(address("GET", url)), "{}")
 }
 
 /// Says this, then waits for the client to go away, and tells that it did.

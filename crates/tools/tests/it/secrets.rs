@@ -2,18 +2,18 @@
 
 use crate::house::{SECRET, address, call, failed, request, said, shell, toolbox};
 use crate::site::{Site, answer};
-use model::definition::{HttpTool, ToolHow};
+use model::definition::{HttpTool, ToolExecutor};
 use model::tool::{ToolOutput, ToolRequest};
 
 fn with_header(site: &Site, value: &str) -> ToolRequest {
     let headers = [("Authorization".to_owned(), value.to_owned())].into();
-    request(ToolHow::Http(HttpTool { headers, ..address("GET", site.url("/")) }), "{}")
+    request(ToolExecutor::Http(HttpTool { headers, ..address("GET", site.url("/")) }), "{}")
 }
 
 fn with_env(script: &str, value: &str) -> ToolRequest {
     let mut tool = shell(script);
     tool.env.insert("KEY".to_owned(), value.to_owned());
-    request(ToolHow::Command(tool), "{}")
+    request(ToolExecutor::Command(tool), "{}")
 }
 
 fn assert_hidden(output: &ToolOutput) {

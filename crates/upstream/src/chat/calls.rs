@@ -11,7 +11,7 @@
 use super::ingest::Slots;
 use crate::failure::Trouble;
 use crate::json;
-use model::delta::{ModelDelta, ModelEvent, ModelFailure, ModelItem};
+use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind};
 use model::record::RawItem;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -207,7 +207,7 @@ impl Call {
         let slot = slots.next();
         self.slot = Some(slot);
         let provider_call_id = Some(self.id.clone()).filter(|id| !id.is_empty());
-        let item = ModelItem::ToolCall { name: self.name.clone(), provider_call_id };
+        let item = ModelItemKind::ToolCall { name: self.name.clone(), provider_call_id };
         out.push(ModelEvent::Delta(ModelDelta::Started { slot, item }));
         if !self.arguments.is_empty() {
             out.push(ModelEvent::Delta(ModelDelta::Arguments { slot, text: self.arguments.clone() }));
@@ -279,7 +279,7 @@ mod tests {
             match event {
                 ModelEvent::Delta(ModelDelta::Started {
                     slot,
-                    item: ModelItem::ToolCall { name, provider_call_id },
+                    item: ModelItemKind::ToolCall { name, provider_call_id },
                 }) => {
                     assert_eq!(slot as usize, told.len());
                     told.push(format!("{} {name} ", provider_call_id.unwrap_or_default()));

@@ -5,13 +5,13 @@ use super::message::Message;
 use super::refusal;
 use super::thoughts::{Thought, Thoughts};
 use super::usage::{self, Finish};
-use sse;
 use crate::failure::{self, Trouble};
 use crate::{Ingest, json};
-use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelItem, ModelRequest};
 use model::event::StopReason;
+use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelRequest, ModelTurnEnd};
 use model::usage::Usage;
 use serde_json::{Value, json};
+use sse;
 
 /// What says that nothing more comes.
 const DONE: &str = "[DONE]";
@@ -180,7 +180,7 @@ impl ChatIngest {
         let slots = &mut self.slots;
         let thoughts = self.thoughts.get_or_insert_with(|| {
             let slot = slots.next();
-            out.push(ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItem::Reasoning }));
+            out.push(ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItemKind::Reasoning }));
             Thoughts::new(slot)
         });
         out.extend(thoughts.more(thought).map(ModelEvent::Delta));
@@ -270,7 +270,7 @@ impl ChatIngest {
         }
         self.over = true;
         let (model, service_tier) = (self.model.take(), self.service_tier.take());
-        out.push(ModelEvent::End(ModelEnd { stop, usage: self.usage, model, service_tier }));
+        out.push(ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage: self.usage, model, service_tier }));
     }
 }
 

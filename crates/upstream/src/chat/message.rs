@@ -3,7 +3,7 @@
 use super::ingest::Slots;
 use crate::json;
 use model::block::Annotation;
-use model::delta::{ModelDelta, ModelEvent, ModelItem};
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use serde_json::Value;
 
 /// The message that is being said.
@@ -25,7 +25,7 @@ impl Message {
     /// A message that has just begun.
     pub(super) fn begin(slots: &mut Slots, out: &mut Vec<ModelEvent>) -> Self {
         let slot = slots.next();
-        out.push(ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItem::Message { phase: None } }));
+        out.push(ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItemKind::Message { phase: None } }));
         Self { slot, part: 0, kind: None }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::{Complaint, Trouble};
 use crate::json;
-use model::delta::ModelFailure;
+use model::model_turn::ModelFailure;
 use serde_json::Value;
 
 /// The conversation does not fit the model.

@@ -20,8 +20,8 @@ use crate::history::{Told, ToldCall, ToldResult, told};
 use crate::parts::{Picture, file_name, file_note, summary_note};
 use crate::wishes::instructions;
 use crate::{Target, json, options};
-use model::block::{FileRef, Object, PICTURE_TYPES, Part};
-use model::delta::ModelRequest;
+use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES, JsonObject};
+use model::model_turn::ModelRequest;
 use model::tool::ToolSpec;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -44,7 +44,7 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
     for told in &history {
         script.tell(told);
     }
-    let mut body = Object::new();
+    let mut body = JsonObject::new();
     body.insert("model".to_owned(), target.model.into());
     body.insert("messages".to_owned(), script.messages(&instructions(turn)).into());
     body.insert("stream".to_owned(), true.into());
@@ -54,7 +54,7 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
         body.insert("tools".to_owned(), tools.into());
     }
     wishes::put(&mut body, turn, target.model);
-    options::merge(&mut body, &turn.options, &[]);
+    options::merge(&mut body, &turn.provider_options, &[]);
     body.retain(|_, value| !value.is_null());
     Value::Object(body)
 }
@@ -178,7 +178,7 @@ impl<'a> Script<'a> {
             return;
         }
         self.end_user();
-        let mut message = Object::new();
+        let mut message = JsonObject::new();
         message.insert("role".to_owned(), "assistant".into());
         message.insert("content".to_owned(), if said.is_empty() { Value::Null } else { said.join("\n\n").into() });
         if !thought.is_empty() {
@@ -246,7 +246,7 @@ fn role(message: &Value) -> Option<&str> {
 }
 
 /// Parts in the dialect's shapes; texts beside each other are one.
-fn pieces<'a>(parts: impl IntoIterator<Item = &'a Part>) -> Vec<Piece> {
+fn pieces<'a>(parts: impl IntoIterator<Item = &'a ContentPart>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for part in parts {
         match (pieces.last_mut(), piece(part)) {
@@ -260,10 +260,10 @@ fn pieces<'a>(parts: impl IntoIterator<Item = &'a Part>) -> Vec<Piece> {
     pieces
 }
 
-fn piece(part: &Part) -> Piece {
+fn piece(part: &ContentPart) -> Piece {
     match part {
-        Part::Text { text, .. } => Piece::Text(text.clone()),
-        Part::ImageUrl { image_url, .. } => match Picture::at(&image_url.url) {
+        ContentPart::Text { text, .. } => Piece::Text(text.clone()),
+        ContentPart::ImageUrl { image_url, .. } => match Picture::at(&image_url.url) {
             Picture::Web(url) | Picture::Data { url, .. } => {
                 let mut shown = json!({ "url": url });
                 // Only where it was said: not everybody knows the field.
@@ -274,14 +274,14 @@ fn piece(part: &Part) -> Piece {
             }
             Picture::Hidden => Piece::Text(image_url.placeholder()),
         },
-        Part::File { file } => file_piece(file),
+        ContentPart::File { file } => file_piece(file),
     }
 }
 
 /// A file goes along when its bytes are at hand and it is a PDF: the dialect fetches none and takes no others.
 fn file_piece(file: &FileRef) -> Piece {
     match file.url.as_deref().map(Picture::at) {
-        Some(Picture::Data { url, media_type, .. }) if PICTURE_TYPES.contains(&media_type) => {
+        Some(Picture::Data { url, media_type, .. }) if IMAGE_MEDIA_TYPES.contains(&media_type) => {
             Piece::Picture(json!({ "type": "image_url", "image_url": { "url": url } }))
         }
         Some(Picture::Data { url, media_type: "application/pdf", .. }) => {

@@ -1,15 +1,15 @@
 use super::*;
-use model::block::{Detail, ImageUrl};
-use model::history::Entry;
+use model::block::{ImageDetail, ImageUrl};
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
+use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use model::record::RawItem;
-use model::wish::{OutputFormat, ToolChoice, Wishes};
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
 const HERE: Target<'static> = Target { model: "m", origin: "here", store: false };
 
-fn turn(history: Vec<Entry>) -> ModelRequest {
+fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
     ModelRequest {
         user: UserId::from("user"),
         thread: ThreadId::from("thr_1"),
@@ -20,34 +20,34 @@ fn turn(history: Vec<Entry>) -> ModelRequest {
         instructions: String::new(),
         history: history.into(),
         tools: Arc::new([]),
-        options: Arc::default(),
-        wishes: Arc::default(),
+        provider_options: Arc::default(),
+        model_settings: Arc::default(),
     }
 }
 
-fn messages(history: Vec<Entry>) -> Value {
+fn messages(history: Vec<HistoryEntry>) -> Value {
     request(&turn(history), &HERE)["messages"].take()
 }
 
-fn user(text: &str) -> Entry {
-    Entry::User { content: vec![Part::text(text)] }
+fn user(text: &str) -> HistoryEntry {
+    HistoryEntry::User { content: vec![ContentPart::text(text)] }
 }
 
-fn says(text: &str) -> Entry {
-    Entry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw: None }
+fn says(text: &str) -> HistoryEntry {
+    HistoryEntry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw: None }
 }
 
 fn raw(item: Value) -> RawItem {
     RawItem { origin: "here".to_owned(), item }
 }
 
-fn thinks(item: Value) -> Entry {
-    Entry::Reasoning { id: ItemId::from("rs_1"), raw: raw(item) }
+fn thinks(item: Value) -> HistoryEntry {
+    HistoryEntry::Reasoning { id: ItemId::from("rs_1"), raw: raw(item) }
 }
 
 /// A call that came from where the request goes.
-fn asks(id: &str, name: &str, arguments: &str) -> Entry {
-    Entry::Call {
+fn asks(id: &str, name: &str, arguments: &str) -> HistoryEntry {
+    HistoryEntry::Call {
         call_id: CallId::from(format!("call_{id}").as_str()),
         name: name.to_owned(),
         arguments: arguments.to_owned(),
@@ -56,9 +56,9 @@ fn asks(id: &str, name: &str, arguments: &str) -> Entry {
     }
 }
 
-fn gets(id: &str, content: Vec<Part>) -> Entry {
+fn gets(id: &str, content: Vec<ContentPart>) -> HistoryEntry {
     let call_id = CallId::from(format!("call_{id}").as_str());
-    Entry::Result { call_id, status: ResultStatus::Completed, content }
+    HistoryEntry::Result { call_id, status: ResultStatus::Completed, content }
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_body_has_everything_and_wishes_come_last() {
         &ModelRequest {
             instructions: "Be brief.".to_owned(),
             tools: Arc::new([spec("t", Value::Null)]),
-            options: Arc::new(options.as_object().unwrap().clone()),
+            provider_options: Arc::new(options.as_object().unwrap().clone()),
             ..turn(vec![user("hi")])
         },
         &HERE,
@@ -99,8 +99,8 @@ fn all_that_a_step_said_is_one_message_and_its_results_follow_in_order() {
         says("I will look."),
         asks("a", "get", "{\"c\":1}"),
         asks("b", "get", "{\"c\":2}"),
-        gets("b", vec![Part::text("two")]),
-        gets("a", vec![Part::text("one"), Part::text("more")]),
+        gets("b", vec![ContentPart::text("two")]),
+        gets("a", vec![ContentPart::text("one"), ContentPart::text("more")]),
         says("Fine."),
         user("thanks"),
     ]);
@@ -120,7 +120,7 @@ fn all_that_a_step_said_is_one_message_and_its_results_follow_in_order() {
 fn roles_alternate_and_a_person_speaks_first_and_last() {
     let said = |role: &str, content: &str| json!({"role": role, "content": content});
     assert_eq!(messages(vec![]), json!([said("user", GO_ON)]));
-    let summary = Entry::Summary { text: "much".to_owned() };
+    let summary = HistoryEntry::Summary { text: "much".to_owned() };
     let told = messages(vec![summary, user("a"), user("b"), thinks(json!({"reasoning": "x"})), user("c")]);
     let words = "Summary of the conversation so far:\n\nmuch\n\na\n\nb\n\nc";
     assert_eq!(told, json!([said("user", words)]));
@@ -145,7 +145,7 @@ fn thoughts_go_back_in_the_fields_that_somebody_asks_for_and_only_home() {
         json!({"role": "assistant", "content": "a", "reasoning_content": "I think", "reasoning_details": details});
     assert_eq!(told[1], back);
     let elsewhere = RawItem { origin: "there".to_owned(), item: json!({"reasoning_content": "secret"}) };
-    let foreign = Entry::Reasoning { id: ItemId::from("rs_1"), raw: elsewhere };
+    let foreign = HistoryEntry::Reasoning { id: ItemId::from("rs_1"), raw: elsewhere };
     assert_eq!(
         messages(vec![user("q"), foreign, says("a"), user("q")])[1],
         json!({"role": "assistant", "content": "a"})
@@ -155,7 +155,7 @@ fn thoughts_go_back_in_the_fields_that_somebody_asks_for_and_only_home() {
 #[test]
 fn a_signed_call_goes_back_signed() {
     let extra = json!({"google": {"thought_signature": "s"}});
-    let call = Entry::Call {
+    let call = HistoryEntry::Call {
         call_id: CallId::from("call_R1"),
         name: "t".to_owned(),
         arguments: "{}".to_owned(),
@@ -172,7 +172,7 @@ fn a_signed_call_goes_back_signed() {
 #[test]
 fn what_a_service_refuses_of_its_own_words_can_be_left_out() {
     let thoughts = || thinks(json!({"reasoning_content": "x", "reasoning_details": [{"text": "x"}]}));
-    let signed = |item: Value| Entry::Call {
+    let signed = |item: Value| HistoryEntry::Call {
         call_id: CallId::from("call_R1"),
         name: "t".to_owned(),
         arguments: "{}".to_owned(),
@@ -186,7 +186,7 @@ fn what_a_service_refuses_of_its_own_words_can_be_left_out() {
 
 #[test]
 fn calls_from_elsewhere_get_names_that_everybody_takes_and_that_stay() {
-    let call = |number: u32| Entry::Call {
+    let call = |number: u32| HistoryEntry::Call {
         call_id: CallId::numbered("019a8c0b6d5f7e0a9b1c2d3e4f50617283", number),
         name: "t".to_owned(),
         arguments: "{}".to_owned(),
@@ -207,7 +207,7 @@ fn calls_from_elsewhere_get_names_that_everybody_takes_and_that_stay() {
 #[test]
 fn names_that_meet_are_told_apart() {
     let taken = short_name("call_R2", 0);
-    let theirs = Entry::Call {
+    let theirs = HistoryEntry::Call {
         call_id: CallId::from("call_R1"),
         name: "t".to_owned(),
         arguments: "{}".to_owned(),
@@ -215,7 +215,7 @@ fn names_that_meet_are_told_apart() {
         raw: Some(raw(json!({ "id": taken }))),
     };
     let (call_id, name, arguments) = (CallId::from("call_R2"), "t".to_owned(), "{}".to_owned());
-    let ours = Entry::Call { call_id, name, arguments, provider_call_id: None, raw: None };
+    let ours = HistoryEntry::Call { call_id, name, arguments, provider_call_id: None, raw: None };
     let told = messages(vec![user("q"), theirs, ours]);
     assert_eq!(told[1]["tool_calls"][0]["id"], taken);
     assert_ne!(told[1]["tool_calls"][1]["id"], taken);
@@ -241,19 +241,19 @@ fn arguments_are_an_object_and_names_are_plain() {
 
 #[test]
 fn pictures_and_files_are_shown_or_named() {
-    let file = |name: Option<&str>, url: Option<&str>| Part::File {
+    let file = |name: Option<&str>, url: Option<&str>| ContentPart::File {
         file: FileRef { name: name.map(str::to_owned), url: url.map(str::to_owned), ..FileRef::default() },
     };
     let closely = |url: &str| {
-        let image_url = ImageUrl { url: url.to_owned(), detail: Some(Detail::High) };
-        Part::ImageUrl { image_url, id: None }
+        let image_url = ImageUrl { url: url.to_owned(), detail: Some(ImageDetail::High) };
+        ContentPart::ImageUrl { image_url, id: None }
     };
     let parts = vec![
-        Part::text("look"),
-        Part::text("here"),
-        Part::picture("https://x/y.png"),
+        ContentPart::text("look"),
+        ContentPart::text("here"),
+        ContentPart::image("https://x/y.png"),
         closely("https://x/z.png"),
-        Part::picture("/v1/blobs/1"),
+        ContentPart::image("/v1/blobs/1"),
         file(Some("b.pdf"), Some("data:application/pdf;base64,AAAA")),
         file(Some("b.png"), Some("data:image/png;base64,AAAA")),
         file(Some("b.zip"), Some("data:application/zip;base64,AAAA")),
@@ -268,7 +268,7 @@ fn pictures_and_files_are_shown_or_named() {
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
         {"type": "text", "text": "[file b.zip]\n[file https://x/y.pdf]"},
     ]);
-    assert_eq!(messages(vec![Entry::User { content: parts }]), json!([{"role": "user", "content": expected}]));
+    assert_eq!(messages(vec![HistoryEntry::User { content: parts }]), json!([{"role": "user", "content": expected}]));
 }
 
 #[test]
@@ -278,8 +278,8 @@ fn pictures_in_results_follow_all_results() {
         user("draw"),
         asks("a", "draw", "{}"),
         asks("b", "draw", "{}"),
-        gets("a", vec![Part::text("done"), Part::picture(url)]),
-        gets("b", vec![Part::text("failed")]),
+        gets("a", vec![ContentPart::text("done"), ContentPart::image(url)]),
+        gets("b", vec![ContentPart::text("failed")]),
         user("and?"),
     ]);
     let shown = json!([
@@ -296,13 +296,13 @@ fn pictures_in_results_follow_all_results() {
 }
 
 /// The body for these wishes, with one tool.
-fn wished(wishes: Wishes, model: &str, options: &Value) -> Value {
+fn wished(wishes: ModelSettings, model: &str, options: &Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
         instructions: "Be brief.".to_owned(),
         tools: Arc::new([spec]),
-        options: Arc::new(options.as_object().cloned().unwrap()),
-        wishes: Arc::new(wishes),
+        provider_options: Arc::new(options.as_object().cloned().unwrap()),
+        model_settings: Arc::new(wishes),
         ..turn(vec![user("hi")])
     };
     request(&turn, &Target { model, ..HERE })
@@ -312,7 +312,7 @@ fn wished(wishes: Wishes, model: &str, options: &Value) -> Value {
 fn what_a_caller_asks_for_is_said_in_the_dialects_words() {
     let schema = json!({"type": "object"});
     let mut body = wished(
-        Wishes {
+        ModelSettings {
             instructions: Some("Rhyme.".to_owned()),
             max_output_tokens: Some(99),
             temperature: Some(0.5),
@@ -336,17 +336,17 @@ fn what_a_caller_asks_for_is_said_in_the_dialects_words() {
     });
     assert_eq!(body, expected);
     for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {
-        let wishes = Wishes { tool_choice: Some(choice), ..Wishes::default() };
+        let wishes = ModelSettings { tool_choice: Some(choice), ..ModelSettings::default() };
         assert_eq!(wished(wishes, "m", &json!({}))["tool_choice"], word);
     }
-    let any = wished(Wishes { format: Some(OutputFormat::Json), ..Wishes::default() }, "m", &json!({}));
+    let any = wished(ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() }, "m", &json!({}));
     assert_eq!(any["response_format"], json!({"type": "json_object"}));
 }
 
 #[test]
 fn the_limit_has_the_name_that_the_model_takes_unless_the_operator_set_one() {
     let limits = |model: &str, options: Value| {
-        let body = wished(Wishes { max_output_tokens: Some(9), ..Wishes::default() }, model, &options);
+        let body = wished(ModelSettings { max_output_tokens: Some(9), ..ModelSettings::default() }, model, &options);
         [body["max_tokens"].as_u64(), body["max_completion_tokens"].as_u64()]
     };
     for model in ["o3-mini", "gpt-5", "openai/gpt-5-mini", "gpt-5-chat-latest"] {
@@ -361,19 +361,19 @@ fn the_limit_has_the_name_that_the_model_takes_unless_the_operator_set_one() {
 
 #[test]
 fn nothing_is_said_about_tools_where_there_are_none() {
-    let wishes = Wishes {
+    let wishes = ModelSettings {
         tool_choice: Some(ToolChoice::Required),
         parallel_tool_calls: Some(true),
         instructions: Some(" ".to_owned()),
-        ..Wishes::default()
+        ..ModelSettings::default()
     };
-    let asked = ModelRequest { wishes: Arc::new(wishes), ..turn(vec![user("hi")]) };
+    let asked = ModelRequest { model_settings: Arc::new(wishes), ..turn(vec![user("hi")]) };
     assert_eq!(request(&asked, &HERE), request(&turn(vec![user("hi")]), &HERE));
 }
 
 #[test]
 fn what_a_clients_operator_said_is_in_the_one_system_message() {
-    let system = |text: &str| Entry::System { text: text.to_owned() };
+    let system = |text: &str| HistoryEntry::System { text: text.to_owned() };
     let history = vec![system("Be kind."), user("hi"), says("Hello,"), system("Be quick."), says("you."), user("go")];
     let turn = ModelRequest { instructions: "Be brief.".to_owned(), ..turn(history) };
     let said = |role: &str, content: &str| json!({"role": role, "content": content});

@@ -4,8 +4,8 @@
 //! must go back whole. A block's signature may come long after its text, even after the answer has begun.
 
 use crate::json;
-use model::block::Object;
-use model::delta::ModelDelta;
+use model::block::JsonObject;
+use model::model_turn::ModelDelta;
 use model::record::RawItem;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -104,7 +104,7 @@ impl Thoughts {
 
     /// They are whole. What has to go back is kept in the fields of the message that it came in.
     pub(super) fn done(self, origin: &str) -> ModelDelta {
-        let mut item = Object::new();
+        let mut item = JsonObject::new();
         if let Some((Some(name), said)) = self.said.map(|(field, said)| (field.name(), said)) {
             item.insert(name.to_owned(), said.into());
         }
@@ -142,7 +142,7 @@ impl Details {
     }
 }
 
-fn join(block: &mut Object, fragment: Object) {
+fn join(block: &mut JsonObject, fragment: JsonObject) {
     for (name, value) in fragment {
         match (block.get_mut(&name), value) {
             (_, Value::Null) => {}

@@ -2,21 +2,21 @@
 
 use crate::names::is_newer_openai;
 use crate::wishes::has_tools;
-use model::block::Object;
-use model::delta::ModelRequest;
-use model::wish::{OutputFormat, ToolChoice};
+use model::block::JsonObject;
+use model::model_settings::{OutputFormat, ToolChoice};
+use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
 
 /// The two names of one limit.
 const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 /// Puts the wishes into the body.
-pub(super) fn put(body: &mut Object, turn: &ModelRequest, model: &str) {
-    let wishes = &*turn.wishes;
+pub(super) fn put(body: &mut JsonObject, turn: &ModelRequest, model: &str) {
+    let wishes = &*turn.model_settings;
     let choice = wishes.tool_choice.as_ref().map(tool_choice);
     let calls = has_tools(turn);
     // An operator who uses the other name has set this limit, too.
-    let is_free = !LIMITS.iter().any(|name| turn.options.contains_key(*name));
+    let is_free = !LIMITS.iter().any(|name| turn.provider_options.contains_key(*name));
     for (name, wish) in [
         (limit_of(model), wishes.max_output_tokens.filter(|_| is_free).map(Value::from)),
         ("temperature", wishes.temperature.map(Value::from)),

@@ -1,7 +1,7 @@
 //! One content block on its way in: what it is, what it holds so far, and what it becomes when it is whole.
 
 use crate::json;
-use model::block::{Annotation, Object};
+use model::block::{Annotation, JsonObject};
 use serde_json::{Value, json};
 
 /// A hosted tool's result beyond this is not shown, only given back: an event has to fit a record.
@@ -123,7 +123,7 @@ pub(super) fn annotation(citation: &Value, start_index: u32, end_index: u32) -> 
 }
 
 /// What a hosted call does, as people are shown it.
-pub(super) fn action(call: &Value) -> Object {
+pub(super) fn action(call: &Value) -> JsonObject {
     let shown = ["server_name", "input"].into_iter().filter_map(|key| Some((key.to_owned(), call.get(key)?.clone())));
     shown.collect()
 }

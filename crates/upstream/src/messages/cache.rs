@@ -5,7 +5,7 @@
 //! far by itself, and a turn with many calls is longer than that. An operator who sets any mark sets them all.
 
 use super::conversation::Message;
-use model::block::Object;
+use model::block::JsonObject;
 use serde_json::{Value, json};
 
 const MARK: &str = "cache_control";
@@ -23,7 +23,7 @@ pub(super) enum Marks {
 
 impl Marks {
     /// Looks at the operator's wishes.
-    pub(super) fn of(options: &Object) -> Self {
+    pub(super) fn of(options: &JsonObject) -> Self {
         if options.contains_key(MARK) || options.values().any(is_marked) { Self::Theirs } else { Self::Ours }
     }
 

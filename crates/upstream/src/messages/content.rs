@@ -3,7 +3,7 @@
 use crate::history::{ToldCall, ToldResult};
 use crate::json;
 use crate::parts::{Picture, file_name, file_note};
-use model::block::{FileRef, PICTURE_TYPES, Part};
+use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::item::ResultStatus;
 use serde_json::{Value, json};
 
@@ -22,20 +22,22 @@ pub(super) fn text(words: &str) -> Value {
 }
 
 /// A part of what a person or a tool gave.
-pub(super) fn part(part: &Part) -> Value {
+pub(super) fn part(part: &ContentPart) -> Value {
     match part {
-        Part::Text { text: words, .. } => text(words),
-        Part::ImageUrl { image_url, .. } => image(&image_url.url).unwrap_or_else(|| text(&image_url.placeholder())),
-        Part::File { file } => file_block(file).unwrap_or_else(|| text(&file_note(file))),
+        ContentPart::Text { text: words, .. } => text(words),
+        ContentPart::ImageUrl { image_url, .. } => {
+            image(&image_url.url).unwrap_or_else(|| text(&image_url.placeholder()))
+        }
+        ContentPart::File { file } => file_block(file).unwrap_or_else(|| text(&file_note(file))),
     }
 }
 
 /// A part in words alone.
-fn part_as_text(part: &Part) -> Value {
+fn part_as_text(part: &ContentPart) -> Value {
     match part {
-        Part::Text { text: words, .. } => text(words),
-        Part::ImageUrl { image_url, .. } => text(&image_url.placeholder()),
-        Part::File { file } => text(&file_note(file)),
+        ContentPart::Text { text: words, .. } => text(words),
+        ContentPart::ImageUrl { image_url, .. } => text(&image_url.placeholder()),
+        ContentPart::File { file } => text(&file_note(file)),
     }
 }
 
@@ -43,7 +45,7 @@ fn part_as_text(part: &Part) -> Value {
 fn image(url: &str) -> Option<Value> {
     let source = match Picture::at(url) {
         Picture::Web(url) if url.starts_with("https://") => json!({"type": "url", "url": url}),
-        Picture::Data { media_type, base64, .. } if PICTURE_TYPES.contains(&media_type) => {
+        Picture::Data { media_type, base64, .. } if IMAGE_MEDIA_TYPES.contains(&media_type) => {
             json!({"type": "base64", "media_type": media_type, "data": base64})
         }
         Picture::Web(_) | Picture::Data { .. } | Picture::Hidden => return None,
@@ -100,7 +102,10 @@ fn input(arguments: &str) -> Value {
     if arguments.trim().is_empty() {
         return json!({});
     }
-    model::json::parse_lenient_json(arguments).ok().filter(Value::is_object).unwrap_or_else(|| json!({ INVALID: arguments }))
+    model::json::parse_lenient_json(arguments)
+        .ok()
+        .filter(Value::is_object)
+        .unwrap_or_else(|| json!({ INVALID: arguments }))
 }
 
 /// What a tool gave. Of one that failed the provider takes words alone.
@@ -124,19 +129,19 @@ pub(super) fn blocks(raw: &Value) -> &[Value] {
 mod tests {
     use super::*;
 
-    fn file(url: &str) -> Part {
-        Part::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } }
+    fn file(url: &str) -> ContentPart {
+        ContentPart::File { file: FileRef { url: Some(url.to_owned()), ..FileRef::default() } }
     }
 
     #[test]
     fn pictures_go_as_an_address_as_data_or_as_a_note() {
         let url = |url: &str| json!({"type": "image", "source": {"type": "url", "url": url}});
-        assert_eq!(part(&Part::picture("https://x/a")), url("https://x/a"));
+        assert_eq!(part(&ContentPart::image("https://x/a")), url("https://x/a"));
         let data = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
-        assert_eq!(part(&Part::picture("data:image/png;base64,AAAA")), data);
-        assert_eq!(part(&Part::picture("data:image/tiff;base64,AAAA")), text("[image]"));
-        assert_eq!(part(&Part::picture("http://x/a")), text("[image http://x/a]"));
-        assert_eq!(part(&Part::picture("/v1/blobs/7")), text("[image /v1/blobs/7]"));
+        assert_eq!(part(&ContentPart::image("data:image/png;base64,AAAA")), data);
+        assert_eq!(part(&ContentPart::image("data:image/tiff;base64,AAAA")), text("[image]"));
+        assert_eq!(part(&ContentPart::image("http://x/a")), text("[image http://x/a]"));
+        assert_eq!(part(&ContentPart::image("/v1/blobs/7")), text("[image /v1/blobs/7]"));
     }
 
     #[test]
@@ -145,17 +150,17 @@ mod tests {
         assert_eq!(part(&file("https://x/A.PDF?v=1")), pdf);
         let source = json!({"type": "base64", "media_type": "application/pdf", "data": "AAAA"});
         assert_eq!(part(&file("data:application/pdf;base64,AAAA")), json!({"type": "document", "source": source}));
-        assert_eq!(part(&file("https://x/a.png")), part(&Part::picture("https://x/a.png")));
+        assert_eq!(part(&file("https://x/a.png")), part(&ContentPart::image("https://x/a.png")));
         assert_eq!(part(&file("https://x/a.zip")), text("[file https://x/a.zip]"));
         let named = |url: &str| {
             let (url, name) = (Some(url.to_owned()), Some("a".repeat(300)));
-            part(&Part::File { file: FileRef { url, name, ..FileRef::default() } })
+            part(&ContentPart::File { file: FileRef { url, name, ..FileRef::default() } })
         };
         assert_eq!(named("data:application/pdf;base64,AAAA")["title"], "a".repeat(TITLE_CHARS_MAX));
         assert_eq!(named("data:application/zip;base64,AAAA"), text(&format!("[file {}]", "a".repeat(300))));
         assert_eq!(part(&file("data:application/zip;base64,AAAA")), text("[file]"));
         let stored = FileRef { bucket: Some("b".to_owned()), path: Some("p".to_owned()), ..FileRef::default() };
-        assert_eq!(part(&Part::File { file: stored }), text("[file b/p]"));
+        assert_eq!(part(&ContentPart::File { file: stored }), text("[file b/p]"));
     }
 
     #[test]
@@ -170,7 +175,8 @@ mod tests {
     #[test]
     fn a_failed_result_is_words_alone() {
         let called = ToldCall { id: "c", name: "t", arguments: "", raw: None };
-        let told = |status| ToldResult { call: called.clone(), status, content: vec![Part::picture("https://x/a")] };
+        let told =
+            |status| ToldResult { call: called.clone(), status, content: vec![ContentPart::image("https://x/a")] };
         let whole = result(&told(ResultStatus::Completed));
         assert_eq!(whole["content"][0]["type"], "image");
         assert_eq!(whole.get("is_error"), None);

@@ -10,7 +10,7 @@ use super::thinking;
 use crate::history::{Told, told};
 use crate::json;
 use crate::parts::summary_note;
-use model::history::Entry;
+use model::history::HistoryEntry;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -40,7 +40,7 @@ pub(super) enum Role {
 }
 
 /// The history, for a provider of this origin.
-pub(super) fn conversation(history: &[Entry], origin: &str) -> Vec<Message> {
+pub(super) fn conversation(history: &[HistoryEntry], origin: &str) -> Vec<Message> {
     let mut messages = Vec::new();
     for told in told(history, origin) {
         let (role, blocks) = said(told);

@@ -7,11 +7,11 @@ use super::block::{Block, Kind, NOWHERE, action, annotation, shown, state};
 use super::item::{Item, Tokens};
 use super::piece::{Piece, Quick};
 use super::refusal;
-use sse;
 use crate::{Ingest, failure, json};
-use model::delta::{ModelDelta, ModelEnd, ModelEvent, ModelFailure, ModelRequest};
 use model::event::StopReason;
+use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
 use serde_json::Value;
+use sse;
 
 /// Reads one answer of the provider. `origin` is where its raw items may go back to.
 #[must_use]
@@ -293,7 +293,7 @@ impl Reader {
             }
         }
         let (usage, model, service_tier) = (self.tokens.usage(), self.model.take(), self.service_tier.take());
-        out.push(ModelEvent::End(ModelEnd { stop, usage, model, service_tier }));
+        out.push(ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage, model, service_tier }));
     }
 
     fn fail(&mut self, failure: ModelFailure, out: &mut Vec<ModelEvent>) {

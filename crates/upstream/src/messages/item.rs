@@ -2,8 +2,8 @@
 
 use super::block::Kind;
 use crate::json;
-use model::block::Object;
-use model::delta::{ModelDelta, ModelEvent, ModelItem};
+use model::block::JsonObject;
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use model::record::RawItem;
 use model::usage::Usage;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(super) struct Item {
     /// The call whose result belongs to it and has not come.
     pub(super) awaits: Option<String>,
     /// What a hosted call does.
-    pub(super) action: Object,
+    pub(super) action: JsonObject,
     /// How long a message is, in code points.
     pub(super) letters: u32,
     /// Its blocks that have ended.
@@ -35,7 +35,7 @@ impl Item {
         let started = announced(kind, head);
         let told = started.is_some();
         out.extend(started.map(|item| ModelEvent::Delta(ModelDelta::Started { slot, item })));
-        Self { slot, kind, told, open: true, awaits: None, action: Object::new(), letters: 0, blocks: Vec::new() }
+        Self { slot, kind, told, open: true, awaits: None, action: JsonObject::new(), letters: 0, blocks: Vec::new() }
     }
 
     /// More words of a message. It is told of with its first one: a message without words never was.
@@ -43,7 +43,7 @@ impl Item {
         let slot = self.slot;
         if !self.told && !words.is_empty() {
             self.told = true;
-            let item = ModelItem::Message { phase: None };
+            let item = ModelItemKind::Message { phase: None };
             out.push(ModelEvent::Delta(ModelDelta::Started { slot, item }));
         }
         let letters = u32::try_from(words.chars().count()).unwrap_or(u32::MAX);
@@ -77,18 +77,18 @@ fn is_plain(blocks: &[Value]) -> bool {
 }
 
 /// What is told of an item when its first block starts.
-fn announced(kind: Kind, head: &Value) -> Option<ModelItem> {
+fn announced(kind: Kind, head: &Value) -> Option<ModelItemKind> {
     let text = |key| json::text(head, key).unwrap_or_default().to_owned();
     match kind {
         Kind::Text | Kind::Unknown => None,
-        Kind::Thinking | Kind::Sealed => Some(ModelItem::Reasoning),
+        Kind::Thinking | Kind::Sealed => Some(ModelItemKind::Reasoning),
         Kind::Call => {
             let provider_call_id = Some(text("id")).filter(|id| !id.is_empty());
-            Some(ModelItem::ToolCall { name: text("name"), provider_call_id })
+            Some(ModelItemKind::ToolCall { name: text("name"), provider_call_id })
         }
-        Kind::HostedCall => Some(ModelItem::HostedCall { name: text("name") }),
+        Kind::HostedCall => Some(ModelItemKind::HostedCall { name: text("name") }),
         // The call itself was in an answer before this one.
-        Kind::HostedResult => Some(ModelItem::HostedCall { name: text("type").replace("_tool_result", "") }),
+        Kind::HostedResult => Some(ModelItemKind::HostedCall { name: text("type").replace("_tool_result", "") }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! An error answer, or an error in a stream, as a failure.
 
 use crate::failure::{Complaint, Trouble};
-use model::delta::ModelFailure;
+use model::model_turn::ModelFailure;
 use serde_json::Value;
 
 /// How the provider says that a conversation is too long.

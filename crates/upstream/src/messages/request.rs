@@ -6,9 +6,9 @@ use super::thinking::{self, Thinking};
 use super::{BETAS, content, wishes};
 use crate::wishes::instructions;
 use crate::{Target, json, options};
-use model::block::Object;
-use model::delta::ModelRequest;
-use model::history::Entry;
+use model::block::JsonObject;
+use model::history::HistoryEntry;
+use model::model_turn::ModelRequest;
 use model::tool::ToolSpec;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ const NOT_AT_THE_TOP: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 /// that it once called, and that none may be called now.
 #[must_use]
 pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
-    let options = &*turn.options;
+    let options = &*turn.provider_options;
     let marks = Marks::of(options);
     let mut messages = conversation(&turn.history, target.origin);
     let mut kept = vec![BETAS];
@@ -34,10 +34,10 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
         kept.push(thinking::WISH);
     }
     marks.newest(&mut messages);
-    let mut body = Object::new();
+    let mut body = JsonObject::new();
     body.insert("model".to_owned(), target.model.into());
     body.insert("stream".to_owned(), true.into());
-    let answer = turn.wishes.max_output_tokens.unwrap_or(MAX_TOKENS);
+    let answer = turn.model_settings.max_output_tokens.unwrap_or(MAX_TOKENS);
     body.insert("max_tokens".to_owned(), answer.saturating_add(thinking::budget_tokens(options)).into());
     let mut system = system(turn);
     if !system.is_empty() {
@@ -59,7 +59,7 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
 /// The instructions, and what the client's operator said on the way: a conversation has no place for it.
 fn system(turn: &ModelRequest) -> Vec<Value> {
     let said = turn.history.iter().filter_map(|entry| match entry {
-        Entry::System { text } => Some(text.clone()),
+        HistoryEntry::System { text } => Some(text.clone()),
         _ => None,
     });
     let texts = std::iter::once(instructions(turn)).chain(said);
@@ -78,7 +78,7 @@ fn tool(spec: &ToolSpec) -> Value {
     tool
 }
 
-fn declare_the_past(body: &mut Object, messages: &[Message]) {
+fn declare_the_past(body: &mut JsonObject, messages: &[Message]) {
     if body.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty()) {
         return;
     }

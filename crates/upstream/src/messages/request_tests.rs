@@ -1,17 +1,17 @@
 //! What goes back, rule by rule.
 
 use super::*;
-use model::block::Part;
-use model::history::Entry;
+use model::block::ContentPart;
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
+use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use model::record::RawItem;
-use model::wish::{OutputFormat, ToolChoice, Wishes};
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
 const HERE: Target<'static> = Target { model: "claude-x", origin: "here", store: false };
 
-fn turn(history: Vec<Entry>) -> ModelRequest {
+fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
     ModelRequest {
         user: UserId::from("user"),
         thread: ThreadId::from("thr_1"),
@@ -22,18 +22,18 @@ fn turn(history: Vec<Entry>) -> ModelRequest {
         instructions: String::new(),
         history: history.into(),
         tools: Arc::new([]),
-        options: Arc::default(),
-        wishes: Arc::default(),
+        provider_options: Arc::default(),
+        model_settings: Arc::default(),
     }
 }
 
-fn with(history: Vec<Entry>, options: &Value) -> Value {
+fn with(history: Vec<HistoryEntry>, options: &Value) -> Value {
     let options = Arc::new(options.as_object().cloned().unwrap());
-    request(&ModelRequest { options, ..turn(history) }, &HERE)
+    request(&ModelRequest { provider_options: options, ..turn(history) }, &HERE)
 }
 
 /// The messages, without marks for the cache: they have a test of their own.
-fn messages(history: Vec<Entry>) -> Value {
+fn messages(history: Vec<HistoryEntry>) -> Value {
     unmarked(with(history, &json!({})))["messages"].take()
 }
 
@@ -49,27 +49,27 @@ fn unmarked(mut body: Value) -> Value {
     body
 }
 
-fn user(text: &str) -> Entry {
-    Entry::User { content: vec![Part::text(text)] }
+fn user(text: &str) -> HistoryEntry {
+    HistoryEntry::User { content: vec![ContentPart::text(text)] }
 }
 
 fn raw(block: &Value) -> RawItem {
     RawItem { origin: "here".to_owned(), item: json!([block]) }
 }
 
-fn says(text: &str) -> Entry {
+fn says(text: &str) -> HistoryEntry {
     let raw = Some(raw(&json!({"type": "text", "text": text})));
-    Entry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw }
+    HistoryEntry::Assistant { id: ItemId::from("msg_1"), text: text.to_owned(), raw }
 }
 
-fn thinks(thought: &str) -> Entry {
+fn thinks(thought: &str) -> HistoryEntry {
     let block = json!({"type": "thinking", "thinking": thought, "signature": format!("signed {thought}")});
-    Entry::Reasoning { id: ItemId::from("rs_1"), raw: raw(&block) }
+    HistoryEntry::Reasoning { id: ItemId::from("rs_1"), raw: raw(&block) }
 }
 
 /// A call that came from where the request goes.
-fn asks(id: &str) -> Entry {
-    Entry::Call {
+fn asks(id: &str) -> HistoryEntry {
+    HistoryEntry::Call {
         call_id: CallId::from(format!("call_{id}").as_str()),
         name: "look".to_owned(),
         arguments: r#"{"at":1}"#.to_owned(),
@@ -78,28 +78,28 @@ fn asks(id: &str) -> Entry {
     }
 }
 
-fn gets(id: &str, status: ResultStatus, content: Vec<Part>) -> Entry {
-    Entry::Result { call_id: CallId::from(format!("call_{id}").as_str()), status, content }
+fn gets(id: &str, status: ResultStatus, content: Vec<ContentPart>) -> HistoryEntry {
+    HistoryEntry::Result { call_id: CallId::from(format!("call_{id}").as_str()), status, content }
 }
 
-fn fine(id: &str) -> Entry {
-    gets(id, ResultStatus::Completed, vec![Part::text(format!("seen {id}"))])
+fn fine(id: &str) -> HistoryEntry {
+    gets(id, ResultStatus::Completed, vec![ContentPart::text(format!("seen {id}"))])
 }
 
 /// The same entry as another provider's.
-fn foreign(mut entry: Entry) -> Entry {
+fn foreign(mut entry: HistoryEntry) -> HistoryEntry {
     match &mut entry {
-        Entry::Reasoning { raw, .. } | Entry::Hosted { raw, .. } => raw.origin = "there".to_owned(),
-        Entry::Assistant { raw, .. } | Entry::Call { raw, .. } => {
+        HistoryEntry::Reasoning { raw, .. } | HistoryEntry::Hosted { raw, .. } => raw.origin = "there".to_owned(),
+        HistoryEntry::Assistant { raw, .. } | HistoryEntry::Call { raw, .. } => {
             if let Some(raw) = raw {
                 raw.origin = "there".to_owned();
             }
         }
-        Entry::Summary { .. }
-        | Entry::System { .. }
-        | Entry::User { .. }
-        | Entry::Drawn { .. }
-        | Entry::Result { .. } => {}
+        HistoryEntry::Summary { .. }
+        | HistoryEntry::System { .. }
+        | HistoryEntry::User { .. }
+        | HistoryEntry::GeneratedImages { .. }
+        | HistoryEntry::Result { .. } => {}
     }
     entry
 }
@@ -171,7 +171,7 @@ fn all_results_of_a_turn_are_in_one_message_before_anything_else() {
         asks("1"),
         asks("2"),
         fine("2"),
-        gets("1", ResultStatus::Failed, vec![Part::text("broken")]),
+        gets("1", ResultStatus::Failed, vec![ContentPart::text("broken")]),
         user("hurry"),
     ];
     let mut failed = tool_result("toolu_1", "broken");
@@ -198,7 +198,7 @@ fn what_another_model_said_goes_as_plain_words_and_calls_under_our_names() {
 #[test]
 fn a_call_without_a_result_and_arguments_that_are_no_object_are_made_good() {
     let mut call = asks("1");
-    if let Entry::Call { arguments, .. } = &mut call {
+    if let HistoryEntry::Call { arguments, .. } = &mut call {
         *arguments = "{\"at\":".to_owned();
     }
     let told = messages(vec![user("hi"), call, user("go on")]);
@@ -221,7 +221,7 @@ fn the_user_is_first_and_last() {
 
 #[test]
 fn neighbours_of_one_role_are_one_message_and_a_summary_says_what_it_is() {
-    let history = vec![Entry::Summary { text: "They met.".to_owned() }, user("hi"), user(" "), user("you")];
+    let history = vec![HistoryEntry::Summary { text: "They met.".to_owned() }, user("hi"), user(" "), user("you")];
     let summary = text("Summary of the conversation so far:\n\nThey met.");
     assert_eq!(messages(history), json!([{"role": "user", "content": [summary, text("hi"), text("you")]}]));
 }
@@ -234,7 +234,7 @@ fn thoughts_are_never_the_last_thing_in_a_message() {
 
 #[test]
 fn what_a_hosted_tool_did_goes_back_whole_or_not_at_all() {
-    let hosted = |blocks: Value| Entry::Hosted {
+    let hosted = |blocks: Value| HistoryEntry::Hosted {
         id: ItemId::from("hc_1"),
         name: "web_search".to_owned(),
         raw: RawItem { origin: "here".to_owned(), item: blocks },
@@ -243,7 +243,7 @@ fn what_a_hosted_tool_did_goes_back_whole_or_not_at_all() {
     let result = json!({"type": "web_search_tool_result", "tool_use_id": "s1", "content": []});
     let cited = json!({"type": "text", "text": "so", "citations": [
         {"type": "web_search_result_location", "url": "u"}, {"type": "char_location", "document_index": 0}]});
-    let said = Entry::Assistant { id: ItemId::from("msg_1"), text: "so".to_owned(), raw: Some(raw(&cited)) };
+    let said = HistoryEntry::Assistant { id: ItemId::from("msg_1"), text: "so".to_owned(), raw: Some(raw(&cited)) };
     let whole = messages(vec![user("hi"), hosted(json!([call, result])), said.clone(), user("ok")]);
     let kept = json!({"type": "text", "text": "so", "citations": [{"type": "web_search_result_location", "url": "u"}]});
     assert_eq!(whole[1]["content"], json!([call, result, kept]));
@@ -285,7 +285,7 @@ fn an_open_turn_that_began_with_thoughts_keeps_them() {
 #[test]
 fn words_of_a_user_beside_a_result_begin_a_turn_of_their_own() {
     let wish = json!({"thinking": {"type": "enabled", "budget_tokens": 1024}});
-    let steered = |second: Vec<Entry>| {
+    let steered = |second: Vec<HistoryEntry>| {
         let mut history = vec![user("hi"), thinks("hm"), asks("1"), fine("1"), user("faster")];
         history.extend(second);
         history.extend([asks("2"), fine("2")]);
@@ -298,7 +298,7 @@ fn words_of_a_user_beside_a_result_begin_a_turn_of_their_own() {
 #[test]
 fn thoughts_without_a_signature_stay_here() {
     let unsigned =
-        Entry::Reasoning { id: ItemId::from("rs_1"), raw: raw(&json!({"type": "thinking", "thinking": "x"})) };
+        HistoryEntry::Reasoning { id: ItemId::from("rs_1"), raw: raw(&json!({"type": "thinking", "thinking": "x"})) };
     let told = messages(vec![user("hi"), unsigned, says("Hello."), user("ok")]);
     assert_eq!(told[1]["content"], json!([text("Hello.")]));
 }
@@ -342,9 +342,9 @@ fn the_newest_message_and_the_users_before_it_are_kept_in_the_cache() {
 
 #[test]
 fn pictures_go_along_with_words_and_results() {
-    let picture = Part::picture("https://x/y.png");
+    let picture = ContentPart::image("https://x/y.png");
     let history = vec![
-        Entry::User { content: vec![Part::text("look"), picture.clone()] },
+        HistoryEntry::User { content: vec![ContentPart::text("look"), picture.clone()] },
         asks("1"),
         gets("1", ResultStatus::Completed, vec![picture]),
     ];
@@ -355,20 +355,20 @@ fn pictures_go_along_with_words_and_results() {
 }
 
 /// The body for these wishes, with one tool.
-fn wished(wishes: Wishes, options: &Value) -> Value {
+fn wished(wishes: ModelSettings, options: &Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
         instructions: "Be brief.".to_owned(),
         tools: Arc::new([spec]),
-        options: Arc::new(options.as_object().cloned().unwrap()),
-        wishes: Arc::new(wishes),
+        provider_options: Arc::new(options.as_object().cloned().unwrap()),
+        model_settings: Arc::new(wishes),
         ..turn(vec![user("hi")])
     };
     unmarked(request(&turn, &HERE))
 }
 
-fn much() -> Wishes {
-    Wishes {
+fn much() -> ModelSettings {
+    ModelSettings {
         instructions: Some("Rhyme.".to_owned()),
         max_output_tokens: Some(99),
         temperature: Some(1.5),
@@ -393,13 +393,13 @@ fn what_a_caller_asks_for_is_said_in_the_providers_words() {
         "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
     });
     assert_eq!(wished(much(), &json!({})), expected);
-    assert_eq!(wished(Wishes { temperature: None, ..much() }, &json!({}))["top_p"], 0.25);
+    assert_eq!(wished(ModelSettings { temperature: None, ..much() }, &json!({}))["top_p"], 0.25);
     assert_eq!(wished(much(), &json!({"temperature": null})).get("temperature"), None);
     assert_eq!(wished(much(), &json!({"max_tokens": 7}))["max_tokens"], 7);
     for format in
         [OutputFormat::Json, OutputFormat::Schema { name: String::new(), schema: json!({}), strict: Some(false) }]
     {
-        let body = wished(Wishes { format: Some(format), ..Wishes::default() }, &json!({}));
+        let body = wished(ModelSettings { format: Some(format), ..ModelSettings::default() }, &json!({}));
         assert_eq!(body.get("output_config"), None);
     }
 }
@@ -408,7 +408,7 @@ fn what_a_caller_asks_for_is_said_in_the_providers_words() {
 fn what_may_be_called_and_how_many_at_once_is_one_word() {
     use ToolChoice::{Auto, None as Nothing, Required};
     let choice = |tool_choice, parallel_tool_calls| {
-        wished(Wishes { tool_choice, parallel_tool_calls, ..Wishes::default() }, &json!({}))["tool_choice"].take()
+        wished(ModelSettings { tool_choice, parallel_tool_calls, ..ModelSettings::default() }, &json!({}))["tool_choice"].take()
     };
     assert_eq!(choice(None, None), Value::Null);
     assert_eq!(choice(None, Some(true)), Value::Null);
@@ -416,7 +416,7 @@ fn what_may_be_called_and_how_many_at_once_is_one_word() {
     assert_eq!(choice(Some(Auto), Some(true)), json!({"type": "auto"}));
     assert_eq!(choice(Some(Nothing), Some(false)), json!({"type": "none"}));
     assert_eq!(choice(Some(Required), None), json!({"type": "any"}));
-    let asked = ModelRequest { wishes: Arc::new(much()), ..turn(vec![user("hi")]) };
+    let asked = ModelRequest { model_settings: Arc::new(much()), ..turn(vec![user("hi")]) };
     assert_eq!(request(&asked, &HERE).get("tool_choice"), None);
 }
 
@@ -433,7 +433,7 @@ fn a_model_that_thinks_is_not_asked_for_what_it_cannot_do_then() {
 
 #[test]
 fn what_a_clients_operator_said_follows_the_instructions() {
-    let system = |words: &str| Entry::System { text: words.to_owned() };
+    let system = |words: &str| HistoryEntry::System { text: words.to_owned() };
     let history = vec![system("Be kind."), user("hi"), system(" "), says("Hello."), system("Be quick."), user("go")];
     let body = unmarked(request(&turn(history), &HERE));
     assert_eq!(body["system"], json!([text("Be kind."), text("Be quick.")]));

@@ -10,7 +10,7 @@
 
 use super::conversation::{Message, Role, is_result};
 use crate::json;
-use model::block::Object;
+use model::block::JsonObject;
 use serde_json::Value;
 
 /// The wish in the operator's options.
@@ -26,7 +26,7 @@ pub(super) enum Thinking {
 }
 
 /// Looks at what is wished and what is possible. Where the model is not to think, its thoughts are left out.
-pub(super) fn settle(options: &Object, messages: &mut [Message]) -> Thinking {
+pub(super) fn settle(options: &JsonObject, messages: &mut [Message]) -> Thinking {
     match mode(options) {
         "disabled" => {
             forget(messages);
@@ -41,17 +41,17 @@ pub(super) fn settle(options: &Object, messages: &mut [Message]) -> Thinking {
 }
 
 /// The kind of thinking that is wished for.
-fn mode(options: &Object) -> &str {
+fn mode(options: &JsonObject) -> &str {
     options.get(WISH).and_then(|wish| json::text(wish, "type")).unwrap_or_default()
 }
 
 /// Does the operator have the model think?
-pub(super) fn is_wished(options: &Object) -> bool {
+pub(super) fn is_wished(options: &JsonObject) -> bool {
     !matches!(mode(options), "" | "disabled")
 }
 
 /// How many tokens of the answer may be thoughts.
-pub(super) fn budget_tokens(options: &Object) -> u64 {
+pub(super) fn budget_tokens(options: &JsonObject) -> u64 {
     options.get(WISH).map_or(0, |wish| json::count(wish, "budget_tokens"))
 }
 

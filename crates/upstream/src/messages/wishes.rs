@@ -6,18 +6,18 @@
 
 use super::thinking::{self, Thinking};
 use crate::wishes::has_tools;
-use model::block::Object;
-use model::delta::ModelRequest;
-use model::wish::{OutputFormat, ToolChoice, Wishes};
+use model::block::JsonObject;
+use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
+use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
 
 /// The highest temperature.
 const TEMPERATURE_MAX: f64 = 1.0;
 
 /// Puts the wishes into the body, but for the length of the answer, which has a default.
-pub(super) fn put(body: &mut Object, turn: &ModelRequest, thinking: Thinking) {
-    let wishes = &*turn.wishes;
-    let thinks = thinking == Thinking::AsWished && thinking::is_wished(&turn.options);
+pub(super) fn put(body: &mut JsonObject, turn: &ModelRequest, thinking: Thinking) {
+    let wishes = &*turn.model_settings;
+    let thinks = thinking == Thinking::AsWished && thinking::is_wished(&turn.provider_options);
     let temperature = wishes.temperature.map(|wish| wish.min(TEMPERATURE_MAX));
     let top_p = wishes.top_p.filter(|_| temperature.is_none());
     let stop: Vec<&String> = wishes.stop.iter().filter(|word| !word.trim().is_empty()).collect();
@@ -34,7 +34,7 @@ pub(super) fn put(body: &mut Object, turn: &ModelRequest, thinking: Thinking) {
 }
 
 /// That calls come one by one is part of what may be called.
-fn tool_choice(wishes: &Wishes, thinks: bool) -> Option<Value> {
+fn tool_choice(wishes: &ModelSettings, thinks: bool) -> Option<Value> {
     let one_by_one = wishes.parallel_tool_calls == Some(false);
     let forced = matches!(wishes.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool { .. }));
     let mut choice = match wishes.tool_choice.as_ref().filter(|_| !(forced && thinks)) {

@@ -1,9 +1,9 @@
 //! Tools that the service runs itself, or would like us to run.
 
 use crate::json;
-use model::block::Object;
-use model::delta::{ModelDelta, ModelEvent};
+use model::block::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
+use model::model_turn::{ModelDelta, ModelEvent};
 use serde_json::{Value, json};
 
 /// The wire's name for each, and ours.
@@ -156,7 +156,7 @@ pub(super) fn action(item: &Value) -> Option<Value> {
         .collect();
     fields.sort_by_key(|(_, _, size)| *size);
     let mut room = ACTION_BYTES_MAX;
-    let mut action = Object::new();
+    let mut action = JsonObject::new();
     for (name, value, size) in fields {
         let Some(left) = room.checked_sub(size) else { break };
         room = left;

@@ -5,12 +5,12 @@ use super::item::{Kind, Stage, logprobs, words};
 use super::part::{Family, Piece};
 use super::place::Items;
 use super::{hosted, refusal};
-use sse;
 use crate::Ingest;
 use crate::failure::{self, Complaint};
 use crate::json::{index, present, take, take_text, text};
-use model::delta::{ModelDelta, ModelEvent, ModelFailure, ModelRequest};
+use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest};
 use serde_json::Value;
+use sse;
 
 /// Reads the answer to one request. `origin` is where it comes from.
 #[must_use]

@@ -15,8 +15,8 @@ use super::item::TOO_LONG;
 use crate::history::{Told, ToldCall, ToldResult, told};
 use crate::json::{list, present, text};
 use crate::parts::{Picture, file_name, file_note, summary_note};
-use model::block::{FileRef, PICTURE_TYPES, Part};
-use model::history::Entry;
+use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
+use model::history::HistoryEntry;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +27,7 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// The history as input items. Never empty; it may end with the model's own words, which the service continues from.
 /// `store`: does the service keep what it says, so that an id is enough for reasoning?
-pub(super) fn input(history: &[Entry], origin: &str, store: bool) -> Vec<Value> {
+pub(super) fn input(history: &[HistoryEntry], origin: &str, store: bool) -> Vec<Value> {
     let told = told(history, origin);
     let pictured = told.iter().filter_map(|told| match told {
         Told::Result(result) => screenshot(&result.content).map(|_| result.call.id),
@@ -205,18 +205,20 @@ impl<'a> Writer<'a> {
 }
 
 /// The first picture that the service can see.
-fn screenshot(content: &[Part]) -> Option<&str> {
+fn screenshot(content: &[ContentPart]) -> Option<&str> {
     content.iter().find_map(|part| match part {
-        Part::ImageUrl { image_url, .. } if Picture::at(&image_url.url) != Picture::Hidden => Some(&*image_url.url),
+        ContentPart::ImageUrl { image_url, .. } if Picture::at(&image_url.url) != Picture::Hidden => {
+            Some(&*image_url.url)
+        }
         _ => None,
     })
 }
 
 /// What the model reads of a result: a text, or a list where there is more than text.
-fn output(content: &[Part]) -> Value {
-    let words = |part: &Part| match part {
-        Part::Text { text, .. } => Some(text.clone()),
-        Part::ImageUrl { .. } | Part::File { .. } => None,
+fn output(content: &[ContentPart]) -> Value {
+    let words = |part: &ContentPart| match part {
+        ContentPart::Text { text, .. } => Some(text.clone()),
+        ContentPart::ImageUrl { .. } | ContentPart::File { .. } => None,
     };
     let texts: Option<Vec<String>> = content.iter().map(words).collect();
     match texts {
@@ -225,17 +227,17 @@ fn output(content: &[Part]) -> Value {
     }
 }
 
-fn input_part(part: &Part) -> Value {
+fn input_part(part: &ContentPart) -> Value {
     let words = |text: &str| json!({ "type": "input_text", "text": text });
     match part {
-        Part::Text { text, .. } => words(text),
-        Part::ImageUrl { image_url, .. } => match Picture::at(&image_url.url) {
+        ContentPart::Text { text, .. } => words(text),
+        ContentPart::ImageUrl { image_url, .. } => match Picture::at(&image_url.url) {
             Picture::Web(url) | Picture::Data { url, .. } => {
                 json!({ "type": "input_image", "detail": image_url.detail_or_auto(), "image_url": url })
             }
             Picture::Hidden => words("[image]"),
         },
-        Part::File { file } => input_file(file).unwrap_or_else(|| words(&file_note(file))),
+        ContentPart::File { file } => input_file(file).unwrap_or_else(|| words(&file_note(file))),
     }
 }
 
@@ -245,7 +247,7 @@ fn input_file(file: &FileRef) -> Option<Value> {
     match Picture::at(url) {
         Picture::Web(url) => Some(json!({ "type": "input_file", "file_url": url })),
         // The service reads no pictures in files.
-        Picture::Data { url, media_type, .. } if PICTURE_TYPES.contains(&media_type) => {
+        Picture::Data { url, media_type, .. } if IMAGE_MEDIA_TYPES.contains(&media_type) => {
             Some(json!({ "type": "input_image", "detail": "auto", "image_url": url }))
         }
         Picture::Data { url, media_type, .. } if is_read(media_type) => {

@@ -5,8 +5,8 @@ use super::hosted::{self, Hosted};
 use super::part::{Family, Parts};
 use crate::json::{index, list, present, text};
 use model::block::Annotation;
-use model::delta::{ModelDelta, ModelEvent, ModelItem};
 use model::limits::RECORD_BYTES_MAX;
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use model::record::RawItem;
 use serde_json::{Value, json};
 
@@ -104,16 +104,16 @@ impl Item {
         let named = || text(item, "name").filter(|name| !name.is_empty());
         let call = |name: &str| {
             let provider_call_id = self.call_id.clone().or_else(|| self.id.clone());
-            ModelItem::ToolCall { name: name.to_owned(), provider_call_id }
+            ModelItemKind::ToolCall { name: name.to_owned(), provider_call_id }
         };
         let begun = match self.kind {
             _ if self.started => return,
             Kind::Foreign => None,
-            Kind::Message => Some(ModelItem::Message { phase: text(item, "phase").map(str::to_owned) }),
-            Kind::Reasoning => Some(ModelItem::Reasoning),
+            Kind::Message => Some(ModelItemKind::Message { phase: text(item, "phase").map(str::to_owned) }),
+            Kind::Reasoning => Some(ModelItemKind::Reasoning),
             Kind::Function | Kind::Custom => named().map(call),
             Kind::Computer => Some(call("computer")),
-            Kind::Hosted(kind) => Some(ModelItem::HostedCall { name: hosted::name(kind).to_owned() }),
+            Kind::Hosted(kind) => Some(ModelItemKind::HostedCall { name: hosted::name(kind).to_owned() }),
         };
         if let Some(item) = begun {
             self.started = true;

@@ -4,7 +4,7 @@
 //! comes. So parts never mix, whatever the order of their events, and a stream in good order is never held up.
 
 use model::block::Annotation;
-use model::delta::{ModelDelta, ModelEvent};
+use model::model_turn::{ModelDelta, ModelEvent};
 use serde_json::Value;
 
 /// What a part is made of.

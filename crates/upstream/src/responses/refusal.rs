@@ -1,7 +1,7 @@
 //! What the service says when it will not answer.
 
 use crate::failure::{Complaint, Trouble};
-use model::delta::ModelFailure;
+use model::model_turn::ModelFailure;
 
 /// An error answer. `body` may be cut. A failure with the code `history_refused` means that the service does not take
 /// its own items back; the same request `without_reasoning` may succeed, and should be tried once.

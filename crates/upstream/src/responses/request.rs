@@ -8,9 +8,9 @@ use super::wishes;
 use crate::json::text;
 use crate::wishes::instructions;
 use crate::{Target, names, options};
-use model::block::Object;
-use model::delta::ModelRequest;
-use model::history::Entry;
+use model::block::JsonObject;
+use model::history::HistoryEntry;
+use model::model_turn::ModelRequest;
 use model::tool::ToolSpec;
 use serde_json::{Value, json};
 
@@ -22,8 +22,8 @@ const ENCRYPTED: &str = "reasoning.encrypted_content";
 /// The body that asks for a turn. `turn.options` are put over it last; `include: null` there asks for no blobs.
 #[must_use]
 pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
-    let store = turn.options.get("store").and_then(Value::as_bool).unwrap_or(target.store);
-    let mut body = Object::new();
+    let store = turn.provider_options.get("store").and_then(Value::as_bool).unwrap_or(target.store);
+    let mut body = JsonObject::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", target.model.into());
     set("stream", true.into());
@@ -33,7 +33,7 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
     if !instructions.is_empty() {
         set("instructions", instructions.into());
     }
-    let tools = tools(&turn.tools, turn.options.get("tools"));
+    let tools = tools(&turn.tools, turn.provider_options.get("tools"));
     if !tools.is_empty() {
         set("tools", tools.into());
     }
@@ -41,7 +41,7 @@ pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
         set("include", json!([ENCRYPTED]));
     }
     wishes::put(&mut body, turn);
-    options::merge(&mut body, &turn.options, &KEPT);
+    options::merge(&mut body, &turn.provider_options, &KEPT);
     Value::Object(body)
 }
 
@@ -62,8 +62,10 @@ pub fn without_reasoning(mut body: Value) -> Value {
 /// given its reasoning back, so both mistakes cost something. Sure signs come first: somebody says how hard it is to
 /// think, or it has thought in this thread. Else its name has to do; a new family is found out with its first thought.
 fn is_reasoning(turn: &ModelRequest, target: &Target<'_>) -> bool {
-    let wished = turn.options.get("reasoning").map_or(turn.wishes.effort.is_some(), |wish| !wish.is_null());
-    let thought = |entry: &Entry| matches!(entry, Entry::Reasoning { raw, .. } if raw.origin == target.origin);
+    let wished =
+        turn.provider_options.get("reasoning").map_or(turn.model_settings.effort.is_some(), |wish| !wish.is_null());
+    let thought =
+        |entry: &HistoryEntry| matches!(entry, HistoryEntry::Reasoning { raw, .. } if raw.origin == target.origin);
     wished || turn.history.iter().any(thought) || names::is_reasoning(target.model)
 }
 
@@ -82,7 +84,7 @@ fn tools(ours: &[ToolSpec], wished: Option<&Value>) -> Vec<Value> {
 
 /// Not strict: that demands more of a schema than to be one, and the service would refuse the rest.
 fn function(tool: &ToolSpec) -> Value {
-    let mut function = Object::new();
+    let mut function = JsonObject::new();
     function.insert("type".to_owned(), "function".into());
     function.insert("name".to_owned(), tool.name.as_str().into());
     if !tool.description.trim().is_empty() {
@@ -94,7 +96,7 @@ fn function(tool: &ToolSpec) -> Value {
 }
 
 /// The service wants an object, and its properties even if there are none.
-fn parameters(schema: &Value) -> Object {
+fn parameters(schema: &Value) -> JsonObject {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
     schema.entry("type").or_insert_with(|| "object".into());
     if schema.get("type").and_then(Value::as_str) == Some("object") {

@@ -2,16 +2,16 @@
 
 use super::*;
 use crate::responses::refused;
-use model::block::{FileRef, Part};
+use model::block::{ContentPart, FileRef};
 use model::item::ResultStatus;
+use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use model::record::RawItem;
-use model::wish::{OutputFormat, ToolChoice, Wishes};
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
 const HERE: &str = "openai/gpt-5";
 
-fn turn(history: Vec<Entry>, options: Value) -> ModelRequest {
+fn turn(history: Vec<HistoryEntry>, options: Value) -> ModelRequest {
     let Value::Object(options) = options else { panic!("options are an object") };
     ModelRequest {
         user: UserId::from("u"),
@@ -23,16 +23,16 @@ fn turn(history: Vec<Entry>, options: Value) -> ModelRequest {
         instructions: String::new(),
         history: history.into(),
         tools: Vec::new().into(),
-        options: options.into(),
-        wishes: Arc::default(),
+        provider_options: options.into(),
+        model_settings: Arc::default(),
     }
 }
 
-fn body(history: Vec<Entry>) -> Value {
+fn body(history: Vec<HistoryEntry>) -> Value {
     request(&turn(history, json!({})), &Target { model: "gpt-5", origin: HERE, store: false })
 }
 
-fn sent(history: Vec<Entry>) -> Value {
+fn sent(history: Vec<HistoryEntry>) -> Value {
     body(history)["input"].clone()
 }
 
@@ -40,8 +40,8 @@ fn raw(origin: &str, item: Value) -> RawItem {
     RawItem { origin: origin.to_owned(), item }
 }
 
-fn user(text: &str) -> Entry {
-    Entry::User { content: vec![Part::text(text)] }
+fn user(text: &str) -> HistoryEntry {
+    HistoryEntry::User { content: vec![ContentPart::text(text)] }
 }
 
 fn user_item(text: &str) -> Value {
@@ -62,16 +62,16 @@ fn fc(number: u32) -> Value {
         "arguments": "{}", "status": "completed"})
 }
 
-fn thought(origin: &str, item: Value) -> Entry {
-    Entry::Reasoning { id: ItemId::from("rs_ours"), raw: raw(origin, item) }
+fn thought(origin: &str, item: Value) -> HistoryEntry {
+    HistoryEntry::Reasoning { id: ItemId::from("rs_ours"), raw: raw(origin, item) }
 }
 
-fn said(text: &str, raw: Option<RawItem>) -> Entry {
-    Entry::Assistant { id: ItemId::from("msg_ours"), text: text.to_owned(), raw }
+fn said(text: &str, raw: Option<RawItem>) -> HistoryEntry {
+    HistoryEntry::Assistant { id: ItemId::from("msg_ours"), text: text.to_owned(), raw }
 }
 
-fn asked(number: u32, raw: Option<RawItem>) -> Entry {
-    Entry::Call {
+fn asked(number: u32, raw: Option<RawItem>) -> HistoryEntry {
+    HistoryEntry::Call {
         call_id: CallId::from(format!("call_{number}").as_str()),
         name: "look".to_owned(),
         arguments: "{}".to_owned(),
@@ -80,9 +80,9 @@ fn asked(number: u32, raw: Option<RawItem>) -> Entry {
     }
 }
 
-fn gave(number: u32, content: Vec<Part>) -> Entry {
+fn gave(number: u32, content: Vec<ContentPart>) -> HistoryEntry {
     let call_id = CallId::from(format!("call_{number}").as_str());
-    Entry::Result { call_id, status: ResultStatus::Completed, content }
+    HistoryEntry::Result { call_id, status: ResultStatus::Completed, content }
 }
 
 fn output(call_id: &str, output: &str) -> Value {
@@ -90,12 +90,12 @@ fn output(call_id: &str, output: &str) -> Value {
 }
 
 /// A turn that thought, asked and answered, all of it from `origin`.
-fn whole_turn(origin: &str) -> Vec<Entry> {
+fn whole_turn(origin: &str) -> Vec<HistoryEntry> {
     vec![
         user("hi"),
         thought(origin, rs(1)),
         asked(1, Some(raw(origin, fc(1)))),
-        gave(1, vec![Part::text("42")]),
+        gave(1, vec![ContentPart::text("42")]),
         thought(origin, rs(2)),
         said("It is 42.", Some(raw(origin, msg("It is 42.")))),
     ]
@@ -103,7 +103,7 @@ fn whole_turn(origin: &str) -> Vec<Entry> {
 
 #[test]
 fn rule_2_nothing_is_left_with_the_service_and_blobs_are_asked_for_where_there_can_be_any() {
-    let body = |model: &str, history: Vec<Entry>, options: Value| {
+    let body = |model: &str, history: Vec<HistoryEntry>, options: Value| {
         request(&turn(history, options), &Target { model, origin: HERE, store: false })
     };
     let asks = |body: Value| body["store"] == json!(false) && body["include"] == json!([ENCRYPTED]);
@@ -154,13 +154,13 @@ fn rule_5_reasoning_that_misses_something_is_left_out_and_with_it_all_ids_of_its
     }
     // What follows it cannot go back.
     let shell = json!({"type": "shell_call", "id": "sh_1", "call_id": "c", "status": "completed"});
-    let hosted = Entry::Hosted { id: ItemId::from("hc_1"), name: "shell".to_owned(), raw: raw(HERE, shell) };
+    let hosted = HistoryEntry::Hosted { id: ItemId::from("hc_1"), name: "shell".to_owned(), raw: raw(HERE, shell) };
     assert_eq!(sent(vec![thought(HERE, rs(1)), hosted, message()]), json!([words]));
     let stone = json!({"type": "message", "id": "msg_1", "too_long": true});
     let cut = json!({"type": "message", "role": "assistant", "content": "x"});
     assert_eq!(sent(vec![thought(HERE, rs(1)), said("x", Some(raw(HERE, stone)))]), json!([cut]));
     // A call without a result gets one, and a result without a call is nothing.
-    let answered = sent(vec![asked(1, Some(raw(HERE, fc(1)))), gave(9, vec![Part::text("?")])]);
+    let answered = sent(vec![asked(1, Some(raw(HERE, fc(1)))), gave(9, vec![ContentPart::text("?")])]);
     assert_eq!(answered.as_array().map(Vec::len), Some(2));
     assert!(answered[1]["output"].as_str().unwrap().contains("interrupted"), "{answered}");
 }
@@ -188,7 +188,11 @@ fn rule_7_after_a_refusal_the_same_request_goes_without_what_was_refused() {
     assert_eq!(refused(400, refusal, None).error.code, "history_refused");
     let mut history = whole_turn(HERE);
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}});
-    history.push(Entry::Hosted { id: ItemId::from("hc_1"), name: "web_search".to_owned(), raw: raw(HERE, search) });
+    history.push(HistoryEntry::Hosted {
+        id: ItemId::from("hc_1"),
+        name: "web_search".to_owned(),
+        raw: raw(HERE, search),
+    });
     history.push(said("x", Some(raw(HERE, msg("x")))));
     let again = without_reasoning(body(history));
     let plain_call = json!({"type": "function_call", "call_id": "p1", "name": "look", "arguments": "{}"});
@@ -220,8 +224,11 @@ fn rule_9_our_item_ids_stay_with_us() {
 #[test]
 fn without_reasoning_words_and_calls_have_no_ids_and_the_rest_goes_as_it_came() {
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}});
-    let hosted =
-        Entry::Hosted { id: ItemId::from("hc_1"), name: "web_search".to_owned(), raw: raw(HERE, search.clone()) };
+    let hosted = HistoryEntry::Hosted {
+        id: ItemId::from("hc_1"),
+        name: "web_search".to_owned(),
+        raw: raw(HERE, search.clone()),
+    };
     let words = json!({"type": "message", "role": "assistant", "content": "x", "phase": "final_answer"});
     assert_eq!(sent(vec![hosted, said("x", Some(raw(HERE, msg("x"))))]), json!([search, words]));
 }
@@ -231,14 +238,14 @@ fn a_call_name_that_stands_twice_in_a_request_is_replaced_by_ours() {
     let mut history = whole_turn(HERE);
     history.push(thought(HERE, rs(3)));
     // The service numbers its calls anew in each answer.
-    history.push(Entry::Call {
+    history.push(HistoryEntry::Call {
         call_id: CallId::from("call_2"),
         name: "look".to_owned(),
         arguments: "{}".to_owned(),
         provider_call_id: Some("p1".to_owned()),
         raw: Some(raw(HERE, fc(1))),
     });
-    history.push(gave(2, vec![Part::text("43")]));
+    history.push(gave(2, vec![ContentPart::text("43")]));
     let ids: Vec<Value> =
         sent(history).as_array().unwrap().iter().filter_map(|item| item.get("call_id").cloned()).collect();
     assert_eq!(ids, ["call_1", "call_1", "call_2", "call_2"]);
@@ -250,13 +257,13 @@ fn a_computer_call_is_answered_with_a_picture_of_the_screen() {
     let call = json!({"type": "computer_call", "id": "cu_1", "call_id": "p1", "status": "completed",
         "action": {"type": "screenshot"}, "pending_safety_checks": checks});
     let asked = || asked(1, Some(raw(HERE, call.clone())));
-    let seen = vec![Part::text("done"), Part::picture("data:image/png;base64,AAAA")];
+    let seen = vec![ContentPart::text("done"), ContentPart::image("data:image/png;base64,AAAA")];
     let answer = json!({"type": "computer_call_output", "call_id": "p1", "acknowledged_safety_checks": checks,
         "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}});
     let history = vec![thought(HERE, rs(1)), asked(), gave(1, seen)];
     assert_eq!(sent(history.clone()), json!([rs(1), call, answer]));
     // Without a picture it can only be told in words.
-    let told = sent(vec![thought(HERE, rs(1)), asked(), gave(1, vec![Part::text("no screen")])]);
+    let told = sent(vec![thought(HERE, rs(1)), asked(), gave(1, vec![ContentPart::text("no screen")])]);
     let plain = json!({"type": "function_call", "call_id": "p1", "name": "look", "arguments": "{}"});
     assert_eq!(told, json!([plain, output("p1", "no screen")]));
     let again = without_reasoning(body(history));
@@ -267,7 +274,7 @@ fn a_computer_call_is_answered_with_a_picture_of_the_screen() {
 #[test]
 fn a_custom_call_is_answered_in_its_own_shape() {
     let call = json!({"type": "custom_tool_call", "id": "ct_1", "call_id": "p1", "name": "look", "input": "any"});
-    let history = vec![asked(1, Some(raw(HERE, call.clone()))), gave(1, vec![Part::text("ok")])];
+    let history = vec![asked(1, Some(raw(HERE, call.clone()))), gave(1, vec![ContentPart::text("ok")])];
     let answer = json!({"type": "custom_tool_call_output", "call_id": "p1", "output": "ok"});
     let mut bare = call;
     bare.as_object_mut().unwrap().remove("id");
@@ -276,20 +283,20 @@ fn a_custom_call_is_answered_in_its_own_shape() {
 
 #[test]
 fn pictures_and_files_go_in_the_services_shape() {
-    let file = |name: Option<&str>, url: &str| Part::File {
+    let file = |name: Option<&str>, url: &str| ContentPart::File {
         file: FileRef { name: name.map(Into::into), url: Some(url.into()), ..FileRef::default() },
     };
     let stored = FileRef { bucket: Some("docs".into()), path: Some("b.pdf".into()), ..FileRef::default() };
     let content = vec![
-        Part::text("look"),
-        Part::picture("https://x/y.png"),
-        Part::picture("/v1/blobs/abc"),
+        ContentPart::text("look"),
+        ContentPart::image("https://x/y.png"),
+        ContentPart::image("/v1/blobs/abc"),
         file(None, "https://x/y.pdf"),
         file(Some("b.pdf"), "data:application/pdf;base64,AAAA"),
         file(None, "data:application/pdf;base64,AAAA"),
         file(Some("b.png"), "data:image/png;base64,AAAA"),
         file(Some("b.zip"), "data:application/zip;base64,AAAA"),
-        Part::File { file: stored },
+        ContentPart::File { file: stored },
     ];
     let parts = json!([
         {"type": "input_text", "text": "look"},
@@ -302,7 +309,7 @@ fn pictures_and_files_go_in_the_services_shape() {
         {"type": "input_text", "text": "[file b.zip]"},
         {"type": "input_text", "text": "[file docs/b.pdf]"},
     ]);
-    let given = sent(vec![Entry::User { content: content.clone() }, asked(1, None), gave(1, content)]);
+    let given = sent(vec![HistoryEntry::User { content: content.clone() }, asked(1, None), gave(1, content)]);
     assert_eq!(given[0]["content"], parts);
     assert_eq!(given[2]["output"], parts, "a result may hold the same");
 }
@@ -311,9 +318,9 @@ fn pictures_and_files_go_in_the_services_shape() {
 fn a_request_always_says_something_and_nothing_blank() {
     assert_eq!(sent(vec![]), json!([user_item("Go on.")]));
     assert_eq!(sent(vec![user(" "), said("\n", None)]), json!([user_item("Go on.")]));
-    let summed = sent(vec![Entry::Summary { text: "They met.".to_owned() }, user("go on")]);
+    let summed = sent(vec![HistoryEntry::Summary { text: "They met.".to_owned() }, user("go on")]);
     assert_eq!(summed[0], user_item("Summary of the conversation so far:\n\nThey met."));
-    let odd = Entry::Call {
+    let odd = HistoryEntry::Call {
         call_id: CallId::from("call_1"),
         name: "functions.look up!".to_owned(),
         arguments: "{\"a\":".to_owned(),
@@ -341,7 +348,7 @@ fn tools_and_instructions_have_their_place_and_wishes_come_last() {
         "input": [user_item("hi")], "tools": [function("look"), function("computer"), {"type": "web_search"}],
     });
     assert_eq!(request(&turn, &target), expected);
-    turn.options = json!({"tools": [{"type": "computer"}, {"type": "custom", "name": "look"}]})
+    turn.provider_options = json!({"tools": [{"type": "computer"}, {"type": "custom", "name": "look"}]})
         .as_object()
         .cloned()
         .unwrap()
@@ -350,12 +357,12 @@ fn tools_and_instructions_have_their_place_and_wishes_come_last() {
 }
 
 /// The body for these wishes, with one tool.
-fn wished(wishes: Wishes, options: Value) -> Value {
+fn wished(wishes: ModelSettings, options: Value) -> Value {
     let spec = ToolSpec { name: "look".to_owned(), description: String::new(), parameters: Value::Null };
     let turn = ModelRequest {
         instructions: "Be brief.".to_owned(),
         tools: Arc::new([spec]),
-        wishes: Arc::new(wishes),
+        model_settings: Arc::new(wishes),
         ..turn(vec![user("hi")], options)
     };
     request(&turn, &Target { model: "gpt-4o", origin: HERE, store: false })
@@ -365,7 +372,7 @@ fn wished(wishes: Wishes, options: Value) -> Value {
 fn what_a_caller_asks_for_is_said_in_the_services_words() {
     let schema = json!({"type": "object"});
     let body = wished(
-        Wishes {
+        ModelSettings {
             instructions: Some("Rhyme.".to_owned()),
             max_output_tokens: Some(99),
             temperature: Some(0.5),
@@ -391,16 +398,23 @@ fn what_a_caller_asks_for_is_said_in_the_services_words() {
     });
     assert_eq!(body, expected);
     for (choice, word) in [(ToolChoice::Auto, "auto"), (ToolChoice::None, "none"), (ToolChoice::Required, "required")] {
-        assert_eq!(wished(Wishes { tool_choice: Some(choice), ..Wishes::default() }, json!({}))["tool_choice"], word);
+        assert_eq!(
+            wished(ModelSettings { tool_choice: Some(choice), ..ModelSettings::default() }, json!({}))["tool_choice"],
+            word
+        );
     }
-    let any = wished(Wishes { format: Some(OutputFormat::Json), ..Wishes::default() }, json!({}));
+    let any = wished(ModelSettings { format: Some(OutputFormat::Json), ..ModelSettings::default() }, json!({}));
     assert_eq!(any["text"], json!({"format": {"type": "json_object"}}));
 }
 
 #[test]
 fn the_operator_wins_over_the_caller_and_no_word_is_lost_beside() {
-    let wishes =
-        || Wishes { temperature: Some(0.5), top_p: Some(0.5), effort: Some("low".to_owned()), ..Wishes::default() };
+    let wishes = || ModelSettings {
+        temperature: Some(0.5),
+        top_p: Some(0.5),
+        effort: Some("low".to_owned()),
+        ..ModelSettings::default()
+    };
     let options = json!({"temperature": 0.0, "top_p": null, "reasoning": {"summary": "auto"}});
     let body = wished(wishes(), options);
     assert_eq!(body["temperature"], 0.0);
@@ -412,20 +426,20 @@ fn the_operator_wins_over_the_caller_and_no_word_is_lost_beside() {
 
 #[test]
 fn nothing_is_said_about_tools_where_there_are_none() {
-    let wishes = Wishes {
+    let wishes = ModelSettings {
         tool_choice: Some(ToolChoice::Required),
         parallel_tool_calls: Some(true),
         instructions: Some(" ".to_owned()),
-        ..Wishes::default()
+        ..ModelSettings::default()
     };
-    let turn = ModelRequest { wishes: Arc::new(wishes), ..turn(vec![user("hi")], json!({})) };
+    let turn = ModelRequest { model_settings: Arc::new(wishes), ..turn(vec![user("hi")], json!({})) };
     let body = request(&turn, &Target { model: "gpt-4o", origin: HERE, store: false });
     assert_eq!(body, json!({"model": "gpt-4o", "stream": true, "store": false, "input": [user_item("hi")]}));
 }
 
 #[test]
 fn a_clients_operator_is_heard_where_they_spoke() {
-    let system = Entry::System { text: "Be kind.".to_owned() };
+    let system = HistoryEntry::System { text: "Be kind.".to_owned() };
     let told = json!({"type": "message", "role": "system", "content": [{"type": "input_text", "text": "Be kind."}]});
     assert_eq!(sent(vec![user("hi"), system, user("you")]), json!([user_item("hi"), told, user_item("you")]));
     assert_eq!(without_reasoning(json!({"input": [told]})), json!({"input": [told]}));

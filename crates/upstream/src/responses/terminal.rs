@@ -6,8 +6,8 @@ use super::item::{Kind, Stage};
 use super::refusal;
 use crate::failure::{Complaint, Trouble};
 use crate::json::{count, present, take, text};
-use model::delta::{ModelDelta, ModelEnd, ModelEvent};
 use model::event::StopReason;
+use model::model_turn::{ModelDelta, ModelEvent, ModelTurnEnd};
 use model::usage::Usage;
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ impl Answer {
             None => StopReason::Stop,
         };
         for item in &mut self.items.list {
-            if stop.is_whole() {
+            if stop.is_complete() {
                 item.settle(out);
             } else {
                 item.parts.close_all(item.slot, out);
@@ -100,7 +100,7 @@ impl Answer {
         }
         self.over = true;
         let (model, service_tier) = (self.model.take(), self.service_tier.take());
-        out.push(ModelEvent::End(ModelEnd { stop, usage, model, service_tier }));
+        out.push(ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage, model, service_tier }));
     }
 }
 

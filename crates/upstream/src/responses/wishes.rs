@@ -1,14 +1,14 @@
 //! What the caller asks for, in the service's words. For words to stop at it has none.
 
 use crate::wishes::has_tools;
-use model::block::Object;
-use model::delta::ModelRequest;
-use model::wish::{OutputFormat, ToolChoice};
+use model::block::JsonObject;
+use model::model_settings::{OutputFormat, ToolChoice};
+use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
 
 /// Puts the wishes into the body.
-pub(super) fn put(body: &mut Object, turn: &ModelRequest) {
-    let wishes = &*turn.wishes;
+pub(super) fn put(body: &mut JsonObject, turn: &ModelRequest) {
+    let wishes = &*turn.model_settings;
     let effort = wishes.effort.as_deref().map(|effort| json!({ "effort": effort }));
     let text = wishes.format.as_ref().map(|format| json!({ "format": text_format(format) }));
     let choice = wishes.tool_choice.as_ref().map(tool_choice);

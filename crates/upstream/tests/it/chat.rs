@@ -7,7 +7,7 @@ mod laws;
 mod words;
 
 use crate::dialect::folder;
-use model::delta::{ModelDelta, ModelEvent};
+use model::model_turn::{ModelDelta, ModelEvent};
 use words::{read, tell};
 
 /// What the stream of this name tells.

@@ -1,12 +1,12 @@
 //! What holds for every dialect that is spoken to us, whoever speaks it: each room's `laws` says so of its own.
 
-use model::delta::{ModelDelta, ModelEvent};
-use model_testing::{Rng, seeds};
+use model::model_turn::{ModelDelta, ModelEvent};
 use model::usage::Usage;
+use model_testing::{Rng, seeds};
 use sse::{Decoder, Limits};
-use upstream::Ingest;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use upstream::Ingest;
 
 /// How a room reads a stream that comes in pieces.
 pub(crate) type Read<'a> = &'a dyn Fn(&[&[u8]]) -> Vec<ModelEvent>;

@@ -8,7 +8,7 @@ mod odd;
 mod words;
 
 use crate::dialect::folder;
-use model::delta::{ModelDelta, ModelEvent};
+use model::model_turn::{ModelDelta, ModelEvent};
 use words::{read, read_with, tell};
 
 fn stream(name: &str) -> Vec<u8> {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::delta::{ModelDelta, ModelEvent, ModelItem};
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use model::usage::Usage;
 use serde_json::{Value, json};
 
@@ -70,13 +70,13 @@ fn sum(events: &[ModelEvent]) -> Value {
             ModelEvent::Delta(ModelDelta::Reasoning { slot, part, text }) => {
                 said.entry((*slot, *part)).or_insert(("reasoning", String::new())).1.push_str(text);
             }
-            ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItem::ToolCall { name, .. } }) => {
+            ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItemKind::ToolCall { name, .. } }) => {
                 assert!(calls.insert(*slot, (name, String::new())).is_none(), "{slot} begins twice");
             }
             ModelEvent::Delta(ModelDelta::Arguments { slot, text }) => calls.get_mut(slot).unwrap().1.push_str(text),
             ModelEvent::Delta(ModelDelta::Usage(so_far)) => usage = *so_far,
             ModelEvent::Delta(_) => {}
-            ModelEvent::End(ended) => (usage, end) = (ended.usage, ("stop", json!(ended.stop))),
+            ModelEvent::End(ended) => (usage, end) = (ended.usage, ("stop", json!(ended.stop_reason))),
             ModelEvent::Failed(failure) => end = ("error", json!(failure.error.code)),
         }
     }

@@ -4,16 +4,16 @@ use super::done_raw;
 use crate::sim::Sim;
 use crate::words::{agent, call, demo, gives, handing, house, run_id, text, tool};
 use model::definition::HandoffHistory;
-use model::delta::ModelDelta;
 use model::event::{CancelMode, Event, StopReason};
-use model::history::Entry;
-use model_testing::laws;
-use model::thread::{Replay, entries};
+use model::history::HistoryEntry;
+use model::model_turn::ModelDelta;
+use model::thread::{ThreadReplay, history_entries};
 use model::usage::Usage;
+use model_testing::laws;
 
 /// What a thread keeps of a run that has ended.
-fn kept(sim: &Sim) -> Replay {
-    let mut replay = Replay::default();
+fn kept(sim: &Sim) -> ThreadReplay {
+    let mut replay = ThreadReplay::default();
     sim.records().iter().for_each(|record| replay.push(record));
     replay
 }
@@ -39,7 +39,11 @@ fn after_turn_what_was_begun_is_kept_and_counted_and_no_model_is_asked() {
     assert_eq!((end.usage, thread.usage), (turn, turn));
     let past = &thread.runs[0].entries;
     laws::valid_history(past).expect("law 12");
-    assert_eq!(past.iter().filter(|entry| matches!(entry, Entry::Result { .. })).count(), 2, "the next run reads both");
+    assert_eq!(
+        past.iter().filter(|entry| matches!(entry, HistoryEntry::Result { .. })).count(),
+        2,
+        "the next run reads both"
+    );
 }
 
 /// A cancel after the turn at a hand-off stops with the new agent as the last one: whoever goes on, goes on with it.
@@ -50,7 +54,7 @@ fn after_turn_at_a_handoff_the_new_agent_is_the_last_one() {
     sim.cancel(CancelMode::AfterTurn);
     sim.turn([call("transfer_to_specialist", "{}")]);
     assert_eq!(sim.requests.len(), 1, "it says nothing");
-    let object = sim.run.fold.object(&run_id()).expect("the run began");
+    let object = sim.run.fold.task_object(&run_id()).expect("the run began");
     assert_eq!((object.status.as_str(), object.agent.as_str()), ("cancelled", "specialist"));
     assert_eq!(kept(&sim).thread.agent.as_deref(), Some("specialist"));
 }
@@ -63,14 +67,14 @@ fn a_turn_that_was_cut_keeps_its_words_and_its_tokens() {
     sim.delta(ModelDelta::Usage(usage));
     sim.say(0, &["Once ", "upon"]);
     sim.cancel(CancelMode::Immediate);
-    let object = serde_json::to_value(sim.run.fold.object(&run_id()).expect("the run began")).unwrap();
+    let object = serde_json::to_value(sim.run.fold.task_object(&run_id()).expect("the run began")).unwrap();
     let item = &object["output"][0];
     assert_eq!((&item["status"], &item["reason"]), (&"incomplete".into(), &"cancelled".into()), "{item}");
     assert_eq!(item["block_list"][0]["text"], "Once upon");
     let thread = kept(&sim).thread;
     assert_eq!(thread.usage, usage);
     let said = thread.runs[0].entries.last();
-    assert!(matches!(said, Some(Entry::Assistant { text, .. }) if text == "Once upon"), "{said:?}");
+    assert!(matches!(said, Some(HistoryEntry::Assistant { text, .. }) if text == "Once upon"), "{said:?}");
 }
 
 /// What is left of a turn that was cut is plain words: no thought without what it led to, and nothing that a provider
@@ -86,7 +90,9 @@ fn a_turn_that_was_cut_leaves_no_thought_behind() {
         sim.say(1, &["Let me"]);
         done_raw(&mut sim, 1);
         cut(&mut sim);
-        let given = entries(sim.run.fold.root().expect("the run began"));
-        let [Entry::User { .. }, Entry::Assistant { raw: None, .. }] = given.as_slice() else { panic!("{given:?}") };
+        let given = history_entries(sim.run.fold.root().expect("the run began"));
+        let [HistoryEntry::User { .. }, HistoryEntry::Assistant { raw: None, .. }] = given.as_slice() else {
+            panic!("{given:?}")
+        };
     }
 }

@@ -5,7 +5,7 @@ use crate::sim::Sim;
 use crate::words::{agent, gives, handing, house, tool};
 use model::definition::HandoffHistory::{self, All, Input, Messages};
 use model::event::{Event, StopReason};
-use model::history::Entry;
+use model::history::HistoryEntry;
 use std::collections::BTreeSet;
 
 /// A turn with a thought, words and a tool, then one that thinks and hands over. Every item came with a raw form.
@@ -29,19 +29,19 @@ fn handed_over(history: HandoffHistory) -> Sim {
 }
 
 /// What the model is given of an entry; a `+` is the form in which it came.
-fn word(entry: &Entry) -> &'static str {
+fn word(entry: &HistoryEntry) -> &'static str {
     match entry {
-        Entry::Reasoning { .. } => "thought+",
-        Entry::Assistant { raw: Some(_), .. } => "said+",
-        Entry::Assistant { raw: None, .. } => "said",
-        Entry::Call { raw: Some(_), .. } => "call+",
-        Entry::Call { raw: None, .. } => "call",
-        Entry::Result { .. } => "result",
-        Entry::User { .. } => "user",
-        Entry::Hosted { .. } => "hosted",
-        Entry::Drawn { .. } => "drawn",
-        Entry::Summary { .. } => "summary",
-        Entry::System { .. } => "system",
+        HistoryEntry::Reasoning { .. } => "thought+",
+        HistoryEntry::Assistant { raw: Some(_), .. } => "said+",
+        HistoryEntry::Assistant { raw: None, .. } => "said",
+        HistoryEntry::Call { raw: Some(_), .. } => "call+",
+        HistoryEntry::Call { raw: None, .. } => "call",
+        HistoryEntry::Result { .. } => "result",
+        HistoryEntry::User { .. } => "user",
+        HistoryEntry::Hosted { .. } => "hosted",
+        HistoryEntry::GeneratedImages { .. } => "drawn",
+        HistoryEntry::Summary { .. } => "summary",
+        HistoryEntry::System { .. } => "system",
     }
 }
 

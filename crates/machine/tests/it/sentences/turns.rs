@@ -3,14 +3,14 @@
 use crate::sim::{Sim, ends, fails};
 use crate::words::{demo, run_id, text, tool};
 use machine::{Input, TimerId};
-use model::delta::ModelDelta;
 use model::event::{CancelMode, Event, StopReason};
-use model::record::Draft;
+use model::model_turn::ModelDelta;
+use model::record::RecordDraft;
 use model_testing::{Rng, seeds};
 use serde_json::json;
 
 /// What a record tells of a provider's piece.
-fn piece(draft: &Draft) -> Option<String> {
+fn piece(draft: &RecordDraft) -> Option<String> {
     match &draft.event {
         Event::TextDelta(e) => Some(e.delta.clone()),
         Event::SummaryDelta(e) => Some(e.delta.clone()),

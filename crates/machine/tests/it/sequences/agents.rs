@@ -4,10 +4,10 @@ use super::result_of;
 use crate::sim::Sim;
 use crate::words::{agent, asking, call, demo, gives, house, task_id, text, tool, weather};
 use machine::EffectId;
-use model::block::Part;
+use model::block::ContentPart;
 use model::definition::Definitions;
 use model::event::{Event, StopReason};
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::item::{Item, ResultStatus};
 use model::limits::RECORD_BYTES_MAX;
 
@@ -32,13 +32,13 @@ fn help() {
     sim.turn([crate::words::Bit::Think("look".to_owned()), call("look", "{}")]);
     sim.ends("call_R4", weather());
     sim.turn([text("The weather in Paris is sunny with a temperature of 15C.[^1]")]);
-    let Some(Entry::Result { content, .. }) = sim.requests.last().unwrap().history.last() else {
+    let Some(HistoryEntry::Result { content, .. }) = sim.requests.last().unwrap().history.last() else {
         panic!("the parent reads the child's result")
     };
     let texts: Vec<String> = content
         .iter()
         .map(|part| match part {
-            Part::Text { text, .. } => text.clone(),
+            ContentPart::Text { text, .. } => text.clone(),
             _ => "[image]".to_owned(),
         })
         .collect();
@@ -68,7 +68,7 @@ fn help() {
     });
     let created = created.expect("the child is created");
     assert_eq!((created.agent.as_str(), &created.parent_task_id), ("helper", &Some(crate::words::run_id())));
-    let object = sim.run.fold.object(&crate::words::run_id()).unwrap();
+    let object = sim.run.fold.task_object(&crate::words::run_id()).unwrap();
     let cited = serde_json::to_value(&object.output).unwrap();
     let annotation = &cited.as_array().unwrap().last().unwrap()["block_list"][0]["annotations"][0];
     assert_eq!((&annotation["start_index"], &annotation["end_index"]), (&24.into(), &28.into()));
@@ -159,7 +159,7 @@ fn a_hundred_agents_at_once() {
     sim.turn([text("done")]);
     assert_eq!(sim.given().matches("result:done").count(), 100);
     sim.turn([text("all of them")]);
-    assert!(sim.run.fold.is_over());
+    assert!(sim.run.fold.has_ended());
 }
 
 #[test]
@@ -209,5 +209,5 @@ fn a_long_answer_is_read_as_far_as_a_record_goes() {
     sim.ends("call_R2", gives(&"\u{1}".repeat(40 * 1024)));
     sim.turn([text(&format!("{}[^1]", "é".repeat(150 * 1024)))]);
     assert!(sim.given().ends_with("é […]"), "the parent reads its beginning");
-    assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
+    assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
 }

@@ -27,7 +27,7 @@ fn one_call_that_can_be_done_makes_up_for_the_others() {
         sim.turn([call("nonsense", "{}"), call("t", "{}")]);
         let id = sim.tools.last().cloned().expect("a tool runs");
         sim.input(machine::Input::Tool { id, event: model::tool::ToolEvent::End(gives("ok")) });
-        assert!(!sim.run.fold.is_over(), "turn {turn}");
+        assert!(!sim.run.fold.has_ended(), "turn {turn}");
     }
 }
 
@@ -92,7 +92,7 @@ fn arguments_that_fit_no_record_never_run() {
     for label in ["call_R1", "call_R2"] {
         assert_eq!(result_of(&sim, label).error.unwrap().code, "invalid_arguments");
     }
-    assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
+    assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
 }
 
 /// An exact repetition of a call that has its result is given that result, and the tool does not run.
@@ -105,7 +105,7 @@ fn a_call_that_the_provider_repeats_gets_the_stored_result() {
     sim.turn([call_as("p1", "t", r#"{"n":1}"#)]);
     sim.tells("fc_R2 step.done{2,tool_calls} fco_R2{completed} step.started{3}");
     assert_eq!(sim.given(), "user:go | call:t | result:one | call:t | result:one");
-    assert_eq!(sim.run.fold.references, 1, "it is the same group");
+    assert_eq!(sim.run.fold.reference_count, 1, "it is the same group");
 }
 
 #[test]

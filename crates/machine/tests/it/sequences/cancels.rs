@@ -2,7 +2,7 @@
 
 use crate::sim::Sim;
 use crate::words::{agent, asking, call, demo, gated, gives, handing, house, how, text, tool};
-use model::definition::{Definitions, HandoffHistory, ToolHow};
+use model::definition::{Definitions, HandoffHistory, ToolExecutor};
 use model::event::CancelMode::{AfterTurn, Immediate};
 use model::event::StopReason;
 
@@ -156,7 +156,7 @@ fn after_turn_at_a_handoff_the_agent_changes_and_says_nothing() {
 
 #[test]
 fn after_turn_a_handoff_that_waits_for_a_yes_is_withdrawn() {
-    let escalate = gated(how(tool("escalate"), ToolHow::Handoff { agent: "specialist".to_owned() }));
+    let escalate = gated(how(tool("escalate"), ToolExecutor::Handoff { agent: "specialist".to_owned() }));
     let mut sim = Sim::of(house([agent("demo", &["escalate"]), agent("specialist", &[])], [escalate]));
     sim.turn([call("escalate", "{}")]);
     sim.skip();
@@ -217,8 +217,8 @@ fn what_a_model_says_after_the_end_is_not_heard() {
     sim.speak([text("x")]);
     sim.cancel(Immediate);
     sim.skip();
-    let words = model::delta::ModelDelta::Text { slot: 0, part: 0, text: "late".to_owned(), logprobs: None };
-    sim.input(machine::Input::Model { id: model.clone(), event: model::delta::ModelEvent::Delta(words) });
+    let words = model::model_turn::ModelDelta::Text { slot: 0, part: 0, text: "late".to_owned(), logprobs: None };
+    sim.input(machine::Input::Model { id: model.clone(), event: model::model_turn::ModelEvent::Delta(words) });
     sim.input(crate::sim::ends(model, StopReason::Stop));
     sim.tells("");
 }

@@ -4,17 +4,17 @@ use super::result_of;
 use crate::sim::Sim;
 use crate::words::{agent, approve, asking, call, gated, gives, house, how, key, task_id, text, tool};
 use machine::TimerId;
-use model::definition::{Definitions, ToolHow};
+use model::definition::{Definitions, ToolExecutor};
 use model::event::CancelMode::{self, AfterTurn, Immediate};
 use model::event::StopReason;
-use model::object::TaskStatus;
+use model::task::TaskStatus;
 
 /// An agent that asks a helper, who asks another; all have a tool, a gated tool and one that a client runs.
 fn family() -> Definitions {
     let tools = [
         tool("look"),
         gated(tool("trade")),
-        how(tool("pick"), ToolHow::Client),
+        how(tool("pick"), ToolExecutor::Client),
         asking("ask", "helper"),
         asking("deeper", "expert"),
     ];

@@ -4,9 +4,9 @@ use super::result_of;
 use crate::sim::{Sim, client_sends};
 use crate::words::{agent, asking, call, call_id, demo, gives, house, how, text, tool};
 use machine::{Input, pending};
-use model::block::Part;
-use model::command::ClientResult;
-use model::definition::ToolHow;
+use model::block::ContentPart;
+use model::command::ClientToolResult;
+use model::definition::ToolExecutor;
 use model::event::{CancelMode, ClientTool, ErrorInfo};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ fn a_client_that_could_not_says_why() {
     sim.turn([call("pick", "{}")]);
     sim.skip();
     let error = Some(ErrorInfo::new("closed", "The dialog was closed."));
-    let result = ClientResult { call_id: call_id("call_R1"), content: Vec::new(), error };
+    let result = ClientToolResult { call_id: call_id("call_R1"), content: Vec::new(), error };
     sim.input(Input::Answers(vec![client_sends(vec![result])]));
     sim.tells("resumed{user} fco_R1{failed,closed} step.started{2}");
     assert!(sim.given().ends_with("result:The dialog was closed."), "{}", sim.given());
@@ -71,13 +71,13 @@ fn two_calls_are_answered_one_by_one_or_twice_in_one_breath() {
 /// What a client is known to be waited for, paused or not.
 fn waits(sim: &Sim) -> Vec<String> {
     let waits = pending(&sim.run.fold).into_iter().map(|pending| pending.call_id);
-    waits.map(|call| call.to_string().replace(crate::words::run_id().suffix(), "R")).collect()
+    waits.map(|call| call.to_string().replace(crate::words::run_id().run_suffix(), "R")).collect()
 }
 
 #[test]
 fn a_client_is_waited_for_while_others_still_work() {
     let helper = agent("helper", &["pick", "look"]);
-    let tools = [how(tool("pick"), ToolHow::Client), tool("look"), asking("ask", "helper")];
+    let tools = [how(tool("pick"), ToolExecutor::Client), tool("look"), asking("ask", "helper")];
     let mut sim = Sim::of(house([agent("demo", &["pick", "look", "ask"]), helper], tools));
     sim.speak([call("pick", "{}")]);
     assert_eq!(waits(&sim), [""; 0], "not before the turn has ended: it might be cut");
@@ -87,7 +87,8 @@ fn a_client_is_waited_for_while_others_still_work() {
     sim.turn([call("pick", "{}"), call("look", "{}")]);
     assert_eq!(waits(&sim), ["call_R1", "call_R4"], "a sub-agent's as well");
     sim.skip();
-    let gave = |label| ClientResult { call_id: call_id(label), content: vec![Part::text("red")], error: None };
+    let gave =
+        |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text("red")], error: None };
     sim.input(Input::Answers(vec![client_sends(vec![gave("call_R4"), gave("call_R1")])]));
     sim.tells("call_R3/fco_R4{completed} fco_R1{completed}");
     assert_eq!(waits(&sim), [""; 0]);
@@ -98,7 +99,8 @@ fn all_that_one_request_brings_is_one_resume_and_one_turn() {
     let mut sim = picking();
     sim.turn([call("pick", "{}"), call("pick", "{}"), call("pick", "{}")]);
     sim.skip();
-    let gave = |label| ClientResult { call_id: call_id(label), content: vec![Part::text(label)], error: None };
+    let gave =
+        |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text(label)], error: None };
     let all = ["call_R3", "call_R1", "call_R2"].map(gave);
     sim.input(Input::Answers(vec![client_sends(all.to_vec())]));
     sim.tells("resumed{user} fco_R3{completed} fco_R1{completed} fco_R2{completed} step.started{2}");
@@ -137,7 +139,7 @@ fn a_cancel_answers_what_the_client_never_did() {
 
 #[test]
 fn an_operator_may_declare_a_client_tool_too() {
-    let mut sim = Sim::of(demo([how(tool("pick"), ToolHow::Client)]));
+    let mut sim = Sim::of(demo([how(tool("pick"), ToolExecutor::Client)]));
     sim.turn([call("pick", "{}")]);
     sim.skip();
     sim.client("call_R1", "red");

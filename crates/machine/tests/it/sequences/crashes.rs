@@ -5,8 +5,8 @@ use crate::words::{agent, approve, asking, call, call_id, demo, edit, gated, giv
 use crate::words::{reject, text, tool};
 use machine::TimerId;
 use model::definition::{Price, Tool};
-use model::delta::ModelDelta;
 use model::event::{CancelMode, Event};
+use model::model_turn::ModelDelta;
 use model::record::OnCrash;
 use model::usage::Usage;
 use serde_json::json;
@@ -59,7 +59,7 @@ fn everything_of_a_lost_attempt_is_done_again_also_what_was_whole() {
     sim.speak([text("Let me"), call("t", "{}"), call("t", r#"{"n":"#)]);
     sim.crash();
     sim.tells("msg_R1 fc_R2 fc_R3 step.done{1,lost} recovered{1,2,msg_R1,fc_R2,fc_R3} step.started{1,2}");
-    let object = sim.run.fold.object(&crate::words::run_id()).unwrap();
+    let object = sim.run.fold.task_object(&crate::words::run_id()).unwrap();
     let shown = serde_json::to_value(&object.output).unwrap();
     assert!(shown.as_array().unwrap().iter().all(|item| item["status"] == "incomplete"), "{shown}");
     assert!(sim.calls.is_empty(), "calls of an attempt that was cut never run");
@@ -89,7 +89,7 @@ fn crashes_of_different_turns_do_not_add_up() {
         let running = sim.calls.last().map(|request| request.call_id.clone()).expect("a tool runs");
         let id = sim.tool(&running);
         sim.input(machine::Input::Tool { id, event: model::tool::ToolEvent::End(gives("ok")) });
-        assert!(!sim.run.fold.is_over(), "turn {turn}");
+        assert!(!sim.run.fold.has_ended(), "turn {turn}");
     }
 }
 

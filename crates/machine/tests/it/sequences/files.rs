@@ -3,24 +3,24 @@
 use crate::sim::{Sim, begin, points_at};
 use crate::words::{agent, call, demo, gives, handing, house, run_id, text, tool};
 use machine::{Effect, EffectId, Input, outstanding};
-use model::block::Part;
-use model::command::Start;
+use model::block::ContentPart;
+use model::command::StartCommand;
 use model::definition::{Definitions, HandoffHistory};
 use model::event::{CancelMode, Event, StopReason};
-use model::history::{Before, Entry};
+use model::history::{HistoryEntry, PriorHistory};
 use model::limits::RECORD_BYTES_MAX;
-use model::ports::FileAnswer;
-use model::thread::{ThreadFold, entries};
+use model::ports::FileReadOutcome;
+use model::thread::{ThreadFold, history_entries};
 use serde_json::{Value, json};
 
 /// The item as people see it.
 fn shown(sim: &Sim) -> Value {
-    let object = sim.run.fold.object(&run_id()).expect("the run began");
+    let object = sim.run.fold.task_object(&run_id()).expect("the run began");
     serde_json::to_value(&object.output[0]).expect("an item has a JSON text")
 }
 
-fn read(words: &str) -> FileAnswer {
-    FileAnswer::Read { content: vec![Part::text(words)], message: None }
+fn read(words: &str) -> FileReadOutcome {
+    FileReadOutcome::Read { content: vec![ContentPart::text(words)], message: None }
 }
 
 /// The model is asked when the last file has ended, with what is in them where they were named, at every place.
@@ -32,7 +32,10 @@ fn files() {
     assert_eq!(sim.reads.iter().map(|file| file.url.as_str()).collect::<Vec<_>>(), ["a", "b"], "each once");
     let listed = json!([{"url": "a", "status": "processing"}, {"url": "b", "status": "processing"}]);
     assert_eq!((&shown(&sim)["files"], &shown(&sim)["agent"]), (&listed, &json!("demo")));
-    sim.file("b", FileAnswer::Read { content: vec![Part::text("of b")], message: Some("3 pages".to_owned()) });
+    sim.file(
+        "b",
+        FileReadOutcome::Read { content: vec![ContentPart::text("of b")], message: Some("3 pages".to_owned()) },
+    );
     sim.tells("file_processing.updated{b,completed}");
     sim.cannot_read("a", "Nobody is there.");
     sim.tells("file_processing.updated{a,failed} fp_R1 step.started{1}");
@@ -57,10 +60,10 @@ fn what_was_read_once_is_given_to_every_later_turn_and_run() {
     sim.turn([text("So.")]);
     assert_eq!(sim.reads.len(), 1);
     let mut thread = ThreadFold::default();
-    thread.absorb(&sim.run.fold);
+    thread.add_finished_run(&sim.run.fold);
     let mut next = Sim::new(demo([]));
     next.run = machine::RunState::new("local".into(), "thr_1".into(), next.run.definitions, thread, None);
-    next.input(Input::Start(Box::new(Start { input: points_at(&["a"]), ..begin(Vec::new()) })));
+    next.input(Input::Start(Box::new(StartCommand { input: points_at(&["a"]), ..begin(Vec::new()) })));
     assert_eq!(next.reads.len(), 1, "the page may be another by now");
     next.reads("a", "of a, later");
     assert_eq!(next.given(), "user:go of a | call:t | result:ok | said:So. | user:go of a, later");
@@ -70,9 +73,13 @@ fn what_was_read_once_is_given_to_every_later_turn_and_run() {
 #[test]
 fn files_in_what_a_client_says_was_said_before_are_read_as_well() {
     let mut sim = Sim::new(demo([]));
-    let earlier = vec![Entry::User { content: points_at(&["a", "b"]) }];
-    let before = Some(Before { entries: earlier, references: 0 });
-    sim.input(Input::Start(Box::new(Start { input: points_at(&["c", "a"]), before, ..begin(Vec::new()) })));
+    let earlier = vec![HistoryEntry::User { content: points_at(&["a", "b"]) }];
+    let before = Some(PriorHistory { entries: earlier, reference_count: 0 });
+    sim.input(Input::Start(Box::new(StartCommand {
+        input: points_at(&["c", "a"]),
+        prior_history: before,
+        ..begin(Vec::new())
+    })));
     assert!(sim.requests.is_empty(), "nobody is asked before it is known what is in them");
     let urls: Vec<&str> = sim.reads.iter().map(|file| file.url.as_str()).collect();
     assert_eq!(urls, ["c", "a", "b"], "each once, and what is said now goes first");
@@ -83,10 +90,10 @@ fn files_in_what_a_client_says_was_said_before_are_read_as_well() {
     assert_eq!(sim.given(), told);
     sim.turn([text("So.")]);
     let mut thread = ThreadFold::default();
-    thread.absorb(&sim.run.fold);
+    thread.add_finished_run(&sim.run.fold);
     let mut next = Sim::new(demo([]));
     next.run = machine::RunState::new("local".into(), "thr_1".into(), next.run.definitions, thread, None);
-    next.input(Input::Start(Box::new(Start { input: vec![Part::text("on")], ..begin(Vec::new()) })));
+    next.input(Input::Start(Box::new(StartCommand { input: vec![ContentPart::text("on")], ..begin(Vec::new()) })));
     assert!(next.reads.is_empty(), "they were read");
     assert_eq!(next.given(), format!("{told} | said:So. | user:on"));
 }
@@ -152,7 +159,7 @@ fn a_crash_reads_again_what_was_being_read_and_nothing_else() {
     let note = "[The file a could not be read: The server stopped 3 times while this file was read.]";
     assert_eq!(sim.given(), format!("user:go {note} of b of c"));
     sim.turn([text("So.")]);
-    assert!(sim.run.fold.is_over(), "a file never fails a run");
+    assert!(sim.run.fold.has_ended(), "a file never fails a run");
 }
 
 #[test]
@@ -193,9 +200,11 @@ fn a_run_that_is_stopped_stops_reading() {
         stop(&mut sim);
         sim.tells(told);
         assert!(sim.requests.is_empty(), "{told}");
-        let [Entry::User { content }] = &entries(sim.run.fold.root().expect("it began"))[..] else { panic!("{told}") };
-        let note = Part::text("[The file b could not be read: The run was stopped before it was read.]");
-        assert_eq!(content[..], [Part::text("go"), Part::text("of a"), note], "{told}");
+        let [HistoryEntry::User { content }] = &history_entries(sim.run.fold.root().expect("it began"))[..] else {
+            panic!("{told}")
+        };
+        let note = ContentPart::text("[The file b could not be read: The run was stopped before it was read.]");
+        assert_eq!(content[..], [ContentPart::text("go"), ContentPart::text("of a"), note], "{told}");
     }
 }
 
@@ -205,7 +214,8 @@ fn stopping_names_every_file_that_is_being_read() {
     let reading = outstanding(&run).into_iter().filter(|id| matches!(id, EffectId::File { .. })).collect::<Vec<_>>();
     assert_eq!(reading.len(), 1);
     let mut out = machine::Out::default();
-    let cancel = machine::CancelTask { task_id: run_id(), mode: CancelMode::Immediate, by: model::event::Actor::User };
+    let cancel =
+        machine::CancelTask { task_id: run_id(), mode: CancelMode::Immediate, by: model::event::Initiator::User };
     machine::step(&mut run, Input::Cancel(cancel), machine::Ctx { now: 9_000 }, &mut out);
     let aborted = out.effects.into_iter().filter_map(|effect| match effect {
         Effect::Abort(id @ EffectId::File { .. }) => Some(id),
@@ -235,7 +245,7 @@ fn a_file_with_too_much_or_nothing_in_it_is_one_that_cannot_be_read() {
         sim.reads("a", &words);
         assert_eq!(shown(&sim)["files"][0]["status"], status, "{} bytes", words.len());
         assert_eq!(shown(&sim)["files"][0].get("message").is_some(), status == "failed");
-        assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
+        assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
     }
 }
 
@@ -248,7 +258,7 @@ fn long_addresses_and_long_excuses_fit_their_records() {
         sim.cannot_read(&url, &"\u{1}".repeat(RECORD_BYTES_MAX));
     }
     assert_eq!((sim.reads.len(), sim.requests.len()), (32, 1), "there is a limit");
-    assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
+    assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
 }
 
 /// A file is somebody else's words: it cannot pass for a result that can be cited.

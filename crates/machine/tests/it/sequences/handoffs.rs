@@ -2,7 +2,7 @@
 
 use crate::sim::Sim;
 use crate::words::{agent, approve, asking, call, edit, gated, gives, handing, house, how, reject, text, tool};
-use model::definition::{Definitions, HandoffHistory, ToolHow};
+use model::definition::{Definitions, HandoffHistory, ToolExecutor};
 use model::event::Event;
 use serde_json::json;
 
@@ -34,7 +34,7 @@ fn handoff() {
     });
     assert_eq!(said.unwrap()["agent"], "specialist");
     assert_eq!(sim.requests[1].model, "scripted/specialist");
-    assert_eq!(sim.run.fold.references, 0, "there is nothing to cite in it");
+    assert_eq!(sim.run.fold.reference_count, 0, "there is nothing to cite in it");
 }
 
 /// An ordinary tool that is called beside a hand-off is announced and run all the same.
@@ -78,7 +78,7 @@ fn who_took_over_has_their_own_tools_and_no_others() {
 
 /// `demo` hands over only when somebody says yes.
 fn asking_first() -> Sim {
-    let transfer = gated(how(tool("escalate"), ToolHow::Handoff { agent: "specialist".to_owned() }));
+    let transfer = gated(how(tool("escalate"), ToolExecutor::Handoff { agent: "specialist".to_owned() }));
     let mut sim = Sim::of(house([agent("demo", &["escalate"]), agent("specialist", &[])], [transfer]));
     sim.turn([call("escalate", r#"{"n":1}"#)]);
     sim.tells(

@@ -6,12 +6,12 @@ use machine::{Input, TimerId};
 use model::TaskId;
 use model::definition::Price;
 use model::event::StopReason;
-use model::limits::{Amount, RunLimits};
-use model::ports::Spent;
+use model::limits::{CostMicros, RunLimits};
+use model::ports::Spend;
 use model::usage::Usage;
 
 /// A run under these limits that has taken one turn of 13 tokens and waits for its tool.
-fn after_one_turn(limits: RunLimits, spent: Spent) -> Sim {
+fn after_one_turn(limits: RunLimits, spent: Spend) -> Sim {
     let mut house = demo([tool("t")]);
     // 9 tokens read and 4 written: 17 millionths.
     house.prices.insert("scripted/demo".to_owned(), Price { input: 1.0, output: 2.0, ..Price::default() });
@@ -28,7 +28,7 @@ fn after_one_turn(limits: RunLimits, spent: Spent) -> Sim {
 /// handler makes up a last answer in its place: without input the thread goes on from there.)
 #[test]
 fn too_many_steps_end_the_task() {
-    let mut sim = after_one_turn(RunLimits { steps_max: 2, ..RunLimits::default() }, Spent::default());
+    let mut sim = after_one_turn(RunLimits { steps_max: 2, ..RunLimits::default() }, Spend::default());
     sim.ends("call_R1", gives("ok"));
     sim.turn([call("t", "{}")]);
     sim.ends("call_R2", gives("ok"));
@@ -55,16 +55,16 @@ fn a_turn_that_was_lost_is_not_one_more() {
 #[test]
 fn what_is_used_up_ends_the_run_before_the_next_turn() {
     let none = RunLimits::default();
-    let spent = Spent { usage: Usage { input_tokens: 100, ..Usage::default() }, cost: Amount(1_000) };
+    let spent = Spend { usage: Usage { input_tokens: 100, ..Usage::default() }, cost: CostMicros(1_000) };
     for (limits, spent_before, ends) in [
-        (RunLimits { run_tokens_max: Some(13), ..none }, Spent::default(), true),
-        (RunLimits { run_tokens_max: Some(14), ..none }, Spent::default(), false),
-        (RunLimits { run_cost_max: Some(Amount(17)), ..none }, Spent::default(), true),
-        (RunLimits { run_cost_max: Some(Amount(18)), ..none }, Spent::default(), false),
+        (RunLimits { run_tokens_max: Some(13), ..none }, Spend::default(), true),
+        (RunLimits { run_tokens_max: Some(14), ..none }, Spend::default(), false),
+        (RunLimits { run_cost_max: Some(CostMicros(17)), ..none }, Spend::default(), true),
+        (RunLimits { run_cost_max: Some(CostMicros(18)), ..none }, Spend::default(), false),
         (RunLimits { user_day_tokens_max: Some(113), ..none }, spent, true),
         (RunLimits { user_day_tokens_max: Some(114), ..none }, spent, false),
-        (RunLimits { user_day_cost_max: Some(Amount(1_017)), ..none }, spent, true),
-        (RunLimits { user_day_cost_max: Some(Amount(1_018)), ..none }, spent, false),
+        (RunLimits { user_day_cost_max: Some(CostMicros(1_017)), ..none }, spent, true),
+        (RunLimits { user_day_cost_max: Some(CostMicros(1_018)), ..none }, spent, false),
     ] {
         let mut sim = after_one_turn(limits, spent_before);
         sim.ends("call_R1", gives("ok"));
@@ -78,7 +78,7 @@ fn nothing_begins_when_the_day_is_used_up() {
     let mut house = demo([]);
     house.limits.user_day_tokens_max = Some(100);
     let mut sim = Sim::new(house);
-    sim.run.spent_before = Spent { usage: Usage { output_tokens: 100, ..Usage::default() }, cost: Amount(0) };
+    sim.run.spent_before = Spend { usage: Usage { output_tokens: 100, ..Usage::default() }, cost: CostMicros(0) };
     sim.start(Vec::new());
     sim.tells("created started incomplete{budget}");
 }

@@ -5,9 +5,9 @@ use crate::sim::{Sim, client_gives, decides};
 use crate::words::{agent, asking};
 use crate::words::{always, approve, call, call_id, demo, edit, gated, gives, house, how, key, reject, text, tool};
 use machine::{Input, TimerId, at_timeout};
-use model::definition::{Approval, OnTimeout, Tool, ToolHow};
+use model::approval_rule::ApprovalRule;
+use model::definition::{ApprovalOnTimeout, ApprovalPolicy, Tool, ToolExecutor};
 use model::event::{CancelMode, Event};
-use model::rule::Rule;
 use serde_json::json;
 
 /// A run that waits for somebody to allow a trade.
@@ -32,7 +32,7 @@ fn trade_asks_for_what_would_run_and_says_until_when() {
     assert_eq!(asked.action_requests[0].args, json!({"symbol": "VNM", "n": 100}));
     assert!(asked.review_configs[0].require_approval);
     assert_eq!((asked.timeout_seconds, asked.expires_at), (300, at + 300_000));
-    let object = sim.run.fold.object(&crate::words::run_id()).expect("the run began");
+    let object = sim.run.fold.task_object(&crate::words::run_id()).expect("the run began");
     assert_eq!(object.pending[0].key, Some(key("apr_R2")));
 }
 
@@ -74,7 +74,7 @@ fn trade_timed_out() {
 
 #[test]
 fn a_time_out_may_count_as_a_yes() {
-    let careless = Tool { approval_on_timeout: OnTimeout::Approve, ..gated(tool("t")) };
+    let careless = Tool { approval_on_timeout: ApprovalOnTimeout::Approve, ..gated(tool("t")) };
     let mut sim = Sim::of(demo([careless]));
     sim.turn([call("t", "{}")]);
     sim.skip();
@@ -226,8 +226,8 @@ fn a_decision_before_the_pause_needs_no_resume() {
 
 #[test]
 fn a_rule_asks_about_some_calls() {
-    let rule = Rule::parse("n > 10").unwrap();
-    let mut sim = Sim::of(demo([Tool { approval: Approval::When(rule), ..tool("t") }]));
+    let rule = ApprovalRule::parse("n > 10").unwrap();
+    let mut sim = Sim::of(demo([Tool { approval: ApprovalPolicy::When(rule), ..tool("t") }]));
     sim.turn([call("t", r#"{"n":1}"#), call("t", r#"{"n":11}"#)]);
     sim.tells(
         "created started step.started{1} fc_R1 fc_R2 step.done{1,tool_calls}
@@ -241,8 +241,8 @@ fn no_rule_is_got_round_by_naming_an_argument_twice() {
     for arguments in
         [r#"{"n":11,"n":1}"#, r#"{"n":1,"n":11}"#, r#"{"n":1,"\u006e":11}"#, r#"{"n":1,"of":[{"a":{"b":1,"b":2}}]}"#]
     {
-        let rule = Rule::parse("n > 10").unwrap();
-        let mut sim = Sim::of(demo([Tool { approval: Approval::When(rule), ..tool("t") }, gated(tool("g"))]));
+        let rule = ApprovalRule::parse("n > 10").unwrap();
+        let mut sim = Sim::of(demo([Tool { approval: ApprovalPolicy::When(rule), ..tool("t") }, gated(tool("g"))]));
         sim.skip();
         sim.turn([call("t", arguments), call("g", arguments)]);
         sim.tells(
@@ -294,7 +294,7 @@ fn a_sub_agents_question_pauses_the_whole_run_once() {
     sim.ends("call_R2", gives("seen"));
     sim.tells("fco_R2{completed} paused{apr_R3}");
     let Some(Event::Paused(paused)) = sim.drafts.last().map(|draft| &draft.event) else { panic!("it pauses") };
-    assert_eq!(paused.pending[0].task_id, call_id("call_R1").task(), "whose question it is");
+    assert_eq!(paused.pending[0].task_id, call_id("call_R1").child_task_id(), "whose question it is");
     sim.decide("apr_R3", approve());
     sim.ends("call_R3", gives("bought"));
     sim.turn([text("bought it")]);
@@ -321,7 +321,7 @@ fn a_sub_agent_may_itself_need_a_yes() {
 
 #[test]
 fn a_client_tool_that_needs_a_yes_waits_for_the_client_after_it() {
-    let mut sim = Sim::of(demo([gated(how(tool("pick"), ToolHow::Client))]));
+    let mut sim = Sim::of(demo([gated(how(tool("pick"), ToolExecutor::Client))]));
     sim.turn([call("pick", "{}")]);
     sim.skip();
     sim.client("call_R1", "red");
@@ -334,7 +334,7 @@ fn a_client_tool_that_needs_a_yes_waits_for_the_client_after_it() {
 
 #[test]
 fn decisions_and_results_of_one_request_are_one_resume() {
-    let mut sim = Sim::of(demo([gated(tool("trade")), how(tool("pick"), ToolHow::Client)]));
+    let mut sim = Sim::of(demo([gated(tool("trade")), how(tool("pick"), ToolExecutor::Client)]));
     sim.turn([call("trade", "{}"), call("pick", "{}")]);
     sim.skip();
     let picked = client_gives(call_id("call_R2"), "red");

@@ -4,11 +4,11 @@ use super::result_of;
 use crate::sim::Sim;
 use crate::words::{call, demo, gives, tool};
 use machine::Input;
-use model::block::{Block, Part, TextBlock};
+use model::block::{Block, ContentPart, TextBlock};
 use model::event::ErrorInfo;
-use model::history::Entry;
+use model::history::HistoryEntry;
 use model::limits::RECORD_BYTES_MAX;
-use model::tool::{Progress, StateChange, ToolEvent, ToolOutput};
+use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
 use serde_json::json;
 
 /// A run whose tool `call_R1` is running.
@@ -27,7 +27,7 @@ fn hears(sim: &mut Sim, event: ToolEvent) {
 #[test]
 fn a_tool_says_how_far_it_is() {
     let mut sim = running();
-    let progress = Progress { message: Some("half".to_owned()), progress: Some(1.0), total: Some(2.0) };
+    let progress = ProgressUpdate { message: Some("half".to_owned()), progress: Some(1.0), total: Some(2.0) };
     hears(&mut sim, ToolEvent::Progress(progress));
     hears(&mut sim, ToolEvent::State(StateChange::Snapshot(json!({"a": 1}))));
     hears(&mut sim, ToolEvent::State(StateChange::Delta(vec![json!({"op": "add", "path": "/b", "value": 2})])));
@@ -46,7 +46,7 @@ fn what_a_tool_says_on_its_way_and_fits_no_record_is_left_out() {
     hears(&mut sim, ToolEvent::State(StateChange::Snapshot(json!(long))));
     let add = json!({"op": "add", "path": "", "value": long});
     hears(&mut sim, ToolEvent::State(StateChange::Delta(vec![add])));
-    hears(&mut sim, ToolEvent::Progress(Progress { message: Some(long), ..Progress::default() }));
+    hears(&mut sim, ToolEvent::Progress(ProgressUpdate { message: Some(long), ..ProgressUpdate::default() }));
     sim.tells("");
 }
 
@@ -79,10 +79,10 @@ fn no_result_forges_a_group_neither_a_good_one_nor_a_bad_one() {
     for output in [gives(forged), ToolOutput::failed("broken", forged)] {
         let mut sim = running();
         sim.ends("call_R1", output);
-        let Some(Entry::Result { content, .. }) = sim.requests.last().unwrap().history.last() else {
+        let Some(HistoryEntry::Result { content, .. }) = sim.requests.last().unwrap().history.last() else {
             panic!("the result is read")
         };
-        let own = content.iter().filter(|part| matches!(part, Part::Text { tags, .. } if tags.is_empty()));
+        let own = content.iter().filter(|part| matches!(part, ContentPart::Text { tags, .. } if tags.is_empty()));
         let own: Vec<String> = own.map(|part| serde_json::to_string(part).unwrap()).collect();
         assert!(own.iter().all(|part| !part.contains('<')), "{own:?}");
     }
@@ -92,7 +92,7 @@ fn no_result_forges_a_group_neither_a_good_one_nor_a_bad_one() {
 fn groups_are_numbered_through_the_thread() {
     let mut sim = Sim::of(demo([tool("t")]));
     sim.turn([call("t", "{}"), call("t", "{}")]);
-    let part = |words: &str, id| Part::Text { text: words.to_owned(), id, tags: Vec::new() };
+    let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
     let two = vec![part("a", Some(7)), part("plain", None), part("b", Some(3))];
     sim.ends("call_R2", ToolOutput { message_content: two, ..ToolOutput::default() });
     sim.ends("call_R1", gives("c"));
@@ -123,6 +123,6 @@ fn a_long_result_is_logged_in_pieces() {
     let mut sim = running();
     let long = "é".repeat(150 * 1024);
     sim.ends("call_R1", gives(&long));
-    assert!(sim.records().iter().all(|record| record.size() <= RECORD_BYTES_MAX));
+    assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
     assert!(sim.given().ends_with(&long), "the model reads all of it");
 }

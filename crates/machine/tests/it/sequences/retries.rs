@@ -5,8 +5,8 @@ use crate::words::{agent, asking, call, demo, house, run_id, task_id, text};
 use machine::EffectId;
 use model::Millis;
 use model::definition::{Agent, Definitions};
-use model::delta::{ModelDelta, ModelItem};
-use model::event::{CancelMode, ErrorInfo, Event, Retrying, StepDone, StopReason};
+use model::event::{CancelMode, ErrorInfo, Event, StepDone, StepRetrying, StopReason};
+use model::model_turn::{ModelDelta, ModelItemKind};
 use model::usage::Usage;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn two_models() -> Definitions {
 }
 
 /// The last `task.retrying`, and when it was recorded.
-fn retrying(sim: &Sim) -> (Retrying, Millis) {
+fn retrying(sim: &Sim) -> (StepRetrying, Millis) {
     let found = sim.drafts.iter().rev().find_map(|draft| match &draft.event {
         Event::Retrying(e) => Some((e.clone(), draft.at)),
         _ => None,
@@ -100,12 +100,12 @@ fn each_turn_has_its_own_tries() {
 
 #[test]
 fn once_something_was_shown_nobody_is_asked_again() {
-    let item = |item: ModelItem| ModelDelta::Started { slot: 0, item };
+    let item = |item: ModelItemKind| ModelDelta::Started { slot: 0, item };
     for shown in [
-        item(ModelItem::Reasoning),
-        item(ModelItem::Message { phase: None }),
-        item(ModelItem::ToolCall { name: "t".to_owned(), provider_call_id: None }),
-        item(ModelItem::HostedCall { name: "web_search".to_owned() }),
+        item(ModelItemKind::Reasoning),
+        item(ModelItemKind::Message { phase: None }),
+        item(ModelItemKind::ToolCall { name: "t".to_owned(), provider_call_id: None }),
+        item(ModelItemKind::HostedCall { name: "web_search".to_owned() }),
     ] {
         let mut sim = Sim::of(two_models());
         sim.fail();
@@ -177,7 +177,7 @@ fn a_provider_of_no_use_is_left_at_once_and_a_refused_request_is_refused() {
             let mut sim = Sim::of(house);
             sim.fail_as(code, retryable, None);
             let found = match sim.requests.last() {
-                _ if sim.run.fold.is_over() => "failed",
+                _ if sim.run.fold.has_ended() => "failed",
                 Some(request) if request.model == sim.requests[0].model => "same",
                 _ => "other",
             };
@@ -190,9 +190,9 @@ fn a_provider_of_no_use_is_left_at_once_and_a_refused_request_is_refused() {
 fn a_failure_that_says_nothing_of_a_retry_is_not_retried() {
     let mut sim = Sim::of(two_models());
     let id = sim.model();
-    let failure = model::delta::ModelFailure { error: ErrorInfo::new("odd", "?"), retry_after_ms: None };
+    let failure = model::model_turn::ModelFailure { error: ErrorInfo::new("odd", "?"), retry_after_ms: None };
     sim.skip();
-    sim.input(machine::Input::Model { id, event: model::delta::ModelEvent::Failed(failure) });
+    sim.input(machine::Input::Model { id, event: model::model_turn::ModelEvent::Failed(failure) });
     sim.tells("step.done{1,error} failed{odd}");
 }
 
@@ -354,7 +354,7 @@ fn a_sub_agent_is_tried_again_too_and_can_be_stopped_meanwhile() {
     assert_eq!(sim.models, [EffectId::Model { task: task_id("call_R1"), step: 1, attempt: 1 }]);
     sim.fail();
     sim.cancel_task(run_id(), CancelMode::AfterTurn);
-    assert!(sim.run.fold.is_over(), "nobody was in the middle of a turn");
+    assert!(sim.run.fold.has_ended(), "nobody was in the middle of a turn");
     assert_eq!(sim.story().last().map(String::as_str), Some("cancelled{after_turn,user}"));
 }
 

@@ -3,10 +3,10 @@
 use crate::sim::{Sim, begin};
 use crate::words::{call, demo, gives, run_id, text, tool};
 use machine::Input;
-use model::command::Start;
-use model::delta::ModelDelta;
+use model::command::StartCommand;
 use model::event::{ErrorInfo, StopReason};
 use model::item::Item;
+use model::model_turn::ModelDelta;
 
 #[test]
 fn a_steer_is_read_after_the_turn_and_makes_one_more() {
@@ -59,7 +59,7 @@ fn a_run_begins_once() {
 fn a_run_that_may_not_begin_says_why_and_asks_nobody() {
     let mut sim = Sim::new(demo([]));
     let refused = Some(ErrorInfo::new("hook_failed", "The hook did not answer."));
-    sim.input(Input::Start(Box::new(Start { refused, ..begin(Vec::new()) })));
+    sim.input(Input::Start(Box::new(StartCommand { hook_error: refused, ..begin(Vec::new()) })));
     sim.tells("created started failed{hook_failed}");
     assert!(sim.requests.is_empty());
 }
@@ -102,9 +102,9 @@ fn a_long_text_is_logged_in_pieces_and_not_repeated() {
     let long = "é".repeat(70 * 1024);
     sim.say(0, &[&long]);
     sim.end(StopReason::Stop);
-    let sizes: Vec<usize> = sim.records().iter().map(model::Record::size).collect();
+    let sizes: Vec<usize> = sim.records().iter().map(model::Record::size_bytes).collect();
     assert!(sizes.iter().all(|size| *size <= model::limits::RECORD_BYTES_MAX), "{sizes:?}");
-    let object = sim.run.fold.object(&run_id()).expect("the run began");
+    let object = sim.run.fold.task_object(&run_id()).expect("the run began");
     let Some(Item::Message(message)) = object.output.first() else { panic!("a message") };
     assert_eq!(message.text(), long);
 }

@@ -7,7 +7,7 @@ use super::hosted;
 use super::item::{self, Outcome};
 use super::object::{End, Head, head, usage};
 use model::ThreadId;
-use model::block::Object;
+use model::block::JsonObject;
 use model::fold::{ItemFold, RunFold};
 use model::item::Item;
 use model::usage::Usage;
@@ -82,7 +82,7 @@ impl Shown {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// The object, without its output until it ends.
-    object: Object,
+    object: JsonObject,
     pub(super) shown: Vec<Shown>,
     /// The address of the thread's own references.
     pub(super) references: String,
@@ -156,7 +156,7 @@ impl Answer {
             self.close(run, index, &Outcome::CUT);
         }
         let dropped =
-            |shown: &&Shown| shown.place.and_then(|place| fold_at(run, place)).is_some_and(|fold| fold.dropped);
+            |shown: &&Shown| shown.place.and_then(|place| fold_at(run, place)).is_some_and(|fold| fold.superseded);
         let kept = self.shown.iter().filter(|shown| !dropped(shown));
         let output: Vec<Value> = kept.filter_map(|shown| shown.done.clone()).collect();
         end.put(&mut self.object);
@@ -170,7 +170,7 @@ impl Answer {
     pub(crate) fn add(&mut self, run: &RunFold, place: u32, style: Style) {
         let Some(fold) = fold_at(run, place) else { return };
         let id = match (&fold.item, style) {
-            (Item::ToolCall(call), Style::Mcp) => call.call_id.sibling("mcp").to_string(),
+            (Item::ToolCall(call), Style::Mcp) => call.call_id.item_id("mcp").to_string(),
             (item, _) => item.id().to_string(),
         };
         self.push(run, Shown::new(id, style, Some(place)));
@@ -227,17 +227,17 @@ impl Answer {
         }
         let Some(fold) = shown.place.and_then(|place| fold_at(run, place)) else { return Value::Null };
         match &fold.item {
-            Item::Reasoning(reasoning) => item::reasoning(reasoning, fold.closed),
+            Item::Reasoning(reasoning) => item::reasoning(reasoning, fold.done),
             Item::Message(message) => {
-                item::message(message, fold.closed, &self.references, |block| shown.logprobs(block))
+                item::message(message, fold.done, &self.references, |block| shown.logprobs(block))
             }
-            Item::HostedCall(call) => hosted::value(call, fold.closed),
+            Item::HostedCall(call) => hosted::value(call, fold.done),
             Item::ToolCall(call) => {
                 let arguments = shown.arguments.as_deref().or(call.arguments.as_deref()).unwrap_or_default();
                 if shown.style == Style::Mcp {
                     item::mcp(call, arguments, shown.approval.as_deref(), outcome)
                 } else {
-                    item::function(call, arguments, item::status(call.status, fold.closed))
+                    item::function(call, arguments, item::status(call.status, fold.done))
                 }
             }
             Item::ToolResult(_) | Item::FileProcessing(_) => Value::Null,

@@ -6,9 +6,9 @@
 use super::answer::{Answer, Shown, Style, fold_at};
 use super::item::{self, Outcome};
 use model::CallId;
-use model::event::{DecisionKind, Pending, PendingKind};
+use model::event::{ApprovalDecisionKind, PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
-use model::item::{Gate, Item, ToolCall, ToolResult};
+use model::item::{ApprovalGate, Item, ToolCall, ToolResult};
 use serde_json::json;
 
 impl Answer {
@@ -53,7 +53,7 @@ impl Answer {
         let last = run.root().and_then(|root| root.steps.len().checked_sub(1));
         for index in 0..self.shown.len() {
             let place = self.shown.get(index).filter(|shown| shown.style == Style::Mcp).and_then(|shown| shown.place);
-            if place.and_then(|place| fold_at(run, place)).is_some_and(|fold| fold.step == last) {
+            if place.and_then(|place| fold_at(run, place)).is_some_and(|fold| fold.step_index == last) {
                 self.close(run, index, &Outcome::CUT);
             }
         }
@@ -61,7 +61,7 @@ impl Answer {
 
     /// Nothing goes on without people: what is open ends here, and what is pending is shown. Gives the calls that go on
     /// by themselves later.
-    pub(super) fn pause(&mut self, run: &RunFold, pending: &[Pending]) -> Vec<CallId> {
+    pub(super) fn pause(&mut self, run: &RunFold, pending: &[PendingRequest]) -> Vec<CallId> {
         let mut carried = Vec::new();
         for index in 0..self.shown.len() {
             let open = self.shown.get(index).filter(|shown| shown.done.is_none());
@@ -76,7 +76,7 @@ impl Answer {
         for pending in pending {
             let Some(task) = run.task(&pending.task_id) else { continue };
             let Some((_, call)) = task.call(&pending.call_id) else { continue };
-            match (pending.kind, task.question(&pending.call_id)) {
+            match (pending.kind, task.last_approval(&pending.call_id)) {
                 (PendingKind::Approval, Some((asked, _))) => {
                     self.push_whole(asked.key.to_string(), &item::approval_request(asked, call));
                 }
@@ -119,8 +119,8 @@ impl Answer {
         let (fold, call) = root.call(call_id)?;
         let ran = fold.started.as_ref().map(|started| started.arguments.as_str());
         let arguments = ran.or(call.arguments.as_deref()).unwrap_or_default().to_owned();
-        let mut shown = Shown::new(call_id.sibling("mcp").to_string(), Style::Mcp, Some(place));
-        shown.approval = root.question(call_id).map(|(asked, _)| asked.key.to_string());
+        let mut shown = Shown::new(call_id.item_id("mcp").to_string(), Style::Mcp, Some(place));
+        shown.approval = root.last_approval(call_id).map(|(asked, _)| asked.key.to_string());
         shown.arguments = Some(String::new());
         let index = self.push(run, shown);
         self.all_arguments(index, &arguments);
@@ -130,11 +130,11 @@ impl Answer {
 
 /// May people be asked about it?
 fn is_gated(call: &ToolCall) -> bool {
-    !matches!(call.gate, None | Some(Gate::Never))
+    !matches!(call.gate, None | Some(ApprovalGate::Never))
 }
 
 /// Did somebody say yes?
 fn is_approved(task: &TaskFold, call_id: &CallId) -> bool {
-    let answer = task.question(call_id).and_then(|(_, answer)| answer.as_ref());
-    answer.is_some_and(|answer| answer.decisions.iter().all(|decision| decision.kind != DecisionKind::Reject))
+    let answer = task.last_approval(call_id).and_then(|(_, answer)| answer.as_ref());
+    answer.is_some_and(|answer| answer.decisions.iter().all(|decision| decision.kind != ApprovalDecisionKind::Reject))
 }

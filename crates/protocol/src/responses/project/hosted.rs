@@ -2,7 +2,7 @@
 
 use super::item::status;
 use crate::responses::SERVER_LABEL;
-use model::block::{Block, Object, plain_text};
+use model::block::{Block, JsonObject, plain_text};
 use model::item::{HostedCall, ItemStatus};
 use serde_json::{Value, json};
 
@@ -82,22 +82,22 @@ pub(super) fn value(call: &HostedCall, closed: bool) -> Value {
 
 /// What the provider says of the call, under the names that the wire has for it. What was said under one name alone is
 /// logged without that name.
-fn told(call: &HostedCall, wire: &str) -> Object {
-    let named = |action: &Object, keys: &[&str]| keys.iter().any(|key| action.contains_key(*key));
+fn told(call: &HostedCall, wire: &str) -> JsonObject {
+    let named = |action: &JsonObject, keys: &[&str]| keys.iter().any(|key| action.contains_key(*key));
     match (&call.action, wire) {
-        (None, _) => Object::new(),
+        (None, _) => JsonObject::new(),
         (Some(Value::Object(action)), "web_search_call") if !named(action, &["action", "results"]) => {
-            Object::from_iter([("action".to_owned(), Value::Object(action.clone()))])
+            JsonObject::from_iter([("action".to_owned(), Value::Object(action.clone()))])
         }
         (Some(Value::Object(action)), "computer_call")
             if !named(action, &["action", "actions", "pending_safety_checks"]) =>
         {
-            Object::from_iter([("action".to_owned(), Value::Object(action.clone()))])
+            JsonObject::from_iter([("action".to_owned(), Value::Object(action.clone()))])
         }
         // Only a server's own call has its parts named as the wire names them.
-        (Some(_), "mcp_call") if call.name != "mcp" => Object::new(),
+        (Some(_), "mcp_call") if call.name != "mcp" => JsonObject::new(),
         (Some(Value::Object(action)), _) => action.clone(),
-        (Some(action), _) => Object::from_iter([("action".to_owned(), action.clone())]),
+        (Some(action), _) => JsonObject::from_iter([("action".to_owned(), action.clone())]),
     }
 }
 

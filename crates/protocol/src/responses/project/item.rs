@@ -140,7 +140,7 @@ pub(super) fn mcp(call: &ToolCall, arguments: &str, approval: Option<&str>, outc
     let error =
         error.map(|why| json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": why}]}));
     json!({
-        "id": call.call_id.sibling("mcp"), "type": "mcp_call", "server_label": SERVER_LABEL, "name": call.name,
+        "id": call.call_id.item_id("mcp"), "type": "mcp_call", "server_label": SERVER_LABEL, "name": call.name,
         "arguments": arguments, "status": outcome.status, "output": outcome.output, "error": error,
         "approval_request_id": approval,
     })
@@ -148,9 +148,10 @@ pub(super) fn mcp(call: &ToolCall, arguments: &str, approval: Option<&str>, outc
 
 /// The plain text of a result; of a sub-agent, its last message.
 pub(crate) fn result_text(run: &RunFold, task: &TaskFold, result: &ToolResult) -> String {
-    let child = run.task(&result.call_id.task()).filter(|child| child.spec.parent_task_id.as_ref() == Some(&task.id));
+    let child =
+        run.task(&result.call_id.child_task_id()).filter(|child| child.spec.parent_task_id.as_ref() == Some(&task.id));
     let Some(child) = child else { return plain_text(result.block_list.as_deref().unwrap_or_default()) };
-    let last = child.items.iter().rev().filter(|fold| !fold.dropped).find_map(|fold| match &fold.item {
+    let last = child.items.iter().rev().filter(|fold| !fold.superseded).find_map(|fold| match &fold.item {
         Item::Message(message) => Some(message.text()),
         _ => None,
     });

@@ -1,7 +1,7 @@
 //! A response as one JSON object. Clients check its shape in every lifecycle event, so that all keys are always there.
 
 use crate::responses::asked::SHOWN_BACK;
-use model::block::Object;
+use model::block::JsonObject;
 use model::event::{ErrorInfo, LimitReason};
 use model::usage::Usage;
 use model::{Millis, TaskId};
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 /// The name of a run's `segment`-th response.
 pub(super) fn id(run: &TaskId, segment: u32) -> String {
     match segment {
-        0 | 1 => format!("resp_{}", run.suffix()),
-        _ => format!("resp_{}_{segment}", run.suffix()),
+        0 | 1 => format!("resp_{}", run.run_suffix()),
+        _ => format!("resp_{}_{segment}", run.run_suffix()),
     }
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Head<'a> {
     /// The model, where the request does not say it.
     pub(crate) model: &'a str,
     /// The caller's own notes, where the request does not say them.
-    pub(crate) metadata: &'a Object,
+    pub(crate) metadata: &'a JsonObject,
     /// What the caller's request said.
     pub(crate) echo: &'a Value,
     /// The response before it, where it goes on from one.
@@ -45,7 +45,7 @@ pub(crate) struct Head<'a> {
 }
 
 /// The object of a response that begins, without its output.
-pub(super) fn head(head: Head<'_>) -> Object {
+pub(super) fn head(head: Head<'_>) -> JsonObject {
     let Head { id, at, model, metadata, echo, previous } = head;
     let mut object = defaults();
     let said = SHOWN_BACK.iter().filter_map(|key| Some((*key, echo.get(key).filter(|value| !value.is_null())?)));
@@ -74,7 +74,7 @@ pub(super) fn unbegun(about: Head<'_>, given_up: bool) -> Value {
 }
 
 /// Every key, with what it is when nothing else is said.
-fn defaults() -> Object {
+fn defaults() -> JsonObject {
     let shape = json!({
         "background": false, "completed_at": null, "conversation": null, "error": null, "frequency_penalty": 0.0,
         "incomplete_details": null, "instructions": null, "max_output_tokens": null, "max_tool_calls": null,
@@ -86,7 +86,7 @@ fn defaults() -> Object {
     });
     match shape {
         Value::Object(object) => object,
-        _ => Object::new(),
+        _ => JsonObject::new(),
     }
 }
 
@@ -144,7 +144,7 @@ impl End {
     }
 
     /// Says so in the object.
-    pub(super) fn put(&self, object: &mut Object) {
+    pub(super) fn put(&self, object: &mut JsonObject) {
         let (status, key, value) = match self {
             Self::Completed(at) => ("completed", "completed_at", seconds(*at)),
             Self::Incomplete(LimitReason::ContentFilter) => {
@@ -202,7 +202,7 @@ mod tests {
             "conversation": "conv_1", "text": {"verbosity": "low"}, "temperature": 0.5, "instructions": null,
             "tools": [{"type": "function", "name": "pick"}, {"type": "web_search"}], "input": "not shown", "status": "?",
         });
-        let metadata = Object::from_iter([("n".to_owned(), json!({"a": 1}))]);
+        let metadata = JsonObject::from_iter([("n".to_owned(), json!({"a": 1}))]);
         let at = 1_710_000_000_999;
         let object =
             head(Head { id: "resp_R".to_owned(), at, model: "demo", metadata: &metadata, echo: &echo, previous: None });

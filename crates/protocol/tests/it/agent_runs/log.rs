@@ -2,12 +2,12 @@
 
 use crate::resumes::frames;
 use model::event::Event;
-use model::record::Draft;
+use model::record::RecordDraft;
 use model::seq::Epoch;
 use model::{Record, Seq, TaskId, ThreadId};
 use protocol::agent_runs::AgentRuns;
-use sse::{Decoder, Limits};
 use serde_json::{Value, json};
+use sse::{Decoder, Limits};
 use std::collections::HashMap;
 
 /// The run's suffix. In what tests expect it is `R`.
@@ -45,7 +45,7 @@ impl Log {
         let text = event.to_string().replace("_R", &format!("_{SUFFIX}"));
         let event: Event = serde_json::from_str(&text).expect("an event");
         let seq = Seq(self.records.len() as u64 + 1);
-        let draft = Draft { seq, at: 1_000 * seq.0, event, private: None };
+        let draft = RecordDraft { seq, at: 1_000 * seq.0, event, private: None };
         let run = TaskId::from(format!("task_{SUFFIX}"));
         self.records.push(Record::seal(&ThreadId::from("thr_1"), &run, Epoch(1), draft));
         self

@@ -8,7 +8,7 @@ use model::block::Block;
 use model::event::DisplayMode;
 use model::fold::{ItemFold, RunFold, TaskFold};
 use model::item::Item;
-use model::object::TaskStatus;
+use model::task::TaskStatus;
 use model_testing::{Options, seeds, thread_log};
 use protocol::blocks::Blocks;
 use serde_json::Value;
@@ -82,7 +82,7 @@ fn said(run: &RunFold) -> Vec<String> {
                     let parts = item.summary.iter().flatten();
                     said.extend(parts.map(|part| format!("thinking {}", part.text())));
                 }
-                Item::ToolCall(call) if fold.arguments_whole => {
+                Item::ToolCall(call) if fold.arguments_complete => {
                     said.push(format!("tool_use {} answered={}", call.call_id, task.result(&call.call_id).is_some()));
                 }
                 Item::HostedCall(call) => said.push(format!("tool_use {} answered=true", call.id)),
@@ -149,7 +149,7 @@ fn law_6_both_reducers_have_what_the_log_has() {
 fn answer(root: &TaskFold) -> Option<&str> {
     let ended = matches!(root.status, TaskStatus::Completed | TaskStatus::Incomplete);
     let last = root.items.last().filter(|fold| matches!(fold.item, Item::Message(_)) && ended)?;
-    let in_last_step = last.step == root.steps.len().checked_sub(1);
+    let in_last_step = last.step_index == root.steps.len().checked_sub(1);
     texts(last).last().filter(|_| in_last_step)
 }
 

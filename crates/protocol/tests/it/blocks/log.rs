@@ -1,6 +1,6 @@
 //! Logs by hand: `Log::new().step(1).say(&["Hi"]).stop().completed()`. Ids are `task_R`, `msg_R1`, `call_R2`…
 
-use model::record::Draft;
+use model::record::RecordDraft;
 use model::seq::Epoch;
 use model::{Event, Record, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ impl Log {
         let text = event.to_string();
         let event: Event = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
         let seq = Seq(self.records.len() as u64 + 1);
-        let draft = Draft { seq, at: BEGAN + seq.0 - 1, event, private: None };
+        let draft = RecordDraft { seq, at: BEGAN + seq.0 - 1, event, private: None };
         self.records.push(Record::seal(&self.thread, &self.run, Epoch(1), draft));
     }
 

@@ -1,8 +1,8 @@
 //! A client of this protocol, as its SDKs are: collects a completion from the chunks, and complains when they are out of
 //! order.
 
-use sse::{Decoder, Limits};
 use serde_json::{Map, Value, json};
+use sse::{Decoder, Limits};
 
 /// What came of a stream.
 #[derive(Debug, PartialEq)]

@@ -8,8 +8,8 @@ use crate::responses::{scenes, shown};
 use crate::resumes::{Place, frames, hold, runs};
 use model::event::Event;
 use model::ports::{Frames, Projection as _};
-use model_testing::{DEFAULT_SEEDS, seeds};
 use model::{Record, TaskId};
+use model_testing::{DEFAULT_SEEDS, seeds};
 use protocol::messages::Answer;
 use protocol::stateless::is_handed_over;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn answer(records: &[Record], run: TaskId, segment: u32) -> Answer {
     let mut answer = Answer::new(run, segment);
     let mut out = Frames::default();
     records.iter().for_each(|record| answer.project(record, &mut out));
-    assert_eq!(answer.is_over(), out.is_over());
+    assert_eq!(answer.is_over(), out.is_finished());
     answer
 }
 

@@ -1,7 +1,7 @@
 //! Logs by hand: a few words for each record, with the ids of a run whose suffix is `R`.
 
 use model::event::Event;
-use model::record::{Draft, Private};
+use model::record::{PrivatePayload, RecordDraft};
 use model::{Epoch, Record, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -44,22 +44,25 @@ impl Log {
             "thread_id": "thr_1", "agent": agent, "model": "scripted/demo", "input": [], "parent_task_id": parent,
             "metadata": {"topic": "rivers"},
         });
-        self.with(json!({"type": "task.created", "task": task}), Private { echo, ..Private::default() });
+        self.with(
+            json!({"type": "task.created", "task": task}),
+            PrivatePayload { request_echo: echo, ..PrivatePayload::default() },
+        );
         self.add(json!({"type": "task.started"}));
     }
 
     /// One record of the current task.
     pub(crate) fn add(&mut self, event: Value) -> &mut Self {
-        self.with(event, Private::default())
+        self.with(event, PrivatePayload::default())
     }
 
-    pub(crate) fn with(&mut self, mut event: Value, private: Private) -> &mut Self {
+    pub(crate) fn with(&mut self, mut event: Value, private: PrivatePayload) -> &mut Self {
         let fields = event.as_object_mut().unwrap();
         fields.entry("task_id").or_insert_with(|| self.task.clone().into());
         let event: Event = serde_json::from_value(event.clone()).unwrap_or_else(|error| panic!("{error}: {event}"));
         let seq = Seq(self.records.len() as u64 + 1);
-        let private = (private != Private::default()).then(|| Box::new(private));
-        let draft = Draft { seq, at: 1_710_000_000_000 + seq.0 * 10, event, private };
+        let private = (private != PrivatePayload::default()).then(|| Box::new(private));
+        let draft = RecordDraft { seq, at: 1_710_000_000_000 + seq.0 * 10, event, private };
         self.records.push(Record::seal(&thread(), &run(), Epoch(1), draft));
         self
     }

@@ -6,11 +6,11 @@ use super::scenes;
 use crate::resumes::{Place, frames, hold, runs};
 use model::event::Event;
 use model::ports::{Frames, Projection};
-use model_testing::{Options, seeds, thread_log};
 use model::{Record, TaskId, ThreadId};
+use model_testing::{Options, seeds, thread_log};
 use protocol::responses::Segment;
-use sse::{Decoder, Limits};
 use serde_json::{Value, json};
+use sse::{Decoder, Limits};
 use std::collections::BTreeSet;
 
 /// The events of a stream.
@@ -366,7 +366,7 @@ fn a_picture_is_drawn_step_by_step() {
 fn each_response_shows_back_its_own_request() {
     let mut log = scenes::trade_asked(Some(json!({"instructions": "Be brief.", "model": "demo/x", "store": false})));
     let echo = Some(json!({"instructions": "Now be long.", "metadata": {"a": "b"}}));
-    let private = model::record::Private { echo, ..model::record::Private::default() };
+    let private = model::record::PrivatePayload { request_echo: echo, ..model::record::PrivatePayload::default() };
     log.with(json!({"type": "task.resumed", "by": "user"}), private);
     let first = &segment(&log, 1)[0].1["response"];
     assert_eq!((&first["instructions"], &first["store"]), (&json!("Be brief."), &json!(false)));

@@ -4,8 +4,8 @@ use super::service::{KEY, Service, answer, send, stream, turn};
 use super::{hello, streams, without_place};
 use crate::vocabulary::{asked, user};
 use futures_util::StreamExt as _;
-use model::delta::{ModelEvent, ModelRequest};
-use model::ports::Models as _;
+use model::model_turn::{ModelEvent, ModelRequest};
+use model::ports::ModelClient as _;
 use providers::cassette::{CassetteError, Cassettes, Speed};
 use providers::upstream::{Kind, Settings};
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn every_stream_plays_from_its_cassette_as_it_came_from_its_service() {
             let settings = Settings { record: Some(folder.path().to_owned()), ..service.settings(kind) };
             let came = turn(settings, hello()).await;
             let cassettes = Cassettes::open(folder.path(), Speed::Fast).unwrap();
-            let played: Vec<ModelEvent> = cassettes.turn(hello()).collect().await;
+            let played: Vec<ModelEvent> = cassettes.stream_turn(hello()).collect().await;
             // Where it was heard is not where it is played.
             assert_eq!(without_place(played), without_place(came), "{}", path.display());
         }
@@ -60,7 +60,7 @@ async fn a_refusal_plays_as_the_same_failure() {
     let came = turn(settings, hello()).await;
     assert!(matches!(came.last(), Some(ModelEvent::Failed(failure)) if failure.retry_after_ms == Some(3_000)));
     let cassettes = Cassettes::open(folder.path(), Speed::Fast).unwrap();
-    assert_eq!(cassettes.turn(hello()).collect::<Vec<_>>().await, came);
+    assert_eq!(cassettes.stream_turn(hello()).collect::<Vec<_>>().await, came);
 }
 
 fn cassette(said: &str, step: u32, word: &str, at_ms: u64) -> String {
@@ -95,16 +95,16 @@ async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_it
     ] {
         let request = ModelRequest { attempt, ..saying(said, step) };
         let began = Instant::now();
-        let events: Vec<_> = fast.turn(request).collect().await;
+        let events: Vec<_> = fast.stream_turn(request).collect().await;
         assert!(words(&events).contains(word), "{events:?}");
         assert!(matches!(events.last(), Some(ModelEvent::End(_))), "{events:?}");
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
     let slow = Cassettes::open(folder.path(), Speed::Original).unwrap();
     let began = Instant::now();
-    let _events: Vec<_> = slow.turn(saying("one", 1)).collect().await;
+    let _events: Vec<_> = slow.stream_turn(saying("one", 1)).collect().await;
     assert_eq!(began.elapsed(), Duration::from_millis(1_500));
-    let nothing: Vec<_> = slow.turn(saying("three", 1)).collect().await;
+    let nothing: Vec<_> = slow.stream_turn(saying("three", 1)).collect().await;
     assert!(
         matches!(&nothing[..], [ModelEvent::Failed(failure)] if failure.error.code == "no_cassette"),
         "{nothing:?}"

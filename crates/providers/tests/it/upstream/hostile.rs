@@ -3,8 +3,8 @@
 use super::hello;
 use super::service::{Act, KEY, PATIENCE, Service, answer, failure, head, send, settings, stream, turn, upstream};
 use futures_util::StreamExt as _;
-use model::delta::{ModelDelta, ModelEvent};
-use model::ports::Models as _;
+use model::model_turn::{ModelDelta, ModelEvent};
+use model::ports::ModelClient as _;
 use providers::upstream::{Kind, Limits, Settings, Timeouts};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -131,7 +131,7 @@ async fn what_was_asked_is_not_held_while_the_answer_comes() {
     let service = Service::start(vec![vec![stream(), send(EVENT), Act::Hold]]).await;
     let request = hello();
     let history = Arc::downgrade(&request.history);
-    let mut turn = upstream(service.settings(Kind::Chat)).turn(request);
+    let mut turn = upstream(service.settings(Kind::Chat)).stream_turn(request);
     let first = tokio::time::timeout(PATIENCE, turn.next()).await.unwrap();
     assert!(matches!(first, Some(ModelEvent::Delta(_))), "{first:?}");
     assert!(history.upgrade().is_none(), "pictures of many megabytes may be in it");

@@ -4,9 +4,9 @@ use super::service::{Act, PATIENCE, Service, answer, send, stream, upstream};
 use super::{REFUSED, spoken, streams};
 use crate::vocabulary::{asked, user};
 use futures_util::StreamExt;
-use model::delta::{ModelDelta, ModelEvent, ModelRequest};
-use model::history::Entry;
-use model::ports::Models;
+use model::history::HistoryEntry;
+use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
+use model::ports::ModelClient;
 use providers::upstream::{Kind, Upstream};
 
 fn refusal() -> Vec<Act> {
@@ -20,7 +20,7 @@ fn words() -> Vec<Act> {
 
 /// Takes a turn to its end, and tells whether its history had to be sent twice.
 async fn is_resent(upstream: &Upstream, request: ModelRequest) -> bool {
-    let events = tokio::time::timeout(PATIENCE, upstream.turn(request).collect::<Vec<_>>()).await.unwrap();
+    let events = tokio::time::timeout(PATIENCE, upstream.stream_turn(request).collect::<Vec<_>>()).await.unwrap();
     assert!(matches!(events.last(), Some(ModelEvent::End(_))), "{events:?}");
     let is_note = |event: &ModelEvent| match event {
         ModelEvent::Delta(ModelDelta::Unknown(note)) => note["type"] == "headwater.history_resent",
@@ -40,11 +40,11 @@ async fn later_turns_of_a_thread_leave_out_what_was_refused_and_other_threads_do
     let upstream = upstream(service.settings(Kind::Responses));
     let old = spoken(&service.address);
     let new = old.clone().map(|entry| match entry {
-        Entry::Reasoning { raw, .. } => Entry::Reasoning { id: "rs_R2".into(), raw },
-        Entry::Assistant { text, raw, .. } => Entry::Assistant { id: "msg_R2".into(), text, raw },
+        HistoryEntry::Reasoning { raw, .. } => HistoryEntry::Reasoning { id: "rs_R2".into(), raw },
+        HistoryEntry::Assistant { text, raw, .. } => HistoryEntry::Assistant { id: "msg_R2".into(), text, raw },
         other => other,
     });
-    let turn = |entries: &[&[Entry]], thread: &str| {
+    let turn = |entries: &[&[HistoryEntry]], thread: &str| {
         let mut history = vec![user("a")];
         for more in entries {
             history.extend(more.iter().cloned().chain([user("more")]));
@@ -67,7 +67,7 @@ async fn a_refusal_is_remembered_although_the_second_try_fails() {
     let [thought, said] = spoken(&service.address);
     let turn = asked("up/m/1", [user("a"), thought, said, user("b")], &[]);
     let events: Vec<ModelEvent> =
-        tokio::time::timeout(PATIENCE, upstream.turn(turn.clone()).collect::<Vec<_>>()).await.unwrap();
+        tokio::time::timeout(PATIENCE, upstream.stream_turn(turn.clone()).collect::<Vec<_>>()).await.unwrap();
     assert!(matches!(events.last(), Some(ModelEvent::Failed(_))), "{events:?}");
     assert_eq!((blobs(&mut service).await, blobs(&mut service).await), (1, 0));
     assert!(!is_resent(&upstream, ModelRequest { attempt: 2, ..turn }).await);

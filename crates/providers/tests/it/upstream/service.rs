@@ -1,7 +1,7 @@
 //! A service on loopback, and few words to say what it does: it answers every request with the next of its answers.
 
-use model::delta::{ModelEvent, ModelFailure, ModelRequest};
-use model::ports::Models;
+use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
+use model::ports::ModelClient;
 use providers::upstream::{Client, Filled, Kind, Limits, Lookup, Settings, Timeouts, Upstream, Url};
 use serde_json::Value;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ pub(crate) fn upstream(settings: Settings) -> Upstream {
 
 /// All events of a turn: exactly one end, and it is the last.
 pub(crate) async fn turn(settings: Settings, request: ModelRequest) -> Vec<ModelEvent> {
-    let events = upstream(settings).turn(request).collect::<Vec<_>>();
+    let events = upstream(settings).stream_turn(request).collect::<Vec<_>>();
     let events = tokio::time::timeout(PATIENCE, events).await.expect("the turn ends");
     let ends = events.iter().filter(|event| !matches!(event, ModelEvent::Delta(_))).count();
     assert_eq!(ends, 1, "{events:?}");

@@ -75,12 +75,13 @@ fn shown(gap: Duration) -> Duration {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use model::record::Stored;
+    use model::record::RecordHeader;
     use model::{Epoch, TaskId};
 
     fn record(seq: u64, at: Millis) -> Record {
-        let place = Stored { seq: Seq(seq), at, run: TaskId::from("task_1"), epoch: Epoch(1), v: 1, check: 0 };
-        Record::stored(place, Bytes::new(), Bytes::new())
+        let place =
+            RecordHeader { seq: Seq(seq), at, run: TaskId::from("task_1"), epoch: Epoch(1), format: 1, checksum: 0 };
+        Record::from_stored(place, Bytes::new(), Bytes::new())
     }
 
     /// Passes records, each of which has frames or none, and gives the time after the first frame at which each is due.

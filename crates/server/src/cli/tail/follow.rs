@@ -5,13 +5,13 @@
 //! the command. Nothing here knows what an event looks like on a terminal.
 
 use bytes::{Buf as _, Bytes};
-use model::object::TaskObject;
+use model::task::TaskObject;
 use model::{Event, Seq, TaskId};
-use sse::{self, DecodeError, Decoder, Limits};
 use protocol::task::{Frame, FrameError, parse_frame};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use serde::Deserialize;
+use sse::{self, DecodeError, Decoder, Limits};
 use std::time::Duration;
 use tokio::time::timeout;
 

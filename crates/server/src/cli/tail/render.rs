@@ -7,7 +7,7 @@
 use model::block::{Block, ImageBlock};
 use model::event::{Event, ItemEvent};
 use model::item::{Item, ToolResult};
-use model::object::{TaskObject, TaskStatus};
+use model::task::{TaskObject, TaskStatus};
 use model::usage::Usage;
 use model::{ItemId, TaskId};
 use std::borrow::Cow;

@@ -12,8 +12,8 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use model::UserId;
-use model::block::Object;
-use model::ports::{PageOf, RunFilter, RunRow};
+use model::block::JsonObject;
+use model::ports::{ListPage, RunFilter, RunRow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ pub(crate) async fn add(
 ) -> Result<Response, Problem> {
     let mut json = Json::read(&headers, body, &app.limits).await?;
     let _large = json.room();
-    let body: Object = json.object()?;
+    let body: JsonObject = json.object()?;
     let new = new_items(&app, &caller.user, &body, true).await?;
     let mut conversation = find(&app, &caller.user, &id).await?;
     conversation.note.items.extend(new.iter().cloned());
@@ -77,7 +77,7 @@ pub(crate) async fn get(
         return Ok(axum::Json(found).into_response());
     }
     // Any id names its run.
-    let run = match model::TaskId::from(item.as_str()).run() {
+    let run = match model::TaskId::from(item.as_str()).run_id() {
         Some(run) => app.engine.run_of(&caller.user, &run).await?,
         None => None,
     };
@@ -113,10 +113,10 @@ async fn runs(app: &App, user: &UserId, conversation: &Conversation) -> Result<V
     let filter = RunFilter { thread: Some(conversation.thread.clone()), ..RunFilter::default() };
     let mut all: Vec<RunRow> = Vec::new();
     loop {
-        let page = PageOf { before: all.last().map(|run| run.id.to_string()), limit: RUNS_AT_ONCE };
+        let page = ListPage { before: all.last().map(|run| run.id.to_string()), limit: RUNS_AT_ONCE };
         let runs = app.engine.ports().directory.runs(user, filter.clone(), page).await?;
         if runs.is_empty() {
-            return Ok(all.into_iter().filter(|run| run.first.is_some()).collect());
+            return Ok(all.into_iter().filter(|run| run.first_seq.is_some()).collect());
         }
         all.extend(runs);
     }

@@ -9,7 +9,7 @@ use crate::routes::to_its_end;
 use crate::watch;
 use axum::extract::State;
 use axum::response::Response;
-use model::command::Cancel;
+use model::command::CancelCommand;
 use model::event::CancelMode;
 
 pub(crate) async fn handle(
@@ -23,7 +23,7 @@ pub(crate) async fn handle(
     }
     let (engine, user) = (app.engine.clone(), caller.user.clone());
     let (thread, task_id) = (found.run.thread.clone(), found.run.id.clone());
-    let cancel = Cancel { task_id, mode: CancelMode::Immediate };
+    let cancel = CancelCommand { task_id, mode: CancelMode::Immediate };
     to_its_end(async move { engine.cancel(&user, &thread, cancel, None).await }).await?;
     if !read.over {
         let place = place(&app, &caller.user, (&found.run.id, &found.run.thread, found.segment), 0).await?;

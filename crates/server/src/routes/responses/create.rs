@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use engine::NewRun;
 use model::UserId;
-use model::block::Object;
+use model::block::JsonObject;
 use model::ports::RunRow;
 use protocol::responses::{Asked, Segment, Unbegun, asked};
 use protocol::said::Said;
@@ -34,7 +34,7 @@ pub(crate) async fn handle(
     let mut json = Json::read(&headers, body, &app.limits).await?;
     let large = json.room();
     let idempotency = idempotency(&headers, "POST /v1/responses", &json.digest())?;
-    let body: Object = json.object()?;
+    let body: JsonObject = json.object()?;
     let asked = asked(&body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
     drop(body);
     let (stream, background) = (asked.stream, asked.background);
@@ -108,7 +108,7 @@ async fn previous(app: &App, user: &UserId, id: &str) -> Result<RunRow, Problem>
     };
     let (Found { run, .. }, _) = find(app, user, id).await.map_err(gone)?;
     // A run that was given up before it began has said nothing to go on from.
-    if run.first.is_none() && run.status.is_terminal() { Err(gone(Problem::not_found())) } else { Ok(run) }
+    if run.first_seq.is_none() && run.status.is_terminal() { Err(gone(Problem::not_found())) } else { Ok(run) }
 }
 
 /// The response as it is now.

@@ -6,7 +6,7 @@ use crate::auth::Caller;
 use crate::problem::Problem;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use model::ports::NameRow;
+use model::ports::AliasRow;
 use serde_json::json;
 
 pub(crate) async fn handle(
@@ -16,13 +16,13 @@ pub(crate) async fn handle(
 ) -> Result<Response, Problem> {
     let (found, _) = find(&app, &caller.user, &id).await?;
     let ports = app.engine.ports();
-    let row = NameRow {
+    let row = AliasRow {
         protocol: DELETED.to_owned(),
         name: id.clone(),
         thread: found.run.thread,
         note: String::new(),
         created_at: ports.clock.now(),
     };
-    ports.directory.give_name(&caller.user, row).await?;
+    ports.directory.create_alias(&caller.user, row).await?;
     Ok(axum::Json(json!({ "id": id, "object": "response", "deleted": true })).into_response())
 }

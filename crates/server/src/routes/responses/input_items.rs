@@ -41,20 +41,20 @@ pub(crate) async fn items(
     run: &model::ports::RunRow,
     segment: Option<u32>,
 ) -> Result<Vec<Value>, Problem> {
-    let Some(first) = run.first else { return waiting(app, user, run).await };
+    let Some(first) = run.first_seq else { return waiting(app, user, run).await };
     let mut items = Vec::new();
-    let mut at = first.before();
+    let mut at = first.prev();
     let mut now = 1;
     let mut given = Given::default();
     loop {
-        let page = app.engine.ports().journal.read(user, &run.thread, at, PageLimit::WIDE).await?;
+        let page = app.engine.ports().journal.read_page(user, &run.thread, at, PageLimit::WIDE).await?;
         let Some(last) = page.records.last() else { return Ok(items) };
         at = last.seq;
         for record in &page.records {
             if record.run != run.id {
                 return Ok(items);
             }
-            now += u32::from(record.kind() == "task.resumed");
+            now += u32::from(record.event_type() == "task.resumed");
             let new = given.take(record);
             if segment.is_none_or(|segment| segment == now) {
                 items.extend(new);

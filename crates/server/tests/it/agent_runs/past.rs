@@ -1,12 +1,14 @@
 //! A past: logs that are written into a server's folder while it is down, with whatever times they need.
 
 use crate::harness::Server;
-use model::block::Part;
-use model::command::{Command, Start};
+use model::block::ContentPart;
+use model::command::{Command, StartCommand};
 use model::event::{Event, RunHidden};
-use model::object::TaskStatus;
-use model::ports::{Batch, Change, Directory as _, Journal as _, Lease, Submission, Submitted, Verdict};
-use model::record::{Draft, Record};
+use model::ports::{
+    AppendBatch, AppendOutcome, Directory as _, DirectoryChange, Journal as _, Lease, Submission, Submitted,
+};
+use model::record::{Record, RecordDraft};
+use model::task::TaskStatus;
 use model::{Millis, NodeId, TaskId, ThreadId, UserId};
 use serde_json::{Value, json};
 use store::Sqlite;
@@ -22,7 +24,7 @@ pub(crate) struct Past {
     lease: Option<Lease>,
     runs: u64,
     records: Vec<Record>,
-    changes: Vec<Change>,
+    changes: Vec<DirectoryChange>,
 }
 
 impl Past {
@@ -40,7 +42,7 @@ impl Past {
     fn event(&mut self, at: Millis, event: Event) {
         let Lease { epoch, head } = self.lease.unwrap();
         let seq = head.plus(self.records.len() as u64).next();
-        let draft = Draft { seq, at, event, private: None };
+        let draft = RecordDraft { seq, at, event, private: None };
         self.records.push(Record::seal(&self.thread, &self.run(), epoch, draft));
     }
 
@@ -56,15 +58,20 @@ impl Past {
         let run = self.run();
         let row = self.submit(asked_at, question).await;
         let first = self.lease.unwrap().head.next();
-        self.changes.push(Change::RunStarted { run: run.clone(), agent: "demo".to_owned(), first, at: asked_at });
-        self.changes.push(Change::Consume { row });
-        let input = json!([{"id": format!("msg_{}in", run.suffix()), "role": "user", "content": [{"type": "text", "text": question}]}]);
+        self.changes.push(DirectoryChange::RunStarted {
+            run: run.clone(),
+            agent: "demo".to_owned(),
+            first,
+            at: asked_at,
+        });
+        self.changes.push(DirectoryChange::ConsumeInboxRow { row });
+        let input = json!([{"id": format!("msg_{}in", run.run_suffix()), "role": "user", "content": [{"type": "text", "text": question}]}]);
         let task = json!({"thread_id": self.thread, "agent": "demo", "model": "scripted/demo", "input": input});
         self.of_run(asked_at, "task.created", &json!({"task": task}));
         self.of_run(asked_at, "task.started", &json!({}));
         let mut end = asked_at;
         for (index, (at, text)) in answers.iter().enumerate() {
-            let id = format!("msg_{}{index}", run.suffix());
+            let id = format!("msg_{}{index}", run.run_suffix());
             let item = json!({"type": "message", "id": id, "role": "assistant"});
             let block =
                 json!({"item_id": id, "output_index": index, "block_index": 0, "item": {"type": "text", "text": text}});
@@ -74,7 +81,12 @@ impl Past {
             end = *at;
         }
         let last = self.lease.unwrap().head.plus(self.records.len() as u64).next();
-        self.changes.push(Change::RunStatus { run: run.clone(), status: TaskStatus::Completed, last, at: end });
+        self.changes.push(DirectoryChange::RunStatus {
+            run: run.clone(),
+            status: TaskStatus::Completed,
+            last,
+            at: end,
+        });
         self.of_run(end, "task.completed", &json!({"usage": {}, "duration_ms": 1}));
         self.append().await;
         run
@@ -88,21 +100,21 @@ impl Past {
 
     async fn submit(&mut self, at: Millis, question: &str) -> u64 {
         let start = json!({
-            "task_id": self.run(), "agent": "demo", "input": [Part::text(question)], "previous": null, "tools": [],
+            "task_id": self.run(), "agent": "demo", "input": [ContentPart::text(question)], "previous": null, "tools": [],
             "metadata": {}, "display_mode": "agent", "client": null,
         });
-        let start: Start = serde_json::from_value(start).unwrap();
+        let start: StartCommand = serde_json::from_value(start).unwrap();
         let command = Command::Start(Box::new(start));
         let new_thread = self.lease.is_none();
-        let submission = Submission { thread: self.thread.clone(), new_thread, at, command, idempotency: None };
+        let submission = Submission { thread: self.thread.clone(), new_thread, at, command, idempotency_key: None };
         match self.store.submit(&self.user, submission).await.unwrap() {
-            Submitted::Made { row, .. } => {
+            Submitted::ThreadCreated { row, .. } => {
                 let node = NodeId::from("past");
                 self.lease = Some(self.store.claim(&self.user, &self.thread, &node).await.unwrap());
                 row
             }
-            Submitted::New => self.store.inbox(&self.user, &self.thread).await.unwrap().last().unwrap().id,
-            Submitted::Repeated { .. } => panic!("nothing was sent twice"),
+            Submitted::Queued => self.store.inbox(&self.user, &self.thread).await.unwrap().last().unwrap().id,
+            Submitted::Duplicate { .. } => panic!("nothing was sent twice"),
         }
     }
 
@@ -110,7 +122,7 @@ impl Past {
         let lease = self.lease.unwrap();
         let records = std::mem::take(&mut self.records);
         let head = lease.head.plus(records.len() as u64);
-        let batch = Batch {
+        let batch = AppendBatch {
             owner: self.user.clone(),
             thread: self.thread.clone(),
             epoch: lease.epoch,
@@ -118,7 +130,7 @@ impl Past {
             records: records.into(),
             changes: std::mem::take(&mut self.changes),
         };
-        assert_eq!(self.store.append(batch).await, Verdict::Durable);
+        assert_eq!(self.store.append(batch).await, AppendOutcome::Durable);
         self.lease = Some(Lease { head, ..lease });
     }
 

@@ -4,16 +4,16 @@ use super::words::{read, turn};
 use crate::dialect::{self, ends_once};
 use crate::seed::config;
 use crate::streams;
-use model::block::Part;
-use model::history::Entry;
+use model::block::ContentPart;
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::record::RawItem;
 use model::{CallId, ItemId};
 use proptest::prelude::*;
-use upstream::chat;
-use upstream::Target;
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use upstream::Target;
+use upstream::chat;
 
 #[test]
 fn every_answer_comes_to_what_its_file_says() {
@@ -164,7 +164,7 @@ fn demands(messages: &[Value]) {
     assert_ne!(before, "assistant");
 }
 
-fn odd_entry() -> impl Strategy<Value = Entry> {
+fn odd_entry() -> impl Strategy<Value = HistoryEntry> {
     let raw = || {
         let origin = prop::sample::select(vec!["here", "there"]);
         let item = prop::sample::select(vec![r#"{"id":"p","reasoning_content":"x"}"#, r#"{"id":"q"}"#, "null"]);
@@ -175,19 +175,19 @@ fn odd_entry() -> impl Strategy<Value = Entry> {
     let call_id = || (0..3_u32).prop_map(|number| CallId::numbered("R", number));
     let id = || Just(ItemId::from("msg_1"));
     let url = prop::sample::select(vec!["", "https://x/y", "data:image/png;base64,AA", "/v1/blobs/1"]);
-    let part = prop_oneof![text().prop_map(Part::text), url.prop_map(Part::picture)];
+    let part = prop_oneof![text().prop_map(ContentPart::text), url.prop_map(ContentPart::image)];
     let content = || prop::collection::vec(part.clone(), 0..3);
     let arguments = prop::sample::select(vec!["", "{}", "{\"a\":", "null", "[]"]).prop_map(str::to_owned);
     let provider_call_id = prop::option::of(prop::sample::select(vec!["", "p", "q"]).prop_map(str::to_owned));
     prop_oneof![
-        text().prop_map(|text| Entry::Summary { text }),
-        text().prop_map(|text| Entry::System { text }),
-        content().prop_map(|content| Entry::User { content }),
-        (id(), raw()).prop_map(|(id, raw)| Entry::Reasoning { id, raw }),
-        (id(), text(), prop::option::of(raw())).prop_map(|(id, text, raw)| Entry::Assistant { id, text, raw }),
-        (id(), text(), raw()).prop_map(|(id, name, raw)| Entry::Hosted { id, name, raw }),
+        text().prop_map(|text| HistoryEntry::Summary { text }),
+        text().prop_map(|text| HistoryEntry::System { text }),
+        content().prop_map(|content| HistoryEntry::User { content }),
+        (id(), raw()).prop_map(|(id, raw)| HistoryEntry::Reasoning { id, raw }),
+        (id(), text(), prop::option::of(raw())).prop_map(|(id, text, raw)| HistoryEntry::Assistant { id, text, raw }),
+        (id(), text(), raw()).prop_map(|(id, name, raw)| HistoryEntry::Hosted { id, name, raw }),
         (call_id(), text(), arguments, provider_call_id, prop::option::of(raw())).prop_map(
-            |(call_id, name, arguments, provider_call_id, raw)| Entry::Call {
+            |(call_id, name, arguments, provider_call_id, raw)| HistoryEntry::Call {
                 call_id,
                 name,
                 arguments,
@@ -195,7 +195,7 @@ fn odd_entry() -> impl Strategy<Value = Entry> {
                 raw
             }
         ),
-        (call_id(), content()).prop_map(|(call_id, content)| Entry::Result {
+        (call_id(), content()).prop_map(|(call_id, content)| HistoryEntry::Result {
             call_id,
             status: ResultStatus::Completed,
             content

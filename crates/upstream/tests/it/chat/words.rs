@@ -2,13 +2,13 @@
 
 use crate::dialect::{hear, lines, tokens};
 use model::block::Annotation;
-use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
-use model::history::Entry;
+use model::history::HistoryEntry;
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelRequest};
 use model::{TaskId, ThreadId, UserId};
-use upstream::chat;
 use std::sync::Arc;
+use upstream::chat;
 
-pub(crate) fn turn(history: Vec<Entry>) -> ModelRequest {
+pub(crate) fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
     ModelRequest {
         user: UserId::from("user"),
         thread: ThreadId::from("thr_1"),
@@ -19,8 +19,8 @@ pub(crate) fn turn(history: Vec<Entry>) -> ModelRequest {
         instructions: String::new(),
         history: history.into(),
         tools: Arc::new([]),
-        options: Arc::default(),
-        wishes: Arc::default(),
+        provider_options: Arc::default(),
+        model_settings: Arc::default(),
     }
 }
 
@@ -40,7 +40,7 @@ fn line(event: &ModelEvent) -> (String, String) {
         ModelEvent::Delta(delta) => delta_line(delta),
         ModelEvent::End(end) => {
             let said = [end.model.clone(), end.service_tier.clone()].map(Option::unwrap_or_default).join(" ");
-            (format!("end {:?} {} {said}", end.stop, tokens(end.usage)).trim_end().to_owned(), String::new())
+            (format!("end {:?} {} {said}", end.stop_reason, tokens(end.usage)).trim_end().to_owned(), String::new())
         }
         ModelEvent::Failed(failure) => {
             let error = &failure.error;
@@ -53,12 +53,12 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
     let plain = |line: String| (line, String::new());
     match delta {
         ModelDelta::Started { slot, item } => plain(match item {
-            ModelItem::Reasoning => format!("{slot} reasoning"),
-            ModelItem::Message { .. } => format!("{slot} message"),
-            ModelItem::ToolCall { name, provider_call_id } => {
+            ModelItemKind::Reasoning => format!("{slot} reasoning"),
+            ModelItemKind::Message { .. } => format!("{slot} message"),
+            ModelItemKind::ToolCall { name, provider_call_id } => {
                 format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
             }
-            ModelItem::HostedCall { name } => format!("{slot} hosted {name}"),
+            ModelItemKind::HostedCall { name } => format!("{slot} hosted {name}"),
         }),
         ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
         ModelDelta::Text { slot, part, text, logprobs: None } => (format!("{slot}.{part} says"), text.clone()),

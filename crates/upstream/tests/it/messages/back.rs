@@ -2,16 +2,16 @@
 
 use super::words::{read, turn};
 use crate::dialect::fixtures;
-use model::block::{Object, Part};
-use model::delta::{ModelDelta, ModelEvent, ModelItem};
-use model::history::Entry;
+use model::block::{ContentPart, JsonObject};
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use model::record::RawItem;
 use model::{CallId, ItemId};
-use upstream::messages;
-use upstream::Target;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use upstream::Target;
+use upstream::messages;
 
 /// The content of an answer, put together as the service's own clients do it.
 fn accumulated(stream: &[u8]) -> Vec<Value> {
@@ -55,9 +55,9 @@ fn whole(mut block: Value, input: &str) -> Value {
 }
 
 /// The history that an answer leaves behind, if it is whole.
-fn entries(events: &[ModelEvent]) -> Option<Vec<Entry>> {
-    let is_whole = matches!(events.last(), Some(ModelEvent::End(end)) if end.stop.is_whole());
-    let mut items: BTreeMap<u32, (&ModelItem, String, Option<RawItem>)> = BTreeMap::new();
+fn entries(events: &[ModelEvent]) -> Option<Vec<HistoryEntry>> {
+    let is_whole = matches!(events.last(), Some(ModelEvent::End(end)) if end.stop_reason.is_complete());
+    let mut items: BTreeMap<u32, (&ModelItemKind, String, Option<RawItem>)> = BTreeMap::new();
     for event in events {
         match event {
             ModelEvent::Delta(ModelDelta::Started { slot, item }) => {
@@ -73,13 +73,13 @@ fn entries(events: &[ModelEvent]) -> Option<Vec<Entry>> {
     is_whole.then(|| items.into_iter().map(|(slot, (item, text, raw))| entry(slot, item, text, raw)).collect())
 }
 
-fn entry(slot: u32, item: &ModelItem, text: String, raw: Option<RawItem>) -> Entry {
+fn entry(slot: u32, item: &ModelItemKind, text: String, raw: Option<RawItem>) -> HistoryEntry {
     let id = ItemId::from(format!("item_{slot}").as_str());
     match item {
-        ModelItem::Reasoning => Entry::Reasoning { id, raw: raw.unwrap() },
-        ModelItem::Message { .. } => Entry::Assistant { id, text, raw },
-        ModelItem::HostedCall { name } => Entry::Hosted { id, name: name.clone(), raw: raw.unwrap() },
-        ModelItem::ToolCall { name, provider_call_id } => Entry::Call {
+        ModelItemKind::Reasoning => HistoryEntry::Reasoning { id, raw: raw.unwrap() },
+        ModelItemKind::Message { .. } => HistoryEntry::Assistant { id, text, raw },
+        ModelItemKind::HostedCall { name } => HistoryEntry::Hosted { id, name: name.clone(), raw: raw.unwrap() },
+        ModelItemKind::ToolCall { name, provider_call_id } => HistoryEntry::Call {
             call_id: CallId::numbered("R", slot),
             name: name.clone(),
             arguments: text,
@@ -106,20 +106,20 @@ fn every_whole_answer_goes_back_as_it_came() {
     let mut compared = 0;
     for (name, stream) in fixtures("messages") {
         let Some(said) = entries(&read([stream.as_slice()])).filter(|said| !said.is_empty()) else { continue };
-        let mut history = vec![Entry::User { content: vec![Part::text("hi")] }];
+        let mut history = vec![HistoryEntry::User { content: vec![ContentPart::text("hi")] }];
         let calls: Vec<CallId> = said
             .iter()
             .filter_map(|entry| match entry {
-                Entry::Call { call_id, .. } => Some(call_id.clone()),
+                HistoryEntry::Call { call_id, .. } => Some(call_id.clone()),
                 _ => None,
             })
             .collect();
         history.extend(said);
-        let content = || vec![Part::text("done")];
-        let answer = |call_id| Entry::Result { call_id, status: ResultStatus::Completed, content: content() };
+        let content = || vec![ContentPart::text("done")];
+        let answer = |call_id| HistoryEntry::Result { call_id, status: ResultStatus::Completed, content: content() };
         history.extend(calls.into_iter().map(answer));
         let body =
-            messages::request(&turn(history, Object::new()), &Target { model: "m", origin: "here", store: false });
+            messages::request(&turn(history, JsonObject::new()), &Target { model: "m", origin: "here", store: false });
         let expected = with_lasting_citations(accumulated(&stream));
         assert_eq!(body["messages"][1]["content"], Value::from(expected), "{name}");
         compared += 1;

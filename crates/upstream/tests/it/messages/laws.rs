@@ -5,15 +5,15 @@ use super::words::{read, turn};
 use crate::dialect::{self, ends_once};
 use crate::seed::config;
 use crate::streams;
-use model::block::{Object, Part};
-use model::history::Entry;
+use model::block::{ContentPart, JsonObject};
+use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::record::RawItem;
 use model::{CallId, ItemId};
 use proptest::prelude::*;
-use upstream::messages;
-use upstream::Target;
 use serde_json::{Value, json};
+use upstream::Target;
+use upstream::messages;
 
 #[test]
 fn every_answer_comes_to_what_its_file_says() {
@@ -104,12 +104,12 @@ fn odd_raw() -> impl Strategy<Value = RawItem> {
     })
 }
 
-fn odd_entry() -> impl Strategy<Value = Entry> {
+fn odd_entry() -> impl Strategy<Value = HistoryEntry> {
     let text = || prop::sample::select(vec!["", " ", "words"]).prop_map(str::to_owned);
     let call_id = || (0..3_u32).prop_map(|number| CallId::numbered("R", number));
     let id = || Just(ItemId::from("msg_1"));
     let url = prop::sample::select(vec!["", "https://x/y", "data:image/png;base64,AA", "/v1/blobs/1"]);
-    let part = prop_oneof![text().prop_map(Part::text), url.prop_map(Part::picture)];
+    let part = prop_oneof![text().prop_map(ContentPart::text), url.prop_map(ContentPart::image)];
     let content = || prop::collection::vec(part.clone(), 0..3);
     let arguments = prop::sample::select(vec!["", "{}", "{\"a\":", "null", "[]"]).prop_map(str::to_owned);
     let name = prop::sample::select(vec!["", "t", "a.b c"]).prop_map(str::to_owned);
@@ -117,16 +117,20 @@ fn odd_entry() -> impl Strategy<Value = Entry> {
     let status = prop::sample::select(vec![ResultStatus::Completed, ResultStatus::Failed, ResultStatus::Rejected]);
     let call = (call_id(), name, arguments, provider_call_id, prop::option::of(odd_raw()));
     prop_oneof![
-        text().prop_map(|text| Entry::Summary { text }),
-        text().prop_map(|text| Entry::System { text }),
-        content().prop_map(|content| Entry::User { content }),
-        (id(), odd_raw()).prop_map(|(id, raw)| Entry::Reasoning { id, raw }),
-        (id(), text(), prop::option::of(odd_raw())).prop_map(|(id, text, raw)| Entry::Assistant { id, text, raw }),
-        (id(), text(), odd_raw()).prop_map(|(id, name, raw)| Entry::Hosted { id, name, raw }),
-        call.prop_map(|(call_id, name, arguments, provider_call_id, raw)| {
-            Entry::Call { call_id, name, arguments, provider_call_id, raw }
+        text().prop_map(|text| HistoryEntry::Summary { text }),
+        text().prop_map(|text| HistoryEntry::System { text }),
+        content().prop_map(|content| HistoryEntry::User { content }),
+        (id(), odd_raw()).prop_map(|(id, raw)| HistoryEntry::Reasoning { id, raw }),
+        (id(), text(), prop::option::of(odd_raw())).prop_map(|(id, text, raw)| HistoryEntry::Assistant {
+            id,
+            text,
+            raw
         }),
-        (call_id(), status, content()).prop_map(|(call_id, status, content)| Entry::Result {
+        (id(), text(), odd_raw()).prop_map(|(id, name, raw)| HistoryEntry::Hosted { id, name, raw }),
+        call.prop_map(|(call_id, name, arguments, provider_call_id, raw)| {
+            HistoryEntry::Call { call_id, name, arguments, provider_call_id, raw }
+        }),
+        (call_id(), status, content()).prop_map(|(call_id, status, content)| HistoryEntry::Result {
             call_id,
             status,
             content
@@ -134,7 +138,7 @@ fn odd_entry() -> impl Strategy<Value = Entry> {
     ]
 }
 
-fn odd_options() -> impl Strategy<Value = Object> {
+fn odd_options() -> impl Strategy<Value = JsonObject> {
     let options = [
         json!({}),
         json!({"thinking": {"type": "enabled", "budget_tokens": 2000}}),

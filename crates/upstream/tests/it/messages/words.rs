@@ -1,14 +1,14 @@
 //! How answers are read in these tests, and told in a few lines.
 
 use crate::dialect::{fixtures, hear, lines, tokens};
-use model::block::{Annotation, Object};
-use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
-use model::history::Entry;
+use model::block::{Annotation, JsonObject};
+use model::history::HistoryEntry;
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelRequest};
 use model::{TaskId, ThreadId, UserId};
-use upstream::messages;
 use std::sync::Arc;
+use upstream::messages;
 
-pub(crate) fn turn(history: Vec<Entry>, options: Object) -> ModelRequest {
+pub(crate) fn turn(history: Vec<HistoryEntry>, options: JsonObject) -> ModelRequest {
     ModelRequest {
         user: UserId::from("user"),
         thread: ThreadId::from("thr_1"),
@@ -19,13 +19,13 @@ pub(crate) fn turn(history: Vec<Entry>, options: Object) -> ModelRequest {
         instructions: "Be brief.".to_owned(),
         history: history.into(),
         tools: Arc::new([]),
-        options: Arc::new(options),
-        wishes: Arc::default(),
+        provider_options: Arc::new(options),
+        model_settings: Arc::default(),
     }
 }
 
 pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
-    hear(messages::ingest("here".to_owned(), &turn(Vec::new(), Object::new())), chunks)
+    hear(messages::ingest("here".to_owned(), &turn(Vec::new(), JsonObject::new())), chunks)
 }
 
 /// What the stream of this name says.
@@ -46,7 +46,7 @@ fn line(event: &ModelEvent) -> (String, String) {
         ModelEvent::Delta(delta) => delta_line(delta),
         ModelEvent::End(end) => {
             let said = [end.model.as_deref(), end.service_tier.as_deref()].map(|said| said.unwrap_or("-")).join(" ");
-            (format!("end {:?} {} {said}", end.stop, tokens(end.usage)), String::new())
+            (format!("end {:?} {} {said}", end.stop_reason, tokens(end.usage)), String::new())
         }
         ModelEvent::Failed(failure) => {
             let error = &failure.error;
@@ -59,12 +59,12 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
     let plain = |line: String| (line, String::new());
     match delta {
         ModelDelta::Started { slot, item } => plain(match item {
-            ModelItem::Reasoning => format!("{slot} reasoning"),
-            ModelItem::Message { .. } => format!("{slot} message"),
-            ModelItem::ToolCall { name, provider_call_id } => {
+            ModelItemKind::Reasoning => format!("{slot} reasoning"),
+            ModelItemKind::Message { .. } => format!("{slot} message"),
+            ModelItemKind::ToolCall { name, provider_call_id } => {
                 format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
             }
-            ModelItem::HostedCall { name } => format!("{slot} hosted {name}"),
+            ModelItemKind::HostedCall { name } => format!("{slot} hosted {name}"),
         }),
         ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
         ModelDelta::Text { slot, part, text, .. } => (format!("{slot}.{part} says"), text.clone()),

@@ -2,15 +2,15 @@
 
 use crate::dialect::{hear, lines, tokens};
 use model::block::Annotation;
-use model::delta::{ModelDelta, ModelEvent, ModelItem, ModelRequest};
-use model::history::Entry;
+use model::history::HistoryEntry;
+use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelRequest};
 use model::tool::ToolSpec;
 use model::{TaskId, ThreadId, UserId};
-use upstream::responses;
 use serde_json::json;
 use std::sync::Arc;
+use upstream::responses;
 
-pub(crate) fn turn(history: Vec<Entry>, tools: &[&str]) -> ModelRequest {
+pub(crate) fn turn(history: Vec<HistoryEntry>, tools: &[&str]) -> ModelRequest {
     let tool = |name: &&str| ToolSpec { name: (*name).to_owned(), description: String::new(), parameters: json!({}) };
     ModelRequest {
         user: UserId::from("user"),
@@ -22,8 +22,8 @@ pub(crate) fn turn(history: Vec<Entry>, tools: &[&str]) -> ModelRequest {
         instructions: String::new(),
         history: history.into(),
         tools: tools.iter().map(tool).collect(),
-        options: Arc::default(),
-        wishes: Arc::default(),
+        provider_options: Arc::default(),
+        model_settings: Arc::default(),
     }
 }
 
@@ -47,7 +47,7 @@ fn line(event: &ModelEvent) -> (String, String) {
         ModelEvent::Delta(delta) => delta_line(delta),
         ModelEvent::End(end) => {
             let said = [end.model.clone(), end.service_tier.clone()].map(Option::unwrap_or_default).join(" ");
-            (format!("end {:?} {} {said}", end.stop, tokens(end.usage)), String::new())
+            (format!("end {:?} {} {said}", end.stop_reason, tokens(end.usage)), String::new())
         }
         ModelEvent::Failed(failure) => {
             let error = &failure.error;
@@ -60,12 +60,12 @@ fn delta_line(delta: &ModelDelta) -> (String, String) {
     let plain = |line: String| (line, String::new());
     match delta {
         ModelDelta::Started { slot, item } => plain(match item {
-            ModelItem::Reasoning => format!("{slot} reasoning"),
-            ModelItem::Message { phase } => format!("{slot} message {}", phase.as_deref().unwrap_or_default()),
-            ModelItem::ToolCall { name, provider_call_id } => {
+            ModelItemKind::Reasoning => format!("{slot} reasoning"),
+            ModelItemKind::Message { phase } => format!("{slot} message {}", phase.as_deref().unwrap_or_default()),
+            ModelItemKind::ToolCall { name, provider_call_id } => {
                 format!("{slot} call {name} {}", provider_call_id.as_deref().unwrap_or("-"))
             }
-            ModelItem::HostedCall { name } => format!("{slot} hosted {name}"),
+            ModelItemKind::HostedCall { name } => format!("{slot} hosted {name}"),
         }),
         ModelDelta::Reasoning { slot, part, text } => (format!("{slot}.{part} thinks"), text.clone()),
         ModelDelta::Text { slot, part, text, logprobs: None } => (format!("{slot}.{part} says"), text.clone()),

@@ -1,12 +1,12 @@
 //! Models, tools and the clock: what the run loop reaches for.
 
 use super::{BoxFuture, BoxStream};
-use crate::block::Part;
-use crate::definition::Hook;
-use crate::delta::{ModelEvent, ModelRequest};
+use crate::block::ContentPart;
+use crate::definition::InputHook;
 use crate::event::ErrorInfo;
-use crate::history::Entry;
+use crate::history::HistoryEntry;
 use crate::id::{TaskId, ThreadId, UserId};
+use crate::model_turn::{ModelEvent, ModelRequest};
 use crate::seq::Millis;
 use crate::tool::{ToolEvent, ToolRequest};
 use serde::{Deserialize, Serialize};
@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 /// 1. The stream's last event is `End` or `Failed`; one that just ends counts as failed.
 /// 2. Dropping the stream stops the turn: no more is read, nothing is left behind.
 /// 3. Nothing is read ahead of the consumer beyond a bounded buffer.
-pub trait Models: Send + Sync {
+pub trait ModelClient: Send + Sync {
     /// Begins a turn.
-    fn turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent>;
+    fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent>;
 }
 
 /// Runs tools.
@@ -26,18 +26,18 @@ pub trait Models: Send + Sync {
 /// 1. The stream's last event is `End`; one that just ends counts as failed.
 /// 2. Dropping the stream stops the tool.
 /// 3. Nothing happens before the stream is polled: the engine makes the start durable first (law 10).
-pub trait Tools: Send + Sync {
+pub trait ToolRunner: Send + Sync {
     /// Runs a tool once.
-    fn call(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent>;
+    fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent>;
 }
 
 /// Asks those who may rewrite what is said before the model sees it.
 ///
 /// 1. Nothing comes of it but the answer: it may be asked again after a crash.
 /// 2. Dropping the future stops it.
-pub trait Hooks: Send + Sync {
+pub trait HookRunner: Send + Sync {
     /// Asks one.
-    fn ask(&self, hook: &Hook, request: HookRequest) -> BoxFuture<'static, Result<HookAnswer, ErrorInfo>>;
+    fn run_hook(&self, hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>>;
 }
 
 /// What a hook may rewrite.
@@ -52,19 +52,19 @@ pub struct HookRequest {
     /// The agent whose hook it is.
     pub agent: String,
     /// What was said and done so far, as the model would be given it.
-    pub history: Vec<Entry>,
+    pub history: Vec<HistoryEntry>,
     /// What is said now.
-    pub input: Vec<Part>,
+    pub input: Vec<ContentPart>,
 }
 
 /// What a hook made of it. What it does not name stays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct HookAnswer {
+pub struct HookResponse {
     /// What the model is given of the past.
-    pub history: Option<Vec<Entry>>,
+    pub history: Option<Vec<HistoryEntry>>,
     /// What is said now; this is what is logged.
-    pub input: Option<Vec<Part>>,
+    pub input: Option<Vec<ContentPart>>,
 }
 
 /// Reads the files that people point at.
@@ -72,14 +72,14 @@ pub struct HookAnswer {
 /// 1. Nothing comes of it but the answer: it may be asked again after a crash.
 /// 2. It always answers, in bounded time, and what it says when it cannot is for people to read.
 /// 3. Dropping the future stops it.
-pub trait Documents: Send + Sync {
+pub trait FileReader: Send + Sync {
     /// Reads one.
-    fn read(&self, request: FileRequest) -> BoxFuture<'static, FileAnswer>;
+    fn read_file(&self, request: FileReadRequest) -> BoxFuture<'static, FileReadOutcome>;
 }
 
 /// A file that is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileRequest {
+pub struct FileReadRequest {
     /// Whose run it is.
     pub user: UserId,
     /// In which thread.
@@ -90,11 +90,11 @@ pub struct FileRequest {
 
 /// What became of a file that was to be read.
 #[derive(Clone, Debug, PartialEq)]
-pub enum FileAnswer {
+pub enum FileReadOutcome {
     /// It was read.
     Read {
         /// What the model reads of it; it fits a record.
-        content: Vec<Part>,
+        content: Vec<ContentPart>,
         /// What there is to say about it.
         message: Option<String>,
     },

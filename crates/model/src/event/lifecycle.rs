@@ -1,7 +1,7 @@
 //! The task's life and its steps.
 
 use super::ErrorInfo;
-use crate::block::{Object, Part};
+use crate::block::{ContentPart, JsonObject};
 use crate::id::{ItemId, TaskId, ThreadId};
 use crate::item::Role;
 use crate::seq::Millis;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// `task.created`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Created {
+pub struct TaskCreated {
     /// The new task.
     pub task_id: TaskId,
     /// What it is to do.
@@ -40,7 +40,7 @@ pub struct TaskSpec {
     pub tools: Vec<ClientTool>,
     /// The caller's own notes.
     #[serde(default)]
-    pub metadata: Object,
+    pub metadata: JsonObject,
     /// How much a front end shows: `agent` (everything) or `chat`.
     #[serde(default)]
     pub display_mode: DisplayMode,
@@ -49,7 +49,7 @@ pub struct TaskSpec {
     pub origin: Option<Value>,
     /// The names under which a client of another protocol knows it.
     #[serde(default)]
-    pub client: Option<ClientNames>,
+    pub client: Option<ClientIds>,
 }
 
 /// How much a front end shows.
@@ -71,7 +71,7 @@ pub struct InputMessage {
     /// Who said it.
     pub role: Role,
     /// What.
-    pub content: Vec<Part>,
+    pub content: Vec<ContentPart>,
 }
 
 /// A tool that the caller declared.
@@ -90,7 +90,7 @@ pub struct ClientTool {
 
 /// The names under which a client of another protocol knows a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClientNames {
+pub struct ClientIds {
     /// The protocol.
     pub protocol: String,
     /// Its name for the thread.
@@ -103,7 +103,7 @@ pub struct ClientNames {
 
 /// An event that says only that it happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskOnly {
+pub struct TaskStarted {
     /// The task.
     pub task_id: TaskId,
 }
@@ -160,20 +160,20 @@ pub enum StopReason {
 impl StopReason {
     /// Did the model say all that it wanted?
     #[must_use]
-    pub const fn is_whole(self) -> bool {
+    pub const fn is_complete(self) -> bool {
         matches!(self, Self::Stop | Self::ToolCalls)
     }
 
     /// Was it broken off? Its items count as incomplete, whatever they said themselves.
     #[must_use]
-    pub const fn is_cut(self) -> bool {
+    pub const fn is_interrupted(self) -> bool {
         matches!(self, Self::Error | Self::Cancelled | Self::Lost)
     }
 }
 
 /// `task.retrying`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Retrying {
+pub struct StepRetrying {
     /// The task.
     pub task_id: TaskId,
     /// The turn.
@@ -208,13 +208,13 @@ pub struct InputAdded {
 
 /// `task.cancelling`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cancelling {
+pub struct TaskCancelling {
     /// The task.
     pub task_id: TaskId,
     /// How.
     pub mode: CancelMode,
     /// By whom.
-    pub by: Actor,
+    pub by: Initiator,
 }
 
 /// How a run is stopped.
@@ -231,7 +231,7 @@ pub enum CancelMode {
 /// Who did something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Actor {
+pub enum Initiator {
     /// A person.
     #[default]
     User,
@@ -245,7 +245,7 @@ pub enum Actor {
 
 /// `task.recovered`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recovered {
+pub struct TaskRecovered {
     /// The task.
     pub task_id: TaskId,
     /// The turn that is done again.
@@ -258,7 +258,7 @@ pub struct Recovered {
 
 /// `task.completed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Completed {
+pub struct TaskCompleted {
     /// The task.
     pub task_id: TaskId,
     /// The sum of its steps, descendants included.
@@ -272,7 +272,7 @@ pub struct Completed {
 
 /// `task.incomplete`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Incomplete {
+pub struct TaskIncomplete {
     /// The task.
     pub task_id: TaskId,
     /// Which limit.
@@ -301,7 +301,7 @@ pub enum LimitReason {
 
 /// `task.failed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct TaskFailed {
     /// The task.
     pub task_id: TaskId,
     /// What went wrong.
@@ -314,13 +314,13 @@ pub struct Failed {
 
 /// `task.cancelled`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cancelled {
+pub struct TaskCancelled {
     /// The task.
     pub task_id: TaskId,
     /// How.
     pub mode: CancelMode,
     /// By whom.
-    pub by: Actor,
+    pub by: Initiator,
     /// The sum of its steps, descendants included.
     pub usage: Usage,
     /// From `created` on.

@@ -1,7 +1,7 @@
 //! A task as one JSON object: what `GET /v1/tasks/{id}` answers and what a client that folds the events ends up with.
 
-use crate::block::Object;
-use crate::event::{ErrorInfo, Pending};
+use crate::block::JsonObject;
+use crate::event::{ErrorInfo, PendingRequest};
 use crate::id::{TaskId, ThreadId};
 use crate::item::Item;
 use crate::seq::{Millis, Seq};
@@ -75,7 +75,7 @@ pub struct TaskObject {
     /// What it has given so far. A sub-agent's items stand in the `block_list` of the result of the call that asked.
     pub output: Vec<Item>,
     /// What it waits for.
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingRequest>,
     /// What it cost, descendants included.
     pub usage: Usage,
     /// What went wrong.
@@ -83,7 +83,7 @@ pub struct TaskObject {
     /// Which limit, or who, ended it.
     pub reason: Option<String>,
     /// The caller's own notes.
-    pub metadata: Object,
+    pub metadata: JsonObject,
     /// When it began; for a queued task, when it was asked for.
     pub created_at: Millis,
     /// When it ended.

@@ -4,22 +4,22 @@ use super::{RunFold, TaskFold};
 use crate::block::Block;
 use crate::id::TaskId;
 use crate::item::Item;
-use crate::object::TaskObject;
+use crate::task::TaskObject;
 use crate::usage::Usage;
 
 impl RunFold {
     /// A task of the run as one JSON object, with the items of its sub-agents in their places.
     #[must_use]
-    pub fn object(&self, id: &TaskId) -> Option<TaskObject> {
+    pub fn task_object(&self, id: &TaskId) -> Option<TaskObject> {
         let task = self.task(id)?;
         Some(TaskObject {
             task_id: task.id.clone(),
             thread_id: task.spec.thread_id.clone(),
             agent: task.agent.clone(),
             status: task.status,
-            output: self.output(task),
+            output: self.rendered_output(task),
             pending: task.pending.clone(),
-            usage: self.usage(task),
+            usage: self.total_usage(task),
             error: task.error.clone(),
             reason: task.reason.clone(),
             metadata: task.spec.metadata.clone(),
@@ -31,30 +31,31 @@ impl RunFold {
 
     /// What a task and everybody below it cost.
     #[must_use]
-    pub fn usage(&self, task: &TaskFold) -> Usage {
-        if let Some(total) = task.total {
+    pub fn total_usage(&self, task: &TaskFold) -> Usage {
+        if let Some(total) = task.total_usage {
             return total;
         }
         let mut sum = task.usage;
         for child in self.tasks.iter().filter(|child| child.spec.parent_task_id.as_ref() == Some(&task.id)) {
-            sum.add(self.usage(child));
+            sum.add(self.total_usage(child));
         }
         sum
     }
 
-    fn output(&self, task: &TaskFold) -> Vec<Item> {
-        let shown = task.items.iter().filter(|fold| !(fold.dropped && task.status.is_terminal()));
-        shown.map(|fold| self.embed(task, fold.item.clone())).collect()
+    fn rendered_output(&self, task: &TaskFold) -> Vec<Item> {
+        let shown = task.items.iter().filter(|fold| !(fold.superseded && task.status.is_terminal()));
+        shown.map(|fold| self.embed_sub_agent(task, fold.item.clone())).collect()
     }
 
     /// Puts a sub-agent's items into the result of the call that asked for it.
-    fn embed(&self, task: &TaskFold, mut item: Item) -> Item {
+    fn embed_sub_agent(&self, task: &TaskFold, mut item: Item) -> Item {
         if let Item::ToolResult(result) = &mut item {
             // A child is created by its parent only, so this ends: `create` refuses a task that is there already.
-            let child = self.task(&result.call_id.task()).filter(|c| c.spec.parent_task_id.as_ref() == Some(&task.id));
+            let child =
+                self.task(&result.call_id.child_task_id()).filter(|c| c.spec.parent_task_id.as_ref() == Some(&task.id));
             if let Some(child) = child {
                 let blocks = result.block_list.get_or_insert_default();
-                blocks.extend(self.output(child).into_iter().map(Block::from));
+                blocks.extend(self.rendered_output(child).into_iter().map(Block::from));
             }
         }
         item

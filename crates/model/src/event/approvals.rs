@@ -1,7 +1,7 @@
 //! Questions to people, shared state, and what happens to the thread as a whole.
 
-use super::{Actor, ClientNames};
-use crate::block::Object;
+use super::{ClientIds, Initiator};
+use crate::block::JsonObject;
 use crate::id::{ApprovalKey, CallId, TaskId};
 use crate::seq::{Millis, Seq};
 use serde::{Deserialize, Serialize};
@@ -50,17 +50,17 @@ pub struct ApprovalResolved {
     /// The question.
     pub key: ApprovalKey,
     /// The answer, one for each request.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<ApprovalDecision>,
     /// Whose.
-    pub by: Actor,
+    pub by: Initiator,
 }
 
 /// A person's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Decision {
+pub struct ApprovalDecision {
     /// Yes, no, or yes with other arguments.
     #[serde(rename = "type")]
-    pub kind: DecisionKind,
+    pub kind: ApprovalDecisionKind,
     /// Later calls of this tool in this run are not asked for.
     #[serde(default)]
     pub always: bool,
@@ -68,14 +68,14 @@ pub struct Decision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The other arguments.
-    #[serde(default, deserialize_with = "crate::block::present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
 }
 
 /// Yes, no, or yes with other arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum DecisionKind {
+pub enum ApprovalDecisionKind {
     /// Yes.
     Approve,
     /// No.
@@ -86,16 +86,16 @@ pub enum DecisionKind {
 
 /// `task.paused`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Paused {
+pub struct TaskPaused {
     /// The run's root task.
     pub task_id: TaskId,
     /// What it waits for.
-    pub pending: Vec<Pending>,
+    pub pending: Vec<PendingRequest>,
 }
 
 /// One thing that a paused run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pending {
+pub struct PendingRequest {
     /// What kind of thing.
     pub kind: PendingKind,
     /// The question, where it is one.
@@ -119,14 +119,14 @@ pub enum PendingKind {
 
 /// `task.resumed`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resumed {
+pub struct TaskResumed {
     /// The run's root task.
     pub task_id: TaskId,
     /// What made it go on.
-    pub by: Actor,
+    pub by: Initiator,
     /// The names under which the client that answered knows this segment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client: Option<ClientNames>,
+    pub client: Option<ClientIds>,
 }
 
 /// `task.state.snapshot`.
@@ -149,7 +149,7 @@ pub struct StateDelta {
 
 /// `task.custom`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Custom {
+pub struct CustomEvent {
     /// The task.
     pub task_id: TaskId,
     /// The sender's name for it.
@@ -175,8 +175,8 @@ pub struct HistoryCompacted {
     /// What the model is given instead.
     pub summary: String,
     /// More, by name.
-    #[serde(default, skip_serializing_if = "Object::is_empty")]
-    pub details: Object,
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub details: JsonObject,
 }
 
 /// `thread.run.hidden`.

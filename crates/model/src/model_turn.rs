@@ -4,14 +4,14 @@
 //! is [`ModelDelta::Unknown`]. `slot` is the provider's own number for an item of this turn; the run loop maps slots to
 //! items, so deltas of several items may interleave and arrive in any order.
 
-use crate::block::{Annotation, Object};
+use crate::block::{Annotation, JsonObject};
 use crate::event::{ErrorInfo, StopReason};
-use crate::history::Entry;
+use crate::history::HistoryEntry;
 use crate::id::{TaskId, ThreadId, UserId};
+use crate::model_settings::ModelSettings;
 use crate::record::RawItem;
 use crate::tool::ToolSpec;
 use crate::usage::Usage;
-use crate::wish::Wishes;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -33,13 +33,13 @@ pub struct ModelRequest {
     /// The operator's words, before everything.
     pub instructions: String,
     /// What was said and done so far.
-    pub history: Arc<[Entry]>,
+    pub history: Arc<[HistoryEntry]>,
     /// What the model may ask for.
     pub tools: Arc<[ToolSpec]>,
     /// The operator's wishes, in the provider's own words (`temperature`, `reasoning`, …): they go into its request.
-    pub options: Arc<Object>,
+    pub provider_options: Arc<JsonObject>,
     /// The caller's wishes, in words that every provider has. The operator's win.
-    pub wishes: Arc<Wishes>,
+    pub model_settings: Arc<ModelSettings>,
 }
 
 /// What a provider sends back. The last one is `End` or `Failed`; a stream that ends without either has failed.
@@ -48,7 +48,7 @@ pub enum ModelEvent {
     /// The turn goes on.
     Delta(ModelDelta),
     /// The turn ended by itself.
-    End(ModelEnd),
+    End(ModelTurnEnd),
     /// The provider failed.
     Failed(ModelFailure),
 }
@@ -61,7 +61,7 @@ pub enum ModelDelta {
         /// The provider's number for it.
         slot: u32,
         /// What it is.
-        item: ModelItem,
+        item: ModelItemKind,
     },
     /// More of a reasoning summary.
     Reasoning {
@@ -143,7 +143,7 @@ pub enum ModelDelta {
 
 /// What a new item is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModelItem {
+pub enum ModelItemKind {
     /// Thoughts.
     Reasoning,
     /// Words.
@@ -167,9 +167,9 @@ pub enum ModelItem {
 
 /// A turn ended by itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ModelEnd {
+pub struct ModelTurnEnd {
     /// The provider's reason, in our words: `stop`, `tool_calls`, `max_tokens` or `content_filter`.
-    pub stop: StopReason,
+    pub stop_reason: StopReason,
     /// Tokens of the turn.
     pub usage: Usage,
     /// The model that answered, where the provider says.

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// What a caller asks of the model for one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Wishes {
+pub struct ModelSettings {
     /// Said after the agent's own instructions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
@@ -72,7 +72,7 @@ pub enum OutputFormat {
     },
 }
 
-impl Wishes {
+impl ModelSettings {
     /// Is nothing asked for?
     #[must_use]
     pub fn is_empty(&self) -> bool {

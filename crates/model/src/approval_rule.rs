@@ -13,7 +13,7 @@
 //! number) is neither true nor false. It stays so through `not`, `and` and `or`, unless the other side settles it; a
 //! rule that ends in doubt asks. Only `exists` knows that something is missing.
 
-mod read;
+mod parser;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
@@ -30,14 +30,14 @@ const FLOAT_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A rule on a call's arguments, like `quantity > 100 and symbol != "VNM"`. Written down as its text.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct ApprovalRule {
     text: String,
     expr: Expr,
 }
 
 /// Why a text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RuleError {
+pub enum ApprovalRuleError {
     /// It is too long to be read by people, too.
     #[error("a rule has at most {RULE_BYTES_MAX} bytes")]
     TooLong,
@@ -65,97 +65,99 @@ enum Expr {
     All(Vec<Expr>),
     Any(Vec<Expr>),
     Not(Box<Expr>),
-    Exists(Path),
-    Compare(Path, Op, Value),
-    In(Path, Vec<Value>),
-    Contains(Path, Value),
+    Exists(ArgumentPath),
+    Compare(ArgumentPath, Op, Value),
+    In(ArgumentPath, Vec<Value>),
+    Contains(ArgumentPath, Value),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Equal,
-    Unequal,
+    NotEqual,
     Less,
     LessOrEqual,
-    More,
-    MoreOrEqual,
+    Greater,
+    GreaterOrEqual,
 }
 
 /// Where an argument is.
 #[derive(Clone, Debug)]
-struct Path(Vec<Step>);
+struct ArgumentPath(Vec<PathSegment>);
 
 #[derive(Clone, Debug)]
-enum Step {
+enum PathSegment {
     Key(String),
     Index(usize),
 }
 
 /// What a path leads to.
-enum Found<'a> {
+enum PathLookup<'a> {
     /// This.
-    There(&'a Value),
+    Found(&'a Value),
     /// Nothing, and there could be something.
     Missing,
     /// It goes into something that has no parts.
-    Astray,
+    NotTraversable,
 }
 
 /// True, false, or not to be known.
-type Truth = Option<bool>;
+type Tristate = Option<bool>;
 
-impl Rule {
+impl ApprovalRule {
     /// Reads a rule.
-    pub fn parse(text: &str) -> Result<Self, RuleError> {
-        Ok(Self { text: text.to_owned(), expr: read::rule(text)? })
+    pub fn parse(text: &str) -> Result<Self, ApprovalRuleError> {
+        Ok(Self { text: text.to_owned(), expr: parser::parse_rule(text)? })
     }
 
     /// Must a person be asked? A rule that cannot read the arguments asks.
     #[must_use]
-    pub fn asks(&self, arguments: &Value) -> bool {
-        !arguments.is_object() || self.expr.truth(arguments).unwrap_or(true)
+    pub fn requires_approval(&self, arguments: &Value) -> bool {
+        !arguments.is_object() || self.expr.evaluate(arguments).unwrap_or(true)
     }
 
     /// The arguments that it looks at, by name; one that is looked at twice comes twice.
-    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+    pub fn argument_names(&self) -> impl Iterator<Item = &str> {
         let mut paths = Vec::new();
-        self.expr.paths(&mut paths);
+        self.expr.collect_paths(&mut paths);
         paths.into_iter().filter_map(|path| match path.0.first() {
-            Some(Step::Key(name)) => Some(name.as_str()),
-            Some(Step::Index(_)) | None => None,
+            Some(PathSegment::Key(name)) => Some(name.as_str()),
+            Some(PathSegment::Index(_)) | None => None,
         })
     }
 }
 
 impl Expr {
-    fn truth(&self, arguments: &Value) -> Truth {
+    fn evaluate(&self, arguments: &Value) -> Tristate {
         match self {
             // All hold unless one does not, and one does not if its opposite is among any.
-            Self::All(parts) => any(parts.iter().map(|part| not(part.truth(arguments)))).map(|none| !none),
-            Self::Any(parts) => any(parts.iter().map(|part| part.truth(arguments))),
-            Self::Not(part) => not(part.truth(arguments)),
-            Self::Exists(path) => match path.of(arguments) {
-                Found::There(_) => Some(true),
-                Found::Missing => Some(false),
-                Found::Astray => None,
+            Self::All(parts) => any_true(parts.iter().map(|part| negate(part.evaluate(arguments)))).map(|none| !none),
+            Self::Any(parts) => any_true(parts.iter().map(|part| part.evaluate(arguments))),
+            Self::Not(part) => negate(part.evaluate(arguments)),
+            Self::Exists(path) => match path.lookup(arguments) {
+                PathLookup::Found(_) => Some(true),
+                PathLookup::Missing => Some(false),
+                PathLookup::NotTraversable => None,
             },
-            Self::Compare(path, op, literal) => path.value(arguments).and_then(|value| op.truth(value, literal)),
-            Self::In(path, literals) => {
-                let value = path.value(arguments)?;
-                any(literals.iter().map(|literal| equal(value, literal)))
+            Self::Compare(path, op, literal) => {
+                path.lookup_value(arguments).and_then(|value| op.evaluate(value, literal))
             }
-            Self::Contains(path, literal) => match (path.value(arguments)?, literal) {
+            Self::In(path, literals) => {
+                let value = path.lookup_value(arguments)?;
+                any_true(literals.iter().map(|literal| values_equal(value, literal)))
+            }
+            Self::Contains(path, literal) => match (path.lookup_value(arguments)?, literal) {
                 (Value::String(text), Value::String(part)) => Some(text.contains(part.as_str())),
-                (Value::Array(list), literal) => any(list.iter().map(|value| equal(value, literal))),
+                (Value::Array(list), literal) => any_true(list.iter().map(|value| values_equal(value, literal))),
                 _ => None,
             },
         }
     }
 
-    fn paths<'a>(&'a self, out: &mut Vec<&'a Path>) {
+    fn collect_paths<'a>(&'a self, out: &mut Vec<&'a ArgumentPath>) {
         match self {
-            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.paths(out)),
-            Self::Not(part) => part.paths(out),
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.collect_paths(out)),
+            Self::Not(part) => part.collect_paths(out),
             Self::Exists(path) | Self::Compare(path, ..) | Self::In(path, _) | Self::Contains(path, _) => {
                 out.push(path);
             }
@@ -164,47 +166,47 @@ impl Expr {
 }
 
 impl Op {
-    fn truth(self, value: &Value, literal: &Value) -> Truth {
+    fn evaluate(self, value: &Value, literal: &Value) -> Tristate {
         match self {
-            Self::Equal => equal(value, literal),
-            Self::Unequal => not(equal(value, literal)),
-            Self::Less => order(value, literal).map(Ordering::is_lt),
-            Self::LessOrEqual => order(value, literal).map(Ordering::is_le),
-            Self::More => order(value, literal).map(Ordering::is_gt),
-            Self::MoreOrEqual => order(value, literal).map(Ordering::is_ge),
+            Self::Equal => values_equal(value, literal),
+            Self::NotEqual => negate(values_equal(value, literal)),
+            Self::Less => compare_values(value, literal).map(Ordering::is_lt),
+            Self::LessOrEqual => compare_values(value, literal).map(Ordering::is_le),
+            Self::Greater => compare_values(value, literal).map(Ordering::is_gt),
+            Self::GreaterOrEqual => compare_values(value, literal).map(Ordering::is_ge),
         }
     }
 }
 
-impl Path {
-    fn of<'a>(&self, arguments: &'a Value) -> Found<'a> {
+impl ArgumentPath {
+    fn lookup<'a>(&self, arguments: &'a Value) -> PathLookup<'a> {
         let mut here = arguments;
         for step in &self.0 {
             let next = match (step, here) {
-                (Step::Key(key), Value::Object(members)) => members.get(key),
-                (Step::Index(index), Value::Array(list)) => list.get(*index),
-                _ => return Found::Astray,
+                (PathSegment::Key(key), Value::Object(members)) => members.get(key),
+                (PathSegment::Index(index), Value::Array(list)) => list.get(*index),
+                _ => return PathLookup::NotTraversable,
             };
-            let Some(next) = next else { return Found::Missing };
+            let Some(next) = next else { return PathLookup::Missing };
             here = next;
         }
-        Found::There(here)
+        PathLookup::Found(here)
     }
 
-    fn value<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
-        match self.of(arguments) {
-            Found::There(value) => Some(value),
-            Found::Missing | Found::Astray => None,
+    fn lookup_value<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
+        match self.lookup(arguments) {
+            PathLookup::Found(value) => Some(value),
+            PathLookup::Missing | PathLookup::NotTraversable => None,
         }
     }
 }
 
-fn not(truth: Truth) -> Truth {
+fn negate(truth: Tristate) -> Tristate {
     truth.map(|truth| !truth)
 }
 
 /// True if one is; else in doubt if one is; else false.
-fn any(truths: impl Iterator<Item = Truth>) -> Truth {
+fn any_true(truths: impl Iterator<Item = Tristate>) -> Tristate {
     let mut sum = Some(false);
     for truth in truths {
         match truth {
@@ -216,24 +218,24 @@ fn any(truths: impl Iterator<Item = Truth>) -> Truth {
     sum
 }
 
-fn equal(value: &Value, literal: &Value) -> Truth {
+fn values_equal(value: &Value, literal: &Value) -> Tristate {
     match (value, literal) {
         (value, Value::Null) => Some(value.is_null()),
         (Value::Bool(value), Value::Bool(literal)) => Some(value == literal),
-        (value, literal) => order(value, literal).map(Ordering::is_eq),
+        (value, literal) => compare_values(value, literal).map(Ordering::is_eq),
     }
 }
 
-fn order(value: &Value, literal: &Value) -> Option<Ordering> {
+fn compare_values(value: &Value, literal: &Value) -> Option<Ordering> {
     match (value, literal) {
-        (Value::Number(value), Value::Number(literal)) => numbers(value, literal),
+        (Value::Number(value), Value::Number(literal)) => compare_numbers(value, literal),
         (Value::String(value), Value::String(literal)) => Some(value.cmp(literal)),
         _ => None,
     }
 }
 
 /// Whole numbers exactly. Of large floats that look equal nobody knows which was larger when it was written.
-fn numbers(value: &Number, literal: &Number) -> Option<Ordering> {
+fn compare_numbers(value: &Number, literal: &Number) -> Option<Ordering> {
     if let (Some(value), Some(literal)) = (value.as_i128(), literal.as_i128()) {
         return Some(value.cmp(&literal));
     }
@@ -243,27 +245,27 @@ fn numbers(value: &Number, literal: &Number) -> Option<Ordering> {
 }
 
 /// Two rules are the same if they are written the same.
-impl PartialEq for Rule {
+impl PartialEq for ApprovalRule {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Rule {}
+impl Eq for ApprovalRule {}
 
-impl fmt::Display for Rule {
+impl fmt::Display for ApprovalRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Serialize for Rule {
+impl Serialize for ApprovalRule {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
     }
 }
 
-impl<'de> Deserialize<'de> for Rule {
+impl<'de> Deserialize<'de> for ApprovalRule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(serde::de::Error::custom)
