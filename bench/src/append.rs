@@ -12,8 +12,8 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::Sqlite;
-use store_conformance::load::{Load, append};
+use store::SqliteStore;
+use store_conformance::append_load::{AppendLoad, run_append_load};
 
 const ROW_BYTES: usize = 200;
 const BATCHES: [usize; 3] = [1, 64, 512];
@@ -107,15 +107,17 @@ fn store(folder: &Path, batch: usize) -> anyhow::Result<Sample> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let folder = folder.join("store");
     let measured = runtime.block_on(async {
-        let store = Arc::new(Sqlite::open(&folder, &store::Options::default())?);
+        let store = Arc::new(SqliteStore::open(&folder, &store::SqliteOptions::default())?);
         let records = if batch == 1 { STORE_RECORDS / 4 } else { STORE_RECORDS };
-        let measured = append(&store, Load { threads: THREADS, batch, records, first_thread: 1 }).await;
+        let measured =
+            run_append_load(&store, AppendLoad { threads: THREADS, batch_records: batch, records, first_thread: 1 })
+                .await;
         store.close().await;
         anyhow::Ok(measured)
     })?;
     std::fs::remove_dir_all(&folder)?;
-    let micros = measured.appends.iter().map(|took| u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
-    Ok(Sample::new(measured.records, measured.took, micros.collect()))
+    let micros = measured.latencies.iter().map(|took| u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
+    Ok(Sample::new(measured.records, measured.elapsed, micros.collect()))
 }
 
 fn table(rows: &[Row]) -> String {

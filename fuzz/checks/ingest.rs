@@ -27,10 +27,10 @@ fn read<'a>(begin: Begin, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Mod
     let mut out = Vec::new();
     for mut rest in chunks {
         while let Ok(Some(event)) = decoder.decode(&mut rest) {
-            ingest.event(&event, &mut out);
+            ingest.on_event(&event, &mut out);
         }
     }
-    ingest.end(&mut out);
+    ingest.on_end(&mut out);
     out
 }
 

@@ -1,6 +1,6 @@
 //! One thread's executor, over as many terms as it takes.
 
-use crate::session::{Ended, Session};
+use crate::session::{TermEnd, ThreadSession};
 use crate::shared::{Shared, StopMode};
 use futures_util::task::AtomicWaker;
 use model::ports::{InboxRow, Lease};
@@ -17,79 +17,79 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// "Look around": into the inbox, at whether the process stops. A level, so that no wake-up is lost and none piles up.
 #[derive(Default)]
-pub(crate) struct Poke {
-    raised: AtomicBool,
+pub(crate) struct Wakeup {
+    notified: AtomicBool,
     waker: AtomicWaker,
 }
 
-impl Poke {
-    pub(crate) fn set(&self) {
-        self.raised.store(true, Ordering::SeqCst);
+impl Wakeup {
+    pub(crate) fn notify(&self) {
+        self.notified.store(true, Ordering::SeqCst);
         self.waker.wake();
     }
 
     /// Takes it back; was it raised?
-    pub(crate) fn clear(&self) -> bool {
-        self.raised.swap(false, Ordering::SeqCst)
+    pub(crate) fn take_notified(&self) -> bool {
+        self.notified.swap(false, Ordering::SeqCst)
     }
 
     /// Wakes the actor without anything to look for: it will see by itself.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake_only(&self) {
         self.waker.wake();
     }
 
     /// Whom to wake.
-    pub(crate) fn listen(&self, cx: &Context<'_>) {
+    pub(crate) fn register_waker(&self, cx: &Context<'_>) {
         self.waker.register(cx.waker());
     }
 
-    pub(crate) fn poll_raised(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.listen(cx);
-        if self.clear() { Poll::Ready(()) } else { Poll::Pending }
+    pub(crate) fn poll_notified(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.register_waker(cx);
+        if self.take_notified() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 /// What the maker of a thread knows about it: everything.
-pub(crate) struct Birth {
+pub(crate) struct NewThread {
     /// Its first term.
     pub(crate) lease: Lease,
     /// All that its inbox had then. Whatever came later raises the poke.
-    pub(crate) row: InboxRow,
+    pub(crate) first_row: InboxRow,
 }
 
-pub(crate) struct Actor {
+pub(crate) struct ThreadActor {
     pub(crate) shared: Arc<Shared>,
     pub(crate) owner: UserId,
     pub(crate) thread: ThreadId,
-    pub(crate) poke: Arc<Poke>,
+    pub(crate) wakeup: Arc<Wakeup>,
 }
 
-impl Actor {
-    pub(crate) async fn live(self, mut birth: Option<Birth>) {
+impl ThreadActor {
+    pub(crate) async fn run(self, mut birth: Option<NewThread>) {
         let mut backoff = BACKOFF_MIN;
         loop {
             if birth.is_none() {
-                self.poke.clear();
+                self.wakeup.take_notified();
             }
-            match self.term(birth.take()).await {
-                Ended::Idle | Ended::Parked => {
+            match self.run_term(birth.take()).await {
+                TermEnd::Idle | TermEnd::Parked => {
                     backoff = BACKOFF_MIN;
-                    if self.shared.retire(&self.thread, &self.poke) {
+                    if self.shared.retire(&self.thread, &self.wakeup) {
                         return;
                     }
                 }
-                Ended::Halted => {
-                    self.poke.clear();
-                    self.shared.retire(&self.thread, &self.poke);
+                TermEnd::Halted => {
+                    self.wakeup.take_notified();
+                    self.shared.retire(&self.thread, &self.wakeup);
                     return;
                 }
-                Ended::Again(why) => {
+                TermEnd::Retry(why) => {
                     // Whatever was in flight, the log says what became of it: fold it anew and go on from there.
                     tracing::warn!(thread = %self.thread, why, "the thread is folded anew");
                     metrics::counter!("headwater_terms_lost_total").increment(1);
                     tokio::select! {
                         () = tokio::time::sleep(backoff) => {}
-                        () = poll_fn(|cx| self.poke.poll_raised(cx)) => {}
+                        () = poll_fn(|cx| self.wakeup.poll_notified(cx)) => {}
                     }
                     backoff = (backoff * 2).min(BACKOFF_MAX);
                 }
@@ -98,19 +98,19 @@ impl Actor {
     }
 
     /// One term: claim, fold, execute.
-    async fn term(&self, birth: Option<Birth>) -> Ended {
+    async fn run_term(&self, birth: Option<NewThread>) -> TermEnd {
         if self.shared.stop_mode() == StopMode::Halted {
-            return Ended::Halted;
+            return TermEnd::Halted;
         }
-        match Session::open(self, birth).await {
+        match ThreadSession::open(self, birth).await {
             Ok(Some(mut session)) => session.run().await,
-            Ok(None) => Ended::Parked,
-            Err(model::ports::StoreError::ThreadNotFound) => Ended::Idle,
+            Ok(None) => TermEnd::Parked,
+            Err(model::ports::StoreError::ThreadNotFound) => TermEnd::Idle,
             Err(error @ model::ports::StoreError::Corrupt { .. }) => {
                 tracing::error!(thread = %self.thread, %error, "the thread is parked");
-                Ended::Parked
+                TermEnd::Parked
             }
-            Err(error) => Ended::Again(error.to_string()),
+            Err(error) => TermEnd::Retry(error.to_string()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Records on their way into the log: gathered, appended together, shown when they are durable.
 
-use crate::session::Session;
+use crate::session::ThreadSession;
 use machine::EffectId;
 use model::defects::Defect;
 use model::event::{ApprovalRequested, ApprovalResolved, Event, StepDone};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What the next append will hold.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct BatchBuilder {
     pub(crate) records: Vec<Record>,
     pub(crate) bytes: usize,
     pub(crate) changes: Vec<DirectoryChange>,
@@ -23,54 +23,59 @@ pub(crate) struct Gathered {
 }
 
 /// An append on its way.
-pub(crate) struct Flight {
+pub(crate) struct InFlightAppend {
     pub(crate) verdict: BoxFuture<'static, AppendOutcome>,
     records: Arc<[Record]>,
     /// Have its records been shown?
-    shown: Arc<AtomicBool>,
+    published: Arc<AtomicBool>,
     bytes: usize,
     /// Rows that it consumes.
-    consumed: Vec<u64>,
+    consumed_rows: Vec<u64>,
     /// They may begin when it is durable (law 10).
     pub(crate) tools: Vec<(EffectId, Box<ToolRequest>)>,
 }
 
-impl Session<'_> {
+impl ThreadSession<'_> {
     /// How many inputs may be taken before something must become durable first.
-    pub(crate) fn room(&self) -> usize {
-        let (records, bytes) = self.flight.as_ref().map_or((0, 0), |flight| (flight.records.len(), flight.bytes));
-        if bytes + self.gathered.bytes >= UNDURABLE_BYTES_MAX {
+    pub(crate) fn input_capacity(&self) -> usize {
+        let (records, bytes) = self.in_flight.as_ref().map_or((0, 0), |flight| (flight.records.len(), flight.bytes));
+        if bytes + self.next_batch.bytes >= UNDURABLE_BYTES_MAX {
             return 0;
         }
-        UNDURABLE_RECORDS_MAX.saturating_sub(records + self.gathered.records.len())
+        UNDURABLE_RECORDS_MAX.saturating_sub(records + self.next_batch.records.len())
     }
 
-    pub(crate) fn gather(&mut self, root: &TaskId, draft: RecordDraft) {
+    pub(crate) fn push_record(&mut self, root: &TaskId, draft: RecordDraft) {
         let (seq, at) = (draft.seq, draft.at);
         let status = if draft.event.task_id() == Some(root) { status_after(&draft.event) } else { None };
-        self.change_with(root, &draft.event, at);
+        self.push_directory_change(root, &draft.event, at);
         let record = Record::seal(&self.actor.thread, root, self.lease.epoch, draft);
-        self.gathered.bytes += record.size_bytes();
-        self.gathered.records.push(record);
+        self.next_batch.bytes += record.size_bytes();
+        self.next_batch.records.push(record);
         if let Some(status) = status {
-            self.gathered.changes.push(DirectoryChange::RunStatus { run: root.clone(), status, last: seq, at });
+            self.next_batch.changes.push(DirectoryChange::RunStatus { run: root.clone(), status, last: seq, at });
         }
     }
 
     /// What an event changes in the directory.
-    fn change_with(&mut self, root: &TaskId, event: &Event, at: Millis) {
+    fn push_directory_change(&mut self, root: &TaskId, event: &Event, at: Millis) {
         let change = match event {
-            Event::ApprovalRequested(asked) => self.asked(root, asked, at),
-            Event::ApprovalResolved(resolved) => answered(resolved, at),
-            Event::StepDone(done) => self.spent_by(done, at),
-            Event::Paused(_) => Some(DirectoryChange::ScheduleWakeup { at: self.wakes_at() }),
+            Event::ApprovalRequested(asked) => self.approval_requested_change(root, asked, at),
+            Event::ApprovalResolved(resolved) => approval_resolved_change(resolved, at),
+            Event::StepDone(done) => self.usage_change(done, at),
+            Event::Paused(_) => Some(DirectoryChange::ScheduleWakeup { at: self.next_wake_at() }),
             Event::Resumed(_) => Some(DirectoryChange::ScheduleWakeup { at: None }),
             _ => None,
         };
-        self.gathered.changes.extend(change);
+        self.next_batch.changes.extend(change);
     }
 
-    fn asked(&self, root: &TaskId, asked: &ApprovalRequested, at: Millis) -> Option<DirectoryChange> {
+    fn approval_requested_change(
+        &self,
+        root: &TaskId,
+        asked: &ApprovalRequested,
+        at: Millis,
+    ) -> Option<DirectoryChange> {
         let row = ApprovalRow {
             key: asked.key.clone(),
             thread_id: self.actor.thread.clone(),
@@ -85,18 +90,18 @@ impl Session<'_> {
         Some(DirectoryChange::ApprovalRequested(Box::new(row)))
     }
 
-    fn spent_by(&self, done: &StepDone, at: Millis) -> Option<DirectoryChange> {
+    fn usage_change(&self, done: &StepDone, at: Millis) -> Option<DirectoryChange> {
         let cost = self.run.as_ref().and_then(|run| run.definitions.cost(&done.model, done.usage));
-        let spent = Spend { usage: done.usage, cost: machine::millionths(cost.unwrap_or_default()) };
+        let spent = Spend { usage: done.usage, cost: machine::cost_micros(cost.unwrap_or_default()) };
         (spent != Spend::default()).then(|| DirectoryChange::AddSpend { day: Day::from_millis(at), spent })
     }
 
     /// Hands what has gathered to the journal, when nothing is in flight.
     pub(crate) fn flush(&mut self) {
-        if self.flight.is_some() || self.gathered.is_empty() {
+        if self.in_flight.is_some() || self.next_batch.is_empty() {
             return;
         }
-        let Gathered { records, bytes, changes, tools } = std::mem::take(&mut self.gathered);
+        let BatchBuilder { records, bytes, changes, tools } = std::mem::take(&mut self.next_batch);
         let row_of = |change: &DirectoryChange| {
             if let DirectoryChange::ConsumeInboxRow { row } = change { Some(*row) } else { None }
         };
@@ -112,59 +117,60 @@ impl Session<'_> {
             owner: actor.owner.clone(),
             thread: actor.thread.clone(),
             epoch: self.lease.epoch,
-            head: self.sent,
+            head: self.submitted_seq,
             records: Arc::clone(&records),
             changes,
         };
-        self.sent = records.last().map_or(self.sent, |last| last.seq);
-        let landed = self.show_when_durable(&records, &shown);
+        self.submitted_seq = records.last().map_or(self.submitted_seq, |last| last.seq);
+        let landed = self.publish_on_commit(&records, &shown);
         let journal = Arc::clone(&actor.shared.ports.journal);
         let verdict = Box::pin(async move { journal.append_with_callback(batch, landed).await });
-        self.flight = Some(Flight { verdict, records, shown, bytes, consumed, tools });
+        self.in_flight =
+            Some(InFlightAppend { verdict, records, published: shown, bytes, consumed_rows: consumed, tools });
     }
 
     /// Whoever learns first that the records are durable shows them. The actor is woken when it has to do that itself, and
     /// when they are not.
-    fn show_when_durable(&self, records: &Arc<[Record]>, shown: &Arc<AtomicBool>) -> OnCommit {
+    fn publish_on_commit(&self, records: &Arc<[Record]>, shown: &Arc<AtomicBool>) -> OnCommit {
         let (hub, thread) = (Arc::clone(&self.actor.shared.hub), self.actor.thread.clone());
-        let (poke, records, shown) = (Arc::clone(&self.actor.poke), Arc::clone(records), Arc::clone(shown));
+        let (poke, records, shown) = (Arc::clone(&self.actor.wakeup), Arc::clone(records), Arc::clone(shown));
         OnCommit::new(move |verdict| {
             let durable = *verdict == AppendOutcome::Durable;
-            if durable && (shown.load(Relaxed) || hub.publish_to_few(&thread, &records)) {
+            if durable && (shown.load(Relaxed) || hub.try_publish_inline(&thread, &records)) {
                 shown.store(true, Relaxed);
             } else {
-                poke.wake();
+                poke.wake_only();
             }
         })
     }
 
     /// The append in flight is durable: it is shown, and its tools begin.
-    pub(crate) fn landed(&mut self) {
-        let Some(flight) = self.flight.take() else { return };
+    pub(crate) fn on_durable(&mut self) {
+        let Some(flight) = self.in_flight.take() else { return };
         let actor = self.actor;
-        flight.consumed.iter().for_each(|row| {
-            self.answered.remove(row);
+        flight.consumed_rows.iter().for_each(|row| {
+            self.handled_rows.remove(row);
         });
         metrics::counter!("headwater_records_total").increment(flight.records.len() as u64);
-        if !flight.shown.load(Relaxed) {
+        if !flight.published.load(Relaxed) {
             actor.shared.hub.publish(&actor.thread, &flight.records);
         }
         if self.is_paused()
-            && let Some(at) = self.wakes_at()
+            && let Some(at) = self.next_wake_at()
         {
-            actor.shared.wakes.set(&actor.owner, &actor.thread, at);
+            actor.shared.wake_schedule.schedule(&actor.owner, &actor.thread, at);
         }
-        self.begin_tools(flight);
+        self.start_tools(flight);
     }
 }
 
-impl Gathered {
+impl BatchBuilder {
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.changes.is_empty()
     }
 }
 
-fn answered(resolved: &ApprovalResolved, at: Millis) -> Option<DirectoryChange> {
+fn approval_resolved_change(resolved: &ApprovalResolved, at: Millis) -> Option<DirectoryChange> {
     let decision = resolved.decisions.first()?.clone();
     Some(DirectoryChange::ApprovalResolved { key: resolved.key.clone(), decision, by: resolved.by, at })
 }

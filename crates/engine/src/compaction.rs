@@ -3,7 +3,7 @@
 //! Nothing is removed. The model is asked for a summary, `thread.history.compacted` records it, and later turns are given
 //! it instead of the runs that it covers. A new run does not wait for it: it is dropped, and done after that run.
 
-use crate::session::Session;
+use crate::session::ThreadSession;
 use futures_util::StreamExt as _;
 use model::block::ContentPart;
 use model::definition::{CompactionPolicy, Definitions, HistoryWindow};
@@ -18,27 +18,27 @@ use model::{Seq, TaskId};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-const ASK: &str = "Sum up the conversation so far for somebody who goes on with it: what was wanted, what was found out \
+const SUMMARY_PROMPT: &str = "Sum up the conversation so far for somebody who goes on with it: what was wanted, what was found out \
                    and done, what is still open. Keep names, numbers and decisions. Answer with the summary alone.";
 
 /// A summary that is being written.
-pub(crate) struct Compacting {
+pub(crate) struct RunningCompaction {
     events: BoxStream<'static, ModelEvent>,
     text: String,
     up_to: Seq,
     run: TaskId,
 }
 
-impl Session<'_> {
+impl ThreadSession<'_> {
     /// Begins to sum up, if it is time.
-    pub(crate) fn begin_compaction(&mut self, definitions: &Arc<Definitions>) {
-        let agent = self.past.agent.as_ref().and_then(|name| definitions.resolve_agent(name));
+    pub(crate) fn start_compaction(&mut self, definitions: &Arc<Definitions>) {
+        let agent = self.thread_fold.agent.as_ref().and_then(|name| definitions.resolve_agent(name));
         let Some(agent) = agent else { return };
         let Some(compaction) = &agent.compaction else { return };
-        let Some(covered) = self.covered(compaction) else { return };
+        let Some(covered) = self.compaction_range(compaction) else { return };
         let (up_to, run) = covered;
-        let mut history = self.past.history(Some(&run), HistoryWindow::default());
-        history.push(HistoryEntry::User { content: vec![ContentPart::text(ASK)] });
+        let mut history = self.thread_fold.history(Some(&run), HistoryWindow::default());
+        history.push(HistoryEntry::User { content: vec![ContentPart::text(SUMMARY_PROMPT)] });
         let model = compaction.model.clone().or_else(|| agent.models.first().cloned()).unwrap_or_default();
         let request = ModelRequest {
             user: self.actor.owner.clone(),
@@ -54,13 +54,13 @@ impl Session<'_> {
             model_settings: Arc::default(),
         };
         let events = self.actor.shared.ports.models.stream_turn(request);
-        self.compacting = Some(Compacting { events, text: String::new(), up_to, run });
+        self.compaction = Some(RunningCompaction { events, text: String::new(), up_to, run });
     }
 
     /// Up to where it is summed up, when what is not summed up yet is too much.
-    fn covered(&self, compaction: &CompactionPolicy) -> Option<(Seq, TaskId)> {
-        let chain = self.past.run_chain(None);
-        let done = self.past.compacted.as_ref();
+    fn compaction_range(&self, compaction: &CompactionPolicy) -> Option<(Seq, TaskId)> {
+        let chain = self.thread_fold.run_chain(None);
+        let done = self.thread_fold.compacted.as_ref();
         let done =
             done.and_then(|done| chain.iter().position(|past| past.run == done.run)).map_or(0, |place| place + 1);
         let fresh: &[&PastRun] = chain.get(done..).unwrap_or_default();
@@ -71,8 +71,8 @@ impl Session<'_> {
     }
 
     /// Hears more of the summary; when it is whole it is recorded.
-    pub(crate) fn poll_summary(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(compacting) = &mut self.compacting else { return Poll::Pending };
+    pub(crate) fn poll_compaction(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(compacting) = &mut self.compaction else { return Poll::Pending };
         loop {
             let Poll::Ready(event) = compacting.events.poll_next_unpin(cx) else { return Poll::Pending };
             match event {
@@ -85,25 +85,25 @@ impl Session<'_> {
                 Some(ModelEvent::End(_)) => break,
                 Some(ModelEvent::Failed(_)) | None => {
                     tracing::warn!(thread = %self.actor.thread, "the past could not be summed up; the next run tries again");
-                    self.compacting = None;
+                    self.compaction = None;
                     return Poll::Ready(());
                 }
             }
         }
-        if let Some(done) = self.compacting.take().filter(|done| !done.text.is_empty()) {
-            self.put_summary(done);
+        if let Some(done) = self.compaction.take().filter(|done| !done.text.is_empty()) {
+            self.record_summary(done);
         }
         Poll::Ready(())
     }
 
-    fn put_summary(&mut self, done: Compacting) {
+    fn record_summary(&mut self, done: RunningCompaction) {
         let event =
             HistoryCompacted { up_to: done.up_to, summary: done.text, details: model::block::JsonObject::new() };
-        self.past.apply_compaction(&event);
-        let at = self.past.at.max(self.actor.shared.ports.clock.now());
-        let seq = self.past.seq.next();
-        (self.past.seq, self.past.at) = (seq, at);
-        self.gather(&done.run, RecordDraft { seq, at, event: Event::HistoryCompacted(event), private: None });
-        self.put_checkpoint();
+        self.thread_fold.apply_compaction(&event);
+        let at = self.thread_fold.at.max(self.actor.shared.ports.clock.now());
+        let seq = self.thread_fold.seq.next();
+        (self.thread_fold.seq, self.thread_fold.at) = (seq, at);
+        self.push_record(&done.run, RecordDraft { seq, at, event: Event::HistoryCompacted(event), private: None });
+        self.push_checkpoint();
     }
 }

@@ -1,10 +1,10 @@
 //! What `server` calls.
 
-use crate::actor::Birth;
+use crate::actor::NewThread;
 use crate::hub::Hub;
+use crate::on_busy::BusyOutcome;
 use crate::shared::{Ports, Shared, StopMode};
 use crate::viewer::{View, Viewer};
-use crate::way::Way;
 use model::block::{ContentPart, JsonObject};
 use model::command::{CancelCommand, Command, StartCommand};
 use model::cursor::{Cursor, CursorError};
@@ -47,7 +47,7 @@ pub struct NewRun {
     /// The caller's key against doing it twice.
     pub idempotency: Option<IdempotencyKey>,
     /// The thread is one that was promised, and may not be there yet: then it is made.
-    pub promised: bool,
+    pub create_if_missing: bool,
     /// How much a front end shows.
     pub display_mode: DisplayMode,
     /// The names under which a client of another protocol knows it.
@@ -55,11 +55,11 @@ pub struct NewRun {
     /// Where its thread came from, where that was not nothing.
     pub origin: Option<Value>,
     /// What was said before it that the thread's log does not have.
-    pub before: Option<PriorHistory>,
+    pub prior_history: Option<PriorHistory>,
     /// What the caller asks of the model.
-    pub wishes: ModelSettings,
+    pub model_settings: ModelSettings,
     /// What the caller's protocol shows back of the request.
-    pub echo: Option<Value>,
+    pub request_echo: Option<Value>,
 }
 
 /// What to do with a request for a thread that is busy.
@@ -78,7 +78,7 @@ pub enum OnBusy {
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Started {
+pub struct StartedRun {
     /// The run.
     pub task: TaskId,
     /// Its thread.
@@ -96,7 +96,7 @@ pub enum StartError {
     UnknownPrevious(TaskId),
     /// Nothing was said, and there is nothing to go on from.
     #[error("there is no input, and nothing in this thread to go on from")]
-    NothingToDo,
+    NoInput,
     /// The request would not fit the log.
     #[error("the request is too large: input, tools and metadata together may be {0} bytes")]
     TooLarge(usize),
@@ -142,12 +142,12 @@ impl Engine {
     pub async fn recover(&self) -> Result<usize, StoreError> {
         let claimable = self.ports().directory.claimable_threads().await?;
         for (owner, thread) in &claimable {
-            self.shared.poke(owner, thread);
+            self.shared.wake_thread(owner, thread);
         }
         for wake in self.ports().directory.scheduled_wakeups().await? {
-            self.shared.wakes.set(&wake.owner, &wake.thread, wake.at);
+            self.shared.wake_schedule.schedule(&wake.owner, &wake.thread, wake.at);
         }
-        tokio::spawn(Arc::clone(&self.shared).keep_time());
+        tokio::spawn(Arc::clone(&self.shared).run_wake_loop());
         Ok(claimable.len())
     }
 
@@ -155,27 +155,27 @@ impl Engine {
     ///
     /// # Errors
     /// See [`StartError`]. Nothing was changed then.
-    pub async fn start(&self, user: &UserId, new: NewRun) -> Result<Started, StartError> {
+    pub async fn start(&self, user: &UserId, new: NewRun) -> Result<StartedRun, StartError> {
         // First of all: whatever has changed since, the same request gives the same run.
-        if let Some(known) = self.recall(user, new.idempotency.as_ref()).await? {
+        if let Some(known) = self.find_submission(user, new.idempotency.as_ref()).await? {
             return Ok(known);
         }
-        self.check(&new)?;
-        let again = new.promised.then(|| NewRun { promised: false, ..new.clone() });
+        self.check_request(&new)?;
+        let again = new.create_if_missing.then(|| NewRun { create_if_missing: false, ..new.clone() });
         let (thread, new_thread) = match &new.thread {
-            Some(thread) => (thread.clone(), new.promised && !self.has_thread(user, thread).await?),
+            Some(thread) => (thread.clone(), new.create_if_missing && !self.has_thread(user, thread).await?),
             None => (ThreadId::from_uuid(Uuid::now_v7()), true),
         };
         let mut in_the_way = None;
         if !new_thread {
             self.check_thread(user, &thread, &new).await?;
-            match self.make_way(user, &thread, &new).await? {
-                Way::Free => {}
-                Way::After(busy) => in_the_way = Some(busy),
-                Way::Steered(steered) => return Ok(steered),
+            match self.resolve_busy(user, &thread, &new).await? {
+                BusyOutcome::Proceed => {}
+                BusyOutcome::Interrupt(busy) => in_the_way = Some(busy),
+                BusyOutcome::Handled(steered) => return Ok(steered),
             }
-        } else if new.input.is_empty() && new.before.is_none() {
-            return Err(StartError::NothingToDo);
+        } else if new.input.is_empty() && new.prior_history.is_none() {
+            return Err(StartError::NoInput);
         }
         let task = TaskId::from_uuid(Uuid::now_v7());
         let start = StartCommand {
@@ -188,14 +188,14 @@ impl Engine {
             display_mode: new.display_mode,
             client: new.client,
             origin: new.origin,
-            prior_history: new.before,
-            model_settings: new.wishes,
-            request_echo: new.echo,
+            prior_history: new.prior_history,
+            model_settings: new.model_settings,
+            request_echo: new.request_echo,
             rewritten_history: None,
             hook_error: None,
         };
         let command = Command::Start(Box::new(start));
-        let submission = self.submission(thread.clone(), new_thread, command.clone(), new.idempotency);
+        let submission = self.new_submission(thread.clone(), new_thread, command.clone(), new.idempotency);
         let at = submission.at;
         let submitted = match (self.ports().directory.submit(user, submission).await, again) {
             // Somebody else made the promised thread meanwhile.
@@ -203,10 +203,14 @@ impl Engine {
             (submitted, _) => submitted?,
         };
         match submitted {
-            Submitted::Duplicate { task, thread } => return Ok(Started { task, thread }),
-            Submitted::Queued => self.shared.poke(user, &thread),
+            Submitted::Duplicate { task, thread } => return Ok(StartedRun { task, thread }),
+            Submitted::Queued => self.shared.wake_thread(user, &thread),
             Submitted::ThreadCreated { lease, row } => {
-                self.shared.bear(user, &thread, Some(Birth { lease, row: InboxRow { id: row, at, command } }));
+                self.shared.spawn_or_wake(
+                    user,
+                    &thread,
+                    Some(NewThread { lease, first_row: InboxRow { id: row, at, command } }),
+                );
             }
         }
         if let Some(busy) = in_the_way {
@@ -214,32 +218,39 @@ impl Engine {
             let cancel = Command::Cancel(CancelCommand { task_id: busy, mode: CancelMode::Immediate });
             self.submit(user, &thread, cancel, None).await?;
         }
-        Ok(Started { task, thread })
+        Ok(StartedRun { task, thread })
     }
 
     /// What a request with this key began, if there was one.
     ///
     /// # Errors
     /// When the key was used for something else, or the directory cannot be read.
-    pub async fn recall(
+    pub async fn find_submission(
         &self,
         user: &UserId,
         idempotency: Option<&IdempotencyKey>,
-    ) -> Result<Option<Started>, SubmitError> {
+    ) -> Result<Option<StartedRun>, SubmitError> {
         let Some(idempotency) = idempotency else { return Ok(None) };
         match self.ports().directory.find_submission(user, idempotency).await? {
-            Some(Submitted::Duplicate { task, thread }) => Ok(Some(Started { task, thread })),
+            Some(Submitted::Duplicate { task, thread }) => Ok(Some(StartedRun { task, thread })),
             Some(Submitted::Queued | Submitted::ThreadCreated { .. }) | None => Ok(None),
         }
     }
 
-    fn check(&self, new: &NewRun) -> Result<(), StartError> {
+    fn check_request(&self, new: &NewRun) -> Result<(), StartError> {
         let agent = self.ports().definitions.resolve_agent(&new.agent);
         if agent.is_none() {
             return Err(StartError::UnknownAgent(new.agent.clone()));
         }
-        let size = serde_json::to_vec(&(&new.input, &new.tools, &new.metadata, &new.before, &new.wishes, &new.echo))
-            .map_or(usize::MAX, |text| text.len());
+        let size = serde_json::to_vec(&(
+            &new.input,
+            &new.tools,
+            &new.metadata,
+            &new.prior_history,
+            &new.model_settings,
+            &new.request_echo,
+        ))
+        .map_or(usize::MAX, |text| text.len());
         if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX)) } else { Ok(()) }
     }
 
@@ -269,29 +280,29 @@ impl Engine {
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        let submitted = self.write_down(user, thread, command, idempotency).await?;
-        self.wake(user, thread);
+        let submitted = self.submit_without_wake(user, thread, command, idempotency).await?;
+        self.wake_thread(user, thread);
         Ok(submitted)
     }
 
     /// Writes a command down; nobody is woken for it.
-    pub(crate) async fn write_down(
+    pub(crate) async fn submit_without_wake(
         &self,
         user: &UserId,
         thread: &ThreadId,
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        let submission = self.submission(thread.clone(), false, command, idempotency);
+        let submission = self.new_submission(thread.clone(), false, command, idempotency);
         self.ports().directory.submit(user, submission).await
     }
 
     /// There is something in the thread's inbox.
-    pub(crate) fn wake(&self, user: &UserId, thread: &ThreadId) {
-        self.shared.poke(user, thread);
+    pub(crate) fn wake_thread(&self, user: &UserId, thread: &ThreadId) {
+        self.shared.wake_thread(user, thread);
     }
 
-    fn submission(
+    fn new_submission(
         &self,
         thread: ThreadId,
         new_thread: bool,
@@ -305,17 +316,17 @@ impl Engine {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub async fn settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
+    pub async fn wait_settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
         let row = self.ports().directory.run(user, run).await?;
         // From its newest change of state on: an earlier pause is over.
         let from = row.and_then(|row| row.last_seq.or(row.first_seq)).map_or(Seq::ZERO, Seq::prev);
         let view = View {
-            name: format!("settled:{run}").into(),
-            projection: Box::new(Settled { run: run.clone() }),
-            from,
-            skip: 0,
+            lane: format!("settled:{run}").into(),
+            projection: Box::new(SettledProjection { run: run.clone() }),
+            history_start: from,
+            skip_frames: 0,
         };
-        let mut viewer = self.watch_at(user, thread, view, from);
+        let mut viewer = self.watch_from(user, thread, view, from);
         viewer.next().await.map(|_| ())
     }
 
@@ -331,12 +342,12 @@ impl Engine {
         cursor: &Cursor,
     ) -> Result<Viewer, WatchError> {
         self.check_cursor(user, thread, cursor).await?;
-        Ok(self.watch_at(user, thread, view, cursor.seq))
+        Ok(self.watch_from(user, thread, view, cursor.seq))
     }
 
     /// Watches a thread from a place on that is known to be in its log.
     #[must_use]
-    pub fn watch_at(&self, user: &UserId, thread: &ThreadId, view: View, cursor: Seq) -> Viewer {
+    pub fn watch_from(&self, user: &UserId, thread: &ThreadId, view: View, cursor: Seq) -> Viewer {
         let hub: &Arc<Hub> = &self.shared.hub;
         Viewer::new(hub, Arc::clone(&self.ports().journal), (user.clone(), thread.clone()), view, cursor)
     }
@@ -364,7 +375,7 @@ impl Engine {
         let deleted = self.ports().directory.delete_thread(user, thread).await?;
         if deleted {
             // A live run notices at its next append, which is refused.
-            self.shared.poke(user, thread);
+            self.shared.wake_thread(user, thread);
             self.shared.hub.close(thread);
         }
         Ok(deleted)
@@ -373,7 +384,7 @@ impl Engine {
     /// How many threads are being executed.
     #[must_use]
     pub fn live_threads(&self) -> usize {
-        self.shared.live()
+        self.shared.live_threads()
     }
 
     /// Stops: nothing new begins, what runs has `grace` to end, then everything halts where it is.
@@ -393,11 +404,11 @@ impl Engine {
 
 /// Ends when a run has ended or paused.
 #[derive(Clone)]
-struct Settled {
+struct SettledProjection {
     run: TaskId,
 }
 
-impl Projection for Settled {
+impl Projection for SettledProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
         let kinds = ["task.completed", "task.incomplete", "task.failed", "task.cancelled", "task.paused"];
         let mine = record.run == self.run && kinds.contains(&record.event_type());

@@ -13,30 +13,30 @@
 //! no database (that is `store`). It holds no lock over an await.
 
 mod actor;
-mod answer;
 mod batch;
-mod before;
 mod clock;
+mod commands;
 mod compaction;
 mod documents;
+mod effect_streams;
 mod engine;
 mod hub;
 mod inbox;
-mod look;
-mod open;
+mod input_hook;
+mod on_busy;
+mod queries;
 mod session;
 mod shared;
 mod sync;
+mod thread_state;
 mod timers;
-mod upstream;
 mod viewer;
-mod wakes;
-mod way;
+mod wake_schedule;
 
-pub use answer::AnswerError;
 pub use clock::SystemClock;
+pub use commands::AnswerError;
 pub use documents::NoDocuments;
-pub use engine::{Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, Started, WatchError};
+pub use engine::{Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError};
 pub use shared::{Ports, StopMode};
 pub use viewer::{View, Viewer};
 

@@ -8,15 +8,15 @@
 //! `inbox` has how commands are answered, `batch` how records are gathered and appended, `before` what happens before a
 //! run begins, and `compaction` what happens after one has ended.
 
-use crate::actor::{Actor, Birth};
-use crate::batch::{Flight, Gathered};
-use crate::before::Hooking;
-use crate::compaction::Compacting;
-use crate::open;
+use crate::actor::{NewThread, ThreadActor};
+use crate::batch::{BatchBuilder, InFlightAppend};
+use crate::compaction::RunningCompaction;
+use crate::effect_streams::{self, EffectStreams};
+use crate::input_hook::PendingHook;
 use crate::shared::StopMode;
+use crate::thread_state;
 use crate::timers::Timers;
-use crate::upstream::{self, Upstreams};
-use machine::{Ctx, Effect, EffectId, Input, Out, RunState, TimerId};
+use machine::{Effect, EffectId, InputContext, MachineInput, MachineOutput, RunState, TimerId};
 use model::Seq;
 use model::definition::Definitions;
 use model::fold::RunFold;
@@ -30,7 +30,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// How a term ended.
-pub(crate) enum Ended {
+pub(crate) enum TermEnd {
     /// Nothing is left to do, or nothing but to wait for people.
     Idle,
     /// The thread must not be executed by this version.
@@ -38,61 +38,64 @@ pub(crate) enum Ended {
     /// The process stops.
     Halted,
     /// The log did not take an append: fold it anew.
-    Again(String),
+    Retry(String),
 }
 
-pub(crate) struct Session<'a> {
-    pub(crate) actor: &'a Actor,
+pub(crate) struct ThreadSession<'a> {
+    pub(crate) actor: &'a ThreadActor,
     pub(crate) lease: Lease,
     /// What outlives the runs that have ended.
-    pub(crate) past: ThreadFold,
+    pub(crate) thread_fold: ThreadFold,
     pub(crate) run: Option<RunState>,
     /// Commands that wait.
-    pub(crate) rows: VecDeque<InboxRow>,
-    pub(crate) gathered: Gathered,
-    pub(crate) flight: Option<Flight>,
+    pub(crate) waiting_rows: VecDeque<InboxRow>,
+    pub(crate) next_batch: BatchBuilder,
+    pub(crate) in_flight: Option<InFlightAppend>,
     /// The last record that was handed to the journal.
-    pub(crate) sent: Seq,
+    pub(crate) submitted_seq: Seq,
     /// Rows that are answered, but whose consumption is not durable yet.
-    pub(crate) answered: HashSet<u64>,
+    pub(crate) handled_rows: HashSet<u64>,
     /// Words that their run could not hear when they came: they begin the next one.
-    pub(crate) unheard: HashSet<u64>,
+    pub(crate) late_steers: HashSet<u64>,
     /// A run that is about to begin, when its hook has answered.
-    pub(crate) hooking: Option<Hooking>,
+    pub(crate) pending_hook: Option<PendingHook>,
     /// The past is being summed up.
-    pub(crate) compacting: Option<Compacting>,
+    pub(crate) compaction: Option<RunningCompaction>,
     /// What the user had used up today when the term began.
-    pub(crate) spent: Spend,
-    upstreams: Upstreams,
+    pub(crate) daily_spend: Spend,
+    effect_streams: EffectStreams,
     /// What upstreams said and nobody has looked at yet.
-    heard: Vec<Input>,
+    ready_inputs: Vec<MachineInput>,
     pub(crate) timers: Timers,
 }
 
 /// What a session was woken by.
-enum Woken {
-    Verdict(AppendOutcome),
-    Upstream,
-    Poked,
+enum SessionEvent {
+    AppendDone(AppendOutcome),
+    Inputs,
+    Wakeup,
     Timer(TimerId),
     Hook,
-    Summary,
+    Compaction,
 }
 
-impl<'a> Session<'a> {
+impl<'a> ThreadSession<'a> {
     /// Claims the thread and folds its log. `None` when it must not be executed.
-    pub(crate) async fn open(actor: &'a Actor, birth: Option<Birth>) -> Result<Option<Session<'a>>, StoreError> {
+    pub(crate) async fn open(
+        actor: &'a ThreadActor,
+        birth: Option<NewThread>,
+    ) -> Result<Option<ThreadSession<'a>>, StoreError> {
         let ports = &actor.shared.ports;
         let (lease, first) = match birth {
-            Some(Birth { lease, row }) => (lease, Some(row)),
+            Some(NewThread { lease, first_row: row }) => (lease, Some(row)),
             None => (ports.journal.claim(&actor.owner, &actor.thread, &ports.node).await?, None),
         };
-        actor.shared.hub.reach(&actor.thread, lease.head);
+        actor.shared.hub.advance_head(&actor.thread, lease.head);
         let place = (&actor.owner, &actor.thread);
-        let opened = open::fold(&*ports.journal, &*ports.directory, place, lease.head).await?;
+        let opened = thread_state::load_thread_state(&*ports.journal, &*ports.directory, place, lease.head).await?;
         let misfits = opened.replay.thread.fold_errors + opened.replay.run.as_ref().map_or(0, |run| run.fold_errors);
-        if opened.newer || misfits > 0 {
-            let newer = opened.newer;
+        if opened.has_newer_format || misfits > 0 {
+            let newer = opened.has_newer_format;
             tracing::error!(thread = %actor.thread, misfits, newer, "the thread is parked: its log does not fit");
             metrics::counter!("headwater_threads_parked_total").increment(1);
             return Ok(None);
@@ -100,96 +103,99 @@ impl<'a> Session<'a> {
         let mut session = Self {
             actor,
             lease,
-            past: opened.replay.thread,
+            thread_fold: opened.replay.thread,
             run: None,
-            rows: VecDeque::new(),
-            gathered: Gathered::default(),
-            flight: None,
-            sent: lease.head,
-            answered: HashSet::new(),
-            unheard: HashSet::new(),
-            hooking: None,
-            compacting: None,
-            spent: Spend::default(),
-            upstreams: Upstreams::default(),
-            heard: Vec::new(),
+            waiting_rows: VecDeque::new(),
+            next_batch: BatchBuilder::default(),
+            in_flight: None,
+            submitted_seq: lease.head,
+            handled_rows: HashSet::new(),
+            late_steers: HashSet::new(),
+            pending_hook: None,
+            compaction: None,
+            daily_spend: Spend::default(),
+            effect_streams: EffectStreams::default(),
+            ready_inputs: Vec::new(),
             timers: Timers::default(),
         };
-        session.read_spent().await?;
+        session.load_daily_spend().await?;
         if let Some(fold) = opened.replay.run {
-            session.take_up(fold).await?;
+            session.resume_run(fold).await?;
         }
         match first {
-            Some(row) => session.rows.push_back(row),
+            Some(row) => session.waiting_rows.push_back(row),
             None => session.read_inbox().await?,
         }
         Ok(Some(session))
     }
 
     /// Goes on with a run that has not ended.
-    async fn take_up(&mut self, fold: RunFold) -> Result<(), StoreError> {
-        let definitions = definitions_of(self.actor, &fold).await?;
-        let mut run = self.state(definitions, Some(fold));
+    async fn resume_run(&mut self, fold: RunFold) -> Result<(), StoreError> {
+        let definitions = definitions_for_run(self.actor, &fold).await?;
+        let mut run = self.new_run_state(definitions, Some(fold));
         // What the run itself used up today is in both sums.
-        run.leave_own_out();
+        run.exclude_own_spend();
         // First of all: should the run pause now, its row says when it has to be looked at again.
-        for id in machine::outstanding(&run) {
+        for id in machine::outstanding_effects(&run) {
             if let EffectId::Timer(timer) = id
-                && let Some(at) = machine::moment_of(&run, &timer)
+                && let Some(at) = machine::timer_deadline(&run, &timer)
             {
                 self.timers.arm(timer, at, self.actor.shared.ports.clock.now());
             }
         }
         self.run = Some(run);
-        self.step(Input::Recovered);
+        self.step(MachineInput::Recovered);
         Ok(())
     }
 
     /// Only where somebody's day has a limit is it looked at.
-    async fn read_spent(&mut self) -> Result<(), StoreError> {
+    async fn load_daily_spend(&mut self) -> Result<(), StoreError> {
         let ports = &self.actor.shared.ports;
         let limits = &ports.definitions.limits;
         if limits.user_day_tokens_max.is_some() || limits.user_day_cost_max.is_some() {
-            self.spent = ports.directory.daily_spend(&self.actor.owner, Day::from_millis(ports.clock.now())).await?;
+            self.daily_spend =
+                ports.directory.daily_spend(&self.actor.owner, Day::from_millis(ports.clock.now())).await?;
         }
         Ok(())
     }
 
     /// Executes until nothing is left to do.
-    pub(crate) async fn run(&mut self) -> Ended {
+    pub(crate) async fn run(&mut self) -> TermEnd {
         loop {
             let mode = self.actor.shared.stop_mode();
             if mode != StopMode::Halted {
-                self.answer_rows(mode);
+                self.handle_rows(mode);
                 self.flush();
             }
-            if self.flight.is_none() {
+            if self.in_flight.is_none() {
                 match mode {
-                    StopMode::Halted => return Ended::Halted,
-                    _ if self.has_nothing_to_do(mode) => return Ended::Idle,
+                    StopMode::Halted => return TermEnd::Halted,
+                    _ if self.is_idle(mode) => return TermEnd::Idle,
                     _ => {}
                 }
             }
-            match poll_fn(|cx| self.poll_woken(cx)).await {
-                Woken::Verdict(AppendOutcome::Durable) => self.landed(),
-                Woken::Verdict(AppendOutcome::Fenced) => {
-                    return Ended::Again("another executor has the thread".to_owned());
+            match poll_fn(|cx| self.poll_event(cx)).await {
+                SessionEvent::AppendDone(AppendOutcome::Durable) => self.on_durable(),
+                SessionEvent::AppendDone(AppendOutcome::Fenced) => {
+                    return TermEnd::Retry("another executor has the thread".to_owned());
                 }
-                Woken::Verdict(AppendOutcome::Rejected(why) | AppendOutcome::Unknown(why)) => return Ended::Again(why),
-                Woken::Upstream => {
-                    for input in std::mem::take(&mut self.heard) {
+                SessionEvent::AppendDone(AppendOutcome::Rejected(why) | AppendOutcome::Unknown(why)) => {
+                    return TermEnd::Retry(why);
+                }
+                SessionEvent::Inputs => {
+                    for input in std::mem::take(&mut self.ready_inputs) {
                         self.step(input);
                     }
                 }
-                Woken::Timer(id) => {
-                    if let Err(error) = self.time_is_up(id).await {
-                        return Ended::Again(error.to_string());
+                SessionEvent::Timer(id) => {
+                    if let Err(error) = self.on_timer(id).await {
+                        return TermEnd::Retry(error.to_string());
                     }
                 }
-                Woken::Hook | Woken::Summary => {}
-                Woken::Poked => {
+                SessionEvent::Hook | SessionEvent::Compaction => {}
+                SessionEvent::Wakeup => {
                     if let Err(error) = self.read_inbox().await {
-                        return Ended::Again(error.to_string());
+                        return TermEnd::Retry(error.to_string());
                     }
                 }
             }
@@ -197,14 +203,14 @@ impl<'a> Session<'a> {
     }
 
     /// A run that waits for people waits without us.
-    fn has_nothing_to_do(&self, mode: StopMode) -> bool {
-        let waiting = mode == StopMode::Going && !self.rows.is_empty();
-        let begun = self.hooking.is_some() || self.compacting.is_some();
-        if !self.gathered.is_empty() || (begun && mode == StopMode::Going) {
+    fn is_idle(&self, mode: StopMode) -> bool {
+        let waiting = mode == StopMode::Running && !self.waiting_rows.is_empty();
+        let begun = self.pending_hook.is_some() || self.compaction.is_some();
+        if !self.next_batch.is_empty() || (begun && mode == StopMode::Running) {
             return false;
         }
         // Time that is up is an answer, too.
-        let due = self.timers.next().is_some_and(|at| at <= self.actor.shared.ports.clock.now());
+        let due = self.timers.next_due().is_some_and(|at| at <= self.actor.shared.ports.clock.now());
         (self.is_paused() && !due) || (self.run.is_none() && !waiting)
     }
 
@@ -214,36 +220,36 @@ impl<'a> Session<'a> {
     }
 
     /// The next thing. Upstreams are left unread while too much waits for the disk.
-    fn poll_woken(&mut self, cx: &mut Context<'_>) -> Poll<Woken> {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         // First of all: whoever hears the verdict may wake us at any moment from now on.
-        self.actor.poke.listen(cx);
-        if let Poll::Ready(verdict) = self.poll_verdict(cx) {
-            return Poll::Ready(Woken::Verdict(verdict));
+        self.actor.wakeup.register_waker(cx);
+        if let Poll::Ready(verdict) = self.poll_append(cx) {
+            return Poll::Ready(SessionEvent::AppendDone(verdict));
         }
-        if self.actor.poke.poll_raised(cx).is_ready() {
-            return Poll::Ready(Woken::Poked);
+        if self.actor.wakeup.poll_notified(cx).is_ready() {
+            return Poll::Ready(SessionEvent::Wakeup);
         }
         if let Poll::Ready(timer) = self.timers.poll_due(cx) {
-            return Poll::Ready(Woken::Timer(timer));
+            return Poll::Ready(SessionEvent::Timer(timer));
         }
         if self.poll_hook(cx).is_ready() {
-            return Poll::Ready(Woken::Hook);
+            return Poll::Ready(SessionEvent::Hook);
         }
-        if self.poll_summary(cx).is_ready() {
-            return Poll::Ready(Woken::Summary);
+        if self.poll_compaction(cx).is_ready() {
+            return Poll::Ready(SessionEvent::Compaction);
         }
-        match self.room() {
+        match self.input_capacity() {
             0 => Poll::Pending,
-            room => self.upstreams.poll_ready(cx, room, &mut self.heard).map(|()| Woken::Upstream),
+            room => self.effect_streams.poll_ready(cx, room, &mut self.ready_inputs).map(|()| SessionEvent::Inputs),
         }
     }
 
     /// What became of the append in flight. While nothing waits for that it need not wake anybody: its records are shown
     /// without us ([`Session::flush`]), and we find out when we next look.
-    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<AppendOutcome> {
-        let going = self.run.is_some() && !self.is_paused() && self.actor.shared.stop_mode() == StopMode::Going;
-        let waiting = !going || !self.gathered.is_empty() || self.room() == 0;
-        let Some(flight) = &mut self.flight else { return Poll::Pending };
+    fn poll_append(&mut self, cx: &mut Context<'_>) -> Poll<AppendOutcome> {
+        let going = self.run.is_some() && !self.is_paused() && self.actor.shared.stop_mode() == StopMode::Running;
+        let waiting = !going || !self.next_batch.is_empty() || self.input_capacity() == 0;
+        let Some(flight) = &mut self.in_flight else { return Poll::Pending };
         if waiting || !flight.tools.is_empty() {
             flight.verdict.as_mut().poll(cx)
         } else {
@@ -252,67 +258,69 @@ impl<'a> Session<'a> {
     }
 
     /// A run's state, before its first record or from what the log says.
-    pub(crate) fn state(&self, definitions: Arc<Definitions>, fold: Option<RunFold>) -> RunState {
+    pub(crate) fn new_run_state(&self, definitions: Arc<Definitions>, fold: Option<RunFold>) -> RunState {
         let actor = self.actor;
-        let mut run = RunState::new(actor.owner.clone(), actor.thread.clone(), definitions, self.past.clone(), fold);
-        run.spent_before = self.spent;
+        let mut run =
+            RunState::new(actor.owner.clone(), actor.thread.clone(), definitions, self.thread_fold.clone(), fold);
+        run.prior_spend = self.daily_spend;
         run
     }
 
     /// One input through the machine: what it causes gathers, what it asks for begins.
-    pub(crate) fn step(&mut self, input: Input) {
+    pub(crate) fn step(&mut self, input: MachineInput) {
         let now = self.actor.shared.ports.clock.now();
         let Some(run) = &mut self.run else { return };
-        let mut out = Out::default();
-        machine::step(run, input, Ctx { now }, &mut out);
+        let mut out = MachineOutput::default();
+        machine::apply_input(run, input, InputContext { now }, &mut out);
         for effect in out.effects {
-            self.begin_effect(effect);
+            self.start_effect(effect);
         }
         let Some(root) = self.run.as_ref().and_then(|run| run.fold.root()).map(|root| root.id.clone()) else { return };
         for draft in out.drafts {
-            self.gather(&root, draft);
+            self.push_record(&root, draft);
         }
         if self.run.as_ref().is_some_and(|run| run.fold.has_ended()) {
-            self.end_run();
+            self.finish_run();
         }
     }
 
-    fn end_run(&mut self) {
+    fn finish_run(&mut self) {
         let Some(run) = self.run.take() else { return };
         let status = run.fold.root().map_or(TaskStatus::Failed, |root| root.status);
         metrics::counter!("headwater_runs_ended_total", "status" => status.as_str()).increment(1);
-        self.past.add_finished_run(&run.fold);
-        self.spent = run.spent_until_now();
+        self.thread_fold.add_finished_run(&run.fold);
+        self.daily_spend = run.user_spend_today();
         self.timers = Timers::default();
-        self.upstreams = Upstreams::default();
-        self.put_checkpoint();
-        self.begin_compaction(&run.definitions);
+        self.effect_streams = EffectStreams::default();
+        self.push_checkpoint();
+        self.start_compaction(&run.definitions);
     }
 
-    pub(crate) fn put_checkpoint(&mut self) {
-        if let Ok(body) = serde_json::to_string(&self.past) {
-            self.gathered.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: self.past.seq, body }));
+    pub(crate) fn push_checkpoint(&mut self) {
+        if let Ok(body) = serde_json::to_string(&self.thread_fold) {
+            self.next_batch.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: self.thread_fold.seq, body }));
         }
     }
 
-    fn begin_effect(&mut self, effect: Effect) {
+    fn start_effect(&mut self, effect: Effect) {
         let ports = &self.actor.shared.ports;
         match effect {
             Effect::CallModel { id, request, not_before: None } => {
-                self.upstreams.listen_to_model(id, ports.models.stream_turn(*request));
+                self.effect_streams.push_model(id, ports.models.stream_turn(*request));
             }
             Effect::CallModel { id, request, not_before: Some(at) } => {
                 let wait = Duration::from_millis(at.saturating_sub(ports.clock.now()));
-                self.upstreams.listen_to_model(id, upstream::turn_after(wait, Arc::clone(&ports.models), *request));
+                self.effect_streams
+                    .push_model(id, effect_streams::delayed_turn(wait, Arc::clone(&ports.models), *request));
             }
-            Effect::ReadFile { id, request } => self.upstreams.listen_to_file(id, ports.documents.read_file(request)),
-            Effect::CallTool { id, request } => self.gathered.tools.push((id, request)),
-            Effect::Arm { id, at } => self.timers.arm(id, at, ports.clock.now()),
+            Effect::ReadFile { id, request } => self.effect_streams.push_file(id, ports.documents.read_file(request)),
+            Effect::CallTool { id, request } => self.next_batch.tools.push((id, request)),
+            Effect::SetTimer { id, at } => self.timers.arm(id, at, ports.clock.now()),
             Effect::Abort(EffectId::Timer(id)) => self.timers.disarm(&id),
             Effect::Abort(id) => {
-                self.upstreams.abort(&id);
-                self.gathered.tools.retain(|(waiting, _)| *waiting != id);
-                if let Some(flight) = &mut self.flight {
+                self.effect_streams.abort(&id);
+                self.next_batch.tools.retain(|(waiting, _)| *waiting != id);
+                if let Some(flight) = &mut self.in_flight {
                     flight.tools.retain(|(waiting, _)| *waiting != id);
                 }
             }
@@ -320,23 +328,23 @@ impl<'a> Session<'a> {
     }
 
     /// The tools of an append that is durable begin.
-    pub(crate) fn begin_tools(&mut self, flight: Flight) {
+    pub(crate) fn start_tools(&mut self, flight: InFlightAppend) {
         let ports = &self.actor.shared.ports;
         for (id, request) in flight.tools {
             let within = request.deadline.saturating_sub(ports.clock.now());
             let events = ports.tools.call_tool(*request);
-            self.upstreams.listen_to_tool(id, events, Duration::from_millis(within));
+            self.effect_streams.push_tool(id, events, Duration::from_millis(within));
         }
     }
 
     /// When the run that waits for people has to be looked at again.
-    pub(crate) fn wakes_at(&self) -> Option<model::Millis> {
-        self.timers.next()
+    pub(crate) fn next_wake_at(&self) -> Option<model::Millis> {
+        self.timers.next_due()
     }
 }
 
 /// The definitions that a run started with, whatever the file says now.
-async fn definitions_of(actor: &Actor, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
+async fn definitions_for_run(actor: &ThreadActor, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
     let ports = &actor.shared.ports;
     let digest = fold.root().and_then(|root| root.definitions_digest.as_deref()).unwrap_or_default();
     if digest == ports.definitions.digest || digest.is_empty() {

@@ -1,9 +1,9 @@
 //! What every actor of a process shares.
 
-use crate::actor::{Actor, Birth, Poke};
+use crate::actor::{NewThread, ThreadActor, Wakeup};
 use crate::hub::Hub;
 use crate::sync::{Mutex, lock};
-use crate::wakes::Wakes;
+use crate::wake_schedule::WakeSchedule;
 use model::definition::Definitions;
 use model::ports::{Clock, Directory, FileReader, HookRunner, Journal, ModelClient, ToolRunner};
 use model::{NodeId, ThreadId, UserId};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 /// The clock is looked at so often, at least.
-const WAKE_AT_LEAST_MS: u64 = 60_000;
+const WAKE_INTERVAL_MS_MAX: u64 = 60_000;
 
 /// What the engine stands on. `server` fills it in.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ pub struct Ports {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopMode {
     /// It goes on.
-    Going,
+    Running,
     /// Nothing new begins; what runs may end.
     Draining,
     /// Everything stops where it is. The log says how far that was.
@@ -52,9 +52,9 @@ pub enum StopMode {
 pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) wakes: Wakes,
+    pub(crate) wake_schedule: WakeSchedule,
     stop: AtomicU8,
-    actors: Mutex<HashMap<ThreadId, Arc<Poke>>>,
+    actors: Mutex<HashMap<ThreadId, Arc<Wakeup>>>,
 }
 
 impl Shared {
@@ -62,15 +62,15 @@ impl Shared {
         Self {
             ports,
             hub: Arc::default(),
-            wakes: Wakes::default(),
-            stop: AtomicU8::new(StopMode::Going as u8),
+            wake_schedule: WakeSchedule::default(),
+            stop: AtomicU8::new(StopMode::Running as u8),
             actors: Mutex::default(),
         }
     }
 
     pub(crate) fn stop_mode(&self) -> StopMode {
         match self.stop.load(Ordering::SeqCst) {
-            0 => StopMode::Going,
+            0 => StopMode::Running,
             1 => StopMode::Draining,
             _ => StopMode::Halted,
         }
@@ -79,67 +79,68 @@ impl Shared {
     /// Tells every actor. It only ever gets stricter.
     pub(crate) fn stop(&self, mode: StopMode) {
         self.stop.fetch_max(mode as u8, Ordering::SeqCst);
-        lock(&self.actors).values().for_each(|poke| poke.set());
-        self.wakes.nudge();
+        lock(&self.actors).values().for_each(|poke| poke.notify());
+        self.wake_schedule.notify();
     }
 
     /// There is something to do in this thread's inbox: its actor is woken, or born.
-    pub(crate) fn poke(self: &Arc<Self>, owner: &UserId, thread: &ThreadId) {
-        self.bear(owner, thread, None);
+    pub(crate) fn wake_thread(self: &Arc<Self>, owner: &UserId, thread: &ThreadId) {
+        self.spawn_or_wake(owner, thread, None);
     }
 
     /// The same, for a thread that was just made: what there is to do need not be read.
-    pub(crate) fn bear(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, birth: Option<Birth>) {
+    pub(crate) fn spawn_or_wake(self: &Arc<Self>, owner: &UserId, thread: &ThreadId, birth: Option<NewThread>) {
         let mut actors = lock(&self.actors);
         if let Some(poke) = actors.get(thread) {
-            poke.set();
+            poke.notify();
             return;
         }
         if self.stop_mode() == StopMode::Halted {
             return; // the row is durable: the next process takes it up
         }
-        let poke = Arc::new(Poke::default());
+        let poke = Arc::new(Wakeup::default());
         actors.insert(thread.clone(), Arc::clone(&poke));
-        metrics::gauge!("headwater_live_threads").set(count(actors.len()));
+        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.len()));
         drop(actors);
-        let actor = Actor { shared: Arc::clone(self), owner: owner.clone(), thread: thread.clone(), poke };
-        tokio::spawn(actor.live(birth));
+        let actor =
+            ThreadActor { shared: Arc::clone(self), owner: owner.clone(), thread: thread.clone(), wakeup: poke };
+        tokio::spawn(actor.run(birth));
     }
 
     /// Wakes the threads that wait for people when their time has come. Ends with the process.
-    pub(crate) async fn keep_time(self: Arc<Self>) {
-        while self.stop_mode() == StopMode::Going {
+    pub(crate) async fn run_wake_loop(self: Arc<Self>) {
+        while self.stop_mode() == StopMode::Running {
             let now = self.ports.clock.now();
-            let (due, next) = self.wakes.due(now);
+            let (due, next) = self.wake_schedule.take_due(now);
             for (owner, thread) in due {
-                self.poke(&owner, &thread);
+                self.wake_thread(&owner, &thread);
             }
             // Not for ever: a clock that was set forward is noticed.
-            let within = next.map_or(WAKE_AT_LEAST_MS, |at| at.saturating_sub(now).min(WAKE_AT_LEAST_MS));
+            let within = next.map_or(WAKE_INTERVAL_MS_MAX, |at| at.saturating_sub(now).min(WAKE_INTERVAL_MS_MAX));
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(within)) => {}
-                () = self.wakes.changed() => {}
+                () = self.wake_schedule.changed() => {}
             }
         }
     }
 
     /// An idle actor goes, unless it was woken meanwhile. Decided under the lock under which it is woken.
-    pub(crate) fn retire(&self, thread: &ThreadId, poke: &Poke) -> bool {
+    pub(crate) fn retire(&self, thread: &ThreadId, poke: &Wakeup) -> bool {
         let mut actors = lock(&self.actors);
-        if poke.clear() {
+        if poke.take_notified() {
             return false;
         }
         actors.remove(thread);
-        metrics::gauge!("headwater_live_threads").set(count(actors.len()));
+        metrics::gauge!("headwater_live_threads").set(gauge_value(actors.len()));
         true
     }
 
-    pub(crate) fn live(&self) -> usize {
+    pub(crate) fn live_threads(&self) -> usize {
         lock(&self.actors).len()
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a gauge of far fewer than 2^52 things")]
-const fn count(n: usize) -> f64 {
+const fn gauge_value(n: usize) -> f64 {
     n as f64
 }

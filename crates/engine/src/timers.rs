@@ -28,7 +28,7 @@ impl Timers {
     }
 
     /// The next moment.
-    pub(crate) fn next(&self) -> Option<Millis> {
+    pub(crate) fn next_due(&self) -> Option<Millis> {
         self.armed.iter().map(|(_, at, _)| *at).min()
     }
 

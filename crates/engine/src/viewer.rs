@@ -1,6 +1,6 @@
 //! Somebody who watches a thread: a cursor that moves from the log into the hub and back.
 
-use crate::hub::{Ask, Hub, Take, Topic};
+use crate::hub::{FrameRequest, Hub, LaneFrames, Topic};
 use bytes::Bytes;
 use model::defects::Defect;
 use model::ports::{Frames, Journal, PageLimit, Projection, StoreError};
@@ -10,24 +10,24 @@ use std::sync::Arc;
 use std::task::Poll;
 
 /// A page of the log for one viewer: small, because a thousand viewers that fell behind hold one each.
-const PAGE: PageLimit = PageLimit { records_max: 256, bytes_max: 16 * 1024 };
+const VIEWER_PAGE: PageLimit = PageLimit { records_max: 256, bytes_max: 16 * 1024 };
 
 /// What a viewer watches.
 pub struct View {
     /// The projection's name, with its options and scope: viewers with the same one share frames.
-    pub name: Arc<str>,
+    pub lane: Arc<str>,
     /// The projection before its first record.
     pub projection: Box<dyn Projection>,
     /// Where its history begins: before the first record of its run.
-    pub from: Seq,
+    pub history_start: Seq,
     /// So many frames after the place where the viewer begins are not wanted: a client may stand between two frames of
     /// one record, or count frames instead of records.
-    pub skip: u64,
+    pub skip_frames: u64,
 }
 
 /// A viewer. Dropping it is leaving; the run goes on.
 pub struct Viewer {
-    seat: usize,
+    slot: usize,
     owner: UserId,
     thread: ThreadId,
     journal: Arc<dyn Journal>,
@@ -38,12 +38,12 @@ pub struct Viewer {
     projector: Option<Box<dyn Projection>>,
     cursor: Seq,
     /// Nothing after this record is shown.
-    until: Option<Seq>,
+    end_seq: Option<Seq>,
     /// Has the log been read up to its head? Only then does the topic know everything that follows.
     at_head: bool,
-    over: bool,
+    ended: bool,
     /// The thread was deleted, or the process stops: the end is not the stream's own.
-    broken_off: bool,
+    interrupted: bool,
 }
 
 impl Viewer {
@@ -55,26 +55,40 @@ impl Viewer {
         cursor: Seq,
     ) -> Self {
         // Subscribe first, then read the log: what is committed in between is in one or the other, and `seq` says which.
-        let topic = hub.join(&thread);
+        let topic = hub.subscribe(&thread);
         let cursor = if Defect::CursorOffByOne.is_planted() && cursor > Seq::ZERO { cursor.next() } else { cursor };
-        let seat = topic.sit();
+        let seat = topic.register_viewer();
         let hub = Arc::clone(hub);
         let (projector, until, at_head, over, broken_off) = (None, None, false, false, false);
-        Self { seat, owner, thread, journal, hub, topic, view, projector, cursor, until, at_head, over, broken_off }
+        Self {
+            slot: seat,
+            owner,
+            thread,
+            journal,
+            hub,
+            topic,
+            view,
+            projector,
+            cursor,
+            end_seq: until,
+            at_head,
+            ended: over,
+            interrupted: broken_off,
+        }
     }
 
     /// Shows nothing after this record: the stream ends there, whatever follows in the log.
     #[must_use]
-    pub fn ending_at(mut self, until: Seq) -> Self {
-        self.until = Some(until);
-        self.over = self.cursor >= until;
+    pub fn with_end(mut self, until: Seq) -> Self {
+        self.end_seq = Some(until);
+        self.ended = self.cursor >= until;
         self
     }
 
     /// Did the stream end before its own end? Then a client must come back, and must not take it for the end.
     #[must_use]
-    pub const fn is_broken_off(&self) -> bool {
-        self.broken_off
+    pub const fn is_interrupted(&self) -> bool {
+        self.interrupted
     }
 
     /// The last record that the viewer has.
@@ -88,8 +102,8 @@ impl Viewer {
     /// # Errors
     /// When the log cannot be read.
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
-        while !self.over {
-            let bytes = if self.at_head { self.lane_frames().await } else { self.log_frames().await? };
+        while !self.ended {
+            let bytes = if self.at_head { self.next_live_frames().await } else { self.next_log_frames().await? };
             if !bytes.is_empty() {
                 return Ok(Some(bytes));
             }
@@ -97,53 +111,58 @@ impl Viewer {
         Ok(None)
     }
 
-    async fn lane_frames(&mut self) -> Bytes {
+    async fn next_live_frames(&mut self) -> Bytes {
         // Moved in, not borrowed: a projector may not be shared between threads, and the waiting future may change them.
         let this = &mut *self;
         let take = poll_fn(move |cx| {
-            let ask = Ask {
-                seat: this.seat,
-                lane: &this.view.name,
+            let ask = FrameRequest {
+                slot: this.slot,
+                lane: &this.view.lane,
                 cursor: this.cursor,
                 projector: this.projector.as_deref(),
             };
-            match this.topic.take(&ask, cx.waker()) {
-                Take::Wait => Poll::Pending,
+            match this.topic.poll_frames(&ask, cx.waker()) {
+                LaneFrames::Pending => Poll::Pending,
                 take => Poll::Ready(take),
             }
         });
         match take.await {
-            Take::Frames { bytes, to, over } => {
+            LaneFrames::Frames { bytes, last_seq: to, ended: over } => {
                 self.projector = None;
                 self.cursor = to;
-                self.over = over;
+                self.ended = over;
                 bytes
             }
-            Take::Behind => {
+            LaneFrames::Behind => {
                 self.at_head = false;
                 Bytes::new()
             }
-            Take::Closed | Take::Wait => {
-                self.over = true;
-                self.broken_off = true;
+            LaneFrames::Closed | LaneFrames::Pending => {
+                self.ended = true;
+                self.interrupted = true;
                 Bytes::new()
             }
         }
     }
 
     /// One page of the log. At its end the topic takes over.
-    async fn log_frames(&mut self) -> Result<Bytes, StoreError> {
+    async fn next_log_frames(&mut self) -> Result<Bytes, StoreError> {
         let mut projector = match self.projector.take() {
             Some(projector) => projector,
             None => {
                 let place = (&self.owner, &self.thread);
-                rewound(&*self.journal, place, self.view.projection.boxed_clone(), (self.view.from, self.cursor))
-                    .await?
+                projector_at(
+                    &*self.journal,
+                    place,
+                    self.view.projection.boxed_clone(),
+                    (self.view.history_start, self.cursor),
+                )
+                .await?
             }
         };
-        let page = self.journal.read_page(&self.owner, &self.thread, self.cursor, PAGE).await?;
-        let mut frames = Frames::for_records(&page.records).with_skip(self.view.skip);
-        let until = self.until.unwrap_or(Seq(u64::MAX));
+        let page = self.journal.read_page(&self.owner, &self.thread, self.cursor, VIEWER_PAGE).await?;
+        let mut frames = Frames::for_records(&page.records).with_skip(self.view.skip_frames);
+        let until = self.end_seq.unwrap_or(Seq(u64::MAX));
         for record in page.records.iter().take_while(|record| record.seq <= until) {
             projector.project(record, &mut frames);
             self.cursor = record.seq;
@@ -151,19 +170,19 @@ impl Viewer {
                 break;
             }
         }
-        self.view.skip = frames.remaining_skip();
+        self.view.skip_frames = frames.remaining_skip();
         self.at_head = page.records.is_empty() || self.cursor >= page.head;
         self.projector = Some(projector);
         let (bytes, _, over) = frames.into_parts();
         // Who is shown so much and no more has no use for what comes.
-        self.over = over || self.cursor >= until || (self.at_head && self.until.is_some());
+        self.ended = over || self.cursor >= until || (self.at_head && self.end_seq.is_some());
         Ok(bytes)
     }
 }
 
 /// A projector at the cursor: fresh where each record speaks for itself, else led there from its run's beginning.
 /// Not a method: a projector may not be shared, so nothing that holds one is borrowed over the read.
-async fn rewound(
+async fn projector_at(
     journal: &dyn Journal,
     (owner, thread): (&UserId, &ThreadId),
     mut projector: Box<dyn Projection>,
@@ -188,7 +207,7 @@ async fn rewound(
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.topic.leave(self.seat);
-        self.hub.leave(&self.thread);
+        self.topic.unregister_viewer(self.slot);
+        self.hub.unsubscribe(&self.thread);
     }
 }

@@ -17,7 +17,7 @@ pub enum FetchError {
     TimedOut,
     /// The answer broke off, or is packed in a way that cannot be undone.
     #[error("the answer is damaged")]
-    Damaged,
+    InvalidResponse,
     /// More bytes than allowed, on the wire or unpacked, or an image of too many pixels.
     #[error("the file is too large")]
     TooLarge,
@@ -29,7 +29,7 @@ pub enum FetchError {
     Unreadable,
     /// The kind is known, but reading this one takes too long, or others are being read.
     #[error("the file took too long to read")]
-    TooSlow,
+    ReadTimedOut,
 }
 
 impl FetchError {
@@ -41,19 +41,19 @@ impl FetchError {
             Self::Unreachable => "unreachable",
             Self::Status(_) => "http_error",
             Self::TimedOut => "timeout",
-            Self::Damaged => "damaged_answer",
+            Self::InvalidResponse => "damaged_answer",
             Self::TooLarge => "too_large",
             Self::UnsupportedType => "unsupported_type",
             Self::Unreadable => "unreadable",
-            Self::TooSlow => "read_timeout",
+            Self::ReadTimedOut => "read_timeout",
         }
     }
 
     /// May the same address work later?
     #[must_use]
-    pub fn retryable(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Unreachable | Self::TimedOut | Self::Damaged | Self::TooSlow => true,
+            Self::Unreachable | Self::TimedOut | Self::InvalidResponse | Self::ReadTimedOut => true,
             Self::Status(status) => matches!(status, 408 | 425 | 429 | 500..),
             Self::NotAllowed | Self::TooLarge | Self::UnsupportedType | Self::Unreadable => false,
         }

@@ -7,19 +7,19 @@
 //!
 //! Nothing in here knows runs, threads or users, and no request that it sends carries a credential.
 
-pub mod address;
-pub mod apart;
-mod body;
+mod body_decoder;
+pub mod document_format;
+pub mod document_text;
 mod error;
-pub mod fetch;
-pub mod guard;
-pub mod kind;
-mod own;
-pub mod text;
+pub mod fetcher;
+pub mod global_ip;
+mod own_address;
+pub mod pdf_process;
+pub mod url_guard;
 
+pub use document_format::DocumentFormat;
+pub use document_text::{DocumentContent, DocumentReader, PdfReader, ReadLimits};
 pub use error::FetchError;
-pub use fetch::{Fetched, Fetcher, Limits};
-pub use guard::{Guard, Private, Resolver, Rules};
-pub use kind::Kind;
-pub use own::Own;
-pub use text::{PdfReader, ReadLimits, Readable, Reader};
+pub use fetcher::{FetchLimits, FetchedFile, Fetcher};
+pub use own_address::OwnAddress;
+pub use url_guard::{PrivateAddresses, Resolver, UrlGuard, UrlRules};

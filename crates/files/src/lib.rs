@@ -10,25 +10,25 @@
 //! last. Invariant: an upload holds two parts in memory at most; a whole file is read only by whoever says how large it may
 //! be ([`Depot::bytes`]). Nobody here looks at a clock.
 
-mod depot;
-mod key;
-mod kind;
-mod line;
-mod naming;
+mod file_key;
+mod file_name;
+mod file_store;
+mod file_type;
+mod image_header;
+mod list_folder;
+mod object_http;
 mod open;
-mod picture;
-mod place;
-mod seal;
+mod storage_location;
 mod upload;
-mod walk;
+mod url_signer;
 
-pub use depot::{Depot, FilesError, Reading};
-pub use key::{Key, KeyError};
-pub use kind::{HEAD_BYTES, Kind};
-pub use naming::{disposition, sent_name, shown_name};
-pub use open::OpenError;
-pub use picture::{Picture, TooManyPixels};
-pub use place::{Cloud, Place, PlaceError};
-pub use seal::{Seal, SealError};
+pub use file_key::{FileKey, FileKeyError};
+pub use file_name::{content_disposition, parse_disposition_file_name, sanitize_file_name};
+pub use file_store::{FileStore, FileStoreError, FileStream};
+pub use file_type::{FileType, SNIFF_BYTES};
+pub use image_header::{ImageHeaderScanner, ImageTooLarge};
+pub use list_folder::{ListedFile, ListedFileKind};
+pub use open::FileStoreOpenError;
+pub use storage_location::{CloudProvider, StorageLocation, StorageLocationError};
 pub use upload::{Upload, UploadError};
-pub use walk::{Found, What};
+pub use url_signer::{UrlSigner, UrlSignerError};

@@ -3,7 +3,7 @@
 //! Bytes are gathered into parts, and one part is on its way at a time: an upload holds two parts at most, however fast
 //! its sender is. What fits into one part is stored in one step. Nobody sees a file before its last byte is durable.
 
-use crate::FilesError;
+use crate::FileStoreError;
 use bytes::{Buf as _, Bytes, BytesMut};
 use object_store::path::Path as Location;
 use object_store::{Attributes, MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload};
@@ -19,8 +19,8 @@ pub struct Upload {
     store: Arc<dyn ObjectStore>,
     location: Location,
     attributes: Attributes,
-    parts: Option<Box<dyn MultipartUpload>>,
-    gathered: BytesMut,
+    multipart: Option<Box<dyn MultipartUpload>>,
+    buffer: BytesMut,
     part_bytes: usize,
     bytes: u64,
     bytes_max: u64,
@@ -34,13 +34,13 @@ pub enum UploadError {
     TooLarge(u64),
     /// The place does not take it.
     #[error(transparent)]
-    Files(#[from] FilesError),
+    Store(#[from] FileStoreError),
 }
 
 impl From<object_store::Error> for UploadError {
     fn from(error: object_store::Error) -> Self {
         // Where something is put nothing can be missing but the place itself.
-        Self::Files(FilesError::Unavailable(error.to_string()))
+        Self::Store(FileStoreError::Unavailable(error.to_string()))
     }
 }
 
@@ -53,7 +53,7 @@ impl Upload {
         bytes_max: u64,
     ) -> Self {
         let part_bytes = if into_folder { FOLDER_PART_BYTES } else { BUCKET_PART_BYTES };
-        Self { store, location, attributes, parts: None, gathered: BytesMut::new(), part_bytes, bytes: 0, bytes_max }
+        Self { store, location, attributes, multipart: None, buffer: BytesMut::new(), part_bytes, bytes: 0, bytes_max }
     }
 
     /// Takes more of it.
@@ -67,12 +67,12 @@ impl Upload {
         }
         while piece.has_remaining() {
             // Only when more comes is it known that the file does not fit into one part.
-            if self.gathered.len() >= self.part_bytes {
-                self.send().await?;
+            if self.buffer.len() >= self.part_bytes {
+                self.send_part().await?;
             }
-            let room = self.part_bytes.saturating_sub(self.gathered.len());
+            let room = self.part_bytes.saturating_sub(self.buffer.len());
             // Copied: a piece may be a small part of a large buffer, and many of them would keep it all.
-            self.gathered.extend_from_slice(&piece.split_to(room.min(piece.len())));
+            self.buffer.extend_from_slice(&piece.split_to(room.min(piece.len())));
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Upload {
     /// # Errors
     /// When the place does not take it; then nothing of it is left.
     pub async fn finish(mut self) -> Result<u64, UploadError> {
-        let done = self.complete().await;
+        let done = self.finish_upload().await;
         match done {
             Ok(()) => Ok(self.bytes),
             Err(error) => {
@@ -92,14 +92,14 @@ impl Upload {
         }
     }
 
-    async fn complete(&mut self) -> Result<(), UploadError> {
-        if self.parts.is_some() {
-            self.send().await?;
+    async fn finish_upload(&mut self) -> Result<(), UploadError> {
+        if self.multipart.is_some() {
+            self.send_part().await?;
         }
-        match &mut self.parts {
+        match &mut self.multipart {
             Some(parts) => parts.complete().await.map(drop)?,
             None => {
-                let payload = PutPayload::from_bytes(self.gathered.split().freeze());
+                let payload = PutPayload::from_bytes(self.buffer.split().freeze());
                 let options = PutOptions { attributes: self.attributes.clone(), ..PutOptions::default() };
                 self.store.put_opts(&self.location, payload, options).await.map(drop)?;
             }
@@ -109,19 +109,19 @@ impl Upload {
 
     /// It is not wanted any more: nothing of it stays, if the place can be reached.
     pub async fn abort(mut self) {
-        if let Some(mut parts) = self.parts.take() {
+        if let Some(mut parts) = self.multipart.take() {
             // What cannot be removed now is removed at the next start, or by the bucket's own rules.
             let _left = parts.abort().await.is_err();
         }
     }
 
-    async fn send(&mut self) -> Result<(), UploadError> {
-        let part = PutPayload::from_bytes(self.gathered.split().freeze());
-        if self.parts.is_none() {
+    async fn send_part(&mut self) -> Result<(), UploadError> {
+        let part = PutPayload::from_bytes(self.buffer.split().freeze());
+        if self.multipart.is_none() {
             let options = PutMultipartOptions { attributes: self.attributes.clone(), ..PutMultipartOptions::default() };
-            self.parts = Some(self.store.put_multipart_opts(&self.location, options).await?);
+            self.multipart = Some(self.store.put_multipart_opts(&self.location, options).await?);
         }
-        match &mut self.parts {
+        match &mut self.multipart {
             Some(parts) if part.content_length() > 0 => Ok(parts.put_part(part).await?),
             _ => Ok(()),
         }

@@ -6,34 +6,35 @@ use model::ports::Spend;
 use model::usage::Usage;
 
 /// Is something used up, so that no further turn may begin?
-pub(crate) fn is_used_up(run: &RunState) -> bool {
+pub(crate) fn is_budget_exhausted(run: &RunState) -> bool {
     let limits = &run.definitions.limits;
-    let (own, today) = (spent(run), today(run));
+    let (own, today) = (run_spend(run), user_spend_today(run));
     let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit);
-    over(limits.run_tokens_max, tokens(own.usage))
+    over(limits.run_tokens_max, total_tokens(own.usage))
         || over(limits.run_cost_max.map(|limit| limit.0), own.cost.0)
-        || over(limits.user_day_tokens_max, tokens(today.usage))
+        || over(limits.user_day_tokens_max, total_tokens(today.usage))
         || over(limits.user_day_cost_max.map(|limit| limit.0), today.cost.0)
 }
 
 /// What the user has used up today, this run included.
-pub(crate) fn today(run: &RunState) -> Spend {
-    let own = spent(run);
-    Spend { usage: sum(run.spent_before.usage, own.usage), cost: add(run.spent_before.cost, own.cost) }
+pub(crate) fn user_spend_today(run: &RunState) -> Spend {
+    let own = run_spend(run);
+    Spend { usage: add_usage(run.prior_spend.usage, own.usage), cost: add_cost(run.prior_spend.cost, own.cost) }
 }
 
 /// What the run has used up so far.
-pub(crate) fn spent(run: &RunState) -> Spend {
+pub(crate) fn run_spend(run: &RunState) -> Spend {
     let mut spent = Spend::default();
     for step in run.fold.tasks.iter().flat_map(|task| &task.steps) {
         spent.usage.add(step.usage);
-        spent.cost = add(spent.cost, millionths(run.definitions.cost(&step.model, step.usage).unwrap_or_default()));
+        spent.cost =
+            add_cost(spent.cost, cost_micros(run.definitions.cost(&step.model, step.usage).unwrap_or_default()));
     }
     spent
 }
 
 /// What a task and those below it cost, where the prices of all their models are known.
-pub(crate) fn cost(run: &RunState, below: impl Fn(&model::TaskId) -> bool) -> Option<f64> {
+pub(crate) fn subtree_cost(run: &RunState, below: impl Fn(&model::TaskId) -> bool) -> Option<f64> {
     let steps = run.fold.tasks.iter().filter(|task| below(&task.id)).flat_map(|task| &task.steps);
     let mut total = None;
     for step in steps {
@@ -45,20 +46,20 @@ pub(crate) fn cost(run: &RunState, below: impl Fn(&model::TaskId) -> bool) -> Op
 /// Money as it is counted.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a negative or endless price is none")]
-pub fn millionths(cost: f64) -> CostMicros {
+pub fn cost_micros(cost: f64) -> CostMicros {
     CostMicros((cost * 1_000_000.0).ceil() as u64)
 }
 
-const fn tokens(usage: Usage) -> u64 {
+const fn total_tokens(usage: Usage) -> u64 {
     usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
-fn sum(mut a: Usage, b: Usage) -> Usage {
+fn add_usage(mut a: Usage, b: Usage) -> Usage {
     a.add(b);
     a
 }
 
-pub(crate) const fn less(a: Usage, b: Usage) -> Usage {
+pub(crate) const fn subtract_usage(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.saturating_sub(b.input_tokens),
         cached_tokens: a.cached_tokens.saturating_sub(b.cached_tokens),
@@ -68,6 +69,6 @@ pub(crate) const fn less(a: Usage, b: Usage) -> Usage {
     }
 }
 
-const fn add(a: CostMicros, b: CostMicros) -> CostMicros {
+const fn add_cost(a: CostMicros, b: CostMicros) -> CostMicros {
     CostMicros(a.0.saturating_add(b.0))
 }

@@ -34,7 +34,7 @@ pub enum Effect {
         request: FileReadRequest,
     },
     /// Say so when this moment comes (`task.created` with a deadline, `task.approval.requested`).
-    Arm {
+    SetTimer {
         /// What it bounds.
         id: TimerId,
         /// The moment.

@@ -8,14 +8,14 @@ use model::thread::split_history_entries;
 
 /// What a task's next turn is given: the thread's past, and what the task has done. Whoever took over was given what the
 /// hand-over says of that, and can give no more to the next.
-pub(crate) fn for_turn(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
-    let mut given = past(run, task);
+pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
+    let mut given = prior_entries(run, task);
     let mut told = 0;
     for handover in &task.handoffs {
         let (own, _) = split_history_entries(task, handover.after_steps);
         let before = std::mem::replace(&mut told, own.len());
         given.extend(own.into_iter().skip(before));
-        given = narrowed(given, kept_by(run, handover));
+        given = filter_for_handoff(given, handoff_history(run, handover));
     }
     // A turn that is asked again is given what it was given first: what was said meanwhile is for the next one.
     let before = task.steps.len() - usize::from(task.open_step().is_some());
@@ -23,14 +23,14 @@ pub(crate) fn for_turn(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
     given
 }
 
-fn kept_by(run: &RunState, handover: &HandoffFold) -> HandoffHistory {
+fn handoff_history(run: &RunState, handover: &HandoffFold) -> HandoffHistory {
     let heirs = run.definitions.agents.get(&handover.from_agent).map(|agent| agent.handoffs.as_slice());
     let heir = heirs.unwrap_or_default().iter().find(|heir| heir.agent == handover.to_agent);
     heir.map(|heir| heir.history).unwrap_or_default()
 }
 
 /// A sub-agent knows only what it was asked.
-fn past(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
+fn prior_entries(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
     if task.spec.parent_task_id.is_some() {
         return Vec::new();
     }
@@ -38,13 +38,13 @@ fn past(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
     let window = run.definitions.resolve_agent(&task.spec.agent).map(|agent| agent.history).unwrap_or_default();
     let before = task.prior_history.as_ref().map_or(&[][..], |before| &before.entries);
     let said = || {
-        let past = run.past.history(task.spec.previous.as_ref(), window).into_iter();
+        let past = run.thread_fold.history(task.spec.previous.as_ref(), window).into_iter();
         past.chain(task.entries_with_file_contents(before)).collect()
     };
     task.rewritten_history.as_ref().map_or_else(said, |history| task.entries_with_file_contents(history))
 }
 
-fn narrowed(mut entries: Vec<HistoryEntry>, history: HandoffHistory) -> Vec<HistoryEntry> {
+fn filter_for_handoff(mut entries: Vec<HistoryEntry>, history: HandoffHistory) -> Vec<HistoryEntry> {
     let is_said = |entry: &HistoryEntry| match entry {
         HistoryEntry::System { .. }
         | HistoryEntry::User { .. }

@@ -10,7 +10,7 @@ use model::tool::ToolEvent;
 
 /// One thing that happened. An input that answers nothing outstanding is ignored.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Input {
+pub enum MachineInput {
     /// Somebody asked for the run.
     Start(Box<StartCommand>),
     /// The model said something, ended its turn, or failed.

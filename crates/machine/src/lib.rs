@@ -7,32 +7,32 @@
 //!
 //! Invariant: no clock, no randomness, no I/O. Time comes in through [`Ctx`]; ids are numbered from the log.
 
-mod args;
-mod ask;
+mod arguments;
 mod budget;
 mod calls;
-mod child;
-mod close;
+mod close_items;
 mod drive;
 mod effect;
-mod end;
-mod files;
-mod handover;
+mod file_processing;
+mod handoff;
 mod history;
 mod input;
-mod out;
-mod people;
-mod recover;
-mod result;
+mod model_call;
+mod model_turn;
+mod output;
+mod pending;
+mod recovery;
 mod state;
-mod tools;
-mod turn;
+mod sub_agent;
+mod task_end;
+mod tool_execution;
+mod tool_result;
 
-pub use budget::millionths;
+pub use budget::cost_micros;
 pub use effect::{Effect, EffectId, TimerId};
-pub use input::{CancelTask, Input};
-pub use out::Out;
-pub use people::{at_timeout, pending};
+pub use input::{CancelTask, MachineInput};
+pub use output::MachineOutput;
+pub use pending::{pending_requests, timeout_answer};
 pub use state::RunState;
 
 use calls::CallState;
@@ -41,39 +41,39 @@ use model::fold::TaskFold;
 
 /// What an input is answered with, beside the state: the moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Ctx {
+pub struct InputContext {
     /// Now.
     pub now: Millis,
 }
 
 /// Answers one input. Everything that it causes stands in `out`, to be appended together.
-pub fn step(run: &mut RunState, input: Input, ctx: Ctx, out: &mut Out) {
-    out.at(ctx.now);
+pub fn apply_input(run: &mut RunState, input: MachineInput, ctx: InputContext, out: &mut MachineOutput) {
+    out.set_now(ctx.now);
     match input {
-        Input::Start(start) => drive::start(run, *start, ctx, out),
-        Input::Model { id, event } => {
+        MachineInput::Start(start) => drive::start_run(run, *start, ctx, out),
+        MachineInput::Model { id, event } => {
             let is_delta = matches!(event, model::model_turn::ModelEvent::Delta(_));
-            turn::heard(run, &id, event, out);
+            model_turn::on_model_event(run, &id, event, out);
             if is_delta {
                 return;
             }
         }
-        Input::Tool { id, event } => tools::heard(run, &id, event, out),
-        Input::File { id, answer } => files::heard(run, &id, answer, out),
-        Input::Steer(steer) => drive::steer(run, steer, out),
-        Input::Cancel(cancel) => end::cancel(run, cancel, out),
-        Input::Answers(answers) => people::answered(run, answers, out),
-        Input::Timer(TimerId::Run(task)) => end::deadline(run, &task, out),
+        MachineInput::Tool { id, event } => tool_execution::on_tool_event(run, &id, event, out),
+        MachineInput::File { id, answer } => file_processing::on_file_event(run, &id, answer, out),
+        MachineInput::Steer(steer) => drive::add_steering_input(run, steer, out),
+        MachineInput::Cancel(cancel) => task_end::cancel_task(run, cancel, out),
+        MachineInput::Answers(answers) => pending::on_answers(run, answers, out),
+        MachineInput::Timer(TimerId::Run(task)) => task_end::on_run_deadline(run, &task, out),
         // Somebody may have decided just before: the clock's answer ([`at_timeout`]) comes by way of the inbox, too.
-        Input::Timer(TimerId::Approval(_)) => {}
-        Input::Recovered => recover::recover(run, ctx, out),
+        MachineInput::Timer(TimerId::Approval(_)) => {}
+        MachineInput::Recovered => recovery::recover_run(run, ctx, out),
     }
-    drive::drive(run, ctx, out);
+    drive::advance_run(run, ctx, out);
 }
 
 /// When a timer fires.
 #[must_use]
-pub fn moment_of(run: &RunState, timer: &TimerId) -> Option<Millis> {
+pub fn timer_deadline(run: &RunState, timer: &TimerId) -> Option<Millis> {
     match timer {
         TimerId::Run(task) => run.fold.task(task).and_then(|task| task.deadline),
         TimerId::Approval(key) => {
@@ -85,20 +85,20 @@ pub fn moment_of(run: &RunState, timer: &TimerId) -> Option<Millis> {
 
 /// What was asked for and has not ended, from the state alone.
 #[must_use]
-pub fn outstanding(run: &RunState) -> Vec<EffectId> {
+pub fn outstanding_effects(run: &RunState) -> Vec<EffectId> {
     let going = run.fold.tasks.iter().filter(|task| !task.status.is_terminal());
-    going.flat_map(outstanding_of).collect()
+    going.flat_map(outstanding_effects_of_task).collect()
 }
 
 /// The same for a task that has not ended.
-fn outstanding_of(task: &TaskFold) -> Vec<EffectId> {
+fn outstanding_effects_of_task(task: &TaskFold) -> Vec<EffectId> {
     let open = task.open_step();
     let mut ids: Vec<_> = open.map(|step| EffectId::model(&task.id, step.step, step.attempt)).into_iter().collect();
-    ids.extend(files::outstanding(task));
+    ids.extend(file_processing::outstanding_file_reads(task));
     for (fold, call) in task.calls() {
-        match calls::state(task, fold, call) {
+        match calls::call_state(task, fold, call) {
             CallState::Running => ids.push(EffectId::tool(&call.call_id, fold.attempts)),
-            CallState::Asked => ids.push(EffectId::Timer(TimerId::Approval(call.call_id.approval_key()))),
+            CallState::AwaitingApproval => ids.push(EffectId::Timer(TimerId::Approval(call.call_id.approval_key()))),
             _ => {}
         }
     }

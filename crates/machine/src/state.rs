@@ -1,7 +1,7 @@
 //! What the loop decides on: what the thread kept, what the run has done, and the answer that is being heard.
 
 use crate::budget;
-use crate::turn::Turn;
+use crate::model_turn::ModelTurn;
 use model::definition::{Agent, Definitions};
 use model::event::{ApprovalResolved, TaskCancelling};
 use model::fold::{RunFold, TaskFold};
@@ -23,13 +23,13 @@ pub struct RunState {
     /// The agents and tools that it may use.
     pub definitions: Arc<Definitions>,
     /// The thread as it was when the run began.
-    pub past: ThreadFold,
+    pub thread_fold: ThreadFold,
     /// The run so far.
     pub fold: RunFold,
     /// What the user had used up today before this run.
-    pub spent_before: Spend,
+    pub prior_spend: Spend,
     /// Answers that are being heard, by task. Nothing in here outlives its step: a lost one is cut.
-    pub(crate) turns: BTreeMap<TaskId, Turn>,
+    pub(crate) turns: BTreeMap<TaskId, ModelTurn>,
 }
 
 impl RunState {
@@ -43,22 +43,30 @@ impl RunState {
         fold: Option<RunFold>,
     ) -> Self {
         let fold = fold.unwrap_or_else(|| past.new_run_fold());
-        Self { user, thread, definitions, past, fold, spent_before: Spend::default(), turns: BTreeMap::new() }
+        Self {
+            user,
+            thread,
+            definitions,
+            thread_fold: past,
+            fold,
+            prior_spend: Spend::default(),
+            turns: BTreeMap::new(),
+        }
     }
 
     /// The user's day, as it was before this run: what was given holds what the run itself used up.
-    pub fn leave_own_out(&mut self) {
-        let (all, own) = (self.spent_before, budget::spent(self));
-        self.spent_before = Spend {
-            usage: budget::less(all.usage, own.usage),
+    pub fn exclude_own_spend(&mut self) {
+        let (all, own) = (self.prior_spend, budget::run_spend(self));
+        self.prior_spend = Spend {
+            usage: budget::subtract_usage(all.usage, own.usage),
             cost: CostMicros(all.cost.0.saturating_sub(own.cost.0)),
         };
     }
 
     /// The user's day until now, this run included.
     #[must_use]
-    pub fn spent_until_now(&self) -> Spend {
-        budget::today(self)
+    pub fn user_spend_today(&self) -> Spend {
+        budget::user_spend_today(self)
     }
 
     /// The run's name.
@@ -67,14 +75,14 @@ impl RunState {
     }
 
     /// The cancel for which a task stops after its turn: its own, or that of a task above it.
-    pub(crate) fn cancelling(&self, task: &TaskFold) -> Option<TaskCancelling> {
+    pub(crate) fn pending_cancel(&self, task: &TaskFold) -> Option<TaskCancelling> {
         let above = || task.spec.parent_task_id.as_ref().and_then(|parent| self.fold.task(parent));
-        task.cancelling.clone().or_else(|| self.cancelling(above()?))
+        task.cancelling.clone().or_else(|| self.pending_cancel(above()?))
     }
 
     /// Does a task stop after this turn?
     pub(crate) fn is_cancelling(&self, task: &TaskFold) -> bool {
-        self.cancelling(task).is_some()
+        self.pending_cancel(task).is_some()
     }
 
     /// What a person said of this tool for the rest of the run, last.
@@ -89,23 +97,23 @@ impl RunState {
     }
 
     /// The run's suffix and the number that its next thing takes.
-    pub(crate) fn next_number(&self) -> (String, u32) {
+    pub(crate) fn next_id_number(&self) -> (String, u32) {
         let suffix = self.fold.root().map(|root| root.id.run_suffix().to_owned()).unwrap_or_default();
         (suffix, self.fold.id_count.saturating_add(1))
     }
 
     /// Tokens of the turn that this event belongs to, when the log does not have them yet.
-    pub(crate) fn usage_to_log(&mut self, event: &Event) -> Option<Usage> {
-        self.turns.get_mut(event.task_id()?)?.usage_to_log.take()
+    pub(crate) fn take_unlogged_usage(&mut self, event: &Event) -> Option<Usage> {
+        self.turns.get_mut(event.task_id()?)?.unlogged_usage.take()
     }
 
     /// How many reference groups there are.
-    pub(crate) fn references(&self) -> u32 {
-        self.past.reference_count.max(self.fold.reference_count)
+    pub(crate) fn reference_count(&self) -> u32 {
+        self.thread_fold.reference_count.max(self.fold.reference_count)
     }
 
     /// The agent that answers for a task now.
-    pub(crate) fn agent(&self, task: &TaskFold) -> Agent {
+    pub(crate) fn agent_of_task(&self, task: &TaskFold) -> Agent {
         let bare = || Agent { name: task.agent.clone(), models: vec![task.spec.model.clone()], ..Agent::default() };
         self.definitions.resolve_agent(&task.agent).unwrap_or_else(bare)
     }

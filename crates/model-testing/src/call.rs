@@ -1,10 +1,10 @@
 //! A task's calls: how they are started, asked for, answered.
 
-use super::item::Open;
-use super::plan;
-use super::task::{Ended, Phase, Task};
-use super::text::prose;
-use super::world::World;
+use super::item_writer::ItemWriter;
+use super::log_builder::LogBuilder;
+use super::task::{EndedChild, GenPhase, GenTask};
+use super::text::random_text;
+use super::turn_plan;
 use model::block::ContentPart;
 use model::event::{
     ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved,
@@ -21,13 +21,13 @@ use std::collections::VecDeque;
 
 /// A complete call of the turn that ended last.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct GenCall {
     pub(super) id: CallId,
     name: String,
     kind: CallKind,
     gate: ApprovalGate,
     arguments: String,
-    pub(super) state: CallState,
+    pub(super) state: GenCallState,
     attempt: u32,
     idempotent: bool,
     on_crash: OnCrash,
@@ -35,34 +35,34 @@ pub(super) struct Call {
 
 /// Where a call is.
 #[derive(Clone, Debug)]
-pub(super) enum CallState {
+pub(super) enum GenCallState {
     /// Its turn has not ended, or it has been allowed to start.
-    Due,
+    Ready,
     /// A person is asked.
-    Asked,
+    AwaitingApproval,
     /// A person said no.
-    Refused(ErrorInfo),
+    Rejected(ErrorInfo),
     /// The client runs it.
-    Client,
+    AwaitingClient,
     /// It runs.
     Running,
     /// A sub-agent works on it; its result is open.
-    Child(Box<Open>),
+    AwaitingChild(Box<ItemWriter>),
     /// It waits for the ordinary ones.
-    Last,
+    AwaitingHandoff,
     /// It has its result.
     Answered,
 }
 
-impl Call {
-    pub(super) fn new(world: &mut World, call: &ToolCall) -> Self {
+impl GenCall {
+    pub(super) fn new(world: &mut LogBuilder, call: &ToolCall) -> Self {
         Self {
             id: call.call_id.clone(),
             name: call.name.clone(),
             kind: call.kind.unwrap_or(CallKind::Tool),
             gate: call.gate.unwrap_or(ApprovalGate::Never),
             arguments: call.arguments.clone().unwrap_or_default(),
-            state: CallState::Due,
+            state: GenCallState::Ready,
             attempt: 0,
             idempotent: world.rng.chance(40),
             on_crash: world.rng.choose(OnCrash::Unknown, &[OnCrash::Fail]),
@@ -70,33 +70,33 @@ impl Call {
     }
 
     fn is_answered(&self) -> bool {
-        matches!(self.state, CallState::Answered)
+        matches!(self.state, GenCallState::Answered)
     }
 
     fn is_running(&self) -> bool {
-        matches!(self.state, CallState::Running)
+        matches!(self.state, GenCallState::Running)
     }
 }
 
-impl Task {
+impl GenTask {
     /// The turn is whole: every call begins, or somebody is asked.
-    pub(super) fn begin_calls(&mut self, world: &mut World) {
-        self.phase = Phase::Waiting;
+    pub(super) fn start_calls(&mut self, world: &mut LogBuilder) {
+        self.phase = GenPhase::Waiting;
         for place in 0..self.calls.len() {
             let Some(call) = self.calls.get_mut(place) else { break };
             let asked = call.gate == ApprovalGate::Always || (call.gate == ApprovalGate::Maybe && world.rng.chance(50));
             match call.kind {
-                _ if asked => self.ask(world, place),
-                CallKind::Tool | CallKind::Agent => self.start(world, place),
-                CallKind::Client => call.state = CallState::Client,
-                CallKind::Handoff => call.state = CallState::Last,
+                _ if asked => self.request_approval(world, place),
+                CallKind::Tool | CallKind::Agent => self.start_call(world, place),
+                CallKind::Client => call.state = GenCallState::AwaitingClient,
+                CallKind::Handoff => call.state = GenCallState::AwaitingHandoff,
             }
         }
     }
 
-    fn ask(&mut self, world: &mut World, place: usize) {
+    fn request_approval(&mut self, world: &mut LogBuilder, place: usize) {
         let Some(call) = self.calls.get_mut(place) else { return };
-        call.state = CallState::Asked;
+        call.state = GenCallState::AwaitingApproval;
         let args = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
         world.emit(Event::ApprovalRequested(ApprovalRequested {
             task_id: self.id.clone(),
@@ -105,14 +105,14 @@ impl Task {
             action_requests: vec![ActionRequest { name: call.name.clone(), args }],
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,
-            expires_at: world.at.saturating_add(300_000),
+            expires_at: world.now.saturating_add(300_000),
         }));
     }
 
-    fn start(&mut self, world: &mut World, place: usize) {
+    fn start_call(&mut self, world: &mut LogBuilder, place: usize) {
         let Some(call) = self.calls.get_mut(place) else { return };
         call.attempt = call.attempt.saturating_add(1);
-        call.state = CallState::Running;
+        call.state = GenCallState::Running;
         let started = ToolStarted {
             task_id: self.id.clone(),
             call_id: call.id.clone(),
@@ -122,22 +122,27 @@ impl Task {
         let private = PrivatePayload {
             idempotent: Some(call.idempotent),
             on_crash: Some(call.on_crash),
-            deadline: Some(world.at.saturating_add(60_000)),
+            deadline: Some(world.now.saturating_add(60_000)),
             ..PrivatePayload::default()
         };
-        world.emit_with(Event::ToolStarted(started), Some(private));
+        world.emit_with_private(Event::ToolStarted(started), Some(private));
         if call.kind == CallKind::Agent {
             let id = call.id.clone();
             let open = self.open_result(world, &id, VecDeque::new());
-            let child = Self::child(world, self, &id);
-            world.born.push(child);
+            let child = Self::start_child(world, self, &id);
+            world.new_children.push(child);
             if let Some(call) = self.calls.get_mut(place) {
-                call.state = CallState::Child(Box::new(open));
+                call.state = GenCallState::AwaitingChild(Box::new(open));
             }
         }
     }
 
-    fn open_result(&mut self, world: &mut World, call: &CallId, pieces: VecDeque<super::item::Piece>) -> Open {
+    fn open_result(
+        &mut self,
+        world: &mut LogBuilder,
+        call: &CallId,
+        pieces: VecDeque<super::item_writer::ItemStep>,
+    ) -> ItemWriter {
         let item = Item::ToolResult(ToolResult {
             id: call.item_id("fco"),
             call_id: call.clone(),
@@ -150,20 +155,21 @@ impl Task {
             reason: None,
             agent: Some(self.agent.clone()),
         });
-        let index = self.next_output();
-        Open::begin(world, &self.id, index, item, pieces, None)
+        let index = self.next_output_index();
+        ItemWriter::add(world, &self.id, index, item, pieces, None)
     }
 
     /// The call gets its result.
-    fn answer(&mut self, world: &mut World, place: usize, status: ResultStatus, error: Option<ErrorInfo>) {
+    fn finish_call(&mut self, world: &mut LogBuilder, place: usize, status: ResultStatus, error: Option<ErrorInfo>) {
         let Some(call) = self.calls.get_mut(place) else { return };
         let id = call.id.clone();
-        let blocks = if status == ResultStatus::Completed { plan::result(world) } else { VecDeque::new() };
-        let mut open = match std::mem::replace(&mut call.state, CallState::Answered) {
-            CallState::Child(open) => *open,
+        let blocks =
+            if status == ResultStatus::Completed { turn_plan::tool_result_steps(world) } else { VecDeque::new() };
+        let mut open = match std::mem::replace(&mut call.state, GenCallState::Answered) {
+            GenCallState::AwaitingChild(open) => *open,
             _ => self.open_result(world, &id, blocks),
         };
-        while open.say(world, &self.id, None) {}
+        while open.emit_next(world, &self.id, None) {}
         let mut content = reference::wrap_reference_groups(reference::blocks_to_parts(open.item.blocks()));
         if content.is_empty() {
             // Providers refuse empty results.
@@ -174,23 +180,25 @@ impl Task {
             result.status = Some(status);
             result.reason = (status == ResultStatus::Incomplete).then_some(IncompleteReason::Cancelled);
             result.error = error;
-            result.summary = world.rng.chance(10).then(|| prose(&mut world.rng, 0, 4));
-            result.artifact = world.rng.chance(10).then(|| world.value());
+            result.summary = world.rng.chance(10).then(|| random_text(&mut world.rng, 0, 4));
+            result.artifact = world.rng.chance(10).then(|| world.random_value());
             result.ui_hints = world.rng.chance(10).then(|| [("tone".to_owned(), json!(1.25))].into_iter().collect());
         }
-        open.done(
+        open.emit_done(
             world,
             &self.id,
             fits.then(|| PrivatePayload { content: Some(content), ..PrivatePayload::default() }),
         );
-        self.settle();
+        self.update_phase();
     }
 
     /// A sub-agent ended: what it gave is in the log already, so that its result says only how it ended.
-    pub(super) fn child_ended(&mut self, world: &mut World, ended: Ended) {
+    pub(super) fn finish_child_call(&mut self, world: &mut LogBuilder, ended: EndedChild) {
         self.total.add(ended.usage);
         let Some(call) = self.calls.iter_mut().find(|call| call.id.child_task_id() == ended.id) else { return };
-        let CallState::Child(open) = std::mem::replace(&mut call.state, CallState::Answered) else { return };
+        let GenCallState::AwaitingChild(open) = std::mem::replace(&mut call.state, GenCallState::Answered) else {
+            return;
+        };
         let status = match ended.status {
             TaskStatus::Completed => ResultStatus::Completed,
             TaskStatus::Failed => ResultStatus::Failed,
@@ -208,64 +216,64 @@ impl Task {
             reason: (status == ResultStatus::Incomplete).then_some(IncompleteReason::Cancelled),
             agent: None,
         });
-        let content = Some(vec![ContentPart::text(ended.words)]);
-        let event = ItemEvent { task_id: self.id.clone(), output_index: open.index, item };
-        world.emit_with(Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
-        self.settle();
+        let content = Some(vec![ContentPart::text(ended.last_message)]);
+        let event = ItemEvent { task_id: self.id.clone(), output_index: open.output_index, item };
+        world.emit_with_private(Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
+        self.update_phase();
     }
 
     /// When every call is answered, the next turn may begin.
-    fn settle(&mut self) {
-        if self.phase == Phase::Waiting && self.calls.iter().all(Call::is_answered) {
-            self.phase = Phase::Ready;
+    fn update_phase(&mut self) {
+        if self.phase == GenPhase::Waiting && self.calls.iter().all(GenCall::is_answered) {
+            self.phase = GenPhase::Ready;
         }
     }
 
     pub(super) fn has_running_tools(&self) -> bool {
-        self.phase == Phase::Waiting && self.calls.iter().any(Call::is_running)
+        self.phase == GenPhase::Waiting && self.calls.iter().any(GenCall::is_running)
     }
 
     /// Can a call go on by itself?
-    pub(super) fn calls_can_move(&self) -> bool {
-        self.has_running_tools() || self.handoff_due()
+    pub(super) fn can_advance_calls(&self) -> bool {
+        self.has_running_tools() || self.is_handoff_due()
     }
 
     /// A hand-off runs after the ordinary calls of its turn.
-    fn handoff_due(&self) -> bool {
-        let last = |call: &Call| matches!(call.state, CallState::Last);
+    fn is_handoff_due(&self) -> bool {
+        let last = |call: &GenCall| matches!(call.state, GenCallState::AwaitingHandoff);
         self.calls.iter().any(last) && self.calls.iter().all(|call| last(call) || call.is_answered())
     }
 
     /// A tool that runs says something, or ends.
-    pub(super) fn work(&mut self, world: &mut World) {
-        if self.handoff_due() {
-            self.hand_over(world);
+    pub(super) fn advance_calls(&mut self, world: &mut LogBuilder) {
+        if self.is_handoff_due() {
+            self.run_handoffs(world);
             return;
         }
-        let running: Vec<usize> = self.places(Call::is_running);
+        let running: Vec<usize> = self.call_indexes(GenCall::is_running);
         let Some(place) = world.rng.pick(&running).copied() else { return };
         let chance = world.rng.between(1, 100);
         if chance <= 15 {
             let Some(call) = self.calls.get(place) else { return };
             let (task_id, call_id) = (self.id.clone(), call.id.clone());
-            let message = world.rng.chance(50).then(|| prose(&mut world.rng, 0, 4));
-            let progress = Some(world.fraction());
+            let message = world.rng.chance(50).then(|| random_text(&mut world.rng, 0, 4));
+            let progress = Some(world.random_fraction());
             let total = world.rng.chance(50).then_some(10.0);
             world.emit(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         } else if chance <= 30 {
-            world.aside(&self.id);
+            world.emit_side_event(&self.id);
         } else if chance <= 38 {
-            let error = ErrorInfo::new("tool_failed", prose(&mut world.rng, 0, 5));
-            self.answer(world, place, ResultStatus::Failed, Some(error));
+            let error = ErrorInfo::new("tool_failed", random_text(&mut world.rng, 0, 5));
+            self.finish_call(world, place, ResultStatus::Failed, Some(error));
         } else {
-            self.answer(world, place, ResultStatus::Completed, None);
+            self.finish_call(world, place, ResultStatus::Completed, None);
         }
     }
 
-    fn hand_over(&mut self, world: &mut World) {
-        for place in self.places(|call| matches!(call.state, CallState::Last)) {
-            self.start(world, place);
-            self.answer(world, place, ResultStatus::Completed, None);
+    fn run_handoffs(&mut self, world: &mut LogBuilder) {
+        for place in self.call_indexes(|call| matches!(call.state, GenCallState::AwaitingHandoff)) {
+            self.start_call(world, place);
+            self.finish_call(world, place, ResultStatus::Completed, None);
         }
         let agent = if self.agent == "specialist" { "demo" } else { "specialist" };
         let from = std::mem::replace(&mut self.agent, agent.to_owned());
@@ -274,11 +282,11 @@ impl Task {
     }
 
     /// What waits for people.
-    pub(super) fn pending(&self) -> impl Iterator<Item = PendingRequest> {
+    pub(super) fn pending_calls(&self) -> impl Iterator<Item = PendingRequest> {
         self.calls.iter().filter_map(|call| {
             let (kind, key) = match call.state {
-                CallState::Asked => (PendingKind::Approval, Some(call.id.approval_key())),
-                CallState::Client => (PendingKind::ClientTool, None),
+                GenCallState::AwaitingApproval => (PendingKind::Approval, Some(call.id.approval_key())),
+                GenCallState::AwaitingClient => (PendingKind::ClientTool, None),
                 _ => return None,
             };
             Some(PendingRequest { kind, key, call_id: call.id.clone(), task_id: self.id.clone() })
@@ -286,8 +294,9 @@ impl Task {
     }
 
     /// A question is decided. What comes of it follows in [`Self::act`].
-    pub(super) fn decide(&mut self, world: &mut World, pending: &PendingRequest, by: Initiator) {
-        let asked = |call: &&mut Call| call.id == pending.call_id && matches!(call.state, CallState::Asked);
+    pub(super) fn resolve_approval(&mut self, world: &mut LogBuilder, pending: &PendingRequest, by: Initiator) {
+        let asked =
+            |call: &&mut GenCall| call.id == pending.call_id && matches!(call.state, GenCallState::AwaitingApproval);
         let Some(call) = self.calls.iter_mut().find(asked) else { return };
         let mut decision =
             ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
@@ -298,16 +307,16 @@ impl Task {
             decision.message = world.rng.chance(30).then(|| "too risky".to_owned());
         }
         call.state = match decision.kind {
-            ApprovalDecisionKind::Approve => CallState::Due,
+            ApprovalDecisionKind::Approve => GenCallState::Ready,
             ApprovalDecisionKind::Edit => {
-                let args = json!({"location": "Lyon", "n": world.value()});
+                let args = json!({"location": "Lyon", "n": world.random_value()});
                 call.arguments = args.to_string();
                 decision.args = Some(args);
-                CallState::Due
+                GenCallState::Ready
             }
             ApprovalDecisionKind::Reject => {
                 let code = if by == Initiator::Timeout { "approval_timeout" } else { "rejected" };
-                CallState::Refused(ErrorInfo::new(code, decision.message.clone().unwrap_or_default()))
+                GenCallState::Rejected(ErrorInfo::new(code, decision.message.clone().unwrap_or_default()))
             }
         };
         let (task_id, key) = (self.id.clone(), call.id.approval_key());
@@ -315,67 +324,69 @@ impl Task {
     }
 
     /// Results of what was refused, then of what the client ran, then what was allowed starts.
-    pub(super) fn act(&mut self, world: &mut World, answered: &[PendingRequest]) {
-        for place in self.places(|call| matches!(call.state, CallState::Refused(_))) {
-            let Some(CallState::Refused(error)) = self.calls.get(place).map(|call| &call.state) else { continue };
+    pub(super) fn apply_answers(&mut self, world: &mut LogBuilder, answered: &[PendingRequest]) {
+        for place in self.call_indexes(|call| matches!(call.state, GenCallState::Rejected(_))) {
+            let Some(GenCallState::Rejected(error)) = self.calls.get(place).map(|call| &call.state) else { continue };
             let error = Some(error.clone());
-            self.answer(world, place, ResultStatus::Rejected, error);
+            self.finish_call(world, place, ResultStatus::Rejected, error);
         }
-        let is_answered = |call: &Call| answered.iter().any(|pending| pending.call_id == call.id);
-        for place in self.places(|call| matches!(call.state, CallState::Client) && is_answered(call)) {
-            self.answer(world, place, ResultStatus::Completed, None);
+        let is_answered = |call: &GenCall| answered.iter().any(|pending| pending.call_id == call.id);
+        for place in self.call_indexes(|call| matches!(call.state, GenCallState::AwaitingClient) && is_answered(call)) {
+            self.finish_call(world, place, ResultStatus::Completed, None);
         }
-        if self.phase == Phase::Waiting {
-            for place in self.places(|call| matches!(call.state, CallState::Due)) {
-                self.start(world, place);
+        if self.phase == GenPhase::Waiting {
+            for place in self.call_indexes(|call| matches!(call.state, GenCallState::Ready)) {
+                self.start_call(world, place);
             }
         }
     }
 
     /// Every call that nobody will answer any more gets a result that says so.
-    pub(super) fn give_up(&mut self, world: &mut World, code: &str) {
-        for place in self.places(|call| !call.is_answered()) {
-            let pending: Vec<PendingRequest> = self.pending().collect();
+    pub(super) fn abandon_calls(&mut self, world: &mut LogBuilder, code: &str) {
+        for place in self.call_indexes(|call| !call.is_answered()) {
+            let pending: Vec<PendingRequest> = self.pending_calls().collect();
             let id = self.calls.get(place).map(|call| call.id.clone());
             if let Some(pending) = pending.iter().find(|pending| Some(&pending.call_id) == id.as_ref()) {
-                self.decide(world, pending, Initiator::System);
+                self.resolve_approval(world, pending, Initiator::System);
             }
             let error = ErrorInfo::new(code, "The call was given up.");
-            self.answer(world, place, ResultStatus::Incomplete, Some(error));
+            self.finish_call(world, place, ResultStatus::Incomplete, Some(error));
         }
     }
 
     /// The run winds down: what waits is refused, what runs may end.
-    pub(super) fn wind_down(&mut self, world: &mut World) {
-        let pending: Vec<PendingRequest> = self.pending().collect();
+    pub(super) fn stop_after_turn(&mut self, world: &mut LogBuilder) {
+        let pending: Vec<PendingRequest> = self.pending_calls().collect();
         for pending in &pending {
-            self.decide(world, pending, Initiator::System);
+            self.resolve_approval(world, pending, Initiator::System);
         }
-        self.act(world, &[]);
-        for place in self.places(|call| matches!(call.state, CallState::Client | CallState::Last)) {
+        self.apply_answers(world, &[]);
+        for place in
+            self.call_indexes(|call| matches!(call.state, GenCallState::AwaitingClient | GenCallState::AwaitingHandoff))
+        {
             let error = ErrorInfo::new("cancelled", "The run is about to end.");
-            self.answer(world, place, ResultStatus::Incomplete, Some(error));
+            self.finish_call(world, place, ResultStatus::Incomplete, Some(error));
         }
     }
 
     /// The process died: what ran is started again if it may be, else nobody knows.
-    pub(super) fn recover_calls(&mut self, world: &mut World) {
-        for place in self.places(Call::is_running) {
+    pub(super) fn recover_calls(&mut self, world: &mut LogBuilder) {
+        for place in self.call_indexes(GenCall::is_running) {
             let Some(call) = self.calls.get(place) else { continue };
             let status = match call.on_crash {
                 OnCrash::Unknown | OnCrash::Ask => ResultStatus::Unknown,
                 OnCrash::Fail => ResultStatus::Failed,
             };
             if call.idempotent {
-                self.start(world, place);
+                self.start_call(world, place);
             } else {
                 let error = ErrorInfo::new("outcome_unknown", "The server stopped while the tool ran.");
-                self.answer(world, place, status, Some(error));
+                self.finish_call(world, place, status, Some(error));
             }
         }
     }
 
-    fn places(&self, wanted: impl Fn(&Call) -> bool) -> Vec<usize> {
+    fn call_indexes(&self, wanted: impl Fn(&GenCall) -> bool) -> Vec<usize> {
         self.calls.iter().enumerate().filter(|(_, call)| wanted(call)).map(|(place, _)| place).collect()
     }
 }

@@ -8,20 +8,21 @@
 //! and [`sums`] is what it counts with.
 
 mod call;
-mod files;
-mod item;
-pub mod laws;
-mod plan;
+mod input_files;
+pub mod invariants;
+mod item_writer;
+pub mod json_fold;
+mod log_builder;
 mod request;
 mod rng;
 mod run;
-pub mod sums;
 mod task;
 mod text;
-mod world;
+mod turn_plan;
 
 pub use rng::Rng;
 
+use log_builder::LogBuilder;
 use model::block::JsonObject;
 use model::event::{Event, HistoryCompacted, RunHidden};
 use model::id::{TaskId, ThreadId};
@@ -29,14 +30,13 @@ use model::record::Record;
 use model::seq::Seq;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use world::World;
 
 /// The seeds that every test run tries. Between them, with default options, every event type occurs.
 pub const DEFAULT_SEEDS: Range<u64> = 0..48;
 
 /// How large a log becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct LogOptions {
     /// At most so many runs, and at least one.
     pub runs_max: u32,
     /// A task wants at most so many turns.
@@ -51,13 +51,13 @@ pub struct Options {
     pub moves_max: u32,
 }
 
-impl Default for Options {
+impl Default for LogOptions {
     fn default() -> Self {
         Self { runs_max: 4, steps_max: 4, depth_max: 3, children_max: 4, long_text_percent: 1, moves_max: 3000 }
     }
 }
 
-impl Options {
+impl LogOptions {
     /// For tests whose time grows with the square of the log.
     #[must_use]
     pub const fn small() -> Self {
@@ -67,36 +67,36 @@ impl Options {
 
 /// Gives one log after the other.
 #[derive(Clone, Debug)]
-pub struct LogGen {
+pub struct LogGenerator {
     rng: Rng,
-    options: Options,
+    options: LogOptions,
 }
 
-impl LogGen {
+impl LogGenerator {
     /// Begins with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { rng: Rng::new(seed), options: Options::default() }
+        Self { rng: Rng::new(seed), options: LogOptions::default() }
     }
 
     /// The same, with logs of another size.
     #[must_use]
-    pub const fn sized(mut self, options: Options) -> Self {
+    pub const fn with_options(mut self, options: LogOptions) -> Self {
         self.options = options;
         self
     }
 
     /// The next thread, and all its records.
-    pub fn thread_log(&mut self) -> (ThreadId, Vec<Record>) {
-        let mut world = World::new(Rng::new(self.rng.bits()), self.options);
+    pub fn next_thread_log(&mut self) -> (ThreadId, Vec<Record>) {
+        let mut world = LogBuilder::new(Rng::new(self.rng.next_u64()), self.options);
         let mut runs: Vec<TaskId> = Vec::new();
         for _ in 0..world.rng.between(1, self.options.runs_max.max(1)) {
             if !runs.is_empty() {
-                between_runs(&mut world, &runs);
+                write_between_runs(&mut world, &runs);
             }
             let again = world.rng.chance(10);
             let previous = world.rng.pick(&runs).filter(|_| again).cloned();
-            run::write(&mut world, previous);
+            run::write_run(&mut world, previous);
             runs.push(world.run.clone());
         }
         (world.thread, world.records)
@@ -104,17 +104,17 @@ impl LogGen {
 }
 
 /// What may happen to a thread while nothing runs. Such a record stands behind the run before it and bears its name.
-fn between_runs(world: &mut World, runs: &[TaskId]) {
-    world.tick();
+fn write_between_runs(world: &mut LogBuilder, runs: &[TaskId]) {
+    world.advance_clock();
     if world.rng.chance(30) {
         world.next_epoch();
     }
     if world.rng.chance(25) {
         let head = u64::try_from(world.records.len()).unwrap_or_default();
-        let summary = text::prose(&mut world.rng, 0, 12);
+        let summary = text::random_text(&mut world.rng, 0, 12);
         let mut details = JsonObject::new();
         if world.rng.chance(50) {
-            details.insert("ratio".to_owned(), world.fraction().into());
+            details.insert("ratio".to_owned(), world.random_fraction().into());
         }
         world.emit(Event::HistoryCompacted(HistoryCompacted { up_to: Seq(head), summary, details }));
     }
@@ -127,15 +127,15 @@ fn between_runs(world: &mut World, runs: &[TaskId]) {
 
 /// The log of one thread. The same seed and options give the same bytes.
 #[must_use]
-pub fn thread_log(seed: u64, options: Options) -> (ThreadId, Vec<Record>) {
-    LogGen::new(seed).sized(options).thread_log()
+pub fn generate_thread_log(seed: u64, options: LogOptions) -> (ThreadId, Vec<Record>) {
+    LogGenerator::new(seed).with_options(options).next_thread_log()
 }
 
 /// The seeds to try: the one that `SEED` names, or [`DEFAULT_SEEDS`], or with `HEADWATER_TEST_FULL` many more, half of
 /// them new ones. A test says in its message which one failed.
-pub fn seeds() -> impl Iterator<Item = u64> {
-    let given = variable("SEED").and_then(|seed| seed.parse::<u64>().ok());
-    let full = variable("HEADWATER_TEST_FULL").is_some();
+pub fn test_seeds() -> impl Iterator<Item = u64> {
+    let given = env_var("SEED").and_then(|seed| seed.parse::<u64>().ok());
+    let full = env_var("HEADWATER_TEST_FULL").is_some();
     let count = |of: u64| if given.is_some() { 0 } else { of };
     let fixed = DEFAULT_SEEDS.end.saturating_mul(if full { 4 } else { 1 });
     let fresh = RandomState::new();
@@ -144,6 +144,6 @@ pub fn seeds() -> impl Iterator<Item = u64> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "how hard tests try, which is not a setting of the server")]
-fn variable(name: &str) -> Option<String> {
+fn env_var(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

@@ -2,9 +2,9 @@
 //! its protocol shows back of it. It is drawn from a copy of the generator's chance, so that with or without it the same
 //! things happen.
 
+use super::log_builder::LogBuilder;
 use super::rng::Rng;
-use super::text::prose;
-use super::world::World;
+use super::text::random_text;
 use model::block::ContentPart;
 use model::history::{HistoryEntry, PriorHistory};
 use model::id::{CallId, ItemId};
@@ -14,23 +14,23 @@ use model::record::PrivatePayload;
 use serde_json::{Value, json};
 
 /// The private half of a run's first record.
-pub(super) fn first(world: &mut World) -> PrivatePayload {
+pub(super) fn start_private(world: &mut LogBuilder) -> PrivatePayload {
     let rng = &mut world.rng.clone();
-    let echo = rng.chance(40).then(|| shown_back(rng));
-    let wishes = if rng.chance(15) { wishes(rng) } else { ModelSettings::default() };
-    let before = rng.chance(15).then(|| before(rng, &mut world.references));
+    let echo = rng.chance(40).then(|| random_echo(rng));
+    let wishes = if rng.chance(15) { random_model_settings(rng) } else { ModelSettings::default() };
+    let before = rng.chance(15).then(|| random_prior_history(rng, &mut world.reference_count));
     PrivatePayload { request_echo: echo, model_settings: wishes, prior_history: before, ..PrivatePayload::default() }
 }
 
 /// The private half of the record with which a run goes on.
-pub(super) fn next(world: &World) -> Option<PrivatePayload> {
+pub(super) fn resume_private(world: &LogBuilder) -> Option<PrivatePayload> {
     let rng = &mut world.rng.clone();
-    rng.chance(40).then(|| PrivatePayload { request_echo: Some(shown_back(rng)), ..PrivatePayload::default() })
+    rng.chance(40).then(|| PrivatePayload { request_echo: Some(random_echo(rng)), ..PrivatePayload::default() })
 }
 
 /// Every protocol has its own words here, and reads none of another's.
-fn shown_back(rng: &mut Rng) -> Value {
-    let said = prose(rng, 0, 4);
+fn random_echo(rng: &mut Rng) -> Value {
+    let said = random_text(rng, 0, 4);
     match rng.below(4) {
         0 => json!({}),
         1 => json!({"model": "demo", "temperature": 0.5}),
@@ -39,13 +39,13 @@ fn shown_back(rng: &mut Rng) -> Value {
     }
 }
 
-fn wishes(rng: &mut Rng) -> ModelSettings {
+fn random_model_settings(rng: &mut Rng) -> ModelSettings {
     let schema = OutputFormat::Schema { name: "it".to_owned(), schema: json!({"type": "object"}), strict: Some(true) };
     ModelSettings {
-        instructions: rng.chance(50).then(|| prose(rng, 0, 6)),
+        instructions: rng.chance(50).then(|| random_text(rng, 0, 6)),
         max_output_tokens: Some(u64::from(rng.between(1, 9_000))),
         temperature: rng.chance(50).then_some(0.5),
-        stop: vec![prose(rng, 0, 1)],
+        stop: vec![random_text(rng, 0, 1)],
         tool_choice: rng.pick(&[ToolChoice::Auto, ToolChoice::None, ToolChoice::Required]).cloned(),
         format: rng.chance(50).then_some(schema),
         ..ModelSettings::default()
@@ -53,10 +53,10 @@ fn wishes(rng: &mut Rng) -> ModelSettings {
 }
 
 /// A conversation that a provider would take, with groups that bear the thread's next numbers.
-fn before(rng: &mut Rng, references: &mut u32) -> PriorHistory {
+fn random_prior_history(rng: &mut Rng, references: &mut u32) -> PriorHistory {
     let call_id = CallId::numbered("elsewhere", rng.between(1, u32::MAX));
     let said = |words: String| HistoryEntry::User { content: vec![ContentPart::text(words)] };
-    let mut entries = vec![HistoryEntry::System { text: prose(rng, 0, 4) }, said(prose(rng, 0, 6))];
+    let mut entries = vec![HistoryEntry::System { text: random_text(rng, 0, 4) }, said(random_text(rng, 0, 6))];
     if rng.chance(50) {
         entries.push(HistoryEntry::Call {
             call_id: call_id.clone(),
@@ -65,13 +65,13 @@ fn before(rng: &mut Rng, references: &mut u32) -> PriorHistory {
             provider_call_id: None,
             raw: None,
         });
-        let content = vec![ContentPart::text(prose(rng, 0, 6))];
+        let content = vec![ContentPart::text(random_text(rng, 0, 6))];
         entries.push(HistoryEntry::Result { call_id, status: ResultStatus::Completed, content });
         *references = references.saturating_add(rng.between(0, 2));
     }
     entries.push(HistoryEntry::Assistant {
         id: ItemId::from("msg_elsewhere"),
-        text: format!("So. {}", prose(rng, 0, 4)),
+        text: format!("So. {}", random_text(rng, 0, 4)),
         raw: None,
     });
     PriorHistory { entries, reference_count: *references }

@@ -12,7 +12,7 @@ impl Rng {
     }
 
     /// The next 64 bits.
-    pub const fn bits(&mut self) -> u64 {
+    pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -22,12 +22,12 @@ impl Rng {
     /// A number below `bound`; zero when there is none.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
-        usize::try_from(self.bits() % bound).unwrap_or_default()
+        usize::try_from(self.next_u64() % bound).unwrap_or_default()
     }
 
     /// A number from `least` to `most`.
     pub fn between(&mut self, least: u32, most: u32) -> u32 {
-        let more = self.bits() % u64::from(most.saturating_sub(least)).saturating_add(1);
+        let more = self.next_u64() % u64::from(most.saturating_sub(least)).saturating_add(1);
         least.saturating_add(u32::try_from(more).unwrap_or_default())
     }
 

@@ -1,10 +1,10 @@
 //! One run: whose turn it is, and what comes from outside: people, cancels, crashes.
 
-use super::files;
+use super::input_files;
+use super::log_builder::LogBuilder;
 use super::request;
-use super::task::{End, Phase, Task};
-use super::text::prose;
-use super::world::World;
+use super::task::{GenOutcome, GenPhase, GenTask};
+use super::text::random_text;
 use model::block::ContentPart;
 use model::event::{
     CancelMode, Event, Initiator, InputAdded, InputMessage, LimitReason, PendingRequest, TaskCancelling, TaskPaused,
@@ -15,7 +15,7 @@ use model::item::{IncompleteReason, Role};
 
 /// What comes from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Visit {
+enum ExternalEvent {
     Cancel,
     CancelAfterTurn,
     Crash,
@@ -25,7 +25,7 @@ enum Visit {
 
 /// When it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
+enum Trigger {
     /// After so many moves.
     After(u32),
     /// As soon as a tool runs: they are quick, and would seldom be met by chance.
@@ -35,216 +35,221 @@ enum When {
 }
 
 /// One run in the making.
-struct Run {
-    tasks: Vec<Task>,
+struct GenRun {
+    tasks: Vec<GenTask>,
     /// What will come.
-    visits: Vec<(When, Visit)>,
+    external_events: Vec<(Trigger, ExternalEvent)>,
     paused: bool,
 }
 
 /// Writes one run into the log, from its first record to its last.
-pub(super) fn write(world: &mut World, previous: Option<TaskId>) {
-    world.begin_run();
-    let visits = visits(world);
-    let mut run = Run { tasks: vec![Task::root(world, previous)], visits, paused: false };
+pub(super) fn write_run(world: &mut LogBuilder, previous: Option<TaskId>) {
+    world.start_run();
+    let visits = plan_external_events(world);
+    let mut run = GenRun { tasks: vec![GenTask::start_root(world, previous)], external_events: visits, paused: false };
     let mut moves = 0_u32;
-    while run.tasks.first().is_some_and(|root| root.phase != Phase::Over) {
-        world.tick();
-        while let Some(place) = run.visits.iter().position(|(when, _)| run.is_time(*when, moves)) {
-            let (_, visit) = run.visits.remove(place);
-            run.visit(world, visit);
+    while run.tasks.first().is_some_and(|root| root.phase != GenPhase::Ended) {
+        world.advance_clock();
+        while let Some(place) = run.external_events.iter().position(|(when, _)| run.is_due(*when, moves)) {
+            let (_, visit) = run.external_events.remove(place);
+            run.apply_external_event(world, visit);
         }
         // Far more than any run takes: a run that does not end by itself is cancelled.
         if moves > world.options.moves_max {
-            run.cut(world, &End::Cancelled(CancelMode::Immediate, Initiator::System));
+            run.stop_tasks(world, &GenOutcome::Cancelled(CancelMode::Immediate, Initiator::System));
         }
-        run.go_on(world);
+        run.advance(world);
         moves = moves.saturating_add(1);
     }
 }
 
-fn visits(world: &mut World) -> Vec<(When, Visit)> {
+fn plan_external_events(world: &mut LogBuilder) -> Vec<(Trigger, ExternalEvent)> {
     let mut out = Vec::new();
     for (percent, visit) in [
-        (20, Visit::Crash),
-        (10, Visit::Crash),
-        (20, Visit::Steer),
-        (12, Visit::CancelAfterTurn),
-        (14, Visit::Cancel),
-        (4, Visit::Deadline),
+        (20, ExternalEvent::Crash),
+        (10, ExternalEvent::Crash),
+        (20, ExternalEvent::Steer),
+        (12, ExternalEvent::CancelAfterTurn),
+        (14, ExternalEvent::Cancel),
+        (4, ExternalEvent::Deadline),
     ] {
         if world.rng.chance(percent) {
-            let after = When::After(world.rng.between(0, 90));
-            out.push((world.rng.choose(after, &[after, after, When::DuringTools, When::DuringFiles]), visit));
+            let after = Trigger::After(world.rng.between(0, 90));
+            out.push((world.rng.choose(after, &[after, after, Trigger::DuringTools, Trigger::DuringFiles]), visit));
         }
     }
     out
 }
 
-impl Run {
+impl GenRun {
     /// Somebody who can go on does; when nobody can, the run waits for people.
-    fn go_on(&mut self, world: &mut World) {
-        let able: Vec<usize> = (0..self.tasks.len()).filter(|place| self.can_move(*place)).collect();
+    fn advance(&mut self, world: &mut LogBuilder) {
+        let able: Vec<usize> = (0..self.tasks.len()).filter(|place| self.can_advance_task(*place)).collect();
         let Some(place) = world.rng.pick(&able).copied() else { return self.pause(world) };
         if world.rng.chance(4) {
-            self.answer_some(world, Initiator::User);
+            self.answer_pending(world, Initiator::User);
         }
         if let Some(task) = self.tasks.get_mut(place) {
             task.advance(world);
         }
-        self.settle(world);
+        self.deliver_ended_children(world);
     }
 
-    fn is_time(&self, when: When, moves: u32) -> bool {
+    fn is_due(&self, when: Trigger, moves: u32) -> bool {
         match when {
-            When::After(least) => moves >= least,
-            When::DuringFiles => self.tasks.iter().any(|task| task.phase == Phase::Reading),
-            When::DuringTools => self.tasks.iter().any(Task::has_running_tools),
+            Trigger::After(least) => moves >= least,
+            Trigger::DuringFiles => self.tasks.iter().any(|task| task.phase == GenPhase::ReadingFiles),
+            Trigger::DuringTools => self.tasks.iter().any(GenTask::has_running_tools),
         }
     }
 
-    fn can_move(&self, place: usize) -> bool {
-        self.tasks.get(place).is_some_and(Task::can_move)
+    fn can_advance_task(&self, place: usize) -> bool {
+        self.tasks.get(place).is_some_and(GenTask::can_advance)
     }
 
     /// New sub-agents take their place, and parents hear of those that ended.
-    fn settle(&mut self, world: &mut World) {
-        self.tasks.append(&mut world.born);
-        while !world.ended.is_empty() {
-            let ended = world.ended.remove(0);
+    fn deliver_ended_children(&mut self, world: &mut LogBuilder) {
+        self.tasks.append(&mut world.new_children);
+        while !world.ended_children.is_empty() {
+            let ended = world.ended_children.remove(0);
             if let Some(parent) = self.tasks.iter_mut().find(|task| task.id == ended.parent) {
-                parent.child_ended(world, ended);
+                parent.finish_child_call(world, ended);
             }
-            self.tasks.append(&mut world.born);
+            self.tasks.append(&mut world.new_children);
         }
     }
 
-    fn pending(&self) -> Vec<PendingRequest> {
-        self.tasks.iter().filter(|task| task.phase == Phase::Waiting).flat_map(Task::pending).collect()
+    fn pending_calls(&self) -> Vec<PendingRequest> {
+        self.tasks.iter().filter(|task| task.phase == GenPhase::Waiting).flat_map(GenTask::pending_calls).collect()
     }
 
-    fn pause(&mut self, world: &mut World) {
-        let pending = self.pending();
+    fn pause(&mut self, world: &mut LogBuilder) {
+        let pending = self.pending_calls();
         if pending.is_empty() {
             return; // the run has ended
         }
         let task_id = world.run.clone();
         world.emit(Event::Paused(TaskPaused { task_id, pending }));
         self.paused = true;
-        world.tick();
+        world.advance_clock();
         if world.rng.chance(20) {
             // On a paused run a recovery says nothing: only the executor is another one.
             world.next_epoch();
         }
         if world.rng.chance(10) {
-            return self.visit(world, Visit::Cancel);
+            return self.apply_external_event(world, ExternalEvent::Cancel);
         }
         let by = world.rng.choose(Initiator::User, &[Initiator::User, Initiator::Timeout]);
         self.resume(world, by);
-        self.answer_some(world, by);
-        self.settle(world);
+        self.answer_pending(world, by);
+        self.deliver_ended_children(world);
     }
 
     /// Ends a pause, if there is one.
-    fn resume(&mut self, world: &mut World, by: Initiator) {
+    fn resume(&mut self, world: &mut LogBuilder, by: Initiator) {
         if std::mem::take(&mut self.paused) {
-            let private = if by == Initiator::User { request::next(world) } else { None };
-            world.emit_with(Event::Resumed(TaskResumed { task_id: world.run.clone(), by, client: None }), private);
+            let private = if by == Initiator::User { request::resume_private(world) } else { None };
+            world.emit_with_private(
+                Event::Resumed(TaskResumed { task_id: world.run.clone(), by, client: None }),
+                private,
+            );
         }
     }
 
     /// Some of what waits for people is answered: all decisions first, then what comes of them.
-    fn answer_some(&mut self, world: &mut World, by: Initiator) {
-        let mut answered = self.pending();
+    fn answer_pending(&mut self, world: &mut LogBuilder, by: Initiator) {
+        let mut answered = self.pending_calls();
         let keep = world.rng.below(answered.len().max(1)).saturating_add(1);
         while answered.len() > keep {
             answered.remove(world.rng.below(answered.len()));
         }
         for pending in &answered {
             if let Some(task) = self.tasks.iter_mut().find(|task| task.id == pending.task_id) {
-                task.decide(world, pending, by);
+                task.resolve_approval(world, pending, by);
             }
         }
         for task in &mut self.tasks {
-            task.act(world, &answered);
+            task.apply_answers(world, &answered);
         }
-        self.settle(world);
+        self.deliver_ended_children(world);
     }
 
-    fn visit(&mut self, world: &mut World, visit: Visit) {
+    fn apply_external_event(&mut self, world: &mut LogBuilder, visit: ExternalEvent) {
         match visit {
-            Visit::Cancel => {
+            ExternalEvent::Cancel => {
                 self.resume(world, Initiator::Cancel);
-                self.cut(world, &End::Cancelled(CancelMode::Immediate, Initiator::User));
+                self.stop_tasks(world, &GenOutcome::Cancelled(CancelMode::Immediate, Initiator::User));
             }
-            Visit::Deadline => self.cut(world, &End::Incomplete(LimitReason::Deadline)),
-            Visit::CancelAfterTurn => self.wind_down(world),
-            Visit::Crash => self.crash(world),
-            Visit::Steer => self.steer(world),
+            ExternalEvent::Deadline => self.stop_tasks(world, &GenOutcome::Incomplete(LimitReason::Deadline)),
+            ExternalEvent::CancelAfterTurn => self.cancel_after_turn(world),
+            ExternalEvent::Crash => self.crash(world),
+            ExternalEvent::Steer => self.steer(world),
         }
     }
 
     /// Everything that is open is cut, newest task first.
-    fn cut(&mut self, world: &mut World, end: &End) {
+    fn stop_tasks(&mut self, world: &mut LogBuilder, end: &GenOutcome) {
         let why = match end {
-            End::Incomplete(_) => IncompleteReason::Limit,
+            GenOutcome::Incomplete(_) => IncompleteReason::Limit,
             _ => IncompleteReason::Cancelled,
         };
         for place in (0..self.tasks.len()).rev() {
             // Only the root's time is up; what worked for it is stopped.
-            let stopped = End::Cancelled(CancelMode::Immediate, Initiator::System);
-            let end = if place == 0 || matches!(end, End::Cancelled(..)) { end.clone() } else { stopped };
+            let stopped = GenOutcome::Cancelled(CancelMode::Immediate, Initiator::System);
+            let end = if place == 0 || matches!(end, GenOutcome::Cancelled(..)) { end.clone() } else { stopped };
             if let Some(task) = self.tasks.get_mut(place) {
-                task.cut(world, why, end);
+                task.stop(world, why, end);
             }
-            self.settle(world);
+            self.deliver_ended_children(world);
         }
     }
 
     /// Every task finishes its own turn and nothing new begins.
-    fn wind_down(&mut self, world: &mut World) {
-        if world.cancelling || self.tasks.first().is_none_or(|root| root.phase == Phase::Over) {
+    fn cancel_after_turn(&mut self, world: &mut LogBuilder) {
+        if world.is_cancelling || self.tasks.first().is_none_or(|root| root.phase == GenPhase::Ended) {
             return;
         }
         let (task_id, mode, by) = (world.run.clone(), CancelMode::AfterTurn, Initiator::User);
         world.emit(Event::Cancelling(TaskCancelling { task_id, mode, by }));
-        world.cancelling = true;
+        world.is_cancelling = true;
         for task in self.tasks.iter_mut().rev() {
             match task.phase {
-                Phase::Waiting => task.wind_down(world),
+                GenPhase::Waiting => task.stop_after_turn(world),
                 // The turn that they are read for would be something new.
-                Phase::Reading => task.cut(world, IncompleteReason::Cancelled, End::Cancelled(mode, by)),
-                Phase::Ready | Phase::Turn | Phase::Over => {}
+                GenPhase::ReadingFiles => {
+                    task.stop(world, IncompleteReason::Cancelled, GenOutcome::Cancelled(mode, by))
+                }
+                GenPhase::Ready | GenPhase::Turn | GenPhase::Ended => {}
             }
         }
     }
 
-    fn crash(&mut self, world: &mut World) {
+    fn crash(&mut self, world: &mut LogBuilder) {
         world.next_epoch();
-        if world.cancelling {
-            return self.cut(world, &End::Cancelled(CancelMode::AfterTurn, Initiator::User));
+        if world.is_cancelling {
+            return self.stop_tasks(world, &GenOutcome::Cancelled(CancelMode::AfterTurn, Initiator::User));
         }
         for task in self.tasks.iter_mut().rev() {
             task.recover(world);
         }
-        self.settle(world);
+        self.deliver_ended_children(world);
     }
 
-    fn steer(&mut self, world: &mut World) {
-        let Some(root) = self.tasks.first_mut().filter(|root| root.phase != Phase::Over) else { return };
-        if world.cancelling {
+    fn steer(&mut self, world: &mut LogBuilder) {
+        let Some(root) = self.tasks.first_mut().filter(|root| root.phase != GenPhase::Ended) else { return };
+        if world.is_cancelling {
             return;
         }
-        root.unread = true;
+        root.has_unread_input = true;
         let mut input = Vec::new();
         for _ in 0..world.rng.between(1, 2) {
-            let mut content = vec![ContentPart::text(prose(&mut world.rng, 0, 6))];
+            let mut content = vec![ContentPart::text(random_text(&mut world.rng, 0, 6))];
             if world.rng.chance(25) {
-                content.extend(files::some(world));
+                content.extend(input_files::random_file_parts(world));
             }
             input.push(InputMessage { id: world.next_id("msg"), role: Role::User, content });
         }
-        root.files.hear(&input);
+        root.files.add_input(&input);
         world.emit(Event::InputAdded(InputAdded { task_id: root.id.clone(), input }));
     }
 }

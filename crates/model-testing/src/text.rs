@@ -46,7 +46,7 @@ const WORDS: &[&str] = &[
 const LONG_BYTES: usize = model::limits::DONE_REPEAT_BYTES_MAX + 1024;
 
 /// A few words, some of them markers: most name a group of the pool `1..=references`, a few name none.
-pub(super) fn prose(rng: &mut Rng, references: u32, words_max: u32) -> String {
+pub(super) fn random_text(rng: &mut Rng, references: u32, words_max: u32) -> String {
     let mut text = String::new();
     for _ in 0..rng.between(0, words_max) {
         if rng.chance(15) {
@@ -60,17 +60,17 @@ pub(super) fn prose(rng: &mut Rng, references: u32, words_max: u32) -> String {
 }
 
 /// So many words that no `done` event repeats them.
-pub(super) fn long_prose(rng: &mut Rng, references: u32) -> String {
+pub(super) fn random_long_text(rng: &mut Rng, references: u32) -> String {
     let mut text = String::with_capacity(LONG_BYTES);
     while text.len() < LONG_BYTES {
-        text.push_str(&prose(rng, references, 12));
+        text.push_str(&random_text(rng, references, 12));
         text.push_str(&"all work and no play ".repeat(40));
     }
     text
 }
 
 /// The text in pieces as a model may send them: single characters, words, or all at once.
-pub(super) fn pieces(rng: &mut Rng, text: &str) -> Vec<String> {
+pub(super) fn split_randomly(rng: &mut Rng, text: &str) -> Vec<String> {
     // The longest character has four bytes, so that 8,000 of them fit the largest delta.
     let most = if text.len() > 4096 { 8000 } else { rng.choose(40, &[2, 8, 8, 1000]) };
     let mut pieces = Vec::new();

@@ -8,11 +8,11 @@
 //! - `record` writes one as the turn goes on; a folder that cannot be written costs a warning, never a turn.
 //! - `play` finds the cassette that answers a turn: the last words of the user and the number of the step.
 
-mod play;
-mod record;
+mod player;
+mod writer;
 
-pub use play::{CassetteError, Cassettes, Speed};
-pub(crate) use record::Tape;
+pub use player::{CassetteError, CassetteProvider, PlaybackSpeed};
+pub(crate) use writer::CassetteWriter;
 
 use model::event::ErrorInfo;
 use model::model_turn::ModelRequest;
@@ -20,17 +20,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// How the name of a cassette ends.
-pub(crate) const SUFFIX: &str = ".cassette.jsonl";
-const FORMAT: u32 = 1;
+pub(crate) const CASSETTE_SUFFIX: &str = ".cassette.jsonl";
+const CASSETTE_FORMAT: u32 = 1;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "snake_case")]
-enum Line {
+enum CassetteLine {
     /// What was asked: the first line.
-    Asked(Box<Asked>),
+    Asked(Box<RecordedRequest>),
     /// An event of the answer.
-    Event(Heard),
+    Event(RecordedEvent),
     /// It ended by itself, as far as its service said so. The last line, where there is one.
     End {
         /// When, from the question on.
@@ -50,7 +50,7 @@ enum Line {
 
 /// What was asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     /// The format of the file.
     cassette: u32,
     /// What the service speaks.
@@ -67,17 +67,17 @@ pub(crate) struct Asked {
     request: Value,
 }
 
-impl Asked {
+impl RecordedRequest {
     /// In the format of today. Neither the words nor the body have secrets any more.
     pub(crate) fn new(kind: &str, turn: &ModelRequest, origin: String, said: String, request: Value) -> Self {
         let (kind, model) = (kind.to_owned(), turn.model.clone());
-        Self { cassette: FORMAT, kind, model, origin, said, step: turn.step, request }
+        Self { cassette: CASSETTE_FORMAT, kind, model, origin, said, step: turn.step, request }
     }
 }
 
 /// An event, when it came.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Heard {
+struct RecordedEvent {
     at_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event: Option<String>,
@@ -85,7 +85,7 @@ struct Heard {
 }
 
 /// The user's last words in a turn's history. What carries tags was put there by somebody else.
-pub(crate) fn said(history: &[model::history::HistoryEntry]) -> String {
+pub(crate) fn last_user_text(history: &[model::history::HistoryEntry]) -> String {
     use model::block::ContentPart;
     use model::history::HistoryEntry;
     let last = history.iter().rev().find_map(|entry| match entry {

@@ -10,9 +10,9 @@
 //! and knows neither the log nor the tools.
 
 pub mod cassette;
-mod failure;
+mod failed_turn;
+pub mod http;
 mod router;
 pub mod scripted;
-pub mod upstream;
 
-pub use router::Router;
+pub use router::ProviderRouter;

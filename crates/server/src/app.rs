@@ -20,7 +20,7 @@ use std::any::Any;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use store::Sqlite;
+use store::SqliteStore;
 use tower_http::catch_panic::CatchPanicLayer;
 
 /// What every request sees. Cheap to clone.
@@ -30,7 +30,7 @@ pub(crate) struct App(Arc<Parts>);
 /// What an [`App`] is made of.
 pub(crate) struct Parts {
     pub(crate) engine: Engine,
-    pub(crate) store: Arc<Sqlite>,
+    pub(crate) store: Arc<SqliteStore>,
     pub(crate) auth: Auth,
     pub(crate) shares: Arc<Shares>,
     pub(crate) tickets: Tickets,

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::files::intake::{self, Luggage};
 use crate::problem::Problem;
 use crate::routes::{check_size, to_its_end};
-use engine::{NewRun, OnBusy, StartError, Started};
+use engine::{NewRun, OnBusy, StartError, StartedRun};
 use model::block::ContentPart;
 use model::definition::{Definitions, ToolExecutor};
 use model::ports::{ListPage, RunFilter, StoreError};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 const RUNS_LOOKED_AT: usize = 100;
 
 /// Begins a run, or puts it into its thread's queue. What came along with it was unpacked before.
-pub(crate) async fn begin(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage) -> Result<Started, Problem> {
+pub(crate) async fn begin(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage) -> Result<StartedRun, Problem> {
     check_names(app, user, &new).await?;
     check_said(app, user, &new).await?;
     check_addresses(app, &new.input)?;
@@ -32,25 +32,25 @@ pub(crate) async fn begin(app: &App, user: &UserId, mut new: NewRun, luggage: Lu
     .await
 }
 
-async fn start(app: &App, user: &UserId, new: NewRun) -> Result<Started, Problem> {
+async fn start(app: &App, user: &UserId, new: NewRun) -> Result<StartedRun, Problem> {
     app.engine.start(user, new).await.map_err(|error| refused(app, error))
 }
 
 /// Keeps what came along, then begins. Whatever can be refused without it is refused first.
-async fn start_with(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage) -> Result<Started, Problem> {
+async fn start_with(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage) -> Result<StartedRun, Problem> {
     // The same request once more has been taken with all that came along.
-    if app.engine.recall(user, new.idempotency.as_ref()).await?.is_some() {
+    if app.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
         return start(app, user, new).await;
     }
     let ports = app.engine.ports();
     if ports.definitions.resolve_agent(&new.agent).is_none() {
         return Err(refused(app, StartError::UnknownAgent(new.agent)));
     }
-    check_size(&(&new.input, &new.tools, &new.metadata, &new.before, &new.wishes, &new.echo))?;
+    check_size(&(&new.input, &new.tools, &new.metadata, &new.prior_history, &new.model_settings, &new.request_echo))?;
     let (thread, named) = match &new.thread {
         Some(thread) => {
             check_place(app, user, thread, &new).await?;
-            (thread.clone(), if new.promised { Named::ByClient } else { Named::Before })
+            (thread.clone(), if new.create_if_missing { Named::ByClient } else { Named::Before })
         }
         // What is kept is kept for a thread, so that it is named before it is made.
         None => (ThreadId::from_uuid(Uuid::now_v7()), Named::Here),
@@ -58,7 +58,7 @@ async fn start_with(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage)
     let mut drawn = intake::drawn_before(&new);
     let started = match luggage.keep(app, (user, &thread), intake::of_run(&mut new).chain(&mut drawn)).await {
         Ok(()) => {
-            new.promised |= new.thread.is_none();
+            new.create_if_missing |= new.thread.is_none();
             start(app, user, NewRun { thread: Some(thread.clone()), ..new }).await
         }
         Err(problem) => Err(problem),
@@ -73,14 +73,14 @@ async fn start_with(app: &App, user: &UserId, mut new: NewRun, luggage: Luggage)
 async fn check_place(app: &App, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<(), Problem> {
     let directory = &app.engine.ports().directory;
     if directory.thread(user, thread).await?.is_none() {
-        return if new.promised { Ok(()) } else { Err(StoreError::ThreadNotFound.into()) };
+        return if new.create_if_missing { Ok(()) } else { Err(StoreError::ThreadNotFound.into()) };
     }
     if let Some(previous) = &new.previous
         && directory.run(user, previous).await?.is_none_or(|run| run.thread != *thread)
     {
         return Err(StartError::UnknownPrevious(previous.clone()).into());
     }
-    match app.engine.busy_with(user, thread).await? {
+    match app.engine.active_run(user, thread).await? {
         Some(busy) if new.on_busy == OnBusy::Reject => Err(StartError::Busy(busy).into()),
         Some(_) | None => Ok(()),
     }
@@ -125,7 +125,7 @@ async fn check_names(app: &App, user: &UserId, new: &NewRun) -> Result<(), Probl
     let own = definitions.tool_specs(&agent);
     let Some(taken) = new.tools.iter().find(|tool| own.iter().any(|own| own.name == tool.name)) else { return Ok(()) };
     // A request that was taken before is the same request still, whatever the agent has got since.
-    if app.engine.recall(user, new.idempotency.as_ref()).await?.is_some() {
+    if app.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
         return Ok(());
     }
     Err(Problem::invalid_body(format!("`tools`: `{}` is a tool of the agent's own: use another name", taken.name)))
@@ -133,7 +133,7 @@ async fn check_names(app: &App, user: &UserId, new: &NewRun) -> Result<(), Probl
 
 /// Who says nothing goes on from a run that was cut or limited. One that ended well leaves nothing to go on from.
 async fn check_said(app: &App, user: &UserId, new: &NewRun) -> Result<(), Problem> {
-    let (Some(thread), [], None) = (&new.thread, new.input.as_slice(), &new.before) else { return Ok(()) };
+    let (Some(thread), [], None) = (&new.thread, new.input.as_slice(), &new.prior_history) else { return Ok(()) };
     let directory = &app.engine.ports().directory;
     let before = match &new.previous {
         Some(previous) => directory.run(user, previous).await?,
@@ -146,8 +146,8 @@ async fn check_said(app: &App, user: &UserId, new: &NewRun) -> Result<(), Proble
     };
     let ended_well = before.is_some_and(|run| run.status == TaskStatus::Completed);
     // The same request again may find that its own run has ended well.
-    if ended_well && app.engine.recall(user, new.idempotency.as_ref()).await?.is_none() {
-        return Err(StartError::NothingToDo.into());
+    if ended_well && app.engine.find_submission(user, new.idempotency.as_ref()).await?.is_none() {
+        return Err(StartError::NoInput.into());
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub(crate) use findings::{Finding, Weight};
 pub(crate) use secret::environment;
 
 use crate::body::LargeBodies;
-use ::providers::Router;
+use ::providers::ProviderRouter;
 use ::tools::Toolbox;
 use engine::SystemClock;
 use model::definition::Definitions;
@@ -85,7 +85,7 @@ pub(crate) struct Config {
     /// Agents and tools.
     pub(crate) definitions: Definitions,
     /// Whom runs ask.
-    pub(crate) models: Router,
+    pub(crate) models: ProviderRouter,
     /// What runs have done.
     pub(crate) tools: Arc<Toolbox>,
 }

@@ -10,7 +10,7 @@ use crate::files::intake::{self, Luggage};
 use crate::problem::Problem;
 use crate::routes::check_size;
 use axum::http::StatusCode;
-use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, Started};
+use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 use model::block::ContentPart;
 use model::command::{AnswerBody, ClientToolResult};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Event, Initiator, PendingKind, PendingRequest};
@@ -70,7 +70,7 @@ pub(crate) async fn take(
     context: Context,
     new: NewRun,
 ) -> Result<Turn, Problem> {
-    let again = app.engine.recall(user, new.idempotency.as_ref()).await?;
+    let again = app.engine.find_submission(user, new.idempotency.as_ref()).await?;
     let (known, context) = known(app, user, &said, context).await?;
     // A request that was cut short when it was first made has used up its key: what is left of it counts all the same.
     let key = new.idempotency.clone().filter(|_| again.is_none());
@@ -83,7 +83,7 @@ pub(crate) async fn take(
     let is_news = |said: &Said| !matches!(said.what, What::Decision { .. } | What::Other);
     let news = asked_for(said.into_iter().skip(known).filter(is_news).collect(), &context)?;
     let news = News::of(&news);
-    let new = NewRun { before: news.before(), input: news.input, ..new };
+    let new = NewRun { prior_history: news.before(), input: news.input, ..new };
     let started = begin(app, user, placed(app, user, context, new).await?, luggage).await?;
     Ok(Turn { thread: started.thread, run: started.task, segment: 1, is_new: true })
 }
@@ -102,7 +102,7 @@ pub(crate) async fn known(
         if missed.len() >= LOOKUPS_MAX {
             break;
         }
-        match app.engine.run_of(user, &run).await? {
+        match app.engine.run_of_task(user, &run).await? {
             Some(row) if context.thread().is_none_or(|thread| *thread == row.thread) => {
                 let context = match context {
                     Context::Open => Context::After(Box::new(row)),
@@ -145,8 +145,8 @@ async fn answers(
     let run = match context {
         Context::Open => None,
         Context::After(row) => Some(RunRow::clone(row)),
-        Context::Thread(thread) => match app.engine.busy_with(user, thread).await? {
-            Some(run) => app.engine.run_of(user, &run).await?,
+        Context::Thread(thread) => match app.engine.active_run(user, thread).await? {
+            Some(run) => app.engine.run_of_task(user, &run).await?,
             None => None,
         },
     };
@@ -162,7 +162,7 @@ async fn answers(
     check_answers(&answers)?;
     let beside = beside(app, said)?;
     luggage.add(app, (user, &run.thread), intake::of_answers(&mut answers)).await?;
-    app.engine.answer_all(user, &run, answers, new.echo.clone(), key).await?;
+    app.engine.submit_answers(user, &run, answers, new.request_echo.clone(), key).await?;
     say_beside(app, user, (beside, luggage), &run, new).await?;
     Ok(Some(turn))
 }
@@ -193,7 +193,7 @@ async fn say_beside(
         let beside = |key: &IdempotencyKey| IdempotencyKey { key: format!("{} beside", key.key), ..key.clone() };
         let key = new.idempotency.as_ref().map(beside);
         luggage.add(app, (user, &run.thread), input.iter_mut()).await?;
-        app.engine.say(user, &run.thread, run.id.clone(), input, key).await?;
+        app.engine.steer(user, &run.thread, run.id.clone(), input, key).await?;
     }
     Ok(())
 }
@@ -203,10 +203,10 @@ async fn repeated(
     app: &App,
     user: &UserId,
     (said, luggage): (&[Said], &Luggage),
-    started: Started,
+    started: StartedRun,
     new: &NewRun,
 ) -> Result<Turn, Problem> {
-    let run = app.engine.run_of(user, &started.task).await?.ok_or_else(Problem::not_found)?;
+    let run = app.engine.run_of_task(user, &started.task).await?.ok_or_else(Problem::not_found)?;
     let answer = said.iter().rev().find(|said| is_answer(said) && said.run().as_ref() == Some(&run.id));
     let Some(answer) = answer else { return Ok(Turn::of(&run, 1)) };
     say_beside(app, user, (beside(app, said)?, luggage), &run, new).await?;
@@ -306,7 +306,7 @@ async fn answered_before(app: &App, user: &UserId, said: &[Said], context: &Cont
 /// The run that asked what this answers, if the request is about it.
 async fn asked_in(app: &App, user: &UserId, answer: &Said, context: &Context) -> Result<Option<RunRow>, Problem> {
     let Some(run) = answer.run() else { return Ok(None) };
-    let row = app.engine.run_of(user, &run).await?;
+    let row = app.engine.run_of_task(user, &run).await?;
     Ok(row.filter(|row| match context {
         Context::Open => false,
         Context::After(run) => run.id == row.id,
@@ -377,11 +377,11 @@ async fn placed(app: &App, user: &UserId, context: Context, new: NewRun) -> Resu
         Context::Thread(thread) => (thread, None),
         Context::After(run) => (run.thread.clone(), Some(*run)),
     };
-    let busy = match app.engine.busy_with(user, &thread).await? {
-        Some(busy) => app.engine.run_of(user, &busy).await?,
+    let busy = match app.engine.active_run(user, &thread).await? {
+        Some(busy) => app.engine.run_of_task(user, &busy).await?,
         None => None,
     };
-    let new = NewRun { promised: previous.is_none(), thread: Some(thread), ..new };
+    let new = NewRun { create_if_missing: previous.is_none(), thread: Some(thread), ..new };
     let new = match (&busy, previous) {
         // What has not ended yet comes to its turn, and this after it.
         (Some(busy), Some(run)) if busy.id != run.id && run.status.is_terminal() => {
@@ -397,11 +397,11 @@ async fn placed(app: &App, user: &UserId, context: Context, new: NewRun) -> Resu
 /// The thread is busy with something else: the new run goes on by itself, with a copy of what was said until then. Where
 /// that is too much for one record, it waits for its turn instead.
 async fn forked(app: &App, user: &UserId, run: &RunRow, new: NewRun) -> Result<NewRun, Problem> {
-    let mut before = app.engine.said_until(user, run).await?;
-    before.entries.extend(new.before.iter().flat_map(|before| before.entries.clone()));
+    let mut before = app.engine.history_until(user, run).await?;
+    before.entries.extend(new.prior_history.iter().flat_map(|before| before.entries.clone()));
     let size = serde_json::to_vec(&before).map_or(usize::MAX, |text| text.len());
     if size > REQUEST_BYTES_MAX / 2 {
         return Ok(NewRun { previous: Some(run.id.clone()), ..new });
     }
-    Ok(NewRun { thread: None, promised: false, before: Some(before), ..new })
+    Ok(NewRun { thread: None, create_if_missing: false, prior_history: Some(before), ..new })
 }

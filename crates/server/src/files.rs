@@ -26,7 +26,9 @@ pub(crate) use answer::Keep;
 use axum::http::StatusCode;
 pub(crate) use blobs::{BlobError, NewBlob, Origin};
 use engine::SystemClock;
-use files::{Depot, FilesError, Key, KeyError, OpenError, Seal, SealError, TooManyPixels};
+use files::{
+    FileKey, FileKeyError, FileStore, FileStoreError, FileStoreOpenError, ImageTooLarge, UrlSigner, UrlSignerError,
+};
 use futures_util::stream::{self, StreamExt as _};
 pub(crate) use given::Given;
 pub(crate) use inline::{Inline, PictureError, Pictures};
@@ -54,8 +56,8 @@ const FAILURES_MAX: u32 = 3;
 
 /// Everything about files.
 pub(crate) struct Files {
-    pub(crate) depot: Depot,
-    pub(crate) seal: Seal,
+    pub(crate) depot: FileStore,
+    pub(crate) seal: UrlSigner,
     pub(crate) bucket: String,
     pub(crate) config: FilesConfig,
     pub(crate) directory: Arc<dyn Directory>,
@@ -68,9 +70,9 @@ pub(crate) struct Files {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilesOpenError {
     #[error("files: {0}")]
-    Place(#[from] OpenError),
+    Place(#[from] FileStoreOpenError),
     #[error("{}: {why}", path.display())]
-    Seal { path: PathBuf, why: SealError },
+    Seal { path: PathBuf, why: UrlSignerError },
 }
 
 impl Files {
@@ -81,9 +83,9 @@ impl Files {
         directory: Arc<dyn Directory>,
     ) -> Result<Self, FilesOpenError> {
         let place = config.place.clone().unwrap_or_else(|| folder(data_dir));
-        let depot = Depot::open(&place, &config.variables)?;
+        let depot = FileStore::open(&place, &config.variables)?;
         let path = data_dir.join(SEAL);
-        let seal = Seal::load(&path).map_err(|why| FilesOpenError::Seal { path, why })?;
+        let seal = UrlSigner::load_or_create(&path).map_err(|why| FilesOpenError::Seal { path, why })?;
         let bucket = config.bucket.clone().or_else(|| depot.bucket().map(str::to_owned));
         let bucket = bucket.unwrap_or_else(|| BUCKET.to_owned());
         let uploads = Places::new(UPLOADS_MAX, USER_UPLOADS_MAX);
@@ -101,7 +103,7 @@ impl Files {
 
     async fn discard_all(&self, files: Vec<(UserId, String)>) {
         let discard = async |(owner, path): (UserId, String)| {
-            let Ok(key) = Key::stored(&path) else {
+            let Ok(key) = FileKey::parse_stored(&path) else {
                 tracing::error!(path, "a file has a name that none has");
                 return true;
             };
@@ -138,7 +140,7 @@ impl Files {
     }
 
     /// Says that a file comes.
-    pub(crate) async fn expect(&self, key: &Key) -> Result<(), StoreError> {
+    pub(crate) async fn expect(&self, key: &FileKey) -> Result<(), StoreError> {
         self.directory.reserve_attachment(key.owner(), key.as_str(), SystemClock.now()).await
     }
 
@@ -152,11 +154,11 @@ impl Files {
     }
 
     /// Forgets a file: the bytes first, so that a row always tells of them.
-    pub(crate) async fn discard(&self, owner: &UserId, key: &Key) -> Result<(), FilesError> {
-        self.depot.remove(key).await?;
+    pub(crate) async fn discard(&self, owner: &UserId, key: &FileKey) -> Result<(), FileStoreError> {
+        self.depot.delete(key).await?;
         match self.directory.delete_attachment(owner, key.as_str()).await {
             Ok(_) => Ok(()),
-            Err(error) => Err(FilesError::Unavailable(error.to_string())),
+            Err(error) => Err(FileStoreError::Unavailable(error.to_string())),
         }
     }
 
@@ -166,46 +168,46 @@ impl Files {
     }
 
     /// The file that a client names, where it is there.
-    pub(crate) async fn find(&self, bucket: &str, path: &str) -> Result<(Key, AttachmentRow), Problem> {
+    pub(crate) async fn find(&self, bucket: &str, path: &str) -> Result<(FileKey, AttachmentRow), Problem> {
         let key = self.name(bucket, path)?;
         let row = self.directory.attachment(key.owner(), key.as_str()).await?;
         row.map(|row| (key, row)).ok_or_else(Problem::not_found)
     }
 
     /// What a client names, be it there or not.
-    pub(crate) fn name(&self, bucket: &str, path: &str) -> Result<Key, Problem> {
+    pub(crate) fn name(&self, bucket: &str, path: &str) -> Result<FileKey, Problem> {
         if bucket != self.bucket {
             let detail = "there is no such bucket: use the one that was given when the file was sent";
             return Err(Problem::new(StatusCode::NOT_FOUND, "bucket_not_found", detail));
         }
-        Ok(Key::parse(path)?)
+        Ok(FileKey::parse(path)?)
     }
 }
 
 /// Where files are unless it is said.
-pub(crate) fn folder(data_dir: &Path) -> files::Place {
-    files::Place::Folder(data_dir.join(FOLDER))
+pub(crate) fn folder(data_dir: &Path) -> files::StorageLocation {
+    files::StorageLocation::Folder(data_dir.join(FOLDER))
 }
 
 fn kibibytes(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-impl From<KeyError> for Problem {
-    fn from(error: KeyError) -> Self {
+impl From<FileKeyError> for Problem {
+    fn from(error: FileKeyError) -> Self {
         match error {
-            KeyError::Malformed => Self::new(StatusCode::BAD_REQUEST, "invalid_path", error.to_string()),
-            KeyError::Unknown => Self::not_found(),
-            KeyError::Owner => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", error.to_string()),
+            FileKeyError::Malformed => Self::new(StatusCode::BAD_REQUEST, "invalid_path", error.to_string()),
+            FileKeyError::Unknown => Self::not_found(),
+            FileKeyError::InvalidOwner => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", error.to_string()),
         }
     }
 }
 
-impl From<FilesError> for Problem {
-    fn from(error: FilesError) -> Self {
+impl From<FileStoreError> for Problem {
+    fn from(error: FileStoreError) -> Self {
         match error {
-            FilesError::NotFound => Self::not_found(),
-            FilesError::Unavailable(why) => {
+            FileStoreError::NotFound => Self::not_found(),
+            FileStoreError::Unavailable(why) => {
                 tracing::error!(why, "the place for files is not available");
                 let detail = "files cannot be had now: try again";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "files_unavailable", detail).retry_soon()
@@ -214,8 +216,8 @@ impl From<FilesError> for Problem {
     }
 }
 
-impl From<TooManyPixels> for Problem {
-    fn from(error: TooManyPixels) -> Self {
+impl From<ImageTooLarge> for Problem {
+    fn from(error: ImageTooLarge) -> Self {
         let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "image_too_large", error.to_string());
         problem.with("pixels_max", error.pixels_max)
     }

@@ -180,7 +180,7 @@ impl From<StartError> for Problem {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_agent", detail)
             }
             StartError::UnknownPrevious(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", detail),
-            StartError::NothingToDo => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_input", detail),
+            StartError::NoInput => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_input", detail),
             StartError::TooLarge(max) => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail).with("bytes_max", max)
             }

@@ -128,9 +128,9 @@ where
 
 /// The row of the run that a task belongs to, where there is such a task.
 async fn task_row(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Problem> {
-    let Some(row) = app.engine.run_of(user, task).await? else { return Err(Problem::not_found()) };
+    let Some(row) = app.engine.run_of_task(user, task).await? else { return Err(Problem::not_found()) };
     // Any id names its run, also one that the run never gave to anything.
-    if row.id != *task && app.engine.object(user, task).await?.is_none() {
+    if row.id != *task && app.engine.task_object(user, task).await?.is_none() {
         return Err(Problem::not_found());
     }
     Ok(row)
@@ -154,7 +154,7 @@ pub(crate) fn check_size(said: &impl Serialize) -> Result<(), Problem> {
 
 /// The task's object now, as the answer to a command.
 async fn object(app: &App, user: &UserId, task: &TaskId, status: StatusCode) -> Result<Response, Problem> {
-    let Some(object) = app.engine.object(user, task).await? else { return Err(Problem::not_found()) };
+    let Some(object) = app.engine.task_object(user, task).await? else { return Err(Problem::not_found()) };
     Ok(with_location(&object, status))
 }
 

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use upstream::responses::drawn;
+use upstream::responses::generated_image;
 
 /// How a token begins.
 pub(crate) const PREFIX: &str = "hws_";
@@ -241,7 +241,7 @@ pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), P
         app.engine.ports().directory.runs(&user, filter, ListPage { before: None, limit: RUNS_LOOKED_AT }).await?;
     let ended = runs.into_iter().filter(|run| run.status.is_terminal() && run.first_seq.is_some());
     let mut before = match ended.max_by_key(|run| run.first_seq) {
-        Some(run) => Some(app.engine.said_within(&user, &run, REQUEST_BYTES_MAX / 2).await?),
+        Some(run) => Some(app.engine.history_within(&user, &run, REQUEST_BYTES_MAX / 2).await?),
         None => None,
     };
     let mut luggage = Luggage::default();
@@ -253,7 +253,7 @@ pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), P
             copy_drawn(app, &user, &mut raw.item, &mut luggage).await?;
         }
     }
-    let new = NewRun { before, origin: Some(json!({ "share": share.row.id })), ..NewRun::default() };
+    let new = NewRun { prior_history: before, origin: Some(json!({ "share": share.row.id })), ..NewRun::default() };
     Ok((new, luggage))
 }
 
@@ -280,10 +280,10 @@ async fn copy(app: &App, viewer: &UserId, part: &mut ContentPart, luggage: &mut 
 
 /// The same for a picture that a model drew. One that is not shown leaves a gap, as one does that is gone.
 async fn copy_drawn(app: &App, viewer: &UserId, item: &mut Value, luggage: &mut Luggage) -> Result<(), Problem> {
-    let Some(hash) = drawn::picture(item).and_then(blob_hash) else { return Ok(()) };
+    let Some(hash) = generated_image::generated_image(item).and_then(blob_hash) else { return Ok(()) };
     match app.engine.ports().directory.blob(viewer, None, hash).await? {
         Some(row) => luggage.add_shown(hash, row),
-        None => drawn::leave_out(item),
+        None => generated_image::omit_generated_image(item),
     }
     Ok(())
 }

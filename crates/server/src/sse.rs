@@ -172,7 +172,7 @@ impl Stream {
                     let bytes = bytes?;
                     self.last = Instant::now();
                     self.queued = None;
-                    let cut = bytes.is_none() && self.viewer.is_broken_off();
+                    let cut = bytes.is_none() && self.viewer.is_interrupted();
                     return match (bytes, &mut self.inline) {
                         _ if cut => Err(Cut::BrokenOff),
                         (Some(bytes), Some(inline)) => Ok(Some(inline.frames(bytes).await?)),

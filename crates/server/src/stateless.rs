@@ -77,7 +77,7 @@ pub(crate) async fn handle<A: Answer>(
         agent: asked.model,
         tools: wire::declared(asked.tools, &app.limits)?,
         metadata: asked.metadata,
-        wishes: asked.wishes,
+        model_settings: asked.wishes,
         idempotency,
         ..NewRun::default()
     };
@@ -106,7 +106,7 @@ async fn check(app: &App, user: &UserId, asked: &Asked, key: Option<&Idempotency
     }
     let is_known = app.engine.ports().definitions.resolve_agent(&asked.model).is_some();
     // A request that was taken before is the same request still, whatever agents there are now.
-    if is_known || app.engine.recall(user, key).await?.is_some() {
+    if is_known || app.engine.find_submission(user, key).await?.is_some() {
         return Ok(());
     }
     let name: String = asked.model.chars().take(80).collect();

@@ -134,7 +134,8 @@ impl Place {
     /// A stream of a thread: its history begins at `from`, and the client has everything up to `start` and `skip` frames
     /// after that.
     pub(crate) fn new(thread: ThreadId, shown: Shown, from: Seq, (start, skip): (Seq, u64)) -> Self {
-        let view = View { name: shown.name.into(), projection: shown.projection, from, skip };
+        let view =
+            View { lane: shown.name.into(), projection: shown.projection, history_start: from, skip_frames: skip };
         Self { thread, view, start, queued: None, parting: None, with_pictures: false }
     }
 
@@ -196,7 +197,7 @@ pub(crate) async fn task(
         }
         _ => format.run(&row.thread, task),
     };
-    if !is_root && app.engine.object(user, task).await?.is_none() {
+    if !is_root && app.engine.task_object(user, task).await?.is_none() {
         return Err(Problem::not_found());
     }
     let (start, skip) = place_of(app, user, &row.thread, cursor.as_ref(), shown.dialect).await?;
@@ -212,13 +213,13 @@ pub(crate) async fn task(
 
 /// The run of a task, and the place before its first record.
 pub(crate) async fn begun(app: &App, user: &UserId, task: &TaskId) -> Result<(RunRow, Seq), Problem> {
-    let row = app.engine.run_of(user, task).await?.ok_or_else(Problem::not_found)?;
+    let row = app.engine.run_of_task(user, task).await?.ok_or_else(Problem::not_found)?;
     if let Some(first) = row.first_seq {
         return Ok((row, first.prev()));
     }
     // First the head, then the row: a run that has not begun by then begins after that head.
     let before = head(app, user, &row.thread).await?;
-    let row = app.engine.run_of(user, task).await?.ok_or_else(Problem::not_found)?;
+    let row = app.engine.run_of_task(user, task).await?.ok_or_else(Problem::not_found)?;
     let from = row.first_seq.map_or(before, Seq::prev);
     Ok((row, from))
 }
@@ -307,9 +308,9 @@ async fn run_around(app: &App, user: &UserId, thread: &ThreadId, start: Seq) -> 
 
 /// Begins to watch.
 pub(crate) fn open(app: &App, user: &UserId, place: Place) -> Viewer {
-    let viewer = app.engine.watch_at(user, &place.thread, place.view, place.start);
+    let viewer = app.engine.watch_from(user, &place.thread, place.view, place.start);
     match app.shares.frozen_at(user) {
-        Some(until) => viewer.ending_at(until),
+        Some(until) => viewer.with_end(until),
         None => viewer,
     }
 }
@@ -321,7 +322,7 @@ pub(crate) async fn ended(app: &App, user: &UserId, place: Place) -> Result<(), 
     loop {
         match tokio::time::timeout(QUEUED_LOOK, viewer.next()).await {
             Ok(Ok(Some(_))) => {}
-            Ok(Ok(None)) if viewer.is_broken_off() => {
+            Ok(Ok(None)) if viewer.is_interrupted() => {
                 return Err(if app.is_stopping() { Problem::stopping() } else { Problem::not_found() });
             }
             Ok(Ok(None)) => return Ok(()),
@@ -335,7 +336,7 @@ pub(crate) async fn ended(app: &App, user: &UserId, place: Place) -> Result<(), 
 /// A run that is given up before it began leaves no record that could say so.
 pub(crate) async fn was_given_up(app: &App, user: &UserId, queued: Option<&TaskId>) -> Result<bool, StoreError> {
     let Some(run) = queued else { return Ok(false) };
-    let row = app.engine.run_of(user, run).await?;
+    let row = app.engine.run_of_task(user, run).await?;
     Ok(row.is_none_or(|row| row.first_seq.is_none() && row.status.is_terminal()))
 }
 

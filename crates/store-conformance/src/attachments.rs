@@ -1,12 +1,12 @@
 //! The law on the rows of files ([`model::ports::Attachments`]).
 
-use super::words::{somebody, stranger};
+use super::fixtures::{other_user, test_user};
 use futures_util::future::join_all;
 use model::ports::{AttachmentOutcome, AttachmentRow, Directory, Journal};
 
 /// The `n`-th file, of `bytes` bytes.
 #[must_use]
-pub fn file(n: usize, bytes: u64) -> AttachmentRow {
+pub fn nth_attachment(n: usize, bytes: u64) -> AttachmentRow {
     AttachmentRow {
         path: format!("files/{n}"),
         name: format!("the {n}. \"file\".txt"),
@@ -19,7 +19,7 @@ pub fn file(n: usize, bytes: u64) -> AttachmentRow {
 
 /// 1, 2: a file that is only expected is not there and does not count.
 pub async fn a_file_is_there_once_it_is_put_and_not_before(_: &dyn Journal, directory: &dyn Directory) {
-    let (owner, row) = (somebody(), file(1, 7));
+    let (owner, row) = (test_user(), nth_attachment(1, 7));
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(None));
     directory.reserve_attachment(&owner, &row.path, 5).await.unwrap();
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(None));
@@ -35,7 +35,7 @@ pub async fn a_file_is_there_once_it_is_put_and_not_before(_: &dyn Journal, dire
 
 /// 4: neither expecting nor putting it again changes a file.
 pub async fn a_file_that_is_there_stays_as_it_was(_: &dyn Journal, directory: &dyn Directory) {
-    let (owner, row) = (somebody(), file(1, 7));
+    let (owner, row) = (test_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
     directory.reserve_attachment(&owner, &row.path, 9).await.unwrap();
     let other = AttachmentRow { name: "other".to_owned(), size_bytes: 100, ..row.clone() };
@@ -50,16 +50,16 @@ pub async fn what_was_expected_and_did_not_come_is_named_until_it_is_forgotten(
     _: &dyn Journal,
     directory: &dyn Directory,
 ) {
-    let (owner, other) = (somebody(), stranger());
+    let (owner, other) = (test_user(), other_user());
     for (who, n) in [(&owner, 1), (&owner, 2), (&other, 1), (&other, 3)] {
-        directory.reserve_attachment(who, &file(n, 0).path, 1).await.unwrap();
+        directory.reserve_attachment(who, &nth_attachment(n, 0).path, 1).await.unwrap();
     }
-    directory.commit_attachment(&owner, file(2, 5), None).await.unwrap();
-    let mut wanted = vec![(owner.clone(), file(1, 0).path), (other.clone(), file(1, 0).path)];
-    wanted.push((other.clone(), file(3, 0).path));
+    directory.commit_attachment(&owner, nth_attachment(2, 5), None).await.unwrap();
+    let mut wanted = vec![(owner.clone(), nth_attachment(1, 0).path), (other.clone(), nth_attachment(1, 0).path)];
+    wanted.push((other.clone(), nth_attachment(3, 0).path));
     wanted.sort();
     assert_eq!(directory.stale_attachments().await, Ok(wanted.clone()));
-    assert_eq!(directory.delete_attachment(&owner, &file(1, 0).path).await, Ok(true));
+    assert_eq!(directory.delete_attachment(&owner, &nth_attachment(1, 0).path).await, Ok(true));
     wanted.retain(|(who, _)| *who == other);
     assert_eq!(directory.stale_attachments().await, Ok(wanted));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(5));
@@ -67,8 +67,8 @@ pub async fn what_was_expected_and_did_not_come_is_named_until_it_is_forgotten(
 
 /// 3: the bound is exact, also when many come at once.
 pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
-    let puts = (0..20).map(|n| directory.commit_attachment(&owner, file(n, 10), Some(95)));
+    let owner = test_user();
+    let puts = (0..20).map(|n| directory.commit_attachment(&owner, nth_attachment(n, 10), Some(95)));
     let kept: Vec<AttachmentOutcome> = join_all(puts).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(kept.iter().filter(|kept| **kept == AttachmentOutcome::Stored).count(), 9, "{kept:?}");
     assert!(
@@ -77,18 +77,21 @@ pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, direct
         "{kept:?}"
     );
     assert_eq!(
-        directory.commit_attachment(&owner, file(100, 6), Some(95)).await,
+        directory.commit_attachment(&owner, nth_attachment(100, 6), Some(95)).await,
         Ok(AttachmentOutcome::QuotaExceeded { used: 90 })
     );
-    assert_eq!(directory.attachment(&owner, &file(100, 6).path).await, Ok(None));
-    assert_eq!(directory.commit_attachment(&owner, file(100, 5), Some(95)).await, Ok(AttachmentOutcome::Stored));
+    assert_eq!(directory.attachment(&owner, &nth_attachment(100, 6).path).await, Ok(None));
+    assert_eq!(
+        directory.commit_attachment(&owner, nth_attachment(100, 5), Some(95)).await,
+        Ok(AttachmentOutcome::Stored)
+    );
     // A bound that was lowered takes nothing away, and lets nothing more in.
     assert_eq!(
-        directory.commit_attachment(&owner, file(101, 0), Some(10)).await,
+        directory.commit_attachment(&owner, nth_attachment(101, 0), Some(10)).await,
         Ok(AttachmentOutcome::QuotaExceeded { used: 95 })
     );
     assert_eq!(
-        directory.commit_attachment(&owner, file(102, u64::MAX), Some(96)).await,
+        directory.commit_attachment(&owner, nth_attachment(102, u64::MAX), Some(96)).await,
         Ok(AttachmentOutcome::QuotaExceeded { used: 95 })
     );
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(95));
@@ -96,12 +99,12 @@ pub async fn a_users_files_never_hold_more_than_they_may(_: &dyn Journal, direct
 
 /// 5: files are their owner's.
 pub async fn a_file_of_another_owner_does_not_exist(_: &dyn Journal, directory: &dyn Directory) {
-    let (owner, other, row) = (somebody(), stranger(), file(1, 7));
+    let (owner, other, row) = (test_user(), other_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
     assert_eq!(directory.attachment(&other, &row.path).await, Ok(None));
     assert_eq!(directory.attachment_bytes_used(&other).await, Ok(0));
     assert_eq!(directory.delete_attachment(&other, &row.path).await, Ok(false));
-    let theirs = AttachmentRow { name: "theirs".to_owned(), ..file(1, 9) };
+    let theirs = AttachmentRow { name: "theirs".to_owned(), ..nth_attachment(1, 9) };
     assert_eq!(directory.commit_attachment(&other, theirs.clone(), Some(9)).await, Ok(AttachmentOutcome::Stored));
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(Some(row.clone())));
     assert_eq!(directory.attachment(&other, &row.path).await, Ok(Some(theirs)));

@@ -1,57 +1,57 @@
 //! The law on blobs and on what threads use ([`model::ports::Attachments`], rules 6 and 7).
 
-use super::attachments::file;
-use super::words::{Author, somebody, stranger, thread};
+use super::attachments::nth_attachment;
+use super::fixtures::{LogWriter, nth_thread, other_user, test_user};
 use futures_util::future::{BoxFuture, join_all};
 use model::ports::{AttachmentOutcome, AttachmentRow, Directory, Journal};
 use model::{ThreadId, UserId};
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 
 /// The `n`-th hash.
 #[must_use]
-pub fn hash(n: usize) -> String {
+pub fn nth_hash(n: usize) -> String {
     format!("{n:064x}")
 }
 
 /// The bytes of the `n`-th hash, `bytes` of them, at the `place`-th path.
 #[must_use]
-pub fn blob(place: usize, n: usize, bytes: u64) -> AttachmentRow {
-    AttachmentRow { path: format!("blobs/{place:04}"), hash: Some(hash(n)), ..file(place, bytes) }
+pub fn nth_blob(place: usize, n: usize, bytes: u64) -> AttachmentRow {
+    AttachmentRow { path: format!("blobs/{place:04}"), hash: Some(nth_hash(n)), ..nth_attachment(place, bytes) }
 }
 
 /// 6: before a thread uses it there is no blob, and after that it is a file like any other.
 pub async fn a_blob_is_there_from_the_moment_that_a_thread_uses_it(_: &dyn Journal, directory: &dyn Directory) {
-    let (owner, row) = (somebody(), blob(1, 1, 7));
+    let (owner, row) = (test_user(), nth_blob(1, 1, 7));
     directory.reserve_attachment(&owner, &row.path, 1).await.unwrap();
-    assert_eq!(directory.blob(&owner, None, &hash(1)).await, Ok(None));
-    assert_eq!(directory.link_blob(&owner, &thread(1), &hash(1)).await, Ok(None));
-    assert_eq!(directory.commit_blob(&owner, &thread(1), row.clone(), None).await, Ok(AttachmentOutcome::Stored));
-    assert_eq!(directory.blob(&owner, None, &hash(1)).await, Ok(Some(row.clone())));
-    assert_eq!(directory.blob(&owner, Some(&thread(1)), &hash(1)).await, Ok(Some(row.clone())));
-    assert_eq!(directory.blob(&owner, Some(&thread(2)), &hash(1)).await, Ok(None));
-    assert_eq!(directory.blob(&owner, None, &hash(2)).await, Ok(None));
+    assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(None));
+    assert_eq!(directory.link_blob(&owner, &nth_thread(1), &nth_hash(1)).await, Ok(None));
+    assert_eq!(directory.commit_blob(&owner, &nth_thread(1), row.clone(), None).await, Ok(AttachmentOutcome::Stored));
+    assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(Some(row.clone())));
+    assert_eq!(directory.blob(&owner, Some(&nth_thread(1)), &nth_hash(1)).await, Ok(Some(row.clone())));
+    assert_eq!(directory.blob(&owner, Some(&nth_thread(2)), &nth_hash(1)).await, Ok(None));
+    assert_eq!(directory.blob(&owner, None, &nth_hash(2)).await, Ok(None));
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(Some(row.clone())));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(7));
     assert_eq!(directory.stale_attachments().await, Ok(Vec::new()));
     // Another thread uses it, by either name.
-    assert_eq!(directory.link_blob(&owner, &thread(2), &hash(1)).await, Ok(Some(row.clone())));
-    assert_eq!(directory.link_attachment(&owner, &thread(3), &row.path).await, Ok(Some(row.clone())));
+    assert_eq!(directory.link_blob(&owner, &nth_thread(2), &nth_hash(1)).await, Ok(Some(row.clone())));
+    assert_eq!(directory.link_attachment(&owner, &nth_thread(3), &row.path).await, Ok(Some(row.clone())));
     for n in 2..=3 {
-        assert_eq!(directory.blob(&owner, Some(&thread(n)), &hash(1)).await, Ok(Some(row.clone())), "{n}");
+        assert_eq!(directory.blob(&owner, Some(&nth_thread(n)), &nth_hash(1)).await, Ok(Some(row.clone())), "{n}");
     }
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(7));
 }
 
 /// 6: the same bytes brought twenty times at once are one blob, which all who brought them use, and count once.
 pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
+    let owner = test_user();
     for n in 1..=20 {
-        directory.reserve_attachment(&owner, &blob(n, 1, 7).path, 1).await.unwrap();
+        directory.reserve_attachment(&owner, &nth_blob(n, 1, 7).path, 1).await.unwrap();
     }
-    let threads: Vec<ThreadId> = (1..=20).map(thread).collect();
-    let puts = (1..=20).zip(&threads).map(|(n, of)| directory.commit_blob(&owner, of, blob(n, 1, 7), Some(7)));
+    let threads: Vec<ThreadId> = (1..=20).map(nth_thread).collect();
+    let puts = (1..=20).zip(&threads).map(|(n, of)| directory.commit_blob(&owner, of, nth_blob(n, 1, 7), Some(7)));
     let kept: Vec<AttachmentOutcome> = join_all(puts).await.into_iter().map(Result::unwrap).collect();
-    let there = directory.blob(&owner, None, &hash(1)).await.unwrap().unwrap();
+    let there = directory.blob(&owner, None, &nth_hash(1)).await.unwrap().unwrap();
     assert_eq!(kept.iter().filter(|kept| **kept == AttachmentOutcome::Stored).count(), 1, "{kept:?}");
     assert_eq!(
         kept.iter().filter(|kept| **kept == AttachmentOutcome::Duplicate(there.clone())).count(),
@@ -59,7 +59,7 @@ pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, dir
         "{kept:?}"
     );
     for of in &threads {
-        assert_eq!(directory.blob(&owner, Some(of), &hash(1)).await, Ok(Some(there.clone())));
+        assert_eq!(directory.blob(&owner, Some(of), &nth_hash(1)).await, Ok(Some(there.clone())));
     }
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(7));
     // What was not needed is still only expected.
@@ -68,15 +68,15 @@ pub async fn the_same_bytes_many_times_at_once_are_one_blob(_: &dyn Journal, dir
     assert!(unfinished.iter().all(|(_, path)| *path != there.path), "{unfinished:?}");
     assert_eq!(directory.unreferenced_attachments().await, Ok(Vec::new()));
     // Who says the same once more is told the same.
-    assert_eq!(directory.commit_blob(&owner, &thread(1), there, Some(0)).await, Ok(AttachmentOutcome::Stored));
+    assert_eq!(directory.commit_blob(&owner, &nth_thread(1), there, Some(0)).await, Ok(AttachmentOutcome::Stored));
 }
 
 /// 3: blobs and other files share one bound. What is over it changes nothing, and what is there needs no room.
 pub async fn blobs_count_as_other_files_do(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
-    directory.commit_attachment(&owner, file(1, 40), Some(95)).await.unwrap();
-    let threads: Vec<ThreadId> = (1..=20).map(thread).collect();
-    let puts = (1..=20).zip(&threads).map(|(n, of)| directory.commit_blob(&owner, of, blob(n, n, 10), Some(95)));
+    let owner = test_user();
+    directory.commit_attachment(&owner, nth_attachment(1, 40), Some(95)).await.unwrap();
+    let threads: Vec<ThreadId> = (1..=20).map(nth_thread).collect();
+    let puts = (1..=20).zip(&threads).map(|(n, of)| directory.commit_blob(&owner, of, nth_blob(n, n, 10), Some(95)));
     let kept: Vec<AttachmentOutcome> = join_all(puts).await.into_iter().map(Result::unwrap).collect();
     assert_eq!(kept.iter().filter(|kept| **kept == AttachmentOutcome::Stored).count(), 5, "{kept:?}");
     assert!(
@@ -85,90 +85,93 @@ pub async fn blobs_count_as_other_files_do(_: &dyn Journal, directory: &dyn Dire
         "{kept:?}"
     );
     let over = (1..=20).zip(&kept).find(|(_, kept)| **kept != AttachmentOutcome::Stored).unwrap().0;
-    assert_eq!(directory.blob(&owner, None, &hash(over)).await, Ok(None));
-    assert_eq!(directory.link_blob(&owner, &thread(over), &hash(over)).await, Ok(None));
+    assert_eq!(directory.blob(&owner, None, &nth_hash(over)).await, Ok(None));
+    assert_eq!(directory.link_blob(&owner, &nth_thread(over), &nth_hash(over)).await, Ok(None));
     let there = (1..=20).zip(&kept).find(|(_, kept)| **kept == AttachmentOutcome::Stored).unwrap().0;
-    let again = directory.commit_blob(&owner, &thread(99), blob(99, there, 10), Some(0)).await;
-    assert_eq!(again, Ok(AttachmentOutcome::Duplicate(blob(there, there, 10))));
+    let again = directory.commit_blob(&owner, &nth_thread(99), nth_blob(99, there, 10), Some(0)).await;
+    assert_eq!(again, Ok(AttachmentOutcome::Duplicate(nth_blob(there, there, 10))));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(90));
     // A thread that was refused uses nothing: deleting it takes nothing away.
-    assert_eq!(directory.delete_thread(&owner, &thread(over)).await, Ok(false));
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(over)).await, Ok(false));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(90));
 }
 
 /// 5: a hash is no secret. Blobs are their owner's all the same.
 pub async fn a_blob_of_another_owner_does_not_exist(_: &dyn Journal, directory: &dyn Directory) {
-    let (owner, other) = (somebody(), stranger());
-    let (mine, theirs) = (blob(1, 1, 7), blob(1, 1, 9));
-    directory.commit_blob(&owner, &thread(1), mine.clone(), None).await.unwrap();
-    assert_eq!(directory.blob(&other, None, &hash(1)).await, Ok(None));
-    assert_eq!(directory.blob(&other, Some(&thread(1)), &hash(1)).await, Ok(None));
-    assert_eq!(directory.link_blob(&other, &thread(2), &hash(1)).await, Ok(None));
-    assert_eq!(directory.link_attachment(&other, &thread(2), &mine.path).await, Ok(None));
-    assert_eq!(directory.commit_blob(&other, &thread(2), theirs.clone(), Some(9)).await, Ok(AttachmentOutcome::Stored));
-    assert_eq!(directory.blob(&other, None, &hash(1)).await, Ok(Some(theirs.clone())));
-    assert_eq!(directory.blob(&owner, None, &hash(1)).await, Ok(Some(mine.clone())));
+    let (owner, other) = (test_user(), other_user());
+    let (mine, theirs) = (nth_blob(1, 1, 7), nth_blob(1, 1, 9));
+    directory.commit_blob(&owner, &nth_thread(1), mine.clone(), None).await.unwrap();
+    assert_eq!(directory.blob(&other, None, &nth_hash(1)).await, Ok(None));
+    assert_eq!(directory.blob(&other, Some(&nth_thread(1)), &nth_hash(1)).await, Ok(None));
+    assert_eq!(directory.link_blob(&other, &nth_thread(2), &nth_hash(1)).await, Ok(None));
+    assert_eq!(directory.link_attachment(&other, &nth_thread(2), &mine.path).await, Ok(None));
+    assert_eq!(
+        directory.commit_blob(&other, &nth_thread(2), theirs.clone(), Some(9)).await,
+        Ok(AttachmentOutcome::Stored)
+    );
+    assert_eq!(directory.blob(&other, None, &nth_hash(1)).await, Ok(Some(theirs.clone())));
+    assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(Some(mine.clone())));
     // Nor does it matter to a thread what somebody else does to one of the same name.
-    directory.link_blob(&other, &thread(1), &hash(1)).await.unwrap();
-    assert_eq!(directory.delete_thread(&other, &thread(1)).await, Ok(false));
-    assert_eq!(directory.blob(&owner, Some(&thread(1)), &hash(1)).await, Ok(Some(mine)));
-    assert_eq!(directory.blob(&other, Some(&thread(2)), &hash(1)).await, Ok(Some(theirs)));
+    directory.link_blob(&other, &nth_thread(1), &nth_hash(1)).await.unwrap();
+    assert_eq!(directory.delete_thread(&other, &nth_thread(1)).await, Ok(false));
+    assert_eq!(directory.blob(&owner, Some(&nth_thread(1)), &nth_hash(1)).await, Ok(Some(mine)));
+    assert_eq!(directory.blob(&other, Some(&nth_thread(2)), &nth_hash(1)).await, Ok(Some(theirs)));
     assert_eq!(directory.unreferenced_attachments().await, Ok(Vec::new()));
 }
 
 /// 2: what is not there cannot be used, and whoever tried uses nothing.
 pub async fn what_is_not_there_cannot_be_used(_: &dyn Journal, directory: &dyn Directory) {
-    let (owner, row) = (somebody(), file(1, 7));
-    assert_eq!(directory.link_attachment(&owner, &thread(1), &row.path).await, Ok(None));
+    let (owner, row) = (test_user(), nth_attachment(1, 7));
+    assert_eq!(directory.link_attachment(&owner, &nth_thread(1), &row.path).await, Ok(None));
     directory.reserve_attachment(&owner, &row.path, 1).await.unwrap();
-    assert_eq!(directory.link_attachment(&owner, &thread(1), &row.path).await, Ok(None));
+    assert_eq!(directory.link_attachment(&owner, &nth_thread(1), &row.path).await, Ok(None));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
-    directory.delete_thread(&owner, &thread(1)).await.unwrap();
+    directory.delete_thread(&owner, &nth_thread(1)).await.unwrap();
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(Some(row)));
 }
 
 /// 6: nothing is a blob by half.
 pub async fn a_blob_has_a_hash_and_a_thread(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
-    assert!(directory.commit_blob(&owner, &thread(1), file(1, 7), None).await.is_err());
-    assert!(directory.commit_attachment(&owner, blob(2, 2, 7), None).await.is_err());
-    directory.commit_attachment(&owner, file(3, 5), None).await.unwrap();
-    let elsewhere = AttachmentRow { hash: Some(hash(3)), ..file(3, 5) };
-    assert!(directory.commit_blob(&owner, &thread(1), elsewhere, None).await.is_err());
+    let owner = test_user();
+    assert!(directory.commit_blob(&owner, &nth_thread(1), nth_attachment(1, 7), None).await.is_err());
+    assert!(directory.commit_attachment(&owner, nth_blob(2, 2, 7), None).await.is_err());
+    directory.commit_attachment(&owner, nth_attachment(3, 5), None).await.unwrap();
+    let elsewhere = AttachmentRow { hash: Some(nth_hash(3)), ..nth_attachment(3, 5) };
+    assert!(directory.commit_blob(&owner, &nth_thread(1), elsewhere, None).await.is_err());
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(5));
     assert_eq!(directory.stale_attachments().await, Ok(Vec::new()));
     for n in 1..=3 {
-        assert_eq!(directory.blob(&owner, None, &hash(n)).await, Ok(None));
+        assert_eq!(directory.blob(&owner, None, &nth_hash(n)).await, Ok(None));
     }
 }
 
 /// 7: a thread takes along what nobody else uses, exactly that.
 pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
+    let owner = test_user();
     for n in 1..=2 {
-        Author::new(journal, directory, n).await.begin().end().must_append().await;
+        LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
     }
     directory.reserve_attachment(&owner, "expected", 1).await.unwrap();
     for (n, bytes) in [(1, 1), (2, 2), (3, 4)] {
-        directory.commit_attachment(&owner, file(n, bytes), None).await.unwrap();
+        directory.commit_attachment(&owner, nth_attachment(n, bytes), None).await.unwrap();
     }
-    directory.commit_blob(&owner, &thread(1), blob(11, 1, 8), None).await.unwrap();
-    directory.commit_blob(&owner, &thread(1), blob(12, 2, 16), None).await.unwrap();
-    directory.commit_blob(&owner, &thread(2), blob(13, 3, 32), None).await.unwrap();
-    for (n, path) in [(1, file(1, 0).path), (1, file(2, 0).path), (2, file(2, 0).path)] {
-        assert!(directory.link_attachment(&owner, &thread(n), &path).await.unwrap().is_some());
+    directory.commit_blob(&owner, &nth_thread(1), nth_blob(11, 1, 8), None).await.unwrap();
+    directory.commit_blob(&owner, &nth_thread(1), nth_blob(12, 2, 16), None).await.unwrap();
+    directory.commit_blob(&owner, &nth_thread(2), nth_blob(13, 3, 32), None).await.unwrap();
+    for (n, path) in [(1, nth_attachment(1, 0).path), (1, nth_attachment(2, 0).path), (2, nth_attachment(2, 0).path)] {
+        assert!(directory.link_attachment(&owner, &nth_thread(n), &path).await.unwrap().is_some());
     }
     // Twice is once.
     for _ in 0..2 {
-        directory.link_blob(&owner, &thread(2), &hash(2)).await.unwrap();
-        directory.link_blob(&owner, &thread(1), &hash(1)).await.unwrap();
+        directory.link_blob(&owner, &nth_thread(2), &nth_hash(2)).await.unwrap();
+        directory.link_blob(&owner, &nth_thread(1), &nth_hash(1)).await.unwrap();
     }
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(63));
-    assert_eq!(directory.delete_thread(&stranger(), &thread(1)).await, Ok(false));
+    assert_eq!(directory.delete_thread(&other_user(), &nth_thread(1)).await, Ok(false));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(63));
 
-    assert_eq!(directory.delete_thread(&owner, &thread(1)).await, Ok(true));
-    let released = vec![(owner.clone(), blob(11, 0, 0).path), (owner.clone(), file(1, 0).path)];
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
+    let released = vec![(owner.clone(), nth_blob(11, 0, 0).path), (owner.clone(), nth_attachment(1, 0).path)];
     assert_eq!(directory.unreferenced_attachments().await, Ok(released.clone()));
     let mut unfinished = released.clone();
     unfinished.insert(1, (owner.clone(), "expected".to_owned()));
@@ -176,18 +179,18 @@ pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journ
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(63 - 8 - 1));
     for (_, path) in &released {
         assert_eq!(directory.attachment(&owner, path).await, Ok(None));
-        assert_eq!(directory.link_attachment(&owner, &thread(2), path).await, Ok(None));
+        assert_eq!(directory.link_attachment(&owner, &nth_thread(2), path).await, Ok(None));
     }
-    assert_eq!(directory.blob(&owner, None, &hash(1)).await, Ok(None));
-    assert_eq!(directory.link_blob(&owner, &thread(2), &hash(1)).await, Ok(None));
+    assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(None));
+    assert_eq!(directory.link_blob(&owner, &nth_thread(2), &nth_hash(1)).await, Ok(None));
     // What another thread uses is there, and what no thread ever used.
-    assert_eq!(directory.blob(&owner, Some(&thread(2)), &hash(2)).await, Ok(Some(blob(12, 2, 16))));
-    assert_eq!(directory.blob(&owner, Some(&thread(1)), &hash(2)).await, Ok(None));
+    assert_eq!(directory.blob(&owner, Some(&nth_thread(2)), &nth_hash(2)).await, Ok(Some(nth_blob(12, 2, 16))));
+    assert_eq!(directory.blob(&owner, Some(&nth_thread(1)), &nth_hash(2)).await, Ok(None));
     for (n, bytes) in [(2, 2), (3, 4)] {
-        assert_eq!(directory.attachment(&owner, &file(n, 0).path).await, Ok(Some(file(n, bytes))));
+        assert_eq!(directory.attachment(&owner, &nth_attachment(n, 0).path).await, Ok(Some(nth_attachment(n, bytes))));
     }
 
-    assert_eq!(directory.delete_thread(&owner, &thread(2)).await, Ok(true));
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(2)).await, Ok(true));
     assert_eq!(directory.unreferenced_attachments().await.unwrap().len(), 5);
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(4));
     for (_, path) in directory.unreferenced_attachments().await.unwrap() {
@@ -200,57 +203,60 @@ pub async fn a_deleted_thread_takes_along_what_it_alone_used(journal: &dyn Journ
 
 /// 7: a thread that never came can be deleted, too, for what it uses.
 pub async fn a_thread_that_never_came_can_let_go(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
-    directory.commit_blob(&owner, &thread(1), blob(1, 1, 7), None).await.unwrap();
-    assert_eq!(directory.delete_thread(&owner, &thread(1)).await, Ok(false));
-    assert_eq!(directory.blob(&owner, None, &hash(1)).await, Ok(None));
-    assert_eq!(directory.unreferenced_attachments().await, Ok(vec![(owner.clone(), blob(1, 1, 7).path)]));
+    let owner = test_user();
+    directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(false));
+    assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(None));
+    assert_eq!(directory.unreferenced_attachments().await, Ok(vec![(owner.clone(), nth_blob(1, 1, 7).path)]));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(0));
 }
 
 /// 7: whoever deletes a thread cannot be kept from it by one that comes later under its name.
 pub async fn a_thread_may_come_after_what_it_uses(journal: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
-    directory.commit_blob(&owner, &thread(1), blob(1, 1, 7), None).await.unwrap();
-    let mut author = Author::new(journal, directory, 1).await;
-    author.begin().end().must_append().await;
-    assert_eq!(directory.blob(&owner, Some(&thread(1)), &hash(1)).await, Ok(Some(blob(1, 1, 7))));
-    assert_eq!(directory.delete_thread(&owner, &thread(1)).await, Ok(true));
-    assert_eq!(directory.blob(&owner, None, &hash(1)).await, Ok(None));
+    let owner = test_user();
+    directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    author.start_run().complete_run().must_append().await;
+    assert_eq!(directory.blob(&owner, Some(&nth_thread(1)), &nth_hash(1)).await, Ok(Some(nth_blob(1, 1, 7))));
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
+    assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(None));
     // The name is free, and who has it now uses nothing.
-    Author::new(journal, directory, 1).await.begin().end().must_append().await;
-    directory.commit_blob(&owner, &thread(2), blob(2, 1, 7), None).await.unwrap();
-    assert_eq!(directory.blob(&owner, Some(&thread(1)), &hash(1)).await, Ok(None));
+    LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
+    directory.commit_blob(&owner, &nth_thread(2), nth_blob(2, 1, 7), None).await.unwrap();
+    assert_eq!(directory.blob(&owner, Some(&nth_thread(1)), &nth_hash(1)).await, Ok(None));
 }
 
 /// 7: bytes that were released may come again, in another place, before and after the first ones are forgotten.
 pub async fn a_released_blob_can_come_again(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
-    directory.commit_blob(&owner, &thread(1), blob(1, 1, 7), None).await.unwrap();
-    directory.delete_thread(&owner, &thread(1)).await.unwrap();
+    let owner = test_user();
+    directory.commit_blob(&owner, &nth_thread(1), nth_blob(1, 1, 7), None).await.unwrap();
+    directory.delete_thread(&owner, &nth_thread(1)).await.unwrap();
     // Where it was, somebody is removing bytes.
-    directory.reserve_attachment(&owner, &blob(1, 1, 7).path, 1).await.unwrap();
-    assert!(directory.commit_blob(&owner, &thread(2), blob(1, 1, 7), None).await.is_err());
-    let no_blob = AttachmentRow { hash: None, ..blob(1, 1, 7) };
+    directory.reserve_attachment(&owner, &nth_blob(1, 1, 7).path, 1).await.unwrap();
+    assert!(directory.commit_blob(&owner, &nth_thread(2), nth_blob(1, 1, 7), None).await.is_err());
+    let no_blob = AttachmentRow { hash: None, ..nth_blob(1, 1, 7) };
     assert!(directory.commit_attachment(&owner, no_blob, None).await.is_err());
-    assert_eq!(directory.unreferenced_attachments().await, Ok(vec![(owner.clone(), blob(1, 1, 7).path)]));
-    assert_eq!(directory.commit_blob(&owner, &thread(2), blob(2, 1, 7), Some(7)).await, Ok(AttachmentOutcome::Stored));
-    assert_eq!(directory.blob(&owner, None, &hash(1)).await, Ok(Some(blob(2, 1, 7))));
-    assert_eq!(directory.delete_attachment(&owner, &blob(1, 1, 7).path).await, Ok(true));
-    assert_eq!(directory.blob(&owner, Some(&thread(2)), &hash(1)).await, Ok(Some(blob(2, 1, 7))));
+    assert_eq!(directory.unreferenced_attachments().await, Ok(vec![(owner.clone(), nth_blob(1, 1, 7).path)]));
+    assert_eq!(
+        directory.commit_blob(&owner, &nth_thread(2), nth_blob(2, 1, 7), Some(7)).await,
+        Ok(AttachmentOutcome::Stored)
+    );
+    assert_eq!(directory.blob(&owner, None, &nth_hash(1)).await, Ok(Some(nth_blob(2, 1, 7))));
+    assert_eq!(directory.delete_attachment(&owner, &nth_blob(1, 1, 7).path).await, Ok(true));
+    assert_eq!(directory.blob(&owner, Some(&nth_thread(2)), &nth_hash(1)).await, Ok(Some(nth_blob(2, 1, 7))));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(7));
     assert_eq!(directory.stale_attachments().await, Ok(Vec::new()));
 }
 
 /// What is forgotten is used by nobody, so what comes in its place is not taken along by a thread of before.
 pub async fn a_file_that_is_forgotten_is_used_by_nobody(_: &dyn Journal, directory: &dyn Directory) {
-    let (owner, row) = (somebody(), file(1, 7));
+    let (owner, row) = (test_user(), nth_attachment(1, 7));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
-    directory.link_attachment(&owner, &thread(1), &row.path).await.unwrap();
+    directory.link_attachment(&owner, &nth_thread(1), &row.path).await.unwrap();
     assert_eq!(directory.delete_attachment(&owner, &row.path).await, Ok(true));
     assert_eq!(directory.attachment_bytes_used(&owner).await, Ok(0));
     directory.commit_attachment(&owner, row.clone(), None).await.unwrap();
-    directory.delete_thread(&owner, &thread(1)).await.unwrap();
+    directory.delete_thread(&owner, &nth_thread(1)).await.unwrap();
     assert_eq!(directory.attachment(&owner, &row.path).await, Ok(Some(row)));
     assert_eq!(directory.unreferenced_attachments().await, Ok(Vec::new()));
 }
@@ -259,45 +265,51 @@ pub async fn a_file_that_is_forgotten_is_used_by_nobody(_: &dyn Journal, directo
 /// something used that was released.
 pub async fn what_is_used_is_there_however_threads_come_and_go(_: &dyn Journal, directory: &dyn Directory) {
     let (mut rounds, mut stayed, mut went) = (0, 0, 0);
-    for (n, seed) in seeds().take(40).enumerate() {
+    for (n, seed) in test_seeds().take(40).enumerate() {
         println!("seed {seed}");
-        let round = Round { directory, owner: somebody(), seed, place: n * 10, threads: (0..8).map(thread).collect() };
-        let did = round.go().await;
-        stayed += round.look(&did).await;
+        let round = UseRace {
+            directory,
+            owner: test_user(),
+            seed,
+            first_path: n * 10,
+            threads: (0..8).map(nth_thread).collect(),
+        };
+        let did = round.run().await;
+        stayed += round.check(&did).await;
         went += directory.unreferenced_attachments().await.unwrap().len();
-        round.clear().await;
+        round.clean_up().await;
         rounds += 1;
     }
     assert!(rounds == 1 || stayed > 0 && went > 0, "nobody met anybody: {stayed}, {went}");
 }
 
 /// What a thread did, and what came of it.
-enum Did {
+enum RaceStep {
     Deleted(usize),
     Used(usize, Option<AttachmentRow>),
 }
 
 /// A picture and a paper, threads that reach for them at once, and others that are deleted meanwhile.
-struct Round<'a> {
+struct UseRace<'a> {
     directory: &'a dyn Directory,
     owner: UserId,
     seed: u64,
     /// Paths from here on are its own.
-    place: usize,
+    first_path: usize,
     threads: Vec<ThreadId>,
 }
 
-impl Round<'_> {
+impl UseRace<'_> {
     /// The first thread has both, and is deleted. Of the others some are, before or after they got what they wanted.
-    async fn go(&self) -> Vec<Did> {
+    async fn run(&self) -> Vec<RaceStep> {
         let mut rng = Rng::new(self.seed);
-        let (first, paper) = (&self.threads[0], file(self.place, 50));
-        self.directory.commit_blob(&self.owner, first, blob(self.place, 1, 7), None).await.unwrap();
+        let (first, paper) = (&self.threads[0], nth_attachment(self.first_path, 50));
+        self.directory.commit_blob(&self.owner, first, nth_blob(self.first_path, 1, 7), None).await.unwrap();
         self.directory.commit_attachment(&self.owner, paper.clone(), None).await.unwrap();
         self.directory.link_attachment(&self.owner, first, &paper.path).await.unwrap();
-        let mut all: Vec<BoxFuture<'_, Did>> = vec![Box::pin(self.delete(0))];
+        let mut all: Vec<BoxFuture<'_, RaceStep>> = vec![Box::pin(self.delete(0))];
         for n in 1..self.threads.len() {
-            all.push(Box::pin(self.reach(n, rng.below(4))));
+            all.push(Box::pin(self.use_or_put(n, rng.below(4))));
             if rng.below(3) == 0 {
                 all.push(Box::pin(self.delete(n)));
             }
@@ -308,34 +320,34 @@ impl Round<'_> {
         join_all(all).await
     }
 
-    async fn delete(&self, n: usize) -> Did {
+    async fn delete(&self, n: usize) -> RaceStep {
         self.directory.delete_thread(&self.owner, &self.threads[n]).await.unwrap();
-        Did::Deleted(n)
+        RaceStep::Deleted(n)
     }
 
-    async fn reach(&self, n: usize, how: usize) -> Did {
+    async fn use_or_put(&self, n: usize, how: usize) -> RaceStep {
         let Self { directory, owner, .. } = self;
-        let (of, new) = (&self.threads[n], blob(self.place + n, 1, 7));
+        let (of, new) = (&self.threads[n], nth_blob(self.first_path + n, 1, 7));
         let used = match how {
-            0 => directory.link_attachment(owner, of, &file(self.place, 50).path).await.unwrap(),
+            0 => directory.link_attachment(owner, of, &nth_attachment(self.first_path, 50).path).await.unwrap(),
             1 => match directory.commit_blob(owner, of, new.clone(), None).await.unwrap() {
                 AttachmentOutcome::Stored => Some(new),
                 AttachmentOutcome::Duplicate(row) => Some(row),
                 AttachmentOutcome::QuotaExceeded { .. } => None,
             },
-            _ => directory.link_blob(owner, of, &hash(1)).await.unwrap(),
+            _ => directory.link_blob(owner, of, &nth_hash(1)).await.unwrap(),
         };
-        Did::Used(n, used)
+        RaceStep::Used(n, used)
     }
 
     /// How many have what they were told that they have.
-    async fn look(&self, did: &[Did]) -> usize {
+    async fn check(&self, did: &[RaceStep]) -> usize {
         let Self { directory, owner, seed, .. } = self;
         let released = directory.unreferenced_attachments().await.unwrap();
         let mut stayed = 0;
         for used in did {
-            let Did::Used(n, Some(row)) = used else { continue };
-            if did.iter().any(|did| matches!(did, Did::Deleted(gone) if gone == n)) {
+            let RaceStep::Used(n, Some(row)) = used else { continue };
+            if did.iter().any(|did| matches!(did, RaceStep::Deleted(gone) if gone == n)) {
                 continue;
             }
             stayed += 1;
@@ -346,14 +358,14 @@ impl Round<'_> {
                 assert_eq!(found, Ok(Some(row.clone())), "seed {seed}: {n}");
             }
         }
-        let picture = directory.blob(owner, None, &hash(1)).await.unwrap();
-        let paper = directory.attachment(owner, &file(self.place, 50).path).await.unwrap();
+        let picture = directory.blob(owner, None, &nth_hash(1)).await.unwrap();
+        let paper = directory.attachment(owner, &nth_attachment(self.first_path, 50).path).await.unwrap();
         let held: u64 = picture.iter().chain(&paper).map(|row| row.size_bytes).sum();
         assert_eq!(directory.attachment_bytes_used(owner).await, Ok(held), "seed {seed}");
         stayed
     }
 
-    async fn clear(&self) {
+    async fn clean_up(&self) {
         let Self { directory, owner, seed, .. } = self;
         for n in 0..self.threads.len() {
             self.delete(n).await;

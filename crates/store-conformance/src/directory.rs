@@ -1,7 +1,8 @@
 //! The directory's law, sentence by sentence.
 
-use super::words::{
-    Author, cancel, first_submission, keyed, node, run, somebody, start, steer, stranger, submission, thread,
+use super::fixtures::{
+    LogWriter, cancel_command, new_thread_submission, nth_run, nth_thread, other_user, start_command, steer_command,
+    submission, test_node, test_user, with_idempotency_key,
 };
 use futures_util::future::join_all;
 use model::command::Command;
@@ -13,67 +14,67 @@ use model::seq::Seq;
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 
-const MANY: usize = 1_000;
+const PAGE_ROWS: usize = 1_000;
 
-fn page(before: Option<&str>, limit: usize) -> ListPage {
+fn page_before(before: Option<&str>, limit: usize) -> ListPage {
     ListPage { before: before.map(str::to_owned), limit }
 }
 
-async fn commands(directory: &dyn Directory, owner: &UserId, thread: &ThreadId) -> Vec<Command> {
+async fn inbox_commands(directory: &dyn Directory, owner: &UserId, thread: &ThreadId) -> Vec<Command> {
     let rows = directory.inbox(owner, thread).await.unwrap();
     assert!(rows.is_sorted_by(|one, other| one.id < other.id));
     rows.into_iter().map(|row| row.command).collect()
 }
 
-fn assert_made(submitted: &Result<Submitted, SubmitError>) {
+fn assert_thread_created(submitted: &Result<Submitted, SubmitError>) {
     assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
 }
 
 /// 1: who made a thread may append to it, and consume the row that made it, until somebody else claims it.
 pub async fn who_makes_a_thread_has_claimed_it(journal: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
-    let made = directory.submit(&owner, first_submission(&thread(1), start(&run(1)))).await;
+    let owner = test_user();
+    let made = directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await;
     let Ok(Submitted::ThreadCreated { lease, row }) = made else { panic!("{made:?}") };
     assert_eq!(lease.head, Seq::ZERO);
-    let page = journal.read_page(&owner, &thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
+    let page = journal.read_page(&owner, &nth_thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
     assert_eq!((page.records.len(), page.head), (0, Seq::ZERO));
-    let theirs = journal.read_page(&stranger(), &thread(1), Seq::ZERO, PageLimit::ONE).await;
+    let theirs = journal.read_page(&other_user(), &nth_thread(1), Seq::ZERO, PageLimit::ONE).await;
     assert_eq!(theirs.err(), Some(StoreError::ThreadNotFound));
-    let rows = directory.inbox(&owner, &thread(1)).await.unwrap();
+    let rows = directory.inbox(&owner, &nth_thread(1)).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [row]);
-    let mut author = Author::at(journal, owner.clone(), 1, lease);
+    let mut author = LogWriter::with_lease(journal, owner.clone(), 1, lease);
     author.changes.push(DirectoryChange::ConsumeInboxRow { row });
-    author.begin().must_append().await;
-    assert_eq!(commands(directory, &owner, &thread(1)).await, []);
-    let next = journal.claim(&owner, &thread(1), &node()).await.unwrap();
+    author.start_run().must_append().await;
+    assert_eq!(inbox_commands(directory, &owner, &nth_thread(1)).await, []);
+    let next = journal.claim(&owner, &nth_thread(1), &test_node()).await.unwrap();
     assert!(next.epoch > lease.epoch);
-    assert_eq!(author.notes(1).append().await, AppendOutcome::Fenced);
+    assert_eq!(author.push_notes(1).append().await, AppendOutcome::Fenced);
 }
 
 /// 1: a thread whose only run was given up is a thread without records.
 pub async fn a_thread_whose_only_run_was_given_up_is_empty(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    author.changes.push(DirectoryChange::RunDropped { run: run(1), at: 3_000 });
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    author.changes.push(DirectoryChange::RunDropped { run: nth_run(1), at: 3_000 });
     author.must_append().await;
-    let page = journal.read_page(&author.owner, &thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
+    let page = journal.read_page(&author.owner, &nth_thread(1), Seq::ZERO, PageLimit::ONE).await.unwrap();
     assert_eq!((page.records.len(), page.head), (0, Seq::ZERO));
-    author.run = run(2);
-    let again = directory.submit(&author.owner, submission(&thread(1), start(&run(2)))).await;
+    author.run = nth_run(2);
+    let again = directory.submit(&author.owner, submission(&nth_thread(1), start_command(&nth_run(2)))).await;
     assert_eq!(again, Ok(Submitted::Queued));
-    author.begin().must_append().await;
+    author.start_run().must_append().await;
 }
 
 /// 1: a start makes its run (queued), and its thread where that is new.
 pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directory: &dyn Directory) {
-    let (owner, thread) = (somebody(), thread(1));
+    let (owner, thread) = (test_user(), nth_thread(1));
     assert_eq!(directory.thread(&owner, &thread).await, Ok(None));
-    let first = first_submission(&thread, start(&run(1)));
-    assert_made(&directory.submit(&owner, first.clone()).await);
+    let first = new_thread_submission(&thread, start_command(&nth_run(1)));
+    assert_thread_created(&directory.submit(&owner, first.clone()).await);
 
     let row = directory.thread(&owner, &thread).await.unwrap().unwrap();
     assert_eq!((row.created_at, row.updated_at), (first.at, first.at));
     let queued = RunRow {
-        id: run(1),
+        id: nth_run(1),
         thread: thread.clone(),
         agent: "demo".to_owned(),
         status: TaskStatus::Queued,
@@ -82,37 +83,47 @@ pub async fn a_start_makes_its_thread_its_run_and_a_row(_: &dyn Journal, directo
         created_at: first.at,
         ended_at: None,
     };
-    assert_eq!(directory.run(&owner, &run(1)).await, Ok(Some(queued)));
-    assert_eq!(commands(directory, &owner, &thread).await, [start(&run(1))]);
+    assert_eq!(directory.run(&owner, &nth_run(1)).await, Ok(Some(queued)));
+    assert_eq!(inbox_commands(directory, &owner, &thread).await, [start_command(&nth_run(1))]);
 
-    let second = submission(&thread, start(&run(2)));
+    let second = submission(&thread, start_command(&nth_run(2)));
     assert_eq!(directory.submit(&owner, second).await, Ok(Submitted::Queued));
-    assert_eq!(commands(directory, &owner, &thread).await, [start(&run(1)), start(&run(2))]);
+    assert_eq!(
+        inbox_commands(directory, &owner, &thread).await,
+        [start_command(&nth_run(1)), start_command(&nth_run(2))]
+    );
     // A name makes one thread and one run.
-    assert!(directory.submit(&owner, first_submission(&thread, start(&run(3)))).await.is_err());
-    assert!(directory.submit(&owner, submission(&thread, start(&run(2)))).await.is_err());
-    assert_eq!(commands(directory, &owner, &thread).await.len(), 2);
+    assert!(directory.submit(&owner, new_thread_submission(&thread, start_command(&nth_run(3)))).await.is_err());
+    assert!(directory.submit(&owner, submission(&thread, start_command(&nth_run(2)))).await.is_err());
+    assert_eq!(inbox_commands(directory, &owner, &thread).await.len(), 2);
 }
 
 /// A command for nobody is not written down.
 pub async fn a_command_for_a_thread_that_is_not_there_is_refused(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
+    let owner = test_user();
     let none = Err(SubmitError::Store(StoreError::ThreadNotFound));
-    for command in [start(&run(1)), cancel(&run(1)), steer(&run(1), "hm")] {
-        assert_eq!(directory.submit(&owner, submission(&thread(1), command)).await, none);
+    for command in [start_command(&nth_run(1)), cancel_command(&nth_run(1)), steer_command(&nth_run(1), "hm")] {
+        assert_eq!(directory.submit(&owner, submission(&nth_thread(1), command)).await, none);
     }
-    assert_eq!(directory.submit(&owner, first_submission(&thread(1), cancel(&run(1)))).await, none);
-    assert_eq!(directory.thread(&owner, &thread(1)).await, Ok(None));
-    assert_eq!(directory.inbox(&owner, &thread(1)).await, Err(StoreError::ThreadNotFound));
+    assert_eq!(
+        directory.submit(&owner, new_thread_submission(&nth_thread(1), cancel_command(&nth_run(1)))).await,
+        none
+    );
+    assert_eq!(directory.thread(&owner, &nth_thread(1)).await, Ok(None));
+    assert_eq!(directory.inbox(&owner, &nth_thread(1)).await, Err(StoreError::ThreadNotFound));
 }
 
 /// An inbox has a bound. Nothing of a submission that is refused stays.
 pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
-    directory.submit(&owner, first_submission(&thread(1), start(&run(1)))).await.unwrap();
+    let owner = test_user();
+    directory.submit(&owner, new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await.unwrap();
     let mut taken = 1;
     loop {
-        let more = keyed(submission(&thread(1), start(&run(taken + 1))), &format!("key {taken}"), "d");
+        let more = with_idempotency_key(
+            submission(&nth_thread(1), start_command(&nth_run(taken + 1))),
+            &format!("key {taken}"),
+            "d",
+        );
         match directory.submit(&owner, more.clone()).await {
             Ok(Submitted::Queued) => taken += 1,
             full => {
@@ -124,59 +135,63 @@ pub async fn a_full_inbox_says_so(_: &dyn Journal, directory: &dyn Directory) {
         }
         assert!(taken <= 100_000, "an inbox without a bound");
     }
-    assert_eq!(directory.inbox(&owner, &thread(1)).await.unwrap().len(), taken);
-    assert_eq!(directory.run(&owner, &run(taken + 1)).await, Ok(None));
-    let elsewhere = first_submission(&thread(2), start(&run(taken + 1)));
-    assert_made(&directory.submit(&owner, elsewhere).await);
+    assert_eq!(directory.inbox(&owner, &nth_thread(1)).await.unwrap().len(), taken);
+    assert_eq!(directory.run(&owner, &nth_run(taken + 1)).await, Ok(None));
+    let elsewhere = new_thread_submission(&nth_thread(2), start_command(&nth_run(taken + 1)));
+    assert_thread_created(&directory.submit(&owner, elsewhere).await);
 }
 
 /// 2: the same key with the same body gives the same run, with another it is refused.
 pub async fn a_key_is_bound_to_one_body_and_one_run(journal: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
-    let made = keyed(first_submission(&thread(1), start(&run(1))), "key", "digest");
-    assert_made(&directory.submit(&owner, made.clone()).await);
+    let owner = test_user();
+    let made = with_idempotency_key(new_thread_submission(&nth_thread(1), start_command(&nth_run(1))), "key", "digest");
+    assert_thread_created(&directory.submit(&owner, made.clone()).await);
     // Whoever retries has given new names meanwhile.
-    let again = keyed(first_submission(&thread(2), start(&run(2))), "key", "digest");
-    let same = Ok(Submitted::Duplicate { task: run(1), thread: thread(1) });
+    let again =
+        with_idempotency_key(new_thread_submission(&nth_thread(2), start_command(&nth_run(2))), "key", "digest");
+    let same = Ok(Submitted::Duplicate { task: nth_run(1), thread: nth_thread(1) });
     assert_eq!(directory.submit(&owner, again.clone()).await, same);
-    let other = keyed(first_submission(&thread(2), start(&run(2))), "key", "another");
+    let other =
+        with_idempotency_key(new_thread_submission(&nth_thread(2), start_command(&nth_run(2))), "key", "another");
     assert_eq!(directory.submit(&owner, other).await, Err(SubmitError::KeyReused));
-    assert_eq!(directory.thread(&owner, &thread(2)).await, Ok(None));
-    assert_eq!(directory.run(&owner, &run(2)).await, Ok(None));
-    assert_eq!(commands(directory, &owner, &thread(1)).await.len(), 1);
+    assert_eq!(directory.thread(&owner, &nth_thread(2)).await, Ok(None));
+    assert_eq!(directory.run(&owner, &nth_run(2)).await, Ok(None));
+    assert_eq!(inbox_commands(directory, &owner, &nth_thread(1)).await.len(), 1);
 
     // Another user's keys are another user's.
-    let theirs = keyed(first_submission(&thread(3), start(&run(3))), "key", "another");
-    assert_made(&directory.submit(&stranger(), theirs).await);
+    let theirs =
+        with_idempotency_key(new_thread_submission(&nth_thread(3), start_command(&nth_run(3))), "key", "another");
+    assert_thread_created(&directory.submit(&other_user(), theirs).await);
     // The key outlives the row and the run.
-    let lease = journal.claim(&owner, &thread(1), &node()).await.unwrap();
-    let mut author = Author {
+    let lease = journal.claim(&owner, &nth_thread(1), &test_node()).await.unwrap();
+    let mut author = LogWriter {
         journal,
         owner: owner.clone(),
-        thread: thread(1),
-        run: run(1),
+        thread: nth_thread(1),
+        run: nth_run(1),
         lease,
         records: Vec::new(),
         changes: Vec::new(),
-        at: 5,
+        now: 5,
     };
-    let row = directory.inbox(&owner, &thread(1)).await.unwrap()[0].id;
-    author.begin().end().changes.push(DirectoryChange::ConsumeInboxRow { row });
+    let row = directory.inbox(&owner, &nth_thread(1)).await.unwrap()[0].id;
+    author.start_run().complete_run().changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.must_append().await;
     assert_eq!(directory.submit(&owner, again).await, same);
-    assert_eq!(commands(directory, &owner, &thread(1)).await, []);
+    assert_eq!(inbox_commands(directory, &owner, &nth_thread(1)).await, []);
 }
 
 /// 2: … whoever comes first.
 pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
+    let owner = test_user();
     let tries = (1..=20).map(|n| {
-        let submission = keyed(first_submission(&thread(n), start(&run(n))), "key", "digest");
+        let submission =
+            with_idempotency_key(new_thread_submission(&nth_thread(n), start_command(&nth_run(n))), "key", "digest");
         directory.submit(&owner, submission)
     });
     let answers = join_all(tries).await;
     assert_eq!(answers.iter().filter(|answer| matches!(answer, Ok(Submitted::ThreadCreated { .. }))).count(), 1);
-    let runs = directory.runs(&owner, RunFilter::default(), page(None, MANY)).await.unwrap();
+    let runs = directory.runs(&owner, RunFilter::default(), page_before(None, PAGE_ROWS)).await.unwrap();
     assert_eq!(runs.len(), 1);
     let same = Ok(Submitted::Duplicate { task: runs[0].id.clone(), thread: runs[0].thread.clone() });
     assert_eq!(answers.iter().filter(|answer| **answer == same).count(), 19);
@@ -184,29 +199,29 @@ pub async fn a_key_used_many_times_at_once_makes_one_run(_: &dyn Journal, direct
 
 /// 3: rows come out in the order in which they went in, until an append consumes them.
 pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
-    let mut expected = vec![start(&run(1))];
+    let mut expected = vec![start_command(&nth_run(1))];
     for n in 0..5 {
-        let said = steer(&run(1), &format!("{n}"));
+        let said = steer_command(&nth_run(1), &format!("{n}"));
         let at = 10_000 - n;
-        let submission = model::ports::Submission { at, ..submission(&thread(1), said.clone()) };
+        let submission = model::ports::Submission { at, ..submission(&nth_thread(1), said.clone()) };
         assert_eq!(directory.submit(&owner, submission).await, Ok(Submitted::Queued));
         expected.push(said);
     }
-    assert_eq!(commands(directory, &owner, &thread(1)).await, expected);
+    assert_eq!(inbox_commands(directory, &owner, &nth_thread(1)).await, expected);
 
-    let rows = directory.inbox(&owner, &thread(1)).await.unwrap();
-    author.begin();
+    let rows = directory.inbox(&owner, &nth_thread(1)).await.unwrap();
+    author.start_run();
     for place in [0, 2] {
         author.changes.push(DirectoryChange::ConsumeInboxRow { row: rows[place].id });
     }
     author.must_append().await;
     let left: Vec<InboxRow> = [1, 3, 4, 5].map(|place: usize| rows[place].clone()).to_vec();
-    assert_eq!(directory.inbox(&owner, &thread(1)).await, Ok(left.clone()));
+    assert_eq!(directory.inbox(&owner, &nth_thread(1)).await, Ok(left.clone()));
 
     // What is gone cannot be consumed again, and what is another thread's not at all.
-    let other = Author::new(journal, directory, 2).await;
+    let other = LogWriter::new(journal, directory, 2).await;
     let foreign = directory.inbox(&owner, &other.thread).await.unwrap()[0].id;
     for row in [rows[0].id, foreign, 1_000_000] {
         author.changes.push(DirectoryChange::ConsumeInboxRow { row });
@@ -217,62 +232,63 @@ pub async fn rows_come_out_in_order_until_they_are_consumed(journal: &dyn Journa
         DirectoryChange::ConsumeInboxRow { row: left[0].id },
     ];
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)), "twice at once");
-    assert_eq!(directory.inbox(&owner, &thread(1)).await, Ok(left));
+    assert_eq!(directory.inbox(&owner, &nth_thread(1)).await, Ok(left));
     assert_eq!(directory.inbox(&owner, &other.thread).await.unwrap().len(), 1);
 }
 
 /// 4: a run's row changes only with the records that change the run.
 pub async fn a_run_changes_only_with_its_records(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
-    let row = async || directory.run(&owner, &run(1)).await.unwrap().unwrap();
+    let row = async || directory.run(&owner, &nth_run(1)).await.unwrap().unwrap();
     let queued = row().await;
 
     // Before it began it cannot move on, and without a record nothing begins.
-    author.pause();
+    author.pause_run();
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
-    author.begin().records.clear();
+    author.start_run().records.clear();
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     assert_eq!(row().await, queued);
 
-    author.begin().must_append().await;
+    author.start_run().must_append().await;
     let running = RunRow { status: TaskStatus::Running, first_seq: Some(Seq(1)), last_seq: Some(Seq(1)), ..queued };
     assert_eq!(row().await, running);
-    author.notes(3).must_append().await;
+    author.push_notes(3).must_append().await;
     assert_eq!(row().await, running);
-    author.pause().must_append().await;
+    author.pause_run().must_append().await;
     assert_eq!(row().await, RunRow { status: TaskStatus::Paused, last_seq: Some(Seq(6)), ..running.clone() });
-    author.resume().must_append().await;
+    author.resume_run().must_append().await;
     assert_eq!(row().await, RunRow { status: TaskStatus::Running, last_seq: Some(Seq(7)), ..running.clone() });
-    let before = directory.thread(&owner, &thread(1)).await.unwrap().unwrap();
-    author.end().must_append().await;
+    let before = directory.thread(&owner, &nth_thread(1)).await.unwrap().unwrap();
+    author.complete_run().must_append().await;
     let ended = row().await;
     let at = ended.ended_at.unwrap();
     let expected = RunRow { status: TaskStatus::Completed, last_seq: Some(Seq(8)), ended_at: Some(at), ..running };
     assert_eq!(ended, expected);
-    let after = directory.thread(&owner, &thread(1)).await.unwrap().unwrap();
+    let after = directory.thread(&owner, &nth_thread(1)).await.unwrap().unwrap();
     assert_eq!((after.created_at, after.updated_at), (before.created_at, at));
     assert!(at > before.updated_at);
 
     // What ended has ended (law 9).
-    author.end();
+    author.complete_run();
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
-    author.begin();
+    author.start_run();
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     assert_eq!(row().await, ended);
 }
 
 /// 4: a queued run can be given up; it leaves no records.
 pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    author.changes.push(DirectoryChange::RunDropped { run: run(1), at: 77 });
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    author.changes.push(DirectoryChange::RunDropped { run: nth_run(1), at: 77 });
     author.must_append().await;
-    let row = directory.run(&author.owner, &run(1)).await.unwrap().unwrap();
+    let row = directory.run(&author.owner, &nth_run(1)).await.unwrap().unwrap();
     assert_eq!((row.status, row.first_seq, row.last_seq), (TaskStatus::Cancelled, None, None));
     assert_eq!(row.ended_at, Some(77));
-    for change in
-        [DirectoryChange::RunDropped { run: run(1), at: 78 }, DirectoryChange::RunDropped { run: run(9), at: 78 }]
-    {
+    for change in [
+        DirectoryChange::RunDropped { run: nth_run(1), at: 78 },
+        DirectoryChange::RunDropped { run: nth_run(9), at: 78 },
+    ] {
         author.changes.push(change);
         assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
     }
@@ -280,68 +296,68 @@ pub async fn a_queued_run_can_be_given_up(journal: &dyn Journal, directory: &dyn
 
 /// 4: a run may be made by the records that begin it.
 pub async fn a_run_may_begin_without_having_been_queued(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    let mut other = Author::new(journal, directory, 2).await;
-    author.begin().end().must_append().await;
-    author.run = run(7);
-    author.begin().must_append().await;
-    let row = directory.run(&author.owner, &run(7)).await.unwrap().unwrap();
-    assert_eq!((row.status, row.first_seq, row.thread), (TaskStatus::Running, Some(Seq(4)), thread(1)));
-    author.end().must_append().await;
-    assert!(author.read().await[3..].iter().all(|record| record.run == run(7)));
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    let mut other = LogWriter::new(journal, directory, 2).await;
+    author.start_run().complete_run().must_append().await;
+    author.run = nth_run(7);
+    author.start_run().must_append().await;
+    let row = directory.run(&author.owner, &nth_run(7)).await.unwrap().unwrap();
+    assert_eq!((row.status, row.first_seq, row.thread), (TaskStatus::Running, Some(Seq(4)), nth_thread(1)));
+    author.complete_run().must_append().await;
+    assert!(author.read_all().await[3..].iter().all(|record| record.run == nth_run(7)));
     // The run of another thread is not made a second time.
-    other.run = run(7);
-    other.begin();
+    other.run = nth_run(7);
+    other.start_run();
     assert!(matches!(other.append().await, AppendOutcome::Rejected(_)));
-    assert_eq!(directory.run(&author.owner, &run(7)).await.unwrap().unwrap().thread, thread(1));
+    assert_eq!(directory.run(&author.owner, &nth_run(7)).await.unwrap().unwrap().thread, nth_thread(1));
 }
 
 /// 5: what belongs to another owner does not exist.
 pub async fn what_belongs_to_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    author.begin().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(2), body: "{}".to_owned() }));
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    author.start_run().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(2), body: "{}".to_owned() }));
     author.must_append().await;
-    let stranger = stranger();
-    assert_eq!(directory.thread(&stranger, &thread(1)).await, Ok(None));
-    assert_eq!(directory.run(&stranger, &run(1)).await, Ok(None));
-    assert_eq!(directory.threads(&stranger, page(None, MANY)).await, Ok(Vec::new()));
-    assert_eq!(directory.runs(&stranger, RunFilter::default(), page(None, MANY)).await, Ok(Vec::new()));
-    let of_thread = RunFilter { thread: Some(thread(1)), ..RunFilter::default() };
-    assert_eq!(directory.runs(&stranger, of_thread, page(None, MANY)).await, Ok(Vec::new()));
-    assert_eq!(directory.inbox(&stranger, &thread(1)).await, Err(StoreError::ThreadNotFound));
-    assert_eq!(directory.checkpoint(&stranger, &thread(1)).await, Ok(None));
-    assert_eq!(directory.delete_thread(&stranger, &thread(1)).await, Ok(false));
+    let stranger = other_user();
+    assert_eq!(directory.thread(&stranger, &nth_thread(1)).await, Ok(None));
+    assert_eq!(directory.run(&stranger, &nth_run(1)).await, Ok(None));
+    assert_eq!(directory.threads(&stranger, page_before(None, PAGE_ROWS)).await, Ok(Vec::new()));
+    assert_eq!(directory.runs(&stranger, RunFilter::default(), page_before(None, PAGE_ROWS)).await, Ok(Vec::new()));
+    let of_thread = RunFilter { thread: Some(nth_thread(1)), ..RunFilter::default() };
+    assert_eq!(directory.runs(&stranger, of_thread, page_before(None, PAGE_ROWS)).await, Ok(Vec::new()));
+    assert_eq!(directory.inbox(&stranger, &nth_thread(1)).await, Err(StoreError::ThreadNotFound));
+    assert_eq!(directory.checkpoint(&stranger, &nth_thread(1)).await, Ok(None));
+    assert_eq!(directory.delete_thread(&stranger, &nth_thread(1)).await, Ok(false));
     let none = Err(SubmitError::Store(StoreError::ThreadNotFound));
-    assert_eq!(directory.submit(&stranger, submission(&thread(1), cancel(&run(1)))).await, none);
-    assert!(directory.thread(&author.owner, &thread(1)).await.unwrap().is_some());
-    assert_eq!(commands(directory, &author.owner, &thread(1)).await.len(), 1);
+    assert_eq!(directory.submit(&stranger, submission(&nth_thread(1), cancel_command(&nth_run(1)))).await, none);
+    assert!(directory.thread(&author.owner, &nth_thread(1)).await.unwrap().is_some());
+    assert_eq!(inbox_commands(directory, &author.owner, &nth_thread(1)).await.len(), 1);
 }
 
 /// 6: listings are newest first; a place in one stays good whatever is deleted meanwhile.
 pub async fn listings_are_newest_first_and_places_stay_good(_: &dyn Journal, directory: &dyn Directory) {
-    let owner = somebody();
+    let owner = test_user();
     // The order in which they were written down is not what counts, but the order that their names have.
     for n in [3, 1, 2, 5, 4, 6, 7] {
-        directory.submit(&owner, first_submission(&thread(n), start(&run(n)))).await.unwrap();
+        directory.submit(&owner, new_thread_submission(&nth_thread(n), start_command(&nth_run(n)))).await.unwrap();
     }
     let threads = async |before: Option<ThreadId>, limit: usize| {
-        let place = page(before.as_ref().map(ThreadId::as_str), limit);
+        let place = page_before(before.as_ref().map(ThreadId::as_str), limit);
         let rows = directory.threads(&owner, place).await.unwrap();
         rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
     };
     let runs = async |before: Option<TaskId>, limit: usize| {
-        let place = page(before.as_ref().map(TaskId::as_str), limit);
+        let place = page_before(before.as_ref().map(TaskId::as_str), limit);
         let rows = directory.runs(&owner, RunFilter::default(), place).await.unwrap();
         rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
     };
-    assert_eq!(threads(None, MANY).await, [7, 6, 5, 4, 3, 2, 1].map(thread));
-    assert_eq!(threads(None, 3).await, [7, 6, 5].map(thread));
-    assert_eq!(runs(None, 3).await, [7, 6, 5].map(run));
-    assert_eq!(directory.delete_thread(&owner, &thread(5)).await, Ok(true));
-    assert_eq!(threads(Some(thread(5)), 2).await, [4, 3].map(thread));
-    assert_eq!(runs(Some(run(5)), 2).await, [4, 3].map(run));
-    assert_eq!(threads(Some(thread(3)), 9).await, [2, 1].map(thread));
-    assert_eq!(runs(Some(run(1)), 9).await, []);
+    assert_eq!(threads(None, PAGE_ROWS).await, [7, 6, 5, 4, 3, 2, 1].map(nth_thread));
+    assert_eq!(threads(None, 3).await, [7, 6, 5].map(nth_thread));
+    assert_eq!(runs(None, 3).await, [7, 6, 5].map(nth_run));
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(5)).await, Ok(true));
+    assert_eq!(threads(Some(nth_thread(5)), 2).await, [4, 3].map(nth_thread));
+    assert_eq!(runs(Some(nth_run(5)), 2).await, [4, 3].map(nth_run));
+    assert_eq!(threads(Some(nth_thread(3)), 9).await, [2, 1].map(nth_thread));
+    assert_eq!(runs(Some(nth_run(1)), 9).await, []);
     assert_eq!(threads(None, 0).await, []);
 }
 
@@ -349,49 +365,49 @@ pub async fn listings_are_newest_first_and_places_stay_good(_: &dyn Journal, dir
 pub async fn runs_are_found_by_state_and_thread(journal: &dyn Journal, directory: &dyn Directory) {
     let mut authors = Vec::new();
     for n in 1..=4 {
-        authors.push(Author::new(journal, directory, n).await);
+        authors.push(LogWriter::new(journal, directory, n).await);
     }
-    authors[1].begin().must_append().await;
-    authors[2].begin().pause().must_append().await;
-    authors[3].begin().end().must_append().await;
-    directory.submit(&somebody(), submission(&thread(4), start(&run(5)))).await.unwrap();
+    authors[1].start_run().must_append().await;
+    authors[2].start_run().pause_run().must_append().await;
+    authors[3].start_run().complete_run().must_append().await;
+    directory.submit(&test_user(), submission(&nth_thread(4), start_command(&nth_run(5)))).await.unwrap();
     let found = async |status: &[TaskStatus], of: Option<ThreadId>| {
         let filter = RunFilter { status: status.to_vec(), thread: of };
-        let rows = directory.runs(&somebody(), filter, page(None, MANY)).await.unwrap();
+        let rows = directory.runs(&test_user(), filter, page_before(None, PAGE_ROWS)).await.unwrap();
         rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
     };
-    assert_eq!(found(&[], None).await, [5, 4, 3, 2, 1].map(run));
-    assert_eq!(found(&[TaskStatus::Queued], None).await, [5, 1].map(run));
-    assert_eq!(found(&[TaskStatus::Paused, TaskStatus::Running], None).await, [3, 2].map(run));
-    assert_eq!(found(&[TaskStatus::Completed, TaskStatus::Queued], None).await, [5, 4, 1].map(run));
-    assert_eq!(found(&[], Some(thread(4))).await, [5, 4].map(run));
-    assert_eq!(found(&[TaskStatus::Completed], Some(thread(4))).await, [run(4)]);
+    assert_eq!(found(&[], None).await, [5, 4, 3, 2, 1].map(nth_run));
+    assert_eq!(found(&[TaskStatus::Queued], None).await, [5, 1].map(nth_run));
+    assert_eq!(found(&[TaskStatus::Paused, TaskStatus::Running], None).await, [3, 2].map(nth_run));
+    assert_eq!(found(&[TaskStatus::Completed, TaskStatus::Queued], None).await, [5, 4, 1].map(nth_run));
+    assert_eq!(found(&[], Some(nth_thread(4))).await, [5, 4].map(nth_run));
+    assert_eq!(found(&[TaskStatus::Completed], Some(nth_thread(4))).await, [nth_run(4)]);
     assert_eq!(found(&[TaskStatus::Failed], None).await, []);
-    assert_eq!(found(&[], Some(thread(9))).await, []);
+    assert_eq!(found(&[], Some(nth_thread(9))).await, []);
 }
 
 /// A run that has not ended and is not paused, or an inbox that is not empty.
 pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    let waiting = Author::of(journal, directory, stranger(), 2).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    let waiting = LogWriter::for_owner(journal, directory, other_user(), 2).await;
     let claimable = async || {
         let mut found = directory.claimable_threads().await.unwrap();
         found.sort();
         found
     };
-    let (mine, theirs) = ((somebody(), thread(1)), (waiting.owner.clone(), thread(2)));
+    let (mine, theirs) = ((test_user(), nth_thread(1)), (waiting.owner.clone(), nth_thread(2)));
     assert_eq!(claimable().await, [mine.clone(), theirs.clone()]);
 
-    let row = directory.inbox(&author.owner, &thread(1)).await.unwrap()[0].id;
-    author.begin().changes.push(DirectoryChange::ConsumeInboxRow { row });
+    let row = directory.inbox(&author.owner, &nth_thread(1)).await.unwrap()[0].id;
+    author.start_run().changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.must_append().await;
     assert_eq!(claimable().await, [mine.clone(), theirs.clone()]);
-    author.pause().must_append().await;
+    author.pause_run().must_append().await;
     assert_eq!(claimable().await, std::slice::from_ref(&theirs));
-    directory.submit(&author.owner, submission(&thread(1), cancel(&run(1)))).await.unwrap();
+    directory.submit(&author.owner, submission(&nth_thread(1), cancel_command(&nth_run(1)))).await.unwrap();
     assert_eq!(claimable().await, [mine, theirs.clone()]);
-    let row = directory.inbox(&author.owner, &thread(1)).await.unwrap()[0].id;
-    author.resume().end().changes.push(DirectoryChange::ConsumeInboxRow { row });
+    let row = directory.inbox(&author.owner, &nth_thread(1)).await.unwrap()[0].id;
+    author.resume_run().complete_run().changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.must_append().await;
     assert_eq!(claimable().await, std::slice::from_ref(&theirs));
     assert_eq!(directory.delete_thread(&theirs.0, &theirs.1).await, Ok(true));
@@ -400,14 +416,14 @@ pub async fn what_an_executor_should_take_up_is_claimable(journal: &dyn Journal,
 
 /// The newest checkpoint is the one.
 pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    assert_eq!(directory.checkpoint(&author.owner, &thread(1)).await, Ok(None));
-    author.begin();
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    assert_eq!(directory.checkpoint(&author.owner, &nth_thread(1)).await, Ok(None));
+    author.start_run();
     for seq in [2, 3, 4] {
         let new = Checkpoint { seq: Seq(seq), body: format!("{{\"n\":{seq}}}") };
-        author.notes(1).changes.push(DirectoryChange::Checkpoint(new.clone()));
+        author.push_notes(1).changes.push(DirectoryChange::Checkpoint(new.clone()));
         author.must_append().await;
-        assert_eq!(directory.checkpoint(&author.owner, &thread(1)).await, Ok(Some(new)));
+        assert_eq!(directory.checkpoint(&author.owner, &nth_thread(1)).await, Ok(Some(new)));
     }
     author.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(99), body: String::new() }));
     assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
@@ -415,46 +431,46 @@ pub async fn the_newest_checkpoint_counts(journal: &dyn Journal, directory: &dyn
 
 /// A thread goes with everything in it.
 pub async fn deleting_a_thread_leaves_nothing(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
-    let mut other = Author::new(journal, directory, 2).await;
-    let kept = other.begin().notes(2).must_append().await;
-    author.begin().end().must_append().await;
-    let again = keyed(submission(&thread(1), start(&run(3))), "key", "digest");
+    let mut other = LogWriter::new(journal, directory, 2).await;
+    let kept = other.start_run().push_notes(2).must_append().await;
+    author.start_run().complete_run().must_append().await;
+    let again = with_idempotency_key(submission(&nth_thread(1), start_command(&nth_run(3))), "key", "digest");
     directory.submit(&owner, again.clone()).await.unwrap();
-    author.run = run(3);
-    author.begin().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(4), body: "{}".to_owned() }));
+    author.run = nth_run(3);
+    author.start_run().changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: Seq(4), body: "{}".to_owned() }));
     author.changes.push(DirectoryChange::ScheduleWakeup { at: Some(9) });
-    let asked = author.ask(1);
+    let asked = author.request_approval(1);
     author.must_append().await;
 
-    assert_eq!(directory.delete_thread(&owner, &thread(1)).await, Ok(true));
-    assert_eq!(directory.delete_thread(&owner, &thread(1)).await, Ok(false));
-    assert_eq!(directory.thread(&owner, &thread(1)).await, Ok(None));
-    assert_eq!(directory.run(&owner, &run(1)).await, Ok(None));
-    assert_eq!(directory.run(&owner, &run(3)).await, Ok(None));
-    assert_eq!(directory.checkpoint(&owner, &thread(1)).await, Ok(None));
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(false));
+    assert_eq!(directory.thread(&owner, &nth_thread(1)).await, Ok(None));
+    assert_eq!(directory.run(&owner, &nth_run(1)).await, Ok(None));
+    assert_eq!(directory.run(&owner, &nth_run(3)).await, Ok(None));
+    assert_eq!(directory.checkpoint(&owner, &nth_thread(1)).await, Ok(None));
     assert_eq!(directory.approval(&owner, &asked.key).await, Ok(None));
     assert_eq!(directory.scheduled_wakeups().await, Ok(vec![]));
-    let read = journal.read_page(&owner, &thread(1), Seq(0), PageLimit::WIDE).await;
+    let read = journal.read_page(&owner, &nth_thread(1), Seq(0), PageLimit::WIDE).await;
     assert_eq!(read.map(|page| page.records), Err(StoreError::ThreadNotFound));
-    assert!(matches!(author.notes(1).append().await, AppendOutcome::Rejected(_)));
+    assert!(matches!(author.push_notes(1).append().await, AppendOutcome::Rejected(_)));
     assert_eq!(directory.submit(&owner, again).await, Err(SubmitError::Store(StoreError::ThreadNotFound)));
-    assert_eq!(other.read().await, kept);
+    assert_eq!(other.read_all().await, kept);
 
     // The name is free, and what comes under it is new.
-    let mut author = Author::new(journal, directory, 1).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
     assert_eq!(author.lease.head, Seq::ZERO);
-    assert_eq!(author.read().await, []);
-    let fresh = author.begin().must_append().await;
-    assert_eq!(author.read().await, fresh);
+    assert_eq!(author.read_all().await, []);
+    let fresh = author.start_run().must_append().await;
+    assert_eq!(author.read_all().await, fresh);
 }
 
 /// Keys come and go.
 pub async fn keys_come_and_go(_: &dyn Journal, directory: &dyn Directory) {
     let key = |id: &str, created_at| AccessKeyRow {
         id: id.to_owned(),
-        user: somebody(),
+        user: test_user(),
         digest: format!("digest of {id}"),
         created_at,
         revoked_at: None,

@@ -1,9 +1,10 @@
 //! The journal's law, sentence by sentence.
 
-use super::play::Play;
-use super::words::{
-    Author, first_submission, node, read_all, reseal, run, somebody, start, steer, stranger, submission, thread,
+use super::fixtures::{
+    LogWriter, new_thread_submission, nth_run, nth_thread, other_user, read_all_records, reseal, start_command,
+    steer_command, submission, test_node, test_user,
 };
+use super::random_log::RandomLogWriter;
 use futures_util::future::join_all;
 use model::ports::{
     AppendBatch, AppendOutcome, Directory, DirectoryChange, Journal, OnCommit, PageLimit, StoreError, Submitted,
@@ -27,37 +28,37 @@ const fn is_refused(verdict: &AppendOutcome) -> bool {
 
 /// 1: exactly the seqs that the caller asked for, from `head` on.
 pub async fn append_gives_the_seqs_that_were_asked_for(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
     assert_eq!(author.lease.head, Seq::ZERO);
-    author.begin().must_append().await;
+    author.start_run().must_append().await;
     for _ in 0..3 {
-        author.notes(2).must_append().await;
+        author.push_notes(2).must_append().await;
     }
-    assert_eq!(seqs(&author.read().await), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(seqs(&author.read_all().await), [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
 /// 1: … or changes nothing.
 pub async fn append_at_another_head_changes_nothing(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    author.begin().notes(3).must_append().await;
-    let before = author.read().await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    author.start_run().push_notes(3).must_append().await;
+    let before = author.read_all().await;
     let head = author.lease.head;
     for wrong in [0, head.0 - 1, head.0 + 1, u64::MAX - 10] {
         author.lease.head = Seq(wrong);
-        let verdict = author.notes(1).append().await;
+        let verdict = author.push_notes(1).append().await;
         assert!(is_refused(&verdict), "at {wrong}: {verdict:?}");
     }
-    assert_eq!(author.read().await, before);
+    assert_eq!(author.read_all().await, before);
     author.lease.head = head;
-    author.notes(1).must_append().await;
+    author.push_notes(1).must_append().await;
 }
 
 /// 1: … or changes nothing.
 pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    author.begin().must_append().await;
-    let before = author.read().await;
-    let good = author.notes(3).batch();
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    author.start_run().must_append().await;
+    let before = author.read_all().await;
+    let good = author.push_notes(3).batch();
 
     let with = |change: &dyn Fn(&mut Vec<Record>)| {
         let mut records = good.records.to_vec();
@@ -67,10 +68,10 @@ pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Jou
     let gap = with(&|records| drop(records.remove(1)));
     let twice = with(&|records| records.insert(1, records[0].clone()));
     let backwards = with(&|records| records.reverse());
-    let foreign = with(&|records| records[2] = reseal(&thread(2), good.epoch, &records[2]));
+    let foreign = with(&|records| records[2] = reseal(&nth_thread(2), good.epoch, &records[2]));
     let bent = with(&|records| records[0].public = bytes::Bytes::from_static(b"{\"type\":\"task.custom\"}"));
     let other_term = with(&|records| records[2] = reseal(&author.thread, Epoch(good.epoch.0 + 1), &records[2]));
-    let other_run = with(&|records| records[2].run = run(99));
+    let other_run = with(&|records| records[2].run = nth_run(99));
     for (name, batch) in [
         ("gap", gap),
         ("twice", twice),
@@ -82,45 +83,45 @@ pub async fn append_of_records_that_do_not_fit_changes_nothing(journal: &dyn Jou
     ] {
         let verdict = journal.append(batch).await;
         assert!(is_refused(&verdict), "{name}: {verdict:?}");
-        assert_eq!(author.read().await, before, "{name}");
+        assert_eq!(author.read_all().await, before, "{name}");
     }
     assert_eq!(journal.append(good).await, AppendOutcome::Durable);
 }
 
 /// A batch without records is one of changes alone.
 pub async fn append_without_records_changes_the_directory_alone(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
     let row = directory.inbox(&author.owner, &author.thread).await.unwrap()[0].id;
     author.changes.push(DirectoryChange::ConsumeInboxRow { row });
     author.must_append().await;
     author.must_append().await;
-    assert_eq!(author.read().await, []);
+    assert_eq!(author.read_all().await, []);
     assert_eq!(directory.inbox(&author.owner, &author.thread).await, Ok(Vec::new()));
 }
 
 /// 2: records and changes are one transaction.
 pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
     let owner = author.owner.clone();
     let rows = directory.inbox(&owner, &author.thread).await.unwrap();
     let queued = directory.run(&owner, &author.run).await.unwrap();
 
     // The last of the changes does not fit: nothing of the batch happens.
-    author.begin().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
+    author.start_run().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
     author.changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id + 1_000 });
     assert!(is_refused(&author.append().await));
-    assert_eq!(author.read().await, []);
+    assert_eq!(author.read_all().await, []);
     assert_eq!(directory.inbox(&owner, &author.thread).await, Ok(rows.clone()));
     assert_eq!(directory.run(&owner, &author.run).await.unwrap(), queued);
 
     // The records do not fit: nothing changes in the directory.
-    author.begin().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
+    author.start_run().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
     author.records.remove(0);
     assert!(is_refused(&author.append().await));
     assert_eq!(directory.inbox(&owner, &author.thread).await, Ok(rows.clone()));
     assert_eq!(directory.run(&owner, &author.run).await.unwrap(), queued);
 
-    author.begin().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
+    author.start_run().changes.push(DirectoryChange::ConsumeInboxRow { row: rows[0].id });
     author.must_append().await;
     assert_eq!(directory.inbox(&owner, &author.thread).await, Ok(Vec::new()));
     assert_eq!(directory.run(&owner, &author.run).await.unwrap().unwrap().status, TaskStatus::Running);
@@ -128,8 +129,8 @@ pub async fn records_and_directory_change_together_or_not_at_all(journal: &dyn J
 
 /// `append_then`: the verdict is heard once, whether or not anybody polls, and the records can be read by then.
 pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    author.begin();
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    author.start_run();
     let (good, bad) = (author.batch(), AppendBatch { epoch: Epoch(u64::MAX), ..author.batch() });
     let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let hear = |heard: &tokio::sync::mpsc::UnboundedSender<AppendOutcome>| {
@@ -140,7 +141,7 @@ pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Jo
     assert_eq!(hears.recv().await, Some(AppendOutcome::Fenced));
     let landed = journal.append_with_callback(good, hear(&heard));
     assert_eq!(hears.recv().await, Some(AppendOutcome::Durable));
-    assert!(!author.read().await.is_empty());
+    assert!(!author.read_all().await.is_empty());
     assert_eq!((refused.await, landed.await), (AppendOutcome::Fenced, AppendOutcome::Durable));
     drop(heard);
     assert_eq!(hears.recv().await, None);
@@ -150,8 +151,8 @@ pub async fn whoever_is_to_hear_a_verdict_hears_it_once_unasked(journal: &dyn Jo
 pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dyn Directory) {
     let mut authors = Vec::new();
     for n in 1..=40 {
-        let mut author = Author::new(journal, directory, n).await;
-        author.begin();
+        let mut author = LogWriter::new(journal, directory, n).await;
+        author.start_run();
         match n % 4 {
             1 => author.lease.epoch = Epoch(author.lease.epoch.0 + 1_000_000),
             2 => author.lease.head = Seq(7),
@@ -160,7 +161,7 @@ pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dy
         }
         authors.push(author);
     }
-    let verdicts = join_all(authors.iter_mut().map(Author::append)).await;
+    let verdicts = join_all(authors.iter_mut().map(LogWriter::append)).await;
     for (n, (verdict, author)) in (1..=40).zip(verdicts.iter().zip(&authors)) {
         let good = match n % 4 {
             1 => *verdict == AppendOutcome::Fenced,
@@ -168,7 +169,7 @@ pub async fn one_bad_batch_spoils_no_other(journal: &dyn Journal, directory: &dy
             _ => *verdict == AppendOutcome::Durable,
         };
         assert!(good, "{n}: {verdict:?}");
-        assert_eq!(author.read().await.len(), if n % 4 == 0 { 2 } else { 0 }, "{n}");
+        assert_eq!(author.read_all().await.len(), if n % 4 == 0 { 2 } else { 0 }, "{n}");
     }
 }
 
@@ -178,15 +179,15 @@ pub async fn what_is_confirmed_can_be_read_at_once_and_never_goes_away(
     directory: &dyn Directory,
 ) {
     const LAST: u64 = 302;
-    let mut author = Author::new(journal, directory, 1).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
     let (asked, confirmed) = (AtomicU64::new(0), AtomicU64::new(0));
     let writing = async {
         asked.store(2, Ordering::SeqCst);
-        author.begin().must_append().await;
+        author.start_run().must_append().await;
         confirmed.store(2, Ordering::SeqCst);
         while author.lease.head < Seq(LAST) {
             asked.store(author.lease.head.0 + 3, Ordering::SeqCst);
-            author.notes(3).must_append().await;
+            author.push_notes(3).must_append().await;
             confirmed.store(author.lease.head.0, Ordering::SeqCst);
         }
     };
@@ -196,7 +197,7 @@ pub async fn what_is_confirmed_can_be_read_at_once_and_never_goes_away(
         while head < Seq(LAST) {
             let floor = confirmed.load(Ordering::SeqCst);
             let after = Seq(seen.len() as u64);
-            let page = journal.read_page(&somebody(), &thread(1), after, PageLimit::WIDE).await.unwrap();
+            let page = journal.read_page(&test_user(), &nth_thread(1), after, PageLimit::WIDE).await.unwrap();
             assert!(page.head >= head && page.head.0 >= floor, "{} after {head}, confirmed {floor}", page.head);
             assert!(page.head.0 <= asked.load(Ordering::SeqCst), "a record that nobody had asked for");
             head = page.head;
@@ -207,54 +208,55 @@ pub async fn what_is_confirmed_can_be_read_at_once_and_never_goes_away(
         seen
     };
     let ((), seen) = tokio::join!(writing, reading);
-    assert_eq!(author.read().await, seen);
+    assert_eq!(author.read_all().await, seen);
 }
 
 /// 4: an append with an epoch other than the newest is fenced.
 pub async fn an_epoch_that_is_not_the_newest_is_fenced(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut old = Author::new(journal, directory, 1).await;
-    old.begin().must_append().await;
+    let mut old = LogWriter::new(journal, directory, 1).await;
+    old.start_run().must_append().await;
     let mut new = old.batch();
-    let lease = journal.claim(&old.owner, &old.thread, &node()).await.unwrap();
+    let lease = journal.claim(&old.owner, &old.thread, &test_node()).await.unwrap();
     new.epoch = lease.epoch;
 
-    assert_eq!(old.notes(1).append().await, AppendOutcome::Fenced);
+    assert_eq!(old.push_notes(1).append().await, AppendOutcome::Fenced);
     // Not even when nothing is logged, nor when the place is wrong as well.
     old.changes.push(DirectoryChange::RunDropped { run: old.run.clone(), at: 1 });
     assert_eq!(old.append().await, AppendOutcome::Fenced);
     old.lease.head = Seq(77);
-    assert_eq!(old.notes(1).append().await, AppendOutcome::Fenced);
+    assert_eq!(old.push_notes(1).append().await, AppendOutcome::Fenced);
     let unborn = AppendBatch { epoch: Epoch(u64::MAX), ..new.clone() };
     assert_eq!(journal.append(unborn).await, AppendOutcome::Fenced);
 
     assert_eq!(journal.append(new).await, AppendOutcome::Durable);
-    assert_eq!(seqs(&old.read().await), [1, 2]);
+    assert_eq!(seqs(&old.read_all().await), [1, 2]);
 }
 
 /// 4: `claim` gives a newer epoch than any before it.
 pub async fn every_claim_gives_a_newer_epoch_and_the_head(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
     let mut newest = author.lease.epoch;
     for round in 0..5 {
-        let lease = journal.claim(&author.owner, &author.thread, &node()).await.unwrap();
+        let lease = journal.claim(&author.owner, &author.thread, &test_node()).await.unwrap();
         assert!(lease.epoch > newest);
         assert_eq!(lease.head, author.lease.head);
         newest = lease.epoch;
         author.lease = lease;
         if round == 0 {
-            author.begin();
+            author.start_run();
         }
-        author.notes(round).must_append().await;
+        author.push_notes(round).must_append().await;
     }
 }
 
 /// 4: a thread that nobody claimed has no newest epoch.
 pub async fn nobody_appends_without_a_claim(journal: &dyn Journal, directory: &dyn Directory) {
-    let other = Author::new(journal, directory, 2).await;
-    let submitted = directory.submit(&somebody(), first_submission(&thread(1), start(&run(1)))).await;
+    let other = LogWriter::new(journal, directory, 2).await;
+    let submitted =
+        directory.submit(&test_user(), new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await;
     assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
     for epoch in [Epoch(0), Epoch(1), other.lease.epoch] {
-        let batch = AppendBatch { thread: thread(1), epoch, ..other.batch() };
+        let batch = AppendBatch { thread: nth_thread(1), epoch, ..other.batch() };
         assert_eq!(journal.append(batch).await, AppendOutcome::Fenced);
     }
 }
@@ -262,31 +264,31 @@ pub async fn nobody_appends_without_a_claim(journal: &dyn Journal, directory: &d
 /// 5: a page has the records after `after` without a gap, and is empty only at the head; while a run goes on, when it
 /// has ended, and when the next one has begun.
 pub async fn a_page_has_no_gap_and_is_empty_only_at_the_head(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    let mut other = Author::new(journal, directory, 2).await;
-    let mut all = author.begin().must_append().await;
-    other.begin().must_append().await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    let mut other = LogWriter::new(journal, directory, 2).await;
+    let mut all = author.start_run().must_append().await;
+    other.start_run().must_append().await;
     for size in [1, 3, 2, 5] {
-        all.extend(author.notes(size).must_append().await);
-        other.notes(1).must_append().await;
+        all.extend(author.push_notes(size).must_append().await);
+        other.push_notes(1).must_append().await;
     }
-    pages(&author, &all).await;
-    all.extend(author.end().must_append().await);
-    pages(&author, &all).await;
+    check_pages(&author, &all).await;
+    all.extend(author.complete_run().must_append().await);
+    check_pages(&author, &all).await;
 
-    author.run = run(3);
-    let again = directory.submit(&author.owner, submission(&author.thread, start(&run(3)))).await;
+    author.run = nth_run(3);
+    let again = directory.submit(&author.owner, submission(&author.thread, start_command(&nth_run(3)))).await;
     assert_eq!(again, Ok(Submitted::Queued));
-    all.extend(author.begin().must_append().await);
-    all.extend(author.notes(4).must_append().await);
-    pages(&author, &all).await;
+    all.extend(author.start_run().must_append().await);
+    all.extend(author.push_notes(4).must_append().await);
+    check_pages(&author, &all).await;
 }
 
-async fn pages(author: &Author<'_>, all: &[Record]) {
+async fn check_pages(author: &LogWriter<'_>, all: &[Record]) {
     let (owner, thread) = (&author.owner, &author.thread);
     for records_max in RECORDS_MAX {
         let limit = PageLimit { records_max, bytes_max: usize::MAX };
-        assert_eq!(read_all(author.journal, (owner, thread), limit).await.unwrap(), all);
+        assert_eq!(read_all_records(author.journal, (owner, thread), limit).await.unwrap(), all);
         for after in 0..all.len() {
             let page = author.journal.read_page(owner, thread, Seq(after as u64), limit).await.unwrap();
             assert!(!page.records.is_empty());
@@ -302,18 +304,18 @@ async fn pages(author: &Author<'_>, all: &[Record]) {
 
 /// At most so many records, about so many bytes, at least one.
 pub async fn a_page_keeps_to_its_limits_but_has_one_record(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    author.begin();
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    author.start_run();
     for _ in 0..40 {
-        author.note(&"x".repeat(1_000));
+        author.push_note(&"x".repeat(1_000));
     }
     let all = author.must_append().await;
-    limits(&author, &all).await;
-    author.end().must_append().await;
-    limits(&author, &all).await;
+    check_page_limits(&author, &all).await;
+    author.complete_run().must_append().await;
+    check_page_limits(&author, &all).await;
 }
 
-async fn limits(author: &Author<'_>, all: &[Record]) {
+async fn check_page_limits(author: &LogWriter<'_>, all: &[Record]) {
     let read = async |after: u64, records_max: usize, bytes_max: usize| {
         let limit = PageLimit { records_max, bytes_max };
         author.journal.read_page(&author.owner, &author.thread, Seq(after), limit).await.unwrap().records
@@ -330,17 +332,17 @@ async fn limits(author: &Author<'_>, all: &[Record]) {
 
 /// 6: records come back with the bytes with which they went in.
 pub async fn records_come_back_with_their_bytes(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    let mut all = author.begin().must_append().await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    let mut all = author.start_run().must_append().await;
     let long = "schön \u{10ffff}\u{0}\n".repeat(20_000);
     for (text, secret) in [("", None), ("\u{0}\r\n\"\\", Some("")), ("x", Some("\u{1f600}\u{0}")), (&long, Some(&long))]
     {
-        let event = super::words::note(&author.run, text);
-        all.extend(author.sealed(event, secret).must_append().await);
+        let event = super::fixtures::note_event(&author.run, text);
+        all.extend(author.push_event_with_private(event, secret).must_append().await);
     }
-    assert_eq!(author.read().await, all);
-    all.extend(author.end().must_append().await);
-    let back = author.read().await;
+    assert_eq!(author.read_all().await, all);
+    all.extend(author.complete_run().must_append().await);
+    let back = author.read_all().await;
     assert_eq!(back, all);
     assert!(back.iter().all(|record| record.has_valid_checksum(&author.thread)));
 }
@@ -351,62 +353,62 @@ pub async fn every_prefix_of_a_log_is_a_log(journal: &dyn Journal, directory: &d
         println!("seed {seed}");
         let mut rng = Rng::new(seed);
         let mut done = 0;
-        let mut play = Play::new(journal, directory, seed).await;
-        while play.appended() < play.all.len() {
+        let mut play = RandomLogWriter::new(journal, directory, seed).await;
+        while play.appended_len() < play.records.len() {
             play.append(rng.between(1, 60) as usize).await;
             done += 1;
             let limit = PageLimit { records_max: rng.between(1, 300) as usize, bytes_max: usize::MAX };
-            let back = read_all(journal, (&play.owner, &play.thread), limit).await.unwrap();
-            assert_eq!(back, play.all[..play.appended()], "seed {seed}, batch {done}");
+            let back = read_all_records(journal, (&play.owner, &play.thread), limit).await.unwrap();
+            assert_eq!(back, play.records[..play.appended_len()], "seed {seed}, batch {done}");
         }
     }
 }
 
 /// 7: a thread of another owner does not exist.
 pub async fn a_thread_of_another_owner_does_not_exist(journal: &dyn Journal, directory: &dyn Directory) {
-    let mut author = Author::new(journal, directory, 1).await;
-    let all = author.begin().must_append().await;
-    let stranger = stranger();
-    let claim = journal.claim(&stranger, &author.thread, &node()).await;
+    let mut author = LogWriter::new(journal, directory, 1).await;
+    let all = author.start_run().must_append().await;
+    let stranger = other_user();
+    let claim = journal.claim(&stranger, &author.thread, &test_node()).await;
     assert_eq!(claim, Err(StoreError::ThreadNotFound));
     for after in [Seq(0), Seq(2), Seq(9)] {
         let read = journal.read_page(&stranger, &author.thread, after, PageLimit::WIDE).await;
         assert_eq!(read.map(|page| page.records), Err(StoreError::ThreadNotFound));
-        let missing = journal.read_page(&author.owner, &thread(9), after, PageLimit::WIDE).await;
+        let missing = journal.read_page(&author.owner, &nth_thread(9), after, PageLimit::WIDE).await;
         assert_eq!(missing.map(|page| page.records), Err(StoreError::ThreadNotFound));
     }
-    let batch = AppendBatch { owner: stranger, ..author.notes(1).batch() };
+    let batch = AppendBatch { owner: stranger, ..author.push_notes(1).batch() };
     assert!(is_refused(&journal.append(batch).await));
-    let batch = AppendBatch { thread: thread(9), records: Arc::default(), ..author.batch() };
+    let batch = AppendBatch { thread: nth_thread(9), records: Arc::default(), ..author.batch() };
     assert!(is_refused(&journal.append(batch).await));
-    assert_eq!(journal.claim(&author.owner, &thread(9), &node()).await, Err(StoreError::ThreadNotFound));
-    assert_eq!(author.read().await, all);
+    assert_eq!(journal.claim(&author.owner, &nth_thread(9), &test_node()).await, Err(StoreError::ThreadNotFound));
+    assert_eq!(author.read_all().await, all);
     author.must_append().await;
 }
 
 /// Many threads at once: every log is its own.
 pub async fn many_threads_interleaved_stay_apart(journal: &dyn Journal, directory: &dyn Directory) {
     const THREADS: usize = 500;
-    let mut authors = join_all((1..=THREADS).map(|n| Author::new(journal, directory, n))).await;
+    let mut authors = join_all((1..=THREADS).map(|n| LogWriter::new(journal, directory, n))).await;
     for round in 0..6 {
         let writing = authors.iter_mut().enumerate().map(async |(n, author)| {
             match round {
-                0 => author.begin(),
-                5 if n % 3 == 0 => author.end(),
-                _ => author.note(&format!("{n} in round {round}")).notes(n % 4),
+                0 => author.start_run(),
+                5 if n % 3 == 0 => author.complete_run(),
+                _ => author.push_note(&format!("{n} in round {round}")).push_notes(n % 4),
             };
             assert_eq!(author.append().await, AppendOutcome::Durable);
         });
         join_all(writing).await;
     }
     for (n, author) in authors.iter().enumerate() {
-        let back = author.read().await;
+        let back = author.read_all().await;
         assert!(seqs(&back).into_iter().eq(1..=author.lease.head.0), "thread {n}");
         assert!(
             back.iter().all(|record| record.run == author.run && record.has_valid_checksum(&author.thread)),
             "thread {n}"
         );
     }
-    let said = directory.submit(&somebody(), submission(&thread(1), steer(&run(1), "more"))).await;
+    let said = directory.submit(&test_user(), submission(&nth_thread(1), steer_command(&nth_run(1), "more"))).await;
     assert_eq!(said, Ok(Submitted::Queued));
 }

@@ -12,20 +12,20 @@
     reason = "how a suite says that it found something"
 )]
 
+pub mod aliases;
+pub mod append_load;
+pub mod approvals;
 pub mod attachments;
 pub mod blobs;
 pub mod directory;
+pub mod fixtures;
 pub mod journal;
-pub mod ledger;
-pub mod load;
-pub mod names;
-pub mod play;
-pub mod questions;
-pub mod random;
-mod reference;
+pub mod random_log;
+pub mod random_walk;
+mod reference_store;
 pub mod restart;
 pub mod shares;
-pub mod words;
+pub mod spend;
 
 /// Makes a test of every law. Takes an expression that gives a fresh backend and whatever must outlive it, as a pair.
 ///
@@ -75,7 +75,7 @@ macro_rules! conformance {
                 the_newest_checkpoint_counts,
                 deleting_a_thread_leaves_nothing,
                 keys_come_and_go;
-            questions:
+            approvals:
                 a_question_is_open_from_the_records_that_ask_it_until_an_answer,
                 the_first_decision_counts,
                 a_key_is_looked_at_before_the_question,
@@ -111,7 +111,7 @@ macro_rules! conformance {
                 a_released_blob_can_come_again,
                 a_file_that_is_forgotten_is_used_by_nobody,
                 what_is_used_is_there_however_threads_come_and_go;
-            names:
+            aliases:
                 a_name_stands_for_what_it_was_first_given_to,
                 a_name_given_many_times_at_once_stands_for_one_thread,
                 a_name_is_its_owners_and_its_protocols,
@@ -123,7 +123,7 @@ macro_rules! conformance {
                 a_share_is_its_owners,
                 a_share_that_is_over_is_not_open,
                 a_share_goes_with_its_thread;
-            ledger:
+            spend:
                 what_is_spent_adds_up_by_user_and_day,
                 a_sum_stays_at_its_bound,
                 a_thread_is_woken_at_the_newest_moment_that_was_said,

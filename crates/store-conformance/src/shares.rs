@@ -1,16 +1,16 @@
 //! The directory's law on shares.
 
-use super::words::{Author, somebody, stranger, thread};
+use super::fixtures::{LogWriter, nth_thread, other_user, test_user};
 use model::ports::{Directory, Journal, ShareRow, StoreError};
 use model::seq::Seq;
 
 /// A share of the `n`-th thread, good from 10 to 20.
 #[must_use]
-pub fn share(id: &str, n: usize) -> ShareRow {
+pub fn nth_share(id: &str, n: usize) -> ShareRow {
     ShareRow {
         id: id.to_owned(),
-        thread: thread(n),
-        owner: somebody(),
+        thread: nth_thread(n),
+        owner: test_user(),
         digest: format!("digest of {id}"),
         until_seq: None,
         created_at: 10,
@@ -21,59 +21,59 @@ pub fn share(id: &str, n: usize) -> ShareRow {
 
 /// 9: a share is made of a thread that is there and its owner's, and its name is its own.
 pub async fn a_share_is_of_a_thread_that_is_there(journal: &dyn Journal, directory: &dyn Directory) {
-    assert_eq!(directory.create_share(share("share_1", 1)).await, Err(StoreError::ThreadNotFound));
-    Author::new(journal, directory, 1).await.begin().end().must_append().await;
-    let theirs = ShareRow { owner: stranger(), ..share("share_1", 1) };
+    assert_eq!(directory.create_share(nth_share("share_1", 1)).await, Err(StoreError::ThreadNotFound));
+    LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
+    let theirs = ShareRow { owner: other_user(), ..nth_share("share_1", 1) };
     assert_eq!(directory.create_share(theirs).await, Err(StoreError::ThreadNotFound));
-    assert_eq!(directory.shares(&somebody(), &thread(1)).await, Ok(Vec::new()));
-    let frozen = ShareRow { until_seq: Some(Seq(2)), created_at: 11, ..share("share_1", 1) };
+    assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(Vec::new()));
+    let frozen = ShareRow { until_seq: Some(Seq(2)), created_at: 11, ..nth_share("share_1", 1) };
     directory.create_share(frozen.clone()).await.unwrap();
-    directory.create_share(share("share_2", 1)).await.unwrap();
-    let again = directory.create_share(share("share_1", 1)).await;
+    directory.create_share(nth_share("share_2", 1)).await.unwrap();
+    let again = directory.create_share(nth_share("share_1", 1)).await;
     assert!(matches!(again, Err(StoreError::Unavailable(_))), "{again:?}");
-    assert_eq!(directory.shares(&somebody(), &thread(1)).await, Ok(vec![share("share_2", 1), frozen]));
+    assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(vec![nth_share("share_2", 1), frozen]));
 }
 
 /// 9: its owner alone lists it and takes it back, through its own thread.
 pub async fn a_share_is_its_owners(journal: &dyn Journal, directory: &dyn Directory) {
     for n in 1..=2 {
-        Author::new(journal, directory, n).await.begin().end().must_append().await;
+        LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
     }
-    directory.create_share(share("share_1", 1)).await.unwrap();
-    assert_eq!(directory.shares(&stranger(), &thread(1)).await, Ok(Vec::new()));
-    assert_eq!(directory.shares(&somebody(), &thread(2)).await, Ok(Vec::new()));
-    assert_eq!(directory.revoke_share(&stranger(), &thread(1), "share_1", 12).await, Ok(false));
-    assert_eq!(directory.revoke_share(&somebody(), &thread(2), "share_1", 12).await, Ok(false));
-    assert_eq!(directory.revoke_share(&somebody(), &thread(1), "share_2", 12).await, Ok(false));
-    assert_eq!(directory.shares(&somebody(), &thread(1)).await, Ok(vec![share("share_1", 1)]));
+    directory.create_share(nth_share("share_1", 1)).await.unwrap();
+    assert_eq!(directory.shares(&other_user(), &nth_thread(1)).await, Ok(Vec::new()));
+    assert_eq!(directory.shares(&test_user(), &nth_thread(2)).await, Ok(Vec::new()));
+    assert_eq!(directory.revoke_share(&other_user(), &nth_thread(1), "share_1", 12).await, Ok(false));
+    assert_eq!(directory.revoke_share(&test_user(), &nth_thread(2), "share_1", 12).await, Ok(false));
+    assert_eq!(directory.revoke_share(&test_user(), &nth_thread(1), "share_2", 12).await, Ok(false));
+    assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(vec![nth_share("share_1", 1)]));
 }
 
 /// 9: taken back once and for all, or over: it lets nobody in, and is still listed.
 pub async fn a_share_that_is_over_is_not_open(journal: &dyn Journal, directory: &dyn Directory) {
-    Author::new(journal, directory, 1).await.begin().end().must_append().await;
-    let (first, second) = (share("share_1", 1), ShareRow { expires_at: 30, ..share("share_2", 1) });
+    LogWriter::new(journal, directory, 1).await.start_run().complete_run().must_append().await;
+    let (first, second) = (nth_share("share_1", 1), ShareRow { expires_at: 30, ..nth_share("share_2", 1) });
     directory.create_share(first.clone()).await.unwrap();
     directory.create_share(second.clone()).await.unwrap();
     assert_eq!(directory.active_shares(19).await, Ok(vec![first.clone(), second.clone()]));
     assert_eq!(directory.active_shares(20).await, Ok(vec![second.clone()]));
     assert_eq!(directory.active_shares(30).await, Ok(Vec::new()));
     for at in [15, 16] {
-        assert_eq!(directory.revoke_share(&somebody(), &thread(1), "share_2", at).await, Ok(true));
+        assert_eq!(directory.revoke_share(&test_user(), &nth_thread(1), "share_2", at).await, Ok(true));
     }
     assert_eq!(directory.active_shares(11).await, Ok(vec![first.clone()]));
     let revoked = ShareRow { revoked_at: Some(15), ..second };
-    assert_eq!(directory.shares(&somebody(), &thread(1)).await, Ok(vec![first, revoked]));
+    assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(vec![first, revoked]));
 }
 
 /// 9: it goes with its thread.
 pub async fn a_share_goes_with_its_thread(journal: &dyn Journal, directory: &dyn Directory) {
     for n in 1..=2 {
-        Author::new(journal, directory, n).await.begin().end().must_append().await;
-        directory.create_share(share(&format!("share_{n}"), n)).await.unwrap();
+        LogWriter::new(journal, directory, n).await.start_run().complete_run().must_append().await;
+        directory.create_share(nth_share(&format!("share_{n}"), n)).await.unwrap();
     }
-    assert_eq!(directory.delete_thread(&stranger(), &thread(1)).await, Ok(false));
-    assert_eq!(directory.active_shares(10).await, Ok(vec![share("share_1", 1), share("share_2", 2)]));
-    assert_eq!(directory.delete_thread(&somebody(), &thread(1)).await, Ok(true));
-    assert_eq!(directory.active_shares(10).await, Ok(vec![share("share_2", 2)]));
-    assert_eq!(directory.shares(&somebody(), &thread(1)).await, Ok(Vec::new()));
+    assert_eq!(directory.delete_thread(&other_user(), &nth_thread(1)).await, Ok(false));
+    assert_eq!(directory.active_shares(10).await, Ok(vec![nth_share("share_1", 1), nth_share("share_2", 2)]));
+    assert_eq!(directory.delete_thread(&test_user(), &nth_thread(1)).await, Ok(true));
+    assert_eq!(directory.active_shares(10).await, Ok(vec![nth_share("share_2", 2)]));
+    assert_eq!(directory.shares(&test_user(), &nth_thread(1)).await, Ok(Vec::new()));
 }

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Options, Sqlite};
-use store_conformance::load::{Load, append, end};
+use store::{SqliteOptions, SqliteStore};
+use store_conformance::append_load::{AppendLoad, complete_load_runs, run_append_load};
 
 const THREADS: usize = 500;
 
@@ -17,20 +17,20 @@ async fn main() {
     bare(&dir);
     for spacing in [0, 1] {
         for (round, batch) in [1, 64, 512].into_iter().cycle().take(6).enumerate() {
-            let options = Options { commit_spacing: Duration::from_millis(spacing), ..Options::default() };
+            let options = SqliteOptions { commit_spacing: Duration::from_millis(spacing), ..SqliteOptions::default() };
             let folder = dir.join(format!("headwater-append-{}-{round}", std::process::id()));
-            let Ok(store) = Sqlite::open(&folder, &options).map(Arc::new) else { return };
+            let Ok(store) = SqliteStore::open(&folder, &options).map(Arc::new) else { return };
             let records = if batch == 1 { 100_000 } else { 1_000_000 };
-            let load = Load { threads: THREADS, batch, records, first_thread: 1 };
+            let load = AppendLoad { threads: THREADS, batch_records: batch, records, first_thread: 1 };
             let before = store.stats();
-            let measured = append(&store, load).await;
+            let measured = run_append_load(&store, load).await;
             let stats = store.stats();
             println!(
                 "spacing {spacing} ms, batch {batch}: {:.0} records/s, {} commits, append p50 {:?}, p99 {:?}",
-                measured.per_second(),
+                measured.records_per_second(),
                 stats.commits - before.commits,
-                measured.quantile(0.5),
-                measured.quantile(0.99),
+                measured.latency_quantile(0.5),
+                measured.latency_quantile(0.99),
             );
             if spacing == 0 && round < 3 {
                 reopen(store, &folder, load).await;
@@ -63,19 +63,19 @@ fn bare(dir: &std::path::Path) {
     let _ = std::fs::remove_file(&path);
 }
 
-async fn reopen(store: Arc<Sqlite>, folder: &std::path::Path, load: Load) {
+async fn reopen(store: Arc<SqliteStore>, folder: &std::path::Path, load: AppendLoad) {
     drop(store);
     let began = Instant::now();
-    let Ok(store) = Sqlite::open(folder, &Options::default()) else { return };
+    let Ok(store) = SqliteStore::open(folder, &SqliteOptions::default()) else { return };
     println!("  opened with {} live records in {:?}", load.records, began.elapsed());
     let began = Instant::now();
-    end(&store, load).await;
+    complete_load_runs(&store, load).await;
     store.close().await;
     println!("  runs ended and moved into {} blocks in {:?}", store.stats().blocks, began.elapsed());
     let size = std::fs::metadata(folder.join("headwater.db")).map_or(0, |file| file.len());
     println!("  the database has {} MiB", size >> 20);
     drop(store);
     let began = Instant::now();
-    let opened = Sqlite::open(folder, &Options::default()).is_ok();
+    let opened = SqliteStore::open(folder, &SqliteOptions::default()).is_ok();
     println!("  opened again ({opened}) in {:?}", began.elapsed());
 }

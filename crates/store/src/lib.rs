@@ -7,11 +7,11 @@
 //! Both implement [`model::ports::Journal`] and [`model::ports::Directory`], whose doc comments are the law.
 //! Invariant: payloads are opaque here. Nothing but `verify` looks into an event, and nothing re-serialises one.
 
-mod admit;
 pub mod memory;
 pub mod sqlite;
+mod validation;
 pub mod verify;
 
-pub use memory::Memory;
-pub use sqlite::{LoggedRun, OpenError, Options, Records, Sqlite, Stats, logged_run};
-pub use verify::{Report, StoredFiles, files_of, verify};
+pub use memory::MemoryStore;
+pub use sqlite::{LoggedRecords, LoggedRun, SqliteOptions, SqliteStore, StoreOpenError, WriterStats, find_logged_run};
+pub use verify::{StoredFiles, VerifyReport, list_stored_files, verify_data_folder};

@@ -5,7 +5,7 @@
 mod attachments;
 mod directory;
 
-use crate::admit;
+use crate::validation;
 use model::command::Command;
 use model::ports::{
     AccessKeyRow, AliasRow, AppendBatch, AppendOutcome, ApprovalAnswer, ApprovalRow, AttachmentRow, BoxFuture,
@@ -23,41 +23,41 @@ const INBOX_ROWS_MAX: usize = 1_000;
 
 /// The store without a disk.
 #[derive(Debug)]
-pub struct Memory {
-    tables: Mutex<Tables>,
+pub struct MemoryStore {
+    tables: Mutex<MemoryTables>,
     inbox_rows_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Tables {
-    threads: BTreeMap<ThreadId, Thread>,
-    keys: Vec<AccessKeyRow>,
+struct MemoryTables {
+    threads: BTreeMap<ThreadId, MemoryThread>,
+    access_keys: Vec<AccessKeyRow>,
     /// What was submitted with a key: (owner, key) → (digest, task, thread).
     idempotency: HashMap<(UserId, String), (String, TaskId, ThreadId)>,
-    spent: HashMap<(UserId, Day), Spend>,
+    spend: HashMap<(UserId, Day), Spend>,
     /// By owner, protocol and name.
-    names: HashMap<(UserId, String, String), AliasRow>,
+    aliases: HashMap<(UserId, String, String), AliasRow>,
     /// By owner and path.
-    attachments: BTreeMap<(UserId, String), File>,
+    attachments: BTreeMap<(UserId, String), AttachmentEntry>,
     /// Who uses what: owner, thread, path.
-    uses: BTreeSet<(UserId, ThreadId, String)>,
+    attachment_links: BTreeSet<(UserId, ThreadId, String)>,
     shares: Vec<ShareRow>,
     /// By digest.
     definitions: HashMap<String, String>,
-    claims: u64,
-    rows: u64,
+    last_epoch: u64,
+    last_inbox_row: u64,
 }
 
 /// What is known of a path.
 #[derive(Debug)]
-enum File {
-    Expected,
-    There(AttachmentRow),
-    Released,
+enum AttachmentEntry {
+    Reserved,
+    Committed(AttachmentRow),
+    Unreferenced,
 }
 
 #[derive(Debug)]
-struct Thread {
+struct MemoryThread {
     owner: UserId,
     created_at: Millis,
     updated_at: Millis,
@@ -66,17 +66,17 @@ struct Thread {
     runs: Vec<RunRow>,
     inbox: Vec<InboxRow>,
     checkpoint: Option<Checkpoint>,
-    questions: Vec<ApprovalRow>,
+    approvals: Vec<ApprovalRow>,
     wake_at: Option<Millis>,
 }
 
-impl Default for Memory {
+impl Default for MemoryStore {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Memory {
+impl MemoryStore {
     /// Begins with nothing.
     #[must_use]
     pub fn new() -> Self {
@@ -85,17 +85,17 @@ impl Memory {
 
     /// With inboxes of another size.
     #[must_use]
-    pub const fn with_inboxes_of(mut self, rows_max: usize) -> Self {
+    pub const fn with_inbox_rows_max(mut self, rows_max: usize) -> Self {
         self.inbox_rows_max = rows_max;
         self
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
+    fn lock_tables(&self) -> MutexGuard<'_, MemoryTables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Journal for Memory {
+impl Journal for MemoryStore {
     fn claim<'a>(
         &'a self,
         owner: &'a UserId,
@@ -103,18 +103,18 @@ impl Journal for Memory {
         _node: &'a NodeId,
     ) -> BoxFuture<'a, Result<Lease, StoreError>> {
         Box::pin(async move {
-            let mut tables = self.tables();
-            let epoch = Epoch(tables.claims + 1);
+            let mut tables = self.lock_tables();
+            let epoch = Epoch(tables.last_epoch + 1);
             let thread = tables.thread_mut(owner, thread).ok_or(StoreError::ThreadNotFound)?;
             thread.epoch = Some(epoch);
             let lease = Lease { epoch, head: thread.head() };
-            tables.claims += 1;
+            tables.last_epoch += 1;
             Ok(lease)
         })
     }
 
     fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
-        let verdict = self.tables().append(batch).err().unwrap_or(AppendOutcome::Durable);
+        let verdict = self.lock_tables().append(batch).err().unwrap_or(AppendOutcome::Durable);
         landed.call(&verdict);
         Box::pin(std::future::ready(verdict))
     }
@@ -127,7 +127,7 @@ impl Journal for Memory {
         limit: PageLimit,
     ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
         Box::pin(async move {
-            let tables = self.tables();
+            let tables = self.lock_tables();
             let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
             let mut bytes = 0_usize;
             let mut page = RecordPage { records: Vec::new(), head: thread.head() };
@@ -145,40 +145,40 @@ impl Journal for Memory {
     }
 }
 
-impl Tables {
-    fn thread(&self, owner: &UserId, thread: &ThreadId) -> Option<&Thread> {
+impl MemoryTables {
+    fn thread(&self, owner: &UserId, thread: &ThreadId) -> Option<&MemoryThread> {
         self.threads.get(thread).filter(|found| found.owner == *owner)
     }
 
-    fn thread_mut(&mut self, owner: &UserId, thread: &ThreadId) -> Option<&mut Thread> {
+    fn thread_mut(&mut self, owner: &UserId, thread: &ThreadId) -> Option<&mut MemoryThread> {
         self.threads.get_mut(thread).filter(|found| found.owner == *owner)
     }
 
-    fn run(&self, owner: &UserId, run: &TaskId) -> Option<&RunRow> {
+    fn find_run(&self, owner: &UserId, run: &TaskId) -> Option<&RunRow> {
         let threads = self.threads.values().filter(|thread| thread.owner == *owner);
         threads.flat_map(|thread| &thread.runs).find(|row| row.id == *run)
     }
 
     fn append(&mut self, batch: AppendBatch) -> Result<(), AppendOutcome> {
         let Some(thread) = self.thread(&batch.owner, &batch.thread) else {
-            return Err(AppendOutcome::Rejected(admit::NO_THREAD.to_owned()));
+            return Err(AppendOutcome::Rejected(validation::THREAD_NOT_FOUND.to_owned()));
         };
-        admit::standing(thread.epoch, thread.head(), &batch)?;
-        if let Some(flaw) = admit::flaw(&batch) {
+        validation::check_epoch(thread.epoch, thread.head(), &batch)?;
+        if let Some(flaw) = validation::validate_batch(&batch) {
             return Err(AppendOutcome::Rejected(flaw));
         }
         let mut runs = thread.runs.clone();
         for change in &batch.changes {
-            self.change(thread, &batch, change, &mut runs)?;
+            self.apply_run_change(thread, &batch, change, &mut runs)?;
         }
-        for id in admit::named(&batch) {
-            runs.iter().find(|run| run.id == *id).ok_or_else(|| admit::unknown_run(id))?;
+        for id in validation::runs_in_batch(&batch) {
+            runs.iter().find(|run| run.id == *id).ok_or_else(|| validation::unknown_run(id))?;
         }
-        self.judge_questions(thread, &batch)?;
+        self.check_approvals(thread, &batch)?;
         for change in &batch.changes {
             if let DirectoryChange::AddSpend { day, spent } = change {
-                let sum = self.spent.entry((batch.owner.clone(), *day)).or_default();
-                *sum = admit::sum(*sum, *spent);
+                let sum = self.spend.entry((batch.owner.clone(), *day)).or_default();
+                *sum = validation::sum_spend(*sum, *spent);
             }
         }
         if let Some(thread) = self.threads.get_mut(&batch.thread) {
@@ -188,9 +188,9 @@ impl Tables {
     }
 
     /// What a change makes of the thread's runs, or why it does not fit.
-    fn change(
+    fn apply_run_change(
         &self,
-        thread: &Thread,
+        thread: &MemoryThread,
         batch: &AppendBatch,
         change: &DirectoryChange,
         runs: &mut Vec<RunRow>,
@@ -198,18 +198,18 @@ impl Tables {
         if let DirectoryChange::ConsumeInboxRow { row } = change
             && !thread.inbox.iter().any(|waiting| waiting.id == *row)
         {
-            return Err(admit::unknown_row(*row));
+            return Err(validation::unknown_inbox_row(*row));
         }
-        let Some(id) = admit::run_of(change) else { return Ok(()) };
+        let Some(id) = validation::changed_run(change) else { return Ok(()) };
         let known = runs.iter().find(|run| run.id == *id).map(|run| run.status);
-        if known.is_none() && self.run(&batch.owner, id).is_some() {
-            return Err(admit::unknown_run(id));
+        if known.is_none() && self.find_run(&batch.owner, id).is_some() {
+            return Err(validation::unknown_run(id));
         }
-        let status = admit::moved(known, id, change)?;
+        let status = validation::next_run_status(known, id, change)?;
         if let DirectoryChange::RunStarted { at, .. } = change
             && known.is_none()
         {
-            runs.push(queued(id.clone(), batch.thread.clone(), String::new(), *at));
+            runs.push(queued_run(id.clone(), batch.thread.clone(), String::new(), *at));
         }
         let Some(run) = runs.iter_mut().find(|run| run.id == *id) else { return Ok(()) };
         run.status = status;
@@ -235,19 +235,21 @@ impl Tables {
     }
 
     /// Does the thread have, or get, the questions that a batch is about?
-    fn judge_questions(&self, thread: &Thread, batch: &AppendBatch) -> Result<(), AppendOutcome> {
-        let mut known: Vec<&ApprovalKey> = thread.questions.iter().map(|question| &question.key).collect();
+    fn check_approvals(&self, thread: &MemoryThread, batch: &AppendBatch) -> Result<(), AppendOutcome> {
+        let mut known: Vec<&ApprovalKey> = thread.approvals.iter().map(|question| &question.key).collect();
         for change in &batch.changes {
             match change {
                 DirectoryChange::ApprovalRequested(question) if known.contains(&&question.key) => {}
                 DirectoryChange::ApprovalRequested(question)
-                    if self.question(&batch.owner, &question.key).is_none() =>
+                    if self.find_approval(&batch.owner, &question.key).is_none() =>
                 {
                     known.push(&question.key);
                 }
-                DirectoryChange::ApprovalRequested(question) => return Err(admit::unknown_question(&question.key)),
+                DirectoryChange::ApprovalRequested(question) => {
+                    return Err(validation::unknown_approval(&question.key));
+                }
                 DirectoryChange::ApprovalResolved { key, .. } if !known.contains(&key) => {
-                    return Err(admit::unknown_question(key));
+                    return Err(validation::unknown_approval(key));
                 }
                 _ => {}
             }
@@ -255,13 +257,13 @@ impl Tables {
         Ok(())
     }
 
-    fn question(&self, owner: &UserId, key: &ApprovalKey) -> Option<&ApprovalRow> {
+    fn find_approval(&self, owner: &UserId, key: &ApprovalKey) -> Option<&ApprovalRow> {
         let threads = self.threads.values().filter(|thread| thread.owner == *owner);
-        threads.flat_map(|thread| &thread.questions).find(|question| question.key == *key)
+        threads.flat_map(|thread| &thread.approvals).find(|question| question.key == *key)
     }
 }
 
-impl Thread {
+impl MemoryThread {
     fn head(&self) -> Seq {
         self.records.last().map_or(Seq::ZERO, |record| record.seq)
     }
@@ -276,9 +278,9 @@ impl Thread {
                 DirectoryChange::Checkpoint(checkpoint) => self.checkpoint = Some(checkpoint),
                 DirectoryChange::RunStarted { at, .. } | DirectoryChange::RunDropped { at, .. } => self.updated_at = at,
                 DirectoryChange::RunStatus { status, at, .. } if status.is_terminal() => self.updated_at = at,
-                DirectoryChange::ApprovalRequested(question) => self.ask(*question),
+                DirectoryChange::ApprovalRequested(question) => self.open_approval(*question),
                 DirectoryChange::ApprovalResolved { key, decision, by, at } => {
-                    self.answer(&key, ApprovalAnswer { decision, by, at })
+                    self.close_approval(&key, ApprovalAnswer { decision, by, at })
                 }
                 DirectoryChange::ScheduleWakeup { at } => self.wake_at = at,
                 DirectoryChange::RunStatus { .. } | DirectoryChange::AddSpend { .. } => {}
@@ -287,29 +289,29 @@ impl Thread {
     }
 
     /// Opens a question, again if need be.
-    fn ask(&mut self, question: ApprovalRow) {
-        self.questions.retain(|known| known.key != question.key);
-        self.questions.push(ApprovalRow { answer: None, ..question });
+    fn open_approval(&mut self, question: ApprovalRow) {
+        self.approvals.retain(|known| known.key != question.key);
+        self.approvals.push(ApprovalRow { answer: None, ..question });
     }
 
     /// Closes a question. Where that repeats how it was closed before, it stays as it is.
-    fn answer(&mut self, key: &ApprovalKey, answer: ApprovalAnswer) {
-        if let Some(question) = self.questions.iter_mut().find(|question| question.key == *key) {
-            question.answer.take_if(|known| !admit::repeats(known, &answer));
+    fn close_approval(&mut self, key: &ApprovalKey, answer: ApprovalAnswer) {
+        if let Some(question) = self.approvals.iter_mut().find(|question| question.key == *key) {
+            question.answer.take_if(|known| !validation::is_same_answer(known, &answer));
             question.answer.get_or_insert(answer);
         }
     }
 }
 
-fn queued(id: TaskId, thread: ThreadId, agent: String, created_at: Millis) -> RunRow {
+fn queued_run(id: TaskId, thread: ThreadId, agent: String, created_at: Millis) -> RunRow {
     let status = TaskStatus::Queued;
     RunRow { id, thread, agent, status, first_seq: None, last_seq: None, created_at, ended_at: None }
 }
 
 /// The run that a command makes.
-fn run_of(command: &Command, thread: &ThreadId, at: Millis) -> Option<RunRow> {
+fn run_of_start(command: &Command, thread: &ThreadId, at: Millis) -> Option<RunRow> {
     match command {
-        Command::Start(start) => Some(queued(start.task_id.clone(), thread.clone(), start.agent.clone(), at)),
+        Command::Start(start) => Some(queued_run(start.task_id.clone(), thread.clone(), start.agent.clone(), at)),
         Command::Cancel(_) | Command::Steer(_) | Command::Answer(_) => None,
     }
 }

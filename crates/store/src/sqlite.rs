@@ -8,46 +8,46 @@
 //!
 //! Invariant: nobody but the writer's thread changes the database or the index, and the index follows the commit.
 
+mod aliases;
+mod approvals;
+mod attachment_links;
 mod attachments;
-mod blocks;
-mod dead;
+mod data_folder;
+mod dead_rows;
 mod directory;
-mod folder;
-mod group;
-mod index;
-mod logged;
-mod names;
-mod ops;
+mod logged_runs;
 mod page;
-mod questions;
-mod readers;
-mod rows;
-mod scan;
+mod reader_pool;
+mod record_blocks;
+mod record_index;
+mod record_row;
+mod record_scan;
 mod schema;
 mod shares;
-mod spent;
+mod spend;
 mod submit;
-mod uses;
+mod transaction;
+mod write_op;
 mod writer;
 
-pub(crate) use attachments::{file_row, place};
-pub(crate) use folder::Folder;
-pub use folder::OpenError;
-pub(crate) use index::Index;
-pub use logged::{LoggedRun, Records, logged_run};
-pub(crate) use page::{Ask, read};
-pub(crate) use scan::{Scan, scan};
-pub(crate) use schema::{MIGRATIONS, WITH_ATTACHMENTS, WITH_BLOBS, WITH_NAMES, WITH_QUESTIONS, onlooker, version};
+pub(crate) use attachments::{attachment_row, owner_and_path};
+pub(crate) use data_folder::DataFolder;
+pub use data_folder::StoreOpenError;
+pub use logged_runs::{LoggedRecords, LoggedRun, find_logged_run};
+pub(crate) use page::{PageQuery, read_page};
+pub(crate) use record_index::RecordIndex;
+pub(crate) use record_scan::{RecordScan, scan_records};
+pub(crate) use schema::{
+    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, MIGRATIONS, open_offline, schema_version,
+};
 
-use crate::admit;
-use group::State;
+use crate::validation;
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, Journal, Lease, OnCommit, PageLimit, RecordPage, StoreError,
 };
 use model::seq::Seq;
 use model::{NodeId, ThreadId, UserId};
-use ops::{Lost, Op, Reply};
-use readers::Readers;
+use reader_pool::ReaderPool;
 use rusqlite::Connection;
 use std::future::ready;
 use std::path::Path;
@@ -57,15 +57,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::error::{SendError, TrySendError};
 use tokio::sync::{mpsc, oneshot};
-use writer::{Bounds, Writer};
+use transaction::WriterState;
+use write_op::{FromWriterError, ReplySender, WriteOp};
+use writer::{GroupLimits, SqliteWriter};
 
 /// How often a reader that finds a gap asks whether it is one, before it believes it.
-const DOUBTS_MAX: usize = 4;
-const CLOSED: &str = "the store is closed";
+const GAP_RECHECKS_MAX: usize = 4;
+const STORE_CLOSED: &str = "the store is closed";
 
 /// What an operator may set.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SqliteOptions {
     /// The least time between two commits. The first record after a pause never waits.
     pub commit_spacing: Duration,
     /// The most questions that one commit takes on.
@@ -80,7 +82,7 @@ pub struct Options {
     pub readers_max: usize,
 }
 
-impl Default for Options {
+impl Default for SqliteOptions {
     fn default() -> Self {
         Self {
             commit_spacing: Duration::ZERO,
@@ -95,7 +97,7 @@ impl Default for Options {
 
 /// What the writer has done since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct WriterStats {
     /// Commits that changed something.
     pub commits: u64,
     /// Records in them.
@@ -109,7 +111,7 @@ pub struct Stats {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct WriterCounters {
     commits: AtomicU64,
     records: AtomicU64,
     bytes: AtomicU64,
@@ -119,71 +121,71 @@ struct Counters {
 
 /// The store in one folder.
 #[derive(Debug)]
-pub struct Sqlite {
-    writer: Option<mpsc::Sender<Op>>,
+pub struct SqliteStore {
+    writer: Option<mpsc::Sender<WriteOp>>,
     thread: Option<JoinHandle<()>>,
-    index: Arc<Index>,
-    readers: Arc<Readers>,
-    counters: Arc<Counters>,
+    index: Arc<RecordIndex>,
+    readers: Arc<ReaderPool>,
+    counters: Arc<WriterCounters>,
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Opens a folder, or makes it. Blocks while it reads where the live records lie.
     ///
     /// # Errors
     /// When the folder is not ours to open. It is then as it was.
-    pub fn open(dir: &Path, options: &Options) -> Result<Self, OpenError> {
-        let folder = Folder::take(dir)?;
+    pub fn open(dir: &Path, options: &SqliteOptions) -> Result<Self, StoreOpenError> {
+        let folder = DataFolder::lock_or_create(dir)?;
         let database = folder.database.clone();
         // Whoever was here before and was killed may have deleted something that is still in it.
-        let scrub = schema::write_ahead_log_waits(&database);
-        let (conn, boot, found) = prepare(&database)?;
-        for stray in &found.strays {
+        let scrub = schema::has_pending_wal(&database);
+        let (conn, boot, found) = open_database(&database)?;
+        for stray in &found.stray_rows {
             tracing::error!(?stray, "a stored record fits nowhere: `headwater verify` lists all damage");
         }
-        let index = Arc::new(Index::default());
-        index.replace(found.entries);
-        let readers = Arc::new(Readers::new(database, options.readers_max));
-        let counters = Arc::new(Counters::default());
-        let state = State {
+        let index = Arc::new(RecordIndex::default());
+        index.replace(found.threads);
+        let readers = Arc::new(ReaderPool::new(database, options.readers_max));
+        let counters = Arc::new(WriterCounters::default());
+        let state = WriterState {
             boot,
             next_pos: found.next_pos,
             index: Arc::clone(&index),
-            ended: found.ended,
-            dead: found.dead,
+            ended_runs: found.ended_runs,
+            dead_rows: found.dead_rows,
             inbox_rows_max: options.inbox_rows_max,
-            ..State::default()
+            ..WriterState::default()
         };
-        let bounds = Bounds {
+        let bounds = GroupLimits {
             ops_max: options.group_ops_max.max(1),
             bytes_max: options.group_bytes_max.max(1),
-            spacing: options.commit_spacing,
+            commit_spacing: options.commit_spacing,
         };
-        let writer = Writer {
+        let writer = SqliteWriter {
             conn: Some(conn),
             folder,
             state,
             readers: Arc::clone(&readers),
             counters: Arc::clone(&counters),
-            bounds,
-            company: 0,
-            committed: None,
-            scrub,
-            wipe_again: None,
-            rest: 0,
-            patient_until: None,
+            limits: bounds,
+            avg_group_size: 0,
+            last_commit: None,
+            wal_needs_truncate: scrub,
+            truncate_retry_at: None,
+            backoff_commits: 0,
+            maintenance_not_before: None,
         };
         let (sender, asked) = mpsc::channel(options.queue_ops_max.max(1));
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run(asked));
-        let thread = thread.map_err(|error| OpenError::denied(dir, &error))?;
+        let thread = thread.map_err(|error| StoreOpenError::denied(dir, &error))?;
         Ok(Self { writer: Some(sender), thread: Some(thread), index, readers, counters })
     }
 
     /// What the writer has done so far.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        let Counters { commits, records, bytes, blocks, failures } = &*self.counters;
-        Stats {
+    pub fn stats(&self) -> WriterStats {
+        let WriterCounters { commits, records, bytes, blocks, failures } = &*self.counters;
+        WriterStats {
             commits: commits.load(Relaxed),
             records: records.load(Relaxed),
             bytes: bytes.load(Relaxed),
@@ -197,7 +199,7 @@ impl Sqlite {
     pub async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if let Some(writer) = &self.writer
-            && writer.send(Op::Close { reply }).await.is_ok()
+            && writer.send(WriteOp::Close { reply }).await.is_ok()
         {
             // An error is a writer that is gone, which is what was wanted.
             let _ = closed.await;
@@ -205,16 +207,16 @@ impl Sqlite {
     }
 
     /// Asks the writer.
-    async fn ask<T: Lost>(&self, op: impl FnOnce(Reply<T>) -> Op) -> T {
+    async fn call_writer<T: FromWriterError>(&self, op: impl FnOnce(ReplySender<T>) -> WriteOp) -> T {
         let (reply, answer) = oneshot::channel();
-        let Some(writer) = &self.writer else { return T::lost(CLOSED) };
+        let Some(writer) = &self.writer else { return T::from_writer_error(STORE_CLOSED) };
         if writer.send(op(reply)).await.is_err() {
-            return T::lost(CLOSED);
+            return T::from_writer_error(STORE_CLOSED);
         }
-        answer.await.unwrap_or_else(|_| T::lost("the writer is gone"))
+        answer.await.unwrap_or_else(|_| T::from_writer_error("the writer is gone"))
     }
 
-    async fn page(
+    async fn load_page(
         &self,
         owner: &UserId,
         thread: &ThreadId,
@@ -223,11 +225,11 @@ impl Sqlite {
     ) -> Result<RecordPage, StoreError> {
         let mut doubts = 0;
         loop {
-            let plan = self.index.plan(thread, after, limit.records_max.max(1));
+            let plan = self.index.read_plan(thread, after, limit.records_max.max(1));
             let live = plan.is_some();
             if let Some(plan) = &plan
                 && after >= plan.head
-                && plan.damaged.is_none()
+                && plan.damaged_at.is_none()
             {
                 let foreign = plan.owner != *owner;
                 return if foreign {
@@ -236,12 +238,12 @@ impl Sqlite {
                     Ok(RecordPage { records: Vec::new(), head: plan.head })
                 };
             }
-            let ask = Ask { owner: owner.clone(), thread: thread.clone(), after, limit, plan };
-            match self.readers.run(move |conn| read(conn, &ask)).await {
+            let ask = PageQuery { owner: owner.clone(), thread: thread.clone(), after, limit, plan };
+            match self.readers.with_connection(move |conn| read_page(conn, &ask)).await {
                 // A run may have begun after the plan was taken: its rows then look like a gap. The writer knows.
-                Err(StoreError::Corrupt { .. }) if !live && doubts < DOUBTS_MAX => {
+                Err(StoreError::Corrupt { .. }) if !live && doubts < GAP_RECHECKS_MAX => {
                     doubts += 1;
-                    self.ask(|reply| Op::Head { thread: thread.clone(), reply }).await?;
+                    self.call_writer(|reply| WriteOp::CheckHead { thread: thread.clone(), reply }).await?;
                 }
                 read => return read,
             }
@@ -249,7 +251,7 @@ impl Sqlite {
     }
 }
 
-impl Drop for Sqlite {
+impl Drop for SqliteStore {
     fn drop(&mut self) {
         drop(self.writer.take());
         if let Some(thread) = self.thread.take()
@@ -260,34 +262,39 @@ impl Drop for Sqlite {
     }
 }
 
-impl Journal for Sqlite {
+impl Journal for SqliteStore {
     fn claim<'a>(
         &'a self,
         owner: &'a UserId,
         thread: &'a ThreadId,
         _node: &'a NodeId,
     ) -> BoxFuture<'a, Result<Lease, StoreError>> {
-        Box::pin(self.ask(move |reply| Op::Claim { owner: owner.clone(), thread: thread.clone(), reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::Claim { owner: owner.clone(), thread: thread.clone(), reply }))
     }
 
     fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
         let (reply, answer) = oneshot::channel();
-        let Some(writer) = &self.writer else { return Box::pin(ready(AppendOutcome::lost(CLOSED))) };
+        let Some(writer) = &self.writer else { return Box::pin(ready(AppendOutcome::from_writer_error(STORE_CLOSED))) };
         // Looked at here: the writer's time is everybody's.
-        let flaw = admit::flaw(&batch);
-        match writer.try_send(Op::Append { batch: Box::new(batch), flaw, landed, reply }) {
+        let flaw = validation::validate_batch(&batch);
+        match writer.try_send(WriteOp::Append {
+            batch: Box::new(batch),
+            invalid_reason: flaw,
+            on_commit: landed,
+            reply,
+        }) {
             Ok(()) => {}
-            Err(TrySendError::Closed(op)) => op.lose(CLOSED),
+            Err(TrySendError::Closed(op)) => op.fail(STORE_CLOSED),
             Err(TrySendError::Full(op)) => {
                 let writer = writer.clone();
                 tokio::spawn(async move {
                     if let Err(SendError(op)) = writer.send(op).await {
-                        op.lose(CLOSED);
+                        op.fail(STORE_CLOSED);
                     }
                 });
             }
         }
-        Box::pin(async { answer.await.unwrap_or_else(|_| AppendOutcome::lost("the writer is gone")) })
+        Box::pin(async { answer.await.unwrap_or_else(|_| AppendOutcome::from_writer_error("the writer is gone")) })
     }
 
     fn read_page<'a>(
@@ -297,26 +304,26 @@ impl Journal for Sqlite {
         after: Seq,
         limit: PageLimit,
     ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
-        Box::pin(self.page(owner, thread, after, limit))
+        Box::pin(self.load_page(owner, thread, after, limit))
     }
 }
 
 /// Opens the database, brings it to this version, counts the boot and looks where live records lie.
-fn prepare(database: &Path) -> Result<(Connection, u64, Scan), OpenError> {
-    let sql = |error: rusqlite::Error| OpenError::sql(database, &error);
-    let mut conn = schema::writer(database).map_err(sql)?;
+fn open_database(database: &Path) -> Result<(Connection, u64, RecordScan), StoreOpenError> {
+    let sql = |error: rusqlite::Error| StoreOpenError::from_sqlite(database, &error);
+    let mut conn = schema::open_writer(database).map_err(sql)?;
     if conn.is_readonly("main").map_err(sql)? {
-        return Err(OpenError::denied(database, &"it cannot be written"));
+        return Err(StoreOpenError::denied(database, &"it cannot be written"));
     }
-    schema::migrate(&mut conn, MIGRATIONS).map_err(|error| OpenError::migrate(database, &error))?;
-    if !schema::write_ahead(&conn).map_err(sql)? {
-        return Err(OpenError::denied(database, &"its file system cannot have a write-ahead log"));
+    schema::migrate(&mut conn, MIGRATIONS).map_err(|error| StoreOpenError::from_migration(database, &error))?;
+    if !schema::enable_wal(&conn).map_err(sql)? {
+        return Err(StoreOpenError::denied(database, &"its file system cannot have a write-ahead log"));
     }
-    submit::forget_keys(&conn).map_err(sql)?;
-    uses::clear_up(&conn).map_err(sql)?;
+    submit::expire_idempotency_keys(&conn).map_err(sql)?;
+    attachment_links::release_orphaned_blobs(&conn).map_err(sql)?;
     let counted = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";
     let boot: i64 = conn.query_row(counted, (), |row| row.get(0)).map_err(sql)?;
-    let found = scan(&conn).map_err(sql)?;
+    let found = scan_records(&conn).map_err(sql)?;
     Ok((conn, boot.cast_unsigned(), found))
 }
 

@@ -5,13 +5,13 @@
 //! (law 9: a run has ended exactly when its root's one terminal event is its last record). `files` has what concerns the
 //! files that users sent. A folder of an older version is looked at as it is.
 
-mod files;
+mod attachments;
 
-pub use files::{StoredFiles, files_of};
+pub use attachments::{StoredFiles, list_stored_files};
 
 use crate::sqlite::{
-    Ask, Folder, Index, MIGRATIONS, OpenError, Scan, WITH_ATTACHMENTS, WITH_BLOBS, WITH_NAMES, WITH_QUESTIONS,
-    onlooker, read, scan, version,
+    ALIASES_SINCE, APPROVALS_SINCE, ATTACHMENTS_SINCE, BLOBS_SINCE, DataFolder, MIGRATIONS, PageQuery, RecordIndex,
+    RecordScan, StoreOpenError, open_offline, read_page, scan_records, schema_version,
 };
 use model::command::Command;
 use model::event::{ActionRequest, Event};
@@ -31,7 +31,7 @@ const PROBLEMS_MAX: usize = 1_000;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct VerifyReport {
     /// Threads that were read.
     pub threads: u64,
     /// Runs of them.
@@ -42,7 +42,7 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
-impl Report {
+impl VerifyReport {
     /// Is all well?
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -50,14 +50,14 @@ impl Report {
     }
 
     /// Says one thing more that is wrong, as long as there is room for it.
-    pub fn add(&mut self, problem: impl Into<String>) {
+    pub fn add_problem(&mut self, problem: impl Into<String>) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem.into().replace('\n', " "));
         }
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} threads, {} runs, {} records", self.threads, self.runs, self.records)?;
         for problem in &self.problems {
@@ -75,75 +75,85 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 /// When there is nothing to look at: no database of ours, a newer one, or a server works in the folder.
-pub fn verify(dir: &Path) -> Result<Report, OpenError> {
-    let folder = Folder::look(dir)?;
-    let conn = onlooker(&folder.database).map_err(|error| OpenError::sql(&folder.database, &error))?;
-    let found = version(&conn, MIGRATIONS).map_err(|error| OpenError::migrate(&folder.database, &error))?;
-    let mut report = Report::default();
+pub fn verify_data_folder(dir: &Path) -> Result<VerifyReport, StoreOpenError> {
+    let folder = DataFolder::lock_existing(dir)?;
+    let conn = open_offline(&folder.database).map_err(|error| StoreOpenError::from_sqlite(&folder.database, &error))?;
+    let found =
+        schema_version(&conn, MIGRATIONS).map_err(|error| StoreOpenError::from_migration(&folder.database, &error))?;
+    let mut report = VerifyReport::default();
     if found == 0 {
         return Ok(report);
     }
-    let whole = integrity(&conn, &mut report).and_then(|()| {
-        let scan = scan(&conn)?;
-        threads(&conn, scan, found, &mut report)?;
-        orphans(&conn, &mut report)?;
-        commands(&conn, &mut report)?;
-        if found >= WITH_QUESTIONS {
-            questions(&conn, &mut report)?;
+    let whole = check_integrity(&conn, &mut report).and_then(|()| {
+        let scan = scan_records(&conn)?;
+        check_threads(&conn, scan, found, &mut report)?;
+        check_orphaned_rows(&conn, &mut report)?;
+        check_inbox_commands(&conn, &mut report)?;
+        if found >= APPROVALS_SINCE {
+            check_approvals(&conn, &mut report)?;
         }
-        if found >= WITH_NAMES {
-            names(&conn, &mut report)?;
+        if found >= ALIASES_SINCE {
+            check_aliases(&conn, &mut report)?;
         }
-        if found >= WITH_ATTACHMENTS {
-            files::sums(&conn, &mut report)?;
+        if found >= ATTACHMENTS_SINCE {
+            attachments::check_attachment_sums(&conn, &mut report)?;
         }
-        if found >= WITH_BLOBS { files::uses(&conn, &mut report) } else { Ok(()) }
+        if found >= BLOBS_SINCE { attachments::check_attachment_links(&conn, &mut report) } else { Ok(()) }
     });
     if let Err(error) = whole {
-        report.add(format!("the database cannot be read on: {error}"));
+        report.add_problem(format!("the database cannot be read on: {error}"));
     }
     Ok(report)
 }
 
-fn integrity(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+fn check_integrity(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let mut check = conn.prepare("PRAGMA integrity_check")?;
     let mut rows = check.query(())?;
     while let Some(row) = rows.next()? {
         let line: String = row.get(0)?;
         if line != "ok" {
-            report.add(format!("SQLite: {line}"));
+            report.add_problem(format!("SQLite: {line}"));
         }
     }
     Ok(())
 }
 
-fn threads(conn: &Connection, scan: Scan, version: u32, report: &mut Report) -> rusqlite::Result<()> {
-    for stray in &scan.strays {
-        report.add(format!(
+fn check_threads(conn: &Connection, scan: RecordScan, version: u32, report: &mut VerifyReport) -> rusqlite::Result<()> {
+    for stray in &scan.stray_rows {
+        report.add_problem(format!(
             "row {} of records, record {} of thread number {}, fits nowhere",
             stray.pos, stray.seq, stray.thread
         ));
     }
-    let index = Index::default();
-    index.replace(scan.entries);
+    let index = RecordIndex::default();
+    index.replace(scan.threads);
     let mut select = conn.prepare("SELECT num, id, owner FROM threads ORDER BY num")?;
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (num, id, owner): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let (thread, owner) = (ThreadId::from(id), UserId::from(owner));
         report.threads += 1;
-        let blobs = if version >= WITH_BLOBS { Some(files::used(conn, &owner, &thread)?) } else { None };
+        let blobs =
+            if version >= BLOBS_SINCE { Some(attachments::linked_blob_hashes(conn, &owner, &thread)?) } else { None };
         let seen = HashMap::new();
-        let mut audit = Audit { thread: &thread, report, run: None, epoch: Epoch(0), newer: false, seen, blobs };
-        if audit.read(conn, &index, &owner) {
-            audit.runs(conn, num)?;
+        let mut audit = ThreadAudit {
+            thread: &thread,
+            report,
+            run: None,
+            epoch: Epoch(0),
+            has_newer_format: false,
+            logged_runs: seen,
+            linked_blobs: blobs,
+        };
+        if audit.read_records(conn, &index, &owner) {
+            audit.check_run_rows(conn, num)?;
         }
     }
     Ok(())
 }
 
 /// Rows that belong to a thread that is not there, in whatever table. What is so of records, the scan has said.
-fn orphans(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+fn check_orphaned_rows(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let sql = "SELECT t.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
                WHERE t.type = 'table' AND t.name <> 'records' AND c.name = 'thread' AND c.type = 'INTEGER' ORDER BY 1";
     let tables: Vec<String> = conn.prepare(sql)?.query_map((), |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
@@ -151,27 +161,27 @@ fn orphans(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
         let sql = format!("SELECT count(*) FROM \"{table}\" WHERE thread NOT IN (SELECT num FROM threads)");
         let count: u64 = conn.query_row(&sql, (), |row| row.get::<_, i64>(0))?.unsigned_abs();
         if count > 0 {
-            report.add(format!("{count} rows of {table} belong to no thread"));
+            report.add_problem(format!("{count} rows of {table} belong to no thread"));
         }
     }
     Ok(())
 }
 
 /// Commands that nobody can read.
-fn commands(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+fn check_inbox_commands(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let mut select = conn.prepare("SELECT id, command FROM inbox")?;
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (id, command): (i64, String) = (row.get(0)?, row.get(1)?);
         if serde_json::from_str::<Command>(&command).is_err() {
-            report.add(format!("inbox row {id} is not a command"));
+            report.add_problem(format!("inbox row {id} is not a command"));
         }
     }
     Ok(())
 }
 
 /// Questions that nobody can read, or that no run of their thread and owner asks.
-fn questions(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+fn check_approvals(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let sql = "SELECT a.key, a.action, a.answer, EXISTS
                (SELECT 1 FROM runs r WHERE r.owner = a.owner AND r.id = a.run AND r.thread = a.thread)
                FROM approvals a ORDER BY a.key";
@@ -180,126 +190,127 @@ fn questions(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
     while let Some(row) = rows.next()? {
         let (key, action, answer): (String, String, Option<String>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if serde_json::from_str::<ActionRequest>(&action).is_err() {
-            report.add(format!("question {key} does not say what would be done"));
+            report.add_problem(format!("question {key} does not say what would be done"));
         }
         if answer.is_some_and(|answer| serde_json::from_str::<ApprovalAnswer>(&answer).is_err()) {
-            report.add(format!("question {key} has an answer that is none"));
+            report.add_problem(format!("question {key} has an answer that is none"));
         }
         if !row.get::<_, bool>(3)? {
-            report.add(format!("question {key} is asked by no run of its thread"));
+            report.add_problem(format!("question {key} is asked by no run of its thread"));
         }
     }
     Ok(())
 }
 
 /// Names of what no thread can be. One whose thread is not there may only be older than it.
-fn names(conn: &Connection, report: &mut Report) -> rusqlite::Result<()> {
+fn check_aliases(conn: &Connection, report: &mut VerifyReport) -> rusqlite::Result<()> {
     let mut select = conn.prepare("SELECT protocol, name, thread FROM names ORDER BY owner, protocol, name")?;
     let mut rows = select.query(())?;
     while let Some(row) = rows.next()? {
         let (protocol, name, thread): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if ThreadId::parse(&thread).is_err() {
-            report.add(format!("the name {name} of {protocol} stands for no thread that there can be"));
+            report.add_problem(format!("the name {name} of {protocol} stands for no thread that there can be"));
         }
     }
     Ok(())
 }
 
 /// What a run's records say of it.
-struct Seen {
+struct RunSummary {
     first: Seq,
     last: Seq,
     status: TaskStatus,
 }
 
 /// One thread under examination.
-struct Audit<'a> {
+struct ThreadAudit<'a> {
     thread: &'a ThreadId,
-    report: &'a mut Report,
+    report: &'a mut VerifyReport,
     run: Option<RunFold>,
     epoch: Epoch,
     /// Records of a later format are here: only that version can judge them.
-    newer: bool,
-    seen: HashMap<TaskId, Seen>,
+    has_newer_format: bool,
+    logged_runs: HashMap<TaskId, RunSummary>,
     /// The hashes of the blobs that it uses. Older versions know of none.
-    blobs: Option<HashSet<String>>,
+    linked_blobs: Option<HashSet<String>>,
 }
 
-impl Audit<'_> {
+impl ThreadAudit<'_> {
     /// Reads all records; false when that was not possible.
-    fn read(&mut self, conn: &Connection, index: &Index, owner: &UserId) -> bool {
+    fn read_records(&mut self, conn: &Connection, index: &RecordIndex, owner: &UserId) -> bool {
         let mut after = Seq::ZERO;
         loop {
             let limit = PageLimit::WIDE;
-            let plan = index.plan(self.thread, after, limit.records_max);
-            let page = read(conn, &Ask { owner: owner.clone(), thread: self.thread.clone(), after, limit, plan });
+            let plan = index.read_plan(self.thread, after, limit.records_max);
+            let page =
+                read_page(conn, &PageQuery { owner: owner.clone(), thread: self.thread.clone(), after, limit, plan });
             let page = match page {
                 Ok(page) => page,
                 Err(error) => {
-                    self.report.add(error.to_string());
+                    self.report.add_problem(error.to_string());
                     return false;
                 }
             };
             let Some(last) = page.records.last() else { break };
             after = last.seq;
             for record in &page.records {
-                self.record(record);
+                self.check_record(record);
             }
         }
         if let Some(run) = self.run.take() {
-            self.settle(&run);
+            self.check_run_end(&run);
         }
         true
     }
 
-    fn record(&mut self, record: &Record) {
+    fn check_record(&mut self, record: &Record) {
         self.report.records += 1;
-        self.newer |= record.format > RECORD_FORMAT;
+        self.has_newer_format |= record.format > RECORD_FORMAT;
         if record.epoch < self.epoch {
-            self.problem(record.seq, "has an epoch that had ended before it");
+            self.report_problem(record.seq, "has an epoch that had ended before it");
         }
         self.epoch = self.epoch.max(record.epoch);
-        if let Some(used) = &self.blobs
-            && files::named(record).iter().any(|hash| !used.contains(hash))
+        if let Some(used) = &self.linked_blobs
+            && attachments::blob_hashes_in_record(record).iter().any(|hash| !used.contains(hash))
         {
-            self.problem(record.seq, "names a blob that is not the thread's");
+            self.report_problem(record.seq, "names a blob that is not the thread's");
         }
         let event = record.event();
         let begins = matches!(event, Event::Created(created) if created.task.parent_task_id.is_none());
         if self.run.is_none() && !begins {
             if event.task_id().is_some() {
-                self.problem(record.seq, "is of a task, but no run goes on");
+                self.report_problem(record.seq, "is of a task, but no run goes on");
             }
             return;
         }
         let mut run = self.run.take().unwrap_or_default();
         if run.apply(record).is_err() {
-            self.problem(record.seq, "does not fit what is before it");
+            self.report_problem(record.seq, "does not fit what is before it");
         }
         let status = run.root().map_or(TaskStatus::Queued, |root| root.status);
         if run.root().is_some_and(|root| root.id != record.run) {
-            self.problem(record.seq, "bears the name of another run");
+            self.report_problem(record.seq, "bears the name of another run");
         }
-        let seen = Seen { first: record.seq, last: record.seq, status };
-        let seen = self.seen.entry(record.run.clone()).or_insert(seen);
+        let seen = RunSummary { first: record.seq, last: record.seq, status };
+        let seen = self.logged_runs.entry(record.run.clone()).or_insert(seen);
         (seen.last, seen.status) = (record.seq, status);
         if run.has_ended() {
-            self.settle(&run);
+            self.check_run_end(&run);
         } else {
             self.run = Some(run);
         }
     }
 
     /// A run ended, or the log did.
-    fn settle(&mut self, run: &RunFold) {
+    fn check_run_end(&mut self, run: &RunFold) {
         let unended = run.tasks.iter().filter(|task| run.has_ended() && !task.status.is_terminal());
         for task in unended {
-            self.problem(run.seq, &format!("ends its run, but task {} has not ended", task.id));
+            self.report_problem(run.seq, &format!("ends its run, but task {} has not ended", task.id));
         }
     }
 
     /// Holds the rows of the runs against what the records say.
-    fn runs(&mut self, conn: &Connection, num: i64) -> rusqlite::Result<()> {
+    fn check_run_rows(&mut self, conn: &Connection, num: i64) -> rusqlite::Result<()> {
         let mut select = conn.prepare_cached("SELECT id, status, first, last, ended_at FROM runs WHERE thread = ?1")?;
         let mut rows = select.query([num])?;
         while let Some(row) = rows.next()? {
@@ -310,11 +321,11 @@ impl Audit<'_> {
             let ended = row.get::<_, Option<i64>>(4)?.is_some();
             self.report.runs += 1;
             let Some(status) = TaskStatus::parse(&status) else {
-                self.report.add(format!("{}: run {id} has no state that there is: {status}", self.thread));
+                self.report.add_problem(format!("{}: run {id} has no state that there is: {status}", self.thread));
                 continue;
             };
             let agrees = ended == status.is_terminal()
-                && match self.seen.get(&id) {
+                && match self.logged_runs.get(&id) {
                     // It waits, or was given up before it began.
                     None => first.is_none() && matches!(status, TaskStatus::Queued | TaskStatus::Cancelled),
                     Some(seen) if status.is_terminal() => {
@@ -326,16 +337,17 @@ impl Audit<'_> {
                         state && !seen.status.is_terminal() && first == Some(seen.first) && last <= Some(seen.last)
                     }
                 };
-            if !agrees && !self.newer {
-                self.report.add(format!("{}: the row of run {id} does not say what its records say", self.thread));
+            if !agrees && !self.has_newer_format {
+                self.report
+                    .add_problem(format!("{}: the row of run {id} does not say what its records say", self.thread));
             }
         }
         Ok(())
     }
 
-    fn problem(&mut self, seq: Seq, what: &str) {
-        if !self.newer {
-            self.report.add(format!("{}: record {seq} {what}", self.thread));
+    fn report_problem(&mut self, seq: Seq, what: &str) {
+        if !self.has_newer_format {
+            self.report.add_problem(format!("{}: record {seq} {what}", self.thread));
         }
     }
 }

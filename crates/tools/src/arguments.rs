@@ -7,66 +7,68 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Arguments by name.
-pub(crate) struct Arguments(BTreeMap<String, Box<RawValue>>);
+pub(crate) struct RawArguments(BTreeMap<String, Box<RawValue>>);
 
-impl Arguments {
+impl RawArguments {
     pub(crate) fn parse(text: &str) -> Result<Self, ErrorInfo> {
-        serde_json::from_str(text).map(Self).map_err(invalid)
+        serde_json::from_str(text).map(Self).map_err(invalid_arguments)
     }
 
     /// An argument that is one value: the string itself, or a number or truth value as it was written.
-    pub(crate) fn plain(&self, name: &str) -> Result<String, ErrorInfo> {
-        let json = self.0.get(name).ok_or_else(|| invalid(format!("`{name}` is missing")))?.get();
+    pub(crate) fn scalar(&self, name: &str) -> Result<String, ErrorInfo> {
+        let json = self.0.get(name).ok_or_else(|| invalid_arguments(format!("`{name}` is missing")))?.get();
         match json.as_bytes().first() {
-            Some(b'"') => serde_json::from_str(json).map_err(invalid),
-            Some(b'{' | b'[' | b'n') => Err(invalid(format!("`{name}` must be a string, a number or a truth value"))),
+            Some(b'"') => serde_json::from_str(json).map_err(invalid_arguments),
+            Some(b'{' | b'[' | b'n') => {
+                Err(invalid_arguments(format!("`{name}` must be a string, a number or a truth value")))
+            }
             _ => Ok(json.to_owned()),
         }
     }
 
     /// What goes into a query: one pair for every argument that is not null. What is nested goes as JSON.
-    pub(crate) fn pairs(&self, without: &[String]) -> Vec<(String, String)> {
+    pub(crate) fn query_pairs(&self, without: &[String]) -> Vec<(String, String)> {
         let named = self.0.iter().filter(|(name, json)| !without.contains(name) && json.get() != "null");
-        named.map(|(name, json)| (name.clone(), self.plain(name).unwrap_or_else(|_| json.get().to_owned()))).collect()
+        named.map(|(name, json)| (name.clone(), self.scalar(name).unwrap_or_else(|_| json.get().to_owned()))).collect()
     }
 
     /// What goes into a body.
-    pub(crate) fn json(&self, without: &[String]) -> String {
+    pub(crate) fn to_json(&self, without: &[String]) -> String {
         let fields = self.0.iter().filter(|(name, _)| !without.contains(name));
-        let fields = fields.map(|(name, json)| format!("{}:{}", quoted(name), json.get()));
+        let fields = fields.map(|(name, json)| format!("{}:{}", json_string(name), json.get()));
         format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
     }
 
     /// A template with its arguments put in. What names an argument that was not given is left out.
-    pub(crate) fn fill(&self, template: &Value) -> String {
+    pub(crate) fn fill_template(&self, template: &Value) -> String {
         let mut out = String::new();
-        if !self.write(template, &mut out) {
+        if !self.write_value(template, &mut out) {
             out.push_str("null");
         }
         out
     }
 
     /// Writes a value, if there is one.
-    fn write(&self, template: &Value, out: &mut String) -> bool {
+    fn write_value(&self, template: &Value, out: &mut String) -> bool {
         match template {
-            Value::String(text) => match placeholder(text) {
+            Value::String(text) => match placeholder_name(text) {
                 Some(name) => match self.0.get(name) {
                     Some(json) => out.push_str(json.get()),
                     None => return false,
                 },
-                None => out.push_str(&quoted(text)),
+                None => out.push_str(&json_string(text)),
             },
             Value::Array(items) => {
                 out.push('[');
                 for item in items {
-                    self.write_behind("", item, out);
+                    self.write_element("", item, out);
                 }
                 out.push(']');
             }
             Value::Object(fields) => {
                 out.push('{');
                 for (name, field) in fields {
-                    self.write_behind(&format!("{}:", quoted(name)), field, out);
+                    self.write_element(&format!("{}:", json_string(name)), field, out);
                 }
                 out.push('}');
             }
@@ -79,30 +81,30 @@ impl Arguments {
     }
 
     /// Writes an element of a list or an object; one that is left out leaves nothing behind.
-    fn write_behind(&self, name: &str, template: &Value, out: &mut String) {
+    fn write_element(&self, name: &str, template: &Value, out: &mut String) {
         let before = out.len();
         // No value ends with an opening bracket, so one at the end is the list's own.
         if !out.ends_with(['[', '{']) {
             out.push(',');
         }
         out.push_str(name);
-        if !self.write(template, out) {
+        if !self.write_value(template, out) {
             out.truncate(before);
         }
     }
 }
 
-fn placeholder(text: &str) -> Option<&str> {
+fn placeholder_name(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
     (!name.is_empty() && !name.contains(['{', '}'])).then_some(name)
 }
 
-fn quoted(text: &str) -> String {
+fn json_string(text: &str) -> String {
     Value::from(text).to_string()
 }
 
 /// The model reads what was wrong, and can ask again.
-pub(crate) fn invalid(why: impl std::fmt::Display) -> ErrorInfo {
+pub(crate) fn invalid_arguments(why: impl std::fmt::Display) -> ErrorInfo {
     ErrorInfo::new("invalid_arguments", format!("invalid arguments: {why}"))
 }
 
@@ -111,16 +113,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn arguments() -> Arguments {
-        Arguments::parse(r#"{"n": 12345678901234567890123, "s": "a\"b", "o": {"x": [1, 2]}, "z": null, "t": true}"#)
+    fn arguments() -> RawArguments {
+        RawArguments::parse(r#"{"n": 12345678901234567890123, "s": "a\"b", "o": {"x": [1, 2]}, "z": null, "t": true}"#)
             .unwrap()
     }
 
     #[test]
     fn a_body_is_all_arguments_but_those_used_each_as_it_was_written() {
         let wanted = r#"{"n":12345678901234567890123,"o":{"x": [1, 2]},"z":null}"#;
-        assert_eq!(arguments().json(&["s".to_owned(), "t".to_owned()]), wanted);
-        assert_eq!(Arguments::parse("{}").unwrap().json(&[]), "{}");
+        assert_eq!(arguments().to_json(&["s".to_owned(), "t".to_owned()]), wanted);
+        assert_eq!(RawArguments::parse("{}").unwrap().to_json(&[]), "{}");
     }
 
     #[test]
@@ -133,14 +135,14 @@ mod tests {
             r#"{"a":12345678901234567890123,"b":["a\"b",1.5,null],"c":{"d":{"x": [1, 2]}},"#,
             r#""f":"x {s}","g":"{}","i":null,"j":"{{n}}","k":[[],{},true]}"#
         );
-        assert_eq!(arguments().fill(&template), wanted);
-        assert_eq!(arguments().fill(&json!("{nope}")), "null");
-        assert_eq!(arguments().fill(&json!("{o}")), r#"{"x": [1, 2]}"#);
+        assert_eq!(arguments().fill_template(&template), wanted);
+        assert_eq!(arguments().fill_template(&json!("{nope}")), "null");
+        assert_eq!(arguments().fill_template(&json!("{o}")), r#"{"x": [1, 2]}"#);
     }
 
     #[test]
     fn a_query_has_pairs_and_what_is_nested_goes_as_json() {
-        let pairs = arguments().pairs(&["n".to_owned()]);
+        let pairs = arguments().query_pairs(&["n".to_owned()]);
         let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(pairs, [("o", r#"{"x": [1, 2]}"#), ("s", "a\"b"), ("t", "true")]);
     }
@@ -148,7 +150,7 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused() {
         for text in ["", "[]", "3", "null", "{", "{} {}"] {
-            let error = Arguments::parse(text).err().unwrap();
+            let error = RawArguments::parse(text).err().unwrap();
             assert_eq!(error.code, "invalid_arguments", "{text}");
         }
     }

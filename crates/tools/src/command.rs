@@ -1,11 +1,11 @@
 //! A tool that is a program: arguments on stdin, events and the result on stdout, complaints on stderr.
 
-use crate::lines::Lines;
-use crate::process::{Launch, Process};
-use crate::secret::Secrets;
-use crate::source::{Answer, Source};
-use crate::tail;
+use crate::byte_source::{ByteSource, ToolResponse};
+use crate::output_parser::ToolOutputParser;
+use crate::process::{Process, ProcessSpec};
+use crate::secrets::CallSecrets;
 use crate::toolbox::Toolbox;
+use crate::truncate;
 use bytes::Bytes;
 use model::definition::CommandTool;
 use model::event::ErrorInfo;
@@ -15,19 +15,19 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 /// So much of stderr is put into the error.
-const COMPLAINT_BYTES_MAX: usize = 2 * 1024;
+const STDERR_EXCERPT_BYTES_MAX: usize = 2 * 1024;
 
 /// Starts the program.
-pub(crate) async fn start(
+pub(crate) async fn start_command(
     toolbox: &Toolbox,
     tool: &CommandTool,
     call: &ToolRequest,
-) -> Result<Answer<Program>, ErrorInfo> {
-    let mut secrets = Secrets::default();
+) -> Result<ToolResponse<CommandSource>, ErrorInfo> {
+    let mut secrets = CallSecrets::default();
     let passed = tool.env_pass.iter().filter_map(|name| Some((name.clone(), (toolbox.env)(name)?)));
     let mut env: Vec<(String, String)> = passed.collect();
     for (name, value) in &tool.env {
-        env.push((name.clone(), secrets.fill(value, &toolbox.env).await?));
+        env.push((name.clone(), secrets.resolve(value, &toolbox.env).await?));
     }
     // Ours come last, so that no definition can speak for somebody else.
     let ours = [
@@ -38,38 +38,41 @@ pub(crate) async fn start(
         ("HEADWATER_IDEMPOTENCY_KEY", call.call_id.as_str()),
     ];
     env.extend(ours.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    let launch = Launch {
+    let launch = ProcessSpec {
         command: &tool.command,
         dir: tool.dir.as_deref(),
         env,
-        input: format!("{}\n", call.arguments).into_bytes(),
-        path: (toolbox.env)("PATH"),
+        stdin: format!("{}\n", call.arguments).into_bytes(),
+        search_path: (toolbox.env)("PATH"),
     };
-    let process = Process::start(launch).await?;
-    Ok(Answer { source: Program { process, secrets }, lines: Lines::new(call.output_bytes_max) })
+    let process = Process::spawn(launch).await?;
+    Ok(ToolResponse {
+        source: CommandSource { process, secrets },
+        parser: ToolOutputParser::new(call.output_bytes_max),
+    })
 }
 
 /// A program as a source. Dropping it ends the program.
-pub(crate) struct Program {
+pub(crate) struct CommandSource {
     pub(crate) process: Process,
-    pub(crate) secrets: Secrets,
+    pub(crate) secrets: CallSecrets,
 }
 
-impl Source for Program {
-    async fn read(&mut self) -> Result<Option<Bytes>, ErrorInfo> {
-        if let Some(piece) = self.process.read().await {
+impl ByteSource for CommandSource {
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, ErrorInfo> {
+        if let Some(piece) = self.process.read_stdout().await {
             return Ok(Some(piece));
         }
-        match self.process.end().await {
+        match self.process.wait().await {
             Ok(status) if status.success() => Ok(None),
-            Ok(status) => Err(self.complaint(status)),
+            Ok(status) => Err(self.exit_error(status)),
             Err(error) => Err(ErrorInfo::new("command_failed", format!("cannot wait for the program: {error}"))),
         }
     }
 }
 
-impl Program {
-    fn complaint(&self, status: ExitStatus) -> ErrorInfo {
+impl CommandSource {
+    fn exit_error(&self, status: ExitStatus) -> ErrorInfo {
         let (how, details) = match (status.code(), status.signal()) {
             (Some(code), _) => (format!("the program ended with status {code}"), json!({ "status": code })),
             (None, signal) => {
@@ -78,8 +81,8 @@ impl Program {
             }
         };
         // First redacted, then cut: half a secret would not be found.
-        let said = self.secrets.redact(&self.process.said());
-        let said = tail::last(said.trim(), COMPLAINT_BYTES_MAX);
+        let said = self.secrets.redact(&self.process.stderr_tail());
+        let said = truncate::last_bytes(said.trim(), STDERR_EXCERPT_BYTES_MAX);
         let message = if said.is_empty() { how } else { format!("{how}: {said}") };
         ErrorInfo { details: Some(details), ..ErrorInfo::new("command_failed", message) }
     }

@@ -1,10 +1,10 @@
 //! Hooks: a program or an address that may rewrite what is said before the model sees it. JSON in, JSON out.
 
-use crate::command::Program;
+use crate::byte_source::read_to_end;
+use crate::command::CommandSource;
 use crate::http;
-use crate::process::{Launch, Process};
-use crate::secret::Secrets;
-use crate::source::gather;
+use crate::process::{Process, ProcessSpec};
+use crate::secrets::CallSecrets;
 use crate::toolbox::Toolbox;
 use model::definition::InputHook;
 use model::event::ErrorInfo;
@@ -14,13 +14,17 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// A hook may send the whole history back, but no more than that.
-const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+const HOOK_ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Asks. Whatever goes wrong is `hook_failed`.
-pub(crate) async fn ask(toolbox: &Toolbox, hook: &InputHook, request: &HookRequest) -> Result<HookResponse, ErrorInfo> {
+pub(crate) async fn call_hook(
+    toolbox: &Toolbox,
+    hook: &InputHook,
+    request: &HookRequest,
+) -> Result<HookResponse, ErrorInfo> {
     let within = Duration::from_millis(hook.timeout_ms);
     let late = || ErrorInfo::new("", format!("no answer within {} ms", hook.timeout_ms));
-    let answer = timeout(within, Box::pin(answer(toolbox, hook, request))).await.unwrap_or_else(|_| Err(late()));
+    let answer = timeout(within, Box::pin(fetch_answer(toolbox, hook, request))).await.unwrap_or_else(|_| Err(late()));
     answer.map_err(|error| ErrorInfo {
         code: "hook_failed".to_owned(),
         message: format!("the input hook failed: {}", error.message),
@@ -28,11 +32,11 @@ pub(crate) async fn ask(toolbox: &Toolbox, hook: &InputHook, request: &HookReque
     })
 }
 
-async fn answer(toolbox: &Toolbox, hook: &InputHook, request: &HookRequest) -> Result<HookResponse, ErrorInfo> {
+async fn fetch_answer(toolbox: &Toolbox, hook: &InputHook, request: &HookRequest) -> Result<HookResponse, ErrorInfo> {
     let question = serde_json::to_vec(request).map_err(|error| ErrorInfo::new("", error.to_string()))?;
     let answer = match &hook.url {
-        Some(url) => post(toolbox, url, request, question).await?,
-        None => run(toolbox, &hook.command, request, question).await?,
+        Some(url) => call_url(toolbox, url, request, question).await?,
+        None => call_command(toolbox, &hook.command, request, question).await?,
     };
     // Serde would also take a list in the order of the fields, and an empty one as an answer that changes nothing.
     if !answer.trim_ascii_start().starts_with(b"{") {
@@ -41,22 +45,22 @@ async fn answer(toolbox: &Toolbox, hook: &InputHook, request: &HookRequest) -> R
     serde_json::from_slice(&answer).map_err(|error| ErrorInfo::new("", format!("its answer cannot be used: {error}")))
 }
 
-async fn post(toolbox: &Toolbox, url: &str, asked: &HookRequest, body: Vec<u8>) -> Result<Vec<u8>, ErrorInfo> {
+async fn call_url(toolbox: &Toolbox, url: &str, asked: &HookRequest, body: Vec<u8>) -> Result<Vec<u8>, ErrorInfo> {
     let url = Url::parse(url).map_err(|error| ErrorInfo::new("", format!("`{url}` is not an address: {error}")))?;
     let mut request = Request::new(Method::POST, url);
-    http::set_json(&mut request, body);
+    http::set_json_body(&mut request, body);
     let who = [
         ("headwater-user", asked.user.as_str()),
         ("headwater-thread", asked.thread.as_str()),
         ("headwater-run", asked.run.as_str()),
     ];
     for (name, value) in who {
-        http::put(request.headers_mut(), name, value)?;
+        http::set_header(request.headers_mut(), name, value)?;
     }
-    gather(http::send(&toolbox.http, request, &Secrets::default()).await?, ANSWER_BYTES_MAX).await
+    read_to_end(http::send_request(&toolbox.http, request, &CallSecrets::default()).await?, HOOK_ANSWER_BYTES_MAX).await
 }
 
-async fn run(
+async fn call_command(
     toolbox: &Toolbox,
     command: &[String],
     asked: &HookRequest,
@@ -72,6 +76,6 @@ async fn run(
     // A hook has no list of what it may have of the environment. It has what scripts cannot do without.
     let env = who.into_iter().chain(path.as_deref().map(|path| ("PATH", path)));
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let process = Process::start(Launch { command, dir: None, env, input, path }).await?;
-    gather(Program { process, secrets: Secrets::default() }, ANSWER_BYTES_MAX).await
+    let process = Process::spawn(ProcessSpec { command, dir: None, env, stdin: input, search_path: path }).await?;
+    read_to_end(CommandSource { process, secrets: CallSecrets::default() }, HOOK_ANSWER_BYTES_MAX).await
 }

@@ -10,19 +10,19 @@
 //! nothing of references, records or runs; numbering what it gave is the run loop's business.
 //! Invariant: nothing is read without a bound, and no secret's value is in an error.
 
-mod address;
 mod arguments;
 pub mod builtin;
+mod byte_source;
 mod command;
 mod hook;
 mod http;
-mod lines;
 mod output;
+mod output_parser;
 mod process;
-mod secret;
-mod source;
-mod tail;
+mod secrets;
 mod toolbox;
+mod truncate;
+mod url_template;
 
-pub use secret::Env;
+pub use secrets::EnvLookup;
 pub use toolbox::{Toolbox, ToolboxError};

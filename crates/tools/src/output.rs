@@ -10,44 +10,44 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-const FIELDS: [&str; 6] = ["message_content", "block_list", "summary", "artifact", "ui_hints", "error"];
+const OUTPUT_FIELDS: [&str; 6] = ["message_content", "block_list", "summary", "artifact", "ui_hints", "error"];
 
 /// What the model reads when there is nothing: providers refuse a result without words.
-const NOTHING: &str = "(no output)";
+const EMPTY_OUTPUT: &str = "(no output)";
 
 /// Reads a result, or what `pointer` finds in it.
-pub(crate) fn read(text: &str, pointer: Option<&str>) -> Result<ToolOutput, ErrorInfo> {
+pub(crate) fn parse_output(text: &str, pointer: Option<&str>) -> Result<ToolOutput, ErrorInfo> {
     let text = text.trim_end_matches(['\r', '\n']);
     let json = serde_json::from_str::<&RawValue>(text).ok();
     let found = match (pointer, json) {
-        (Some(pointer), Some(json)) => Some(find(json, pointer)?),
+        (Some(pointer), Some(json)) => Some(resolve_pointer(json, pointer)?),
         (Some(pointer), None) => {
-            return Err(invalid(format!("the answer is not JSON, so there is nothing at `{pointer}`")));
+            return Err(invalid_output(format!("the answer is not JSON, so there is nothing at `{pointer}`")));
         }
         (None, json) => json,
     };
     let output = match found {
-        Some(json) => from_json(json.get())?,
-        None => words(text),
+        Some(json) => output_from_json(json.get())?,
+        None => text_output(text),
     };
-    Ok(with_words(output))
+    Ok(ensure_model_content(output))
 }
 
-fn from_json(json: &str) -> Result<ToolOutput, ErrorInfo> {
+fn output_from_json(json: &str) -> Result<ToolOutput, ErrorInfo> {
     if let Ok(text) = serde_json::from_str::<String>(json) {
-        return Ok(words(&text));
+        return Ok(text_output(&text));
     }
     match serde_json::from_str::<JsonObject>(json) {
-        Ok(object) if is_output(&object) => from_object(object),
-        Ok(_) | Err(_) => Ok(words(&compact(json))),
+        Ok(object) if is_tool_output(&object) => output_from_object(object),
+        Ok(_) | Err(_) => Ok(text_output(&compact_json(json))),
     }
 }
 
-fn is_output(object: &JsonObject) -> bool {
-    !object.is_empty() && object.keys().all(|key| FIELDS.contains(&key.as_str()))
+fn is_tool_output(object: &JsonObject) -> bool {
+    !object.is_empty() && object.keys().all(|key| OUTPUT_FIELDS.contains(&key.as_str()))
 }
 
-fn from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
+fn output_from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
     object.retain(|_, value| !value.is_null());
     if let Some(content) = object.get_mut("message_content")
         && let Value::String(text) = content
@@ -59,9 +59,9 @@ fn from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
     {
         *error = serde_json::json!({ "code": "tool_failed", "message": message });
     }
-    let mut output: ToolOutput = serde_json::from_value(Value::Object(object)).map_err(invalid)?;
+    let mut output: ToolOutput = serde_json::from_value(Value::Object(object)).map_err(invalid_output)?;
     for block in &output.block_list {
-        check(block)?;
+        check_block(block)?;
     }
     for part in &mut output.message_content {
         // Tags say who put words there when it was not the author; a tool is the author.
@@ -73,46 +73,46 @@ fn from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
 }
 
 /// A tool shows words and pictures. The other kinds are a sub-agent's.
-fn check(block: &Block) -> Result<(), ErrorInfo> {
+fn check_block(block: &Block) -> Result<(), ErrorInfo> {
     match block {
-        Block::Text(text) if text.text.is_none() => Err(invalid("a text block has no text")),
+        Block::Text(text) if text.text.is_none() => Err(invalid_output("a text block has no text")),
         Block::Text(_) | Block::Image(_) => Ok(()),
         Block::Reasoning(_)
         | Block::ToolCall(_)
         | Block::ToolResult(_)
         | Block::Message(_)
         | Block::HostedCall(_)
-        | Block::FileProcessing(_) => Err(invalid("a tool may only give blocks of type `text` and `image`")),
+        | Block::FileProcessing(_) => Err(invalid_output("a tool may only give blocks of type `text` and `image`")),
     }
 }
 
-fn words(text: &str) -> ToolOutput {
+fn text_output(text: &str) -> ToolOutput {
     ToolOutput { message_content: vec![ContentPart::text(text)], ..ToolOutput::default() }
 }
 
 /// The model must have something to read. Blocks are read when there is nothing else, so they are enough.
-fn with_words(mut output: ToolOutput) -> ToolOutput {
+fn ensure_model_content(mut output: ToolOutput) -> ToolOutput {
     let blank = |part: &ContentPart| matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty());
     output.message_content.retain(|part| !blank(part));
     if output.message_content.is_empty() && output.block_list.is_empty() {
         let why = output.error.as_ref().map(|error| error.message.as_str());
         let said = why.or(output.summary.as_deref()).filter(|said| !said.trim().is_empty());
-        output.message_content.push(ContentPart::text(said.unwrap_or(NOTHING)));
+        output.message_content.push(ContentPart::text(said.unwrap_or(EMPTY_OUTPUT)));
     }
     output
 }
 
-fn find<'a>(json: &'a RawValue, pointer: &str) -> Result<&'a RawValue, ErrorInfo> {
-    let missing = || invalid(format!("the answer has nothing at `{pointer}`"));
+fn resolve_pointer<'a>(json: &'a RawValue, pointer: &str) -> Result<&'a RawValue, ErrorInfo> {
+    let missing = || invalid_output(format!("the answer has nothing at `{pointer}`"));
     let mut steps = pointer.split('/');
     // A pointer is empty, or begins with a slash.
     if steps.next() != Some("") {
         return Err(missing());
     }
-    steps.try_fold(json, |json, step| child(json, &step.replace("~1", "/").replace("~0", "~"))).ok_or_else(missing)
+    steps.try_fold(json, |json, step| json_child(json, &step.replace("~1", "/").replace("~0", "~"))).ok_or_else(missing)
 }
 
-fn child<'a>(json: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+fn json_child<'a>(json: &'a RawValue, name: &str) -> Option<&'a RawValue> {
     if json.get().starts_with('[') {
         let items: Vec<&RawValue> = serde_json::from_str(json.get()).ok()?;
         return items.get(name.parse::<usize>().ok()?).copied();
@@ -122,7 +122,7 @@ fn child<'a>(json: &'a RawValue, name: &str) -> Option<&'a RawValue> {
 }
 
 /// JSON without the white space that means nothing.
-fn compact(json: &str) -> String {
+fn compact_json(json: &str) -> String {
     let (mut inside, mut escaped) = (false, false);
     let keep = |letter: &char| {
         if inside {
@@ -136,7 +136,7 @@ fn compact(json: &str) -> String {
     json.chars().filter(keep).collect()
 }
 
-fn invalid(why: impl std::fmt::Display) -> ErrorInfo {
+fn invalid_output(why: impl std::fmt::Display) -> ErrorInfo {
     ErrorInfo::new("invalid_output", format!("the tool's result cannot be used: {why}"))
 }
 

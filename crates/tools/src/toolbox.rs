@@ -1,7 +1,7 @@
 //! Who does it: the one implementation of the ports that the engine is given.
 
-use crate::secret::Env;
-use crate::source::{self, Deadline};
+use crate::byte_source::{self, CallDeadline};
+use crate::secrets::EnvLookup;
 use crate::{builtin, command, hook, http};
 use futures_util::stream;
 use model::definition::{InputHook, ToolExecutor};
@@ -20,7 +20,7 @@ pub struct ToolboxError(#[from] reqwest::Error);
 #[derive(Clone)]
 pub struct Toolbox {
     pub(crate) http: reqwest::Client,
-    pub(crate) env: Env,
+    pub(crate) env: EnvLookup,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -29,7 +29,7 @@ impl Toolbox {
     ///
     /// # Errors
     /// When the HTTP client cannot be set up.
-    pub fn new(env: Env, clock: Arc<dyn Clock>) -> Result<Self, ToolboxError> {
+    pub fn new(env: EnvLookup, clock: Arc<dyn Clock>) -> Result<Self, ToolboxError> {
         // A redirect could lead a secret's header to somebody else, and a proxy would be a setting that no page lists.
         let builder = || {
             reqwest::Client::builder()
@@ -53,18 +53,26 @@ impl fmt::Debug for Toolbox {
 impl ToolRunner for Toolbox {
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
         let toolbox = self.clone();
-        let deadline = Deadline { clock: Arc::clone(&self.clock), at: request.deadline };
+        let deadline = CallDeadline { clock: Arc::clone(&self.clock), at_ms: request.deadline };
         match request.executor.as_ref() {
-            ToolExecutor::Builtin => builtin::call(request, toolbox.clock),
+            ToolExecutor::Builtin => builtin::call_builtin(request, toolbox.clock),
             ToolExecutor::Http(tool) => {
                 let tool = tool.clone();
-                source::events(deadline, async move { http::open(&toolbox, &tool, &request).await })
+                byte_source::stream_events(
+                    deadline,
+                    async move { http::start_http_call(&toolbox, &tool, &request).await },
+                )
             }
             ToolExecutor::Command(tool) => {
                 let tool = tool.clone();
-                source::events(deadline, async move { command::start(&toolbox, &tool, &request).await })
+                byte_source::stream_events(
+                    deadline,
+                    async move { command::start_command(&toolbox, &tool, &request).await },
+                )
             }
-            ToolExecutor::Client | ToolExecutor::Agent { .. } | ToolExecutor::Handoff { .. } => not_ours(&request.name),
+            ToolExecutor::Client | ToolExecutor::Agent { .. } | ToolExecutor::Handoff { .. } => {
+                not_a_server_tool(&request.name)
+            }
         }
     }
 }
@@ -72,12 +80,12 @@ impl ToolRunner for Toolbox {
 impl HookRunner for Toolbox {
     fn run_hook(&self, hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>> {
         let (toolbox, hook) = (self.clone(), hook.clone());
-        Box::pin(async move { hook::ask(&toolbox, &hook, &request).await })
+        Box::pin(async move { hook::call_hook(&toolbox, &hook, &request).await })
     }
 }
 
 /// What the run loop has others do never gets here; if it did, the run must not hang.
-fn not_ours(name: &str) -> BoxStream<'static, ToolEvent> {
+fn not_a_server_tool(name: &str) -> BoxStream<'static, ToolEvent> {
     let output = ToolOutput::failed("invalid_tool", format!("`{name}` is not a tool that the server runs"));
     Box::pin(stream::iter([ToolEvent::End(output)]))
 }

@@ -20,15 +20,15 @@
 //!
 //! `request` builds what the strictest of them takes; what that means is said there.
 
-mod calls;
 mod ingest;
-mod message;
+mod message_builder;
+mod reasoning;
 mod refusal;
 mod request;
-mod thoughts;
+mod settings;
+mod tool_calls;
 mod usage;
-mod wishes;
 
-pub use ingest::ingest;
-pub use refusal::refused;
-pub use request::{request, without_reasoning};
+pub use ingest::new_ingest;
+pub use refusal::classify_error;
+pub use request::{build_request, without_reasoning};

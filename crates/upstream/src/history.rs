@@ -3,8 +3,8 @@
 //!
 //! The run loop sees to most of this. Here it is a law: whatever list comes in, what goes out can be sent.
 
-use super::parts::is_blank;
-use crate::responses::drawn;
+use super::content_parts::is_blank_part;
+use crate::responses::generated_image;
 use model::CallId;
 use model::block::ContentPart;
 use model::history::HistoryEntry;
@@ -15,18 +15,18 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// What stands before a picture that a model drew.
-const DRAWN: &str = "[A picture that was drawn in this conversation:]";
+const IMAGE_CAPTION: &str = "[A picture that was drawn in this conversation:]";
 /// How pictures begin in base64.
-const PICTURES: [(&str, &str); 4] =
+const IMAGE_BASE64_PREFIXES: [(&str, &str); 4] =
     [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
 /// What the model reads of a call that nobody answered.
-const INTERRUPTED: &str = "The call was interrupted: it is not known what became of it.";
+const INTERRUPTED_RESULT: &str = "The call was interrupted: it is not known what became of it.";
 /// What it reads of a result without content.
-const NOTHING: &str = "(no output)";
+const EMPTY_RESULT: &str = "(no output)";
 
 /// One element of what a provider is told. `raw` is there only when it came from where it now goes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Told<'a> {
+pub(crate) enum PromptItem<'a> {
     /// What came before, summed up.
     Summary(&'a str),
     /// The client's operator spoke: not blank.
@@ -50,14 +50,14 @@ pub(crate) enum Told<'a> {
         raw: &'a Value,
     },
     /// The model asked for a tool.
-    Call(ToldCall<'a>),
+    Call(PromptCall<'a>),
     /// What the tool gave.
-    Result(ToldResult<'a>),
+    Result(PromptResult<'a>),
 }
 
 /// A call, as a provider is told of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ToldCall<'a> {
+pub(crate) struct PromptCall<'a> {
     /// The call's name in this request, unique in it.
     pub(crate) id: &'a str,
     /// The tool.
@@ -70,9 +70,9 @@ pub(crate) struct ToldCall<'a> {
 
 /// A result, as a provider is told of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ToldResult<'a> {
+pub(crate) struct PromptResult<'a> {
     /// The call that it answers.
-    pub(crate) call: ToldCall<'a>,
+    pub(crate) call: PromptCall<'a>,
     /// How it ended.
     pub(crate) status: ResultStatus,
     /// What the model reads: parts that are not blank, at least one.
@@ -80,22 +80,27 @@ pub(crate) struct ToldResult<'a> {
 }
 
 /// The history for a provider of this origin.
-pub(crate) fn told<'a>(history: &'a [HistoryEntry], origin: &str) -> Vec<Told<'a>> {
-    let mut teller = Teller { origin, ids: call_ids(history, origin), results: results(history), ..Teller::default() };
+pub(crate) fn normalize_history<'a>(history: &'a [HistoryEntry], origin: &str) -> Vec<PromptItem<'a>> {
+    let mut teller = HistoryNormalizer {
+        origin,
+        wire_ids: wire_call_ids(history, origin),
+        results: first_results(history),
+        ..HistoryNormalizer::default()
+    };
     for entry in history {
-        teller.entry(entry);
+        teller.push_entry(entry);
     }
-    teller.answer();
-    teller.say(&[]);
+    teller.push_results();
+    teller.push_user(&[]);
     teller.out
 }
 
 /// Each call's name on the wire: the provider's own where the call came from there and the name is used once, else ours.
-fn call_ids<'a>(history: &'a [HistoryEntry], origin: &str) -> HashMap<&'a CallId, &'a str> {
+fn wire_call_ids<'a>(history: &'a [HistoryEntry], origin: &str) -> HashMap<&'a CallId, &'a str> {
     let ours = |entry: &'a HistoryEntry| match entry {
         HistoryEntry::Call { call_id, provider_call_id, raw, .. } => {
             let theirs = provider_call_id.as_deref().filter(|id| !id.is_empty());
-            Some((call_id, theirs.filter(|_| of_origin(raw.as_ref(), origin).is_some())))
+            Some((call_id, theirs.filter(|_| raw_if_from_origin(raw.as_ref(), origin).is_some())))
         }
         _ => None,
     };
@@ -112,7 +117,7 @@ fn call_ids<'a>(history: &'a [HistoryEntry], origin: &str) -> HashMap<&'a CallId
 }
 
 /// The first result of each call.
-fn results(history: &[HistoryEntry]) -> HashMap<&CallId, (ResultStatus, &[ContentPart])> {
+fn first_results(history: &[HistoryEntry]) -> HashMap<&CallId, (ResultStatus, &[ContentPart])> {
     let mut results = HashMap::new();
     for entry in history {
         if let HistoryEntry::Result { call_id, status, content } = entry {
@@ -122,90 +127,90 @@ fn results(history: &[HistoryEntry]) -> HashMap<&CallId, (ResultStatus, &[Conten
     results
 }
 
-fn of_origin<'a>(raw: Option<&'a RawItem>, origin: &str) -> Option<&'a Value> {
+fn raw_if_from_origin<'a>(raw: Option<&'a RawItem>, origin: &str) -> Option<&'a Value> {
     raw.filter(|raw| raw.origin == origin).map(|raw| &raw.item)
 }
 
 /// The picture in an item of a service that draws, where its bytes are at hand.
-fn picture_in(item: &Value) -> Option<ContentPart> {
-    let base64 = drawn::picture(item)?;
-    let (_, media_type) = PICTURES.iter().find(|(start, _)| base64.starts_with(start))?;
+fn generated_image_part(item: &Value) -> Option<ContentPart> {
+    let base64 = generated_image::generated_image(item)?;
+    let (_, media_type) = IMAGE_BASE64_PREFIXES.iter().find(|(start, _)| base64.starts_with(start))?;
     Some(ContentPart::image(format!("data:{media_type};base64,{base64}")))
 }
 
 #[derive(Default)]
-struct Teller<'a, 'o> {
+struct HistoryNormalizer<'a, 'o> {
     origin: &'o str,
-    ids: HashMap<&'a CallId, &'a str>,
+    wire_ids: HashMap<&'a CallId, &'a str>,
     results: HashMap<&'a CallId, (ResultStatus, &'a [ContentPart])>,
-    asked: HashSet<&'a CallId>,
-    open: Vec<(&'a CallId, ToldCall<'a>)>,
-    drawn: Vec<ContentPart>,
-    out: Vec<Told<'a>>,
+    seen_calls: HashSet<&'a CallId>,
+    unanswered_calls: Vec<(&'a CallId, PromptCall<'a>)>,
+    generated_images: Vec<ContentPart>,
+    out: Vec<PromptItem<'a>>,
 }
 
-impl<'a> Teller<'a, '_> {
-    fn entry(&mut self, entry: &'a HistoryEntry) {
+impl<'a> HistoryNormalizer<'a, '_> {
+    fn push_entry(&mut self, entry: &'a HistoryEntry) {
         match entry {
             HistoryEntry::Summary { text } => {
-                self.answer();
-                self.out.extend(Some(text.as_str()).filter(|text| !text.trim().is_empty()).map(Told::Summary));
+                self.push_results();
+                self.out.extend(Some(text.as_str()).filter(|text| !text.trim().is_empty()).map(PromptItem::Summary));
             }
             HistoryEntry::System { text } => {
-                self.answer();
-                self.out.extend(Some(text.as_str()).filter(|text| !text.trim().is_empty()).map(Told::System));
+                self.push_results();
+                self.out.extend(Some(text.as_str()).filter(|text| !text.trim().is_empty()).map(PromptItem::System));
             }
             HistoryEntry::User { content } => {
-                self.answer();
-                self.say(content);
+                self.push_results();
+                self.push_user(content);
             }
             HistoryEntry::Reasoning { raw, .. } => {
-                self.out.extend(of_origin(Some(raw), self.origin).map(Told::Reasoning));
+                self.out.extend(raw_if_from_origin(Some(raw), self.origin).map(PromptItem::Reasoning));
             }
             HistoryEntry::Assistant { text, raw, .. } => {
                 if !text.trim().is_empty() {
-                    self.out.push(Told::Assistant { text, raw: of_origin(raw.as_ref(), self.origin) });
+                    self.out.push(PromptItem::Assistant { text, raw: raw_if_from_origin(raw.as_ref(), self.origin) });
                 }
             }
-            HistoryEntry::Hosted { name, raw, .. } => match of_origin(Some(raw), self.origin) {
-                Some(raw) => self.out.push(Told::Hosted { name, raw }),
-                None => self.drawn.extend(picture_in(&raw.item)),
+            HistoryEntry::Hosted { name, raw, .. } => match raw_if_from_origin(Some(raw), self.origin) {
+                Some(raw) => self.out.push(PromptItem::Hosted { name, raw }),
+                None => self.generated_images.extend(generated_image_part(&raw.item)),
             },
             HistoryEntry::GeneratedImages { content } => {
-                self.drawn.extend(content.iter().filter(|part| !is_blank(part)).cloned())
+                self.generated_images.extend(content.iter().filter(|part| !is_blank_part(part)).cloned())
             }
             HistoryEntry::Call { call_id, name, arguments, raw, .. } => {
                 // A call that stands there twice is one call.
-                if self.asked.insert(call_id) {
-                    let id = self.ids.get(call_id).copied().unwrap_or(call_id.as_str());
-                    let call = ToldCall { id, name, arguments, raw: of_origin(raw.as_ref(), self.origin) };
-                    self.out.push(Told::Call(call.clone()));
-                    self.open.push((call_id, call));
+                if self.seen_calls.insert(call_id) {
+                    let id = self.wire_ids.get(call_id).copied().unwrap_or(call_id.as_str());
+                    let call = PromptCall { id, name, arguments, raw: raw_if_from_origin(raw.as_ref(), self.origin) };
+                    self.out.push(PromptItem::Call(call.clone()));
+                    self.unanswered_calls.push((call_id, call));
                 }
             }
-            HistoryEntry::Result { .. } => self.answer(),
+            HistoryEntry::Result { .. } => self.push_results(),
         }
     }
 
     /// A person spoke. No service takes pictures from a model but those that it drew itself, so people show them.
-    fn say(&mut self, content: &'a [ContentPart]) {
-        let shown = std::mem::take(&mut self.drawn);
-        let drawn = shown.into_iter().flat_map(|picture| [ContentPart::text(DRAWN), picture]).map(Cow::Owned);
-        let content = content.iter().filter(|part| !is_blank(part)).map(Cow::Borrowed);
+    fn push_user(&mut self, content: &'a [ContentPart]) {
+        let shown = std::mem::take(&mut self.generated_images);
+        let drawn = shown.into_iter().flat_map(|picture| [ContentPart::text(IMAGE_CAPTION), picture]).map(Cow::Owned);
+        let content = content.iter().filter(|part| !is_blank_part(part)).map(Cow::Borrowed);
         let content: Vec<Cow<'a, ContentPart>> = drawn.chain(content).collect();
-        self.out.extend((!content.is_empty()).then_some(Told::User(content)));
+        self.out.extend((!content.is_empty()).then_some(PromptItem::User(content)));
     }
 
     /// The turn's calls have all been told: now their results, in their order.
-    fn answer(&mut self) {
-        for (call_id, call) in std::mem::take(&mut self.open) {
+    fn push_results(&mut self) {
+        for (call_id, call) in std::mem::take(&mut self.unanswered_calls) {
             let found = self.results.get(call_id).copied();
             let (status, content) = found.unwrap_or((ResultStatus::Unknown, &[]));
-            let mut content: Vec<ContentPart> = content.iter().filter(|part| !is_blank(part)).cloned().collect();
+            let mut content: Vec<ContentPart> = content.iter().filter(|part| !is_blank_part(part)).cloned().collect();
             if content.is_empty() {
-                content.push(ContentPart::text(if found.is_some() { NOTHING } else { INTERRUPTED }));
+                content.push(ContentPart::text(if found.is_some() { EMPTY_RESULT } else { INTERRUPTED_RESULT }));
             }
-            self.out.push(Told::Result(ToldResult { call, status, content }));
+            self.out.push(PromptItem::Result(PromptResult { call, status, content }));
         }
     }
 }
@@ -241,15 +246,15 @@ mod tests {
 
     /// One word for each element.
     fn story(history: &[HistoryEntry]) -> String {
-        let words = told(history, "here").into_iter().map(|told| match told {
-            Told::Summary(_) => "summary".to_owned(),
-            Told::System(_) => "system".to_owned(),
-            Told::User(_) => "user".to_owned(),
-            Told::Reasoning(_) => "reasoning".to_owned(),
-            Told::Assistant { raw, .. } => format!("assistant:{}", raw.is_some()),
-            Told::Hosted { .. } => "hosted".to_owned(),
-            Told::Call(call) => format!("call:{}:{}", call.id, call.raw.is_some()),
-            Told::Result(result) => format!("result:{}:{:?}", result.call.id, result.status),
+        let words = normalize_history(history, "here").into_iter().map(|told| match told {
+            PromptItem::Summary(_) => "summary".to_owned(),
+            PromptItem::System(_) => "system".to_owned(),
+            PromptItem::User(_) => "user".to_owned(),
+            PromptItem::Reasoning(_) => "reasoning".to_owned(),
+            PromptItem::Assistant { raw, .. } => format!("assistant:{}", raw.is_some()),
+            PromptItem::Hosted { .. } => "hosted".to_owned(),
+            PromptItem::Call(call) => format!("call:{}:{}", call.id, call.raw.is_some()),
+            PromptItem::Result(result) => format!("result:{}:{:?}", result.call.id, result.status),
         });
         words.collect::<Vec<_>>().join(" ")
     }
@@ -285,8 +290,9 @@ mod tests {
             },
         };
         let shown = |history: &[HistoryEntry]| -> Vec<String> {
-            let told = told(history, "here");
-            let users = told.iter().filter_map(|told| if let Told::User(parts) = told { Some(parts) } else { None });
+            let told = normalize_history(history, "here");
+            let users =
+                told.iter().filter_map(|told| if let PromptItem::User(parts) = told { Some(parts) } else { None });
             let word = |part: &Cow<'_, ContentPart>| match part.as_ref() {
                 ContentPart::Text { text, .. } => text.clone(),
                 ContentPart::ImageUrl { image_url, .. } => image_url.url.clone(),
@@ -295,9 +301,9 @@ mod tests {
             users.map(|parts| parts.iter().map(word).collect::<Vec<_>>().join(" ")).collect()
         };
         let (png, jpeg) = ("iVBORw0KGgoAAAA", "/9j/AAAA");
-        let seen = format!("{DRAWN} data:image/png;base64,{png}");
+        let seen = format!("{IMAGE_CAPTION} data:image/png;base64,{png}");
         let history = [user("draw"), drawing("there", png), user("and?"), drawing("there", jpeg)];
-        let last = format!("{DRAWN} data:image/jpeg;base64,{jpeg}");
+        let last = format!("{IMAGE_CAPTION} data:image/jpeg;base64,{jpeg}");
         assert_eq!(shown(&history), ["draw".to_owned(), format!("{seen} and?"), last]);
         assert_eq!(shown(&[drawing("here", png), user("and?")]), ["and?"], "its own goes back as it came");
         let said =
@@ -325,7 +331,7 @@ mod tests {
         assert_eq!(story(&history), "assistant:false");
         let history = [call("c1", "p1", "here"), result("c1", "")];
         assert!(
-            matches!(&told(&history, "here")[1], Told::Result(result) if result.content == [ContentPart::text(NOTHING)])
+            matches!(&normalize_history(&history, "here")[1], PromptItem::Result(result) if result.content == [ContentPart::text(EMPTY_RESULT)])
         );
     }
 }

@@ -3,17 +3,17 @@
 use serde_json::Value;
 
 /// How much of a text is shown in an error.
-const SHOWN_CHARS_MAX: usize = 500;
+const ERROR_TEXT_CHARS_MAX: usize = 500;
 /// A beginning that only secrets have.
 const SECRET_PREFIXES: [&str; 6] = ["sk-", "sk_", "key-", "AIza", "Bearer", "eyJ"];
 
 /// A string field.
-pub(crate) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
+pub(crate) fn str_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
 /// A string field, taken out rather than copied.
-pub(crate) fn take_text(value: &mut Value, key: &str) -> Option<String> {
+pub(crate) fn take_string_field(value: &mut Value, key: &str) -> Option<String> {
     match value.get_mut(key).map(Value::take) {
         Some(Value::String(text)) => Some(text),
         _ => None,
@@ -21,27 +21,27 @@ pub(crate) fn take_text(value: &mut Value, key: &str) -> Option<String> {
 }
 
 /// A field that is neither missing nor `null`, taken out rather than copied.
-pub(crate) fn take(value: &mut Value, key: &str) -> Option<Value> {
+pub(crate) fn take_field(value: &mut Value, key: &str) -> Option<Value> {
     value.get_mut(key).map(Value::take).filter(|value| !value.is_null())
 }
 
 /// A field that is neither missing nor `null`.
-pub(crate) fn present<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+pub(crate) fn non_null_field<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     value.get(key).filter(|value| !value.is_null())
 }
 
 /// An index. What is none is nothing.
-pub(crate) fn index(value: &Value, key: &str) -> Option<u32> {
+pub(crate) fn u32_field(value: &Value, key: &str) -> Option<u32> {
     value.get(key).and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok())
 }
 
 /// A list; empty when it is none.
-pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+pub(crate) fn array_field<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// How many tokens: nonsense counts nothing, a fraction is cut, too many are as many as there can be.
-pub(crate) fn count(value: &Value, key: &str) -> u64 {
+pub(crate) fn token_count_field(value: &Value, key: &str) -> u64 {
     let Some(Value::Number(number)) = value.get(key) else { return 0 };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from a float, the cast saturates")]
     let from_float = || number.as_f64().unwrap_or_default() as u64;
@@ -49,25 +49,25 @@ pub(crate) fn count(value: &Value, key: &str) -> u64 {
 }
 
 /// A text from outside as an error may show it: one line, not too long, without anything that looks like a secret.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn sanitize_for_error(text: &str) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
-        if line.chars().count() > SHOWN_CHARS_MAX {
+        if line.chars().count() > ERROR_TEXT_CHARS_MAX {
             break;
         }
         if !line.is_empty() {
             line.push(' ');
         }
-        line.push_str(if is_secret(word) { "[removed]" } else { word });
+        line.push_str(if looks_like_secret(word) { "[removed]" } else { word });
     }
-    match line.char_indices().nth(SHOWN_CHARS_MAX) {
+    match line.char_indices().nth(ERROR_TEXT_CHARS_MAX) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line,
     }
 }
 
 /// Long enough to be a key, and it begins like one, perhaps behind a quote or an equals sign.
-fn is_secret(word: &str) -> bool {
+fn looks_like_secret(word: &str) -> bool {
     let begins = |word: &str| SECRET_PREFIXES.iter().any(|prefix| word.starts_with(prefix) && word.len() > 12);
     word.split(['"', '\'', '`', '=', ':', '(', '[', '{', ',']).any(begins)
 }
@@ -80,15 +80,18 @@ mod tests {
     #[test]
     fn token_counts_are_sane_whatever_is_said() {
         let told = json!({"a": -3, "b": 2.9, "c": null, "d": "7", "e": u64::MAX, "f": 1e300, "g": 12});
-        let counts = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|key| count(&told, key));
+        let counts = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|key| token_count_field(&told, key));
         assert_eq!(counts, [0, 2, 0, 0, u64::MAX, u64::MAX, 12, 0]);
     }
 
     #[test]
     fn an_error_shows_one_short_line_without_secrets() {
-        assert_eq!(shown("a\n\tb  c"), "a b c");
-        assert_eq!(shown("Incorrect API key provided: sk-proj-abcdefgh1234."), "Incorrect API key provided: [removed]");
-        assert_eq!(shown(r#"{"key":"sk-proj-abcdefgh1234"}"#), "[removed]");
-        assert_eq!(shown(&"é".repeat(2000)).chars().count(), SHOWN_CHARS_MAX + 1);
+        assert_eq!(sanitize_for_error("a\n\tb  c"), "a b c");
+        assert_eq!(
+            sanitize_for_error("Incorrect API key provided: sk-proj-abcdefgh1234."),
+            "Incorrect API key provided: [removed]"
+        );
+        assert_eq!(sanitize_for_error(r#"{"key":"sk-proj-abcdefgh1234"}"#), "[removed]");
+        assert_eq!(sanitize_for_error(&"é".repeat(2000)).chars().count(), ERROR_TEXT_CHARS_MAX + 1);
     }
 }

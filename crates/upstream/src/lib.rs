@@ -7,15 +7,15 @@
 //! into a request, which may depend on what a model is called (`names`).
 
 pub mod chat;
+pub(crate) mod content_parts;
 pub(crate) mod failure;
 pub(crate) mod history;
 pub(crate) mod json;
 pub mod messages;
-pub(crate) mod names;
+pub(crate) mod model_family;
 pub(crate) mod options;
-pub(crate) mod parts;
 pub mod responses;
-pub(crate) mod wishes;
+pub(crate) mod settings;
 
 use model::model_turn::ModelEvent;
 
@@ -27,15 +27,15 @@ use model::model_turn::ModelEvent;
 /// 4. Only what the provider finished is `Done`. A stream without its terminal event has failed.
 pub trait Ingest: Send {
     /// One event of the stream.
-    fn event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>);
+    fn on_event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>);
 
     /// The stream ended. Without a terminal event before it the turn has failed (`upstream_incomplete`, retryable).
-    fn end(&mut self, out: &mut Vec<ModelEvent>);
+    fn on_end(&mut self, out: &mut Vec<ModelEvent>);
 }
 
 /// What a request builder must know beside the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target<'a> {
+pub struct RequestTarget<'a> {
     /// The model, in the provider's words (without `provider/`).
     pub model: &'a str,
     /// Where the request goes: raw items of this origin go back as they came, those of another never do.

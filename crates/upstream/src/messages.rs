@@ -12,40 +12,40 @@
 //! the turn as a limit would: what was said stands, the run is incomplete, and whoever goes on with the thread continues
 //! it. To call it whole would be untrue, and would give back calls that have no result, which the provider refuses.
 
-mod block;
-mod cache;
+mod block_builder;
+mod block_delta;
+mod cache_control;
 mod content;
 mod conversation;
 mod ingest;
-mod item;
-mod piece;
+mod item_builder;
 mod refusal;
 mod request;
+mod settings;
 mod thinking;
-mod wishes;
 
-pub use ingest::ingest;
-pub use refusal::refused;
-pub use request::{request, without_reasoning};
+pub use ingest::new_ingest;
+pub use refusal::classify_error;
+pub use request::{build_request, without_reasoning};
 
 use model::block::JsonObject;
 use serde_json::Value;
 
 /// Where to, behind the base address.
-pub const PATH: &str = "/v1/messages";
+pub const ENDPOINT_PATH: &str = "/v1/messages";
 /// The header that carries the key.
-pub const KEY_HEADER: &str = "x-api-key";
+pub const API_KEY_HEADER: &str = "x-api-key";
 /// The version of the protocol that is spoken here.
-pub const VERSION: &str = "2023-06-01";
+pub const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// The wish that names beta features (`betas = ["…"]`): it goes into a header, not into the body.
-const BETAS: &str = "betas";
+const BETAS_OPTION: &str = "betas";
 
 /// The headers of every request, without the key.
 #[must_use]
-pub fn headers(options: &JsonObject) -> Vec<(&'static str, String)> {
-    let mut headers = vec![("anthropic-version", VERSION.to_owned())];
-    let named = options.get(BETAS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+pub fn request_headers(options: &JsonObject) -> Vec<(&'static str, String)> {
+    let mut headers = vec![("anthropic-version", ANTHROPIC_VERSION.to_owned())];
+    let named = options.get(BETAS_OPTION).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let plain = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
     let betas: Vec<&str> = named.iter().filter_map(Value::as_str).filter(plain).collect();
     if !betas.is_empty() {
@@ -64,9 +64,9 @@ mod tests {
         let options = json!({"betas": ["a-2025", "b-2026", "x\r\ny: z", "", 7]});
         let options = options.as_object().unwrap();
         assert_eq!(
-            headers(options),
+            request_headers(options),
             [("anthropic-version", "2023-06-01".to_owned()), ("anthropic-beta", "a-2025,b-2026".to_owned())]
         );
-        assert_eq!(headers(&JsonObject::new()).len(), 1);
+        assert_eq!(request_headers(&JsonObject::new()).len(), 1);
     }
 }

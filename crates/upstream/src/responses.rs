@@ -6,19 +6,19 @@
 //! message or call, so items go back either as a whole group, as they came, or as plain text without ids. `drawn` finds the
 //! image in an item, for callers that keep images elsewhere. `refusal` reads an error response.
 
-pub mod drawn;
-mod event;
-mod hosted;
+mod event_kind;
+pub mod generated_image;
+mod hosted_call;
 mod ingest;
 mod input;
-mod item;
-mod part;
-mod place;
+mod item_builder;
+mod item_index;
+mod part_sequencer;
 mod refusal;
 mod request;
+mod settings;
 mod terminal;
-mod wishes;
 
-pub use ingest::ingest;
-pub use refusal::refused;
-pub use request::{request, without_reasoning};
+pub use ingest::new_ingest;
+pub use refusal::classify_error;
+pub use request::{build_request, without_reasoning};

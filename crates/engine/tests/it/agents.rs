@@ -4,7 +4,7 @@ use crate::house::{House, KINDS};
 use model::event::{CancelMode, Event, Initiator};
 use model::task::TaskStatus;
 use model::{Record, TaskId};
-use model_testing::laws;
+use model_testing::invariants;
 
 /// A sub-agent's question that is answered after a restart runs the sub-agent's tool exactly once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +25,7 @@ async fn a_question_of_one_of_two_sub_agents_reaches_it_after_a_restart() {
         assert_eq!((house.tools.count("get_weather"), house.tools.count("trade")), (1, 1), "{kind:?}: each once");
         assert_eq!(house.object(&asking).await.status, TaskStatus::Completed, "{kind:?}");
         let log = house.log(&run.thread).await;
-        laws::one_terminal_last(&log).expect("law 9");
+        invariants::check_one_terminal_event(&log).expect("law 9");
         let begun = log.iter().filter(|record| matches!(record.event(), Event::Created(_))).count();
         assert_eq!(begun, 3, "{kind:?}: the run and two sub-agents");
         let last = house.models.last();
@@ -61,7 +61,7 @@ async fn a_cancel_ends_sub_agents_before_the_run() {
         house.cancel(&run.task, Default::default()).await;
         house.until(&run, |object| object.status == TaskStatus::Cancelled).await;
         assert_eq!(house.object(&paused.pending[0].task_id).await.status, TaskStatus::Cancelled, "{kind:?}");
-        laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
+        invariants::check_one_terminal_event(&house.log(&run.thread).await).expect("law 9");
         assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
     }
 }
@@ -114,7 +114,7 @@ async fn a_sub_agent_that_is_cancelled_lets_its_run_go_on() {
         assert!(read.contains("Sunny."), "{kind:?}: its sibling was heard out: {read}");
         assert_eq!(house.models.live(), 0, "{kind:?}: its model was let go");
         let log = house.log(&run.thread).await;
-        laws::one_terminal_last(&log).expect("law 9");
+        invariants::check_one_terminal_event(&log).expect("law 9");
         // It is over: once more changes nothing, whoever asks.
         house.cancel(&hangs, CancelMode::Immediate).await;
         house.idle().await;
@@ -151,7 +151,7 @@ async fn a_run_that_waits_for_a_sub_agent_goes_on_when_that_is_cancelled_also_af
                 matches!(log[place + 1].event(), Event::Resumed(resumed) if resumed.by == Initiator::Cancel),
                 "{kind:?}"
             );
-            laws::one_terminal_last(&log).expect("law 9");
+            invariants::check_one_terminal_event(&log).expect("law 9");
         }
     }
 }

@@ -7,7 +7,7 @@ use model::ports::{ListPage, SubmitError};
 use model::record::OnCrash;
 use model::task::TaskStatus;
 use model::{ApprovalKey, Record};
-use model_testing::laws;
+use model_testing::invariants;
 use std::sync::Arc;
 
 /// Who answered, in the order of the log.
@@ -41,7 +41,7 @@ async fn a_paused_run_is_nobody_until_it_is_answered() {
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
         assert_eq!(house.tools.count("trade"), 1, "{kind:?}");
         assert_eq!(answered_by(&house.log(&run.thread).await), [Initiator::User], "{kind:?}");
-        laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
+        invariants::check_one_terminal_event(&house.log(&run.thread).await).expect("law 9");
     }
 }
 
@@ -241,6 +241,6 @@ async fn a_paused_run_can_be_cancelled() {
         let late = house.decide(&run.task, &key, ApprovalDecisionKind::Approve).await;
         assert!(late.is_err(), "{kind:?}: nobody waits for it any more");
         assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
-        laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
+        invariants::check_one_terminal_event(&house.log(&run.thread).await).expect("law 9");
     }
 }

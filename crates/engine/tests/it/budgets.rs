@@ -41,8 +41,8 @@ async fn spends(house: &House) {
     let other = UserId::from("other");
     let new = NewRun { agent: "demo".to_owned(), input: words("hello"), ..NewRun::default() };
     let started = house.engine.start(&other, new).await.expect("taken");
-    house.engine.settled(&other, &started.task, &started.thread).await.expect("readable");
-    let object = house.engine.object(&other, &started.task).await.expect("readable").expect("there");
+    house.engine.wait_settled(&other, &started.task, &started.thread).await.expect("readable");
+    let object = house.engine.task_object(&other, &started.task).await.expect("readable").expect("there");
     assert_eq!(object.status, TaskStatus::Completed);
 }
 

@@ -3,18 +3,18 @@
 use crate::cast::words;
 use crate::house::{House, KINDS, Kind};
 use crate::random_logs::put_log;
-use engine::Started;
+use engine::StartedRun;
 use model::event::Event;
 use model::history::HistoryEntry;
 use model::task::TaskStatus;
 use model::thread::ThreadReplay;
 use model::{Record, ThreadId};
-use model_testing::laws;
+use model_testing::invariants;
 
 const COMPACTED: &str = "thread.history.compacted";
 
 /// Two runs of an agent whose past is then summed up.
-async fn two_runs(house: &House, agent: &str) -> Started {
+async fn two_runs(house: &House, agent: &str) -> StartedRun {
     let first = house.ask_agent(agent, None, "hello").await;
     house.settled(&first).await;
     let second = house.ask_agent(agent, Some(&first.thread), "weather").await;
@@ -42,7 +42,7 @@ async fn the_past_is_summed_up_after_the_run_has_ended() {
         house.idle().await;
         let before = house.log(&second.thread).await;
         assert_eq!(before.last().map(Record::event_type), Some(COMPACTED), "{kind:?}: after the terminal event");
-        laws::one_terminal_last(&before).expect("law 9");
+        invariants::check_one_terminal_event(&before).expect("law 9");
         let asked = house.models.last();
         assert_eq!((asked.model.as_str(), asked.history.len()), ("scripted/short", 3), "{kind:?}: the first run");
 
@@ -52,7 +52,7 @@ async fn the_past_is_summed_up_after_the_run_has_ended() {
         let given = turn.expect("it was asked").history;
         let summary = HistoryEntry::Summary { text: "THE SUMMARY".to_owned() };
         assert_eq!(given[..2], [summary, HistoryEntry::User { content: words("weather") }], "{kind:?}");
-        laws::valid_history(&given).expect("law 12");
+        invariants::check_history(&given).expect("law 12");
         house.idle().await;
         let after = house.log(&second.thread).await;
         assert_eq!(after[..before.len()], before[..], "{kind:?}: nothing is removed");
@@ -83,7 +83,7 @@ async fn a_folder_with_summaries_is_clean_and_opens_again() {
     assert_eq!(log.last().map(Record::event_type), Some(COMPACTED), "also as the last record of all");
     let body = checkpoint(&house, &second.thread).await;
     let (ground, clock) = house.stopped().await;
-    let report = store::verify(ground.folder.path()).expect("it can be looked at");
+    let report = store::verify_data_folder(ground.folder.path()).expect("it can be looked at");
     assert!(report.is_clean(), "{report}");
     let house = House::on(ground, crate::house::Setup { clock, ..Default::default() }).await;
     assert_eq!(house.log(&second.thread).await, log);

@@ -5,19 +5,19 @@
 
 use crate::house::{Ground, House, Kind, Setup, lines, shown, text_of};
 use crate::ports::{Hands, Trouble};
-use engine::Started;
+use engine::StartedRun;
 use model::event::{ApprovalDecisionKind, Event, PendingKind};
 use model::item::{Item, ResultStatus};
 use model::task::TaskStatus;
 use model::thread::ThreadReplay;
 use model::{CallId, Record, Seq};
-use model_testing::laws;
+use model_testing::invariants;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 /// What one process saw.
 struct Life {
-    run: Started,
+    run: StartedRun,
     /// The lines that its viewer was shown.
     seen: String,
     /// Did it end the run?
@@ -27,7 +27,7 @@ struct Life {
 }
 
 /// One process. It ends with the run, or dies.
-fn live(ground: &Arc<Ground>, trouble: Option<(usize, Trouble)>, begun: Result<&Started, &str>) -> Life {
+fn live(ground: &Arc<Ground>, trouble: Option<(usize, Trouble)>, begun: Result<&StartedRun, &str>) -> Life {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all();
     if ground.kind == Kind::Memory {
@@ -51,23 +51,23 @@ fn live(ground: &Arc<Ground>, trouble: Option<(usize, Trouble)>, begun: Result<&
             ((), ()) = async { tokio::join!(watch(&house, &run, &seen), attend(&house, &run)) } => true,
         };
         for asked in house.models.asked() {
-            laws::valid_history(&asked.history).expect("law 12");
+            invariants::check_history(&asked.history).expect("law 12");
         }
         Life { run, seen: seen.into_inner().expect("nobody panicked"), ended, troubled: house.gate.was_met() }
     })
     // The runtime goes with everything in it, in the middle of whatever it did.
 }
 
-async fn watch(house: &House, run: &Started, seen: &Mutex<String>) {
-    let mut viewer = house.engine.watch_at(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
+async fn watch(house: &House, run: &StartedRun, seen: &Mutex<String>) {
+    let mut viewer = house.engine.watch_from(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
     while let Some(bytes) = viewer.next().await.expect("readable") {
         seen.lock().expect("nobody panicked").push_str(&shown(bytes));
     }
-    assert!(!viewer.is_broken_off());
+    assert!(!viewer.is_interrupted());
 }
 
 /// Answers whatever the run waits for, until it has ended.
-async fn attend(house: &House, run: &Started) {
+async fn attend(house: &House, run: &StartedRun) {
     let mut answered: HashSet<CallId> = HashSet::new();
     loop {
         let waits = house.until_long(run, |object| {
@@ -98,7 +98,7 @@ fn unknown(log: &[Record]) -> usize {
 }
 
 /// What must be true at the end, whatever happened.
-fn judge(ground: &Arc<Ground>, scene: &Scene, run: &Started, (seen, what): (&[String], &str)) {
+fn judge(ground: &Arc<Ground>, scene: &Scene, run: &StartedRun, (seen, what): (&[String], &str)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let log = runtime.block_on(async {
         let house = House::on(Arc::clone(ground), Setup::default()).await;
@@ -110,8 +110,8 @@ fn judge(ground: &Arc<Ground>, scene: &Scene, run: &Started, (seen, what): (&[St
         house.stopped().await;
         log
     });
-    laws::one_terminal_last(&log).unwrap_or_else(|why| panic!("{what}: law 9: {why}"));
-    laws::done_repeats(&log).unwrap_or_else(|why| panic!("{what}: law 3: {why}"));
+    invariants::check_one_terminal_event(&log).unwrap_or_else(|why| panic!("{what}: law 9: {why}"));
+    invariants::check_done_matches_deltas(&log).unwrap_or_else(|why| panic!("{what}: law 3: {why}"));
     let mut replay = ThreadReplay::default();
     log.iter().for_each(|record| replay.push(record));
     assert_eq!((replay.thread.fold_errors, replay.run.is_none()), (0, true), "{what}");
@@ -126,7 +126,7 @@ fn judge(ground: &Arc<Ground>, scene: &Scene, run: &Started, (seen, what): (&[St
     let never = counts.iter().filter(|count| **count == 0).count();
     assert!(never <= unknown(&log), "{what}: {:?} ran {counts:?} times, and nobody says so", scene.once);
     if ground.kind == Kind::Sqlite {
-        let report = store::verify(ground.folder.path()).expect("it can be looked at");
+        let report = store::verify_data_folder(ground.folder.path()).expect("it can be looked at");
         assert!(report.is_clean(), "{what}: {report}");
     }
 }

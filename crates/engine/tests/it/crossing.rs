@@ -3,7 +3,7 @@
 
 use crate::cast::{definitions, with_tool};
 use crate::house::{Ground, House, KINDS, Kind, Setup};
-use engine::Started;
+use engine::StartedRun;
 use model::command::{AnswerBody, AnswerCommand, Command};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, Event, Initiator};
 use model::ports::{ApprovalRow, ListPage, Submission, SubmitError, Submitted};
@@ -30,7 +30,7 @@ async fn write_yes(house: &House, question: &ApprovalRow) -> Result<Submitted, S
 }
 
 /// Who closed the question: what the log says, which is what its row says.
-async fn closed_by(house: &House, run: &Started, key: &ApprovalKey) -> Initiator {
+async fn closed_by(house: &House, run: &StartedRun, key: &ApprovalKey) -> Initiator {
     let by = |record: &Record| match record.event() {
         Event::ApprovalResolved(resolved) if resolved.key == *key => {
             Some((resolved.by, resolved.decisions.first().cloned()))

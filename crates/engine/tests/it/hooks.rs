@@ -44,7 +44,7 @@ async fn what_a_hook_makes_of_the_past_is_what_the_model_is_given_also_after_a_c
         tell(&house, Will::History(vec![past.clone()]));
         let run = house.ask_agent("hooked", Some(&first.thread), "hang").await;
         let given = [past, HistoryEntry::User { content: words("hang") }];
-        let mut viewer = house.engine.watch_at(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
+        let mut viewer = house.engine.watch_from(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
         let mut seen = String::new();
         while !seen.contains("task.text.delta") {
             seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));

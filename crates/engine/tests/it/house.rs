@@ -3,7 +3,7 @@
 use crate::cast::{SCENARIOS, definitions, said, words};
 use crate::ports::{Counting, Gated, Hands, Obeying, Shelf, Trouble, Watched};
 use bytes::Bytes;
-use engine::{Engine, NewRun, Ports, Started, View};
+use engine::{Engine, NewRun, Ports, StartedRun, View};
 use model::command::{CancelCommand, ClientToolResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
@@ -11,16 +11,16 @@ use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode};
 use model::ports::{Directory, Frames, Journal, PageLimit, Projection, RunRow, SubmitError};
 use model::task::TaskObject;
 use model::{ApprovalKey, CallId, NodeId, Record, Seq, TaskId, ThreadId, UserId};
-use providers::Router;
-use providers::scripted::{Scenarios, Scripted};
+use providers::ProviderRouter;
+use providers::scripted::{Scenarios, ScriptedProvider};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use store::{Memory, Sqlite};
+use store::{MemoryStore, SqliteStore};
 
 /// Read once: some tests have hundreds of houses.
-static SCRIPTED: LazyLock<Scripted> = LazyLock::new(|| {
+static SCRIPTED: LazyLock<ScriptedProvider> = LazyLock::new(|| {
     let scenarios = Scenarios::parse(SCENARIOS, "test").expect("the scenarios are fine");
-    Scripted::new(scenarios, Arc::new(|| 0))
+    ScriptedProvider::new(scenarios, Arc::new(|| 0))
 });
 
 /// Nothing here takes so long.
@@ -39,7 +39,7 @@ pub(crate) const KINDS: [Kind; 2] = [Kind::Memory, Kind::Sqlite];
 pub(crate) struct Ground {
     pub(crate) kind: Kind,
     pub(crate) folder: tempfile::TempDir,
-    memory: Arc<Memory>,
+    memory: Arc<MemoryStore>,
     pub(crate) tools: Arc<Counting>,
     pub(crate) hooks: Arc<Obeying>,
     pub(crate) shelf: Arc<Shelf>,
@@ -56,7 +56,8 @@ impl Ground {
         match self.kind {
             Kind::Memory => (self.memory.clone(), self.memory.clone()),
             Kind::Sqlite => {
-                let sqlite = Sqlite::open(self.folder.path(), &store::Options::default()).expect("the folder opens");
+                let sqlite =
+                    SqliteStore::open(self.folder.path(), &store::SqliteOptions::default()).expect("the folder opens");
                 let sqlite = Arc::new(sqlite);
                 (sqlite.clone(), sqlite)
             }
@@ -137,7 +138,7 @@ impl House {
         if held {
             gate.hold();
         }
-        let router = Router::new().with("scripted", Arc::new(SCRIPTED.clone()));
+        let router = ProviderRouter::new().with_provider("scripted", Arc::new(SCRIPTED.clone()));
         let models = Arc::new(Watched::new(Arc::new(router), drips));
         let body = serde_json::to_string(&definitions).expect("JSON");
         directory.put_definitions(&definitions.digest, &body).await.expect("kept");
@@ -159,34 +160,34 @@ impl House {
     }
 
     /// A run of `demo`.
-    pub(crate) async fn ask(&self, thread: Option<&ThreadId>, text: &str) -> Started {
+    pub(crate) async fn ask(&self, thread: Option<&ThreadId>, text: &str) -> StartedRun {
         self.ask_agent("demo", thread, text).await
     }
 
-    pub(crate) async fn ask_agent(&self, agent: &str, thread: Option<&ThreadId>, text: &str) -> Started {
+    pub(crate) async fn ask_agent(&self, agent: &str, thread: Option<&ThreadId>, text: &str) -> StartedRun {
         let tools = if text.contains("client") { crate::cast::client_tools() } else { Vec::new() };
         let (agent, thread) = (agent.to_owned(), thread.cloned());
         let new = NewRun { agent, input: said(text), thread, tools, ..NewRun::default() };
         self.engine.start(&self.user, new).await.expect("the run is taken")
     }
 
-    pub(crate) async fn settled(&self, started: &Started) -> TaskObject {
-        let wait = self.engine.settled(&self.user, &started.task, &started.thread);
+    pub(crate) async fn settled(&self, started: &StartedRun) -> TaskObject {
+        let wait = self.engine.wait_settled(&self.user, &started.task, &started.thread);
         let ended = tokio::time::timeout(PATIENCE, wait).await;
         ended.expect("it settles").expect("the log can be read");
         self.object(&started.task).await
     }
 
     /// Waits until a run looks so.
-    pub(crate) async fn until(&self, started: &Started, so: impl Fn(&TaskObject) -> bool) -> TaskObject {
+    pub(crate) async fn until(&self, started: &StartedRun, so: impl Fn(&TaskObject) -> bool) -> TaskObject {
         let watch = self.until_long(started, so);
         tokio::time::timeout(PATIENCE, watch).await.expect("it looks so some time")
     }
 
     /// The same, where time is not real.
-    pub(crate) async fn until_long(&self, started: &Started, so: impl Fn(&TaskObject) -> bool) -> TaskObject {
+    pub(crate) async fn until_long(&self, started: &StartedRun, so: impl Fn(&TaskObject) -> bool) -> TaskObject {
         let view = lines(&started.task);
-        let mut viewer = self.engine.watch_at(&self.user, &started.thread, view, Seq::ZERO);
+        let mut viewer = self.engine.watch_from(&self.user, &started.thread, view, Seq::ZERO);
         loop {
             let more = viewer.next().await.expect("the log can be read");
             let object = self.object(&started.task).await;
@@ -208,11 +209,11 @@ impl House {
     }
 
     pub(crate) async fn object(&self, task: &TaskId) -> TaskObject {
-        self.engine.object(&self.user, task).await.expect("the log can be read").expect("the task is there")
+        self.engine.task_object(&self.user, task).await.expect("the log can be read").expect("the task is there")
     }
 
     pub(crate) async fn row(&self, task: &TaskId) -> RunRow {
-        self.engine.run_of(&self.user, task).await.expect("the directory can be read").expect("the run is there")
+        self.engine.run_of_task(&self.user, task).await.expect("the directory can be read").expect("the run is there")
     }
 
     pub(crate) async fn cancel(&self, task: &TaskId, mode: CancelMode) {
@@ -220,9 +221,9 @@ impl House {
         self.engine.cancel(&self.user, &thread, CancelCommand { task_id, mode }, None).await.expect("taken");
     }
 
-    pub(crate) async fn say(&self, started: &Started, text: &str) {
+    pub(crate) async fn say(&self, started: &StartedRun, text: &str) {
         let (thread, task) = (&started.thread, started.task.clone());
-        self.engine.say(&self.user, thread, task, words(text), None).await.expect("taken");
+        self.engine.steer(&self.user, thread, task, words(text), None).await.expect("taken");
     }
 
     pub(crate) async fn decide(
@@ -232,7 +233,7 @@ impl House {
         kind: ApprovalDecisionKind,
     ) -> Result<(), SubmitError> {
         let decision = ApprovalDecision { kind, always: false, message: None, args: None };
-        self.engine.decide(&self.user, &self.row(task).await, (key.clone(), decision), None).await
+        self.engine.decide_approval(&self.user, &self.row(task).await, (key.clone(), decision), None).await
     }
 
     /// Says yes to everything that a run waits for.
@@ -246,7 +247,7 @@ impl House {
         let gave =
             |call: &&CallId| ClientToolResult { call_id: (*call).clone(), content: words("this one"), error: None };
         let results = calls.iter().map(gave).collect();
-        self.engine.give_results(&self.user, &self.row(task).await, results, None).await
+        self.engine.submit_client_results(&self.user, &self.row(task).await, results, None).await
     }
 
     pub(crate) async fn log(&self, thread: &ThreadId) -> Vec<Record> {
@@ -278,14 +279,14 @@ impl House {
     }
 
     /// Everything that a viewer of a run sees from a cursor on.
-    pub(crate) async fn watch(&self, started: &Started, cursor: Cursor) -> Vec<u8> {
+    pub(crate) async fn watch(&self, started: &StartedRun, cursor: Cursor) -> Vec<u8> {
         let view = lines(&started.task);
         let mut viewer = self.engine.watch(&self.user, &started.thread, view, &cursor).await.expect("the cursor fits");
         let mut seen = Vec::new();
         while let Some(bytes) = viewer.next().await.expect("the log can be read") {
             seen.extend_from_slice(&bytes);
         }
-        assert!(!viewer.is_broken_off());
+        assert!(!viewer.is_interrupted());
         seen
     }
 }
@@ -293,7 +294,7 @@ impl House {
 /// A line for each record of a run, over at its end.
 pub(crate) fn lines(run: &TaskId) -> View {
     let projection = Box::new(Lines { run: run.clone() });
-    View { name: format!("lines:{run}").into(), projection, from: Seq::ZERO, skip: 0 }
+    View { lane: format!("lines:{run}").into(), projection, history_start: Seq::ZERO, skip_frames: 0 }
 }
 
 pub(crate) fn line(record: &Record) -> String {

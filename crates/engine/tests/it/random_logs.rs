@@ -10,11 +10,11 @@ use model::ports::{AppendBatch, AppendOutcome, DirectoryChange, Frames, Projecti
 use model::task::TaskStatus;
 use model::thread::ThreadReplay;
 use model::{NodeId, Record, RecordDraft, Seq, ThreadId};
-use model_testing::{Options, Rng, seeds, thread_log};
+use model_testing::{LogOptions, Rng, generate_thread_log, test_seeds};
 
 /// A generated log in the store.
 async fn stored(house: &House, seed: u64) -> (ThreadId, Vec<Record>) {
-    let (thread, log) = thread_log(seed, Options::small());
+    let (thread, log) = generate_thread_log(seed, LogOptions::small());
     let sealed = put_log(house, &thread, &log, seed).await;
     (thread, sealed)
 }
@@ -103,7 +103,7 @@ fn changes_of(records: &[Record]) -> Vec<DirectoryChange> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
     for kind in KINDS {
-        for seed in seeds().take(24) {
+        for seed in test_seeds().take(24) {
             let house = House::new(kind).await;
             let (thread, log) = stored(&house, seed).await;
             assert_eq!(house.log(&thread).await, log, "{kind:?} SEED={seed}: the bytes come back");
@@ -127,7 +127,7 @@ async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_1_a_restart_gives_the_same_thread() {
-    for seed in seeds().take(12) {
+    for seed in test_seeds().take(12) {
         let house = House::new(Kind::Sqlite).await;
         let (thread, log) = stored(&house, seed).await;
         let replayed = |records: &[Record]| {
@@ -145,14 +145,15 @@ async fn law_1_a_restart_gives_the_same_thread() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_5_every_cursor_of_a_random_log_gives_exactly_the_rest() {
     for kind in KINDS {
-        for seed in seeds().take(12) {
+        for seed in test_seeds().take(12) {
             let house = House::new(kind).await;
             let (thread, log) = stored(&house, seed).await;
             let last = log.last().expect("a log").seq;
             for place in 0..log.len() {
                 let cursor = place.checked_sub(1).and_then(|at| log.get(at)).map_or(Cursor::START, Cursor::from);
                 let name = format!("until:{last}").into();
-                let view = View { name, projection: Box::new(Until { last }), from: Seq::ZERO, skip: 0 };
+                let view =
+                    View { lane: name, projection: Box::new(Until { last }), history_start: Seq::ZERO, skip_frames: 0 };
                 let mut viewer = house.engine.watch(&house.user, &thread, view, &cursor).await.expect("it fits");
                 let mut seen = String::new();
                 while let Some(bytes) = viewer.next().await.expect("readable") {

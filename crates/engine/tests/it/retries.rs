@@ -10,8 +10,8 @@ use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{BoxStream, Clock as _, ModelClient};
 use model::task::TaskStatus;
 use model::{Millis, Record};
-use providers::Router;
-use providers::scripted::{Scenarios, Scripted};
+use providers::ProviderRouter;
+use providers::scripted::{Scenarios, ScriptedProvider};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ steps = [
 
 /// Models, and when each turn was asked for.
 struct Timed {
-    inner: Router,
+    inner: ProviderRouter,
     clock: Arc<Hands>,
     asked_at: Arc<Mutex<Vec<Millis>>>,
 }
@@ -56,7 +56,8 @@ impl ModelClient for Timed {
 async fn unlucky(kind: Kind, definitions: Definitions) -> (House, Arc<Mutex<Vec<Millis>>>) {
     let house = House::with(kind, definitions).await;
     let scenarios = Scenarios::parse(SCENARIOS, "test").expect("the scenarios are fine");
-    let inner = Router::new().with("scripted", Arc::new(Scripted::new(scenarios, Arc::new(|| 0))));
+    let inner =
+        ProviderRouter::new().with_provider("scripted", Arc::new(ScriptedProvider::new(scenarios, Arc::new(|| 0))));
     let asked_at = Arc::default();
     let timed = Timed { inner, clock: Arc::clone(&house.clock), asked_at: Arc::clone(&asked_at) };
     let models = Arc::new(Watched::new(Arc::new(timed), false));

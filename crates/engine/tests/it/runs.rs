@@ -7,7 +7,7 @@ use model::cursor::Cursor;
 use model::ports::IdempotencyKey;
 use model::task::TaskStatus;
 use model::{Seq, ThreadId};
-use model_testing::laws;
+use model_testing::invariants;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -19,7 +19,7 @@ async fn a_tool_runs_and_the_model_goes_on() {
         let object = house.settled(&run).await;
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
         assert_eq!(object.output.len(), 4, "{kind:?}: thought, call, result, message");
-        laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
+        invariants::check_one_terminal_event(&house.log(&run.thread).await).expect("law 9");
     }
 }
 
@@ -42,7 +42,7 @@ async fn runs_of_one_thread_wait_for_each_other_and_never_overlap() {
         assert_eq!(order, asked, "{kind:?}: contiguous, in the order in which they were asked for");
         let seqs: Vec<u64> = log.iter().map(|record| record.seq.0).collect();
         assert_eq!(seqs, (1..=log.len() as u64).collect::<Vec<_>>(), "{kind:?}: gap-free");
-        laws::one_terminal_last(&log).expect("law 9");
+        invariants::check_one_terminal_event(&log).expect("law 9");
     }
 }
 
@@ -79,7 +79,7 @@ async fn a_run_that_a_restart_cut_goes_on_and_after_three_says_that_it_was_inter
         let waiting = house.ask(Some(&run.thread), "hello").await;
         for attempt in 1..=3 {
             let said = |lines: &str| lines.matches("task.text.delta").count() == attempt;
-            let mut viewer = house.engine.watch_at(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
+            let mut viewer = house.engine.watch_from(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
             let mut seen = String::new();
             while !said(&seen) {
                 seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
@@ -92,7 +92,7 @@ async fn a_run_that_a_restart_cut_goes_on_and_after_three_says_that_it_was_inter
         assert_eq!(object.error.map(|error| error.code).as_deref(), Some("interrupted"), "{kind:?}");
         assert_eq!(house.settled(&waiting).await.status, TaskStatus::Completed, "{kind:?}: it is not forgotten");
         let log = house.log(&run.thread).await;
-        laws::one_terminal_last(&log).expect("law 9");
+        invariants::check_one_terminal_event(&log).expect("law 9");
         assert_eq!(log.iter().filter(|record| record.event_type() == "task.recovered").count(), 2, "{kind:?}");
     }
 }
@@ -130,8 +130,10 @@ async fn a_steer_that_comes_too_late_begins_the_next_run() {
         let house = House::new(kind).await;
         let run = house.ask(None, "hello").await;
         house.settled(&run).await;
-        let said =
-            house.engine.say(&house.user, &run.thread, run.task.clone(), vec![ContentPart::text("hello")], None).await;
+        let said = house
+            .engine
+            .steer(&house.user, &run.thread, run.task.clone(), vec![ContentPart::text("hello")], None)
+            .await;
         said.expect("taken");
         let ended = async {
             while house.log(&run.thread).await.iter().filter(|r| r.event_type() == "task.completed").count() < 2 {
@@ -153,7 +155,7 @@ async fn who_begins_a_promised_thread_at_once_with_others_is_in_it_with_them() {
                 agent: "demo".to_owned(),
                 input: vec![ContentPart::text("hello")],
                 thread: Some(thread.clone()),
-                promised: true,
+                create_if_missing: true,
                 ..NewRun::default()
             };
             let begin = || house.engine.start(&house.user, new());
@@ -198,7 +200,7 @@ async fn a_deleted_thread_lets_its_viewers_go_and_records_nothing_more() {
         viewer.next().await.expect("readable").expect("it began");
         assert!(house.engine.delete_thread(&house.user, &run.thread).await.expect("deleted"), "{kind:?}");
         while let Ok(Some(_)) = viewer.next().await {}
-        assert!(house.engine.object(&house.user, &run.task).await.expect("readable").is_none(), "{kind:?}");
+        assert!(house.engine.task_object(&house.user, &run.task).await.expect("readable").is_none(), "{kind:?}");
         let gone = async {
             while house.engine.live_threads() > 0 {
                 tokio::task::yield_now().await;

@@ -16,7 +16,7 @@ use model::record::RECORD_FORMAT;
 use model::task::TaskStatus;
 use model::usage::Usage;
 use model::{NodeId, Seq, ThreadId, UserId};
-use model_testing::laws;
+use model_testing::invariants;
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ async fn a_cancel_wakes_a_viewer_that_waits() {
     for kind in KINDS {
         let house = House::new(kind).await;
         let run = house.ask_agent("silent", None, "hello").await;
-        let mut viewer = house.engine.watch_at(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
+        let mut viewer = house.engine.watch_from(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
         let mut seen = String::new();
         while !seen.contains("task.step.started") {
             seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
@@ -45,7 +45,7 @@ async fn a_cancel_wakes_a_viewer_that_waits() {
                 while let Some(bytes) = viewer.next().await.expect("readable") {
                     rest.push_str(&shown(bytes));
                 }
-                (rest, viewer.is_broken_off())
+                (rest, viewer.is_interrupted())
             });
             // From its first look on it looks again only when it is woken.
             poll_fn(move |cx| {
@@ -102,7 +102,8 @@ async fn an_answer_that_failed_or_is_incomplete_ends_the_run_and_closes_the_stre
             let engine = Engine::new(Ports { models, ..house.engine.ports().clone() });
             let new = NewRun { agent: "demo".to_owned(), input: words("go"), ..NewRun::default() };
             let run = engine.start(&house.user, new).await.expect("taken");
-            let settled = tokio::time::timeout(PATIENCE, engine.settled(&house.user, &run.task, &run.thread)).await;
+            let settled =
+                tokio::time::timeout(PATIENCE, engine.wait_settled(&house.user, &run.task, &run.thread)).await;
             settled.expect("it ends").expect("readable");
             let object = house.object(&run.task).await;
             let said = object.error.map(|error| error.code).or(object.reason);
@@ -149,7 +150,7 @@ async fn a_decision_holds_when_everything_else_has_changed() {
         house.idle().await;
         let asked = house.kinds(&run.thread).await.iter().filter(|kind| *kind == "task.approval.requested").count();
         assert_eq!((asked, house.tools.count("trade")), (1, 1), "{kind:?}: asked once, done once");
-        laws::one_terminal_last(&house.log(&run.thread).await).expect("law 9");
+        invariants::check_one_terminal_event(&house.log(&run.thread).await).expect("law 9");
     }
 }
 
@@ -198,7 +199,7 @@ async fn a_log_of_a_later_version_waits_for_a_version_that_can_read_it() {
         let older = Engine::new(Ports { journal, ..house.engine.ports().clone() });
         let key = paused.pending[0].key.clone().expect("a question");
         let yes = ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None };
-        older.decide(&house.user, &house.row(&run.task).await, (key, yes), None).await.expect("written down");
+        older.decide_approval(&house.user, &house.row(&run.task).await, (key, yes), None).await.expect("written down");
         let gone = async {
             while older.live_threads() > 0 {
                 tokio::task::yield_now().await;

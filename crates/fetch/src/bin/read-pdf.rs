@@ -9,5 +9,9 @@ fn main() -> ExitCode {
     let memory_bytes_max = arguments.next().and_then(|most| most.parse().ok());
     let time_ms_max = arguments.next().and_then(|most| most.parse().ok());
     let time_max = Duration::from_millis(time_ms_max.unwrap_or(10_000));
-    fetch::apart::serve(text_bytes_max.unwrap_or(1 << 20), memory_bytes_max.unwrap_or(1 << 30), time_max)
+    fetch::pdf_process::run_pdf_process(
+        text_bytes_max.unwrap_or(1 << 20),
+        memory_bytes_max.unwrap_or(1 << 30),
+        time_max,
+    )
 }

@@ -2,7 +2,7 @@
 
 use crate::names::fetch;
 use crate::site::{Site, answer, answer_with};
-use fetch::{FetchError, Kind, Limits};
+use fetch::{DocumentFormat, FetchError, FetchLimits};
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use std::io::Write;
@@ -22,19 +22,19 @@ fn zlib(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
-async fn fetched(said: Vec<u8>) -> Result<(Kind, Vec<u8>), FetchError> {
+async fn fetched(said: Vec<u8>) -> Result<(DocumentFormat, Vec<u8>), FetchError> {
     let site = Site::answering(said).await;
-    let found = fetch(&site.fetcher(Limits::default()), &site.url("/file")).await?;
-    Ok((found.kind, found.bytes.to_vec()))
+    let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/file")).await?;
+    Ok((found.format, found.bytes.to_vec()))
 }
 
 #[tokio::test]
 async fn a_file_comes_with_its_name_its_kind_and_its_charset() {
     let site = Site::answering(answer("text/html; charset=koi8-r", "<p>hi")).await;
-    let found = fetch(&site.fetcher(Limits::default()), &site.url("/a/page%20one.html?q#f")).await.unwrap();
+    let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/a/page%20one.html?q#f")).await.unwrap();
     assert_eq!(
-        (found.name.as_str(), found.kind, found.charset.as_deref()),
-        ("page one.html", Kind::Html, Some("koi8-r"))
+        (found.name.as_str(), found.format, found.charset.as_deref()),
+        ("page one.html", DocumentFormat::Html, Some("koi8-r"))
     );
     assert_eq!(found.url.as_str(), site.url("/a/page%20one.html?q"));
 }
@@ -44,10 +44,14 @@ async fn packed_answers_are_unpacked() {
     let packed = [("gzip", gzip(b"hello")), ("x-gzip", gzip(b"hello")), ("deflate", zlib(b"hello"))];
     for (encoding, body) in packed {
         let headers = format!("content-type: text/plain\r\ncontent-encoding: {encoding}\r\n");
-        assert_eq!(fetched(answer_with(&headers, body)).await, Ok((Kind::Plain, b"hello".to_vec())), "{encoding}");
+        assert_eq!(
+            fetched(answer_with(&headers, body)).await,
+            Ok((DocumentFormat::Plain, b"hello".to_vec())),
+            "{encoding}"
+        );
     }
     let brotli = answer_with("content-type: text/plain\r\ncontent-encoding: br\r\n", BROTLI);
-    assert_eq!(fetched(brotli).await, Ok((Kind::Plain, b"hello brotli".to_vec())));
+    assert_eq!(fetched(brotli).await, Ok((DocumentFormat::Plain, b"hello brotli".to_vec())));
 }
 
 #[tokio::test]
@@ -57,7 +61,7 @@ async fn an_answer_that_cannot_be_unpacked_is_damaged() {
     let cases = [("gzip", cut), ("gzip", b"not packed".to_vec()), ("br", BROTLI[..8].to_vec()), ("br", vec![0xff; 40])];
     for (encoding, body) in cases.into_iter().chain([("zstd", b"x".to_vec()), ("gzip, gzip", gzip(b"x"))]) {
         let said = answer_with(&format!("content-type: text/plain\r\ncontent-encoding: {encoding}\r\n"), body);
-        assert_eq!(fetched(said).await, Err(FetchError::Damaged), "{encoding}");
+        assert_eq!(fetched(said).await, Err(FetchError::InvalidResponse), "{encoding}");
     }
 }
 
@@ -76,6 +80,6 @@ async fn a_server_is_not_believed_about_its_files() {
         assert_eq!(fetched(said).await, Err(FetchError::UnsupportedType), "{shown}");
     }
     let png = b"\x89PNG\r\n\x1a\n".to_vec();
-    assert_eq!(fetched(answer("text/plain", &png)).await, Ok((Kind::Png, png)));
+    assert_eq!(fetched(answer("text/plain", &png)).await, Ok((DocumentFormat::Png, png)));
     assert_eq!(FetchError::UnsupportedType.code(), "unsupported_type");
 }

@@ -2,7 +2,7 @@
 
 use crate::canary::Canary;
 use crate::names::{Names, fetch, fetcher, these};
-use fetch::{FetchError, Fetcher, Guard, Limits, Own, Private, Resolver, Rules};
+use fetch::{FetchError, FetchLimits, Fetcher, OwnAddress, PrivateAddresses, Resolver, UrlGuard, UrlRules};
 use std::sync::Arc;
 use url::Url;
 
@@ -97,8 +97,8 @@ fn public_names() -> Arc<Names> {
     Names::saying(&[&["93.184.215.14"]])
 }
 
-fn guard(rules: Rules, names: &Arc<Names>) -> Guard {
-    Guard::with_resolver(rules, Arc::clone(names) as Arc<dyn Resolver>)
+fn guard(rules: UrlRules, names: &Arc<Names>) -> UrlGuard {
+    UrlGuard::with_resolver(rules, Arc::clone(names) as Arc<dyn Resolver>)
 }
 
 #[tokio::test]
@@ -106,8 +106,8 @@ async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
     let canaries = [Canary::at("127.0.0.1:0").await, Canary::at("[::1]:0").await];
     for canary in &canaries {
         let port = canary.address.port();
-        let rules = Rules { ports: vec![80, 443, port], ..Rules::default() };
-        let closed = Fetcher::new(rules.clone(), Limits::default());
+        let rules = UrlRules { ports: vec![80, 443, port], ..UrlRules::default() };
+        let closed = Fetcher::new(rules.clone(), FetchLimits::default());
         for address in THIS_MACHINE.iter().chain(INSIDE).chain(SCHEMES) {
             let address = address.replace("PORT", &port.to_string());
             assert_eq!(fetch(&closed, &address).await, Err(FetchError::NotAllowed), "{address}");
@@ -115,9 +115,10 @@ async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
         assert_eq!(canary.seen().await, 0);
 
         // The listener would have noticed.
-        let open = Fetcher::new(Rules { private: Private::Allowed, ..rules }, Limits::default());
+        let open =
+            Fetcher::new(UrlRules { private_addresses: PrivateAddresses::AllowAll, ..rules }, FetchLimits::default());
         let found = fetch(&open, &format!("http://{}/", canary.address)).await;
-        assert_eq!(found, Err(FetchError::Damaged));
+        assert_eq!(found, Err(FetchError::InvalidResponse));
         assert_eq!(canary.seen().await, 1);
     }
 }
@@ -125,7 +126,7 @@ async fn no_way_to_write_an_address_reaches_a_listener_on_loopback() {
 #[tokio::test]
 async fn what_is_refused_by_its_looks_is_not_even_looked_up() {
     let names = public_names();
-    let guard = guard(Rules::default(), &names);
+    let guard = guard(UrlRules::default(), &names);
     let refused = ["http://localhost/", "http://metadata.google.internal/", "http://x/", "http://user@site.example/"];
     for address in
         refused.iter().chain(&["http://site.example:22/", "file://site.example/", "https://:pw@site.example/"])
@@ -137,7 +138,7 @@ async fn what_is_refused_by_its_looks_is_not_even_looked_up() {
 
 #[tokio::test]
 async fn only_the_ports_of_the_web_are_asked() {
-    let guard = guard(Rules::default(), &public_names());
+    let guard = guard(UrlRules::default(), &public_names());
     for port in [1, 21, 22, 25, 3306, 5432, 6379, 8080, 11211, 65535] {
         let address = format!("http://site.example:{port}/");
         assert_eq!(guard.check(&address).await, Err(FetchError::NotAllowed), "{address}");
@@ -167,13 +168,13 @@ async fn a_name_counts_only_if_all_of_its_addresses_do() {
         &many,
     ];
     for answer in refused {
-        let guard = guard(Rules::default(), &Names::saying(&[answer]));
+        let guard = guard(UrlRules::default(), &Names::saying(&[answer]));
         assert_eq!(guard.check("http://site.example/").await, Err(FetchError::NotAllowed), "{answer:?}");
     }
-    let nobody = guard(Rules::default(), &Names::saying(&[]));
+    let nobody = guard(UrlRules::default(), &Names::saying(&[]));
     assert_eq!(nobody.check("http://site.example/").await, Err(FetchError::NotAllowed), "a name that does not exist");
 
-    let good = guard(Rules::default(), &Names::saying(&[&["93.184.215.14", "2606:2800:21f::1"]]));
+    let good = guard(UrlRules::default(), &Names::saying(&[&["93.184.215.14", "2606:2800:21f::1"]]));
     let target = good.check("https://Site.Example./a?b#c").await.unwrap();
     assert_eq!(target.url.as_str(), "https://site.example./a?b");
     let wanted = ["93.184.215.14:443", "[2606:2800:21f::1]:443"].map(|address| address.parse().unwrap());
@@ -185,7 +186,7 @@ async fn a_name_that_changes_its_mind_is_asked_once_and_held_to_its_first_answer
     let site = crate::site::Site::answering(crate::site::answer("text/plain", "first")).await;
     let canary = Canary::at(&format!("127.0.0.2:{}", site.port)).await;
     let names = Names::saying(&[&["127.0.0.1"], &["127.0.0.2"]]);
-    let fetcher = fetcher(site.rules(), &names, Limits::default());
+    let fetcher = fetcher(site.rules(), &names, FetchLimits::default());
     let address = format!("http://rebind.example:{}/", site.port);
 
     let found = fetch(&fetcher, &address).await.unwrap();
@@ -200,8 +201,8 @@ async fn a_name_that_changes_its_mind_is_asked_once_and_held_to_its_first_answer
 
 #[tokio::test]
 async fn the_server_is_not_made_to_talk_to_itself() {
-    let own = ["agents.example", "203.0.112.9", "[2a00::9]"].map(Own::parse).to_vec();
-    let rules = Rules { own, ..Rules::default() };
+    let own = ["agents.example", "203.0.112.9", "[2a00::9]"].map(OwnAddress::parse).to_vec();
+    let rules = UrlRules { own_addresses: own, ..UrlRules::default() };
     let own_guard = guard(rules.clone(), &public_names());
     for host in ["agents.example", "AGENTS.EXAMPLE", "agents.example.", "203.0.112.9", "[2a00::9]", "[2a00:0::9]"] {
         assert_eq!(own_guard.check(&format!("https://{host}/v1/tasks")).await, Err(FetchError::NotAllowed), "{host}");
@@ -219,29 +220,34 @@ async fn a_server_on_this_machine_is_not_made_to_talk_to_itself_however_its_plac
     let canary = Canary::at("127.0.0.1:0").await;
     let port = canary.address.port();
     for listen in [format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"), format!("[::]:{port}")] {
-        let rules = Rules { ports: vec![port, 80], own: vec![Own::parse(&listen)], private: Private::Allowed };
-        let open = Fetcher::new(rules.clone(), Limits::default());
+        let rules = UrlRules {
+            ports: vec![port, 80],
+            own_addresses: vec![OwnAddress::parse(&listen)],
+            private_addresses: PrivateAddresses::AllowAll,
+        };
+        let open = Fetcher::new(rules.clone(), FetchLimits::default());
         for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0", "0", "[::]", "127.1"] {
             let address = format!("http://{host}:{port}/");
             assert_eq!(fetch(&open, &address).await, Err(FetchError::NotAllowed), "{address} of {listen}");
         }
         // What is at another port is somebody else.
-        assert!(Guard::new(rules.clone()).check("http://127.0.0.1/").await.is_ok(), "{listen}");
+        assert!(UrlGuard::new(rules.clone()).check("http://127.0.0.1/").await.is_ok(), "{listen}");
     }
     assert_eq!(canary.seen().await, 0);
 
-    let elsewhere = Own::parse(&format!("127.0.0.1:{}", port - 1));
-    let open = Rules { ports: vec![port], own: vec![elsewhere], private: Private::Allowed };
+    let elsewhere = OwnAddress::parse(&format!("127.0.0.1:{}", port - 1));
+    let open =
+        UrlRules { ports: vec![port], own_addresses: vec![elsewhere], private_addresses: PrivateAddresses::AllowAll };
     assert_eq!(
-        fetch(&Fetcher::new(open, Limits::default()), &format!("http://{}/", canary.address)).await,
-        Err(FetchError::Damaged)
+        fetch(&Fetcher::new(open, FetchLimits::default()), &format!("http://{}/", canary.address)).await,
+        Err(FetchError::InvalidResponse)
     );
     assert_eq!(canary.seen().await, 1);
 }
 
 #[tokio::test]
 async fn nobody_is_sent_from_tls_into_the_clear() {
-    let guard = guard(Rules::default(), &public_names());
+    let guard = guard(UrlRules::default(), &public_names());
     let (secure, clear) = (Url::parse("https://a.example/x/y").unwrap(), Url::parse("http://a.example/").unwrap());
     let ends = |from: &Url, to: &str| {
         let (guard, from, to) = (guard.clone(), from.clone(), to.to_owned());
@@ -274,5 +280,5 @@ async fn an_address_longer_than_any_is_refused() {
 fn a_refusal_says_the_same_whatever_was_behind_it() {
     assert_eq!(FetchError::NotAllowed.code(), "url_not_allowed");
     assert_eq!(FetchError::NotAllowed.to_string(), "this address may not be fetched");
-    assert!(!FetchError::NotAllowed.retryable());
+    assert!(!FetchError::NotAllowed.is_retryable());
 }

@@ -3,7 +3,7 @@
 use crate::answers::gzip;
 use crate::names::{fetch, these};
 use crate::site::{Site, answer, answer_with};
-use fetch::{FetchError, Fetcher, Limits};
+use fetch::{FetchError, FetchLimits, Fetcher};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
@@ -21,19 +21,19 @@ const BROTLI_BOMB: &[u8] = &[
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n";
 
-fn short() -> Limits {
-    Limits {
-        connect_max: Duration::from_secs(2),
-        first_byte_max: Duration::from_millis(300),
-        idle_max: Duration::from_millis(300),
-        total_max: Duration::from_millis(900),
-        ..Limits::default()
+fn short() -> FetchLimits {
+    FetchLimits {
+        connect_timeout: Duration::from_secs(2),
+        first_byte_timeout: Duration::from_millis(300),
+        idle_timeout: Duration::from_millis(300),
+        total_timeout: Duration::from_millis(900),
+        ..FetchLimits::default()
     }
 }
 
 #[tokio::test]
 async fn a_body_is_cut_at_the_limit_to_the_byte() {
-    let limits = Limits { bytes_max: 1000, ..Limits::default() };
+    let limits = FetchLimits { bytes_max: 1000, ..FetchLimits::default() };
     for (length, fits) in [(1000, true), (1001, false)] {
         // Said, not said, and packed: the limit is the same.
         let body = "a".repeat(length);
@@ -61,7 +61,7 @@ async fn an_endless_body_ends_and_the_connection_with_it() {
     })
     .await;
     let mut told = Vec::new();
-    let found = site.fetcher(Limits::default()).fetch(&site.url("/"), &mut |bytes| told.push(bytes)).await;
+    let found = site.fetcher(FetchLimits::default()).fetch(&site.url("/"), &mut |bytes| told.push(bytes)).await;
     assert_eq!(found, Err(FetchError::TooLarge));
     has_ended.recv().await.unwrap();
     assert!(told.is_sorted() && told.len() > 1, "{told:?}");
@@ -73,7 +73,7 @@ async fn a_body_that_announces_too_much_is_not_read() {
     let said = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 10737418240\r\n\r\nabc";
     let site = Site::answering(said).await;
     let mut told = 0;
-    let found = site.fetcher(Limits::default()).fetch(&site.url("/"), &mut |_| told += 1).await;
+    let found = site.fetcher(FetchLimits::default()).fetch(&site.url("/"), &mut |_| told += 1).await;
     assert_eq!((found, told), (Err(FetchError::TooLarge), 0));
 }
 
@@ -81,18 +81,18 @@ async fn a_body_that_announces_too_much_is_not_read() {
 async fn a_length_that_is_a_lie_is_noticed() {
     let much = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 100\r\nconnection: close\r\n\r\nabc";
     let site = Site::answering(much).await;
-    assert_eq!(fetch(&site.fetcher(Limits::default()), &site.url("/")).await, Err(FetchError::Damaged));
+    assert_eq!(fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await, Err(FetchError::InvalidResponse));
 
     let little = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabcdef";
     let site = Site::answering(little).await;
-    let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await.unwrap();
+    let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await.unwrap();
     assert_eq!(found.bytes.as_ref(), b"abc");
 
     for lie in ["-1", "3, 4", "x", "99999999999999999999999"] {
         let said = format!("HTTP/1.1 200 OK\r\ncontent-length: {lie}\r\nconnection: close\r\n\r\nabc");
         let site = Site::answering(said).await;
-        let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await;
-        assert_eq!(found, Err(FetchError::Damaged), "{lie}");
+        let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await;
+        assert_eq!(found, Err(FetchError::InvalidResponse), "{lie}");
     }
 }
 
@@ -104,13 +104,13 @@ async fn a_bomb_is_put_out_before_it_has_grown() {
     for (encoding, body) in [("gzip", zeros), ("br", BROTLI_BOMB.to_vec())] {
         let said = answer_with(&format!("content-type: text/plain\r\ncontent-encoding: {encoding}\r\n"), body);
         let site = Site::answering(said).await;
-        let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await;
+        let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await;
         assert_eq!(found, Err(FetchError::TooLarge), "{encoding}");
     }
     // One layer is undone, and what is then there is no text.
     let said = answer_with("content-type: text/plain\r\ncontent-encoding: gzip\r\n", nested);
     let site = Site::answering(said).await;
-    let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await;
+    let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await;
     assert_eq!(found, Err(FetchError::UnsupportedType));
 }
 
@@ -118,10 +118,10 @@ async fn a_bomb_is_put_out_before_it_has_grown() {
 async fn a_hundred_thousand_headers_are_too_many() {
     let headers: String = (0..100_000).map(|n| format!("x-{n}: y\r\n")).collect();
     let site = Site::answering(answer_with(&headers, "hi")).await;
-    assert_eq!(fetch(&site.fetcher(Limits::default()), &site.url("/")).await, Err(FetchError::Damaged));
+    assert_eq!(fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await, Err(FetchError::InvalidResponse));
     let one = format!("x: {}\r\n", "y".repeat(10_000_000));
     let site = Site::answering(answer_with(&one, "hi")).await;
-    assert_eq!(fetch(&site.fetcher(Limits::default()), &site.url("/")).await, Err(FetchError::Damaged));
+    assert_eq!(fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await, Err(FetchError::InvalidResponse));
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn whoever_says_nothing_is_left() {
         std::future::pending::<()>().await;
     })
     .await;
-    let patient = Limits { total_max: Duration::from_secs(60), ..short() };
+    let patient = FetchLimits { total_timeout: Duration::from_secs(60), ..short() };
     for site in [&silent, &stalled] {
         let began = Instant::now();
         assert_eq!(fetch(&site.fetcher(patient.clone()), &site.url("/")).await, Err(FetchError::TimedOut));
@@ -166,10 +166,10 @@ async fn a_closed_port_is_nobody() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let fetcher = Fetcher::new(these(&["127.0.0.1"], &[port]), Limits::default());
+    let fetcher = Fetcher::new(these(&["127.0.0.1"], &[port]), FetchLimits::default());
     let found = fetch(&fetcher, &format!("http://127.0.0.1:{port}/")).await;
     assert_eq!(found, Err(FetchError::Unreachable));
-    assert!(FetchError::Unreachable.retryable());
+    assert!(FetchError::Unreachable.is_retryable());
 }
 
 /// Says these bytes for as long as anybody listens, from a thread of its own; gives the port.

@@ -1,6 +1,6 @@
 //! Resolvers that answer what they are told, and what may be asked in these tests.
 
-use fetch::{FetchError, Fetched, Fetcher, Guard, Limits, Private, Resolver, Rules};
+use fetch::{FetchError, FetchLimits, FetchedFile, Fetcher, PrivateAddresses, Resolver, UrlGuard, UrlRules};
 use std::future::ready;
 use std::io;
 use std::net::IpAddr;
@@ -36,16 +36,16 @@ impl Resolver for Names {
 }
 
 /// The machine itself may be asked, at any of these addresses and at this port.
-pub(crate) fn these(addresses: &[&str], ports: &[u16]) -> Rules {
-    let private = Private::These(addresses.iter().map(|address| address.parse().unwrap()).collect());
-    Rules { ports: ports.to_vec(), private, ..Rules::default() }
+pub(crate) fn these(addresses: &[&str], ports: &[u16]) -> UrlRules {
+    let private = PrivateAddresses::AllowListed(addresses.iter().map(|address| address.parse().unwrap()).collect());
+    UrlRules { ports: ports.to_vec(), private_addresses: private, ..UrlRules::default() }
 }
 
-pub(crate) fn fetcher(rules: Rules, names: &Arc<Names>, limits: Limits) -> Fetcher {
+pub(crate) fn fetcher(rules: UrlRules, names: &Arc<Names>, limits: FetchLimits) -> Fetcher {
     let names: Arc<dyn Resolver> = Arc::clone(names) as _;
-    Fetcher::with_guard(Guard::with_resolver(rules, names), limits)
+    Fetcher::with_guard(UrlGuard::with_resolver(rules, names), limits)
 }
 
-pub(crate) async fn fetch(fetcher: &Fetcher, address: &str) -> Result<Fetched, FetchError> {
+pub(crate) async fn fetch(fetcher: &Fetcher, address: &str) -> Result<FetchedFile, FetchError> {
     fetcher.fetch(address, &mut |_| {}).await
 }

@@ -4,7 +4,7 @@ use crate::canary::Canary;
 use crate::names::{Names, fetch, fetcher};
 use crate::network::Network;
 use crate::site::{Site, redirect};
-use fetch::{FetchError, Limits, Private, Rules};
+use fetch::{FetchError, FetchLimits, PrivateAddresses, UrlRules};
 
 #[tokio::test]
 async fn a_neighbour_in_another_network_hears_nothing() {
@@ -14,7 +14,7 @@ async fn a_neighbour_in_another_network_hears_nothing() {
     let octets: Vec<u32> = neighbour.split('.').map(|octet| octet.parse().unwrap()).collect();
     let number = octets.iter().fold(0, |number, octet| number * 256 + octet);
     let names = Names::saying(&[&[neighbour]]);
-    let closed = fetcher(Rules::default(), &names, Limits::default());
+    let closed = fetcher(UrlRules::default(), &names, FetchLimits::default());
     for host in [
         neighbour.clone(),
         number.to_string(),
@@ -27,12 +27,15 @@ async fn a_neighbour_in_another_network_hears_nothing() {
     let site = Site::answering(redirect(302, &format!("http://{neighbour}/"))).await;
     let mut rules = site.rules();
     rules.ports.push(80);
-    let sent_on = fetch::Fetcher::new(rules, Limits::default());
+    let sent_on = fetch::Fetcher::new(rules, FetchLimits::default());
     assert_eq!(fetch(&sent_on, &site.url("/")).await, Err(FetchError::NotAllowed));
     assert_eq!(canary.seen().await, 0);
 
     // There is a way, and the listener would have noticed.
-    let open = fetch::Fetcher::new(Rules { private: Private::Allowed, ..Rules::default() }, Limits::default());
-    assert_eq!(fetch(&open, &format!("http://{neighbour}/")).await, Err(FetchError::Damaged));
+    let open = fetch::Fetcher::new(
+        UrlRules { private_addresses: PrivateAddresses::AllowAll, ..UrlRules::default() },
+        FetchLimits::default(),
+    );
+    assert_eq!(fetch(&open, &format!("http://{neighbour}/")).await, Err(FetchError::InvalidResponse));
     assert_eq!(canary.seen().await, 1);
 }

@@ -2,8 +2,8 @@
 
 use crate::pdf_maker::{HELVETICA, Maker, document, endless, lines};
 use bytes::Bytes;
-use fetch::apart::Apart;
-use fetch::{FetchError, Fetched, Kind, PdfReader, ReadLimits, Readable, Reader};
+use fetch::pdf_process::PdfProcess;
+use fetch::{DocumentContent, DocumentFormat, DocumentReader, FetchError, FetchedFile, PdfReader, ReadLimits};
 use std::time::{Duration, Instant};
 use url::Url;
 
@@ -11,29 +11,29 @@ use url::Url;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn apart() -> PdfReader {
-    PdfReader::Apart(Apart::new(env!("CARGO_BIN_EXE_read-pdf").into(), Vec::new()))
+    PdfReader::Subprocess(PdfProcess::new(env!("CARGO_BIN_EXE_read-pdf").into(), Vec::new()))
 }
 
-fn file(bytes: Vec<u8>) -> Fetched {
-    Fetched {
+fn file(bytes: Vec<u8>) -> FetchedFile {
+    FetchedFile {
         url: Url::parse("https://site.example/a.pdf").unwrap(),
         name: "a.pdf".to_owned(),
-        kind: Kind::of(&bytes, "application/pdf", "a.pdf").unwrap(),
+        format: DocumentFormat::sniff(&bytes, "application/pdf", "a.pdf").unwrap(),
         charset: None,
         bytes: Bytes::from(bytes),
     }
 }
 
 async fn read_by(pdf: PdfReader, bytes: Vec<u8>) -> Result<(String, bool), FetchError> {
-    let limits = ReadLimits { time_max: PATIENCE, ..ReadLimits::default() };
-    match Reader::new(limits, pdf).read(&file(bytes)).await? {
-        Readable::Text { text, truncated } => Ok((text, truncated)),
-        Readable::Image { .. } => panic!("a PDF is no image"),
+    let limits = ReadLimits { timeout: PATIENCE, ..ReadLimits::default() };
+    match DocumentReader::new(limits, pdf).read(&file(bytes)).await? {
+        DocumentContent::Text { text, truncated } => Ok((text, truncated)),
+        DocumentContent::Image { .. } => panic!("a PDF is no image"),
     }
 }
 
 pub(crate) async fn read(bytes: Vec<u8>) -> Result<(String, bool), FetchError> {
-    let here = read_by(PdfReader::Here, bytes.clone()).await;
+    let here = read_by(PdfReader::InProcess, bytes.clone()).await;
     assert_eq!(here, read_by(apart(), bytes).await, "here and apart are the same");
     here
 }
@@ -146,10 +146,10 @@ async fn twenty_megabytes_are_read_in_time() {
 #[tokio::test]
 async fn text_is_cut_at_its_limit() {
     let bytes = document(&[&["0123456789"; 100]]);
-    let limits = ReadLimits { text_bytes_max: 105, time_max: PATIENCE, ..ReadLimits::default() };
-    for pdf in [PdfReader::Here, apart()] {
-        let found = Reader::new(limits.clone(), pdf).read(&file(bytes.clone())).await.unwrap();
-        let Readable::Text { text, truncated } = found else { panic!("no text") };
+    let limits = ReadLimits { text_bytes_max: 105, timeout: PATIENCE, ..ReadLimits::default() };
+    for pdf in [PdfReader::InProcess, apart()] {
+        let found = DocumentReader::new(limits.clone(), pdf).read(&file(bytes.clone())).await.unwrap();
+        let DocumentContent::Text { text, truncated } = found else { panic!("no text") };
         assert_eq!((text.len(), truncated), (105, true));
     }
 }
@@ -174,9 +174,9 @@ async fn a_file_that_asks_for_all_memory_ends_only_its_own_process() {
     let content = maker.packed("", &lines(&["text"]));
     let bomb = maker.with_pages(font, &[content], "");
     assert!(bomb.len() < 4 * 1024 * 1024);
-    let PdfReader::Apart(roomy) = apart() else { panic!("apart is apart") };
-    let tight = Apart { memory_bytes_max: 128 * 1024 * 1024, ..roomy };
-    assert_eq!(read_by(PdfReader::Apart(tight), bomb.clone()).await, Err(FetchError::Unreadable));
+    let PdfReader::Subprocess(roomy) = apart() else { panic!("apart is apart") };
+    let tight = PdfProcess { memory_bytes_max: 128 * 1024 * 1024, ..roomy };
+    assert_eq!(read_by(PdfReader::Subprocess(tight), bomb.clone()).await, Err(FetchError::Unreadable));
     assert_eq!(read_by(apart(), bomb).await, Ok(("text".to_owned(), false)), "with more room it can be read");
 }
 
@@ -184,10 +184,10 @@ async fn a_file_that_asks_for_all_memory_ends_only_its_own_process() {
 async fn a_file_that_takes_for_ever_is_given_up_and_its_process_ended() {
     let bytes = endless();
     assert!(bytes.len() < 10 * 1024 * 1024, "{}", bytes.len());
-    let limits = ReadLimits { time_max: Duration::from_millis(500), ..ReadLimits::default() };
+    let limits = ReadLimits { timeout: Duration::from_millis(500), ..ReadLimits::default() };
     let began = Instant::now();
-    let found = Reader::new(limits, apart()).read(&file(bytes)).await;
-    assert!(matches!(found, Err(FetchError::Unreadable | FetchError::TooSlow)), "{found:?}");
+    let found = DocumentReader::new(limits, apart()).read(&file(bytes)).await;
+    assert!(matches!(found, Err(FetchError::Unreadable | FetchError::ReadTimedOut)), "{found:?}");
     assert!(began.elapsed() < PATIENCE);
 }
 
@@ -200,18 +200,18 @@ async fn what_was_read_when_the_time_is_up_is_given() {
     maker.stream(&form, "/X Do ".repeat(40).as_bytes());
     let content = maker.packed("", &[lines(&["before"]), b" /X Do".to_vec()].concat());
     let bytes = maker.with_pages(font, &[content], &format!("/XObject << /X {own} 0 R >>"));
-    let limits = ReadLimits { time_max: Duration::from_secs(4), ..ReadLimits::default() };
-    let found = Reader::new(limits, apart()).read(&file(bytes)).await;
-    assert_eq!(found, Ok(Readable::Text { text: "before".to_owned(), truncated: true }));
+    let limits = ReadLimits { timeout: Duration::from_secs(4), ..ReadLimits::default() };
+    let found = DocumentReader::new(limits, apart()).read(&file(bytes)).await;
+    assert_eq!(found, Ok(DocumentContent::Text { text: "before".to_owned(), truncated: true }));
 }
 
 #[tokio::test]
 async fn a_text_does_not_wait_for_documents_that_take_for_ever() {
-    let limits = ReadLimits { readers_max: 1, ..ReadLimits::default() };
-    let reader = Reader::new(limits, apart());
+    let limits = ReadLimits { concurrent_reads_max: 1, ..ReadLimits::default() };
+    let reader = DocumentReader::new(limits, apart());
     let document = file(endless());
     let mut slow = std::pin::pin!(reader.read(&document));
-    let text = Fetched { kind: Kind::Plain, bytes: Bytes::from_static(b"words"), ..document.clone() };
+    let text = FetchedFile { format: DocumentFormat::Plain, bytes: Bytes::from_static(b"words"), ..document.clone() };
     tokio::select! {
         biased;
         found = &mut slow => panic!("{found:?}"),
@@ -237,6 +237,6 @@ async fn a_file_as_deep_as_it_is_long_is_survived() {
 
 #[tokio::test]
 async fn a_program_that_is_not_there_reads_nothing() {
-    let nobody = PdfReader::Apart(Apart::new("/nonexistent/program".into(), Vec::new()));
+    let nobody = PdfReader::Subprocess(PdfProcess::new("/nonexistent/program".into(), Vec::new()));
     assert_eq!(read_by(nobody, document(&[&["text"]])).await, Err(FetchError::Unreadable));
 }

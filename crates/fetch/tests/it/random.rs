@@ -2,8 +2,8 @@
 
 use crate::pdf_maker::document;
 use bytes::Bytes;
-use fetch::{FetchError, Fetched, Kind, PdfReader, ReadLimits, Reader};
-use model_testing::{Rng, seeds};
+use fetch::{DocumentFormat, DocumentReader, FetchError, FetchedFile, PdfReader, ReadLimits};
+use model_testing::{Rng, test_seeds};
 use std::time::Duration;
 use url::Url;
 
@@ -26,17 +26,17 @@ fn damaged(rng: &mut Rng, mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_damaged_document_never_hangs_and_never_ends_the_process() {
-    let limits = ReadLimits { time_max: Duration::from_secs(60), ..ReadLimits::default() };
-    let reader = Reader::new(limits, PdfReader::Here);
+    let limits = ReadLimits { timeout: Duration::from_secs(60), ..ReadLimits::default() };
+    let reader = DocumentReader::new(limits, PdfReader::InProcess);
     let whole = document(&[&["one", "two"], &["three"]]);
     let mut readable = 0;
-    for seed in seeds() {
+    for seed in test_seeds() {
         let mut rng = Rng::new(seed);
         let bytes = damaged(&mut rng, whole.clone());
-        let file = Fetched {
+        let file = FetchedFile {
             url: Url::parse("http://h.example/").unwrap(),
             name: "a.pdf".to_owned(),
-            kind: Kind::Pdf,
+            format: DocumentFormat::Pdf,
             charset: None,
             bytes: Bytes::from(bytes),
         };

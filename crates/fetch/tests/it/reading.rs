@@ -3,21 +3,21 @@
 use crate::names::fetch;
 use crate::pdf_maker::document;
 use crate::site::{Site, answer};
-use fetch::{FetchError, Fetched, Limits, PdfReader, ReadLimits, Readable, Reader};
+use fetch::{DocumentContent, DocumentReader, FetchError, FetchLimits, FetchedFile, PdfReader, ReadLimits};
 use std::time::{Duration, Instant};
 
-async fn fetched(kind: &str, path: &str, body: impl AsRef<[u8]>) -> Fetched {
+async fn fetched(kind: &str, path: &str, body: impl AsRef<[u8]>) -> FetchedFile {
     let site = Site::answering(answer(kind, body)).await;
-    fetch(&site.fetcher(Limits::default()), &site.url(path)).await.unwrap()
+    fetch(&site.fetcher(FetchLimits::default()), &site.url(path)).await.unwrap()
 }
 
-fn reader() -> Reader {
-    Reader::new(ReadLimits { time_max: Duration::from_secs(60), ..ReadLimits::default() }, PdfReader::Here)
+fn reader() -> DocumentReader {
+    DocumentReader::new(ReadLimits { timeout: Duration::from_secs(60), ..ReadLimits::default() }, PdfReader::InProcess)
 }
 
 async fn text(kind: &str, path: &str, body: impl AsRef<[u8]>) -> String {
     match reader().read(&fetched(kind, path, body).await).await.unwrap() {
-        Readable::Text { text, truncated: false } => text,
+        DocumentContent::Text { text, truncated: false } => text,
         other => panic!("{other:?}"),
     }
 }
@@ -40,7 +40,7 @@ async fn an_image_is_passed_on_as_it_came() {
     // The smallest GIF.
     let gif = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff\x2c\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0\x3b";
     let found = reader().read(&fetched("application/octet-stream", "/", gif).await).await.unwrap();
-    assert_eq!(found, Readable::Image { content_type: "image/gif", bytes: gif.to_vec().into() });
+    assert_eq!(found, DocumentContent::Image { content_type: "image/gif", bytes: gif.to_vec().into() });
 }
 
 #[tokio::test]
@@ -58,15 +58,15 @@ async fn five_megabytes_of_page_are_read_in_time() {
     assert!(html.len() > 5 * 1024 * 1024);
     let page = fetched("text/html", "/", html).await;
     let began = Instant::now();
-    let all = Reader::new(
-        ReadLimits { text_bytes_max: 20 << 20, time_max: Duration::from_secs(60), ..ReadLimits::default() },
-        PdfReader::Here,
+    let all = DocumentReader::new(
+        ReadLimits { text_bytes_max: 20 << 20, timeout: Duration::from_secs(60), ..ReadLimits::default() },
+        PdfReader::InProcess,
     );
-    let Readable::Text { text, truncated } = all.read(&page).await.unwrap() else { panic!("no text") };
+    let DocumentContent::Text { text, truncated } = all.read(&page).await.unwrap() else { panic!("no text") };
     println!("{} bytes of text in {:?}", text.len(), began.elapsed());
     assert!(!truncated && text.starts_with("Large\n\nSome bold words & a [link](http://127.0.0.1"));
     assert!(text.lines().filter(|line| line.starts_with("Some bold")).count() > 40_000 && !text.contains("var x"));
 
-    let Readable::Text { text, truncated } = reader().read(&page).await.unwrap() else { panic!("no text") };
+    let DocumentContent::Text { text, truncated } = reader().read(&page).await.unwrap() else { panic!("no text") };
     assert!(truncated && text.len() <= 1024 * 1024 && text.len() > 1024 * 1024 - 4);
 }

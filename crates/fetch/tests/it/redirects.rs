@@ -3,7 +3,7 @@
 use crate::canary::Canary;
 use crate::names::fetch;
 use crate::site::{Site, answer, redirect};
-use fetch::{FetchError, Limits};
+use fetch::{FetchError, FetchLimits};
 use tokio::io::AsyncWriteExt;
 
 /// Sends `/N` to `/N-1`, and has something at `/0`.
@@ -39,7 +39,7 @@ async fn no_redirect_leads_inside() {
             let site = Site::answering(redirect(status, target)).await;
             let mut rules = site.rules();
             rules.ports.extend([80, port]);
-            let fetcher = fetch::Fetcher::new(rules, Limits::default());
+            let fetcher = fetch::Fetcher::new(rules, FetchLimits::default());
             assert_eq!(fetch(&fetcher, &site.url("/")).await, Err(FetchError::NotAllowed), "{status} {target}");
             assert_eq!(site.heads().len(), 1);
         }
@@ -50,7 +50,7 @@ async fn no_redirect_leads_inside() {
 #[tokio::test]
 async fn three_hops_are_followed_and_the_fourth_is_not() {
     let site = stairs().await;
-    let fetcher = site.fetcher(Limits::default());
+    let fetcher = site.fetcher(FetchLimits::default());
     let found = fetch(&fetcher, &site.url("/3")).await.unwrap();
     assert_eq!((found.bytes.as_ref(), found.url.path(), found.name.as_str()), (&b"arrived"[..], "/0", "3"));
     assert_eq!(site.heads().len(), 4);
@@ -69,21 +69,21 @@ async fn an_address_in_any_script_is_followed() {
         let _ = socket.write_all(&said).await;
     })
     .await;
-    let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await.unwrap();
+    let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await.unwrap();
     assert_eq!((found.bytes.as_ref(), site.heads().len()), (&b"arrived"[..], 2));
 }
 
 #[tokio::test]
 async fn a_circle_ends() {
     let site = Site::answering(redirect(307, "/")).await;
-    assert_eq!(fetch(&site.fetcher(Limits::default()), &site.url("/")).await, Err(FetchError::NotAllowed));
+    assert_eq!(fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await, Err(FetchError::NotAllowed));
     assert_eq!(site.heads().len(), 4);
 }
 
 #[tokio::test]
 async fn no_hop_carries_anything_but_the_question() {
     let site = stairs().await;
-    fetch(&site.fetcher(Limits::default()), &site.url("/2")).await.unwrap();
+    fetch(&site.fetcher(FetchLimits::default()), &site.url("/2")).await.unwrap();
     for head in site.heads() {
         for name in ["authorization", "cookie", "referer", "headwater-", "forwarded", "x-"] {
             assert!(!head.lines().any(|line| line.starts_with(name)), "{head}");
@@ -102,8 +102,8 @@ async fn an_answer_that_leads_nowhere_is_its_status() {
         ("HTTP/1.1 204 No Content\r\n\r\n", 204),
     ] {
         let site = Site::answering(said).await;
-        let found = fetch(&site.fetcher(Limits::default()), &site.url("/")).await;
+        let found = fetch(&site.fetcher(FetchLimits::default()), &site.url("/")).await;
         assert_eq!(found, Err(FetchError::Status(status)), "{said:?}");
     }
-    assert!(FetchError::Status(503).retryable() && !FetchError::Status(404).retryable());
+    assert!(FetchError::Status(503).is_retryable() && !FetchError::Status(404).is_retryable());
 }

@@ -1,6 +1,6 @@
 //! A small HTTP server on loopback that says what it is told, byte for byte.
 
-use fetch::{Fetcher, Limits, Rules};
+use fetch::{FetchLimits, Fetcher, UrlRules};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -63,11 +63,11 @@ impl Site {
     }
 
     /// May ask this site and nobody else.
-    pub(crate) fn rules(&self) -> Rules {
+    pub(crate) fn rules(&self) -> UrlRules {
         these(&["127.0.0.1"], &[self.port])
     }
 
-    pub(crate) fn fetcher(&self, limits: Limits) -> Fetcher {
+    pub(crate) fn fetcher(&self, limits: FetchLimits) -> Fetcher {
         Fetcher::new(self.rules(), limits)
     }
 }

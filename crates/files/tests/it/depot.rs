@@ -1,41 +1,41 @@
 //! A folder as a place for files.
 
 use bytes::Bytes;
-use files::{Depot, FilesError, Found, Key, Kind, Place, UploadError, What};
+use files::{FileKey, FileStore, FileStoreError, FileType, ListedFile, ListedFileKind, StorageLocation, UploadError};
 use futures_util::TryStreamExt as _;
 use model::UserId;
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uuid::Uuid;
 
 const MANY: u64 = 1 << 30;
 
-fn depot(dir: &Path) -> Depot {
-    Depot::open(&Place::Folder(dir.join("files")), &[]).unwrap()
+fn depot(dir: &Path) -> FileStore {
+    FileStore::open(&StorageLocation::Folder(dir.join("files")), &[]).unwrap()
 }
 
-fn key(user: &str) -> Key {
-    Key::mint(&UserId::from(user), Uuid::now_v7(), Some("txt")).unwrap()
+fn key(user: &str) -> FileKey {
+    FileKey::for_attachment(&UserId::from(user), Uuid::now_v7(), Some("txt")).unwrap()
 }
 
-async fn put(depot: &Depot, key: &Key, pieces: &[Bytes]) -> Result<u64, UploadError> {
-    let mut upload = depot.upload(key, Kind::of(b"x", None), "attachment", MANY).await?;
+async fn put(depot: &FileStore, key: &FileKey, pieces: &[Bytes]) -> Result<u64, UploadError> {
+    let mut upload = depot.upload(key, FileType::sniff(b"x", None), "attachment", MANY).await?;
     for piece in pieces {
         upload.write(piece.clone()).await?;
     }
     upload.finish().await
 }
 
-async fn all(depot: &Depot, key: &Key, range: Option<std::ops::Range<u64>>) -> Result<Vec<u8>, FilesError> {
+async fn all(depot: &FileStore, key: &FileKey, range: Option<std::ops::Range<u64>>) -> Result<Vec<u8>, FileStoreError> {
     let reading = depot.read(key, range).await?;
     let pieces: Vec<Bytes> = reading.stream.try_collect().await?;
     Ok(pieces.concat())
 }
 
-async fn names(depot: &Depot) -> Vec<String> {
-    let all = depot.all().await.unwrap();
-    all.into_iter().filter(|found| found.what == What::File).map(|found| found.name).collect()
+async fn names(depot: &FileStore) -> Vec<String> {
+    let all = depot.list().await.unwrap();
+    all.into_iter().filter(|found| found.kind == ListedFileKind::File).map(|found| found.name).collect()
 }
 
 /// Every file below a folder.
@@ -52,7 +52,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 async fn what_goes_in_comes_out_however_it_is_cut() {
     let dir = tempfile::tempdir().unwrap();
     let depot = depot(dir.path());
-    for seed in seeds() {
+    for seed in test_seeds() {
         let mut rng = Rng::new(seed);
         let size = [1, 255, 256 * 1024 - 1, 256 * 1024, 256 * 1024 + 1, 700_000][rng.below(6)];
         let bytes: Vec<u8> = (0..=250).cycle().take(size).collect();
@@ -78,19 +78,19 @@ async fn nothing_is_seen_before_it_is_whole_and_nothing_stays_of_what_is_not() {
     let depot = depot(dir.path());
     let big = Bytes::from(vec![7; 1_000_000]);
     let kept = key("u1");
-    let mut upload = depot.upload(&kept, Kind::of(b"x", None), "attachment", MANY).await.unwrap();
+    let mut upload = depot.upload(&kept, FileType::sniff(b"x", None), "attachment", MANY).await.unwrap();
     upload.write(big.clone()).await.unwrap();
-    assert!(matches!(depot.read(&kept, None).await, Err(FilesError::NotFound)));
+    assert!(matches!(depot.read(&kept, None).await, Err(FileStoreError::NotFound)));
     assert_eq!(names(&depot).await, Vec::<String>::new());
     upload.finish().await.unwrap();
     assert_eq!(names(&depot).await, [kept.as_str()]);
 
     let aborted = key("u1");
-    let mut upload = depot.upload(&aborted, Kind::of(b"x", None), "attachment", MANY).await.unwrap();
+    let mut upload = depot.upload(&aborted, FileType::sniff(b"x", None), "attachment", MANY).await.unwrap();
     upload.write(big.clone()).await.unwrap();
     upload.abort().await;
     let too_large = key("u1");
-    let mut upload = depot.upload(&too_large, Kind::of(b"x", None), "attachment", 1_000_001).await.unwrap();
+    let mut upload = depot.upload(&too_large, FileType::sniff(b"x", None), "attachment", 1_000_001).await.unwrap();
     upload.write(big.clone()).await.unwrap();
     upload.write(Bytes::from_static(b"x")).await.unwrap();
     assert!(matches!(upload.write(Bytes::from_static(b"y")).await, Err(UploadError::TooLarge(1_000_001))));
@@ -103,14 +103,14 @@ async fn what_an_upload_that_was_killed_has_left_is_removed_with_it() {
     let dir = tempfile::tempdir().unwrap();
     let depot = depot(dir.path());
     let key = key("u1");
-    let mut upload = depot.upload(&key, Kind::of(b"x", None), "attachment", MANY).await.unwrap();
+    let mut upload = depot.upload(&key, FileType::sniff(b"x", None), "attachment", MANY).await.unwrap();
     upload.write(Bytes::from(vec![7; 1_000_000])).await.unwrap();
     assert_eq!(files(dir.path()).len(), 1);
     // As a process leaves it that is killed: nobody cleans up.
     std::mem::forget(upload);
-    depot.remove(&key).await.unwrap();
+    depot.delete(&key).await.unwrap();
     assert_eq!(files(dir.path()), Vec::<PathBuf>::new());
-    depot.remove(&key).await.unwrap();
+    depot.delete(&key).await.unwrap();
 }
 
 #[tokio::test]
@@ -124,15 +124,15 @@ async fn links_lead_nowhere() {
     let key_of_link = key("u1");
     std::fs::create_dir_all(root.join("u1")).unwrap();
     std::os::unix::fs::symlink(&secret, dir.path().join("files").join(key_of_link.as_str())).unwrap();
-    assert!(matches!(depot.read(&key_of_link, None).await, Err(FilesError::NotFound)));
-    assert!(matches!(depot.size(&key_of_link).await, Err(FilesError::NotFound)));
+    assert!(matches!(depot.read(&key_of_link, None).await, Err(FileStoreError::NotFound)));
+    assert!(matches!(depot.size(&key_of_link).await, Err(FileStoreError::NotFound)));
 
     let (mine, outside) = (key("u2"), dir.path().join("outside"));
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join(mine.as_str().rsplit('/').next().unwrap()), "secret").unwrap();
     std::os::unix::fs::symlink(&outside, root.join("u2")).unwrap();
-    assert!(matches!(depot.read(&mine, None).await, Err(FilesError::NotFound)));
-    assert!(matches!(put(&depot, &key("u2"), &[Bytes::from_static(b"x")]).await, Err(UploadError::Files(_))));
+    assert!(matches!(depot.read(&mine, None).await, Err(FileStoreError::NotFound)));
+    assert!(matches!(put(&depot, &key("u2"), &[Bytes::from_static(b"x")]).await, Err(UploadError::Store(_))));
     assert_eq!(files(&outside).len(), 1);
 }
 
@@ -140,24 +140,28 @@ async fn links_lead_nowhere() {
 async fn a_folder_shows_what_is_whole_what_is_not_and_what_is_not_ours() {
     let dir = tempfile::tempdir().unwrap();
     let depot = depot(dir.path());
-    assert_eq!(depot.all().await.unwrap(), []);
+    assert_eq!(depot.list().await.unwrap(), []);
     let (whole, part, link) = (key("u1"), key("u1"), key("#2"));
     put(&depot, &whole, &[Bytes::from_static(b"12345")]).await.unwrap();
-    let mut upload = depot.upload(&part, Kind::of(b"x", None), "attachment", MANY).await.unwrap();
+    let mut upload = depot.upload(&part, FileType::sniff(b"x", None), "attachment", MANY).await.unwrap();
     upload.write(Bytes::from(vec![7; 1_000_000])).await.unwrap();
     let place = dir.path().join("files").join(link.as_str());
     std::fs::create_dir_all(place.parent().unwrap()).unwrap();
     // A link that leads round in a circle is not followed either.
     std::os::unix::fs::symlink(dir.path(), &place).unwrap();
-    let mut all = depot.all().await.unwrap();
+    let mut all = depot.list().await.unwrap();
     all.sort_by(|a, b| a.name.cmp(&b.name));
-    let found = |key: &Key, what| (key.as_str().to_owned(), what);
-    let mut wanted = vec![found(&whole, What::File), found(&part, What::Part), found(&link, What::Other)];
+    let found = |key: &FileKey, what| (key.as_str().to_owned(), what);
+    let mut wanted = vec![
+        found(&whole, ListedFileKind::File),
+        found(&part, ListedFileKind::PartialUpload),
+        found(&link, ListedFileKind::Other),
+    ];
     wanted.sort_by(|a, b| a.0.cmp(&b.0));
-    assert_eq!(all.iter().map(|found| (found.name.clone(), found.what)).collect::<Vec<_>>(), wanted);
-    assert!(all.contains(&Found { name: whole.as_str().to_owned(), bytes: 5, what: What::File }));
+    assert_eq!(all.iter().map(|found| (found.name.clone(), found.kind)).collect::<Vec<_>>(), wanted);
+    assert!(all.contains(&ListedFile { name: whole.as_str().to_owned(), bytes: 5, kind: ListedFileKind::File }));
     upload.abort().await;
-    assert_eq!(depot.all().await.unwrap().len(), 2);
+    assert_eq!(depot.list().await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -180,7 +184,7 @@ async fn a_folder_signs_nothing_and_what_is_not_there_is_not_found() {
     let dir = tempfile::tempdir().unwrap();
     let depot = depot(dir.path());
     assert_eq!(depot.bucket(), None);
-    assert!(depot.address(&key("u1"), Duration::from_secs(1)).await.unwrap().is_none());
-    assert!(matches!(depot.read(&key("u1"), None).await, Err(FilesError::NotFound)));
-    assert!(matches!(depot.size(&key("u1")).await, Err(FilesError::NotFound)));
+    assert!(depot.presigned_url(&key("u1"), Duration::from_secs(1)).await.unwrap().is_none());
+    assert!(matches!(depot.read(&key("u1"), None).await, Err(FileStoreError::NotFound)));
+    assert!(matches!(depot.size(&key("u1")).await, Err(FileStoreError::NotFound)));
 }

@@ -1,6 +1,6 @@
 //! Which paths are names of ours.
 
-use files::{Key, KeyError};
+use files::{FileKey, FileKeyError};
 use model::UserId;
 use uuid::Uuid;
 
@@ -12,49 +12,51 @@ fn id() -> Uuid {
 fn a_name_says_whose_it_is_and_is_read_back() {
     for user in ["local", "u1", "a-b_C", "u1/../u2", "..", ".", "日本", "a b", "a%2Fb", "auth|1", "A\\B", "a\0b"] {
         let owner = UserId::from(user);
-        let key = Key::mint(&owner, id(), Some("png")).unwrap();
-        assert_eq!(Key::parse(key.as_str()).as_ref(), Ok(&key), "{user}");
+        let key = FileKey::for_attachment(&owner, id(), Some("png")).unwrap();
+        assert_eq!(FileKey::parse(key.as_str()).as_ref(), Ok(&key), "{user}");
         assert_eq!(key.owner(), &owner);
         assert_eq!(key.as_str().split('/').count(), 3, "{}", key.as_str());
         assert!(!key.as_str().contains(".."), "{}", key.as_str());
     }
-    let key = Key::mint(&UserId::from("u1"), id(), None).unwrap();
+    let key = FileKey::for_attachment(&UserId::from("u1"), id(), None).unwrap();
     assert_eq!(key.as_str(), "agent-inputs/u1/01900000000070008000000000000001");
-    let odd = Key::mint(&UserId::from("u1"), id(), Some("../x")).unwrap();
+    let odd = FileKey::for_attachment(&UserId::from("u1"), id(), Some("../x")).unwrap();
     assert_eq!(odd, key, "an extension that is none is left out");
 }
 
 #[test]
 fn a_blob_has_a_name_that_no_client_can_give() {
     let (owner, hash) = (UserId::from("u1"), "0123456789abcdef".repeat(4));
-    let key = Key::mint_blob(&owner, &hash, id()).unwrap();
+    let key = FileKey::for_blob(&owner, &hash, id()).unwrap();
     assert_eq!(key.as_str(), format!("blobs/u1/{hash}-01900000000070008000000000000001"));
     for odd in ["", "../x", &hash.to_uppercase(), &hash[1..]] {
-        assert_eq!(Key::mint_blob(&owner, odd, id()), Err(KeyError::Malformed));
+        assert_eq!(FileKey::for_blob(&owner, odd, id()), Err(FileKeyError::Malformed));
     }
-    assert_eq!(Key::stored(key.as_str()).as_ref(), Ok(&key));
-    assert_eq!(Key::parse(key.as_str()), Err(KeyError::Unknown));
-    let sent = Key::mint(&UserId::from("u1"), id(), Some("png")).unwrap();
-    assert_eq!(Key::stored(sent.as_str()), Ok(sent));
+    assert_eq!(FileKey::parse_stored(key.as_str()).as_ref(), Ok(&key));
+    assert_eq!(FileKey::parse(key.as_str()), Err(FileKeyError::Unknown));
+    let sent = FileKey::for_attachment(&UserId::from("u1"), id(), Some("png")).unwrap();
+    assert_eq!(FileKey::parse_stored(sent.as_str()), Ok(sent));
     let name = key.as_str().rsplit('/').next().unwrap();
-    assert_eq!(Key::stored(&format!("blobs/../u1/{name}")), Err(KeyError::Malformed));
+    assert_eq!(FileKey::parse_stored(&format!("blobs/../u1/{name}")), Err(FileKeyError::Malformed));
     for odd in [format!("other/u1/{name}"), format!("agent-inputs/u1/{name}"), format!("blobs/u1/{hash}")] {
-        assert_eq!(Key::stored(&odd), Err(KeyError::Unknown), "{odd}");
+        assert_eq!(FileKey::parse_stored(&odd), Err(FileKeyError::Unknown), "{odd}");
     }
 }
 
 #[test]
 fn no_file_is_named_after_nobody() {
     for user in ["", &"u".repeat(201), &"ü".repeat(40)] {
-        assert_eq!(Key::mint(&UserId::from(user), id(), None), Err(KeyError::Owner), "{user}");
+        assert_eq!(FileKey::for_attachment(&UserId::from(user), id(), None), Err(FileKeyError::InvalidOwner), "{user}");
     }
 }
 
 #[test]
 fn users_whose_ids_look_alike_have_different_names() {
     let users = ["u1", "u10", "U1", "u1%2F", "u1/", "u1%2f", "u1.", "u1 ", "%75%31"];
-    let mut names: Vec<String> =
-        users.iter().map(|user| Key::mint(&UserId::from(*user), id(), None).unwrap().as_str().to_owned()).collect();
+    let mut names: Vec<String> = users
+        .iter()
+        .map(|user| FileKey::for_attachment(&UserId::from(*user), id(), None).unwrap().as_str().to_owned())
+        .collect();
     names.sort();
     names.dedup();
     assert_eq!(names.len(), users.len());
@@ -92,7 +94,7 @@ fn what_we_could_not_have_given_is_no_name() {
         "file:///etc/passwd".to_owned(),
     ];
     for path in malformed {
-        assert_eq!(Key::parse(&path), Err(KeyError::Malformed), "{path:?}");
+        assert_eq!(FileKey::parse(&path), Err(FileKeyError::Malformed), "{path:?}");
     }
     let unknown = [
         "agent-inputs".to_owned(),
@@ -108,6 +110,6 @@ fn what_we_could_not_have_given_is_no_name() {
         format!("agent-inputs/{}/{file}", "u".repeat(201)),
     ];
     for path in unknown {
-        assert_eq!(Key::parse(&path), Err(KeyError::Unknown), "{path:?}");
+        assert_eq!(FileKey::parse(&path), Err(FileKeyError::Unknown), "{path:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! What bytes are, and what a browser is told of them.
 
-use files::{Kind, disposition, shown_name};
+use files::{FileType, content_disposition, sanitize_file_name};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
 
@@ -30,7 +30,7 @@ fn bytes_say_what_they_are() {
         (b"h\0i\0", "application/octet-stream", None),
     ];
     for (bytes, content_type, extension) in table {
-        assert_eq!(Kind::of(bytes, None), Kind { content_type, extension }, "{bytes:?}");
+        assert_eq!(FileType::sniff(bytes, None), FileType { content_type, extension }, "{bytes:?}");
     }
 }
 
@@ -50,17 +50,17 @@ fn office_documents_are_known_in_whatever_order_their_files_are() {
         vec!["_rels/.rels", "word/document.xml"],
         vec!["word/document.xml", types],
     ] {
-        let kind = Kind::of(&archive(&names), None);
-        assert_eq!(kind, Kind { content_type: WORD, extension: Some("docx") }, "{names:?}");
+        let kind = FileType::sniff(&archive(&names), None);
+        assert_eq!(kind, FileType { content_type: WORD, extension: Some("docx") }, "{names:?}");
     }
     for (name, extension) in [("xl/workbook.xml", "xlsx"), ("ppt/presentation.xml", "pptx")] {
-        assert_eq!(Kind::of(&archive(&[types, "_rels/.rels", name]), Some(WORD)).extension, Some(extension));
+        assert_eq!(FileType::sniff(&archive(&[types, "_rels/.rels", name]), Some(WORD)).extension, Some(extension));
     }
     let late = archive(&[types, "customXml/item1.xml"]);
-    assert_eq!(Kind::of(&late, Some(WORD)).content_type, WORD, "a sender may say more");
-    assert_eq!(Kind::of(&late, None).content_type, "application/zip");
+    assert_eq!(FileType::sniff(&late, Some(WORD)).content_type, WORD, "a sender may say more");
+    assert_eq!(FileType::sniff(&late, None).content_type, "application/zip");
     for other in [archive(&["a.txt", "word/document.xml"]), archive(&["mimetype", "META-INF/container.xml"])] {
-        assert_eq!(Kind::of(&other, Some(WORD)).content_type, "application/zip", "and not something else");
+        assert_eq!(FileType::sniff(&other, Some(WORD)).content_type, "application/zip", "and not something else");
     }
 }
 
@@ -77,12 +77,15 @@ fn what_could_be_run_is_text() {
     ];
     for bytes in scripts {
         assert_eq!(
-            Kind::of(bytes, Some("image/svg+xml")).content_type,
+            FileType::sniff(bytes, Some("image/svg+xml")).content_type,
             "text/plain",
             "{}",
             String::from_utf8_lossy(bytes)
         );
-        assert!(disposition("x", Kind::of(bytes, Some("text/html")).content_type).starts_with("attachment; "));
+        assert!(
+            content_disposition("x", FileType::sniff(bytes, Some("text/html")).content_type)
+                .starts_with("attachment; ")
+        );
     }
 }
 
@@ -96,15 +99,15 @@ fn a_sender_may_say_more_of_a_text_and_nothing_else() {
         ("image/png", "text/plain"),
         ("", "text/plain"),
     ] {
-        assert_eq!(Kind::of(b"a,b\n1,2\n", Some(declared)).content_type, told, "{declared}");
-        assert_eq!(Kind::of(PNG, Some(declared)).content_type, "image/png", "{declared}");
+        assert_eq!(FileType::sniff(b"a,b\n1,2\n", Some(declared)).content_type, told, "{declared}");
+        assert_eq!(FileType::sniff(PNG, Some(declared)).content_type, "image/png", "{declared}");
     }
 }
 
 #[test]
 fn a_cut_in_the_middle_of_a_character_makes_no_text_binary() {
-    let text = "日".repeat(files::HEAD_BYTES);
-    assert_eq!(Kind::of(text.as_bytes(), None).content_type, "text/plain");
+    let text = "日".repeat(files::SNIFF_BYTES);
+    assert_eq!(FileType::sniff(text.as_bytes(), None).content_type, "text/plain");
 }
 
 #[test]
@@ -121,17 +124,17 @@ fn a_name_keeps_what_people_can_read() {
         ("CON", "CON"),
         ("\u{202e}gpj.exe", "gpj.exe"),
     ] {
-        assert_eq!(shown_name(given), kept, "{given:?}");
+        assert_eq!(sanitize_file_name(given), kept, "{given:?}");
     }
-    assert_eq!(shown_name(&"ü".repeat(150)), "ü".repeat(100));
+    assert_eq!(sanitize_file_name(&"ü".repeat(150)), "ü".repeat(100));
 }
 
 #[test]
 fn any_name_gives_one_header() {
     assert_eq!(
-        disposition("a \"b\"\r\nX: 日.png", "image/png"),
+        content_disposition("a \"b\"\r\nX: 日.png", "image/png"),
         "inline; filename=\"a _b___X: _.png\"; filename*=UTF-8''a%20%22b%22%0D%0AX%3A%20%E6%97%A5.png"
     );
-    assert!(disposition("x.svg", "image/svg+xml").starts_with("attachment; "));
-    assert!(disposition("x.pdf", "application/pdf").starts_with("attachment; "));
+    assert!(content_disposition("x.svg", "image/svg+xml").starts_with("attachment; "));
+    assert!(content_disposition("x.pdf", "application/pdf").starts_with("attachment; "));
 }

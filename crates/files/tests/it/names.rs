@@ -1,6 +1,6 @@
 //! What senders call their files.
 
-use files::sent_name;
+use files::parse_disposition_file_name;
 
 #[test]
 fn a_part_of_a_form_is_a_file_when_it_has_a_name_however_that_is_written() {
@@ -39,8 +39,8 @@ fn a_part_of_a_form_is_a_file_when_it_has_a_name_however_that_is_written() {
         ("form-data", None),
         ("", None),
     ] {
-        assert_eq!(sent_name(given.as_bytes()).as_deref(), name, "{given}");
+        assert_eq!(parse_disposition_file_name(given.as_bytes()).as_deref(), name, "{given}");
     }
     let latin = b"form-data; name=\"file\"; filename=\"\xe9.txt\"";
-    assert_eq!(sent_name(latin).as_deref(), Some("\u{fffd}.txt"));
+    assert_eq!(parse_disposition_file_name(latin).as_deref(), Some("\u{fffd}.txt"));
 }

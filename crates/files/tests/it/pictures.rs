@@ -1,7 +1,7 @@
 //! What pictures say of their size, and that nobody has to believe it.
 
-use files::{Kind, Picture, TooManyPixels};
-use model_testing::{Rng, seeds};
+use files::{FileType, ImageHeaderScanner, ImageTooLarge};
+use model_testing::{Rng, test_seeds};
 
 const MANY: u64 = 100_000_000;
 
@@ -64,7 +64,7 @@ fn a_picture_says_how_large_it_is() {
         (png(32_768, 3_000), (32_768, 3_000)),
         (png(10_000, 10_000), (10_000, 10_000)),
     ] {
-        assert_eq!(Picture::check(&bytes, MANY), Ok(Some(size)), "{:?}", &bytes[..20]);
+        assert_eq!(ImageHeaderScanner::scan(&bytes, MANY), Ok(Some(size)), "{:?}", &bytes[..20]);
     }
 }
 
@@ -83,8 +83,8 @@ fn one_that_says_it_is_too_large_is_refused() {
         (lossy(16_000, 16_000), 16_000, 16_000),
         (lossless(16_384, 16_384), 16_384, 16_384),
     ] {
-        let refused = Err(TooManyPixels { width, height, frames: 1, pixels_max: MANY });
-        assert_eq!(Picture::check(&bytes, MANY), refused, "{:?}", &bytes[..20]);
+        let refused = Err(ImageTooLarge { width, height, frames: 1, pixels_max: MANY });
+        assert_eq!(ImageHeaderScanner::scan(&bytes, MANY), refused, "{:?}", &bytes[..20]);
     }
 }
 
@@ -112,7 +112,7 @@ fn moving_png(frames: u32) -> Vec<u8> {
 #[test]
 fn one_that_moves_has_a_bounded_number_of_frames_and_none_is_larger_than_pictures_are() {
     for bytes in [moving_gif(10_000, 64), moving_webp(10_000), moving_png(10_000), moving_gif(0, 64), moving_webp(0)] {
-        assert_eq!(Picture::check(&bytes, MANY), Ok(Some((64, 64))), "{:?}", &bytes[..20]);
+        assert_eq!(ImageHeaderScanner::scan(&bytes, MANY), Ok(Some((64, 64))), "{:?}", &bytes[..20]);
     }
     for (bytes, frames) in [
         (moving_gif(100_000, 64), 10_001),
@@ -120,12 +120,12 @@ fn one_that_moves_has_a_bounded_number_of_frames_and_none_is_larger_than_picture
         (moving_png(100_000), 100_000),
         (moving_png(u32::MAX), u32::MAX),
     ] {
-        let refused = Err(TooManyPixels { width: 64, height: 64, frames, pixels_max: MANY });
-        assert_eq!(Picture::check(&bytes, MANY), refused, "{:?}", &bytes[..20]);
+        let refused = Err(ImageTooLarge { width: 64, height: 64, frames, pixels_max: MANY });
+        assert_eq!(ImageHeaderScanner::scan(&bytes, MANY), refused, "{:?}", &bytes[..20]);
     }
     // Larger than the whole.
-    let refused = Err(TooManyPixels { width: 65_535, height: 65_535, frames: 1, pixels_max: MANY });
-    assert_eq!(Picture::check(&moving_gif(1, u16::MAX), MANY), refused);
+    let refused = Err(ImageTooLarge { width: 65_535, height: 65_535, frames: 1, pixels_max: MANY });
+    assert_eq!(ImageHeaderScanner::scan(&moving_gif(1, u16::MAX), MANY), refused);
 }
 
 #[test]
@@ -143,13 +143,13 @@ fn what_is_no_picture_says_nothing() {
         b"\xff\xd8\xff\xe0\xff\xff",
         b"RIFF\x40\0\0\0WEBPVP9 \x0a\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
     ] {
-        assert_eq!(Picture::check(bytes, MANY), Ok(None), "{bytes:?}");
+        assert_eq!(ImageHeaderScanner::scan(bytes, MANY), Ok(None), "{bytes:?}");
     }
 }
 
 #[test]
 fn however_a_picture_is_cut_and_whatever_is_in_it_the_answer_is_the_same() {
-    for seed in seeds() {
+    for seed in test_seeds() {
         let mut rng = Rng::new(seed);
         let mut bytes = match rng.below(7) {
             0 => png(20_000, 20_000),
@@ -164,14 +164,14 @@ fn however_a_picture_is_cut_and_whatever_is_in_it_the_answer_is_the_same() {
             let at = rng.below(bytes.len());
             bytes[at] = u8::try_from(rng.below(256)).unwrap();
         }
-        let kind = Kind::of(&bytes, None);
-        let mut whole = Picture::new(kind, MANY);
-        let wanted = whole.take(&bytes);
-        let (mut cut, mut got, mut rest) = (Picture::new(kind, MANY), Ok(()), &bytes[..]);
+        let kind = FileType::sniff(&bytes, None);
+        let mut whole = ImageHeaderScanner::new(kind, MANY);
+        let wanted = whole.feed(&bytes);
+        let (mut cut, mut got, mut rest) = (ImageHeaderScanner::new(kind, MANY), Ok(()), &bytes[..]);
         while got.is_ok() && !rest.is_empty() {
             let piece;
             (piece, rest) = rest.split_at(rest.len().min(1 + rng.below(5_000)));
-            got = cut.take(piece);
+            got = cut.feed(piece);
         }
         assert_eq!(got, wanted, "seed {seed}");
     }

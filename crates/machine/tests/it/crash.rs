@@ -4,7 +4,7 @@
 use crate::sim::{Sim, begin, client_gives, decides, deltas, ends, fails, points_at};
 use crate::words::{Bit, agent, approve, asking, call, edit, gated, gives, handing, house, how, idempotent, reject};
 use crate::words::{text, tool};
-use machine::{EffectId, Input};
+use machine::{EffectId, MachineInput};
 use model::block::ContentPart;
 use model::command::StartCommand;
 use model::definition::{Definitions, HandoffHistory, Tool, ToolExecutor};
@@ -13,7 +13,7 @@ use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::FileReadOutcome;
 use model::record::OnCrash;
 use model::tool::ToolEvent;
-use model_testing::laws;
+use model_testing::invariants;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -174,7 +174,7 @@ impl<'a> World<'a> {
         let mut sim = Sim::new(world());
         sim.name = name;
         let input = points_at(scenario.files);
-        sim.input(Input::Start(Box::new(StartCommand { input, ..begin(Vec::new()) })));
+        sim.input(MachineInput::Start(Box::new(StartCommand { input, ..begin(Vec::new()) })));
         Self { scenario, sim, unsaid: BTreeMap::new() }
     }
 
@@ -202,29 +202,29 @@ impl<'a> World<'a> {
         unreachable!("the loop ends by itself")
     }
 
-    fn next_input(&mut self, count: usize) -> Input {
+    fn next_input(&mut self, count: usize) -> MachineInput {
         if let Some((_, mode)) = self.scenario.cancel.filter(|(at, _)| *at == count) {
             let task_id = crate::words::run_id();
-            return Input::Cancel(machine::CancelTask { task_id, mode, by: model::event::Initiator::User });
+            return MachineInput::Cancel(machine::CancelTask { task_id, mode, by: model::event::Initiator::User });
         }
         if let Some(id) = self.sim.models.last().cloned() {
             return self.more_of(id);
         }
         if let Some(id) = self.sim.tools.first().cloned() {
-            return Input::Tool { id, event: ToolEvent::End(gives("ok")) };
+            return MachineInput::Tool { id, event: ToolEvent::End(gives("ok")) };
         }
         if let Some(id) = self.sim.files.first().cloned() {
-            return Input::File { answer: reads(&id), id };
+            return MachineInput::File { answer: reads(&id), id };
         }
         let root = self.sim.run.fold.root().expect("the run began");
         let answer = |pending: &model::event::PendingRequest| match (pending.kind, &pending.key) {
             (PendingKind::Approval, Some(key)) => decides(key.clone(), (self.scenario.people)()),
             _ => client_gives(pending.call_id.clone(), "red"),
         };
-        Input::Answers(root.pending.iter().map(answer).collect())
+        MachineInput::Answers(root.pending.iter().map(answer).collect())
     }
 
-    fn more_of(&mut self, id: EffectId) -> Input {
+    fn more_of(&mut self, id: EffectId) -> MachineInput {
         let turn = self.unsaid.entry(id.clone()).or_insert_with(|| {
             let request = self.sim.requests.iter().rev().find(|request| is_of(request, &id));
             let request = request.expect("the model was asked");
@@ -234,7 +234,7 @@ impl<'a> World<'a> {
         let is_down = matches!(id, EffectId::Model { attempt, .. } if attempt <= self.scenario.fails);
         match turn.pop_front() {
             _ if is_down => fails(id),
-            Some(delta) => Input::Model { id, event: ModelEvent::Delta(delta) },
+            Some(delta) => MachineInput::Model { id, event: ModelEvent::Delta(delta) },
             None => ends(id, self.scenario.stop),
         }
     }
@@ -242,8 +242,8 @@ impl<'a> World<'a> {
     fn check(&self, kept: &BTreeMap<String, Value>) {
         let name = &self.sim.name;
         let records = self.sim.records();
-        laws::one_terminal_last(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
-        laws::done_repeats(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
+        invariants::check_one_terminal_event(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
+        invariants::check_done_matches_deltas(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
         let after = whole(&self.sim);
         for (id, item) in kept {
             assert_eq!(after.get(id), Some(item), "{name}: {id} stays as it was");

@@ -2,7 +2,7 @@
 
 use crate::sim::{Sim, begin};
 use crate::words::{agent, asking, call, call_id, demo, gives, house, run_id, task_id, text, tool};
-use machine::Input;
+use machine::MachineInput;
 use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
 use model::command::StartCommand;
 use model::definition::Price;
@@ -33,7 +33,7 @@ fn private_of_created(sim: &Sim) -> PrivatePayload {
 fn a_run_remembers_its_definitions_its_deadline_and_the_past_that_a_hook_gave_it() {
     let mut sim = Sim::new(demo([]));
     let history = Some(vec![HistoryEntry::User { content: vec![ContentPart::text("before")] }]);
-    sim.input(Input::Start(Box::new(StartCommand { rewritten_history: history.clone(), ..begin(Vec::new()) })));
+    sim.input(MachineInput::Start(Box::new(StartCommand { rewritten_history: history.clone(), ..begin(Vec::new()) })));
     let private = private_of_created(&sim);
     assert_eq!(private.definitions_digest.as_ref(), Some(&sim.run.definitions.digest));
     assert_eq!(private.deadline, Some(sim.now + sim.run.definitions.limits.run_deadline_ms));
@@ -203,14 +203,14 @@ fn a_days_sum_has_each_run_once() {
     // 9 tokens read and 4 written: 17 millionths.
     house.prices.insert("scripted/demo".to_owned(), Price { input: 1.0, output: 2.0, ..Price::default() });
     let mut sim = Sim::of(house);
-    sim.run.spent_before = spent(100, 1_000);
+    sim.run.prior_spend = spent(100, 1_000);
     sim.turn([call("t", "{}")]);
-    let all = sim.run.spent_until_now();
+    let all = sim.run.user_spend_today();
     assert_eq!((all.usage.input_tokens, all.usage.output_tokens, all.cost), (109, 4, CostMicros(1_017)));
     // Whoever takes the run up reads the day's sum from the store, where this run is in it.
-    sim.run.spent_before = all;
-    sim.run.leave_own_out();
-    assert_eq!(sim.run.spent_before, spent(100, 1_000));
+    sim.run.prior_spend = all;
+    sim.run.exclude_own_spend();
+    assert_eq!(sim.run.prior_spend, spent(100, 1_000));
 }
 
 #[test]

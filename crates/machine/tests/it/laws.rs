@@ -2,11 +2,11 @@
 
 use crate::sim::Sim;
 use crate::words::{demo, gives, tool};
-use machine::Input;
+use machine::MachineInput;
 use model::event::{CancelMode, StopReason};
 use model::model_turn::{ModelDelta, ModelItemKind};
 use model::tool::ToolEvent;
-use model_testing::{Rng, laws};
+use model_testing::{Rng, invariants};
 
 /// A run with random deltas in any order, tools, failures, cancels and crashes.
 fn random_run(seed: u64) -> Sim {
@@ -20,7 +20,7 @@ fn random_run(seed: u64) -> Sim {
         }
         if sim.models.is_empty() {
             let id = sim.tools[rng.below(sim.tools.len())].clone();
-            sim.input(Input::Tool { id, event: ToolEvent::End(gives("ok")) });
+            sim.input(MachineInput::Tool { id, event: ToolEvent::End(gives("ok")) });
             continue;
         }
         random_delta(&mut sim, &mut rng);
@@ -56,17 +56,17 @@ fn random_delta(sim: &mut Sim, rng: &mut Rng) {
 
 #[test]
 fn law_3_done_repeats_what_the_machine_streamed() {
-    for seed in model_testing::seeds() {
+    for seed in model_testing::test_seeds() {
         let sim = random_run(seed);
-        laws::done_repeats(&sim.records()).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
+        invariants::check_done_matches_deltas(&sim.records()).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
     }
 }
 
 #[test]
 fn law_9_every_run_of_the_machine_ends_once() {
-    for seed in model_testing::seeds() {
+    for seed in model_testing::test_seeds() {
         let sim = random_run(seed);
-        laws::one_terminal_last(&sim.records()).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
+        invariants::check_one_terminal_event(&sim.records()).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
         assert!(sim.run.fold.has_ended(), "SEED={seed}");
     }
 }
@@ -74,9 +74,10 @@ fn law_9_every_run_of_the_machine_ends_once() {
 /// After any crash, cancel or failure the stored history has no call without a result.
 #[test]
 fn law_12_no_call_is_left_without_a_result() {
-    for seed in model_testing::seeds() {
+    for seed in model_testing::test_seeds() {
         let sim = random_run(seed);
         let root = sim.run.fold.root().expect("the run began");
-        laws::valid_history(&model::thread::history_entries(root)).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
+        invariants::check_history(&model::thread::history_entries(root))
+            .unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::sim::{Sim, begin};
 use crate::words::{agent, asking, call, demo, handing, house, text, tool};
-use machine::{Input, RunState};
+use machine::{MachineInput, RunState};
 use model::block::{Block, ContentPart, TextBlock};
 use model::command::StartCommand;
 use model::definition::HandoffHistory;
@@ -15,7 +15,7 @@ use model::tool::ToolOutput;
 use model::{CallId, ItemId};
 
 fn started(mut sim: Sim, start: StartCommand) -> Sim {
-    sim.input(Input::Start(Box::new(start)));
+    sim.input(MachineInput::Start(Box::new(start)));
     sim
 }
 

@@ -5,7 +5,7 @@ use crate::sim::{Sim, begin, client_gives, decides, deltas, ends, fails_as, poin
 use crate::words::{Bit, agent, always, approve, asking, edit, gated, gives, handing, house, how, idempotent, reject};
 use crate::words::{tool, weather};
 use crate::{provider_rules, story};
-use machine::{EffectId, Input, TimerId};
+use machine::{EffectId, MachineInput, TimerId};
 use model::block::ContentPart;
 use model::command::{AnswerCommand, StartCommand};
 use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor};
@@ -18,7 +18,7 @@ use model::thread::history_entries;
 use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
 use model::usage::Usage;
 use model::{ApprovalKey, CallId, TaskId};
-use model_testing::{Rng, laws, seeds};
+use model_testing::{Rng, invariants, test_seeds};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -88,7 +88,7 @@ impl World {
         let mut sim = Sim::new(definitions(&mut rng));
         sim.name = format!("SEED={seed}, schedule {number}");
         let input = if rng.chance(25) { files(&mut rng) } else { begin(Vec::new()).input };
-        sim.input(Input::Start(Box::new(StartCommand { input, ..begin(Vec::new()) })));
+        sim.input(MachineInput::Start(Box::new(StartCommand { input, ..begin(Vec::new()) })));
         let stubborn = rng.chance(5);
         Self { sim, rng, plans: BTreeMap::new(), ever: Vec::new(), stubborn, calm: false }
     }
@@ -175,23 +175,23 @@ impl World {
     fn goes_on(&mut self, id: EffectId) {
         let input = match &id {
             EffectId::Model { .. } => self.model_says(id),
-            EffectId::File { .. } => Input::File { id, answer: self.file_says() },
+            EffectId::File { .. } => MachineInput::File { id, answer: self.file_says() },
             _ => {
                 let event = self.tool_says();
-                Input::Tool { id, event }
+                MachineInput::Tool { id, event }
             }
         };
         self.sim.input(input);
     }
 
-    fn model_says(&mut self, id: EffectId) -> Input {
+    fn model_says(&mut self, id: EffectId) -> MachineInput {
         if !self.plans.contains_key(&id) {
             let plan = self.plan(&id);
             self.plans.insert(id.clone(), plan);
         }
         let plan = self.plans.get_mut(&id).expect("it was just made");
         match (plan.deltas.pop_front(), plan.end) {
-            (Some(delta), _) => Input::Model { id, event: ModelEvent::Delta(delta) },
+            (Some(delta), _) => MachineInput::Model { id, event: ModelEvent::Delta(delta) },
             (None, End::Failed) => self.fails(id),
             (None, End::Limited) => ends(id, self.rng.choose(StopReason::MaxTokens, &[StopReason::ContentFilter])),
             (None, End::Whole) => ends(id, self.rng.choose(StopReason::Stop, &[StopReason::ToolCalls])),
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Down for a moment, for long, for good, or not willing.
-    fn fails(&mut self, id: EffectId) -> Input {
+    fn fails(&mut self, id: EffectId) -> MachineInput {
         let (code, retryable) = self.rng.choose(
             ("provider_error", true),
             &[("provider_error", true), ("overloaded", true), ("provider_auth", false), ("provider_refused", false)],
@@ -306,7 +306,7 @@ impl World {
                 answers.push(client_gives(call.clone(), "mine"));
             }
         }
-        self.sim.input(Input::Answers(answers));
+        self.sim.input(MachineInput::Answers(answers));
     }
 
     fn decision(&mut self) -> ApprovalDecision {
@@ -333,10 +333,10 @@ impl World {
         let input = match self.rng.pick(&late).cloned() {
             Some(id @ EffectId::Model { .. }) => ends(id, StopReason::Stop),
             Some(id @ EffectId::File { .. }) => {
-                Input::File { id, answer: FileReadOutcome::Failed { message: String::new() } }
+                MachineInput::File { id, answer: FileReadOutcome::Failed { message: String::new() } }
             }
-            Some(id) => Input::Tool { id, event: ToolEvent::End(gives("late")) },
-            None => Input::Timer(TimerId::Run(TaskId::from("task_before"))),
+            Some(id) => MachineInput::Tool { id, event: ToolEvent::End(gives("late")) },
+            None => MachineInput::Timer(TimerId::Run(TaskId::from("task_before"))),
         };
         let before = self.sim.drafts.len();
         self.sim.input(input);
@@ -346,8 +346,8 @@ impl World {
     fn check(&self) {
         let name = &self.sim.name;
         let records = self.sim.records();
-        laws::one_terminal_last(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
-        laws::done_repeats(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
+        invariants::check_one_terminal_event(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
+        invariants::check_done_matches_deltas(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
         let root = self.sim.run.fold.root().expect("the run began");
         provider_rules::check(&history_entries(root)).unwrap_or_else(|why| panic!("{name}: the next run: {why}"));
     }
@@ -383,7 +383,7 @@ fn client_calls(sim: &Sim) -> Vec<CallId> {
 fn whatever_happens_in_whatever_order_a_run_ends_and_its_log_is_good() {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let (mut count, mut inputs) = (0_u64, 0);
-    for seed in seeds() {
+    for seed in test_seeds() {
         for number in 0..SCHEDULES {
             let mut world = World::new(seed, number);
             world.chaos();

@@ -3,8 +3,8 @@
 use crate::story;
 use crate::watch::Watch;
 use crate::words::{Bit, call_id, key, run_id};
-use machine::{CancelTask, Ctx, Effect, EffectId, Input, Out, RunState, TimerId};
-use machine::{at_timeout, moment_of, outstanding, step};
+use machine::{CancelTask, Effect, EffectId, InputContext, MachineInput, MachineOutput, RunState, TimerId};
+use machine::{apply_input, outstanding_effects, timeout_answer, timer_deadline};
 use model::block::{ContentPart, FileRef, JsonObject};
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult, StartCommand, SteerCommand};
 use model::definition::Definitions;
@@ -78,18 +78,18 @@ impl Sim {
 
     /// The run begins, with tools that the client declared.
     pub(crate) fn start(&mut self, tools: Vec<ClientTool>) {
-        self.input(Input::Start(Box::new(begin(tools))));
+        self.input(MachineInput::Start(Box::new(begin(tools))));
     }
 
-    pub(crate) fn input(&mut self, input: Input) {
+    pub(crate) fn input(&mut self, input: MachineInput) {
         self.now += 1;
         // Nobody answers before being asked.
-        if let Input::Model { id, .. } = &input {
+        if let MachineInput::Model { id, .. } = &input {
             self.now = self.due.get(id).map_or(self.now, |due| self.now.max(*due));
         }
         self.watch.hears(&input);
-        let mut out = Out::default();
-        step(&mut self.run, input, Ctx { now: self.now }, &mut out);
+        let mut out = MachineOutput::default();
+        apply_input(&mut self.run, input, InputContext { now: self.now }, &mut out);
         self.watch.sees(&self.run, &out).unwrap_or_else(|why| {
             panic!("{}: {why}\n{}\n{}", self.name, self.all_words(), story::words(&out.drafts).join(" "))
         });
@@ -109,7 +109,7 @@ impl Sim {
                     self.files.push(id);
                     self.reads.push(request);
                 }
-                Effect::Arm { .. } | Effect::Abort(_) => {}
+                Effect::SetTimer { .. } | Effect::Abort(_) => {}
             }
         }
         self.models.retain(|id| self.watch.asked.contains(id));
@@ -126,7 +126,7 @@ impl Sim {
 
     pub(crate) fn delta(&mut self, delta: ModelDelta) {
         let id = self.model();
-        self.input(Input::Model { id, event: ModelEvent::Delta(delta) });
+        self.input(MachineInput::Model { id, event: ModelEvent::Delta(delta) });
     }
 
     pub(crate) fn say(&mut self, slot: u32, pieces: &[&str]) {
@@ -191,7 +191,7 @@ impl Sim {
     /// The tool of this call ends.
     pub(crate) fn ends(&mut self, call: &str, output: ToolOutput) {
         let id = self.tool(&call_id(call));
-        self.input(Input::Tool { id, event: ToolEvent::End(output) });
+        self.input(MachineInput::Tool { id, event: ToolEvent::End(output) });
     }
 
     pub(crate) fn tool(&self, call: &CallId) -> EffectId {
@@ -202,7 +202,7 @@ impl Sim {
     /// A run whose user points at these files.
     pub(crate) fn pointed_at(definitions: Definitions, urls: &[&str]) -> Self {
         let mut sim = Self::new(definitions);
-        sim.input(Input::Start(Box::new(StartCommand { input: points_at(urls), ..begin(Vec::new()) })));
+        sim.input(MachineInput::Start(Box::new(StartCommand { input: points_at(urls), ..begin(Vec::new()) })));
         sim
     }
 
@@ -219,7 +219,7 @@ impl Sim {
     pub(crate) fn file(&mut self, url: &str, answer: FileReadOutcome) {
         let going = self.files.iter().find(|id| matches!(id, EffectId::File { url: held, .. } if held == url));
         let id = going.cloned().unwrap_or_else(|| panic!("{}: {url} is not read\n{}", self.name, self.all_words()));
-        self.input(Input::File { id, answer });
+        self.input(MachineInput::File { id, answer });
     }
 
     pub(crate) fn cancel(&mut self, mode: CancelMode) {
@@ -228,7 +228,7 @@ impl Sim {
 
     /// Somebody stops one task, with all below it.
     pub(crate) fn cancel_task(&mut self, task_id: TaskId, mode: CancelMode) {
-        self.input(Input::Cancel(CancelTask { task_id, mode, by: Initiator::User }));
+        self.input(MachineInput::Cancel(CancelTask { task_id, mode, by: Initiator::User }));
     }
 
     pub(crate) fn steer(&mut self, words: &str) {
@@ -237,7 +237,7 @@ impl Sim {
 
     pub(crate) fn steer_with(&mut self, input: Vec<ContentPart>) {
         let (task_id, otherwise) = (run_id(), run_id());
-        self.input(Input::Steer(SteerCommand { task_id, input, fallback_task_id: otherwise }));
+        self.input(MachineInput::Steer(SteerCommand { task_id, input, fallback_task_id: otherwise }));
     }
 
     /// Somebody decides.
@@ -248,21 +248,23 @@ impl Sim {
     /// Decisions that waited in the inbox, as one input.
     pub(crate) fn decide_all<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, ApprovalDecision)>) {
         let answer = |(label, decision)| decides(key(label), decision);
-        self.input(Input::Answers(all.into_iter().map(answer).collect()));
+        self.input(MachineInput::Answers(all.into_iter().map(answer).collect()));
     }
 
     /// The client answers a call.
     pub(crate) fn client(&mut self, call: &str, words: &str) {
-        self.input(Input::Answers(vec![client_gives(call_id(call), words)]));
+        self.input(MachineInput::Answers(vec![client_gives(call_id(call), words)]));
     }
 
     /// Time passes until this timer fires.
     pub(crate) fn fires(&mut self, timer: TimerId) {
-        self.now = moment_of(&self.run, &timer).unwrap_or(self.now).max(self.now);
+        self.now = timer_deadline(&self.run, &timer).unwrap_or(self.now).max(self.now);
         // A question's moment is answered like a person would: what nobody waits for is no answer.
         match &timer {
-            TimerId::Approval(key) => self.input(Input::Answers(at_timeout(&self.run, key).into_iter().collect())),
-            TimerId::Run(_) => self.input(Input::Timer(timer)),
+            TimerId::Approval(key) => {
+                self.input(MachineInput::Answers(timeout_answer(&self.run, key).into_iter().collect()))
+            }
+            TimerId::Run(_) => self.input(MachineInput::Timer(timer)),
         }
     }
 
@@ -275,7 +277,7 @@ impl Sim {
         let fold = self.run.fold.clone();
         self.die();
         assert!(fold == self.run.fold, "{}: the log says what the machine thought\n{}", self.name, self.all_words());
-        self.input(Input::Recovered);
+        self.input(MachineInput::Recovered);
     }
 
     /// The same, before the records of the last inputs were durable: nobody saw them, and no tool of theirs has run.
@@ -287,7 +289,7 @@ impl Sim {
         self.told = self.told.min(drafts);
         self.watch = watch;
         self.die();
-        self.input(Input::Recovered);
+        self.input(MachineInput::Recovered);
     }
 
     /// The process is another one, which has folded the log from its bytes.
@@ -304,9 +306,9 @@ impl Sim {
         let fold = replay.run.unwrap_or_else(|| panic!("{}: the run is over", self.name));
         let definitions = Arc::clone(&self.run.definitions);
         let (user, thread) = (self.run.user.clone(), self.run.thread.clone());
-        let spent = self.run.spent_before;
+        let spent = self.run.prior_spend;
         self.run = RunState::new(user, thread, definitions, replay.thread, Some(fold));
-        self.run.spent_before = spent;
+        self.run.prior_spend = spent;
         self.watch.dies(&self.run);
         self.tools.clear();
         self.files.clear();
@@ -321,14 +323,14 @@ impl Sim {
 
     /// Timers that are armed, the next one first.
     pub(crate) fn timers(&self) -> Vec<TimerId> {
-        let mut timers: Vec<TimerId> = outstanding(&self.run)
+        let mut timers: Vec<TimerId> = outstanding_effects(&self.run)
             .into_iter()
             .filter_map(|id| match id {
                 EffectId::Timer(timer) => Some(timer),
                 _ => None,
             })
             .collect();
-        timers.sort_by_key(|timer| moment_of(&self.run, timer));
+        timers.sort_by_key(|timer| timer_deadline(&self.run, timer));
         timers
     }
 
@@ -429,21 +431,21 @@ pub(crate) fn points_at(urls: &[&str]) -> Vec<ContentPart> {
     std::iter::once(ContentPart::text("go")).chain(urls.iter().map(file)).collect()
 }
 
-pub(crate) fn ends(id: EffectId, stop: StopReason) -> Input {
+pub(crate) fn ends(id: EffectId, stop: StopReason) -> MachineInput {
     let usage = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
-    Input::Model {
+    MachineInput::Model {
         id,
         event: ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage, model: None, service_tier: None }),
     }
 }
 
-pub(crate) fn fails(id: EffectId) -> Input {
+pub(crate) fn fails(id: EffectId) -> MachineInput {
     fails_as(id, "provider_error", true, None)
 }
 
-pub(crate) fn fails_as(id: EffectId, code: &str, retryable: bool, retry_after_ms: Option<u64>) -> Input {
+pub(crate) fn fails_as(id: EffectId, code: &str, retryable: bool, retry_after_ms: Option<u64>) -> MachineInput {
     let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::new(code, "down") };
-    Input::Model { id, event: ModelEvent::Failed(ModelFailure { error, retry_after_ms }) }
+    MachineInput::Model { id, event: ModelEvent::Failed(ModelFailure { error, retry_after_ms }) }
 }
 
 pub(crate) fn decides(key: model::ApprovalKey, decision: ApprovalDecision) -> AnswerCommand {

@@ -1,7 +1,7 @@
 //! What must hold after every input, counted apart from the machine: from its effects and its records alone.
 
 use crate::provider_rules;
-use machine::{Effect, EffectId, Input, Out, RunState, moment_of, outstanding};
+use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, outstanding_effects, timer_deadline};
 use model::definition::ApprovalPolicy;
 use model::event::{ApprovalDecisionKind, Event, ItemEvent};
 use model::fold::ItemFold;
@@ -31,14 +31,14 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Something is about to be answered.
-    pub(crate) fn hears(&mut self, input: &Input) {
+    pub(crate) fn hears(&mut self, input: &MachineInput) {
         match input {
-            Input::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
-            | Input::Tool { id, event: ToolEvent::End(_) }
-            | Input::File { id, .. } => {
+            MachineInput::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
+            | MachineInput::Tool { id, event: ToolEvent::End(_) }
+            | MachineInput::File { id, .. } => {
                 self.asked.remove(id);
             }
-            Input::Timer(id) => {
+            MachineInput::Timer(id) => {
                 self.asked.remove(&EffectId::Timer(id.clone()));
             }
             _ => {}
@@ -47,11 +47,11 @@ impl Watch {
 
     /// The process died: models, tools and files are gone, timers are armed again.
     pub(crate) fn dies(&mut self, run: &RunState) {
-        self.asked = outstanding(run).into_iter().filter(|id| matches!(id, EffectId::Timer(_))).collect();
+        self.asked = outstanding_effects(run).into_iter().filter(|id| matches!(id, EffectId::Timer(_))).collect();
     }
 
     /// Everything that one input caused.
-    pub(crate) fn sees(&mut self, run: &RunState, out: &Out) -> Result<(), String> {
+    pub(crate) fn sees(&mut self, run: &RunState, out: &MachineOutput) -> Result<(), String> {
         for draft in &out.drafts {
             self.record(draft)?;
         }
@@ -65,7 +65,7 @@ impl Watch {
                 return Err(format!("the run is over, and {:?} were never decided", self.questions));
             }
         }
-        let now: BTreeSet<EffectId> = outstanding(run).into_iter().collect();
+        let now: BTreeSet<EffectId> = outstanding_effects(run).into_iter().collect();
         if now != self.asked {
             return Err(format!("outstanding is {now:?}, asked minus ended is {:?}", self.asked));
         }
@@ -130,10 +130,10 @@ impl Watch {
                 self.asked.insert(id.clone());
                 Ok(())
             }
-            Effect::Arm { id, at } => {
+            Effect::SetTimer { id, at } => {
                 self.asked.insert(EffectId::Timer(id.clone()));
                 // Whoever takes the run up later arms the timer by what the state says.
-                let armed = moment_of(run, id);
+                let armed = timer_deadline(run, id);
                 if armed == Some(*at) { Ok(()) } else { Err(format!("{id:?} fires at {at}, and at {armed:?}")) }
             }
             Effect::Abort(id) => {
@@ -183,7 +183,7 @@ fn is_repeated(run: &RunState, call: &CallId) -> bool {
 }
 
 /// Each start is caused by exactly one event.
-fn causes(out: &Out) -> Result<(), String> {
+fn causes(out: &MachineOutput) -> Result<(), String> {
     let events = |is: fn(&RecordDraft) -> bool| out.drafts.iter().filter(|draft| is(draft)).count();
     let effects = |is: fn(&Effect) -> bool| out.effects.iter().filter(|effect| is(effect)).count();
     let turns = events(|draft| matches!(draft.event, Event::StepStarted(_) | Event::Retrying(_)));
@@ -202,7 +202,7 @@ fn causes(out: &Out) -> Result<(), String> {
     let asked = (
         effects(|effect| matches!(effect, Effect::CallModel { .. })),
         effects(|effect| matches!(effect, Effect::CallTool { .. })),
-        effects(|effect| matches!(effect, Effect::Arm { .. })),
+        effects(|effect| matches!(effect, Effect::SetTimer { .. })),
         effects(|effect| matches!(effect, Effect::ReadFile { .. })),
     );
     if caused == asked { Ok(()) } else { Err(format!("{caused:?} events and {asked:?} effects")) }

@@ -4,7 +4,7 @@ use model::event::{Event, StopReason};
 use model::item::{CallKind, FileStatus, IncompleteReason, Item, ResultStatus};
 use model::limits::RECORD_BYTES_MAX;
 use model::{Record, Seq, TaskId};
-use model_testing::{DEFAULT_SEEDS, Options, thread_log};
+use model_testing::{DEFAULT_SEEDS, LogOptions, generate_thread_log};
 use std::collections::{BTreeMap, BTreeSet};
 
 macro_rules! types {
@@ -69,7 +69,7 @@ types! {
 fn every_event_type_occurs() {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for seed in DEFAULT_SEEDS {
-        let (_, log) = thread_log(seed, Options::default());
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         for record in &log {
             let name = type_of(record.event()).unwrap_or_else(|| panic!("SEED={seed}: {record:?} is of no known type"));
             assert_eq!(record.event_type(), name, "SEED={seed}");
@@ -140,7 +140,7 @@ fn traits_of(log: &[Record]) -> BTreeSet<String> {
 fn the_logs_have_everything_that_can_go_wrong() {
     let mut seen = BTreeSet::new();
     for seed in DEFAULT_SEEDS {
-        seen.extend(traits_of(&thread_log(seed, Options::default()).1));
+        seen.extend(traits_of(&generate_thread_log(seed, LogOptions::default()).1));
     }
     let mut wanted: Vec<String> = [
         "a private half",
@@ -177,8 +177,8 @@ fn the_logs_have_everything_that_can_go_wrong() {
 #[test]
 fn a_log_is_sound_gap_free_and_the_same_for_the_same_seed() {
     for seed in DEFAULT_SEEDS {
-        let (thread, log) = thread_log(seed, Options::default());
-        assert_eq!(thread_log(seed, Options::default()), (thread.clone(), log.clone()), "SEED={seed}");
+        let (thread, log) = generate_thread_log(seed, LogOptions::default());
+        assert_eq!(generate_thread_log(seed, LogOptions::default()), (thread.clone(), log.clone()), "SEED={seed}");
         for (record, place) in log.iter().zip(1..) {
             assert_eq!(record.seq, Seq(place), "SEED={seed}");
             assert!(record.has_valid_checksum(&thread), "SEED={seed}: {record:?}");

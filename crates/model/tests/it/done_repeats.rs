@@ -5,14 +5,14 @@ use model::event::{Event, TextEvent};
 use model::fold::RunFold;
 use model::record::RecordDraft;
 use model::{Record, TaskId};
-use model_testing::sums::Sums;
-use model_testing::{Options, laws, seeds, thread_log};
+use model_testing::json_fold::JsonFold;
+use model_testing::{LogOptions, generate_thread_log, invariants, test_seeds};
 
 #[test]
 fn law_3_done_repeats() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::default());
-        assert_eq!(laws::done_repeats(&log), Ok(()), "SEED={seed}");
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
+        assert_eq!(invariants::check_done_matches_deltas(&log), Ok(()), "SEED={seed}");
     }
 }
 
@@ -20,12 +20,16 @@ fn law_3_done_repeats() {
 #[test]
 fn a_lost_piece_is_noticed() {
     let (mut lost, mut bent) = (0, 0);
-    for seed in seeds() {
-        let (thread, log) = thread_log(seed, Options::small());
+    for seed in test_seeds() {
+        let (thread, log) = generate_thread_log(seed, LogOptions::small());
         let pieces = |record: &&Record| matches!(record.event(), Event::TextDelta(e) if !e.delta.is_empty());
         for piece in log.iter().filter(pieces) {
             let without: Vec<Record> = log.iter().filter(|record| record.seq != piece.seq).cloned().collect();
-            assert!(laws::done_repeats(&without).is_err(), "SEED={seed}: {} can be left out", piece.seq);
+            assert!(
+                invariants::check_done_matches_deltas(&without).is_err(),
+                "SEED={seed}: {} can be left out",
+                piece.seq
+            );
             lost += 1;
         }
         for (place, record) in log.iter().enumerate() {
@@ -40,7 +44,11 @@ fn a_lost_piece_is_noticed() {
             let draft = RecordDraft { seq: record.seq, at: record.at, event: Event::TextDone(done), private: None };
             let mut log = log.clone();
             log[place] = Record::seal(&thread, &record.run, record.epoch, draft);
-            assert!(laws::done_repeats(&log).is_err(), "SEED={seed}: {} can say anything", record.seq);
+            assert!(
+                invariants::check_done_matches_deltas(&log).is_err(),
+                "SEED={seed}: {} can say anything",
+                record.seq
+            );
             bent += 1;
         }
     }
@@ -50,15 +58,15 @@ fn a_lost_piece_is_noticed() {
 /// The fold adds up to the same, event by event: a lost delta is not made good by the `done` that repeats it.
 #[test]
 fn the_fold_adds_up_to_the_same() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::default());
-        let (mut run, mut sums) = (RunFold::default(), Sums::default());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
+        let (mut run, mut sums) = (RunFold::default(), JsonFold::default());
         for record in &log {
             if run.has_ended() && record.event().task_id().is_some() {
-                (run, sums) = (RunFold::default(), Sums::default());
+                (run, sums) = (RunFold::default(), JsonFold::default());
             }
             run.apply(record).unwrap();
-            let touched = sums.take(record).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
+            let touched = sums.apply(record).unwrap_or_else(|why| panic!("SEED={seed}: {why}"));
             let Some((task, index)) = touched else { continue };
             // Long texts are looked at when they are whole: their deltas would take minutes.
             if record.size_bytes() > 4096 && !record.event_type().ends_with(".done") {

@@ -8,7 +8,7 @@ use model::history::{HistoryEntry, PriorHistory};
 use model::item::FileStatus;
 use model::record::PrivatePayload;
 use model::thread::{ThreadReplay, history_entries};
-use model_testing::{Options, seeds, thread_log};
+use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use serde_json::{Value, json};
 
 fn web(url: &str) -> ContentPart {
@@ -143,8 +143,8 @@ fn of_a_long_past_the_newest_files_are_read() {
 #[test]
 fn later_runs_are_given_what_was_read_and_no_address_to_read() {
     let mut read = 0;
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::default());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         let mut replay = ThreadReplay::default();
         for record in &log {
             replay.push(record);

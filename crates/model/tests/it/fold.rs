@@ -7,7 +7,7 @@ use model::record::PrivatePayload;
 use model::thread::{ThreadReplay, history_entries};
 use model::usage::Usage;
 use model::{Epoch, Record, Seq, TaskId, ThreadId};
-use model_testing::{Options, seeds, thread_log};
+use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use serde_json::{Value, json};
 
 pub(crate) const ROOT: &str = "task_1";
@@ -227,8 +227,8 @@ fn between_runs_only_what_is_the_threads_own_fits() {
 /// The next run's records must not be before the last one's, so that the thread remembers the moment.
 #[test]
 fn a_thread_remembers_its_last_moment() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::small());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::small());
         let mut replay = ThreadReplay::default();
         log.iter().for_each(|record| replay.push(record));
         assert_eq!(replay.thread.at, log.last().unwrap().at, "SEED={seed}");

@@ -8,7 +8,7 @@ use model::record::{Record, RecordHeader};
 use model::task::TaskObject;
 use model::thread::{ThreadReplay, history_entries};
 use model::{Seq, TaskId};
-use model_testing::{Options, Rng, laws, seeds, thread_log};
+use model_testing::{LogOptions, Rng, generate_thread_log, invariants, test_seeds};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
@@ -43,8 +43,8 @@ pub(crate) fn assert_same<T: PartialEq + Debug>(left: &T, right: &T, what: &str)
 
 #[test]
 fn law_1_fold() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::default());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         let mut chance = Rng::new(seed);
         let (mut live, mut restarted, mut client) =
             (ThreadReplay::default(), ThreadReplay::default(), ThreadReplay::default());
@@ -74,8 +74,8 @@ fn law_1_fold() {
 
 #[test]
 fn law_2_every_prefix_counts() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::small());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::small());
         let mut run = RunFold::default();
         for record in &log {
             if run.has_ended() && record.event().task_id().is_some() {
@@ -94,8 +94,8 @@ fn law_2_every_prefix_counts() {
 
 #[test]
 fn law_9_one_terminal_event_always_last() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::default());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         let mut last: BTreeMap<&TaskId, &Record> = BTreeMap::new();
         let mut ends: BTreeMap<&TaskId, u32> = BTreeMap::new();
         for record in &log {
@@ -107,7 +107,7 @@ fn law_9_one_terminal_event_always_last() {
             assert_eq!(ends[task], 1, "SEED={seed}: ends of {task}");
             assert!(record.event().is_terminal(), "SEED={seed}: {task} goes on after its end, with {record:?}");
         }
-        assert_eq!(laws::one_terminal_last(&log), Ok(()), "SEED={seed}");
+        assert_eq!(invariants::check_one_terminal_event(&log), Ok(()), "SEED={seed}");
         nothing_fits_after_an_end(seed, &log);
     }
 }
@@ -147,8 +147,8 @@ pub(crate) fn counted(after: RunFold, before: &RunFold) -> RunFold {
 
 #[test]
 fn law_12_a_valid_history_always() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::default());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         let mut replay = ThreadReplay::default();
         for record in &log {
             let children: Vec<TaskId> = ended_children(&replay);
@@ -156,15 +156,15 @@ fn law_12_a_valid_history_always() {
             if let Some(run) = &replay.run {
                 for child in ended_children(&replay).iter().filter(|child| !children.contains(child)) {
                     let child = run.task(child).unwrap();
-                    assert_eq!(laws::valid_history(&history_entries(child)), Ok(()), "SEED={seed}: {}", child.id);
+                    assert_eq!(invariants::check_history(&history_entries(child)), Ok(()), "SEED={seed}: {}", child.id);
                 }
             }
         }
         for past in &replay.thread.runs {
-            assert_eq!(laws::valid_history(&past.entries), Ok(()), "SEED={seed}: {}", past.run);
+            assert_eq!(invariants::check_history(&past.entries), Ok(()), "SEED={seed}: {}", past.run);
         }
         assert_eq!(
-            laws::valid_history(&replay.thread.history(None, HistoryWindow::default())),
+            invariants::check_history(&replay.thread.history(None, HistoryWindow::default())),
             Ok(()),
             "SEED={seed}: the whole thread"
         );
@@ -179,8 +179,8 @@ fn ended_children(replay: &ThreadReplay) -> Vec<TaskId> {
 /// A usage at the end is the sum of the steps, sub-agents included: what the fold would say without it.
 #[test]
 fn the_end_says_what_the_steps_cost() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::default());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         let mut run = RunFold::default();
         for record in &log {
             if run.has_ended() && record.event().task_id().is_some() {
@@ -198,8 +198,8 @@ fn the_end_says_what_the_steps_cost() {
 /// Ids and references are numbered from the log alone, so that the next executor goes on where this one stopped.
 #[test]
 fn numbers_are_counted_from_the_log() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::default());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         let mut replay = ThreadReplay::default();
         for record in &log {
             let numbers = replay.run.as_ref().map_or(0, |run| run.id_count);

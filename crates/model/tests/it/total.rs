@@ -6,7 +6,7 @@ use model::fold::RunFold;
 use model::record::{Record, RecordHeader};
 use model::task::TaskObject;
 use model::thread::ThreadReplay;
-use model_testing::{Options, Rng, seeds, thread_log};
+use model_testing::{LogOptions, Rng, generate_thread_log, test_seeds};
 use serde_json::Value;
 
 /// A log in which records are missing, repeated, in the wrong order or bent.
@@ -74,7 +74,7 @@ fn noise(chance: &mut Rng, record: &Record) -> Record {
             let place = chance.below(bytes.len());
             bytes[place] ^= 1 << chance.below(8);
         }
-        _ => bytes = (0..chance.below(40)).map(|_| chance.bits().to_le_bytes()[0]).collect(),
+        _ => bytes = (0..chance.below(40)).map(|_| chance.next_u64().to_le_bytes()[0]).collect(),
     }
     with_bytes(record, bytes)
 }
@@ -82,9 +82,9 @@ fn noise(chance: &mut Rng, record: &Record) -> Record {
 #[test]
 fn a_record_that_does_not_fit_is_counted_and_changes_nothing() {
     let (mut fits, mut misfits) = (0_u32, 0_u32);
-    for seed in seeds() {
+    for seed in test_seeds() {
         let mut chance = Rng::new(seed);
-        let (_, log) = thread_log(seed, Options::small());
+        let (_, log) = generate_thread_log(seed, LogOptions::small());
         let mut run = RunFold::default();
         for record in damaged(&mut chance, &log) {
             if run.has_ended() && chance.chance(50) {
@@ -116,9 +116,9 @@ fn a_record_that_does_not_fit_is_counted_and_changes_nothing() {
 
 #[test]
 fn a_damaged_log_never_panics_a_replay_and_is_noticed() {
-    for seed in seeds() {
+    for seed in test_seeds() {
         let mut chance = Rng::new(seed);
-        let (_, log) = thread_log(seed, Options::small());
+        let (_, log) = generate_thread_log(seed, LogOptions::small());
         let mut replay = ThreadReplay::default();
         let damaged = damaged(&mut chance, &log);
         damaged.iter().for_each(|record| replay.push(record));

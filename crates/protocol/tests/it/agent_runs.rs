@@ -6,7 +6,7 @@ mod shape;
 use crate::resumes::{Place, hold, runs};
 use log::{Frame, Log, shown, tell, text};
 use model::event::Event;
-use model_testing::{Options, seeds, thread_log};
+use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use protocol::agent_runs::{AgentRuns, Conversation, NAME, Said, Speaker};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -316,7 +316,7 @@ fn a_long_result_is_shortened_by_code_points() {
 #[test]
 fn every_frame_has_its_shape_and_what_begins_ends() {
     let mut seen: HashMap<String, u32> = HashMap::new();
-    for seed in seeds() {
+    for seed in test_seeds() {
         for (_, records) in runs(seed) {
             let frames = shown(&records);
             for Frame { kind, data } in &frames {
@@ -335,8 +335,8 @@ fn every_frame_has_its_shape_and_what_begins_ends() {
 /// Runs stand for themselves: the frames of a thread are those of its runs.
 #[test]
 fn a_thread_is_its_runs_one_after_the_other() {
-    for seed in seeds() {
-        let (_, records) = thread_log(seed, Options::small());
+    for seed in test_seeds() {
+        let (_, records) = generate_thread_log(seed, LogOptions::small());
         let thread = shown(&records).into_iter().map(|frame| frame.data).collect::<Vec<_>>();
         let alone = runs(seed).into_iter().flat_map(|(_, run)| shown(&run)).map(|frame| frame.data).collect::<Vec<_>>();
         assert!(thread == alone, "SEED={seed}");
@@ -352,7 +352,7 @@ fn conversation(records: &[model::Record]) -> Vec<Said> {
 /// Whoever watched has the messages that are read later, less what a crash cut.
 #[test]
 fn history_is_what_a_viewer_has() {
-    for seed in seeds() {
+    for seed in test_seeds() {
         for (_, records) in runs(seed) {
             let cut: Vec<String> = records
                 .iter()

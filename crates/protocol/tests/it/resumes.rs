@@ -4,7 +4,7 @@
 use model::cursor::Cursor;
 use model::ports::{Frames, Projection};
 use model::{Record, Seq, TaskId, ThreadId};
-use model_testing::{Options, seeds, thread_log};
+use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use protocol::burst::resume_after;
 use sse::{Decoder, Limits};
 
@@ -21,7 +21,7 @@ pub(crate) enum Place {
 
 /// A run of a random log: its thread and its records, without what stands behind it.
 pub(crate) fn runs(seed: u64) -> Vec<(ThreadId, Vec<Record>)> {
-    let (thread, records) = thread_log(seed, Options::small());
+    let (thread, records) = generate_thread_log(seed, LogOptions::small());
     let mut ids: Vec<TaskId> = records.iter().map(|record| record.run.clone()).collect();
     ids.dedup();
     let of = |run: &TaskId| records.iter().filter(|record| record.run == *run).cloned().collect();
@@ -37,7 +37,7 @@ pub(crate) fn frames(mut projection: Box<dyn Projection>, records: &[Record]) ->
 
 /// Checks laws 4 and 5 over every run of every seed.
 pub(crate) fn hold(place: Place, make: impl Fn(&ThreadId, &[Record]) -> Box<dyn Projection>) {
-    for seed in seeds() {
+    for seed in test_seeds() {
         for (thread, records) in runs(seed) {
             check(seed, place, &records, || make(&thread, &records));
         }

@@ -9,7 +9,7 @@ use model::event::Event;
 use model::item::Item;
 use model::ports::{Frames, Projection};
 use model::{Record, ThreadId};
-use model_testing::{Options, seeds, thread_log};
+use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use protocol::run_items::{NAME, RunItems};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -249,8 +249,8 @@ fn laws_4_and_5_hold() {
 /// A thread's stream is its runs' streams, one after the other, and it never ends.
 #[test]
 fn a_thread_shows_its_runs_one_after_the_other() {
-    for seed in seeds() {
-        let (thread, log) = thread_log(seed, Options::small());
+    for seed in test_seeds() {
+        let (thread, log) = generate_thread_log(seed, LogOptions::small());
         let mut ids: Vec<_> = log.iter().map(|record| record.run.clone()).collect();
         ids.dedup();
         let runs = ids.iter().map(|run| frames(Box::new(RunItems::new(run.clone(), &thread)), &log));
@@ -265,8 +265,8 @@ fn a_thread_shows_its_runs_one_after_the_other() {
 
 #[test]
 fn random_runs_tell_every_whole_item_once_and_end_once() {
-    for seed in seeds() {
-        let (thread, log) = thread_log(seed, Options::default());
+    for seed in test_seeds() {
+        let (thread, log) = generate_thread_log(seed, LogOptions::default());
         let mut ids: Vec<_> = log.iter().map(|record| record.run.clone()).collect();
         ids.dedup();
         for run in ids {

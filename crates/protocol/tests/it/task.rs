@@ -6,7 +6,7 @@ use model::fold::RunFold;
 use model::ports::{FrameEnd, Frames, Projection};
 use model::task::TaskObject;
 use model::{Event, Record, Seq, TaskId};
-use model_testing::{Options, Rng, seeds, thread_log};
+use model_testing::{LogOptions, Rng, generate_thread_log, test_seeds};
 use protocol::task::{Frame, Reader, Scope, Task, resume_after};
 
 /// The thread, each of its runs, and each sub-agent.
@@ -46,9 +46,9 @@ fn read(chance: &mut Rng, mut bytes: &[u8]) -> Vec<Frame> {
 /// with sub-agents of sub-agents, whose place depends on what came before. The beginning of a log is a log.
 fn short_logs() -> impl Iterator<Item = (u64, Vec<Record>)> {
     const RECORDS_MAX: usize = 140;
-    const NESTED: Options = Options { steps_max: 3, depth_max: 3, children_max: 4, ..Options::small() };
-    seeds().step_by(3).map(|seed| {
-        let (_, mut log) = thread_log(seed, NESTED);
+    const NESTED: LogOptions = LogOptions { steps_max: 3, depth_max: 3, children_max: 4, ..LogOptions::small() };
+    test_seeds().step_by(3).map(|seed| {
+        let (_, mut log) = generate_thread_log(seed, NESTED);
         log.truncate(RECORDS_MAX);
         (seed, log)
     })
@@ -110,9 +110,9 @@ fn law_5_resume() {
 /// Every frame's id is a cursor of its own record, and of no other thread's.
 #[test]
 fn every_frame_carries_a_cursor_of_its_record() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::small());
-        let (_, other) = thread_log(seed.wrapping_add(1), Options::small());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::small());
+        let (_, other) = generate_thread_log(seed.wrapping_add(1), LogOptions::small());
         let head = Seq(log.len() as u64);
         let (bytes, ends, over) = project(&mut Task::new(Scope::Thread), &log);
         assert_eq!((ends.len(), over), (log.len(), false), "SEED={seed}");
@@ -134,8 +134,8 @@ fn every_frame_carries_a_cursor_of_its_record() {
 /// A run's stream ends with its root, whatever the log goes on with; a thread's never does.
 #[test]
 fn a_stream_ends_with_its_task() {
-    for seed in seeds() {
-        let (_, log) = thread_log(seed, Options::default());
+    for seed in test_seeds() {
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         for scope in scopes(&log) {
             let (_, ends, over) = project(&mut Task::new(scope.clone()), &log);
             let (Scope::Run(id) | Scope::Task(id)) = &scope else {
@@ -152,9 +152,9 @@ fn a_stream_ends_with_its_task() {
 /// Law 6 for this dialect: whoever folds what came over the wire has the object that the server would answer.
 #[test]
 fn law_6_the_client_agrees() {
-    for seed in seeds() {
+    for seed in test_seeds() {
         let mut chance = Rng::new(seed);
-        let (_, log) = thread_log(seed, Options::default());
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         for scope in scopes(&log) {
             let Scope::Run(run) = &scope else { continue };
             let (bytes, ..) = project(&mut Task::new(scope.clone()), &log);
@@ -177,9 +177,9 @@ fn law_6_the_client_agrees() {
 /// A sub-agent's own stream is that of an ordinary task: read alone, it gives the sub-agent's object.
 #[test]
 fn a_sub_agents_stream_stands_alone() {
-    for seed in seeds() {
+    for seed in test_seeds() {
         let mut chance = Rng::new(seed);
-        let (_, log) = thread_log(seed, Options::default());
+        let (_, log) = generate_thread_log(seed, LogOptions::default());
         for scope in scopes(&log) {
             let Scope::Task(task) = &scope else { continue };
             let (bytes, ..) = project(&mut Task::new(scope.clone()), &log);

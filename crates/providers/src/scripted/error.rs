@@ -1,6 +1,6 @@
 //! Why a scenario file was refused: which file, which line, which scenario, turn and step, and what would be right.
 
-use super::limits::FILE_BYTES_MAX;
+use super::limits::SCENARIO_FILE_BYTES_MAX;
 use std::fmt;
 use std::io;
 
@@ -16,7 +16,7 @@ pub enum ScenarioError {
         source: io::Error,
     },
     /// It is too long to be read at all.
-    #[error("{origin}: longer than {FILE_BYTES_MAX} bytes")]
+    #[error("{origin}: longer than {SCENARIO_FILE_BYTES_MAX} bytes")]
     TooLong {
         /// The file.
         origin: String,
@@ -39,15 +39,15 @@ pub enum ScenarioError {
         /// The line, from 1.
         line: usize,
         /// Where in the play.
-        place: Place,
+        place: ScenarioPosition,
         /// What is wrong there.
-        fault: Fault,
+        fault: ScenarioFault,
     },
 }
 
 /// Where in the play, each number from 1 and 0 for "not in one".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ScenarioPosition {
     /// Which scenario of the file.
     pub scenario: usize,
     /// Which turn of the scenario.
@@ -56,7 +56,7 @@ pub struct Place {
     pub step: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ScenarioPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scenario, turn, step } = self;
         match (scenario, turn, step) {
@@ -70,9 +70,9 @@ impl fmt::Display for Place {
 
 /// What is wrong with a part of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ScenarioFault {
     /// A key that has no meaning here.
-    #[error("`{key}` has no place here; there may be {}", listed(allowed, "or"))]
+    #[error("`{key}` has no place here; there may be {}", join_quoted(allowed, "or"))]
     UnknownKey {
         /// The key.
         key: String,
@@ -86,8 +86,8 @@ pub enum Fault {
         key: &'static str,
     },
     /// A step that does nothing, or two things.
-    #[error("a step has exactly one of {}; this one has {}", listed(allowed, "or"), listed(found, "and"))]
-    NotOneKind {
+    #[error("a step has exactly one of {}; this one has {}", join_quoted(allowed, "or"), join_quoted(found, "and"))]
+    NotOneStepKey {
         /// The keys that a step is told by.
         allowed: &'static [&'static str],
         /// Those that are there.
@@ -111,15 +111,15 @@ pub enum Fault {
     },
     /// A number or a text beyond its bound.
     #[error("`{key}` is more than {max}, which is the most")]
-    TooMuch {
+    TooLarge {
         /// The key.
         key: String,
         /// The bound.
         max: u64,
     },
     /// A word that is none of those that have a meaning.
-    #[error("`{key}` is `{found}`; it may be {}", listed(allowed, "or"))]
-    UnknownWord {
+    #[error("`{key}` is `{found}`; it may be {}", join_quoted(allowed, "or"))]
+    UnknownValue {
         /// The key.
         key: &'static str,
         /// The word.
@@ -129,19 +129,19 @@ pub enum Fault {
     },
     /// An expression that does not compile.
     #[error("`match` is not a regular expression: {message}")]
-    BadMatch {
+    InvalidRegex {
         /// What the compiler says.
         message: String,
     },
     /// A capture with the name of something else.
     #[error("`match` captures `{name}`, which already means something")]
-    TakenName {
+    ReservedName {
         /// The name.
         name: String,
     },
     /// A placeholder that nothing gives a value.
     #[error("`{key}` names `{name}`, which `match` does not capture")]
-    UnknownName {
+    UnknownPlaceholder {
         /// Where it is named.
         key: String,
         /// The name.
@@ -149,16 +149,16 @@ pub enum Fault {
     },
     /// A step that can never be reached.
     #[error("nothing follows an `error`: it ends the turn")]
-    AfterError,
+    StepAfterError,
     /// A turn that both fails and ends.
     #[error("a turn that ends with an `error` has no `stop`")]
-    StopAndError,
+    StopWithError,
     /// A turn for a case, and none for the others.
     #[error("a turn with `when` needs one without it after it, for when it does not hold")]
-    NoOtherwise,
+    MissingFallbackTurn,
     /// A turn for no case.
-    #[error("`when` says nothing; there may be {}", listed(allowed, "and"))]
-    EmptyWhen {
+    #[error("`when` says nothing; there may be {}", join_quoted(allowed, "and"))]
+    EmptyCondition {
         /// What it may say.
         allowed: &'static [&'static str],
     },
@@ -171,7 +171,7 @@ pub enum Fault {
 }
 
 /// Names for people: `a`, `b` or `c`.
-fn listed(names: &[impl AsRef<str>], word: &str) -> String {
+fn join_quoted(names: &[impl AsRef<str>], word: &str) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
     match quoted.split_last() {
         None => "none".to_owned(),

@@ -9,20 +9,20 @@
 //! Invariant: the same request gives the same events (`{clock_us}` alone tells the time). Nothing is kept between
 //! turns: which turn is played is read from the request's history, so a retry or a recovery plays the same one again.
 
-mod cast;
 mod error;
-mod fields;
 mod limits;
-mod play;
-mod read;
-mod script;
+mod parse;
+mod player;
+mod scenario;
+mod select;
 mod template;
+mod toml_fields;
 
-pub use error::{Fault, Place, ScenarioError};
+pub use error::{ScenarioError, ScenarioFault, ScenarioPosition};
 pub use limits::*;
-pub use script::Scenarios;
+pub use scenario::Scenarios;
 
-use crate::failure::failed;
+use crate::failed_turn::failed_turn;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{BoxStream, ModelClient};
 use std::fmt;
@@ -33,12 +33,12 @@ pub type ClockUs = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Plays scenarios. What the second half of `provider/model` means, the file decides.
 #[derive(Clone)]
-pub struct Scripted {
+pub struct ScriptedProvider {
     scenarios: Arc<Scenarios>,
     clock: ClockUs,
 }
 
-impl Scripted {
+impl ScriptedProvider {
     /// Plays these.
     #[must_use]
     pub fn new(scenarios: Scenarios, clock: ClockUs) -> Self {
@@ -46,16 +46,16 @@ impl Scripted {
     }
 }
 
-impl ModelClient for Scripted {
+impl ModelClient for ScriptedProvider {
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
-        match cast::cast(&self.scenarios, &request) {
-            Ok(cast) => Box::pin(play::Play::new(cast, Arc::clone(&self.clock))),
-            Err(error) => failed(error.code(), error.to_string()),
+        match select::select_turn(&self.scenarios, &request) {
+            Ok(cast) => Box::pin(player::ScriptedStream::new(cast, Arc::clone(&self.clock))),
+            Err(error) => failed_turn(error.code(), error.to_string()),
         }
     }
 }
 
-impl fmt::Debug for Scripted {
+impl fmt::Debug for ScriptedProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scripted").field("scenarios", &self.scenarios).finish_non_exhaustive()
     }

@@ -5,7 +5,7 @@ use model::block::ContentPart;
 use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::ports::ModelClient;
-use providers::scripted::Scripted;
+use providers::scripted::ScriptedProvider;
 
 /// What is said first.
 async fn said(models: &dyn ModelClient, model: &str, history: Vec<HistoryEntry>, tools: &[&str]) -> String {
@@ -52,7 +52,7 @@ async fn a_model_that_no_scenario_is_for_fails_for_good() {
     assert_eq!(lines(&models, asked("mine/b", [user("hi")], &[])).await, [wanted]);
 }
 
-fn order() -> Scripted {
+fn order() -> ScriptedProvider {
     scripted(
         r#"
         [[scenario]]
@@ -121,7 +121,7 @@ async fn the_result_is_its_own_words_without_what_marks_it_for_citing() {
     assert_eq!(played(&order(), [user("go"), call("order"), given]).await[1], "0 done: a\nb");
 }
 
-fn picker() -> Scripted {
+fn picker() -> ScriptedProvider {
     scripted(
         r#"
         [[scenario]]

@@ -5,12 +5,12 @@ use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::model_turn::{ModelDelta, ModelEvent};
 use model::ports::ModelClient;
-use providers::scripted::Scripted;
+use providers::scripted::ScriptedProvider;
 
 const SCENARIOS: &str = include_str!("../../../server/demo/scenarios.toml");
 const CONFIG: &str = include_str!("../../../server/demo/headwater.toml");
 
-fn demo() -> Scripted {
+fn demo() -> ScriptedProvider {
     scripted(SCENARIOS)
 }
 

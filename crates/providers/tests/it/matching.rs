@@ -6,7 +6,7 @@ use model::block::ContentPart;
 use model::history::HistoryEntry;
 use model::model_turn::ModelEvent;
 use model::ports::ModelClient;
-use providers::scripted::Scripted;
+use providers::scripted::ScriptedProvider;
 
 const ANIMALS: &str = r#"
     [[scenario]]
@@ -71,7 +71,7 @@ async fn nothing_that_matches_is_a_failure_for_good() {
     assert_eq!(played(&models, [user("hi")]).await, wanted);
 }
 
-fn three_turns() -> Scripted {
+fn three_turns() -> ScriptedProvider {
     scripted(
         r#"
         [[scenario]]

@@ -4,18 +4,18 @@ use crate::vocabulary::{request, scripted, steps, user};
 use futures_util::{FutureExt, StreamExt};
 use model::model_turn::{ModelDelta, ModelEvent};
 use model::ports::{BoxStream, ModelClient};
-use providers::scripted::{Scenarios, Scripted};
+use providers::scripted::{Scenarios, ScriptedProvider};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, advance};
 
-fn turn(models: &Scripted, message: &str) -> BoxStream<'static, ModelEvent> {
+fn turn(models: &ScriptedProvider, message: &str) -> BoxStream<'static, ModelEvent> {
     models.stream_turn(request([user(message)]))
 }
 
 /// When each text delta came, in milliseconds after the first poll, and when the end did.
-async fn times(models: &Scripted, message: &str) -> (Vec<u128>, u128) {
+async fn times(models: &ScriptedProvider, message: &str) -> (Vec<u128>, u128) {
     let mut stream = turn(models, message);
     let began = Instant::now();
     let mut times = Vec::new();
@@ -80,7 +80,7 @@ async fn nothing_comes_before_its_time() {
 }
 
 /// A story whose every delta asks the clock, which counts how often it was asked.
-fn counted(text: &str) -> (Scripted, Arc<AtomicU64>) {
+fn counted(text: &str) -> (ScriptedProvider, Arc<AtomicU64>) {
     let asked = Arc::new(AtomicU64::new(0));
     let clock = {
         let asked = Arc::clone(&asked);
@@ -88,7 +88,7 @@ fn counted(text: &str) -> (Scripted, Arc<AtomicU64>) {
     };
     let scenarios =
         Scenarios::parse(&format!("[[scenario]]\n[[scenario.turn]]\nsteps = [{text}]"), "test.toml").unwrap();
-    (Scripted::new(scenarios, clock), asked)
+    (ScriptedProvider::new(scenarios, clock), asked)
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! What a scenario file may not say, and how it is told so.
 
-use providers::scripted::{FILE_BYTES_MAX, IMAGE_URL_BYTES_MAX, ScenarioError, Scenarios};
+use providers::scripted::{IMAGE_URL_BYTES_MAX, SCENARIO_FILE_BYTES_MAX, ScenarioError, Scenarios};
 use std::path::Path;
 
 fn refused(text: &str) -> String {
@@ -233,7 +233,7 @@ fn a_default_that_is_used_as_a_number_must_be_one() {
 
 #[test]
 fn a_file_that_is_too_long_is_not_read() {
-    let long = format!("#{}", " ".repeat(usize::try_from(FILE_BYTES_MAX).unwrap()));
+    let long = format!("#{}", " ".repeat(usize::try_from(SCENARIO_FILE_BYTES_MAX).unwrap()));
     assert_eq!(refused(&long), "play.toml: longer than 4194304 bytes");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.toml");

@@ -4,12 +4,15 @@ use crate::vocabulary::{played, request, steps, user};
 use futures_util::StreamExt;
 use model::model_turn::ModelEvent;
 use model::ports::ModelClient;
-use providers::Router;
+use providers::ProviderRouter;
 use std::sync::Arc;
 
-fn router() -> Router {
+fn router() -> ProviderRouter {
     let said = |word: &str| Arc::new(steps(&format!("{{ text = \"{word}\" }}")));
-    Router::new().with("scripted", said("old")).with("other", said("other")).with("scripted", said("scripted"))
+    ProviderRouter::new()
+        .with_provider("scripted", said("old"))
+        .with_provider("other", said("other"))
+        .with_provider("scripted", said("scripted"))
 }
 
 async fn asked(model: &str) -> Vec<ModelEvent> {
@@ -23,7 +26,7 @@ async fn the_first_half_of_the_name_says_who() {
     assert_eq!(played(&router(), [user("hi")]).await[1], "0 scripted");
     assert_eq!(asked("other/a/b").await, asked("other/x").await);
     assert_ne!(asked("other/a").await, asked("scripted/a").await);
-    assert_eq!(router().names().collect::<Vec<_>>(), ["other", "scripted"]);
+    assert_eq!(router().provider_names().collect::<Vec<_>>(), ["other", "scripted"]);
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use model::history::HistoryEntry;
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::ModelClient;
 use model::record::RawItem;
-use model_testing::{Rng, seeds};
-use providers::upstream::{Kind, Settings};
+use model_testing::{Rng, test_seeds};
+use providers::http::{HttpProviderSettings, UpstreamDialect};
 use serde_json::{Value, json};
 use service::{Act, KEY, Service, answer, failure, send, stream, turn};
 use sse::{Decoder, Limits as EventLimits};
@@ -24,16 +24,16 @@ fn hello() -> ModelRequest {
     asked("up/m/1", [user("hello")], &[])
 }
 
-fn folder(kind: Kind) -> &'static str {
+fn folder(kind: UpstreamDialect) -> &'static str {
     match kind {
-        Kind::Responses => "responses",
-        Kind::Messages => "messages",
-        Kind::Chat => "chat",
+        UpstreamDialect::Responses => "responses",
+        UpstreamDialect::Messages => "messages",
+        UpstreamDialect::Chat => "chat",
     }
 }
 
 /// Every stream that the dialect's own tests read.
-fn streams(kind: Kind) -> Vec<(PathBuf, Vec<u8>)> {
+fn streams(kind: UpstreamDialect) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../upstream/tests/it/streams").join(folder(kind));
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "sse"));
@@ -41,18 +41,18 @@ fn streams(kind: Kind) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// What the dialect makes of a stream, from this origin.
-fn told(kind: Kind, origin: String, stream: &[u8]) -> Vec<ModelEvent> {
+fn told(kind: UpstreamDialect, origin: String, stream: &[u8]) -> Vec<ModelEvent> {
     let turn = hello();
     let mut ingest = match kind {
-        Kind::Responses => responses::ingest(origin, &turn),
-        Kind::Messages => messages::ingest(origin, &turn),
-        Kind::Chat => chat::ingest(origin, &turn),
+        UpstreamDialect::Responses => responses::new_ingest(origin, &turn),
+        UpstreamDialect::Messages => messages::new_ingest(origin, &turn),
+        UpstreamDialect::Chat => chat::new_ingest(origin, &turn),
     };
     let (mut decoder, mut rest, mut out) = (Decoder::new(EventLimits::default()), stream, Vec::new());
     while let Some(event) = decoder.decode(&mut rest).unwrap() {
-        ingest.event(&event, &mut out);
+        ingest.on_event(&event, &mut out);
     }
-    ingest.end(&mut out);
+    ingest.on_end(&mut out);
     out
 }
 
@@ -82,14 +82,14 @@ fn without_place(mut events: Vec<ModelEvent>) -> Vec<ModelEvent> {
 
 #[tokio::test]
 async fn every_stream_is_what_its_dialect_says_however_it_is_cut() {
-    let seed = seeds().next().unwrap();
+    let seed = test_seeds().next().unwrap();
     let mut rng = Rng::new(seed);
-    for kind in Kind::ALL {
+    for kind in UpstreamDialect::ALL {
         let streams = streams(kind);
         assert!(streams.len() > 10, "{kind:?}");
         for (path, bytes) in streams {
             let service = Service::start(vec![chunked(&bytes, &mut rng)]).await;
-            let origin = format!("{}:{}/v1:e90931eb:m/1", kind.name(), service.address);
+            let origin = format!("{}:{}/v1:e90931eb:m/1", kind.config_name(), service.address);
             let events = turn(service.settings(kind), hello()).await;
             let wanted = without_place(told(kind, origin, &bytes));
             assert_eq!(without_place(events), wanted, "SEED={seed} {}", path.display());
@@ -102,11 +102,11 @@ async fn a_service_is_asked_at_its_path_by_its_headers_with_the_agents_wishes_ov
     let key =
         [format!("authorization: bearer {KEY}"), format!("x-api-key: {KEY}"), format!("authorization: bearer {KEY}")];
     let paths = ["/v1/responses", "/v1/messages", "/v1/chat/completions"];
-    for ((kind, key), path) in Kind::ALL.into_iter().zip(key).zip(paths) {
+    for ((kind, key), path) in UpstreamDialect::ALL.into_iter().zip(key).zip(paths) {
         let (_, bytes) = streams(kind).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
         let mut service = Service::start(vec![vec![stream(), send(bytes)]]).await;
         let options = json!({"temperature": 0.5, "seed": 7}).as_object().cloned().unwrap();
-        let settings = Settings { options: Arc::new(options), ..service.settings(kind) };
+        let settings = HttpProviderSettings { options: Arc::new(options), ..service.settings(kind) };
         let own = json!({"temperature": 1}).as_object().cloned().unwrap();
         turn(settings, ModelRequest { provider_options: Arc::new(own), ..hello() }).await;
         let (head, body) = service.request().await;
@@ -114,7 +114,7 @@ async fn a_service_is_asked_at_its_path_by_its_headers_with_the_agents_wishes_ov
         for line in [key.as_str(), "x-team: rivers", "accept: text/event-stream", "content-type: application/json"] {
             assert!(head.lines().any(|other| other == line), "{line}: {head}");
         }
-        assert_eq!(head.contains("anthropic-version: "), kind == Kind::Messages);
+        assert_eq!(head.contains("anthropic-version: "), kind == UpstreamDialect::Messages);
         assert_eq!((&body["model"], &body["stream"]), (&json!("m/1"), &json!(true)));
         assert_eq!((&body["temperature"], &body["seed"]), (&json!(1), &json!(7)));
     }
@@ -122,21 +122,22 @@ async fn a_service_is_asked_at_its_path_by_its_headers_with_the_agents_wishes_ov
 
 #[tokio::test]
 async fn without_a_key_nobody_is_said_to_ask() {
-    let (_, bytes) = streams(Kind::Chat).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
+    let (_, bytes) = streams(UpstreamDialect::Chat).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
     let mut service = Service::start(vec![vec![stream(), send(bytes)]]).await;
-    turn(Settings { key: None, ..service.settings(Kind::Chat) }, hello()).await;
+    turn(HttpProviderSettings { api_key_ref: None, ..service.settings(UpstreamDialect::Chat) }, hello()).await;
     assert!(!service.request().await.0.contains("authorization"));
 }
 
 #[tokio::test]
 async fn a_key_that_is_not_there_is_named_and_nothing_is_asked() {
     let mut service = Service::start(vec![vec![]]).await;
-    let settings = Settings { key: Some("env:NOPE".to_owned()), ..service.settings(Kind::Chat) };
+    let settings =
+        HttpProviderSettings { api_key_ref: Some("env:NOPE".to_owned()), ..service.settings(UpstreamDialect::Chat) };
     let error = failure(settings, hello()).await.error;
     assert_eq!((error.code.as_str(), error.retryable), ("provider_auth", Some(false)));
     assert_eq!(error.message, format!("Cannot ask {}: the secret `env:NOPE` is not set.", service.address));
     // The service still waits for its first request: the next one is it.
-    turn(service.settings(Kind::Chat), hello()).await;
+    turn(service.settings(UpstreamDialect::Chat), hello()).await;
     service.request().await;
     assert!(service.seen().await.is_none());
 }
@@ -159,13 +160,14 @@ const REFUSED: &str =
 
 #[tokio::test]
 async fn a_service_that_does_not_take_back_its_thoughts_is_asked_once_without_them() {
-    let (_, bytes) = streams(Kind::Responses).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
+    let (_, bytes) =
+        streams(UpstreamDialect::Responses).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
     let refusal = || answer("400 Bad Request", "application/json", "", REFUSED);
     for (refuses, second) in [(false, vec![stream(), send(bytes)]), (true, refusal())] {
         let mut service = Service::start(vec![refusal(), second, refusal()]).await;
         let [thought, said] = spoken(&service.address);
         let history = [user("a"), thought, said, user("b")];
-        let events = turn(service.settings(Kind::Responses), asked("up/m/1", history, &[])).await;
+        let events = turn(service.settings(UpstreamDialect::Responses), asked("up/m/1", history, &[])).await;
         let Some(ModelEvent::Delta(ModelDelta::Unknown(note))) = events.first() else { panic!("{events:?}") };
         assert_eq!(note["type"], "headwater.history_resent");
         assert!(note["reason"].as_str().unwrap().contains("could not be verified"), "{note}");
@@ -187,7 +189,7 @@ async fn dropping_a_turn_closes_the_connection() {
     for acts in [vec![Act::Hold], vec![stream(), Act::Hold], vec![stream(), send(first), Act::Hold]] {
         let events_first = acts.len() == 3;
         let mut service = Service::start(vec![acts]).await;
-        let mut events = service::upstream(service.settings(Kind::Chat)).stream_turn(hello());
+        let mut events = service::upstream(service.settings(UpstreamDialect::Chat)).stream_turn(hello());
         if events_first {
             assert!(events.next().await.is_some());
             service.request().await;
@@ -208,7 +210,7 @@ async fn a_reader_that_waits_holds_the_service_up() {
     use futures_util::StreamExt as _;
     let piece = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n".repeat(1000);
     let mut service = Service::start(vec![vec![stream(), Act::Flood(piece.into_bytes())]]).await;
-    let mut events = service::upstream(service.settings(Kind::Chat)).stream_turn(hello());
+    let mut events = service::upstream(service.settings(UpstreamDialect::Chat)).stream_turn(hello());
     assert!(events.next().await.is_some());
     service.request().await;
     match service.seen().await {

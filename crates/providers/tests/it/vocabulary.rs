@@ -7,19 +7,19 @@ use model::item::ResultStatus;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelRequest};
 use model::ports::ModelClient;
 use model::tool::ToolSpec;
-use providers::scripted::{Scenarios, Scripted};
+use providers::scripted::{Scenarios, ScriptedProvider};
 use std::sync::Arc;
 
 /// The clock that `{clock_us}` reads.
 pub(crate) const CLOCK_US: u64 = 1_700_000_000_000_000;
 
-pub(crate) fn scripted(text: &str) -> Scripted {
+pub(crate) fn scripted(text: &str) -> ScriptedProvider {
     let scenarios = Scenarios::parse(text, "test.toml").unwrap_or_else(|error| panic!("{error}"));
-    Scripted::new(scenarios, Arc::new(|| CLOCK_US))
+    ScriptedProvider::new(scenarios, Arc::new(|| CLOCK_US))
 }
 
 /// One scenario that always matches, with one turn of these steps.
-pub(crate) fn steps(steps: &str) -> Scripted {
+pub(crate) fn steps(steps: &str) -> ScriptedProvider {
     scripted(&format!("[[scenario]]\n[[scenario.turn]]\nsteps = [{steps}]"))
 }
 

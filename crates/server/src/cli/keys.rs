@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use std::path::Path;
 use std::process::ExitCode;
-use store::{OpenError, Sqlite};
+use store::{SqliteStore, StoreOpenError};
 
 #[derive(Debug, Args)]
 pub(crate) struct KeysArgs {
@@ -66,13 +66,13 @@ pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn asked(dir: &Path, ask: Ask) -> anyhow::Result<Answer> {
-    match Sqlite::open(dir, &store::Options::default()) {
+    match SqliteStore::open(dir, &store::SqliteOptions::default()) {
         Ok(store) => {
             let answer = control::answer(&store, ask).await;
             store.close().await;
             Ok(answer)
         }
-        Err(OpenError::Locked(_)) => control::ask(dir, &ask)
+        Err(StoreOpenError::Locked(_)) => control::ask(dir, &ask)
             .await
             .with_context(|| format!("a server has {}, but it does not answer there", dir.display())),
         Err(error) => Err(error.into()),

@@ -1,7 +1,7 @@
 //! `headwater read-pdf`: what the server starts to read a PDF (`fetch::apart`). Not for people, so no help names it.
 
 use clap::Args;
-use fetch::apart::{self, Apart};
+use fetch::pdf_process::{self, PdfProcess};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,12 +19,12 @@ pub(crate) struct ReadPdfArgs {
 }
 
 pub(crate) fn run(args: &ReadPdfArgs) -> ExitCode {
-    apart::serve(args.text_bytes_max, args.memory_bytes_max, Duration::from_millis(args.time_ms_max))
+    pdf_process::run_pdf_process(args.text_bytes_max, args.memory_bytes_max, Duration::from_millis(args.time_ms_max))
 }
 
 /// How such a process is started.
-pub(crate) fn apart() -> std::io::Result<Apart> {
+pub(crate) fn apart() -> std::io::Result<PdfProcess> {
     let ourselves = Path::new(OURSELVES);
     let program = if ourselves.exists() { ourselves.to_owned() } else { std::env::current_exe()? };
-    Ok(Apart::new(program, vec![VERB.into()]))
+    Ok(PdfProcess::new(program, vec![VERB.into()]))
 }

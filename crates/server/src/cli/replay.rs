@@ -19,7 +19,7 @@ use protocol::responses::Segment;
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use store::{LoggedRun, OpenError};
+use store::{LoggedRun, StoreOpenError};
 
 /// What `headwater replay` is told.
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ enum Refusal {
     #[error("run {0} has no answer number {1}")]
     NoSegment(TaskId, u32),
     #[error(transparent)]
-    Folder(#[from] OpenError),
+    Folder(#[from] StoreOpenError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("it cannot be written out: {0}")]
@@ -70,9 +70,9 @@ enum Refusal {
 /// Replays a run. Exit code 0: replayed, 1: as far as it is, 2: it could not be replayed.
 pub(crate) async fn run(args: ReplayArgs) -> anyhow::Result<ExitCode> {
     match replay(args).await {
-        Ok(run) if run.ended => Ok(ExitCode::SUCCESS),
+        Ok(run) if run.has_ended => Ok(ExitCode::SUCCESS),
         Ok(run) => {
-            let state = if run.span.is_some() { "has not ended: this is it so far" } else { "has not begun" };
+            let state = if run.seq_range.is_some() { "has not ended: this is it so far" } else { "has not begun" };
             eprintln!("headwater: run {} {state}", run.id);
             Ok(ExitCode::from(UNENDED))
         }
@@ -93,7 +93,7 @@ async fn replay(args: ReplayArgs) -> Result<LoggedRun, Refusal> {
     if !dir.exists() {
         return Err(Refusal::NoFolder(dir));
     }
-    let run = store::logged_run(&dir, &id)?.ok_or_else(|| Refusal::NoRun(id, dir.clone()))?;
+    let run = store::find_logged_run(&dir, &id)?.ok_or_else(|| Refusal::NoRun(id, dir.clone()))?;
     let pace = if fast { Pace::fast() } else { Pace::as_it_was() };
     let mut player = Player { run: &run, dir: &dir, dialect, pace, out: BufWriter::new(std::io::stdout().lock()) };
     match segment.filter(|_| dialect.has_segments()) {
@@ -150,7 +150,7 @@ impl Player<'_> {
     async fn only(&mut self, segment: u32) -> Result<(), Refusal> {
         let played = self.play(segment).await?;
         // The first answer of a run that has not begun is to come.
-        let to_come = self.run.span.is_none() && segment == 1;
+        let to_come = self.run.seq_range.is_none() && segment == 1;
         let missing = played == Played::Nothing && !to_come;
         if missing { Err(Refusal::NoSegment(self.run.id.clone(), segment)) } else { Ok(()) }
     }
@@ -177,7 +177,7 @@ impl Player<'_> {
             }
             if over {
                 self.out.write_all(self.dialect.farewell())?;
-                let is_last = self.run.span.is_some_and(|(_, last)| record.seq >= last);
+                let is_last = self.run.seq_range.is_some_and(|(_, last)| record.seq >= last);
                 return Ok(if is_last { Played::Last } else { Played::Ended });
             }
         }

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use store::Sqlite;
+use store::SqliteStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -58,9 +58,9 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let listener = listen::bind(config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr().context("no local address")?;
     let mut signals = Signals::new().context("no signals")?;
-    let options = store::Options { commit_spacing: config.commit_spacing, ..store::Options::default() };
+    let options = store::SqliteOptions { commit_spacing: config.commit_spacing, ..store::SqliteOptions::default() };
     let dir = config.data_dir.clone();
-    let store = tokio::task::spawn_blocking(move || Sqlite::open(&dir, &options)).await.context("no thread")??;
+    let store = tokio::task::spawn_blocking(move || SqliteStore::open(&dir, &options)).await.context("no thread")??;
     let store = Arc::new(store);
     let (data_dir, grace) = (config.data_dir.clone(), config.stop_grace);
     let limits = config.http.clone();
@@ -96,7 +96,7 @@ pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn build(config: Config, address: SocketAddr, store: Arc<Sqlite>) -> anyhow::Result<App> {
+async fn build(config: Config, address: SocketAddr, store: Arc<SqliteStore>) -> anyhow::Result<App> {
     let metrics = PrometheusBuilder::new().install_recorder().context("no metrics")?;
     let directory: Arc<dyn Directory> = Arc::clone(&store) as Arc<dyn Directory>;
     let auth = match config.auth {

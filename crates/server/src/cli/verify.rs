@@ -6,7 +6,7 @@ use crate::config::{self, Config, DATA_DIR, Overrides};
 use crate::files::folder;
 use crate::hex::hex;
 use clap::Args;
-use files::{Depot, FilesError, Found, Key, Place, What};
+use files::{FileKey, FileStore, FileStoreError, ListedFile, ListedFileKind, StorageLocation};
 use futures_util::TryStreamExt as _;
 use model::UserId;
 use model::ports::AttachmentRow;
@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use store::{Report, StoredFiles};
+use store::{StoredFiles, VerifyReport};
 
 /// The folder could not be looked at: neither clean nor damaged.
 const COULD_NOT_LOOK: u8 = 2;
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
             if left > 0 {
                 say(format_args!("{left} of them belong to no thread: the next start removes them"));
             }
-            problems.into_iter().for_each(|problem| report.add(problem));
+            problems.into_iter().for_each(|problem| report.add_problem(problem));
         }
         // There are some, so that nobody can say that they are whole.
         Looked::Nowhere(why) => {
@@ -74,11 +74,11 @@ enum Looked {
     Failed(anyhow::Error),
 }
 
-async fn look(args: VerifyArgs) -> anyhow::Result<(Report, Looked)> {
+async fn look(args: VerifyArgs) -> anyhow::Result<(VerifyReport, Looked)> {
     let at = Whereabouts::new(args)?;
-    let report = store::verify(&at.data_dir)?;
+    let report = store::verify_data_folder(&at.data_dir)?;
     // A database that is damaged has been reported on; what it says of files is then worth nothing.
-    let looked = match store::files_of(&at.data_dir) {
+    let looked = match store::list_stored_files(&at.data_dir) {
         Ok(stored) => look_at_files(&at, &stored).await.unwrap_or_else(Looked::Failed),
         Err(error) => Looked::Failed(error.into()),
     };
@@ -88,27 +88,27 @@ async fn look(args: VerifyArgs) -> anyhow::Result<(Report, Looked)> {
 async fn look_at_files(at: &Whereabouts, stored: &StoredFiles) -> anyhow::Result<Looked> {
     let depot = match &at.place {
         // Opening it would make it.
-        Place::Folder(folder) if !folder.is_dir() => {
-            if !at.is_told && !stored.there.is_empty() {
+        StorageLocation::Folder(folder) if !folder.is_dir() => {
+            if !at.is_told && !stored.committed.is_empty() {
                 let why = format!("there is no folder {}; name the config file with --config", folder.display());
                 return Ok(Looked::Nowhere(why));
             }
             None
         }
-        place => Some(Depot::open(place, &at.variables)?),
+        place => Some(FileStore::open(place, &at.variables)?),
     };
     let all = match &depot {
-        Some(depot) => depot.all().await?,
+        Some(depot) => depot.list().await?,
         None => Vec::new(),
     };
     let problems = Look::new(all).hold_against(depot.as_ref(), stored).await?;
-    Ok(Looked::All { files: stored.there.len(), left: stored.left, problems })
+    Ok(Looked::All { files: stored.committed.len(), left: stored.unlinked, problems })
 }
 
 /// Where everything is.
 struct Whereabouts {
     data_dir: PathBuf,
-    place: Place,
+    place: StorageLocation,
     /// Does a config file say where files are, or that they are where they are unless it is said?
     is_told: bool,
     variables: Vec<(String, String)>,
@@ -137,26 +137,30 @@ struct Look {
 }
 
 impl Look {
-    fn new(all: Vec<Found>) -> Self {
+    fn new(all: Vec<ListedFile>) -> Self {
         let mut look = Self { found: HashMap::new(), parts: Vec::new(), problems: Vec::new() };
-        for Found { name, bytes, what } in all {
+        for ListedFile { name, bytes, kind: what } in all {
             match what {
-                What::File => drop(look.found.insert(name, bytes)),
-                What::Part => look.parts.push(name),
-                What::Other => look.problems.push(format!("{name}, where files are, is not one")),
+                ListedFileKind::File => drop(look.found.insert(name, bytes)),
+                ListedFileKind::PartialUpload => look.parts.push(name),
+                ListedFileKind::Other => look.problems.push(format!("{name}, where files are, is not one")),
             }
         }
         look
     }
 
-    async fn hold_against(mut self, depot: Option<&Depot>, stored: &StoredFiles) -> Result<Vec<String>, FilesError> {
-        for (owner, row) in &stored.there {
+    async fn hold_against(
+        mut self,
+        depot: Option<&FileStore>,
+        stored: &StoredFiles,
+    ) -> Result<Vec<String>, FileStoreError> {
+        for (owner, row) in &stored.committed {
             if let Some(problem) = self.file(depot, owner, row).await? {
                 self.problems.push(problem);
             }
         }
         // What is on its way, or on its way out, may be there or not.
-        let unfinished: HashSet<&str> = stored.unfinished.iter().map(|(_, path)| path.as_str()).collect();
+        let unfinished: HashSet<&str> = stored.stale.iter().map(|(_, path)| path.as_str()).collect();
         let strays = self.found.into_keys().chain(self.parts).filter(|name| !unfinished.contains(name.as_str()));
         let mut strays: Vec<String> = strays.map(|name| format!("nothing tells of the file {name}")).collect();
         strays.sort();
@@ -167,15 +171,15 @@ impl Look {
     /// What is wrong with a file that a row tells of.
     async fn file(
         &mut self,
-        depot: Option<&Depot>,
+        depot: Option<&FileStore>,
         owner: &UserId,
         row: &AttachmentRow,
-    ) -> Result<Option<String>, FilesError> {
+    ) -> Result<Option<String>, FileStoreError> {
         let path = &row.path;
         let Some(bytes) = self.found.remove(path) else {
             return Ok(Some(format!("the file {path} is not there")));
         };
-        let Some(key) = Key::stored(path).ok().filter(|key| key.owner() == owner) else {
+        let Some(key) = FileKey::parse_stored(path).ok().filter(|key| key.owner() == owner) else {
             return Ok(Some(format!("the file {path} has a name that no file of {owner} has")));
         };
         if bytes != row.size_bytes {
@@ -187,7 +191,7 @@ impl Look {
     }
 }
 
-async fn digest(depot: &Depot, key: &Key) -> Result<String, FilesError> {
+async fn digest(depot: &FileStore, key: &FileKey) -> Result<String, FileStoreError> {
     let reading = depot.read(key, None).await?;
     let hashing = reading.stream.try_fold(Sha256::new(), async |hasher, piece| Ok(hasher.chain_update(&piece)));
     Ok(hex(&hashing.await?.finalize()))

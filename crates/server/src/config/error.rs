@@ -34,7 +34,7 @@ pub(crate) enum ConfigError {
     Scenario(#[from] ScenarioError),
     /// Services cannot be asked at all.
     #[error(transparent)]
-    Client(#[from] providers::upstream::ClientError),
+    Client(#[from] providers::http::ProviderClientError),
     /// A variable of the environment.
     #[error("`{0}` in the environment is not an address; write it like https://example.com/v1")]
     Address(&'static str),

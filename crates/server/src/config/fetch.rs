@@ -1,7 +1,7 @@
 //! `[fetch]`: the files that people point at, and how far the server goes to read one.
 
 use super::table::{Item, Table, shown};
-use ::fetch::{Limits, Private, ReadLimits};
+use ::fetch::{FetchLimits, PrivateAddresses, ReadLimits};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ const AT_ONCE_MAX: u64 = 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct FetchConfig {
     /// What of this machine and its networks may be asked.
-    pub(crate) private: Private,
+    pub(crate) private: PrivateAddresses,
     /// The ports that may be asked. None: nothing is fetched.
     pub(crate) ports: Vec<u16>,
     /// How much and how long.
-    pub(crate) limits: Limits,
+    pub(crate) limits: FetchLimits,
     /// Of the text of one file.
     pub(crate) text_bytes_max: usize,
     /// How many files are fetched and read at the same time.
@@ -32,30 +32,30 @@ pub(crate) struct FetchConfig {
 }
 
 pub(super) fn read(table: &Table<'_>) -> FetchConfig {
-    let base = Limits::default();
+    let base = FetchLimits::default();
     let size =
         |key, most, base| table.number(key, 1..=most).and_then(|size| usize::try_from(size).ok()).unwrap_or(base);
     let redirects = table.number("redirects_max", 0..=REDIRECTS_MAX).and_then(|most| u32::try_from(most).ok());
-    let total = table.number("timeout_ms", 1..=TIMEOUT_MS_MAX).map_or(base.total_max, Duration::from_millis);
+    let total = table.number("timeout_ms", 1..=TIMEOUT_MS_MAX).map_or(base.total_timeout, Duration::from_millis);
     FetchConfig {
         private: table.get("allow_private").map(|item| private(&item)).unwrap_or_default(),
         ports: table.get("ports").and_then(|item| ports(&item)).unwrap_or_else(|| PORTS.to_vec()),
-        limits: Limits {
+        limits: FetchLimits {
             bytes_max: size("bytes_max", FILE_BYTES_MAX, base.bytes_max),
             redirects_max: redirects.unwrap_or(base.redirects_max),
-            connect_max: total / 3,
-            first_byte_max: total * 2 / 3,
-            idle_max: total / 3,
-            total_max: total,
+            connect_timeout: total / 3,
+            first_byte_timeout: total * 2 / 3,
+            idle_timeout: total / 3,
+            total_timeout: total,
         },
         text_bytes_max: size("text_bytes_max", TEXT_BYTES_MAX, ReadLimits::default().text_bytes_max),
         at_once_max: size("at_once_max", AT_ONCE_MAX, AT_ONCE),
     }
 }
 
-fn private(item: &Item<'_>) -> Private {
+fn private(item: &Item<'_>) -> PrivateAddresses {
     if !item.is_list() {
-        return if item.flag().unwrap_or_default() { Private::Allowed } else { Private::Refused };
+        return if item.flag().unwrap_or_default() { PrivateAddresses::AllowAll } else { PrivateAddresses::Deny };
     }
     let address = |(item, text): (Item<'_>, &str)| {
         let address = text.parse::<IpAddr>();
@@ -64,7 +64,7 @@ fn private(item: &Item<'_>) -> Private {
         }
         address.ok()
     };
-    Private::These(item.texts().unwrap_or_default().into_iter().filter_map(address).collect())
+    PrivateAddresses::AllowListed(item.texts().unwrap_or_default().into_iter().filter_map(address).collect())
 }
 
 fn ports(item: &Item<'_>) -> Option<Vec<u16>> {

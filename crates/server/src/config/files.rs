@@ -2,7 +2,7 @@
 
 use super::findings::Findings;
 use super::table::{Table, shown};
-use ::files::Place;
+use ::files::StorageLocation;
 use model::id::is_valid_id;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const SIGNED_URL_SECONDS: u64 = 300;
 #[derive(Clone, Debug)]
 pub(crate) struct FilesConfig {
     /// Where they are; a folder of the data folder unless it is said.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<StorageLocation>,
     /// The variables that tell how to get in there.
     pub(crate) variables: Vec<(String, String)>,
     /// What clients are told that it is called.
@@ -65,9 +65,9 @@ pub(super) fn read(
 ) -> FilesConfig {
     let place = place(table, findings);
     let variables = match (&place, environment) {
-        (Some(Place::Bucket { cloud, .. }), Some(environment)) => {
+        (Some(StorageLocation::Bucket { provider: cloud, .. }), Some(environment)) => {
             let told = |name: &&str| Some(((*name).to_owned(), environment(name).filter(|value| !value.is_empty())?));
-            cloud.variables().iter().filter_map(told).collect()
+            cloud.env_vars().iter().filter_map(told).collect()
         }
         _ => Vec::new(),
     };
@@ -88,10 +88,12 @@ pub(super) fn read(
     }
 }
 
-fn place(table: &Table<'_>, findings: &Findings<'_>) -> Option<Place> {
+fn place(table: &Table<'_>, findings: &Findings<'_>) -> Option<StorageLocation> {
     let item = table.get("url")?;
-    match Place::parse(item.text()?) {
-        Ok(Place::Folder(folder)) => Some(Place::Folder(findings.source.path(&folder.to_string_lossy()))),
+    match StorageLocation::parse(item.text()?) {
+        Ok(StorageLocation::Folder(folder)) => {
+            Some(StorageLocation::Folder(findings.source.path(&folder.to_string_lossy())))
+        }
         Ok(place) => Some(place),
         Err(error) => {
             item.refuse(error.to_string());

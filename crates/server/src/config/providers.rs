@@ -10,17 +10,17 @@ use super::source::{Beside, read_bounded};
 use super::table::{Item, Table, shown};
 use engine::SystemClock;
 use model::ports::ModelClient;
-use providers::Router;
-use providers::cassette::{Cassettes, Speed};
-use providers::scripted::{FILE_BYTES_MAX, ScenarioError, Scenarios, Scripted};
-use providers::upstream::{Client, Kind as Dialect, Settings};
+use providers::ProviderRouter;
+use providers::cassette::{CassetteProvider, PlaybackSpeed};
+use providers::http::{HttpProviderSettings, ProviderClient, UpstreamDialect as Dialect};
+use providers::scripted::{SCENARIO_FILE_BYTES_MAX, ScenarioError, Scenarios, ScriptedProvider};
 use service::Clients;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What has a place in the table of a scripted provider, beside `kind`.
 const SCRIPTED_KEYS: [&str; 3] = ["file", "cassettes", "speed"];
-const SPEEDS: [(&str, Speed); 2] = [("original", Speed::Original), ("fast", Speed::Fast)];
+const SPEEDS: [(&str, PlaybackSpeed); 2] = [("original", PlaybackSpeed::Original), ("fast", PlaybackSpeed::Fast)];
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -30,15 +30,15 @@ enum Kind {
 
 const KINDS: [(&str, Kind); 4] = [
     ("scripted", Kind::Scripted),
-    (Dialect::Responses.name(), Kind::Service(Dialect::Responses)),
-    (Dialect::Messages.name(), Kind::Service(Dialect::Messages)),
-    (Dialect::Chat.name(), Kind::Service(Dialect::Chat)),
+    (Dialect::Responses.config_name(), Kind::Service(Dialect::Responses)),
+    (Dialect::Messages.config_name(), Kind::Service(Dialect::Messages)),
+    (Dialect::Chat.config_name(), Kind::Service(Dialect::Chat)),
 ];
 /// Kinds that are to come: a config that names one is right, only early.
 const KINDS_TO_COME: [&str; 4] = ["ag-ui", "responses", "ui-stream", "task"];
 
 /// Providers that the environment switches on, by name.
-pub(super) type Told = Vec<(&'static str, Settings)>;
+pub(super) type Told = Vec<(&'static str, HttpProviderSettings)>;
 
 /// What the environment says of providers that the file does not name.
 pub(super) fn told(
@@ -49,18 +49,18 @@ pub(super) fn told(
     environment.map(|environment| service::told(environment, &tables.names(), findings)).unwrap_or_default()
 }
 
-pub(super) fn read(tables: &Table<'_>, told: Told, record: Option<PathBuf>, findings: &Findings<'_>) -> Router {
-    let mut router = Router::new();
+pub(super) fn read(tables: &Table<'_>, told: Told, record: Option<PathBuf>, findings: &Findings<'_>) -> ProviderRouter {
+    let mut router = ProviderRouter::new();
     let mut clients = Clients { record, ..Clients::default() };
     for (name, item) in tables.items() {
         named(name, &item);
         if let Some(provider) = provider(name, &item, &mut clients) {
-            router = router.with(name, provider);
+            router = router.with_provider(name, provider);
         }
     }
     for (name, settings) in told {
-        match clients.service(settings, Client::CONNECT) {
-            Ok(service) => router = router.with(name, Arc::new(service)),
+        match clients.service(settings, ProviderClient::CONNECT_TIMEOUT) {
+            Ok(service) => router = router.with_provider(name, Arc::new(service)),
             Err(error) => findings.push(error.into()),
         }
     }
@@ -116,10 +116,10 @@ fn kind(table: &Table<'_>) -> Option<Kind> {
     found
 }
 
-fn scripted(item: &Item<'_>, table: &Table<'_>) -> Option<Scripted> {
+fn scripted(item: &Item<'_>, table: &Table<'_>) -> Option<ScriptedProvider> {
     let (text, origin) = scenario_text(table)?;
     match Scenarios::parse(&text, &origin) {
-        Ok(scenarios) => Some(Scripted::new(scenarios, Arc::new(|| SystemClock.now_us()))),
+        Ok(scenarios) => Some(ScriptedProvider::new(scenarios, Arc::new(|| SystemClock.now_us()))),
         Err(error) => {
             item.findings().push(error.into());
             None
@@ -128,10 +128,10 @@ fn scripted(item: &Item<'_>, table: &Table<'_>) -> Option<Scripted> {
 }
 
 /// What was recorded is played in place of a scenario file.
-fn cassettes(item: &Item<'_>, table: &Table<'_>) -> Option<Cassettes> {
+fn cassettes(item: &Item<'_>, table: &Table<'_>) -> Option<CassetteProvider> {
     refuse(table, &["file"], "has no place beside `cassettes`; a provider plays one or the other");
     let speed = match table.get("speed") {
-        None => Speed::default(),
+        None => PlaybackSpeed::default(),
         Some(item) => {
             let word = item.text()?;
             let known = SPEEDS.iter().find(|(known, _)| *known == word);
@@ -147,7 +147,7 @@ fn cassettes(item: &Item<'_>, table: &Table<'_>) -> Option<Cassettes> {
         item.refuse("there is no such folder");
         return None;
     };
-    match Cassettes::open(&folder.join(wanted), speed) {
+    match CassetteProvider::open(&folder.join(wanted), speed) {
         Ok(cassettes) => Some(cassettes),
         Err(error) => {
             item.refuse(error.to_string());
@@ -173,7 +173,7 @@ fn scenario_text(table: &Table<'_>) -> Option<(String, String)> {
         Beside::Folder(folder) => {
             let path = folder.join(wanted);
             let origin = path.display().to_string();
-            match read_bounded(&path, FILE_BYTES_MAX) {
+            match read_bounded(&path, SCENARIO_FILE_BYTES_MAX) {
                 Ok(text) => Some((text, origin)),
                 Err(source) => {
                     file.findings().push(ScenarioError::Read { origin, source }.into());

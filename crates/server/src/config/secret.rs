@@ -5,7 +5,7 @@
 
 use super::source::{Source, read_bounded};
 use super::table::{Item, shown};
-use providers::upstream::Filled;
+use providers::http::ResolvedText;
 use std::path::Path;
 
 /// The longest secret.
@@ -46,24 +46,24 @@ pub(super) fn checked(item: &Item<'_>, text: &str) -> String {
 }
 
 /// The text with what its secrets say now, for a text that [`checked`] has seen.
-pub(super) async fn fill(text: String) -> Result<Filled, String> {
+pub(super) async fn fill(text: String) -> Result<ResolvedText, String> {
     if !refers(&text) {
-        return Ok(Filled { text, values: Vec::new() });
+        return Ok(ResolvedText { text, secret_values: Vec::new() });
     }
     // A file may lie on a disk that takes its time.
     let filled = tokio::task::spawn_blocking(move || filled(&text)).await;
     filled.unwrap_or_else(|_| Err("the server is stopping".to_owned()))
 }
 
-fn filled(text: &str) -> Result<Filled, String> {
-    let mut filled = Filled { text: String::new(), values: Vec::new() };
+fn filled(text: &str) -> Result<ResolvedText, String> {
+    let mut filled = ResolvedText { text: String::new(), secret_values: Vec::new() };
     for piece in pieces(text) {
         match piece {
             Piece::Text(text) => filled.text.push_str(text),
             Piece::Secret { reference, .. } => {
                 let value = value(&reference)?;
                 filled.text.push_str(&value);
-                filled.values.push(value);
+                filled.secret_values.push(value);
             }
         }
     }
@@ -156,7 +156,7 @@ mod tests {
         for (bytes, wanted) in [("one\n", "one"), ("two", "two")] {
             std::fs::write(&path, bytes).unwrap();
             let filled = fill(text.clone()).await.ok().unwrap();
-            assert_eq!((filled.text, filled.values), (format!("Bearer {wanted}"), vec![wanted.to_owned()]));
+            assert_eq!((filled.text, filled.secret_values), (format!("Bearer {wanted}"), vec![wanted.to_owned()]));
         }
         let named = format!("the secret `file:{}`", path.display());
         std::fs::write(&path, "\n").unwrap();
@@ -168,6 +168,6 @@ mod tests {
             Some("the secret `env:NO_SUCH_KEY` is not set".to_owned())
         );
         let plain = fill("plain {text}".to_owned()).await.ok().unwrap();
-        assert_eq!((plain.text.as_str(), plain.values.len()), ("plain {text}", 0));
+        assert_eq!((plain.text.as_str(), plain.secret_values.len()), ("plain {text}", 0));
     }
 }

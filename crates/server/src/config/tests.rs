@@ -1,7 +1,7 @@
 mod mistakes;
 
 use super::*;
-use ::fetch::Private;
+use ::fetch::PrivateAddresses;
 use model::definition::{ApprovalOnTimeout, ApprovalPolicy, HandoffHistory, ToolExecutor};
 use model::limits::CostMicros;
 use model::record::OnCrash;
@@ -218,20 +218,28 @@ fn the_method_is_what_the_arguments_need() {
 #[test]
 fn what_may_be_fetched_is_little_unless_it_is_said() {
     let fetch = good(GOOD).fetch;
-    assert_eq!((fetch.private, fetch.ports), (Private::Refused, vec![80, 443]));
+    assert_eq!((fetch.private, fetch.ports), (PrivateAddresses::Deny, vec![80, 443]));
     assert_eq!((fetch.limits.bytes_max, fetch.limits.redirects_max), (25_165_824, 3));
-    assert_eq!((fetch.limits.total_max, fetch.limits.idle_max), (Duration::from_secs(15), Duration::from_secs(5)));
+    assert_eq!(
+        (fetch.limits.total_timeout, fetch.limits.idle_timeout),
+        (Duration::from_secs(15), Duration::from_secs(5))
+    );
     assert_eq!((fetch.text_bytes_max, fetch.at_once_max), (1_048_576, 16));
 
     let said = "[fetch]\nports = [8080]\nbytes_max = 5\ntimeout_ms = 900\nredirects_max = 0\ntext_bytes_max = 7\nat_once_max = 2\n";
     let fetch = good(&format!("{GOOD}{said}allow_private = true\n")).fetch;
-    assert_eq!((fetch.private, fetch.ports), (Private::Allowed, vec![8080]));
+    assert_eq!((fetch.private, fetch.ports), (PrivateAddresses::AllowAll, vec![8080]));
     assert_eq!((fetch.limits.bytes_max, fetch.limits.redirects_max), (5, 0));
-    let times = [fetch.limits.total_max, fetch.limits.first_byte_max, fetch.limits.connect_max, fetch.limits.idle_max];
+    let times = [
+        fetch.limits.total_timeout,
+        fetch.limits.first_byte_timeout,
+        fetch.limits.connect_timeout,
+        fetch.limits.idle_timeout,
+    ];
     assert_eq!(times.map(|time| time.as_millis()), [900, 600, 300, 300]);
     assert_eq!((fetch.text_bytes_max, fetch.at_once_max), (7, 2));
     let these = good(&format!("{GOOD}[fetch]\nallow_private = [\"10.0.0.5\", \"fd00::5\"]\n")).fetch.private;
-    assert_eq!(these, Private::These(vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()]));
+    assert_eq!(these, PrivateAddresses::AllowListed(vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()]));
     assert_eq!(good(&format!("{GOOD}[fetch]\nallow_private = false\nports = []\n")).fetch.ports, [0; 0]);
 }
 
@@ -315,7 +323,7 @@ fn without_authentication_only_this_machine_is_listened_to() {
 fn under(text: &str, environment: fn(&str) -> Option<String>) -> (Vec<String>, Vec<String>) {
     let overrides = Overrides { environment: Some(environment), ..Overrides::default() };
     let (config, findings) = check_text(text, overrides);
-    let mut routed: Vec<String> = config.models.names().map(str::to_owned).collect();
+    let mut routed: Vec<String> = config.models.provider_names().map(str::to_owned).collect();
     routed.sort_unstable();
     assert_eq!(config.definitions.providers.iter().cloned().collect::<Vec<_>>(), routed, "all can be asked for");
     (routed, findings)

@@ -189,9 +189,9 @@ fn approval(item: &Item<'_>, parameters: &Value) -> Option<ApprovalPolicy> {
 }
 
 fn builtin(name: &str, table: &Table<'_>) -> Option<Tool> {
-    let found = ::tools::builtin::definition(name);
+    let found = ::tools::builtin::builtin_definition(name);
     if found.is_none() {
-        let instead = near::instead(name, ::tools::builtin::names());
+        let instead = near::instead(name, ::tools::builtin::builtin_names());
         table.refuse(format!("there is no builtin tool {}; {instead}", shown(name)));
     }
     found

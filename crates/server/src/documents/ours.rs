@@ -3,7 +3,7 @@
 //! We ask nobody for these, and ourselves least of all: the signature says which file it is, and it is read where it is kept.
 
 use crate::files::{Files, RAW, Signed};
-use fetch::{FetchError, Fetched, Kind};
+use fetch::{DocumentFormat, FetchError, FetchedFile};
 use model::ports::{AttachmentRow, FileReadRequest};
 use reqwest::Url;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub(super) async fn read(
     files: &Files,
     request: &FileReadRequest,
     bytes_max: usize,
-) -> Option<Result<Fetched, FetchError>> {
+) -> Option<Result<FetchedFile, FetchError>> {
     // Under whatever name we were reached, this is how such an address ends.
     let url = Url::parse(&request.url).ok().filter(|url| url.path().ends_with(RAW))?;
     let mut said: HashMap<_, _> = url.query_pairs().into_owned().collect();
@@ -29,11 +29,11 @@ pub(super) async fn read(
     Some(take(files, url, row, bytes_max).await)
 }
 
-async fn take(files: &Files, url: Url, row: AttachmentRow, bytes_max: usize) -> Result<Fetched, FetchError> {
+async fn take(files: &Files, url: Url, row: AttachmentRow, bytes_max: usize) -> Result<FetchedFile, FetchError> {
     if usize::try_from(row.size_bytes).map_or(true, |bytes| bytes > bytes_max) {
         return Err(FetchError::TooLarge);
     }
     let bytes = files.bytes(&row).await.map_err(|_| FetchError::Unreachable)?;
-    let kind = Kind::of(&bytes, &row.content_type, &row.name)?;
-    Ok(Fetched { url, name: row.name, kind, charset: None, bytes })
+    let kind = DocumentFormat::sniff(&bytes, &row.content_type, &row.name)?;
+    Ok(FetchedFile { url, name: row.name, format: kind, charset: None, bytes })
 }

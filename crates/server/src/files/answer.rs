@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use files::{Key, Reading, disposition};
+use files::{FileKey, FileStream, content_disposition};
 use model::ports::AttachmentRow;
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ impl Files {
     /// Answers with a file, or with the part of it that these headers ask for.
     pub(crate) async fn answer(
         &self,
-        key: &Key,
+        key: &FileKey,
         row: &AttachmentRow,
         (method, asked): (&Method, &HeaderMap),
         keep: Keep<'_>,
@@ -81,7 +81,7 @@ impl Files {
     }
 }
 
-fn shown(status: StatusCode, row: &AttachmentRow, reading: Reading) -> Response {
+fn shown(status: StatusCode, row: &AttachmentRow, reading: FileStream) -> Response {
     let Range { start, end } = reading.range;
     let mut response = (status, Body::from_stream(reading.stream)).into_response();
     let text = row.content_type.starts_with("text/");
@@ -89,13 +89,13 @@ fn shown(status: StatusCode, row: &AttachmentRow, reading: Reading) -> Response 
     let mut told = vec![
         (header::CONTENT_TYPE, kind),
         (header::CONTENT_LENGTH, end.saturating_sub(start).to_string()),
-        (header::CONTENT_DISPOSITION, disposition(&row.name, &row.content_type)),
+        (header::CONTENT_DISPOSITION, content_disposition(&row.name, &row.content_type)),
         (header::ACCEPT_RANGES, "bytes".to_owned()),
         (header::CONTENT_SECURITY_POLICY, NOTHING_RUNS.to_owned()),
         (header::REFERRER_POLICY, "no-referrer".to_owned()),
     ];
     if status == StatusCode::PARTIAL_CONTENT {
-        told.push((header::CONTENT_RANGE, format!("bytes {start}-{}/{}", end.saturating_sub(1), reading.bytes)));
+        told.push((header::CONTENT_RANGE, format!("bytes {start}-{}/{}", end.saturating_sub(1), reading.total_bytes)));
     }
     insert(&mut response, told);
     response

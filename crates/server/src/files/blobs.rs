@@ -8,7 +8,7 @@ use crate::problem::Problem;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use engine::SystemClock;
-use files::{FilesError, Key, KeyError, Kind, UploadError, disposition};
+use files::{FileKey, FileKeyError, FileStoreError, FileType, UploadError, content_disposition};
 use model::blob;
 use model::ports::{AttachmentOutcome, AttachmentRow, Clock as _, StoreError};
 use model::{ThreadId, UserId};
@@ -50,7 +50,7 @@ pub(crate) enum BlobError {
     #[error("your files may hold {most} bytes together, and hold {used} already: delete threads to make room")]
     Over { most: u64, used: u64 },
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] FileKeyError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -102,7 +102,7 @@ impl Files {
         hash: String,
         blob: NewBlob,
     ) -> Result<(), BlobError> {
-        let key = Key::mint_blob(owner, &hash, Uuid::now_v7())?;
+        let key = FileKey::for_blob(owner, &hash, Uuid::now_v7())?;
         self.expect(&key).await?;
         let kept = self.put(&key, thread, hash, blob).await;
         if !matches!(kept, Ok(AttachmentOutcome::Stored))
@@ -120,13 +120,13 @@ impl Files {
 
     async fn put(
         &self,
-        key: &Key,
+        key: &FileKey,
         thread: &ThreadId,
         hash: String,
         blob: NewBlob,
     ) -> Result<AttachmentOutcome, BlobError> {
-        let kind = Kind::of(&blob.bytes, blob.declared.as_deref());
-        let disposition = disposition(&blob.name, kind.content_type);
+        let kind = FileType::sniff(&blob.bytes, blob.declared.as_deref());
+        let disposition = content_disposition(&blob.name, kind.content_type);
         let uploading = self.depot.upload(key, kind, &disposition, u64::MAX).await;
         let mut upload = uploading.map_err(UploadError::from)?;
         if let Err(error) = upload.write(blob.bytes).await {
@@ -147,9 +147,9 @@ impl Files {
     }
 
     /// The bytes that a row tells of.
-    pub(crate) async fn bytes(&self, row: &AttachmentRow) -> Result<Bytes, FilesError> {
-        let key = Key::stored(&row.path).map_err(|_| FilesError::NotFound)?;
-        self.depot.bytes(&key, row.size_bytes).await
+    pub(crate) async fn bytes(&self, row: &AttachmentRow) -> Result<Bytes, FileStoreError> {
+        let key = FileKey::parse_stored(&row.path).map_err(|_| FileStoreError::NotFound)?;
+        self.depot.read_all(&key, row.size_bytes).await
     }
 
     /// Removes the bytes that no thread uses any more. What cannot be removed now waits for the next start.
@@ -185,7 +185,7 @@ impl From<BlobError> for Problem {
             }
             BlobError::Key(error) => error.into(),
             BlobError::Store(error) => error.into(),
-            BlobError::Upload(UploadError::Files(error)) => error.into(),
+            BlobError::Upload(UploadError::Store(error)) => error.into(),
             BlobError::Upload(UploadError::TooLarge(_)) | BlobError::BrokenOff => Self::internal(),
         }
     }
@@ -197,11 +197,11 @@ mod tests {
     use crate::config::{self, Overrides};
     use model::blob::blob_hash;
     use std::path::Path;
-    use store::Memory;
+    use store::MemoryStore;
 
     fn files(dir: &Path) -> Arc<Files> {
         let config = config::load(None, Overrides::default()).unwrap().files;
-        Arc::new(Files::open(config, dir, Arc::new(Memory::default())).unwrap())
+        Arc::new(Files::open(config, dir, Arc::new(MemoryStore::default())).unwrap())
     }
 
     fn blob(text: &'static str, origin: Origin) -> NewBlob {
@@ -216,7 +216,7 @@ mod tests {
         for origin in [Origin::Made, Origin::Added] {
             let address = files.keep_blob(&owner, &thread, blob("made", origin)).await.unwrap();
             let made = files.directory.blob(&owner, None, blob_hash(&address).unwrap()).await.unwrap();
-            assert_eq!((made, files.depot.all().await.unwrap()), (None, Vec::new()), "{origin:?}");
+            assert_eq!((made, files.depot.list().await.unwrap()), (None, Vec::new()), "{origin:?}");
         }
 
         // The thread of what was sent may yet come. What is used twice goes with the second.
@@ -226,9 +226,9 @@ mod tests {
         let other = ThreadId::from_uuid(Uuid::now_v7());
         files.keep_blob(&owner, &other, blob("sent", Origin::Made)).await.unwrap();
         assert!(sent().await.is_some(), "the other thread alone was not there");
-        assert_eq!(files.depot.all().await.unwrap().len(), 1);
+        assert_eq!(files.depot.list().await.unwrap().len(), 1);
         files.keep_blob(&owner, &thread, blob("sent", Origin::Made)).await.unwrap();
-        assert_eq!((sent().await, files.depot.all().await.unwrap()), (None, Vec::new()));
+        assert_eq!((sent().await, files.depot.list().await.unwrap()), (None, Vec::new()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{Files, data};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use files::FilesError;
+use files::FileStoreError;
 use futures_core::Stream;
 use futures_util::FutureExt as _;
 use futures_util::stream::{self, StreamExt as _};
@@ -26,7 +26,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::sync::OwnedSemaphorePermit;
-use upstream::responses::drawn;
+use upstream::responses::generated_image;
 
 /// Marks words that come from a file: they are not the author's own.
 const FILE_TAG: &str = "added_by_file";
@@ -99,7 +99,9 @@ fn names_files(entry: &HistoryEntry) -> bool {
 /// Where everything in it is whose bytes are ours, last first.
 fn places(entry: &HistoryEntry) -> impl Iterator<Item = Place<'_>> {
     let drawn = match entry {
-        HistoryEntry::Hosted { raw, .. } => drawn::picture(&raw.item).and_then(blob_hash).map(Place::Blob),
+        HistoryEntry::Hosted { raw, .. } => {
+            generated_image::generated_image(&raw.item).and_then(blob_hash).map(Place::Blob)
+        }
         _ => None,
     };
     drawn.into_iter().chain(entry.parts().iter().rev().filter_map(place))
@@ -136,7 +138,7 @@ async fn given(
     let mut history = request.history.to_vec();
     for entry in history.iter_mut().rev() {
         if let HistoryEntry::Hosted { raw, .. } = entry
-            && drawn::picture(&raw.item).and_then(blob_hash).is_some()
+            && generated_image::generated_image(&raw.item).and_then(blob_hash).is_some()
         {
             reader.put_drawn(&mut raw.item, found.pop_front()).await?;
         }
@@ -209,8 +211,8 @@ impl Reader<'_> {
             Some(Found::TooLarge(_) | Found::Gone) | None => None,
         };
         match bytes {
-            Some(bytes) => drawn::put(item, STANDARD.encode(&bytes)),
-            None => drawn::leave_out(item),
+            Some(bytes) => generated_image::replace_generated_image(item, STANDARD.encode(&bytes)),
+            None => generated_image::omit_generated_image(item),
         }
         Ok(())
     }
@@ -231,8 +233,8 @@ impl Reader<'_> {
     async fn read(&self, row: &AttachmentRow) -> Result<Option<Bytes>, Unreadable> {
         match self.files.bytes(row).await {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(FilesError::NotFound) => Ok(None),
-            Err(FilesError::Unavailable(why)) => {
+            Err(FileStoreError::NotFound) => Ok(None),
+            Err(FileStoreError::Unavailable(why)) => {
                 tracing::error!(why, "the place for files is not available");
                 Err(Unreadable)
             }
@@ -264,7 +266,7 @@ async fn shown(part: &ContentPart, row: &AttachmentRow, bytes: Bytes, text_bytes
 
 /// The words of a file, under its name: as many as a model is given of one, and nothing in them reads like what it may cite.
 fn words(name: &str, bytes: &[u8], bytes_max: usize) -> String {
-    let (text, is_longer) = fetch::text::sent(bytes, name, bytes_max);
+    let (text, is_longer) = fetch::document_text::text_of_attachment(bytes, name, bytes_max);
     let cut = if is_longer { " (it is longer than what follows)" } else { "" };
     reference::escape_markers(format!("File {name}{cut}:\n\n{text}"))
 }

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use files::FilesError;
+use files::FileStoreError;
 use futures_util::stream;
 use memchr::memmem;
 use model::blob::{self, BLOB_URL_PREFIX, blob_hash};
@@ -41,7 +41,7 @@ pub(crate) enum PictureError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Files(#[from] FilesError),
+    Files(#[from] FileStoreError),
 }
 
 impl Pictures {
@@ -54,7 +54,7 @@ impl Pictures {
         let row = self.app.engine.ports().directory.blob(&self.user, Some(&self.thread), hash).await?;
         let Some(row) = row else { return Ok(Bytes::new()) };
         match self.app.files.bytes(&row).await {
-            Err(FilesError::NotFound) => Ok(Bytes::new()),
+            Err(FileStoreError::NotFound) => Ok(Bytes::new()),
             read => Ok(read?),
         }
     }

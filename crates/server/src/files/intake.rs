@@ -13,7 +13,7 @@ use crate::config::FilesConfig;
 use crate::problem::Problem;
 use axum::http::StatusCode;
 use engine::NewRun;
-use files::{Kind, Picture, TooManyPixels, shown_name};
+use files::{FileType, ImageHeaderScanner, ImageTooLarge, sanitize_file_name};
 use model::blob::{self, BLOB_URL_PREFIX, blob_hash};
 use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::command::{AnswerBody, ClientToolResult};
@@ -24,7 +24,7 @@ use protocol::said::{Said, What};
 use reqwest::Url;
 use std::collections::HashMap;
 use std::mem;
-use upstream::responses::drawn;
+use upstream::responses::generated_image;
 
 /// What is longer is read where nobody waits for the thread.
 const QUICK_BYTES: usize = 64 * 1024;
@@ -53,7 +53,7 @@ enum Refused {
     #[error("a file that comes along may have {0} bytes at most")]
     TooLarge(u64),
     #[error(transparent)]
-    Pixels(#[from] TooManyPixels),
+    Pixels(#[from] ImageTooLarge),
     #[error("the reading was broken off")]
     BrokenOff,
 }
@@ -66,7 +66,7 @@ impl Refused {
             Self::TooLarge(most) => {
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail).with("bytes_max", *most)
             }
-            Self::Pixels(TooManyPixels { pixels_max, .. }) => {
+            Self::Pixels(ImageTooLarge { pixels_max, .. }) => {
                 let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "image_too_large", detail);
                 problem.with("pixels_max", *pixels_max)
             }
@@ -289,22 +289,22 @@ fn open(url: &str, name: Option<String>, wanted: Wanted) -> Result<(String, NewB
     if bytes.len() as u64 > wanted.bytes_max {
         return Err(Refused::TooLarge(wanted.bytes_max));
     }
-    let kind = Kind::of(&bytes, Some(&declared));
+    let kind = FileType::sniff(&bytes, Some(&declared));
     if wanted.is_picture && !IMAGE_MEDIA_TYPES.contains(&kind.content_type) {
         return Err(Refused::NoPicture(kind.content_type));
     }
-    Picture::check(&bytes, wanted.pixels_max)?;
+    ImageHeaderScanner::scan(&bytes, wanted.pixels_max)?;
     let plain = || {
         let stem = if wanted.is_picture { "image" } else { "file" };
         kind.extension.map_or_else(|| stem.to_owned(), |extension| format!("{stem}.{extension}"))
     };
-    let name = name.map_or_else(plain, |name| shown_name(&name));
+    let name = name.map_or_else(plain, |name| sanitize_file_name(&name));
     Ok((hash(&bytes), NewBlob { name, declared: Some(declared), bytes, origin: Origin::Sent }))
 }
 
 /// The parts of what a run begins with.
 pub(crate) fn of_run(new: &mut NewRun) -> impl Iterator<Item = &mut ContentPart> + Send {
-    new.input.iter_mut().chain(new.before.iter_mut().flat_map(of_before))
+    new.input.iter_mut().chain(new.prior_history.iter_mut().flat_map(of_before))
 }
 
 /// The parts of what was said before a run.
@@ -314,9 +314,11 @@ pub(crate) fn of_before(before: &mut PriorHistory) -> impl Iterator<Item = &mut 
 
 /// The pictures in what was said before a run that a model drew. They stand in its own items, so they are no parts there.
 pub(crate) fn drawn_before(new: &NewRun) -> Vec<ContentPart> {
-    let entries = new.before.iter().flat_map(|before| &before.entries);
+    let entries = new.prior_history.iter().flat_map(|before| &before.entries);
     let drawn = entries.filter_map(|entry| match entry {
-        HistoryEntry::Hosted { raw, .. } => drawn::picture(&raw.item).filter(|address| blob_hash(address).is_some()),
+        HistoryEntry::Hosted { raw, .. } => {
+            generated_image::generated_image(&raw.item).filter(|address| blob_hash(address).is_some())
+        }
         _ => None,
     });
     drawn.map(ContentPart::image).collect()

@@ -22,7 +22,7 @@ use model::{ThreadId, UserId};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use upstream::responses::drawn;
+use upstream::responses::generated_image;
 
 /// What stands where something could not be kept.
 const LOST: &str = "[a file could not be kept]";
@@ -195,7 +195,9 @@ impl Shows for ModelEvent {
     fn has_picture(&self) -> bool {
         match self {
             Self::Delta(ModelDelta::Image { url, .. }) => is_ours(url),
-            Self::Delta(ModelDelta::Done { raw: Some(raw), .. }) => drawn::picture(&raw.item).is_some(),
+            Self::Delta(ModelDelta::Done { raw: Some(raw), .. }) => {
+                generated_image::generated_image(&raw.item).is_some()
+            }
             _ => false,
         }
     }
@@ -209,14 +211,15 @@ impl Shows for ModelEvent {
                 }
                 Self::Delta(ModelDelta::Done { slot, raw: Some(mut raw) }) => {
                     // It was shown a moment ago: these bytes are kept already.
-                    let bytes = drawn::picture(&raw.item).and_then(|picture| STANDARD.decode(picture).ok());
+                    let bytes =
+                        generated_image::generated_image(&raw.item).and_then(|picture| STANDARD.decode(picture).ok());
                     let address = match bytes.map(Bytes::from) {
                         Some(bytes) => keeper.keep_bytes("image/png".to_owned(), bytes, None).await,
                         None => None,
                     };
                     match address {
-                        Some(address) => drawn::put(&mut raw.item, address),
-                        None => drawn::leave_out(&mut raw.item),
+                        Some(address) => generated_image::replace_generated_image(&mut raw.item, address),
+                        None => generated_image::omit_generated_image(&mut raw.item),
                     }
                     ModelDelta::Done { slot, raw: Some(raw) }
                 }

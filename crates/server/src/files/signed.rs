@@ -4,7 +4,7 @@ use super::Files;
 use crate::problem::Problem;
 use axum::http::StatusCode;
 use engine::SystemClock;
-use files::Key;
+use files::FileKey;
 use model::ports::Clock as _;
 
 /// Where such an address leads.
@@ -22,7 +22,7 @@ pub(crate) struct Signed {
 
 impl Files {
     /// An address under which a file can be had for a while. `base` is where we are reached.
-    pub(crate) fn sign(&self, base: &str, key: &Key) -> String {
+    pub(crate) fn sign(&self, base: &str, key: &FileKey) -> String {
         let expires = SystemClock.now() / 1000 + self.config.signed_url.as_secs();
         let (bucket, signature) = (&self.bucket, self.seal.sign(&self.bucket, key, expires));
         // A path has no character that a query would read otherwise, but `%`.
@@ -37,7 +37,7 @@ impl Files {
         // In one way of writing only: `+5` and `05` are the same number and another address.
         let until = expires.parse::<u64>().ok().filter(|until| until.to_string() == *expires);
         let until =
-            until.filter(|until| self.seal.fits(bucket, &key, *until, signature)).ok_or_else(Signed::not_ours)?;
+            until.filter(|until| self.seal.verify(bucket, &key, *until, signature)).ok_or_else(Signed::not_ours)?;
         match until.saturating_sub(SystemClock.now() / 1000) {
             0 => {
                 let detail = "the time of this address is up: ask for a new one";

@@ -75,7 +75,7 @@ pub(crate) async fn place(
 async fn beginning(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, Problem> {
     // First the head, then the runs: one that has not begun by then begins after that head.
     let head = watch::head(app, user, thread).await?;
-    if let Some(busy) = app.engine.busy_with(user, thread).await? {
+    if let Some(busy) = app.engine.active_run(user, thread).await? {
         return Ok(first_of(app, user, &busy).await?.unwrap_or(head));
     }
     let page = app.engine.ports().journal.read_page(user, thread, head.prev(), PageLimit::ONE).await?;

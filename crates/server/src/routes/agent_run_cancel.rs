@@ -36,10 +36,10 @@ pub(crate) async fn handle(
     let idempotency = idempotency(&headers, &format!("POST /api/v1/agent/runs/{name}/cancel"), &json.digest())?;
     let Request { mode } = json.object()?;
     let thread = agent_names::find(&app, &caller.user, &name).await?;
-    let task_id = match app.engine.recall(&caller.user, idempotency.as_ref()).await? {
+    let task_id = match app.engine.find_submission(&caller.user, idempotency.as_ref()).await? {
         Some(before) => before.task,
         None => {
-            let Some(task_id) = app.engine.busy_with(&caller.user, &thread).await? else {
+            let Some(task_id) = app.engine.active_run(&caller.user, &thread).await? else {
                 return Err(Problem::new(StatusCode::CONFLICT, "already_ended", "nothing runs in this thread"));
             };
             let (engine, user) = (app.engine.clone(), caller.user.clone());

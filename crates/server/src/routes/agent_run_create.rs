@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use engine::{NewRun, Started};
+use engine::{NewRun, StartedRun};
 use model::block::{ContentPart, FileRef, JsonObject};
 use model::event::ClientIds;
 use model::{ThreadId, UserId};
@@ -83,7 +83,7 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
         input,
         thread,
         metadata,
-        promised: own_name.is_some(),
+        create_if_missing: own_name.is_some(),
         client: Some(ClientIds { protocol: NAME.to_owned(), thread_id: own_name, run_id: None }),
         ..NewRun::default()
     })
@@ -134,7 +134,7 @@ async fn answer(
     caller: &Caller,
     room: Option<Slot>,
     name: &str,
-    started: &Started,
+    started: &StartedRun,
 ) -> Result<Response, Problem> {
     let mut response = if let Some(room) = room {
         let place = agent_names::place(app, &caller.user, (name, &started.thread), None, Some(&started.task)).await?;

@@ -15,7 +15,10 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use engine::SystemClock;
-use files::{HEAD_BYTES, Key, Kind, Picture, UploadError, disposition, sent_name, shown_name};
+use files::{
+    FileKey, FileType, ImageHeaderScanner, SNIFF_BYTES, UploadError, content_disposition, parse_disposition_file_name,
+    sanitize_file_name,
+};
 use futures_util::stream::{BoxStream, StreamExt as _};
 use model::UserId;
 use model::ports::{AttachmentOutcome, AttachmentRow, Clock as _};
@@ -78,7 +81,7 @@ struct Incoming {
     /// The form that it is in; nothing else may follow in there.
     form: Option<Multipart<'static>>,
     /// What it says of its size as a picture, once it is known what it is.
-    picture: Option<Picture>,
+    picture: Option<ImageHeaderScanner>,
     bytes_max: u64,
     silence_max: Duration,
     until: Instant,
@@ -96,11 +99,11 @@ async fn receive(
     if head.is_empty() {
         return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "empty_file", "the file is empty"));
     }
-    let kind = Kind::of(&head, incoming.declared.as_deref());
-    incoming.picture = Some(Picture::new(kind, app.files.config.pixels_max));
+    let kind = FileType::sniff(&head, incoming.declared.as_deref());
+    incoming.picture = Some(ImageHeaderScanner::new(kind, app.files.config.pixels_max));
     incoming.look(&head)?;
-    let name = shown_name(name.as_deref().or(incoming.name.as_deref()).unwrap_or_default());
-    let key = Key::mint(user, Uuid::now_v7(), kind.extension)?;
+    let name = sanitize_file_name(name.as_deref().or(incoming.name.as_deref()).unwrap_or_default());
+    let key = FileKey::for_attachment(user, Uuid::now_v7(), kind.extension)?;
     app.files.expect(&key).await?;
     let kept = keep(app, &key, kind, name, head, incoming).await;
     if kept.is_err()
@@ -114,13 +117,13 @@ async fn receive(
 /// Brings the bytes to their place, and says that they are there once they are.
 async fn keep(
     app: &App,
-    key: &Key,
-    kind: Kind,
+    key: &FileKey,
+    kind: FileType,
     name: String,
     head: Bytes,
     mut incoming: Incoming,
 ) -> Result<AttachmentRow, Problem> {
-    let disposition = disposition(&name, kind.content_type);
+    let disposition = content_disposition(&name, kind.content_type);
     let mut upload = app.files.depot.upload(key, kind, &disposition, app.files.config.upload_bytes_max).await?;
     let mut piece = Some(head);
     while let Some(bytes) = piece {
@@ -172,7 +175,7 @@ async fn open(app: &App, headers: &HeaderMap, body: Body) -> Result<Incoming, Pr
     let field = timeout(silence_max, form.next_field()).await.map_err(|_| late(silence_max))?;
     let field = field.map_err(|error| form_fault(&error, bytes_max))?.ok_or_else(not_a_form)?;
     let disposition = field.headers().get(header::CONTENT_DISPOSITION);
-    let name = disposition.and_then(|disposition| sent_name(disposition.as_bytes()));
+    let name = disposition.and_then(|disposition| parse_disposition_file_name(disposition.as_bytes()));
     if name.is_none() {
         return Err(not_a_form());
     }
@@ -202,13 +205,13 @@ impl Incoming {
     /// A picture that says it is too large is not waited for.
     fn look(&mut self, piece: &[u8]) -> Result<(), Problem> {
         let Some(picture) = &mut self.picture else { return Ok(()) };
-        picture.take(piece).map_err(|error| Problem::from(error).closing())
+        picture.feed(piece).map_err(|error| Problem::from(error).closing())
     }
 
     /// The first bytes: enough of them to see what they are.
     async fn head(&mut self) -> Result<Bytes, Problem> {
         let mut head = BytesMut::new();
-        while head.len() < HEAD_BYTES {
+        while head.len() < SNIFF_BYTES {
             let Some(piece) = self.next().await? else { break };
             head.extend_from_slice(&piece);
         }
@@ -219,7 +222,7 @@ impl Incoming {
 fn refused(app: &App, error: UploadError) -> Problem {
     match error {
         UploadError::TooLarge(_) => too_large(app),
-        UploadError::Files(error) => error.into(),
+        UploadError::Store(error) => error.into(),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn handle(
         return Err(Problem::not_found());
     }
     let (key, row) = app.files.find(&bucket, &path).await?;
-    let presigned = app.files.depot.address(&key, app.files.config.signed_url).await?;
+    let presigned = app.files.depot.presigned_url(&key, app.files.config.signed_url).await?;
     let url = presigned.unwrap_or_else(|| app.files.sign(&base(&app, &headers), &key));
     Ok(Json(Answer { bucket, path: row.path, url }))
 }

@@ -10,7 +10,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
-use files::Key;
+use files::FileKey;
 use model::blob::is_sha256_hex;
 
 /// The hash that a path names. What cannot be one is of no blob.
@@ -36,6 +36,6 @@ pub(crate) async fn handle(
     let [] = query::read(&uri, [])?;
     let found = app.engine.ports().directory.blob(&caller.user, None, &hash).await?;
     let row = found.ok_or_else(Problem::not_found)?;
-    let key = Key::stored(&row.path)?;
+    let key = FileKey::parse_stored(&row.path)?;
     app.files.answer(&key, &row, (&method, &headers), Keep::ForGood(&hash)).await
 }

@@ -59,7 +59,7 @@ pub(crate) fn no_response(id: &str) -> Problem {
 /// The response of this name, and how far it is. What was not to be kept, or was deleted, does not exist.
 pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<(Found, Read), Problem> {
     let (run, segment) = Segment::parse_id(id).ok_or_else(|| no_response(id))?;
-    let run = app.engine.run_of(user, &run).await?.ok_or_else(|| no_response(id))?;
+    let run = app.engine.run_of_task(user, &run).await?.ok_or_else(|| no_response(id))?;
     if app.engine.ports().directory.alias(user, DELETED, id).await?.is_some() {
         return Err(no_response(id));
     }
@@ -145,7 +145,7 @@ async fn queued(app: &App, user: &UserId, found: &Found) -> Result<Option<Read>,
     let dropped = run.status.is_terminal();
     if echo.is_none() && !dropped {
         // It has begun in this moment, and its records say what was asked.
-        let run = app.engine.run_of(user, &run.id).await?;
+        let run = app.engine.run_of_task(user, &run.id).await?;
         return match run.filter(|run| run.first_seq.is_some() || run.status.is_terminal()) {
             Some(run) => Box::pin(read(app, user, &Found { run, segment: 1 })).await,
             None => Ok(None),

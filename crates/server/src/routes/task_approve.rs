@@ -42,10 +42,10 @@ pub(crate) async fn handle(
     let decision = json.object::<Request>()?.decision()?;
     let run = task_row(&app, &caller.user, &task).await?;
     let question = question(&app, &caller.user, &run, &key).await?;
-    if app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_none() {
+    if app.engine.find_submission(&caller.user, idempotency.as_ref()).await?.is_none() {
         check_arguments(&app, &question, &decision)?;
         let (engine, user, run, key) = (app.engine.clone(), caller.user.clone(), run.clone(), key.clone());
-        to_its_end(async move { engine.decide(&user, &run, (key, decision), idempotency).await }).await?;
+        to_its_end(async move { engine.decide_approval(&user, &run, (key, decision), idempotency).await }).await?;
     }
     let question = self::question(&app, &caller.user, &run, &key).await?;
     // Who says what a clock or a cancel had said already was still too late to say it.

@@ -37,7 +37,7 @@ pub(crate) async fn handle(
     let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/cancel"), &json.digest())?;
     let Request { mode } = json.object()?;
     let row = task_row(&app, &caller.user, &task).await?;
-    if app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_none() {
+    if app.engine.find_submission(&caller.user, idempotency.as_ref()).await?.is_none() {
         let status = status(&app, &caller.user, &row, &task).await?;
         if status.is_terminal() {
             let problem = Problem::new(StatusCode::CONFLICT, "already_ended", "it has ended already");
@@ -55,6 +55,6 @@ async fn status(app: &App, user: &UserId, row: &RunRow, task: &TaskId) -> Result
     if row.id == *task {
         return Ok(row.status);
     }
-    let object = app.engine.object(user, task).await?.ok_or_else(Problem::not_found)?;
+    let object = app.engine.task_object(user, task).await?.ok_or_else(Problem::not_found)?;
     Ok(object.status)
 }

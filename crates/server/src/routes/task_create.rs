@@ -17,7 +17,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use engine::{NewRun, OnBusy, Started};
+use engine::{NewRun, OnBusy, StartedRun};
 use model::block::JsonObject;
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
@@ -98,7 +98,7 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, 
     let previous = request.previous.map(|id| TaskId::parse(&id)).transpose().map_err(|_| unknown())?;
     // A run names its thread.
     if let (Some(previous), None) = (&previous, &thread) {
-        thread = Some(app.engine.run_of(user, previous).await?.ok_or_else(unknown)?.thread);
+        thread = Some(app.engine.run_of_task(user, previous).await?.ok_or_else(unknown)?.thread);
     }
     let (shown, mut luggage) = match &request.share {
         Some(_) if thread.is_some() => {
@@ -140,13 +140,13 @@ fn streamed(app: &App, caller: &Caller, task: &TaskId, place: Option<Place>, roo
     response
 }
 
-async fn settled(app: &App, user: &UserId, started: &Started) -> Result<Response, Problem> {
-    let Started { task, thread } = started;
+async fn settled(app: &App, user: &UserId, started: &StartedRun) -> Result<Response, Problem> {
+    let StartedRun { task, thread } = started;
     loop {
-        let settled = tokio::time::timeout(watch::QUEUED_LOOK, app.engine.settled(user, task, thread)).await;
+        let settled = tokio::time::timeout(watch::QUEUED_LOOK, app.engine.wait_settled(user, task, thread)).await;
         let over = settled.is_ok();
         settled.unwrap_or(Ok(()))?;
-        let Some(row) = app.engine.run_of(user, task).await? else { return Err(Problem::not_found()) };
+        let Some(row) = app.engine.run_of_task(user, task).await? else { return Err(Problem::not_found()) };
         if row.status.is_terminal() || row.status == TaskStatus::Paused {
             return object(app, user, task, StatusCode::OK).await;
         }

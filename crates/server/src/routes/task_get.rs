@@ -17,5 +17,5 @@ pub(crate) async fn handle(
     uri: Uri,
 ) -> Result<Json<TaskObject>, Problem> {
     let [] = query::read(&uri, [])?;
-    app.engine.object(&caller.user, &task).await?.map(Json).ok_or_else(Problem::not_found)
+    app.engine.task_object(&caller.user, &task).await?.map(Json).ok_or_else(Problem::not_found)
 }

@@ -13,7 +13,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
-use engine::{NewRun, StartError, Started};
+use engine::{NewRun, StartError, StartedRun};
 use model::block::ContentPart;
 use model::ports::{IdempotencyKey, RunRow};
 use serde::Deserialize;
@@ -38,7 +38,7 @@ pub(crate) async fn handle(
     let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
     let input = json.object::<Request>()?.input.parts(&app.limits)?;
     let row = root_row(&app, &caller.user, &task).await?;
-    let started = match app.engine.recall(&caller.user, idempotency.as_ref()).await? {
+    let started = match app.engine.find_submission(&caller.user, idempotency.as_ref()).await? {
         Some(known) => known,
         None => said(&app, &caller, row, input, idempotency).await?,
     };
@@ -51,9 +51,9 @@ async fn said(
     row: RunRow,
     mut input: Vec<ContentPart>,
     idempotency: Option<IdempotencyKey>,
-) -> Result<Started, Problem> {
+) -> Result<StartedRun, Problem> {
     if input.is_empty() {
-        return Err(StartError::NothingToDo.into());
+        return Err(StartError::NoInput.into());
     }
     let luggage = Luggage::unpack(app, "input", input.iter_mut()).await?;
     if row.status.is_terminal() {
@@ -62,11 +62,11 @@ async fn said(
     }
     check_addresses(app, &input)?;
     check_size(&input)?;
-    let started = Started { task: row.id.clone(), thread: row.thread.clone() };
+    let started = StartedRun { task: row.id.clone(), thread: row.thread.clone() };
     let (app, user) = (app.clone(), caller.user.clone());
     to_its_end(async move {
         luggage.add(&app, (&user, &row.thread), input.iter_mut()).await?;
-        Ok::<_, Problem>(app.engine.say(&user, &row.thread, row.id, input, idempotency).await?)
+        Ok::<_, Problem>(app.engine.steer(&user, &row.thread, row.id, input, idempotency).await?)
     })
     .await?;
     Ok(started)

@@ -51,11 +51,11 @@ pub(crate) async fn handle(
     for result in &results {
         check_size(&(&result.content, &result.error))?;
     }
-    if app.engine.recall(&caller.user, idempotency.as_ref()).await?.is_none() {
+    if app.engine.find_submission(&caller.user, idempotency.as_ref()).await?.is_none() {
         let (app, user) = (app.clone(), caller.user.clone());
         to_its_end(async move {
             keep(&app, &user, &run, &mut results, &luggage).await?;
-            Ok::<_, Problem>(app.engine.give_results(&user, &run, results, idempotency).await?)
+            Ok::<_, Problem>(app.engine.submit_client_results(&user, &run, results, idempotency).await?)
         })
         .await?;
     }

@@ -123,7 +123,7 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
         agent,
         input,
         thread: Some(thread.clone()),
-        promised,
+        create_if_missing: promised,
         display_mode: chat.display_mode,
         client: Some(client),
         ..shown
@@ -217,7 +217,7 @@ pub(crate) async fn decide(app: &App, caller: &Caller, answer: Answer) -> Result
         })?;
     }
     let (engine, user) = (app.engine.clone(), user.clone());
-    to_its_end(async move { engine.decide(&user, &run, (key, decision), None).await }).await
+    to_its_end(async move { engine.decide_approval(&user, &run, (key, decision), None).await }).await
 }
 
 /// The thread that a client means by a name, and whether it may have to be made.
@@ -270,7 +270,7 @@ async fn follow(
 async fn beginning(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, Problem> {
     // First the head, then the runs: one that has not begun by then begins after that head.
     let head = watch::head(app, user, thread).await?;
-    let run = match app.engine.busy_with(user, thread).await? {
+    let run = match app.engine.active_run(user, thread).await? {
         Some(busy) => Some(busy),
         None => {
             let journal = &app.engine.ports().journal;

@@ -10,7 +10,7 @@ use crate::harness::{Reply, Server};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::join_all;
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -203,7 +203,7 @@ async fn whenever_threads_are_deleted_nothing_of_them_stays() {
         events.until(&format!("\"seq\":{}", 1 + rng.below(16))).await;
         delete(&hw, thread).await;
     };
-    join_all(seeds().take(24).map(one)).await;
+    join_all(test_seeds().take(24).map(one)).await;
     hw.until("nothing is left of them", async || stored(&hw).is_empty()).await;
     let (code, said) = verify::verified(&mut hw, &[]);
     assert_eq!((code, said.lines().next()), (Some(0), Some("0 files")), "{said}");

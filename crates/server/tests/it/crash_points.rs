@@ -6,7 +6,7 @@ use crate::kill::stop_and_verify;
 use crate::site::Site;
 use crate::viewers::follow_until_cut;
 use futures_util::future::join_all;
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
@@ -90,7 +90,7 @@ fn config(site: &Site) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_nine_at_random_points_of_tools_agents_and_questions_does_nothing_twice() {
-    let seed = seeds().next().unwrap_or_default();
+    let seed = test_seeds().next().unwrap_or_default();
     eprintln!("SEED={seed}");
     let mut rng = Rng::new(seed);
     let site = Site::open().await;

@@ -2,7 +2,7 @@
 
 use crate::harness::Server;
 use crate::viewers::{Seen, follow_with_drops, log_of, stalled};
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn long_winded() -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_tasks_with_five_viewers_each_that_drop_and_resume() {
     let server = Server::demo();
-    let seed = seeds().next().unwrap_or_default();
+    let seed = test_seeds().next().unwrap_or_default();
     let mut tasks = Vec::new();
     for _ in 0..200 {
         tasks.push(task_of(&server.run("story 100").await));

@@ -2,7 +2,7 @@
 
 use crate::harness::Server;
 use crate::viewers::{follow_until_cut, id_of, is_last, log_of};
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub(crate) async fn check(server: &Server, seen: &SeenBy, context: &str) -> usiz
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kill_nine_at_random_moments_loses_nothing_that_was_seen() {
-    let seed = seeds().next().unwrap_or_default();
+    let seed = test_seeds().next().unwrap_or_default();
     let mut rng = Rng::new(seed);
     let mut server = Server::demo();
     let (mut slowest, mut witnessed) = (Duration::ZERO, 0);

@@ -7,7 +7,7 @@ use crate::fake::loopback::{Act, Loopback, stream};
 use crate::fake::strict::Strict;
 use crate::harness::{Frame, Server, client};
 use crate::site::Site;
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use serde_json::{Value, json};
 
 /// Asks the service as a naive client would, and gives what it said, or its status and error.
@@ -335,7 +335,7 @@ async fn random_turn(talk: &mut Talk, rng: &mut Rng, number: u32) {
 async fn no_conversation_that_chance_makes_up_is_refused() {
     let full = std::env::vars().any(|(name, _)| name == "HEADWATER_TEST_FULL");
     let mut thoughts = 0;
-    for seed in seeds().take(if full { 60 } else { 4 }) {
+    for seed in test_seeds().take(if full { 60 } else { 4 }) {
         let (mut talk, mut rng) = (Talk::begin().await, Rng::new(seed));
         for number in 0..12 {
             random_turn(&mut talk, &mut rng, number).await;

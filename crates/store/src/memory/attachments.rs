@@ -1,13 +1,13 @@
 //! The rows of files and of what threads use, without a disk.
 
-use super::{File, Memory, Tables};
-use crate::admit;
+use super::{AttachmentEntry, MemoryStore, MemoryTables};
+use crate::validation;
 use model::ports::{AttachmentOutcome, AttachmentRow, Attachments, BoxFuture, StoreError};
 use model::seq::Millis;
 use model::{ThreadId, UserId};
 use std::collections::BTreeSet;
 
-impl Attachments for Memory {
+impl Attachments for MemoryStore {
     fn reserve_attachment<'a>(
         &'a self,
         owner: &'a UserId,
@@ -15,7 +15,7 @@ impl Attachments for Memory {
         _at: Millis,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            self.tables().attachments.entry((owner.clone(), path.to_owned())).or_insert(File::Expected);
+            self.lock_tables().attachments.entry((owner.clone(), path.to_owned())).or_insert(AttachmentEntry::Reserved);
             Ok(())
         })
     }
@@ -28,9 +28,9 @@ impl Attachments for Memory {
     ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
         Box::pin(async move {
             if row.hash.is_some() {
-                return Err(admit::blob_without_thread(&row.path));
+                return Err(validation::blob_without_thread_error(&row.path));
             }
-            self.tables().put(owner, row, bytes_max)
+            self.lock_tables().insert_attachment(owner, row, bytes_max)
         })
     }
 
@@ -39,18 +39,18 @@ impl Attachments for Memory {
         owner: &'a UserId,
         path: &'a str,
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
-        Box::pin(async move { Ok(self.tables().by_path(owner, path).cloned()) })
+        Box::pin(async move { Ok(self.lock_tables().find_attachment(owner, path).cloned()) })
     }
 
     fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>> {
-        Box::pin(async move { Ok(self.tables().held(owner)) })
+        Box::pin(async move { Ok(self.lock_tables().stored_bytes(owner)) })
     }
 
     fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
         let key = (owner.clone(), path.to_owned());
         Box::pin(async move {
-            let mut tables = self.tables();
-            tables.uses.retain(|(of, _, used)| of != owner || used != path);
+            let mut tables = self.lock_tables();
+            tables.attachment_links.retain(|(of, _, used)| of != owner || used != path);
             Ok(tables.attachments.remove(&key).is_some())
         })
     }
@@ -62,9 +62,9 @@ impl Attachments for Memory {
         path: &'a str,
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
         Box::pin(async move {
-            let mut tables = self.tables();
-            let found = tables.by_path(owner, path).cloned();
-            Ok(tables.used(owner, thread, found))
+            let mut tables = self.lock_tables();
+            let found = tables.find_attachment(owner, path).cloned();
+            Ok(tables.add_link(owner, thread, found))
         })
     }
 
@@ -77,11 +77,11 @@ impl Attachments for Memory {
     ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
         Box::pin(async move {
             let Some(hash) = row.hash.clone() else {
-                return Err(admit::blob_without_hash(&row.path));
+                return Err(validation::blob_without_hash_error(&row.path));
             };
-            let mut tables = self.tables();
-            if let Some(known) = tables.by_hash(owner, &hash).cloned() {
-                tables.uses.insert((owner.clone(), thread.clone(), known.path.clone()));
+            let mut tables = self.lock_tables();
+            if let Some(known) = tables.find_blob(owner, &hash).cloned() {
+                tables.attachment_links.insert((owner.clone(), thread.clone(), known.path.clone()));
                 return Ok(if known.path == row.path {
                     AttachmentOutcome::Stored
                 } else {
@@ -89,12 +89,12 @@ impl Attachments for Memory {
                 });
             }
             let path = row.path.clone();
-            if tables.by_path(owner, &path).is_some() {
-                return Err(admit::taken_path(&path));
+            if tables.find_attachment(owner, &path).is_some() {
+                return Err(validation::path_taken_error(&path));
             }
-            let kept = tables.put(owner, row, bytes_max)?;
+            let kept = tables.insert_attachment(owner, row, bytes_max)?;
             if kept == AttachmentOutcome::Stored {
-                tables.uses.insert((owner.clone(), thread.clone(), path));
+                tables.attachment_links.insert((owner.clone(), thread.clone(), path));
             }
             Ok(kept)
         })
@@ -107,9 +107,9 @@ impl Attachments for Memory {
         hash: &'a str,
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
         Box::pin(async move {
-            let mut tables = self.tables();
-            let found = tables.by_hash(owner, hash).cloned();
-            Ok(tables.used(owner, thread, found))
+            let mut tables = self.lock_tables();
+            let found = tables.find_blob(owner, hash).cloned();
+            Ok(tables.add_link(owner, thread, found))
         })
     }
 
@@ -120,85 +120,89 @@ impl Attachments for Memory {
         hash: &'a str,
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
         Box::pin(async move {
-            let tables = self.tables();
+            let tables = self.lock_tables();
             let uses = |thread: &ThreadId, row: &AttachmentRow| {
-                tables.uses.contains(&(owner.clone(), thread.clone(), row.path.clone()))
+                tables.attachment_links.contains(&(owner.clone(), thread.clone(), row.path.clone()))
             };
-            let found = tables.by_hash(owner, hash);
+            let found = tables.find_blob(owner, hash);
             Ok(found.filter(|row| thread.is_none_or(|thread| uses(thread, row))).cloned())
         })
     }
 
     fn unreferenced_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
-        Box::pin(async move { Ok(self.tables().places(|file| matches!(file, File::Released))) })
+        Box::pin(
+            async move { Ok(self.lock_tables().paths_where(|file| matches!(file, AttachmentEntry::Unreferenced))) },
+        )
     }
 
     fn stale_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
-        Box::pin(async move { Ok(self.tables().places(|file| !matches!(file, File::There(_)))) })
+        Box::pin(
+            async move { Ok(self.lock_tables().paths_where(|file| !matches!(file, AttachmentEntry::Committed(_)))) },
+        )
     }
 }
 
-impl Tables {
+impl MemoryTables {
     /// A user's files that are there.
-    fn files(&self, owner: &UserId) -> impl Iterator<Item = &AttachmentRow> {
+    fn committed_attachments(&self, owner: &UserId) -> impl Iterator<Item = &AttachmentRow> {
         self.attachments.iter().filter(move |((of, _), _)| of == owner).filter_map(|(_, file)| match file {
-            File::There(row) => Some(row),
-            File::Expected | File::Released => None,
+            AttachmentEntry::Committed(row) => Some(row),
+            AttachmentEntry::Reserved | AttachmentEntry::Unreferenced => None,
         })
     }
 
     /// What they hold together.
-    fn held(&self, owner: &UserId) -> u64 {
-        self.files(owner).fold(0, |sum, row| sum.saturating_add(row.size_bytes))
+    fn stored_bytes(&self, owner: &UserId) -> u64 {
+        self.committed_attachments(owner).fold(0, |sum, row| sum.saturating_add(row.size_bytes))
     }
 
-    fn by_path(&self, owner: &UserId, path: &str) -> Option<&AttachmentRow> {
-        self.files(owner).find(|row| row.path == path)
+    fn find_attachment(&self, owner: &UserId, path: &str) -> Option<&AttachmentRow> {
+        self.committed_attachments(owner).find(|row| row.path == path)
     }
 
-    fn by_hash(&self, owner: &UserId, hash: &str) -> Option<&AttachmentRow> {
-        self.files(owner).find(|row| row.hash.as_deref() == Some(hash))
+    fn find_blob(&self, owner: &UserId, hash: &str) -> Option<&AttachmentRow> {
+        self.committed_attachments(owner).find(|row| row.hash.as_deref() == Some(hash))
     }
 
-    fn places(&self, wanted: impl Fn(&File) -> bool) -> Vec<(UserId, String)> {
+    fn paths_where(&self, wanted: impl Fn(&AttachmentEntry) -> bool) -> Vec<(UserId, String)> {
         self.attachments.iter().filter(|(_, file)| wanted(file)).map(|(place, _)| place.clone()).collect()
     }
 
-    fn put(
+    fn insert_attachment(
         &mut self,
         owner: &UserId,
         row: AttachmentRow,
         bytes_max: Option<u64>,
     ) -> Result<AttachmentOutcome, StoreError> {
-        let used = self.held(owner);
+        let used = self.stored_bytes(owner);
         let place = (owner.clone(), row.path.clone());
         match self.attachments.get(&place) {
-            Some(File::There(_)) => return Ok(AttachmentOutcome::Stored),
-            Some(File::Released) => return Err(admit::taken_path(&row.path)),
-            Some(File::Expected) | None => {}
+            Some(AttachmentEntry::Committed(_)) => return Ok(AttachmentOutcome::Stored),
+            Some(AttachmentEntry::Unreferenced) => return Err(validation::path_taken_error(&row.path)),
+            Some(AttachmentEntry::Reserved) | None => {}
         }
         if bytes_max.is_some_and(|most| used.saturating_add(row.size_bytes) > most) {
             return Ok(AttachmentOutcome::QuotaExceeded { used });
         }
-        self.attachments.insert(place, File::There(row));
+        self.attachments.insert(place, AttachmentEntry::Committed(row));
         Ok(AttachmentOutcome::Stored)
     }
 
     /// A thread uses what was found, if anything was.
-    fn used(&mut self, owner: &UserId, thread: &ThreadId, found: Option<AttachmentRow>) -> Option<AttachmentRow> {
+    fn add_link(&mut self, owner: &UserId, thread: &ThreadId, found: Option<AttachmentRow>) -> Option<AttachmentRow> {
         let used = found.as_ref().map(|row| (owner.clone(), thread.clone(), row.path.clone()));
-        self.uses.extend(used);
+        self.attachment_links.extend(used);
         found
     }
 
     /// The thread uses nothing any more, and what nobody else uses is released.
-    pub(super) fn use_nothing(&mut self, owner: &UserId, thread: &ThreadId) {
+    pub(super) fn unlink_thread(&mut self, owner: &UserId, thread: &ThreadId) {
         let (gone, uses): (BTreeSet<_>, BTreeSet<_>) =
-            std::mem::take(&mut self.uses).into_iter().partition(|(of, by, _)| of == owner && by == thread);
-        self.uses = uses;
+            std::mem::take(&mut self.attachment_links).into_iter().partition(|(of, by, _)| of == owner && by == thread);
+        self.attachment_links = uses;
         for (owner, _, path) in gone {
-            if !self.uses.iter().any(|(of, _, used)| *of == owner && *used == path) {
-                self.attachments.insert((owner, path), File::Released);
+            if !self.attachment_links.iter().any(|(of, _, used)| *of == owner && *used == path) {
+                self.attachments.insert((owner, path), AttachmentEntry::Unreferenced);
             }
         }
     }

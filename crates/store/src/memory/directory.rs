@@ -1,7 +1,7 @@
 //! The directory's side of the store without a disk.
 
-use super::{Memory, Tables, Thread, run_of};
-use crate::admit;
+use super::{MemoryStore, MemoryTables, MemoryThread, run_of_start};
+use crate::validation;
 use model::command::Command;
 use model::ports::{
     AccessKeyRow, AliasRow, ApprovalAnswer, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, IdempotencyKey,
@@ -13,13 +13,13 @@ use model::task::TaskStatus;
 use model::{ApprovalKey, TaskId, ThreadId, UserId};
 use std::cmp::Reverse;
 
-impl Directory for Memory {
+impl Directory for MemoryStore {
     fn submit<'a>(
         &'a self,
         owner: &'a UserId,
         submission: Submission,
     ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
-        Box::pin(async move { self.tables().submit(owner, submission, self.inbox_rows_max) })
+        Box::pin(async move { self.lock_tables().submit(owner, submission, self.inbox_rows_max) })
     }
 
     fn find_submission<'a>(
@@ -28,7 +28,7 @@ impl Directory for Memory {
         idempotency: &'a IdempotencyKey,
     ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
         Box::pin(async move {
-            let tables = self.tables();
+            let tables = self.lock_tables();
             let known = tables.idempotency.get(&(owner.clone(), idempotency.key.clone()));
             match known {
                 None => Ok(None),
@@ -46,7 +46,7 @@ impl Directory for Memory {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<InboxRow>, StoreError>> {
         Box::pin(async move {
-            let tables = self.tables();
+            let tables = self.lock_tables();
             let thread = tables.thread(owner, thread).ok_or(StoreError::ThreadNotFound)?;
             Ok(thread.inbox.clone())
         })
@@ -55,8 +55,8 @@ impl Directory for Memory {
     fn claimable_threads(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>> {
         Box::pin(async move {
             let goes_on = |run: &RunRow| !run.status.is_terminal() && run.status != TaskStatus::Paused;
-            let tables = self.tables();
-            let wanting = |thread: &Thread| !thread.inbox.is_empty() || thread.runs.iter().any(goes_on);
+            let tables = self.lock_tables();
+            let wanting = |thread: &MemoryThread| !thread.inbox.is_empty() || thread.runs.iter().any(goes_on);
             let found = tables.threads.iter().filter(|(_, thread)| wanting(thread));
             Ok(found.map(|(id, thread)| (thread.owner.clone(), id.clone())).collect())
         })
@@ -64,7 +64,7 @@ impl Directory for Memory {
 
     fn threads<'a>(&'a self, owner: &'a UserId, page: ListPage) -> BoxFuture<'a, Result<Vec<ThreadRow>, StoreError>> {
         Box::pin(async move {
-            let tables = self.tables();
+            let tables = self.lock_tables();
             let mine = tables.threads.iter().rev().filter(|(_, thread)| thread.owner == *owner);
             let older = mine.filter(|(id, _)| page.before.as_ref().is_none_or(|before| id.as_str() < before.as_str()));
             Ok(older.take(page.limit).map(|(id, thread)| thread.row(id)).collect())
@@ -76,19 +76,19 @@ impl Directory for Memory {
         owner: &'a UserId,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<ThreadRow>, StoreError>> {
-        Box::pin(async move { Ok(self.tables().thread(owner, thread).map(|found| found.row(thread))) })
+        Box::pin(async move { Ok(self.lock_tables().thread(owner, thread).map(|found| found.row(thread))) })
     }
 
     fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async move {
-            let mut tables = self.tables();
-            tables.use_nothing(owner, thread);
+            let mut tables = self.lock_tables();
+            tables.unlink_thread(owner, thread);
             if tables.thread(owner, thread).is_none() {
                 return Ok(false);
             }
             tables.threads.remove(thread);
             tables.idempotency.retain(|_, (_, _, of)| of != thread);
-            tables.names.retain(|(of, ..), row| of != owner || row.thread != *thread);
+            tables.aliases.retain(|(of, ..), row| of != owner || row.thread != *thread);
             tables.shares.retain(|share| share.thread != *thread);
             Ok(true)
         })
@@ -101,7 +101,7 @@ impl Directory for Memory {
         page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<RunRow>, StoreError>> {
         Box::pin(async move {
-            let tables = self.tables();
+            let tables = self.lock_tables();
             let mine = tables.threads.values().filter(|thread| thread.owner == *owner);
             let mut runs: Vec<&RunRow> = mine.flat_map(|thread| &thread.runs).collect();
             runs.sort_by(|one, other| other.id.cmp(&one.id));
@@ -113,7 +113,7 @@ impl Directory for Memory {
     }
 
     fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> BoxFuture<'a, Result<Option<RunRow>, StoreError>> {
-        Box::pin(async move { Ok(self.tables().run(owner, run).cloned()) })
+        Box::pin(async move { Ok(self.lock_tables().find_run(owner, run).cloned()) })
     }
 
     fn checkpoint<'a>(
@@ -121,7 +121,9 @@ impl Directory for Memory {
         owner: &'a UserId,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<Checkpoint>, StoreError>> {
-        Box::pin(async move { Ok(self.tables().thread(owner, thread).and_then(|thread| thread.checkpoint.clone())) })
+        Box::pin(
+            async move { Ok(self.lock_tables().thread(owner, thread).and_then(|thread| thread.checkpoint.clone())) },
+        )
     }
 
     fn approvals<'a>(
@@ -131,12 +133,13 @@ impl Directory for Memory {
         page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<ApprovalRow>, StoreError>> {
         Box::pin(async move {
-            let tables = self.tables();
-            let before = page.before.and_then(|key| tables.question(owner, &ApprovalKey::from(key)));
+            let tables = self.lock_tables();
+            let before = page.before.and_then(|key| tables.find_approval(owner, &ApprovalKey::from(key)));
             let mine = tables.threads.values().filter(|thread| thread.owner == *owner);
-            let mut questions: Vec<&ApprovalRow> = mine.flat_map(|thread| &thread.questions).collect();
-            questions.sort_by_key(|question| Reverse(place(question)));
-            questions.retain(|question| before.is_none_or(|before| place(question) < place(before)));
+            let mut questions: Vec<&ApprovalRow> = mine.flat_map(|thread| &thread.approvals).collect();
+            questions.sort_by_key(|question| Reverse(approval_sort_key(question)));
+            questions
+                .retain(|question| before.is_none_or(|before| approval_sort_key(question) < approval_sort_key(before)));
             questions.retain(|question| !pending || question.answer.is_none());
             Ok(questions.into_iter().take(page.limit).cloned().collect())
         })
@@ -147,17 +150,17 @@ impl Directory for Memory {
         owner: &'a UserId,
         key: &'a ApprovalKey,
     ) -> BoxFuture<'a, Result<Option<ApprovalRow>, StoreError>> {
-        Box::pin(async move { Ok(self.tables().question(owner, key).cloned()) })
+        Box::pin(async move { Ok(self.lock_tables().find_approval(owner, key).cloned()) })
     }
 
     fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spend, StoreError>> {
-        Box::pin(async move { Ok(self.tables().spent.get(&(owner.clone(), day)).copied().unwrap_or_default()) })
+        Box::pin(async move { Ok(self.lock_tables().spend.get(&(owner.clone(), day)).copied().unwrap_or_default()) })
     }
 
     fn scheduled_wakeups(&self) -> BoxFuture<'_, Result<Vec<ScheduledWakeup>, StoreError>> {
         Box::pin(async move {
-            let tables = self.tables();
-            let wake = |(id, thread): (&ThreadId, &Thread)| {
+            let tables = self.lock_tables();
+            let wake = |(id, thread): (&ThreadId, &MemoryThread)| {
                 thread.wake_at.map(|at| ScheduledWakeup { owner: thread.owner.clone(), thread: id.clone(), at })
             };
             let mut wakes: Vec<ScheduledWakeup> = tables.threads.iter().filter_map(wake).collect();
@@ -169,7 +172,7 @@ impl Directory for Memory {
     fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> BoxFuture<'a, Result<AliasRow, StoreError>> {
         Box::pin(async move {
             let key = (owner.clone(), row.protocol.clone(), row.name.clone());
-            Ok(self.tables().names.entry(key).or_insert(row).clone())
+            Ok(self.lock_tables().aliases.entry(key).or_insert(row).clone())
         })
     }
 
@@ -180,7 +183,7 @@ impl Directory for Memory {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<AliasRow>, StoreError>> {
         let key = (owner.clone(), protocol.to_owned(), name.to_owned());
-        Box::pin(async move { Ok(self.tables().names.get(&key).cloned()) })
+        Box::pin(async move { Ok(self.lock_tables().aliases.get(&key).cloned()) })
     }
 
     fn update_alias<'a>(
@@ -192,8 +195,8 @@ impl Directory for Memory {
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
         let key = (owner.clone(), protocol.to_owned(), name.to_owned());
         Box::pin(async move {
-            let mut tables = self.tables();
-            let Some(row) = tables.names.get_mut(&key) else { return Ok(false) };
+            let mut tables = self.lock_tables();
+            let Some(row) = tables.aliases.get_mut(&key) else { return Ok(false) };
             row.note = note;
             Ok(true)
         })
@@ -206,12 +209,12 @@ impl Directory for Memory {
         name: &'a str,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
         let key = (owner.clone(), protocol.to_owned(), name.to_owned());
-        Box::pin(async move { Ok(self.tables().names.remove(&key).is_some()) })
+        Box::pin(async move { Ok(self.lock_tables().aliases.remove(&key).is_some()) })
     }
 
     fn create_share(&self, share: ShareRow) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            let mut tables = self.tables();
+            let mut tables = self.lock_tables();
             tables.thread(&share.owner, &share.thread).ok_or(StoreError::ThreadNotFound)?;
             if tables.shares.iter().any(|known| known.id == share.id) {
                 return Err(StoreError::Unavailable(format!("there is a share named {} already", share.id)));
@@ -227,7 +230,7 @@ impl Directory for Memory {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<ShareRow>, StoreError>> {
         Box::pin(async move {
-            let tables = self.tables();
+            let tables = self.lock_tables();
             let mut shares: Vec<ShareRow> = tables
                 .shares
                 .iter()
@@ -247,7 +250,7 @@ impl Directory for Memory {
         at: Millis,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async move {
-            let mut tables = self.tables();
+            let mut tables = self.lock_tables();
             let mut shares = tables.shares.iter_mut();
             let share = shares.find(|share| share.id == id && share.owner == *owner && share.thread == *thread);
             let Some(share) = share else { return Ok(false) };
@@ -259,7 +262,7 @@ impl Directory for Memory {
     fn active_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>> {
         Box::pin(async move {
             let mut open: Vec<ShareRow> =
-                self.tables().shares.iter().filter(|share| share.is_active(at)).cloned().collect();
+                self.lock_tables().shares.iter().filter(|share| share.is_active(at)).cloned().collect();
             open.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
             Ok(open)
         })
@@ -267,42 +270,42 @@ impl Directory for Memory {
 
     fn put_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            self.tables().definitions.entry(digest.to_owned()).or_insert_with(|| body.to_owned());
+            self.lock_tables().definitions.entry(digest.to_owned()).or_insert_with(|| body.to_owned());
             Ok(())
         })
     }
 
     fn definitions<'a>(&'a self, digest: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
-        Box::pin(async move { Ok(self.tables().definitions.get(digest).cloned()) })
+        Box::pin(async move { Ok(self.lock_tables().definitions.get(digest).cloned()) })
     }
 
     fn create_access_key(&self, key: AccessKeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            let mut tables = self.tables();
-            if tables.keys.iter().any(|known| known.id == key.id) {
+            let mut tables = self.lock_tables();
+            if tables.access_keys.iter().any(|known| known.id == key.id) {
                 return Err(StoreError::Unavailable(format!("there is a key named {} already", key.id)));
             }
-            tables.keys.push(key);
-            tables.keys.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+            tables.access_keys.push(key);
+            tables.access_keys.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
             Ok(())
         })
     }
 
     fn access_keys(&self) -> BoxFuture<'_, Result<Vec<AccessKeyRow>, StoreError>> {
-        Box::pin(async move { Ok(self.tables().keys.clone()) })
+        Box::pin(async move { Ok(self.lock_tables().access_keys.clone()) })
     }
 
     fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async move {
-            let mut tables = self.tables();
-            let Some(key) = tables.keys.iter_mut().find(|key| key.id == id) else { return Ok(false) };
+            let mut tables = self.lock_tables();
+            let Some(key) = tables.access_keys.iter_mut().find(|key| key.id == id) else { return Ok(false) };
             key.revoked_at.get_or_insert(at);
             Ok(true)
         })
     }
 }
 
-impl Tables {
+impl MemoryTables {
     fn submit(
         &mut self,
         owner: &UserId,
@@ -319,49 +322,52 @@ impl Tables {
         }
         if new_thread && self.threads.contains_key(&id) {
             let mine = self.thread(owner, &id).is_some();
-            return Err(if mine { SubmitError::ThreadExists } else { taken(id.as_str()) });
+            return Err(if mine { SubmitError::ThreadExists } else { id_taken_error(id.as_str()) });
         }
         let makes = new_thread && matches!(command, Command::Start(_));
         if !makes && self.thread(owner, &id).is_none() {
             return Err(SubmitError::Store(StoreError::ThreadNotFound));
         }
-        let decision = admit::decision_of(&command).map(|(key, decision, by)| (key.clone(), decision.clone(), by));
+        let decision =
+            validation::approval_decision(&command).map(|(key, decision, by)| (key.clone(), decision.clone(), by));
         if let Some((key, decision, by)) = &decision {
-            let question = self.question(owner, key).filter(|question| question.thread_id == id);
-            if let Some(late) = admit::decided(question.ok_or(SubmitError::ApprovalNotFound)?, (decision, *by), at) {
+            let question = self.find_approval(owner, key).filter(|question| question.thread_id == id);
+            if let Some(late) =
+                validation::closed_approval_result(question.ok_or(SubmitError::ApprovalNotFound)?, (decision, *by), at)
+            {
                 return late;
             }
         }
         let waiting = self.threads.get(&id).map_or(0, |thread| thread.inbox.len());
-        if waiting >= inbox_rows_max && !admit::needs_no_room(&command) {
+        if waiting >= inbox_rows_max && !validation::bypasses_inbox_limit(&command) {
             return Err(SubmitError::InboxFull(waiting));
         }
-        let run = run_of(&command, &id, at);
-        if let Some(run) = run.as_ref().filter(|run| self.run(owner, &run.id).is_some()) {
-            return Err(taken(run.id.as_str()));
+        let run = run_of_start(&command, &id, at);
+        if let Some(run) = run.as_ref().filter(|run| self.find_run(owner, &run.id).is_some()) {
+            return Err(id_taken_error(run.id.as_str()));
         }
         if let Some((key, digest)) = key {
             self.idempotency.insert(key, (digest, command.task_id().clone(), id.clone()));
         }
-        self.rows += 1;
-        let row = InboxRow { id: self.rows, at, command };
-        let thread = self.threads.entry(id).or_insert_with(|| Thread::new(owner.clone(), at));
+        self.last_inbox_row += 1;
+        let row = InboxRow { id: self.last_inbox_row, at, command };
+        let thread = self.threads.entry(id).or_insert_with(|| MemoryThread::new(owner.clone(), at));
         thread.runs.extend(run);
         thread.inbox.push(row);
         if let Some((key, decision, by)) = decision {
-            thread.answer(&key, ApprovalAnswer { decision, by, at });
+            thread.close_approval(&key, ApprovalAnswer { decision, by, at });
         }
         if !new_thread {
             return Ok(Submitted::Queued);
         }
-        self.claims += 1;
-        let epoch = Epoch(self.claims);
+        self.last_epoch += 1;
+        let epoch = Epoch(self.last_epoch);
         thread.epoch = Some(epoch);
-        Ok(Submitted::ThreadCreated { lease: Lease { epoch, head: Seq::ZERO }, row: self.rows })
+        Ok(Submitted::ThreadCreated { lease: Lease { epoch, head: Seq::ZERO }, row: self.last_inbox_row })
     }
 }
 
-impl Thread {
+impl MemoryThread {
     fn new(owner: UserId, at: Millis) -> Self {
         Self {
             owner,
@@ -372,7 +378,7 @@ impl Thread {
             runs: Vec::new(),
             inbox: Vec::new(),
             checkpoint: None,
-            questions: Vec::new(),
+            approvals: Vec::new(),
             wake_at: None,
         }
     }
@@ -383,10 +389,10 @@ impl Thread {
 }
 
 /// Where a question stands in a listing.
-const fn place(question: &ApprovalRow) -> (Millis, &ApprovalKey) {
+const fn approval_sort_key(question: &ApprovalRow) -> (Millis, &ApprovalKey) {
     (question.requested_at, &question.key)
 }
 
-fn taken(name: &str) -> SubmitError {
+fn id_taken_error(name: &str) -> SubmitError {
     SubmitError::Store(StoreError::Unavailable(format!("{name} is taken: use another name")))
 }

@@ -1,17 +1,17 @@
 //! The rows of files. One without a number of bytes is only expected, or was released (see `uses`).
 
-use super::Sqlite;
-use super::directory::{maybe, number, text};
-use super::group::Group;
-use super::ops::Op;
-use super::uses::{Named, Use};
-use crate::admit;
+use super::SqliteStore;
+use super::attachment_links::{AttachmentKey, AttachmentLink};
+use super::directory::{get_opt_u64, get_text, get_u64};
+use super::transaction::WriteTransaction;
+use super::write_op::WriteOp;
+use crate::validation;
 use model::ports::{AttachmentOutcome, AttachmentRow, Attachments, BoxFuture, StoreError};
 use model::seq::Millis;
 use model::{ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension, Row};
 
-impl Attachments for Sqlite {
+impl Attachments for SqliteStore {
     fn reserve_attachment<'a>(
         &'a self,
         owner: &'a UserId,
@@ -19,7 +19,7 @@ impl Attachments for Sqlite {
         at: Millis,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         let place = Box::new((owner.clone(), path.to_owned()));
-        Box::pin(self.ask(move |reply| Op::ExpectFile { place, at, reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::ReserveAttachment { key: place, at, reply }))
     }
 
     fn commit_attachment<'a>(
@@ -29,7 +29,7 @@ impl Attachments for Sqlite {
         bytes_max: Option<u64>,
     ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
         let file = Box::new((owner.clone(), row));
-        Box::pin(self.ask(move |reply| Op::PutFile { file, bytes_max, reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::CommitAttachment { file, bytes_max, reply }))
     }
 
     fn attachment<'a>(
@@ -38,17 +38,17 @@ impl Attachments for Sqlite {
         path: &'a str,
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
         let (owner, path) = (owner.clone(), path.to_owned());
-        Box::pin(self.readers.query(move |conn| by_path(conn, &owner, &path)))
+        Box::pin(self.readers.query(move |conn| find_attachment(conn, &owner, &path)))
     }
 
     fn attachment_bytes_used<'a>(&'a self, owner: &'a UserId) -> BoxFuture<'a, Result<u64, StoreError>> {
         let owner = owner.clone();
-        Box::pin(self.readers.query(move |conn| held(conn, &owner)))
+        Box::pin(self.readers.query(move |conn| stored_bytes(conn, &owner)))
     }
 
     fn delete_attachment<'a>(&'a self, owner: &'a UserId, path: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
         let place = Box::new((owner.clone(), path.to_owned()));
-        Box::pin(self.ask(move |reply| Op::DeleteFile { place, reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::DeleteAttachment { key: place, reply }))
     }
 
     fn link_attachment<'a>(
@@ -57,9 +57,9 @@ impl Attachments for Sqlite {
         thread: &'a ThreadId,
         path: &'a str,
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
-        let file = Named::Path(path.to_owned());
-        let wanted = Box::new(Use { owner: owner.clone(), thread: thread.clone(), file });
-        Box::pin(self.ask(move |reply| Op::UseFile { wanted, reply }))
+        let file = AttachmentKey::Path(path.to_owned());
+        let wanted = Box::new(AttachmentLink { owner: owner.clone(), thread: thread.clone(), key: file });
+        Box::pin(self.call_writer(move |reply| WriteOp::LinkAttachment { link: wanted, reply }))
     }
 
     fn commit_blob<'a>(
@@ -70,7 +70,7 @@ impl Attachments for Sqlite {
         bytes_max: Option<u64>,
     ) -> BoxFuture<'a, Result<AttachmentOutcome, StoreError>> {
         let blob = Box::new((owner.clone(), thread.clone(), row));
-        Box::pin(self.ask(move |reply| Op::PutBlob { blob, bytes_max, reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::CommitBlob { blob, bytes_max, reply }))
     }
 
     fn link_blob<'a>(
@@ -79,9 +79,9 @@ impl Attachments for Sqlite {
         thread: &'a ThreadId,
         hash: &'a str,
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
-        let file = Named::Hash(hash.to_owned());
-        let wanted = Box::new(Use { owner: owner.clone(), thread: thread.clone(), file });
-        Box::pin(self.ask(move |reply| Op::UseFile { wanted, reply }))
+        let file = AttachmentKey::Hash(hash.to_owned());
+        let wanted = Box::new(AttachmentLink { owner: owner.clone(), thread: thread.clone(), key: file });
+        Box::pin(self.call_writer(move |reply| WriteOp::LinkAttachment { link: wanted, reply }))
     }
 
     fn blob<'a>(
@@ -92,32 +92,32 @@ impl Attachments for Sqlite {
     ) -> BoxFuture<'a, Result<Option<AttachmentRow>, StoreError>> {
         let (owner, thread, hash) = (owner.clone(), thread.cloned(), hash.to_owned());
         Box::pin(self.readers.query(move |conn| match thread {
-            None => by_hash(conn, &owner, &hash),
+            None => find_blob(conn, &owner, &hash),
             Some(thread) => {
                 let sql = format!(
                     "{SELECT} WHERE owner = ?1 AND hash = ?2 AND bytes IS NOT NULL AND EXISTS
                      (SELECT 1 FROM attachment_uses u WHERE u.owner = ?1 AND u.thread = ?3 AND u.path = attachments.path)"
                 );
                 let wanted = (owner.as_str(), hash, thread.as_str());
-                conn.prepare_cached(&sql)?.query_row(wanted, file_row).optional()
+                conn.prepare_cached(&sql)?.query_row(wanted, attachment_row).optional()
             }
         }))
     }
 
     fn unreferenced_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
         let sql = "SELECT owner, path FROM attachments WHERE released = 1 ORDER BY owner, path";
-        Box::pin(self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), place)?.collect()))
+        Box::pin(self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()))
     }
 
     fn stale_attachments(&self) -> BoxFuture<'_, Result<Vec<(UserId, String)>, StoreError>> {
         let sql = "SELECT owner, path FROM attachments WHERE bytes IS NULL ORDER BY owner, path";
-        Box::pin(self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), place)?.collect()))
+        Box::pin(self.readers.query(move |conn| conn.prepare_cached(sql)?.query_map((), owner_and_path)?.collect()))
     }
 }
 
-impl Group<'_> {
+impl WriteTransaction<'_> {
     /// Expects a file, unless it is expected or there.
-    pub(crate) fn expect_file(
+    pub(crate) fn reserve_attachment(
         &mut self,
         (owner, path): &(UserId, String),
         at: Millis,
@@ -128,31 +128,31 @@ impl Group<'_> {
     }
 
     /// Says that a file is there, unless it is too much.
-    pub(crate) fn put_file(
+    pub(crate) fn commit_attachment(
         &mut self,
         (owner, row): &(UserId, AttachmentRow),
         bytes_max: Option<u64>,
     ) -> rusqlite::Result<Result<AttachmentOutcome, StoreError>> {
         if row.hash.is_some() {
-            return Ok(Err(admit::blob_without_thread(&row.path)));
+            return Ok(Err(validation::blob_without_thread_error(&row.path)));
         }
-        self.put_row(owner, row, bytes_max)
+        self.insert_attachment(owner, row, bytes_max)
     }
 
     /// The same for a file of any kind.
-    pub(super) fn put_row(
+    pub(super) fn insert_attachment(
         &mut self,
         owner: &UserId,
         row: &AttachmentRow,
         bytes_max: Option<u64>,
     ) -> rusqlite::Result<Result<AttachmentOutcome, StoreError>> {
-        match state(self.conn, owner, &row.path)? {
-            Some(State::There(_)) => return Ok(Ok(AttachmentOutcome::Stored)),
+        match attachment_state(self.conn, owner, &row.path)? {
+            Some(AttachmentState::Committed(_)) => return Ok(Ok(AttachmentOutcome::Stored)),
             // Whoever removes its bytes would remove the new ones.
-            Some(State::Released) => return Ok(Err(admit::taken_path(&row.path))),
-            Some(State::Expected) | None => {}
+            Some(AttachmentState::Unreferenced) => return Ok(Err(validation::path_taken_error(&row.path))),
+            Some(AttachmentState::Reserved) | None => {}
         }
-        let used = held(self.conn, owner)?;
+        let used = stored_bytes(self.conn, owner)?;
         let sum = used.saturating_add(row.size_bytes);
         if bytes_max.is_some_and(|most| sum > most) {
             return Ok(Ok(AttachmentOutcome::QuotaExceeded { used }));
@@ -161,43 +161,43 @@ impl Group<'_> {
         let mut put = self.conn.prepare_cached(sql)?;
         let (bytes, at) = (row.size_bytes.cast_signed(), row.created_at.cast_signed());
         put.execute((owner.as_str(), &row.path, &row.name, &row.content_type, bytes, at, &row.hash))?;
-        set_held(self.conn, owner, sum)?;
+        set_stored_bytes(self.conn, owner, sum)?;
         Ok(Ok(AttachmentOutcome::Stored))
     }
 
     /// Forgets a file. Nobody uses it any more.
-    pub(crate) fn delete_file(
+    pub(crate) fn delete_attachment(
         &mut self,
         (owner, path): &(UserId, String),
     ) -> rusqlite::Result<Result<bool, StoreError>> {
-        let Some(state) = state(self.conn, owner, path)? else { return Ok(Ok(false)) };
+        let Some(state) = attachment_state(self.conn, owner, path)? else { return Ok(Ok(false)) };
         for table in ["attachments", "attachment_uses"] {
             let sql = format!("DELETE FROM {table} WHERE owner = ?1 AND path = ?2");
             self.conn.prepare_cached(&sql)?.execute((owner.as_str(), path))?;
         }
-        if let State::There(bytes) = state {
-            set_held(self.conn, owner, held(self.conn, owner)?.saturating_sub(bytes))?;
-            self.deleted = true;
+        if let AttachmentState::Committed(bytes) = state {
+            set_stored_bytes(self.conn, owner, stored_bytes(self.conn, owner)?.saturating_sub(bytes))?;
+            self.has_deleted_content = true;
         }
         Ok(Ok(true))
     }
 }
 
 /// What is known of a path.
-enum State {
-    Expected,
+enum AttachmentState {
+    Reserved,
     /// With so many bytes.
-    There(u64),
-    Released,
+    Committed(u64),
+    Unreferenced,
 }
 
-fn state(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<Option<State>> {
+fn attachment_state(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<Option<AttachmentState>> {
     let mut select = conn.prepare_cached("SELECT bytes, released FROM attachments WHERE owner = ?1 AND path = ?2")?;
     let state = |row: &Row<'_>| {
-        Ok(match maybe(row, 0)? {
-            Some(bytes) => State::There(bytes),
-            None if row.get(1)? => State::Released,
-            None => State::Expected,
+        Ok(match get_opt_u64(row, 0)? {
+            Some(bytes) => AttachmentState::Committed(bytes),
+            None if row.get(1)? => AttachmentState::Unreferenced,
+            None => AttachmentState::Reserved,
         })
     };
     select.query_row((owner.as_str(), path), state).optional()
@@ -207,41 +207,45 @@ fn state(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<Opti
 const SELECT: &str = "SELECT path, name, content_type, bytes, created_at, hash FROM attachments";
 
 /// A file that is there.
-pub(super) fn by_path(conn: &Connection, owner: &UserId, path: &str) -> rusqlite::Result<Option<AttachmentRow>> {
+pub(super) fn find_attachment(
+    conn: &Connection,
+    owner: &UserId,
+    path: &str,
+) -> rusqlite::Result<Option<AttachmentRow>> {
     let sql = format!("{SELECT} WHERE owner = ?1 AND path = ?2 AND bytes IS NOT NULL");
-    conn.prepare_cached(&sql)?.query_row((owner.as_str(), path), file_row).optional()
+    conn.prepare_cached(&sql)?.query_row((owner.as_str(), path), attachment_row).optional()
 }
 
 /// A blob that is there.
-pub(super) fn by_hash(conn: &Connection, owner: &UserId, hash: &str) -> rusqlite::Result<Option<AttachmentRow>> {
+pub(super) fn find_blob(conn: &Connection, owner: &UserId, hash: &str) -> rusqlite::Result<Option<AttachmentRow>> {
     let sql = format!("{SELECT} WHERE owner = ?1 AND hash = ?2 AND bytes IS NOT NULL");
-    conn.prepare_cached(&sql)?.query_row((owner.as_str(), hash), file_row).optional()
+    conn.prepare_cached(&sql)?.query_row((owner.as_str(), hash), attachment_row).optional()
 }
 
 /// What a user's files hold together.
-pub(super) fn held(conn: &Connection, owner: &UserId) -> rusqlite::Result<u64> {
+pub(super) fn stored_bytes(conn: &Connection, owner: &UserId) -> rusqlite::Result<u64> {
     let mut select = conn.prepare_cached("SELECT bytes FROM attachment_sums WHERE owner = ?1")?;
-    Ok(select.query_row([owner.as_str()], |row| number(row, 0)).optional()?.unwrap_or_default())
+    Ok(select.query_row([owner.as_str()], |row| get_u64(row, 0)).optional()?.unwrap_or_default())
 }
 
-pub(super) fn set_held(conn: &Connection, owner: &UserId, bytes: u64) -> rusqlite::Result<()> {
+pub(super) fn set_stored_bytes(conn: &Connection, owner: &UserId, bytes: u64) -> rusqlite::Result<()> {
     let mut put = conn.prepare_cached("INSERT OR REPLACE INTO attachment_sums VALUES (?1, ?2)")?;
     put.execute((owner.as_str(), bytes.cast_signed())).map(drop)
 }
 
 /// A row that begins with owner and path.
-pub(crate) fn place(row: &Row<'_>) -> rusqlite::Result<(UserId, String)> {
-    Ok((UserId::from(text(row, 0)?), text(row, 1)?))
+pub(crate) fn owner_and_path(row: &Row<'_>) -> rusqlite::Result<(UserId, String)> {
+    Ok((UserId::from(get_text(row, 0)?), get_text(row, 1)?))
 }
 
 /// A row that begins with path, name, type, bytes, time and hash.
-pub(crate) fn file_row(row: &Row<'_>) -> rusqlite::Result<AttachmentRow> {
+pub(crate) fn attachment_row(row: &Row<'_>) -> rusqlite::Result<AttachmentRow> {
     Ok(AttachmentRow {
-        path: text(row, 0)?,
-        name: text(row, 1)?,
-        content_type: text(row, 2)?,
-        size_bytes: number(row, 3)?,
-        created_at: number(row, 4)?,
+        path: get_text(row, 0)?,
+        name: get_text(row, 1)?,
+        content_type: get_text(row, 2)?,
+        size_bytes: get_u64(row, 3)?,
+        created_at: get_u64(row, 4)?,
         hash: row.get(5)?,
     })
 }

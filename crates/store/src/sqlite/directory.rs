@@ -1,10 +1,10 @@
 //! The directory: what only reads goes to a reader, what changes something to the writer.
 
-use super::names::{self, Place};
-use super::ops::Op;
-use super::shares::{self, Which};
-use super::submit::known;
-use super::{Sqlite, questions, rows, spent};
+use super::aliases::{self, AliasKey};
+use super::shares::{self, ShareKey};
+use super::submit::find_submission;
+use super::write_op::WriteOp;
+use super::{SqliteStore, approvals, record_row, spend};
 use model::command::Command;
 use model::ports::{
     AccessKeyRow, AliasRow, ApprovalRow, BoxFuture, Checkpoint, Day, Directory, IdempotencyKey, InboxRow, ListPage,
@@ -16,14 +16,14 @@ use model::{ApprovalKey, TaskId, ThreadId, UserId};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params_from_iter};
 
-impl Directory for Sqlite {
+impl Directory for SqliteStore {
     fn submit<'a>(
         &'a self,
         owner: &'a UserId,
         submission: Submission,
     ) -> BoxFuture<'a, Result<Submitted, SubmitError>> {
         let submission = Box::new(submission);
-        Box::pin(self.ask(move |reply| Op::Submit { owner: owner.clone(), submission, reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::Submit { owner: owner.clone(), submission, reply }))
     }
 
     fn find_submission<'a>(
@@ -33,7 +33,7 @@ impl Directory for Sqlite {
     ) -> BoxFuture<'a, Result<Option<Submitted>, SubmitError>> {
         let (owner, key) = (owner.clone(), idempotency.clone());
         Box::pin(async move {
-            let found = self.readers.query(move |conn| known(conn, &owner, &key)).await?;
+            let found = self.readers.query(move |conn| find_submission(conn, &owner, &key)).await?;
             found.transpose()
         })
     }
@@ -44,7 +44,7 @@ impl Directory for Sqlite {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<InboxRow>, StoreError>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        Box::pin(self.readers.run(move |conn| inbox(conn, &owner, &thread)))
+        Box::pin(self.readers.with_connection(move |conn| list_inbox(conn, &owner, &thread)))
     }
 
     fn claimable_threads(&self) -> BoxFuture<'_, Result<Vec<(UserId, ThreadId)>, StoreError>> {
@@ -52,7 +52,7 @@ impl Directory for Sqlite {
             let sql = "SELECT owner, id FROM threads WHERE num IN
                        (SELECT thread FROM runs WHERE ended_at IS NULL AND status <> 'paused'
                         UNION SELECT thread FROM inbox) ORDER BY num";
-            let pair = |row: &Row<'_>| Ok((UserId::from(text(row, 0)?), ThreadId::from(text(row, 1)?)));
+            let pair = |row: &Row<'_>| Ok((UserId::from(get_text(row, 0)?), ThreadId::from(get_text(row, 1)?)));
             conn.prepare_cached(sql)?.query_map((), pair)?.collect()
         }))
     }
@@ -62,7 +62,7 @@ impl Directory for Sqlite {
         Box::pin(self.readers.query(move |conn| {
             let sql = "SELECT id, created_at, updated_at FROM threads
                        WHERE owner = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3";
-            let before = page.before.as_deref().unwrap_or(AFTER_ALL);
+            let before = page.before.as_deref().unwrap_or(LAST_ID);
             let limit = i64::try_from(page.limit).unwrap_or(i64::MAX);
             conn.prepare_cached(sql)?.query_map((owner.as_str(), before, limit), thread_row)?.collect()
         }))
@@ -81,7 +81,11 @@ impl Directory for Sqlite {
     }
 
     fn delete_thread<'a>(&'a self, owner: &'a UserId, thread: &'a ThreadId) -> BoxFuture<'a, Result<bool, StoreError>> {
-        Box::pin(self.ask(move |reply| Op::Delete { owner: owner.clone(), thread: thread.clone(), reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::DeleteThread {
+            owner: owner.clone(),
+            thread: thread.clone(),
+            reply,
+        }))
     }
 
     fn runs<'a>(
@@ -91,7 +95,7 @@ impl Directory for Sqlite {
         page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<RunRow>, StoreError>> {
         let owner = owner.clone();
-        Box::pin(self.readers.query(move |conn| runs(conn, &owner, &filter, &page)))
+        Box::pin(self.readers.query(move |conn| list_runs(conn, &owner, &filter, &page)))
     }
 
     fn run<'a>(&'a self, owner: &'a UserId, run: &'a TaskId) -> BoxFuture<'a, Result<Option<RunRow>, StoreError>> {
@@ -104,10 +108,10 @@ impl Directory for Sqlite {
             let row = read.await?;
             // A commit can be read a moment before the index knows its records: whoever has the row may ask for them.
             if let Some(row) = &row
-                && row.last_seq.or(row.first_seq).is_some_and(|seq| self.index.lags(&row.thread, seq))
+                && row.last_seq.or(row.first_seq).is_some_and(|seq| self.index.is_behind(&row.thread, seq))
             {
                 // What it says about the thread is for those who read the log; here its turn is what counts.
-                let _head = self.ask(|reply| Op::Head { thread: row.thread.clone(), reply }).await;
+                let _head = self.call_writer(|reply| WriteOp::CheckHead { thread: row.thread.clone(), reply }).await;
             }
             Ok(row)
         })
@@ -122,7 +126,7 @@ impl Directory for Sqlite {
         Box::pin(self.readers.query(move |conn| {
             let sql = "SELECT c.seq, c.body FROM checkpoints c JOIN threads t ON t.num = c.thread
                        WHERE t.id = ?1 AND t.owner = ?2";
-            let row = |row: &Row<'_>| Ok(Checkpoint { seq: Seq(number(row, 0)?), body: text(row, 1)? });
+            let row = |row: &Row<'_>| Ok(Checkpoint { seq: Seq(get_u64(row, 0)?), body: get_text(row, 1)? });
             conn.prepare_cached(sql)?.query_row((thread.as_str(), owner.as_str()), row).optional()
         }))
     }
@@ -134,7 +138,7 @@ impl Directory for Sqlite {
         page: ListPage,
     ) -> BoxFuture<'a, Result<Vec<ApprovalRow>, StoreError>> {
         let owner = owner.clone();
-        Box::pin(self.readers.query(move |conn| questions::list(conn, &owner, pending, &page)))
+        Box::pin(self.readers.query(move |conn| approvals::list_approvals(conn, &owner, pending, &page)))
     }
 
     fn approval<'a>(
@@ -143,23 +147,27 @@ impl Directory for Sqlite {
         key: &'a ApprovalKey,
     ) -> BoxFuture<'a, Result<Option<ApprovalRow>, StoreError>> {
         let (owner, key) = (owner.clone(), key.clone());
-        Box::pin(self.readers.query(move |conn| questions::find(conn, &owner, &key)))
+        Box::pin(self.readers.query(move |conn| approvals::find_approval(conn, &owner, &key)))
     }
 
     fn daily_spend<'a>(&'a self, owner: &'a UserId, day: Day) -> BoxFuture<'a, Result<Spend, StoreError>> {
         let owner = owner.clone();
-        Box::pin(self.readers.query(move |conn| spent::on(conn, &owner, day)))
+        Box::pin(self.readers.query(move |conn| spend::find_daily_spend(conn, &owner, day)))
     }
 
     fn scheduled_wakeups(&self) -> BoxFuture<'_, Result<Vec<ScheduledWakeup>, StoreError>> {
         Box::pin(self.readers.query(|conn| {
             let sql = "SELECT owner, id, wake_at FROM threads WHERE wake_at IS NOT NULL ORDER BY wake_at, id";
-            conn.prepare_cached(sql)?.query_map((), wake_row)?.collect()
+            conn.prepare_cached(sql)?.query_map((), wakeup_row)?.collect()
         }))
     }
 
     fn create_alias<'a>(&'a self, owner: &'a UserId, row: AliasRow) -> BoxFuture<'a, Result<AliasRow, StoreError>> {
-        Box::pin(self.ask(move |reply| Op::GiveName { owner: owner.clone(), row: Box::new(row), reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::CreateAlias {
+            owner: owner.clone(),
+            row: Box::new(row),
+            reply,
+        }))
     }
 
     fn alias<'a>(
@@ -168,8 +176,8 @@ impl Directory for Sqlite {
         protocol: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<AliasRow>, StoreError>> {
-        let place = Place::new(owner, protocol, name);
-        Box::pin(self.readers.query(move |conn| names::find(conn, &place)))
+        let place = AliasKey::new(owner, protocol, name);
+        Box::pin(self.readers.query(move |conn| aliases::find_alias(conn, &place)))
     }
 
     fn update_alias<'a>(
@@ -179,8 +187,8 @@ impl Directory for Sqlite {
         name: &'a str,
         note: String,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
-        let place = Box::new(Place::new(owner, protocol, name));
-        Box::pin(self.ask(move |reply| Op::ChangeName { place, note: Some(note), reply }))
+        let place = Box::new(AliasKey::new(owner, protocol, name));
+        Box::pin(self.call_writer(move |reply| WriteOp::ChangeAlias { key: place, note: Some(note), reply }))
     }
 
     fn delete_alias<'a>(
@@ -189,12 +197,12 @@ impl Directory for Sqlite {
         protocol: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
-        let place = Box::new(Place::new(owner, protocol, name));
-        Box::pin(self.ask(move |reply| Op::ChangeName { place, note: None, reply }))
+        let place = Box::new(AliasKey::new(owner, protocol, name));
+        Box::pin(self.call_writer(move |reply| WriteOp::ChangeAlias { key: place, note: None, reply }))
     }
 
     fn create_share(&self, share: ShareRow) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.ask(move |reply| Op::CreateShare { share: Box::new(share), reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::CreateShare { share: Box::new(share), reply }))
     }
 
     fn shares<'a>(
@@ -203,7 +211,7 @@ impl Directory for Sqlite {
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<ShareRow>, StoreError>> {
         let (owner, thread) = (owner.clone(), thread.clone());
-        Box::pin(self.readers.query(move |conn| shares::list(conn, &owner, &thread)))
+        Box::pin(self.readers.query(move |conn| shares::list_shares(conn, &owner, &thread)))
     }
 
     fn revoke_share<'a>(
@@ -213,53 +221,53 @@ impl Directory for Sqlite {
         id: &'a str,
         at: Millis,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
-        let which = Box::new(Which { owner: owner.clone(), thread: thread.clone(), id: id.to_owned() });
-        Box::pin(self.ask(move |reply| Op::RevokeShare { which, at, reply }))
+        let which = Box::new(ShareKey { owner: owner.clone(), thread: thread.clone(), id: id.to_owned() });
+        Box::pin(self.call_writer(move |reply| WriteOp::RevokeShare { key: which, at, reply }))
     }
 
     fn active_shares(&self, at: Millis) -> BoxFuture<'_, Result<Vec<ShareRow>, StoreError>> {
-        Box::pin(self.readers.query(move |conn| shares::open(conn, at)))
+        Box::pin(self.readers.query(move |conn| shares::list_active_shares(conn, at)))
     }
 
     fn put_definitions<'a>(&'a self, digest: &'a str, body: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         let kept = Box::new((digest.to_owned(), body.to_owned()));
-        Box::pin(self.ask(move |reply| Op::KeepDefinitions { kept, reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::StoreDefinitions { definitions: kept, reply }))
     }
 
     fn definitions<'a>(&'a self, digest: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
         let digest = digest.to_owned();
         Box::pin(self.readers.query(move |conn| {
             let mut select = conn.prepare_cached("SELECT body FROM definitions WHERE digest = ?1")?;
-            select.query_row([digest], |row| text(row, 0)).optional()
+            select.query_row([digest], |row| get_text(row, 0)).optional()
         }))
     }
 
     fn create_access_key(&self, key: AccessKeyRow) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.ask(move |reply| Op::CreateKey { key: Box::new(key), reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::CreateAccessKey { key: Box::new(key), reply }))
     }
 
     fn access_keys(&self) -> BoxFuture<'_, Result<Vec<AccessKeyRow>, StoreError>> {
         Box::pin(self.readers.query(|conn| {
             let sql = "SELECT id, user, digest, created_at, revoked_at FROM keys ORDER BY created_at, id";
-            conn.prepare_cached(sql)?.query_map((), key_row)?.collect()
+            conn.prepare_cached(sql)?.query_map((), access_key_row)?.collect()
         }))
     }
 
     fn revoke_access_key<'a>(&'a self, id: &'a str, at: Millis) -> BoxFuture<'a, Result<bool, StoreError>> {
-        Box::pin(self.ask(move |reply| Op::RevokeKey { id: id.to_owned(), at, reply }))
+        Box::pin(self.call_writer(move |reply| WriteOp::RevokeAccessKey { id: id.to_owned(), at, reply }))
     }
 }
 
 /// No name comes after this one.
-pub(super) const AFTER_ALL: &str = "\u{10ffff}";
+pub(super) const LAST_ID: &str = "\u{10ffff}";
 
 const SELECT_RUNS: &str = "SELECT r.id, t.id, r.agent, r.status, r.first, r.last, r.created_at, r.ended_at
                            FROM runs r JOIN threads t ON t.num = r.thread";
 
-fn inbox(conn: &Connection, owner: &UserId, thread: &ThreadId) -> Result<Vec<InboxRow>, StoreError> {
-    let fault = |error: rusqlite::Error| rows::unavailable(&error);
+fn list_inbox(conn: &Connection, owner: &UserId, thread: &ThreadId) -> Result<Vec<InboxRow>, StoreError> {
+    let fault = |error: rusqlite::Error| record_row::unavailable_error(&error);
     let snapshot = conn.unchecked_transaction().map_err(fault)?;
-    let found = super::page::thread(&snapshot, thread).map_err(fault)?;
+    let found = super::page::find_thread(&snapshot, thread).map_err(fault)?;
     let (num, _) = found.filter(|(_, of)| of == owner.as_str()).ok_or(StoreError::ThreadNotFound)?;
     let mut select =
         snapshot.prepare_cached("SELECT id, at, command FROM inbox WHERE thread = ?1 ORDER BY id").map_err(fault)?;
@@ -267,7 +275,7 @@ fn inbox(conn: &Connection, owner: &UserId, thread: &ThreadId) -> Result<Vec<Inb
     Ok(rows)
 }
 
-fn runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &ListPage) -> rusqlite::Result<Vec<RunRow>> {
+fn list_runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &ListPage) -> rusqlite::Result<Vec<RunRow>> {
     let mut sql = format!("{SELECT_RUNS} WHERE r.owner = ?");
     let mut values: Vec<Box<dyn ToSql>> = vec![Box::new(owner.as_str().to_owned())];
     if let Some(thread) = &filter.thread {
@@ -296,56 +304,56 @@ fn runs(conn: &Connection, owner: &UserId, filter: &RunFilter, page: &ListPage) 
 }
 
 fn thread_row(row: &Row<'_>) -> rusqlite::Result<ThreadRow> {
-    Ok(ThreadRow { id: ThreadId::from(text(row, 0)?), created_at: number(row, 1)?, updated_at: number(row, 2)? })
+    Ok(ThreadRow { id: ThreadId::from(get_text(row, 0)?), created_at: get_u64(row, 1)?, updated_at: get_u64(row, 2)? })
 }
 
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
-    let status = TaskStatus::parse(&text(row, 3)?);
-    let seq = |at: usize| maybe(row, at).map(|seq| seq.map(Seq));
+    let status = TaskStatus::parse(&get_text(row, 3)?);
+    let seq = |at: usize| get_opt_u64(row, at).map(|seq| seq.map(Seq));
     Ok(RunRow {
-        id: TaskId::from(text(row, 0)?),
-        thread: ThreadId::from(text(row, 1)?),
-        agent: text(row, 2)?,
+        id: TaskId::from(get_text(row, 0)?),
+        thread: ThreadId::from(get_text(row, 1)?),
+        agent: get_text(row, 2)?,
         status: status.ok_or_else(|| rusqlite::Error::InvalidColumnType(3, "status".to_owned(), Type::Text))?,
         first_seq: seq(4)?,
         last_seq: seq(5)?,
-        created_at: number(row, 6)?,
-        ended_at: maybe(row, 7)?,
+        created_at: get_u64(row, 6)?,
+        ended_at: get_opt_u64(row, 7)?,
     })
 }
 
 fn inbox_row(row: &Row<'_>) -> rusqlite::Result<InboxRow> {
-    let command: Command = serde_json::from_str(&text(row, 2)?)
+    let command: Command = serde_json::from_str(&get_text(row, 2)?)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, Type::Text, error.into()))?;
-    Ok(InboxRow { id: number(row, 0)?, at: number(row, 1)?, command })
+    Ok(InboxRow { id: get_u64(row, 0)?, at: get_u64(row, 1)?, command })
 }
 
-fn wake_row(row: &Row<'_>) -> rusqlite::Result<ScheduledWakeup> {
+fn wakeup_row(row: &Row<'_>) -> rusqlite::Result<ScheduledWakeup> {
     Ok(ScheduledWakeup {
-        owner: UserId::from(text(row, 0)?),
-        thread: ThreadId::from(text(row, 1)?),
-        at: number(row, 2)?,
+        owner: UserId::from(get_text(row, 0)?),
+        thread: ThreadId::from(get_text(row, 1)?),
+        at: get_u64(row, 2)?,
     })
 }
 
-fn key_row(row: &Row<'_>) -> rusqlite::Result<AccessKeyRow> {
+fn access_key_row(row: &Row<'_>) -> rusqlite::Result<AccessKeyRow> {
     Ok(AccessKeyRow {
-        id: text(row, 0)?,
-        user: UserId::from(text(row, 1)?),
-        digest: text(row, 2)?,
-        created_at: number(row, 3)?,
-        revoked_at: maybe(row, 4)?,
+        id: get_text(row, 0)?,
+        user: UserId::from(get_text(row, 1)?),
+        digest: get_text(row, 2)?,
+        created_at: get_u64(row, 3)?,
+        revoked_at: get_opt_u64(row, 4)?,
     })
 }
 
-pub(super) fn text(row: &Row<'_>, at: usize) -> rusqlite::Result<String> {
+pub(super) fn get_text(row: &Row<'_>, at: usize) -> rusqlite::Result<String> {
     row.get(at)
 }
 
-pub(super) fn number(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
+pub(super) fn get_u64(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(at).map(i64::cast_unsigned)
 }
 
-pub(super) fn maybe(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<u64>> {
+pub(super) fn get_opt_u64(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<u64>> {
     row.get::<_, Option<i64>>(at).map(|number| number.map(i64::cast_unsigned))
 }

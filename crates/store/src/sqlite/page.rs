@@ -4,9 +4,9 @@
 //! promises: as a row, or, when its run ended in between, in a block. Every record is checked before it is given out;
 //! what stands before a damaged one is given out first, and the damage is the answer to the next question.
 
-use super::blocks::Block;
-use super::index::Plan;
-use super::rows::{self, fault};
+use super::record_blocks::RecordBlock;
+use super::record_index::ReadPlan;
+use super::record_row::{self, read_error};
 use model::ports::{PageLimit, RecordPage, StoreError};
 use model::record::Record;
 use model::seq::Seq;
@@ -14,7 +14,7 @@ use model::{TaskId, ThreadId, UserId};
 use rusqlite::{Connection, OptionalExtension};
 
 /// What a page is asked for with.
-pub(crate) struct Ask {
+pub(crate) struct PageQuery {
     /// By whom.
     pub(crate) owner: UserId,
     /// Of which thread.
@@ -24,81 +24,81 @@ pub(crate) struct Ask {
     /// How much.
     pub(crate) limit: PageLimit,
     /// Where the rows lie, if the thread has any.
-    pub(crate) plan: Option<Plan>,
+    pub(crate) plan: Option<ReadPlan>,
 }
 
 /// Reads it, in one snapshot.
-pub(crate) fn read(conn: &Connection, ask: &Ask) -> Result<RecordPage, StoreError> {
-    let snapshot = conn.unchecked_transaction().map_err(|error| rows::unavailable(&error))?;
-    let mut reading = Reading::begin(&snapshot, ask)?;
-    match reading.go_on() {
+pub(crate) fn read_page(conn: &Connection, ask: &PageQuery) -> Result<RecordPage, StoreError> {
+    let snapshot = conn.unchecked_transaction().map_err(|error| record_row::unavailable_error(&error))?;
+    let mut reading = PageReader::open(&snapshot, ask)?;
+    match reading.fill() {
         Err(error) if reading.records.is_empty() => Err(error),
         Ok(()) | Err(_) => Ok(RecordPage { records: reading.records, head: reading.head }),
     }
 }
 
-struct Reading<'a> {
+struct PageReader<'a> {
     conn: &'a Connection,
-    ask: &'a Ask,
+    query: &'a PageQuery,
     num: i64,
     head: Seq,
-    damaged: Option<Seq>,
+    damaged_at: Option<Seq>,
     records: Vec<Record>,
     bytes: usize,
     /// The last run that was met: its number and its name.
     run: Option<(i64, TaskId)>,
 }
 
-impl<'a> Reading<'a> {
-    fn begin(conn: &'a Connection, ask: &'a Ask) -> Result<Self, StoreError> {
-        let fault = |error: rusqlite::Error| fault(&error, &ask.thread, ask.after.next());
-        let (num, owner) = thread(conn, &ask.thread).map_err(fault)?.ok_or(StoreError::ThreadNotFound)?;
+impl<'a> PageReader<'a> {
+    fn open(conn: &'a Connection, ask: &'a PageQuery) -> Result<Self, StoreError> {
+        let fault = |error: rusqlite::Error| read_error(&error, &ask.thread, ask.after.next());
+        let (num, owner) = find_thread(conn, &ask.thread).map_err(fault)?.ok_or(StoreError::ThreadNotFound)?;
         if owner != ask.owner.as_str() {
             return Err(StoreError::ThreadNotFound);
         }
         // A name that was given again in between is another thread, and the plan was of the old one.
         let plan = ask.plan.as_ref().filter(|plan| plan.num == num);
         let (head, damaged) = match plan {
-            Some(plan) => (plan.head, plan.damaged),
-            None => settled_head(conn, num).map_err(fault)?,
+            Some(plan) => (plan.head, plan.damaged_at),
+            None => head_from_blocks(conn, num).map_err(fault)?,
         };
-        Ok(Self { conn, ask, num, head, damaged, records: Vec::new(), bytes: 0, run: None })
+        Ok(Self { conn, query: ask, num, head, damaged_at: damaged, records: Vec::new(), bytes: 0, run: None })
     }
 
-    fn go_on(&mut self) -> Result<(), StoreError> {
-        while self.next() <= self.head && !self.is_full() {
-            let next = self.next();
-            self.rows(next).map_err(|error| self.fault(&error))?;
-            if self.next() == next {
-                self.block(next).map_err(|error| self.fault(&error))?;
+    fn fill(&mut self) -> Result<(), StoreError> {
+        while self.next_seq() <= self.head && !self.is_full() {
+            let next = self.next_seq();
+            self.read_rows(next).map_err(|error| self.read_error(&error))?;
+            if self.next_seq() == next {
+                self.read_block(next).map_err(|error| self.read_error(&error))?;
             }
-            if self.next() == next {
-                return Err(self.corrupt());
+            if self.next_seq() == next {
+                return Err(self.corrupt_error());
             }
         }
-        if self.damaged == Some(self.next()) { Err(self.corrupt()) } else { Ok(()) }
+        if self.damaged_at == Some(self.next_seq()) { Err(self.corrupt_error()) } else { Ok(()) }
     }
 
     /// Reads what the plan says is in rows, as far as it is.
-    fn rows(&mut self, next: Seq) -> rusqlite::Result<()> {
+    fn read_rows(&mut self, next: Seq) -> rusqlite::Result<()> {
         let num = self.num;
-        let extents = self.ask.plan.iter().filter(|plan| plan.num == num).flat_map(|plan| &plan.extents);
-        for extent in extents.skip_while(|extent| extent.end() <= next.0) {
+        let extents = self.query.plan.iter().filter(|plan| plan.num == num).flat_map(|plan| &plan.extents);
+        for extent in extents.skip_while(|extent| extent.end_seq() <= next.0) {
             // A block may have given the beginning of an extent already: its run ended after the plan was made.
-            let extent = extent.from(self.next().0);
-            if self.is_full() || extent.seq != self.next().0 {
+            let extent = extent.skip_to(self.next_seq().0);
+            if self.is_full() || extent.seq != self.next_seq().0 {
                 return Ok(());
             }
-            let mut select = self.conn.prepare_cached(rows::SELECT)?;
+            let mut select = self.conn.prepare_cached(record_row::SELECT_RECORDS)?;
             let mut found = select.query((extent.pos, extent.end_pos()))?;
             while let Some(row) = found.next()? {
-                let row = rows::Row(row);
-                let seq = self.next();
-                if self.is_full() || !row.is_at(self.num, seq.0)? {
+                let row = record_row::RecordRow(row);
+                let seq = self.next_seq();
+                if self.is_full() || !row.is_record(self.num, seq.0)? {
                     return Ok(());
                 }
-                let Some(run) = self.run(row.run()?)? else { return Ok(()) };
-                if !self.take(row.record(seq, &run)?) {
+                let Some(run) = self.run_id(row.run_num()?)? else { return Ok(()) };
+                if !self.push_if_sound(row.to_record(seq, &run)?) {
                     return Ok(());
                 }
             }
@@ -107,11 +107,11 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads on in the block that has this record, if one has.
-    fn block(&mut self, next: Seq) -> rusqlite::Result<()> {
-        let Some(block) = Block::find(self.conn, self.num, next)? else { return Ok(()) };
-        let Some(run) = self.run(block.run)? else { return Ok(()) };
+    fn read_block(&mut self, next: Seq) -> rusqlite::Result<()> {
+        let Some(block) = RecordBlock::find(self.conn, self.num, next)? else { return Ok(()) };
+        let Some(run) = self.run_id(block.run)? else { return Ok(()) };
         for record in block.unpack(next, &run).unwrap_or_default() {
-            if self.is_full() || record.seq > self.head || !self.take(record) {
+            if self.is_full() || record.seq > self.head || !self.push_if_sound(record) {
                 break;
             }
         }
@@ -119,8 +119,8 @@ impl<'a> Reading<'a> {
     }
 
     /// Takes a record into the page, if it is what was written.
-    fn take(&mut self, record: Record) -> bool {
-        let sound = record.seq == self.next() && record.has_valid_checksum(&self.ask.thread);
+    fn push_if_sound(&mut self, record: Record) -> bool {
+        let sound = record.seq == self.next_seq() && record.has_valid_checksum(&self.query.thread);
         if sound {
             self.bytes = self.bytes.saturating_add(record.size_bytes());
             self.records.push(record);
@@ -128,7 +128,7 @@ impl<'a> Reading<'a> {
         sound
     }
 
-    fn run(&mut self, num: i64) -> rusqlite::Result<Option<TaskId>> {
+    fn run_id(&mut self, num: i64) -> rusqlite::Result<Option<TaskId>> {
         if let Some((known, id)) = &self.run
             && *known == num
         {
@@ -140,27 +140,27 @@ impl<'a> Reading<'a> {
         Ok(found)
     }
 
-    fn next(&self) -> Seq {
-        self.records.last().map_or(self.ask.after, |record| record.seq).next()
+    fn next_seq(&self) -> Seq {
+        self.records.last().map_or(self.query.after, |record| record.seq).next()
     }
 
     /// A page has room for one record at least.
     fn is_full(&self) -> bool {
-        let limit = self.ask.limit;
+        let limit = self.query.limit;
         !self.records.is_empty() && (self.records.len() >= limit.records_max || self.bytes >= limit.bytes_max)
     }
 
-    fn corrupt(&self) -> StoreError {
-        StoreError::Corrupt { thread: self.ask.thread.clone(), seq: self.next() }
+    fn corrupt_error(&self) -> StoreError {
+        StoreError::Corrupt { thread: self.query.thread.clone(), seq: self.next_seq() }
     }
 
-    fn fault(&self, error: &rusqlite::Error) -> StoreError {
-        fault(error, &self.ask.thread, self.next())
+    fn read_error(&self, error: &rusqlite::Error) -> StoreError {
+        read_error(error, &self.query.thread, self.next_seq())
     }
 }
 
 /// The number and the owner of a thread.
-pub(crate) fn thread(conn: &Connection, thread: &ThreadId) -> rusqlite::Result<Option<(i64, String)>> {
+pub(crate) fn find_thread(conn: &Connection, thread: &ThreadId) -> rusqlite::Result<Option<(i64, String)>> {
     let mut select = conn.prepare_cached("SELECT num, owner FROM threads WHERE id = ?1")?;
     select.query_row([thread.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }
@@ -168,14 +168,14 @@ pub(crate) fn thread(conn: &Connection, thread: &ThreadId) -> rusqlite::Result<O
 /// The head of a thread that has no rows, only blocks, and the first place that is missing. The runs know how far the
 /// blocks must go. To a reader that took its plan before a run began, the run's rows look missing as well: `Sqlite::read`
 /// asks the writer, who knows.
-pub(crate) fn settled_head(conn: &Connection, num: i64) -> rusqlite::Result<(Seq, Option<Seq>)> {
-    let head = Block::head(conn, num)?;
-    let missing = known_to(conn, num)? > head;
+pub(crate) fn head_from_blocks(conn: &Connection, num: i64) -> rusqlite::Result<(Seq, Option<Seq>)> {
+    let head = RecordBlock::last_packed_seq(conn, num)?;
+    let missing = last_seq_of_runs(conn, num)? > head;
     Ok((head, missing.then(|| head.next())))
 }
 
 /// How far the thread's runs say that its log goes, at least.
-pub(crate) fn known_to(conn: &Connection, num: i64) -> rusqlite::Result<Seq> {
+pub(crate) fn last_seq_of_runs(conn: &Connection, num: i64) -> rusqlite::Result<Seq> {
     let mut select = conn.prepare_cached("SELECT max(last) FROM runs WHERE thread = ?1")?;
     let last: Option<i64> = select.query_row([num], |row| row.get(0))?;
     Ok(Seq(last.map_or(0, i64::cast_unsigned)))

@@ -16,26 +16,26 @@ const _: () = assert!(rusqlite::ffi::SQLITE_VERSION_NUMBER >= 3_053_000, "the bu
 /// `HWTR`: how a database of Headwater is told from any other.
 pub(crate) const APPLICATION_ID: i32 = 0x4857_5452;
 /// The database in a data folder.
-pub(crate) const DATABASE: &str = "headwater.db";
+pub(crate) const DATABASE_FILE: &str = "headwater.db";
 /// What takes a database from one version to the next, each in one transaction.
 pub(crate) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
 /// The first version that has questions to people.
-pub(crate) const WITH_QUESTIONS: u32 = 2;
+pub(crate) const APPROVALS_SINCE: u32 = 2;
 /// The first version that has names of threads.
-pub(crate) const WITH_NAMES: u32 = 3;
+pub(crate) const ALIASES_SINCE: u32 = 3;
 /// The first version that has files of users.
-pub(crate) const WITH_ATTACHMENTS: u32 = 5;
+pub(crate) const ATTACHMENTS_SINCE: u32 = 5;
 /// The first version that has blobs, and knows what threads use.
-pub(crate) const WITH_BLOBS: u32 = 6;
+pub(crate) const BLOBS_SINCE: u32 = 6;
 
 /// How long a connection waits for another one's lock. Ours never hold one for long; a stranger's may.
-const BUSY_WAIT: Duration = Duration::from_secs(5);
-const SHORT_WAIT: Duration = Duration::from_millis(50);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT_SHORT: Duration = Duration::from_millis(50);
 /// So many pages wait in the write-ahead log before they are copied to where they belong.
-const CHECKPOINT_PAGES: u32 = 4_000;
+const WAL_CHECKPOINT_PAGES: u32 = 4_000;
 /// The write-ahead log is cut back to this once it is copied.
-const WAL_BYTES_KEPT: u32 = 64 * 1024 * 1024;
-const STATEMENTS_CACHED: usize = 64;
+const WAL_BYTES_MAX: u32 = 64 * 1024 * 1024;
+const STATEMENT_CACHE_SIZE: usize = 64;
 
 /// Threads and runs are integers, so that a record's row is small. `records` is written in the order of commits and has
 /// no index: a live thread's rows are found through `index`. What a run logged moves to `blocks` when it ends.
@@ -185,45 +185,45 @@ pub(crate) enum MigrateError {
 }
 
 /// Opens the one connection that writes.
-pub(crate) fn writer(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
-    set_up(&conn)?;
+    configure_connection(&conn)?;
     let synchronous = if Defect::SynchronousNormal.is_planted() { "NORMAL" } else { "FULL" };
     conn.execute_batch(&format!(
         "PRAGMA synchronous={synchronous}; PRAGMA fullfsync=ON; PRAGMA checkpoint_fullfsync=ON;
-         PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};
-         PRAGMA journal_size_limit={WAL_BYTES_KEPT}; PRAGMA cache_size=-16384;"
+         PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint={WAL_CHECKPOINT_PAGES};
+         PRAGMA journal_size_limit={WAL_BYTES_MAX}; PRAGMA cache_size=-16384;"
     ))?;
     Ok(conn)
 }
 
 /// Opens a connection that only reads, beside the one that writes.
-pub(crate) fn reader(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    read_only(Connection::open_with_flags(path, flags)?)
+    make_read_only(Connection::open_with_flags(path, flags)?)
 }
 
 /// Opens a connection to a database that nobody writes, without a trace: where no write-ahead log waits, SQLite is told
 /// that it needs no files of its own.
-pub(crate) fn onlooker(path: &Path) -> rusqlite::Result<Connection> {
-    if write_ahead_log_waits(path) { reader(path) } else { undisturbed(path) }
+pub(crate) fn open_offline(path: &Path) -> rusqlite::Result<Connection> {
+    if has_pending_wal(path) { open_reader(path) } else { open_immutable(path) }
 }
 
 /// Is there anything in the write-ahead log of a database? After it was closed properly there is not.
-pub(crate) fn write_ahead_log_waits(path: &Path) -> bool {
-    std::fs::metadata(write_ahead_log(path)).is_ok_and(|log| log.len() > 0)
+pub(crate) fn has_pending_wal(path: &Path) -> bool {
+    std::fs::metadata(wal_path(path)).is_ok_and(|log| log.len() > 0)
 }
 
 /// The write-ahead log of a database. It is there as long as anybody writes, and gone when the last one has closed.
-pub(crate) fn write_ahead_log(path: &Path) -> PathBuf {
+pub(crate) fn wal_path(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     log.into()
 }
 
 /// Opens a connection to a database whose file nobody changes: SQLite looks for no lock and no other file.
-pub(crate) fn undisturbed(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
         match char::from(*byte) {
@@ -233,45 +233,45 @@ pub(crate) fn undisturbed(path: &Path) -> rusqlite::Result<Connection> {
     }
     uri.push_str("?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    read_only(Connection::open_with_flags(uri, flags)?)
+    make_read_only(Connection::open_with_flags(uri, flags)?)
 }
 
-fn read_only(conn: Connection) -> rusqlite::Result<Connection> {
-    set_up(&conn)?;
+fn make_read_only(conn: Connection) -> rusqlite::Result<Connection> {
+    configure_connection(&conn)?;
     conn.execute_batch("PRAGMA query_only=ON; PRAGMA cache_size=-4096;")?;
     Ok(conn)
 }
 
-fn set_up(conn: &Connection) -> rusqlite::Result<()> {
-    conn.busy_timeout(BUSY_WAIT)?;
-    conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+fn configure_connection(conn: &Connection) -> rusqlite::Result<()> {
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
     // One plan for a statement, whatever is bound to it: without this SQLite prepares it anew for other values.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.execute_batch("PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY;")
 }
 
 /// Switches the write-ahead log on; false where the file system cannot have one.
-pub(crate) fn write_ahead(conn: &Connection) -> rusqlite::Result<bool> {
+pub(crate) fn enable_wal(conn: &Connection) -> rusqlite::Result<bool> {
     let mode: String = conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     Ok(mode.eq_ignore_ascii_case("wal"))
 }
 
 /// Copies the whole write-ahead log to where it belongs and empties it; false when a reader was in the way.
-pub(crate) fn checkpoint(conn: &Connection) -> rusqlite::Result<bool> {
+pub(crate) fn checkpoint_wal(conn: &Connection) -> rusqlite::Result<bool> {
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map(|busy| busy == 0)
 }
 
 /// The same for somebody who must not wait long.
-pub(crate) fn try_checkpoint(conn: &Connection) -> rusqlite::Result<bool> {
-    conn.busy_timeout(SHORT_WAIT)?;
-    let done = checkpoint(conn);
-    conn.busy_timeout(BUSY_WAIT)?;
+pub(crate) fn try_checkpoint_wal(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.busy_timeout(BUSY_TIMEOUT_SHORT)?;
+    let done = checkpoint_wal(conn);
+    conn.busy_timeout(BUSY_TIMEOUT)?;
     done
 }
 
 /// Takes a database, new or old, to the newest version, step by step. A crash leaves it between two steps.
 pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), MigrateError> {
-    let found = version(conn, steps)?;
+    let found = schema_version(conn, steps)?;
     for (step, to) in steps.iter().zip(1_u32..).skip(found as usize) {
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         tx.execute_batch(step)?;
@@ -283,7 +283,7 @@ pub(crate) fn migrate(conn: &mut Connection, steps: &[&str]) -> Result<(), Migra
 }
 
 /// How far a database is; zero when it is new.
-pub(crate) fn version(conn: &Connection, steps: &[&str]) -> Result<u32, MigrateError> {
+pub(crate) fn schema_version(conn: &Connection, steps: &[&str]) -> Result<u32, MigrateError> {
     let id: i32 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let found: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let tables: u32 = conn.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
@@ -325,30 +325,31 @@ mod tests {
     #[test]
     fn a_folder_of_the_first_version_is_verified_as_it_is_and_loses_nothing_on_its_way_here() {
         let dir = tempfile::tempdir().unwrap();
-        let database = dir.path().join(DATABASE);
-        let mut conn = writer(&database).unwrap();
+        let database = dir.path().join(DATABASE_FILE);
+        let mut conn = open_writer(&database).unwrap();
         migrate(&mut conn, &[VERSION_1]).unwrap();
         conn.execute("INSERT INTO threads VALUES (1, 'thr_1', 'somebody', 1, 2)", ()).unwrap();
         drop(conn);
 
         let clean = "1 threads, 0 runs, 0 records\nno damage found";
         let before = std::fs::read(&database).unwrap();
-        assert_eq!(crate::verify(dir.path()).unwrap().to_string(), clean);
+        assert_eq!(crate::verify_data_folder(dir.path()).unwrap().to_string(), clean);
         assert_eq!(std::fs::read(&database).unwrap(), before);
 
-        drop(crate::Sqlite::open(dir.path(), &crate::Options::default()).unwrap());
-        let kept = reader(&database).unwrap().query_row("SELECT id, updated_at, wake_at FROM threads", (), |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?))
-        });
+        drop(crate::SqliteStore::open(dir.path(), &crate::SqliteOptions::default()).unwrap());
+        let kept =
+            open_reader(&database).unwrap().query_row("SELECT id, updated_at, wake_at FROM threads", (), |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?))
+            });
         assert_eq!(kept, Ok(("thr_1".to_owned(), 2, None)));
-        assert_eq!(crate::verify(dir.path()).unwrap().to_string(), clean);
+        assert_eq!(crate::verify_data_folder(dir.path()).unwrap().to_string(), clean);
     }
 
     #[test]
     fn files_of_before_there_were_blobs_are_files_still() {
         let dir = tempfile::tempdir().unwrap();
-        let database = dir.path().join(DATABASE);
-        let mut conn = writer(&database).unwrap();
+        let database = dir.path().join(DATABASE_FILE);
+        let mut conn = open_writer(&database).unwrap();
         migrate(&mut conn, &MIGRATIONS[..5]).unwrap();
         let rows = "INSERT INTO attachments VALUES ('somebody', 'a', 'name', 'text/plain', 7, 1);
                     INSERT INTO attachments VALUES ('somebody', 'b', '', '', NULL, 1);
@@ -356,12 +357,12 @@ mod tests {
         conn.execute_batch(rows).unwrap();
         drop(conn);
 
-        let before = crate::files_of(dir.path()).unwrap();
-        assert_eq!((before.there.len(), before.unfinished.len()), (1, 1));
-        assert!(crate::verify(dir.path()).unwrap().is_clean());
-        drop(crate::Sqlite::open(dir.path(), &crate::Options::default()).unwrap());
-        assert_eq!(crate::files_of(dir.path()).unwrap(), before);
-        assert!(crate::verify(dir.path()).unwrap().is_clean());
+        let before = crate::list_stored_files(dir.path()).unwrap();
+        assert_eq!((before.committed.len(), before.stale.len()), (1, 1));
+        assert!(crate::verify_data_folder(dir.path()).unwrap().is_clean());
+        drop(crate::SqliteStore::open(dir.path(), &crate::SqliteOptions::default()).unwrap());
+        assert_eq!(crate::list_stored_files(dir.path()).unwrap(), before);
+        assert!(crate::verify_data_folder(dir.path()).unwrap().is_clean());
     }
 
     #[test]
@@ -395,8 +396,8 @@ mod tests {
     #[test]
     fn the_writer_waits_for_the_disk_and_leaves_no_deleted_bytes() {
         let dir = tempfile::tempdir().unwrap();
-        let conn = writer(&dir.path().join(DATABASE)).unwrap();
-        assert!(write_ahead(&conn).unwrap());
+        let conn = open_writer(&dir.path().join(DATABASE_FILE)).unwrap();
+        assert!(enable_wal(&conn).unwrap());
         let asked = |pragma: &str| conn.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(asked("synchronous"), 2, "FULL");
         assert_eq!(asked("secure_delete"), 1);

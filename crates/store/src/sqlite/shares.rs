@@ -1,8 +1,8 @@
 //! Shares of threads. A share's owner is its thread's.
 
-use super::directory::{maybe, number, text};
-use super::group::Group;
+use super::directory::{get_opt_u64, get_text, get_u64};
 use super::page;
+use super::transaction::WriteTransaction;
 use model::ports::{ShareRow, StoreError};
 use model::seq::{Millis, Seq};
 use model::{ThreadId, UserId};
@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row};
 
 /// Which share, of which thread, whose.
 #[derive(Clone, Debug)]
-pub(crate) struct Which {
+pub(crate) struct ShareKey {
     /// Whose.
     pub(crate) owner: UserId,
     /// Of which thread.
@@ -23,21 +23,21 @@ const SELECT: &str = "SELECT s.id, t.id, t.owner, s.digest, s.until, s.created_a
                       FROM shares s JOIN threads t ON t.num = s.thread";
 
 /// A thread's shares.
-pub(crate) fn list(conn: &Connection, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Vec<ShareRow>> {
+pub(crate) fn list_shares(conn: &Connection, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Vec<ShareRow>> {
     let sql = format!("{SELECT} WHERE t.id = ?1 AND t.owner = ?2 ORDER BY s.created_at, s.id");
     conn.prepare_cached(&sql)?.query_map((thread.as_str(), owner.as_str()), share_row)?.collect()
 }
 
 /// Everybody's shares that let somebody in at this moment.
-pub(crate) fn open(conn: &Connection, at: Millis) -> rusqlite::Result<Vec<ShareRow>> {
+pub(crate) fn list_active_shares(conn: &Connection, at: Millis) -> rusqlite::Result<Vec<ShareRow>> {
     let sql = format!("{SELECT} WHERE s.revoked_at IS NULL AND s.expires_at > ?1 ORDER BY s.created_at, s.id");
     conn.prepare_cached(&sql)?.query_map([at.cast_signed()], share_row)?.collect()
 }
 
-impl Group<'_> {
+impl WriteTransaction<'_> {
     /// Shows a thread to others.
     pub(crate) fn create_share(&mut self, share: &ShareRow) -> rusqlite::Result<Result<(), StoreError>> {
-        let found = page::thread(self.conn, &share.thread)?.filter(|(_, of)| of == share.owner.as_str());
+        let found = page::find_thread(self.conn, &share.thread)?.filter(|(_, of)| of == share.owner.as_str());
         let Some((thread, _)) = found else { return Ok(Err(StoreError::ThreadNotFound)) };
         if self.conn.prepare_cached("SELECT 1 FROM shares WHERE id = ?1")?.exists([&share.id])? {
             return Ok(Err(StoreError::Unavailable(format!("there is a share named {} already", share.id))));
@@ -50,7 +50,7 @@ impl Group<'_> {
     }
 
     /// Takes a share back; the first time counts.
-    pub(crate) fn revoke_share(&mut self, which: &Which, at: Millis) -> rusqlite::Result<Result<bool, StoreError>> {
+    pub(crate) fn revoke_share(&mut self, which: &ShareKey, at: Millis) -> rusqlite::Result<Result<bool, StoreError>> {
         let sql = "UPDATE shares SET revoked_at = coalesce(revoked_at, ?4)
                    WHERE id = ?1 AND thread = (SELECT num FROM threads WHERE id = ?2 AND owner = ?3)";
         let (thread, owner) = (which.thread.as_str(), which.owner.as_str());
@@ -60,13 +60,13 @@ impl Group<'_> {
 
 fn share_row(row: &Row<'_>) -> rusqlite::Result<ShareRow> {
     Ok(ShareRow {
-        id: text(row, 0)?,
-        thread: ThreadId::from(text(row, 1)?),
-        owner: UserId::from(text(row, 2)?),
-        digest: text(row, 3)?,
-        until_seq: maybe(row, 4)?.map(Seq),
-        created_at: number(row, 5)?,
-        expires_at: number(row, 6)?,
-        revoked_at: maybe(row, 7)?,
+        id: get_text(row, 0)?,
+        thread: ThreadId::from(get_text(row, 1)?),
+        owner: UserId::from(get_text(row, 2)?),
+        digest: get_text(row, 3)?,
+        until_seq: get_opt_u64(row, 4)?.map(Seq),
+        created_at: get_u64(row, 5)?,
+        expires_at: get_u64(row, 6)?,
+        revoked_at: get_opt_u64(row, 7)?,
     })
 }

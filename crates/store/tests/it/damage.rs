@@ -3,16 +3,18 @@
 use model::ports::{Directory, Journal, PageLimit, StoreError};
 use model::record::Record;
 use model::{ThreadId, UserId};
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use rusqlite::Connection;
 use std::path::Path;
-use store::{Options, Sqlite, verify};
-use store_conformance::names::named;
-use store_conformance::play::Play;
-use store_conformance::words::{Author, decide, node, read_all, run, somebody, submission, thread, yes};
+use store::{SqliteOptions, SqliteStore, verify_data_folder};
+use store_conformance::aliases::nth_alias;
+use store_conformance::fixtures::{
+    LogWriter, approve, decide_command, nth_run, nth_thread, read_all_records, submission, test_node, test_user,
+};
+use store_conformance::random_log::RandomLogWriter;
 
-fn open(dir: &Path) -> Sqlite {
-    Sqlite::open(dir, &Options::default()).unwrap()
+fn open(dir: &Path) -> SqliteStore {
+    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }
 
 fn database(dir: &Path) -> Connection {
@@ -28,20 +30,20 @@ async fn folder(seed: u64) -> (tempfile::TempDir, Vec<Log>) {
     let mut logs = Vec::new();
     let mut rng = Rng::new(seed);
     for offset in 0..3 {
-        let mut play = Play::new(&store, &store, seed.wrapping_mul(10).wrapping_add(offset)).await;
+        let mut play = RandomLogWriter::new(&store, &store, seed.wrapping_mul(10).wrapping_add(offset)).await;
         // Some end in the middle of a run.
-        let until = if offset == 0 { play.all.len() } else { 1 + rng.below(play.all.len()) };
-        while play.appended() < until {
+        let until = if offset == 0 { play.records.len() } else { 1 + rng.below(play.records.len()) };
+        while play.appended_len() < until {
             play.append(rng.between(1, 20) as usize).await;
         }
-        logs.push((play.owner.clone(), play.thread.clone(), play.all[..play.appended()].to_vec()));
+        logs.push((play.owner.clone(), play.thread.clone(), play.records[..play.appended_len()].to_vec()));
     }
     drop(store);
     (dir, logs)
 }
 
 /// Reads a thread until it ends or breaks.
-async fn read(store: &Sqlite, (owner, thread, log): &Log) -> (usize, Option<StoreError>) {
+async fn read(store: &SqliteStore, (owner, thread, log): &Log) -> (usize, Option<StoreError>) {
     let mut after = model::Seq::ZERO;
     loop {
         let limit = PageLimit { records_max: 16, bytes_max: usize::MAX };
@@ -62,7 +64,7 @@ async fn read(store: &Sqlite, (owner, thread, log): &Log) -> (usize, Option<Stor
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_is_noticed_and_no_wrong_record_is_given_out() {
-    for seed in seeds().step_by(24) {
+    for seed in test_seeds().step_by(24) {
         println!("seed {seed}");
         let (dir, logs) = folder(seed).await;
         let whole = std::fs::read(dir.path().join("headwater.db")).unwrap();
@@ -74,8 +76,8 @@ async fn a_flipped_bit_is_noticed_and_no_wrong_record_is_given_out() {
             bytes[place] ^= 1 << rng.below(8);
             let bent = tempfile::tempdir().unwrap();
             std::fs::write(bent.path().join("headwater.db"), bytes).unwrap();
-            let clean = verify(bent.path()).is_ok_and(|report| report.is_clean());
-            let Ok(store) = Sqlite::open(bent.path(), &Options::default()) else {
+            let clean = verify_data_folder(bent.path()).is_ok_and(|report| report.is_clean());
+            let Ok(store) = SqliteStore::open(bent.path(), &SqliteOptions::default()) else {
                 assert!(!clean, "seed {seed} at {place}: does not open, but is clean");
                 noticed += 1;
                 continue;
@@ -98,8 +100,8 @@ async fn damage_is_named_and_the_other_threads_go_on() {
     let store = open(dir.path());
     let mut all = Vec::new();
     for n in 1..=3 {
-        let mut author = Author::new(&store, &store, n).await;
-        all.push(author.begin().notes(10).must_append().await);
+        let mut author = LogWriter::new(&store, &store, n).await;
+        all.push(author.start_run().push_notes(10).must_append().await);
     }
     drop(store);
     let damaged = |sql: &str| database(dir.path()).execute(sql, ()).unwrap();
@@ -108,27 +110,33 @@ async fn damage_is_named_and_the_other_threads_go_on() {
     );
     damaged("DELETE FROM records WHERE thread = 2 AND seq = 5");
 
-    let report = verify(dir.path()).unwrap();
+    let report = verify_data_folder(dir.path()).unwrap();
     assert_eq!(report.problems.len(), 3, "{report}");
     assert!(
-        report.problems.iter().any(|line| line.contains(&format!("the log of {} is damaged at record 7", thread(1))))
+        report
+            .problems
+            .iter()
+            .any(|line| line.contains(&format!("the log of {} is damaged at record 7", nth_thread(1))))
     );
     assert!(
-        report.problems.iter().any(|line| line.contains(&format!("the log of {} is damaged at record 5", thread(2))))
+        report
+            .problems
+            .iter()
+            .any(|line| line.contains(&format!("the log of {} is damaged at record 5", nth_thread(2))))
     );
 
     let store = open(dir.path());
     for (n, seq) in [(1, 7), (2, 5)] {
-        let log = (somebody(), thread(n), all[n - 1].clone());
-        let corrupt = StoreError::Corrupt { thread: thread(n), seq: model::Seq(seq) };
+        let log = (test_user(), nth_thread(n), all[n - 1].clone());
+        let corrupt = StoreError::Corrupt { thread: nth_thread(n), seq: model::Seq(seq) };
         let before = usize::try_from(seq - 1).unwrap();
         assert_eq!(read(&store, &log).await, (before, Some(corrupt.clone())));
         if n == 2 {
-            assert_eq!(store.claim(&somebody(), &thread(n), &node()).await, Err(corrupt));
+            assert_eq!(store.claim(&test_user(), &nth_thread(n), &test_node()).await, Err(corrupt));
         }
     }
-    assert_eq!(read_all(&store, (&somebody(), &thread(3)), PageLimit::WIDE).await.unwrap(), all[2]);
-    store.claim(&somebody(), &thread(3), &node()).await.unwrap();
+    assert_eq!(read_all_records(&store, (&test_user(), &nth_thread(3)), PageLimit::WIDE).await.unwrap(), all[2]);
+    store.claim(&test_user(), &nth_thread(3), &test_node()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,10 +145,10 @@ async fn a_lost_or_bent_block_is_damage_too() {
     let store = open(dir.path());
     let mut all = Vec::new();
     for n in 1..=3 {
-        let mut author = Author::new(&store, &store, n).await;
-        let mut log = author.begin().notes(10).end().must_append().await;
-        author.run = run(10 + n);
-        log.extend(author.begin().notes(5).end().must_append().await);
+        let mut author = LogWriter::new(&store, &store, n).await;
+        let mut log = author.start_run().push_notes(10).complete_run().must_append().await;
+        author.run = nth_run(10 + n);
+        log.extend(author.start_run().push_notes(5).complete_run().must_append().await);
         all.push(log);
     }
     drop(store);
@@ -152,13 +160,13 @@ async fn a_lost_or_bent_block_is_damage_too() {
     );
     let store = open(dir.path());
     for (n, seq) in [(1, 14), (2, 1), (3, 14)] {
-        let (found, error) = read(&store, &(somebody(), thread(n), all[n - 1].clone())).await;
+        let (found, error) = read(&store, &(test_user(), nth_thread(n), all[n - 1].clone())).await;
         assert!(found >= seq - 1, "thread {n}: {found}");
-        let corrupt = StoreError::Corrupt { thread: thread(n), seq: model::Seq(found as u64 + 1) };
+        let corrupt = StoreError::Corrupt { thread: nth_thread(n), seq: model::Seq(found as u64 + 1) };
         assert_eq!(error, Some(corrupt), "thread {n}");
     }
     drop(store);
-    let report = verify(dir.path()).unwrap();
+    let report = verify_data_folder(dir.path()).unwrap();
     assert_eq!(report.problems.len(), 3, "{report}");
 }
 
@@ -192,23 +200,26 @@ async fn verify_holds_the_rows_against_the_log() {
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
         for n in 1..=2 {
-            let mut author = Author::new(&store, &store, n).await;
-            author.begin().notes(3).must_append().await;
+            let mut author = LogWriter::new(&store, &store, n).await;
+            author.start_run().push_notes(3).must_append().await;
             if n == 1 {
-                author.end().must_append().await;
+                author.complete_run().must_append().await;
             } else {
-                let asked = author.ask(1);
-                author.ask(2);
+                let asked = author.request_approval(1);
+                author.request_approval(2);
                 author.must_append().await;
-                store.submit(&somebody(), submission(&thread(2), decide(&asked, &yes()))).await.unwrap();
+                store
+                    .submit(&test_user(), submission(&nth_thread(2), decide_command(&asked, &approve())))
+                    .await
+                    .unwrap();
             }
         }
-        store.create_alias(&somebody(), named("p", "older than its thread", 9)).await.unwrap();
+        store.create_alias(&test_user(), nth_alias("p", "older than its thread", 9)).await.unwrap();
         drop(store);
-        let report = verify(dir.path()).unwrap();
+        let report = verify_data_folder(dir.path()).unwrap();
         assert_eq!(report.to_string(), "2 threads, 2 runs, 13 records\nno damage found");
         assert_eq!(database(dir.path()).execute(lie, ()).unwrap(), 1, "{lie}");
-        let report = verify(dir.path()).unwrap();
+        let report = verify_data_folder(dir.path()).unwrap();
         assert!(!report.is_clean(), "{lie}");
         assert!(report.to_string().lines().nth(1).unwrap().starts_with("problem: "), "{report}");
     }
@@ -218,12 +229,12 @@ async fn verify_holds_the_rows_against_the_log() {
 async fn verify_sees_a_task_that_ends_twice_or_never() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut author = Author::new(&store, &store, 1).await;
-    author.begin().end().must_append().await;
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    author.start_run().complete_run().must_append().await;
     // The directory knows that the run is over, so only the log can say it again.
-    let again = store_conformance::words::completed(&author.run);
-    author.event(again).must_append().await;
+    let again = store_conformance::fixtures::completed_event(&author.run);
+    author.push_event(again).must_append().await;
     drop(store);
-    let report = verify(dir.path()).unwrap();
-    assert_eq!(report.problems, [format!("{}: record 4 is of a task, but no run goes on", thread(1))]);
+    let report = verify_data_folder(dir.path()).unwrap();
+    assert_eq!(report.problems, [format!("{}: record 4 is of a task, but no run goes on", nth_thread(1))]);
 }

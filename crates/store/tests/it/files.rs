@@ -7,16 +7,16 @@ use model::item::Role;
 use model::ports::{AttachmentOutcome, AttachmentRow, Attachments, Directory, StoreError};
 use model::record::{PrivatePayload, Record, RecordDraft};
 use model::{ItemId, ThreadId, UserId};
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use rusqlite::Connection;
 use std::path::Path;
-use store::{Memory, Options, Sqlite, StoredFiles, files_of, verify};
-use store_conformance::attachments::file;
-use store_conformance::blobs::{blob, hash};
-use store_conformance::words::{Author, note, somebody, stranger, thread};
+use store::{MemoryStore, SqliteOptions, SqliteStore, StoredFiles, list_stored_files, verify_data_folder};
+use store_conformance::attachments::nth_attachment;
+use store_conformance::blobs::{nth_blob, nth_hash};
+use store_conformance::fixtures::{LogWriter, note_event, nth_thread, other_user, test_user};
 
-fn open(dir: &Path) -> Sqlite {
-    Sqlite::open(dir, &Options::default()).unwrap()
+fn open(dir: &Path) -> SqliteStore {
+    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }
 
 fn database(dir: &Path) -> Connection {
@@ -45,16 +45,16 @@ enum Said {
 }
 
 fn step(rng: &mut Rng) -> Step {
-    let of = thread(rng.below(4));
+    let of = nth_thread(rng.below(4));
     let (place, kind, bytes) = (rng.below(12), rng.below(4), 1 + rng.below(9) as u64);
     let bound = rng.choose(None, &[Some(20), Some(40)]);
-    let path = if rng.chance(50) { file(place, 0).path } else { blob(place, 0, 0).path };
+    let path = if rng.chance(50) { nth_attachment(place, 0).path } else { nth_blob(place, 0, 0).path };
     match rng.below(9) {
         0 | 1 => Step::Expect(path),
-        2 => Step::Put(file(place, bytes), bound),
-        3 | 4 => Step::PutBlob(of, blob(place, kind, bytes), bound),
+        2 => Step::Put(nth_attachment(place, bytes), bound),
+        3 | 4 => Step::PutBlob(of, nth_blob(place, kind, bytes), bound),
         5 => Step::Use(of, path),
-        6 => Step::UseBlob(of, hash(kind)),
+        6 => Step::UseBlob(of, nth_hash(kind)),
         7 => Step::DeleteThread(of),
         _ => Step::Forget(path),
     }
@@ -76,14 +76,14 @@ async fn take(store: &impl Directory, owner: &UserId, step: Step) -> Said {
 async fn seen(store: &impl Directory) -> String {
     let mut seen = vec![format!("{:?}", store.unreferenced_attachments().await.unwrap())];
     seen.push(format!("{:?}", store.stale_attachments().await.unwrap()));
-    for owner in [somebody(), stranger()] {
+    for owner in [test_user(), other_user()] {
         seen.push(format!("{owner} {}", store.attachment_bytes_used(&owner).await.unwrap()));
         for place in 0..12 {
-            seen.push(format!("{:?}", store.attachment(&owner, &file(place, 0).path).await.unwrap()));
+            seen.push(format!("{:?}", store.attachment(&owner, &nth_attachment(place, 0).path).await.unwrap()));
         }
         for kind in 0..4 {
-            for of in [None, Some(thread(0)), Some(thread(1)), Some(thread(2)), Some(thread(3))] {
-                seen.push(format!("{:?}", store.blob(&owner, of.as_ref(), &hash(kind)).await.unwrap()));
+            for of in [None, Some(nth_thread(0)), Some(nth_thread(1)), Some(nth_thread(2)), Some(nth_thread(3))] {
+                seen.push(format!("{:?}", store.blob(&owner, of.as_ref(), &nth_hash(kind)).await.unwrap()));
             }
         }
     }
@@ -93,13 +93,13 @@ async fn seen(store: &impl Directory) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn both_backends_say_the_same_about_files_whatever_is_asked() {
     let mut released = 0;
-    for seed in seeds().step_by(16) {
+    for seed in test_seeds().step_by(16) {
         println!("seed {seed}");
-        let (dir, memory) = (tempfile::tempdir().unwrap(), Memory::new());
+        let (dir, memory) = (tempfile::tempdir().unwrap(), MemoryStore::new());
         let sqlite = open(dir.path());
         let mut rng = Rng::new(seed);
         for _ in 0..200 {
-            let owner = if rng.chance(80) { somebody() } else { stranger() };
+            let owner = if rng.chance(80) { test_user() } else { other_user() };
             let step = step(&mut rng);
             let said = (take(&memory, &owner, step.clone()).await, take(&sqlite, &owner, step.clone()).await);
             assert_eq!(said.0, said.1, "seed {seed}: {step:?}");
@@ -111,28 +111,28 @@ async fn both_backends_say_the_same_about_files_whatever_is_asked() {
         assert_eq!(sqlite.stats().failures, 0, "seed {seed}");
         released += memory.unreferenced_attachments().await.unwrap().len();
         drop(sqlite);
-        assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new(), "seed {seed}");
+        assert_eq!(verify_data_folder(dir.path()).unwrap().problems, Vec::<String>::new(), "seed {seed}");
     }
     assert!(released > 0, "nothing was ever released");
 }
 
 /// Two threads that are there and one that never came, with a picture of each and a file of all.
-async fn three_threads(store: &Sqlite) {
-    let owner = somebody();
+async fn three_threads(store: &SqliteStore) {
+    let owner = test_user();
     for n in 1..=2 {
-        Author::new(store, store, n).await.begin().end().must_append().await;
+        LogWriter::new(store, store, n).await.start_run().complete_run().must_append().await;
     }
-    store.commit_attachment(&owner, file(1, 1), None).await.unwrap();
-    store.commit_attachment(&owner, file(2, 2), None).await.unwrap();
+    store.commit_attachment(&owner, nth_attachment(1, 1), None).await.unwrap();
+    store.commit_attachment(&owner, nth_attachment(2, 2), None).await.unwrap();
     store.reserve_attachment(&owner, "expected", 1).await.unwrap();
     for n in 1..=3 {
-        store.commit_blob(&owner, &thread(n), blob(n, n, 10), None).await.unwrap();
-        store.link_attachment(&owner, &thread(n), &file(1, 1).path).await.unwrap();
+        store.commit_blob(&owner, &nth_thread(n), nth_blob(n, n, 10), None).await.unwrap();
+        store.link_attachment(&owner, &nth_thread(n), &nth_attachment(1, 1).path).await.unwrap();
     }
     // The one that never came uses some more, and a stranger has something to do with a thread that is not theirs.
-    store.link_attachment(&owner, &thread(3), &file(2, 2).path).await.unwrap();
-    store.link_blob(&owner, &thread(3), &hash(1)).await.unwrap();
-    store.commit_blob(&stranger(), &thread(1), blob(1, 1, 5), None).await.unwrap();
+    store.link_attachment(&owner, &nth_thread(3), &nth_attachment(2, 2).path).await.unwrap();
+    store.link_blob(&owner, &nth_thread(3), &nth_hash(1)).await.unwrap();
+    store.commit_blob(&other_user(), &nth_thread(1), nth_blob(1, 1, 5), None).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,32 +140,39 @@ async fn threads_that_never_came_use_nothing_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     three_threads(&store).await;
-    assert_eq!(store.attachment_bytes_used(&somebody()).await, Ok(33));
+    assert_eq!(store.attachment_bytes_used(&test_user()).await, Ok(33));
     drop(store);
-    assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new(), "what a crash leaves is no damage");
+    assert_eq!(
+        verify_data_folder(dir.path()).unwrap().problems,
+        Vec::<String>::new(),
+        "what a crash leaves is no damage"
+    );
 
-    let (owner, other) = (somebody(), stranger());
+    let (owner, other) = (test_user(), other_user());
     for _ in 0..2 {
         let store = open(dir.path());
-        let released = vec![(owner.clone(), blob(3, 3, 10).path), (other.clone(), blob(1, 1, 5).path)];
+        let released = vec![(owner.clone(), nth_blob(3, 3, 10).path), (other.clone(), nth_blob(1, 1, 5).path)];
         assert_eq!(store.unreferenced_attachments().await, Ok(released));
-        assert_eq!(store.blob(&owner, None, &hash(3)).await, Ok(None));
-        assert_eq!(store.blob(&other, None, &hash(1)).await, Ok(None));
-        assert_eq!(store.blob(&owner, Some(&thread(3)), &hash(1)).await, Ok(None));
+        assert_eq!(store.blob(&owner, None, &nth_hash(3)).await, Ok(None));
+        assert_eq!(store.blob(&other, None, &nth_hash(1)).await, Ok(None));
+        assert_eq!(store.blob(&owner, Some(&nth_thread(3)), &nth_hash(1)).await, Ok(None));
         for n in 1..=2 {
-            assert_eq!(store.blob(&owner, Some(&thread(n)), &hash(n)).await, Ok(Some(blob(n, n, 10))));
-            assert_eq!(store.attachment(&owner, &file(n, 0).path).await, Ok(Some(file(n, n as u64))));
+            assert_eq!(store.blob(&owner, Some(&nth_thread(n)), &nth_hash(n)).await, Ok(Some(nth_blob(n, n, 10))));
+            assert_eq!(
+                store.attachment(&owner, &nth_attachment(n, 0).path).await,
+                Ok(Some(nth_attachment(n, n as u64)))
+            );
         }
         assert_eq!(store.attachment_bytes_used(&owner).await, Ok(23));
         assert_eq!(store.attachment_bytes_used(&other).await, Ok(0));
         drop(store);
-        assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new());
+        assert_eq!(verify_data_folder(dir.path()).unwrap().problems, Vec::<String>::new());
     }
     // What the others use was not forgotten: it goes with the last of them.
     let store = open(dir.path());
-    assert_eq!(store.delete_thread(&owner, &thread(1)).await, Ok(true));
+    assert_eq!(store.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
     assert_eq!(store.attachment_bytes_used(&owner).await, Ok(13));
-    assert_eq!(store.delete_thread(&owner, &thread(2)).await, Ok(true));
+    assert_eq!(store.delete_thread(&owner, &nth_thread(2)).await, Ok(true));
     assert_eq!(store.attachment_bytes_used(&owner).await, Ok(2));
 }
 
@@ -173,16 +180,20 @@ async fn threads_that_never_came_use_nothing_after_a_restart() {
 async fn the_files_of_a_folder_are_listed_without_a_trace() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    assert!(files_of(dir.path()).is_err(), "a server works in it");
+    assert!(list_stored_files(dir.path()).is_err(), "a server works in it");
     three_threads(&store).await;
-    store.delete_thread(&somebody(), &thread(2)).await.unwrap();
+    store.delete_thread(&test_user(), &nth_thread(2)).await.unwrap();
     drop(store);
     let before = std::fs::read(dir.path().join("headwater.db")).unwrap();
-    let mine = [blob(1, 1, 10), blob(3, 3, 10), file(1, 1), file(2, 2)].map(|row| (somebody(), row));
-    let there = mine.into_iter().chain([(stranger(), blob(1, 1, 5))]).collect();
-    let unfinished = vec![(somebody(), blob(2, 2, 10).path), (somebody(), "expected".to_owned())];
+    let mine = [nth_blob(1, 1, 10), nth_blob(3, 3, 10), nth_attachment(1, 1), nth_attachment(2, 2)]
+        .map(|row| (test_user(), row));
+    let there = mine.into_iter().chain([(other_user(), nth_blob(1, 1, 5))]).collect();
+    let unfinished = vec![(test_user(), nth_blob(2, 2, 10).path), (test_user(), "expected".to_owned())];
     // What was to be a thread's that never came, and what is a stranger's with a thread that is not theirs.
-    assert_eq!(files_of(dir.path()).unwrap(), StoredFiles { there, unfinished, left: 2 });
+    assert_eq!(
+        list_stored_files(dir.path()).unwrap(),
+        StoredFiles { committed: there, stale: unfinished, unlinked: 2 }
+    );
     assert_eq!(std::fs::read(dir.path().join("headwater.db")).unwrap(), before);
 }
 
@@ -209,16 +220,16 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let before = cells(dir.path());
-    let mut author = Author::new(&store, &store, 1).await;
-    author.begin().notes(2).must_append().await;
-    author.ask(1);
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    author.start_run().push_notes(2).must_append().await;
+    author.request_approval(1);
     author.must_append().await;
-    store.commit_attachment(&somebody(), file(1, 7), None).await.unwrap();
-    store.link_attachment(&somebody(), &thread(1), &file(1, 7).path).await.unwrap();
-    store.commit_blob(&somebody(), &thread(1), blob(2, 2, 7), None).await.unwrap();
-    store.create_share(store_conformance::shares::share("share_1", 1)).await.unwrap();
-    store.create_alias(&somebody(), store_conformance::names::named("p", "name", 1)).await.unwrap();
-    assert_eq!(store.delete_thread(&somebody(), &thread(1)).await, Ok(true));
+    store.commit_attachment(&test_user(), nth_attachment(1, 7), None).await.unwrap();
+    store.link_attachment(&test_user(), &nth_thread(1), &nth_attachment(1, 7).path).await.unwrap();
+    store.commit_blob(&test_user(), &nth_thread(1), nth_blob(2, 2, 7), None).await.unwrap();
+    store.create_share(store_conformance::shares::nth_share("share_1", 1)).await.unwrap();
+    store.create_alias(&test_user(), store_conformance::aliases::nth_alias("p", "name", 1)).await.unwrap();
+    assert_eq!(store.delete_thread(&test_user(), &nth_thread(1)).await, Ok(true));
     for (owner, path) in store.unreferenced_attachments().await.unwrap() {
         assert_eq!(store.delete_attachment(&owner, &path).await, Ok(true));
     }
@@ -227,32 +238,32 @@ async fn a_deleted_thread_leaves_nothing_in_any_table() {
     // How much somebody holds is known of them, whatever it is.
     let known = ["attachment_sums: Text([115, 111, 109, 101, 98, 111, 100, 121])", "attachment_sums: Integer(0)"];
     assert_eq!(left, known);
-    assert_eq!(verify(dir.path()).unwrap().to_string(), "0 threads, 0 runs, 0 records\nno damage found");
+    assert_eq!(verify_data_folder(dir.path()).unwrap().to_string(), "0 threads, 0 runs, 0 records\nno damage found");
     let bytes = std::fs::read(dir.path().join("headwater.db")).unwrap();
     assert!(!bytes.windows(6).any(|six| six == b"thr_00" || six == b"blobs/"), "not even between the rows");
 }
 
 fn picture(n: usize) -> ImageUrl {
-    ImageUrl::new(blob::blob_url(&hash(n)))
+    ImageUrl::new(blob::blob_url(&nth_hash(n)))
 }
 
 /// Logs a picture where people see it, one where people said it, and one that only the model sees.
-async fn three_pictures(store: &Sqlite, [shown, said, hidden]: [usize; 3]) {
-    let mut author = Author::new(store, store, 1).await;
-    author.begin().must_append().await;
+async fn three_pictures(store: &SqliteStore, [shown, said, hidden]: [usize; 3]) {
+    let mut author = LogWriter::new(store, store, 1).await;
+    author.start_run().must_append().await;
     let (task_id, item_id) = (author.run.clone(), ItemId::from("msg_1"));
     let image = |n| ContentPart::ImageUrl { image_url: picture(n), id: None };
     let message = InputMessage { id: item_id.clone(), role: Role::User, content: vec![image(said)] };
-    author.event(Event::InputAdded(InputAdded { task_id: task_id.clone(), input: vec![message] }));
+    author.push_event(Event::InputAdded(InputAdded { task_id: task_id.clone(), input: vec![message] }));
     let item = TaggedImageBlock::Image(ImageBlock { image_url: picture(shown), id: None });
     let drawn = ImageEvent { task_id, item_id, output_index: 0, block_index: 0, item };
-    author.event(Event::ImageDone(drawn));
+    author.push_event(Event::ImageDone(drawn));
     let private = PrivatePayload { content: Some(vec![image(hidden)]), ..PrivatePayload::default() };
-    let event = note(&author.run, "see /v1/blobs/0123, or do not");
-    let draft = RecordDraft { seq: author.next(), at: author.at, event, private: Some(Box::new(private)) };
+    let event = note_event(&author.run, "see /v1/blobs/0123, or do not");
+    let draft = RecordDraft { seq: author.next_seq(), at: author.now, event, private: Some(Box::new(private)) };
     let record = Record::seal(&author.thread, &author.run, author.lease.epoch, draft);
     author.records.push(record);
-    author.end().must_append().await;
+    author.complete_run().must_append().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,15 +272,15 @@ async fn verify_holds_the_pictures_of_a_log_against_the_blobs_of_its_thread() {
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
         for n in (1..=3).filter(|n| *n != missing) {
-            store.commit_blob(&somebody(), &thread(1), blob(n, n, 10), None).await.unwrap();
+            store.commit_blob(&test_user(), &nth_thread(1), nth_blob(n, n, 10), None).await.unwrap();
         }
         // That others have the same picture does not help.
-        Author::new(&store, &store, 2).await.begin().end().must_append().await;
-        store.commit_blob(&somebody(), &thread(2), blob(9, missing, 10), None).await.unwrap();
+        LogWriter::new(&store, &store, 2).await.start_run().complete_run().must_append().await;
+        store.commit_blob(&test_user(), &nth_thread(2), nth_blob(9, missing, 10), None).await.unwrap();
         three_pictures(&store, [1, 2, 3]).await;
         drop(store);
-        let wanted = problem.map(|at| format!("{}: {at} names a blob that is not the thread's", thread(1)));
-        let problems = verify(dir.path()).unwrap().problems;
+        let wanted = problem.map(|at| format!("{}: {at} names a blob that is not the thread's", nth_thread(1)));
+        let problems = verify_data_folder(dir.path()).unwrap().problems;
         let found = problems.iter().filter(|line| line.contains("names a blob")).collect::<Vec<_>>();
         assert_eq!(found, wanted.iter().collect::<Vec<_>>(), "{missing}: {problems:?}");
     }
@@ -298,17 +309,17 @@ async fn verify_sees_rows_of_files_that_do_not_go_together() {
     for (lie, problem) in lies {
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
-        Author::new(&store, &store, 1).await.begin().end().must_append().await;
-        store.commit_blob(&somebody(), &thread(1), blob(1, 1, 10), None).await.unwrap();
-        store.commit_attachment(&somebody(), file(1, 7), None).await.unwrap();
-        store.link_attachment(&somebody(), &thread(1), &file(1, 7).path).await.unwrap();
+        LogWriter::new(&store, &store, 1).await.start_run().complete_run().must_append().await;
+        store.commit_blob(&test_user(), &nth_thread(1), nth_blob(1, 1, 10), None).await.unwrap();
+        store.commit_attachment(&test_user(), nth_attachment(1, 7), None).await.unwrap();
+        store.link_attachment(&test_user(), &nth_thread(1), &nth_attachment(1, 7).path).await.unwrap();
         drop(store);
-        assert!(verify(dir.path()).unwrap().is_clean());
+        assert!(verify_data_folder(dir.path()).unwrap().is_clean());
         let conn = database(dir.path());
         conn.execute_batch("DROP INDEX blobs_of_owner").unwrap();
         assert_eq!(conn.execute(lie, ()).unwrap(), 1, "{lie}");
         drop(conn);
-        let report = verify(dir.path()).unwrap();
+        let report = verify_data_folder(dir.path()).unwrap();
         assert!(report.problems.iter().any(|line| line.contains(problem)), "{lie}: {report}");
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use store::{OpenError, Options, Sqlite, verify};
+use store::{SqliteOptions, SqliteStore, StoreOpenError, verify_data_folder};
 
-fn open(dir: &Path) -> Result<Sqlite, OpenError> {
-    Sqlite::open(dir, &Options::default())
+fn open(dir: &Path) -> Result<SqliteStore, StoreOpenError> {
+    SqliteStore::open(dir, &SqliteOptions::default())
 }
 
 /// Every file, with a digest of its bytes.
@@ -21,7 +21,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, u64> {
 }
 
 /// Refused in one line, and nothing in the folder is other than before.
-fn refused(dir: &Path) -> OpenError {
+fn refused(dir: &Path) -> StoreOpenError {
     let before = files(dir);
     let error = open(dir).unwrap_err();
     assert_eq!(files(dir), before);
@@ -36,7 +36,7 @@ fn a_folder_is_made_where_there_is_none() {
     drop(open(&deep).unwrap());
     drop(open(&deep).unwrap());
     let before = files(&deep);
-    assert_eq!(verify(&deep).unwrap().to_string(), "0 threads, 0 runs, 0 records\nno damage found");
+    assert_eq!(verify_data_folder(&deep).unwrap().to_string(), "0 threads, 0 runs, 0 records\nno damage found");
     assert_eq!(files(&deep), before, "verify only reads");
 }
 
@@ -44,8 +44,8 @@ fn a_folder_is_made_where_there_is_none() {
 fn a_second_process_is_refused_until_the_first_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let first = open(dir.path()).unwrap();
-    assert!(matches!(refused(dir.path()), OpenError::Locked(_)));
-    assert!(matches!(verify(dir.path()), Err(OpenError::Locked(_))));
+    assert!(matches!(refused(dir.path()), StoreOpenError::Locked(_)));
+    assert!(matches!(verify_data_folder(dir.path()), Err(StoreOpenError::Locked(_))));
     drop(first);
     drop(open(dir.path()).unwrap());
 }
@@ -60,9 +60,9 @@ fn a_newer_folder_is_refused() {
     conn.pragma_update(None, "user_version", 7).unwrap();
     drop(conn);
     let error = refused(dir.path());
-    assert!(matches!(error, OpenError::Newer { found: 7, known: 6, .. }), "{error}");
+    assert!(matches!(error, StoreOpenError::Newer { found: 7, known: 6, .. }), "{error}");
     assert!(error.to_string().ends_with("has format 7 and this version knows 6: use the version that wrote it"));
-    assert!(matches!(verify(dir.path()), Err(OpenError::Newer { .. })));
+    assert!(matches!(verify_data_folder(dir.path()), Err(StoreOpenError::Newer { .. })));
 }
 
 /// What does not say its version is refused, too.
@@ -72,18 +72,18 @@ fn what_is_not_ours_is_refused() {
     let database = dir.path().join("headwater.db");
     for garbage in [&b"hello"[..], &[0; 4096], b"SQLite format 3\0 and then nothing"] {
         std::fs::write(&database, garbage).unwrap();
-        assert!(matches!(refused(dir.path()), OpenError::Foreign(_)));
-        assert!(matches!(verify(dir.path()), Err(OpenError::Foreign(_))));
+        assert!(matches!(refused(dir.path()), StoreOpenError::Foreign(_)));
+        assert!(matches!(verify_data_folder(dir.path()), Err(StoreOpenError::Foreign(_))));
     }
     std::fs::remove_file(&database).unwrap();
     let conn = rusqlite::Connection::open(&database).unwrap();
     conn.execute_batch("CREATE TABLE theirs (x); PRAGMA user_version = 7;").unwrap();
     drop(conn);
-    assert!(matches!(refused(dir.path()), OpenError::Foreign(_)));
+    assert!(matches!(refused(dir.path()), StoreOpenError::Foreign(_)));
     std::fs::remove_file(&database).unwrap();
     std::fs::create_dir(&database).unwrap();
-    assert!(matches!(refused(dir.path()), OpenError::Foreign(_)));
-    assert!(matches!(verify(tempfile::tempdir().unwrap().path()), Err(OpenError::Foreign(_))));
+    assert!(matches!(refused(dir.path()), StoreOpenError::Foreign(_)));
+    assert!(matches!(verify_data_folder(tempfile::tempdir().unwrap().path()), Err(StoreOpenError::Foreign(_))));
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn a_path_that_is_a_file_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "mine").unwrap();
-    assert!(matches!(open(&file), Err(OpenError::NotAFolder(_))));
-    assert!(matches!(open(&file.join("below")), Err(OpenError::NotAFolder(_))));
+    assert!(matches!(open(&file), Err(StoreOpenError::NotAFolder(_))));
+    assert!(matches!(open(&file.join("below")), Err(StoreOpenError::NotAFolder(_))));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     assert_eq!(files(dir.path()).len(), 1);
 }
@@ -110,14 +110,14 @@ fn a_folder_that_cannot_be_written_is_refused() {
         eprintln!("skipped: this user may write everywhere");
         return;
     }
-    assert!(matches!(refused(&inner), OpenError::Denied { .. }));
+    assert!(matches!(refused(&inner), StoreOpenError::Denied { .. }));
     allow(0o000);
-    assert!(matches!(open(&inner), Err(OpenError::Denied { .. })));
+    assert!(matches!(open(&inner), Err(StoreOpenError::Denied { .. })));
     allow(0o755);
     drop(open(&inner).unwrap());
     let database = inner.join("headwater.db");
     std::fs::set_permissions(&database, std::fs::Permissions::from_mode(0o444)).unwrap();
-    assert!(matches!(open(&inner), Err(OpenError::Denied { .. })));
+    assert!(matches!(open(&inner), Err(StoreOpenError::Denied { .. })));
 }
 
 #[test]

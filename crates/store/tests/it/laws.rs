@@ -1,16 +1,16 @@
 //! The ports' law, on both backends.
 
-use model_testing::seeds;
-use store::{Memory, Options, Sqlite};
-use store_conformance::random::Walk;
+use model_testing::test_seeds;
+use store::{MemoryStore, SqliteOptions, SqliteStore};
+use store_conformance::random_walk::RandomWalk;
 
-fn sqlite() -> (Sqlite, tempfile::TempDir) {
+fn sqlite() -> (SqliteStore, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    (Sqlite::open(dir.path(), &Options::default()).unwrap(), dir)
+    (SqliteStore::open(dir.path(), &SqliteOptions::default()).unwrap(), dir)
 }
 
 mod memory {
-    store_conformance::conformance!((store::Memory::new(), ()));
+    store_conformance::conformance!((store::MemoryStore::new(), ()));
 }
 
 mod sqlite {
@@ -22,27 +22,33 @@ const STEPS: usize = 400;
 
 #[tokio::test]
 async fn memory_is_what_the_model_says() {
-    for seed in seeds() {
-        let store = Memory::new().with_inboxes_of(INBOX);
-        let mut walk = Walk::new(seed, INBOX);
-        walk.go(&store, &store, STEPS).await;
-        assert!(walk.records() > 100 && walk.decisions() > 0, "seed {seed}: a walk that got nowhere");
+    for seed in test_seeds() {
+        let store = MemoryStore::new().with_inbox_rows_max(INBOX);
+        let mut walk = RandomWalk::new(seed, INBOX);
+        walk.run_steps(&store, &store, STEPS).await;
+        assert!(
+            walk.confirmed_records() > 100 && walk.effective_decisions() > 0,
+            "seed {seed}: a walk that got nowhere"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_is_what_the_model_says_also_across_restarts() {
-    for seed in seeds().step_by(4) {
+    for seed in test_seeds().step_by(4) {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { inbox_rows_max: INBOX, ..Options::default() };
-        let mut walk = Walk::new(seed, INBOX);
+        let options = SqliteOptions { inbox_rows_max: INBOX, ..SqliteOptions::default() };
+        let mut walk = RandomWalk::new(seed, INBOX);
         for _ in 0..3 {
-            let store = Sqlite::open(dir.path(), &options).unwrap();
-            walk.restarted();
-            walk.look_everywhere(&store, &store).await;
-            walk.go(&store, &store, STEPS / 2).await;
+            let store = SqliteStore::open(dir.path(), &options).unwrap();
+            walk.forget_leases();
+            walk.check_all(&store, &store).await;
+            walk.run_steps(&store, &store, STEPS / 2).await;
             assert_eq!(store.stats().failures, 0);
         }
-        assert!(walk.records() > 100 && walk.decisions() > 0, "seed {seed}: a walk that got nowhere");
+        assert!(
+            walk.confirmed_records() > 100 && walk.effective_decisions() > 0,
+            "seed {seed}: a walk that got nowhere"
+        );
     }
 }

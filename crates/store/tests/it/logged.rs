@@ -5,16 +5,18 @@ use model::record::Record;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::Path;
-use store::{LoggedRun, OpenError, Options, Sqlite, logged_run};
-use store_conformance::blobs::{blob, hash};
-use store_conformance::words::{Author, first_submission, run, somebody, start, stranger, thread};
+use store::{LoggedRun, SqliteOptions, SqliteStore, StoreOpenError, find_logged_run};
+use store_conformance::blobs::{nth_blob, nth_hash};
+use store_conformance::fixtures::{
+    LogWriter, new_thread_submission, nth_run, nth_thread, other_user, start_command, test_user,
+};
 
-fn open(dir: &Path) -> Sqlite {
-    Sqlite::open(dir, &Options::default()).unwrap()
+fn open(dir: &Path) -> SqliteStore {
+    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }
 
 fn found(dir: &Path, n: usize) -> LoggedRun {
-    logged_run(dir, &run(n)).unwrap().unwrap()
+    find_logged_run(dir, &nth_run(n)).unwrap().unwrap()
 }
 
 fn records(run: &LoggedRun) -> Vec<Record> {
@@ -28,14 +30,14 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// A run of several pages, among others' records.
-async fn long_run(store: &Sqlite) -> (Author<'_>, Vec<Record>) {
-    let mut author = Author::of(store, store, stranger(), 1).await;
-    let mut other = Author::new(store, store, 2).await;
-    let mut all = author.begin().must_append().await;
-    other.begin().must_append().await;
+async fn long_run(store: &SqliteStore) -> (LogWriter<'_>, Vec<Record>) {
+    let mut author = LogWriter::for_owner(store, store, other_user(), 1).await;
+    let mut other = LogWriter::new(store, store, 2).await;
+    let mut all = author.start_run().must_append().await;
+    other.start_run().must_append().await;
     for _ in 0..50 {
-        all.extend(author.notes(100).must_append().await);
-        other.notes(1).must_append().await;
+        all.extend(author.push_notes(100).must_append().await);
+        other.push_notes(1).must_append().await;
     }
     (author, all)
 }
@@ -47,7 +49,7 @@ async fn a_run_is_read_while_it_goes_on_and_when_it_has_ended() {
     let (mut author, mut all) = long_run(&store).await;
 
     let going_on = found(dir.path(), 1);
-    assert_eq!((&going_on.owner, &going_on.thread, going_on.ended), (&stranger(), &thread(1), false));
+    assert_eq!((&going_on.owner, &going_on.thread, going_on.has_ended), (&other_user(), &nth_thread(1), false));
     assert_eq!(records(&going_on), all);
 
     // Its records become blocks behind the back of whoever is reading them.
@@ -55,7 +57,7 @@ async fn a_run_is_read_while_it_goes_on_and_when_it_has_ended() {
     let mut reading = going_on.records();
     assert_eq!(reading.by_ref().take(2_000).collect::<Result<Vec<_>, _>>().unwrap(), half);
     let before = all.len();
-    all.extend(author.end().must_append().await);
+    all.extend(author.complete_run().must_append().await);
     while store.stats().blocks == 0 {
         tokio::task::yield_now().await;
     }
@@ -63,7 +65,7 @@ async fn a_run_is_read_while_it_goes_on_and_when_it_has_ended() {
     assert_eq!([half, rest].concat(), all[..before], "as far as it was when it was asked for");
 
     let ended = found(dir.path(), 1);
-    assert!(ended.ended);
+    assert!(ended.has_ended);
     assert_eq!(records(&ended), all);
     store.close().await;
     drop(store);
@@ -75,16 +77,19 @@ async fn a_run_is_read_while_it_goes_on_and_when_it_has_ended() {
 async fn a_run_knows_the_blobs_of_its_owner_and_of_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    Author::of(&store, &store, stranger(), 1).await.begin().must_append().await;
-    for (owner, n) in [(stranger(), 1), (somebody(), 2)] {
-        store.reserve_attachment(&owner, &blob(n, n, 7).path, 1).await.unwrap();
-        assert_eq!(store.commit_blob(&owner, &thread(1), blob(n, n, 7), None).await, Ok(AttachmentOutcome::Stored));
+    LogWriter::for_owner(&store, &store, other_user(), 1).await.start_run().must_append().await;
+    for (owner, n) in [(other_user(), 1), (test_user(), 2)] {
+        store.reserve_attachment(&owner, &nth_blob(n, n, 7).path, 1).await.unwrap();
+        assert_eq!(
+            store.commit_blob(&owner, &nth_thread(1), nth_blob(n, n, 7), None).await,
+            Ok(AttachmentOutcome::Stored)
+        );
     }
     let run = found(dir.path(), 1);
-    assert_eq!(run.blob(&hash(1)), Ok(Some(blob(1, 1, 7))));
-    assert_eq!(run.blob(&hash(2)), Ok(None));
-    store.delete_thread(&stranger(), &thread(1)).await.unwrap();
-    assert_eq!(run.blob(&hash(1)), Ok(None), "no thread uses it any more");
+    assert_eq!(run.find_blob(&nth_hash(1)), Ok(Some(nth_blob(1, 1, 7))));
+    assert_eq!(run.find_blob(&nth_hash(2)), Ok(None));
+    store.delete_thread(&other_user(), &nth_thread(1)).await.unwrap();
+    assert_eq!(run.find_blob(&nth_hash(1)), Ok(None), "no thread uses it any more");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,11 +124,11 @@ async fn a_folder_that_nobody_works_in_is_read_without_a_trace() {
 async fn a_run_that_waits_has_no_records_and_another_name_no_run() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    store.submit(&somebody(), first_submission(&thread(1), start(&run(1)))).await.unwrap();
+    store.submit(&test_user(), new_thread_submission(&nth_thread(1), start_command(&nth_run(1)))).await.unwrap();
     let waits = found(dir.path(), 1);
-    assert_eq!((waits.ended, waits.span), (false, None));
+    assert_eq!((waits.has_ended, waits.seq_range), (false, None));
     assert!(waits.records().next().is_none());
-    assert!(logged_run(dir.path(), &run(2)).unwrap().is_none());
+    assert!(find_logged_run(dir.path(), &nth_run(2)).unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,17 +136,17 @@ async fn damage_is_said_after_what_stands_before_it_and_a_deleted_run_is_gone() 
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let (_, all) = long_run(&store).await;
-    let mut author = Author::new(&store, &store, 3).await;
-    author.begin().end().must_append().await;
+    let mut author = LogWriter::new(&store, &store, 3).await;
+    author.start_run().complete_run().must_append().await;
     let deleted = found(dir.path(), 3);
-    store.delete_thread(&somebody(), &thread(3)).await.unwrap();
+    store.delete_thread(&test_user(), &nth_thread(3)).await.unwrap();
     assert_eq!(deleted.records().next(), Some(Err(StoreError::ThreadNotFound)));
     drop(store);
 
     let conn = Connection::open(dir.path().join("headwater.db")).unwrap();
     let sql =
         "UPDATE records SET public = x'7b7d' WHERE seq = 4990 AND thread = (SELECT num FROM threads WHERE id = ?1)";
-    assert_eq!(conn.execute(sql, [thread(1).as_str()]), Ok(1));
+    assert_eq!(conn.execute(sql, [nth_thread(1).as_str()]), Ok(1));
     drop(conn);
     let mut read: Vec<_> = found(dir.path(), 1).records().collect();
     assert!(matches!(read.pop(), Some(Err(StoreError::Corrupt { seq: model::Seq(4990), .. }))));
@@ -151,8 +156,8 @@ async fn damage_is_said_after_what_stands_before_it_and_a_deleted_run_is_gone() 
 #[test]
 fn what_is_no_folder_of_ours_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(matches!(logged_run(dir.path(), &run(1)), Err(OpenError::Foreign(_))));
-    assert!(matches!(logged_run(&dir.path().join("none"), &run(1)), Err(OpenError::Foreign(_))));
+    assert!(matches!(find_logged_run(dir.path(), &nth_run(1)), Err(StoreOpenError::Foreign(_))));
+    assert!(matches!(find_logged_run(&dir.path().join("none"), &nth_run(1)), Err(StoreOpenError::Foreign(_))));
     drop(open(dir.path()));
-    assert!(logged_run(dir.path(), &run(1)).unwrap().is_none());
+    assert!(find_logged_run(dir.path(), &nth_run(1)).unwrap().is_none());
 }

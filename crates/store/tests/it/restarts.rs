@@ -4,13 +4,13 @@ use model::ports::{Directory, Journal, PageLimit};
 use model::seq::Seq;
 use rusqlite::Connection;
 use std::path::Path;
-use store::{Options, Sqlite, verify};
-use store_conformance::play::Play;
-use store_conformance::restart::{after, before};
-use store_conformance::words::{Author, read_all, run, somebody, thread};
+use store::{SqliteOptions, SqliteStore, verify_data_folder};
+use store_conformance::fixtures::{LogWriter, nth_run, nth_thread, read_all_records, test_user};
+use store_conformance::random_log::RandomLogWriter;
+use store_conformance::restart::{check_after_restart, write_before_restart};
 
-fn open(dir: &Path) -> Sqlite {
-    Sqlite::open(dir, &Options::default()).unwrap()
+fn open(dir: &Path) -> SqliteStore {
+    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }
 
 /// The files as they are now: what a process that was killed leaves.
@@ -26,46 +26,46 @@ fn copy(from: &Path) -> tempfile::TempDir {
 async fn everything_outlives_a_close() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let remembered = before(&store, &store).await;
+    let remembered = write_before_restart(&store, &store).await;
     store.close().await;
     drop(store);
     assert!(!dir.path().join("headwater.db-wal").exists(), "the write-ahead log was copied");
     let store = open(dir.path());
-    after(&store, &store, remembered).await;
+    check_after_restart(&store, &store, remembered).await;
     drop(store);
-    assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(verify_data_folder(dir.path()).unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_that_was_confirmed_outlives_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let remembered = before(&store, &store).await;
+    let remembered = write_before_restart(&store, &store).await;
     let crashed = copy(dir.path());
-    assert_eq!(verify(crashed.path()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(verify_data_folder(crashed.path()).unwrap().problems, Vec::<String>::new());
     let again = open(crashed.path());
-    after(&again, &again, remembered).await;
+    check_after_restart(&again, &again, remembered).await;
     drop(again);
-    assert_eq!(verify(crashed.path()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(verify_data_folder(crashed.path()).unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_prefix_outlives_a_crash() {
-    for seed in model_testing::seeds().step_by(12) {
+    for seed in model_testing::test_seeds().step_by(12) {
         println!("seed {seed}");
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
-        let mut play = Play::new(&store, &store, seed).await;
+        let mut play = RandomLogWriter::new(&store, &store, seed).await;
         let mut rng = model_testing::Rng::new(seed);
-        while play.appended() < play.all.len() {
+        while play.appended_len() < play.records.len() {
             play.append(rng.between(1, 120) as usize).await;
             let crashed = copy(dir.path());
-            let report = verify(crashed.path()).unwrap();
-            assert!(report.is_clean(), "seed {seed} at {}: {report}", play.appended());
-            assert_eq!(report.records, play.appended() as u64);
+            let report = verify_data_folder(crashed.path()).unwrap();
+            assert!(report.is_clean(), "seed {seed} at {}: {report}", play.appended_len());
+            assert_eq!(report.records, play.appended_len() as u64);
             let again = open(crashed.path());
-            let back = read_all(&again, (&play.owner, &play.thread), PageLimit::WIDE).await.unwrap();
-            assert_eq!(back, play.all[..play.appended()], "seed {seed}");
+            let back = read_all_records(&again, (&play.owner, &play.thread), PageLimit::WIDE).await.unwrap();
+            assert_eq!(back, play.records[..play.appended_len()], "seed {seed}");
         }
     }
 }
@@ -74,8 +74,8 @@ async fn every_prefix_outlives_a_crash() {
 async fn a_write_ahead_log_that_was_cut_is_a_shorter_log_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut play = Play::new(&store, &store, 3).await;
-    while play.appended() < play.all.len().min(400) {
+    let mut play = RandomLogWriter::new(&store, &store, 3).await;
+    while play.appended_len() < play.records.len().min(400) {
         play.append(3).await;
     }
     let mut rng = model_testing::Rng::new(7);
@@ -84,7 +84,7 @@ async fn a_write_ahead_log_that_was_cut_is_a_shorter_log_and_nothing_else() {
     for round in 0..24 {
         let crashed = copy(dir.path());
         let wal = crashed.path().join("headwater.db-wal");
-        let place = rng.bits() % whole;
+        let place = rng.next_u64() % whole;
         if round % 2 == 0 {
             std::fs::OpenOptions::new().write(true).open(&wal).unwrap().set_len(place).unwrap();
         } else {
@@ -92,13 +92,13 @@ async fn a_write_ahead_log_that_was_cut_is_a_shorter_log_and_nothing_else() {
             bytes[usize::try_from(place).unwrap()] ^= 1 << rng.below(8);
             std::fs::write(&wal, bytes).unwrap();
         }
-        let report = verify(crashed.path()).unwrap();
+        let report = verify_data_folder(crashed.path()).unwrap();
         assert!(report.is_clean(), "round {round} at {place}: {report}");
         let again = open(crashed.path());
-        match read_all(&again, (&play.owner, &play.thread), PageLimit::WIDE).await {
+        match read_all_records(&again, (&play.owner, &play.thread), PageLimit::WIDE).await {
             Ok(back) => {
                 longest = longest.max(back.len());
-                assert_eq!(back, play.all[..back.len()], "round {round} at {place}");
+                assert_eq!(back, play.records[..back.len()], "round {round} at {place}");
             }
             Err(error) => assert_eq!(error, model::ports::StoreError::ThreadNotFound, "round {round} at {place}"),
         }
@@ -117,11 +117,11 @@ async fn a_crash_between_a_runs_end_and_its_block_is_made_good() {
     let conn = Connection::open(dir.path().join("headwater.db")).unwrap();
     conn.execute_batch("CREATE TRIGGER late BEFORE INSERT ON blocks BEGIN SELECT RAISE(ABORT, 'not now'); END")
         .unwrap();
-    let mut author = Author::new(&store, &store, 1).await;
-    let mut all = author.begin().notes(20).end().must_append().await;
-    author.run = run(2);
-    all.extend(author.begin().notes(3).must_append().await);
-    assert_eq!(author.read().await, all);
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    let mut all = author.start_run().push_notes(20).complete_run().must_append().await;
+    author.run = nth_run(2);
+    all.extend(author.start_run().push_notes(3).must_append().await);
+    assert_eq!(author.read_all().await, all);
     drop(author);
     store.close().await;
     drop(store);
@@ -134,30 +134,30 @@ async fn a_crash_between_a_runs_end_and_its_block_is_made_good() {
     drop(store);
     assert_eq!((count("SELECT count(*) FROM records"), count("SELECT count(*) FROM blocks")), (5, 1));
     let store = open(dir.path());
-    let back = read_all(&store, (&somebody(), &thread(1)), PageLimit::WIDE).await.unwrap();
+    let back = read_all_records(&store, (&test_user(), &nth_thread(1)), PageLimit::WIDE).await.unwrap();
     assert_eq!(back, all);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_idempotency_keys_are_forgotten_and_young_ones_kept() {
-    use store_conformance::words::{first_submission, keyed, start, submission};
+    use store_conformance::fixtures::{new_thread_submission, start_command, submission, with_idempotency_key};
     const DAY: u64 = 24 * 60 * 60 * 1000;
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut first = keyed(first_submission(&thread(1), start(&run(1))), "old", "d");
+    let mut first = with_idempotency_key(new_thread_submission(&nth_thread(1), start_command(&nth_run(1))), "old", "d");
     first.at = 100 * DAY;
-    store.submit(&somebody(), first.clone()).await.unwrap();
-    let mut second = keyed(submission(&thread(1), start(&run(2))), "young", "d");
+    store.submit(&test_user(), first.clone()).await.unwrap();
+    let mut second = with_idempotency_key(submission(&nth_thread(1), start_command(&nth_run(2))), "young", "d");
     second.at = 107 * DAY;
-    store.submit(&somebody(), second.clone()).await.unwrap();
-    let mut third = keyed(submission(&thread(1), start(&run(3))), "new", "d");
+    store.submit(&test_user(), second.clone()).await.unwrap();
+    let mut third = with_idempotency_key(submission(&nth_thread(1), start_command(&nth_run(3))), "new", "d");
     third.at = 108 * DAY;
-    store.submit(&somebody(), third).await.unwrap();
+    store.submit(&test_user(), third).await.unwrap();
     drop(store);
     let store = open(dir.path());
-    let repeated = model::ports::Submitted::Duplicate { task: run(2), thread: thread(1) };
-    assert_eq!(store.submit(&somebody(), second).await, Ok(repeated));
-    first = keyed(submission(&thread(1), start(&run(4))), "old", "another body");
-    assert_eq!(store.submit(&somebody(), first).await, Ok(model::ports::Submitted::Queued));
-    assert_eq!(store.read_page(&somebody(), &thread(1), Seq(0), PageLimit::ONE).await.unwrap().head, Seq(0));
+    let repeated = model::ports::Submitted::Duplicate { task: nth_run(2), thread: nth_thread(1) };
+    assert_eq!(store.submit(&test_user(), second).await, Ok(repeated));
+    first = with_idempotency_key(submission(&nth_thread(1), start_command(&nth_run(4))), "old", "another body");
+    assert_eq!(store.submit(&test_user(), first).await, Ok(model::ports::Submitted::Queued));
+    assert_eq!(store.read_page(&test_user(), &nth_thread(1), Seq(0), PageLimit::ONE).await.unwrap().head, Seq(0));
 }

@@ -9,12 +9,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use store::{Options, Sqlite, verify};
-use store_conformance::names::named;
-use store_conformance::words::{Author, decide, first_submission, no, node, run, somebody, start, submission, thread};
+use store::{SqliteOptions, SqliteStore, verify_data_folder};
+use store_conformance::aliases::nth_alias;
+use store_conformance::fixtures::{
+    LogWriter, decide_command, new_thread_submission, nth_run, nth_thread, reject, start_command, submission,
+    test_node, test_user,
+};
 
-fn open(dir: &Path) -> Sqlite {
-    Sqlite::open(dir, &Options::default()).unwrap()
+fn open(dir: &Path) -> SqliteStore {
+    SqliteStore::open(dir, &SqliteOptions::default()).unwrap()
 }
 
 /// A stranger with the same database: what it does, the writer must live with.
@@ -32,8 +35,8 @@ async fn waits(asked: &mut (impl Future + Unpin)) -> bool {
 }
 
 /// Waits until the writer has nothing left to do: it answers in order.
-async fn settle(store: &Sqlite) {
-    let missing = store.claim(&somebody(), &thread(1_000_000), &node()).await;
+async fn settle(store: &SqliteStore) {
+    let missing = store.claim(&test_user(), &nth_thread(1_000_000), &test_node()).await;
     assert_eq!(missing, Err(StoreError::ThreadNotFound));
 }
 
@@ -42,12 +45,12 @@ async fn while_one_commit_runs_the_next_group_gathers() {
     const THREADS: usize = 200;
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut authors = join_all((1..=THREADS).map(|n| Author::new(&store, &store, n))).await;
+    let mut authors = join_all((1..=THREADS).map(|n| LogWriter::new(&store, &store, n))).await;
     let before = store.stats();
 
     let other = stranger(dir.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut appends: Vec<_> = authors.iter_mut().map(|author| Box::pin(author.begin().append())).collect();
+    let mut appends: Vec<_> = authors.iter_mut().map(|author| Box::pin(author.start_run().append())).collect();
     // Every question is asked once it was polled; none can be answered, for the stranger is in the way.
     for append in &mut appends {
         assert!(waits(append).await);
@@ -65,12 +68,12 @@ async fn while_one_commit_runs_the_next_group_gathers() {
 async fn a_reader_sees_only_what_is_durable() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut author = Author::new(&store, &store, 1).await;
-    let known = author.begin().must_append().await;
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    let known = author.start_run().must_append().await;
 
     let other = stranger(dir.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let batch = author.notes(3).batch();
+    let batch = author.push_notes(3).batch();
     let mut append = store.append(batch.clone());
     assert!(waits(&mut append).await);
     for _ in 0..20 {
@@ -87,15 +90,15 @@ async fn a_reader_sees_only_what_is_durable() {
 async fn readers_do_not_wait_for_the_writer_nor_make_it_wait() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut author = Author::new(&store, &store, 1).await;
-    author.begin().notes(50).must_append().await;
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    author.start_run().push_notes(50).must_append().await;
     // A snapshot that stays open does not stop commits, and the writer's lock does not stop snapshots.
     let slow = stranger(dir.path());
     slow.execute_batch("BEGIN; SELECT count(*) FROM records;").unwrap();
-    author.notes(50).must_append().await;
-    assert_eq!(author.read().await.len(), 102);
+    author.push_notes(50).must_append().await;
+    assert_eq!(author.read_all().await.len(), 102);
     slow.execute_batch("COMMIT; BEGIN IMMEDIATE;").unwrap();
-    assert_eq!(author.read().await.len(), 102);
+    assert_eq!(author.read_all().await.len(), 102);
     assert_eq!(store.claimable_threads().await.unwrap().len(), 1);
     slow.execute_batch("COMMIT").unwrap();
 }
@@ -104,19 +107,19 @@ async fn readers_do_not_wait_for_the_writer_nor_make_it_wait() {
 async fn commits_keep_their_distance_and_the_first_after_a_pause_does_not_wait() {
     let spacing = Duration::from_millis(200);
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { commit_spacing: spacing, ..Options::default() };
-    let store = Sqlite::open(dir.path(), &options).unwrap();
-    let mut author = Author::new(&store, &store, 1).await;
-    author.begin().must_append().await;
+    let options = SqliteOptions { commit_spacing: spacing, ..SqliteOptions::default() };
+    let store = SqliteStore::open(dir.path(), &options).unwrap();
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    author.start_run().must_append().await;
     let (began, before) = (Instant::now(), store.stats().commits);
     for _ in 0..3 {
-        author.notes(1).must_append().await;
+        author.push_notes(1).must_append().await;
     }
     assert_eq!(store.stats().commits - before, 3);
     assert!(began.elapsed() >= spacing * 2);
     tokio::time::sleep(spacing * 2).await;
     let began = Instant::now();
-    author.notes(1).must_append().await;
+    author.push_notes(1).must_append().await;
     assert!(began.elapsed() < spacing, "{:?}", began.elapsed());
 }
 
@@ -124,9 +127,9 @@ async fn commits_keep_their_distance_and_the_first_after_a_pause_does_not_wait()
 async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut authors = join_all((1..=4).map(|n| Author::new(&store, &store, n))).await;
+    let mut authors = join_all((1..=4).map(|n| LogWriter::new(&store, &store, n))).await;
     for author in &mut authors {
-        author.begin().must_append().await;
+        author.start_run().must_append().await;
     }
     let other = stranger(dir.path());
     other
@@ -137,10 +140,10 @@ async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
         .unwrap();
     // The first goes alone, the others gather behind it; one of them meets the trouble.
     let batches: Vec<_> =
-        [1, 1, 3, 1].into_iter().zip(&mut authors).map(|(n, author)| author.notes(n).batch()).collect();
+        [1, 1, 3, 1].into_iter().zip(&mut authors).map(|(n, author)| author.push_notes(n).batch()).collect();
     let mut appends: Vec<_> = batches.iter().map(|batch| store.append(batch.clone())).collect();
-    let owner = somebody();
-    let mut submit = store.submit(&owner, first_submission(&thread(9), start(&run(9))));
+    let owner = test_user();
+    let mut submit = store.submit(&owner, new_thread_submission(&nth_thread(9), start_command(&nth_run(9))));
     for append in &mut appends {
         assert!(waits(append).await);
     }
@@ -155,35 +158,35 @@ async fn a_failed_write_is_nobodys_record_and_the_store_goes_on() {
     // Whoever is told that nobody knows reads back; here it never happened. Nobody sees half a group.
     for (author, (batch, verdict)) in authors.iter().zip(batches.iter().zip(&verdicts)) {
         let expected = if *verdict == AppendOutcome::Durable { 2 + batch.records.len() } else { 2 };
-        assert_eq!(author.read().await.len(), expected, "{verdict:?}");
+        assert_eq!(author.read_all().await.len(), expected, "{verdict:?}");
     }
     other.execute_batch("DROP TRIGGER trouble").unwrap();
     for (author, (batch, verdict)) in authors.iter().zip(batches.iter().zip(&verdicts)) {
         if *verdict != AppendOutcome::Durable {
             assert_eq!(store.append(batch.clone()).await, AppendOutcome::Durable, "the term has survived");
         }
-        assert_eq!(author.read().await[2..], batch.records[..]);
+        assert_eq!(author.read_all().await[2..], batch.records[..]);
     }
-    assert_eq!(store.thread(&somebody(), &thread(9)).await.unwrap().is_some(), submitted.is_ok());
+    assert_eq!(store.thread(&test_user(), &nth_thread(9)).await.unwrap().is_some(), submitted.is_ok());
     drop(store);
-    assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(verify_data_folder(dir.path()).unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_database_is_away_writes_fail_and_reads_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut author = Author::new(&store, &store, 1).await;
-    let known = author.begin().must_append().await;
-    assert_eq!(author.read().await, known);
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    let known = author.start_run().must_append().await;
+    assert_eq!(author.read_all().await, known);
     let other = stranger(dir.path());
     other
         .execute_batch("CREATE TRIGGER trouble BEFORE INSERT ON records BEGIN SELECT RAISE(ABORT, 'no space'); END;")
         .unwrap();
-    let batch = author.notes(1).batch();
+    let batch = author.push_notes(1).batch();
     for _ in 0..3 {
         assert!(matches!(store.append(batch.clone()).await, AppendOutcome::Unknown(_)));
-        assert_eq!(author.read().await, known);
+        assert_eq!(author.read_all().await, known);
     }
     other.execute_batch("DROP TRIGGER trouble").unwrap();
     assert_eq!(store.append(batch).await, AppendOutcome::Durable);
@@ -193,29 +196,29 @@ async fn while_the_database_is_away_writes_fail_and_reads_go_on() {
 async fn runs_that_ended_move_into_blocks_and_read_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut author = Author::new(&store, &store, 1).await;
-    let mut other = Author::new(&store, &store, 2).await;
-    let mut all = author.begin().must_append().await;
-    other.begin();
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    let mut other = LogWriter::new(&store, &store, 2).await;
+    let mut all = author.start_run().must_append().await;
+    other.start_run();
     // More than one block's worth.
     for round in 0..40 {
         for _ in 0..10 {
-            author.note(&format!("{round} {}", "some words ".repeat(300)));
+            author.push_note(&format!("{round} {}", "some words ".repeat(300)));
         }
         all.extend(author.must_append().await);
-        other.notes(1).must_append().await;
+        other.push_notes(1).must_append().await;
     }
-    all.extend(author.end().must_append().await);
+    all.extend(author.complete_run().must_append().await);
     settle(&store).await;
     while store.stats().blocks < 5 {
         settle(&store).await;
     }
-    assert_eq!(author.read().await, all);
+    assert_eq!(author.read_all().await, all);
     for after in (0..all.len()).step_by(37) {
         let page = store.read_page(&author.owner, &author.thread, Seq(after as u64), PageLimit::ONE).await.unwrap();
         assert_eq!(page.records, all[after..=after]);
     }
-    assert_eq!(other.read().await.len(), 42);
+    assert_eq!(other.read_all().await.len(), 42);
     drop((author, other));
     drop(store);
     let conn = stranger(dir.path());
@@ -232,15 +235,15 @@ async fn the_rows_of_packed_runs_go_while_others_live() {
     const RUNS: usize = 30;
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut paused = Author::new(&store, &store, 1).await;
-    let mut author = Author::new(&store, &store, 2).await;
-    paused.begin();
+    let mut paused = LogWriter::new(&store, &store, 1).await;
+    let mut author = LogWriter::new(&store, &store, 2).await;
+    paused.start_run();
     let mut all = Vec::new();
     for n in 0..RUNS {
-        author.run = run(100 + n);
-        all.extend(author.begin().notes(250).must_append().await);
-        paused.notes(1).must_append().await;
-        all.extend(author.end().must_append().await);
+        author.run = nth_run(100 + n);
+        all.extend(author.start_run().push_notes(250).must_append().await);
+        paused.push_notes(1).must_append().await;
+        all.extend(author.complete_run().must_append().await);
     }
     let conn = stranger(dir.path());
     let rows = || conn.query_row("SELECT count(*) FROM records", (), |row| row.get::<_, i64>(0)).unwrap();
@@ -250,12 +253,12 @@ async fn the_rows_of_packed_runs_go_while_others_live() {
         assert!(Instant::now() < patience, "{} rows of {}", rows(), all.len());
         settle(&store).await;
     }
-    assert_eq!(author.read().await, all);
-    assert_eq!(paused.read().await.len(), RUNS + 2);
+    assert_eq!(author.read_all().await, all);
+    assert_eq!(paused.read_all().await.len(), RUNS + 2);
     drop((author, paused));
     drop(store);
     assert_eq!(rows(), RUNS as i64 + 2, "when it is closed, only what lives stays");
-    assert_eq!(verify(dir.path()).unwrap().problems, Vec::<String>::new());
+    assert_eq!(verify_data_folder(dir.path()).unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -263,8 +266,8 @@ async fn readers_follow_a_run_into_its_blocks_without_a_gap() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(open(dir.path()));
     for n in 1..=40 {
-        let mut author = Author::new(&*store, &*store, n).await;
-        author.begin().notes(30).must_append().await;
+        let mut author = LogWriter::new(&*store, &*store, n).await;
+        author.start_run().push_notes(30).must_append().await;
         // Pages are read while the rows move.
         let reading = {
             let store = Arc::clone(&store);
@@ -272,7 +275,7 @@ async fn readers_follow_a_run_into_its_blocks_without_a_gap() {
                 let mut after = Seq::ZERO;
                 while after < Seq(33) {
                     let limit = PageLimit { records_max: 5, bytes_max: usize::MAX };
-                    let page = store.read_page(&somebody(), &thread(n), after, limit).await.unwrap();
+                    let page = store.read_page(&test_user(), &nth_thread(n), after, limit).await.unwrap();
                     for record in page.records {
                         assert_eq!(record.seq, after.next());
                         after = record.seq;
@@ -280,27 +283,27 @@ async fn readers_follow_a_run_into_its_blocks_without_a_gap() {
                 }
             })
         };
-        author.end().must_append().await;
+        author.complete_run().must_append().await;
         reading.await.unwrap();
     }
     // Runs that begin on a thread whose rows have all moved are never mistaken for a gap.
     for n in 1..=40 {
-        let mut author = Author {
-            lease: store.claim(&somebody(), &thread(n), &node()).await.unwrap(),
-            ..Author::new(&*store, &*store, 1_000 + n).await
+        let mut author = LogWriter {
+            lease: store.claim(&test_user(), &nth_thread(n), &test_node()).await.unwrap(),
+            ..LogWriter::new(&*store, &*store, 1_000 + n).await
         };
-        (author.thread, author.run) = (thread(n), run(2_000 + n));
+        (author.thread, author.run) = (nth_thread(n), nth_run(2_000 + n));
         let reading = {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
                 let mut head = Seq(33);
                 while head < Seq(36) {
-                    head = store.read_page(&somebody(), &thread(n), head, PageLimit::WIDE).await.unwrap().head;
+                    head = store.read_page(&test_user(), &nth_thread(n), head, PageLimit::WIDE).await.unwrap().head;
                 }
             })
         };
-        author.begin().must_append().await;
-        author.end().must_append().await;
+        author.start_run().must_append().await;
+        author.complete_run().must_append().await;
         reading.await.unwrap();
     }
 }
@@ -310,30 +313,30 @@ async fn what_is_deleted_is_gone_from_the_disk() {
     const SECRET: &[u8] = b"the very secret word";
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut author = Author::new(&store, &store, 1).await;
-    author.begin();
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    author.start_run();
     for _ in 0..50 {
-        author.note(std::str::from_utf8(SECRET).unwrap());
+        author.push_note(std::str::from_utf8(SECRET).unwrap());
     }
     author.must_append().await;
-    author.end().must_append().await;
+    author.complete_run().must_append().await;
     settle(&store).await;
-    author.run = run(2);
-    author.begin().note(std::str::from_utf8(SECRET).unwrap()).must_append().await;
-    let asked = author.ask(1);
+    author.run = nth_run(2);
+    author.start_run().push_note(std::str::from_utf8(SECRET).unwrap()).must_append().await;
+    let asked = author.request_approval(1);
     author.must_append().await;
-    let told = no(std::str::from_utf8(SECRET).unwrap());
-    store.submit(&somebody(), submission(&thread(1), decide(&asked, &told))).await.unwrap();
+    let told = reject(std::str::from_utf8(SECRET).unwrap());
+    store.submit(&test_user(), submission(&nth_thread(1), decide_command(&asked, &told))).await.unwrap();
     assert!(is_in(dir.path(), SECRET));
-    assert_eq!(store.delete_thread(&somebody(), &thread(1)).await, Ok(true));
+    assert_eq!(store.delete_thread(&test_user(), &nth_thread(1)).await, Ok(true));
     // The write-ahead log is emptied as soon as the writer has nothing else to do.
     must_go(dir.path(), SECRET).await;
 
-    let mut name = named("p", "forgotten", 2);
+    let mut name = nth_alias("p", "forgotten", 2);
     name.note = String::from_utf8(SECRET.to_vec()).unwrap();
-    store.create_alias(&somebody(), name).await.unwrap();
+    store.create_alias(&test_user(), name).await.unwrap();
     assert!(is_in(dir.path(), SECRET));
-    assert_eq!(store.delete_alias(&somebody(), "p", "forgotten").await, Ok(true));
+    assert_eq!(store.delete_alias(&test_user(), "p", "forgotten").await, Ok(true));
     must_go(dir.path(), SECRET).await;
 }
 
@@ -356,11 +359,11 @@ async fn what_is_deleted_goes_also_when_a_reader_was_in_the_way_or_the_process_d
     const SECRET: &[u8] = b"the very secret word";
     let (dir, left) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(dir.path());
-    let mut author = Author::new(&store, &store, 1).await;
-    author.begin().note(std::str::from_utf8(SECRET).unwrap()).must_append().await;
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    author.start_run().push_note(std::str::from_utf8(SECRET).unwrap()).must_append().await;
     let other = stranger(dir.path());
     other.execute_batch("BEGIN; SELECT count(*) FROM threads").unwrap();
-    assert_eq!(store.delete_thread(&somebody(), &thread(1)).await, Ok(true));
+    assert_eq!(store.delete_thread(&test_user(), &nth_thread(1)).await, Ok(true));
     settle(&store).await;
     // What a kill would leave at this moment.
     for name in ["headwater.db", "headwater.db-wal"] {
@@ -379,10 +382,10 @@ async fn what_is_deleted_goes_also_when_a_reader_was_in_the_way_or_the_process_d
 async fn a_closed_store_answers_nothing_and_keeps_everything() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut author = Author::new(&store, &store, 1).await;
-    let known = author.begin().must_append().await;
+    let mut author = LogWriter::new(&store, &store, 1).await;
+    let known = author.start_run().must_append().await;
     // What was asked before is done.
-    let batch = author.notes(3).batch();
+    let batch = author.push_notes(3).batch();
     let mut last = store.append(batch);
     assert!(waits(&mut last).await);
     store.close().await;
@@ -392,7 +395,7 @@ async fn a_closed_store_answers_nothing_and_keeps_everything() {
     store.close().await;
 
     let again = open(dir.path());
-    let page = again.read_page(&somebody(), &thread(1), Seq(0), PageLimit::WIDE).await.unwrap();
+    let page = again.read_page(&test_user(), &nth_thread(1), Seq(0), PageLimit::WIDE).await.unwrap();
     assert_eq!(page.records[..2], known);
     assert_eq!(page.head, Seq(5));
 }

@@ -8,7 +8,7 @@
 //!   atom    = number | "(" sum ")"
 //! ```
 
-use super::{invalid_arguments, read, said};
+use super::{invalid_arguments_output, parse_arguments, text_output};
 use model::definition::{Tool, ToolExecutor};
 use model::tool::{ToolOutput, ToolSpec};
 use serde::Deserialize;
@@ -48,61 +48,61 @@ pub(super) fn definition() -> Tool {
 }
 
 pub(super) fn run(arguments: &str) -> ToolOutput {
-    match read(arguments) {
-        Ok(Arguments { expression }) => match value(&expression) {
-            Ok(value) => said(value.to_string()),
-            Err(Mistake::Written(why)) => invalid_arguments(why),
-            Err(Mistake::Worked(why)) => ToolOutput::failed("calculation_failed", why),
+    match parse_arguments(arguments) {
+        Ok(Arguments { expression }) => match evaluate(&expression) {
+            Ok(value) => text_output(value.to_string()),
+            Err(CalculatorError::Syntax(why)) => invalid_arguments_output(why),
+            Err(CalculatorError::Math(why)) => ToolOutput::failed("calculation_failed", why),
         },
-        Err(error) => invalid_arguments(error),
+        Err(error) => invalid_arguments_output(error),
     }
 }
 
 /// Why there is no value.
 #[derive(Debug, PartialEq)]
-enum Mistake {
+enum CalculatorError {
     /// It is no expression.
-    Written(String),
+    Syntax(String),
     /// It has no value.
-    Worked(&'static str),
+    Math(&'static str),
 }
 
-fn value(expression: &str) -> Result<f64, Mistake> {
+fn evaluate(expression: &str) -> Result<f64, CalculatorError> {
     if expression.len() > EXPRESSION_BYTES_MAX {
-        return Err(Mistake::Written(format!("`expression` is longer than {EXPRESSION_BYTES_MAX} bytes")));
+        return Err(CalculatorError::Syntax(format!("`expression` is longer than {EXPRESSION_BYTES_MAX} bytes")));
     }
-    let mut reader = Reader { rest: expression, depth: 0 };
+    let mut reader = ExpressionParser { rest: expression, depth: 0 };
     let value = reader.sum()?;
     match reader.peek() {
         // Adding zero turns a negative zero into a plain one.
         None => Ok(value + 0.0),
-        Some(letter) => Err(Mistake::Written(format!("`{letter}` was not expected"))),
+        Some(letter) => Err(CalculatorError::Syntax(format!("`{letter}` was not expected"))),
     }
 }
 
-struct Reader<'a> {
+struct ExpressionParser<'a> {
     rest: &'a str,
     depth: u32,
 }
 
-impl Reader<'_> {
-    fn sum(&mut self) -> Result<f64, Mistake> {
+impl ExpressionParser<'_> {
+    fn sum(&mut self) -> Result<f64, CalculatorError> {
         let mut value = self.product()?;
-        while let Some(operator) = self.take(&['+', '-']) {
+        while let Some(operator) = self.take_operator(&['+', '-']) {
             let other = self.product()?;
-            value = finite(if operator == '+' { value + other } else { value - other })?;
+            value = check_finite(if operator == '+' { value + other } else { value - other })?;
         }
         Ok(value)
     }
 
-    fn product(&mut self) -> Result<f64, Mistake> {
+    fn product(&mut self) -> Result<f64, CalculatorError> {
         let mut value = self.signed()?;
-        while let Some(operator) = self.take(&['*', '/', '%']) {
+        while let Some(operator) = self.take_operator(&['*', '/', '%']) {
             let other = self.signed()?;
             if operator != '*' && other == 0.0 {
-                return Err(Mistake::Worked("division by zero"));
+                return Err(CalculatorError::Math("division by zero"));
             }
-            value = finite(match operator {
+            value = check_finite(match operator {
                 '*' => value * other,
                 '/' => value / other,
                 _ => value % other,
@@ -111,50 +111,50 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn signed(&mut self) -> Result<f64, Mistake> {
+    fn signed(&mut self) -> Result<f64, CalculatorError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(Mistake::Written(format!("it is nested more than {DEPTH_MAX} deep")));
+            return Err(CalculatorError::Syntax(format!("it is nested more than {DEPTH_MAX} deep")));
         }
-        let value = if self.take(&['-']).is_some() { -self.signed()? } else { self.power()? };
+        let value = if self.take_operator(&['-']).is_some() { -self.signed()? } else { self.power()? };
         self.depth -= 1;
         Ok(value)
     }
 
-    fn power(&mut self) -> Result<f64, Mistake> {
+    fn power(&mut self) -> Result<f64, CalculatorError> {
         let base = self.atom()?;
-        if self.take(&['^']).is_none() {
+        if self.take_operator(&['^']).is_none() {
             return Ok(base);
         }
         let exponent = self.signed()?;
         if base == 0.0 && exponent < 0.0 {
-            return Err(Mistake::Worked("division by zero"));
+            return Err(CalculatorError::Math("division by zero"));
         }
-        finite(base.powf(exponent))
+        check_finite(base.powf(exponent))
     }
 
-    fn atom(&mut self) -> Result<f64, Mistake> {
-        if self.take(&['(']).is_none() {
+    fn atom(&mut self) -> Result<f64, CalculatorError> {
+        if self.take_operator(&['(']).is_none() {
             return self.number();
         }
         let value = self.sum()?;
-        match self.take(&[')']) {
+        match self.take_operator(&[')']) {
             Some(_) => Ok(value),
-            None => Err(Mistake::Written("a `)` is missing".to_owned())),
+            None => Err(CalculatorError::Syntax("a `)` is missing".to_owned())),
         }
     }
 
-    fn number(&mut self) -> Result<f64, Mistake> {
+    fn number(&mut self) -> Result<f64, CalculatorError> {
         let Some(first) = self.peek() else {
-            return Err(Mistake::Written("a number is missing at the end".to_owned()));
+            return Err(CalculatorError::Syntax("a number is missing at the end".to_owned()));
         };
         let end = self.rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(self.rest.len());
         let (digits, rest) = self.rest.split_at(end);
         self.rest = rest;
         match digits.parse::<f64>() {
-            Ok(value) => finite(value),
-            Err(_) if digits.is_empty() => Err(Mistake::Written(format!("`{first}` was not expected"))),
-            Err(_) => Err(Mistake::Written(format!("`{digits}` is not a number"))),
+            Ok(value) => check_finite(value),
+            Err(_) if digits.is_empty() => Err(CalculatorError::Syntax(format!("`{first}` was not expected"))),
+            Err(_) => Err(CalculatorError::Syntax(format!("`{digits}` is not a number"))),
         }
     }
 
@@ -164,17 +164,17 @@ impl Reader<'_> {
     }
 
     /// The next letter, if it is one of these.
-    fn take(&mut self, wanted: &[char]) -> Option<char> {
+    fn take_operator(&mut self, wanted: &[char]) -> Option<char> {
         let letter = self.peek().filter(|letter| wanted.contains(letter))?;
         self.rest = self.rest.strip_prefix(letter)?;
         Some(letter)
     }
 }
 
-fn finite(value: f64) -> Result<f64, Mistake> {
+fn check_finite(value: f64) -> Result<f64, CalculatorError> {
     match value {
-        value if value.is_nan() => Err(Mistake::Worked("the result is not a real number")),
-        value if value.is_infinite() => Err(Mistake::Worked("the result is too large")),
+        value if value.is_nan() => Err(CalculatorError::Math("the result is not a real number")),
+        value if value.is_infinite() => Err(CalculatorError::Math("the result is too large")),
         value => Ok(value),
     }
 }
@@ -182,7 +182,7 @@ fn finite(value: f64) -> Result<f64, Mistake> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model_testing::{Rng, seeds};
+    use model_testing::{Rng, test_seeds};
 
     #[test]
     fn operators_bind_as_in_school() {
@@ -204,7 +204,7 @@ mod tests {
             ("2^0.5", "1.4142135623730951"),
         ];
         for (expression, wanted) in cases {
-            assert_eq!(value(expression).map(|value| value.to_string()).as_deref(), Ok(wanted), "{expression}");
+            assert_eq!(evaluate(expression).map(|value| value.to_string()).as_deref(), Ok(wanted), "{expression}");
         }
     }
 
@@ -221,7 +221,7 @@ mod tests {
             ("(-8)^0.5", "the result is not a real number"),
         ];
         for (expression, why) in cases {
-            assert_eq!(value(expression), Err(Mistake::Worked(why)), "{expression}");
+            assert_eq!(evaluate(expression), Err(CalculatorError::Math(why)), "{expression}");
         }
     }
 
@@ -241,28 +241,28 @@ mod tests {
             ("2×3", "`×` was not expected"),
         ];
         for (expression, why) in cases {
-            assert_eq!(value(expression), Err(Mistake::Written(why.to_owned())), "{expression}");
+            assert_eq!(evaluate(expression), Err(CalculatorError::Syntax(why.to_owned())), "{expression}");
         }
     }
 
     #[test]
     fn depth_and_length_are_limited() {
         let nested = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
-        assert_eq!(value(&nested(63)), Ok(1.0));
-        let deep = Err(Mistake::Written("it is nested more than 64 deep".to_owned()));
+        assert_eq!(evaluate(&nested(63)), Ok(1.0));
+        let deep = Err(CalculatorError::Syntax("it is nested more than 64 deep".to_owned()));
         for expression in [nested(64), "-".repeat(999) + "1", "1^".repeat(400) + "1", "(".repeat(1000)] {
-            assert_eq!(value(&expression), deep, "{expression}");
+            assert_eq!(evaluate(&expression), deep, "{expression}");
         }
-        assert_eq!(value(&("1+".repeat(499) + "11")), Ok(510.0));
-        assert!(matches!(value(&"1".repeat(1001)), Err(Mistake::Written(why)) if why.contains("1000 bytes")));
+        assert_eq!(evaluate(&("1+".repeat(499) + "11")), Ok(510.0));
+        assert!(matches!(evaluate(&"1".repeat(1001)), Err(CalculatorError::Syntax(why)) if why.contains("1000 bytes")));
     }
 
     #[test]
     fn any_tree_has_the_value_that_it_has_when_it_is_written_out() {
-        for seed in seeds() {
+        for seed in test_seeds() {
             let mut rng = Rng::new(seed);
             let (text, wanted) = tree(&mut rng, 4);
-            let found = value(&text);
+            let found = evaluate(&text);
             let wanted = if wanted.is_finite() { Ok(wanted) } else { Err(()) };
             assert_eq!(found.map_err(|_| ()), wanted, "SEED={seed} {text}");
         }
@@ -271,10 +271,10 @@ mod tests {
     #[test]
     fn no_text_does_harm() {
         let words = ["(", ")", "+", "-", "*", "/", "%", "^", "0", "7.5", "9999999", " ", "é", "."];
-        for seed in seeds() {
+        for seed in test_seeds() {
             let mut rng = Rng::new(seed);
             let text: String = (0..rng.below(200)).map(|_| rng.choose("1", &words)).collect();
-            if let Ok(found) = value(&text) {
+            if let Ok(found) = evaluate(&text) {
                 assert!(found.is_finite(), "SEED={seed} {text}");
             }
         }

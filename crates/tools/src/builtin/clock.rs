@@ -1,6 +1,6 @@
 //! `clock`: what time it is. Models do not know.
 
-use super::{invalid_arguments, read, said};
+use super::{invalid_arguments_output, parse_arguments, text_output};
 use model::definition::{Tool, ToolExecutor};
 use model::seq::Millis;
 use model::tool::{ToolOutput, ToolSpec};
@@ -33,18 +33,18 @@ pub(super) fn definition() -> Tool {
 }
 
 pub(super) fn run(arguments: &str, now: Millis) -> ToolOutput {
-    match read(arguments) {
+    match parse_arguments(arguments) {
         Ok(Arguments { timezone: Some(zone) }) if !zone.eq_ignore_ascii_case("utc") => {
-            invalid_arguments(format!("`{zone}` is not known, only UTC is"))
+            invalid_arguments_output(format!("`{zone}` is not known, only UTC is"))
         }
-        Ok(Arguments { .. }) => said(format!(r#"{{"time":"{}","unix_ms":{now}}}"#, iso(now))),
-        Err(error) => invalid_arguments(error),
+        Ok(Arguments { .. }) => text_output(format!(r#"{{"time":"{}","unix_ms":{now}}}"#, format_iso8601(now))),
+        Err(error) => invalid_arguments_output(error),
     }
 }
 
 /// The time as ISO 8601 writes it.
-fn iso(now: Millis) -> String {
-    let (year, month, day) = date(now / DAY_MS);
+fn format_iso8601(now: Millis) -> String {
+    let (year, month, day) = date_from_days(now / DAY_MS);
     let ms = now % DAY_MS;
     let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
@@ -52,7 +52,7 @@ fn iso(now: Millis) -> String {
 
 /// The date so many days after 1970-01-01, in the calendar that never skipped a day. Years are counted from March, so
 /// that the leap day is the last one, and in eras of 400 years, which all have the same number of days.
-const fn date(days: u64) -> (u64, u64, u64) {
+const fn date_from_days(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -80,9 +80,9 @@ mod tests {
             (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
         ];
         for (now, wanted) in cases {
-            assert_eq!(iso(now), wanted);
+            assert_eq!(format_iso8601(now), wanted);
         }
-        assert!(iso(Millis::MAX).ends_with('Z'));
+        assert!(format_iso8601(Millis::MAX).ends_with('Z'));
     }
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
         let (mut year, mut month, mut day) = (1970, 1, 1);
         for days in 0..365_250 {
-            assert_eq!(date(days), (year, month, day));
+            assert_eq!(date_from_days(days), (year, month, day));
             let length = match month {
                 2 => 28 + u64::from(leap(year)),
                 4 | 6 | 9 | 11 => 30,

@@ -1,6 +1,6 @@
 //! `execute_trade`: places an order that does not exist, once somebody has agreed. The demo's tool.
 
-use super::{invalid_arguments, read, said};
+use super::{invalid_arguments_output, parse_arguments, text_output};
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
 use model::tool::{ToolOutput, ToolSpec};
 use serde::Deserialize;
@@ -40,10 +40,10 @@ pub(super) fn definition() -> Tool {
 }
 
 pub(super) fn run(arguments: &str) -> ToolOutput {
-    match read(arguments) {
-        Ok(Arguments { symbol, .. }) if symbol.trim().is_empty() => invalid_arguments("`symbol` is empty"),
-        Ok(Arguments { quantity: 0, .. }) => invalid_arguments("`quantity` is 0"),
-        Ok(Arguments { symbol, quantity }) => said(format!("Order placed: {symbol} x{quantity}")),
-        Err(error) => invalid_arguments(error),
+    match parse_arguments(arguments) {
+        Ok(Arguments { symbol, .. }) if symbol.trim().is_empty() => invalid_arguments_output("`symbol` is empty"),
+        Ok(Arguments { quantity: 0, .. }) => invalid_arguments_output("`quantity` is 0"),
+        Ok(Arguments { symbol, quantity }) => text_output(format!("Order placed: {symbol} x{quantity}")),
+        Err(error) => invalid_arguments_output(error),
     }
 }

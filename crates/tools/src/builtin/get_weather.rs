@@ -1,6 +1,6 @@
 //! `get_weather`: always 15 degrees and sunny, in words and in a picture. The demo's tool.
 
-use super::{invalid_arguments, read};
+use super::{invalid_arguments_output, parse_arguments};
 use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
 use model::definition::{Tool, ToolExecutor};
 use model::tool::{ToolOutput, ToolSpec};
@@ -12,7 +12,7 @@ pub(super) const NAME: &str = "get_weather";
 const REPORT: &str = r#"{"temperature":"15C","condition":"Sunny"}"#;
 
 /// A sun of 32 by 32 pixels.
-const SUN: &str = concat!(
+const SUN_DATA_URL: &str = concat!(
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgAgMAAAAOFJJnAAAADFBMVEV+xPD/0ED/piv///+e2XbuAA",
     "AAZUlEQVR42mNgwAaYGnAwOEAMBSBDC8RYAWRwASWYFoBULNBawQVW1TQ1rAmsmis0dAGYoRkamgFmqIaGRoAZU0NDw5AZXCtADK",
     "0FCAamGiTtcAPhVsAshTsD7jC4U+GOx+NBdAAA17wlHS7X0RoAAAAASUVORK5CYII=",
@@ -41,16 +41,16 @@ pub(super) fn definition() -> Tool {
 }
 
 pub(super) fn run(arguments: &str) -> ToolOutput {
-    match read(arguments) {
-        Ok(Arguments { location }) if location.trim().is_empty() => invalid_arguments("`location` is empty"),
-        Ok(Arguments { .. }) => sunny(),
-        Err(error) => invalid_arguments(error),
+    match parse_arguments(arguments) {
+        Ok(Arguments { location }) if location.trim().is_empty() => invalid_arguments_output("`location` is empty"),
+        Ok(Arguments { .. }) => sunny_output(),
+        Err(error) => invalid_arguments_output(error),
     }
 }
 
 /// The same twice: once for the model and once for people.
-fn sunny() -> ToolOutput {
-    let image_url = ImageUrl::new(SUN);
+fn sunny_output() -> ToolOutput {
+    let image_url = ImageUrl::new(SUN_DATA_URL);
     ToolOutput {
         message_content: vec![
             ContentPart::text(REPORT),

@@ -1,6 +1,6 @@
 //! `slow`: takes as long as it is told, and says how far it is. The demo's tool.
 
-use super::{invalid_arguments, read, said};
+use super::{invalid_arguments_output, parse_arguments, text_output};
 use futures_util::{StreamExt, stream};
 use model::definition::{Tool, ToolExecutor};
 use model::ports::BoxStream;
@@ -45,21 +45,23 @@ pub(super) fn definition() -> Tool {
 }
 
 pub(super) fn run(arguments: String) -> BoxStream<'static, ToolEvent> {
-    Box::pin(stream::once(async move { begin(&arguments) }).flatten())
+    Box::pin(stream::once(async move { start_steps(&arguments) }).flatten())
 }
 
-fn begin(arguments: &str) -> BoxStream<'static, ToolEvent> {
+fn start_steps(arguments: &str) -> BoxStream<'static, ToolEvent> {
     let over = |output: ToolOutput| stream::iter([ToolEvent::End(output)]);
-    match read(arguments) {
+    match parse_arguments(arguments) {
         Ok(Arguments { seconds }) if seconds > SECONDS_MAX => {
-            Box::pin(over(invalid_arguments(format!("`seconds` is more than {SECONDS_MAX}"))))
+            Box::pin(over(invalid_arguments_output(format!("`seconds` is more than {SECONDS_MAX}"))))
         }
-        Ok(Arguments { seconds }) => Box::pin(steps(seconds).chain(over(said(format!("done after {seconds} s"))))),
-        Err(error) => Box::pin(over(invalid_arguments(error))),
+        Ok(Arguments { seconds }) => {
+            Box::pin(progress_steps(seconds).chain(over(text_output(format!("done after {seconds} s")))))
+        }
+        Err(error) => Box::pin(over(invalid_arguments_output(error))),
     }
 }
 
-fn steps(seconds: u32) -> impl futures_util::Stream<Item = ToolEvent> + Send {
+fn progress_steps(seconds: u32) -> impl futures_util::Stream<Item = ToolEvent> + Send {
     let total = seconds.saturating_mul(STEPS_PER_SECOND);
     stream::iter(1..=total).then(move |step| async move {
         tokio::time::sleep(STEP).await;

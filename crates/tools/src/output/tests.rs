@@ -4,14 +4,14 @@ use serde_json::json;
 
 /// The words of a result that is nothing else.
 fn said(text: &str) -> String {
-    let output = read(text, None).unwrap();
+    let output = parse_output(text, None).unwrap();
     let [ContentPart::Text { text, .. }] = output.message_content.as_slice() else { panic!("{output:?}") };
-    assert_eq!(output, words(text));
+    assert_eq!(output, text_output(text));
     text.clone()
 }
 
 fn refused(json: &Value) -> String {
-    let error = read(&json.to_string(), None).unwrap_err();
+    let error = parse_output(&json.to_string(), None).unwrap_err();
     assert_eq!(error.code, "invalid_output");
     error.message
 }
@@ -53,7 +53,7 @@ fn an_object_with_the_fields_of_an_output_is_one() {
         "ui_hints": {"colour": "red"},
         "error": {"code": "c", "message": "m"},
     });
-    let output = read(&whole.to_string(), None).unwrap();
+    let output = parse_output(&whole.to_string(), None).unwrap();
     let image = ImageBlock { image_url: ImageUrl::new("data:,"), id: None };
     let wanted = ToolOutput {
         message_content: vec![ContentPart::text("for the model")],
@@ -68,16 +68,16 @@ fn an_object_with_the_fields_of_an_output_is_one() {
 
 #[test]
 fn plain_words_are_enough_for_content_and_for_an_error() {
-    let output = read(r#"{"message_content":"hi"}"#, None).unwrap();
-    assert_eq!(output, words("hi"));
-    let output = read(r#"{"error":"no such city"}"#, None).unwrap();
+    let output = parse_output(r#"{"message_content":"hi"}"#, None).unwrap();
+    assert_eq!(output, text_output("hi"));
+    let output = parse_output(r#"{"error":"no such city"}"#, None).unwrap();
     assert_eq!(output, ToolOutput::failed("tool_failed", "no such city"));
 }
 
 #[test]
 fn the_model_reads_what_there_is_when_there_is_no_content() {
-    assert_eq!(read(r#"{"summary":"short"}"#, None).unwrap().message_content, [ContentPart::text("short")]);
-    let shown = read(r#"{"block_list":[{"type":"text","text":"x"}]}"#, None).unwrap();
+    assert_eq!(parse_output(r#"{"summary":"short"}"#, None).unwrap().message_content, [ContentPart::text("short")]);
+    let shown = parse_output(r#"{"block_list":[{"type":"text","text":"x"}]}"#, None).unwrap();
     assert_eq!(shown.message_content, []);
 }
 
@@ -114,18 +114,18 @@ fn a_pointer_picks_the_result() {
         ("/out/message_content", "hi"),
     ];
     for (pointer, wanted) in cases {
-        let output = read(body, Some(pointer)).unwrap();
-        let wanted = if pointer.is_empty() { compact(wanted) } else { wanted.to_owned() };
-        assert_eq!(output, words(&wanted), "{pointer}");
+        let output = parse_output(body, Some(pointer)).unwrap();
+        let wanted = if pointer.is_empty() { compact_json(wanted) } else { wanted.to_owned() };
+        assert_eq!(output, text_output(&wanted), "{pointer}");
     }
 }
 
 #[test]
 fn a_pointer_to_nothing_says_so() {
     for pointer in ["/nope", "/data/2", "/data/x", "data", "/data/0/0/0"] {
-        let error = read(r#"{"data":[{},{}]}"#, Some(pointer)).unwrap_err();
+        let error = parse_output(r#"{"data":[{},{}]}"#, Some(pointer)).unwrap_err();
         assert!(error.message.ends_with(&format!("the answer has nothing at `{pointer}`")), "{}", error.message);
     }
-    let error = read("hello", Some("/a")).unwrap_err();
+    let error = parse_output("hello", Some("/a")).unwrap_err();
     assert!(error.message.contains("the answer is not JSON"), "{}", error.message);
 }

@@ -8,7 +8,7 @@ use model::item::{ApprovalGate, CallKind};
 use model::tool::{ProgressUpdate, ToolEvent, ToolRequest};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tools::builtin::{definition, names};
+use tools::builtin::{builtin_definition, builtin_names};
 
 fn asking(name: &str, arguments: &str) -> ToolRequest {
     ToolRequest { name: name.to_owned(), ..request(ToolExecutor::Builtin, arguments) }
@@ -74,8 +74,8 @@ async fn a_tool_that_is_not_there_says_so() {
 
 #[tokio::test]
 async fn every_tool_is_defined_and_runs() {
-    for name in names() {
-        let tool = definition(name).unwrap();
+    for name in builtin_names() {
+        let tool = builtin_definition(name).unwrap();
         assert_eq!(tool.spec.name, *name);
         assert_eq!(tool.spec.parameters["type"], "object");
         assert!(!tool.spec.description.is_empty() && tool.display_name.is_some());
@@ -83,12 +83,12 @@ async fn every_tool_is_defined_and_runs() {
         assert_eq!(tool.idempotent, *name != "execute_trade");
         assert_eq!(failed(asking(name, "[]")).await.0, "invalid_arguments", "{name}");
     }
-    assert_eq!(definition("nothing"), None);
+    assert_eq!(builtin_definition("nothing"), None);
 }
 
 #[test]
 fn the_weather_needs_nobodys_leave_and_may_be_asked_twice() {
-    let tool = definition("get_weather").unwrap();
+    let tool = builtin_definition("get_weather").unwrap();
     assert_eq!(
         (tool.approval_gate(), tool.idempotent, tool.display_name.as_deref()),
         (ApprovalGate::Never, true, Some("Weather"))
@@ -98,7 +98,7 @@ fn the_weather_needs_nobodys_leave_and_may_be_asked_twice() {
 
 #[tokio::test]
 async fn a_trade_waits_for_a_person_and_is_placed_once() {
-    let tool = definition("execute_trade").unwrap();
+    let tool = builtin_definition("execute_trade").unwrap();
     assert_eq!((tool.approval, tool.approval_timeout_seconds, tool.idempotent), (ApprovalPolicy::Always, 300, false));
     assert_eq!(tool.display_name.as_deref(), Some("Trade"));
     let placed = said(asking("execute_trade", r#"{"symbol":"VNM","quantity":100}"#)).await;
@@ -146,5 +146,5 @@ async fn slow_says_how_far_it_is_every_fifth_of_a_second() {
     assert_eq!(output.message_content, [ContentPart::text("done after 2 s")]);
     assert_eq!(events.next().await, None);
     assert_eq!(said(asking("slow", r#"{"seconds":0}"#)).await, "done after 0 s");
-    assert!(definition("slow").unwrap().timeout_ms > Some(600_000));
+    assert!(builtin_definition("slow").unwrap().timeout_ms > Some(600_000));
 }

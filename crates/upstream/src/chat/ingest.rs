@@ -1,11 +1,11 @@
 //! Chunks in, deltas out.
 
-use super::calls::Calls;
-use super::message::Message;
+use super::message_builder::ChatMessageBuilder;
+use super::reasoning::{ReasoningBuilder, ReasoningDelta};
 use super::refusal;
-use super::thoughts::{Thought, Thoughts};
-use super::usage::{self, Finish};
-use crate::failure::{self, Trouble};
+use super::tool_calls::ChatToolCalls;
+use super::usage::{self, ChatFinishReason};
+use crate::failure::{self, ProviderErrorKind};
 use crate::{Ingest, json};
 use model::event::StopReason;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelRequest, ModelTurnEnd};
@@ -18,15 +18,15 @@ const DONE: &str = "[DONE]";
 
 /// Reads the answer to one request. `origin` is where it comes from.
 #[must_use]
-pub fn ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
+pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
     Box::new(ChatIngest { origin, ..ChatIngest::default() })
 }
 
 /// Numbers for the items of a turn: the dialect has none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slots(u32);
+pub(super) struct SlotCounter(u32);
 
-impl Slots {
+impl SlotCounter {
     pub(super) const fn next(&mut self) -> u32 {
         let slot = self.0;
         self.0 = slot.saturating_add(1);
@@ -42,77 +42,77 @@ impl Slots {
 struct ChatIngest {
     origin: String,
     /// The terminal event is out.
-    over: bool,
+    is_finished: bool,
     /// A chunk with a choice came.
-    heard: bool,
-    slots: Slots,
-    thoughts: Option<Thoughts>,
-    has_thought: bool,
-    message: Option<Message>,
-    has_spoken: bool,
-    calls: Calls,
-    finish: Option<String>,
+    has_choice: bool,
+    slot_counter: SlotCounter,
+    reasoning: Option<ReasoningBuilder>,
+    is_reasoning_closed: bool,
+    message: Option<ChatMessageBuilder>,
+    is_message_closed: bool,
+    calls: ChatToolCalls,
+    finish_reason: Option<String>,
     usage: Usage,
     model: Option<String>,
     service_tier: Option<String>,
 }
 
 impl Ingest for ChatIngest {
-    fn event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>) {
+    fn on_event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>) {
         let data = event.data.trim();
-        if self.over || data.is_empty() {
+        if self.is_finished || data.is_empty() {
             return;
         }
         if data == DONE {
-            let open = self.finish.is_none() && !(self.heard && self.calls.are_whole());
-            return if open { self.fail(failure::incomplete(), out) } else { self.complete(out) };
+            let open = self.finish_reason.is_none() && !(self.has_choice && self.calls.are_arguments_complete());
+            return if open { self.fail(failure::truncated_stream_failure(), out) } else { self.complete(out) };
         }
         match model::json::parse_lenient_json(data) {
             Ok(chunk) => self.chunk(chunk, event.event.as_deref(), out),
-            Err(error) => self.fail(failure::unreadable(data, &error), out),
+            Err(error) => self.fail(failure::invalid_json_failure(data, &error), out),
         }
     }
 
-    fn end(&mut self, out: &mut Vec<ModelEvent>) {
-        match (self.over, &self.finish) {
+    fn on_end(&mut self, out: &mut Vec<ModelEvent>) {
+        match (self.is_finished, &self.finish_reason) {
             (true, _) => {}
             (false, Some(_)) => self.complete(out),
-            (false, None) => self.fail(failure::incomplete(), out),
+            (false, None) => self.fail(failure::truncated_stream_failure(), out),
         }
     }
 }
 
 impl ChatIngest {
     fn fail(&mut self, failure: ModelFailure, out: &mut Vec<ModelEvent>) {
-        self.over = true;
+        self.is_finished = true;
         out.push(ModelEvent::Failed(failure));
     }
 
     fn chunk(&mut self, mut chunk: Value, name: Option<&str>, out: &mut Vec<ModelEvent>) {
-        if let Some(failure) = refusal::in_stream(&chunk, name) {
+        if let Some(failure) = refusal::classify_stream_error(&chunk, name) {
             return self.fail(failure, out);
         }
-        let tokens = usage::of_chunk(&chunk);
+        let tokens = usage::usage_of_chunk(&chunk);
         let choices = match chunk.get_mut("choices") {
             Some(Value::Array(choices)) => std::mem::take(choices),
             _ if tokens.is_some() => Vec::new(),
             _ => return out.push(ModelEvent::Delta(ModelDelta::Unknown(chunk))),
         };
-        keep(&mut self.model, json::text(&chunk, "model"));
-        keep(&mut self.service_tier, json::text(&chunk, "service_tier"));
+        update_if_changed(&mut self.model, json::str_field(&chunk, "model"));
+        update_if_changed(&mut self.service_tier, json::str_field(&chunk, "service_tier"));
         for choice in choices {
             if let Err(failure) = self.choice(choice, out) {
                 return self.fail(failure, out);
             }
         }
-        self.used(tokens, out);
+        self.update_usage(tokens, out);
     }
 
     /// Tokens so far. What comes after the answer is said at the end.
-    fn used(&mut self, tokens: Option<Usage>, out: &mut Vec<ModelEvent>) {
+    fn update_usage(&mut self, tokens: Option<Usage>, out: &mut Vec<ModelEvent>) {
         let Some(tokens) = tokens.filter(|tokens| *tokens != self.usage) else { return };
         self.usage = tokens;
-        if self.finish.is_none() {
+        if self.finish_reason.is_none() {
             out.push(ModelEvent::Delta(ModelDelta::Usage(tokens)));
         }
     }
@@ -123,92 +123,93 @@ impl ChatIngest {
             out.push(ModelEvent::Delta(ModelDelta::Unknown(json!({ "choices": [choice] }))));
             return Ok(());
         }
-        if let Some(failure) = refusal::in_stream(&choice, None) {
+        if let Some(failure) = refusal::classify_stream_error(&choice, None) {
             return Err(failure);
         }
-        self.heard = true;
-        let delta = json::take(&mut choice, "delta").filter(|delta| delta.as_object().is_some_and(|of| !of.is_empty()));
+        self.has_choice = true;
+        let delta =
+            json::take_field(&mut choice, "delta").filter(|delta| delta.as_object().is_some_and(|of| !of.is_empty()));
         // A whole message says nothing new after its pieces.
-        let delta = delta.or_else(|| json::take(&mut choice, "message").filter(|_| self.slots.0 == 0));
+        let delta = delta.or_else(|| json::take_field(&mut choice, "message").filter(|_| self.slot_counter.0 == 0));
         if let Some(delta) = delta {
-            self.delta(delta, logprobs(&mut choice), out);
+            self.delta(delta, take_logprobs(&mut choice), out);
         }
-        self.used(choice.get("usage").and_then(usage::of), out);
-        if let Some(reason) = json::text(&choice, "finish_reason").filter(|reason| !reason.is_empty()) {
-            self.finish = Some(reason.to_owned());
-            return broken(reason);
+        self.update_usage(choice.get("usage").and_then(usage::parse_usage), out);
+        if let Some(reason) = json::str_field(&choice, "finish_reason").filter(|reason| !reason.is_empty()) {
+            self.finish_reason = Some(reason.to_owned());
+            return check_finish_reason(reason);
         }
         Ok(())
     }
 
     fn delta(&mut self, mut delta: Value, logprobs: Option<Value>, out: &mut Vec<ModelEvent>) {
-        if let Some(thought) = Thought::of(&mut delta) {
-            self.think(thought, out);
+        if let Some(thought) = ReasoningDelta::take_from(&mut delta) {
+            self.push_reasoning(thought, out);
         }
-        match json::take(&mut delta, "content") {
-            Some(Value::String(text)) => self.say(text, logprobs, out),
-            Some(Value::Array(parts)) => parts.into_iter().for_each(|part| self.part(part, out)),
+        match json::take_field(&mut delta, "content") {
+            Some(Value::String(text)) => self.push_text(text, logprobs, out),
+            Some(Value::Array(parts)) => parts.into_iter().for_each(|part| self.push_part(part, out)),
             _ => {}
         }
-        if let Some(text) = json::take_text(&mut delta, "refusal").filter(|text| !text.is_empty()) {
-            let delta = self.message(out).refusal(text);
+        if let Some(text) = json::take_string_field(&mut delta, "refusal").filter(|text| !text.is_empty()) {
+            let delta = self.open_message(out).refusal_delta(text);
             out.push(ModelEvent::Delta(delta));
         }
-        for image in taken_list(&mut delta, "images") {
-            self.part(image, out);
+        for image in take_list(&mut delta, "images") {
+            self.push_part(image, out);
         }
-        for annotation in taken_list(&mut delta, "annotations") {
-            let known = self.message.as_ref().and_then(|message| message.annotation(&annotation));
+        for annotation in take_list(&mut delta, "annotations") {
+            let known = self.message.as_ref().and_then(|message| message.annotation_delta(&annotation));
             let unknown = || ModelDelta::Unknown(json!({ "annotations": [annotation] }));
             out.push(ModelEvent::Delta(known.unwrap_or_else(unknown)));
         }
-        let mut pieces = taken_list(&mut delta, "tool_calls");
-        if let Some(function) = json::take(&mut delta, "function_call") {
+        let mut pieces = take_list(&mut delta, "tool_calls");
+        if let Some(function) = json::take_field(&mut delta, "function_call") {
             pieces.push(json!({ "function": function }));
         }
         if !pieces.is_empty() {
-            self.close_thoughts(out);
+            self.close_reasoning(out);
             self.close_message(out);
-            self.calls.pieces(pieces, &mut self.slots, out);
+            self.calls.push_deltas(pieces, &mut self.slot_counter, out);
         }
-        if let Some(audio) = json::take(&mut delta, "audio") {
+        if let Some(audio) = json::take_field(&mut delta, "audio") {
             out.push(ModelEvent::Delta(ModelDelta::Unknown(json!({ "audio": audio }))));
         }
     }
 
-    fn think(&mut self, thought: Thought, out: &mut Vec<ModelEvent>) {
-        let slots = &mut self.slots;
-        let thoughts = self.thoughts.get_or_insert_with(|| {
+    fn push_reasoning(&mut self, thought: ReasoningDelta, out: &mut Vec<ModelEvent>) {
+        let slots = &mut self.slot_counter;
+        let thoughts = self.reasoning.get_or_insert_with(|| {
             let slot = slots.next();
             out.push(ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItemKind::Reasoning }));
-            Thoughts::new(slot)
+            ReasoningBuilder::new(slot)
         });
-        out.extend(thoughts.more(thought).map(ModelEvent::Delta));
+        out.extend(thoughts.push(thought).map(ModelEvent::Delta));
     }
 
-    fn say(&mut self, text: String, logprobs: Option<Value>, out: &mut Vec<ModelEvent>) {
+    fn push_text(&mut self, text: String, logprobs: Option<Value>, out: &mut Vec<ModelEvent>) {
         if !text.is_empty() {
-            let delta = self.message(out).text(text, logprobs);
+            let delta = self.open_message(out).text_delta(text, logprobs);
             out.push(ModelEvent::Delta(delta));
         }
     }
 
     /// One element of a content that is a list.
-    fn part(&mut self, mut part: Value, out: &mut Vec<ModelEvent>) {
-        match json::text(&part, "type").unwrap_or_default() {
-            "text" => self.say(json::take_text(&mut part, "text").unwrap_or_default(), None, out),
+    fn push_part(&mut self, mut part: Value, out: &mut Vec<ModelEvent>) {
+        match json::str_field(&part, "type").unwrap_or_default() {
+            "text" => self.push_text(json::take_string_field(&mut part, "text").unwrap_or_default(), None, out),
             "thinking" => {
-                if let Some(thought) = Thought::of_part(&part) {
-                    self.think(thought, out);
+                if let Some(thought) = ReasoningDelta::from_part(&part) {
+                    self.push_reasoning(thought, out);
                 }
             }
             "image_url" => {
                 let url = part.get_mut("image_url").and_then(|image| match image {
                     Value::String(url) => Some(std::mem::take(url)),
-                    image => json::take_text(image, "url"),
+                    image => json::take_string_field(image, "url"),
                 });
                 if let Some(url) = url.filter(|url| !url.is_empty()) {
-                    let delta = self.message(out).picture(url);
+                    let delta = self.open_message(out).image_delta(url);
                     out.push(ModelEvent::Delta(delta));
                 }
             }
@@ -217,43 +218,45 @@ impl ChatIngest {
     }
 
     /// The message, begun when there is none.
-    fn message(&mut self, out: &mut Vec<ModelEvent>) -> &mut Message {
+    fn open_message(&mut self, out: &mut Vec<ModelEvent>) -> &mut ChatMessageBuilder {
         if self.message.is_none() {
-            self.close_thoughts(out);
+            self.close_reasoning(out);
         }
-        let slots = &mut self.slots;
-        self.message.get_or_insert_with(|| Message::begin(slots, out))
+        let slots = &mut self.slot_counter;
+        self.message.get_or_insert_with(|| ChatMessageBuilder::start(slots, out))
     }
 
-    fn close_thoughts(&mut self, out: &mut Vec<ModelEvent>) {
-        if !self.has_thought
-            && let Some(thoughts) = self.thoughts.take()
+    fn close_reasoning(&mut self, out: &mut Vec<ModelEvent>) {
+        if !self.is_reasoning_closed
+            && let Some(thoughts) = self.reasoning.take()
         {
-            self.has_thought = true;
-            out.push(ModelEvent::Delta(thoughts.done(&self.origin)));
+            self.is_reasoning_closed = true;
+            out.push(ModelEvent::Delta(thoughts.finish(&self.origin)));
         }
     }
 
     fn close_message(&mut self, out: &mut Vec<ModelEvent>) {
-        if !self.has_spoken
+        if !self.is_message_closed
             && let Some(message) = self.message.take()
         {
-            self.has_spoken = true;
+            self.is_message_closed = true;
             out.push(ModelEvent::Delta(ModelDelta::Done { slot: message.slot, raw: None }));
         }
     }
 
     /// The turn ended by itself. At a limit nothing that is open is whole.
     fn complete(&mut self, out: &mut Vec<ModelEvent>) {
-        let stop = match self.finish.as_deref().map(Finish::of) {
-            Some(Finish::Stop(stop)) => stop,
+        let stop = match self.finish_reason.as_deref().map(ChatFinishReason::parse) {
+            Some(ChatFinishReason::Stop(stop)) => stop,
             _ => StopReason::Stop,
         };
         let limited = matches!(stop, StopReason::MaxTokens | StopReason::ContentFilter);
-        if let Some(failure) = self.calls.check().err().filter(|_| !limited) {
+        if let Some(failure) = self.calls.check_names().err().filter(|_| !limited) {
             return self.fail(failure, out);
         }
-        if let Some(reason) = self.finish.as_deref().filter(|reason| Finish::of(reason) == Finish::Unknown) {
+        if let Some(reason) =
+            self.finish_reason.as_deref().filter(|reason| ChatFinishReason::parse(reason) == ChatFinishReason::Unknown)
+        {
             out.push(ModelEvent::Delta(ModelDelta::Unknown(json!({ "finish_reason": reason }))));
         }
         let stop = match (limited, self.calls.is_empty()) {
@@ -261,41 +264,41 @@ impl ChatIngest {
             (false, true) => StopReason::Stop,
             (false, false) => StopReason::ToolCalls,
         };
-        self.calls.show(&mut self.slots, out);
+        self.calls.emit_all(&mut self.slot_counter, out);
         if !limited {
-            let thoughts = self.thoughts.take().map(|thoughts| thoughts.done(&self.origin));
+            let thoughts = self.reasoning.take().map(|thoughts| thoughts.finish(&self.origin));
             let message = self.message.take().map(|message| ModelDelta::Done { slot: message.slot, raw: None });
             out.extend(thoughts.into_iter().chain(message).map(ModelEvent::Delta));
-            self.calls.done(&self.origin, out);
+            self.calls.finish_all(&self.origin, out);
         }
-        self.over = true;
+        self.is_finished = true;
         let (model, service_tier) = (self.model.take(), self.service_tier.take());
         out.push(ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage: self.usage, model, service_tier }));
     }
 }
 
 /// Some reasons are none: the service broke, and says so at the end.
-fn broken(reason: &str) -> Result<(), ModelFailure> {
-    let trouble = match Finish::of(reason) {
-        Finish::Stop(_) | Finish::Unknown => return Ok(()),
-        Finish::Broken => Trouble::Provider,
-        Finish::Overloaded => Trouble::Overloaded,
-        Finish::Aborted => Trouble::Incomplete,
+fn check_finish_reason(reason: &str) -> Result<(), ModelFailure> {
+    let trouble = match ChatFinishReason::parse(reason) {
+        ChatFinishReason::Stop(_) | ChatFinishReason::Unknown => return Ok(()),
+        ChatFinishReason::ProviderFailed => ProviderErrorKind::Provider,
+        ChatFinishReason::Overloaded => ProviderErrorKind::Overloaded,
+        ChatFinishReason::Aborted => ProviderErrorKind::Incomplete,
     };
     let message = "The provider broke off its answer.";
-    Err(trouble.failure(message, Some(json!({ "finish_reason": json::shown(reason) }))))
+    Err(trouble.to_failure(message, Some(json!({ "finish_reason": json::sanitize_for_error(reason) }))))
 }
 
 /// Keeps the last thing that was said.
-fn keep(held: &mut Option<String>, said: Option<&str>) {
+fn update_if_changed(held: &mut Option<String>, said: Option<&str>) {
     if let Some(said) = said.filter(|said| !said.is_empty() && held.as_deref() != Some(*said)) {
         *held = Some(said.to_owned());
     }
 }
 
 /// A list, taken out rather than copied. One thing alone is a list, too.
-fn taken_list(value: &mut Value, key: &str) -> Vec<Value> {
-    match json::take(value, key) {
+fn take_list(value: &mut Value, key: &str) -> Vec<Value> {
+    match json::take_field(value, key) {
         Some(Value::Array(list)) => list,
         Some(one @ Value::Object(_)) => vec![one],
         _ => Vec::new(),
@@ -303,8 +306,8 @@ fn taken_list(value: &mut Value, key: &str) -> Vec<Value> {
 }
 
 /// The probabilities of a choice's words, as a list.
-fn logprobs(choice: &mut Value) -> Option<Value> {
-    let mut logprobs = json::take(choice, "logprobs")?;
-    let content = json::take(&mut logprobs, "content");
+fn take_logprobs(choice: &mut Value) -> Option<Value> {
+    let mut logprobs = json::take_field(choice, "logprobs")?;
+    let content = json::take_field(&mut logprobs, "content");
     content.filter(|content| content.as_array().is_some_and(|content| !content.is_empty()))
 }

@@ -1,12 +1,12 @@
 //! What a service says when it will not, or cannot: as an answer, or in the middle of one.
 
-use crate::failure::{Complaint, Trouble};
+use crate::failure::{ProviderError, ProviderErrorKind};
 use crate::json;
 use model::model_turn::ModelFailure;
 use serde_json::Value;
 
 /// The conversation does not fit the model.
-const TOO_LONG: [&str; 9] = [
+const CONTEXT_TOO_LONG_PHRASES: [&str; 9] = [
     "context_length_exceeded",
     "exceed_context_size_error",
     "context length",
@@ -18,7 +18,7 @@ const TOO_LONG: [&str; 9] = [
     "request too large",
 ];
 /// It may not say what it would have to, or may not read what it was given.
-const FORBIDDEN: [&str; 6] = [
+const CONTENT_POLICY_PHRASES: [&str; 6] = [
     "content_filter",
     "content_policy_violation",
     "content policy",
@@ -27,16 +27,18 @@ const FORBIDDEN: [&str; 6] = [
     "flagged",
 ];
 /// There is nothing left to spend: waiting does not help.
-const SPENT: [&str; 4] = ["insufficient_quota", "insufficient balance", "insufficient credits", "insufficient_credits"];
+const QUOTA_PHRASES: [&str; 4] =
+    ["insufficient_quota", "insufficient balance", "insufficient credits", "insufficient_credits"];
 /// We ask too often.
-const OFTEN: [&str; 4] = ["rate_limit_exceeded", "rate_limit_error", "rate limit", "too many requests"];
+const RATE_LIMIT_PHRASES: [&str; 4] = ["rate_limit_exceeded", "rate_limit_error", "rate limit", "too many requests"];
 /// It has too much to do.
-const BUSY: [&str; 5] = ["overloaded_error", "overloaded", "engine_overloaded", "service_unavailable", "no available"];
+const OVERLOADED_PHRASES: [&str; 5] =
+    ["overloaded_error", "overloaded", "engine_overloaded", "service_unavailable", "no available"];
 /// It does not know us.
-const STRANGER: [&str; 5] =
+const AUTH_PHRASES: [&str; 5] =
     ["invalid_api_key", "authentication_error", "invalid_authentication_error", "permission_error", "invalid api key"];
 /// What a service gave us and does not take back.
-const GIVEN: [&str; 6] = [
+const HISTORY_FIELD_PHRASES: [&str; 6] = [
     "reasoning_content",
     "reasoning_details",
     "thought_signature",
@@ -45,68 +47,68 @@ const GIVEN: [&str; 6] = [
     "`thinking` block",
 ];
 /// How it says so.
-const NOT_TAKEN: [&str; 7] =
+const NOT_ACCEPTED_PHRASES: [&str; 7] =
     ["unsupported", "not supported", "not permitted", "not allowed", "unexpected", "unknown", "invalid"];
 /// It will never take this request.
-const WRONG: [&str; 5] =
+const INVALID_REQUEST_CODES: [&str; 5] =
     ["invalid_request_error", "BadRequestError", "bad_request", "not_found_error", "invalid_request_message_order"];
 
 /// Reads an error answer; `body` may be cut. A failure with the code `history_refused` means that the service does not
 /// take back what it said before; the same request `without_reasoning` may succeed, and should be tried once.
 #[must_use]
-pub fn refused(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
-    ModelFailure { retry_after_ms, ..failure(&Complaint::of_body(body), Some(status), Some(status)) }
+pub fn classify_error(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
+    ModelFailure { retry_after_ms, ..to_failure(&ProviderError::from_body(body), Some(status), Some(status)) }
 }
 
 /// `meant` is the status that was meant, `status` the one that came: in a stream an error may name one.
-fn failure(complaint: &Complaint, meant: Option<u16>, status: Option<u16>) -> ModelFailure {
-    let mut failure = complaint.failure(trouble(complaint, meant), status);
+fn to_failure(complaint: &ProviderError, meant: Option<u16>, status: Option<u16>) -> ModelFailure {
+    let mut failure = complaint.to_failure(kind_from_error(complaint, meant), status);
     // An empty purse does not fill by waiting.
-    if is_spent(complaint, meant) {
+    if is_quota_exhausted(complaint, meant) {
         failure.error.retryable = Some(false);
     }
     failure
 }
 
-fn is_spent(complaint: &Complaint, status: Option<u16>) -> bool {
-    status == Some(402) || complaint.says(&SPENT)
+fn is_quota_exhausted(complaint: &ProviderError, status: Option<u16>) -> bool {
+    status == Some(402) || complaint.mentions_any(&QUOTA_PHRASES)
 }
 
 /// The error in an event of a stream, or in one of its choices, if that is what it is.
-pub(super) fn in_stream(value: &Value, name: Option<&str>) -> Option<ModelFailure> {
-    let said = match json::present(value, "error") {
+pub(super) fn classify_stream_error(value: &Value, name: Option<&str>) -> Option<ModelFailure> {
+    let said = match json::non_null_field(value, "error") {
         Some(Value::String(text)) => !text.is_empty(),
         Some(error) => error.is_object(),
         None => false,
     };
     // vLLM and Mistral send their error objects flat.
-    let flat = json::text(value, "object") == Some("error") || (name == Some("error") && value.is_object());
+    let flat = json::str_field(value, "object") == Some("error") || (name == Some("error") && value.is_object());
     if !said && !flat {
         return None;
     }
-    let complaint = Complaint::of(value);
+    let complaint = ProviderError::from_json(value);
     // OpenRouter's codes are statuses.
     let status = complaint.code.parse().ok().filter(|status| (400..600).contains(status));
-    Some(failure(&complaint, status, None))
+    Some(to_failure(&complaint, status, None))
 }
 
-fn trouble(complaint: &Complaint, status: Option<u16>) -> Trouble {
-    let says = |words: &[&str]| complaint.says(words);
+fn kind_from_error(complaint: &ProviderError, status: Option<u16>) -> ProviderErrorKind {
+    let says = |words: &[&str]| complaint.mentions_any(words);
     // What breaks inside a service has words of every kind; that it broke is what counts.
     if let Some(status) = status.filter(|status| *status >= 500) {
-        return Trouble::of_status(status);
+        return ProviderErrorKind::from_status(status);
     }
     let named = [
-        (says(&TOO_LONG), Trouble::ContextTooLong),
-        (says(&GIVEN) && says(&NOT_TAKEN), Trouble::HistoryRefused),
-        (is_spent(complaint, status) || says(&OFTEN), Trouble::RateLimited),
-        (says(&BUSY), Trouble::Overloaded),
-        (says(&STRANGER) || status == Some(401), Trouble::Auth),
-        (says(&FORBIDDEN), Trouble::Refused),
+        (says(&CONTEXT_TOO_LONG_PHRASES), ProviderErrorKind::ContextTooLong),
+        (says(&HISTORY_FIELD_PHRASES) && says(&NOT_ACCEPTED_PHRASES), ProviderErrorKind::HistoryRefused),
+        (is_quota_exhausted(complaint, status) || says(&RATE_LIMIT_PHRASES), ProviderErrorKind::RateLimited),
+        (says(&OVERLOADED_PHRASES), ProviderErrorKind::Overloaded),
+        (says(&AUTH_PHRASES) || status == Some(401), ProviderErrorKind::Auth),
+        (says(&CONTENT_POLICY_PHRASES), ProviderErrorKind::Refused),
     ];
     let named = named.into_iter().find(|(is_it, _)| *is_it).map(|(_, trouble)| trouble);
-    let unnamed = if says(&WRONG) { Trouble::Refused } else { Trouble::Provider };
-    named.or_else(|| status.map(Trouble::of_status)).unwrap_or(unnamed)
+    let unnamed = if says(&INVALID_REQUEST_CODES) { ProviderErrorKind::Refused } else { ProviderErrorKind::Provider };
+    named.or_else(|| status.map(ProviderErrorKind::from_status)).unwrap_or(unnamed)
 }
 
 #[cfg(test)]
@@ -149,19 +151,19 @@ mod tests {
     fn every_services_words_mean_one_of_ours() {
         for (status, code, kind, message, ours, retryable) in CASES {
             let body = json!({"error": {"code": code, "type": kind, "message": message}}).to_string();
-            let error = refused(status, body.as_bytes(), None).error;
+            let error = classify_error(status, body.as_bytes(), None).error;
             assert_eq!((error.code.as_str(), error.retryable), (ours, Some(retryable)), "{status} {body}");
         }
         for body in ["<html><title>Bad</title></html>", "", r#"{"message": {"detail": [{"type": "extra_forbidden"}]}}"#]
         {
-            assert_eq!(refused(422, body.as_bytes(), None).error.code, "provider_refused", "{body}");
+            assert_eq!(classify_error(422, body.as_bytes(), None).error.code, "provider_refused", "{body}");
         }
     }
 
     #[test]
     fn a_refusal_keeps_what_was_said_and_how_long_to_wait() {
         let body = br#"{"error":{"message":"Slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
-        let failure = refused(429, body, Some(1500));
+        let failure = classify_error(429, body, Some(1500));
         assert_eq!(failure.retry_after_ms, Some(1500));
         let said = json!({"status": 429, "code": "rate_limit_exceeded", "type": "requests", "message": "Slow down"});
         assert_eq!(failure.error.details, Some(said));
@@ -170,7 +172,7 @@ mod tests {
     #[test]
     fn an_error_in_a_stream_is_told_from_a_chunk() {
         for chunk in [json!({"choices": []}), json!({"error": null}), json!({"error": ""}), json!([]), json!(null)] {
-            assert_eq!(in_stream(&chunk, None), None, "{chunk}");
+            assert_eq!(classify_stream_error(&chunk, None), None, "{chunk}");
         }
         let cases = [
             (json!({"error": {"code": 429, "message": "Provider returned error"}}), "rate_limited"),
@@ -181,8 +183,8 @@ mod tests {
             (json!({"error": {"message": "busy", "type": "overloaded_error"}}), "overloaded"),
         ];
         for (chunk, expected) in cases {
-            assert_eq!(in_stream(&chunk, None).unwrap().error.code, expected, "{chunk}");
+            assert_eq!(classify_stream_error(&chunk, None).unwrap().error.code, expected, "{chunk}");
         }
-        assert!(in_stream(&json!({"message": "gone"}), Some("error")).is_some());
+        assert!(classify_stream_error(&json!({"message": "gone"}), Some("error")).is_some());
     }
 }

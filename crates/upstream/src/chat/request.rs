@@ -13,13 +13,13 @@
 //!   call's `extra_content` (Gemini). Who sends none of these gets none: Groq refuses fields that it does not know.
 //! - An option that is `null` takes its field out of the body: so `stream_options` need not go where it is refused.
 
-use super::calls::is_whole;
-use super::thoughts::Details;
-use super::wishes;
-use crate::history::{Told, ToldCall, ToldResult, told};
-use crate::parts::{Picture, file_name, file_note, summary_note};
-use crate::wishes::instructions;
-use crate::{Target, json, options};
+use super::reasoning::ReasoningDetails;
+use super::settings;
+use super::tool_calls::is_json_object;
+use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder, summary_text};
+use crate::history::{PromptCall, PromptItem, PromptResult, normalize_history};
+use crate::settings::combined_instructions;
+use crate::{RequestTarget, json, options};
 use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES, JsonObject};
 use model::model_turn::ModelRequest;
 use model::tool::ToolSpec;
@@ -27,34 +27,34 @@ use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
 /// What is said for a person where a service wants a person to speak.
-const GO_ON: &str = "Continue.";
+const CONTINUE_PROMPT: &str = "Continue.";
 /// How the key is called under which arguments stand that are no object.
-const INVALID: &str = "_invalid";
+const INVALID_ARGUMENTS_KEY: &str = "_invalid";
 /// How long a tool's name may be.
 const NAME_BYTES_MAX: usize = 64;
 /// How long the name of a call is that came from elsewhere, and of what it is made.
-const CALL_NAME_CHARS: usize = 9;
-const CALL_NAME_ALPHABET: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+const CALL_ID_CHARS: usize = 9;
+const CALL_ID_ALPHABET: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// The body that asks for a turn.
 #[must_use]
-pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
-    let history = told(&turn.history, target.origin);
-    let mut script = Script { names: names(&history), ..Script::default() };
+pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
+    let history = normalize_history(&turn.history, target.origin);
+    let mut script = ChatMessagesBuilder { call_ids: wire_call_ids(&history), ..ChatMessagesBuilder::default() };
     for told in &history {
-        script.tell(told);
+        script.push_item(told);
     }
     let mut body = JsonObject::new();
     body.insert("model".to_owned(), target.model.into());
-    body.insert("messages".to_owned(), script.messages(&instructions(turn)).into());
+    body.insert("messages".to_owned(), script.into_messages(&combined_instructions(turn)).into());
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
-    let tools: Vec<Value> = turn.tools.iter().map(tool).collect();
+    let tools: Vec<Value> = turn.tools.iter().map(tool_json).collect();
     if !tools.is_empty() {
         body.insert("tools".to_owned(), tools.into());
     }
-    wishes::put(&mut body, turn, target.model);
-    options::merge(&mut body, &turn.provider_options, &[]);
+    settings::apply_settings(&mut body, turn, target.model);
+    options::merge_options(&mut body, &turn.provider_options, &[]);
     body.retain(|_, value| !value.is_null());
     Value::Object(body)
 }
@@ -74,7 +74,7 @@ pub fn without_reasoning(mut body: Value) -> Value {
     body
 }
 
-fn tool(tool: &ToolSpec) -> Value {
+fn tool_json(tool: &ToolSpec) -> Value {
     let mut parameters = tool.parameters.as_object().cloned().unwrap_or_default();
     parameters.entry("type").or_insert_with(|| "object".into());
     parameters.entry("properties").or_insert_with(|| json!({}));
@@ -85,107 +85,111 @@ fn tool(tool: &ToolSpec) -> Value {
 
 /// The messages so far, and the two that are not whole: a person's, and after it the model's.
 #[derive(Default)]
-struct Script<'a> {
-    names: HashMap<&'a str, String>,
+struct ChatMessagesBuilder<'a> {
+    call_ids: HashMap<&'a str, String>,
     system: Vec<&'a str>,
     messages: Vec<Value>,
-    user: Vec<Piece>,
-    said: Vec<&'a str>,
-    calls: Vec<Value>,
-    thought: String,
-    details: Details,
+    pending_user: Vec<UserPart>,
+    pending_texts: Vec<&'a str>,
+    pending_calls: Vec<Value>,
+    pending_reasoning: String,
+    pending_details: ReasoningDetails,
 }
 
 /// One piece of what a person says.
-enum Piece {
+enum UserPart {
     Text(String),
-    Picture(Value),
+    Image(Value),
     File(Value),
 }
 
-impl<'a> Script<'a> {
-    fn tell(&mut self, told: &Told<'a>) {
+impl<'a> ChatMessagesBuilder<'a> {
+    fn push_item(&mut self, told: &PromptItem<'a>) {
         match told {
-            Told::Summary(text) => {
-                self.end_step();
-                self.user.push(Piece::Text(summary_note(text)));
+            PromptItem::Summary(text) => {
+                self.flush_assistant();
+                self.pending_user.push(UserPart::Text(summary_text(text)));
             }
-            Told::System(text) => self.system.push(text),
-            Told::User(parts) => {
-                self.end_step();
-                self.user.extend(pieces(parts.iter().map(AsRef::as_ref)));
+            PromptItem::System(text) => self.system.push(text),
+            PromptItem::User(parts) => {
+                self.flush_assistant();
+                self.pending_user.extend(user_parts(parts.iter().map(AsRef::as_ref)));
             }
-            Told::Reasoning(raw) => {
-                self.thought.push_str(json::text(raw, "reasoning_content").unwrap_or_default());
-                json::list(raw, "reasoning_details").iter().cloned().for_each(|detail| self.details.push(detail));
+            PromptItem::Reasoning(raw) => {
+                self.pending_reasoning.push_str(json::str_field(raw, "reasoning_content").unwrap_or_default());
+                json::array_field(raw, "reasoning_details")
+                    .iter()
+                    .cloned()
+                    .for_each(|detail| self.pending_details.push(detail));
             }
-            Told::Assistant { text, .. } => self.said.push(text),
-            Told::Call(call) => {
-                let call = self.call(call);
-                self.calls.push(call);
+            PromptItem::Assistant { text, .. } => self.pending_texts.push(text),
+            PromptItem::Call(call) => {
+                let call = self.tool_call_json(call);
+                self.pending_calls.push(call);
             }
-            Told::Result(result) => self.result(result),
+            PromptItem::Result(result) => self.push_result(result),
             // This dialect has no such items: nothing of this kind came from here.
-            Told::Hosted { .. } => {}
+            PromptItem::Hosted { .. } => {}
         }
     }
 
     /// The name of a call in this request.
-    fn name_of(&self, call: &ToldCall<'a>) -> String {
-        self.names.get(call.id).cloned().unwrap_or_else(|| call.id.to_owned())
+    fn wire_call_id(&self, call: &PromptCall<'a>) -> String {
+        self.call_ids.get(call.id).cloned().unwrap_or_else(|| call.id.to_owned())
     }
 
-    fn call(&self, call: &ToldCall<'a>) -> Value {
-        let function = json!({ "name": tool_name(call.name), "arguments": arguments(call.arguments) });
-        let mut told = json!({ "id": self.name_of(call), "type": "function", "function": function });
-        let extra = call.raw.and_then(|raw| json::present(raw, "extra_content"));
+    fn tool_call_json(&self, call: &PromptCall<'a>) -> Value {
+        let function = json!({ "name": sanitize_tool_name(call.name), "arguments": arguments_json(call.arguments) });
+        let mut told = json!({ "id": self.wire_call_id(call), "type": "function", "function": function });
+        let extra = call.raw.and_then(|raw| json::non_null_field(raw, "extra_content"));
         if let (Some(extra), Some(told)) = (extra, told.as_object_mut()) {
             told.insert("extra_content".to_owned(), extra.clone());
         }
         told
     }
 
-    fn result(&mut self, result: &ToldResult<'a>) {
-        self.end_step();
+    fn push_result(&mut self, result: &PromptResult<'a>) {
+        self.flush_assistant();
         let mut lines: Vec<String> = Vec::new();
-        let mut shown: Vec<Piece> = Vec::new();
-        for piece in pieces(&result.content) {
+        let mut shown: Vec<UserPart> = Vec::new();
+        for piece in user_parts(&result.content) {
             match piece {
-                Piece::Text(text) => lines.push(text),
-                Piece::Picture(part) => {
+                UserPart::Text(text) => lines.push(text),
+                UserPart::Image(part) => {
                     lines.push("[image]".to_owned());
-                    shown.push(Piece::Picture(part));
+                    shown.push(UserPart::Image(part));
                 }
-                Piece::File(part) => {
+                UserPart::File(part) => {
                     lines.push("[file]".to_owned());
-                    shown.push(Piece::File(part));
+                    shown.push(UserPart::File(part));
                 }
             }
         }
-        let (id, name) = (self.name_of(&result.call), tool_name(result.call.name));
+        let (id, name) = (self.wire_call_id(&result.call), sanitize_tool_name(result.call.name));
         self.messages.push(json!({ "role": "tool", "tool_call_id": id, "content": lines.join("\n") }));
         if !shown.is_empty() {
-            self.user.push(Piece::Text(format!("What {name} gave beside its text:")));
-            self.user.append(&mut shown);
+            self.pending_user.push(UserPart::Text(format!("What {name} gave beside its text:")));
+            self.pending_user.append(&mut shown);
         }
     }
 
     /// All that the model said in a step is one message. Thoughts alone are none.
-    fn end_step(&mut self) {
-        let (said, calls) = (std::mem::take(&mut self.said), std::mem::take(&mut self.calls));
-        let (thought, details) = (std::mem::take(&mut self.thought), std::mem::take(&mut self.details));
+    fn flush_assistant(&mut self) {
+        let (said, calls) = (std::mem::take(&mut self.pending_texts), std::mem::take(&mut self.pending_calls));
+        let (thought, details) =
+            (std::mem::take(&mut self.pending_reasoning), std::mem::take(&mut self.pending_details));
         if said.is_empty() && calls.is_empty() {
             return;
         }
-        self.end_user();
+        self.flush_user();
         let mut message = JsonObject::new();
         message.insert("role".to_owned(), "assistant".into());
         message.insert("content".to_owned(), if said.is_empty() { Value::Null } else { said.join("\n\n").into() });
         if !thought.is_empty() {
             message.insert("reasoning_content".to_owned(), thought.into());
         }
-        if !details.list.is_empty() {
-            message.insert("reasoning_details".to_owned(), details.list.into());
+        if !details.blocks.is_empty() {
+            message.insert("reasoning_details".to_owned(), details.blocks.into());
         }
         if !calls.is_empty() {
             message.insert("tool_calls".to_owned(), calls.into());
@@ -193,27 +197,27 @@ impl<'a> Script<'a> {
         self.messages.push(Value::Object(message));
     }
 
-    fn end_user(&mut self) {
-        let pieces = std::mem::take(&mut self.user);
+    fn flush_user(&mut self) {
+        let pieces = std::mem::take(&mut self.pending_user);
         if pieces.is_empty() {
             return;
         }
-        let texts: Option<Vec<&str>> = pieces.iter().map(Piece::as_text).collect();
+        let texts: Option<Vec<&str>> = pieces.iter().map(UserPart::as_text).collect();
         let content: Value = match texts {
             Some(texts) => texts.join("\n\n").into(),
-            None => pieces.into_iter().map(Piece::into_part).collect(),
+            None => pieces.into_iter().map(UserPart::into_part).collect(),
         };
         self.messages.push(json!({ "role": "user", "content": content }));
     }
 
-    fn messages(mut self, instructions: &str) -> Vec<Value> {
-        self.end_step();
-        self.end_user();
-        let go_on = || json!({ "role": "user", "content": GO_ON });
-        if self.messages.first().and_then(role) != Some("user") {
+    fn into_messages(mut self, instructions: &str) -> Vec<Value> {
+        self.flush_assistant();
+        self.flush_user();
+        let go_on = || json!({ "role": "user", "content": CONTINUE_PROMPT });
+        if self.messages.first().and_then(message_role) != Some("user") {
             self.messages.insert(0, go_on());
         }
-        if self.messages.last().and_then(role) == Some("assistant") {
+        if self.messages.last().and_then(message_role) == Some("assistant") {
             self.messages.push(go_on());
         }
         let said = std::iter::once(instructions).filter(|text| !text.is_empty()).chain(self.system);
@@ -225,32 +229,32 @@ impl<'a> Script<'a> {
     }
 }
 
-impl Piece {
+impl UserPart {
     fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Picture(_) | Self::File(_) => None,
+            Self::Image(_) | Self::File(_) => None,
         }
     }
 
     fn into_part(self) -> Value {
         match self {
             Self::Text(text) => json!({ "type": "text", "text": text }),
-            Self::Picture(part) | Self::File(part) => part,
+            Self::Image(part) | Self::File(part) => part,
         }
     }
 }
 
-fn role(message: &Value) -> Option<&str> {
-    json::text(message, "role")
+fn message_role(message: &Value) -> Option<&str> {
+    json::str_field(message, "role")
 }
 
 /// Parts in the dialect's shapes; texts beside each other are one.
-fn pieces<'a>(parts: impl IntoIterator<Item = &'a ContentPart>) -> Vec<Piece> {
-    let mut pieces: Vec<Piece> = Vec::new();
+fn user_parts<'a>(parts: impl IntoIterator<Item = &'a ContentPart>) -> Vec<UserPart> {
+    let mut pieces: Vec<UserPart> = Vec::new();
     for part in parts {
-        match (pieces.last_mut(), piece(part)) {
-            (Some(Piece::Text(text)), Piece::Text(more)) => {
+        match (pieces.last_mut(), user_part(part)) {
+            (Some(UserPart::Text(text)), UserPart::Text(more)) => {
                 text.push('\n');
                 text.push_str(&more);
             }
@@ -260,75 +264,75 @@ fn pieces<'a>(parts: impl IntoIterator<Item = &'a ContentPart>) -> Vec<Piece> {
     pieces
 }
 
-fn piece(part: &ContentPart) -> Piece {
+fn user_part(part: &ContentPart) -> UserPart {
     match part {
-        ContentPart::Text { text, .. } => Piece::Text(text.clone()),
-        ContentPart::ImageUrl { image_url, .. } => match Picture::at(&image_url.url) {
-            Picture::Web(url) | Picture::Data { url, .. } => {
+        ContentPart::Text { text, .. } => UserPart::Text(text.clone()),
+        ContentPart::ImageUrl { image_url, .. } => match ImageSource::from_url(&image_url.url) {
+            ImageSource::Remote(url) | ImageSource::Inline { url, .. } => {
                 let mut shown = json!({ "url": url });
                 // Only where it was said: not everybody knows the field.
                 if let (Some(detail), Some(shown)) = (image_url.detail, shown.as_object_mut()) {
                     shown.insert("detail".to_owned(), detail.as_str().into());
                 }
-                Piece::Picture(json!({ "type": "image_url", "image_url": shown }))
+                UserPart::Image(json!({ "type": "image_url", "image_url": shown }))
             }
-            Picture::Hidden => Piece::Text(image_url.placeholder()),
+            ImageSource::Unavailable => UserPart::Text(image_url.placeholder()),
         },
-        ContentPart::File { file } => file_piece(file),
+        ContentPart::File { file } => file_user_part(file),
     }
 }
 
 /// A file goes along when its bytes are at hand and it is a PDF: the dialect fetches none and takes no others.
-fn file_piece(file: &FileRef) -> Piece {
-    match file.url.as_deref().map(Picture::at) {
-        Some(Picture::Data { url, media_type, .. }) if IMAGE_MEDIA_TYPES.contains(&media_type) => {
-            Piece::Picture(json!({ "type": "image_url", "image_url": { "url": url } }))
+fn file_user_part(file: &FileRef) -> UserPart {
+    match file.url.as_deref().map(ImageSource::from_url) {
+        Some(ImageSource::Inline { url, media_type, .. }) if IMAGE_MEDIA_TYPES.contains(&media_type) => {
+            UserPart::Image(json!({ "type": "image_url", "image_url": { "url": url } }))
         }
-        Some(Picture::Data { url, media_type: "application/pdf", .. }) => {
-            let file = json!({ "filename": file_name(file), "file_data": url });
-            Piece::File(json!({ "type": "file", "file": file }))
+        Some(ImageSource::Inline { url, media_type: "application/pdf", .. }) => {
+            let file = json!({ "filename": file_name_or_default(file), "file_data": url });
+            UserPart::File(json!({ "type": "file", "file": file }))
         }
-        _ => Piece::Text(file_note(file)),
+        _ => UserPart::Text(file_placeholder(file)),
     }
 }
 
 /// Arguments as an object, whatever the model said.
-fn arguments(text: &str) -> String {
+fn arguments_json(text: &str) -> String {
     match text.trim() {
         "" | "null" => "{}".to_owned(),
-        _ if is_whole(text) => text.to_owned(),
-        _ => json!({ INVALID: text }).to_string(),
+        _ if is_json_object(text) => text.to_owned(),
+        _ => json!({ INVALID_ARGUMENTS_KEY: text }).to_string(),
     }
 }
 
 /// A name that a service takes, also when the model made one up.
-fn tool_name(name: &str) -> String {
+fn sanitize_tool_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let name: String = name.chars().take(NAME_BYTES_MAX).map(plain).collect();
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
 /// Names for the calls that the service did not name itself: the same in every request of a conversation.
-fn names<'a>(history: &[Told<'a>]) -> HashMap<&'a str, String> {
-    let calls = || history.iter().filter_map(|told| if let Told::Call(call) = told { Some(call) } else { None });
-    let is_theirs = |call: &&ToldCall<'a>| call.raw.and_then(|raw| json::text(raw, "id")) == Some(call.id);
+fn wire_call_ids<'a>(history: &[PromptItem<'a>]) -> HashMap<&'a str, String> {
+    let calls = || history.iter().filter_map(|told| if let PromptItem::Call(call) = told { Some(call) } else { None });
+    let is_theirs = |call: &&PromptCall<'a>| call.raw.and_then(|raw| json::str_field(raw, "id")) == Some(call.id);
     let mut taken: HashSet<String> = calls().filter(is_theirs).map(|call| call.id.to_owned()).collect();
     let mut names = HashMap::new();
     for call in calls().filter(|call| !is_theirs(call)) {
-        let name = (0..).map(|salt| short_name(call.id, salt)).find(|name| taken.insert(name.clone()));
+        let name = (0..).map(|salt| short_call_id(call.id, salt)).find(|name| taken.insert(name.clone()));
         names.insert(call.id, name.unwrap_or_default());
     }
     names
 }
 
 /// Nine letters and digits that stand for an id (FNV-1a, in base 62).
-fn short_name(id: &str, salt: u64) -> String {
+fn short_call_id(id: &str, salt: u64) -> String {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let mut rest = id.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ salt, hash);
-    let mut name = String::with_capacity(CALL_NAME_CHARS);
-    while name.len() < CALL_NAME_CHARS {
+    let mut name = String::with_capacity(CALL_ID_CHARS);
+    while name.len() < CALL_ID_CHARS {
         let digit = usize::try_from(rest % 62).unwrap_or_default();
-        name.extend(CALL_NAME_ALPHABET.get(digit).map(|byte| char::from(*byte)));
+        name.extend(CALL_ID_ALPHABET.get(digit).map(|byte| char::from(*byte)));
         rest /= 62;
     }
     name

@@ -7,7 +7,7 @@ use model::record::RawItem;
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
-const HERE: Target<'static> = Target { model: "m", origin: "here", store: false };
+const HERE: RequestTarget<'static> = RequestTarget { model: "m", origin: "here", store: false };
 
 fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
     ModelRequest {
@@ -26,7 +26,7 @@ fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
 }
 
 fn messages(history: Vec<HistoryEntry>) -> Value {
-    request(&turn(history), &HERE)["messages"].take()
+    build_request(&turn(history), &HERE)["messages"].take()
 }
 
 fn user(text: &str) -> HistoryEntry {
@@ -65,7 +65,7 @@ fn gets(id: &str, content: Vec<ContentPart>) -> HistoryEntry {
 fn a_body_has_everything_and_wishes_come_last() {
     let spec = |name: &str, parameters| ToolSpec { name: name.to_owned(), description: "d".to_owned(), parameters };
     let options = json!({"temperature": 0, "model": "other", "stream_options": null, "tools": [{"type": "own"}]});
-    let body = request(
+    let body = build_request(
         &ModelRequest {
             instructions: "Be brief.".to_owned(),
             tools: Arc::new([spec("t", Value::Null)]),
@@ -86,7 +86,7 @@ fn a_body_has_everything_and_wishes_come_last() {
         ],
     });
     assert_eq!(body, expected);
-    let plain = request(&turn(vec![user("hi")]), &HERE);
+    let plain = build_request(&turn(vec![user("hi")]), &HERE);
     assert_eq!(plain["stream_options"], json!({"include_usage": true}));
     assert_eq!(plain.get("tools"), None);
 }
@@ -119,13 +119,16 @@ fn all_that_a_step_said_is_one_message_and_its_results_follow_in_order() {
 #[test]
 fn roles_alternate_and_a_person_speaks_first_and_last() {
     let said = |role: &str, content: &str| json!({"role": role, "content": content});
-    assert_eq!(messages(vec![]), json!([said("user", GO_ON)]));
+    assert_eq!(messages(vec![]), json!([said("user", CONTINUE_PROMPT)]));
     let summary = HistoryEntry::Summary { text: "much".to_owned() };
     let told = messages(vec![summary, user("a"), user("b"), thinks(json!({"reasoning": "x"})), user("c")]);
     let words = "Summary of the conversation so far:\n\nmuch\n\na\n\nb\n\nc";
     assert_eq!(told, json!([said("user", words)]));
     let told = messages(vec![says("one"), says("two")]);
-    assert_eq!(told, json!([said("user", GO_ON), said("assistant", "one\n\ntwo"), said("user", GO_ON)]));
+    assert_eq!(
+        told,
+        json!([said("user", CONTINUE_PROMPT), said("assistant", "one\n\ntwo"), said("user", CONTINUE_PROMPT)])
+    );
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn what_a_service_refuses_of_its_own_words_can_be_left_out() {
     };
     let full = vec![user("q"), thoughts(), says("a"), signed(json!({"id": "p", "extra_content": {"google": {}}}))];
     let plain = vec![user("q"), says("a"), signed(json!({"id": "p"}))];
-    assert_eq!(without_reasoning(request(&turn(full), &HERE)), request(&turn(plain), &HERE));
+    assert_eq!(without_reasoning(build_request(&turn(full), &HERE)), build_request(&turn(plain), &HERE));
 }
 
 #[test]
@@ -206,7 +209,7 @@ fn calls_from_elsewhere_get_names_that_everybody_takes_and_that_stay() {
 
 #[test]
 fn names_that_meet_are_told_apart() {
-    let taken = short_name("call_R2", 0);
+    let taken = short_call_id("call_R2", 0);
     let theirs = HistoryEntry::Call {
         call_id: CallId::from("call_R1"),
         name: "t".to_owned(),
@@ -235,8 +238,8 @@ fn arguments_are_an_object_and_names_are_plain() {
         let function = &told[1]["tool_calls"][0]["function"];
         assert_eq!(*function, json!({"name": "get_weather_now__", "arguments": expected}));
     }
-    assert_eq!(tool_name(""), "unknown");
-    assert_eq!(tool_name(&"x".repeat(100)).len(), 64);
+    assert_eq!(sanitize_tool_name(""), "unknown");
+    assert_eq!(sanitize_tool_name(&"x".repeat(100)).len(), 64);
 }
 
 #[test]
@@ -305,7 +308,7 @@ fn wished(wishes: ModelSettings, model: &str, options: &Value) -> Value {
         model_settings: Arc::new(wishes),
         ..turn(vec![user("hi")])
     };
-    request(&turn, &Target { model, ..HERE })
+    build_request(&turn, &RequestTarget { model, ..HERE })
 }
 
 #[test]
@@ -368,7 +371,7 @@ fn nothing_is_said_about_tools_where_there_are_none() {
         ..ModelSettings::default()
     };
     let asked = ModelRequest { model_settings: Arc::new(wishes), ..turn(vec![user("hi")]) };
-    assert_eq!(request(&asked, &HERE), request(&turn(vec![user("hi")]), &HERE));
+    assert_eq!(build_request(&asked, &HERE), build_request(&turn(vec![user("hi")]), &HERE));
 }
 
 #[test]
@@ -383,5 +386,5 @@ fn what_a_clients_operator_said_is_in_the_one_system_message() {
         said("assistant", "Hello,\n\nyou."),
         said("user", "go"),
     ]);
-    assert_eq!(request(&turn, &HERE)["messages"], expected);
+    assert_eq!(build_request(&turn, &HERE)["messages"], expected);
 }

@@ -1,36 +1,42 @@
 //! What a turn cost, and why it ended.
 
-use crate::json::{self, count};
+use crate::json::{self, token_count_field};
 use model::event::StopReason;
 use model::usage::Usage;
 use serde_json::Value;
 
 /// The tokens that a chunk tells of: its own `usage`, or the one that Groq puts aside.
-pub(super) fn of_chunk(chunk: &Value) -> Option<Usage> {
-    json::present(chunk, "usage").and_then(of).or_else(|| chunk.get("x_groq")?.get("usage").and_then(of))
+pub(super) fn usage_of_chunk(chunk: &Value) -> Option<Usage> {
+    json::non_null_field(chunk, "usage")
+        .and_then(parse_usage)
+        .or_else(|| chunk.get("x_groq")?.get("usage").and_then(parse_usage))
 }
 
 /// Reads a usage object.
-pub(super) fn of(usage: &Value) -> Option<Usage> {
+pub(super) fn parse_usage(usage: &Value) -> Option<Usage> {
     if usage.as_object().is_none_or(|usage| usage.is_empty()) {
         return None;
     }
-    let input_tokens = count(usage, "prompt_tokens");
+    let input_tokens = token_count_field(usage, "prompt_tokens");
     let read = usage.get("prompt_tokens_details").unwrap_or(&Value::Null);
     let written = usage.get("completion_tokens_details").unwrap_or(&Value::Null);
     // In the details; or DeepSeek's word for it; or Moonshot's.
-    let cached = [count(read, "cached_tokens"), count(usage, "prompt_cache_hit_tokens"), count(usage, "cached_tokens")];
-    let reasoning_tokens = count(written, "reasoning_tokens");
-    let mut output_tokens = count(usage, "completion_tokens");
+    let cached = [
+        token_count_field(read, "cached_tokens"),
+        token_count_field(usage, "prompt_cache_hit_tokens"),
+        token_count_field(usage, "cached_tokens"),
+    ];
+    let reasoning_tokens = token_count_field(written, "reasoning_tokens");
+    let mut output_tokens = token_count_field(usage, "completion_tokens");
     // xAI counts thoughts beside the answer, not in it: its total shows that.
     let apart = input_tokens.saturating_add(output_tokens).saturating_add(reasoning_tokens);
-    if reasoning_tokens > 0 && count(usage, "total_tokens") == apart {
+    if reasoning_tokens > 0 && token_count_field(usage, "total_tokens") == apart {
         output_tokens = output_tokens.saturating_add(reasoning_tokens);
     }
     Some(Usage {
         input_tokens,
         cached_tokens: cached.into_iter().find(|tokens| *tokens > 0).unwrap_or_default(),
-        cache_write_tokens: count(read, "cache_write_tokens"),
+        cache_write_tokens: token_count_field(read, "cache_write_tokens"),
         output_tokens,
         reasoning_tokens,
     })
@@ -38,11 +44,11 @@ pub(super) fn of(usage: &Value) -> Option<Usage> {
 
 /// Why a turn ended, in our words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Finish {
+pub(super) enum ChatFinishReason {
     /// The model or a limit ended it.
     Stop(StopReason),
     /// The service broke.
-    Broken,
+    ProviderFailed,
     /// The service had too much to do.
     Overloaded,
     /// Somebody stopped it half-way.
@@ -51,15 +57,15 @@ pub(super) enum Finish {
     Unknown,
 }
 
-impl Finish {
+impl ChatFinishReason {
     /// Reads a `finish_reason`.
-    pub(super) fn of(reason: &str) -> Self {
+    pub(super) fn parse(reason: &str) -> Self {
         match reason.to_ascii_lowercase().as_str() {
             "stop" | "stop_sequence" | "end_turn" | "eos" | "eos_token" => Self::Stop(StopReason::Stop),
             "tool_calls" | "tool_call" | "tool_use" | "function_call" => Self::Stop(StopReason::ToolCalls),
             "length" | "max_tokens" | "model_length" => Self::Stop(StopReason::MaxTokens),
             "content_filter" | "safety" | "sensitive" => Self::Stop(StopReason::ContentFilter),
-            "error" | "network_error" => Self::Broken,
+            "error" | "network_error" => Self::ProviderFailed,
             "insufficient_system_resource" => Self::Overloaded,
             "abort" | "cancelled" => Self::Aborted,
             _ => Self::Unknown,
@@ -73,7 +79,7 @@ mod tests {
     use serde_json::json;
 
     fn tokens(usage: &Value) -> [u64; 5] {
-        let usage = of(usage).unwrap();
+        let usage = parse_usage(usage).unwrap();
         [usage.input_tokens, usage.cached_tokens, usage.cache_write_tokens, usage.output_tokens, usage.reasoning_tokens]
     }
 
@@ -91,7 +97,7 @@ mod tests {
         let moonshot = json!({"prompt_tokens": 9, "completion_tokens": 4, "cached_tokens": 6});
         assert_eq!(tokens(&moonshot), [9, 6, 0, 4, 0]);
         let groq = json!({"x_groq": {"id": "req_1", "usage": {"prompt_tokens": 1, "completion_tokens": 2}}});
-        assert_eq!(of_chunk(&groq).unwrap().output_tokens, 2);
+        assert_eq!(usage_of_chunk(&groq).unwrap().output_tokens, 2);
     }
 
     #[test]
@@ -110,19 +116,19 @@ mod tests {
             "completion_tokens_details": {"reasoning_tokens": 1e300}});
         assert_eq!(tokens(&odd), [0, 0, 0, u64::MAX, u64::MAX]);
         for none in [json!({}), json!(null), json!(7), json!([])] {
-            assert_eq!(of(&none), None);
+            assert_eq!(parse_usage(&none), None);
         }
     }
 
     #[test]
     fn every_finish_reason_has_its_place() {
-        assert_eq!(Finish::of("STOP"), Finish::Stop(StopReason::Stop));
-        assert_eq!(Finish::of("function_call"), Finish::Stop(StopReason::ToolCalls));
-        assert_eq!(Finish::of("model_length"), Finish::Stop(StopReason::MaxTokens));
-        assert_eq!(Finish::of("content_filter"), Finish::Stop(StopReason::ContentFilter));
-        assert_eq!(Finish::of("error"), Finish::Broken);
-        assert_eq!(Finish::of("insufficient_system_resource"), Finish::Overloaded);
-        assert_eq!(Finish::of("abort"), Finish::Aborted);
-        assert_eq!(Finish::of("mood"), Finish::Unknown);
+        assert_eq!(ChatFinishReason::parse("STOP"), ChatFinishReason::Stop(StopReason::Stop));
+        assert_eq!(ChatFinishReason::parse("function_call"), ChatFinishReason::Stop(StopReason::ToolCalls));
+        assert_eq!(ChatFinishReason::parse("model_length"), ChatFinishReason::Stop(StopReason::MaxTokens));
+        assert_eq!(ChatFinishReason::parse("content_filter"), ChatFinishReason::Stop(StopReason::ContentFilter));
+        assert_eq!(ChatFinishReason::parse("error"), ChatFinishReason::ProviderFailed);
+        assert_eq!(ChatFinishReason::parse("insufficient_system_resource"), ChatFinishReason::Overloaded);
+        assert_eq!(ChatFinishReason::parse("abort"), ChatFinishReason::Aborted);
+        assert_eq!(ChatFinishReason::parse("mood"), ChatFinishReason::Unknown);
     }
 }

@@ -3,9 +3,11 @@
 //! An item is `Done` when the next block starts or the message ends: only then is it known that no limit cut it. What was
 //! last said before a limit is left open, and whoever listens closes it as incomplete.
 
-use super::block::{Block, Kind, NOWHERE, action, annotation, shown, state};
-use super::item::{Item, Tokens};
-use super::piece::{Piece, Quick};
+use super::block_builder::{
+    ContentBlockBuilder, ContentBlockKind, NO_SLOT, hosted_action, hosted_state, parse_citation, visible_result,
+};
+use super::block_delta::{ContentBlockDelta, ContentBlockDeltaEvent};
+use super::item_builder::{MessagesItemBuilder, MessagesUsage};
 use super::refusal;
 use crate::{Ingest, failure, json};
 use model::event::StopReason;
@@ -15,148 +17,157 @@ use sse;
 
 /// Reads one answer of the provider. `origin` is where its raw items may go back to.
 #[must_use]
-pub fn ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
-    Box::new(Reader { origin, ..Reader::default() })
+pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
+    Box::new(MessagesIngest { origin, ..MessagesIngest::default() })
 }
 
 #[derive(Debug, Default)]
-struct Reader {
+struct MessagesIngest {
     origin: String,
     /// The blocks that have not ended, in the order in which they started.
-    blocks: Vec<Block>,
+    blocks: Vec<ContentBlockBuilder>,
     /// The items that are not done, in the order in which they started.
-    items: Vec<Item>,
-    slots: u32,
-    tokens: Tokens,
+    items: Vec<MessagesItemBuilder>,
+    next_slot: u32,
+    usage: MessagesUsage,
     model: Option<String>,
     service_tier: Option<String>,
-    stop: Option<StopReason>,
+    stop_reason: Option<StopReason>,
     /// The terminal event was emitted.
-    over: bool,
+    is_finished: bool,
 }
 
-impl Ingest for Reader {
-    fn event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>) {
-        if self.over {
+impl Ingest for MessagesIngest {
+    fn on_event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>) {
+        if self.is_finished {
             return;
         }
-        let quick = Quick::read(&event.data);
-        if let Some((quick, piece)) = quick.as_ref().and_then(|quick| Some((quick, quick.piece()?)))
-            && self.grow(Some(quick.index), piece, out)
+        let quick = ContentBlockDeltaEvent::parse(&event.data);
+        if let Some((quick, piece)) = quick.as_ref().and_then(|quick| Some((quick, quick.block_delta()?)))
+            && self.push_delta(Some(quick.index), piece, out)
         {
             return;
         }
         match model::json::parse_lenient_json(&event.data) {
-            Ok(value) => self.read(event.event.as_deref(), value, out),
-            Err(error) => self.fail(failure::unreadable(&event.data, &error), out),
+            Ok(value) => self.dispatch_event(event.event.as_deref(), value, out),
+            Err(error) => self.fail(failure::invalid_json_failure(&event.data, &error), out),
         }
     }
 
-    fn end(&mut self, out: &mut Vec<ModelEvent>) {
+    fn on_end(&mut self, out: &mut Vec<ModelEvent>) {
         // A provider that has said why it stopped, and has ended every block, has said everything.
-        if self.stop.is_some() && self.blocks.is_empty() {
+        if self.stop_reason.is_some() && self.blocks.is_empty() {
             self.finish(out);
         } else {
-            self.fail(failure::incomplete(), out);
+            self.fail(failure::truncated_stream_failure(), out);
         }
     }
 }
 
-impl Reader {
-    fn read(&mut self, name: Option<&str>, event: Value, out: &mut Vec<ModelEvent>) {
-        match json::text(&event, "type").or(name).unwrap_or_default() {
+impl MessagesIngest {
+    fn dispatch_event(&mut self, name: Option<&str>, event: Value, out: &mut Vec<ModelEvent>) {
+        match json::str_field(&event, "type").or(name).unwrap_or_default() {
             "message_start" => self.message_started(&event, out),
             "content_block_start" => self.block_started(event, out),
-            "content_block_delta" => self.block_grew(event, out),
-            "content_block_stop" => self.block_ended(json::index(&event, "index"), out),
-            "message_delta" => self.message_grew(event, out),
+            "content_block_delta" => self.block_delta(event, out),
+            "content_block_stop" => self.block_ended(json::u32_field(&event, "index"), out),
+            "message_delta" => self.message_delta(event, out),
             "message_stop" => self.finish(out),
             "ping" => {}
-            "error" => self.fail(refusal::in_stream(&event), out),
-            _ => out.push(unknown(event)),
+            "error" => self.fail(refusal::classify_stream_error(&event), out),
+            _ => out.push(unknown_delta(event)),
         }
     }
 
     fn message_started(&mut self, event: &Value, out: &mut Vec<ModelEvent>) {
         let Some(message) = event.get("message") else { return };
-        self.model = json::text(message, "model").map(str::to_owned);
-        self.count(message.get("usage"), out);
+        self.model = json::str_field(message, "model").map(str::to_owned);
+        self.update_usage(message.get("usage"), out);
     }
 
-    fn message_grew(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
-        self.count(event.get("usage"), out);
+    fn message_delta(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
+        self.update_usage(event.get("usage"), out);
         let Some(delta) = event.get("delta") else { return };
-        let Some(reason) = json::text(delta, "stop_reason") else { return };
+        let Some(reason) = json::str_field(delta, "stop_reason") else { return };
         let (stop, is_plain) = match reason {
             "end_turn" | "stop_sequence" => (StopReason::Stop, true),
             "tool_use" => (StopReason::ToolCalls, true),
             "max_tokens" | "model_context_window_exceeded" => (StopReason::MaxTokens, true),
             "pause_turn" => (StopReason::MaxTokens, false),
             // Why it was filtered is told, where the provider says.
-            "refusal" => (StopReason::ContentFilter, json::present(delta, "stop_details").is_none()),
+            "refusal" => (StopReason::ContentFilter, json::non_null_field(delta, "stop_details").is_none()),
             _ => (StopReason::Stop, false),
         };
-        self.stop = Some(stop);
+        self.stop_reason = Some(stop);
         if !is_plain {
-            out.push(unknown(event));
+            out.push(unknown_delta(event));
         }
     }
 
-    fn count(&mut self, usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
+    fn update_usage(&mut self, usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
         let Some(usage) = usage.filter(|usage| usage.is_object()) else { return };
-        self.tokens.update(usage);
-        if let Some(tier) = json::text(usage, "service_tier") {
+        self.usage.update(usage);
+        if let Some(tier) = json::str_field(usage, "service_tier") {
             self.service_tier = Some(tier.to_owned());
         }
-        out.push(ModelEvent::Delta(ModelDelta::Usage(self.tokens.usage())));
+        out.push(ModelEvent::Delta(ModelDelta::Usage(self.usage.to_usage())));
     }
 
     fn block_started(&mut self, mut event: Value, out: &mut Vec<ModelEvent>) {
-        let index = json::index(&event, "index");
-        match event.get("content_block").map_or(Kind::Unknown, Kind::of) {
-            Kind::Unknown => {
+        let index = json::u32_field(&event, "index");
+        match event.get("content_block").map_or(ContentBlockKind::Unknown, ContentBlockKind::from_json) {
+            ContentBlockKind::Unknown => {
                 // Its pieces have to find it, and to be unknown, too.
-                self.blocks.push(Block::new(index, NOWHERE, Kind::Unknown, Value::Null));
-                out.push(unknown(event));
+                self.blocks.push(ContentBlockBuilder::new(index, NO_SLOT, ContentBlockKind::Unknown, Value::Null));
+                out.push(unknown_delta(event));
             }
             kind => {
-                let head = json::take(&mut event, "content_block").unwrap_or_default();
-                self.start(index, kind, head, out);
+                let head = json::take_field(&mut event, "content_block").unwrap_or_default();
+                self.start_block(index, kind, head, out);
             }
         }
     }
 
     /// A block starts: what came before it is done, unless it goes on in this one.
-    fn start(&mut self, index: Option<u32>, kind: Kind, head: Value, out: &mut Vec<ModelEvent>) {
-        let joined = self.joined(kind, &head);
-        self.settle(joined, out);
-        let slot = joined.unwrap_or(self.slots);
+    fn start_block(&mut self, index: Option<u32>, kind: ContentBlockKind, head: Value, out: &mut Vec<ModelEvent>) {
+        let joined = self.item_to_join(kind, &head);
+        self.finish_closed_items(joined, out);
+        let slot = joined.unwrap_or(self.next_slot);
         if joined.is_none() {
-            self.slots = slot.saturating_add(1);
-            self.items.push(Item::new(slot, kind, &head, out));
+            self.next_slot = slot.saturating_add(1);
+            self.items.push(MessagesItemBuilder::new(slot, kind, &head, out));
         }
         let Some(item) = self.items.iter_mut().find(|item| item.slot == slot) else { return };
-        item.open = true;
-        item.awaits = None;
+        item.has_open_block = true;
+        item.pending_call_id = None;
         // What a block already says as it starts is its first piece.
         let said = match kind {
-            Kind::Text => json::text(&head, "text"),
-            Kind::Thinking => json::text(&head, "thinking"),
+            ContentBlockKind::Text => json::str_field(&head, "text"),
+            ContentBlockKind::Thinking => json::str_field(&head, "thinking"),
             _ => None,
         };
         let said = said.unwrap_or_default().to_owned();
-        self.blocks.push(Block { begins: item.letters, ..Block::new(index, slot, kind, head) });
-        let piece = if kind == Kind::Text { Piece::Text(&said) } else { Piece::Thinking(&said) };
-        self.grow(index, piece, out);
+        self.blocks.push(ContentBlockBuilder {
+            text_start_chars: item.text_chars,
+            ..ContentBlockBuilder::new(index, slot, kind, head)
+        });
+        let piece = if kind == ContentBlockKind::Text {
+            ContentBlockDelta::Text(&said)
+        } else {
+            ContentBlockDelta::Thinking(&said)
+        };
+        self.push_delta(index, piece, out);
     }
 
     /// The item that a block goes on with, if there is one.
-    fn joined(&self, kind: Kind, head: &Value) -> Option<u32> {
+    fn item_to_join(&self, kind: ContentBlockKind, head: &Value) -> Option<u32> {
         let item = match kind {
-            Kind::Text => self.items.last().filter(|item| item.kind == Kind::Text && !item.open),
-            Kind::HostedResult => {
-                let call = json::text(head, "tool_use_id")?;
-                self.items.iter().find(|item| item.awaits.as_deref() == Some(call))
+            ContentBlockKind::Text => {
+                self.items.last().filter(|item| item.kind == ContentBlockKind::Text && !item.has_open_block)
+            }
+            ContentBlockKind::HostedToolResult => {
+                let call = json::str_field(head, "tool_use_id")?;
+                self.items.iter().find(|item| item.pending_call_id.as_deref() == Some(call))
             }
             _ => None,
         };
@@ -164,78 +175,78 @@ impl Reader {
     }
 
     /// What has ended, and is not going on, is done.
-    fn settle(&mut self, going_on: Option<u32>, out: &mut Vec<ModelEvent>) {
+    fn finish_closed_items(&mut self, going_on: Option<u32>, out: &mut Vec<ModelEvent>) {
         let origin = &self.origin;
         self.items.retain_mut(|item| {
-            let stays = item.open || item.awaits.is_some() || going_on == Some(item.slot);
+            let stays = item.has_open_block || item.pending_call_id.is_some() || going_on == Some(item.slot);
             if !stays {
-                item.done(origin, out);
+                item.finish(origin, out);
             }
             stays
         });
     }
 
-    fn block_grew(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
-        let index = json::index(&event, "index");
+    fn block_delta(&mut self, event: Value, out: &mut Vec<ModelEvent>) {
+        let index = json::u32_field(&event, "index");
         let is_new = !self.blocks.iter().any(|block| block.index == index);
         let delta = event.get("delta").unwrap_or(&Value::Null);
-        let is_known = match Piece::of(delta) {
+        let is_known = match ContentBlockDelta::from_json(delta) {
             Some(piece) => {
-                if let Some((kind, head)) = piece.block().filter(|_| is_new) {
-                    self.start(index, kind, head, out);
+                if let Some((kind, head)) = piece.implied_block().filter(|_| is_new) {
+                    self.start_block(index, kind, head, out);
                 }
-                self.grow(index, piece, out)
+                self.push_delta(index, piece, out)
             }
-            None => self.describe(index, delta),
+            None => self.apply_metadata_delta(index, delta),
         };
         if !is_known {
-            out.push(unknown(event));
+            out.push(unknown_delta(event));
         }
     }
 
     /// More of a block. False when it has no place there.
-    fn grow(&mut self, index: Option<u32>, piece: Piece<'_>, out: &mut Vec<ModelEvent>) -> bool {
+    fn push_delta(&mut self, index: Option<u32>, piece: ContentBlockDelta<'_>, out: &mut Vec<ModelEvent>) -> bool {
         let Some(block) = self.blocks.iter_mut().rev().find(|block| block.index == index) else { return false };
         let slot = block.slot;
         match (block.kind, piece) {
-            (Kind::Text, Piece::Text(text)) => {
+            (ContentBlockKind::Text, ContentBlockDelta::Text(text)) => {
                 block.text.push_str(text);
                 if let Some(item) = self.items.iter_mut().rev().find(|item| item.slot == slot) {
-                    item.say(text, out);
+                    item.push_text(text, out);
                 }
             }
-            (Kind::Thinking, Piece::Thinking(text)) => {
+            (ContentBlockKind::Thinking, ContentBlockDelta::Thinking(text)) => {
                 block.text.push_str(text);
                 if !text.is_empty() {
                     let text = text.to_owned();
                     out.push(ModelEvent::Delta(ModelDelta::Reasoning { slot, part: 0, text }));
                 }
             }
-            (Kind::Call, Piece::Input(text)) => {
+            (ContentBlockKind::ToolUse, ContentBlockDelta::Input(text)) => {
                 block.text.push_str(text);
                 if !text.is_empty() {
                     out.push(ModelEvent::Delta(ModelDelta::Arguments { slot, text: text.to_owned() }));
                 }
             }
-            (Kind::HostedCall, Piece::Input(text)) => block.text.push_str(text),
+            (ContentBlockKind::HostedToolUse, ContentBlockDelta::Input(text)) => block.text.push_str(text),
             _ => return false,
         }
         true
     }
 
     /// What belongs to a block beside its words. False for what we have no words for.
-    fn describe(&mut self, index: Option<u32>, delta: &Value) -> bool {
+    fn apply_metadata_delta(&mut self, index: Option<u32>, delta: &Value) -> bool {
         let Some(block) = self.blocks.iter_mut().rev().find(|block| block.index == index) else { return false };
-        match (block.kind, json::text(delta, "type"), &mut block.head) {
-            (Kind::Thinking, Some("signature_delta"), Value::Object(head)) => {
-                let signature = json::text(delta, "signature").unwrap_or_default();
+        match (block.kind, json::str_field(delta, "type"), &mut block.start_json) {
+            (ContentBlockKind::Thinking, Some("signature_delta"), Value::Object(head)) => {
+                let signature = json::str_field(delta, "signature").unwrap_or_default();
                 head.insert("signature".to_owned(), signature.into());
                 true
             }
-            (Kind::Text, Some("citations_delta"), _) => {
+            (ContentBlockKind::Text, Some("citations_delta"), _) => {
                 let Some(citation) = delta.get("citation") else { return false };
                 block.citations.push(citation.clone());
-                annotation(citation, 0, 0).is_some()
+                parse_citation(citation, 0, 0).is_some()
             }
             _ => false,
         }
@@ -246,27 +257,30 @@ impl Reader {
         let block = self.blocks.remove(place);
         let (slot, kind) = (block.slot, block.kind);
         let Some(item) = self.items.iter_mut().find(|item| item.slot == slot) else { return };
-        item.open = false;
+        item.has_open_block = false;
         // Citations of nothing refer to nothing.
-        if kind == Kind::Text && item.told {
-            let cited = block.citations.iter().filter_map(|cited| annotation(cited, block.begins, item.letters));
+        if kind == ContentBlockKind::Text && item.is_announced {
+            let cited = block
+                .citations
+                .iter()
+                .filter_map(|cited| parse_citation(cited, block.text_start_chars, item.text_chars));
             out.extend(
                 cited.map(|annotation| ModelDelta::Annotation { slot, part: 0, annotation }).map(ModelEvent::Delta),
             );
         }
-        if kind == Kind::Call && block.text.trim().is_empty() {
+        if kind == ContentBlockKind::ToolUse && block.text.trim().is_empty() {
             out.push(ModelEvent::Delta(ModelDelta::Arguments { slot, text: block.input_text() }));
         }
-        let whole = block.whole();
+        let whole = block.into_json();
         match kind {
-            Kind::HostedCall => {
-                item.awaits = json::text(&whole, "id").map(str::to_owned);
-                item.action = action(&whole);
-                out.push(item.moved("in_progress"));
+            ContentBlockKind::HostedToolUse => {
+                item.pending_call_id = json::str_field(&whole, "id").map(str::to_owned);
+                item.action = hosted_action(&whole);
+                out.push(item.hosted_delta("in_progress"));
             }
-            Kind::HostedResult => {
-                item.action.extend(shown(&whole).map(|result| ("result".to_owned(), result)));
-                out.push(item.moved(state(&whole)));
+            ContentBlockKind::HostedToolResult => {
+                item.action.extend(visible_result(&whole).map(|result| ("result".to_owned(), result)));
+                out.push(item.hosted_delta(hosted_state(&whole)));
             }
             _ => {}
         }
@@ -275,35 +289,35 @@ impl Reader {
 
     /// The message is whole, or a limit has ended it.
     fn finish(&mut self, out: &mut Vec<ModelEvent>) {
-        if self.over {
+        if self.is_finished {
             return;
         }
-        self.over = true;
-        let stop = self.stop.unwrap_or(StopReason::Stop);
+        self.is_finished = true;
+        let stop = self.stop_reason.unwrap_or(StopReason::Stop);
         if matches!(stop, StopReason::MaxTokens | StopReason::ContentFilter) {
             // The last thing that was said may be cut; what came before it is not.
             let last = self.items.last().map(|item| item.slot);
-            self.settle(last, out);
+            self.finish_closed_items(last, out);
         } else {
             while let Some(index) = self.blocks.first().map(|block| block.index) {
                 self.block_ended(index, out);
             }
             for mut item in std::mem::take(&mut self.items) {
-                item.done(&self.origin, out);
+                item.finish(&self.origin, out);
             }
         }
-        let (usage, model, service_tier) = (self.tokens.usage(), self.model.take(), self.service_tier.take());
+        let (usage, model, service_tier) = (self.usage.to_usage(), self.model.take(), self.service_tier.take());
         out.push(ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage, model, service_tier }));
     }
 
     fn fail(&mut self, failure: ModelFailure, out: &mut Vec<ModelEvent>) {
-        if !self.over {
-            self.over = true;
+        if !self.is_finished {
+            self.is_finished = true;
             out.push(ModelEvent::Failed(failure));
         }
     }
 }
 
-fn unknown(event: Value) -> ModelEvent {
+fn unknown_delta(event: Value) -> ModelEvent {
     ModelEvent::Delta(ModelDelta::Unknown(event))
 }

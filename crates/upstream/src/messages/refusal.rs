@@ -1,63 +1,66 @@
 //! An error answer, or an error in a stream, as a failure.
 
-use crate::failure::{Complaint, Trouble};
+use crate::failure::{ProviderError, ProviderErrorKind};
 use model::model_turn::ModelFailure;
 use serde_json::Value;
 
 /// How the provider says that a conversation is too long.
-const TOO_LONG: [&str; 3] = ["prompt is too long", "exceed context limit", "exceeds the context window"];
+const CONTEXT_TOO_LONG_PHRASES: [&str; 3] =
+    ["prompt is too long", "exceed context limit", "exceeds the context window"];
 /// A limit on money: waiting does not help before the month is over.
-const SPENT: &str = "enforced_spend_limit_reached";
+const SPEND_LIMIT_CODE: &str = "enforced_spend_limit_reached";
 
 /// What an answer with an error status means.
 #[must_use]
-pub fn refused(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
-    let complaint = Complaint::of_body(body);
-    let trouble = trouble(&complaint).unwrap_or(match status {
-        402 => Trouble::Auth,
-        413 => Trouble::ContextTooLong,
-        status => Trouble::of_status(status),
+pub fn classify_error(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
+    let complaint = ProviderError::from_body(body);
+    let trouble = kind_from_error(&complaint).unwrap_or(match status {
+        402 => ProviderErrorKind::Auth,
+        413 => ProviderErrorKind::ContextTooLong,
+        status => ProviderErrorKind::from_status(status),
     });
-    let mut failure = ModelFailure { retry_after_ms, ..complaint.failure(trouble, Some(status)) };
-    if model::json::parse_lenient_json(&String::from_utf8_lossy(body)).is_ok_and(|body| is_spent(&body)) {
+    let mut failure = ModelFailure { retry_after_ms, ..complaint.to_failure(trouble, Some(status)) };
+    if model::json::parse_lenient_json(&String::from_utf8_lossy(body)).is_ok_and(|body| is_spend_limit_reached(&body)) {
         failure.error.retryable = Some(false);
     }
     failure
 }
 
 /// What an `error` event means.
-pub(super) fn in_stream(event: &Value) -> ModelFailure {
-    let complaint = Complaint::of(event);
-    let mut failure = complaint.failure(trouble(&complaint).unwrap_or(Trouble::Provider), None);
-    if is_spent(event) {
+pub(super) fn classify_stream_error(event: &Value) -> ModelFailure {
+    let complaint = ProviderError::from_json(event);
+    let mut failure = complaint.to_failure(kind_from_error(&complaint).unwrap_or(ProviderErrorKind::Provider), None);
+    if is_spend_limit_reached(event) {
         failure.error.retryable = Some(false);
     }
     failure
 }
 
 /// What the error's type says. `None` when it says nothing that we know.
-fn trouble(complaint: &Complaint) -> Option<Trouble> {
-    Some(match complaint.kind.as_str() {
-        "overloaded_error" => Trouble::Overloaded,
-        "rate_limit_error" => Trouble::RateLimited,
-        "api_error" | "timeout_error" | "gateway_timeout_error" | "conflict_error" => Trouble::Provider,
-        "authentication_error" | "permission_error" | "billing_error" => Trouble::Auth,
-        "request_too_large" => Trouble::ContextTooLong,
-        "invalid_request_error" if complaint.says(&TOO_LONG) => Trouble::ContextTooLong,
-        "invalid_request_error" if is_about_thoughts(complaint) => Trouble::HistoryRefused,
-        "invalid_request_error" | "not_found_error" => Trouble::Refused,
+fn kind_from_error(complaint: &ProviderError) -> Option<ProviderErrorKind> {
+    Some(match complaint.error_type.as_str() {
+        "overloaded_error" => ProviderErrorKind::Overloaded,
+        "rate_limit_error" => ProviderErrorKind::RateLimited,
+        "api_error" | "timeout_error" | "gateway_timeout_error" | "conflict_error" => ProviderErrorKind::Provider,
+        "authentication_error" | "permission_error" | "billing_error" => ProviderErrorKind::Auth,
+        "request_too_large" => ProviderErrorKind::ContextTooLong,
+        "invalid_request_error" if complaint.mentions_any(&CONTEXT_TOO_LONG_PHRASES) => {
+            ProviderErrorKind::ContextTooLong
+        }
+        "invalid_request_error" if is_thinking_error(complaint) => ProviderErrorKind::HistoryRefused,
+        "invalid_request_error" | "not_found_error" => ProviderErrorKind::Refused,
         _ => return None,
     })
 }
 
 /// A complaint about a place in the conversation that speaks of thinking: a signature that is not theirs, a block that is
 /// missing. Without any thoughts the same request is taken.
-fn is_about_thoughts(complaint: &Complaint) -> bool {
+fn is_thinking_error(complaint: &ProviderError) -> bool {
     complaint.message.starts_with("messages.") && complaint.message.contains("thinking")
 }
 
-fn is_spent(error: &Value) -> bool {
-    error.pointer("/error/details/error_code").and_then(Value::as_str) == Some(SPENT)
+fn is_spend_limit_reached(error: &Value) -> bool {
+    error.pointer("/error/details/error_code").and_then(Value::as_str) == Some(SPEND_LIMIT_CODE)
 }
 
 #[cfg(test)]
@@ -91,7 +94,7 @@ mod tests {
             (500, "brand_new_error", "?", ("provider_error", true)),
         ];
         for (status, kind, message, expected) in rows {
-            assert_eq!(told(&refused(status, &body(kind, message), None)), expected, "{kind}");
+            assert_eq!(told(&classify_error(status, &body(kind, message), None)), expected, "{kind}");
         }
     }
 
@@ -105,7 +108,7 @@ mod tests {
             (529, ("overloaded", true)),
         ];
         for (status, expected) in rows {
-            let failure = refused(status, b"<html><title>Bad Gateway</title></html>", Some(7));
+            let failure = classify_error(status, b"<html><title>Bad Gateway</title></html>", Some(7));
             assert_eq!(told(&failure), expected, "{status}");
             assert_eq!(failure.retry_after_ms, Some(7));
             assert!(failure.error.message.contains("Bad Gateway") || status == 402, "{failure:?}");
@@ -118,17 +121,21 @@ mod tests {
             "messages.1.content.0: Invalid `signature` in `thinking` block",
             "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
         ] {
-            assert_eq!(told(&refused(400, &body("invalid_request_error", message), None)), ("history_refused", false));
+            assert_eq!(
+                told(&classify_error(400, &body("invalid_request_error", message), None)),
+                ("history_refused", false)
+            );
         }
         let settings = body("invalid_request_error", "thinking.enabled.budget_tokens: at least 1024");
-        assert_eq!(told(&refused(400, &settings, None)), ("provider_refused", false));
+        assert_eq!(told(&classify_error(400, &settings, None)), ("provider_refused", false));
     }
 
     #[test]
     fn money_that_is_spent_does_not_come_back_by_waiting() {
-        let error = json!({"type": "rate_limit_error", "message": "limit", "details": {"error_code": SPENT}});
+        let error =
+            json!({"type": "rate_limit_error", "message": "limit", "details": {"error_code": SPEND_LIMIT_CODE}});
         let answer = json!({"type": "error", "error": error});
-        assert_eq!(told(&refused(429, answer.to_string().as_bytes(), None)), ("rate_limited", false));
-        assert_eq!(told(&in_stream(&answer)), ("rate_limited", false));
+        assert_eq!(told(&classify_error(429, answer.to_string().as_bytes(), None)), ("rate_limited", false));
+        assert_eq!(told(&classify_stream_error(&answer)), ("rate_limited", false));
     }
 }

@@ -1,11 +1,11 @@
 //! The body that asks for a turn.
 
-use super::cache::Marks;
-use super::conversation::{Message, conversation, is_call};
-use super::thinking::{self, Thinking};
-use super::{BETAS, content, wishes};
-use crate::wishes::instructions;
-use crate::{Target, json, options};
+use super::cache_control::PromptCachePolicy;
+use super::conversation::{PromptMessage, build_messages, is_tool_use};
+use super::thinking::{self, ThinkingMode};
+use super::{BETAS_OPTION, content, settings};
+use crate::settings::combined_instructions;
+use crate::{RequestTarget, json, options};
 use model::block::JsonObject;
 use model::history::HistoryEntry;
 use model::model_turn::ModelRequest;
@@ -15,61 +15,61 @@ use std::collections::BTreeSet;
 
 /// How long an answer may be, in tokens, beyond what may be thought; the provider wants to be told. A caller may wish for
 /// another length, and `max_tokens` in the options says otherwise.
-const MAX_TOKENS: u64 = 8192;
+const DEFAULT_MAX_TOKENS: u64 = 8192;
 /// What a schema may not have at its top.
-const NOT_AT_THE_TOP: [&str; 3] = ["oneOf", "anyOf", "allOf"];
+const UNSUPPORTED_TOP_LEVEL_KEYWORDS: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
 /// The body of the request for this turn.
 ///
 /// A history with calls is refused when no tool is declared. A turn that may call nothing (any more) declares the names
 /// that it once called, and that none may be called now.
 #[must_use]
-pub fn request(turn: &ModelRequest, target: &Target<'_>) -> Value {
+pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     let options = &*turn.provider_options;
-    let marks = Marks::of(options);
-    let mut messages = conversation(&turn.history, target.origin);
-    let mut kept = vec![BETAS];
-    let thinking = thinking::settle(options, &mut messages);
-    if thinking == Thinking::Suspended {
-        kept.push(thinking::WISH);
+    let marks = PromptCachePolicy::from_options(options);
+    let mut messages = build_messages(&turn.history, target.origin);
+    let mut kept = vec![BETAS_OPTION];
+    let thinking = thinking::resolve_thinking(options, &mut messages);
+    if thinking == ThinkingMode::Suspended {
+        kept.push(thinking::THINKING_OPTION);
     }
-    marks.newest(&mut messages);
+    marks.mark_recent_messages(&mut messages);
     let mut body = JsonObject::new();
     body.insert("model".to_owned(), target.model.into());
     body.insert("stream".to_owned(), true.into());
-    let answer = turn.model_settings.max_output_tokens.unwrap_or(MAX_TOKENS);
-    body.insert("max_tokens".to_owned(), answer.saturating_add(thinking::budget_tokens(options)).into());
-    let mut system = system(turn);
+    let answer = turn.model_settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
+    body.insert("max_tokens".to_owned(), answer.saturating_add(thinking::thinking_budget_tokens(options)).into());
+    let mut system = system_blocks(turn);
     if !system.is_empty() {
-        marks.last(&mut system);
+        marks.mark_last_block(&mut system);
         body.insert("system".to_owned(), system.into());
     }
-    let mut tools: Vec<Value> = turn.tools.iter().map(tool).collect();
+    let mut tools: Vec<Value> = turn.tools.iter().map(tool_json).collect();
     if !tools.is_empty() {
-        marks.last(&mut tools);
+        marks.mark_last_block(&mut tools);
         body.insert("tools".to_owned(), tools.into());
     }
-    wishes::put(&mut body, turn, thinking);
-    options::merge(&mut body, options, &kept);
-    declare_the_past(&mut body, &messages);
+    settings::apply_settings(&mut body, turn, thinking);
+    options::merge_options(&mut body, options, &kept);
+    declare_past_tools(&mut body, &messages);
     body.insert("messages".to_owned(), json!(messages));
     Value::Object(body)
 }
 
 /// The instructions, and what the client's operator said on the way: a conversation has no place for it.
-fn system(turn: &ModelRequest) -> Vec<Value> {
+fn system_blocks(turn: &ModelRequest) -> Vec<Value> {
     let said = turn.history.iter().filter_map(|entry| match entry {
         HistoryEntry::System { text } => Some(text.clone()),
         _ => None,
     });
-    let texts = std::iter::once(instructions(turn)).chain(said);
-    texts.filter(|text| !text.trim().is_empty()).map(|text| content::text(&text)).collect()
+    let texts = std::iter::once(combined_instructions(turn)).chain(said);
+    texts.filter(|text| !text.trim().is_empty()).map(|text| content::text_block(&text)).collect()
 }
 
 /// A tool in the provider's shape.
-fn tool(spec: &ToolSpec) -> Value {
+fn tool_json(spec: &ToolSpec) -> Value {
     let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
-    schema.retain(|key, _| !NOT_AT_THE_TOP.contains(&key.as_str()));
+    schema.retain(|key, _| !UNSUPPORTED_TOP_LEVEL_KEYWORDS.contains(&key.as_str()));
     schema.insert("type".to_owned(), "object".into());
     let mut tool = json!({"name": spec.name, "input_schema": schema});
     if let Some(tool) = tool.as_object_mut().filter(|_| !spec.description.trim().is_empty()) {
@@ -78,12 +78,12 @@ fn tool(spec: &ToolSpec) -> Value {
     tool
 }
 
-fn declare_the_past(body: &mut JsonObject, messages: &[Message]) {
+fn declare_past_tools(body: &mut JsonObject, messages: &[PromptMessage]) {
     if body.get("tools").and_then(Value::as_array).is_some_and(|tools| !tools.is_empty()) {
         return;
     }
-    let calls = messages.iter().flat_map(|message| &message.content).filter(|block| is_call(block));
-    let names: BTreeSet<&str> = calls.filter_map(|call| json::text(call, "name")).collect();
+    let calls = messages.iter().flat_map(|message| &message.content).filter(|block| is_tool_use(block));
+    let names: BTreeSet<&str> = calls.filter_map(|call| json::str_field(call, "name")).collect();
     if names.is_empty() {
         return;
     }
@@ -100,13 +100,14 @@ pub fn without_reasoning(mut body: Value) -> Value {
     if let Some(Value::Array(messages)) = fields.get_mut("messages") {
         for message in messages {
             if let Some(Value::Array(content)) = message.get_mut("content") {
-                content.retain(|block| !thinking::is_thought(block));
+                content.retain(|block| !thinking::is_thinking_block(block));
             }
         }
     }
-    let manual = fields.get(thinking::WISH).is_some_and(|wish| json::text(wish, "type") == Some("enabled"));
+    let manual =
+        fields.get(thinking::THINKING_OPTION).is_some_and(|wish| json::str_field(wish, "type") == Some("enabled"));
     if manual {
-        fields.remove(thinking::WISH);
+        fields.remove(thinking::THINKING_OPTION);
     }
     body
 }

@@ -9,7 +9,7 @@ use model::record::RawItem;
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 
-const HERE: Target<'static> = Target { model: "claude-x", origin: "here", store: false };
+const HERE: RequestTarget<'static> = RequestTarget { model: "claude-x", origin: "here", store: false };
 
 fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
     ModelRequest {
@@ -29,7 +29,7 @@ fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
 
 fn with(history: Vec<HistoryEntry>, options: &Value) -> Value {
     let options = Arc::new(options.as_object().cloned().unwrap());
-    request(&ModelRequest { provider_options: options, ..turn(history) }, &HERE)
+    build_request(&ModelRequest { provider_options: options, ..turn(history) }, &HERE)
 }
 
 /// The messages, without marks for the cache: they have a test of their own.
@@ -140,7 +140,7 @@ fn a_first_request_has_everything_in_its_place() {
         }],
         "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": mark}]}],
     });
-    assert_eq!(request(&turn, &HERE), expected);
+    assert_eq!(build_request(&turn, &HERE), expected);
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn wished(wishes: ModelSettings, options: &Value) -> Value {
         model_settings: Arc::new(wishes),
         ..turn(vec![user("hi")])
     };
-    unmarked(request(&turn, &HERE))
+    unmarked(build_request(&turn, &HERE))
 }
 
 fn much() -> ModelSettings {
@@ -417,7 +417,7 @@ fn what_may_be_called_and_how_many_at_once_is_one_word() {
     assert_eq!(choice(Some(Nothing), Some(false)), json!({"type": "none"}));
     assert_eq!(choice(Some(Required), None), json!({"type": "any"}));
     let asked = ModelRequest { model_settings: Arc::new(much()), ..turn(vec![user("hi")]) };
-    assert_eq!(request(&asked, &HERE).get("tool_choice"), None);
+    assert_eq!(build_request(&asked, &HERE).get("tool_choice"), None);
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn a_model_that_thinks_is_not_asked_for_what_it_cannot_do_then() {
 fn what_a_clients_operator_said_follows_the_instructions() {
     let system = |words: &str| HistoryEntry::System { text: words.to_owned() };
     let history = vec![system("Be kind."), user("hi"), system(" "), says("Hello."), system("Be quick."), user("go")];
-    let body = unmarked(request(&turn(history), &HERE));
+    let body = unmarked(build_request(&turn(history), &HERE));
     assert_eq!(body["system"], json!([text("Be kind."), text("Be quick.")]));
     let said = |role: &str, words: &str| json!({"role": role, "content": [text(words)]});
     assert_eq!(body["messages"], json!([said("user", "hi"), said("assistant", "Hello."), said("user", "go")]));

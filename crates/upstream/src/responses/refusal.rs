@@ -1,52 +1,52 @@
 //! What the service says when it will not answer.
 
-use crate::failure::{Complaint, Trouble};
+use crate::failure::{ProviderError, ProviderErrorKind};
 use model::model_turn::ModelFailure;
 
 /// An error answer. `body` may be cut. A failure with the code `history_refused` means that the service does not take
 /// its own items back; the same request `without_reasoning` may succeed, and should be tried once.
 #[must_use]
-pub fn refused(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
-    let said = Complaint::of_body(body);
-    let trouble = named(&said).unwrap_or_else(|| Trouble::of_status(status));
-    ModelFailure { retry_after_ms, ..failure(&said, trouble, Some(status)) }
+pub fn classify_error(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
+    let said = ProviderError::from_body(body);
+    let trouble = kind_from_error(&said).unwrap_or_else(|| ProviderErrorKind::from_status(status));
+    ModelFailure { retry_after_ms, ..to_failure(&said, trouble, Some(status)) }
 }
 
 /// An error in the middle of a stream.
-pub(super) fn of_stream(said: &Complaint) -> ModelFailure {
-    let trouble = named(said).or_else(|| in_general(said)).unwrap_or(Trouble::Provider);
-    failure(said, trouble, None)
+pub(super) fn classify_stream_error(said: &ProviderError) -> ModelFailure {
+    let trouble = kind_from_error(said).or_else(|| kind_from_code_pattern(said)).unwrap_or(ProviderErrorKind::Provider);
+    to_failure(said, trouble, None)
 }
 
-fn failure(said: &Complaint, trouble: Trouble, status: Option<u16>) -> ModelFailure {
-    let mut failure = said.failure(trouble, status);
+fn to_failure(said: &ProviderError, trouble: ProviderErrorKind, status: Option<u16>) -> ModelFailure {
+    let mut failure = said.to_failure(trouble, status);
     // An empty purse does not fill by waiting.
-    if is(said, &["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"]) {
+    if has_code(said, &["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"]) {
         failure.error.retryable = Some(false);
     }
     failure
 }
 
 /// What is plain from the error itself, whatever the status.
-fn named(said: &Complaint) -> Option<Trouble> {
+fn kind_from_error(said: &ProviderError) -> Option<ProviderErrorKind> {
     let message = said.message.to_ascii_lowercase();
-    let trouble = if is_of_history(said, &message) {
-        Trouble::HistoryRefused
-    } else if is(said, &["context_length_exceeded"])
+    let trouble = if is_history_error(said, &message) {
+        ProviderErrorKind::HistoryRefused
+    } else if has_code(said, &["context_length_exceeded"])
         || message.contains("context window")
         || message.contains("maximum context length")
     {
-        Trouble::ContextTooLong
-    } else if is(said, &["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"])
-        || is(said, &["rate_limit_exceeded", "rate_limit_error", "too_many_requests"])
+        ProviderErrorKind::ContextTooLong
+    } else if has_code(said, &["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"])
+        || has_code(said, &["rate_limit_exceeded", "rate_limit_error", "too_many_requests"])
     {
-        Trouble::RateLimited
-    } else if is(said, &["overloaded", "overloaded_error", "server_overloaded", "engine_overloaded", "slow_down"])
-        || is(said, &["server_is_overloaded", "service_unavailable", "service_unavailable_error"])
+        ProviderErrorKind::RateLimited
+    } else if has_code(said, &["overloaded", "overloaded_error", "server_overloaded", "engine_overloaded", "slow_down"])
+        || has_code(said, &["server_is_overloaded", "service_unavailable", "service_unavailable_error"])
     {
-        Trouble::Overloaded
-    } else if is(said, &["invalid_api_key", "authentication_error", "account_deactivated", "permission_denied"]) {
-        Trouble::Auth
+        ProviderErrorKind::Overloaded
+    } else if has_code(said, &["invalid_api_key", "authentication_error", "account_deactivated", "permission_denied"]) {
+        ProviderErrorKind::Auth
     } else {
         return None;
     };
@@ -55,9 +55,9 @@ fn named(said: &Complaint) -> Option<Trouble> {
 
 /// Is it about items that the service itself had sent? Their blobs cannot be read, they are not kept, or one of them
 /// misses another.
-fn is_of_history(said: &Complaint, message: &str) -> bool {
+fn is_history_error(said: &ProviderError, message: &str) -> bool {
     let item_id = said.param.starts_with("input[") && said.param.ends_with("].id");
-    is(said, &["invalid_encrypted_content"])
+    has_code(said, &["invalid_encrypted_content"])
         || item_id
         || (message.contains("encrypted content") && message.contains("could not be"))
         || (message.starts_with("item ") && message.contains("without its required"))
@@ -66,7 +66,7 @@ fn is_of_history(said: &Complaint, message: &str) -> bool {
 }
 
 /// What the error's family says, where there is no status that says it better.
-fn in_general(said: &Complaint) -> Option<Trouble> {
+fn kind_from_code_pattern(said: &ProviderError) -> Option<ProviderErrorKind> {
     let family = |text: &str| {
         let refused = text.starts_with("invalid_")
             || text.starts_with("image_")
@@ -75,15 +75,15 @@ fn in_general(said: &Complaint) -> Option<Trouble> {
             || text.ends_with("_violation")
             || text.ends_with("not_found")
             || matches!(text, "content_filter" | "data_residency_mismatch" | "bad_request");
-        refused.then_some(Trouble::Refused)
+        refused.then_some(ProviderErrorKind::Refused)
     };
     // A status, in the place of a code.
-    let status = said.code.parse::<u16>().ok().filter(|status| *status >= 400).map(Trouble::of_status);
-    status.or_else(|| family(&said.code)).or_else(|| family(&said.kind))
+    let status = said.code.parse::<u16>().ok().filter(|status| *status >= 400).map(ProviderErrorKind::from_status);
+    status.or_else(|| family(&said.code)).or_else(|| family(&said.error_type))
 }
 
-fn is(said: &Complaint, words: &[&str]) -> bool {
-    words.iter().any(|word| said.code == *word || said.kind == *word)
+fn has_code(said: &ProviderError, words: &[&str]) -> bool {
+    words.iter().any(|word| said.code == *word || said.error_type == *word)
 }
 
 #[cfg(test)]
@@ -147,11 +147,12 @@ mod tests {
             ),
         ];
         for (status, body) in answers {
-            let failure = refused(status, &body, None);
+            let failure = classify_error(status, &body, None);
             assert_eq!(failure.error.code, "history_refused", "{}", failure.error.message);
             assert_eq!(failure.error.retryable, Some(false));
         }
-        let other = refused(404, &body("The model `x` does not exist.", bad, Some("model_not_found"), None), None);
+        let other =
+            classify_error(404, &body("The model `x` does not exist.", bad, Some("model_not_found"), None), None);
         assert_eq!(other.error.code, "provider_refused");
     }
 
@@ -186,7 +187,7 @@ mod tests {
             (503, body("Overloaded", "service_unavailable_error", None, None), "overloaded", true),
         ];
         for (status, body, code, retryable) in answers {
-            let failure = refused(status, &body, Some(1500));
+            let failure = classify_error(status, &body, Some(1500));
             let got = (failure.error.code.as_str(), failure.error.retryable, failure.retry_after_ms);
             assert_eq!(got, (code, Some(retryable), Some(1500)), "{status}");
         }
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn an_error_in_a_stream_is_judged_by_its_kind() {
         let judged = |error| {
-            let failure = of_stream(&Complaint::of(&error));
+            let failure = classify_stream_error(&ProviderError::from_json(&error));
             (failure.error.code, failure.error.retryable.unwrap())
         };
         assert_eq!(judged(json!({"code": "server_error", "message": "x"})), ("provider_error".to_owned(), true));

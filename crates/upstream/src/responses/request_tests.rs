@@ -1,7 +1,7 @@
 //! The rules for what goes back, one test each, and the shapes of everything else.
 
 use super::*;
-use crate::responses::refused;
+use crate::responses::classify_error;
 use model::block::{ContentPart, FileRef};
 use model::item::ResultStatus;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
@@ -29,7 +29,7 @@ fn turn(history: Vec<HistoryEntry>, options: Value) -> ModelRequest {
 }
 
 fn body(history: Vec<HistoryEntry>) -> Value {
-    request(&turn(history, json!({})), &Target { model: "gpt-5", origin: HERE, store: false })
+    build_request(&turn(history, json!({})), &RequestTarget { model: "gpt-5", origin: HERE, store: false })
 }
 
 fn sent(history: Vec<HistoryEntry>) -> Value {
@@ -104,9 +104,9 @@ fn whole_turn(origin: &str) -> Vec<HistoryEntry> {
 #[test]
 fn rule_2_nothing_is_left_with_the_service_and_blobs_are_asked_for_where_there_can_be_any() {
     let body = |model: &str, history: Vec<HistoryEntry>, options: Value| {
-        request(&turn(history, options), &Target { model, origin: HERE, store: false })
+        build_request(&turn(history, options), &RequestTarget { model, origin: HERE, store: false })
     };
-    let asks = |body: Value| body["store"] == json!(false) && body["include"] == json!([ENCRYPTED]);
+    let asks = |body: Value| body["store"] == json!(false) && body["include"] == json!([INCLUDE_ENCRYPTED_REASONING]);
     for model in
         ["o1", "o3-mini", "gpt-5", "gpt-5.6", "gpt-12-pro", "codex-mini-latest", "openai/o4-mini", "ft:o4-mini:me::1"]
     {
@@ -122,7 +122,7 @@ fn rule_2_nothing_is_left_with_the_service_and_blobs_are_asked_for_where_there_c
     // An operator who knows better.
     assert_eq!(body("gpt-5", vec![user("hi")], json!({"include": null})).get("include"), None);
     let more = body("gpt-5", vec![user("hi")], json!({"include": ["message.output_text.logprobs"]}));
-    assert_eq!(more["include"], json!([ENCRYPTED, "message.output_text.logprobs"]));
+    assert_eq!(more["include"], json!([INCLUDE_ENCRYPTED_REASONING, "message.output_text.logprobs"]));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn rule_5_a_kept_id_is_enough_where_the_service_keeps_its_answers() {
     let mut bare = rs(1);
     bare["encrypted_content"] = Value::Null;
     let history = vec![thought(HERE, bare.clone()), said("x", Some(raw(HERE, msg("x"))))];
-    let body = request(&turn(history, json!({})), &Target { model: "gpt-5", origin: HERE, store: true });
+    let body = build_request(&turn(history, json!({})), &RequestTarget { model: "gpt-5", origin: HERE, store: true });
     assert_eq!((&body["input"], &body["store"]), (&json!([bare, msg("x")]), &json!(true)));
     assert_eq!(body.get("include"), None);
 }
@@ -185,7 +185,7 @@ fn rule_6_a_turn_that_was_cut_short_goes_as_words() {
 #[test]
 fn rule_7_after_a_refusal_the_same_request_goes_without_what_was_refused() {
     let refusal = br#"{"error": {"code": "invalid_encrypted_content", "message": "x"}}"#;
-    assert_eq!(refused(400, refusal, None).error.code, "history_refused");
+    assert_eq!(classify_error(400, refusal, None).error.code, "history_refused");
     let mut history = whole_turn(HERE);
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}});
     history.push(HistoryEntry::Hosted {
@@ -207,7 +207,8 @@ fn rule_7_after_a_refusal_the_same_request_goes_without_what_was_refused() {
 fn rule_8_the_past_is_told_once() {
     let wishes =
         json!({"previous_response_id": "resp_1", "conversation": "conv_1", "input": [], "stream": false, "model": "x"});
-    let body = request(&turn(vec![user("hi")], wishes), &Target { model: "gpt-5", origin: HERE, store: false });
+    let body =
+        build_request(&turn(vec![user("hi")], wishes), &RequestTarget { model: "gpt-5", origin: HERE, store: false });
     assert_eq!((body.get("previous_response_id"), body.get("conversation")), (None, None));
     assert_eq!((&body["stream"], &body["model"]), (&json!(true), &json!("gpt-5")));
     assert_eq!(body["input"], json!([user_item("hi")]));
@@ -338,7 +339,7 @@ fn tools_and_instructions_have_their_place_and_wishes_come_last() {
     let mut turn = turn(vec![user("hi")], json!({"temperature": 0.5, "tools": [{"type": "web_search"}]}));
     turn.instructions = "Be brief.".to_owned();
     turn.tools = vec![tool("look", json!({"type": "object"})), tool("computer", json!(null))].into();
-    let target = Target { model: "gpt-4.1", origin: HERE, store: false };
+    let target = RequestTarget { model: "gpt-4.1", origin: HERE, store: false };
     let function = |name: &str| {
         let parameters = json!({"type": "object", "properties": {}});
         json!({"type": "function", "name": name, "description": "d", "parameters": parameters, "strict": false})
@@ -347,13 +348,16 @@ fn tools_and_instructions_have_their_place_and_wishes_come_last() {
         "model": "gpt-4.1", "stream": true, "store": false, "instructions": "Be brief.", "temperature": 0.5,
         "input": [user_item("hi")], "tools": [function("look"), function("computer"), {"type": "web_search"}],
     });
-    assert_eq!(request(&turn, &target), expected);
+    assert_eq!(build_request(&turn, &target), expected);
     turn.provider_options = json!({"tools": [{"type": "computer"}, {"type": "custom", "name": "look"}]})
         .as_object()
         .cloned()
         .unwrap()
         .into();
-    assert_eq!(request(&turn, &target)["tools"], json!([{"type": "computer"}, {"type": "custom", "name": "look"}]));
+    assert_eq!(
+        build_request(&turn, &target)["tools"],
+        json!([{"type": "computer"}, {"type": "custom", "name": "look"}])
+    );
 }
 
 /// The body for these wishes, with one tool.
@@ -365,7 +369,7 @@ fn wished(wishes: ModelSettings, options: Value) -> Value {
         model_settings: Arc::new(wishes),
         ..turn(vec![user("hi")], options)
     };
-    request(&turn, &Target { model: "gpt-4o", origin: HERE, store: false })
+    build_request(&turn, &RequestTarget { model: "gpt-4o", origin: HERE, store: false })
 }
 
 #[test]
@@ -386,7 +390,7 @@ fn what_a_caller_asks_for_is_said_in_the_services_words() {
         json!({}),
     );
     let expected = json!({
-        "model": "gpt-4o", "stream": true, "store": false, "include": [ENCRYPTED],
+        "model": "gpt-4o", "stream": true, "store": false, "include": [INCLUDE_ENCRYPTED_REASONING],
         "instructions": "Be brief.\n\nRhyme.",
         "input": [user_item("hi")],
         "tools": [{"type": "function", "name": "look", "strict": false,
@@ -433,7 +437,7 @@ fn nothing_is_said_about_tools_where_there_are_none() {
         ..ModelSettings::default()
     };
     let turn = ModelRequest { model_settings: Arc::new(wishes), ..turn(vec![user("hi")], json!({})) };
-    let body = request(&turn, &Target { model: "gpt-4o", origin: HERE, store: false });
+    let body = build_request(&turn, &RequestTarget { model: "gpt-4o", origin: HERE, store: false });
     assert_eq!(body, json!({"model": "gpt-4o", "stream": true, "store": false, "input": [user_item("hi")]}));
 }
 

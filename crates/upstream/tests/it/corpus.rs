@@ -19,15 +19,15 @@ fn replay(target: &str, check: impl Fn(&[u8])) {
 
 #[test]
 fn the_corpus_of_messages_passes_its_check() {
-    replay("ingest_messages", |bytes| ingest::a_turn_ends_once(upstream::messages::ingest, bytes));
+    replay("ingest_messages", |bytes| ingest::a_turn_ends_once(upstream::messages::new_ingest, bytes));
 }
 
 #[test]
 fn the_corpus_of_chat_passes_its_check() {
-    replay("ingest_chat", |bytes| ingest::a_turn_ends_once(upstream::chat::ingest, bytes));
+    replay("ingest_chat", |bytes| ingest::a_turn_ends_once(upstream::chat::new_ingest, bytes));
 }
 
 #[test]
 fn the_corpus_of_responses_passes_its_check() {
-    replay("ingest_responses", |bytes| ingest::a_turn_ends_once(upstream::responses::ingest, bytes));
+    replay("ingest_responses", |bytes| ingest::a_turn_ends_once(upstream::responses::new_ingest, bytes));
 }

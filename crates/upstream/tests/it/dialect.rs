@@ -2,7 +2,7 @@
 
 use model::model_turn::{ModelDelta, ModelEvent};
 use model::usage::Usage;
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use sse::{Decoder, Limits};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ pub(crate) fn hear<'a>(mut ingest: Box<dyn Ingest>, pieces: impl IntoIterator<It
     let mut out = Vec::new();
     for mut rest in pieces {
         while let Some(event) = decoder.decode(&mut rest).unwrap() {
-            ingest.event(&event, &mut out);
+            ingest.on_event(&event, &mut out);
         }
     }
-    ingest.end(&mut out);
+    ingest.on_end(&mut out);
     out
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn cuts_never_show(room: &str, read: Read<'_>) {
             assert_eq!(read(&[head, tail]), whole, "{name}, cut at {at}");
         }
     }
-    for seed in seeds() {
+    for seed in test_seeds() {
         let mut rng = Rng::new(seed);
         for (name, bytes) in fixtures(room) {
             let mut rest = bytes.as_slice();
@@ -70,7 +70,7 @@ pub(crate) fn cuts_never_show(room: &str, read: Read<'_>) {
 pub(crate) fn disorder_ends_once(room: &str, read: Read<'_>) {
     for (name, bytes) in fixtures(room) {
         ends_once(&read(&[&bytes]));
-        for seed in seeds() {
+        for seed in test_seeds() {
             println!("{name}, SEED={seed}");
             ends_once(&read(&[&disordered(&bytes, &mut Rng::new(seed))]));
         }

@@ -9,7 +9,7 @@ use model::history::HistoryEntry;
 use model::model_turn::ModelDelta;
 use model::thread::{ThreadReplay, history_entries};
 use model::usage::Usage;
-use model_testing::laws;
+use model_testing::invariants;
 
 /// What a thread keeps of a run that has ended.
 fn kept(sim: &Sim) -> ThreadReplay {
@@ -38,7 +38,7 @@ fn after_turn_what_was_begun_is_kept_and_counted_and_no_model_is_asked() {
     let thread = kept(&sim).thread;
     assert_eq!((end.usage, thread.usage), (turn, turn));
     let past = &thread.runs[0].entries;
-    laws::valid_history(past).expect("law 12");
+    invariants::check_history(past).expect("law 12");
     assert_eq!(
         past.iter().filter(|entry| matches!(entry, HistoryEntry::Result { .. })).count(),
         2,

@@ -2,11 +2,11 @@
 
 use crate::sim::{Sim, ends, fails};
 use crate::words::{demo, run_id, text, tool};
-use machine::{Input, TimerId};
+use machine::{MachineInput, TimerId};
 use model::event::{CancelMode, Event, StopReason};
 use model::model_turn::ModelDelta;
 use model::record::RecordDraft;
-use model_testing::{Rng, seeds};
+use model_testing::{Rng, test_seeds};
 use serde_json::json;
 
 /// What a record tells of a provider's piece.
@@ -25,7 +25,7 @@ fn piece(draft: &RecordDraft) -> Option<String> {
 /// it came.
 #[test]
 fn every_piece_of_a_turn_is_told_once_and_in_the_providers_order() {
-    for seed in seeds() {
+    for seed in test_seeds() {
         let mut rng = Rng::new(seed);
         let mut sim = Sim::of(demo([tool("t")]));
         sim.call(2, "t", &[]);
@@ -68,7 +68,7 @@ fn the_first_end_is_not_overwritten_by_a_later_one() {
         sim.skip();
         sim.input(fails(model.clone()));
         sim.input(ends(model, StopReason::MaxTokens));
-        sim.input(Input::Timer(TimerId::Run(run_id())));
+        sim.input(MachineInput::Timer(TimerId::Run(run_id())));
         sim.cancel(CancelMode::AfterTurn);
         sim.cancel(CancelMode::Immediate);
         sim.tells("");

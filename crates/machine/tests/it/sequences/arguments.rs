@@ -26,7 +26,7 @@ fn one_call_that_can_be_done_makes_up_for_the_others() {
     for turn in 0..6 {
         sim.turn([call("nonsense", "{}"), call("t", "{}")]);
         let id = sim.tools.last().cloned().expect("a tool runs");
-        sim.input(machine::Input::Tool { id, event: model::tool::ToolEvent::End(gives("ok")) });
+        sim.input(machine::MachineInput::Tool { id, event: model::tool::ToolEvent::End(gives("ok")) });
         assert!(!sim.run.fold.has_ended(), "turn {turn}");
     }
 }

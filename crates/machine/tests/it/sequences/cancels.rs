@@ -27,7 +27,7 @@ fn a_cancel_answers_the_call_that_runs() {
     sim.skip();
     sim.cancel(Immediate);
     sim.tells("fco_R1{incomplete,cancelled} cancelled{immediate,user}");
-    sim.input(machine::Input::Tool { id: late, event: model::tool::ToolEvent::End(gives("late")) });
+    sim.input(machine::MachineInput::Tool { id: late, event: model::tool::ToolEvent::End(gives("late")) });
     sim.tells("");
 }
 
@@ -218,7 +218,7 @@ fn what_a_model_says_after_the_end_is_not_heard() {
     sim.cancel(Immediate);
     sim.skip();
     let words = model::model_turn::ModelDelta::Text { slot: 0, part: 0, text: "late".to_owned(), logprobs: None };
-    sim.input(machine::Input::Model { id: model.clone(), event: model::model_turn::ModelEvent::Delta(words) });
+    sim.input(machine::MachineInput::Model { id: model.clone(), event: model::model_turn::ModelEvent::Delta(words) });
     sim.input(crate::sim::ends(model, StopReason::Stop));
     sim.tells("");
 }

@@ -79,7 +79,7 @@ fn all_below_a_sub_agent_stop_with_it_newest_first() {
     );
     assert_eq!(late.len(), 2);
     for id in late {
-        sim.input(machine::Input::Tool { id, event: model::tool::ToolEvent::End(gives("late")) });
+        sim.input(machine::MachineInput::Tool { id, event: model::tool::ToolEvent::End(gives("late")) });
     }
     sim.tells("");
 }

@@ -3,7 +3,7 @@
 use super::result_of;
 use crate::sim::{Sim, client_sends};
 use crate::words::{agent, asking, call, call_id, demo, gives, house, how, text, tool};
-use machine::{Input, pending};
+use machine::{MachineInput, pending_requests};
 use model::block::ContentPart;
 use model::command::ClientToolResult;
 use model::definition::ToolExecutor;
@@ -38,7 +38,7 @@ fn a_client_that_could_not_says_why() {
     sim.skip();
     let error = Some(ErrorInfo::new("closed", "The dialog was closed."));
     let result = ClientToolResult { call_id: call_id("call_R1"), content: Vec::new(), error };
-    sim.input(Input::Answers(vec![client_sends(vec![result])]));
+    sim.input(MachineInput::Answers(vec![client_sends(vec![result])]));
     sim.tells("resumed{user} fco_R1{failed,closed} step.started{2}");
     assert!(sim.given().ends_with("result:The dialog was closed."), "{}", sim.given());
 }
@@ -63,14 +63,14 @@ fn two_calls_are_answered_one_by_one_or_twice_in_one_breath() {
     sim.client("call_R9", "what?");
     sim.tells("");
     let answer = |words| crate::sim::client_gives(call_id("call_R1"), words);
-    sim.input(Input::Answers(vec![answer("first"), answer("second")]));
+    sim.input(MachineInput::Answers(vec![answer("first"), answer("second")]));
     sim.tells("resumed{user} fco_R1{completed} step.started{2}");
     assert!(sim.given().contains("result:first | result:before the pause | result:seen"), "{}", sim.given());
 }
 
 /// What a client is known to be waited for, paused or not.
 fn waits(sim: &Sim) -> Vec<String> {
-    let waits = pending(&sim.run.fold).into_iter().map(|pending| pending.call_id);
+    let waits = pending_requests(&sim.run.fold).into_iter().map(|pending| pending.call_id);
     waits.map(|call| call.to_string().replace(crate::words::run_id().run_suffix(), "R")).collect()
 }
 
@@ -89,7 +89,7 @@ fn a_client_is_waited_for_while_others_still_work() {
     sim.skip();
     let gave =
         |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text("red")], error: None };
-    sim.input(Input::Answers(vec![client_sends(vec![gave("call_R4"), gave("call_R1")])]));
+    sim.input(MachineInput::Answers(vec![client_sends(vec![gave("call_R4"), gave("call_R1")])]));
     sim.tells("call_R3/fco_R4{completed} fco_R1{completed}");
     assert_eq!(waits(&sim), [""; 0]);
 }
@@ -102,7 +102,7 @@ fn all_that_one_request_brings_is_one_resume_and_one_turn() {
     let gave =
         |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text(label)], error: None };
     let all = ["call_R3", "call_R1", "call_R2"].map(gave);
-    sim.input(Input::Answers(vec![client_sends(all.to_vec())]));
+    sim.input(MachineInput::Answers(vec![client_sends(all.to_vec())]));
     sim.tells("resumed{user} fco_R3{completed} fco_R1{completed} fco_R2{completed} step.started{2}");
     assert!(sim.given().ends_with("result:call_R1 | result:call_R2 | result:call_R3"), "{}", sim.given());
 }

@@ -88,7 +88,7 @@ fn crashes_of_different_turns_do_not_add_up() {
         sim.turn([call("t", "{}")]);
         let running = sim.calls.last().map(|request| request.call_id.clone()).expect("a tool runs");
         let id = sim.tool(&running);
-        sim.input(machine::Input::Tool { id, event: model::tool::ToolEvent::End(gives("ok")) });
+        sim.input(machine::MachineInput::Tool { id, event: model::tool::ToolEvent::End(gives("ok")) });
         assert!(!sim.run.fold.has_ended(), "turn {turn}");
     }
 }
@@ -136,7 +136,7 @@ fn what_the_lost_try_says_later_is_not_heard() {
     let lost = sim.tool(&call_id("call_R1"));
     sim.crash();
     sim.skip();
-    sim.input(machine::Input::Tool { id: lost, event: model::tool::ToolEvent::End(gives("late")) });
+    sim.input(machine::MachineInput::Tool { id: lost, event: model::tool::ToolEvent::End(gives("late")) });
     sim.tells("");
     sim.ends("call_R1", gives("now"));
     assert!(sim.given().ends_with("result:now"));

@@ -2,7 +2,7 @@
 
 use crate::sim::{Sim, begin, points_at};
 use crate::words::{agent, call, demo, gives, handing, house, run_id, text, tool};
-use machine::{Effect, EffectId, Input, outstanding};
+use machine::{Effect, EffectId, MachineInput, outstanding_effects};
 use model::block::ContentPart;
 use model::command::StartCommand;
 use model::definition::{Definitions, HandoffHistory};
@@ -63,7 +63,7 @@ fn what_was_read_once_is_given_to_every_later_turn_and_run() {
     thread.add_finished_run(&sim.run.fold);
     let mut next = Sim::new(demo([]));
     next.run = machine::RunState::new("local".into(), "thr_1".into(), next.run.definitions, thread, None);
-    next.input(Input::Start(Box::new(StartCommand { input: points_at(&["a"]), ..begin(Vec::new()) })));
+    next.input(MachineInput::Start(Box::new(StartCommand { input: points_at(&["a"]), ..begin(Vec::new()) })));
     assert_eq!(next.reads.len(), 1, "the page may be another by now");
     next.reads("a", "of a, later");
     assert_eq!(next.given(), "user:go of a | call:t | result:ok | said:So. | user:go of a, later");
@@ -75,7 +75,7 @@ fn files_in_what_a_client_says_was_said_before_are_read_as_well() {
     let mut sim = Sim::new(demo([]));
     let earlier = vec![HistoryEntry::User { content: points_at(&["a", "b"]) }];
     let before = Some(PriorHistory { entries: earlier, reference_count: 0 });
-    sim.input(Input::Start(Box::new(StartCommand {
+    sim.input(MachineInput::Start(Box::new(StartCommand {
         input: points_at(&["c", "a"]),
         prior_history: before,
         ..begin(Vec::new())
@@ -93,7 +93,10 @@ fn files_in_what_a_client_says_was_said_before_are_read_as_well() {
     thread.add_finished_run(&sim.run.fold);
     let mut next = Sim::new(demo([]));
     next.run = machine::RunState::new("local".into(), "thr_1".into(), next.run.definitions, thread, None);
-    next.input(Input::Start(Box::new(StartCommand { input: vec![ContentPart::text("on")], ..begin(Vec::new()) })));
+    next.input(MachineInput::Start(Box::new(StartCommand {
+        input: vec![ContentPart::text("on")],
+        ..begin(Vec::new())
+    })));
     assert!(next.reads.is_empty(), "they were read");
     assert_eq!(next.given(), format!("{told} | said:So. | user:on"));
 }
@@ -133,11 +136,11 @@ fn what_comes_too_late_or_twice_is_ignored() {
     let (a, b) = (sim.files[0].clone(), sim.files[1].clone());
     sim.reads("a", "of a");
     sim.skip();
-    sim.input(Input::File { id: a, answer: read("again") });
+    sim.input(MachineInput::File { id: a, answer: read("again") });
     sim.tells("");
     sim.crash();
     sim.tells("file_processing.updated{b,processing}");
-    sim.input(Input::File { id: b, answer: read("of the process before") });
+    sim.input(MachineInput::File { id: b, answer: read("of the process before") });
     sim.tells("");
     sim.reads("b", "of b");
     assert_eq!(sim.given(), "user:go of a of b");
@@ -211,12 +214,13 @@ fn a_run_that_is_stopped_stops_reading() {
 #[test]
 fn stopping_names_every_file_that_is_being_read() {
     let mut run = half_read().run;
-    let reading = outstanding(&run).into_iter().filter(|id| matches!(id, EffectId::File { .. })).collect::<Vec<_>>();
+    let reading =
+        outstanding_effects(&run).into_iter().filter(|id| matches!(id, EffectId::File { .. })).collect::<Vec<_>>();
     assert_eq!(reading.len(), 1);
-    let mut out = machine::Out::default();
+    let mut out = machine::MachineOutput::default();
     let cancel =
         machine::CancelTask { task_id: run_id(), mode: CancelMode::Immediate, by: model::event::Initiator::User };
-    machine::step(&mut run, Input::Cancel(cancel), machine::Ctx { now: 9_000 }, &mut out);
+    machine::apply_input(&mut run, MachineInput::Cancel(cancel), machine::InputContext { now: 9_000 }, &mut out);
     let aborted = out.effects.into_iter().filter_map(|effect| match effect {
         Effect::Abort(id @ EffectId::File { .. }) => Some(id),
         _ => None,

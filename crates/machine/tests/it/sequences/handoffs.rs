@@ -135,7 +135,7 @@ fn who_takes_over_is_given_what_the_handoff_says() {
         assert_eq!(sim.given(), given);
         sim.turn([call("dig", "{}")]);
         let dug = sim.tools.last().cloned().expect("a tool runs");
-        sim.input(machine::Input::Tool { id: dug, event: model::tool::ToolEvent::End(gives("dug")) });
+        sim.input(machine::MachineInput::Tool { id: dug, event: model::tool::ToolEvent::End(gives("dug")) });
         assert_eq!(sim.given(), format!("{given} | call:dig | result:dug"), "and then all of its own");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::sim::Sim;
 use crate::words::{agent, asking, call, demo, gated, gives, house, run_id, text, tool};
-use machine::{Input, TimerId};
+use machine::{MachineInput, TimerId};
 use model::TaskId;
 use model::definition::Price;
 use model::event::StopReason;
@@ -17,7 +17,7 @@ fn after_one_turn(limits: RunLimits, spent: Spend) -> Sim {
     house.prices.insert("scripted/demo".to_owned(), Price { input: 1.0, output: 2.0, ..Price::default() });
     house.limits = limits;
     let mut sim = Sim::new(house);
-    sim.run.spent_before = spent;
+    sim.run.prior_spend = spent;
     sim.start(Vec::new());
     sim.turn([call("t", "{}")]);
     sim.skip();
@@ -78,7 +78,7 @@ fn nothing_begins_when_the_day_is_used_up() {
     let mut house = demo([]);
     house.limits.user_day_tokens_max = Some(100);
     let mut sim = Sim::new(house);
-    sim.run.spent_before = Spend { usage: Usage { output_tokens: 100, ..Usage::default() }, cost: CostMicros(0) };
+    sim.run.prior_spend = Spend { usage: Usage { output_tokens: 100, ..Usage::default() }, cost: CostMicros(0) };
     sim.start(Vec::new());
     sim.tells("created started incomplete{budget}");
 }
@@ -132,9 +132,9 @@ fn the_deadline_ends_everybody() {
 fn another_runs_deadline_is_not_this_ones() {
     let mut sim = Sim::of(demo([]));
     sim.skip();
-    sim.input(Input::Timer(TimerId::Run(TaskId::from("task_before"))));
+    sim.input(MachineInput::Timer(TimerId::Run(TaskId::from("task_before"))));
     sim.tells("");
-    sim.input(Input::Timer(TimerId::Run(run_id())));
+    sim.input(MachineInput::Timer(TimerId::Run(run_id())));
     sim.tells("step.done{1,cancelled} incomplete{deadline}");
 }
 

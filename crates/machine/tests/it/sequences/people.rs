@@ -4,7 +4,7 @@ use super::result_of;
 use crate::sim::{Sim, client_gives, decides};
 use crate::words::{agent, asking};
 use crate::words::{always, approve, call, call_id, demo, edit, gated, gives, house, how, key, reject, text, tool};
-use machine::{Input, TimerId, at_timeout};
+use machine::{MachineInput, TimerId, timeout_answer};
 use model::approval_rule::ApprovalRule;
 use model::definition::{ApprovalOnTimeout, ApprovalPolicy, Tool, ToolExecutor};
 use model::event::{CancelMode, Event};
@@ -87,22 +87,22 @@ fn a_time_out_that_waits_beside_a_decision_goes_with_it() {
     let mut sim = Sim::of(demo([gated(tool("t"))]));
     sim.turn([call("t", "{}"), call("t", "{}"), call("t", "{}")]);
     sim.skip();
-    let late = |sim: &Sim, label| at_timeout(&sim.run, &key(label)).expect("it is open");
+    let late = |sim: &Sim, label| timeout_answer(&sim.run, &key(label)).expect("it is open");
     let answers = vec![late(&sim, "apr_R1"), decides(key("apr_R2"), approve())];
-    sim.input(Input::Answers(answers));
+    sim.input(MachineInput::Answers(answers));
     sim.tells(
         "resumed{user} approval.resolved{apr_R1,reject,timeout} approval.resolved{apr_R2,approve,user}
          fco_R1{rejected,approval_timeout} tool.started{call_R2}",
     );
-    assert_eq!(at_timeout(&sim.run, &key("apr_R1")), None, "what is decided has no time left to be up");
+    assert_eq!(timeout_answer(&sim.run, &key("apr_R1")), None, "what is decided has no time left to be up");
     // The moment by itself decides nothing: its answer does, when it comes.
     let mut alone = sim.run.clone();
-    let mut out = machine::Out::default();
-    let moment = Input::Timer(TimerId::Approval(key("apr_R3")));
-    machine::step(&mut alone, moment, machine::Ctx { now: sim.now }, &mut out);
+    let mut out = machine::MachineOutput::default();
+    let moment = MachineInput::Timer(TimerId::Approval(key("apr_R3")));
+    machine::apply_input(&mut alone, moment, machine::InputContext { now: sim.now }, &mut out);
     assert!(out.drafts.is_empty());
     let answers = vec![late(&sim, "apr_R3")];
-    sim.input(Input::Answers(answers));
+    sim.input(MachineInput::Answers(answers));
     sim.tells("approval.resolved{apr_R3,reject,timeout} fco_R3{rejected,approval_timeout}");
 }
 
@@ -338,6 +338,6 @@ fn decisions_and_results_of_one_request_are_one_resume() {
     sim.turn([call("trade", "{}"), call("pick", "{}")]);
     sim.skip();
     let picked = client_gives(call_id("call_R2"), "red");
-    sim.input(Input::Answers(vec![picked, decides(key("apr_R1"), approve())]));
+    sim.input(MachineInput::Answers(vec![picked, decides(key("apr_R1"), approve())]));
     sim.tells("resumed{user} approval.resolved{apr_R1,approve,user} fco_R2{completed} tool.started{call_R1}");
 }

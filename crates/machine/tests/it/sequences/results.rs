@@ -3,7 +3,7 @@
 use super::result_of;
 use crate::sim::Sim;
 use crate::words::{call, demo, gives, tool};
-use machine::Input;
+use machine::MachineInput;
 use model::block::{Block, ContentPart, TextBlock};
 use model::event::ErrorInfo;
 use model::history::HistoryEntry;
@@ -21,7 +21,7 @@ fn running() -> Sim {
 
 fn hears(sim: &mut Sim, event: ToolEvent) {
     let id = sim.tools[0].clone();
-    sim.input(Input::Tool { id, event });
+    sim.input(MachineInput::Tool { id, event });
 }
 
 #[test]

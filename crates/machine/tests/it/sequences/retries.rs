@@ -192,7 +192,7 @@ fn a_failure_that_says_nothing_of_a_retry_is_not_retried() {
     let id = sim.model();
     let failure = model::model_turn::ModelFailure { error: ErrorInfo::new("odd", "?"), retry_after_ms: None };
     sim.skip();
-    sim.input(machine::Input::Model { id, event: model::model_turn::ModelEvent::Failed(failure) });
+    sim.input(machine::MachineInput::Model { id, event: model::model_turn::ModelEvent::Failed(failure) });
     sim.tells("step.done{1,error} failed{odd}");
 }
 

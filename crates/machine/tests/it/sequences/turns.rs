@@ -2,7 +2,7 @@
 
 use crate::sim::{Sim, begin};
 use crate::words::{call, demo, gives, run_id, text, tool};
-use machine::Input;
+use machine::MachineInput;
 use model::command::StartCommand;
 use model::event::{ErrorInfo, StopReason};
 use model::item::Item;
@@ -59,7 +59,7 @@ fn a_run_begins_once() {
 fn a_run_that_may_not_begin_says_why_and_asks_nobody() {
     let mut sim = Sim::new(demo([]));
     let refused = Some(ErrorInfo::new("hook_failed", "The hook did not answer."));
-    sim.input(Input::Start(Box::new(StartCommand { hook_error: refused, ..begin(Vec::new()) })));
+    sim.input(MachineInput::Start(Box::new(StartCommand { hook_error: refused, ..begin(Vec::new()) })));
     sim.tells("created started failed{hook_failed}");
     assert!(sim.requests.is_empty());
 }

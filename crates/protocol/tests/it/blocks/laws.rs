@@ -9,7 +9,7 @@ use model::event::DisplayMode;
 use model::fold::{ItemFold, RunFold, TaskFold};
 use model::item::Item;
 use model::task::TaskStatus;
-use model_testing::{Options, seeds, thread_log};
+use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use protocol::blocks::Blocks;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ fn laws_4_and_5_hold() {
 
 /// The runs of a seed's log, each with its records and with its frames as a viewer of the whole thread gets them.
 fn turns(seed: u64) -> Vec<(RunFold, Vec<Value>)> {
-    let (_, records) = thread_log(seed, Options::default());
+    let (_, records) = generate_thread_log(seed, LogOptions::default());
     let frames = lines(&resumes::frames(Box::new(Blocks::new("s1".to_owned())), &records));
     let mut runs: Vec<RunFold> = Vec::new();
     for record in &records {
@@ -45,7 +45,7 @@ fn is_first(record: &Record) -> bool {
 
 #[test]
 fn every_turn_is_well_formed() {
-    for seed in seeds() {
+    for seed in test_seeds() {
         for (run, frames) in turns(seed) {
             let at = format!("SEED={seed}, {}", run.root().unwrap().id);
             let kinds: Vec<&str> = frames.iter().map(|frame| frame["type"].as_str().unwrap()).collect();
@@ -130,7 +130,7 @@ fn heard(blocks: &[Value]) -> Vec<String> {
 
 #[test]
 fn law_6_both_reducers_have_what_the_log_has() {
-    for seed in seeds() {
+    for seed in test_seeds() {
         for (run, frames) in turns(seed) {
             let (mut react, mut flutter) = (React::default(), Flutter::default());
             for frame in &frames {
@@ -156,7 +156,7 @@ fn answer(root: &TaskFold) -> Option<&str> {
 #[test]
 fn only_the_answer_is_final() {
     let mut answers = 0;
-    for seed in seeds() {
+    for seed in test_seeds() {
         for (run, frames) in turns(seed) {
             let at = format!("SEED={seed}, {}", run.root().unwrap().id);
             let finals: Vec<&Value> = frames.iter().filter(|frame| frame["is_final"] == true).collect();

@@ -7,7 +7,7 @@ use crate::resumes::{Place, frames, hold, runs};
 use model::event::Event;
 use model::ports::{Frames, Projection};
 use model::{Record, TaskId, ThreadId};
-use model_testing::{Options, seeds, thread_log};
+use model_testing::{LogOptions, generate_thread_log, test_seeds};
 use protocol::responses::Segment;
 use serde_json::{Value, json};
 use sse::{Decoder, Limits};
@@ -387,8 +387,8 @@ fn segments(records: &[Record]) -> u32 {
 #[test]
 fn every_response_of_every_random_run_is_in_order() {
     let mut seen = BTreeSet::new();
-    for seed in seeds() {
-        let (thread, log) = thread_log(seed, Options::default());
+    for seed in test_seeds() {
+        let (thread, log) = generate_thread_log(seed, LogOptions::default());
         let mut ids: Vec<TaskId> = log.iter().map(|record| record.run.clone()).collect();
         ids.dedup();
         for run in ids {
@@ -419,7 +419,7 @@ fn laws_4_and_5_hold_for_every_segment() {
 /// What a client has put together at any moment is what the object says then.
 #[test]
 fn law_6_the_object_is_what_the_frames_make() {
-    for seed in seeds() {
+    for seed in test_seeds() {
         for (thread, records) in runs(seed) {
             for number in 1..=segments(&records) {
                 agrees(seed, &mut Segment::new(records[0].run.clone(), number, &thread), &records);

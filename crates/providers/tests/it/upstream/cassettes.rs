@@ -6,8 +6,8 @@ use crate::vocabulary::{asked, user};
 use futures_util::StreamExt as _;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::ModelClient as _;
-use providers::cassette::{CassetteError, Cassettes, Speed};
-use providers::upstream::{Kind, Settings};
+use providers::cassette::{CassetteError, CassetteProvider, PlaybackSpeed};
+use providers::http::{HttpProviderSettings, UpstreamDialect};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -17,13 +17,14 @@ fn saying(said: &str, step: u32) -> ModelRequest {
 
 #[tokio::test]
 async fn every_stream_plays_from_its_cassette_as_it_came_from_its_service() {
-    for kind in Kind::ALL {
+    for kind in UpstreamDialect::ALL {
         for (path, bytes) in streams(kind) {
             let folder = tempfile::tempdir().unwrap();
             let service = Service::start(vec![vec![stream(), send(bytes)]]).await;
-            let settings = Settings { record: Some(folder.path().to_owned()), ..service.settings(kind) };
+            let settings =
+                HttpProviderSettings { cassette_dir: Some(folder.path().to_owned()), ..service.settings(kind) };
             let came = turn(settings, hello()).await;
-            let cassettes = Cassettes::open(folder.path(), Speed::Fast).unwrap();
+            let cassettes = CassetteProvider::open(folder.path(), PlaybackSpeed::Fast).unwrap();
             let played: Vec<ModelEvent> = cassettes.stream_turn(hello()).collect().await;
             // Where it was heard is not where it is played.
             assert_eq!(without_place(played), without_place(came), "{}", path.display());
@@ -39,7 +40,10 @@ async fn a_cassette_holds_no_secret_even_if_the_service_repeats_it() {
     let spoken = vec![stream(), send(said)];
     let service = Service::start(vec![answer("401 Unauthorized", "application/json", "", &complaint), spoken]).await;
     for step in [1, 2] {
-        let settings = Settings { record: Some(folder.path().to_owned()), ..service.settings(Kind::Chat) };
+        let settings = HttpProviderSettings {
+            cassette_dir: Some(folder.path().to_owned()),
+            ..service.settings(UpstreamDialect::Chat)
+        };
         turn(settings, saying(&format!("my key is {KEY}"), step)).await;
     }
     let mut files = 0;
@@ -56,10 +60,13 @@ async fn a_cassette_holds_no_secret_even_if_the_service_repeats_it() {
 async fn a_refusal_plays_as_the_same_failure() {
     let folder = tempfile::tempdir().unwrap();
     let service = Service::start(vec![answer("429 Too Many", "application/json", "retry-after: 3\r\n", "{}")]).await;
-    let settings = Settings { record: Some(folder.path().to_owned()), ..service.settings(Kind::Responses) };
+    let settings = HttpProviderSettings {
+        cassette_dir: Some(folder.path().to_owned()),
+        ..service.settings(UpstreamDialect::Responses)
+    };
     let came = turn(settings, hello()).await;
     assert!(matches!(came.last(), Some(ModelEvent::Failed(failure)) if failure.retry_after_ms == Some(3_000)));
-    let cassettes = Cassettes::open(folder.path(), Speed::Fast).unwrap();
+    let cassettes = CassetteProvider::open(folder.path(), PlaybackSpeed::Fast).unwrap();
     assert_eq!(cassettes.stream_turn(hello()).collect::<Vec<_>>().await, came);
 }
 
@@ -85,7 +92,7 @@ async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_it
         let path = folder.path().join(format!("{name}.cassette.jsonl"));
         std::fs::write(path, cassette(said, step, word, 1_500)).unwrap();
     }
-    let fast = Cassettes::open(folder.path(), Speed::Fast).unwrap();
+    let fast = CassetteProvider::open(folder.path(), PlaybackSpeed::Fast).unwrap();
     for (said, step, attempt, word) in [
         ("one", 1, 1, "first"),
         ("one", 2, 1, "second"),
@@ -100,7 +107,7 @@ async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_it
         assert!(matches!(events.last(), Some(ModelEvent::End(_))), "{events:?}");
         assert_eq!(began.elapsed(), Duration::ZERO);
     }
-    let slow = Cassettes::open(folder.path(), Speed::Original).unwrap();
+    let slow = CassetteProvider::open(folder.path(), PlaybackSpeed::Original).unwrap();
     let began = Instant::now();
     let _events: Vec<_> = slow.stream_turn(saying("one", 1)).collect().await;
     assert_eq!(began.elapsed(), Duration::from_millis(1_500));
@@ -114,9 +121,9 @@ async fn the_words_of_the_user_the_step_and_the_attempt_choose_a_cassette_and_it
 #[test]
 fn a_folder_that_holds_no_cassette_or_a_broken_one_is_refused_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(Cassettes::open(folder.path(), Speed::Fast), Err(CassetteError::Empty(_))));
+    assert!(matches!(CassetteProvider::open(folder.path(), PlaybackSpeed::Fast), Err(CassetteError::Empty(_))));
     let missing = folder.path().join("missing");
-    assert!(matches!(Cassettes::open(&missing, Speed::Fast), Err(CassetteError::Read { .. })));
+    assert!(matches!(CassetteProvider::open(&missing, PlaybackSpeed::Fast), Err(CassetteError::Read { .. })));
     let good = cassette("one", 1, "x", 0);
     for (text, line, why) in [
         ("", 1, "first line"),
@@ -127,7 +134,7 @@ fn a_folder_that_holds_no_cassette_or_a_broken_one_is_refused_with_its_place() {
         (&*format!("{good}{good}"), 4, "first line"),
     ] {
         std::fs::write(folder.path().join("a.cassette.jsonl"), text).unwrap();
-        let error = Cassettes::open(folder.path(), Speed::Fast).unwrap_err().to_string();
+        let error = CassetteProvider::open(folder.path(), PlaybackSpeed::Fast).unwrap_err().to_string();
         assert!(error.contains(&format!("line {line}:")) && error.contains(why), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use super::service::{Act, KEY, PATIENCE, Service, answer, failure, head, send, s
 use futures_util::StreamExt as _;
 use model::model_turn::{ModelDelta, ModelEvent};
 use model::ports::ModelClient as _;
-use providers::upstream::{Kind, Limits, Settings, Timeouts};
+use providers::http::{HttpProviderSettings, HttpTimeouts, ResponseLimits, UpstreamDialect};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_millis(60);
 const EVENT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
 
-fn timeouts(first_byte: Duration, idle: Duration, total: Duration) -> Timeouts {
-    Timeouts { first_byte, idle, total }
+fn timeouts(first_byte: Duration, idle: Duration, total: Duration) -> HttpTimeouts {
+    HttpTimeouts { first_byte, idle, total }
 }
 
 #[tokio::test]
 async fn every_wait_has_an_end_that_says_what_was_waited_for() {
-    let cases: [(Timeouts, Vec<Act>, &str); 6] = [
+    let cases: [(HttpTimeouts, Vec<Act>, &str); 6] = [
         (timeouts(SHORT, PATIENCE, PATIENCE), vec![Act::Hold], "did not begin to answer within 60 ms."),
         (timeouts(SHORT, PATIENCE, PATIENCE), vec![stream(), Act::Hold], "did not begin to answer within 60 ms."),
         (
@@ -43,7 +43,8 @@ async fn every_wait_has_an_end_that_says_what_was_waited_for() {
     ];
     for (timeouts, acts, wanted) in cases {
         let service = Service::start(vec![acts]).await;
-        let error = failure(Settings { timeouts, ..service.settings(Kind::Chat) }, hello()).await.error;
+        let error =
+            failure(HttpProviderSettings { timeouts, ..service.settings(UpstreamDialect::Chat) }, hello()).await.error;
         assert_eq!((error.code.as_str(), error.retryable), ("upstream_timeout", Some(true)), "{wanted}");
         assert_eq!(error.message, format!("{} {wanted}", service.address));
         assert_eq!(error.details, Some(json!({"provider": "up", "host": service.address})));
@@ -67,12 +68,12 @@ fn full() -> (socket2::Socket, SocketAddr, Vec<std::net::TcpStream>) {
 #[tokio::test]
 async fn nobody_there_and_nobody_who_opens_are_told_apart() {
     let (_socket, address, _waiting) = full();
-    let error = failure(settings(Kind::Chat, &format!("http://{address}")), hello()).await.error;
+    let error = failure(settings(UpstreamDialect::Chat, &format!("http://{address}")), hello()).await.error;
     assert_eq!((error.code.as_str(), error.retryable), ("upstream_timeout", Some(true)));
     assert_eq!(error.message, format!("{address} did not accept a connection in time."));
 
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = failure(settings(Kind::Chat, &format!("http://{nobody}")), hello()).await.error;
+    let error = failure(settings(UpstreamDialect::Chat, &format!("http://{nobody}")), hello()).await.error;
     assert_eq!((error.code.as_str(), error.retryable), ("upstream_unreachable", Some(true)));
     assert!(error.message.starts_with(&format!("Cannot reach {nobody}: Connection refused")), "{}", error.message);
 }
@@ -101,7 +102,7 @@ async fn an_answer_that_is_no_event_stream_is_told_for_what_it_is() {
     ];
     for (acts, code, retryable, words) in cases {
         let mut service = Service::start(vec![acts, vec![]]).await;
-        let failure = failure(service.settings(Kind::Chat), hello()).await;
+        let failure = failure(service.settings(UpstreamDialect::Chat), hello()).await;
         let error = &failure.error;
         assert!(error.message.contains(words), "{words}: {error:?}");
         assert_eq!((error.code.as_str(), error.retryable), (code, Some(retryable)), "{words}: {error:?}");
@@ -116,13 +117,13 @@ async fn a_connection_that_breaks_is_not_an_end_unless_all_was_said() {
     let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let chunk = |text: &str| send(format!("{:x}\r\n{text}\r\n", text.len()));
     let service = Service::start(vec![vec![send(begun), chunk(EVENT)]]).await;
-    let error = failure(service.settings(Kind::Chat), hello()).await.error;
+    let error = failure(service.settings(UpstreamDialect::Chat), hello()).await.error;
     assert_eq!((error.code.as_str(), error.retryable), ("upstream_incomplete", Some(true)));
     assert!(error.message.starts_with(&format!("The connection to {} broke: ", service.address)), "{}", error.message);
 
     let last = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
     let service = Service::start(vec![vec![send(begun), chunk(EVENT), chunk(last)]]).await;
-    let events = turn(service.settings(Kind::Chat), hello()).await;
+    let events = turn(service.settings(UpstreamDialect::Chat), hello()).await;
     assert!(matches!(events.last(), Some(ModelEvent::End(_))), "{events:?}");
 }
 
@@ -131,7 +132,7 @@ async fn what_was_asked_is_not_held_while_the_answer_comes() {
     let service = Service::start(vec![vec![stream(), send(EVENT), Act::Hold]]).await;
     let request = hello();
     let history = Arc::downgrade(&request.history);
-    let mut turn = upstream(service.settings(Kind::Chat)).stream_turn(request);
+    let mut turn = upstream(service.settings(UpstreamDialect::Chat)).stream_turn(request);
     let first = tokio::time::timeout(PATIENCE, turn.next()).await.unwrap();
     assert!(matches!(first, Some(ModelEvent::Delta(_))), "{first:?}");
     assert!(history.upgrade().is_none(), "pictures of many megabytes may be in it");
@@ -144,10 +145,11 @@ async fn too_long_a_line_an_event_or_an_answer_ends_the_turn() {
     let endless = || vec![stream(), Act::Flood(b": x\n\n".repeat(1000))];
     for (acts, words) in [(line(), "line_bytes_max"), (event(), "event_bytes_max"), (endless(), "response_bytes_max")] {
         let service = Service::start(vec![acts]).await;
-        let mut limits = Limits { response_bytes_max: 1024 * 1024, ..Limits::default() };
-        limits.events.line_bytes_max = 100_000;
-        limits.events.event_bytes_max = 100_000;
-        let error = failure(Settings { limits, ..service.settings(Kind::Chat) }, hello()).await.error;
+        let mut limits = ResponseLimits { response_bytes_max: 1024 * 1024, ..ResponseLimits::default() };
+        limits.sse.line_bytes_max = 100_000;
+        limits.sse.event_bytes_max = 100_000;
+        let error =
+            failure(HttpProviderSettings { limits, ..service.settings(UpstreamDialect::Chat) }, hello()).await.error;
         assert_eq!(error.code, "provider_protocol_error");
         assert!(error.message.starts_with(&service.address) && error.message.contains(words), "{}", error.message);
     }
@@ -162,7 +164,7 @@ async fn a_key_that_is_said_back_is_taken_out_wherever_it_is_said() {
     let said =
         json!({"choices": [{"index": 0, "delta": {"content": format!("it is {KEY}!")}}], "more": KEY}).to_string();
     let unknown = json!({"type": "news", "key": [KEY]}).to_string();
-    for kind in Kind::ALL {
+    for kind in UpstreamDialect::ALL {
         for body in [&complaint, &long] {
             for status in ["400 Bad Request", "401 Unauthorized", "500 Internal Server Error"] {
                 let service = Service::start(vec![answer(status, "application/json", "", body)]).await;
@@ -178,12 +180,12 @@ async fn a_key_that_is_said_back_is_taken_out_wherever_it_is_said() {
         }
     }
     let service = Service::start(vec![vec![stream(), send(format!("data: {said}\n\ndata: [DONE]\n\n"))]]).await;
-    let events = turn(service.settings(Kind::Chat), hello()).await;
+    let events = turn(service.settings(UpstreamDialect::Chat), hello()).await;
     let text = |event: &ModelEvent| matches!(event, ModelEvent::Delta(ModelDelta::Text { text, .. }) if text == "it is [removed]!");
     assert!(events.iter().any(text), "{events:?}");
     let service = Service::start(vec![vec![head("500 Oops", "text/plain", ""), send(KEY)]]).await;
     assert_eq!(
-        failure(service.settings(Kind::Chat), hello()).await.error.message,
+        failure(service.settings(UpstreamDialect::Chat), hello()).await.error.message,
         "The provider failed (status 500): [removed]"
     );
 }

@@ -7,19 +7,20 @@ use futures_util::StreamExt;
 use model::history::HistoryEntry;
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::ModelClient;
-use providers::upstream::{Kind, Upstream};
+use providers::http::{HttpProvider, UpstreamDialect};
 
 fn refusal() -> Vec<Act> {
     answer("400 Bad Request", "application/json", "", REFUSED)
 }
 
 fn words() -> Vec<Act> {
-    let (_, bytes) = streams(Kind::Responses).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
+    let (_, bytes) =
+        streams(UpstreamDialect::Responses).into_iter().find(|(path, _)| path.ends_with("text.sse")).unwrap();
     vec![stream(), send(bytes)]
 }
 
 /// Takes a turn to its end, and tells whether its history had to be sent twice.
-async fn is_resent(upstream: &Upstream, request: ModelRequest) -> bool {
+async fn is_resent(upstream: &HttpProvider, request: ModelRequest) -> bool {
     let events = tokio::time::timeout(PATIENCE, upstream.stream_turn(request).collect::<Vec<_>>()).await.unwrap();
     assert!(matches!(events.last(), Some(ModelEvent::End(_))), "{events:?}");
     let is_note = |event: &ModelEvent| match event {
@@ -37,7 +38,7 @@ async fn blobs(service: &mut Service) -> usize {
 #[tokio::test]
 async fn later_turns_of_a_thread_leave_out_what_was_refused_and_other_threads_do_not() {
     let mut service = Service::start(vec![refusal(), words(), words(), words()]).await;
-    let upstream = upstream(service.settings(Kind::Responses));
+    let upstream = upstream(service.settings(UpstreamDialect::Responses));
     let old = spoken(&service.address);
     let new = old.clone().map(|entry| match entry {
         HistoryEntry::Reasoning { raw, .. } => HistoryEntry::Reasoning { id: "rs_R2".into(), raw },
@@ -63,7 +64,7 @@ async fn later_turns_of_a_thread_leave_out_what_was_refused_and_other_threads_do
 async fn a_refusal_is_remembered_although_the_second_try_fails() {
     let broken = || answer("503 Service Unavailable", "application/json", "", "{}");
     let mut service = Service::start(vec![refusal(), broken(), words()]).await;
-    let upstream = upstream(service.settings(Kind::Responses));
+    let upstream = upstream(service.settings(UpstreamDialect::Responses));
     let [thought, said] = spoken(&service.address);
     let turn = asked("up/m/1", [user("a"), thought, said, user("b")], &[]);
     let events: Vec<ModelEvent> =

@@ -2,7 +2,10 @@
 
 use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
 use model::ports::ModelClient;
-use providers::upstream::{Client, Filled, Kind, Limits, Lookup, Settings, Timeouts, Upstream, Url};
+use providers::http::{
+    HttpProvider, HttpProviderSettings, HttpTimeouts, ProviderClient, ResolvedText, ResponseLimits, SecretResolver,
+    UpstreamDialect, Url,
+};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +66,7 @@ impl Service {
         }
     }
 
-    pub(crate) fn settings(&self, kind: Kind) -> Settings {
+    pub(crate) fn settings(&self, kind: UpstreamDialect) -> HttpProviderSettings {
         settings(kind, &format!("http://{}/v1", self.address))
     }
 }
@@ -134,39 +137,39 @@ pub(crate) fn answer(status: &str, media_type: &str, more: &str, body: &str) -> 
     vec![head(status, media_type, more), send(body)]
 }
 
-pub(crate) fn settings(kind: Kind, base_url: &str) -> Settings {
-    Settings {
+pub(crate) fn settings(kind: UpstreamDialect, base_url: &str) -> HttpProviderSettings {
+    HttpProviderSettings {
         name: "up".to_owned(),
-        kind,
+        dialect: kind,
         base_url: Url::parse(base_url).unwrap(),
-        key: Some("env:KEY".to_owned()),
+        api_key_ref: Some("env:KEY".to_owned()),
         headers: [("x-team".to_owned(), "env:TEAM".to_owned())].into(),
         options: Arc::default(),
-        timeouts: Timeouts { first_byte: PATIENCE, idle: PATIENCE, total: PATIENCE },
-        limits: Limits::default(),
-        record: None,
+        timeouts: HttpTimeouts { first_byte: PATIENCE, idle: PATIENCE, total: PATIENCE },
+        limits: ResponseLimits::default(),
+        cassette_dir: None,
     }
 }
 
 /// What `env:KEY` and `env:TEAM` stand for; there is nothing else.
-pub(crate) fn lookup() -> Lookup {
+pub(crate) fn lookup() -> SecretResolver {
     Arc::new(|text| {
         let value = match text.as_str() {
             "env:KEY" => Ok(KEY),
             "env:TEAM" => Ok("rivers"),
             _ => Err(format!("the secret `{text}` is not set")),
         };
-        let filled = value.map(|value| Filled { text: value.to_owned(), values: vec![value.to_owned()] });
+        let filled = value.map(|value| ResolvedText { text: value.to_owned(), secret_values: vec![value.to_owned()] });
         Box::pin(std::future::ready(filled))
     })
 }
 
-pub(crate) fn upstream(settings: Settings) -> Upstream {
-    Upstream::new(settings, Client::new(Duration::from_millis(300)).unwrap(), lookup())
+pub(crate) fn upstream(settings: HttpProviderSettings) -> HttpProvider {
+    HttpProvider::new(settings, ProviderClient::new(Duration::from_millis(300)).unwrap(), lookup())
 }
 
 /// All events of a turn: exactly one end, and it is the last.
-pub(crate) async fn turn(settings: Settings, request: ModelRequest) -> Vec<ModelEvent> {
+pub(crate) async fn turn(settings: HttpProviderSettings, request: ModelRequest) -> Vec<ModelEvent> {
     let events = upstream(settings).stream_turn(request).collect::<Vec<_>>();
     let events = tokio::time::timeout(PATIENCE, events).await.expect("the turn ends");
     let ends = events.iter().filter(|event| !matches!(event, ModelEvent::Delta(_))).count();
@@ -177,7 +180,7 @@ pub(crate) async fn turn(settings: Settings, request: ModelRequest) -> Vec<Model
 }
 
 /// The failure that a turn ended with.
-pub(crate) async fn failure(settings: Settings, request: ModelRequest) -> ModelFailure {
+pub(crate) async fn failure(settings: HttpProviderSettings, request: ModelRequest) -> ModelFailure {
     match turn(settings, request).await.pop() {
         Some(ModelEvent::Failed(failure)) => failure,
         other => panic!("it did not fail: {other:?}"),

@@ -2,13 +2,13 @@
 
 use crate::files::FOLDER;
 use bytes::Bytes;
-use files::Key;
+use files::FileKey;
 use std::path::Path;
 use store::LoggedRun;
 
 /// The bytes of a picture: none when it is gone, `None` when they are not here.
 pub(super) fn picture(dir: &Path, run: &LoggedRun, hash: &str) -> Option<Bytes> {
-    let Some(row) = run.blob(hash).ok()? else { return Some(Bytes::new()) };
-    let key = Key::stored(&row.path).ok()?;
+    let Some(row) = run.find_blob(hash).ok()? else { return Some(Bytes::new()) };
+    let key = FileKey::parse_stored(&row.path).ok()?;
     std::fs::read(dir.join(FOLDER).join(key.as_str())).ok().map(Bytes::from)
 }

@@ -5,7 +5,10 @@ use super::super::findings::Findings;
 use super::super::table::{Item, Table};
 use super::super::tools::LONGEST_MS;
 use super::super::{agents, http_tool, secret};
-use providers::upstream::{Client, ClientError, Kind, Limits, Settings, Timeouts, Upstream, Url};
+use providers::http::{
+    HttpProvider, HttpProviderSettings, HttpTimeouts, ProviderClient, ProviderClientError, ResponseLimits,
+    UpstreamDialect, Url,
+};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,59 +30,63 @@ pub(super) const KEYS: [&str; 11] = [
 ];
 
 /// Names of providers that the environment switches on, what they speak, and which variables say so.
-const KNOWN: [(&str, Kind, &str, &str); 3] = [
-    ("openai", Kind::Responses, "OPENAI_BASE_URL", "OPENAI_API_KEY"),
-    ("openai-chat", Kind::Chat, "OPENAI_BASE_URL", "OPENAI_API_KEY"),
-    ("anthropic", Kind::Messages, "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+const KNOWN: [(&str, UpstreamDialect, &str, &str); 3] = [
+    ("openai", UpstreamDialect::Responses, "OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    ("openai-chat", UpstreamDialect::Chat, "OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    ("anthropic", UpstreamDialect::Messages, "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
 ];
 
 /// One pool of connections for all services that wait equally long for one.
 #[derive(Default)]
 pub(super) struct Clients {
-    pub(super) made: BTreeMap<Duration, Client>,
+    pub(super) made: BTreeMap<Duration, ProviderClient>,
     /// Where exchanges are kept.
     pub(super) record: Option<PathBuf>,
 }
 
 impl Clients {
-    pub(super) fn service(&mut self, settings: Settings, connect: Duration) -> Result<Upstream, ClientError> {
+    pub(super) fn service(
+        &mut self,
+        settings: HttpProviderSettings,
+        connect: Duration,
+    ) -> Result<HttpProvider, ProviderClientError> {
         let client = match self.made.get(&connect) {
             Some(client) => client.clone(),
-            None => Client::new(connect)?,
+            None => ProviderClient::new(connect)?,
         };
         self.made.insert(connect, client.clone());
-        let settings = Settings { record: self.record.clone(), ..settings };
-        Ok(Upstream::new(settings, client, Arc::new(|text| Box::pin(secret::fill(text)))))
+        let settings = HttpProviderSettings { cassette_dir: self.record.clone(), ..settings };
+        Ok(HttpProvider::new(settings, client, Arc::new(|text| Box::pin(secret::fill(text)))))
     }
 }
 
 /// What the file says.
-pub(super) fn read(name: &str, kind: Kind, table: &Table<'_>) -> Option<(Settings, Duration)> {
+pub(super) fn read(name: &str, kind: UpstreamDialect, table: &Table<'_>) -> Option<(HttpProviderSettings, Duration)> {
     let base_url = match table.get("base_url") {
         Some(item) => http_tool::address(&item, item.text()?)?,
-        None => kind.home().to_owned(),
+        None => kind.default_base_url().to_owned(),
     };
     let ms = |key: &str| table.number(key, 1..=LONGEST_MS).map(Duration::from_millis);
     let bytes = |key: &str| table.get(key)?.number(1..=u64::MAX).and_then(|number| usize::try_from(number).ok());
-    let (mut timeouts, mut limits) = (Timeouts::default(), Limits::default());
+    let (mut timeouts, mut limits) = (HttpTimeouts::default(), ResponseLimits::default());
     timeouts.first_byte = ms("first_byte_timeout_ms").unwrap_or(timeouts.first_byte);
     timeouts.idle = ms("idle_timeout_ms").unwrap_or(timeouts.idle);
     timeouts.total = ms("total_timeout_ms").unwrap_or(timeouts.total);
-    limits.events.line_bytes_max = bytes("line_bytes_max").unwrap_or(limits.events.line_bytes_max);
-    limits.events.event_bytes_max = bytes("event_bytes_max").unwrap_or(limits.events.event_bytes_max);
+    limits.sse.line_bytes_max = bytes("line_bytes_max").unwrap_or(limits.sse.line_bytes_max);
+    limits.sse.event_bytes_max = bytes("event_bytes_max").unwrap_or(limits.sse.event_bytes_max);
     limits.response_bytes_max = table.number("response_bytes_max", 1..=u64::MAX).unwrap_or(limits.response_bytes_max);
-    let settings = Settings {
+    let settings = HttpProviderSettings {
         name: name.to_owned(),
-        kind,
+        dialect: kind,
         base_url: Url::parse(&base_url).ok()?,
-        key: table.get("api_key").and_then(|item| key(&item)),
+        api_key_ref: table.get("api_key").and_then(|item| key(&item)),
         headers: http_tool::headers(table),
         options: table.get("options").and_then(|item| agents::options(&item)).unwrap_or_default(),
         timeouts,
         limits,
-        record: None,
+        cassette_dir: None,
     };
-    Some((settings, ms("connect_timeout_ms").unwrap_or(Client::CONNECT)))
+    Some((settings, ms("connect_timeout_ms").unwrap_or(ProviderClient::CONNECT_TIMEOUT)))
 }
 
 /// A key is named here, never written.
@@ -97,7 +104,7 @@ pub(super) fn told(
     environment: fn(&str) -> Option<String>,
     taken: &[&str],
     findings: &Findings<'_>,
-) -> Vec<(&'static str, Settings)> {
+) -> Vec<(&'static str, HttpProviderSettings)> {
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
     let mut told = Vec::new();
     for (name, kind, base_url, key) in KNOWN.iter().filter(|(name, ..)| !taken.contains(name)) {
@@ -105,21 +112,21 @@ pub(super) fn told(
         if address.is_none() && !key_is_set {
             continue;
         }
-        let address = Url::parse(address.as_deref().unwrap_or(kind.home())).ok();
+        let address = Url::parse(address.as_deref().unwrap_or(kind.default_base_url())).ok();
         let Some(address) = address.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) else {
             findings.push(ConfigError::Address(base_url));
             continue;
         };
-        let settings = Settings {
+        let settings = HttpProviderSettings {
             name: (*name).to_owned(),
-            kind: *kind,
+            dialect: *kind,
             base_url: address,
-            key: key_is_set.then(|| format!("env:{key}")),
+            api_key_ref: key_is_set.then(|| format!("env:{key}")),
             headers: BTreeMap::new(),
             options: Arc::default(),
-            timeouts: Timeouts::default(),
-            limits: Limits::default(),
-            record: None,
+            timeouts: HttpTimeouts::default(),
+            limits: ResponseLimits::default(),
+            cassette_dir: None,
         };
         told.push((*name, settings));
     }

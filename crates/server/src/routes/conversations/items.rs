@@ -78,7 +78,7 @@ pub(crate) async fn get(
     }
     // Any id names its run.
     let run = match model::TaskId::from(item.as_str()).run_id() {
-        Some(run) => app.engine.run_of(&caller.user, &run).await?,
+        Some(run) => app.engine.run_of_task(&caller.user, &run).await?,
         None => None,
     };
     let Some(run) = run.filter(|run| run.thread == conversation.thread) else { return Err(no_item(&item)) };

@@ -44,7 +44,7 @@ pub(crate) async fn handle(
     };
     let room = stream.then(|| sse::room(&app, &caller)).transpose()?;
     let (mut said, context, new) = told(&app, &caller.user, asked, conversation.as_ref()).await?;
-    let echo = new.echo.clone();
+    let echo = new.request_echo.clone();
     let luggage = Luggage::unpack(&app, "input", intake::of_said(&mut said)).await?;
     let new = NewRun { idempotency, ..new };
     let turn = Box::pin(converse::take(&app, &caller.user, (said, luggage), context, new)).await?;
@@ -92,8 +92,8 @@ async fn told(
         agent,
         tools: wire::declared(asked.tools, &app.limits)?,
         metadata: asked.metadata,
-        wishes: asked.wishes,
-        echo: Some(Value::Object(asked.echo)),
+        model_settings: asked.wishes,
+        request_echo: Some(Value::Object(asked.echo)),
         ..NewRun::default()
     };
     Ok((said, context, new))
@@ -113,7 +113,7 @@ async fn previous(app: &App, user: &UserId, id: &str) -> Result<RunRow, Problem>
 
 /// The response as it is now.
 async fn shown(app: &App, user: &UserId, turn: &Turn, echo: Option<Value>) -> Result<Response, Problem> {
-    let run = app.engine.run_of(user, &turn.run).await?.ok_or_else(Problem::not_found)?;
+    let run = app.engine.run_of_task(user, &turn.run).await?.ok_or_else(Problem::not_found)?;
     let found = Found { run, segment: turn.segment };
     let object = match read(app, user, &found).await? {
         Some(read) => read.object,

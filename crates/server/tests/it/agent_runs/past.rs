@@ -11,14 +11,14 @@ use model::record::{Record, RecordDraft};
 use model::task::TaskStatus;
 use model::{Millis, NodeId, TaskId, ThreadId, UserId};
 use serde_json::{Value, json};
-use store::Sqlite;
+use store::SqliteStore;
 
 pub(crate) const HOUR: Millis = 60 * 60 * 1000;
 pub(crate) const DAY: Millis = 24 * HOUR;
 
 /// Somebody who writes a thread's past.
 pub(crate) struct Past {
-    store: Sqlite,
+    store: SqliteStore,
     user: UserId,
     thread: ThreadId,
     lease: Option<Lease>,
@@ -30,7 +30,7 @@ pub(crate) struct Past {
 impl Past {
     /// The server must be down.
     pub(crate) fn of(hw: &Server, thread: &str) -> Self {
-        let store = Sqlite::open(&hw.data_dir(), &store::Options::default()).unwrap();
+        let store = SqliteStore::open(&hw.data_dir(), &store::SqliteOptions::default()).unwrap();
         let (user, thread) = (UserId::from("local"), ThreadId::from(thread));
         Self { store, user, thread, lease: None, runs: 0, records: Vec::new(), changes: Vec::new() }
     }

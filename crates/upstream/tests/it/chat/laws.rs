@@ -12,7 +12,7 @@ use model::{CallId, ItemId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use upstream::Target;
+use upstream::RequestTarget;
 use upstream::chat;
 
 #[test]
@@ -128,7 +128,7 @@ proptest! {
 
     #[test]
     fn any_body_is_a_refusal(status: u16, body: Vec<u8>, after: Option<u64>) {
-        let failure = chat::refused(status, &body, after);
+        let failure = chat::classify_error(status, &body, after);
         prop_assert!(failure.error.retryable.is_some() && failure.retry_after_ms == after);
     }
 }
@@ -208,8 +208,8 @@ proptest! {
 
     #[test]
     fn any_history_becomes_a_request_that_everybody_takes(history in prop::collection::vec(odd_entry(), 0..12)) {
-        let target = Target { model: "m", origin: "here", store: false };
-        let body = chat::request(&turn(history), &target);
+        let target = RequestTarget { model: "m", origin: "here", store: false };
+        let body = chat::build_request(&turn(history), &target);
         demands(body["messages"].as_array().unwrap());
     }
 }

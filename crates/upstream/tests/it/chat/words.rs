@@ -25,7 +25,7 @@ pub(crate) fn turn(history: Vec<HistoryEntry>) -> ModelRequest {
 }
 
 pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
-    hear(chat::ingest("here".to_owned(), &turn(Vec::new())), chunks)
+    hear(chat::new_ingest("here".to_owned(), &turn(Vec::new())), chunks)
 }
 
 /// A line for each event; pieces of one text are one line.

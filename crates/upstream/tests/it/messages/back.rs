@@ -10,7 +10,7 @@ use model::record::RawItem;
 use model::{CallId, ItemId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use upstream::Target;
+use upstream::RequestTarget;
 use upstream::messages;
 
 /// The content of an answer, put together as the service's own clients do it.
@@ -118,8 +118,10 @@ fn every_whole_answer_goes_back_as_it_came() {
         let content = || vec![ContentPart::text("done")];
         let answer = |call_id| HistoryEntry::Result { call_id, status: ResultStatus::Completed, content: content() };
         history.extend(calls.into_iter().map(answer));
-        let body =
-            messages::request(&turn(history, JsonObject::new()), &Target { model: "m", origin: "here", store: false });
+        let body = messages::build_request(
+            &turn(history, JsonObject::new()),
+            &RequestTarget { model: "m", origin: "here", store: false },
+        );
         let expected = with_lasting_citations(accumulated(&stream));
         assert_eq!(body["messages"][1]["content"], Value::from(expected), "{name}");
         compared += 1;

@@ -12,7 +12,7 @@ use model::record::RawItem;
 use model::{CallId, ItemId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use upstream::Target;
+use upstream::RequestTarget;
 use upstream::messages;
 
 #[test]
@@ -163,7 +163,7 @@ proptest! {
 
     #[test]
     fn any_body_is_a_refusal(status: u16, body: Vec<u8>, after: Option<u64>) {
-        let failure = messages::refused(status, &body, after);
+        let failure = messages::classify_error(status, &body, after);
         prop_assert!(failure.error.retryable.is_some() && failure.retry_after_ms == after);
     }
 
@@ -172,8 +172,8 @@ proptest! {
         history in prop::collection::vec(odd_entry(), 0..12),
         options in odd_options(),
     ) {
-        let target = Target { model: "m", origin: "here", store: false };
-        let body = messages::request(&turn(history, options), &target);
+        let target = RequestTarget { model: "m", origin: "here", store: false };
+        let body = messages::build_request(&turn(history, options), &target);
         demands(&body);
         demands(&messages::without_reasoning(body));
     }

@@ -25,7 +25,7 @@ pub(crate) fn turn(history: Vec<HistoryEntry>, options: JsonObject) -> ModelRequ
 }
 
 pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
-    hear(messages::ingest("here".to_owned(), &turn(Vec::new(), JsonObject::new())), chunks)
+    hear(messages::new_ingest("here".to_owned(), &turn(Vec::new(), JsonObject::new())), chunks)
 }
 
 /// What the stream of this name says.

@@ -12,7 +12,7 @@ use model::{CallId, ItemId};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use upstream::Target;
+use upstream::RequestTarget;
 use upstream::responses;
 
 #[test]
@@ -120,7 +120,7 @@ proptest! {
 
     #[test]
     fn any_body_is_a_refusal(status: u16, body: Vec<u8>, after: Option<u64>) {
-        let failure = responses::refused(status, &body, after);
+        let failure = responses::classify_error(status, &body, after);
         prop_assert!(failure.error.retryable.is_some() && failure.retry_after_ms == after);
     }
 }
@@ -224,8 +224,8 @@ proptest! {
 
     #[test]
     fn any_history_becomes_a_request_that_the_service_takes(history in prop::collection::vec(odd_entry(), 0..12)) {
-        let target = Target { model: "gpt-5", origin: "here", store: false };
-        let body = responses::request(&turn(history, &[]), &target);
+        let target = RequestTarget { model: "gpt-5", origin: "here", store: false };
+        let body = responses::build_request(&turn(history, &[]), &target);
         demands(body["input"].as_array().unwrap());
         let again = responses::without_reasoning(body);
         demands(again["input"].as_array().unwrap());

@@ -32,7 +32,7 @@ pub(crate) fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelE
 }
 
 pub(crate) fn read_with<'a>(tools: &[&str], chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
-    hear(responses::ingest("here".to_owned(), &turn(Vec::new(), tools)), chunks)
+    hear(responses::new_ingest("here".to_owned(), &turn(Vec::new(), tools)), chunks)
 }
 
 /// A line for each event; pieces of one text are one line.

@@ -1,0 +1,129 @@
+//! Models, tools and files as streams of inputs. A stream that ends without its last word has failed, and says so.
+
+use futures_util::FutureExt as _;
+use machine::{EffectId, MachineInput};
+use model::event::ErrorInfo;
+use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
+use model::ports::{BoxFuture, BoxStream, FileReadOutcome, ModelClient};
+use model::tool::{ToolEvent, ToolOutput};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// A turn that begins after a while. Nobody is asked before that, and dropping it leaves nothing behind.
+pub(crate) fn delayed_turn(
+    wait: Duration,
+    models: Arc<dyn ModelClient>,
+    request: ModelRequest,
+) -> BoxStream<'static, ModelEvent> {
+    let due = sleep_until(Instant::now() + wait);
+    let begun = async move {
+        due.await;
+        models.stream_turn(request)
+    };
+    Box::pin(begun.flatten_stream())
+}
+
+/// Everything that a thread listens to. Few at a time, so all are polled whenever one wakes.
+#[derive(Default)]
+pub(crate) struct EffectStreams(Vec<EffectStream>);
+
+impl EffectStreams {
+    pub(crate) fn push_model(&mut self, id: EffectId, events: BoxStream<'static, ModelEvent>) {
+        self.0.push(EffectStream { id, source: EffectSource::Model(events) });
+    }
+
+    pub(crate) fn push_tool(&mut self, id: EffectId, events: BoxStream<'static, ToolEvent>, within: Duration) {
+        let deadline = Box::pin(sleep_until(Instant::now() + within));
+        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, within } });
+    }
+
+    pub(crate) fn push_file(&mut self, id: EffectId, answer: BoxFuture<'static, FileReadOutcome>) {
+        self.0.push(EffectStream { id, source: EffectSource::File(answer) });
+    }
+
+    /// Stops it: dropping a source stops it.
+    pub(crate) fn abort(&mut self, id: &EffectId) {
+        self.0.retain(|upstream| upstream.id != *id);
+    }
+
+    /// Takes what has come, at most `max`. Each gets its turn; after its last word it is dropped.
+    pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>, max: usize, into: &mut Vec<MachineInput>) -> Poll<()> {
+        let share = max.div_ceil(self.0.len().max(1));
+        self.0.retain_mut(|upstream| {
+            for _ in 0..share.min(max - into.len()) {
+                let Poll::Ready(input) = upstream.poll(cx) else { return true };
+                let over = is_final_input(&input);
+                into.push(input);
+                if over {
+                    return false;
+                }
+            }
+            // More may be there already: come back for it.
+            cx.waker().wake_by_ref();
+            true
+        });
+        if into.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+/// Will nothing follow?
+const fn is_final_input(input: &MachineInput) -> bool {
+    matches!(
+        input,
+        MachineInput::Model { event: ModelEvent::End(_) | ModelEvent::Failed(_), .. }
+            | MachineInput::Tool { event: ToolEvent::End(_), .. }
+            | MachineInput::File { .. }
+    )
+}
+
+struct EffectStream {
+    id: EffectId,
+    source: EffectSource,
+}
+
+enum EffectSource {
+    Model(BoxStream<'static, ModelEvent>),
+    Tool {
+        events: BoxStream<'static, ToolEvent>,
+        deadline: Pin<Box<Sleep>>,
+        within: Duration,
+    },
+    /// It has one word.
+    File(BoxFuture<'static, FileReadOutcome>),
+}
+
+impl EffectStream {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<MachineInput> {
+        let id = self.id.clone();
+        match &mut self.source {
+            EffectSource::Model(events) => events
+                .as_mut()
+                .poll_next(cx)
+                .map(|event| MachineInput::Model { id, event: event.unwrap_or_else(truncated_model_stream) }),
+            EffectSource::Tool { events, deadline, within } => match events.as_mut().poll_next(cx) {
+                Poll::Ready(event) => {
+                    Poll::Ready(MachineInput::Tool { id, event: event.unwrap_or_else(truncated_tool_stream) })
+                }
+                Poll::Pending => deadline.as_mut().poll(cx).map(|()| {
+                    let message = format!("The tool did not end within {} ms and was stopped.", within.as_millis());
+                    MachineInput::Tool { id, event: ToolEvent::End(ToolOutput::failed("tool_timeout", message)) }
+                }),
+            },
+            EffectSource::File(answer) => answer.as_mut().poll(cx).map(|answer| MachineInput::File { id, answer }),
+        }
+    }
+}
+
+fn truncated_model_stream() -> ModelEvent {
+    let mut error = ErrorInfo::new("provider_error", "The provider's answer broke off.");
+    error.retryable = Some(true);
+    ModelEvent::Failed(ModelFailure { error, retry_after_ms: None })
+}
+
+fn truncated_tool_stream() -> ToolEvent {
+    ToolEvent::End(ToolOutput::failed("tool_error", "The tool ended without a result."))
+}

@@ -1,0 +1,90 @@
+//! Before a run begins: its agent's hook may rewrite what the model will see.
+//!
+//! Until it has answered nothing is recorded and the run is still queued: its row is consumed together with its first
+//! records. So a crash meanwhile asks the hook again, and what it rewrote of the input is what is logged.
+
+use crate::session::ThreadSession;
+use machine::MachineInput;
+use model::command::StartCommand;
+use model::event::ErrorInfo;
+use model::history::HistoryEntry;
+use model::limits::RECORD_BYTES_MAX;
+use model::ports::{BoxFuture, DirectoryChange, HookRequest, HookResponse};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// A run whose hook has been asked.
+pub(crate) struct PendingHook {
+    pub(crate) start: Box<StartCommand>,
+    pub(crate) row: u64,
+    answer: BoxFuture<'static, Result<HookResponse, ErrorInfo>>,
+}
+
+impl ThreadSession<'_> {
+    /// A run begins, at once or when its hook has answered.
+    pub(crate) fn start_run(&mut self, start: StartCommand, row: u64) {
+        let actor = self.actor;
+        let ports = &actor.shared.ports;
+        self.compaction = None;
+        let agent = ports.definitions.resolve_agent(&start.agent);
+        let Some((agent, hook)) = agent.and_then(|agent| agent.input_hook.clone().map(|hook| (agent, hook))) else {
+            self.start_run_now(start, row);
+            return;
+        };
+        let request = HookRequest {
+            user: actor.owner.clone(),
+            thread: actor.thread.clone(),
+            run: start.task_id.clone(),
+            agent: agent.name,
+            history: [self.thread_fold.history(start.previous.as_ref(), agent.history), prior_entries(&start)].concat(),
+            input: start.input.clone(),
+        };
+        let answer = ports.hooks.run_hook(&hook, request);
+        self.pending_hook = Some(PendingHook { start: Box::new(start), row, answer });
+    }
+
+    /// Has the hook answered? Then the run has begun.
+    pub(crate) fn poll_hook(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(hooking) = &mut self.pending_hook else { return Poll::Pending };
+        let Poll::Ready(answer) = hooking.answer.as_mut().poll(cx) else { return Poll::Pending };
+        let Some(PendingHook { mut start, row, .. }) = self.pending_hook.take() else { return Poll::Pending };
+        match answer.and_then(check_hook_answer_size) {
+            Ok(HookResponse { history, input }) => {
+                start.rewritten_history = history;
+                start.input = input.unwrap_or(start.input);
+            }
+            Err(error) => start.hook_error = Some(error),
+        }
+        self.start_run_now(*start, row);
+        Poll::Ready(())
+    }
+
+    fn start_run_now(&mut self, start: StartCommand, row: u64) {
+        let ports = &self.actor.shared.ports;
+        let (run, agent, at) = (start.task_id.clone(), start.agent.clone(), ports.clock.now());
+        self.run = Some(self.new_run_state(Arc::clone(&ports.definitions), None));
+        self.consume_row(row);
+        self.next_batch.changes.push(DirectoryChange::RunStarted {
+            run,
+            agent,
+            first: self.thread_fold.seq.next(),
+            at,
+        });
+        metrics::counter!("headwater_runs_started_total").increment(1);
+        self.step(MachineInput::Start(Box::new(start)));
+    }
+}
+
+fn prior_entries(start: &StartCommand) -> Vec<HistoryEntry> {
+    start.prior_history.as_ref().map(|before| before.entries.clone()).unwrap_or_default()
+}
+
+/// What a hook made of it is one record's private half.
+fn check_hook_answer_size(answer: HookResponse) -> Result<HookResponse, ErrorInfo> {
+    let size = serde_json::to_vec(&answer).map_or(usize::MAX, |text| text.len());
+    if size <= RECORD_BYTES_MAX / 2 {
+        return Ok(answer);
+    }
+    let message = format!("The input hook gave {size} bytes; {} are the most.", RECORD_BYTES_MAX / 2);
+    Err(ErrorInfo::new("hook_failed", message))
+}

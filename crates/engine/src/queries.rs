@@ -1,0 +1,150 @@
+//! What there is to see of runs and threads: what is durable, folded.
+
+use crate::engine::Engine;
+use crate::thread_state;
+use model::block::JsonObject;
+use model::definition::HistoryWindow;
+use model::fold::RunFold;
+use model::history::{HistoryEntry, PriorHistory};
+use model::ports::{PageLimit, RunRow, StoreError};
+use model::task::{TaskObject, TaskStatus};
+use model::thread::ThreadFold;
+use model::usage::Usage;
+use model::{Seq, TaskId, ThreadId, UserId};
+
+/// What stands in the place of what is too long to be taken along.
+const OMITTED_HISTORY_NOTE: &str = "[What was said before this is left out: it is too long to be taken along.]";
+
+impl Engine {
+    /// The row of the run that a task belongs to. Foreign ones do not exist.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub async fn run_of_task(&self, user: &UserId, task: &TaskId) -> Result<Option<RunRow>, StoreError> {
+        match task.run_id() {
+            Some(run) => self.ports().directory.run(user, &run).await,
+            None => Ok(None),
+        }
+    }
+
+    /// A task as it is now: the fold of what is durable, and nothing else.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn task_object(&self, user: &UserId, task: &TaskId) -> Result<Option<TaskObject>, StoreError> {
+        let Some(row) = self.run_of_task(user, task).await? else { return Ok(None) };
+        let Some(first) = row.first_seq else { return Ok(queued_task_object(&row).filter(|_| row.id == *task)) };
+        let last = row.last_seq.filter(|_| row.status.is_terminal());
+        let fold = self.fold_run(user, &row.thread, first, last).await?;
+        Ok(fold.task_object(task))
+    }
+
+    pub(crate) async fn fold_run(
+        &self,
+        user: &UserId,
+        thread: &ThreadId,
+        first: Seq,
+        last: Option<Seq>,
+    ) -> Result<RunFold, StoreError> {
+        let mut fold = RunFold::default();
+        let mut at = first.prev();
+        loop {
+            let page = self.ports().journal.read_page(user, thread, at, PageLimit::WIDE).await?;
+            let Some(end) = page.records.last() else { return Ok(fold) };
+            at = end.seq;
+            for record in &page.records {
+                if fold.has_ended() || last.is_some_and(|last| record.seq > last) {
+                    return Ok(fold);
+                }
+                let _counted = fold.apply(record);
+            }
+        }
+    }
+
+    /// Folds a whole thread, with whatever checkpoint there is.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn thread_usage(&self, user: &UserId, thread: &ThreadId, head: Seq) -> Result<Usage, StoreError> {
+        let ports = self.ports();
+        let opened = thread_state::load_thread_state(&*ports.journal, &*ports.directory, (user, thread), head).await?;
+        Ok(opened.replay.thread.usage)
+    }
+
+    /// What was said and done up to the end of a run, for a thread that is to go on from there by itself.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn history_until(&self, user: &UserId, run: &RunRow) -> Result<PriorHistory, StoreError> {
+        let past = self.load_thread_fold(user, &run.thread).await?;
+        Ok(PriorHistory {
+            entries: past.history(Some(&run.id), HistoryWindow::default()),
+            reference_count: past.reference_count,
+        })
+    }
+
+    /// The same in at most so many bytes: of what is longer the newest runs, and before them a note that others are left
+    /// out. Of a run that is too long by itself only what was said, if that is not.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn history_within(
+        &self,
+        user: &UserId,
+        run: &RunRow,
+        bytes_max: usize,
+    ) -> Result<PriorHistory, StoreError> {
+        let past = self.load_thread_fold(user, &run.thread).await?;
+        let newest = |turns| past.history(Some(&run.id), HistoryWindow { turns, tokens: None });
+        let fits = |entries: &Vec<HistoryEntry>| serde_json::to_vec(entries).is_ok_and(|text| text.len() <= bytes_max);
+        let whole = newest(None);
+        if fits(&whole) {
+            return Ok(PriorHistory { entries: whole, reference_count: past.reference_count });
+        }
+        // Fewer runs are never longer: so many fit, and so many do not.
+        let (mut few, mut many) = (0, past.run_chain(Some(&run.id)).len().max(1));
+        while few + 1 < many {
+            let between = few.midpoint(many);
+            match fits(&newest(Some(between))) {
+                true => few = between,
+                false => many = between,
+            }
+        }
+        let mut kept = newest(Some(few));
+        if few == 0 {
+            let is_said =
+                |entry: &HistoryEntry| matches!(entry, HistoryEntry::User { .. } | HistoryEntry::Assistant { .. });
+            kept = Some(newest(Some(1)).into_iter().filter(is_said).collect()).filter(fits).unwrap_or_default();
+        }
+        let note = HistoryEntry::Summary { text: OMITTED_HISTORY_NOTE.to_owned() };
+        Ok(PriorHistory { entries: [vec![note], kept].concat(), reference_count: past.reference_count })
+    }
+
+    async fn load_thread_fold(&self, user: &UserId, thread: &ThreadId) -> Result<ThreadFold, StoreError> {
+        let ports = self.ports();
+        let head = ports.journal.read_page(user, thread, Seq(u64::MAX), PageLimit::ONE).await?.head;
+        Ok(thread_state::load_thread_state(&*ports.journal, &*ports.directory, (user, thread), head)
+            .await?
+            .replay
+            .thread)
+    }
+}
+
+/// A run that has not begun has no records: its row is all there is.
+fn queued_task_object(row: &RunRow) -> Option<TaskObject> {
+    Some(TaskObject {
+        task_id: row.id.clone(),
+        thread_id: row.thread.clone(),
+        agent: row.agent.clone(),
+        status: row.status,
+        output: Vec::new(),
+        pending: Vec::new(),
+        usage: Usage::default(),
+        error: None,
+        reason: (row.status == TaskStatus::Cancelled).then(|| "user".to_owned()),
+        metadata: JsonObject::new(),
+        created_at: row.created_at,
+        ended_at: row.ended_at,
+        seq: Seq::ZERO,
+    })
+}

@@ -1,0 +1,294 @@
+//! Asking for a file, within limits.
+//!
+//! Every hop has a client of its own that can connect nowhere but to the addresses that the guard has seen: it has no
+//! resolver, no proxy, no cookies, no pool and follows nothing by itself.
+//!
+//! Each file has a thread and a runtime to itself. An answer can be made of nothing but work: a hundred thousand notes that
+//! the answer will come, a million empty packets. On a runtime that is shared everybody would wait for that, and the clock
+//! of the time-out with them.
+
+use crate::body_decoder::BodyDecoder;
+use crate::document_format::charset_of_content_type;
+use crate::url_guard::{CheckedUrl, UrlGuard, UrlRules};
+use crate::{DocumentFormat, FetchError};
+use bytes::Bytes;
+use percent_encoding::percent_decode_str;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
+use reqwest::{Client, Response, StatusCode};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+use url::Url;
+
+/// An answer with more headers is refused.
+const HEADERS_MAX: usize = 100;
+/// A name is cut to this.
+const NAME_CHARS_MAX: usize = 120;
+const ACCEPTED: &str = "text/html, text/markdown, text/csv, text/plain, application/pdf, image/*;q=0.9, */*;q=0.1";
+
+/// How much and how long.
+#[derive(Clone, Debug)]
+pub struct FetchLimits {
+    /// Of the body, on the wire and unpacked.
+    pub bytes_max: usize,
+    /// How often an answer may send us somewhere else.
+    pub redirects_max: u32,
+    /// To be connected.
+    pub connect_timeout: Duration,
+    /// From the request to the head of the answer, connecting included.
+    pub first_byte_timeout: Duration,
+    /// Between two pieces of the body.
+    pub idle_timeout: Duration,
+    /// For everything: names, redirects and the last byte.
+    pub total_timeout: Duration,
+}
+
+impl Default for FetchLimits {
+    fn default() -> Self {
+        Self {
+            // A file that people call twenty megabytes has room, however they count them.
+            bytes_max: 24 * 1024 * 1024,
+            redirects_max: 3,
+            connect_timeout: Duration::from_secs(5),
+            first_byte_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(5),
+            total_timeout: Duration::from_secs(15),
+        }
+    }
+}
+
+/// A file, and what it turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FetchedFile {
+    /// Where it was in the end. Links in it are relative to this.
+    pub url: Url,
+    /// What people would call it: the end of the address that it was asked at.
+    pub name: String,
+    /// What the bytes are.
+    pub format: DocumentFormat,
+    /// The character set that the server named.
+    pub charset: Option<String>,
+    /// The file.
+    pub bytes: Bytes,
+}
+
+/// Fetches files.
+#[derive(Clone, Debug)]
+pub struct Fetcher {
+    guard: UrlGuard,
+    limits: FetchLimits,
+}
+
+impl Fetcher {
+    /// Fetches what `rules` allow, through the machine's resolver.
+    #[must_use]
+    pub fn new(rules: UrlRules, limits: FetchLimits) -> Self {
+        Self::with_guard(UrlGuard::new(rules), limits)
+    }
+
+    /// Fetches what `guard` allows.
+    #[must_use]
+    pub fn with_guard(guard: UrlGuard, limits: FetchLimits) -> Self {
+        Self { guard, limits }
+    }
+
+    /// Fetches a file. `progress` is told how many bytes have come so far. Dropping the future ends everything.
+    pub async fn fetch(
+        &self,
+        address: &str,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<FetchedFile, FetchError> {
+        let (done, mut outcome) = oneshot::channel();
+        let (count, mut counted) = watch::channel(0);
+        let (fetcher, address) = (self.clone(), address.to_owned());
+        let thread = std::thread::Builder::new().name("fetch".to_owned());
+        let began = thread.spawn(move || fetcher.fetch_blocking(&address, &count, done));
+        began.map_err(|_| FetchError::Unreachable)?;
+        let all = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    Ok(()) = counted.changed() => progress(*counted.borrow_and_update()),
+                    outcome = &mut outcome => return outcome.unwrap_or(Err(FetchError::Unreachable)),
+                }
+            }
+        };
+        timeout(self.limits.total_timeout, all).await.unwrap_or(Err(FetchError::TimedOut))
+    }
+
+    /// Fetches a file on this thread, unless nobody waits for it any more.
+    fn fetch_blocking(
+        &self,
+        address: &str,
+        count: &watch::Sender<u64>,
+        mut done: oneshot::Sender<Result<FetchedFile, FetchError>>,
+    ) {
+        let Ok(runtime) = runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let mut progress = |so_far| {
+                count.send_replace(so_far);
+            };
+            let outcome = tokio::select! {
+                outcome = self.follow_redirects(address, &mut progress) => outcome,
+                () = done.closed() => return,
+            };
+            // Whoever has left in the meantime needs no answer.
+            let _ = done.send(outcome);
+        });
+        // A name that is still being looked up is not waited for.
+        runtime.shutdown_background();
+    }
+
+    async fn follow_redirects(
+        &self,
+        address: &str,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<FetchedFile, FetchError> {
+        let mut target = self.guard.check(address).await?;
+        let name = file_name_of_url(&target.url);
+        for _ in 0..=self.limits.redirects_max {
+            let response = self.send_request(&target).await?;
+            match redirect_location(&response)? {
+                Some(location) => target = self.guard.check_redirect(&target.url, &location).await?,
+                None => return self.read_response(target.url, name, response, progress).await,
+            }
+        }
+        Err(FetchError::NotAllowed)
+    }
+
+    async fn send_request(&self, target: &CheckedUrl) -> Result<Response, FetchError> {
+        let builder = || {
+            Client::builder()
+                .user_agent(concat!("headwater/", env!("CARGO_PKG_VERSION")))
+                .redirect(reqwest::redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .no_proxy()
+                .referer(false)
+                .http1_only()
+                .http1_max_headers(HEADERS_MAX)
+                .pool_max_idle_per_host(0)
+                .connect_timeout(self.limits.connect_timeout)
+                .dns_resolver(Arc::new(PinnedResolver(target.addresses.clone())))
+        };
+        // A system without any list of whom to trust can still ask over plain HTTP.
+        let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
+        let client = client.map_err(|_| FetchError::Unreachable)?;
+        let request = client.get(target.url.clone()).header(ACCEPT, ACCEPTED).header(ACCEPT_ENCODING, "gzip, br");
+        match timeout(self.limits.first_byte_timeout, request.send()).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) if error.is_timeout() => Err(FetchError::TimedOut),
+            Ok(Err(error)) if error.is_connect() => Err(FetchError::Unreachable),
+            Ok(Err(_)) => Err(FetchError::InvalidResponse),
+            Err(_) => Err(FetchError::TimedOut),
+        }
+    }
+
+    async fn read_response(
+        &self,
+        url: Url,
+        name: String,
+        mut response: Response,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<FetchedFile, FetchError> {
+        let bytes_max = self.limits.bytes_max;
+        let fits = |length: u64| usize::try_from(length).is_ok_and(|length| length <= bytes_max);
+        if response.content_length().is_some_and(|length| !fits(length)) {
+            return Err(FetchError::TooLarge);
+        }
+        let declared = header_text(response.headers(), &CONTENT_TYPE);
+        let encoding = header_text(response.headers(), &CONTENT_ENCODING);
+        let mut body = BodyDecoder::new(encoding.as_deref(), bytes_max)?;
+        let mut so_far = 0_u64;
+        loop {
+            let piece = timeout(self.limits.idle_timeout, response.chunk()).await.map_err(|_| FetchError::TimedOut)?;
+            let Some(piece) = piece.map_err(|_| FetchError::InvalidResponse)? else { break };
+            so_far = so_far.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+            if !fits(so_far) {
+                return Err(FetchError::TooLarge);
+            }
+            body.push(&piece)?;
+            progress(so_far);
+        }
+        let bytes = Bytes::from(body.finish()?);
+        let declared = declared.as_deref().unwrap_or_default();
+        let kind = DocumentFormat::sniff(&bytes, declared, &name)?;
+        Ok(FetchedFile { url, name, format: kind, charset: charset_of_content_type(declared), bytes })
+    }
+}
+
+/// Where an answer sends us. An answer that is neither a file nor another address is an error.
+fn redirect_location(response: &Response) -> Result<Option<String>, FetchError> {
+    let status = response.status();
+    let sends_on = matches!(
+        status,
+        StatusCode::MOVED_PERMANENTLY
+            | StatusCode::FOUND
+            | StatusCode::SEE_OTHER
+            | StatusCode::TEMPORARY_REDIRECT
+            | StatusCode::PERMANENT_REDIRECT
+    );
+    match header_text(response.headers(), &LOCATION) {
+        Some(location) if sends_on => Ok(Some(location)),
+        _ if status == StatusCode::OK || status == StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(None),
+        _ => Err(FetchError::Status(status.as_u16())),
+    }
+}
+
+/// In the characters that servers mean: many write addresses as people read them.
+fn header_text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+/// The end of the path, or the host: something to show, never a path to write to.
+fn file_name_of_url(url: &Url) -> String {
+    let segment = url.path_segments().and_then(|mut segments| segments.rfind(|segment| !segment.is_empty()));
+    let decoded = percent_decode_str(segment.unwrap_or_default()).decode_utf8_lossy();
+    let shown: String = decoded.chars().filter(|c| is_display_char(*c)).take(NAME_CHARS_MAX).collect();
+    let shown = shown.trim().trim_matches('.');
+    if shown.is_empty() { url.host_str().unwrap_or("file").to_owned() } else { shown.to_owned() }
+}
+
+/// Not a separator, and nothing that hides or turns round what is next to it.
+fn is_display_char(c: char) -> bool {
+    let hides = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c, '\u{61c}' | '\u{ad}' | '\u{e0000}'..='\u{e0fff}');
+    !(c.is_control() || hides || matches!(c, '/' | '\\' | '"'))
+}
+
+/// Knows the addresses that were checked, whatever it is asked.
+struct PinnedResolver(Vec<SocketAddr>);
+
+impl Resolve for PinnedResolver {
+    fn resolve(&self, _name: Name) -> Resolving {
+        let addresses: Addrs = Box::new(self.0.clone().into_iter());
+        Box::pin(async move { Ok(addresses) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_end_of_the_path_and_hides_nothing() {
+        let cases = [
+            ("http://h.example/a/report.pdf?x=1", "report.pdf"),
+            ("http://h.example/a/", "a"),
+            ("http://h.example/", "h.example"),
+            ("http://h.example/b%C3%A1o%20c%C3%A1o.pdf", "báo cáo.pdf"),
+            ("http://h.example/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "etcpasswd"),
+            ("http://h.example/a%00%0d%0ab%e2%80%aefdp.exe", "abfdp.exe"),
+            ("http://h.example/%f3%a0%81%81hidden", "hidden"),
+            ("http://h.example/..%2f", "h.example"),
+        ];
+        for (url, wanted) in cases {
+            assert_eq!(file_name_of_url(&Url::parse(url).unwrap()), wanted, "{url}");
+        }
+        let long = format!("http://h.example/{}", "é".repeat(500));
+        assert_eq!(file_name_of_url(&Url::parse(&long).unwrap()).chars().count(), NAME_CHARS_MAX);
+    }
+}

@@ -1,0 +1,101 @@
+//! Arguments are looked at before anything runs.
+
+use model::block::JsonObject;
+use model::limits::RECORD_BYTES_MAX;
+use model::tool::{ToolOutput, ToolSpec};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::collections::HashSet;
+use std::fmt;
+
+/// Longer arguments are refused: they stand in the record that starts the tool, where JSON escapes double them at worst.
+const ARGUMENTS_BYTES_MAX: usize = RECORD_BYTES_MAX * 3 / 8;
+/// How many complaints the model is given at once.
+const SCHEMA_ERRORS_MAX: usize = 5;
+/// How much of a key that stands twice it is shown.
+const KEY_CHARS_MAX: usize = 64;
+
+/// Do the arguments fit? If not, what the model is told; nothing has run.
+pub(crate) fn validate_arguments(spec: &ToolSpec, arguments: &str) -> Result<(), Box<ToolOutput>> {
+    if arguments.len() > ARGUMENTS_BYTES_MAX {
+        return Err(invalid_arguments(&spec.name, &format!("they have more than {ARGUMENTS_BYTES_MAX} bytes")));
+    }
+    let Ok(object) = serde_json::from_str::<JsonObject>(arguments) else {
+        return Err(invalid_arguments(&spec.name, "they are not a JSON object"));
+    };
+    // A rule would read one of the two, and the tool perhaps the other.
+    if let Err(error) = serde_json::from_str::<UniqueKeys>(arguments) {
+        return Err(invalid_arguments(&spec.name, &error.to_string()));
+    }
+    // A schema that is none was refused where it was declared; if one slips through, it forbids nothing.
+    let Ok(schema) = jsonschema::validator_for(&spec.parameters) else { return Ok(()) };
+    let object = serde_json::Value::Object(object);
+    let complaints: Vec<String> = schema
+        .iter_errors(&object)
+        .take(SCHEMA_ERRORS_MAX)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    if complaints.is_empty() { Ok(()) } else { Err(invalid_arguments(&spec.name, &complaints.join("; "))) }
+}
+
+fn invalid_arguments(name: &str, why: &str) -> Box<ToolOutput> {
+    let message = format!("The arguments of `{name}` cannot be used: {why}. Nothing was run; call it again.");
+    Box::new(ToolOutput::failed("invalid_arguments", message))
+}
+
+/// A JSON value, however deep, in none of whose objects a key stands twice. What it says is not kept.
+struct UniqueKeys;
+
+impl<'de> Deserialize<'de> for UniqueKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for UniqueKeys {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
+        while list.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self, A::Error> {
+        let mut known = HashSet::new();
+        while let Some(key) = object.next_key::<String>()? {
+            object.next_value::<Self>()?;
+            if let Some(twice) = known.replace(key) {
+                let shown: String = twice.chars().take(KEY_CHARS_MAX).collect();
+                return Err(A::Error::custom(format_args!("the key {shown:?} stands twice")));
+            }
+        }
+        Ok(self)
+    }
+}

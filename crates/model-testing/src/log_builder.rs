@@ -1,0 +1,161 @@
+//! What all tasks of a thread share while its log is made: the log itself, time, numbers, the reference pool.
+
+use super::LogOptions;
+use super::rng::Rng;
+use super::task::{EndedChild, GenTask};
+use model::block::JsonObject;
+use model::event::{CustomEvent, Event, ProviderEvent, StateDelta, StateSnapshot};
+use model::id::{ItemId, TaskId, ThreadId};
+use model::record::{PrivatePayload, Record, RecordDraft};
+use model::seq::{Epoch, Millis, Seq};
+use serde_json::{Value, json};
+
+/// The log so far, and what its next record depends on.
+pub(super) struct LogBuilder {
+    pub(super) rng: Rng,
+    pub(super) options: LogOptions,
+    pub(super) thread: ThreadId,
+    /// The run that records belong to now.
+    pub(super) run: TaskId,
+    pub(super) now: Millis,
+    pub(super) records: Vec<Record>,
+    /// Reference groups of the thread.
+    pub(super) reference_count: u32,
+    /// Is the run to end when every task has finished its turn?
+    pub(super) is_cancelling: bool,
+    /// How many more sub-agents the run may have.
+    pub(super) children_left: u32,
+    /// Sub-agents that were asked for and have not taken their place yet.
+    pub(super) new_children: Vec<GenTask>,
+    /// Sub-agents that ended and whose parents do not know it yet.
+    pub(super) ended_children: Vec<EndedChild>,
+    epoch: Epoch,
+    last_number: u32,
+    /// The shared state, once this run has said what it is.
+    shared_state: Option<JsonObject>,
+}
+
+impl LogBuilder {
+    pub(super) fn new(mut rng: Rng, options: LogOptions) -> Self {
+        let thread = ThreadId::from_uuid(random_uuid(&mut rng));
+        Self {
+            options,
+            thread,
+            run: TaskId::from(""),
+            now: 1_710_000_000_000,
+            records: Vec::new(),
+            reference_count: 0,
+            is_cancelling: false,
+            children_left: 0,
+            new_children: Vec::new(),
+            ended_children: Vec::new(),
+            epoch: Epoch(1),
+            last_number: 0,
+            shared_state: None,
+            rng,
+        }
+    }
+
+    /// A new run begins.
+    pub(super) fn start_run(&mut self) {
+        self.run = TaskId::from_uuid(random_uuid(&mut self.rng));
+        self.is_cancelling = false;
+        self.children_left = self.options.children_max;
+        self.last_number = 0;
+        self.shared_state = None;
+    }
+
+    /// Another executor takes over.
+    pub(super) fn next_epoch(&mut self) {
+        self.epoch = Epoch(self.epoch.0.saturating_add(1));
+    }
+
+    /// Time goes on. What one input causes has one moment.
+    pub(super) fn advance_clock(&mut self) {
+        let ms = self.rng.choose(1, &[0, 0, 3, 20, 20, 400]);
+        self.now = self.now.saturating_add(ms);
+    }
+
+    /// The name of the run's next numbered thing.
+    pub(super) fn next_number(&mut self) -> u32 {
+        self.last_number = self.last_number.saturating_add(1);
+        self.last_number
+    }
+
+    pub(super) fn next_id(&mut self, prefix: &str) -> ItemId {
+        let number = self.next_number();
+        ItemId::numbered(prefix, self.run.run_suffix(), number)
+    }
+
+    pub(super) fn emit(&mut self, event: Event) {
+        self.emit_with_private(event, None);
+    }
+
+    pub(super) fn emit_with_private(&mut self, event: Event, private: Option<PrivatePayload>) {
+        let seq = Seq(u64::try_from(self.records.len()).unwrap_or(u64::MAX)).next();
+        let draft = RecordDraft { seq, at: self.now, event, private: private.map(Box::new) };
+        self.records.push(Record::seal(&self.thread, &self.run, self.epoch, draft));
+    }
+
+    /// Something that a tool, or a provider, may say at any time.
+    pub(super) fn emit_side_event(&mut self, task_id: &TaskId) {
+        let task_id = task_id.clone();
+        let event = match self.rng.below(4) {
+            0 => Event::Custom(CustomEvent { task_id, name: "data-mood".to_owned(), value: self.random_value() }),
+            1 => {
+                let event = json!({"type": "response.sparkle", "n": self.random_value()});
+                Event::ProviderEvent(ProviderEvent { task_id, event })
+            }
+            _ => self.shared_state_event(task_id),
+        };
+        self.emit(event);
+    }
+
+    /// The shared state changes. A run's first word on it is all of it: whoever reads this run alone must know it.
+    fn shared_state_event(&mut self, task_id: TaskId) -> Event {
+        let value = self.random_value();
+        let whole = self.rng.chance(25);
+        let key = self.rng.choose("count", &["plan", "a/b", "m~n", "日本"]);
+        match &mut self.shared_state {
+            Some(shared) if !whole => {
+                let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+                let known = shared.contains_key(key);
+                let operation = if known && self.rng.chance(30) {
+                    shared.remove(key);
+                    json!({"op": "remove", "path": path})
+                } else {
+                    shared.insert(key.to_owned(), value.clone());
+                    json!({"op": if known { "replace" } else { "add" }, "path": path, "value": value})
+                };
+                Event::StateDelta(StateDelta { task_id, delta: vec![operation] })
+            }
+            _ => {
+                let state = JsonObject::from_iter([(key.to_owned(), value)]);
+                self.shared_state = Some(state.clone());
+                Event::StateSnapshot(StateSnapshot { task_id, state: Value::Object(state) })
+            }
+        }
+    }
+
+    /// Any JSON value, small.
+    pub(super) fn random_value(&mut self) -> Value {
+        let number = self.rng.next_u64();
+        match self.rng.below(6) {
+            0 => json!(null),
+            1 => json!(number),
+            2 => json!(self.random_fraction()),
+            3 => json!(super::text::random_text(&mut self.rng, 0, 4)),
+            4 => json!([true, number % 10, {"deep": [[], {}]}]),
+            _ => json!({"b": 1, "a": self.random_fraction()}),
+        }
+    }
+
+    /// A number whose decimal form is long.
+    pub(super) fn random_fraction(&mut self) -> f64 {
+        f64::from(self.rng.between(1, u32::MAX)) / f64::from(self.rng.between(3, 1_000_003))
+    }
+}
+
+pub(super) fn random_uuid(rng: &mut Rng) -> uuid::Uuid {
+    uuid::Uuid::from_u64_pair(rng.next_u64(), rng.next_u64())
+}

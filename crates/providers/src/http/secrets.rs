@@ -1,0 +1,94 @@
+//! The key, and whatever else is not for everybody: looked up for one turn, and kept out of what is said of it.
+//!
+//! Services like to repeat a key when they complain about it.
+
+use model::ports::BoxFuture;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// What replaces a secret.
+const REDACTED: &str = "[removed]";
+/// So long that nobody says it by chance. A shorter one (`test`, `none`) may be a word of the answer itself, so it is
+/// taken out of complaints alone.
+const LONG_SECRET_BYTES: usize = 16;
+
+/// Turns a text that names secrets (`env:NAME`, `file:PATH`, or either in braces) into what it stands for, or says why
+/// that cannot be, without a word of any secret.
+pub type SecretResolver = Arc<dyn Fn(String) -> BoxFuture<'static, Result<ResolvedText, String>> + Send + Sync>;
+
+/// A text whose secrets have been put in. It has no `Debug`: it holds the values.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ResolvedText {
+    /// The text.
+    pub text: String,
+    /// What was put in.
+    pub secret_values: Vec<String>,
+}
+
+/// What was put in during one turn.
+#[derive(Default)]
+pub(super) struct TurnSecrets {
+    /// Each as it is and as JSON has it, the longest first, because one may be part of another.
+    values: Vec<String>,
+}
+
+impl TurnSecrets {
+    pub(super) fn add_values(&mut self, values: Vec<String>) {
+        for value in values.into_iter().filter(|value| !value.is_empty()) {
+            let quoted = Value::from(value.as_str()).to_string();
+            self.values.push(quoted.trim_matches('"').to_owned());
+            self.values.push(value);
+        }
+        self.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        self.values.dedup();
+    }
+
+    /// A complaint without any of them.
+    pub(super) fn redact(&self, said: &str) -> String {
+        self.values.iter().fold(said.to_owned(), |said, value| said.replace(value, REDACTED))
+    }
+
+    /// A piece of an answer without the long ones.
+    pub(super) fn redact_long_values(&self, said: &mut String) {
+        for value in self.values.iter().filter(|value| value.len() >= LONG_SECRET_BYTES) {
+            if said.contains(value) {
+                *said = said.replace(value, REDACTED);
+            }
+        }
+    }
+
+    /// The same for every text in a JSON value.
+    pub(super) fn redact_json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.redact(text),
+            Value::Array(list) => list.iter_mut().for_each(|value| self.redact_json(value)),
+            Value::Object(members) => members.values_mut().for_each(|value| self.redact_json(value)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_secret_is_taken_out_the_longest_first_and_also_as_json_has_it() {
+        let mut secrets = TurnSecrets::default();
+        secrets.add_values(vec!["abc".to_owned(), String::new(), "abc\"def".to_owned()]);
+        assert_eq!(secrets.redact(r#"abc, abc"def and abc\"def."#), "[removed], [removed] and [removed].");
+        let mut value = json!({"a": ["x abc"], "n": 1});
+        secrets.redact_json(&mut value);
+        assert_eq!(value, json!({"a": ["x [removed]"], "n": 1}));
+    }
+
+    #[test]
+    fn a_word_that_is_somebodys_key_stays_in_an_answer() {
+        let mut secrets = TurnSecrets::default();
+        secrets.add_values(vec!["test".to_owned(), "0123456789abcdef".to_owned()]);
+        let mut said = "a test with 0123456789abcdef".to_owned();
+        secrets.redact_long_values(&mut said);
+        assert_eq!(said, "a test with [removed]");
+    }
+}

@@ -1,0 +1,493 @@
+//! The directory's law on questions to people, sentence by sentence.
+
+use super::fixtures::{
+    LogWriter, approve, decide_command, decide_command_as, nth_run, nth_thread, other_user, pending_approval, reject,
+    start_command, steer_command, submission, test_user, with_idempotency_key,
+};
+use futures_util::future::join_all;
+use model::ApprovalKey;
+use model::block::ContentPart;
+use model::command::{AnswerBody, AnswerCommand, ClientToolResult, Command};
+use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
+use model::ports::{
+    AppendOutcome, ApprovalAnswer, ApprovalRow, Directory, DirectoryChange, Journal, ListPage, StoreError, Submission,
+    SubmitError, Submitted,
+};
+use model::seq::Millis;
+use model_testing::{Rng, test_seeds};
+use serde_json::json;
+
+const ALL_ROWS: ListPage = ListPage { before: None, limit: 1_000 };
+
+fn decision_at(at: Millis, question: &ApprovalRow, decision: &ApprovalDecision) -> Submission {
+    Submission { at, ..submission(&question.thread_id, decide_command(question, decision)) }
+}
+
+/// The clock decides: it says when.
+fn timeout_at(at: Millis, question: &ApprovalRow, decision: &ApprovalDecision) -> Submission {
+    Submission { at, ..submission(&question.thread_id, decide_command_as(Initiator::Timeout, question, decision)) }
+}
+
+fn with_answer(question: &ApprovalRow, decision: &ApprovalDecision, by: Initiator, at: Millis) -> ApprovalRow {
+    let answer = ApprovalAnswer { decision: decision.clone(), by, at };
+    ApprovalRow { answer: Some(answer), ..question.clone() }
+}
+
+fn answered_change(question: &ApprovalRow, decision: &ApprovalDecision) -> DirectoryChange {
+    DirectoryChange::ApprovalResolved {
+        key: question.key.clone(),
+        decision: decision.clone(),
+        by: Initiator::Timeout,
+        at: 7_000,
+    }
+}
+
+fn repeated_result(question: &ApprovalRow) -> Result<Submitted, SubmitError> {
+    Ok(Submitted::Duplicate { task: question.run_id.clone(), thread: question.thread_id.clone() })
+}
+
+fn decided_error(question: &ApprovalRow) -> Result<Submitted, SubmitError> {
+    Err(SubmitError::AlreadyDecided(Box::new(question.clone())))
+}
+
+/// Somebody whose run has asked its first question, and nothing waits in the inbox.
+async fn thread_with_approval<'a>(
+    journal: &'a dyn Journal,
+    directory: &dyn Directory,
+    n: usize,
+) -> (LogWriter<'a>, ApprovalRow) {
+    let mut author = LogWriter::new(journal, directory, n).await;
+    let row = directory.inbox(&author.owner, &author.thread).await.unwrap()[0].id;
+    author.start_run().changes.push(DirectoryChange::ConsumeInboxRow { row });
+    let asked = author.request_approval(1);
+    author.must_append().await;
+    (author, asked)
+}
+
+async fn inbox_commands(directory: &dyn Directory, n: usize) -> Vec<Command> {
+    let rows = directory.inbox(&test_user(), &nth_thread(n)).await.unwrap();
+    rows.into_iter().map(|row| row.command).collect()
+}
+
+async fn find_approval(directory: &dyn Directory, question: &ApprovalRow) -> Option<ApprovalRow> {
+    directory.approval(&test_user(), &question.key).await.unwrap()
+}
+
+/// 6: open from the records that ask it until a submitted decision, or the records that close it.
+pub async fn a_question_is_open_from_the_records_that_ask_it_until_an_answer(
+    journal: &dyn Journal,
+    directory: &dyn Directory,
+) {
+    let owner = test_user();
+    let (mut author, first) = thread_with_approval(journal, directory, 1).await;
+    assert_eq!(find_approval(directory, &first).await, Some(first.clone()));
+    // Records that are not written ask nothing.
+    let second = author.request_approval(2);
+    author.changes.push(DirectoryChange::ConsumeInboxRow { row: 1_000_000 });
+    assert!(matches!(author.append().await, AppendOutcome::Rejected(_)));
+    assert_eq!(find_approval(directory, &second).await, None);
+    assert_eq!(author.request_approval(2), second);
+    author.must_append().await;
+    assert_eq!(directory.approvals(&owner, true, ALL_ROWS).await, Ok(vec![second.clone(), first.clone()]));
+
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &approve())).await, Ok(Submitted::Queued));
+    assert_eq!(inbox_commands(directory, 1).await, [decide_command(&first, &approve())]);
+    author.changes.push(answered_change(&second, &reject("nobody came")));
+    author.must_append().await;
+    let first = with_answer(&first, &approve(), Initiator::User, 5_000);
+    let second = with_answer(&second, &reject("nobody came"), Initiator::Timeout, 7_000);
+    assert_eq!(find_approval(directory, &first).await.as_ref(), Some(&first));
+    assert_eq!(find_approval(directory, &second).await.as_ref(), Some(&second));
+    assert_eq!(directory.approvals(&owner, true, ALL_ROWS).await, Ok(vec![]));
+    assert_eq!(directory.approvals(&owner, false, ALL_ROWS).await, Ok(vec![second.clone(), first]));
+    // What records decided is decided for submissions too.
+    assert_eq!(directory.submit(&owner, decision_at(8_000, &second, &approve())).await, decided_error(&second));
+}
+
+/// 6: the same decision again changes nothing, another one learns what was decided.
+pub async fn the_first_decision_counts(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (_author, asked) = thread_with_approval(journal, directory, 1).await;
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &approve())).await, Ok(Submitted::Queued));
+    let row = with_answer(&asked, &approve(), Initiator::User, 5_000);
+    assert_eq!(directory.submit(&owner, decision_at(6_000, &asked, &approve())).await, repeated_result(&asked));
+    // Also when nobody could answer any more.
+    assert_eq!(directory.submit(&owner, decision_at(2_000_000, &asked, &approve())).await, repeated_result(&asked));
+    let always = ApprovalDecision { always: true, ..approve() };
+    let edit = ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(json!({"shares": 2})), ..approve() };
+    for other in [reject("no"), always, edit] {
+        assert_eq!(directory.submit(&owner, decision_at(6_000, &asked, &other)).await, decided_error(&row));
+    }
+    assert_eq!(inbox_commands(directory, 1).await, [decide_command(&asked, &approve())]);
+    assert_eq!(find_approval(directory, &asked).await, Some(row));
+}
+
+/// 2 comes before 6: what a key was used for is what is said, whatever became of the question.
+pub async fn a_key_is_looked_at_before_the_question(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (_author, asked) = thread_with_approval(journal, directory, 1).await;
+    let first = with_idempotency_key(decision_at(5_000, &asked, &approve()), "key", "digest");
+    assert_eq!(directory.submit(&owner, first.clone()).await, Ok(Submitted::Queued));
+    assert_eq!(directory.submit(&owner, first.clone()).await, repeated_result(&asked));
+    assert_eq!(
+        directory.submit(&owner, with_idempotency_key(first.clone(), "key", "another")).await,
+        Err(SubmitError::KeyReused)
+    );
+    // A key of which nothing came is not bound to anything.
+    let late = with_idempotency_key(decision_at(6_000, &asked, &reject("no")), "late", "digest");
+    assert!(matches!(directory.submit(&owner, late).await, Err(SubmitError::AlreadyDecided(_))));
+    let other = with_idempotency_key(submission(&nth_thread(1), steer_command(&nth_run(1), "hm")), "late", "another");
+    assert_eq!(directory.submit(&owner, other).await, Ok(Submitted::Queued));
+}
+
+/// 6: … whoever comes first.
+pub async fn fifty_opposite_decisions_at_once_have_one_winner(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (_author, asked) = thread_with_approval(journal, directory, 1).await;
+    let opposite = |n: u64| if n.is_multiple_of(2) { approve() } else { reject("no") };
+    let tries = (0..50).map(|n| directory.submit(&owner, decision_at(5_000 + n, &asked, &opposite(n))));
+    let answers = join_all(tries).await;
+
+    let row = find_approval(directory, &asked).await.unwrap();
+    let winner = row.answer.clone().unwrap();
+    assert_eq!(inbox_commands(directory, 1).await, [decide_command(&asked, &winner.decision)]);
+    assert_eq!(winner.decision, opposite(winner.at - 5_000));
+    for (n, answer) in (0..).zip(answers) {
+        let expected = if winner.at == 5_000 + n {
+            Ok(Submitted::Queued)
+        } else if opposite(n) == winner.decision {
+            repeated_result(&asked)
+        } else {
+            decided_error(&row)
+        };
+        assert_eq!(answer, expected, "decision {n} against {winner:?}");
+    }
+}
+
+/// 6: a question that is not there, not in this thread, or not this user's.
+pub async fn a_decision_of_a_question_that_is_not_there_is_refused(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (author, asked) = thread_with_approval(journal, directory, 1).await;
+    let (_other, elsewhere) = thread_with_approval(journal, directory, 2).await;
+    let theirs = LogWriter::for_owner(journal, directory, other_user(), 3).await;
+    let none = Err(SubmitError::ApprovalNotFound);
+    let never = pending_approval(&nth_thread(1), &nth_run(1), 9);
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &never, &approve())).await, none);
+    let misplaced = submission(&author.thread, decide_command(&elsewhere, &approve()));
+    assert_eq!(directory.submit(&owner, misplaced).await, none);
+    let foreign = submission(&theirs.thread, decide_command(&asked, &approve()));
+    assert_eq!(directory.submit(&theirs.owner, foreign).await, none);
+    let no_thread = Err(SubmitError::Store(StoreError::ThreadNotFound));
+    assert_eq!(directory.submit(&theirs.owner, decision_at(5_000, &asked, &approve())).await, no_thread);
+
+    assert_eq!(inbox_commands(directory, 1).await, []);
+    assert_eq!(find_approval(directory, &asked).await.as_ref(), Some(&asked));
+    assert_eq!(find_approval(directory, &elsewhere).await.as_ref(), Some(&elsewhere));
+    // Deleted with its thread.
+    assert_eq!(directory.delete_thread(&owner, &nth_thread(1)).await, Ok(true));
+    assert_eq!(find_approval(directory, &asked).await, None);
+    assert_eq!(directory.approvals(&owner, false, ALL_ROWS).await, Ok(vec![elsewhere]));
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &approve())).await, no_thread);
+}
+
+/// From the moment at which its time is up a question waits for nobody but the records that say so.
+pub async fn a_question_whose_time_is_up_cannot_be_decided(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (_author, asked) = thread_with_approval(journal, directory, 1).await;
+    for at in [asked.expires_at, asked.expires_at + 1] {
+        assert_eq!(directory.submit(&owner, decision_at(at, &asked, &approve())).await, decided_error(&asked));
+    }
+    assert_eq!(inbox_commands(directory, 1).await, []);
+    let last = decision_at(asked.expires_at - 1, &asked, &approve());
+    assert_eq!(directory.submit(&owner, last).await, Ok(Submitted::Queued));
+}
+
+/// Asked again, the question is open again, with the time that it now has.
+pub async fn a_question_that_is_asked_again_is_open_again(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
+    directory.submit(&owner, decision_at(5_000, &asked, &approve())).await.unwrap();
+    let again = ApprovalRow { expires_at: 3_000_000, ..asked.clone() };
+    // An answer that comes with a question is none.
+    let change = with_answer(&again, &approve(), Initiator::System, 1);
+    author.changes.push(DirectoryChange::ApprovalRequested(Box::new(change)));
+    author.must_append().await;
+    assert_eq!(find_approval(directory, &asked).await.as_ref(), Some(&again));
+    assert_eq!(directory.approvals(&owner, true, ALL_ROWS).await, Ok(vec![again.clone()]));
+    assert_eq!(directory.submit(&owner, decision_at(2_999_999, &asked, &reject("no"))).await, Ok(Submitted::Queued));
+    assert_eq!(
+        find_approval(directory, &asked).await,
+        Some(with_answer(&again, &reject("no"), Initiator::User, 2_999_999))
+    );
+    assert_eq!(
+        inbox_commands(directory, 1).await,
+        [decide_command(&asked, &approve()), decide_command(&asked, &reject("no"))]
+    );
+}
+
+/// 6: what the log says of a question is what its row says, in the end.
+pub async fn records_have_the_last_word(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (mut author, first) = thread_with_approval(journal, directory, 1).await;
+    directory.submit(&owner, decision_at(5_000, &first, &approve())).await.unwrap();
+    let (key, decision) = (first.key.clone(), approve());
+    // Records that carry it out repeat it, and it stays as it came.
+    author.changes.push(DirectoryChange::ApprovalResolved { key, decision, by: Initiator::User, at: 7_000 });
+    author.must_append().await;
+    assert_eq!(find_approval(directory, &first).await, Some(with_answer(&first, &approve(), Initiator::User, 5_000)));
+    // Those of a cancel do not.
+    author.changes.push(answered_change(&first, &approve()));
+    author.must_append().await;
+    assert_eq!(
+        find_approval(directory, &first).await,
+        Some(with_answer(&first, &approve(), Initiator::Timeout, 7_000))
+    );
+    // Asked and answered at once, and once more.
+    let second = author.request_approval(2);
+    author.changes.push(answered_change(&second, &reject("first")));
+    author.changes.push(answered_change(&second, &approve()));
+    author.must_append().await;
+    assert_eq!(
+        find_approval(directory, &second).await,
+        Some(with_answer(&second, &approve(), Initiator::Timeout, 7_000))
+    );
+}
+
+/// 6: the clock is one more who decides. Whichever is first, the other learns of it, and one row carries it out.
+pub async fn a_decision_and_its_time_out_have_one_winner(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (mut author, first) = thread_with_approval(journal, directory, 1).await;
+    let late = first.expires_at + 1;
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &approve())).await, Ok(Submitted::Queued));
+    let row = with_answer(&first, &approve(), Initiator::User, 5_000);
+    for clock in [reject("late"), approve()] {
+        assert_eq!(directory.submit(&owner, timeout_at(late, &first, &clock)).await, decided_error(&row));
+    }
+    assert_eq!(find_approval(directory, &first).await, Some(row));
+
+    let second = author.request_approval(2);
+    author.must_append().await;
+    assert_eq!(directory.submit(&owner, timeout_at(late, &second, &approve())).await, Ok(Submitted::Queued));
+    let row = with_answer(&second, &approve(), Initiator::Timeout, late);
+    // Said in time by its own clock, and late all the same; the same words do not make it the same decision.
+    for person in [reject("no"), approve()] {
+        assert_eq!(
+            directory.submit(&owner, decision_at(second.expires_at - 1, &second, &person)).await,
+            decided_error(&row)
+        );
+    }
+    assert_eq!(directory.submit(&owner, timeout_at(late + 1, &second, &approve())).await, repeated_result(&second));
+    assert_eq!(find_approval(directory, &second).await, Some(row));
+    let rows = [decide_command(&first, &approve()), decide_command_as(Initiator::Timeout, &second, &approve())];
+    assert_eq!(inbox_commands(directory, 1).await, rows);
+
+    for n in 3..23 {
+        let asked = author.request_approval(n);
+        author.must_append().await;
+        let mut both =
+            vec![decision_at(second.expires_at - 1, &asked, &approve()), timeout_at(late, &asked, &reject("late"))];
+        if n % 2 == 0 {
+            both.reverse();
+        }
+        let said = join_all(both.into_iter().map(|one| directory.submit(&owner, one))).await;
+        let row = find_approval(directory, &asked).await.unwrap();
+        let by = row.answer.as_ref().unwrap().by;
+        assert_eq!(said.iter().filter(|one| **one == Ok(Submitted::Queued)).count(), 1, "question {n}: {said:?}");
+        assert_eq!(said.iter().filter(|one| **one == decided_error(&row)).count(), 1, "question {n}: {said:?}");
+        let decision = row.answer.unwrap().decision;
+        assert_eq!(
+            inbox_commands(directory, 1).await.last(),
+            Some(&decide_command_as(by, &asked, &decision)),
+            "question {n}"
+        );
+    }
+}
+
+/// 4: what does not fit changes nothing, nor does anything that comes with it.
+pub async fn questions_that_do_not_fit_change_nothing(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
+    let (_other, elsewhere) = thread_with_approval(journal, directory, 2).await;
+    let never = pending_approval(&nth_thread(1), &nth_run(1), 9);
+    let of_no_run = pending_approval(&nth_thread(1), &nth_run(77), 1);
+    let of_another_run = ApprovalRow { run_id: nth_run(2), ..never.clone() };
+    let taken = ApprovalRow { thread_id: nth_thread(1), run_id: nth_run(1), ..elsewhere.clone() };
+    let misfits = [
+        vec![answered_change(&never, &approve())],
+        vec![answered_change(&elsewhere, &approve())],
+        vec![answered_change(&never, &approve()), DirectoryChange::ApprovalRequested(Box::new(never.clone()))],
+        vec![DirectoryChange::ApprovalRequested(Box::new(of_no_run))],
+        vec![DirectoryChange::ApprovalRequested(Box::new(of_another_run))],
+        vec![DirectoryChange::ApprovalRequested(Box::new(taken))],
+        vec![DirectoryChange::ApprovalRequested(Box::new(elsewhere.clone()))],
+    ];
+    let log = author.read_all().await;
+    for misfit in misfits {
+        let shown = format!("{misfit:?}");
+        author.push_note("in vain").changes.push(answered_change(&asked, &reject("in vain")));
+        author.changes.push(DirectoryChange::ScheduleWakeup { at: Some(9) });
+        author.changes.extend(misfit);
+        assert!(matches!(author.append().await, AppendOutcome::Rejected(_)), "{shown}");
+    }
+    assert_eq!(author.read_all().await, log);
+    assert_eq!(directory.approvals(&owner, true, ALL_ROWS).await, Ok(vec![elsewhere, asked]));
+    assert_eq!(directory.scheduled_wakeups().await, Ok(vec![]));
+}
+
+/// A decision that was stored is compared with one that was not, and numbers are not to differ on the way.
+pub async fn the_same_decision_is_the_same_whatever_numbers_are_in_it(
+    journal: &dyn Journal,
+    directory: &dyn Directory,
+) {
+    let owner = test_user();
+    let seed = test_seeds().next().unwrap_or_default();
+    println!("seed {seed}");
+    let mut rng = Rng::new(seed);
+    let mut author = thread_with_approval(journal, directory, 1).await.0;
+    for n in 2..40 {
+        let asked = author.request_approval(n);
+        author.must_append().await;
+        #[expect(clippy::cast_precision_loss, reason = "any number will do")]
+        let number = rng.next_u64() as f64 * 1e-15;
+        let edit =
+            ApprovalDecision { kind: ApprovalDecisionKind::Edit, args: Some(json!({"price": number})), ..approve() };
+        assert_eq!(directory.submit(&owner, decision_at(5_000, &asked, &edit)).await, Ok(Submitted::Queued));
+        assert_eq!(
+            directory.submit(&owner, decision_at(6_000, &asked, &edit)).await,
+            repeated_result(&asked),
+            "{number}"
+        );
+    }
+}
+
+/// A decision that finds no room has decided nothing; one that was taken before needs none.
+pub async fn a_full_inbox_leaves_a_question_open(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (mut author, first) = thread_with_approval(journal, directory, 1).await;
+    let second = author.request_approval(2);
+    author.must_append().await;
+    directory.submit(&owner, decision_at(5_000, &first, &approve())).await.unwrap();
+    let mut rows = 1;
+    while rows < 100_000 {
+        let more =
+            (0..100).map(|_| directory.submit(&owner, submission(&nth_thread(1), steer_command(&nth_run(1), "more"))));
+        let taken = join_all(more).await.iter().filter(|answer| answer.is_ok()).count();
+        rows += taken;
+        if taken < 100 {
+            break;
+        }
+    }
+    assert_eq!(
+        directory.submit(&owner, decision_at(5_000, &second, &approve())).await,
+        Err(SubmitError::InboxFull(rows))
+    );
+    assert_eq!(find_approval(directory, &second).await.as_ref(), Some(&second));
+    assert_eq!(directory.submit(&owner, decision_at(5_000, &first, &approve())).await, repeated_result(&first));
+    // All that waits may wait for this very question to end.
+    let late = second.expires_at;
+    assert_eq!(directory.submit(&owner, timeout_at(late, &second, &reject("late"))).await, Ok(Submitted::Queued));
+    assert_eq!(
+        find_approval(directory, &second).await,
+        Some(with_answer(&second, &reject("late"), Initiator::Timeout, late))
+    );
+}
+
+/// A paused run waits for its answer, and an answer is work.
+pub async fn a_decision_takes_a_paused_thread_up(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let (mut author, asked) = thread_with_approval(journal, directory, 1).await;
+    author.pause_run().changes.push(DirectoryChange::ScheduleWakeup { at: Some(asked.expires_at) });
+    author.must_append().await;
+    assert_eq!(directory.claimable_threads().await, Ok(vec![]));
+    assert!(directory.submit(&owner, decision_at(asked.expires_at, &asked, &approve())).await.is_err());
+    assert_eq!(directory.claimable_threads().await, Ok(vec![]));
+    directory.submit(&owner, decision_at(5_000, &asked, &approve())).await.unwrap();
+    assert_eq!(directory.claimable_threads().await, Ok(vec![(owner, nth_thread(1))]));
+}
+
+/// What a client's tools gave is for the run to judge: no row beside the log knows those calls.
+pub async fn what_a_clients_tools_gave_is_one_row_written_without_a_look(
+    journal: &dyn Journal,
+    directory: &dyn Directory,
+) {
+    let (_author, asked) = thread_with_approval(journal, directory, 1).await;
+    let result =
+        ClientToolResult { call_id: asked.call_id.clone(), content: vec![ContentPart::text("42")], error: None };
+    let to = AnswerBody::ClientTools { results: vec![result.clone(), result] };
+    let gave = Command::Answer(AnswerCommand { task_id: nth_run(1), body: to, request_echo: None });
+    for _ in 0..2 {
+        assert_eq!(
+            directory.submit(&test_user(), submission(&nth_thread(1), gave.clone())).await,
+            Ok(Submitted::Queued)
+        );
+    }
+    assert_eq!(inbox_commands(directory, 1).await, [gave.clone(), gave]);
+    assert_eq!(find_approval(directory, &asked).await.as_ref(), Some(&asked));
+}
+
+/// 7: by when they were asked, whatever is answered meanwhile.
+pub async fn questions_are_listed_newest_first(journal: &dyn Journal, directory: &dyn Directory) {
+    let owner = test_user();
+    let mut authors = [LogWriter::new(journal, directory, 1).await, LogWriter::new(journal, directory, 2).await];
+    for author in &mut authors {
+        author.start_run();
+    }
+    let mut all = Vec::new();
+    for n in 1..=12 {
+        // Some at the same moment; names alone would have the twelfth before the second.
+        let author = &mut authors[n as usize % 2];
+        let requested_at = 3_000 + u64::from(n / 3);
+        let asked = ApprovalRow { requested_at, ..pending_approval(&author.thread, &author.run, n) };
+        author.changes.push(DirectoryChange::ApprovalRequested(Box::new(asked.clone())));
+        author.must_append().await;
+        all.push(asked);
+    }
+    all.sort_by(|one, other| (other.requested_at, &other.key).cmp(&(one.requested_at, &one.key)));
+    for limit in [1, 2, 5, 12, 13] {
+        let mut listed: Vec<ApprovalRow> = Vec::new();
+        loop {
+            let before = listed.last().map(|last| last.key.as_str().to_owned());
+            let page = directory.approvals(&owner, true, ListPage { before, limit }).await.unwrap();
+            assert!(page.len() <= limit);
+            if page.is_empty() {
+                break;
+            }
+            listed.extend(page);
+        }
+        assert_eq!(listed, all, "in pages of {limit}");
+    }
+    assert_eq!(directory.approvals(&owner, true, ListPage { before: None, limit: 0 }).await, Ok(vec![]));
+
+    // An answered question still has its place.
+    let place = all[5].clone();
+    directory.submit(&owner, decision_at(5_000, &place, &approve())).await.unwrap();
+    let after = ListPage { before: Some(place.key.as_str().to_owned()), limit: 100 };
+    assert_eq!(directory.approvals(&owner, true, after.clone()).await, Ok(all[6..].to_vec()));
+    // One that was deleted with its thread has none: what is left is listed from the newest on.
+    assert_eq!(directory.delete_thread(&owner, &place.thread_id).await, Ok(true));
+    all.retain(|left| left.thread_id != place.thread_id);
+    assert_eq!(directory.approvals(&owner, true, after).await, Ok(all));
+}
+
+/// 5: another user's questions are not there, under the same name neither.
+pub async fn another_users_questions_do_not_exist(journal: &dyn Journal, directory: &dyn Directory) {
+    let (owner, other) = (test_user(), other_user());
+    let (_author, mine) = thread_with_approval(journal, directory, 1).await;
+    assert_eq!(directory.approval(&other, &mine.key).await, Ok(None));
+    assert_eq!(directory.approvals(&other, false, ALL_ROWS).await, Ok(vec![]));
+    assert_eq!(directory.approval(&owner, &ApprovalKey::from("apr_never")).await, Ok(None));
+
+    // The same name in both worlds.
+    let mut theirs = LogWriter::for_owner(journal, directory, other.clone(), 2).await;
+    directory.submit(&other, submission(&nth_thread(2), start_command(&nth_run(1)))).await.unwrap();
+    theirs.run = nth_run(1);
+    theirs.start_run();
+    let asked = theirs.request_approval(1);
+    theirs.must_append().await;
+    assert_eq!(asked.key, mine.key);
+    directory.submit(&other, decision_at(5_000, &asked, &reject("no"))).await.unwrap();
+    assert_eq!(directory.approval(&owner, &mine.key).await, Ok(Some(mine.clone())));
+    assert_eq!(directory.submit(&owner, decision_at(6_000, &mine, &approve())).await, Ok(Submitted::Queued));
+    let row = with_answer(&asked, &reject("no"), Initiator::User, 5_000);
+    assert_eq!(directory.approval(&other, &asked.key).await, Ok(Some(row)));
+}

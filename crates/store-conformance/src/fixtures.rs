@@ -1,0 +1,363 @@
+//! The words in which the suite, and any other test of a store, speaks: a run in a thread, and somebody who logs it.
+
+use model::block::{ContentPart, JsonObject};
+use model::command::{AnswerBody, AnswerCommand, CancelCommand, Command, StartCommand, SteerCommand};
+use model::event::{
+    ActionRequest, ApprovalDecision, ApprovalDecisionKind, CancelMode, CustomEvent, DisplayMode, Event, Initiator,
+    TaskCompleted, TaskCreated, TaskPaused, TaskResumed, TaskSpec, TaskStarted,
+};
+use model::ports::{
+    AppendBatch, AppendOutcome, ApprovalRow, Directory, DirectoryChange, IdempotencyKey, Journal, Lease, PageLimit,
+    StoreError, Submission, Submitted,
+};
+use model::record::{PrivatePayload, RawItem, Record, RecordDraft};
+use model::seq::{Epoch, Millis, Seq};
+use model::task::TaskStatus;
+use model::usage::Usage;
+use model::{CallId, NodeId, TaskId, ThreadId, UserId};
+
+/// The user of most tests.
+#[must_use]
+pub fn test_user() -> UserId {
+    UserId::from("somebody")
+}
+
+/// Another one.
+#[must_use]
+pub fn other_user() -> UserId {
+    UserId::from("stranger")
+}
+
+/// The one process that tests know.
+#[must_use]
+pub fn test_node() -> NodeId {
+    NodeId::from("node")
+}
+
+/// The `n`-th thread: a higher number is a newer thread.
+#[must_use]
+pub fn nth_thread(n: usize) -> ThreadId {
+    ThreadId::from(format!("thr_{n:032x}"))
+}
+
+/// The `n`-th run.
+#[must_use]
+pub fn nth_run(n: usize) -> TaskId {
+    TaskId::from(format!("task_{n:032x}"))
+}
+
+/// Begin a run.
+#[must_use]
+pub fn start_command(run: &TaskId) -> Command {
+    Command::Start(Box::new(StartCommand {
+        task_id: run.clone(),
+        agent: "demo".to_owned(),
+        input: vec![ContentPart::text("hello")],
+        previous: None,
+        tools: Vec::new(),
+        metadata: JsonObject::new(),
+        display_mode: DisplayMode::Agent,
+        client: None,
+        origin: None,
+        prior_history: None,
+        model_settings: model::model_settings::ModelSettings::default(),
+        request_echo: None,
+        rewritten_history: None,
+        hook_error: None,
+    }))
+}
+
+/// Stop it.
+#[must_use]
+pub fn cancel_command(run: &TaskId) -> Command {
+    Command::Cancel(CancelCommand { task_id: run.clone(), mode: CancelMode::Immediate })
+}
+
+/// Say something to it.
+#[must_use]
+pub fn steer_command(run: &TaskId, text: &str) -> Command {
+    let otherwise = TaskId::from(format!("{run}-later"));
+    Command::Steer(SteerCommand {
+        task_id: run.clone(),
+        input: vec![ContentPart::text(text)],
+        fallback_task_id: otherwise,
+    })
+}
+
+/// The `n`-th question of a run: a higher number is a newer question.
+#[must_use]
+pub fn pending_approval(thread: &ThreadId, run: &TaskId, n: u32) -> ApprovalRow {
+    let call_id = CallId::numbered(run.run_suffix(), n);
+    ApprovalRow {
+        key: call_id.approval_key(),
+        thread_id: thread.clone(),
+        run_id: run.clone(),
+        task_id: run.clone(),
+        call_id,
+        action: ActionRequest { name: "trade".to_owned(), args: serde_json::json!({"shares": n}) },
+        requested_at: 3_000 + u64::from(n),
+        expires_at: 1_000_000,
+        answer: None,
+    }
+}
+
+/// Yes.
+#[must_use]
+pub const fn approve() -> ApprovalDecision {
+    ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None }
+}
+
+/// No, and why.
+#[must_use]
+pub fn reject(why: &str) -> ApprovalDecision {
+    ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: Some(why.to_owned()), args: None }
+}
+
+/// Decide a question.
+#[must_use]
+pub fn decide_command(question: &ApprovalRow, decision: &ApprovalDecision) -> Command {
+    decide_command_as(Initiator::User, question, decision)
+}
+
+/// Decide a question, as a person or as the clock.
+#[must_use]
+pub fn decide_command_as(by: Initiator, question: &ApprovalRow, decision: &ApprovalDecision) -> Command {
+    let to = AnswerBody::Approval { key: question.key.clone(), decision: decision.clone(), by };
+    Command::Answer(AnswerCommand { task_id: question.run_id.clone(), body: to, request_echo: None })
+}
+
+/// A command for a thread that is there.
+#[must_use]
+pub fn submission(thread: &ThreadId, command: Command) -> Submission {
+    Submission { thread: thread.clone(), new_thread: false, at: 1_000, command, idempotency_key: None }
+}
+
+/// A command that makes its thread.
+#[must_use]
+pub fn new_thread_submission(thread: &ThreadId, command: Command) -> Submission {
+    Submission { new_thread: true, ..submission(thread, command) }
+}
+
+/// The same with a key.
+#[must_use]
+pub fn with_idempotency_key(submission: Submission, key: &str, digest: &str) -> Submission {
+    let idempotency = Some(IdempotencyKey { key: key.to_owned(), request_digest: digest.to_owned() });
+    Submission { idempotency_key: idempotency, ..submission }
+}
+
+/// An event that says nothing but this text.
+#[must_use]
+pub fn note_event(run: &TaskId, text: &str) -> Event {
+    let value = serde_json::Value::String(text.to_owned());
+    Event::Custom(CustomEvent { task_id: run.clone(), name: "note".to_owned(), value })
+}
+
+/// The first event of a run.
+#[must_use]
+pub fn created_event(thread: &ThreadId, run: &TaskId) -> Event {
+    let task = Box::new(TaskSpec {
+        thread_id: thread.clone(),
+        agent: "demo".to_owned(),
+        model: "scripted/demo".to_owned(),
+        input: Vec::new(),
+        parent_task_id: None,
+        previous: None,
+        tools: Vec::new(),
+        metadata: JsonObject::new(),
+        display_mode: DisplayMode::Agent,
+        origin: None,
+        client: None,
+    });
+    Event::Created(TaskCreated { task_id: run.clone(), task })
+}
+
+/// Its last one.
+#[must_use]
+pub fn completed_event(run: &TaskId) -> Event {
+    Event::Completed(TaskCompleted { task_id: run.clone(), usage: Usage::default(), cost: None, duration_ms: 1 })
+}
+
+/// A record that repeats another one's event in another term.
+#[must_use]
+pub fn reseal(thread: &ThreadId, epoch: Epoch, record: &Record) -> Record {
+    let (event, private) = (record.event().clone(), record.private().map(Box::new));
+    Record::seal(thread, &record.run, epoch, RecordDraft { seq: record.seq, at: record.at, event, private })
+}
+
+/// Every record after a place, page by page.
+///
+/// # Errors
+/// What the store says.
+pub async fn read_all_records(
+    journal: &dyn Journal,
+    (owner, thread): (&UserId, &ThreadId),
+    limit: PageLimit,
+) -> Result<Vec<Record>, StoreError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let after = records.last().map_or(Seq::ZERO, |record| record.seq);
+        let page = journal.read_page(owner, thread, after, limit).await?;
+        if page.records.is_empty() {
+            return Ok(records);
+        }
+        records.extend(page.records);
+    }
+}
+
+/// Somebody who logs runs of one thread.
+pub struct LogWriter<'a> {
+    /// Where to.
+    pub journal: &'a dyn Journal,
+    /// Whose thread it is.
+    pub owner: UserId,
+    /// Which.
+    pub thread: ThreadId,
+    /// The run that is logged.
+    pub run: TaskId,
+    /// The right to.
+    pub lease: Lease,
+    /// What the next batch has.
+    pub records: Vec<Record>,
+    /// And what changes with it.
+    pub changes: Vec<DirectoryChange>,
+    /// The time.
+    pub now: Millis,
+}
+
+impl<'a> LogWriter<'a> {
+    /// Submits the `n`-th run in the `n`-th thread, and claims the thread.
+    pub async fn new(journal: &'a dyn Journal, directory: &dyn Directory, n: usize) -> Self {
+        Self::for_owner(journal, directory, test_user(), n).await
+    }
+
+    /// The same for another user.
+    pub async fn for_owner(journal: &'a dyn Journal, directory: &dyn Directory, owner: UserId, n: usize) -> Self {
+        let (thread, run) = (nth_thread(n), nth_run(n));
+        let submitted = directory.submit(&owner, new_thread_submission(&thread, start_command(&run))).await;
+        assert!(matches!(submitted, Ok(Submitted::ThreadCreated { .. })), "{submitted:?}");
+        let lease = journal.claim(&owner, &thread, &test_node()).await.unwrap();
+        Self::with_lease(journal, owner, n, lease)
+    }
+
+    /// Who has the `n`-th thread already.
+    #[must_use]
+    pub fn with_lease(journal: &'a dyn Journal, owner: UserId, n: usize, lease: Lease) -> Self {
+        let (thread, run) = (nth_thread(n), nth_run(n));
+        Self { journal, owner, thread, run, lease, records: Vec::new(), changes: Vec::new(), now: 2_000 }
+    }
+
+    /// The place of the next event.
+    #[must_use]
+    pub fn next_seq(&self) -> Seq {
+        self.lease.head.plus(self.records.len() as u64).next()
+    }
+
+    /// Adds an event.
+    pub fn push_event(&mut self, event: Event) -> &mut Self {
+        self.push_event_with_private(event, None)
+    }
+
+    /// Adds an event with a private half.
+    pub fn push_event_with_private(&mut self, event: Event, secret: Option<&str>) -> &mut Self {
+        let raw =
+            |secret: &str| RawItem { origin: "test".to_owned(), item: serde_json::Value::String(secret.to_owned()) };
+        let private =
+            secret.map(|secret| Box::new(PrivatePayload { raw: Some(raw(secret)), ..PrivatePayload::default() }));
+        self.now += 1;
+        let draft = RecordDraft { seq: self.next_seq(), at: self.now, event, private };
+        let record = Record::seal(&self.thread, &self.run, self.lease.epoch, draft);
+        self.records.push(record);
+        self
+    }
+
+    /// Adds a note.
+    pub fn push_note(&mut self, text: &str) -> &mut Self {
+        let event = note_event(&self.run, text);
+        self.push_event(event)
+    }
+
+    /// Adds so many notes.
+    pub fn push_notes(&mut self, count: usize) -> &mut Self {
+        for n in 0..count {
+            self.push_note(&format!("note {n}"));
+        }
+        self
+    }
+
+    /// The run begins.
+    pub fn start_run(&mut self) -> &mut Self {
+        let (run, first, at) = (self.run.clone(), self.next_seq(), self.now);
+        self.changes.push(DirectoryChange::RunStarted { run, agent: "demo".to_owned(), first, at });
+        let (created, started) = (created_event(&self.thread, &self.run), TaskStarted { task_id: self.run.clone() });
+        self.push_event(created).push_event(Event::Started(started))
+    }
+
+    /// Asks the run's `n`-th question.
+    pub fn request_approval(&mut self, n: u32) -> ApprovalRow {
+        let question = pending_approval(&self.thread, &self.run, n);
+        self.changes.push(DirectoryChange::ApprovalRequested(Box::new(question.clone())));
+        self.push_note("may I?");
+        question
+    }
+
+    /// The run waits for people.
+    pub fn pause_run(&mut self) -> &mut Self {
+        let event = Event::Paused(TaskPaused { task_id: self.run.clone(), pending: Vec::new() });
+        self.change_status(event, TaskStatus::Paused)
+    }
+
+    /// It goes on.
+    pub fn resume_run(&mut self) -> &mut Self {
+        let event = Event::Resumed(TaskResumed { task_id: self.run.clone(), by: Initiator::User, client: None });
+        self.change_status(event, TaskStatus::Running)
+    }
+
+    /// The run ends.
+    pub fn complete_run(&mut self) -> &mut Self {
+        let event = completed_event(&self.run);
+        self.change_status(event, TaskStatus::Completed)
+    }
+
+    fn change_status(&mut self, event: Event, status: TaskStatus) -> &mut Self {
+        let (run, last, at) = (self.run.clone(), self.next_seq(), self.now);
+        self.changes.push(DirectoryChange::RunStatus { run, status, last, at });
+        self.push_event(event)
+    }
+
+    /// What would be appended now.
+    #[must_use]
+    pub fn batch(&self) -> AppendBatch {
+        AppendBatch {
+            owner: self.owner.clone(),
+            thread: self.thread.clone(),
+            epoch: self.lease.epoch,
+            head: self.lease.head,
+            records: self.records.as_slice().into(),
+            changes: self.changes.clone(),
+        }
+    }
+
+    /// Appends what has gathered; it is gone whatever comes of it.
+    pub async fn append(&mut self) -> AppendOutcome {
+        let batch = self.batch();
+        let head = batch.records.last().map_or(self.lease.head, |record| record.seq);
+        (self.records, self.changes) = (Vec::new(), Vec::new());
+        let verdict = self.journal.append(batch).await;
+        if verdict == AppendOutcome::Durable {
+            self.lease.head = head;
+        }
+        verdict
+    }
+
+    /// Appends, and it must succeed. Gives what was appended.
+    pub async fn must_append(&mut self) -> Vec<Record> {
+        let records = self.records.clone();
+        assert_eq!(self.append().await, AppendOutcome::Durable);
+        records
+    }
+
+    /// Everything that the thread has.
+    pub async fn read_all(&self) -> Vec<Record> {
+        read_all_records(self.journal, (&self.owner, &self.thread), PageLimit::WIDE).await.unwrap()
+    }
+}

@@ -1,0 +1,184 @@
+//! The data folder: whose it is, and whether it is ours to open.
+//!
+//! A folder is looked at before anything is created in it, so one that is refused is left as it was. The lock is the
+//! operating system's: it goes with the process that held it, however that ended.
+
+use super::schema::{APPLICATION_ID, DATABASE_FILE, MIGRATIONS, MigrateError};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+const LOCK_FILE: &str = "lock";
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+/// How long the head of every SQLite file is, and where it says its version and its program.
+const HEADER_BYTES: u64 = 100;
+const USER_VERSION_OFFSET: usize = 60;
+const APPLICATION_ID_OFFSET: usize = 68;
+
+/// Why a data folder cannot be used. One line for the operator; the folder is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreOpenError {
+    /// Another process works in it.
+    #[error("data folder {0} is in use by another process: stop that one, or use another folder")]
+    Locked(PathBuf),
+    /// The path is taken by something else.
+    #[error("{0} is not a folder: use another path for the data folder")]
+    NotAFolder(PathBuf),
+    /// The operating system says no.
+    #[error("data folder {path} cannot be used: {reason}")]
+    Denied {
+        /// What it said no to.
+        path: PathBuf,
+        /// Its words.
+        reason: String,
+    },
+    /// A later version wrote it.
+    #[error("data folder {path} has format {found} and this version knows {known}: use the version that wrote it")]
+    Newer {
+        /// The folder.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// There is no Headwater database.
+    #[error("{0} is not a database of Headwater: use another data folder")]
+    Foreign(PathBuf),
+    /// The database is there but broken.
+    #[error("{path} is damaged ({reason}): restore it from a backup")]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
+}
+
+impl StoreOpenError {
+    pub(crate) fn denied(path: &Path, why: &impl ToString) -> Self {
+        Self::Denied { path: path.to_owned(), reason: why.to_string().replace('\n', " ") }
+    }
+
+    /// What an error of SQLite means for whoever wanted to open the folder.
+    pub(crate) fn from_sqlite(database: &Path, error: &rusqlite::Error) -> Self {
+        let path = database.to_owned();
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::NotADatabase) => Self::Foreign(path),
+            Some(rusqlite::ErrorCode::DatabaseCorrupt) => {
+                Self::Damaged { path, reason: error.to_string().replace('\n', " ") }
+            }
+            _ => Self::denied(database, error),
+        }
+    }
+
+    pub(crate) fn from_migration(database: &Path, error: &MigrateError) -> Self {
+        match error {
+            MigrateError::Newer { found, known } => {
+                let path = database.parent().unwrap_or(database).to_owned();
+                Self::Newer { path, found: *found, known: *known }
+            }
+            MigrateError::Foreign => Self::Foreign(database.to_owned()),
+            MigrateError::Sql(error) => Self::from_sqlite(database, error),
+        }
+    }
+}
+
+/// A data folder that is ours until this is dropped.
+#[derive(Debug)]
+pub(crate) struct DataFolder {
+    /// The database in it.
+    pub(crate) database: PathBuf,
+    _lock: Option<File>,
+}
+
+impl DataFolder {
+    /// Takes a folder, and makes it where there is none.
+    pub(crate) fn lock_or_create(dir: &Path) -> Result<Self, StoreOpenError> {
+        has_database(dir)?;
+        let new = !dir.exists();
+        fs::create_dir_all(dir).map_err(|error| StoreOpenError::denied(dir, &error))?;
+        let path = dir.join(LOCK_FILE);
+        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let lock = try_lock_file(dir, lock.map_err(|error| StoreOpenError::denied(&path, &error))?)?;
+        // Somebody may have been in between.
+        has_database(dir)?;
+        sync_dir(dir);
+        dir.ancestors().skip(1).filter(|_| new).for_each(sync_dir);
+        Ok(Self { database: dir.join(DATABASE_FILE), _lock: Some(lock) })
+    }
+
+    /// Takes a folder to look at it. Where no server ever was there is no lock to take, and none is made.
+    pub(crate) fn lock_existing(dir: &Path) -> Result<Self, StoreOpenError> {
+        let database = database_path(dir)?;
+        let lock = match File::open(dir.join(LOCK_FILE)) {
+            Ok(file) => Some(try_lock_file(dir, file)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(StoreOpenError::denied(dir, &error)),
+        };
+        Ok(Self { database, _lock: lock })
+    }
+}
+
+/// The database in a folder, for somebody who only looks on: the lock is for those who need the folder for themselves.
+pub(crate) fn database_path(dir: &Path) -> Result<PathBuf, StoreOpenError> {
+    let database = dir.join(DATABASE_FILE);
+    if has_database(dir)? { Ok(database) } else { Err(StoreOpenError::Foreign(database)) }
+}
+
+fn try_lock_file(dir: &Path, file: File) -> Result<File, StoreOpenError> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreOpenError::Locked(dir.to_owned())),
+        Err(TryLockError::Error(error)) => Err(StoreOpenError::denied(dir, &error)),
+    }
+}
+
+/// A new name in a folder survives a power cut only when the folder itself was synced. Not every system can.
+fn sync_dir(dir: &Path) {
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let done = File::open(dir).and_then(|dir| dir.sync_all());
+    if let Err(error) = done {
+        tracing::debug!(%error, "a folder cannot be synced");
+    }
+}
+
+/// Looks at the folder without a trace. Is there a database of ours in it?
+fn has_database(dir: &Path) -> Result<bool, StoreOpenError> {
+    match fs::metadata(dir) {
+        Ok(found) if !found.is_dir() => return Err(StoreOpenError::NotAFolder(dir.to_owned())),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            return Err(StoreOpenError::NotAFolder(dir.to_owned()));
+        }
+        Err(error) => return Err(StoreOpenError::denied(dir, &error)),
+    }
+    let path = dir.join(DATABASE_FILE);
+    let head = match read_header(&path) {
+        Ok(head) => head,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(StoreOpenError::Foreign(path)),
+        Err(error) => return Err(StoreOpenError::denied(&path, &error)),
+    };
+    // A crash while the database was made: SQLite takes it back when it opens it.
+    if head.is_empty() || dir.join(format!("{DATABASE_FILE}-journal")).exists() {
+        return Ok(false);
+    }
+    let number = |at: usize| head.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes);
+    if !head.starts_with(SQLITE_MAGIC) || number(APPLICATION_ID_OFFSET) != Some(APPLICATION_ID.cast_unsigned()) {
+        return Err(StoreOpenError::Foreign(path));
+    }
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    let found = number(USER_VERSION_OFFSET).unwrap_or_default();
+    if found > known {
+        return Err(StoreOpenError::Newer { path: dir.to_owned(), found, known });
+    }
+    Ok(true)
+}
+
+fn read_header(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEADER_BYTES).read_to_end(&mut head)?;
+    Ok(head)
+}

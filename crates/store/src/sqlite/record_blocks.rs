@@ -1,0 +1,266 @@
+//! What a run logged, once it has ended: compressed, under (thread, first seq).
+//!
+//! A run becomes one block or several of about [`BLOCK_BYTES`], so that a page of it costs one block's unpacking. From
+//! the block's commit on, its rows in `records` are dead: nobody reads them, and `dead` says when they go.
+//! Checksums are not looked at here; they move along and whoever reads the record checks it.
+//!
+//! ```text
+//!   format u8 · unpacked length u32 · lz4( at u64 · epoch u64 · v u16 · check u32 · public u32 · private u32 · bytes )*
+//! ```
+
+use super::record_index::{IndexUpdate, RecordIndex};
+use super::record_row;
+use bytes::Bytes;
+use model::record::{Record, RecordHeader};
+use model::seq::{Epoch, Seq};
+use model::{TaskId, ThreadId};
+use rusqlite::{Connection, OptionalExtension};
+use std::collections::VecDeque;
+
+/// A block holds about so many bytes before it is compressed.
+pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
+/// About so much is packed while others may want to write.
+pub(crate) const PACK_STEP_BYTES: usize = 32 * 1024;
+/// At most so many blocks are written at once: nobody waits long behind them.
+const BLOCKS_PER_STEP_MAX: usize = 64;
+/// And at most so many records are looked at for one.
+const BLOCK_RECORDS_MAX: usize = 4096;
+
+const BLOCK_FORMAT: u8 = 1;
+const BLOCK_HEADER_BYTES: usize = 5;
+const RECORD_HEADER_BYTES: usize = 30;
+/// LZ4 cannot shrink more than this, so a longer "unpacked length" is damage and not worth an allocation.
+const COMPRESSION_RATIO_MAX: usize = 256;
+
+/// A run that ended and whose rows have to move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndedRun {
+    /// Its thread.
+    pub(crate) thread: ThreadId,
+    /// The thread's number: the name could be given again.
+    pub(crate) num: i64,
+    /// The run's last record.
+    pub(crate) last: Seq,
+}
+
+/// One stored block.
+pub(crate) struct RecordBlock {
+    /// Its first record.
+    pub(crate) first: u64,
+    /// Its last.
+    pub(crate) last: u64,
+    /// The number of the run that all of them belong to.
+    pub(crate) run: i64,
+    data: Vec<u8>,
+}
+
+impl RecordBlock {
+    /// The block that has this record.
+    pub(crate) fn find(conn: &Connection, thread: i64, seq: Seq) -> rusqlite::Result<Option<Self>> {
+        let sql = "SELECT first_seq, last_seq, run, data FROM blocks WHERE thread = ?1 AND first_seq <= ?2
+                   ORDER BY first_seq DESC LIMIT 1";
+        let mut find = conn.prepare_cached(sql)?;
+        let found = find.query_row((thread, seq.0.cast_signed()), |row| {
+            let number = |at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
+            Ok(Self { first: number(0)?, last: number(1)?, run: row.get(2)?, data: row.get(3)? })
+        });
+        Ok(found.optional()?.filter(|block| block.last >= seq.0))
+    }
+
+    /// The last record that any block of the thread has.
+    pub(crate) fn last_packed_seq(conn: &Connection, thread: i64) -> rusqlite::Result<Seq> {
+        let sql = "SELECT last_seq FROM blocks WHERE thread = ?1 ORDER BY first_seq DESC LIMIT 1";
+        let last = conn.prepare_cached(sql)?.query_row([thread], |row| row.get::<_, i64>(0)).optional()?;
+        Ok(Seq(last.map_or(0, i64::cast_unsigned)))
+    }
+
+    /// The records from a place on, as far as they can be read; `None` when none can.
+    pub(crate) fn unpack(&self, from: Seq, run: &TaskId) -> Option<Vec<Record>> {
+        let (head, packed) = self.data.split_at_checked(BLOCK_HEADER_BYTES)?;
+        let (format, length) = head.split_first()?;
+        let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
+        if *format != BLOCK_FORMAT || length > packed.len().saturating_mul(COMPRESSION_RATIO_MAX) {
+            return None;
+        }
+        let mut raw = Bytes::from(lz4_flex::block::decompress(packed, length).ok()?);
+        let mut records = Vec::new();
+        for seq in self.first..=self.last {
+            let Some(record) = decode_record(&mut raw, Seq(seq), run) else { break };
+            if seq >= from.0 {
+                records.push(record);
+            }
+        }
+        (!records.is_empty()).then_some(records)
+    }
+}
+
+/// Takes the next record off the unpacked bytes.
+fn decode_record(raw: &mut Bytes, seq: Seq, run: &TaskId) -> Option<Record> {
+    let place = split_bytes(raw, RECORD_HEADER_BYTES)?;
+    let mut place = &place[..];
+    let at = u64::from_le_bytes(read_array(&mut place)?);
+    let epoch = Epoch(u64::from_le_bytes(read_array(&mut place)?));
+    let v = u16::from_le_bytes(read_array(&mut place)?);
+    let check = u32::from_le_bytes(read_array(&mut place)?);
+    let public = u32::from_le_bytes(read_array(&mut place)?) as usize;
+    let private = u32::from_le_bytes(read_array(&mut place)?) as usize;
+    let public = split_bytes(raw, public)?;
+    let private = split_bytes(raw, private)?;
+    Some(Record::from_stored(
+        RecordHeader { seq, at, run: run.clone(), epoch, format: v, checksum: check },
+        public,
+        private,
+    ))
+}
+
+fn split_bytes(raw: &mut Bytes, bytes: usize) -> Option<Bytes> {
+    (bytes <= raw.len()).then(|| raw.split_to(bytes))
+}
+
+fn read_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (number, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*number)
+}
+
+/// Appends a record to bytes that are going to be a block.
+fn encode_record(raw: &mut Vec<u8>, row: &record_row::RecordRow<'_>) -> rusqlite::Result<()> {
+    let (public, private) = (row.public()?, row.private()?);
+    let length = |half: &[u8]| u32::try_from(half.len()).unwrap_or(u32::MAX).to_le_bytes();
+    raw.extend_from_slice(&row.at()?.to_le_bytes());
+    raw.extend_from_slice(&row.epoch()?.0.to_le_bytes());
+    raw.extend_from_slice(&row.v()?.to_le_bytes());
+    raw.extend_from_slice(&row.checksum()?.to_le_bytes());
+    raw.extend_from_slice(&length(public));
+    raw.extend_from_slice(&length(private));
+    raw.extend_from_slice(public);
+    raw.extend_from_slice(private);
+    Ok(())
+}
+
+fn compress_block(raw: &[u8]) -> Vec<u8> {
+    let mut data = vec![BLOCK_FORMAT];
+    data.extend_from_slice(&u32::try_from(raw.len()).unwrap_or(u32::MAX).to_le_bytes());
+    data.extend_from_slice(&lz4_flex::block::compress(raw));
+    data
+}
+
+/// Packs the records of runs that ended into blocks, about `bytes_max`, inside the caller's transaction. What is left to
+/// do stays in `ended`; what was done is returned, to be published after the commit. `begun` gets the numbers of the
+/// threads that were touched, whatever comes of it.
+pub(crate) fn pack_ended_runs(
+    conn: &Connection,
+    index: &RecordIndex,
+    ended: &mut VecDeque<EndedRun>,
+    begun: &mut Vec<i64>,
+    bytes_max: usize,
+) -> rusqlite::Result<PackedBlocks> {
+    let mut moved = PackedBlocks::default();
+    while moved.bytes < bytes_max && moved.index_updates.len() < BLOCKS_PER_STEP_MAX {
+        // The index still shows what was moved a moment ago: a thread has one turn.
+        if ended.front().is_some_and(|run| begun.contains(&run.num)) {
+            break;
+        }
+        let Some(run) = ended.pop_front() else { break };
+        begun.push(run.num);
+        let Some((last, bytes)) = pack_run(conn, index, &run)? else { continue };
+        moved.bytes += bytes;
+        if last < run.last {
+            ended.push_front(run.clone());
+        }
+        moved.index_updates.push(IndexUpdate::Packed { thread: run.thread, last });
+    }
+    Ok(moved)
+}
+
+/// What was packed.
+#[derive(Debug, Default)]
+pub(crate) struct PackedBlocks {
+    /// A block each.
+    pub(crate) index_updates: Vec<IndexUpdate>,
+    /// Their bytes before they were packed.
+    pub(crate) bytes: usize,
+}
+
+/// Packs the oldest records of one run; `None` when there are none. Gives the last of them, and the bytes.
+fn pack_run(conn: &Connection, index: &RecordIndex, run: &EndedRun) -> rusqlite::Result<Option<(Seq, usize)>> {
+    let Some(plan) = index.read_plan(&run.thread, Seq::ZERO, BLOCK_RECORDS_MAX) else { return Ok(None) };
+    let Some(first) = plan.extents.first().filter(|_| plan.num == run.num).map(|extent| extent.seq) else {
+        return Ok(None);
+    };
+    let mut raw = Vec::new();
+    let mut owner = None;
+    let mut next = first;
+    let mut select = conn.prepare_cached(record_row::SELECT_RECORDS)?;
+    'extents: for extent in &plan.extents {
+        let mut found = select.query((extent.pos, extent.end_pos()))?;
+        while let Some(row) = found.next()? {
+            let row = record_row::RecordRow(row);
+            let fits = row.is_record(plan.num, next)? && next <= run.last.0;
+            if !fits || raw.len() >= BLOCK_BYTES || *owner.get_or_insert(row.run_num()?) != row.run_num()? {
+                break 'extents;
+            }
+            encode_record(&mut raw, &row)?;
+            next += 1;
+        }
+        if next != extent.end_seq() {
+            break;
+        }
+    }
+    let Some(owner) = owner.filter(|_| next > first) else {
+        tracing::error!(thread = %run.thread, seq = first, "the records of a run that ended cannot be packed: damaged");
+        return Ok(None);
+    };
+    let mut insert = conn.prepare_cached("INSERT INTO blocks VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    insert.execute((plan.num, first.cast_signed(), (next - 1).cast_signed(), owner, compress_block(&raw)))?;
+    Ok(Some((Seq(next - 1), raw.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(raw: &[u8], last: u64) -> RecordBlock {
+        RecordBlock { first: 1, last, run: 1, data: compress_block(raw) }
+    }
+
+    fn raw(payloads: &[&[u8]]) -> Vec<u8> {
+        let mut raw = Vec::new();
+        for payload in payloads {
+            raw.extend_from_slice(&[7; 22]);
+            raw.extend_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
+            raw.extend_from_slice(&0_u32.to_le_bytes());
+            raw.extend_from_slice(payload);
+        }
+        raw
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked_from_any_place_on() {
+        let raw = raw(&[b"one", b"", b"three"]);
+        let run = TaskId::from("task_1");
+        for from in 1..=3_u64 {
+            let records = block(&raw, 3).unpack(Seq(from), &run).unwrap();
+            let found: Vec<_> = records.iter().map(|record| (record.seq.0, &record.public[..])).collect();
+            let all: [(u64, &[u8]); 3] = [(1, b"one"), (2, b""), (3, b"three")];
+            assert_eq!(found, &all[usize::try_from(from).unwrap() - 1..]);
+        }
+    }
+
+    #[test]
+    fn garbage_is_no_record_and_no_panic() {
+        let run = TaskId::from("task_1");
+        let good = block(&raw(&[b"one", b"two"]), 2).data;
+        for at in 0..good.len() {
+            for bit in 0..8 {
+                let mut data = good.clone();
+                data[at] ^= 1 << bit;
+                // The checksums of the records judge what comes out; here it only must come out alive.
+                let _ = RecordBlock { first: 1, last: 2, run: 1, data }.unpack(Seq(1), &run);
+            }
+            let _ = RecordBlock { first: 1, last: 2, run: 1, data: good[..at].to_vec() }.unpack(Seq(1), &run);
+        }
+        let huge = [&[BLOCK_FORMAT][..], &u32::MAX.to_le_bytes(), b"xx"].concat();
+        assert!(RecordBlock { first: 1, last: 2, run: 1, data: huge }.unpack(Seq(1), &run).is_none());
+    }
+}

@@ -1,0 +1,143 @@
+//! What a database has in `records`: read once, when it is opened.
+//!
+//! One pass over the rows in their order rebuilds [`super::index`]. Rows that do not follow each other are damage: the
+//! thread ends before them, the others are not touched by it.
+
+use super::dead_rows::DeadRows;
+use super::page::last_seq_of_runs;
+use super::record_blocks::{EndedRun, RecordBlock};
+use super::record_index::{self, Extent};
+use model::seq::Seq;
+use model::{ThreadId, UserId};
+use rusqlite::{Connection, OptionalExtension};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct RecordScan {
+    /// The threads that have rows.
+    pub(crate) threads: HashMap<ThreadId, record_index::ThreadExtents>,
+    /// Runs that ended and whose rows have not moved yet.
+    pub(crate) ended_runs: VecDeque<EndedRun>,
+    /// Rows whose records are in blocks.
+    pub(crate) dead_rows: DeadRows,
+    /// The row after the last one.
+    pub(crate) next_pos: i64,
+    /// Rows that fit nowhere, the first of every thread.
+    pub(crate) stray_rows: Vec<StrayRow>,
+}
+
+/// A row that fits nowhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StrayRow {
+    /// The row.
+    pub(crate) pos: i64,
+    /// The number of the thread that it says it is of.
+    pub(crate) thread: i64,
+    /// The place that it says it has.
+    pub(crate) seq: u64,
+}
+
+struct ThreadRows {
+    /// The last record that is in a block.
+    packed_head: Seq,
+    extents: VecDeque<Extent>,
+    is_damaged: bool,
+}
+
+/// What a row is.
+enum RowState {
+    Live,
+    Dead,
+    Stray,
+}
+
+impl ThreadRows {
+    /// Takes in the next row. After a stray one nothing is live.
+    fn push(&mut self, seq: u64, pos: i64) -> RowState {
+        if self.extents.is_empty() && seq <= self.packed_head.0 {
+            return RowState::Dead;
+        }
+        let next = self.extents.back().map_or(self.packed_head.next().0, |last| last.end_seq());
+        if self.is_damaged || seq != next {
+            self.is_damaged = true;
+            return RowState::Stray;
+        }
+        match self.extents.back_mut() {
+            Some(last) if last.end_pos() == pos => last.count += 1,
+            Some(_) | None => self.extents.push_back(Extent { seq, pos, count: 1 }),
+        }
+        RowState::Live
+    }
+}
+
+/// Reads the rows' places.
+pub(crate) fn scan_records(conn: &Connection) -> rusqlite::Result<RecordScan> {
+    let mut scan = RecordScan { next_pos: 1, ..RecordScan::default() };
+    let mut threads: HashMap<i64, ThreadRows> = HashMap::new();
+    let mut select = conn.prepare("SELECT pos, thread, seq, length(public) FROM records ORDER BY pos")?;
+    let mut rows = select.query(())?;
+    while let Some(row) = rows.next()? {
+        let (pos, thread, seq) = (row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.cast_unsigned());
+        scan.next_pos = pos + 1;
+        let known = match threads.entry(thread) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let settled = RecordBlock::last_packed_seq(conn, thread)?;
+                new.insert(ThreadRows { packed_head: settled, extents: VecDeque::new(), is_damaged: false })
+            }
+        };
+        let was_damaged = known.is_damaged;
+        match known.push(seq, pos) {
+            RowState::Live => {}
+            RowState::Dead => {
+                scan.dead_rows.add(thread, Extent { seq, pos, count: 1 });
+                scan.dead_rows.add_bytes(row.get::<_, i64>(3)?.cast_unsigned());
+            }
+            RowState::Stray if was_damaged => {}
+            RowState::Stray => scan.stray_rows.push(StrayRow { pos, thread, seq }),
+        }
+    }
+    for (num, rows) in threads {
+        scan.finish_thread(conn, num, rows)?;
+    }
+    Ok(scan)
+}
+
+impl RecordScan {
+    fn finish_thread(&mut self, conn: &Connection, num: i64, rows: ThreadRows) -> rusqlite::Result<()> {
+        let mut select = conn.prepare_cached("SELECT id, owner FROM threads WHERE num = ?1")?;
+        let named = select.query_row([num], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)));
+        let Some((id, owner)) = named.optional()? else {
+            let first = rows.extents.front().map_or((0, 0), |first| (first.pos, first.seq));
+            self.stray_rows.push(StrayRow { pos: first.0, thread: num, seq: first.1 });
+            return Ok(());
+        };
+        let thread = ThreadId::from(id);
+        let head = rows.extents.back().map_or(rows.packed_head, |last| Seq(last.end_seq().saturating_sub(1)));
+        let damaged = rows.is_damaged || last_seq_of_runs(conn, num)? > head;
+        if rows.extents.is_empty() && !damaged {
+            return Ok(());
+        }
+        let first = rows.extents.front().map_or(u64::MAX, |first| first.seq);
+        if let Some(last) = last_ended_seq(conn, num)?.filter(|last| last.0 >= first && !damaged) {
+            self.ended_runs.push_back(EndedRun { thread: thread.clone(), num, last });
+        }
+        let owner = UserId::from(owner);
+        let damaged = damaged.then(|| head.next());
+        self.threads.insert(
+            thread,
+            record_index::ThreadExtents { num, owner, head, extents: rows.extents, damaged_at: damaged },
+        );
+        Ok(())
+    }
+}
+
+/// The last record of the last run that has ended.
+fn last_ended_seq(conn: &Connection, num: i64) -> rusqlite::Result<Option<Seq>> {
+    let sql = "SELECT last FROM runs WHERE thread = ?1 AND last IS NOT NULL AND ended_at IS NOT NULL
+               ORDER BY last DESC LIMIT 1";
+    let last = conn.prepare_cached(sql)?.query_row([num], |row| row.get::<_, i64>(0)).optional()?;
+    Ok(last.map(|last| Seq(last.cast_unsigned())))
+}

@@ -1,0 +1,37 @@
+//! What users have spent, day by day. It outlives the threads that it was spent in: a limit must hold for who deletes.
+
+use super::directory::get_u64;
+use crate::validation;
+use model::UserId;
+use model::limits::CostMicros;
+use model::ports::{Day, Spend};
+use model::usage::Usage;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+/// What a user has spent on a day.
+pub(crate) fn find_daily_spend(conn: &Connection, owner: &UserId, day: Day) -> rusqlite::Result<Spend> {
+    let sql = "SELECT input, cached, cache_write, output, reasoning, cost FROM spent WHERE owner = ?1 AND day = ?2";
+    let found = conn.prepare_cached(sql)?.query_row((owner.as_str(), day.0), spend_row).optional()?;
+    Ok(found.unwrap_or_default())
+}
+
+/// Adds to it. Not in SQL, whose numbers have a sign and no bound at which a sum stays.
+pub(crate) fn add_spend(conn: &Connection, owner: &UserId, day: Day, more: Spend) -> rusqlite::Result<()> {
+    let sum = validation::sum_spend(find_daily_spend(conn, owner, day)?, more);
+    let Usage { input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens } = sum.usage;
+    let mut put = conn.prepare_cached("INSERT OR REPLACE INTO spent VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
+    let parts = [input_tokens, cached_tokens, cache_write_tokens, output_tokens, reasoning_tokens, sum.cost.0];
+    let [input, cached, cache_write, output, reasoning, cost] = parts.map(u64::cast_signed);
+    put.execute((owner.as_str(), day.0, input, cached, cache_write, output, reasoning, cost)).map(drop)
+}
+
+fn spend_row(row: &Row<'_>) -> rusqlite::Result<Spend> {
+    let usage = Usage {
+        input_tokens: get_u64(row, 0)?,
+        cached_tokens: get_u64(row, 1)?,
+        cache_write_tokens: get_u64(row, 2)?,
+        output_tokens: get_u64(row, 3)?,
+        reasoning_tokens: get_u64(row, 4)?,
+    };
+    Ok(Spend { usage, cost: CostMicros(get_u64(row, 5)?) })
+}

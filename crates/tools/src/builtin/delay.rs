@@ -1,0 +1,55 @@
+//! `tool_a`, `tool_b`, `tool_c`: each waits a while and says so, to be run side by side. The demo's tools.
+
+use super::{invalid_arguments_output, parse_arguments, text_output};
+use model::definition::{Tool, ToolExecutor};
+use model::tool::{ToolOutput, ToolSpec};
+use serde::Deserialize;
+use serde_json::json;
+use std::time::Duration;
+
+pub(super) const TOOL_A: &str = "tool_a";
+pub(super) const TOOL_B: &str = "tool_b";
+pub(super) const TOOL_C: &str = "tool_c";
+
+/// What is different about one of them.
+struct DelayTool {
+    delay_ms: u64,
+    display_name: &'static str,
+    result: &'static str,
+}
+
+const fn delay_tool(name: &str) -> Option<DelayTool> {
+    match name.as_bytes() {
+        b"tool_a" => Some(DelayTool { delay_ms: 100, display_name: "Tool A", result: "a done" }),
+        b"tool_b" => Some(DelayTool { delay_ms: 300, display_name: "Tool B", result: "b done" }),
+        b"tool_c" => Some(DelayTool { delay_ms: 600, display_name: "Tool C", result: "c done" }),
+        _ => None,
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {}
+
+pub(super) fn definition(name: &str) -> Option<Tool> {
+    let DelayTool { delay_ms: ms, display_name, .. } = delay_tool(name)?;
+    let spec = ToolSpec {
+        name: name.to_owned(),
+        description: format!("Waits {ms} ms."),
+        parameters: json!({ "type": "object", "properties": {}, "additionalProperties": false }),
+    };
+    Some(Tool {
+        display_name: Some(display_name.to_owned()),
+        idempotent: true,
+        ..Tool::new(spec, ToolExecutor::Builtin)
+    })
+}
+
+pub(super) async fn run(name: &str, arguments: &str) -> Option<ToolOutput> {
+    let DelayTool { delay_ms: ms, result: end, .. } = delay_tool(name)?;
+    if let Err(error) = parse_arguments::<Arguments>(arguments) {
+        return Some(invalid_arguments_output(error));
+    }
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+    Some(text_output(end))
+}

@@ -1,0 +1,239 @@
+//! What a tool sends while it works: one JSON object per line, and its result.
+//!
+//! A line that begins with `{` and is a `progress`, `state` or `custom` object is an event, at once. Every other line is
+//! part of the result, which may have as many lines as it likes; so is a last line that no newline ends. Nested lines of
+//! a result that somebody printed prettily are indented, and so are never taken for events.
+
+use crate::byte_source::{failed_output, output_too_large};
+use crate::output;
+use model::event::ErrorInfo;
+use model::limits::RECORD_BYTES_MAX;
+use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::VecDeque;
+
+/// An event must fit a record, with all that the record has beside it.
+const EVENT_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
+
+/// Finds events and the result in bytes that come in pieces.
+pub(crate) struct ToolOutputParser {
+    mode: ParseMode,
+    /// A line that has not ended.
+    line: Vec<u8>,
+    /// What belongs to the result so far.
+    result: Vec<u8>,
+    events: VecDeque<ToolEvent>,
+    received_bytes: usize,
+    bytes_max: usize,
+    result_pointer: Option<String>,
+}
+
+enum ParseMode {
+    EventLines,
+    ResultOnly,
+}
+
+impl ToolOutputParser {
+    /// Events line by line, then a result. All of it together is at most so many bytes.
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        Self {
+            mode: ParseMode::EventLines,
+            line: Vec::new(),
+            result: Vec::new(),
+            events: VecDeque::new(),
+            received_bytes: 0,
+            bytes_max,
+            result_pointer: None,
+        }
+    }
+
+    /// All of it is the result.
+    pub(crate) fn result_only(bytes_max: usize) -> Self {
+        Self { mode: ParseMode::ResultOnly, ..Self::new(bytes_max) }
+    }
+
+    /// The result is what this JSON pointer finds.
+    pub(crate) fn with_result_pointer(self, pointer: Option<String>) -> Self {
+        Self { result_pointer: pointer, ..self }
+    }
+
+    /// Takes the next piece.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), ErrorInfo> {
+        self.received_bytes = self.received_bytes.saturating_add(piece.len());
+        if self.received_bytes > self.bytes_max {
+            return Err(output_too_large(self.bytes_max));
+        }
+        match self.mode {
+            ParseMode::ResultOnly => self.result.extend_from_slice(piece),
+            ParseMode::EventLines => {
+                for part in piece.split_inclusive(|byte| *byte == b'\n') {
+                    self.line.extend_from_slice(part);
+                    if part.ends_with(b"\n") {
+                        self.end_line()?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event that is complete.
+    pub(crate) fn next_event(&mut self) -> Option<ToolEvent> {
+        self.events.pop_front()
+    }
+
+    /// Nothing more will come: what is left is the result.
+    pub(crate) fn finish(mut self) -> ToolOutput {
+        self.result.append(&mut self.line);
+        let text = String::from_utf8_lossy(&self.result);
+        output::parse_output(&text, self.result_pointer.as_deref()).unwrap_or_else(failed_output)
+    }
+
+    fn end_line(&mut self) -> Result<(), ErrorInfo> {
+        let line = std::mem::take(&mut self.line);
+        match parse_event_line(&line) {
+            Some(_) if line.len() > EVENT_BYTES_MAX => Err(output_too_large(EVENT_BYTES_MAX)),
+            Some(event) => {
+                self.events.push_back(event);
+                Ok(())
+            }
+            None => {
+                self.result.extend_from_slice(&line);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum EventLine {
+    Progress(ProgressUpdate),
+    State(StateLine),
+    Custom {
+        name: String,
+        #[serde(default)]
+        value: Value,
+    },
+}
+
+#[derive(Deserialize)]
+struct StateLine {
+    snapshot: Option<Value>,
+    delta: Option<Vec<Value>>,
+}
+
+/// The event that a line is, if it is one.
+fn parse_event_line(line: &[u8]) -> Option<ToolEvent> {
+    if !line.starts_with(b"{") {
+        return None;
+    }
+    match serde_json::from_slice(line).ok()? {
+        EventLine::Progress(progress) => Some(ToolEvent::Progress(progress)),
+        EventLine::State(StateLine { snapshot: Some(state), delta: None }) => {
+            Some(ToolEvent::State(StateChange::Snapshot(state)))
+        }
+        EventLine::State(StateLine { snapshot: None, delta: Some(delta) }) => {
+            Some(ToolEvent::State(StateChange::Delta(delta)))
+        }
+        EventLine::State(_) => None,
+        EventLine::Custom { name, value } => Some(ToolEvent::Custom { name, value }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model_testing::{Rng, test_seeds};
+    use serde_json::json;
+
+    const STORY: &str = concat!(
+        "{\"type\":\"progress\",\"message\":\"é\",\"progress\":1,\"total\":2.5}\n",
+        "{\"type\":\"state\",\"snapshot\":{\"a\":[1]}}\r\n",
+        "some words\n",
+        "{\"type\":\"state\",\"delta\":[{\"op\":\"remove\",\"path\":\"/a\"}]}\n",
+        "\n",
+        "{\"type\":\"custom\",\"name\":\"n\",\"value\":null}\n",
+        "{\"type\":\"progress\"}\n",
+        " {\"type\":\"progress\"}\n",
+        "{\"type\":\"other\"}\n",
+        "{\"type\":\"progress\",\"progress\":\"much\"}\n",
+        "{\"type\":\"state\"}\n",
+        "{\"type\":\"progress\"}",
+    );
+
+    fn read(mut lines: ToolOutputParser, pieces: &[&[u8]]) -> (Vec<ToolEvent>, Option<String>) {
+        let mut events = Vec::new();
+        for piece in pieces {
+            lines.push(piece).unwrap();
+            events.extend(std::iter::from_fn(|| lines.next_event()));
+        }
+        (events, text(&lines.finish()))
+    }
+
+    fn text(output: &ToolOutput) -> Option<String> {
+        match output.message_content.as_slice() {
+            [model::block::ContentPart::Text { text, .. }] => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn events_are_taken_out_and_everything_else_is_the_result() {
+        let (events, result) = read(ToolOutputParser::new(10_000), &[STORY.as_bytes()]);
+        let progress = ProgressUpdate { message: Some("é".to_owned()), progress: Some(1.0), total: Some(2.5) };
+        let wanted = [
+            ToolEvent::Progress(progress),
+            ToolEvent::State(StateChange::Snapshot(json!({"a": [1]}))),
+            ToolEvent::State(StateChange::Delta(vec![json!({"op": "remove", "path": "/a"})])),
+            ToolEvent::Custom { name: "n".to_owned(), value: Value::Null },
+            ToolEvent::Progress(ProgressUpdate::default()),
+        ];
+        assert_eq!(events, wanted);
+        let rest = concat!(
+            "some words\n\n {\"type\":\"progress\"}\n{\"type\":\"other\"}\n",
+            "{\"type\":\"progress\",\"progress\":\"much\"}\n{\"type\":\"state\"}\n{\"type\":\"progress\"}"
+        );
+        assert_eq!(result.as_deref(), Some(rest));
+    }
+
+    #[test]
+    fn how_the_bytes_were_cut_does_not_matter() {
+        let whole = read(ToolOutputParser::new(10_000), &[STORY.as_bytes()]);
+        for seed in test_seeds() {
+            let (mut rng, mut pieces, mut rest) = (Rng::new(seed), Vec::new(), STORY.as_bytes());
+            while !rest.is_empty() {
+                let (piece, behind) = rest.split_at(rng.below(40).min(rest.len()));
+                pieces.push(piece);
+                rest = behind;
+            }
+            assert_eq!(read(ToolOutputParser::new(10_000), &pieces), whole, "SEED={seed}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_read_whole_has_no_events() {
+        let (events, result) = read(ToolOutputParser::result_only(10_000), &[b"{\"type\":\"progress\"}\n", b"[1,\n2]"]);
+        assert_eq!((events, result.as_deref()), (vec![], Some("{\"type\":\"progress\"}\n[1,\n2]")));
+    }
+
+    #[test]
+    fn events_count_as_much_as_the_result() {
+        let line = b"{\"type\":\"progress\"}\n";
+        let mut lines = ToolOutputParser::new(line.len() * 2);
+        assert_eq!(lines.push(line), Ok(()));
+        assert_eq!(lines.push(line), Ok(()));
+        assert_eq!(lines.push(b"x").map_err(|error| error.code), Err("output_too_large".to_owned()));
+    }
+
+    #[test]
+    fn an_event_that_fits_no_record_is_too_large() {
+        let line =
+            |bytes: usize| format!("{{\"type\":\"custom\",\"name\":\"n\",\"value\":\"{}\"}}\n", "x".repeat(bytes));
+        let mut lines = ToolOutputParser::new(10_000_000);
+        assert_eq!(lines.push(line(100_000).as_bytes()), Ok(()));
+        let error = lines.push(line(EVENT_BYTES_MAX).as_bytes()).unwrap_err();
+        assert_eq!(error.code, "output_too_large");
+    }
+}

@@ -1,0 +1,158 @@
+//! Secrets by name: `env:NAME`, `file:PATH`, or one of these in braces within other text.
+//!
+//! They are looked up at the call, so that a rotated secret needs no restart, and are in no definition and no log. What
+//! was put in is remembered for the length of the call: programs and servers like to repeat it when they complain.
+
+use model::event::ErrorInfo;
+use std::sync::Arc;
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
+
+/// The server's environment, by name.
+pub type EnvLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// A secret is a key or a certificate, not a library.
+const SECRET_FILE_BYTES_MAX: usize = 64 * 1024;
+
+/// What was put in during one call. It has no `Debug`: it holds the values.
+#[derive(Default)]
+pub(crate) struct CallSecrets {
+    resolved: Vec<ResolvedSecret>,
+}
+
+struct ResolvedSecret {
+    reference: String,
+    value: String,
+}
+
+impl CallSecrets {
+    /// The text with every reference replaced by what it names.
+    pub(crate) async fn resolve(&mut self, text: &str, env: &EnvLookup) -> Result<String, ErrorInfo> {
+        if is_secret_reference(text) {
+            return self.resolve_reference(text, env).await;
+        }
+        let mut filled = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            filled.push_str(before);
+            match after.split_once('}').filter(|(name, _)| is_secret_reference(name)) {
+                Some((reference, behind)) => {
+                    filled.push_str(&self.resolve_reference(reference, env).await?);
+                    rest = behind;
+                }
+                None => {
+                    filled.push('{');
+                    rest = after;
+                }
+            }
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+
+    /// What somebody else said, without the values. The longest first, because one may be part of another.
+    pub(crate) fn redact(&self, said: &str) -> String {
+        let mut used: Vec<&ResolvedSecret> = self.resolved.iter().filter(|used| !used.value.is_empty()).collect();
+        used.sort_by_key(|used| std::cmp::Reverse(used.value.len()));
+        used.iter().fold(said.to_owned(), |said, used| said.replace(&used.value, &format!("[{}]", used.reference)))
+    }
+
+    async fn resolve_reference(&mut self, reference: &str, env: &EnvLookup) -> Result<String, ErrorInfo> {
+        let found = match reference.split_once(':') {
+            Some(("env", name)) => env(name).ok_or_else(|| "is not set".to_owned()),
+            Some((_, path)) => read_secret_file(path).await,
+            None => Err("is no reference".to_owned()),
+        };
+        let value = found.map_err(|why| ErrorInfo::new("missing_secret", format!("the secret `{reference}` {why}")))?;
+        self.resolved.push(ResolvedSecret { reference: reference.to_owned(), value: value.clone() });
+        Ok(value)
+    }
+}
+
+fn is_secret_reference(text: &str) -> bool {
+    text.starts_with("env:") || text.starts_with("file:")
+}
+
+/// Says why not without a word of what was read.
+async fn read_secret_file(path: &str) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot be read: {}", error.kind());
+    let file = File::open(path).await.map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(SECRET_FILE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(limit).read_to_end(&mut bytes).await.map_err(unreadable)?;
+    if bytes.len() > SECRET_FILE_BYTES_MAX {
+        return Err(format!("is larger than {SECRET_FILE_BYTES_MAX} bytes"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env() -> EnvLookup {
+        Arc::new(|name| match name {
+            "TOKEN" => Some("t0ken{env:OTHER}".to_owned()),
+            "OTHER" => Some("t0k".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        })
+    }
+
+    async fn fill(text: &str) -> Result<String, String> {
+        CallSecrets::default().resolve(text, &env()).await.map_err(|error| error.message)
+    }
+
+    #[tokio::test]
+    async fn a_reference_is_replaced_alone_and_within_other_text_but_never_within_a_value() {
+        let cases = [
+            ("plain", "plain"),
+            ("", ""),
+            ("env:OTHER", "t0k"),
+            ("env:EMPTY", ""),
+            ("Bearer {env:OTHER}", "Bearer t0k"),
+            ("{env:OTHER}:{env:TOKEN}!", "t0k:t0ken{env:OTHER}!"),
+            ("{{env:OTHER}}", "{t0k}"),
+            ("{env:OTHER", "{env:OTHER"),
+            ("{other} env:OTHER", "{other} env:OTHER"),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(fill(text).await.as_deref(), Ok(wanted), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_is_named() {
+        assert_eq!(fill("env:NOPE").await, Err("the secret `env:NOPE` is not set".to_owned()));
+        assert_eq!(fill("{env:OTHER} {env:}").await, Err("the secret `env:` is not set".to_owned()));
+        let error = fill("x {file:no/such/file}").await.unwrap_err();
+        assert_eq!(error, "the secret `file:no/such/file` cannot be read: entity not found");
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_without_its_last_newline_and_only_up_to_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let text = format!("file:{}", path.display());
+        for (bytes, wanted) in [(&b"abc\r\n"[..], "abc"), (b" a b ", " a b "), (b"", "")] {
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(fill(&text).await.as_deref(), Ok(wanted));
+        }
+        std::fs::write(&path, vec![b'k'; SECRET_FILE_BYTES_MAX]).unwrap();
+        assert_eq!(fill(&text).await.map(|key| key.len()), Ok(SECRET_FILE_BYTES_MAX));
+        std::fs::write(&path, vec![b'k'; SECRET_FILE_BYTES_MAX + 1]).unwrap();
+        assert_eq!(fill(&text).await, Err(format!("the secret `{text}` is larger than 65536 bytes")));
+        std::fs::write(&path, b"\xff\xfe").unwrap();
+        assert_eq!(fill(&text).await, Err(format!("the secret `{text}` is not UTF-8")));
+    }
+
+    #[tokio::test]
+    async fn what_was_put_in_is_taken_out_again_the_longest_first() {
+        let mut secrets = CallSecrets::default();
+        for text in ["env:OTHER", "env:TOKEN", "env:EMPTY"] {
+            secrets.resolve(text, &env()).await.unwrap();
+        }
+        assert_eq!(secrets.redact("bad t0ken{env:OTHER} and t0k."), "bad [env:TOKEN] and [env:OTHER].");
+    }
+}

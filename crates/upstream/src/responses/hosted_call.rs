@@ -1,0 +1,255 @@
+//! Tools that the service runs itself, or would like us to run.
+
+use crate::json;
+use model::block::JsonObject;
+use model::limits::RECORD_BYTES_MAX;
+use model::model_turn::{ModelDelta, ModelEvent};
+use serde_json::{Value, json};
+
+/// The wire's name for each, and ours.
+const HOSTED_TYPES: [(&str, &str); 11] = [
+    ("web_search_call", "web_search"),
+    ("file_search_call", "file_search"),
+    ("code_interpreter_call", "code_interpreter"),
+    ("image_generation_call", "image_generation"),
+    ("computer_call", "computer"),
+    ("mcp_call", "mcp"),
+    ("mcp_list_tools", "mcp_list_tools"),
+    ("mcp_approval_request", "mcp_approval_request"),
+    ("local_shell_call", "local_shell"),
+    ("shell_call", "shell"),
+    ("apply_patch_call", "apply_patch"),
+];
+
+/// Those that wait for an answer which nobody will give: they are shown, and not given back.
+const NOT_RESENDABLE_TYPES: [&str; 5] =
+    ["computer_call", "mcp_approval_request", "local_shell_call", "shell_call", "apply_patch_call"];
+
+/// What every item has, and what is shown in another way.
+const HIDDEN_FIELDS: [&str; 6] = ["type", "id", "call_id", "status", "created_by", "result"];
+
+/// An action has to fit a record, beside the rest of it.
+const ACTION_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
+/// What is being written is shown anew when it has grown by this much, or by a quarter.
+const GROWTH_BYTES_MIN: usize = 64;
+
+/// The wire's own, lasting name of a type, if it is one of a hosted tool.
+pub(super) fn hosted_item_type(wire: &str) -> Option<&'static str> {
+    HOSTED_TYPES.iter().find(|(known, _)| *known == wire).map(|(known, _)| *known)
+}
+
+/// Our name for a hosted tool.
+pub(super) fn hosted_tool_name(kind: &'static str) -> &'static str {
+    HOSTED_TYPES.iter().find(|(known, _)| *known == kind).map_or(kind, |(_, name)| name)
+}
+
+/// Is it something that the service takes back?
+pub(super) fn is_resendable(kind: &str) -> bool {
+    !NOT_RESENDABLE_TYPES.contains(&kind)
+}
+
+/// Reads `web_search_call.searching`: which tool moved on, and where to.
+pub(super) fn parse_progress_event(event: &str) -> Option<(&'static str, &str)> {
+    let (wire, state) = event.split_once('.')?;
+    let plain = !state.is_empty() && state.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    hosted_item_type(wire).filter(|_| plain).map(|kind| (kind, state))
+}
+
+/// What a hosted tool is given, while it is being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostedInput {
+    Code,
+    Arguments,
+    Diff,
+    Command,
+}
+
+impl HostedInput {
+    /// Whose it is.
+    pub(super) const fn item_type(self) -> &'static str {
+        match self {
+            Self::Code => "code_interpreter_call",
+            Self::Arguments => "mcp_call",
+            Self::Diff => "apply_patch_call",
+            Self::Command => "shell_call",
+        }
+    }
+
+    /// The field that holds it.
+    pub(super) const fn field_name(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Arguments => "arguments",
+            Self::Diff => "diff",
+            Self::Command => "command",
+        }
+    }
+}
+
+/// Where a hosted call is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HostedCallState {
+    state: String,
+    action: Option<Value>,
+    input: String,
+    emitted_bytes: usize,
+}
+
+impl HostedCallState {
+    /// The item says where it is. Not all of them do: then it is where its events say.
+    pub(super) fn update_from_item(&mut self, slot: u32, item: &Value, out: &mut Vec<ModelEvent>) {
+        let state = json::str_field(item, "status").map(str::to_owned);
+        let state = state.or_else(|| Some(self.state.clone()).filter(|state| !state.is_empty()));
+        self.update_state(slot, state.as_deref().unwrap_or("in_progress"), hosted_action(item), out);
+    }
+
+    /// It moved on.
+    pub(super) fn update_state(&mut self, slot: u32, state: &str, action: Option<Value>, out: &mut Vec<ModelEvent>) {
+        let action = action.filter(|action| self.action.as_ref() != Some(action));
+        if self.state == state && action.is_none() {
+            return;
+        }
+        state.clone_into(&mut self.state);
+        if action.is_some() {
+            self.action.clone_from(&action);
+        }
+        out.push(ModelEvent::Delta(ModelDelta::Hosted { slot, state: self.state.clone(), action }));
+    }
+
+    /// More was written. The whole is shown each time, so it is not shown each time.
+    pub(super) fn push_input(&mut self, slot: u32, given: HostedInput, text: &str, out: &mut Vec<ModelEvent>) {
+        self.input.push_str(text);
+        if self.input.len() >= self.emitted_bytes + GROWTH_BYTES_MIN.max(self.emitted_bytes / 4) {
+            self.emit_input(slot, given, out);
+        }
+    }
+
+    /// All was written. A shell is given several commands, one after the other.
+    pub(super) fn finish_input(
+        &mut self,
+        slot: u32,
+        given: HostedInput,
+        whole: Option<String>,
+        out: &mut Vec<ModelEvent>,
+    ) {
+        if let Some(whole) = whole {
+            self.input = whole;
+        }
+        self.emit_input(slot, given, out);
+        if given == HostedInput::Command {
+            self.input.clear();
+            self.emitted_bytes = 0;
+        }
+    }
+
+    fn emit_input(&mut self, slot: u32, given: HostedInput, out: &mut Vec<ModelEvent>) {
+        if self.input.len() > ACTION_BYTES_MAX {
+            return;
+        }
+        self.emitted_bytes = self.input.len();
+        let state = if self.state.is_empty() { "in_progress".to_owned() } else { self.state.clone() };
+        self.update_state(slot, &state, Some(json!({ given.field_name(): self.input })), out);
+    }
+}
+
+/// What a hosted call does, in the service's shape: all of the item that is not shown otherwise. Of what fits no record
+/// the longest is left out.
+pub(super) fn hosted_action(item: &Value) -> Option<Value> {
+    let fields = item.as_object()?.iter();
+    let mut fields: Vec<(&String, &Value, usize)> = fields
+        .filter(|(name, value)| !HIDDEN_FIELDS.contains(&name.as_str()) && !is_empty_value(value))
+        .map(|(name, value)| (name, value, serde_json::to_string(value).map_or(0, |text| text.len())))
+        .collect();
+    fields.sort_by_key(|(_, _, size)| *size);
+    let mut room = ACTION_BYTES_MAX;
+    let mut action = JsonObject::new();
+    for (name, value, size) in fields {
+        let Some(left) = room.checked_sub(size) else { break };
+        room = left;
+        action.insert(name.clone(), value.clone());
+    }
+    match (action.len(), action.remove("action").or_else(|| action.remove("operation"))) {
+        (0, _) => None,
+        (1, Some(only)) => Some(only),
+        (_, Some(one)) => {
+            let name = if item.get("action").is_some() { "action" } else { "operation" };
+            action.insert(name.to_owned(), one);
+            Some(Value::Object(action))
+        }
+        (_, None) => Some(Value::Object(action)),
+    }
+}
+
+fn is_empty_value(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// The pictures of a finished call, in their order.
+pub(super) fn image_urls(item: &Value) -> Vec<String> {
+    let made = json::str_field(item, "result").filter(|made| !made.is_empty());
+    let made = made.map(|made| image_data_url(made, json::str_field(item, "output_format")));
+    let drawn =
+        json::array_field(item, "outputs").iter().filter(|output| json::str_field(output, "type") == Some("image"));
+    let drawn = drawn.filter_map(|output| json::str_field(output, "url")).map(str::to_owned);
+    made.into_iter().chain(drawn).collect()
+}
+
+/// A picture in base64 as an address.
+pub(super) fn image_data_url(base64: &str, format: Option<&str>) -> String {
+    let plain = |format: &&str| !format.is_empty() && format.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    format!("data:image/{};base64,{base64}", format.filter(plain).unwrap_or("png"))
+}
+
+/// A computer call as a call of our tool: both of its shapes become a list of actions.
+pub(super) fn computer_arguments(item: &Value) -> String {
+    let one = json::non_null_field(item, "action").map(std::slice::from_ref).unwrap_or_default();
+    let many = json::array_field(item, "actions");
+    let actions = if many.is_empty() { one } else { many };
+    json!({ "actions": actions, "pending_safety_checks": json::array_field(item, "pending_safety_checks") }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_shapes_of_a_computer_call_become_a_list() {
+        let one = json!({"action": {"type": "wait"}, "pending_safety_checks": [{"id": "sc"}]});
+        assert_eq!(computer_arguments(&one), r#"{"actions":[{"type":"wait"}],"pending_safety_checks":[{"id":"sc"}]}"#);
+        let many = json!({"action": null, "actions": [{"type": "wait"}, {"type": "screenshot"}]});
+        let arguments = computer_arguments(&many);
+        assert_eq!(arguments, r#"{"actions":[{"type":"wait"},{"type":"screenshot"}],"pending_safety_checks":[]}"#);
+    }
+
+    #[test]
+    fn an_action_is_what_the_service_says_without_what_is_shown_otherwise() {
+        let search = json!({"type": "web_search_call", "id": "ws", "status": "completed", "action": {"query": "x"}});
+        assert_eq!(hosted_action(&search), Some(json!({"query": "x"})));
+        let drawn = json!({"type": "image_generation_call", "id": "ig", "result": "AAAA", "status": "completed"});
+        assert_eq!(hosted_action(&drawn), None);
+        let code = json!({"id": "ci", "code": "1+1", "outputs": [], "container_id": "c", "status": "completed"});
+        assert_eq!(hosted_action(&code), Some(json!({"code": "1+1", "container_id": "c"})));
+        let shell = json!({"action": {"commands": ["ls"]}, "environment": {"type": "local"}});
+        assert_eq!(hosted_action(&shell), Some(shell));
+        let long = json!({"queries": ["x"], "results": ["y".repeat(ACTION_BYTES_MAX)]});
+        assert_eq!(hosted_action(&long), Some(json!({"queries": ["x"]})));
+    }
+
+    #[test]
+    fn what_is_written_is_shown_now_and_then_and_at_the_end() {
+        let (mut hosted, mut out) = (HostedCallState::default(), Vec::new());
+        for _ in 0..10_000 {
+            hosted.push_input(0, HostedInput::Code, "x = 1\n", &mut out);
+        }
+        assert!(out.len() < 64, "{}", out.len());
+        hosted.finish_input(0, HostedInput::Code, Some("x = 2".to_owned()), &mut out);
+        let last =
+            ModelDelta::Hosted { slot: 0, state: "in_progress".to_owned(), action: Some(json!({"code": "x = 2"})) };
+        assert_eq!(out.last(), Some(&ModelEvent::Delta(last)));
+    }
+}
