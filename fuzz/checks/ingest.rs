@@ -5,7 +5,7 @@
 
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::{TaskId, ThreadId, UserId};
-use sse::{Decoder, Limits};
+use sse::{DecodeLimits, Decoder};
 use std::sync::Arc;
 use upstream::Ingest;
 
@@ -23,7 +23,7 @@ pub(crate) fn a_turn_ends_once(begin: Begin, bytes: &[u8]) {
 
 fn read<'a>(begin: Begin, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
     let mut ingest = begin("here".to_owned(), &turn());
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = Decoder::new(DecodeLimits::default());
     let mut out = Vec::new();
     for mut rest in chunks {
         while let Ok(Some(event)) = decoder.decode(&mut rest) {

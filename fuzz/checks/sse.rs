@@ -2,10 +2,10 @@
 //!
 //! Stable Rust without dependencies but the crate under test, because `cargo test -p sse` includes this file.
 
-use sse::{DecodeError, Decoder, Event, Limits};
+use sse::{DecodeError, DecodeLimits, Decoder, SseEvent};
 
 /// So small that short inputs meet them.
-const TIGHT: Limits = Limits { line_bytes_max: 24, event_bytes_max: 32 };
+const TIGHT: DecodeLimits = DecodeLimits { line_bytes_max: 24, event_bytes_max: 32 };
 
 /// Every place in the first bytes is tried as a cut; beyond that the cost would be quadratic.
 const CUTS_MAX: usize = 256;
@@ -13,7 +13,7 @@ const CUTS_MAX: usize = 256;
 /// All that a reader can learn from a stream.
 #[derive(Debug, PartialEq)]
 struct Read {
-    events: Vec<Event>,
+    events: Vec<SseEvent>,
     last_event_id: Option<String>,
     retry_ms: Option<u64>,
     failure: Option<DecodeError>,
@@ -21,7 +21,7 @@ struct Read {
 
 /// Reads `bytes` whole, byte by byte, in uneven pieces and in two pieces, and compares.
 pub(crate) fn any_split_gives_the_same_events(bytes: &[u8]) {
-    for limits in [Limits::default(), TIGHT] {
+    for limits in [DecodeLimits::default(), TIGHT] {
         let whole = read(limits, [bytes]);
         for event in &whole.events {
             assert!(event.data.len() <= limits.event_bytes_max && !event.data.contains('\r'), "{event:?}");
@@ -35,7 +35,7 @@ pub(crate) fn any_split_gives_the_same_events(bytes: &[u8]) {
     }
 }
 
-fn read<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
+fn read<'a>(limits: DecodeLimits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
     let mut decoder = Decoder::new(limits);
     let mut events = Vec::new();
     let failure = chunks.into_iter().try_for_each(|mut rest| {

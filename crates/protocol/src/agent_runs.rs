@@ -10,8 +10,8 @@ pub mod payload;
 mod project;
 pub mod wire;
 
-pub use history::{Conversation, Said, Speaker};
-pub use project::AgentRuns;
+pub use history::{HistoryMessage, MessageHistory, MessageRole};
+pub use project::AgentRunsProjection;
 
 /// The projection's name, in cursors and wherever names are given per protocol.
-pub const NAME: &str = "agent-runs";
+pub const AGENT_RUNS_PROJECTION: &str = "agent-runs";

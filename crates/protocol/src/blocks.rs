@@ -7,7 +7,7 @@
 //! What a client may send, and over what, is for `server`.
 
 mod project;
-mod result;
+mod tool_blocks;
 mod wire;
 
-pub use project::{Blocks, NAME};
+pub use project::{BLOCKS_PROJECTION, BlocksProjection};

@@ -1,8 +1,8 @@
 //! Chat Completions, as its server: [`asked`] reads a request, [`Answer`] is the response.
 
-mod asked;
-mod asked_parts;
 mod project;
+mod request;
+mod request_parts;
 
-pub use asked::asked;
-pub use project::Answer;
+pub use project::ChatProjection;
+pub use request::parse_chat_request;

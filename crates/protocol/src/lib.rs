@@ -7,12 +7,12 @@
 
 pub mod agent_runs;
 pub mod blocks;
-pub mod burst;
 pub mod chat;
+pub mod client_input;
 pub mod messages;
-pub mod reading;
+pub mod record_frames;
 pub mod responses;
 pub mod run_items;
-pub mod said;
+pub mod run_reader;
 pub mod stateless;
 pub mod task;

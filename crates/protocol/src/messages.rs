@@ -1,8 +1,8 @@
 //! Anthropic Messages, as its server: [`asked`] reads a request, [`Answer`] is the response.
 
-mod asked;
-mod asked_blocks;
 mod project;
+mod request;
+mod request_blocks;
 
-pub use asked::asked;
-pub use project::{Answer, SERVER_NAME};
+pub use project::{MessagesProjection, SERVER_NAME};
+pub use request::parse_messages_request;

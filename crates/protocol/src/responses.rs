@@ -1,11 +1,11 @@
 //! OpenAI Responses, as its server: records → responses.
 
-mod asked;
-mod asked_items;
-mod given;
+mod input_items;
 mod project;
+mod request;
+mod request_items;
 
-pub use asked::{Asked, SERVER_LABEL, asked, asked_said, metadata};
-pub use given::Given;
-pub(crate) use project::{Answer, End, Head, Style, asked_arguments, result_text};
-pub use project::{Segment, Unbegun};
+pub use input_items::InputItems;
+pub(crate) use project::{ItemStyle, ResponseBuilder, ResponseEnd, ResponseHead, approval_arguments, result_text};
+pub use project::{PendingResponse, ResponsesProjection};
+pub use request::{ResponsesRequest, SERVER_LABEL, parse_conversation_items, parse_metadata, parse_responses_request};

@@ -5,11 +5,11 @@
 //! comes as soon as it is true: with the item, not with the end of the turn. At a pause the stream stays open. `told` is
 //! what the events look like.
 
-mod told;
+mod events;
 
-use crate::burst::Burst;
-use crate::reading::Reading;
-use crate::responses::{Answer, End, Head, Style};
+use crate::record_frames::RecordFrames;
+use crate::responses::{ItemStyle, ResponseBuilder, ResponseEnd, ResponseHead};
+use crate::run_reader::RunReader;
 use model::event::{ErrorInfo, Event, LimitReason, StepDone, StopReason};
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
@@ -18,48 +18,49 @@ use model::{Record, TaskId, ThreadId};
 use serde_json::{Value, json};
 
 /// The name of this projection in cursors.
-pub const NAME: &str = "run-items";
+pub const RUN_ITEMS_PROJECTION: &str = "run-items";
 
 /// A run, or all runs of a thread, as run items.
 #[derive(Clone, Debug)]
-pub struct RunItems {
+pub struct RunItemsProjection {
     /// The one run that is shown; `None` is all of them.
     run: Option<TaskId>,
     thread: ThreadId,
-    reading: Reading,
+    reader: RunReader,
     /// The turn that is going on.
-    answer: Option<Answer>,
-    over: bool,
+    response: Option<ResponseBuilder>,
+    finished: bool,
 }
 
-impl RunItems {
+impl RunItemsProjection {
     /// One run. Ends with it.
     #[must_use]
     pub fn new(run: TaskId, thread: &ThreadId) -> Self {
-        Self { run: Some(run), ..Self::thread(thread) }
+        Self { run: Some(run), ..Self::for_thread(thread) }
     }
 
     /// All runs of a thread, one after the other. Never ends.
     #[must_use]
-    pub fn thread(thread: &ThreadId) -> Self {
-        Self { run: None, thread: thread.clone(), reading: Reading::default(), answer: None, over: false }
+    pub fn for_thread(thread: &ThreadId) -> Self {
+        Self { run: None, thread: thread.clone(), reader: RunReader::default(), response: None, finished: false }
     }
 }
 
-impl Projection for RunItems {
+impl Projection for RunItemsProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
         let is_shown = self.run.as_ref().is_none_or(|run| record.run == *run);
-        if !self.over && is_shown {
-            let mut turn = Turn { thread: &self.thread, answer: &mut self.answer, record, out: Vec::new() };
-            self.reading.take(record, |run, event| turn.see(run, event));
-            let mut burst = Burst::default();
-            for frame in &turn.out {
+        if !self.finished && is_shown {
+            let mut turn =
+                TurnProjector { thread: &self.thread, response: &mut self.response, record, frames: Vec::new() };
+            self.reader.read_record(record, |run, event| turn.on_event(run, event));
+            let mut burst = RecordFrames::default();
+            for frame in &turn.frames {
                 burst.push(frame.get("type").and_then(Value::as_str).unwrap_or_default(), frame);
             }
-            burst.write_with_ids(record, NAME, out);
-            self.over = self.run.is_some() && self.reading.fold().has_ended();
+            burst.write_with_ids(record, RUN_ITEMS_PROJECTION, out);
+            self.finished = self.run.is_some() && self.reader.fold().has_ended();
         }
-        if self.over {
+        if self.finished {
             out.finish();
         }
     }
@@ -70,96 +71,98 @@ impl Projection for RunItems {
 }
 
 /// What one record makes of the turn.
-struct Turn<'a> {
+struct TurnProjector<'a> {
     thread: &'a ThreadId,
-    answer: &'a mut Option<Answer>,
+    response: &'a mut Option<ResponseBuilder>,
     record: &'a Record,
-    out: Vec<Value>,
+    frames: Vec<Value>,
 }
 
-impl Turn<'_> {
-    fn see(&mut self, run: &RunFold, event: &Event) {
+impl TurnProjector<'_> {
+    fn on_event(&mut self, run: &RunFold, event: &Event) {
         let Some(root) = run.root().filter(|root| event.task_id() == Some(&root.id)) else { return };
         match event {
             Event::Created(_) => {
-                *self.answer = None;
-                self.out.push(told::agent(&root.agent));
+                *self.response = None;
+                self.frames.push(events::agent_updated(&root.agent));
             }
-            Event::Resumed(_) | Event::AgentUpdated(_) => self.out.push(told::agent(&root.agent)),
-            Event::StepStarted(_) => self.begin(root),
-            Event::StepDone(e) => self.end(run, e),
+            Event::Resumed(_) | Event::AgentUpdated(_) => self.frames.push(events::agent_updated(&root.agent)),
+            Event::StepStarted(_) => self.start_response(root),
+            Event::StepDone(e) => self.finish_response(run, e),
             Event::ItemAdded(e) => {
                 let style = match &e.item {
-                    Item::Reasoning(_) | Item::Message(_) | Item::HostedCall(_) => Style::Plain,
-                    Item::ToolCall(_) => Style::Function,
+                    Item::Reasoning(_) | Item::Message(_) | Item::HostedCall(_) => ItemStyle::Plain,
+                    Item::ToolCall(_) => ItemStyle::Function,
                     Item::ToolResult(_) | Item::FileProcessing(_) => return,
                 };
-                self.raw(|answer| answer.add(run, e.output_index, style));
+                self.update_response(|answer| answer.add_item(run, e.output_index, style));
             }
-            Event::ItemDone(e) => self.item_done(run, root, e.output_index),
-            Event::Paused(e) => self.out.push(told::paused(run, &e.pending)),
+            Event::ItemDone(e) => self.on_item_done(run, root, e.output_index),
+            Event::Paused(e) => self.frames.push(events::run_paused(run, &e.pending)),
             Event::Completed(_) | Event::Incomplete(_) | Event::Failed(_) | Event::Cancelled(_) => {
-                self.out.push(told::ended(root));
+                self.frames.push(events::run_ended(root));
             }
-            _ => self.raw(|answer| answer.hear(run, event)),
+            _ => self.update_response(|answer| answer.on_event(run, event)),
         }
     }
 
     /// The model is asked: a new response.
-    fn begin(&mut self, root: &TaskFold) {
-        let about = Head {
+    fn start_response(&mut self, root: &TaskFold) {
+        let about = ResponseHead {
             id: format!("resp_{}_s{}", root.id.run_suffix(), root.steps.len()),
-            at: self.record.at,
+            created_at: self.record.at,
             model: &root.spec.model,
             metadata: &root.spec.metadata,
-            echo: &Value::Null,
-            previous: None,
+            request_echo: &Value::Null,
+            previous_id: None,
         };
-        *self.answer = Some(Answer::begin(about, self.thread));
-        self.raw(|_| ());
+        *self.response = Some(ResponseBuilder::start(about, self.thread));
+        self.update_response(|_| ());
     }
 
     /// The turn ended, and the response with it.
-    fn end(&mut self, run: &RunFold, e: &StepDone) {
+    fn finish_response(&mut self, run: &RunFold, e: &StepDone) {
         let end = match e.stop_reason {
-            StopReason::Stop | StopReason::ToolCalls => End::Completed(self.record.at),
-            StopReason::MaxTokens => End::Incomplete(LimitReason::MaxTokens),
-            StopReason::ContentFilter => End::Incomplete(LimitReason::ContentFilter),
-            StopReason::Cancelled => End::Cancelled,
-            StopReason::Error => End::Failed(ErrorInfo::new("provider_error", "The turn failed.")),
-            StopReason::Lost => End::Failed(ErrorInfo::new("lost", "The server stopped in the middle of the turn.")),
+            StopReason::Stop | StopReason::ToolCalls => ResponseEnd::Completed(self.record.at),
+            StopReason::MaxTokens => ResponseEnd::Incomplete(LimitReason::MaxTokens),
+            StopReason::ContentFilter => ResponseEnd::Incomplete(LimitReason::ContentFilter),
+            StopReason::Cancelled => ResponseEnd::Cancelled,
+            StopReason::Error => ResponseEnd::Failed(ErrorInfo::new("provider_error", "The turn failed.")),
+            StopReason::Lost => {
+                ResponseEnd::Failed(ErrorInfo::new("lost", "The server stopped in the middle of the turn."))
+            }
         };
-        self.raw(|answer| {
-            answer.spend(e.usage);
+        self.update_response(|answer| {
+            answer.add_usage(e.usage);
             if !e.model.is_empty() {
-                answer.set("model", &e.model);
+                answer.set_field("model", &e.model);
             }
             if let Some(tier) = &e.service_tier {
-                answer.set("service_tier", tier);
+                answer.set_field("service_tier", tier);
             }
-            answer.end(run, &end);
+            answer.finish(run, &end);
         });
-        *self.answer = None;
+        *self.response = None;
     }
 
     /// An item is whole: its raw end, then what the loop says of it.
-    fn item_done(&mut self, run: &RunFold, root: &TaskFold, place: u32) {
+    fn on_item_done(&mut self, run: &RunFold, root: &TaskFold, place: u32) {
         let Some(fold) = root.items.get(place as usize) else { return };
         let told = if let Item::ToolResult(result) = &fold.item {
-            told::result(run, root, result)
+            events::tool_output(run, root, result)
         } else {
             let mut raw = None;
-            self.raw(|answer| raw = answer.item_done(run, place));
-            raw.and_then(|raw| told::item(root, &fold.item, raw))
+            self.update_response(|answer| raw = answer.on_item_done(run, place));
+            raw.and_then(|raw| events::item_created(root, &fold.item, raw))
         };
-        self.out.extend(told);
+        self.frames.extend(told);
     }
 
     /// Lets the response go on, and shows its frames.
-    fn raw(&mut self, go_on: impl FnOnce(&mut Answer)) {
-        let Some(answer) = self.answer.as_mut() else { return };
+    fn update_response(&mut self, go_on: impl FnOnce(&mut ResponseBuilder)) {
+        let Some(answer) = self.response.as_mut() else { return };
         go_on(answer);
         let raw = |data: Value| json!({"type": "raw_response_event", "data": data});
-        self.out.extend(answer.take_frames().into_iter().map(raw));
+        self.frames.extend(answer.take_frames().into_iter().map(raw));
     }
 }

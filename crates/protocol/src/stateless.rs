@@ -6,13 +6,13 @@
 //! `telling` makes of a segment what can be told part by part; [`Asked`] is a request, in our words.
 
 mod failure;
-pub(crate) mod fields;
-pub(crate) mod telling;
+pub(crate) mod request_fields;
+pub(crate) mod segment;
 
-pub use failure::{Failure, FailureKind};
-pub use telling::is_handed_over;
+pub use failure::{RunFailure, RunFailureKind};
+pub use segment::is_client_tool_pause;
 
-use crate::said::{Said, What, Wrong};
+use crate::client_input::{ClientInput, InputKind, InvalidField};
 use model::TaskId;
 use model::block::JsonObject;
 use model::event::ClientTool;
@@ -20,7 +20,7 @@ use model::model_settings::ModelSettings;
 
 /// A request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct StatelessRequest {
     /// The agent, or `provider/model`.
     pub model: String,
     /// Is the answer to be streamed?
@@ -28,17 +28,17 @@ pub struct Asked {
     /// Does a stream say what it cost, where the protocol leaves that to the client?
     pub include_usage: bool,
     /// What is said, the client's whole history included.
-    pub said: Vec<Said>,
+    pub input: Vec<ClientInput>,
     /// Tools that the client runs.
     pub tools: Vec<ClientTool>,
     /// What is asked of the model.
-    pub wishes: ModelSettings,
+    pub model_settings: ModelSettings,
     /// The caller's own notes.
     pub metadata: JsonObject,
 }
 
 /// The name of an answer: the run's own, and from the second segment on its number.
-pub(crate) fn name(prefix: &str, run: &TaskId, segment: u32) -> String {
+pub(crate) fn answer_id(prefix: &str, run: &TaskId, segment: u32) -> String {
     let suffix = run.run_suffix();
     if segment > 1 { format!("{prefix}{suffix}_{segment}") } else { format!("{prefix}{suffix}") }
 }
@@ -49,20 +49,20 @@ pub(crate) fn name(prefix: &str, run: &TaskId, segment: u32) -> String {
 /// Words beside the results that a run of ours waits for are read with the last of these: both are for the same turn, and a
 /// run that goes on with one of them would not wait for the other. So are those that come back later with the history, so
 /// that they are known again.
-pub(crate) fn settled(said: Vec<Said>) -> Result<Vec<Said>, Wrong> {
+pub(crate) fn normalize_input(said: Vec<ClientInput>) -> Result<Vec<ClientInput>, InvalidField> {
     match said.last() {
-        None => return Err(Wrong::new("messages", "nothing is said in them")),
-        Some(last) if matches!(last.what, What::User(_)) || is_answer(last) => {}
-        Some(_) => return Err(Wrong::new("messages", "the last one must be a user's, or the result of a tool")),
+        None => return Err(InvalidField::new("messages", "nothing is said in them")),
+        Some(last) if matches!(last.kind, InputKind::User(_)) || is_client_result(last) => {}
+        Some(_) => return Err(InvalidField::new("messages", "the last one must be a user's, or the result of a tool")),
     }
-    Ok(said.into_iter().fold(Vec::new(), joined))
+    Ok(said.into_iter().fold(Vec::new(), append_input))
 }
 
 /// Adds what was said next.
-fn joined(mut said: Vec<Said>, mut next: Said) -> Vec<Said> {
-    match (said.last_mut(), &mut next.what) {
-        (Some(last), What::User(words)) if is_answer(last) && last.run().is_some() => {
-            if let What::Result { content, .. } = &mut last.what {
+fn append_input(mut said: Vec<ClientInput>, mut next: ClientInput) -> Vec<ClientInput> {
+    match (said.last_mut(), &mut next.kind) {
+        (Some(last), InputKind::User(words)) if is_client_result(last) && last.run_id().is_some() => {
+            if let InputKind::ToolResult { content, .. } = &mut last.kind {
                 content.append(words);
             }
         }
@@ -72,6 +72,6 @@ fn joined(mut said: Vec<Said>, mut next: Said) -> Vec<Said> {
 }
 
 /// Is it a result that the client brings? One that has a name is of a tool that the server ran.
-fn is_answer(said: &Said) -> bool {
-    matches!(said.what, What::Result { .. }) && said.id.is_none()
+fn is_client_result(said: &ClientInput) -> bool {
+    matches!(said.kind, InputKind::ToolResult { .. }) && said.id.is_none()
 }

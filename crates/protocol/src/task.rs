@@ -9,5 +9,5 @@
 mod project;
 mod wire;
 
-pub use project::{Scope, Task, resume_after};
-pub use wire::{Frame, FrameError, ReadError, Reader, parse_frame};
+pub use project::{RecordScope, TaskProjection, resume_seq};
+pub use wire::{TaskFrame, TaskFrameError, TaskFrameReader, TaskReadError, parse_task_frame};

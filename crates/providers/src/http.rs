@@ -84,7 +84,7 @@ impl Default for HttpTimeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseLimits {
     /// The longest line and the longest event.
-    pub sse: sse::Limits,
+    pub sse: sse::DecodeLimits,
     /// The whole answer, in bytes.
     pub response_bytes_max: u64,
 }
@@ -93,7 +93,7 @@ impl Default for ResponseLimits {
     /// Pictures come as one line of several megabytes.
     fn default() -> Self {
         let most = 16 * 1024 * 1024;
-        let events = sse::Limits { line_bytes_max: most, event_bytes_max: most };
+        let events = sse::DecodeLimits { line_bytes_max: most, event_bytes_max: most };
         Self { sse: events, response_bytes_max: 256 * 1024 * 1024 }
     }
 }

@@ -1,13 +1,13 @@
 //! What every request sees, and the map of routes.
 
-use crate::auth::{self, Auth};
+use crate::attachments::AttachmentStore;
+use crate::auth::{self, Authenticator};
 use crate::config::HttpLimits;
-use crate::files::Files;
-use crate::guard::{self, Guard};
+use crate::origin_policy::{self, OriginPolicy};
 use crate::problem::Problem;
 use crate::routes;
 use crate::shares::Shares;
-use crate::streams::Streams;
+use crate::stream_limiter::StreamLimiter;
 use crate::tickets::Tickets;
 use crate::ws;
 use axum::Router;
@@ -25,42 +25,42 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 /// What every request sees. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct App(Arc<Parts>);
+pub(crate) struct App(Arc<AppInner>);
 
 /// What an [`App`] is made of.
-pub(crate) struct Parts {
+pub(crate) struct AppInner {
     pub(crate) engine: Engine,
     pub(crate) store: Arc<SqliteStore>,
-    pub(crate) auth: Auth,
+    pub(crate) auth: Authenticator,
     pub(crate) shares: Arc<Shares>,
     pub(crate) tickets: Tickets,
-    pub(crate) files: Arc<Files>,
-    pub(crate) guard: Guard,
+    pub(crate) files: Arc<AttachmentStore>,
+    pub(crate) origin_policy: OriginPolicy,
     pub(crate) limits: HttpLimits,
-    pub(crate) streams: Arc<Streams>,
+    pub(crate) stream_limiter: Arc<StreamLimiter>,
     pub(crate) metrics: PrometheusHandle,
-    pub(crate) stopping: AtomicBool,
+    pub(crate) shutting_down: AtomicBool,
 }
 
 impl App {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: AppInner) -> Self {
         Self(Arc::new(parts))
     }
 
     /// Nothing new is begun any more.
-    pub(crate) fn begin_stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
+    pub(crate) fn start_shutdown(&self) {
+        self.shutting_down.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::SeqCst)
     }
 }
 
 impl Deref for App {
-    type Target = Parts;
+    type Target = AppInner;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &AppInner {
         &self.0
     }
 }
@@ -91,7 +91,7 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/api/v1/agent/history", get(routes::agent_history::handle))
         .route("/api/v1/agent/attachments", post(routes::attachment_create::handle))
         .route("/api/v1/agent/attachments/signed-url", get(routes::attachment_signed_url::handle))
-        .route_layer(from_fn_with_state(app.clone(), auth::require));
+        .route_layer(from_fn_with_state(app.clone(), auth::require_caller));
     let openai = Router::new()
         .route("/v1/responses", post(routes::responses::create::handle))
         .route(
@@ -107,7 +107,7 @@ pub(crate) fn router(app: &App) -> Router {
         )
         .route(
             "/v1/conversations/{conversation}/items",
-            get(routes::conversations::items::list).post(routes::conversations::items::add),
+            get(routes::conversations::items::list).post(routes::conversations::items::create),
         )
         .route(
             "/v1/conversations/{conversation}/items/{item}",
@@ -117,32 +117,32 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/v1/messages", post(routes::message_create::handle))
         .route("/v1/models", get(routes::models::list))
         .route("/v1/models/{*model}", get(routes::models::get))
-        .route_layer(from_fn_with_state(app.clone(), auth::require));
+        .route_layer(from_fn_with_state(app.clone(), auth::require_caller));
     let open = Router::new()
         .route("/healthz", get(routes::health::alive))
         .route("/readyz", get(routes::health::ready))
         .route("/metrics", get(routes::metrics::handle))
-        .route("/openapi.json", get(routes::page::openapi))
+        .route("/openapi.json", get(routes::page::openapi_json))
         .route("/api/v1/agent/attachments/raw", get(routes::attachment_raw::handle))
         .route("/", get(routes::page::index))
-        .route("/app.js", get(routes::page::app))
-        .route("/draw.js", get(routes::page::draw))
-        .route("/fold.js", get(routes::page::fold))
-        .route("/follow.js", get(routes::page::follow))
-        .route("/style.css", get(routes::page::style));
+        .route("/app.js", get(routes::page::app_js))
+        .route("/draw.js", get(routes::page::draw_js))
+        .route("/fold.js", get(routes::page::fold_js))
+        .route("/follow.js", get(routes::page::follow_js))
+        .route("/style.css", get(routes::page::style_css));
     native
         .merge(openai)
         .merge(open)
-        .method_not_allowed_fallback(async || guard::method_not_allowed())
+        .method_not_allowed_fallback(async || origin_policy::method_not_allowed())
         .fallback(async || Problem::not_found())
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(app.clone(), guard::guard))
+        .layer(CatchPanicLayer::custom(panic_response))
+        .layer(from_fn_with_state(app.clone(), origin_policy::enforce_origin_policy))
         .with_state(app.clone())
 }
 
 /// A fault of ours must cost one answer, not the process.
 #[expect(clippy::needless_pass_by_value, reason = "the layer's signature")]
-fn panicked(cause: Box<dyn Any + Send>) -> Response {
+fn panic_response(cause: Box<dyn Any + Send>) -> Response {
     let text = cause.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_default();
     tracing::error!(cause = text, "a request panicked");

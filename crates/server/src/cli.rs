@@ -27,11 +27,11 @@ pub(crate) struct Cli {
     #[arg(long, env = "HEADWATER_LOG", default_value = "info", global = true)]
     log: String,
     #[command(subcommand)]
-    verb: Verb,
+    verb: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum CliCommand {
     /// Serve. Without a config file: the demo, with no key and no network.
     Serve(serve::ServeArgs),
     /// Look through a data folder that no server works in, and through its files, and list all damage. Exit code 0: clean, 1:
@@ -48,7 +48,7 @@ enum Verb {
     /// Stream a logged run again, in any protocol, with its timing or fast. Works while the server runs, too.
     Replay(replay::ReplayArgs),
     /// Read a PDF on stdin. The server starts itself anew with this, because a PDF is best read in a process of its own.
-    #[command(name = read_pdf::VERB, hide = true)]
+    #[command(name = read_pdf::COMMAND_NAME, hide = true)]
     ReadPdf(read_pdf::ReadPdfArgs),
 }
 
@@ -56,19 +56,19 @@ enum Verb {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DataDir {
     /// The data folder.
-    #[arg(long, env = "HEADWATER_DATA_DIR", default_value = crate::config::DATA_DIR)]
+    #[arg(long, env = "HEADWATER_DATA_DIR", default_value = crate::config::DEFAULT_DATA_DIR)]
     pub(crate) data_dir: PathBuf,
 }
 
 /// Says something on stdout. Whoever closed the pipe has had enough, which is no failure of ours.
-fn say(text: impl std::fmt::Display) {
+fn print_line(text: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     let _closed = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// One worker for each core, less the one that the store's writer keeps busy: a worker beyond that is woken for what
 /// another would have done in the same breath, and a fifth of the time of few streams goes into waking.
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+fn build_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let workers = cores.saturating_sub(1).max(1);
     tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build().context("no runtime")
@@ -80,13 +80,13 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let ansi = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).compact().init();
     match cli.verb {
-        Verb::Serve(args) => runtime()?.block_on(serve::run(args)),
-        Verb::Verify(args) => Ok(runtime()?.block_on(verify::run(args))),
-        Verb::Keys(args) => runtime()?.block_on(keys::run(args)),
-        Verb::CheckConfig(args) => Ok(check_config::run(&args)),
-        Verb::Openapi => Ok(openapi::run()),
-        Verb::Tail(args) => runtime()?.block_on(tail::run(args)),
-        Verb::Replay(args) => runtime()?.block_on(replay::run(args)),
-        Verb::ReadPdf(args) => Ok(read_pdf::run(&args)),
+        CliCommand::Serve(args) => build_runtime()?.block_on(serve::run(args)),
+        CliCommand::Verify(args) => Ok(build_runtime()?.block_on(verify::run(args))),
+        CliCommand::Keys(args) => build_runtime()?.block_on(keys::run(args)),
+        CliCommand::CheckConfig(args) => Ok(check_config::run(&args)),
+        CliCommand::Openapi => Ok(openapi::run()),
+        CliCommand::Tail(args) => build_runtime()?.block_on(tail::run(args)),
+        CliCommand::Replay(args) => build_runtime()?.block_on(replay::run(args)),
+        CliCommand::ReadPdf(args) => Ok(read_pdf::run(&args)),
     }
 }

@@ -10,42 +10,42 @@
 
 mod agents;
 mod build;
+mod diagnostics;
 mod error;
 mod fetch;
 mod files;
-mod findings;
 mod http_tool;
 mod limits;
-mod near;
 mod providers;
-mod secret;
+mod secrets;
 mod source;
+mod suggest;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tools;
 
+pub(crate) use diagnostics::{Diagnostic, Severity};
 pub(crate) use error::ConfigError;
 pub(crate) use fetch::FetchConfig;
 pub(crate) use files::FilesConfig;
-pub(crate) use findings::{Finding, Weight};
-pub(crate) use secret::environment;
+pub(crate) use secrets::read_env;
 
-use crate::body::LargeBodies;
+use crate::json_body::LargeBodySemaphore;
 use ::providers::ProviderRouter;
 use ::tools::Toolbox;
 use engine::SystemClock;
 use model::definition::Definitions;
-use source::Source;
+use source::ConfigSource;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Where the server listens unless it is told otherwise.
-const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8787));
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8787));
 /// Where everything is kept unless it is told otherwise.
-pub(crate) const DATA_DIR: &str = "headwater-data";
+pub(crate) const DEFAULT_DATA_DIR: &str = "headwater-data";
 
 /// What the command line and the environment say. They win over the file.
 #[derive(Clone, Debug, Default)]
@@ -55,9 +55,9 @@ pub(crate) struct Overrides {
     /// The data folder.
     pub(crate) data_dir: Option<PathBuf>,
     /// Where exchanges with providers are kept.
-    pub(crate) record: Option<PathBuf>,
+    pub(crate) record_dir: Option<PathBuf>,
     /// Where providers may be switched on that the file does not name.
-    pub(crate) environment: Option<fn(&str) -> Option<String>>,
+    pub(crate) env: Option<fn(&str) -> Option<String>>,
 }
 
 /// All settings of a server.
@@ -73,7 +73,7 @@ pub(crate) struct Config {
     /// Pages of other origins that may use the server.
     pub(crate) origins: Vec<String>,
     /// How long runs have to end when the server is asked to stop.
-    pub(crate) stop_grace: Duration,
+    pub(crate) shutdown_grace: Duration,
     /// Least time between two commits.
     pub(crate) commit_spacing: Duration,
     /// Where the files of users are.
@@ -81,7 +81,7 @@ pub(crate) struct Config {
     /// How files are read that people point at.
     pub(crate) fetch: FetchConfig,
     /// The bounds of requests and connections.
-    pub(crate) http: HttpLimits,
+    pub(crate) http_limits: HttpLimits,
     /// Agents and tools.
     pub(crate) definitions: Definitions,
     /// Whom runs ask.
@@ -105,13 +105,13 @@ pub(crate) struct HttpLimits {
     /// The longest body.
     pub(crate) body_bytes_max: usize,
     /// How long a body may take to come.
-    pub(crate) body_read: Duration,
+    pub(crate) body_read_timeout: Duration,
     /// How long a request's head may take to come.
-    pub(crate) header_read: Duration,
+    pub(crate) header_read_timeout: Duration,
     /// A reader that takes nothing for so long is closed.
-    pub(crate) write_stall: Duration,
+    pub(crate) write_timeout: Duration,
     /// A silent stream says so often that it is there.
-    pub(crate) heartbeat: Duration,
+    pub(crate) heartbeat_interval: Duration,
     /// Streams that one user may have open.
     pub(crate) streams_per_user_max: usize,
     /// Connections that the server has open; more wait in the system's queue.
@@ -123,39 +123,42 @@ pub(crate) struct HttpLimits {
     /// Tools that one request may declare.
     pub(crate) tools_max: usize,
     /// Room for bodies that are large.
-    pub(crate) large_bodies: LargeBodies,
+    pub(crate) large_bodies: LargeBodySemaphore,
 }
 
 impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             body_bytes_max: 32 * 1024 * 1024,
-            body_read: Duration::from_secs(30),
-            header_read: Duration::from_secs(10),
-            write_stall: Duration::from_secs(30),
-            heartbeat: Duration::from_secs(15),
+            body_read_timeout: Duration::from_secs(30),
+            header_read_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
+            heartbeat_interval: Duration::from_secs(15),
             streams_per_user_max: 10_000,
             connections_max: 16_384,
             input_parts_max: 64,
             input_files_max: 10,
             tools_max: 64,
-            large_bodies: LargeBodies::new(16),
+            large_bodies: LargeBodySemaphore::new(16),
         }
     }
 }
 
 /// Reads the file, or the embedded demo where none is named.
-pub(crate) fn load(path: Option<&Path>, overrides: Overrides) -> Result<Config, ConfigError> {
-    let (config, findings) = check(path, overrides)?;
-    match findings.into_iter().find(|finding| finding.weight == Weight::Error) {
+pub(crate) fn load_config(path: Option<&Path>, overrides: Overrides) -> Result<Config, ConfigError> {
+    let (config, findings) = check_config(path, overrides)?;
+    match findings.into_iter().find(|finding| finding.severity == Severity::Error) {
         None => Ok(config),
         Some(finding) => Err(finding.error),
     }
 }
 
 /// The same, with all that is wrong. The settings are good for nothing if an error is among that.
-pub(crate) fn check(path: Option<&Path>, overrides: Overrides) -> Result<(Config, Vec<Finding>), ConfigError> {
-    let source = path.map_or_else(|| Ok(Source::demo()), Source::read)?;
-    let tools = Arc::new(Toolbox::new(Arc::new(environment), Arc::new(SystemClock))?);
-    Ok(build::config(&source, overrides, tools))
+pub(crate) fn check_config(
+    path: Option<&Path>,
+    overrides: Overrides,
+) -> Result<(Config, Vec<Diagnostic>), ConfigError> {
+    let source = path.map_or_else(|| Ok(ConfigSource::demo()), ConfigSource::read)?;
+    let tools = Arc::new(Toolbox::new(Arc::new(read_env), Arc::new(SystemClock))?);
+    Ok(build::build_config(&source, overrides, tools))
 }

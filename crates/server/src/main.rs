@@ -3,36 +3,36 @@
 //! Everything is wired together here and in [`cli`]; the floors below know nothing of each other. Only this file and the
 //! verbs in [`cli`] speak `anyhow`: everywhere else an error is a type that says what can go wrong.
 
+mod api_keys;
 mod app;
+mod attachments;
 mod auth;
-mod begin;
-mod body;
 mod cli;
 mod config;
-mod control;
-mod converse;
-mod day;
+mod control_socket;
+mod dates;
 mod documents;
-mod files;
-mod guard;
+mod error_format;
 mod hex;
-mod keys;
-mod linger;
+mod json_body;
+mod json_schema;
+mod lingering_close;
 mod listen;
-mod paging;
-mod places;
+mod native_api;
+mod origin_policy;
+mod pagination;
 mod problem;
-mod query;
+mod query_params;
+mod resolve_run;
 mod routes;
-mod schema;
 mod shares;
 mod sse;
+mod start_run;
 mod stateless;
-mod streams;
+mod stream_limiter;
+mod stream_start;
 mod tickets;
-mod tongue;
-mod watch;
-mod wire;
+mod user_semaphore;
 mod ws;
 
 use clap::Parser as _;

@@ -3,7 +3,7 @@
 //! Two texts for two readers: what stands here is for clients, and names no path, table or stack. What an operator needs
 //! is logged. A missing thing and another user's are the same bytes; the request's id is in a header, never in the body.
 
-use crate::wire;
+use crate::native_api;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -19,14 +19,14 @@ const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// A refusal.
 #[derive(Debug)]
-pub(crate) struct Problem(Box<Inner>);
+pub(crate) struct Problem(Box<ProblemFields>);
 
 #[derive(Debug)]
-struct Inner {
+struct ProblemFields {
     status: StatusCode,
     code: &'static str,
     detail: String,
-    extra: Map<String, Value>,
+    extensions: Map<String, Value>,
     headers: HeaderMap,
 }
 
@@ -34,17 +34,17 @@ impl Problem {
     /// A refusal with a code that clients may rely on.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         let (extra, headers) = (Map::new(), HeaderMap::new());
-        Self(Box::new(Inner { status, code, detail: detail.into(), extra, headers }))
+        Self(Box::new(ProblemFields { status, code, detail: detail.into(), extensions: extra, headers }))
     }
 
     /// Says one thing more.
-    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.0.extra.insert(name.to_owned(), value.into());
+    pub(crate) fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0.extensions.insert(name.to_owned(), value.into());
         self
     }
 
     /// With a header.
-    pub(crate) fn header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
         if let Ok(value) = value.try_into() {
             self.0.headers.insert(name, value);
         }
@@ -52,13 +52,13 @@ impl Problem {
     }
 
     /// It may be tried again in a moment.
-    pub(crate) fn retry_soon(self) -> Self {
-        self.header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
+    pub(crate) fn with_retry_after(self) -> Self {
+        self.with_header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
     }
 
     /// The rest of the request is not read: the connection cannot be used again.
-    pub(crate) fn closing(self) -> Self {
-        self.header(header::CONNECTION, "close")
+    pub(crate) fn closing_connection(self) -> Self {
+        self.with_header(header::CONNECTION, "close")
     }
 
     /// There is no such thing, or it is somebody else's.
@@ -68,12 +68,12 @@ impl Problem {
 
     /// The body is JSON, but not what this route takes.
     pub(crate) fn invalid_body(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", shortened(&detail.into()))
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", truncate_detail(&detail.into()))
     }
 
     /// A query that this route does not take.
     pub(crate) fn invalid_query(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_query", shortened(&detail.into()))
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_query", truncate_detail(&detail.into()))
     }
 
     /// A fault of ours. What it was is in the log.
@@ -83,27 +83,27 @@ impl Problem {
 
     /// More comes in than there is room for.
     pub(crate) fn too_many_uploads(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail).retry_soon().closing()
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail).with_retry_after().closing_connection()
     }
 
     /// The server goes down.
-    pub(crate) fn stopping() -> Self {
+    pub(crate) fn shutting_down() -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping: come back soon");
-        problem.retry_soon()
+        problem.with_retry_after()
     }
 }
 
 /// A refusal in a few words, beside the response that carries it: clients of other protocols expect another body.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ProblemSummary {
     pub(crate) code: &'static str,
     pub(crate) detail: String,
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Inner { status, code, detail, extra, headers } = *self.0;
-        let refusal = Refusal { code, detail: detail.clone() };
+        let ProblemFields { status, code, detail, extensions: extra, headers } = *self.0;
+        let refusal = ProblemSummary { code, detail: detail.clone() };
         let mut body = Map::new();
         body.insert("type".to_owned(), json!("about:blank"));
         body.insert("title".to_owned(), json!(status.canonical_reason().unwrap_or("Error")));
@@ -135,12 +135,12 @@ impl From<StoreError> for Problem {
                 tracing::error!(%thread, %seq, "a record is damaged");
                 let detail = "the stored log is damaged at this place; the operator has been told";
                 let problem = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "storage_corrupt", detail);
-                problem.with("thread_id", thread.as_str()).with("seq", seq.0)
+                problem.with_extension("thread_id", thread.as_str()).with_extension("seq", seq.0)
             }
             StoreError::Unavailable(why) => {
                 tracing::error!(why, "the store is not available");
                 let detail = "the store cannot answer now: try again";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", detail).retry_soon()
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", detail).with_retry_after()
             }
         }
     }
@@ -158,13 +158,14 @@ impl From<SubmitError> for Problem {
             }
             SubmitError::AlreadyDecided(question) => {
                 let (code, detail) = match &question.answer {
-                    Some(answer) => ("already_decided", decided(answer)),
+                    Some(answer) => ("already_decided", describe_decision(answer)),
                     None => ("expired", "the time for this decision is up".to_owned()),
                 };
-                Self::new(StatusCode::CONFLICT, code, detail).with("approval", wire::approval(&question))
+                Self::new(StatusCode::CONFLICT, code, detail)
+                    .with_extension("approval", native_api::approval_json(&question))
             }
             SubmitError::InboxFull(_) => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "inbox_full", error.to_string()).retry_soon()
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "inbox_full", error.to_string()).with_retry_after()
             }
             SubmitError::Store(error) => error.into(),
         }
@@ -176,16 +177,16 @@ impl From<StartError> for Problem {
         let detail = error.to_string();
         match error {
             StartError::UnknownAgent(_) => {
-                let detail = format!("{}; GET /v1/models lists those that there are", shortened(&detail));
+                let detail = format!("{}; GET /v1/models lists those that there are", truncate_detail(&detail));
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_agent", detail)
             }
             StartError::UnknownPrevious(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", detail),
             StartError::NoInput => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_input", detail),
             StartError::TooLarge(max) => {
-                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail).with("bytes_max", max)
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail).with_extension("bytes_max", max)
             }
             StartError::Busy(task) => {
-                Self::new(StatusCode::CONFLICT, "thread_busy", detail).with("task_id", task.as_str())
+                Self::new(StatusCode::CONFLICT, "thread_busy", detail).with_extension("task_id", task.as_str())
             }
             StartError::Submit(error) => error.into(),
         }
@@ -197,7 +198,7 @@ impl From<AnswerError> for Problem {
         let detail = error.to_string();
         match error {
             AnswerError::NotPending(call) => {
-                Self::new(StatusCode::CONFLICT, "nothing_pending", detail).with("call_id", call.as_str())
+                Self::new(StatusCode::CONFLICT, "nothing_pending", detail).with_extension("call_id", call.as_str())
             }
             AnswerError::Submit(error) => error.into(),
             AnswerError::Store(error) => error.into(),
@@ -211,7 +212,7 @@ impl From<CursorError> for Problem {
         match error {
             CursorError::Malformed(_) => Self::new(StatusCode::BAD_REQUEST, "invalid_cursor", detail),
             CursorError::Ahead { head, .. } => {
-                Self::new(StatusCode::CONFLICT, "cursor_ahead", detail).with("head", head.0)
+                Self::new(StatusCode::CONFLICT, "cursor_ahead", detail).with_extension("head", head.0)
             }
             CursorError::Mismatch => Self::new(StatusCode::CONFLICT, "cursor_foreign", detail),
         }
@@ -228,7 +229,7 @@ impl From<WatchError> for Problem {
 }
 
 /// What was decided, and by whom.
-fn decided(answer: &ApprovalAnswer) -> String {
+fn describe_decision(answer: &ApprovalAnswer) -> String {
     let what = match answer.decision.kind {
         ApprovalDecisionKind::Approve => "yes",
         ApprovalDecisionKind::Edit => "yes, with other arguments",
@@ -243,7 +244,7 @@ fn decided(answer: &ApprovalAnswer) -> String {
 }
 
 /// Enough of a text to see what is meant; what a client sent may be long.
-fn shortened(text: &str) -> String {
+fn truncate_detail(text: &str) -> String {
     const CHARS_MAX: usize = 300;
     match text.char_indices().nth(CHARS_MAX) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

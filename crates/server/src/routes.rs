@@ -1,10 +1,10 @@
 //! One file per route. What several of them need is here: ids in paths, keys against doing things twice.
 
 pub(crate) mod agent_history;
-pub(crate) mod agent_names;
 pub(crate) mod agent_run_cancel;
 pub(crate) mod agent_run_create;
 pub(crate) mod agent_run_events;
+pub(crate) mod agent_threads;
 pub(crate) mod approval_list;
 pub(crate) mod attachment_create;
 pub(crate) mod attachment_raw;
@@ -62,7 +62,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Ok(Self(TaskId::parse(&segment(parts, state, "task").await?)?))
+        Ok(Self(TaskId::parse(&path_param(parts, state, "task").await?)?))
     }
 }
 
@@ -70,7 +70,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ThreadPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Ok(Self(ThreadId::parse(&segment(parts, state, "thread").await?)?))
+        Ok(Self(ThreadId::parse(&path_param(parts, state, "thread").await?)?))
     }
 }
 
@@ -79,7 +79,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ApprovalPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let TaskPath(task) = TaskPath::from_request_parts(parts, state).await?;
-        let key = segment(parts, state, "key").await?;
+        let key = path_param(parts, state, "key").await?;
         if is_valid_id(&key) {
             Ok(Self(task, ApprovalKey::from(key)))
         } else {
@@ -88,18 +88,22 @@ impl<S: Send + Sync> FromRequestParts<S> for ApprovalPath {
     }
 }
 
-async fn segment<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
+async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
     let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| Problem::not_found())?;
     let found = params.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_owned());
     found.ok_or_else(Problem::not_found)
 }
 
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 
 /// The caller's key against doing it twice, bound to the route and to what was asked.
-pub(crate) fn idempotency(headers: &HeaderMap, route: &str, digest: &str) -> Result<Option<IdempotencyKey>, Problem> {
-    let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
+pub(crate) fn parse_idempotency_key(
+    headers: &HeaderMap,
+    route: &str,
+    digest: &str,
+) -> Result<Option<IdempotencyKey>, Problem> {
+    let mut given = headers.get_all(IDEMPOTENCY_KEY_HEADER).iter();
     let Some(key) = given.next() else { return Ok(None) };
     let bytes = key.as_bytes();
     let printable = bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
@@ -112,7 +116,9 @@ pub(crate) fn idempotency(headers: &HeaderMap, route: &str, digest: &str) -> Res
 }
 
 /// Does something to its end, also when the caller has gone meanwhile: half of it is worse than either.
-pub(crate) async fn to_its_end<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, Problem>
+pub(crate) async fn run_to_completion<T, E>(
+    work: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, Problem>
 where
     T: Send + 'static,
     E: Into<Problem> + Send + 'static,
@@ -127,7 +133,7 @@ where
 }
 
 /// The row of the run that a task belongs to, where there is such a task.
-async fn task_row(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Problem> {
+async fn find_run_of_task(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Problem> {
     let Some(row) = app.engine.run_of_task(user, task).await? else { return Err(Problem::not_found()) };
     // Any id names its run, also one that the run never gave to anything.
     if row.id != *task && app.engine.task_object(user, task).await?.is_none() {
@@ -137,28 +143,29 @@ async fn task_row(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Pro
 }
 
 /// The same, for what can be asked of a whole run only.
-async fn root_row(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Problem> {
-    let row = task_row(app, user, task).await?;
+async fn find_root_run(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow, Problem> {
+    let row = find_run_of_task(app, user, task).await?;
     if row.id == *task {
         return Ok(row);
     }
     let detail = "this cannot be asked of a sub-agent: ask it of its run";
-    Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail).with("task_id", row.id.as_str()))
+    Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail)
+        .with_extension("task_id", row.id.as_str()))
 }
 
 /// What is said must fit a record of the log.
-pub(crate) fn check_size(said: &impl Serialize) -> Result<(), Problem> {
+pub(crate) fn check_request_size(said: &impl Serialize) -> Result<(), Problem> {
     let size = serde_json::to_vec(said).map_or(usize::MAX, |text| text.len());
     if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX).into()) } else { Ok(()) }
 }
 
 /// The task's object now, as the answer to a command.
-async fn object(app: &App, user: &UserId, task: &TaskId, status: StatusCode) -> Result<Response, Problem> {
+async fn task_response(app: &App, user: &UserId, task: &TaskId, status: StatusCode) -> Result<Response, Problem> {
     let Some(object) = app.engine.task_object(user, task).await? else { return Err(Problem::not_found()) };
-    Ok(with_location(&object, status))
+    Ok(task_object_response(&object, status))
 }
 
-fn with_location(object: &TaskObject, status: StatusCode) -> Response {
+fn task_object_response(object: &TaskObject, status: StatusCode) -> Response {
     let location = [(header::LOCATION, format!("/v1/tasks/{}", object.task_id))];
     (status, location, axum::Json(object)).into_response()
 }

@@ -7,12 +7,12 @@
 //!
 //! The table here is what requests are held against. It is filled at the start and changes with the store's.
 
-mod scope;
+mod scoped_store;
 
+use crate::api_keys::{generate_secret, secret_digest};
 use crate::app::App;
-use crate::auth::{Caller, Pass};
-use crate::files::intake::{self, Luggage};
-use crate::keys::{digest, secret};
+use crate::attachments::uploads::{self, Uploads};
+use crate::auth::{Caller, Credential};
 use crate::problem::Problem;
 use axum::http::{Method, StatusCode};
 use engine::{NewRun, REQUEST_BYTES_MAX};
@@ -26,7 +26,7 @@ use model::ports::{
 use model::seq::{Millis, Seq};
 use model::task::TaskStatus;
 use model::{Record, ThreadId, UserId};
-pub(crate) use scope::Scope;
+pub(crate) use scoped_store::ScopedStore;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,17 +36,17 @@ use tokio::sync::OnceCell;
 use upstream::responses::generated_image;
 
 /// How a token begins.
-pub(crate) const PREFIX: &str = "hws_";
+pub(crate) const SHARE_TOKEN_PREFIX: &str = "hws_";
 /// How the name of a viewer begins. No user's does: it has a character that theirs cannot have.
-const VIEWER: &str = "share:";
+const VIEWER_PREFIX: &str = "share:";
 /// A viewer's stream looks so often whether it may go on.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const SHARE_RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How many of a thread's newest runs are looked at for the one to go on from.
-const RUNS_LOOKED_AT: usize = 100;
+const RECENT_RUNS_MAX: usize = 100;
 
 /// What viewers may ask. Of these, `scope` shows what belongs to their thread.
-const READ: [&str; 12] = [
+const VIEWER_ROUTES: [&str; 12] = [
     "/v1/threads/{thread}",
     "/v1/threads/{thread}/events",
     "/v1/tasks",
@@ -61,20 +61,20 @@ const READ: [&str; 12] = [
     "/ws",
 ];
 /// What viewers may ask for beside that: a way to follow from a browser.
-const TICKETS: &str = "/v1/tickets";
+const TICKET_ROUTE: &str = "/v1/tickets";
 
 /// Is this route for viewers?
-pub(crate) fn admit(method: &Method, route: &str) -> Result<(), Problem> {
+pub(crate) fn check_viewer_route(method: &Method, route: &str) -> Result<(), Problem> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
-    if (reads && READ.contains(&route)) || (*method == Method::POST && route == TICKETS) {
+    if (reads && VIEWER_ROUTES.contains(&route)) || (*method == Method::POST && route == TICKET_ROUTE) {
         return Ok(());
     }
     // The same for every thread: who may not write need not learn what there is.
-    Err(if reads { Problem::not_found() } else { read_only() })
+    Err(if reads { Problem::not_found() } else { share_read_only() })
 }
 
 /// Viewers cannot act.
-pub(crate) fn read_only() -> Problem {
+pub(crate) fn share_read_only() -> Problem {
     let detail = "a share can be read, and nothing else: go on in a thread of your own";
     Problem::new(StatusCode::FORBIDDEN, "share_read_only", detail)
 }
@@ -85,7 +85,7 @@ pub(crate) struct Share {
     row: ShareRow,
     revoked: AtomicBool,
     /// The blobs that are named in what is frozen. It changes no more, and is long: it is looked through once.
-    named: OnceCell<HashSet<String>>,
+    blob_hashes: OnceCell<HashSet<String>>,
 }
 
 impl Share {
@@ -95,7 +95,7 @@ impl Share {
     }
 
     /// The last record that is shown, where that is settled.
-    pub(crate) const fn until(&self) -> Option<Seq> {
+    pub(crate) const fn frozen_at(&self) -> Option<Seq> {
         self.row.until_seq
     }
 
@@ -104,12 +104,12 @@ impl Share {
         &self.row.owner
     }
 
-    fn shows(&self, thread: &ThreadId) -> bool {
+    fn covers_thread(&self, thread: &ThreadId) -> bool {
         self.row.thread == *thread
     }
 
     /// A page as far as it is shown.
-    fn page(&self, mut page: RecordPage) -> RecordPage {
+    fn clip_page(&self, mut page: RecordPage) -> RecordPage {
         if let Some(until) = self.row.until_seq {
             page.records.retain(|record| record.seq <= until);
             page.head = page.head.min(until);
@@ -118,8 +118,8 @@ impl Share {
     }
 
     /// A run as far as it is shown.
-    fn run(&self, row: RunRow) -> Option<RunRow> {
-        if !self.shows(&row.thread) {
+    fn clip_run(&self, row: RunRow) -> Option<RunRow> {
+        if !self.covers_thread(&row.thread) {
             return None;
         }
         let Some(until) = self.row.until_seq else { return Some(row) };
@@ -135,11 +135,11 @@ impl Share {
 /// The shares that let somebody in now.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    open: RwLock<Open>,
+    index: RwLock<ShareIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct ShareIndex {
     by_digest: HashMap<String, Arc<Share>>,
     by_viewer: HashMap<UserId, Arc<Share>>,
 }
@@ -149,49 +149,49 @@ impl Shares {
     pub(crate) async fn load(directory: &dyn Directory) -> Result<Self, StoreError> {
         let shares = Self::default();
         for row in directory.active_shares(engine::SystemClock.now()).await? {
-            shares.add(row);
+            shares.insert(row);
         }
         Ok(shares)
     }
 
     /// One more.
-    pub(crate) fn add(&self, row: ShareRow) {
-        let (digest, viewer) = (row.digest.clone(), viewer(&row.id));
-        let share = Arc::new(Share { row, revoked: AtomicBool::new(false), named: OnceCell::new() });
+    pub(crate) fn insert(&self, row: ShareRow) {
+        let (digest, viewer) = (row.digest.clone(), viewer_user_id(&row.id));
+        let share = Arc::new(Share { row, revoked: AtomicBool::new(false), blob_hashes: OnceCell::new() });
         let mut open = self.write();
         open.by_digest.insert(digest, Arc::clone(&share));
         open.by_viewer.insert(viewer, share);
     }
 
     /// Whoever has this token.
-    pub(crate) fn find(&self, token: &str) -> Option<Caller> {
-        let share = self.read().by_digest.get(&digest(token)).map(Arc::clone)?;
-        let user = viewer(&share.row.id);
-        share.is_open().then_some(Caller { user, pass: Pass::Share(share) })
+    pub(crate) fn find_by_token(&self, token: &str) -> Option<Caller> {
+        let share = self.read().by_digest.get(&secret_digest(token)).map(Arc::clone)?;
+        let user = viewer_user_id(&share.row.id);
+        share.is_open().then_some(Caller { user, credential: Credential::Share(share) })
     }
 
     /// What this user is a viewer of.
-    fn of(&self, user: &UserId) -> Who {
-        if !user.as_str().starts_with(VIEWER) {
-            return Who::User;
+    fn store_user(&self, user: &UserId) -> StoreUser {
+        if !user.as_str().starts_with(VIEWER_PREFIX) {
+            return StoreUser::User;
         }
-        self.read().by_viewer.get(user).map_or(Who::Nobody, |share| Who::Viewer(Arc::clone(share)))
+        self.read().by_viewer.get(user).map_or(StoreUser::FormerViewer, |share| StoreUser::Viewer(Arc::clone(share)))
     }
 
     /// The last record that this user is shown, where that is settled.
     pub(crate) fn frozen_at(&self, user: &UserId) -> Option<Seq> {
-        match self.of(user) {
-            Who::Viewer(share) => share.until(),
-            Who::User | Who::Nobody => None,
+        match self.store_user(user) {
+            StoreUser::Viewer(share) => share.frozen_at(),
+            StoreUser::User | StoreUser::FormerViewer => None,
         }
     }
 
     /// A share lets nobody in any more, and open streams end.
-    pub(crate) fn close(&self, id: &str) {
-        self.close_where(|row| row.id == id);
+    pub(crate) fn revoke(&self, id: &str) {
+        self.revoke_where(|row| row.id == id);
     }
 
-    fn close_where(&self, is_over: impl Fn(&ShareRow) -> bool) {
+    fn revoke_where(&self, is_over: impl Fn(&ShareRow) -> bool) {
         let mut open = self.write();
         let goes_on = |share: &Arc<Share>| {
             let over = is_over(&share.row);
@@ -202,55 +202,56 @@ impl Shares {
         open.by_viewer.retain(|_, share| goes_on(share));
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Open> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, ShareIndex> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Open> {
-        self.open.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, ShareIndex> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Who somebody is to the store.
-enum Who {
+enum StoreUser {
     /// A user.
     User,
     /// Somebody who is shown a thread.
     Viewer(Arc<Share>),
     /// Somebody who was.
-    Nobody,
+    FormerViewer,
 }
 
-fn viewer(id: &str) -> UserId {
-    UserId::from(format!("{VIEWER}{id}"))
+fn viewer_user_id(id: &str) -> UserId {
+    UserId::from(format!("{VIEWER_PREFIX}{id}"))
 }
 
 /// How a run begins whose thread goes on from what a share shows: with what was said there by then, and with the pictures
 /// that were shown. Files of the owner's stay the owner's: their names are told.
-pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), Problem> {
+pub(crate) async fn fork_share(app: &App, token: &str) -> Result<(NewRun, Uploads), Problem> {
     let unknown = || {
         let detail = "`share` opens nothing: it was taken back, its time is up, or it never was";
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_share", detail)
     };
     // Asked as a viewer, so that nothing comes along that is not shown.
-    let Caller { user, pass: Pass::Share(share) } = app.shares.find(token).ok_or_else(unknown)? else {
+    let Caller { user, credential: Credential::Share(share) } = app.shares.find_by_token(token).ok_or_else(unknown)?
+    else {
         return Err(unknown());
     };
     let filter = RunFilter { thread: Some(share.row.thread.clone()), ..RunFilter::default() };
     let runs =
-        app.engine.ports().directory.runs(&user, filter, ListPage { before: None, limit: RUNS_LOOKED_AT }).await?;
+        app.engine.ports().directory.runs(&user, filter, ListPage { before: None, limit: RECENT_RUNS_MAX }).await?;
     let ended = runs.into_iter().filter(|run| run.status.is_terminal() && run.first_seq.is_some());
     let mut before = match ended.max_by_key(|run| run.first_seq) {
         Some(run) => Some(app.engine.history_within(&user, &run, REQUEST_BYTES_MAX / 2).await?),
         None => None,
     };
-    let mut luggage = Luggage::default();
-    for part in before.iter_mut().flat_map(intake::of_before) {
-        copy(app, &user, part, &mut luggage).await?;
+    let mut luggage = Uploads::default();
+    for part in before.iter_mut().flat_map(uploads::parts_of_history) {
+        copy_shared_attachment(app, &user, part, &mut luggage).await?;
     }
     for entry in before.iter_mut().flat_map(|before| &mut before.entries) {
         if let HistoryEntry::Hosted { raw, .. } = entry {
-            copy_drawn(app, &user, &mut raw.item, &mut luggage).await?;
+            copy_generated_image(app, &user, &mut raw.item, &mut luggage).await?;
         }
     }
     let new = NewRun { prior_history: before, origin: Some(json!({ "share": share.row.id })), ..NewRun::default() };
@@ -258,7 +259,12 @@ pub(crate) async fn go_on(app: &App, token: &str) -> Result<(NewRun, Luggage), P
 }
 
 /// Takes along what a viewer is shown with this part. What is not shown is told of.
-async fn copy(app: &App, viewer: &UserId, part: &mut ContentPart, luggage: &mut Luggage) -> Result<(), Problem> {
+async fn copy_shared_attachment(
+    app: &App,
+    viewer: &UserId,
+    part: &mut ContentPart,
+    luggage: &mut Uploads,
+) -> Result<(), Problem> {
     let is_kept = part.url().is_some_and(|address| address.starts_with(BLOB_URL_PREFIX));
     let told = match part {
         ContentPart::Text { .. } => return Ok(()),
@@ -271,7 +277,7 @@ async fn copy(app: &App, viewer: &UserId, part: &mut ContentPart, luggage: &mut 
     if let Some(hash) = part.url().and_then(blob_hash)
         && let Some(row) = app.engine.ports().directory.blob(viewer, None, hash).await?
     {
-        luggage.add_shown(hash, row);
+        luggage.add_shared(hash, row);
         return Ok(());
     }
     *part = ContentPart::text(told);
@@ -279,17 +285,22 @@ async fn copy(app: &App, viewer: &UserId, part: &mut ContentPart, luggage: &mut 
 }
 
 /// The same for a picture that a model drew. One that is not shown leaves a gap, as one does that is gone.
-async fn copy_drawn(app: &App, viewer: &UserId, item: &mut Value, luggage: &mut Luggage) -> Result<(), Problem> {
+async fn copy_generated_image(
+    app: &App,
+    viewer: &UserId,
+    item: &mut Value,
+    luggage: &mut Uploads,
+) -> Result<(), Problem> {
     let Some(hash) = generated_image::generated_image(item).and_then(blob_hash) else { return Ok(()) };
     match app.engine.ports().directory.blob(viewer, None, hash).await? {
-        Some(row) => luggage.add_shown(hash, row),
+        Some(row) => luggage.add_shared(hash, row),
         None => generated_image::omit_generated_image(item),
     }
     Ok(())
 }
 
 /// Is this file one that the shared thread's owner has put into it?
-pub(crate) async fn shows_file(
+pub(crate) async fn is_file_shared(
     app: &App,
     caller: &Caller,
     owner: &UserId,
@@ -302,18 +313,18 @@ pub(crate) async fn shows_file(
         ContentPart::Text { .. } | ContentPart::ImageUrl { .. } => false,
     };
     let holds = |record: &Record| {
-        let input = match says(record, path).then(|| record.event()) {
+        let input = match record_contains(record, path).then(|| record.event()) {
             Some(Event::Created(created)) => &created.task.input,
             Some(Event::InputAdded(added)) => &added.input,
             _ => return false,
         };
         input.iter().flat_map(|said| &said.content).any(is_it)
     };
-    Ok(any_record(&*app.engine.ports().journal, &caller.user, &share.row.thread, holds).await?)
+    Ok(any_shared_record(&*app.engine.ports().journal, &caller.user, &share.row.thread, holds).await?)
 }
 
 /// Is there a record like this in what a viewer is shown?
-async fn any_record(
+async fn any_shared_record(
     journal: &dyn Journal,
     viewer: &UserId,
     thread: &ThreadId,
@@ -331,33 +342,33 @@ async fn any_record(
 }
 
 /// Does the text of a record have these words in it? They are such that JSON writes them as they are.
-fn says(record: &Record, words: &str) -> bool {
-    has(&record.public, words)
+fn record_contains(record: &Record, words: &str) -> bool {
+    bytes_contain(&record.public, words)
 }
 
 /// The blobs that a record names, also where only we read it.
-fn blobs_in(record: &Record) -> impl Iterator<Item = String> {
+fn blob_hashes_in(record: &Record) -> impl Iterator<Item = String> {
     let texts = [&record.public, &record.private].into_iter().filter_map(|text| std::str::from_utf8(text).ok());
     let hashes = |text| str::split(text, BLOB_URL_PREFIX).skip(1).filter_map(|rest| rest.get(..SHA256_HEX_LEN));
     texts.flat_map(hashes).filter(|hash| is_sha256_hex(hash)).map(str::to_owned)
 }
 
-fn has(text: &[u8], words: &str) -> bool {
+fn bytes_contain(text: &[u8], words: &str) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| text.contains(words))
 }
 
 /// A new share and the token that opens it, which is kept nowhere.
-pub(crate) fn new(
+pub(crate) fn new_share(
     (owner, thread): (UserId, ThreadId),
     until: Option<Seq>,
     (created_at, expires_at): (Millis, Millis),
 ) -> Result<(ShareRow, String), Problem> {
-    let made = secret(PREFIX).and_then(|token| Ok((secret("")?, token)));
+    let made = generate_secret(SHARE_TOKEN_PREFIX).and_then(|token| Ok((generate_secret("")?, token)));
     let (name, token) = made.map_err(|error| {
         tracing::error!(%error, "no randomness");
         Problem::internal()
     })?;
     let id = format!("share_{}", name.chars().take(16).collect::<String>());
-    let digest = digest(&token);
+    let digest = secret_digest(&token);
     Ok((ShareRow { id, thread, owner, digest, until_seq: until, created_at, expires_at, revoked_at: None }, token))
 }

@@ -5,21 +5,21 @@
 //! has nothing. An `EventSource` that reconnects by itself sends the ticket that it began with, and is refused: a page
 //! gets another ticket then. Tickets live in memory alone; after a restart there are none.
 
+use crate::api_keys::{generate_secret, secret_digest};
 use crate::auth::Caller;
-use crate::keys::{digest, secret};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a ticket is good.
-pub(crate) const GOOD_FOR: Duration = Duration::from_secs(60);
+pub(crate) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
 /// How many can wait to be used, of one user and of all.
 const PER_USER_MAX: usize = 100;
 /// … and of all together who are shown something of one user's, who can make any number of shares.
-const PER_SHARER_MAX: usize = 500;
-const ALL_MAX: usize = 10_000;
+const PER_SHARE_OWNER_MAX: usize = 500;
+const TOTAL_MAX: usize = 10_000;
 
-const PREFIX: &str = "hwt_";
+const TICKET_PREFIX: &str = "hwt_";
 
 /// Why there is no ticket.
 #[derive(Debug, thiserror::Error)]
@@ -34,53 +34,53 @@ pub(crate) enum TicketError {
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     /// By digest: how long a look takes says nothing about a ticket.
-    open: Mutex<HashMap<String, Ticket>>,
+    unredeemed: Mutex<HashMap<String, Ticket>>,
 }
 
 #[derive(Debug)]
 struct Ticket {
     caller: Caller,
-    until: Instant,
+    expires_at: Instant,
 }
 
 impl Tickets {
     /// A ticket in the name of whoever asks.
     pub(crate) fn issue(&self, caller: &Caller, now: Instant) -> Result<String, TicketError> {
-        let text = secret(PREFIX).map_err(TicketError::Random)?;
+        let text = generate_secret(TICKET_PREFIX).map_err(TicketError::Random)?;
         let mut open = self.lock();
-        open.retain(|_, ticket| now < ticket.until);
+        open.retain(|_, ticket| now < ticket.expires_at);
         let mine = open.values().filter(|ticket| ticket.caller.user == caller.user).count();
         let sharer = caller.share().map(|share| share.owner());
         let is_shown = |ticket: &&Ticket| ticket.caller.share().map(|share| share.owner()) == sharer;
         let of_sharer = sharer.map_or(0, |_| open.values().filter(is_shown).count());
-        if mine >= PER_USER_MAX || of_sharer >= PER_SHARER_MAX || open.len() >= ALL_MAX {
+        if mine >= PER_USER_MAX || of_sharer >= PER_SHARE_OWNER_MAX || open.len() >= TOTAL_MAX {
             return Err(TicketError::TooMany);
         }
-        open.insert(digest(&text), Ticket { caller: caller.clone(), until: now + GOOD_FOR });
+        open.insert(secret_digest(&text), Ticket { caller: caller.clone(), expires_at: now + TICKET_LIFETIME });
         Ok(text)
     }
 
     /// Whom a ticket lets in. It is used up by this.
-    pub(crate) fn take(&self, text: &str, now: Instant) -> Option<Caller> {
-        let ticket = self.lock().remove(&digest(text))?;
+    pub(crate) fn redeem(&self, text: &str, now: Instant) -> Option<Caller> {
+        let ticket = self.lock().remove(&secret_digest(text))?;
         // What let them have it must still let them in.
-        (now < ticket.until && ticket.caller.pass.is_good()).then_some(ticket.caller)
+        (now < ticket.expires_at && ticket.caller.credential.is_valid()).then_some(ticket.caller)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Ticket>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unredeemed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::Pass;
+    use crate::auth::Credential;
     use crate::shares::Shares;
     use model::{ThreadId, UserId};
 
     fn caller(name: &str) -> Caller {
-        Caller { user: UserId::from(name), pass: Pass::Open }
+        Caller { user: UserId::from(name), credential: Credential::Local }
     }
 
     #[test]
@@ -88,12 +88,12 @@ mod tests {
         let (tickets, now) = (Tickets::default(), Instant::now());
         let ticket = tickets.issue(&caller("ann"), now).unwrap();
         assert!(ticket.starts_with("hwt_") && ticket.len() == 68, "{ticket}");
-        assert_eq!(tickets.take(&ticket.replace("hwt_", "hwt-"), now).map(|caller| caller.user), None);
-        let in_time = now + GOOD_FOR - Duration::from_millis(1);
-        assert_eq!(tickets.take(&ticket, in_time).map(|caller| caller.user), Some(UserId::from("ann")));
-        assert!(tickets.take(&ticket, in_time).is_none(), "a second time");
+        assert_eq!(tickets.redeem(&ticket.replace("hwt_", "hwt-"), now).map(|caller| caller.user), None);
+        let in_time = now + TICKET_LIFETIME - Duration::from_millis(1);
+        assert_eq!(tickets.redeem(&ticket, in_time).map(|caller| caller.user), Some(UserId::from("ann")));
+        assert!(tickets.redeem(&ticket, in_time).is_none(), "a second time");
         let ticket = tickets.issue(&caller("ann"), now).unwrap();
-        assert!(tickets.take(&ticket, now + GOOD_FOR).is_none(), "too late");
+        assert!(tickets.redeem(&ticket, now + TICKET_LIFETIME).is_none(), "too late");
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
         }
         assert!(matches!(tickets.issue(&caller("ann"), now), Err(TicketError::TooMany)));
         tickets.issue(&caller("ben"), now).unwrap();
-        tickets.issue(&caller("ann"), now + GOOD_FOR).unwrap();
+        tickets.issue(&caller("ann"), now + TICKET_LIFETIME).unwrap();
         assert_eq!(tickets.lock().len(), 1, "what nobody used is not kept");
     }
 
@@ -113,14 +113,14 @@ mod tests {
         let (tickets, now, shares) = (Tickets::default(), Instant::now(), Shares::default());
         let viewer = |owner: &str| {
             let place = (UserId::from(owner), ThreadId::from("thr_1"));
-            let (row, token) = crate::shares::new(place, None, (0, u64::MAX)).unwrap();
-            shares.add(row);
-            shares.find(&token).unwrap()
+            let (row, token) = crate::shares::new_share(place, None, (0, u64::MAX)).unwrap();
+            shares.insert(row);
+            shares.find_by_token(&token).unwrap()
         };
         let issued = (0..100)
             .map(|_| viewer("ann"))
             .map(|who| (0..PER_USER_MAX).filter(|_| tickets.issue(&who, now).is_ok()).count());
-        assert_eq!(issued.sum::<usize>(), PER_SHARER_MAX);
+        assert_eq!(issued.sum::<usize>(), PER_SHARE_OWNER_MAX);
         tickets.issue(&viewer("ben"), now).unwrap();
         tickets.issue(&caller("ann"), now).unwrap();
     }

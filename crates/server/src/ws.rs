@@ -4,59 +4,59 @@
 //! conversation that a socket is about, `meter` keeps large messages few, `socket` is all of it together: one task per
 //! socket, which holds one viewer and no queue. `protocol::blocks` has what is shown.
 
-mod line;
-mod message;
-mod meter;
+mod client_message;
+mod connection;
+mod metered_io;
 mod session;
 mod socket;
 
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::query;
+use crate::query_params;
 use crate::sse;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use connection::WsConnection;
 use hyper_util::rt::TokioIo;
-use line::Line;
-use socket::Socket;
+use socket::BlocksSocket;
 use std::any::Any;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// A client's key: 16 bytes in base64.
-const KEY_CHARS: usize = 24;
+const HANDSHAKE_KEY_CHARS: usize = 24;
 
 /// What a connection keeps when it is no longer HTTP: it is told when the server stops, and counts as open until it is
 /// closed.
 #[derive(Clone)]
-pub(crate) struct Stay {
-    pub(crate) closing: watch::Receiver<bool>,
-    _hold: Arc<dyn Any + Send + Sync>,
+pub(crate) struct ConnectionHandle {
+    pub(crate) shutdown: watch::Receiver<bool>,
+    _guard: Arc<dyn Any + Send + Sync>,
 }
 
-impl Stay {
+impl ConnectionHandle {
     /// Whoever waits for `hold` to be dropped waits for the connection.
     pub(crate) fn new(closing: watch::Receiver<bool>, hold: impl Any + Send + Sync) -> Self {
-        Self { closing, _hold: Arc::new(hold) }
+        Self { shutdown: closing, _guard: Arc::new(hold) }
     }
 }
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: Request) -> Result<Response, Problem> {
-    let [] = query::read(request.uri(), [])?;
-    let accept = accept(request.headers())?;
-    let slot = sse::room(&app, &caller)?;
-    let stay = request.extensions_mut().remove::<Stay>();
+    let [] = query_params::parse_query(request.uri(), [])?;
+    let accept = accept_handshake(request.headers())?;
+    let slot = sse::acquire_stream_permit(&app, &caller)?;
+    let stay = request.extensions_mut().remove::<ConnectionHandle>();
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let _slot = slot;
         match upgrade.await {
             Ok(io) => {
-                let line = Line::new(TokioIo::new(io), &app.limits).await;
-                Box::pin(Socket::new(app, caller, line, stay).run()).await;
+                let line = WsConnection::new(TokioIo::new(io), &app.limits).await;
+                Box::pin(BlocksSocket::new(app, caller, line, stay).run()).await;
             }
             Err(error) => tracing::debug!(%error, "a socket was not opened"),
         }
@@ -71,7 +71,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, mut request: 
 }
 
 /// The answer to a client's key, where it asks for a WebSocket that can be had here.
-fn accept(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
+fn accept_handshake(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
     let has = |name, word: &str| {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
         values.flat_map(|value| value.split(',')).any(|value| value.trim().eq_ignore_ascii_case(word))
@@ -80,12 +80,12 @@ fn accept(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
     if !(version && has(header::CONNECTION, "upgrade") && has(header::UPGRADE, "websocket")) {
         let detail = "this is a WebSocket, version 13: ask for an upgrade";
         let problem = Problem::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", detail);
-        return Err(problem.header(header::UPGRADE, "websocket").header(header::SEC_WEBSOCKET_VERSION, "13"));
+        return Err(problem.with_header(header::UPGRADE, "websocket").with_header(header::SEC_WEBSOCKET_VERSION, "13"));
     }
     let mut keys = headers.get_all(header::SEC_WEBSOCKET_KEY).iter();
     let key = keys.next().filter(|_| keys.next().is_none()).map(HeaderValue::as_bytes).unwrap_or_default();
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    let fits = key.len() == KEY_CHARS && key.iter().all(is_base64);
+    let fits = key.len() == HANDSHAKE_KEY_CHARS && key.iter().all(is_base64);
     let answer = HeaderValue::try_from(derive_accept_key(key)).ok().filter(|_| fits);
     answer.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "invalid_handshake", "Sec-WebSocket-Key has 16 bytes"))
 }
@@ -100,10 +100,10 @@ mod tests {
         headers.insert(header::CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("WebSocket"));
         headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-        assert!(accept(&headers).is_err(), "without a key");
+        assert!(accept_handshake(&headers).is_err(), "without a key");
         headers.insert(header::SEC_WEBSOCKET_KEY, HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ=="));
-        assert_eq!(accept(&headers).unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(accept_handshake(&headers).unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("8"));
-        assert!(accept(&headers).is_err(), "another version");
+        assert!(accept_handshake(&headers).is_err(), "another version");
     }
 }

@@ -16,14 +16,14 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// A decoder holds at most one line and one event, besides the last id and the one that is about to replace it (each
 /// came in on one line). Bad bytes can make a line up to three times as long when it becomes text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DecodeLimits {
     /// The longest line, in bytes as received, without its line end. 1 MiB unless told otherwise.
     pub line_bytes_max: usize,
     /// The longest `data` of one event, in bytes, its lines joined. 4 MiB unless told otherwise.
     pub event_bytes_max: usize,
 }
 
-impl Default for Limits {
+impl Default for DecodeLimits {
     fn default() -> Self {
         Self { line_bytes_max: 1024 * 1024, event_bytes_max: 4 * 1024 * 1024 }
     }
@@ -31,7 +31,7 @@ impl Default for Limits {
 
 /// One event, as its blank line released it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// The last id that the stream has set, by this event or before it; `None` when there is none or it was reset.
     /// Shared, because a stream of tiny events may repeat one long id.
     pub id: Option<Arc<str>>,
@@ -77,7 +77,7 @@ pub enum DecodeError {
 /// ```
 #[derive(Debug)]
 pub struct Decoder {
-    limits: Limits,
+    limits: DecodeLimits,
     failure: Option<DecodeError>,
     /// The beginning of a line whose end has not come in yet.
     partial: Vec<u8>,
@@ -96,7 +96,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder at the start of a stream.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: DecodeLimits) -> Self {
         Self {
             limits,
             failure: None,
@@ -115,7 +115,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When the stream goes beyond a limit. The decoder is then finished, and gives the same error for ever.
-    pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Event>, DecodeError> {
+    pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<SseEvent>, DecodeError> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
@@ -138,7 +138,7 @@ impl Decoder {
         self.retry_ms
     }
 
-    fn advance(&mut self, input: &mut &[u8]) -> Result<Option<Event>, DecodeError> {
+    fn advance(&mut self, input: &mut &[u8]) -> Result<Option<SseEvent>, DecodeError> {
         while !input.is_empty() {
             if std::mem::take(&mut self.after_cr)
                 && let Some(rest) = input.strip_prefix(b"\n")
@@ -167,19 +167,19 @@ impl Decoder {
     }
 
     /// `tail` ends the current line. A line that came in one piece is read where it lies.
-    fn end_line(&mut self, tail: &[u8]) -> Result<Option<Event>, DecodeError> {
+    fn end_line(&mut self, tail: &[u8]) -> Result<Option<SseEvent>, DecodeError> {
         if self.partial.is_empty() {
-            return self.line(tail);
+            return self.parse_line(tail);
         }
         let mut line = std::mem::take(&mut self.partial);
         line.extend_from_slice(tail);
-        let event = self.line(&line)?;
+        let event = self.parse_line(&line)?;
         line.clear();
         self.partial = line;
         Ok(event)
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<Option<Event>, DecodeError> {
+    fn parse_line(&mut self, line: &[u8]) -> Result<Option<SseEvent>, DecodeError> {
         let mark = if std::mem::take(&mut self.at_start) { BYTE_ORDER_MARK } else { b"" };
         let line = line.strip_prefix(mark).unwrap_or(line);
         if line.is_empty() {
@@ -191,16 +191,16 @@ impl Decoder {
         let value = value.strip_prefix(b":").unwrap_or(value);
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match name {
-            b"data" => self.add_data(&text(value))?,
-            b"event" => self.event = non_empty(text(value)).map(Cow::into_owned),
-            b"id" if !value.contains(&0) => self.pending_id = non_empty(text(value)).map(Arc::from),
-            b"retry" => self.retry_ms = digits(value).or(self.retry_ms),
+            b"data" => self.append_data(&utf8_lossy(value))?,
+            b"event" => self.event = non_empty(utf8_lossy(value)).map(Cow::into_owned),
+            b"id" if !value.contains(&0) => self.pending_id = non_empty(utf8_lossy(value)).map(Arc::from),
+            b"retry" => self.retry_ms = parse_digits(value).or(self.retry_ms),
             _ => {}
         }
         Ok(None)
     }
 
-    fn add_data(&mut self, value: &str) -> Result<(), DecodeError> {
+    fn append_data(&mut self, value: &str) -> Result<(), DecodeError> {
         let held = self.data.as_ref().map_or(0, |data| data.len() + 1);
         if held + value.len() > self.limits.event_bytes_max {
             return Err(DecodeError::EventTooLong { event_bytes_max: self.limits.event_bytes_max });
@@ -216,16 +216,16 @@ impl Decoder {
     }
 
     /// A blank line: the id counts from here on, and an event that has data is released.
-    fn dispatch(&mut self) -> Option<Event> {
+    fn dispatch(&mut self) -> Option<SseEvent> {
         self.last_event_id.clone_from(&self.pending_id);
         let event = self.event.take();
         let data = self.data.take()?;
-        Some(Event { id: self.last_event_id.clone(), event, data })
+        Some(SseEvent { id: self.last_event_id.clone(), event, data })
     }
 }
 
 /// Bad bytes become U+FFFD. They are rare, and reading good ones without looking for them is several times faster.
-fn text(bytes: &[u8]) -> Cow<'_, str> {
+fn utf8_lossy(bytes: &[u8]) -> Cow<'_, str> {
     str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
@@ -234,7 +234,7 @@ fn non_empty(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
 }
 
 /// The number that `value` spells. One that is too great for the type is as good as the greatest.
-fn digits(value: &[u8]) -> Option<u64> {
+fn parse_digits(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
     }

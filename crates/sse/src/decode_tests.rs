@@ -5,13 +5,13 @@ use super::*;
 /// What is left of a stream once it was read.
 #[derive(Debug, PartialEq)]
 struct Read {
-    events: Vec<Event>,
+    events: Vec<SseEvent>,
     last_event_id: Option<String>,
     retry_ms: Option<u64>,
     failure: Option<DecodeError>,
 }
 
-fn read<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
+fn read<'a>(limits: DecodeLimits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
     let mut decoder = Decoder::new(limits);
     let mut events = Vec::new();
     let failure = chunks.into_iter().find_map(|mut rest| {
@@ -32,12 +32,12 @@ fn nothing() -> Read {
 
 /// Events without id or name.
 fn plain(data: &[&str]) -> Read {
-    let events = data.iter().map(|data| Event { id: None, event: None, data: (*data).to_owned() }).collect();
+    let events = data.iter().map(|data| SseEvent { id: None, event: None, data: (*data).to_owned() }).collect();
     Read { events, ..nothing() }
 }
 
 fn named(event: &str, data: &str) -> Read {
-    Read { events: vec![Event { id: None, event: Some(event.to_owned()), data: data.to_owned() }], ..nothing() }
+    Read { events: vec![SseEvent { id: None, event: Some(event.to_owned()), data: data.to_owned() }], ..nothing() }
 }
 
 /// Events with the id that each has, and the last id of the stream.
@@ -45,7 +45,7 @@ fn with_ids(events: &[(&str, &str)], last: &str) -> Read {
     let id = |id: &str| (!id.is_empty()).then(|| id.to_owned());
     let events = events
         .iter()
-        .map(|(event_id, data)| Event { id: id(event_id).map(Arc::from), event: None, data: (*data).to_owned() })
+        .map(|(event_id, data)| SseEvent { id: id(event_id).map(Arc::from), event: None, data: (*data).to_owned() })
         .collect();
     Read { events, last_event_id: id(last), ..nothing() }
 }
@@ -57,11 +57,11 @@ fn asked_to_wait(ms: u64) -> Read {
 /// Each row is read whole, byte by byte, and in two pieces for every place where it can be cut.
 fn check(rows: Vec<(&str, &[u8], Read)>) {
     for (rule, bytes, expected) in rows {
-        assert_eq!(read(Limits::default(), [bytes]), expected, "{rule}");
-        assert_eq!(read(Limits::default(), bytes.chunks(1)), expected, "{rule}, byte by byte");
+        assert_eq!(read(DecodeLimits::default(), [bytes]), expected, "{rule}");
+        assert_eq!(read(DecodeLimits::default(), bytes.chunks(1)), expected, "{rule}, byte by byte");
         for at in 0..=bytes.len() {
             let (head, tail) = bytes.split_at(at);
-            assert_eq!(read(Limits::default(), [head, tail]), expected, "{rule}, cut at {at}");
+            assert_eq!(read(DecodeLimits::default(), [head, tail]), expected, "{rule}, cut at {at}");
         }
     }
 }
@@ -168,7 +168,7 @@ fn bad_utf8_becomes_the_replacement_character() {
     ]);
 }
 
-const TIGHT: Limits = Limits { line_bytes_max: 8, event_bytes_max: 5 };
+const TIGHT: DecodeLimits = DecodeLimits { line_bytes_max: 8, event_bytes_max: 5 };
 
 #[test]
 fn limits_are_the_last_value_that_fits() {
@@ -194,7 +194,7 @@ fn limits_are_the_last_value_that_fits() {
 
 #[test]
 fn the_defaults_are_as_documented() {
-    let limits = Limits::default();
+    let limits = DecodeLimits::default();
     let mut line = b"data:".to_vec();
     line.resize(limits.line_bytes_max, b'x');
     line.push(b'\n');
@@ -234,7 +234,7 @@ fn after_an_error_the_decoder_is_finished() {
 
 #[test]
 fn the_rest_of_a_chunk_waits_for_the_caller() {
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = Decoder::new(DecodeLimits::default());
     let mut rest = &b"data: a\n\ndata: b\n\ndata: c"[..];
     assert_eq!(decoder.decode(&mut rest).unwrap().unwrap().data, "a");
     assert_eq!(rest, b"data: b\n\ndata: c");
@@ -245,7 +245,7 @@ fn the_rest_of_a_chunk_waits_for_the_caller() {
 
 #[test]
 fn a_line_without_an_end_takes_no_more_than_its_limit() {
-    let limits = Limits { line_bytes_max: 10_000, event_bytes_max: 10_000 };
+    let limits = DecodeLimits { line_bytes_max: 10_000, event_bytes_max: 10_000 };
     let mut decoder = Decoder::new(limits);
     let mut largest = 0;
     for _ in 0..100_000 {
@@ -262,7 +262,7 @@ fn a_line_without_an_end_takes_no_more_than_its_limit() {
 #[test]
 fn tiny_events_share_one_long_id() {
     let stream = [b"id: ", "7".repeat(1000).as_bytes(), b"\n\n", &b"data\n\n".repeat(1000)].concat();
-    let events = read(Limits::default(), [&stream[..]]).events;
+    let events = read(DecodeLimits::default(), [&stream[..]]).events;
     assert_eq!(events.len(), 1000);
     assert!(events.windows(2).all(|pair| Arc::ptr_eq(pair[0].id.as_ref().unwrap(), pair[1].id.as_ref().unwrap())));
 }
@@ -270,7 +270,7 @@ fn tiny_events_share_one_long_id() {
 /// Were a byte looked at again for each chunk of its line, this would be 10^12 steps.
 #[test]
 fn single_bytes_cost_linear_time() {
-    let limits = Limits { line_bytes_max: 2 << 20, event_bytes_max: 2 << 20 };
+    let limits = DecodeLimits { line_bytes_max: 2 << 20, event_bytes_max: 2 << 20 };
     let long_line = [b"data: ", &vec![b'x'; (2 << 20) - 6][..], b"\n\n"].concat();
     assert_eq!(read(limits, long_line.chunks(1)).events[0].data.len(), (2 << 20) - 6);
 

@@ -4,7 +4,7 @@ use super::*;
 
 fn framed(id: Option<&str>, event: Option<&str>, data: &str) -> String {
     let mut out = BytesMut::new();
-    frame(&mut out, id, event, data);
+    write_event(&mut out, id, event, data);
     String::from_utf8(out.to_vec()).unwrap()
 }
 
@@ -60,17 +60,17 @@ fn a_break_is_found_wherever_it_stands() {
 #[test]
 fn frames_that_carry_no_event() {
     let mut out = BytesMut::new();
-    position(&mut out, "7");
-    position(&mut out, "");
-    retry(&mut out, 1500);
+    write_id(&mut out, "7");
+    write_id(&mut out, "");
+    write_retry(&mut out, 1500);
     assert_eq!(&out[..], b"id: 7\n\nretry: 1500\n\n");
-    assert_eq!(&comment()[..], b":\n\n");
+    assert_eq!(&keep_alive_comment()[..], b":\n\n");
 }
 
 /// Had the buffer grown more than once, it would have room left over.
 #[test]
 fn an_ordinary_frame_grows_its_buffer_once() {
     let mut out = BytesMut::new();
-    frame(&mut out, Some("8f3a01bc-7"), Some("task.text.delta"), r#"{"delta":"Hi"}"#);
+    write_event(&mut out, Some("8f3a01bc-7"), Some("task.text.delta"), r#"{"delta":"Hi"}"#);
     assert_eq!(out.capacity(), out.len());
 }

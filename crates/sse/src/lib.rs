@@ -10,15 +10,15 @@
 mod decode;
 mod encode;
 
-pub use decode::{DecodeError, Decoder, Event, Limits};
-pub use encode::{comment, frame, position, retry};
+pub use decode::{DecodeError, DecodeLimits, Decoder, SseEvent};
+pub use encode::{keep_alive_comment, write_event, write_id, write_retry};
 
 /// Where the first byte is for which `wanted` holds.
 ///
 /// Both directions look at every byte of every event here, and almost always in vain. A block is asked as a whole,
 /// without a branch per byte, so that the compiler can use vector instructions. Keep `wanted` to one or two comparisons:
 /// with three the loop was measured to be several times slower.
-fn find(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> Option<usize> {
+fn find_byte(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> Option<usize> {
     const BLOCK_BYTES: usize = 32;
     let (blocks, _) = bytes.as_chunks::<BLOCK_BYTES>();
     let clean_blocks = blocks
@@ -32,5 +32,5 @@ fn find(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> Option<usize> {
 
 /// Where the first line ends.
 fn find_line_end(bytes: &[u8]) -> Option<usize> {
-    find(bytes, |byte| byte == b'\n' || byte == b'\r')
+    find_byte(bytes, |byte| byte == b'\n' || byte == b'\r')
 }

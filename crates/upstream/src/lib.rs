@@ -27,7 +27,7 @@ use model::model_turn::ModelEvent;
 /// 4. Only what the provider finished is `Done`. A stream without its terminal event has failed.
 pub trait Ingest: Send {
     /// One event of the stream.
-    fn on_event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>);
+    fn on_event(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>);
 
     /// The stream ended. Without a terminal event before it the turn has failed (`upstream_incomplete`, retryable).
     fn on_end(&mut self, out: &mut Vec<ModelEvent>);

@@ -112,7 +112,7 @@ impl From<&ErrorInfo> for OutputError {
 /// The answer of a model that was told to answer in this shape. Nothing else could fill these fields: a model that says
 /// plain words has made no list of what matters in them, and we do not make one up.
 #[derive(Deserialize)]
-struct Structured {
+struct StructuredAnswer {
     answer: String,
     status: Option<WorkerStatus>,
     key_points: Option<Vec<String>>,
@@ -122,9 +122,9 @@ struct Structured {
     ui_hints: Option<JsonObject>,
 }
 
-impl Structured {
+impl StructuredAnswer {
     /// The fields and the error among them; `None` when the text is anything else.
-    fn read(text: &str) -> Option<(Self, Option<OutputError>)> {
+    fn parse(text: &str) -> Option<(Self, Option<OutputError>)> {
         // Serde would take a list for a struct, and so somebody else's list for an answer.
         let mut said: Self = serde_json::from_str(text).ok().filter(|_| text.trim_start().starts_with('{'))?;
         let error = said.error.take().map(|error| serde_json::from_value(Value::Object(error))).transpose().ok()?;
@@ -135,11 +135,11 @@ impl Structured {
 impl WorkerAgentOutput {
     /// What a message amounts to that has ended.
     #[must_use]
-    pub fn of(message: &Message) -> Self {
+    pub fn from_message(message: &Message) -> Self {
         let text = message.text();
-        let cut = cut(message);
+        let cut = interruption(message);
         // One field that is not what it should be, and the whole is somebody else's JSON: then the text is the answer.
-        if let Some((said, error)) = Structured::read(&text) {
+        if let Some((said, error)) = StructuredAnswer::parse(&text) {
             let status = said.status.unwrap_or(WorkerStatus::Success);
             let (status, error) = cut.map_or((status, error), |(status, error)| (status, Some(error)));
             return Self {
@@ -159,7 +159,7 @@ impl WorkerAgentOutput {
 }
 
 /// What cut a message short.
-fn cut(message: &Message) -> Option<(WorkerStatus, OutputError)> {
+fn interruption(message: &Message) -> Option<(WorkerStatus, OutputError)> {
     let (Some(ItemStatus::Incomplete | ItemStatus::Failed), reason) = (message.status, message.reason) else {
         return None;
     };
@@ -183,10 +183,10 @@ fn cut(message: &Message) -> Option<(WorkerStatus, OutputError)> {
 impl ToolAgentOutput {
     /// What a call of this task amounts to, now that it has its result.
     #[must_use]
-    pub fn of(run: &RunFold, task: &TaskFold, result: &ToolResult) -> Self {
+    pub fn from_result(run: &RunFold, task: &TaskFold, result: &ToolResult) -> Self {
         let status = result.status.unwrap_or(ResultStatus::Completed);
-        let error = result.error.as_ref().map(OutputError::from).or_else(|| untold(status));
-        let summary = result.summary.clone().unwrap_or_else(|| given(run, result));
+        let error = result.error.as_ref().map(OutputError::from).or_else(|| default_error(status));
+        let summary = result.summary.clone().unwrap_or_else(|| result_text(run, result));
         let summary = match &error {
             Some(error) if summary.is_empty() => error.message.clone(),
             _ => summary,
@@ -194,16 +194,16 @@ impl ToolAgentOutput {
         Self {
             // Whatever did not succeed is a failure: `partial` would promise that something follows.
             status: if status == ResultStatus::Completed { ToolStatus::Success } else { ToolStatus::Failure },
-            result_summary: short(&summary),
+            result_summary: truncate_summary(&summary),
             ui_hints: result.ui_hints.clone(),
             error,
-            ..Self::waiting(task, &result.call_id)
+            ..Self::pending(task, &result.call_id)
         }
     }
 
     /// What a call of this task is while it has no result.
     #[must_use]
-    pub fn waiting(task: &TaskFold, call: &CallId) -> Self {
+    pub fn pending(task: &TaskFold, call: &CallId) -> Self {
         let found = task.call(call);
         let arguments = found.and_then(|(fold, call)| match &fold.started {
             Some(started) => Some(started.arguments.as_str()),
@@ -212,7 +212,7 @@ impl ToolAgentOutput {
         Self {
             tool_name: found.map(|(_, call)| call.name.clone()).unwrap_or_default(),
             tool_call_id: call.as_str().to_owned(),
-            tool_call_args: arguments.and_then(object),
+            tool_call_args: arguments.and_then(parse_object),
             status: ToolStatus::Partial,
             result_summary: String::new(),
             ui_hints: None,
@@ -222,7 +222,7 @@ impl ToolAgentOutput {
 
     /// What a tool gave that the provider ran itself. It has no call beside it, so that its own name stands for that.
     #[must_use]
-    pub fn hosted(item: &HostedCall) -> Self {
+    pub fn from_hosted_call(item: &HostedCall) -> Self {
         let whole = !matches!(item.status, Some(ItemStatus::Incomplete | ItemStatus::Failed));
         let error = (!whole).then(|| OutputError::new("incomplete", "The call did not end well"));
         Self {
@@ -230,7 +230,7 @@ impl ToolAgentOutput {
             tool_call_id: item.id.as_str().to_owned(),
             tool_call_args: item.action.as_ref().and_then(Value::as_object).cloned(),
             status: if whole { ToolStatus::Success } else { ToolStatus::Failure },
-            result_summary: short(&plain_text(item.block_list.as_deref().unwrap_or_default())),
+            result_summary: truncate_summary(&plain_text(item.block_list.as_deref().unwrap_or_default())),
             ui_hints: None,
             error,
         }
@@ -239,13 +239,13 @@ impl ToolAgentOutput {
 
 /// The call as a client that is to run it needs it.
 #[must_use]
-pub(super) fn to_run(call: &ToolCall) -> Value {
+pub(super) fn client_tool_call(call: &ToolCall) -> Value {
     let arguments = call.arguments.as_deref().unwrap_or_default();
     serde_json::json!({ "call_id": call.call_id, "name": call.name, "arguments": arguments })
 }
 
 /// What there is to say about a result that says nothing itself.
-fn untold(status: ResultStatus) -> Option<OutputError> {
+fn default_error(status: ResultStatus) -> Option<OutputError> {
     let (code, message) = match status {
         ResultStatus::Completed => return None,
         ResultStatus::Failed => ("failed", "The tool failed"),
@@ -257,7 +257,7 @@ fn untold(status: ResultStatus) -> Option<OutputError> {
 }
 
 /// The plain text of a result; of a sub-agent's, its last message.
-fn given(run: &RunFold, result: &ToolResult) -> String {
+fn result_text(run: &RunFold, result: &ToolResult) -> String {
     let Some(child) = run.task(&result.call_id.child_task_id()) else {
         return plain_text(result.block_list.as_deref().unwrap_or_default());
     };
@@ -268,10 +268,10 @@ fn given(run: &RunFold, result: &ToolResult) -> String {
     last.unwrap_or_default()
 }
 
-fn object(text: &str) -> Option<JsonObject> {
+fn parse_object(text: &str) -> Option<JsonObject> {
     serde_json::from_str(text).ok()
 }
 
-fn short(text: &str) -> String {
+fn truncate_summary(text: &str) -> String {
     text.chars().take(SUMMARY_CHARS_MAX).collect()
 }

@@ -21,7 +21,7 @@ pub const EVENT_TYPES: [&str; 9] = [
 /// Whose event it is.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Names<'a> {
+pub struct RunIds<'a> {
     /// The thread, as whoever watches it calls it.
     pub thread_id: &'a str,
     /// The run.
@@ -31,14 +31,14 @@ pub struct Names<'a> {
 /// One event of the stream.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
-pub enum AgentEvent<'a> {
+pub enum AgentRunEvent<'a> {
     /// A run begins.
-    RunStarted(Names<'a>),
+    RunStarted(RunIds<'a>),
     /// A model is asked.
     StepStarted {
         /// Whose.
         #[serde(flatten)]
-        of: Names<'a>,
+        ids: RunIds<'a>,
         /// `turn-<n>`. A turn that is done again has its name again.
         step_name: String,
     },
@@ -46,7 +46,7 @@ pub enum AgentEvent<'a> {
     StepFinished {
         /// Whose.
         #[serde(flatten)]
-        of: Names<'a>,
+        ids: RunIds<'a>,
         /// As when it began.
         step_name: String,
     },
@@ -54,7 +54,7 @@ pub enum AgentEvent<'a> {
     TextMessageStart {
         /// Whose.
         #[serde(flatten)]
-        of: Names<'a>,
+        ids: RunIds<'a>,
         /// The message.
         message_id: &'a ItemId,
         /// Who speaks.
@@ -66,7 +66,7 @@ pub enum AgentEvent<'a> {
     TextMessageContent {
         /// Whose.
         #[serde(flatten)]
-        of: Names<'a>,
+        ids: RunIds<'a>,
         /// The message.
         message_id: &'a ItemId,
         /// The piece, never empty.
@@ -76,7 +76,7 @@ pub enum AgentEvent<'a> {
     TextMessageEnd {
         /// Whose.
         #[serde(flatten)]
-        of: Names<'a>,
+        ids: RunIds<'a>,
         /// The message.
         message_id: &'a ItemId,
         /// What it amounts to.
@@ -86,7 +86,7 @@ pub enum AgentEvent<'a> {
     ToolCallResult {
         /// Whose.
         #[serde(flatten)]
-        of: Names<'a>,
+        ids: RunIds<'a>,
         /// The result.
         message_id: ItemId,
         /// The call.
@@ -95,21 +95,21 @@ pub enum AgentEvent<'a> {
         tool_agent_output: Box<ToolAgentOutput>,
     },
     /// A run has ended, whole or at a limit.
-    RunFinished(Names<'a>),
+    RunFinished(RunIds<'a>),
     /// A run failed or was stopped.
     RunError {
         /// Whose.
         #[serde(flatten)]
-        of: Names<'a>,
+        ids: RunIds<'a>,
         /// What happened.
         message: &'a str,
     },
 }
 
-impl AgentEvent<'_> {
+impl AgentRunEvent<'_> {
     /// Its type.
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
+    pub const fn event_type(&self) -> &'static str {
         match self {
             Self::RunStarted(_) => "RUN_STARTED",
             Self::StepStarted { .. } => "STEP_STARTED",

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// One event of a turn.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Frame<'a> {
+pub(super) enum BlocksFrame<'a> {
     /// The turn begins.
     MessageStart {
         session_id: &'a str,
@@ -22,7 +22,7 @@ pub(super) enum Frame<'a> {
     /// A block begins.
     ContentBlockStart { index: u32, content_block: ContentBlock<'a>, message_id: &'a TaskId },
     /// It grows, or says how far it is.
-    ContentBlockDelta { index: u32, delta: Delta<'a>, message_id: &'a TaskId },
+    ContentBlockDelta { index: u32, delta: BlocksDelta<'a>, message_id: &'a TaskId },
     /// It is whole.
     ContentBlockStop {
         index: u32,
@@ -32,7 +32,7 @@ pub(super) enum Frame<'a> {
         message_id: &'a TaskId,
     },
     /// How the turn ended.
-    MessageDelta { delta: Ending, message_id: &'a TaskId },
+    MessageDelta { delta: MessageEnd, message_id: &'a TaskId },
     /// The turn is over.
     MessageStop { duration_ms: u64, message_id: &'a TaskId },
 }
@@ -63,7 +63,7 @@ pub(super) enum ContentBlock<'a> {
     ToolResult {
         tool_use_id: &'a str,
         name: &'a str,
-        status: Status,
+        status: ToolUseStatus,
         content: String,
         artifact: Option<Artifact<'a>>,
         subagent: Option<&'a str>,
@@ -72,27 +72,27 @@ pub(super) enum ContentBlock<'a> {
     /// A person is asked.
     ApprovalRequest { approval_key: &'a ApprovalKey, tool_use_id: &'a str },
     /// Files are read before the model is asked.
-    FileProcessing { status: &'static str, files: Vec<File<'a>> },
+    FileProcessing { status: &'static str, files: Vec<BlocksFile<'a>> },
 }
 
 /// Did a call do what it was asked?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Status {
+pub(super) enum ToolUseStatus {
     Success,
     Error,
 }
 
 /// What a front end may show of a result beside its text: the tool's own, or the blocks that the text leaves out.
 pub(super) enum Artifact<'a> {
-    Own(&'a Value),
+    Tool(&'a Value),
     Blocks(&'a [Block]),
 }
 
 impl Serialize for Artifact<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Own(value) => value.serialize(serializer),
+            Self::Tool(value) => value.serialize(serializer),
             Self::Blocks(blocks) => serializer.collect_map([("blocks", blocks)]),
         }
     }
@@ -100,13 +100,13 @@ impl Serialize for Artifact<'_> {
 
 /// A file of a `file_processing` block.
 #[derive(Serialize)]
-pub(super) struct File<'a> {
+pub(super) struct BlocksFile<'a> {
     pub(super) url: &'a str,
 }
 
 /// How a block grows. Texts and thoughts say what they are; questions and files do not.
 #[derive(Default, Serialize)]
-pub(super) struct Delta<'a> {
+pub(super) struct BlocksDelta<'a> {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ pub(super) struct Delta<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    extras: Option<Extras<'a>>,
+    extras: Option<TerminalExtras<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     action_requests: Option<&'a [ActionRequest]>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ pub(super) struct Delta<'a> {
     message: Option<&'a str>,
 }
 
-impl<'a> Delta<'a> {
+impl<'a> BlocksDelta<'a> {
     pub(super) fn text(text: &'a str) -> Self {
         Self { kind: Some("text_delta"), text: Some(text), ..Self::default() }
     }
@@ -136,11 +136,15 @@ impl<'a> Delta<'a> {
         Self { kind: Some("thinking_delta"), thinking: Some(thinking), ..Self::default() }
     }
 
-    pub(super) fn terminal(text: &'a str, extras: Extras<'a>) -> Self {
+    pub(super) fn terminal(text: &'a str, extras: TerminalExtras<'a>) -> Self {
         Self { extras: Some(extras), ..Self::text(text) }
     }
 
-    pub(super) fn question(actions: &'a [ActionRequest], configs: &'a [ReviewConfig], timeout_seconds: u64) -> Self {
+    pub(super) fn approval_request(
+        actions: &'a [ActionRequest],
+        configs: &'a [ReviewConfig],
+        timeout_seconds: u64,
+    ) -> Self {
         Self {
             action_requests: Some(actions),
             review_configs: Some(configs),
@@ -149,7 +153,7 @@ impl<'a> Delta<'a> {
         }
     }
 
-    pub(super) fn files(status: &'static str, message: &'a str) -> Self {
+    pub(super) fn file_status(status: &'static str, message: &'a str) -> Self {
         Self { status: Some(status), message: Some(message), ..Self::default() }
     }
 }
@@ -157,29 +161,29 @@ impl<'a> Delta<'a> {
 /// What makes a text the end of a turn.
 #[derive(Serialize)]
 #[serde(tag = "block_subtype", rename_all = "snake_case")]
-pub(super) enum Extras<'a> {
+pub(super) enum TerminalExtras<'a> {
     /// Somebody stopped it.
     UserStopped,
     /// It went wrong.
-    Error { code: &'a str, can_retry: bool, error_type: &'static str, details: Details<'a> },
+    Error { code: &'a str, can_retry: bool, error_type: &'static str, details: TerminalErrorDetails<'a> },
 }
 
 /// What went wrong.
 #[derive(Serialize)]
-pub(super) struct Details<'a> {
+pub(super) struct TerminalErrorDetails<'a> {
     pub(super) error: &'a str,
 }
 
 /// How a turn ended.
 #[derive(Serialize)]
-pub(super) struct Ending {
-    pub(super) stop_reason: StopReason,
+pub(super) struct MessageEnd {
+    pub(super) stop_reason: BlocksStopReason,
 }
 
 /// How a turn ended.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum StopReason {
+pub(super) enum BlocksStopReason {
     EndTurn,
     MaxTokens,
     Error,

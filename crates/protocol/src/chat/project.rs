@@ -5,9 +5,9 @@
 //! `tool_calls` is for tools of the client's own. What the text refers to comes at its end, all at once, for clients
 //! cannot collect it piece by piece.
 
-use crate::burst::Burst;
-use crate::stateless::telling::{End, Part, Telling, Told};
-use crate::stateless::{Failure, FailureKind, name};
+use crate::record_frames::RecordFrames;
+use crate::stateless::segment::{Segment, SegmentEnd, SegmentEvent, SegmentPart};
+use crate::stateless::{RunFailure, RunFailureKind, answer_id};
 use model::block::{Annotation, JsonObject};
 use model::ports::{Frames, Projection};
 use model::usage::Usage;
@@ -15,12 +15,12 @@ use model::{Record, TaskId};
 use serde_json::{Value, json};
 
 /// What stands between two messages, or two thoughts.
-const BETWEEN: &str = "\n\n";
+const TEXT_SEPARATOR: &str = "\n\n";
 
 /// One segment of a run as a completion.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    telling: Telling,
+pub struct ChatProjection {
+    segment: Segment,
     include_usage: bool,
 }
 
@@ -42,98 +42,102 @@ impl Channel {
     }
 }
 
-impl Answer {
+impl ChatProjection {
     /// The `segment`-th answer of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
     #[must_use]
     pub fn new(run: TaskId, segment: u32, include_usage: bool) -> Self {
-        Self { telling: Telling::new(run, segment), include_usage }
+        Self { segment: Segment::new(run, segment), include_usage }
     }
 
     /// Has all been told?
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.telling.end().is_some()
+    pub fn is_finished(&self) -> bool {
+        self.segment.end().is_some()
     }
 
     /// Why there is no answer, where there is none.
     #[must_use]
-    pub fn failure(&self) -> Option<&Failure> {
-        self.telling.failure()
+    pub fn failure(&self) -> Option<&RunFailure> {
+        self.segment.failure()
     }
 
     /// The completion as far as it is: what a client collects from the chunks, without what was cut and said anew.
     #[must_use]
     pub fn object(&self) -> Value {
-        let parts: Vec<&Part> = self.telling.kept().collect();
+        let parts: Vec<&SegmentPart> = self.segment.current_parts().collect();
         let mut message = JsonObject::new();
         message.insert("role".to_owned(), "assistant".into());
         for channel in [Channel::Content, Channel::Refusal] {
-            message.insert(channel.field().to_owned(), self.joined(&parts, channel).map_or(Value::Null, Value::String));
+            message.insert(
+                channel.field().to_owned(),
+                self.join_channel(&parts, channel).map_or(Value::Null, Value::String),
+            );
         }
-        if let Some(thoughts) = self.joined(&parts, Channel::Reasoning) {
+        if let Some(thoughts) = self.join_channel(&parts, Channel::Reasoning) {
             message.insert(Channel::Reasoning.field().to_owned(), thoughts.into());
         }
         let annotations = self.annotations(&parts);
         if !annotations.is_empty() {
             message.insert("annotations".to_owned(), annotations.into());
         }
-        let calls: Vec<Value> = parts.iter().filter_map(|part| call(part)).collect();
+        let calls: Vec<Value> = parts.iter().filter_map(|part| tool_call_object(part)).collect();
         if !calls.is_empty() {
             message.insert("tool_calls".to_owned(), calls.into());
         }
         let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": self.finish_reason()});
         let mut object = self.envelope("chat.completion", &[choice]);
-        object.insert("usage".to_owned(), tokens(self.telling.usage()));
+        object.insert("usage".to_owned(), usage_object(self.segment.usage()));
         Value::Object(object)
     }
 
     fn envelope(&self, kind: &str, choices: &[Value]) -> JsonObject {
-        let (run, segment) = self.telling.run();
+        let (run, segment) = self.segment.run_and_number();
         let mut envelope = JsonObject::new();
-        envelope.insert("id".to_owned(), name("chatcmpl-", run, segment).into());
+        envelope.insert("id".to_owned(), answer_id("chatcmpl-", run, segment).into());
         envelope.insert("object".to_owned(), kind.into());
-        envelope.insert("created".to_owned(), (self.telling.began() / 1_000).into());
-        envelope.insert("model".to_owned(), self.telling.model().into());
+        envelope.insert("created".to_owned(), (self.segment.started_at() / 1_000).into());
+        envelope.insert("model".to_owned(), self.segment.model().into());
         envelope.insert("choices".to_owned(), choices.into());
         envelope
     }
 
     fn finish_reason(&self) -> Option<&'static str> {
-        match self.telling.end()? {
-            End::Done | End::Refused => Some("stop"),
-            End::Calls => Some("tool_calls"),
-            End::Length => Some("length"),
-            End::Filtered => Some("content_filter"),
-            End::Failed(_) => None,
+        match self.segment.end()? {
+            SegmentEnd::Completed | SegmentEnd::Refused => Some("stop"),
+            SegmentEnd::ToolCalls => Some("tool_calls"),
+            SegmentEnd::Limit => Some("length"),
+            SegmentEnd::ContentFilter => Some("content_filter"),
+            SegmentEnd::Failed(_) => None,
         }
     }
 
-    fn channel(&self, part: &Part) -> Option<Channel> {
+    fn channel(&self, part: &SegmentPart) -> Option<Channel> {
         match part {
-            Part::Thought { .. } => Some(Channel::Reasoning),
-            Part::Words { .. } => match self.telling.words(part).and_then(|block| block.refusal) {
+            SegmentPart::Reasoning { .. } => Some(Channel::Reasoning),
+            SegmentPart::Text { .. } => match self.segment.text_block(part).and_then(|block| block.refusal) {
                 Some(true) => Some(Channel::Refusal),
                 _ => Some(Channel::Content),
             },
-            Part::Picture { .. } => Some(Channel::Content),
-            Part::Call { .. } | Part::Used { .. } | Part::Given { .. } => None,
+            SegmentPart::Image { .. } => Some(Channel::Content),
+            SegmentPart::ClientCall { .. } | SegmentPart::ServerCall { .. } | SegmentPart::ServerResult { .. } => None,
         }
     }
 
-    fn joined(&self, parts: &[&Part], channel: Channel) -> Option<String> {
+    fn join_channel(&self, parts: &[&SegmentPart], channel: Channel) -> Option<String> {
         let of_channel = parts.iter().filter(|part| self.channel(part) == Some(channel));
-        let texts: Vec<String> = of_channel.map(|part| self.telling.text(part)).collect();
-        (!texts.is_empty()).then(|| texts.join(BETWEEN))
+        let texts: Vec<String> = of_channel.map(|part| self.segment.part_text(part)).collect();
+        (!texts.is_empty()).then(|| texts.join(TEXT_SEPARATOR))
     }
 
     /// What the content refers to; places are counted in the whole of it.
-    fn annotations(&self, parts: &[&Part]) -> Vec<Value> {
+    fn annotations(&self, parts: &[&SegmentPart]) -> Vec<Value> {
         let mut all = Vec::new();
         let mut begins = 0_usize;
         for part in parts.iter().filter(|part| self.channel(part) == Some(Channel::Content)) {
-            let cited = self.telling.words(part).and_then(|block| block.annotations.as_deref()).unwrap_or_default();
+            let cited =
+                self.segment.text_block(part).and_then(|block| block.annotations.as_deref()).unwrap_or_default();
             all.extend(cited.iter().filter_map(|cited| self.annotation(cited, begins)));
-            begins += self.telling.text(part).chars().count() + BETWEEN.len();
+            begins += self.segment.part_text(part).chars().count() + TEXT_SEPARATOR.len();
         }
         all
     }
@@ -144,7 +148,7 @@ impl Answer {
                 (url.clone(), title.clone().unwrap_or_default(), *start_index, *end_index)
             }
             Annotation::ReferenceToBlock { reference_id, start_index, end_index } => {
-                (self.telling.reference(*reference_id), format!("[{reference_id}]"), *start_index, *end_index)
+                (self.segment.reference_url(*reference_id), format!("[{reference_id}]"), *start_index, *end_index)
             }
             // This protocol refers to addresses alone.
             Annotation::FileCitation { .. } => return None,
@@ -154,72 +158,79 @@ impl Answer {
         Some(json!({"type": "url_citation", "url_citation": citation}))
     }
 
-    fn frame(&self, told: &Told, out: &mut Burst) {
+    fn write_event(&self, told: &SegmentEvent, out: &mut RecordFrames) {
         match told {
-            Told::Begun => self.chunk(&json!({"role": "assistant", "content": null}), out),
-            Told::Opened(place) => self.opened(*place, out),
-            Told::Grew(place, more) => {
-                let part = self.telling.part(*place).map(|shown| &shown.part);
+            SegmentEvent::Started => self.write_chunk(&json!({"role": "assistant", "content": null}), out),
+            SegmentEvent::PartStarted(place) => self.write_part_start(*place, out),
+            SegmentEvent::PartDelta(place, more) => {
+                let part = self.segment.part_progress(*place).map(|shown| &shown.part);
                 if let Some(channel) = part.and_then(|part| self.channel(part)) {
-                    self.chunk(&json!({ channel.field(): more }), out);
+                    self.write_chunk(&json!({ channel.field(): more }), out);
                 }
             }
-            Told::Cited(..) | Told::Closed(_) => {}
-            Told::Over => self.over(out),
+            SegmentEvent::Annotation(..) | SegmentEvent::PartDone(_) => {}
+            SegmentEvent::Finished => self.write_end(out),
         }
     }
 
-    fn opened(&self, place: usize, out: &mut Burst) {
-        let Some(part) = self.telling.part(place).map(|shown| &shown.part) else { return };
+    fn write_part_start(&self, place: usize, out: &mut RecordFrames) {
+        let Some(part) = self.segment.part_progress(place).map(|shown| &shown.part) else { return };
         if let Some(channel) = self.channel(part)
-            && self.telling.before(place).any(|before| self.channel(before) == Some(channel))
+            && self.segment.parts_before(place).any(|before| self.channel(before) == Some(channel))
         {
-            self.chunk(&json!({ channel.field(): BETWEEN }), out);
+            self.write_chunk(&json!({ channel.field(): TEXT_SEPARATOR }), out);
         }
         match part {
-            Part::Picture { .. } => self.chunk(&json!({"content": self.telling.text(part)}), out),
-            Part::Call { call_id, name, arguments } => {
-                let index = self.telling.before(place).filter(|part| matches!(part, Part::Call { .. })).count();
+            SegmentPart::Image { .. } => self.write_chunk(&json!({"content": self.segment.part_text(part)}), out),
+            SegmentPart::ClientCall { call_id, name, arguments } => {
+                let index = self
+                    .segment
+                    .parts_before(place)
+                    .filter(|part| matches!(part, SegmentPart::ClientCall { .. }))
+                    .count();
                 let function = json!({"name": name, "arguments": ""});
                 let head = json!({"index": index, "id": call_id, "type": "function", "function": function});
-                self.chunk(&json!({"tool_calls": [head]}), out);
+                self.write_chunk(&json!({"tool_calls": [head]}), out);
                 let more = json!({"index": index, "function": {"arguments": arguments}});
-                self.chunk(&json!({"tool_calls": [more]}), out);
+                self.write_chunk(&json!({"tool_calls": [more]}), out);
             }
-            Part::Thought { .. } | Part::Words { .. } | Part::Used { .. } | Part::Given { .. } => {}
+            SegmentPart::Reasoning { .. }
+            | SegmentPart::Text { .. }
+            | SegmentPart::ServerCall { .. }
+            | SegmentPart::ServerResult { .. } => {}
         }
     }
 
-    fn over(&self, out: &mut Burst) {
+    fn write_end(&self, out: &mut RecordFrames) {
         if let Some(failure) = self.failure() {
             let (kind, code) = match failure.kind {
-                FailureKind::RateLimited => ("rate_limit_error", "rate_limited"),
-                FailureKind::Overloaded => ("server_error", "overloaded"),
-                FailureKind::Cancelled => ("server_error", "cancelled"),
-                FailureKind::Other => ("server_error", "run_failed"),
+                RunFailureKind::RateLimited => ("rate_limit_error", "rate_limited"),
+                RunFailureKind::Overloaded => ("server_error", "overloaded"),
+                RunFailureKind::Cancelled => ("server_error", "cancelled"),
+                RunFailureKind::Other => ("server_error", "run_failed"),
             };
             let error = json!({"message": failure.message, "type": kind, "param": null, "code": code});
             out.push("", &json!({ "error": error }));
             return;
         }
-        let parts: Vec<&Part> = self.telling.told().collect();
+        let parts: Vec<&SegmentPart> = self.segment.started_parts().collect();
         let annotations = self.annotations(&parts);
         if !annotations.is_empty() {
-            self.chunk(&json!({ "annotations": annotations }), out);
+            self.write_chunk(&json!({ "annotations": annotations }), out);
         }
         let choice = json!({"index": 0, "delta": {}, "logprobs": null, "finish_reason": self.finish_reason()});
-        self.choices(&[choice], Value::Null, out);
+        self.write_choices(&[choice], Value::Null, out);
         if self.include_usage {
-            self.choices(&[], tokens(self.telling.usage()), out);
+            self.write_choices(&[], usage_object(self.segment.usage()), out);
         }
     }
 
-    fn chunk(&self, delta: &Value, out: &mut Burst) {
+    fn write_chunk(&self, delta: &Value, out: &mut RecordFrames) {
         let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": null});
-        self.choices(&[choice], Value::Null, out);
+        self.write_choices(&[choice], Value::Null, out);
     }
 
-    fn choices(&self, choices: &[Value], usage: Value, out: &mut Burst) {
+    fn write_choices(&self, choices: &[Value], usage: Value, out: &mut RecordFrames) {
         let mut chunk = self.envelope("chat.completion.chunk", choices);
         if self.include_usage {
             chunk.insert("usage".to_owned(), usage);
@@ -229,13 +240,13 @@ impl Answer {
     }
 }
 
-impl Projection for Answer {
+impl Projection for ChatProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        let told = self.telling.take(record);
-        let mut burst = Burst::default();
-        told.iter().for_each(|told| self.frame(told, &mut burst));
+        let told = self.segment.read_record(record);
+        let mut burst = RecordFrames::default();
+        told.iter().for_each(|told| self.write_event(told, &mut burst));
         burst.write_without_ids(record, out);
-        if self.is_over() {
+        if self.is_finished() {
             out.finish();
         }
     }
@@ -245,13 +256,13 @@ impl Projection for Answer {
     }
 }
 
-fn call(part: &Part) -> Option<Value> {
-    let Part::Call { call_id, name, arguments } = part else { return None };
+fn tool_call_object(part: &SegmentPart) -> Option<Value> {
+    let SegmentPart::ClientCall { call_id, name, arguments } = part else { return None };
     Some(json!({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}))
 }
 
 /// What it cost.
-fn tokens(usage: Usage) -> Value {
+fn usage_object(usage: Usage) -> Value {
     json!({
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,

@@ -4,9 +4,9 @@
 //! it starts, for not every client collects the pieces of such an input. `tool_use` is for tools of the client's own.
 //! Thoughts carry the name of their item as signature: whoever sends them back names the run that they are of.
 
-use crate::burst::Burst;
-use crate::stateless::telling::{End, Part, Telling, Told, input};
-use crate::stateless::{Failure, FailureKind, name};
+use crate::record_frames::RecordFrames;
+use crate::stateless::segment::{Segment, SegmentEnd, SegmentEvent, SegmentPart, parse_arguments_object};
+use crate::stateless::{RunFailure, RunFailureKind, answer_id};
 use model::block::Annotation;
 use model::ports::{Frames, Projection};
 use model::usage::Usage;
@@ -18,102 +18,104 @@ pub const SERVER_NAME: &str = "headwater";
 
 /// One segment of a run as a message.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    telling: Telling,
+pub struct MessagesProjection {
+    segment: Segment,
 }
 
-impl Answer {
+impl MessagesProjection {
     /// The `segment`-th answer of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
     #[must_use]
     pub fn new(run: TaskId, segment: u32) -> Self {
-        Self { telling: Telling::new(run, segment) }
+        Self { segment: Segment::new(run, segment) }
     }
 
     /// Has all been told?
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.telling.end().is_some()
+    pub fn is_finished(&self) -> bool {
+        self.segment.end().is_some()
     }
 
     /// Why there is no answer, where there is none.
     #[must_use]
-    pub fn failure(&self) -> Option<&Failure> {
-        self.telling.failure()
+    pub fn failure(&self) -> Option<&RunFailure> {
+        self.segment.failure()
     }
 
     /// The message as far as it is: what a client collects from the frames, without what was cut and said anew.
     #[must_use]
     pub fn object(&self) -> Value {
-        let content: Vec<Value> = self.telling.kept().map(|part| self.block(part)).collect();
-        self.message(&content, self.stop_reason(), self.telling.usage())
+        let content: Vec<Value> = self.segment.current_parts().map(|part| self.content_block(part)).collect();
+        self.message_object(&content, self.stop_reason(), self.segment.usage())
     }
 
-    fn message(&self, content: &[Value], stop_reason: Option<&str>, usage: Usage) -> Value {
-        let (run, segment) = self.telling.run();
+    fn message_object(&self, content: &[Value], stop_reason: Option<&str>, usage: Usage) -> Value {
+        let (run, segment) = self.segment.run_and_number();
         json!({
-            "id": name("msg_", run, segment),
+            "id": answer_id("msg_", run, segment),
             "type": "message",
             "role": "assistant",
-            "model": self.telling.model(),
+            "model": self.segment.model(),
             "content": content,
             "stop_reason": stop_reason,
             "stop_sequence": null,
-            "usage": tokens(usage),
+            "usage": usage_object(usage),
         })
     }
 
     fn stop_reason(&self) -> Option<&'static str> {
-        match self.telling.end()? {
-            End::Done => Some("end_turn"),
-            End::Calls => Some("tool_use"),
-            End::Length => Some("max_tokens"),
-            End::Refused | End::Filtered => Some("refusal"),
-            End::Failed(_) => None,
+        match self.segment.end()? {
+            SegmentEnd::Completed => Some("end_turn"),
+            SegmentEnd::ToolCalls => Some("tool_use"),
+            SegmentEnd::Limit => Some("max_tokens"),
+            SegmentEnd::Refused | SegmentEnd::ContentFilter => Some("refusal"),
+            SegmentEnd::Failed(_) => None,
         }
     }
 
     /// A part as the block that it becomes.
-    fn block(&self, part: &Part) -> Value {
-        let mut block = self.head(part);
-        let text = || self.telling.text(part);
+    fn content_block(&self, part: &SegmentPart) -> Value {
+        let mut block = self.initial_block(part);
+        let text = || self.segment.part_text(part);
         let (key, value) = match part {
-            Part::Thought { item, .. } => {
-                put(&mut block, "signature", self.telling.item_id(*item).into());
+            SegmentPart::Reasoning { item, .. } => {
+                insert_field(&mut block, "signature", self.segment.item_id(*item).into());
                 ("thinking", text().into())
             }
-            Part::Words { .. } => {
-                let annotations = self.telling.words(part).and_then(|block| block.annotations.as_deref());
+            SegmentPart::Text { .. } => {
+                let annotations = self.segment.text_block(part).and_then(|block| block.annotations.as_deref());
                 let cited = annotations.unwrap_or_default().iter().filter_map(|cited| self.citation(cited));
                 let cited: Vec<Value> = cited.collect();
                 if !cited.is_empty() {
-                    put(&mut block, "citations", cited.into());
+                    insert_field(&mut block, "citations", cited.into());
                 }
                 ("text", text().into())
             }
-            Part::Picture { .. } => ("text", text().into()),
-            Part::Call { arguments, .. } => ("input", input(arguments)),
-            Part::Used { .. } | Part::Given { .. } => return block,
+            SegmentPart::Image { .. } => ("text", text().into()),
+            SegmentPart::ClientCall { arguments, .. } => ("input", parse_arguments_object(arguments)),
+            SegmentPart::ServerCall { .. } | SegmentPart::ServerResult { .. } => return block,
         };
-        put(&mut block, key, value);
+        insert_field(&mut block, key, value);
         block
     }
 
     /// A block as it starts.
-    fn head(&self, part: &Part) -> Value {
+    fn initial_block(&self, part: &SegmentPart) -> Value {
         match part {
-            Part::Thought { .. } => json!({"type": "thinking", "thinking": "", "signature": ""}),
-            Part::Words { .. } | Part::Picture { .. } => json!({"type": "text", "text": ""}),
-            Part::Call { call_id, name, .. } => json!({"type": "tool_use", "id": call_id, "name": name, "input": {}}),
-            Part::Used { id, name, arguments } => json!({
+            SegmentPart::Reasoning { .. } => json!({"type": "thinking", "thinking": "", "signature": ""}),
+            SegmentPart::Text { .. } | SegmentPart::Image { .. } => json!({"type": "text", "text": ""}),
+            SegmentPart::ClientCall { call_id, name, .. } => {
+                json!({"type": "tool_use", "id": call_id, "name": name, "input": {}})
+            }
+            SegmentPart::ServerCall { id, name, arguments } => json!({
                 "type": "mcp_tool_use",
                 "id": id,
                 "name": name,
                 "server_name": SERVER_NAME,
-                "input": input(arguments),
+                "input": parse_arguments_object(arguments),
             }),
-            Part::Given { item } => {
-                let (id, is_good) = self.telling.outcome(*item);
-                let content = [json!({"type": "text", "text": self.telling.text(part)})];
+            SegmentPart::ServerResult { item } => {
+                let (id, is_good) = self.segment.call_outcome(*item);
+                let content = [json!({"type": "text", "text": self.segment.part_text(part)})];
                 json!({"type": "mcp_tool_result", "tool_use_id": id, "is_error": !is_good, "content": content})
             }
         }
@@ -130,7 +132,7 @@ impl Answer {
             })),
             Annotation::ReferenceToBlock { reference_id, .. } => Some(json!({
                 "type": "search_result_location",
-                "source": self.telling.reference(*reference_id),
+                "source": self.segment.reference_url(*reference_id),
                 "title": format!("[{reference_id}]"),
                 "cited_text": "",
                 "search_result_index": reference_id.saturating_sub(1),
@@ -142,86 +144,89 @@ impl Answer {
         }
     }
 
-    fn frame(&self, told: &Told, out: &mut Burst) {
+    fn write_event(&self, told: &SegmentEvent, out: &mut RecordFrames) {
         match told {
-            Told::Begun => {
-                let message = self.message(&[], None, Usage::default());
+            SegmentEvent::Started => {
+                let message = self.message_object(&[], None, Usage::default());
                 out.push("message_start", &json!({"type": "message_start", "message": message}));
             }
-            Told::Opened(place) => self.opened(*place, out),
-            Told::Grew(place, more) => {
-                let delta = match self.telling.part(*place).map(|shown| &shown.part) {
-                    Some(Part::Thought { .. }) => json!({"type": "thinking_delta", "thinking": more}),
+            SegmentEvent::PartStarted(place) => self.write_part_start(*place, out),
+            SegmentEvent::PartDelta(place, more) => {
+                let delta = match self.segment.part_progress(*place).map(|shown| &shown.part) {
+                    Some(SegmentPart::Reasoning { .. }) => json!({"type": "thinking_delta", "thinking": more}),
                     _ => json!({"type": "text_delta", "text": more}),
                 };
-                self.delta(*place, &delta, out);
+                self.write_delta(*place, &delta, out);
             }
-            Told::Cited(place, cited) => {
+            SegmentEvent::Annotation(place, cited) => {
                 if let Some(citation) = self.citation(cited) {
-                    self.delta(*place, &json!({"type": "citations_delta", "citation": citation}), out);
+                    self.write_delta(*place, &json!({"type": "citations_delta", "citation": citation}), out);
                 }
             }
-            Told::Closed(place) => self.closed(*place, out),
-            Told::Over => self.over(out),
+            SegmentEvent::PartDone(place) => self.write_part_end(*place, out),
+            SegmentEvent::Finished => self.write_end(out),
         }
     }
 
-    fn opened(&self, place: usize, out: &mut Burst) {
-        let Some(shown) = self.telling.part(place) else { return };
-        let head = self.head(&shown.part);
+    fn write_part_start(&self, place: usize, out: &mut RecordFrames) {
+        let Some(shown) = self.segment.part_progress(place) else { return };
+        let head = self.initial_block(&shown.part);
         let start = json!({"type": "content_block_start", "index": shown.index, "content_block": head});
         out.push("content_block_start", &start);
         match &shown.part {
-            Part::Call { arguments, .. } => {
-                self.delta(place, &json!({"type": "input_json_delta", "partial_json": arguments}), out);
+            SegmentPart::ClientCall { arguments, .. } => {
+                self.write_delta(place, &json!({"type": "input_json_delta", "partial_json": arguments}), out);
             }
-            Part::Picture { .. } => {
-                let note = self.telling.text(&shown.part);
-                self.delta(place, &json!({"type": "text_delta", "text": note}), out);
+            SegmentPart::Image { .. } => {
+                let note = self.segment.part_text(&shown.part);
+                self.write_delta(place, &json!({"type": "text_delta", "text": note}), out);
             }
-            Part::Thought { .. } | Part::Words { .. } | Part::Used { .. } | Part::Given { .. } => {}
+            SegmentPart::Reasoning { .. }
+            | SegmentPart::Text { .. }
+            | SegmentPart::ServerCall { .. }
+            | SegmentPart::ServerResult { .. } => {}
         }
     }
 
-    fn delta(&self, place: usize, delta: &Value, out: &mut Burst) {
-        let index = self.telling.part(place).and_then(|shown| shown.index);
+    fn write_delta(&self, place: usize, delta: &Value, out: &mut RecordFrames) {
+        let index = self.segment.part_progress(place).and_then(|shown| shown.index);
         out.push("content_block_delta", &json!({"type": "content_block_delta", "index": index, "delta": delta}));
     }
 
-    fn closed(&self, place: usize, out: &mut Burst) {
-        let Some(shown) = self.telling.part(place) else { return };
-        if let Part::Thought { item, .. } = &shown.part {
-            let signature = self.telling.item_id(*item);
-            self.delta(place, &json!({"type": "signature_delta", "signature": signature}), out);
+    fn write_part_end(&self, place: usize, out: &mut RecordFrames) {
+        let Some(shown) = self.segment.part_progress(place) else { return };
+        if let SegmentPart::Reasoning { item, .. } = &shown.part {
+            let signature = self.segment.item_id(*item);
+            self.write_delta(place, &json!({"type": "signature_delta", "signature": signature}), out);
         }
         out.push("content_block_stop", &json!({"type": "content_block_stop", "index": shown.index}));
     }
 
-    fn over(&self, out: &mut Burst) {
+    fn write_end(&self, out: &mut RecordFrames) {
         if let Some(failure) = self.failure() {
             let kind = match failure.kind {
-                FailureKind::RateLimited => "rate_limit_error",
-                FailureKind::Overloaded => "overloaded_error",
-                FailureKind::Cancelled | FailureKind::Other => "api_error",
+                RunFailureKind::RateLimited => "rate_limit_error",
+                RunFailureKind::Overloaded => "overloaded_error",
+                RunFailureKind::Cancelled | RunFailureKind::Other => "api_error",
             };
             let error = json!({"type": "error", "error": {"type": kind, "message": failure.message}});
             out.push("error", &error);
             return;
         }
         let delta = json!({"stop_reason": self.stop_reason(), "stop_sequence": null});
-        let usage = tokens(self.telling.usage());
+        let usage = usage_object(self.segment.usage());
         out.push("message_delta", &json!({"type": "message_delta", "delta": delta, "usage": usage}));
         out.push("message_stop", &json!({"type": "message_stop"}));
     }
 }
 
-impl Projection for Answer {
+impl Projection for MessagesProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        let told = self.telling.take(record);
-        let mut burst = Burst::default();
-        told.iter().for_each(|told| self.frame(told, &mut burst));
+        let told = self.segment.read_record(record);
+        let mut burst = RecordFrames::default();
+        told.iter().for_each(|told| self.write_event(told, &mut burst));
         burst.write_without_ids(record, out);
-        if self.is_over() {
+        if self.is_finished() {
             out.finish();
         }
     }
@@ -231,14 +236,14 @@ impl Projection for Answer {
     }
 }
 
-fn put(block: &mut Value, key: &str, value: Value) {
+fn insert_field(block: &mut Value, key: &str, value: Value) {
     if let Some(fields) = block.as_object_mut() {
         fields.insert(key.to_owned(), value);
     }
 }
 
 /// What it cost. This protocol counts what its cache held beside what was read.
-fn tokens(usage: Usage) -> Value {
+fn usage_object(usage: Usage) -> Value {
     let cached = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
     json!({
         "input_tokens": usage.input_tokens.saturating_sub(cached),

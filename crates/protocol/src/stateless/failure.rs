@@ -4,18 +4,18 @@ use model::event::ErrorInfo;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct RunFailure {
     /// What kind of thing happened.
-    pub kind: FailureKind,
+    pub kind: RunFailureKind,
     /// What happened, for people.
     pub message: String,
     /// May the same request succeed later?
-    pub may_retry: bool,
+    pub retryable: bool,
 }
 
 /// What kind of thing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
+pub enum RunFailureKind {
     /// The provider was asked too often.
     RateLimited,
     /// The provider has too much to do.
@@ -26,13 +26,13 @@ pub enum FailureKind {
     Other,
 }
 
-impl From<&ErrorInfo> for Failure {
+impl From<&ErrorInfo> for RunFailure {
     fn from(error: &ErrorInfo) -> Self {
         let kind = match error.code.as_str() {
-            "rate_limited" => FailureKind::RateLimited,
-            "overloaded" => FailureKind::Overloaded,
-            _ => FailureKind::Other,
+            "rate_limited" => RunFailureKind::RateLimited,
+            "overloaded" => RunFailureKind::Overloaded,
+            _ => RunFailureKind::Other,
         };
-        Self { kind, message: error.message.clone(), may_retry: error.retryable == Some(true) }
+        Self { kind, message: error.message.clone(), retryable: error.retryable == Some(true) }
     }
 }

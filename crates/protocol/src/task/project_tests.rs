@@ -5,9 +5,9 @@ use model::ports::{Frames, Projection};
 use model::record::{RecordDraft, RecordHeader};
 use model::{Epoch, Record, Seq, TaskId, ThreadId};
 
-use super::{Scope, Task, resume_after};
-use crate::task::parse_frame;
-use sse::{Decoder, Limits};
+use super::{RecordScope, TaskProjection, resume_seq};
+use crate::task::parse_task_frame;
+use sse::{DecodeLimits, Decoder};
 
 fn sealed(event: Event) -> Record {
     let draft = RecordDraft { seq: Seq(7), at: 1_710_000_000_000, event, private: None };
@@ -26,12 +26,12 @@ fn stored(public: &'static str) -> Record {
 
 fn frames(record: &Record) -> String {
     let mut out = Frames::default();
-    Task::new(Scope::Thread).project(record, &mut out);
+    TaskProjection::new(RecordScope::Thread).project(record, &mut out);
     String::from_utf8(out.into_parts().0.to_vec()).unwrap()
 }
 
-fn decoded(bytes: &str) -> Vec<sse::Event> {
-    let mut decoder = Decoder::new(Limits::default());
+fn decoded(bytes: &str) -> Vec<sse::SseEvent> {
+    let mut decoder = Decoder::new(DecodeLimits::default());
     let mut rest = bytes.as_bytes();
     std::iter::from_fn(|| decoder.decode(&mut rest).unwrap()).collect()
 }
@@ -60,7 +60,7 @@ fn text_cannot_forge_a_frame() {
         let bytes = frames(&sealed(event.clone()));
         assert_eq!(bytes.lines().filter(|line| line.starts_with("event:")).count(), 1, "{text:?}");
         let [only] = &decoded(&bytes)[..] else { panic!("{text:?} makes more than one event") };
-        assert_eq!(parse_frame(&only.data).unwrap().event, event, "{text:?}");
+        assert_eq!(parse_task_frame(&only.data).unwrap().event, event, "{text:?}");
     }
 }
 
@@ -69,14 +69,14 @@ fn text_cannot_forge_a_frame() {
 fn foreign_bytes_stay_one_frame() {
     let pretty = stored("{\n  \"type\": \"task.started\",\r\n  \"task_id\": \"task_1\"\n}\n");
     let [only] = &decoded(&frames(&pretty))[..] else { panic!("one record, one event") };
-    let frame = parse_frame(&only.data).unwrap();
+    let frame = parse_task_frame(&only.data).unwrap();
     assert_eq!((frame.kind.as_str(), frame.seq, frame.at), ("task.started", Seq(7), 5));
     assert_eq!(frame.event, *started().event());
 
     let later = stored(r#"{"type":"task.telepathy","task_id":"task_1"}"#);
     let [only] = &decoded(&frames(&later))[..] else { panic!("one record, one event") };
     assert_eq!(only.event.as_deref(), Some("task.telepathy"));
-    assert!(matches!(parse_frame(&only.data).unwrap().event, Event::Unknown(_)));
+    assert!(matches!(parse_task_frame(&only.data).unwrap().event, Event::Unknown(_)));
 
     for (nothing, want) in
         [("{}", "{\"seq\":7,\"at\":5}"), ("", "{\"seq\":7,\"at\":5}"), ("[1]", "{\"seq\":7,\"at\":5}")]
@@ -90,9 +90,9 @@ fn foreign_bytes_stay_one_frame() {
 fn a_cursor_inside_a_record_is_another_dialects() {
     let record = started();
     let cursor = Cursor::from(&record);
-    assert_eq!(resume_after(&cursor, Seq(9), Some(&record)), Ok(Seq(7)));
-    assert_eq!(resume_after(&cursor, Seq(9), Some(&stored("{}"))), Err(CursorError::Mismatch));
-    assert_eq!(resume_after(&cursor, Seq(6), None), Err(CursorError::Ahead { asked: Seq(7), head: Seq(6) }));
+    assert_eq!(resume_seq(&cursor, Seq(9), Some(&record)), Ok(Seq(7)));
+    assert_eq!(resume_seq(&cursor, Seq(9), Some(&stored("{}"))), Err(CursorError::Mismatch));
+    assert_eq!(resume_seq(&cursor, Seq(6), None), Err(CursorError::Ahead { asked: Seq(7), head: Seq(6) }));
     let inner = Some(FramePosition { projection: "blocks".to_owned(), frames: 1 });
-    assert_eq!(resume_after(&Cursor { frame: inner, ..cursor }, Seq(9), Some(&record)), Err(CursorError::Mismatch));
+    assert_eq!(resume_seq(&Cursor { frame: inner, ..cursor }, Seq(9), Some(&record)), Err(CursorError::Mismatch));
 }

@@ -3,11 +3,11 @@
 use model::{Event, Millis, Seq};
 use serde::Deserialize;
 
-use sse::{DecodeError, Decoder, Limits};
+use sse::{DecodeError, DecodeLimits, Decoder};
 
 /// One event as it came over the wire.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Frame {
+pub struct TaskFrame {
     /// Its type, also where this version does not know it.
     pub kind: String,
     /// Its place in the thread.
@@ -20,7 +20,7 @@ pub struct Frame {
 
 /// What stands beside the event itself.
 #[derive(Deserialize)]
-struct Envelope {
+struct FrameEnvelope {
     #[serde(rename = "type")]
     kind: String,
     seq: Seq,
@@ -30,26 +30,27 @@ struct Envelope {
 /// The data of a frame is no event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame's data is not an event with `type`, `seq` and `at`: {0}")]
-pub struct FrameError(String);
+pub struct TaskFrameError(String);
 
 /// Why a native stream cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
+pub enum TaskReadError {
     /// It is not an event stream that we can hold.
     #[error(transparent)]
     Stream(#[from] DecodeError),
     /// It is one, of another dialect.
     #[error(transparent)]
-    Frame(#[from] FrameError),
+    Frame(#[from] TaskFrameError),
 }
 
 /// Reads the data of one frame. Unknown fields are ignored, unknown types are kept as such.
 ///
 /// # Errors
 /// When it is no event at all.
-pub fn parse_frame(data: &str) -> Result<Frame, FrameError> {
-    let Envelope { kind, seq, at } = serde_json::from_str(data).map_err(|error| FrameError(error.to_string()))?;
-    Ok(Frame { kind, seq, at, event: Event::decode(data.as_bytes()) })
+pub fn parse_task_frame(data: &str) -> Result<TaskFrame, TaskFrameError> {
+    let FrameEnvelope { kind, seq, at } =
+        serde_json::from_str(data).map_err(|error| TaskFrameError(error.to_string()))?;
+    Ok(TaskFrame { kind, seq, at, event: Event::decode(data.as_bytes()) })
 }
 
 /// Reads a native stream in chunks of any size. A new connection needs a new reader.
@@ -63,24 +64,24 @@ pub fn parse_frame(data: &str) -> Result<Frame, FrameError> {
 /// # Ok::<(), protocol::task::ReadError>(())
 /// ```
 #[derive(Debug)]
-pub struct Reader {
+pub struct TaskFrameReader {
     decoder: Decoder,
 }
 
-impl Reader {
+impl TaskFrameReader {
     /// A reader at the start of a stream.
     #[must_use]
     pub fn new() -> Self {
-        Self { decoder: Decoder::new(Limits::default()) }
+        Self { decoder: Decoder::new(DecodeLimits::default()) }
     }
 
     /// Takes bytes off `input` until a frame is whole. `None` means that all of `input` was taken and more is needed.
     ///
     /// # Errors
     /// When the stream goes beyond a limit, for ever; when a frame is no event, for that frame alone.
-    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, ReadError> {
+    pub fn next_frame(&mut self, input: &mut &[u8]) -> Result<Option<TaskFrame>, TaskReadError> {
         let Some(event) = self.decoder.decode(input)? else { return Ok(None) };
-        Ok(Some(parse_frame(&event.data)?))
+        Ok(Some(parse_task_frame(&event.data)?))
     }
 
     /// The cursor to resume after.
@@ -96,7 +97,7 @@ impl Reader {
     }
 }
 
-impl Default for Reader {
+impl Default for TaskFrameReader {
     fn default() -> Self {
         Self::new()
     }
@@ -110,11 +111,11 @@ mod tests {
     fn what_is_no_event_is_said_so_and_the_next_one_is_read() {
         let stream = "data: [DONE]\n\ndata: {\"type\":\"task.x\"}\n\n: still here\n\ndata: {\"type\":\"task.x\",\"seq\":1,\"at\":2}\n\n";
         let mut rest = stream.as_bytes();
-        let mut reader = Reader::new();
-        assert!(matches!(reader.read(&mut rest), Err(ReadError::Frame(_))));
-        assert!(matches!(reader.read(&mut rest), Err(ReadError::Frame(_))));
-        let frame = reader.read(&mut rest).unwrap().unwrap();
+        let mut reader = TaskFrameReader::new();
+        assert!(matches!(reader.next_frame(&mut rest), Err(TaskReadError::Frame(_))));
+        assert!(matches!(reader.next_frame(&mut rest), Err(TaskReadError::Frame(_))));
+        let frame = reader.next_frame(&mut rest).unwrap().unwrap();
         assert_eq!((frame.kind.as_str(), frame.seq, frame.at), ("task.x", Seq(1), 2));
-        assert_eq!(reader.read(&mut rest), Ok(None));
+        assert_eq!(reader.next_frame(&mut rest), Ok(None));
     }
 }

@@ -7,13 +7,13 @@ use crate::resumes::{Place, hold, runs};
 use log::{Frame, Log, shown, tell, text};
 use model::event::Event;
 use model_testing::{LogOptions, generate_thread_log, test_seeds};
-use protocol::agent_runs::{AgentRuns, Conversation, NAME, Said, Speaker};
+use protocol::agent_runs::{AGENT_RUNS_PROJECTION, AgentRunsProjection, HistoryMessage, MessageHistory, MessageRole};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
 #[test]
 fn whoever_leaves_after_any_frame_gets_exactly_the_rest() {
-    hold(Place::Id(NAME), |thread, _| Box::new(AgentRuns::new(thread.to_string())));
+    hold(Place::Id(AGENT_RUNS_PROJECTION), |thread, _| Box::new(AgentRunsProjection::new(thread.to_string())));
 }
 
 #[test]
@@ -343,9 +343,9 @@ fn a_thread_is_its_runs_one_after_the_other() {
     }
 }
 
-fn conversation(records: &[model::Record]) -> Vec<Said> {
-    let mut conversation = Conversation::default();
-    records.iter().for_each(|record| conversation.take(record));
+fn conversation(records: &[model::Record]) -> Vec<HistoryMessage> {
+    let mut conversation = MessageHistory::default();
+    records.iter().for_each(|record| conversation.read_record(record));
     conversation.into_messages()
 }
 
@@ -379,7 +379,7 @@ fn history_is_what_a_viewer_has() {
             let read: Vec<(String, Value)> = messages
                 .iter()
                 .filter_map(|said| {
-                    let name = if said.role == Speaker::Tool { "toolAgentOutput" } else { "workerAgentOutput" };
+                    let name = if said.role == MessageRole::Tool { "toolAgentOutput" } else { "workerAgentOutput" };
                     Some((said.id.to_string(), said.metadata.get(name)?.clone()))
                 })
                 .collect();

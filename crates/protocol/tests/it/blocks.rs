@@ -10,12 +10,12 @@ mod turns;
 
 use crate::resumes;
 use log::Log;
-use protocol::blocks::Blocks;
+use protocol::blocks::BlocksProjection;
 use serde_json::Value;
 
 /// The frames of a log, as a client of the session `s1` gets them.
 fn frames(log: &Log) -> Vec<Value> {
-    let bytes = resumes::frames(Box::new(Blocks::new("s1".to_owned())), log.records());
+    let bytes = resumes::frames(Box::new(BlocksProjection::new("s1".to_owned())), log.records());
     lines(&bytes)
 }
 

@@ -5,8 +5,8 @@ use model::cursor::Cursor;
 use model::ports::{Frames, Projection};
 use model::{Record, Seq, TaskId, ThreadId};
 use model_testing::{LogOptions, generate_thread_log, test_seeds};
-use protocol::burst::resume_after;
-use sse::{Decoder, Limits};
+use protocol::record_frames::resume_position;
+use sse::{DecodeLimits, Decoder};
 
 /// How a client of a projection says where it is.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ fn resumed(last: &[u8], count: usize, place: Place) -> (Seq, u64) {
     let (text, projection) = match place {
         Place::Count => return (Seq::ZERO, count as u64),
         Place::Id(projection) => {
-            let mut decoder = Decoder::new(Limits::default());
+            let mut decoder = Decoder::new(DecodeLimits::default());
             let mut rest = last;
             decoder.decode(&mut rest).expect("an event").expect("whole");
             (decoder.last_event_id().expect("an id").to_owned(), projection)
@@ -86,7 +86,7 @@ fn resumed(last: &[u8], count: usize, place: Place) -> (Seq, u64) {
         }
     };
     let cursor: Cursor = text.parse().expect("a cursor");
-    resume_after(&cursor, projection).expect("of this projection")
+    resume_position(&cursor, projection).expect("of this projection")
 }
 
 fn resume(mut projection: Box<dyn Projection>, records: &[Record], after: Seq, skip: u64) -> Vec<u8> {

@@ -10,12 +10,12 @@ use model::item::Item;
 use model::ports::{Frames, Projection};
 use model::{Record, ThreadId};
 use model_testing::{LogOptions, generate_thread_log, test_seeds};
-use protocol::run_items::{NAME, RunItems};
+use protocol::run_items::{RUN_ITEMS_PROJECTION, RunItemsProjection};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 fn shown(log: &Log) -> Vec<Frame> {
-    read(&frames(Box::new(RunItems::new(run(), &thread())), &log.records))
+    read(&frames(Box::new(RunItemsProjection::new(run(), &thread())), &log.records))
 }
 
 /// Each event in a few words; raw frames of one response between two other events are one line.
@@ -241,8 +241,8 @@ fn a_computer_is_called_by_actions_and_answers_with_its_screen() {
 
 #[test]
 fn laws_4_and_5_hold() {
-    hold(Place::Id(NAME), |thread: &ThreadId, records: &[Record]| {
-        Box::new(RunItems::new(records[0].run.clone(), thread))
+    hold(Place::Id(RUN_ITEMS_PROJECTION), |thread: &ThreadId, records: &[Record]| {
+        Box::new(RunItemsProjection::new(records[0].run.clone(), thread))
     });
 }
 
@@ -253,10 +253,10 @@ fn a_thread_shows_its_runs_one_after_the_other() {
         let (thread, log) = generate_thread_log(seed, LogOptions::small());
         let mut ids: Vec<_> = log.iter().map(|record| record.run.clone()).collect();
         ids.dedup();
-        let runs = ids.iter().map(|run| frames(Box::new(RunItems::new(run.clone(), &thread)), &log));
+        let runs = ids.iter().map(|run| frames(Box::new(RunItemsProjection::new(run.clone(), &thread)), &log));
         let runs: Vec<u8> = runs.flatten().collect();
         let mut out = Frames::default();
-        let mut projection = RunItems::thread(&thread);
+        let mut projection = RunItemsProjection::for_thread(&thread);
         log.iter().for_each(|record| projection.project(record, &mut out));
         let (bytes, _, over) = out.into_parts();
         assert_eq!((bytes.as_ref(), over), (runs.as_slice(), false), "seed {seed}");
@@ -270,7 +270,7 @@ fn random_runs_tell_every_whole_item_once_and_end_once() {
         let mut ids: Vec<_> = log.iter().map(|record| record.run.clone()).collect();
         ids.dedup();
         for run in ids {
-            let frames = read(&frames(Box::new(RunItems::new(run.clone(), &thread)), &log));
+            let frames = read(&frames(Box::new(RunItemsProjection::new(run.clone(), &thread)), &log));
             raw_responses_are_in_order(&frames).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
             let told = frames.iter().filter(|(event, _)| event == "run_item_stream_event");
             let told: Vec<String> = told.map(|(_, data)| named(&data["item"]["raw_item"])).collect();

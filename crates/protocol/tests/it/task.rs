@@ -7,14 +7,14 @@ use model::ports::{FrameEnd, Frames, Projection};
 use model::task::TaskObject;
 use model::{Event, Record, Seq, TaskId};
 use model_testing::{LogOptions, Rng, generate_thread_log, test_seeds};
-use protocol::task::{Frame, Reader, Scope, Task, resume_after};
+use protocol::task::{RecordScope, TaskFrame, TaskFrameReader, TaskProjection, resume_seq};
 
 /// The thread, each of its runs, and each sub-agent.
-fn scopes(log: &[Record]) -> Vec<Scope> {
-    let mut scopes = vec![Scope::Thread];
+fn scopes(log: &[Record]) -> Vec<RecordScope> {
+    let mut scopes = vec![RecordScope::Thread];
     scopes.extend(log.iter().filter_map(|record| match record.event() {
-        Event::Created(e) if e.task.parent_task_id.is_none() => Some(Scope::Run(e.task_id.clone())),
-        Event::Created(e) => Some(Scope::Task(e.task_id.clone())),
+        Event::Created(e) if e.task.parent_task_id.is_none() => Some(RecordScope::Run(e.task_id.clone())),
+        Event::Created(e) => Some(RecordScope::Task(e.task_id.clone())),
         _ => None,
     }));
     scopes
@@ -29,13 +29,13 @@ fn project<'a>(projection: &mut dyn Projection, records: impl IntoIterator<Item 
 }
 
 /// All events of some frames, read in chunks of random sizes.
-fn read(chance: &mut Rng, mut bytes: &[u8]) -> Vec<Frame> {
-    let mut reader = Reader::new();
+fn read(chance: &mut Rng, mut bytes: &[u8]) -> Vec<TaskFrame> {
+    let mut reader = TaskFrameReader::new();
     let mut frames = Vec::new();
     while !bytes.is_empty() {
         let (mut chunk, rest) = bytes.split_at(chance.below(bytes.len().min(5000)) + 1);
         bytes = rest;
-        while let Some(frame) = reader.read(&mut chunk).unwrap() {
+        while let Some(frame) = reader.next_frame(&mut chunk).unwrap() {
             frames.push(frame);
         }
     }
@@ -58,10 +58,10 @@ fn short_logs() -> impl Iterator<Item = (u64, Vec<Record>)> {
 fn law_4_prefix_stable() {
     for (seed, log) in short_logs() {
         for scope in scopes(&log) {
-            let (all, ends, over) = project(&mut Task::new(scope.clone()), &log);
+            let (all, ends, over) = project(&mut TaskProjection::new(scope.clone()), &log);
             for length in 0..=log.len() {
                 let at = format!("SEED={seed}, {scope:?}, {length} records");
-                let (some, some_ends, some_over) = project(&mut Task::new(scope.clone()), &log[..length]);
+                let (some, some_ends, some_over) = project(&mut TaskProjection::new(scope.clone()), &log[..length]);
                 assert!(all.starts_with(&some), "{at}: other bytes");
                 assert!(ends.starts_with(&some_ends), "{at}: other frames");
                 assert!(!some_over || (over && some == all), "{at}: something follows the end");
@@ -72,8 +72,8 @@ fn law_4_prefix_stable() {
 
 /// The frames after `cursor` as somebody makes them who was not there before: from the record after it, or, where a
 /// projection needs to have seen its run, from that run's first record, showing nothing until the cursor is passed.
-fn resumed(scope: &Scope, log: &[Record], cursor: usize) -> Shown {
-    let mut projection = Task::new(scope.clone());
+fn resumed(scope: &RecordScope, log: &[Record], cursor: usize) -> Shown {
+    let mut projection = TaskProjection::new(scope.clone());
     let rest = &log[cursor..];
     if projection.needs_history() {
         let run = rest.first().map(|record| &record.run);
@@ -90,8 +90,8 @@ fn resumed(scope: &Scope, log: &[Record], cursor: usize) -> Shown {
 fn law_5_resume() {
     for (seed, log) in short_logs() {
         for scope in scopes(&log) {
-            let (all, _, _) = project(&mut Task::new(scope.clone()), &log);
-            let mut live = Task::new(scope.clone());
+            let (all, _, _) = project(&mut TaskProjection::new(scope.clone()), &log);
+            let mut live = TaskProjection::new(scope.clone());
             let mut before = Vec::new();
             for cursor in 0..=log.len() {
                 let at = format!("SEED={seed}, {scope:?}, cursor {cursor}");
@@ -114,16 +114,16 @@ fn every_frame_carries_a_cursor_of_its_record() {
         let (_, log) = generate_thread_log(seed, LogOptions::small());
         let (_, other) = generate_thread_log(seed.wrapping_add(1), LogOptions::small());
         let head = Seq(log.len() as u64);
-        let (bytes, ends, over) = project(&mut Task::new(Scope::Thread), &log);
+        let (bytes, ends, over) = project(&mut TaskProjection::new(RecordScope::Thread), &log);
         assert_eq!((ends.len(), over), (log.len(), false), "SEED={seed}");
         let text = std::str::from_utf8(&bytes).unwrap();
         let ids = text.split("\n\n").filter_map(|frame| frame.strip_prefix("id: ")?.split('\n').next());
         let mut seen = 0;
         for (record, id) in log.iter().zip(ids) {
             let cursor: Cursor = id.parse().unwrap();
-            assert_eq!(resume_after(&cursor, head, Some(record)), Ok(record.seq), "SEED={seed}: {id}");
+            assert_eq!(resume_seq(&cursor, head, Some(record)), Ok(record.seq), "SEED={seed}: {id}");
             if let Some(foreign) = other.iter().find(|foreign| foreign.seq == record.seq) {
-                assert!(resume_after(&cursor, head, Some(foreign)).is_err(), "SEED={seed}: {id} of another thread");
+                assert!(resume_seq(&cursor, head, Some(foreign)).is_err(), "SEED={seed}: {id} of another thread");
             }
             seen += 1;
         }
@@ -137,8 +137,8 @@ fn a_stream_ends_with_its_task() {
     for seed in test_seeds() {
         let (_, log) = generate_thread_log(seed, LogOptions::default());
         for scope in scopes(&log) {
-            let (_, ends, over) = project(&mut Task::new(scope.clone()), &log);
-            let (Scope::Run(id) | Scope::Task(id)) = &scope else {
+            let (_, ends, over) = project(&mut TaskProjection::new(scope.clone()), &log);
+            let (RecordScope::Run(id) | RecordScope::Task(id)) = &scope else {
                 assert!(!over, "SEED={seed}");
                 continue;
             };
@@ -156,8 +156,8 @@ fn law_6_the_client_agrees() {
         let mut chance = Rng::new(seed);
         let (_, log) = generate_thread_log(seed, LogOptions::default());
         for scope in scopes(&log) {
-            let Scope::Run(run) = &scope else { continue };
-            let (bytes, ..) = project(&mut Task::new(scope.clone()), &log);
+            let RecordScope::Run(run) = &scope else { continue };
+            let (bytes, ..) = project(&mut TaskProjection::new(scope.clone()), &log);
             let (mut client, mut server) = (RunFold::default(), RunFold::default());
             let records = log.iter().filter(|record| record.run == *run);
             for (frame, record) in read(&mut chance, &bytes).iter().zip(records) {
@@ -181,8 +181,8 @@ fn a_sub_agents_stream_stands_alone() {
         let mut chance = Rng::new(seed);
         let (_, log) = generate_thread_log(seed, LogOptions::default());
         for scope in scopes(&log) {
-            let Scope::Task(task) = &scope else { continue };
-            let (bytes, ..) = project(&mut Task::new(scope.clone()), &log);
+            let RecordScope::Task(task) = &scope else { continue };
+            let (bytes, ..) = project(&mut TaskProjection::new(scope.clone()), &log);
             let mut client = RunFold::default();
             for mut frame in read(&mut chance, &bytes) {
                 if let Event::Created(created) = &mut frame.event

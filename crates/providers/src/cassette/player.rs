@@ -141,7 +141,7 @@ impl CassettePlayback {
                 (Some(heard), _) => {
                     self.next_index += 1;
                     wait_until_due(self.speed, self.started_at, heard.at_ms).await;
-                    let event = sse::Event { id: None, event: heard.event.clone(), data: heard.data.clone() };
+                    let event = sse::SseEvent { id: None, event: heard.event.clone(), data: heard.data.clone() };
                     self.ingest.on_event(&event, &mut out);
                 }
                 (None, Some((at_ms, failure))) => {

@@ -27,7 +27,7 @@ impl CassetteWriter {
     }
 
     /// The service sent an event.
-    pub(crate) fn write_event(&mut self, event: &sse::Event) {
+    pub(crate) fn write_event(&mut self, event: &sse::SseEvent) {
         let at_ms = self.elapsed_ms();
         self.write_line(&CassetteLine::Event(RecordedEvent {
             at_ms,

@@ -156,9 +156,9 @@ impl<'a> MatchContext<'a> {
         let reference = last_reference_id(self.entries_since).map(|id| id.to_string());
         let result = self.last_result().map(|(_, content)| untagged_text(content));
         scenario.placeholders.resolve_values(|value, name| match value {
-            REF => reference.as_deref(),
-            TOOL => self.tool,
-            RESULT => result.as_deref(),
+            REF_INDEX => reference.as_deref(),
+            TOOL_INDEX => self.tool,
+            RESULT_INDEX => result.as_deref(),
             _ => Some(captures.as_ref()?.name(name)?.as_str()),
         })
     }

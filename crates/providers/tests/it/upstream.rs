@@ -15,7 +15,7 @@ use model_testing::{Rng, test_seeds};
 use providers::http::{HttpProviderSettings, UpstreamDialect};
 use serde_json::{Value, json};
 use service::{Act, KEY, Service, answer, failure, send, stream, turn};
-use sse::{Decoder, Limits as EventLimits};
+use sse::{DecodeLimits as EventLimits, Decoder};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! `headwater check-config`: all that is wrong with a config file, one line each. Nothing is started.
 
-use super::say;
-use crate::config::{self, Config, Overrides, Weight};
+use super::print_line;
+use crate::config::{self, Config, Overrides, Severity};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,24 +21,24 @@ pub(crate) struct CheckConfigArgs {
 
 pub(crate) fn run(args: &CheckConfigArgs) -> ExitCode {
     if args.schema {
-        say(SCHEMA.trim_end());
+        print_line(SCHEMA.trim_end());
         return ExitCode::SUCCESS;
     }
-    let overrides = Overrides { environment: Some(config::environment), ..Overrides::default() };
-    let (config, findings) = match config::check(args.config.as_deref(), overrides) {
+    let overrides = Overrides { env: Some(config::read_env), ..Overrides::default() };
+    let (config, findings) = match config::check_config(args.config.as_deref(), overrides) {
         Ok(checked) => checked,
         Err(error) => {
-            say(error);
+            print_line(error);
             return ExitCode::FAILURE;
         }
     };
     for finding in &findings {
-        say(&finding.error);
+        print_line(&finding.error);
     }
-    if findings.iter().any(|finding| finding.weight == Weight::Error) {
+    if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return ExitCode::FAILURE;
     }
-    say(summary(&config));
+    print_line(summary(&config));
     ExitCode::SUCCESS
 }
 

@@ -1,7 +1,7 @@
 //! `headwater keys`: lets people in. Through the running server where there is one, else in the data folder itself.
 
-use super::{DataDir, say};
-use crate::control::{self, Answer, Ask};
+use super::{DataDir, print_line};
+use crate::control_socket::{self, ControlRequest, ControlResponse};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use std::path::Path;
@@ -11,11 +11,11 @@ use store::{SqliteStore, StoreOpenError};
 #[derive(Debug, Args)]
 pub(crate) struct KeysArgs {
     #[command(subcommand)]
-    verb: KeysVerb,
+    verb: KeysCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum KeysVerb {
+enum KeysCommand {
     /// Make a key for a user. It is shown once.
     Create {
         /// Whom it lets in.
@@ -40,39 +40,39 @@ enum KeysVerb {
 
 pub(crate) async fn run(args: KeysArgs) -> anyhow::Result<ExitCode> {
     let (ask, folder) = match args.verb {
-        KeysVerb::Create { user, folder } => (Ask::CreateKey { user }, folder),
-        KeysVerb::List { folder } => (Ask::ListKeys, folder),
-        KeysVerb::Revoke { id, folder } => (Ask::RevokeKey { id }, folder),
+        KeysCommand::Create { user, folder } => (ControlRequest::CreateKey { user }, folder),
+        KeysCommand::List { folder } => (ControlRequest::ListKeys, folder),
+        KeysCommand::Revoke { id, folder } => (ControlRequest::RevokeKey { id }, folder),
     };
-    let makes = matches!(ask, Ask::CreateKey { .. });
+    let makes = matches!(ask, ControlRequest::CreateKey { .. });
     if !makes && !folder.data_dir.exists() {
         bail!("there is no data folder {}", folder.data_dir.display());
     }
-    match asked(&folder.data_dir, ask).await? {
-        Answer::Created(key) => {
-            say(&key.secret);
+    match run_key_request(&folder.data_dir, ask).await? {
+        ControlResponse::Created(key) => {
+            print_line(&key.secret);
             eprintln!("key {} of user {}: shown once, keep it", key.id, key.user);
         }
-        Answer::Keys { keys } => {
+        ControlResponse::Keys { keys } => {
             for key in keys {
                 let state = key.revoked_at.map_or("live".to_owned(), |at| format!("revoked_at={at}"));
-                say(format_args!("{}\t{}\tcreated_at={}\t{state}", key.id, key.user, key.created_at));
+                print_line(format_args!("{}\t{}\tcreated_at={}\t{state}", key.id, key.user, key.created_at));
             }
         }
-        Answer::Revoked => say("revoked"),
-        Answer::Failed { why } => bail!(why),
+        ControlResponse::Revoked => print_line("revoked"),
+        ControlResponse::Failed { why } => bail!(why),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn asked(dir: &Path, ask: Ask) -> anyhow::Result<Answer> {
+async fn run_key_request(dir: &Path, ask: ControlRequest) -> anyhow::Result<ControlResponse> {
     match SqliteStore::open(dir, &store::SqliteOptions::default()) {
         Ok(store) => {
-            let answer = control::answer(&store, ask).await;
+            let answer = control_socket::handle_control_request(&store, ask).await;
             store.close().await;
             Ok(answer)
         }
-        Err(StoreOpenError::Locked(_)) => control::ask(dir, &ask)
+        Err(StoreOpenError::Locked(_)) => control_socket::send_control_request(dir, &ask)
             .await
             .with_context(|| format!("a server has {}, but it does not answer there", dir.display())),
         Err(error) => Err(error.into()),

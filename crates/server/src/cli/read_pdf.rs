@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub(super) const VERB: &str = "read-pdf";
+pub(super) const COMMAND_NAME: &str = "read-pdf";
 /// This program, also when somebody has put a newer one in its place.
-const OURSELVES: &str = "/proc/self/exe";
+const SELF_EXE: &str = "/proc/self/exe";
 
 /// What [`Apart`] says.
 #[derive(Debug, Args)]
@@ -23,8 +23,8 @@ pub(crate) fn run(args: &ReadPdfArgs) -> ExitCode {
 }
 
 /// How such a process is started.
-pub(crate) fn apart() -> std::io::Result<PdfProcess> {
-    let ourselves = Path::new(OURSELVES);
+pub(crate) fn pdf_process() -> std::io::Result<PdfProcess> {
+    let ourselves = Path::new(SELF_EXE);
     let program = if ourselves.exists() { ourselves.to_owned() } else { std::env::current_exe()? };
-    Ok(PdfProcess::new(program, vec![VERB.into()]))
+    Ok(PdfProcess::new(program, vec![COMMAND_NAME.into()]))
 }

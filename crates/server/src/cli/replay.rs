@@ -4,22 +4,22 @@
 //! `retry`). It is read from the data folder itself, also while a server works there, and nothing is changed. `dialect` is
 //! which protocols there are, `pace` when each frame is due, `pictures` what was drawn.
 
-mod dialect;
-mod pace;
-mod pictures;
+mod client_protocol;
+mod images;
+mod timing;
 
 use super::DataDir;
-use crate::files::inline;
+use crate::attachments::inline_images;
 use clap::Args;
-use dialect::Dialect;
+use client_protocol::ClientProtocol;
 use model::TaskId;
 use model::ports::{Frames, StoreError};
-use pace::Pace;
-use protocol::responses::Segment;
+use protocol::responses::ResponsesProjection;
 use std::io::{BufWriter, ErrorKind, StdoutLock, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{LoggedRun, StoreOpenError};
+use timing::ReplayTiming;
 
 /// What `headwater replay` is told.
 #[derive(Debug, Args)]
@@ -42,23 +42,23 @@ pub(crate) struct ReplayArgs {
 }
 
 /// The run has not ended, and nor has its stream.
-const UNENDED: u8 = 1;
+const EXIT_UNFINISHED: u8 = 1;
 /// Not replayed, or not to the end of what there is.
-const NOT_REPLAYED: u8 = 2;
+const EXIT_NOT_REPLAYED: u8 = 2;
 
 /// Why a run could not be replayed.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+enum ReplayError {
     #[error("{0:?} is no run: give its id (`task_…`), or that of a response (`resp_…`)")]
     NotAnId(String),
-    #[error("there is no protocol {0:?}: use {known}", known = dialect::KNOWN)]
-    NoProtocol(String),
+    #[error("there is no protocol {0:?}: use {known}", known = client_protocol::PROTOCOL_NAMES)]
+    UnknownProtocol(String),
     #[error("there is no data folder {0}")]
-    NoFolder(PathBuf),
+    DataDirNotFound(PathBuf),
     #[error("there is no run {0} in {1}")]
-    NoRun(TaskId, PathBuf),
+    RunNotFound(TaskId, PathBuf),
     #[error("run {0} has no answer number {1}")]
-    NoSegment(TaskId, u32),
+    SegmentNotFound(TaskId, u32),
     #[error(transparent)]
     Folder(#[from] StoreOpenError),
     #[error(transparent)]
@@ -74,31 +74,37 @@ pub(crate) async fn run(args: ReplayArgs) -> anyhow::Result<ExitCode> {
         Ok(run) => {
             let state = if run.seq_range.is_some() { "has not ended: this is it so far" } else { "has not begun" };
             eprintln!("headwater: run {} {state}", run.id);
-            Ok(ExitCode::from(UNENDED))
+            Ok(ExitCode::from(EXIT_UNFINISHED))
         }
         // Whoever read our output has had enough, as `head` does.
-        Err(Refusal::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(ReplayError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(refusal) => {
             eprintln!("headwater: {}", refusal.to_string().replace('\n', " "));
-            Ok(ExitCode::from(NOT_REPLAYED))
+            Ok(ExitCode::from(EXIT_NOT_REPLAYED))
         }
     }
 }
 
-async fn replay(args: ReplayArgs) -> Result<LoggedRun, Refusal> {
+async fn replay(args: ReplayArgs) -> Result<LoggedRun, ReplayError> {
     let ReplayArgs { run, protocol, fast, folder } = args;
-    let (id, segment) = named(&run).ok_or(Refusal::NotAnId(run))?;
-    let dialect = Dialect::named(&protocol).ok_or(Refusal::NoProtocol(protocol))?;
+    let (id, segment) = parse_run_or_response_id(&run).ok_or(ReplayError::NotAnId(run))?;
+    let dialect = ClientProtocol::from_name(&protocol).ok_or(ReplayError::UnknownProtocol(protocol))?;
     let dir = folder.data_dir;
     if !dir.exists() {
-        return Err(Refusal::NoFolder(dir));
+        return Err(ReplayError::DataDirNotFound(dir));
     }
-    let run = store::find_logged_run(&dir, &id)?.ok_or_else(|| Refusal::NoRun(id, dir.clone()))?;
-    let pace = if fast { Pace::fast() } else { Pace::as_it_was() };
-    let mut player = Player { run: &run, dir: &dir, dialect, pace, out: BufWriter::new(std::io::stdout().lock()) };
+    let run = store::find_logged_run(&dir, &id)?.ok_or_else(|| ReplayError::RunNotFound(id, dir.clone()))?;
+    let pace = if fast { ReplayTiming::fast() } else { ReplayTiming::original() };
+    let mut player = Replayer {
+        run: &run,
+        dir: &dir,
+        protocol: dialect,
+        timing: pace,
+        out: BufWriter::new(std::io::stdout().lock()),
+    };
     match segment.filter(|_| dialect.has_segments()) {
-        None => player.all().await?,
-        Some(segment) => player.only(segment).await?,
+        None => player.replay_all().await?,
+        Some(segment) => player.replay_only(segment).await?,
     }
     player.out.flush()?;
     drop(player);
@@ -106,87 +112,89 @@ async fn replay(args: ReplayArgs) -> Result<LoggedRun, Refusal> {
 }
 
 /// The run that is meant, and which of its answers.
-fn named(text: &str) -> Option<(TaskId, Option<u32>)> {
+fn parse_run_or_response_id(text: &str) -> Option<(TaskId, Option<u32>)> {
     let run = TaskId::parse(text).ok().filter(|id| id.as_str().starts_with("task_"));
     match run {
         Some(run) => Some((run, None)),
-        None => Segment::parse_id(text).map(|(run, segment)| (run, Some(segment))),
+        None => ResponsesProjection::parse_response_id(text).map(|(run, segment)| (run, Some(segment))),
     }
 }
 
 /// How far a stream went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Played {
+enum ReplayEnd {
     /// It gave nothing: it has not begun.
-    Nothing,
+    NotStarted,
     /// As far as the log goes.
-    SoFar,
+    Unfinished,
     /// To its end, and the log goes on.
     Ended,
     /// To its end, which is the log's.
-    Last,
+    EndOfLog,
 }
 
 /// Somebody who streams a run.
-struct Player<'a> {
+struct Replayer<'a> {
     run: &'a LoggedRun,
     dir: &'a Path,
-    dialect: Dialect,
-    pace: Pace,
+    protocol: ClientProtocol,
+    timing: ReplayTiming,
     out: BufWriter<StdoutLock<'static>>,
 }
 
-impl Player<'_> {
+impl Replayer<'_> {
     /// All that there is: one stream, or the answers one after the other.
-    async fn all(&mut self) -> Result<(), Refusal> {
+    async fn replay_all(&mut self) -> Result<(), ReplayError> {
         let mut number = 1;
-        while self.play(number).await? == Played::Ended && self.dialect.has_segments() {
+        while self.replay_segment(number).await? == ReplayEnd::Ended && self.protocol.has_segments() {
             number += 1;
         }
         Ok(())
     }
 
     /// One answer of several.
-    async fn only(&mut self, segment: u32) -> Result<(), Refusal> {
-        let played = self.play(segment).await?;
+    async fn replay_only(&mut self, segment: u32) -> Result<(), ReplayError> {
+        let played = self.replay_segment(segment).await?;
         // The first answer of a run that has not begun is to come.
         let to_come = self.run.seq_range.is_none() && segment == 1;
-        let missing = played == Played::Nothing && !to_come;
-        if missing { Err(Refusal::NoSegment(self.run.id.clone(), segment)) } else { Ok(()) }
+        let missing = played == ReplayEnd::NotStarted && !to_come;
+        if missing { Err(ReplayError::SegmentNotFound(self.run.id.clone(), segment)) } else { Ok(()) }
     }
 
     /// Streams one answer. A projection reads its run from the beginning, wherever its own part begins.
-    async fn play(&mut self, segment: u32) -> Result<Played, Refusal> {
-        let mut played = Played::Nothing;
+    async fn replay_segment(&mut self, segment: u32) -> Result<ReplayEnd, ReplayError> {
+        let mut played = ReplayEnd::NotStarted;
         let mut projection = None;
         for record in self.run.records() {
             let record = record?;
-            let projection = projection.get_or_insert_with(|| self.dialect.projection(self.run, &record, segment));
+            let projection = projection.get_or_insert_with(|| self.protocol.projection(self.run, &record, segment));
             let mut frames = Frames::default();
             projection.project(&record, &mut frames);
             let (bytes, _, over) = frames.into_parts();
-            self.pace.pass(&record);
+            self.timing.on_record(&record);
             if !bytes.is_empty() {
-                let bytes = match self.dialect.has_pictures() {
-                    true => inline::filled(bytes, |hash| pictures::picture(self.dir, self.run, hash)),
+                let bytes = match self.protocol.has_inline_images() {
+                    true => {
+                        inline_images::inline_images_with(bytes, |hash| images::read_image(self.dir, self.run, hash))
+                    }
                     false => bytes,
                 };
-                self.wait().await?;
+                self.wait_until_due().await?;
                 self.out.write_all(&bytes)?;
-                played = Played::SoFar;
+                played = ReplayEnd::Unfinished;
             }
             if over {
-                self.out.write_all(self.dialect.farewell())?;
+                self.out.write_all(self.protocol.terminator())?;
                 let is_last = self.run.seq_range.is_some_and(|(_, last)| record.seq >= last);
-                return Ok(if is_last { Played::Last } else { Played::Ended });
+                return Ok(if is_last { ReplayEnd::EndOfLog } else { ReplayEnd::Ended });
             }
         }
         Ok(played)
     }
 
     /// Waits until the next frame is due, with everything before it on its way.
-    async fn wait(&mut self) -> Result<(), Refusal> {
-        let Some(due) = self.pace.due() else { return Ok(()) };
+    async fn wait_until_due(&mut self) -> Result<(), ReplayError> {
+        let Some(due) = self.timing.due() else { return Ok(()) };
         self.out.flush()?;
         tokio::time::sleep_until(due).await;
         Ok(())

@@ -4,13 +4,13 @@
 //! its tools said goes to stdout, everything about the connection to stderr, so that `headwater tail … > answer.txt`
 //! holds the answer alone. Nothing here is the server's: it speaks HTTP like any other client.
 
-mod follow;
+mod follower;
 mod render;
 
 use clap::Args;
-use follow::{Endpoint, Follow, Next, Refusal};
+use follower::{TailError, TailEvent, TaskEndpoint, TaskFollower};
 use model::task::TaskStatus;
-use render::{Palette, Renderer, escaped};
+use render::{Palette, Renderer, escape_control};
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
@@ -45,42 +45,42 @@ impl std::fmt::Debug for TailArgs {
 }
 
 /// The task could not be followed to its end. Smaller codes say how it ended.
-const NOT_FOLLOWED: u8 = 3;
+const EXIT_NOT_FOLLOWED: u8 = 3;
 
 /// Follows a task. Exit code 0: completed, 1: failed, 2: cancelled or incomplete, 3: it could not be followed.
 pub(crate) async fn run(args: TailArgs) -> anyhow::Result<ExitCode> {
     match tail(args).await {
-        Ok(status) => Ok(ExitCode::from(code_of(status))),
+        Ok(status) => Ok(ExitCode::from(exit_code(status))),
         // Whoever read our output has had enough, as `head` does.
-        Err(Refusal::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(TailError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(refusal) => {
-            eprintln!("headwater: {}", escaped(&refusal.to_string()).replace('\n', " "));
-            Ok(ExitCode::from(NOT_FOLLOWED))
+            eprintln!("headwater: {}", escape_control(&refusal.to_string()).replace('\n', " "));
+            Ok(ExitCode::from(EXIT_NOT_FOLLOWED))
         }
     }
 }
 
-async fn tail(args: TailArgs) -> Result<TaskStatus, Refusal> {
+async fn tail(args: TailArgs) -> Result<TaskStatus, TailError> {
     let colours = args.no_color.is_none_or(|word| word.is_empty()) && std::io::stdout().is_terminal();
-    let palette = if colours { Palette::Colours } else { Palette::Plain };
-    let endpoint = Endpoint::new(&args.url, &args.task, args.key.as_deref())?;
+    let palette = if colours { Palette::Colors } else { Palette::Plain };
+    let endpoint = TaskEndpoint::new(&args.url, &args.task, args.key.as_deref())?;
     let mut renderer = Renderer::new(endpoint.task(), palette);
-    let mut follow = Follow::new(endpoint, args.after)?;
+    let mut follow = TaskFollower::new(endpoint, args.after)?;
     loop {
-        match follow.next(|note| eprintln!("headwater: {}", escaped(note))).await? {
-            Next::Event { data, event } => {
+        match follow.next(|note| eprintln!("headwater: {}", escape_control(note))).await? {
+            TailEvent::Event { data, event } => {
                 let shown = if args.raw { render::raw_line(&data) } else { renderer.render(&event) };
-                print(&shown)?;
-                if let Some(status) = renderer.ended(&event) {
-                    print(&renderer.finish())?;
-                    eprintln!("headwater: {}", Renderer::epitaph(&event));
+                print_text(&shown)?;
+                if let Some(status) = renderer.terminal_status(&event) {
+                    print_text(&renderer.finish())?;
+                    eprintln!("headwater: {}", Renderer::summary_line(&event));
                     return Ok(status);
                 }
             }
-            Next::Ended(object) => {
+            TailEvent::Ended(object) => {
                 eprintln!("headwater: already ended: {}", object.status.as_str());
-                if !args.raw && renderer.is_untouched() {
-                    print(&render::last_words(&object))?;
+                if !args.raw && renderer.is_blank() {
+                    print_text(&render::last_message_text(&object))?;
                 }
                 return Ok(object.status);
             }
@@ -88,19 +88,19 @@ async fn tail(args: TailArgs) -> Result<TaskStatus, Refusal> {
     }
 }
 
-const fn code_of(status: TaskStatus) -> u8 {
+const fn exit_code(status: TaskStatus) -> u8 {
     match status {
         TaskStatus::Completed => 0,
         TaskStatus::Failed => 1,
         TaskStatus::Cancelled | TaskStatus::Incomplete => 2,
-        TaskStatus::Queued | TaskStatus::Running | TaskStatus::Paused => NOT_FOLLOWED,
+        TaskStatus::Queued | TaskStatus::Running | TaskStatus::Paused => EXIT_NOT_FOLLOWED,
     }
 }
 
-fn print(text: &str) -> Result<(), Refusal> {
+fn print_text(text: &str) -> Result<(), TailError> {
     if text.is_empty() {
         return Ok(());
     }
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Refusal::Output)
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(TailError::Output)
 }

@@ -1,10 +1,10 @@
 //! `headwater verify`: looks through a data folder, and through the place of its files, and lists all damage. It writes
 //! nothing.
 
-use super::say;
-use crate::config::{self, Config, DATA_DIR, Overrides};
-use crate::files::folder;
-use crate::hex::hex;
+use super::print_line;
+use crate::attachments::default_location;
+use crate::config::{self, Config, DEFAULT_DATA_DIR, Overrides};
+use crate::hex::encode_hex;
 use clap::Args;
 use files::{FileKey, FileStore, FileStoreError, ListedFile, ListedFileKind, StorageLocation};
 use futures_util::TryStreamExt as _;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use store::{StoredFiles, VerifyReport};
 
 /// The folder could not be looked at: neither clean nor damaged.
-const COULD_NOT_LOOK: u8 = 2;
+const EXIT_NOT_VERIFIED: u8 = 2;
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -30,138 +30,144 @@ pub(crate) struct VerifyArgs {
 }
 
 pub(crate) async fn run(args: VerifyArgs) -> ExitCode {
-    let (mut report, looked) = match look(args).await {
+    let (mut report, looked) = match verify_data(args).await {
         Ok(found) => found,
         Err(error) => {
             eprintln!("headwater: {error:#}");
-            return ExitCode::from(COULD_NOT_LOOK);
+            return ExitCode::from(EXIT_NOT_VERIFIED);
         }
     };
     let mut unseen = false;
     match looked {
-        Looked::All { files, left, problems } => {
-            say(format_args!("{files} files"));
+        FilesCheck::Checked { files, orphaned: left, problems } => {
+            print_line(format_args!("{files} files"));
             if left > 0 {
-                say(format_args!("{left} of them belong to no thread: the next start removes them"));
+                print_line(format_args!("{left} of them belong to no thread: the next start removes them"));
             }
             problems.into_iter().for_each(|problem| report.add_problem(problem));
         }
         // There are some, so that nobody can say that they are whole.
-        Looked::Nowhere(why) => {
-            say(format_args!("files were not looked at: {why}"));
+        FilesCheck::LocationUnknown(why) => {
+            print_line(format_args!("files were not looked at: {why}"));
             unseen = true;
         }
-        Looked::Failed(error) => {
+        FilesCheck::Failed(error) => {
             eprintln!("headwater: files were not looked at: {error:#}");
             unseen = true;
         }
     }
-    say(report.to_string().trim_end());
+    print_line(report.to_string().trim_end());
     match report.is_clean() {
-        true if unseen => ExitCode::from(COULD_NOT_LOOK),
+        true if unseen => ExitCode::from(EXIT_NOT_VERIFIED),
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
 }
 
 /// What was seen of files.
-enum Looked {
+enum FilesCheck {
     /// Everything: how many there are, how many of them a crash left behind, and what is wrong with them.
-    All { files: usize, left: usize, problems: Vec<String> },
+    Checked { files: usize, orphaned: usize, problems: Vec<String> },
     /// Nothing, because nobody says where they are.
-    Nowhere(String),
+    LocationUnknown(String),
     /// Nothing, because it was not possible.
     Failed(anyhow::Error),
 }
 
-async fn look(args: VerifyArgs) -> anyhow::Result<(VerifyReport, Looked)> {
-    let at = Whereabouts::new(args)?;
+async fn verify_data(args: VerifyArgs) -> anyhow::Result<(VerifyReport, FilesCheck)> {
+    let at = VerifyTarget::new(args)?;
     let report = store::verify_data_folder(&at.data_dir)?;
     // A database that is damaged has been reported on; what it says of files is then worth nothing.
     let looked = match store::list_stored_files(&at.data_dir) {
-        Ok(stored) => look_at_files(&at, &stored).await.unwrap_or_else(Looked::Failed),
-        Err(error) => Looked::Failed(error.into()),
+        Ok(stored) => check_files(&at, &stored).await.unwrap_or_else(FilesCheck::Failed),
+        Err(error) => FilesCheck::Failed(error.into()),
     };
     Ok((report, looked))
 }
 
-async fn look_at_files(at: &Whereabouts, stored: &StoredFiles) -> anyhow::Result<Looked> {
-    let depot = match &at.place {
+async fn check_files(at: &VerifyTarget, stored: &StoredFiles) -> anyhow::Result<FilesCheck> {
+    let depot = match &at.location {
         // Opening it would make it.
         StorageLocation::Folder(folder) if !folder.is_dir() => {
-            if !at.is_told && !stored.committed.is_empty() {
+            if !at.is_configured && !stored.committed.is_empty() {
                 let why = format!("there is no folder {}; name the config file with --config", folder.display());
-                return Ok(Looked::Nowhere(why));
+                return Ok(FilesCheck::LocationUnknown(why));
             }
             None
         }
-        place => Some(FileStore::open(place, &at.variables)?),
+        place => Some(FileStore::open(place, &at.env_vars)?),
     };
     let all = match &depot {
         Some(depot) => depot.list().await?,
         None => Vec::new(),
     };
-    let problems = Look::new(all).hold_against(depot.as_ref(), stored).await?;
-    Ok(Looked::All { files: stored.committed.len(), left: stored.unlinked, problems })
+    let problems = FileAudit::new(all).compare_with_rows(depot.as_ref(), stored).await?;
+    Ok(FilesCheck::Checked { files: stored.committed.len(), orphaned: stored.unlinked, problems })
 }
 
 /// Where everything is.
-struct Whereabouts {
+struct VerifyTarget {
     data_dir: PathBuf,
-    place: StorageLocation,
+    location: StorageLocation,
     /// Does a config file say where files are, or that they are where they are unless it is said?
-    is_told: bool,
-    variables: Vec<(String, String)>,
+    is_configured: bool,
+    env_vars: Vec<(String, String)>,
 }
 
-impl Whereabouts {
+impl VerifyTarget {
     fn new(args: VerifyArgs) -> anyhow::Result<Self> {
         let Some(file) = args.config else {
-            let data_dir = args.data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR));
-            return Ok(Self { place: folder(&data_dir), data_dir, is_told: false, variables: Vec::new() });
+            let data_dir = args.data_dir.unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR));
+            return Ok(Self {
+                location: default_location(&data_dir),
+                data_dir,
+                is_configured: false,
+                env_vars: Vec::new(),
+            });
         };
-        let environment: Option<fn(&str) -> _> = Some(config::environment);
-        let overrides = Overrides { data_dir: args.data_dir, environment, ..Overrides::default() };
-        let Config { data_dir, files, .. } = config::load(Some(&file), overrides)?;
-        let place = files.place.unwrap_or_else(|| folder(&data_dir));
-        Ok(Self { data_dir, place, is_told: true, variables: files.variables })
+        let environment: Option<fn(&str) -> _> = Some(config::read_env);
+        let overrides = Overrides { data_dir: args.data_dir, env: environment, ..Overrides::default() };
+        let Config { data_dir, files, .. } = config::load_config(Some(&file), overrides)?;
+        let place = files.location.unwrap_or_else(|| default_location(&data_dir));
+        Ok(Self { data_dir, location: place, is_configured: true, env_vars: files.env_vars })
     }
 }
 
 /// What is in the place of files, held against the rows that tell of it.
-struct Look {
+struct FileAudit {
     found: HashMap<String, u64>,
     /// What has come so far of files.
-    parts: Vec<String>,
+    partial_uploads: Vec<String>,
     problems: Vec<String>,
 }
 
-impl Look {
+impl FileAudit {
     fn new(all: Vec<ListedFile>) -> Self {
-        let mut look = Self { found: HashMap::new(), parts: Vec::new(), problems: Vec::new() };
+        let mut look = Self { found: HashMap::new(), partial_uploads: Vec::new(), problems: Vec::new() };
         for ListedFile { name, bytes, kind: what } in all {
             match what {
                 ListedFileKind::File => drop(look.found.insert(name, bytes)),
-                ListedFileKind::PartialUpload => look.parts.push(name),
+                ListedFileKind::PartialUpload => look.partial_uploads.push(name),
                 ListedFileKind::Other => look.problems.push(format!("{name}, where files are, is not one")),
             }
         }
         look
     }
 
-    async fn hold_against(
+    async fn compare_with_rows(
         mut self,
         depot: Option<&FileStore>,
         stored: &StoredFiles,
     ) -> Result<Vec<String>, FileStoreError> {
         for (owner, row) in &stored.committed {
-            if let Some(problem) = self.file(depot, owner, row).await? {
+            if let Some(problem) = self.check_file(depot, owner, row).await? {
                 self.problems.push(problem);
             }
         }
         // What is on its way, or on its way out, may be there or not.
         let unfinished: HashSet<&str> = stored.stale.iter().map(|(_, path)| path.as_str()).collect();
-        let strays = self.found.into_keys().chain(self.parts).filter(|name| !unfinished.contains(name.as_str()));
+        let strays =
+            self.found.into_keys().chain(self.partial_uploads).filter(|name| !unfinished.contains(name.as_str()));
         let mut strays: Vec<String> = strays.map(|name| format!("nothing tells of the file {name}")).collect();
         strays.sort();
         self.problems.extend(strays);
@@ -169,7 +175,7 @@ impl Look {
     }
 
     /// What is wrong with a file that a row tells of.
-    async fn file(
+    async fn check_file(
         &mut self,
         depot: Option<&FileStore>,
         owner: &UserId,
@@ -186,13 +192,13 @@ impl Look {
             return Ok(Some(format!("the file {path} has {bytes} bytes, and not {}", row.size_bytes)));
         }
         let (Some(hash), Some(depot)) = (&row.hash, depot) else { return Ok(None) };
-        let is_it = digest(depot, &key).await? == *hash;
+        let is_it = file_digest(depot, &key).await? == *hash;
         Ok((!is_it).then(|| format!("the bytes of the blob {path} are not those of {hash}")))
     }
 }
 
-async fn digest(depot: &FileStore, key: &FileKey) -> Result<String, FileStoreError> {
+async fn file_digest(depot: &FileStore, key: &FileKey) -> Result<String, FileStoreError> {
     let reading = depot.read(key, None).await?;
     let hashing = reading.stream.try_fold(Sha256::new(), async |hasher, piece| Ok(hasher.chain_update(&piece)));
-    Ok(hex(&hashing.await?.finalize()))
+    Ok(encode_hex(&hashing.await?.finalize()))
 }

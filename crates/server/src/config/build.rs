@@ -1,13 +1,13 @@
 //! The file as settings. Every table is read to its end, whatever was wrong before it.
 
-use super::agents::{self, Names};
-use super::findings::{Finding, Findings};
-use super::near;
-use super::source::Source;
-use super::table::{Item, Table, shown};
-use super::{AuthMode, Config, ConfigError, DATA_DIR, LISTEN, Overrides};
+use super::agents::{self, DefinedNames};
+use super::diagnostics::{Diagnostic, Diagnostics};
+use super::source::ConfigSource;
+use super::suggest;
+use super::table::{ConfigTable, ConfigValue, quote_text};
+use super::{AuthMode, Config, ConfigError, DEFAULT_DATA_DIR, DEFAULT_LISTEN, Overrides};
 use super::{fetch, files, limits, providers, tools};
-use crate::hex::hex;
+use crate::hex::encode_hex;
 use ::tools::Toolbox;
 use model::definition::Definitions;
 use sha2::{Digest as _, Sha256};
@@ -24,79 +24,88 @@ const SERVER_KEYS: [&str; 5] = ["listen", "data_dir", "hosts", "origins", "stop_
 const STORE_KEYS: [&str; 1] = ["commit_spacing_ms"];
 
 /// Turns a file into settings, with all that is wrong in it. With an error among that, the settings are good for nothing.
-pub(super) fn config(source: &Source, overrides: Overrides, tools: Arc<Toolbox>) -> (Config, Vec<Finding>) {
-    let findings = Findings::new(source);
+pub(super) fn build_config(
+    source: &ConfigSource,
+    overrides: Overrides,
+    tools: Arc<Toolbox>,
+) -> (Config, Vec<Diagnostic>) {
+    let findings = Diagnostics::new(source);
     let (tree, errors) = DeTable::parse_recoverable(&source.text);
     for error in &errors {
         let at = error.span().unwrap_or(0..0).start;
-        let key = source.key(source.line(at));
-        findings.at(super::Weight::Error, at, key, error.message());
+        let key = source.key_on_line(source.line_at(at));
+        findings.push_at(super::Severity::Error, at, key, error.message());
     }
     // What can be made out of a text that is no TOML would only be refused for the same mistake again.
     let nothing = DeTable::new();
     let entries = if errors.is_empty() { tree.get_ref() } else { &nothing };
-    let config = settings(&Table::whole(&findings, entries, &KEYS), &findings, overrides, tools);
-    (config, findings.sorted())
+    let config = read_settings(&ConfigTable::root(&findings, entries, &KEYS), &findings, overrides, tools);
+    (config, findings.into_sorted())
 }
 
-fn settings(file: &Table<'_>, findings: &Findings<'_>, overrides: Overrides, tools: Arc<Toolbox>) -> Config {
+fn read_settings(
+    file: &ConfigTable<'_>,
+    findings: &Diagnostics<'_>,
+    overrides: Overrides,
+    tools: Arc<Toolbox>,
+) -> Config {
     let server = file.table("server", &SERVER_KEYS);
     let limits = file.table("limits", &limits::KEYS);
-    let providers = file.named("providers");
-    let told = providers::told(overrides.environment, &providers, findings);
+    let providers = file.free_table("providers");
+    let told = providers::providers_from_env(overrides.env, &providers, findings);
     let names = providers.names().into_iter().chain(told.iter().map(|(name, _)| *name)).collect();
-    let definitions = definitions(file, &limits, names);
-    let auth = auth(&file.table("auth", &AUTH_KEYS));
-    let listen = listen(&server, findings, overrides.listen);
+    let definitions = read_definitions(file, &limits, names);
+    let auth = read_auth_mode(&file.table("auth", &AUTH_KEYS));
+    let listen = read_listen(&server, findings, overrides.listen);
     if auth == AuthMode::None && !listen.ip().is_loopback() {
-        findings.push(ConfigError::Exposed(listen));
+        findings.push(ConfigError::ExposedWithoutAuth(listen));
     }
-    let ms = |table: &Table<'_>, key| table.number(key, 0..=u64::MAX).map(Duration::from_millis);
+    let ms = |table: &ConfigTable<'_>, key| table.number(key, 0..=u64::MAX).map(Duration::from_millis);
     Config {
         listen,
         data_dir: overrides
             .data_dir
             .or_else(|| server.text("data_dir").map(PathBuf::from))
-            .unwrap_or_else(|| PathBuf::from(DATA_DIR)),
+            .unwrap_or_else(|| PathBuf::from(DEFAULT_DATA_DIR)),
         auth,
-        hosts: checked(&server, "hosts", is_host, "a host name, with or without a port"),
-        origins: checked(&server, "origins", is_origin, "an origin; write it like https://example.com"),
-        stop_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
+        hosts: read_checked_list(&server, "hosts", is_host, "a host name, with or without a port"),
+        origins: read_checked_list(&server, "origins", is_origin, "an origin; write it like https://example.com"),
+        shutdown_grace: ms(&server, "stop_grace_ms").unwrap_or(Duration::from_secs(5)),
         commit_spacing: ms(&file.table("store", &STORE_KEYS), "commit_spacing_ms").unwrap_or_default(),
-        files: files::read(&file.table("files", &files::KEYS), findings, overrides.environment),
-        fetch: fetch::read(&file.table("fetch", &fetch::KEYS)),
-        http: limits::http(&limits),
+        files: files::read_files(&file.table("files", &files::KEYS), findings, overrides.env),
+        fetch: fetch::read_fetch(&file.table("fetch", &fetch::KEYS)),
+        http_limits: limits::read_http_limits(&limits),
         definitions,
-        models: providers::read(&providers, told, overrides.record, findings),
+        models: providers::read_providers(&providers, told, overrides.record_dir, findings),
         tools,
     }
 }
 
-fn definitions(file: &Table<'_>, limits: &Table<'_>, providers: Vec<&str>) -> Definitions {
-    let (agents, tools) = (file.named("agents"), file.named("tools"));
-    let names = Names { agents: agents.names(), tools: tools.names(), providers };
-    let agents = agents::read(&agents, &names);
-    let tools = tools::read(&tools, &agents, &names);
+fn read_definitions(file: &ConfigTable<'_>, limits: &ConfigTable<'_>, providers: Vec<&str>) -> Definitions {
+    let (agents, tools) = (file.free_table("agents"), file.free_table("tools"));
+    let names = DefinedNames { agents: agents.names(), tools: tools.names(), providers };
+    let agents = agents::read_agents(&agents, &names);
+    let tools = tools::read_tools(&tools, &agents, &names);
     let mut definitions = Definitions {
         providers: names.providers.iter().map(|&name| name.to_owned()).collect(),
-        limits: limits::run(limits),
-        prices: limits::prices(&file.named("prices"), &names),
+        limits: limits::read_run_limits(limits),
+        prices: limits::read_prices(&file.free_table("prices"), &names),
         agents,
         tools,
         digest: String::new(),
     };
-    definitions.digest = digest(&definitions);
+    definitions.digest = definitions_digest(&definitions);
     definitions
 }
 
 /// The same definitions have the same digest, however the file is written: all maps in them are sorted.
-fn digest(definitions: &Definitions) -> String {
+fn definitions_digest(definitions: &Definitions) -> String {
     // Names are texts and numbers are finite, so this is always JSON.
     let json = serde_json::to_vec(definitions).unwrap_or_default();
-    hex(&Sha256::digest(&json))
+    encode_hex(&Sha256::digest(&json))
 }
 
-fn listen(server: &Table<'_>, findings: &Findings<'_>, told: Option<String>) -> SocketAddr {
+fn read_listen(server: &ConfigTable<'_>, findings: &Diagnostics<'_>, told: Option<String>) -> SocketAddr {
     let parse = |text: &str| {
         let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
         local.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).or_else(|| text.parse().ok())
@@ -104,7 +113,7 @@ fn listen(server: &Table<'_>, findings: &Findings<'_>, told: Option<String>) -> 
     let written = server.get("listen").and_then(|item| {
         let address = parse(item.text()?);
         if address.is_none() {
-            item.refuse("not an address; write ip:port, like 127.0.0.1:8787");
+            item.report_error("not an address; write ip:port, like 127.0.0.1:8787");
         }
         address
     });
@@ -115,25 +124,25 @@ fn listen(server: &Table<'_>, findings: &Findings<'_>, told: Option<String>) -> 
         }
         address
     });
-    told.or(written).unwrap_or(LISTEN)
+    told.or(written).unwrap_or(DEFAULT_LISTEN)
 }
 
-fn auth(table: &Table<'_>) -> AuthMode {
+fn read_auth_mode(table: &ConfigTable<'_>) -> AuthMode {
     const MODES: [(&str, AuthMode); 2] = [("none", AuthMode::None), ("keys", AuthMode::Keys)];
     let Some(item) = table.get("mode") else { return AuthMode::None };
-    if item.is("jwt") {
+    if item.is_text("jwt") {
         let known: Vec<&str> = MODES.iter().map(|(word, _)| *word).collect();
-        item.refuse(format!("`jwt` is not supported yet; write one of {}", near::list(&known)));
+        item.report_error(format!("`jwt` is not supported yet; write one of {}", suggest::list_names(&known)));
         return AuthMode::None;
     }
     item.one_of(&MODES).unwrap_or(AuthMode::None)
 }
 
-fn checked(table: &Table<'_>, key: &str, fits: fn(&str) -> bool, wanted: &str) -> Vec<String> {
-    let texts = table.get(key).and_then(|item| item.texts()).unwrap_or_default();
-    let check = |(item, text): (Item<'_>, &str)| {
+fn read_checked_list(table: &ConfigTable<'_>, key: &str, fits: fn(&str) -> bool, wanted: &str) -> Vec<String> {
+    let texts = table.get(key).and_then(|item| item.text_list()).unwrap_or_default();
+    let check = |(item, text): (ConfigValue<'_>, &str)| {
         if !fits(text) {
-            item.refuse(format!("{} is not {wanted}", shown(text)));
+            item.report_error(format!("{} is not {wanted}", quote_text(text)));
         }
         text.to_ascii_lowercase()
     };

@@ -15,8 +15,8 @@ pub(crate) enum ConfigError {
         source: io::Error,
     },
     /// Something in the file.
-    #[error("{origin}:{line}: {key}: {what}")]
-    At {
+    #[error("{origin}:{line}: {key}: {message}")]
+    Invalid {
         /// The file.
         origin: String,
         /// The line, from 1.
@@ -24,7 +24,7 @@ pub(crate) enum ConfigError {
         /// The key, with its table.
         key: String,
         /// What is wrong, and what would be right.
-        what: String,
+        message: String,
     },
     /// Tools cannot be called at all.
     #[error(transparent)]
@@ -37,7 +37,7 @@ pub(crate) enum ConfigError {
     Client(#[from] providers::http::ProviderClientError),
     /// A variable of the environment.
     #[error("`{0}` in the environment is not an address; write it like https://example.com/v1")]
-    Address(&'static str),
+    EnvUrl(&'static str),
     /// An address that is none.
     #[error("`{0}` is not an address to listen on: use ip:port, like 127.0.0.1:8787")]
     Listen(String),
@@ -45,21 +45,21 @@ pub(crate) enum ConfigError {
     #[error(
         "listening on {0} without authentication would let everybody in: listen on 127.0.0.1, or set [auth] mode = \"keys\""
     )]
-    Exposed(std::net::SocketAddr),
+    ExposedWithoutAuth(std::net::SocketAddr),
 }
 
 impl ConfigError {
     /// The line of the file that it is about.
     pub(super) fn line(&self) -> Option<usize> {
         match self {
-            Self::At { line, .. } => Some(*line),
+            Self::Invalid { line, .. } => Some(*line),
             Self::Read { .. }
             | Self::Tools(_)
             | Self::Scenario(_)
             | Self::Client(_)
-            | Self::Address(_)
+            | Self::EnvUrl(_)
             | Self::Listen(_)
-            | Self::Exposed(_) => None,
+            | Self::ExposedWithoutAuth(_) => None,
         }
     }
 }

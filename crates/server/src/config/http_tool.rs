@@ -1,8 +1,8 @@
 //! `kind = "http"`: the address, what is sent there, and where in the answer the result is.
 
-use super::near;
-use super::secret;
-use super::table::{Item, Table, shown};
+use super::secrets;
+use super::suggest;
+use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::tools::property_names;
 use axum::http::{HeaderName, HeaderValue};
 use model::definition::HttpTool;
@@ -15,103 +15,113 @@ const BODY_METHODS: [&str; 3] = ["POST", "PUT", "PATCH"];
 /// Headers that let somebody in.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
 
-pub(super) fn read(table: &Table<'_>, parameters: &Value) -> Option<HttpTool> {
+pub(super) fn read_http_tool(table: &ConfigTable<'_>, parameters: &Value) -> Option<HttpTool> {
     let Some(item) = table.get("url") else {
-        table.refuse("`url` is missing; write `url = \"https://…\"`");
+        table.report_error("`url` is missing; write `url = \"https://…\"`");
         return None;
     };
     let url = item.text()?;
     let known = property_names(parameters);
-    let used = placeholders(&item, url, &known)?;
+    let used = url_placeholders(&item, url, &known)?;
     let body = table.get("body").and_then(|body| Some((body.clone(), body.json()?)));
     if let Some((item, body)) = &body {
-        body_names(item, body, &known);
+        check_body_placeholders(item, body, &known);
     }
     let all_used = known.iter().all(|name| used.contains(name));
-    let method = table.get("method").and_then(|item| method(&item));
+    let method = table.get("method").and_then(|item| read_method(&item));
     let method = method.unwrap_or(if all_used && body.is_none() { "GET" } else { "POST" });
     if let Some((item, _)) = &body
         && QUERY_METHODS.contains(&method)
     {
-        item.refuse(format!("{method} sends no body; write `method = \"POST\"`, or leave the body out"));
+        item.report_error(format!("{method} sends no body; write `method = \"POST\"`, or leave the body out"));
     }
     Some(HttpTool {
         method: method.to_owned(),
         url: url.to_owned(),
-        headers: headers(table),
+        headers: read_headers(table),
         body: body.map(|(_, body)| body),
-        result: table.get("result").and_then(|item| pointer(&item)),
+        result: table.get("result").and_then(|item| read_json_pointer(&item)),
     })
 }
 
-fn method(item: &Item<'_>) -> Option<&'static str> {
+fn read_method(item: &ConfigValue<'_>) -> Option<&'static str> {
     let text = item.text()?;
     let known: Vec<&str> = QUERY_METHODS.iter().chain(&BODY_METHODS).copied().collect();
     let found = QUERY_METHODS.into_iter().chain(BODY_METHODS).find(|method| method.eq_ignore_ascii_case(text));
     if found.is_none() {
-        item.refuse(format!("{} is not a method; write one of {}", shown(text), near::list(&known)));
+        item.report_error(format!(
+            "{} is not a method; write one of {}",
+            quote_text(text),
+            suggest::list_names(&known)
+        ));
     }
     found
 }
 
-fn pointer(item: &Item<'_>) -> Option<String> {
+fn read_json_pointer(item: &ConfigValue<'_>) -> Option<String> {
     let text = item.text()?;
     let fits = text.is_empty() || text.starts_with('/');
     if !fits {
-        item.refuse(format!("{} is not a JSON pointer; write it like `/data/0/name`", shown(text)));
+        item.report_error(format!("{} is not a JSON pointer; write it like `/data/0/name`", quote_text(text)));
     }
     fits.then(|| text.to_owned())
 }
 
 /// The table `headers`; a value may name secrets.
-pub(super) fn headers(table: &Table<'_>) -> BTreeMap<String, String> {
+pub(super) fn read_headers(table: &ConfigTable<'_>) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::new();
-    for (name, item) in table.named("headers").items() {
+    for (name, item) in table.free_table("headers").items() {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            item.refuse(format!("{} is not the name of a header; use letters, digits and `-`", shown(name)));
+            item.report_error(format!("{} is not the name of a header; use letters, digits and `-`", quote_text(name)));
         }
         let Some(text) = item.text() else { continue };
         if HeaderValue::from_str(text).is_err() {
-            item.refuse("a header cannot have this value; leave out line breaks and control characters");
+            item.report_error("a header cannot have this value; leave out line breaks and control characters");
         }
         let secret = SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(name));
-        if secret && !secret::refers(text) {
-            item.warn("a secret does not belong in this file; write `env:NAME`, `file:PATH`, or `Bearer {env:NAME}`");
+        if secret && !secrets::has_secret_ref(text) {
+            item.report_warning(
+                "a secret does not belong in this file; write `env:NAME`, `file:PATH`, or `Bearer {env:NAME}`",
+            );
         }
-        headers.insert(name.to_owned(), secret::checked(&item, text));
+        headers.insert(name.to_owned(), secrets::check_secrets(&item, text));
     }
     headers
 }
 
 /// An address without places for arguments.
-pub(super) fn address(item: &Item<'_>, text: &str) -> Option<String> {
-    reachable(item, text).then(|| text.to_owned())
+pub(super) fn check_url(item: &ConfigValue<'_>, text: &str) -> Option<String> {
+    is_http_url(item, text).then(|| text.to_owned())
 }
 
 /// The arguments that an address has a place for.
-fn placeholders<'a>(item: &Item<'_>, url: &'a str, known: &[&str]) -> Option<Vec<&'a str>> {
+fn url_placeholders<'a>(item: &ConfigValue<'_>, url: &'a str, known: &[&str]) -> Option<Vec<&'a str>> {
     let mut names: Vec<&str> = Vec::new();
     let mut filled = String::new();
     let mut rest = url;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else {
-            item.refuse("`{` is never closed; write `{name}` for the argument of that name");
+            item.report_error("`{` is never closed; write `{name}` for the argument of that name");
             return None;
         };
         filled.push_str(before);
         if !has_authority(&filled) {
-            item.refuse(format!("`{{{name}}}` may stand in the path and in the query only; write out the host"));
+            item.report_error(format!("`{{{name}}}` may stand in the path and in the query only; write out the host"));
             return None;
         }
         if !known.contains(&name) {
-            item.refuse(format!("{} is no parameter; {}", shown(&format!("{{{name}}}")), near::instead(name, known)));
+            item.report_error(format!(
+                "{} is no parameter; {}",
+                quote_text(&format!("{{{name}}}")),
+                suggest::suggest_name(name, known)
+            ));
         }
         filled.push('x');
         names.push(name);
         rest = after;
     }
     filled.push_str(rest);
-    reachable(item, &filled).then_some(names)
+    is_http_url(item, &filled).then_some(names)
 }
 
 /// Does the text have a whole `http://host` and the beginning of a path or a query after it?
@@ -119,36 +129,40 @@ fn has_authority(text: &str) -> bool {
     text.split_once("://").is_some_and(|(_, rest)| rest.contains(['/', '?', '#']))
 }
 
-fn reachable(item: &Item<'_>, text: &str) -> bool {
+fn is_http_url(item: &ConfigValue<'_>, text: &str) -> bool {
     let (scheme, rest) = text.split_once("://").unwrap_or_default();
     if !["http", "https"].iter().any(|known| known.eq_ignore_ascii_case(scheme)) {
-        item.refuse("this is not an address that can be asked; begin it with `http://` or `https://`");
+        item.report_error("this is not an address that can be asked; begin it with `http://` or `https://`");
         return false;
     }
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if authority.contains('@') {
-        item.refuse("a password does not belong in an address; use `headers` and `env:NAME`");
+        item.report_error("a password does not belong in an address; use `headers` and `env:NAME`");
         return false;
     }
     // The parser takes a backslash for a slash, and so would end the host where we do not see it.
     let whole = !text.contains('\\') && reqwest::Url::parse(text).is_ok_and(|url| url.has_host());
     if !whole {
-        item.refuse("this is not an address; write it like `https://example.com/items/{id}`");
+        item.report_error("this is not an address; write it like `https://example.com/items/{id}`");
     }
     whole
 }
 
 /// Texts like `{name}` in a body are arguments.
-fn body_names(item: &Item<'_>, body: &Value, known: &[&str]) {
+fn check_body_placeholders(item: &ConfigValue<'_>, body: &Value, known: &[&str]) {
     match body {
         Value::String(text) => {
             let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
             if let Some(name) = name.filter(|name| !known.contains(name)) {
-                item.refuse(format!("{} is no parameter; {}", shown(text), near::instead(name, known)));
+                item.report_error(format!(
+                    "{} is no parameter; {}",
+                    quote_text(text),
+                    suggest::suggest_name(name, known)
+                ));
             }
         }
-        Value::Array(list) => list.iter().for_each(|value| body_names(item, value, known)),
-        Value::Object(members) => members.values().for_each(|value| body_names(item, value, known)),
+        Value::Array(list) => list.iter().for_each(|value| check_body_placeholders(item, value, known)),
+        Value::Object(members) => members.values().for_each(|value| check_body_placeholders(item, value, known)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

@@ -1,9 +1,9 @@
 //! `[limits]`, what a run and what a request may use up, and `[prices]`, what models cost.
 
 use super::HttpLimits;
-use super::agents::{Names, known_model};
-use super::table::Table;
-use crate::body::LargeBodies;
+use super::agents::{DefinedNames, check_model_exists};
+use super::table::ConfigTable;
+use crate::json_body::LargeBodySemaphore;
 use model::definition::Price;
 use model::fold::TASK_FILES_MAX;
 use model::limits::{CostMicros, RunLimits};
@@ -39,13 +39,13 @@ pub(super) const KEYS: [&str; 25] = [
 ];
 const PRICE_KEYS: [&str; 4] = ["input", "cached", "cache_write", "output"];
 /// Costs are counted in millionths.
-const PER_ONE: u32 = 1_000_000;
+const MICROS_PER_UNIT: u32 = 1_000_000;
 const ANY: std::ops::RangeInclusive<u64> = 0..=u64::MAX;
 
-pub(super) fn run(table: &Table<'_>) -> RunLimits {
+pub(super) fn read_run_limits(table: &ConfigTable<'_>) -> RunLimits {
     let base = RunLimits::default();
     let count = |key| table.number(key, 0..=u64::from(u32::MAX)).and_then(|number| u32::try_from(number).ok());
-    let cost = |key| table.get(key).and_then(|item| item.parts(PER_ONE, ANY)).map(CostMicros);
+    let cost = |key| table.get(key).and_then(|item| item.scaled(MICROS_PER_UNIT, ANY)).map(CostMicros);
     RunLimits {
         steps_max: count("steps_max").unwrap_or(base.steps_max),
         depth_max: count("depth_max").unwrap_or(base.depth_max),
@@ -64,7 +64,7 @@ pub(super) fn run(table: &Table<'_>) -> RunLimits {
     }
 }
 
-pub(super) fn http(table: &Table<'_>) -> HttpLimits {
+pub(super) fn read_http_limits(table: &ConfigTable<'_>) -> HttpLimits {
     let base = HttpLimits::default();
     // No time at all is no limit that anybody could keep.
     let ms = |key, base| table.number(key, 1..=u64::MAX).map_or(base, Duration::from_millis);
@@ -72,27 +72,27 @@ pub(super) fn http(table: &Table<'_>) -> HttpLimits {
     let most = |number: Option<u64>, base| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(base);
     HttpLimits {
         body_bytes_max: size("body_bytes_max", base.body_bytes_max),
-        body_read: ms("body_read_ms", base.body_read),
-        header_read: ms("header_read_ms", base.header_read),
-        write_stall: ms("write_stall_ms", base.write_stall),
-        heartbeat: ms("heartbeat_ms", base.heartbeat),
+        body_read_timeout: ms("body_read_ms", base.body_read_timeout),
+        header_read_timeout: ms("header_read_ms", base.header_read_timeout),
+        write_timeout: ms("write_stall_ms", base.write_timeout),
+        heartbeat_interval: ms("heartbeat_ms", base.heartbeat_interval),
         streams_per_user_max: size("streams_per_user_max", base.streams_per_user_max),
         connections_max: size("connections_max", base.connections_max).max(1),
         input_parts_max: size("input_parts_max", base.input_parts_max),
         input_files_max: most(table.number("input_files_max", 0..=TASK_FILES_MAX as u64), base.input_files_max),
         tools_max: size("tools_max", base.tools_max),
-        large_bodies: table.size("large_bodies_max").map_or(base.large_bodies, LargeBodies::new),
+        large_bodies: table.size("large_bodies_max").map_or(base.large_bodies, LargeBodySemaphore::new),
     }
 }
 
-pub(super) fn prices(tables: &Table<'_>, names: &Names<'_>) -> BTreeMap<String, Price> {
+pub(super) fn read_prices(tables: &ConfigTable<'_>, names: &DefinedNames<'_>) -> BTreeMap<String, Price> {
     let mut prices = BTreeMap::new();
     for (model, item) in tables.items() {
-        known_model(&item, model, names);
+        check_model_exists(&item, model, names);
         let Some(table) = item.table(&PRICE_KEYS) else { continue };
         let price = |key| table.get(key).and_then(|item| item.decimal());
         for key in ["input", "output"].into_iter().filter(|key| table.get(key).is_none()) {
-            table.refuse(format!("`{key}` is missing; write what a million tokens cost"));
+            table.report_error(format!("`{key}` is missing; write what a million tokens cost"));
         }
         let price = Price {
             input: price("input").unwrap_or_default(),

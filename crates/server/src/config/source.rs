@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A file, and what it may refer to.
-pub(crate) struct Source {
+pub(crate) struct ConfigSource {
     /// What errors call it.
     pub(crate) origin: String,
     /// Its text.
     pub(crate) text: String,
     /// Where the files that it names are.
-    pub(crate) beside: Beside,
+    pub(crate) base: ConfigBase,
 }
 
 /// Where the files are that a file names.
-pub(crate) enum Beside {
+pub(crate) enum ConfigBase {
     /// In this folder.
     Folder(PathBuf),
     /// In the binary.
     Embedded(&'static [(&'static str, &'static str)]),
 }
 
-impl Source {
+impl ConfigSource {
     /// The demo.
     pub(crate) fn demo() -> Self {
         Self {
             origin: "the embedded demo".to_owned(),
             text: include_str!("../../demo/headwater.toml").to_owned(),
-            beside: Beside::Embedded(&[("scenarios.toml", include_str!("../../demo/scenarios.toml"))]),
+            base: ConfigBase::Embedded(&[("scenarios.toml", include_str!("../../demo/scenarios.toml"))]),
         }
     }
 
@@ -40,25 +40,25 @@ impl Source {
         let text = read_bounded(path, FILE_BYTES_MAX)
             .map_err(|source| ConfigError::Read { origin: origin.clone(), source })?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        Ok(Self { origin, text, beside: Beside::Folder(folder) })
+        Ok(Self { origin, text, base: ConfigBase::Folder(folder) })
     }
 
     /// A path as the file means it, whatever folder a program is started in later.
-    pub(super) fn path(&self, text: &str) -> PathBuf {
-        let joined = match &self.beside {
-            Beside::Folder(folder) => folder.join(text),
-            Beside::Embedded(_) => PathBuf::from(text),
+    pub(super) fn resolve_path(&self, text: &str) -> PathBuf {
+        let joined = match &self.base {
+            ConfigBase::Folder(folder) => folder.join(text),
+            ConfigBase::Embedded(_) => PathBuf::from(text),
         };
         std::path::absolute(&joined).unwrap_or(joined)
     }
 
     /// The line that a byte is on, from 1.
-    pub(super) fn line(&self, at: usize) -> usize {
+    pub(super) fn line_at(&self, at: usize) -> usize {
         self.text.get(..at).unwrap_or(&self.text).matches('\n').count() + 1
     }
 
     /// The key on a line, with the table that it is in, as far as that can be seen in a file that is no TOML.
-    pub(super) fn key(&self, line: usize) -> String {
+    pub(super) fn key_on_line(&self, line: usize) -> String {
         let mut lines: Vec<&str> = self.text.lines().take(line).collect();
         let own = lines.pop().unwrap_or_default().trim();
         let table =

@@ -2,8 +2,8 @@
 //!
 //! Whoever reads a value gets `None` when it is not there or not right; in the second case that has been said already.
 
-use super::findings::{Findings, Weight};
-use super::near;
+use super::diagnostics::{Diagnostics, Severity};
+use super::suggest;
 use serde_json::{Number, Value};
 use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
@@ -13,45 +13,45 @@ const JSON_DEPTH_MAX: usize = 64;
 
 /// A table of the file.
 #[derive(Clone)]
-pub(super) struct Table<'a> {
-    findings: &'a Findings<'a>,
+pub(super) struct ConfigTable<'a> {
+    findings: &'a Diagnostics<'a>,
     key: String,
-    at: usize,
+    offset: usize,
     entries: Option<&'a DeTable<'a>>,
 }
 
 /// A value of the file.
 #[derive(Clone)]
-pub(super) struct Item<'a> {
-    findings: &'a Findings<'a>,
+pub(super) struct ConfigValue<'a> {
+    findings: &'a Diagnostics<'a>,
     /// Its key, with the tables that it is in.
     key: String,
     /// Its place, or for a table that of its name.
-    at: usize,
+    offset: usize,
     value: &'a DeValue<'a>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> ConfigTable<'a> {
     /// The whole file.
-    pub(super) fn whole(findings: &'a Findings<'a>, entries: &'a DeTable<'a>, keys: &[&str]) -> Self {
-        let table = Self { findings, key: String::new(), at: 0, entries: Some(entries) };
-        table.refuse_others(keys);
+    pub(super) fn root(findings: &'a Diagnostics<'a>, entries: &'a DeTable<'a>, keys: &[&str]) -> Self {
+        let table = Self { findings, key: String::new(), offset: 0, entries: Some(entries) };
+        table.reject_unknown_keys(keys);
         table
     }
 
     /// What stands under a key.
-    pub(super) fn get(&self, key: &str) -> Option<Item<'a>> {
+    pub(super) fn get(&self, key: &str) -> Option<ConfigValue<'a>> {
         self.items().find(|(name, _)| *name == key).map(|(_, item)| item)
     }
 
     /// Everything in it, by name.
-    pub(super) fn items(&self) -> impl Iterator<Item = (&'a str, Item<'a>)> {
+    pub(super) fn items(&self) -> impl Iterator<Item = (&'a str, ConfigValue<'a>)> {
         let entries = self.entries.into_iter().flat_map(DeTable::iter);
         entries.map(|(name, value)| {
             let at = if value.get_ref().is_table() { name.span().start } else { value.span().start };
             let name: &'a str = name.get_ref();
-            let key = if self.key.is_empty() { bare(name) } else { format!("{}.{}", self.key, bare(name)) };
-            (name, Item { findings: self.findings, key, at, value: value.get_ref() })
+            let key = if self.key.is_empty() { quote_key(name) } else { format!("{}.{}", self.key, quote_key(name)) };
+            (name, ConfigValue { findings: self.findings, key, offset: at, value: value.get_ref() })
         })
     }
 
@@ -62,16 +62,16 @@ impl<'a> Table<'a> {
 
     /// The table under a key, which has these keys and no others. One that is not there is empty.
     pub(super) fn table(&self, key: &str, keys: &[&str]) -> Self {
-        self.get(key).and_then(|item| item.table(keys)).unwrap_or_else(|| self.nothing())
+        self.get(key).and_then(|item| item.table(keys)).unwrap_or_else(|| self.empty())
     }
 
     /// The table under a key, whose keys are names that the operator chose. One that is not there is empty.
-    pub(super) fn named(&self, key: &str) -> Self {
-        self.get(key).and_then(|item| item.open()).unwrap_or_else(|| self.nothing())
+    pub(super) fn free_table(&self, key: &str) -> Self {
+        self.get(key).and_then(|item| item.free_table()).unwrap_or_else(|| self.empty())
     }
 
-    fn nothing(&self) -> Self {
-        Self { findings: self.findings, key: self.key.clone(), at: self.at, entries: None }
+    fn empty(&self) -> Self {
+        Self { findings: self.findings, key: self.key.clone(), offset: self.offset, entries: None }
     }
 
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
@@ -91,55 +91,60 @@ impl<'a> Table<'a> {
     }
 
     /// Something is wrong with the table as a whole.
-    pub(super) fn refuse(&self, what: impl AsRef<str>) {
-        self.findings.at(Weight::Error, self.at, self.key.clone(), what.as_ref());
+    pub(super) fn report_error(&self, what: impl AsRef<str>) {
+        self.findings.push_at(Severity::Error, self.offset, self.key.clone(), what.as_ref());
     }
 
-    fn refuse_others(&self, keys: &[&str]) {
+    fn reject_unknown_keys(&self, keys: &[&str]) {
         for (name, item) in self.items().filter(|(name, _)| !keys.contains(name)) {
-            item.refuse(format!("there is no key {}; {}", shown(name), near::instead(name, keys)));
+            item.report_error(format!("there is no key {}; {}", quote_text(name), suggest::suggest_name(name, keys)));
         }
     }
 }
 
-impl<'a> Item<'a> {
+impl<'a> ConfigValue<'a> {
     /// This is wrong.
-    pub(super) fn refuse(&self, what: impl AsRef<str>) {
-        self.findings.at(Weight::Error, self.at, self.key.clone(), what.as_ref());
+    pub(super) fn report_error(&self, what: impl AsRef<str>) {
+        self.findings.push_at(Severity::Error, self.offset, self.key.clone(), what.as_ref());
     }
 
     /// This is unwise.
-    pub(super) fn warn(&self, what: impl AsRef<str>) {
-        self.findings.at(Weight::Warning, self.at, self.key.clone(), what.as_ref());
+    pub(super) fn report_warning(&self, what: impl AsRef<str>) {
+        self.findings.push_at(Severity::Warning, self.offset, self.key.clone(), what.as_ref());
     }
 
     /// The file that it stands in.
-    pub(super) fn source(&self) -> &'a super::source::Source {
+    pub(super) fn source(&self) -> &'a super::source::ConfigSource {
         self.findings.source
     }
 
-    pub(super) fn findings(&self) -> &'a Findings<'a> {
+    pub(super) fn findings(&self) -> &'a Diagnostics<'a> {
         self.findings
     }
 
-    fn wanted<T>(&self, read: Option<T>, wanted: &str) -> Option<T> {
+    fn expect_type<T>(&self, read: Option<T>, wanted: &str) -> Option<T> {
         if read.is_none() {
-            self.refuse(format!("this is {}; write {wanted}", kind(self.value)));
+            self.report_error(format!("this is {}; write {wanted}", type_name(self.value)));
         }
         read
     }
 
     /// A table with these keys and no others.
-    pub(super) fn table(&self, keys: &[&str]) -> Option<Table<'a>> {
-        let table = self.open()?;
-        table.refuse_others(keys);
+    pub(super) fn table(&self, keys: &[&str]) -> Option<ConfigTable<'a>> {
+        let table = self.free_table()?;
+        table.reject_unknown_keys(keys);
         Some(table)
     }
 
     /// A table with whatever keys.
-    pub(super) fn open(&self) -> Option<Table<'a>> {
-        let entries = self.wanted(self.value.as_table(), "a table")?;
-        Some(Table { findings: self.findings, key: self.key.clone(), at: self.at, entries: Some(entries) })
+    pub(super) fn free_table(&self) -> Option<ConfigTable<'a>> {
+        let entries = self.expect_type(self.value.as_table(), "a table")?;
+        Some(ConfigTable {
+            findings: self.findings,
+            key: self.key.clone(),
+            offset: self.offset,
+            entries: Some(entries),
+        })
     }
 
     pub(super) fn is_table(&self) -> bool {
@@ -150,23 +155,23 @@ impl<'a> Item<'a> {
         self.value.is_array()
     }
 
-    pub(super) fn is(&self, text: &str) -> bool {
+    pub(super) fn is_text(&self, text: &str) -> bool {
         self.value.as_str() == Some(text)
     }
 
     pub(super) fn text(&self) -> Option<&'a str> {
-        self.wanted(self.value.as_str(), "a text, in quotes")
+        self.expect_type(self.value.as_str(), "a text, in quotes")
     }
 
     pub(super) fn flag(&self) -> Option<bool> {
-        self.wanted(self.value.as_bool(), "`true` or `false`")
+        self.expect_type(self.value.as_bool(), "`true` or `false`")
     }
 
     /// A list; its items have the list's key and their own place.
     pub(super) fn list(&self) -> Option<Vec<Self>> {
-        let list = self.wanted(self.value.as_array(), "a list, in square brackets")?;
+        let list = self.expect_type(self.value.as_array(), "a list, in square brackets")?;
         let item = |value: &'a toml::Spanned<DeValue<'a>>| Self {
-            at: value.span().start,
+            offset: value.span().start,
             value: value.get_ref(),
             ..self.clone()
         };
@@ -174,34 +179,34 @@ impl<'a> Item<'a> {
     }
 
     /// A list of texts; what is no text is left out, and has been refused.
-    pub(super) fn texts(&self) -> Option<Vec<(Self, &'a str)>> {
+    pub(super) fn text_list(&self) -> Option<Vec<(Self, &'a str)>> {
         let list = self.list()?;
         Some(list.into_iter().filter_map(|item| item.text().map(|text| (item, text))).collect())
     }
 
     /// A text, or a list of at least one.
-    pub(super) fn one_or_more(&self) -> Option<Vec<(Self, &'a str)>> {
+    pub(super) fn string_or_list(&self) -> Option<Vec<(Self, &'a str)>> {
         if let Some(text) = self.value.as_str() {
             return Some(vec![(self.clone(), text)]);
         }
-        let list = self.wanted(self.value.as_array(), "a text or a list of texts")?;
+        let list = self.expect_type(self.value.as_array(), "a text or a list of texts")?;
         if list.is_empty() {
-            self.refuse("the list is empty; write at least one");
+            self.report_error("the list is empty; write at least one");
             return None;
         }
-        self.texts()
+        self.text_list()
     }
 
     /// A whole number within these bounds.
     pub(super) fn number(&self, range: RangeInclusive<u64>) -> Option<u64> {
-        let number = self.wanted(self.value.as_integer(), "a whole number")?;
+        let number = self.expect_type(self.value.as_integer(), "a whole number")?;
         let number = u64::from_str_radix(number.as_str(), number.radix()).ok().filter(|number| range.contains(number));
         if number.is_none() {
             let most = match *range.end() {
                 u64::MAX => String::new(),
                 most => format!(" to {most}"),
             };
-            self.refuse(format!("the number is out of bounds; write one from {}{most}", range.start()));
+            self.report_error(format!("the number is out of bounds; write one from {}{most}", range.start()));
         }
         number
     }
@@ -213,22 +218,22 @@ impl<'a> Item<'a> {
             DeValue::Float(number) => Some(number.as_str()),
             _ => None,
         };
-        let number: f64 = self.wanted(text, "a number")?.parse().unwrap_or(f64::NAN);
+        let number: f64 = self.expect_type(text, "a number")?.parse().unwrap_or(f64::NAN);
         let fits = number.is_finite() && number >= 0.0;
         if !fits {
-            self.refuse("the number is out of bounds; write one from 0");
+            self.report_error("the number is out of bounds; write one from 0");
         }
         fits.then_some(number)
     }
 
     /// So many times the number, as a whole one: 0.25 seconds are 250 thousandths.
-    pub(super) fn parts(&self, of_one: u32, range: RangeInclusive<u64>) -> Option<u64> {
+    pub(super) fn scaled(&self, of_one: u32, range: RangeInclusive<u64>) -> Option<u64> {
         let number = self.decimal()?;
         let parts = (number * f64::from(of_one)).round();
         // By way of its digits: there is no conversion that refuses what does not fit.
         let parts = format!("{parts:.0}").parse().ok().filter(|parts| range.contains(parts));
         if parts.is_none() || (parts == Some(0) && number > 0.0) {
-            self.refuse("the number is out of bounds, or finer than is counted");
+            self.report_error("the number is out of bounds, or finer than is counted");
             return None;
         }
         parts
@@ -240,22 +245,26 @@ impl<'a> Item<'a> {
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         if found.is_none() {
             let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            self.refuse(format!("{} is not known here; write one of {}", shown(text), near::list(&known)));
+            self.report_error(format!(
+                "{} is not known here; write one of {}",
+                quote_text(text),
+                suggest::list_names(&known)
+            ));
         }
         found
     }
 
     /// The value as JSON.
     pub(super) fn json(&self) -> Option<Value> {
-        let json = json(self.value, JSON_DEPTH_MAX);
+        let json = toml_to_json(self.value, JSON_DEPTH_MAX);
         if json.is_none() {
-            self.refuse("this cannot be JSON; leave out dates, `nan` and `inf`, and nest less deeply");
+            self.report_error("this cannot be JSON; leave out dates, `nan` and `inf`, and nest less deeply");
         }
         json
     }
 }
 
-fn json(value: &DeValue<'_>, depth: usize) -> Option<Value> {
+fn toml_to_json(value: &DeValue<'_>, depth: usize) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
     match value {
         DeValue::String(text) => Some(Value::String(text.to_string())),
@@ -265,15 +274,15 @@ fn json(value: &DeValue<'_>, depth: usize) -> Option<Value> {
         DeValue::Float(number) => number.as_str().parse().ok().and_then(Number::from_f64).map(Value::Number),
         DeValue::Boolean(flag) => Some(Value::Bool(*flag)),
         DeValue::Datetime(_) => None,
-        DeValue::Array(list) => list.iter().map(|value| json(value.get_ref(), depth)).collect(),
+        DeValue::Array(list) => list.iter().map(|value| toml_to_json(value.get_ref(), depth)).collect(),
         DeValue::Table(table) => table
             .iter()
-            .map(|(name, value)| Some((name.get_ref().to_string(), json(value.get_ref(), depth)?)))
+            .map(|(name, value)| Some((name.get_ref().to_string(), toml_to_json(value.get_ref(), depth)?)))
             .collect(),
     }
 }
 
-const fn kind(value: &DeValue<'_>) -> &'static str {
+const fn type_name(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) => "a whole number",
@@ -286,13 +295,13 @@ const fn kind(value: &DeValue<'_>) -> &'static str {
 }
 
 /// A key as TOML writes it.
-fn bare(key: &str) -> String {
+fn quote_key(key: &str) -> String {
     let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if plain { key.to_owned() } else { format!("{key:?}") }
 }
 
 /// Somebody's words in a sentence of ours.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn quote_text(text: &str) -> String {
     const CHARS_MAX: usize = 80;
     match text.char_indices().nth(CHARS_MAX) {
         Some((end, _)) => format!("`{}…`", text.get(..end).unwrap_or_default()),

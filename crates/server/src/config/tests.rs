@@ -31,10 +31,14 @@ fn check_text(text: &str, overrides: Overrides) -> (Config, Vec<String>) {
     let path = dir.path().join("headwater.toml");
     std::fs::write(&path, text).unwrap();
     let shown = dir.path().display().to_string();
-    let (config, findings) = check(Some(&path), overrides.clone()).unwrap();
+    let (config, findings) = check_config(Some(&path), overrides.clone()).unwrap();
     let first =
-        findings.iter().find(|finding| finding.weight == Weight::Error).map(|finding| finding.error.to_string());
-    assert_eq!(load(Some(&path), overrides).err().map(|error| error.to_string()), first, "`serve` says the first");
+        findings.iter().find(|finding| finding.severity == Severity::Error).map(|finding| finding.error.to_string());
+    assert_eq!(
+        load_config(Some(&path), overrides).err().map(|error| error.to_string()),
+        first,
+        "`serve` says the first"
+    );
     let lines: Vec<String> = findings.iter().map(|finding| finding.error.to_string().replace(&shown, "DIR")).collect();
     for line in &lines {
         assert!(!line.contains('\n'), "one line: {line}");
@@ -66,9 +70,9 @@ fn added(text: &str) -> String {
 
 #[test]
 fn the_demo_is_a_config_like_any_other() {
-    let demo = load(None, Overrides::default()).unwrap();
+    let demo = load_config(None, Overrides::default()).unwrap();
     assert!(demo.definitions.agents.contains_key("demo"));
-    assert_eq!(demo.listen, LISTEN);
+    assert_eq!(demo.listen, DEFAULT_LISTEN);
     assert_eq!(demo.definitions.digest.len(), 64);
 }
 
@@ -218,17 +222,17 @@ fn the_method_is_what_the_arguments_need() {
 #[test]
 fn what_may_be_fetched_is_little_unless_it_is_said() {
     let fetch = good(GOOD).fetch;
-    assert_eq!((fetch.private, fetch.ports), (PrivateAddresses::Deny, vec![80, 443]));
+    assert_eq!((fetch.private_networks, fetch.ports), (PrivateAddresses::Deny, vec![80, 443]));
     assert_eq!((fetch.limits.bytes_max, fetch.limits.redirects_max), (25_165_824, 3));
     assert_eq!(
         (fetch.limits.total_timeout, fetch.limits.idle_timeout),
         (Duration::from_secs(15), Duration::from_secs(5))
     );
-    assert_eq!((fetch.text_bytes_max, fetch.at_once_max), (1_048_576, 16));
+    assert_eq!((fetch.text_bytes_max, fetch.concurrent_max), (1_048_576, 16));
 
     let said = "[fetch]\nports = [8080]\nbytes_max = 5\ntimeout_ms = 900\nredirects_max = 0\ntext_bytes_max = 7\nat_once_max = 2\n";
     let fetch = good(&format!("{GOOD}{said}allow_private = true\n")).fetch;
-    assert_eq!((fetch.private, fetch.ports), (PrivateAddresses::AllowAll, vec![8080]));
+    assert_eq!((fetch.private_networks, fetch.ports), (PrivateAddresses::AllowAll, vec![8080]));
     assert_eq!((fetch.limits.bytes_max, fetch.limits.redirects_max), (5, 0));
     let times = [
         fetch.limits.total_timeout,
@@ -237,8 +241,8 @@ fn what_may_be_fetched_is_little_unless_it_is_said() {
         fetch.limits.idle_timeout,
     ];
     assert_eq!(times.map(|time| time.as_millis()), [900, 600, 300, 300]);
-    assert_eq!((fetch.text_bytes_max, fetch.at_once_max), (7, 2));
-    let these = good(&format!("{GOOD}[fetch]\nallow_private = [\"10.0.0.5\", \"fd00::5\"]\n")).fetch.private;
+    assert_eq!((fetch.text_bytes_max, fetch.concurrent_max), (7, 2));
+    let these = good(&format!("{GOOD}[fetch]\nallow_private = [\"10.0.0.5\", \"fd00::5\"]\n")).fetch.private_networks;
     assert_eq!(these, PrivateAddresses::AllowListed(vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()]));
     assert_eq!(good(&format!("{GOOD}[fetch]\nallow_private = false\nports = []\n")).fetch.ports, [0; 0]);
 }
@@ -270,7 +274,7 @@ fn limits_and_prices_are_read_exactly() {
     assert_eq!((limits.run_tokens_max, limits.user_day_tokens_max), (Some(4), Some(5)));
     assert_eq!(limits.run_cost_max, Some(CostMicros(290_000)), "0.29 has no exact double, and is exact all the same");
     assert_eq!(limits.user_day_cost_max, Some(CostMicros(12_000_000)));
-    assert_eq!((limits.steps_max, config.http.connections_max), (50, 1));
+    assert_eq!((limits.steps_max, config.http_limits.connections_max), (50, 1));
     assert_eq!((limits.model_retries_max, limits.retry_after_max_ms), (6, 7));
     let price = config.definitions.prices["mine/a"];
     assert_eq!((price.input, price.output, price.cached, price.cache_write), (2.5, 10.0, Some(0.25), None));
@@ -321,7 +325,7 @@ fn without_authentication_only_this_machine_is_listened_to() {
 
 /// Settings of a file under this environment.
 fn under(text: &str, environment: fn(&str) -> Option<String>) -> (Vec<String>, Vec<String>) {
-    let overrides = Overrides { environment: Some(environment), ..Overrides::default() };
+    let overrides = Overrides { env: Some(environment), ..Overrides::default() };
     let (config, findings) = check_text(text, overrides);
     let mut routed: Vec<String> = config.models.provider_names().map(str::to_owned).collect();
     routed.sort_unstable();

@@ -1,11 +1,11 @@
 //! `[tools.NAME]`: what all kinds have in common, and what belongs to which.
 
-use super::agents::{Names, named};
+use super::agents::{DefinedNames, check_name};
 use super::http_tool;
-use super::near;
-use super::secret;
-use super::table::{Item, Table, shown};
-use crate::schema;
+use super::secrets;
+use super::suggest;
+use super::table::{ConfigTable, ConfigValue, quote_text};
+use crate::json_schema;
 use model::approval_rule::ApprovalRule;
 use model::definition::{Agent, ApprovalOnTimeout, ApprovalPolicy, CommandTool, Tool, ToolExecutor};
 use model::record::OnCrash;
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The longest time that can be set: a year.
-pub(super) const LONGEST_MS: u64 = LONGEST_SECONDS * 1000;
-const LONGEST_SECONDS: u64 = 365 * 24 * 60 * 60;
+pub(super) const DURATION_MS_MAX: u64 = DURATION_SECONDS_MAX * 1000;
+const DURATION_SECONDS_MAX: u64 = 365 * 24 * 60 * 60;
 
 const KEYS: [&str; 22] = [
     "kind",
@@ -43,7 +43,7 @@ const KEYS: [&str; 22] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ToolKind {
     Builtin,
     Http,
     Command,
@@ -51,95 +51,107 @@ enum Kind {
     Agent,
 }
 
-const KINDS: [(&str, Kind); 5] = [
-    ("builtin", Kind::Builtin),
-    ("http", Kind::Http),
-    ("command", Kind::Command),
-    ("client", Kind::Client),
-    ("agent", Kind::Agent),
+const KINDS: [(&str, ToolKind); 5] = [
+    ("builtin", ToolKind::Builtin),
+    ("http", ToolKind::Http),
+    ("command", ToolKind::Command),
+    ("client", ToolKind::Client),
+    ("agent", ToolKind::Agent),
 ];
 
 /// What has a place in some kinds only. What is not here has one in all.
-const PLACES: [(&str, &[Kind]); 13] = [
-    ("parameters", &[Kind::Http, Kind::Command, Kind::Client, Kind::Agent]),
-    ("idempotent", &[Kind::Builtin, Kind::Http, Kind::Command]),
-    ("on_crash", &[Kind::Builtin, Kind::Http, Kind::Command]),
-    ("url", &[Kind::Http]),
-    ("method", &[Kind::Http]),
-    ("headers", &[Kind::Http]),
-    ("body", &[Kind::Http]),
-    ("result", &[Kind::Http]),
-    ("command", &[Kind::Command]),
-    ("dir", &[Kind::Command]),
-    ("env_pass", &[Kind::Command]),
-    ("env", &[Kind::Command]),
-    ("agent", &[Kind::Agent]),
+const KEY_KINDS: [(&str, &[ToolKind]); 13] = [
+    ("parameters", &[ToolKind::Http, ToolKind::Command, ToolKind::Client, ToolKind::Agent]),
+    ("idempotent", &[ToolKind::Builtin, ToolKind::Http, ToolKind::Command]),
+    ("on_crash", &[ToolKind::Builtin, ToolKind::Http, ToolKind::Command]),
+    ("url", &[ToolKind::Http]),
+    ("method", &[ToolKind::Http]),
+    ("headers", &[ToolKind::Http]),
+    ("body", &[ToolKind::Http]),
+    ("result", &[ToolKind::Http]),
+    ("command", &[ToolKind::Command]),
+    ("dir", &[ToolKind::Command]),
+    ("env_pass", &[ToolKind::Command]),
+    ("env", &[ToolKind::Command]),
+    ("agent", &[ToolKind::Agent]),
 ];
 
 const ON_CRASH: [(&str, OnCrash); 3] = [("unknown", OnCrash::Unknown), ("fail", OnCrash::Fail), ("ask", OnCrash::Ask)];
 const ON_TIMEOUT: [(&str, ApprovalOnTimeout); 2] =
     [("reject", ApprovalOnTimeout::Reject), ("approve", ApprovalOnTimeout::Approve)];
 
-pub(super) fn read(tables: &Table<'_>, agents: &BTreeMap<String, Agent>, names: &Names<'_>) -> BTreeMap<String, Tool> {
-    tables.items().filter_map(|(name, item)| Some((name.to_owned(), tool(name, &item, agents, names)?))).collect()
+pub(super) fn read_tools(
+    tables: &ConfigTable<'_>,
+    agents: &BTreeMap<String, Agent>,
+    names: &DefinedNames<'_>,
+) -> BTreeMap<String, Tool> {
+    tables.items().filter_map(|(name, item)| Some((name.to_owned(), read_tool(name, &item, agents, names)?))).collect()
 }
 
-fn tool(name: &str, item: &Item<'_>, agents: &BTreeMap<String, Agent>, names: &Names<'_>) -> Option<Tool> {
-    named(name, item);
+fn read_tool(
+    name: &str,
+    item: &ConfigValue<'_>,
+    agents: &BTreeMap<String, Agent>,
+    names: &DefinedNames<'_>,
+) -> Option<Tool> {
+    check_name(name, item);
     if names.agents.contains(&name) {
-        item.refuse(format!("there is an agent `{name}`, too, and both would be called so; rename one"));
+        item.report_error(format!("there is an agent `{name}`, too, and both would be called so; rename one"));
     }
     let table = item.table(&KEYS)?;
-    let kind = kind(&table)?;
-    for (key, kinds) in PLACES.iter().filter(|(_, kinds)| !kinds.contains(&kind)) {
+    let kind = read_kind(&table)?;
+    for (key, kinds) in KEY_KINDS.iter().filter(|(_, kinds)| !kinds.contains(&kind)) {
         if let Some(item) = table.get(key) {
             let places: Vec<&str> =
                 KINDS.iter().filter(|(_, kind)| kinds.contains(kind)).map(|(word, _)| *word).collect();
-            item.refuse(format!("has no place in a tool of this kind; it is for {}", near::list(&places)));
+            item.report_error(format!(
+                "has no place in a tool of this kind; it is for {}",
+                suggest::list_names(&places)
+            ));
         }
     }
     let spec = || ToolSpec {
         name: name.to_owned(),
         description: String::new(),
-        parameters: table.get("parameters").and_then(|item| parameters(&item)).unwrap_or_else(no_parameters),
+        parameters: table.get("parameters").and_then(|item| read_parameters(&item)).unwrap_or_else(empty_parameters),
     };
     let base = match kind {
-        Kind::Builtin => builtin(name, &table)?,
-        Kind::Http => {
+        ToolKind::Builtin => builtin_tool(name, &table)?,
+        ToolKind::Http => {
             let spec = spec();
-            let http = http_tool::read(&table, &spec.parameters)?;
+            let http = http_tool::read_http_tool(&table, &spec.parameters)?;
             Tool::new(spec, ToolExecutor::Http(http))
         }
-        Kind::Command => Tool::new(spec(), ToolExecutor::Command(command_tool(&table)?)),
-        Kind::Client => Tool::new(spec(), ToolExecutor::Client),
-        Kind::Agent => asking(name, &table, agents, names)?,
+        ToolKind::Command => Tool::new(spec(), ToolExecutor::Command(read_command_tool(&table)?)),
+        ToolKind::Client => Tool::new(spec(), ToolExecutor::Client),
+        ToolKind::Agent => agent_tool(name, &table, agents, names)?,
     };
-    Some(with_common(base, &table))
+    Some(apply_common_keys(base, &table))
 }
 
-fn kind(table: &Table<'_>) -> Option<Kind> {
+fn read_kind(table: &ConfigTable<'_>) -> Option<ToolKind> {
     let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
     let Some(item) = table.get("kind") else {
-        table.refuse(format!("`kind` is missing; write one of {}", near::list(&words)));
+        table.report_error(format!("`kind` is missing; write one of {}", suggest::list_names(&words)));
         return None;
     };
-    if item.is("mcp") {
-        item.refuse(format!("the kind `mcp` is not supported yet; there is {}", near::list(&words)));
+    if item.is_text("mcp") {
+        item.report_error(format!("the kind `mcp` is not supported yet; there is {}", suggest::list_names(&words)));
         return None;
     }
     item.one_of(&KINDS)
 }
 
 /// What every kind may say of itself. It wins over what the kind says.
-fn with_common(base: Tool, table: &Table<'_>) -> Tool {
+fn apply_common_keys(base: Tool, table: &ConfigTable<'_>) -> Tool {
     let spec =
         ToolSpec { description: table.text("description").map_or(base.spec.description, str::to_owned), ..base.spec };
-    let approval = table.get("approval").and_then(|item| approval(&item, &spec.parameters));
+    let approval = table.get("approval").and_then(|item| read_approval(&item, &spec.parameters));
     Tool {
         display_name: table.text("display_name").map(str::to_owned).or(base.display_name),
         approval: approval.unwrap_or(base.approval),
         approval_timeout_seconds: table
-            .number("approval_timeout_seconds", 1..=LONGEST_SECONDS)
+            .number("approval_timeout_seconds", 1..=DURATION_SECONDS_MAX)
             .unwrap_or(base.approval_timeout_seconds),
         approval_on_timeout: table
             .get("approval_on_timeout")
@@ -147,25 +159,25 @@ fn with_common(base: Tool, table: &Table<'_>) -> Tool {
             .unwrap_or(base.approval_on_timeout),
         idempotent: table.flag("idempotent").unwrap_or(base.idempotent),
         on_crash: table.get("on_crash").and_then(|item| item.one_of(&ON_CRASH)).unwrap_or(base.on_crash),
-        timeout_ms: timeout(table).or(base.timeout_ms),
+        timeout_ms: read_timeout_ms(table).or(base.timeout_ms),
         output_bytes_max: table.size("output_bytes_max").or(base.output_bytes_max),
         spec,
         executor: base.executor,
     }
 }
 
-fn timeout(table: &Table<'_>) -> Option<u64> {
+fn read_timeout_ms(table: &ConfigTable<'_>) -> Option<u64> {
     let seconds = table.get("timeout");
     if let (Some(seconds), Some(_)) = (&seconds, table.get("timeout_ms")) {
-        seconds.refuse("`timeout` and `timeout_ms` say the same; leave one out");
+        seconds.report_error("`timeout` and `timeout_ms` say the same; leave one out");
     }
     match seconds {
-        Some(seconds) => seconds.parts(1000, 1..=LONGEST_MS),
-        None => table.number("timeout_ms", 1..=LONGEST_MS),
+        Some(seconds) => seconds.scaled(1000, 1..=DURATION_MS_MAX),
+        None => table.number("timeout_ms", 1..=DURATION_MS_MAX),
     }
 }
 
-fn approval(item: &Item<'_>, parameters: &Value) -> Option<ApprovalPolicy> {
+fn read_approval(item: &ConfigValue<'_>, parameters: &Value) -> Option<ApprovalPolicy> {
     let text = item.text()?;
     match text {
         "never" => return Some(ApprovalPolicy::Never),
@@ -176,98 +188,112 @@ fn approval(item: &Item<'_>, parameters: &Value) -> Option<ApprovalPolicy> {
         Ok(rule) => {
             let known = property_names(parameters);
             for name in rule.argument_names().filter(|name| !known.contains(name)) {
-                let instead = near::instead(name, &known);
-                item.warn(format!("{} is no parameter, so this may ask every time; {instead}", shown(name)));
+                let instead = suggest::suggest_name(name, &known);
+                item.report_warning(format!(
+                    "{} is no parameter, so this may ask every time; {instead}",
+                    quote_text(name)
+                ));
             }
             Some(ApprovalPolicy::When(rule))
         }
         Err(error) => {
-            item.refuse(format!("not a rule: {error}; write `never`, `always`, or a rule like `quantity > 100`"));
+            item.report_error(format!("not a rule: {error}; write `never`, `always`, or a rule like `quantity > 100`"));
             None
         }
     }
 }
 
-fn builtin(name: &str, table: &Table<'_>) -> Option<Tool> {
+fn builtin_tool(name: &str, table: &ConfigTable<'_>) -> Option<Tool> {
     let found = ::tools::builtin::builtin_definition(name);
     if found.is_none() {
-        let instead = near::instead(name, ::tools::builtin::builtin_names());
-        table.refuse(format!("there is no builtin tool {}; {instead}", shown(name)));
+        let instead = suggest::suggest_name(name, ::tools::builtin::builtin_names());
+        table.report_error(format!("there is no builtin tool {}; {instead}", quote_text(name)));
     }
     found
 }
 
-fn asking(name: &str, table: &Table<'_>, agents: &BTreeMap<String, Agent>, names: &Names<'_>) -> Option<Tool> {
+fn agent_tool(
+    name: &str,
+    table: &ConfigTable<'_>,
+    agents: &BTreeMap<String, Agent>,
+    names: &DefinedNames<'_>,
+) -> Option<Tool> {
     let Some(item) = table.get("agent") else {
-        table.refuse("`agent` is missing; write the name of the agent that is asked");
+        table.report_error("`agent` is missing; write the name of the agent that is asked");
         return None;
     };
     let wanted = item.text()?;
     if !names.agents.contains(&wanted) {
-        item.refuse(format!("there is no agent {}; {}", shown(wanted), near::instead(wanted, &names.agents)));
+        item.report_error(format!(
+            "there is no agent {}; {}",
+            quote_text(wanted),
+            suggest::suggest_name(wanted, &names.agents)
+        ));
     }
     // One that is there and has a mistake of its own is missing here.
     let mut tool = agents.get(wanted).map(Tool::for_sub_agent)?;
     tool.spec.name = name.to_owned();
-    if let Some(parameters) = table.get("parameters").and_then(|item| parameters(&item)) {
+    if let Some(parameters) = table.get("parameters").and_then(|item| read_parameters(&item)) {
         tool.spec.parameters = parameters;
     }
     Some(tool)
 }
 
-fn command_tool(table: &Table<'_>) -> Option<CommandTool> {
+fn read_command_tool(table: &ConfigTable<'_>) -> Option<CommandTool> {
     let Some(item) = table.get("command") else {
-        table.refuse("`command` is missing; write `command = [\"program\", \"argument\"]`");
+        table.report_error("`command` is missing; write `command = [\"program\", \"argument\"]`");
         return None;
     };
-    let env_pass = table.get("env_pass").and_then(|item| item.texts()).unwrap_or_default();
+    let env_pass = table.get("env_pass").and_then(|item| item.text_list()).unwrap_or_default();
     for (item, name) in &env_pass {
-        variable(item, name);
+        check_variable_name(item, name);
     }
     let mut env = BTreeMap::new();
-    for (name, item) in table.named("env").items() {
-        variable(&item, name);
+    for (name, item) in table.free_table("env").items() {
+        check_variable_name(&item, name);
         if let Some(text) = item.text() {
-            env.insert(name.to_owned(), secret::checked(&item, text));
+            env.insert(name.to_owned(), secrets::check_secrets(&item, text));
         }
     }
-    let dir = table.get("dir").and_then(|item| Some(item.source().path(item.text()?).display().to_string()));
+    let dir = table.get("dir").and_then(|item| Some(item.source().resolve_path(item.text()?).display().to_string()));
     let env_pass = env_pass.into_iter().map(|(_, name)| name.to_owned()).collect();
-    Some(CommandTool { command: command(&item)?, dir, env_pass, env })
+    Some(CommandTool { command: read_command(&item)?, dir, env_pass, env })
 }
 
 /// A program and its arguments. A program that is a path is one beside the file.
-pub(super) fn command(item: &Item<'_>) -> Option<Vec<String>> {
-    let words = item.one_or_more()?;
+pub(super) fn read_command(item: &ConfigValue<'_>) -> Option<Vec<String>> {
+    let words = item.string_or_list()?;
     if let Some((item, _)) = words.iter().find(|(_, word)| word.contains('\0')) {
-        item.refuse("a program is not given NUL characters; leave it out");
+        item.report_error("a program is not given NUL characters; leave it out");
     }
     let mut words: Vec<String> = words.into_iter().map(|(_, word)| word.to_owned()).collect();
     let program = words.first_mut()?;
     if program.is_empty() {
-        item.refuse("the program has no name; write one");
+        item.report_error("the program has no name; write one");
     } else if program.contains('/') {
-        *program = item.source().path(program).display().to_string();
+        *program = item.source().resolve_path(program).display().to_string();
     }
     Some(words)
 }
 
-fn variable(item: &Item<'_>, name: &str) {
+fn check_variable_name(item: &ConfigValue<'_>, name: &str) {
     if name.is_empty() || name.contains(['=', '\0']) {
-        item.refuse(format!("{} is not the name of a variable; leave out `=`", shown(name)));
+        item.report_error(format!("{} is not the name of a variable; leave out `=`", quote_text(name)));
     }
 }
 
 /// The JSON Schema of a tool's arguments, which are always an object.
-fn parameters(item: &Item<'_>) -> Option<Value> {
-    item.open()?;
+fn read_parameters(item: &ConfigValue<'_>) -> Option<Value> {
+    item.free_table()?;
     let mut parameters = item.json()?;
     if parameters.get("type") != Some(&json!("object")) {
-        item.refuse("arguments are always an object; write `type = \"object\"`, and what they are under `properties`");
+        item.report_error(
+            "arguments are always an object; write `type = \"object\"`, and what they are under `properties`",
+        );
         return None;
     }
-    if let Err(why) = schema::declare(&parameters) {
-        item.refuse(why);
+    if let Err(why) = json_schema::check_object_schema(&parameters) {
+        item.report_error(why);
         return None;
     }
     // Some providers want it even if it is empty.
@@ -276,7 +302,7 @@ fn parameters(item: &Item<'_>) -> Option<Value> {
     Some(parameters)
 }
 
-fn no_parameters() -> Value {
+fn empty_parameters() -> Value {
     json!({"type": "object", "properties": {}})
 }
 

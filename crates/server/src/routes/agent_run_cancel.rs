@@ -1,12 +1,12 @@
 //! `POST /api/v1/agent/runs/{thread}/cancel`: stops what runs in a thread. What waits behind it has its turn then.
 
-use super::agent_names::{self, NamePath};
-use super::{idempotency, to_its_end};
+use super::agent_threads::{self, ThreadNamePath};
+use super::{parse_idempotency_key, run_to_completion};
 use crate::app::App;
 use crate::auth::Caller;
-use crate::body::Json;
+use crate::json_body::JsonBody;
 use crate::problem::Problem;
-use crate::query;
+use crate::query_params;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -26,16 +26,17 @@ struct Request {
 pub(crate) async fn handle(
     State(app): State<App>,
     caller: Caller,
-    NamePath(name): NamePath,
+    ThreadNamePath(name): ThreadNamePath,
     uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let [] = query::read(&uri, [])?;
-    let json = Json::read_optional(&headers, body, &app.limits).await?;
-    let idempotency = idempotency(&headers, &format!("POST /api/v1/agent/runs/{name}/cancel"), &json.digest())?;
-    let Request { mode } = json.object()?;
-    let thread = agent_names::find(&app, &caller.user, &name).await?;
+    let [] = query_params::parse_query(&uri, [])?;
+    let json = JsonBody::read_optional(&headers, body, &app.limits).await?;
+    let idempotency =
+        parse_idempotency_key(&headers, &format!("POST /api/v1/agent/runs/{name}/cancel"), &json.digest())?;
+    let Request { mode } = json.into_object()?;
+    let thread = agent_threads::find_named_thread(&app, &caller.user, &name).await?;
     let task_id = match app.engine.find_submission(&caller.user, idempotency.as_ref()).await? {
         Some(before) => before.task,
         None => {
@@ -44,7 +45,7 @@ pub(crate) async fn handle(
             };
             let (engine, user) = (app.engine.clone(), caller.user.clone());
             let cancel = CancelCommand { task_id: task_id.clone(), mode };
-            to_its_end(async move { engine.cancel(&user, &thread, cancel, idempotency).await }).await?;
+            run_to_completion(async move { engine.cancel(&user, &thread, cancel, idempotency).await }).await?;
             task_id
         }
     };

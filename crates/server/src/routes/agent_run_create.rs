@@ -1,15 +1,15 @@
 //! `POST /api/v1/agent/runs`: somebody says something to an agent.
 
-use super::{agent_names, idempotency};
+use super::{agent_threads, parse_idempotency_key};
 use crate::app::App;
+use crate::attachments::uploads::Uploads;
 use crate::auth::Caller;
-use crate::begin::{begin, first_agents, last_agent};
-use crate::body::Json;
-use crate::files::intake::Luggage;
+use crate::json_body::JsonBody;
 use crate::problem::Problem;
-use crate::query;
-use crate::sse::{self, Manners};
-use crate::streams::Slot;
+use crate::query_params;
+use crate::sse::{self, SseStyle};
+use crate::start_run::{entry_agents, last_agent_of_thread, start_run};
+use crate::stream_limiter::StreamPermit;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -18,7 +18,7 @@ use engine::{NewRun, StartedRun};
 use model::block::{ContentPart, FileRef, JsonObject};
 use model::event::ClientIds;
 use model::{ThreadId, UserId};
-use protocol::agent_runs::NAME;
+use protocol::agent_runs::AGENT_RUNS_PROJECTION;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -49,33 +49,33 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let [] = query::read(&uri, [])?;
-    let mut json = Json::read(&headers, body, &app.limits).await?;
-    let large = json.room();
-    let idempotency = idempotency(&headers, "POST /api/v1/agent/runs", &json.digest())?;
-    let request: Request = json.object()?;
+    let [] = query_params::parse_query(&uri, [])?;
+    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let large = json.take_permit();
+    let idempotency = parse_idempotency_key(&headers, "POST /api/v1/agent/runs", &json.digest())?;
+    let request: Request = json.into_object()?;
     let name = request.thread_id.clone();
     let new = new_run(&app, &caller.user, request).await?;
-    let room = asks_for_stream(&headers).then(|| sse::room(&app, &caller)).transpose()?;
-    let started = begin(&app, &caller.user, NewRun { idempotency, ..new }, Luggage::default()).await?;
+    let room = accepts_event_stream(&headers).then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
+    let started = start_run(&app, &caller.user, NewRun { idempotency, ..new }, Uploads::default()).await?;
     drop(large);
     let name = name.unwrap_or_else(|| started.thread.to_string());
-    answer(&app, &caller, room, &name, &started).await
+    run_response(&app, &caller, room, &name, &started).await
 }
 
 async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, Problem> {
     let Request { message, thread_id, agent, attachments, metadata } = request;
-    let input = input(app, message, attachments)?;
+    let input = parse_input(app, message, attachments)?;
     let thread = match &thread_id {
         None => None,
         Some(id) => match ThreadId::parse(id) {
             Ok(thread) => Some(thread),
-            Err(_) => Some(agent_names::promise(app, user, id).await?),
+            Err(_) => Some(agent_threads::reserve_named_thread(app, user, id).await?),
         },
     };
     let agent = match agent {
         Some(agent) => agent,
-        None => whoever_answers(app, user, thread.as_ref()).await?,
+        None => default_agent(app, user, thread.as_ref()).await?,
     };
     let own_name = thread_id.filter(|id| ThreadId::parse(id).is_err());
     Ok(NewRun {
@@ -84,12 +84,12 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
         thread,
         metadata,
         create_if_missing: own_name.is_some(),
-        client: Some(ClientIds { protocol: NAME.to_owned(), thread_id: own_name, run_id: None }),
+        client: Some(ClientIds { protocol: AGENT_RUNS_PROJECTION.to_owned(), thread_id: own_name, run_id: None }),
         ..NewRun::default()
     })
 }
 
-fn input(app: &App, message: String, attachments: Vec<JsonObject>) -> Result<Vec<ContentPart>, Problem> {
+fn parse_input(app: &App, message: String, attachments: Vec<JsonObject>) -> Result<Vec<ContentPart>, Problem> {
     let most = app.limits.input_parts_max.saturating_sub(1);
     if attachments.len() > most {
         return Err(Problem::invalid_body(format!("`attachments`: {} files; {most} is the most", attachments.len())));
@@ -112,33 +112,35 @@ fn input(app: &App, message: String, attachments: Vec<JsonObject>) -> Result<Vec
 
 /// Who answers when nobody is named: in a conversation whoever did last, else the one agent whom no other agent asks or
 /// hands over to. Where there are several of those, the client has to choose.
-async fn whoever_answers(app: &App, user: &UserId, thread: Option<&ThreadId>) -> Result<String, Problem> {
+async fn default_agent(app: &App, user: &UserId, thread: Option<&ThreadId>) -> Result<String, Problem> {
     let definitions = &app.engine.ports().definitions;
     if let Some(thread) = thread
-        && let Some(agent) = last_agent(app, user, thread).await?
+        && let Some(agent) = last_agent_of_thread(app, user, thread).await?
     {
         return Ok(agent);
     }
-    let first = first_agents(definitions);
+    let first = entry_agents(definitions);
     match first.as_slice() {
         [only] => Ok((*only).to_owned()),
         _ => {
             let agents: Vec<String> = definitions.agents.keys().cloned().collect();
-            Err(Problem::invalid_body("`agent`: there are several: say which").with("agents", agents))
+            Err(Problem::invalid_body("`agent`: there are several: say which").with_extension("agents", agents))
         }
     }
 }
 
-async fn answer(
+async fn run_response(
     app: &App,
     caller: &Caller,
-    room: Option<Slot>,
+    room: Option<StreamPermit>,
     name: &str,
     started: &StartedRun,
 ) -> Result<Response, Problem> {
     let mut response = if let Some(room) = room {
-        let place = agent_names::place(app, &caller.user, (name, &started.thread), None, Some(&started.task)).await?;
-        sse::response_in(app, caller, place, Manners::STANDARD, room)
+        let place =
+            agent_threads::start_of_agent_runs(app, &caller.user, (name, &started.thread), None, Some(&started.task))
+                .await?;
+        sse::sse_response_with_permit(app, caller, place, SseStyle::STANDARD, room)
     } else {
         let names = json!({ "threadId": name, "runId": started.task });
         (StatusCode::ACCEPTED, axum::Json(names)).into_response()
@@ -150,7 +152,7 @@ async fn answer(
 }
 
 /// Only who names the type wants a stream: `*/*` is what everybody sends.
-fn asks_for_stream(headers: &HeaderMap) -> bool {
+fn accepts_event_stream(headers: &HeaderMap) -> bool {
     let texts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(',')).any(|range| {
         let mut pieces = range.split(';').map(str::trim);
@@ -168,7 +170,7 @@ mod tests {
     fn a_stream_is_given_to_whoever_names_it() {
         let asks = |accept: &str| {
             let value = HeaderValue::from_str(accept).unwrap();
-            asks_for_stream(&HeaderMap::from_iter([(header::ACCEPT, value)]))
+            accepts_event_stream(&HeaderMap::from_iter([(header::ACCEPT, value)]))
         };
         for yes in ["text/event-stream", "Text/Event-Stream;q=0.5", "application/json, text/event-stream"] {
             assert!(asks(yes), "{yes}");
@@ -176,6 +178,6 @@ mod tests {
         for no in ["", "*/*", "application/json", "text/*", "text/event-stream;q=0", "text/event-stream; q=0.00"] {
             assert!(!asks(no), "{no}");
         }
-        assert!(!asks_for_stream(&HeaderMap::new()));
+        assert!(!accepts_event_stream(&HeaderMap::new()));
     }
 }

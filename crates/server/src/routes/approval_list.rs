@@ -3,20 +3,20 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{paging, query, wire};
+use crate::{native_api, pagination, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde_json::Value;
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
-    let [status, limit, before] = query::read(&uri, ["status", "limit", "before"])?;
+    let [status, limit, before] = query_params::parse_query(&uri, ["status", "limit", "before"])?;
     let pending = match status.as_deref() {
         None => false,
         Some("pending") => true,
         Some(_) => return Err(Problem::invalid_query("`status` must be pending, or be left out for all")),
     };
-    let (limit, page) = paging::page(limit, before)?;
+    let (limit, page) = pagination::parse_page_query(limit, before)?;
     let rows = app.engine.ports().directory.approvals(&caller.user, pending, page).await?;
-    Ok(Json(paging::answer(rows.iter().map(wire::approval).collect(), limit)))
+    Ok(Json(pagination::page_json(rows.iter().map(native_api::approval_json).collect(), limit)))
 }

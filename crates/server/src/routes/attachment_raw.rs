@@ -4,9 +4,9 @@
 //! is there and its owner still let in.
 
 use crate::app::App;
-use crate::files::{Keep, Signed};
+use crate::attachments::{CachePolicy, SignedUrl};
 use crate::problem::Problem;
-use crate::query;
+use crate::query_params;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
@@ -17,15 +17,16 @@ pub(crate) async fn handle(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let [bucket, path, expires, signature] = query::read(&uri, ["bucket", "path", "expires", "signature"])?;
+    let [bucket, path, expires, signature] =
+        query_params::parse_query(&uri, ["bucket", "path", "expires", "signature"])?;
     let (Some(bucket), Some(path), Some(expires), Some(signature)) = (bucket, path, expires, signature) else {
-        return Err(Signed::not_ours());
+        return Err(SignedUrl::invalid());
     };
-    let address = Signed { bucket, path, expires, signature };
-    let left = app.files.good_for(&address)?;
-    let (key, row) = app.files.find(&address.bucket, &address.path).await?;
-    if !app.auth.lets_in(key.owner()) {
+    let address = SignedUrl { bucket, path, expires, signature };
+    let left = app.files.verify_signed_url(&address)?;
+    let (key, row) = app.files.find_by_path(&address.bucket, &address.path).await?;
+    if !app.auth.is_known_user(key.owner()) {
         return Err(Problem::not_found());
     }
-    app.files.answer(&key, &row, (&method, &headers), Keep::Seconds(left)).await
+    app.files.file_response(&key, &row, (&method, &headers), CachePolicy::MaxAgeSeconds(left)).await
 }

@@ -1,11 +1,11 @@
 //! `GET /v1/blobs/{hash}`: what a thread holds beside its words. It never changes, so whoever has it need not ask again.
 
-use super::segment;
+use super::path_param;
 use crate::app::App;
+use crate::attachments::CachePolicy;
 use crate::auth::Caller;
-use crate::files::Keep;
 use crate::problem::Problem;
-use crate::query;
+use crate::query_params;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri};
@@ -20,7 +20,7 @@ impl<S: Send + Sync> FromRequestParts<S> for BlobPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let hash = segment(parts, state, "hash").await?;
+        let hash = path_param(parts, state, "hash").await?;
         if is_sha256_hex(&hash) { Ok(Self(hash)) } else { Err(Problem::not_found()) }
     }
 }
@@ -33,9 +33,9 @@ pub(crate) async fn handle(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let [] = query::read(&uri, [])?;
+    let [] = query_params::parse_query(&uri, [])?;
     let found = app.engine.ports().directory.blob(&caller.user, None, &hash).await?;
     let row = found.ok_or_else(Problem::not_found)?;
     let key = FileKey::parse_stored(&row.path)?;
-    app.files.answer(&key, &row, (&method, &headers), Keep::ForGood(&hash)).await
+    app.files.file_response(&key, &row, (&method, &headers), CachePolicy::Immutable(&hash)).await
 }

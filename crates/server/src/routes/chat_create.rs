@@ -3,14 +3,14 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::sse::Manners;
-use crate::stateless::{self, Dialect};
+use crate::sse::SseStyle;
+use crate::stateless::{self, StatelessProtocol};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use protocol::chat::{Answer, asked};
-use protocol::stateless::Failure;
+use protocol::chat::{ChatProjection, parse_chat_request};
+use protocol::stateless::RunFailure;
 use serde_json::Value;
 
 pub(crate) async fn handle(
@@ -19,16 +19,21 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let dialect = Dialect { route: "POST /v1/chat/completions", manners: Manners::OPENAI, asked, answer: Answer::new };
+    let dialect = StatelessProtocol {
+        route: "POST /v1/chat/completions",
+        sse_style: SseStyle::OPENAI,
+        parse_request: parse_chat_request,
+        new_response: ChatProjection::new,
+    };
     Box::pin(stateless::handle(app, caller, headers, body, dialect)).await
 }
 
-impl stateless::Answer for Answer {
+impl stateless::StatelessResponse for ChatProjection {
     fn object(&self) -> Value {
         Self::object(self)
     }
 
-    fn failure(&self) -> Option<&Failure> {
+    fn failure(&self) -> Option<&RunFailure> {
         Self::failure(self)
     }
 

@@ -4,9 +4,9 @@
 pub(crate) mod items;
 
 use crate::app::App;
+use crate::attachments::uploads::{self, Uploads};
 use crate::auth::Caller;
-use crate::body::Json;
-use crate::files::intake::{self, Luggage};
+use crate::json_body::JsonBody;
 use crate::problem::Problem;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -15,30 +15,30 @@ use axum::response::{IntoResponse as _, Response};
 use model::block::JsonObject;
 use model::ports::AliasRow;
 use model::{ThreadId, UserId};
-use protocol::responses::{asked_said, metadata};
-use protocol::said::Said;
+use protocol::client_input::ClientInput;
+use protocol::responses::{self, parse_conversation_items};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// The protocol under which conversations have their names.
-const PROTOCOL: &str = "conversations";
+const ALIAS_PROTOCOL: &str = "conversations";
 /// How much a conversation holds beside its thread.
-const NOTE_BYTES_MAX: usize = 128 * 1024;
-const MILLIS: u64 = 1_000;
+const CONVERSATION_BYTES_MAX: usize = 128 * 1024;
+const MILLIS_PER_SECOND: u64 = 1_000;
 
 /// A conversation.
 pub(crate) struct Conversation {
     pub(crate) id: String,
     pub(crate) thread: ThreadId,
     created_at: model::Millis,
-    note: Note,
+    data: ConversationData,
 }
 
 /// What a conversation holds beside its thread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Note {
+struct ConversationData {
     metadata: JsonObject,
     /// Items that no run has read yet.
     items: Vec<Value>,
@@ -50,30 +50,33 @@ pub(crate) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut json = Json::read_optional(&headers, body, &app.limits).await?;
-    let _large = json.room();
-    let body: JsonObject = json.object()?;
-    let note = Note { metadata: meta(&body)?, items: new_items(&app, &caller.user, &body, false).await? };
+    let mut json = JsonBody::read_optional(&headers, body, &app.limits).await?;
+    let _large = json.take_permit();
+    let body: JsonObject = json.into_object()?;
+    let note = ConversationData {
+        metadata: parse_metadata(&body)?,
+        items: parse_new_items(&app, &caller.user, &body, false).await?,
+    };
     let id = Uuid::now_v7();
     let conversation = Conversation {
         id: format!("conv_{}", id.simple()),
         thread: ThreadId::from_uuid(id),
         created_at: app.engine.ports().clock.now(),
-        note,
+        data: note,
     };
     let row = AliasRow {
-        protocol: PROTOCOL.to_owned(),
+        protocol: ALIAS_PROTOCOL.to_owned(),
         name: conversation.id.clone(),
         thread: conversation.thread.clone(),
-        note: conversation.note_text()?,
+        note: conversation.encode_data()?,
         created_at: conversation.created_at,
     };
     app.engine.ports().directory.create_alias(&caller.user, row).await?;
-    Ok(axum::Json(conversation.object()).into_response())
+    Ok(axum::Json(conversation.to_json()).into_response())
 }
 
 pub(crate) async fn get(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
-    Ok(axum::Json(find(&app, &caller.user, &id).await?.object()).into_response())
+    Ok(axum::Json(find_conversation(&app, &caller.user, &id).await?.to_json()).into_response())
 }
 
 pub(crate) async fn update(
@@ -83,11 +86,11 @@ pub(crate) async fn update(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body: JsonObject = Json::read(&headers, body, &app.limits).await?.object()?;
-    let mut conversation = find(&app, &caller.user, &id).await?;
-    conversation.note.metadata = meta(&body)?;
-    conversation.keep(&app, &caller.user).await?;
-    Ok(axum::Json(conversation.object()).into_response())
+    let body: JsonObject = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
+    let mut conversation = find_conversation(&app, &caller.user, &id).await?;
+    conversation.data.metadata = parse_metadata(&body)?;
+    conversation.save(&app, &caller.user).await?;
+    Ok(axum::Json(conversation.to_json()).into_response())
 }
 
 /// The conversation goes; its thread, and what is known of it by other names, stays.
@@ -96,15 +99,15 @@ pub(crate) async fn delete(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    find(&app, &caller.user, &id).await?;
-    app.engine.ports().directory.delete_alias(&caller.user, PROTOCOL, &id).await?;
+    find_conversation(&app, &caller.user, &id).await?;
+    app.engine.ports().directory.delete_alias(&caller.user, ALIAS_PROTOCOL, &id).await?;
     Ok(axum::Json(json!({ "id": id, "object": "conversation.deleted", "deleted": true })).into_response())
 }
 
 /// The conversation of this name.
-pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<Conversation, Problem> {
+pub(crate) async fn find_conversation(app: &App, user: &UserId, id: &str) -> Result<Conversation, Problem> {
     let row = match model::id::is_valid_id(id) {
-        true => app.engine.ports().directory.alias(user, PROTOCOL, id).await?,
+        true => app.engine.ports().directory.alias(user, ALIAS_PROTOCOL, id).await?,
         false => None,
     };
     let Some(row) = row else {
@@ -113,59 +116,61 @@ pub(crate) async fn find(app: &App, user: &UserId, id: &str) -> Result<Conversat
         return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
     };
     let note = serde_json::from_str(&row.note).unwrap_or_default();
-    Ok(Conversation { id: row.name, thread: row.thread, created_at: row.created_at, note })
+    Ok(Conversation { id: row.name, thread: row.thread, created_at: row.created_at, data: note })
 }
 
 impl Conversation {
-    fn object(&self) -> Value {
-        let (created_at, metadata) = (self.created_at / MILLIS, &self.note.metadata);
+    fn to_json(&self) -> Value {
+        let (created_at, metadata) = (self.created_at / MILLIS_PER_SECOND, &self.data.metadata);
         json!({ "id": self.id, "object": "conversation", "created_at": created_at, "metadata": metadata })
     }
 
-    fn note_text(&self) -> Result<String, Problem> {
-        let text = serde_json::to_string(&self.note).unwrap_or_default();
-        if text.len() > NOTE_BYTES_MAX {
-            let detail = format!("items and metadata that wait in a conversation may be {NOTE_BYTES_MAX} bytes");
+    fn encode_data(&self) -> Result<String, Problem> {
+        let text = serde_json::to_string(&self.data).unwrap_or_default();
+        if text.len() > CONVERSATION_BYTES_MAX {
+            let detail =
+                format!("items and metadata that wait in a conversation may be {CONVERSATION_BYTES_MAX} bytes");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail));
         }
         Ok(text)
     }
 
-    async fn keep(&self, app: &App, user: &UserId) -> Result<(), Problem> {
-        app.engine.ports().directory.update_alias(user, PROTOCOL, &self.id, self.note_text()?).await?;
+    async fn save(&self, app: &App, user: &UserId) -> Result<(), Problem> {
+        app.engine.ports().directory.update_alias(user, ALIAS_PROTOCOL, &self.id, self.encode_data()?).await?;
         Ok(())
     }
 
     /// What no run has read yet.
-    pub(crate) fn waiting(&self) -> Result<Vec<Said>, Problem> {
-        asked_said(&Value::Array(self.note.items.clone())).map_err(|wrong| Problem::invalid_body(wrong.to_string()))
+    pub(crate) fn pending_input(&self) -> Result<Vec<ClientInput>, Problem> {
+        parse_conversation_items(&Value::Array(self.data.items.clone()))
+            .map_err(|wrong| Problem::invalid_body(wrong.to_string()))
     }
 
     /// A run has read what waited. What came meanwhile waits on; a conversation that is gone has nothing that could wait.
-    pub(crate) async fn was_read(self, app: &App, user: &UserId) -> Result<(), Problem> {
-        if self.note.items.is_empty() {
+    pub(crate) async fn mark_items_read(self, app: &App, user: &UserId) -> Result<(), Problem> {
+        if self.data.items.is_empty() {
             return Ok(());
         }
-        let Ok(mut now) = find(app, user, &self.id).await else { return Ok(()) };
-        now.note.items.retain(|item| !self.note.items.contains(item));
-        now.keep(app, user).await
+        let Ok(mut now) = find_conversation(app, user, &self.id).await else { return Ok(()) };
+        now.data.items.retain(|item| !self.data.items.contains(item));
+        now.save(app, user).await
     }
 }
 
-fn meta(body: &JsonObject) -> Result<JsonObject, Problem> {
-    metadata(body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))
+fn parse_metadata(body: &JsonObject) -> Result<JsonObject, Problem> {
+    responses::parse_metadata(body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))
 }
 
 /// The items of a request, each with a name. What they bring along is looked at here and kept when a run reads them: the
 /// conversation may have no thread yet that could hold it.
-async fn new_items(app: &App, user: &UserId, body: &JsonObject, needed: bool) -> Result<Vec<Value>, Problem> {
+async fn parse_new_items(app: &App, user: &UserId, body: &JsonObject, needed: bool) -> Result<Vec<Value>, Problem> {
     let given = body.get("items").filter(|items| !items.is_null());
     let Some(given) = given else {
         return if needed { Err(Problem::invalid_body("`items`: a list of items is needed")) } else { Ok(Vec::new()) };
     };
-    let mut said = asked_said(given).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
-    let luggage = Luggage::unpack(app, "items", intake::of_said(&mut said)).await?;
-    luggage.check(app, user, intake::of_said(&mut said)).await?;
+    let mut said = parse_conversation_items(given).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    let luggage = Uploads::extract(app, "items", uploads::parts_of_client_input(&mut said)).await?;
+    luggage.check_owned(app, user, uploads::parts_of_client_input(&mut said)).await?;
     let named = |mut item: Value| {
         if let Some(fields) = item.as_object_mut() {
             fields.entry("type").or_insert_with(|| "message".into());

@@ -9,5 +9,5 @@ pub(crate) async fn alive() -> &'static str {
 }
 
 pub(crate) async fn ready(State(app): State<App>) -> Result<&'static str, Problem> {
-    if app.is_stopping() { Err(Problem::stopping()) } else { Ok("ready\n") }
+    if app.is_shutting_down() { Err(Problem::shutting_down()) } else { Ok("ready\n") }
 }

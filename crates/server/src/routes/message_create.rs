@@ -3,14 +3,14 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::sse::Manners;
-use crate::stateless::{self, Dialect};
+use crate::sse::SseStyle;
+use crate::stateless::{self, StatelessProtocol};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use protocol::messages::{Answer, asked};
-use protocol::stateless::Failure;
+use protocol::messages::{MessagesProjection, parse_messages_request};
+use protocol::stateless::RunFailure;
 use serde_json::Value;
 
 pub(crate) async fn handle(
@@ -19,22 +19,22 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let dialect = Dialect {
+    let dialect = StatelessProtocol {
         route: "POST /v1/messages",
-        manners: Manners::PLAIN,
-        asked,
+        sse_style: SseStyle::PLAIN,
+        parse_request: parse_messages_request,
         // What it cost is part of every message.
-        answer: |run, segment, _| Answer::new(run, segment),
+        new_response: |run, segment, _| MessagesProjection::new(run, segment),
     };
     Box::pin(stateless::handle(app, caller, headers, body, dialect)).await
 }
 
-impl stateless::Answer for Answer {
+impl stateless::StatelessResponse for MessagesProjection {
     fn object(&self) -> Value {
         Self::object(self)
     }
 
-    fn failure(&self) -> Option<&Failure> {
+    fn failure(&self) -> Option<&RunFailure> {
         Self::failure(self)
     }
 

@@ -2,7 +2,7 @@
 //! business; a proxy on the same machine can let others see them.
 
 use crate::app::App;
-use crate::listen::Peer;
+use crate::listen::PeerAddr;
 use crate::problem::Problem;
 use axum::Extension;
 use axum::extract::State;
@@ -11,7 +11,7 @@ use axum::response::IntoResponse;
 
 pub(crate) async fn handle(
     State(app): State<App>,
-    Extension(peer): Extension<Peer>,
+    Extension(peer): Extension<PeerAddr>,
 ) -> Result<impl IntoResponse, Problem> {
     if !peer.0.ip().to_canonical().is_loopback() {
         return Err(Problem::not_found());

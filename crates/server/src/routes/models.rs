@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 pub(crate) async fn list(State(app): State<App>, _: Caller) -> Response {
     let agents = app.engine.ports().definitions.agents.keys();
-    let data: Vec<Value> = agents.map(|name| model(name)).collect();
+    let data: Vec<Value> = agents.map(|name| model_json(name)).collect();
     axum::Json(json!({ "object": "list", "data": data })).into_response()
 }
 
 pub(crate) async fn get(State(app): State<App>, _: Caller, Path(name): Path<String>) -> Result<Response, Problem> {
     if app.engine.ports().definitions.resolve_agent(&name).is_some() {
-        return Ok(axum::Json(model(&name)).into_response());
+        return Ok(axum::Json(model_json(&name)).into_response());
     }
     let short: String = name.chars().take(80).collect();
     let detail = format!("The model '{short}' does not exist.");
@@ -24,6 +24,6 @@ pub(crate) async fn get(State(app): State<App>, _: Caller, Path(name): Path<Stri
 }
 
 /// Agents are the config's: they have no birthday.
-fn model(name: &str) -> Value {
+fn model_json(name: &str) -> Value {
     json!({ "id": name, "object": "model", "created": 0, "owned_by": "headwater" })
 }

@@ -1,11 +1,11 @@
 //! `POST /v1/threads/{id}/shares`: shows a thread to whoever has the token, as it goes on or as it is now.
 
-use super::{ThreadPath, to_its_end};
+use super::{ThreadPath, run_to_completion};
 use crate::app::App;
 use crate::auth::Caller;
-use crate::body::Json;
+use crate::json_body::JsonBody;
 use crate::problem::Problem;
-use crate::{query, shares, watch, wire};
+use crate::{native_api, query_params, shares, stream_start};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
@@ -14,22 +14,22 @@ use serde::Deserialize;
 use serde_json::json;
 
 /// A link that nobody remembers should not be open for ever.
-const SECONDS: u64 = 7 * 24 * 60 * 60;
-const SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
+const LIFETIME_SECONDS_DEFAULT: u64 = 7 * 24 * 60 * 60;
+const LIFETIME_SECONDS_MAX: u64 = 366 * 24 * 60 * 60;
 /// So many shares a thread may have had.
 const SHARES_MAX: usize = 1_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
-    mode: Mode,
+    mode: ShareMode,
     #[serde(default)]
     expires_in_seconds: Option<u64>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Mode {
+enum ShareMode {
     Live,
     Frozen,
 }
@@ -42,17 +42,17 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let [] = query::read(&uri, [])?;
-    let request: Request = Json::read(&headers, body, &app.limits).await?.object()?;
-    let seconds = request.expires_in_seconds.unwrap_or(SECONDS);
-    if !(1..=SECONDS_MAX).contains(&seconds) {
-        let detail = format!("`expires_in_seconds` must be a number from 1 to {SECONDS_MAX}");
+    let [] = query_params::parse_query(&uri, [])?;
+    let request: Request = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
+    let seconds = request.expires_in_seconds.unwrap_or(LIFETIME_SECONDS_DEFAULT);
+    if !(1..=LIFETIME_SECONDS_MAX).contains(&seconds) {
+        let detail = format!("`expires_in_seconds` must be a number from 1 to {LIFETIME_SECONDS_MAX}");
         return Err(Problem::invalid_body(detail));
     }
-    let head = watch::head(&app, &caller.user, &thread).await?;
+    let head = stream_start::log_head(&app, &caller.user, &thread).await?;
     let until = match request.mode {
-        Mode::Live => None,
-        Mode::Frozen => Some(head),
+        ShareMode::Live => None,
+        ShareMode::Frozen => Some(head),
     };
     let directory = &app.engine.ports().directory;
     if directory.shares(&caller.user, &thread).await?.len() >= SHARES_MAX {
@@ -60,15 +60,15 @@ pub(crate) async fn handle(
         return Err(Problem::new(StatusCode::CONFLICT, "too_many_shares", detail));
     }
     let now = app.engine.ports().clock.now();
-    let (row, token) = shares::new((caller.user, thread), until, (now, now.saturating_add(seconds * 1_000)))?;
-    let mut answer = wire::share(&row);
+    let (row, token) = shares::new_share((caller.user, thread), until, (now, now.saturating_add(seconds * 1_000)))?;
+    let mut answer = native_api::share_json(&row);
     // What is in the store is in the table, too, also when the caller has gone. First in the table: whoever takes it back
     // as soon as it is in the store finds it there. Nobody has its token yet.
-    to_its_end(async move {
-        app.shares.add(row.clone());
+    run_to_completion(async move {
+        app.shares.insert(row.clone());
         let created = app.engine.ports().directory.create_share(row.clone()).await;
         if created.is_err() {
-            app.shares.close(&row.id);
+            app.shares.revoke(&row.id);
         }
         created
     })

@@ -4,7 +4,7 @@ use super::ThreadPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{query, wire};
+use crate::{native_api, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
@@ -16,9 +16,9 @@ pub(crate) async fn handle(
     ThreadPath(thread): ThreadPath,
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
-    let [] = query::read(&uri, [])?;
+    let [] = query_params::parse_query(&uri, [])?;
     let directory = &app.engine.ports().directory;
     directory.thread(&caller.user, &thread).await?.ok_or_else(Problem::not_found)?;
     let rows = directory.shares(&caller.user, &thread).await?;
-    Ok(Json(json!({ "data": rows.iter().map(wire::share).collect::<Vec<_>>() })))
+    Ok(Json(json!({ "data": rows.iter().map(native_api::share_json).collect::<Vec<_>>() })))
 }

@@ -1,10 +1,10 @@
 //! `DELETE /v1/threads/{id}/shares/{share}`: takes a share back. Whoever watches through it is let go.
 
-use super::{ThreadPath, segment, to_its_end};
+use super::{ThreadPath, path_param, run_to_completion};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::query;
+use crate::query_params;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
@@ -17,7 +17,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SharePath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let id = segment(parts, state, "share").await?;
+        let id = path_param(parts, state, "share").await?;
         if is_valid_id(&id) { Ok(Self(id)) } else { Err(Problem::not_found()) }
     }
 }
@@ -29,12 +29,12 @@ pub(crate) async fn handle(
     SharePath(share): SharePath,
     uri: Uri,
 ) -> Result<StatusCode, Problem> {
-    let [] = query::read(&uri, [])?;
-    let revoked = to_its_end(async move {
+    let [] = query_params::parse_query(&uri, [])?;
+    let revoked = run_to_completion(async move {
         let ports = app.engine.ports();
         let revoked = ports.directory.revoke_share(&caller.user, &thread, &share, ports.clock.now()).await?;
         if revoked {
-            app.shares.close(&share);
+            app.shares.revoke(&share);
         }
         Ok::<bool, Problem>(revoked)
     })

@@ -1,11 +1,11 @@
 //! `POST /v1/tasks/{id}/approvals/{key}`: decides what a run waits for, once.
 
-use super::{ApprovalPath, check_size, idempotency, task_row, to_its_end};
+use super::{ApprovalPath, check_request_size, find_run_of_task, parse_idempotency_key, run_to_completion};
 use crate::app::App;
 use crate::auth::Caller;
-use crate::body::Json;
+use crate::json_body::JsonBody;
 use crate::problem::Problem;
-use crate::{query, schema, wire};
+use crate::{json_schema, native_api, query_params};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -36,38 +36,40 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<axum::Json<Value>, Problem> {
-    let [] = query::read(&uri, [])?;
-    let json = Json::read(&headers, body, &app.limits).await?;
-    let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), &json.digest())?;
-    let decision = json.object::<Request>()?.decision()?;
-    let run = task_row(&app, &caller.user, &task).await?;
-    let question = question(&app, &caller.user, &run, &key).await?;
+    let [] = query_params::parse_query(&uri, [])?;
+    let json = JsonBody::read(&headers, body, &app.limits).await?;
+    let idempotency =
+        parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/approvals/{key}"), &json.digest())?;
+    let decision = json.into_object::<Request>()?.into_decision()?;
+    let run = find_run_of_task(&app, &caller.user, &task).await?;
+    let question = find_approval(&app, &caller.user, &run, &key).await?;
     if app.engine.find_submission(&caller.user, idempotency.as_ref()).await?.is_none() {
         check_arguments(&app, &question, &decision)?;
         let (engine, user, run, key) = (app.engine.clone(), caller.user.clone(), run.clone(), key.clone());
-        to_its_end(async move { engine.decide_approval(&user, &run, (key, decision), idempotency).await }).await?;
+        run_to_completion(async move { engine.decide_approval(&user, &run, (key, decision), idempotency).await })
+            .await?;
     }
-    let question = self::question(&app, &caller.user, &run, &key).await?;
+    let question = self::find_approval(&app, &caller.user, &run, &key).await?;
     // Who says what a clock or a cancel had said already was still too late to say it.
     if question.answer.as_ref().is_some_and(|answer| answer.by != Initiator::User) {
         return Err(SubmitError::AlreadyDecided(Box::new(question)).into());
     }
-    Ok(axum::Json(wire::approval(&question)))
+    Ok(axum::Json(native_api::approval_json(&question)))
 }
 
 impl Request {
-    fn decision(self) -> Result<ApprovalDecision, Problem> {
+    fn into_decision(self) -> Result<ApprovalDecision, Problem> {
         let Self { decision: kind, message, arguments, always } = self;
         if (kind == ApprovalDecisionKind::Edit) != arguments.is_some() {
             return Err(Problem::invalid_body("`arguments` belong to the decision `edit`, and to no other"));
         }
-        check_size(&(&message, &arguments))?;
+        check_request_size(&(&message, &arguments))?;
         Ok(ApprovalDecision { kind, always, message, args: arguments.map(Value::Object) })
     }
 }
 
 /// The question, where it is one of this run.
-async fn question(app: &App, user: &UserId, run: &RunRow, key: &ApprovalKey) -> Result<ApprovalRow, Problem> {
+async fn find_approval(app: &App, user: &UserId, run: &RunRow, key: &ApprovalKey) -> Result<ApprovalRow, Problem> {
     let found = app.engine.ports().directory.approval(user, key).await?;
     found.filter(|question| question.run_id == run.id).ok_or_else(|| SubmitError::ApprovalNotFound.into())
 }
@@ -78,7 +80,7 @@ fn check_arguments(app: &App, question: &ApprovalRow, decision: &ApprovalDecisio
     let Some(arguments) = &decision.args else { return Ok(()) };
     let name = &question.action.name;
     let Some(tool) = app.engine.ports().definitions.tools.get(name) else { return Ok(()) };
-    schema::check(&tool.spec.parameters, arguments).map_err(|complaints| {
+    json_schema::validate_arguments(&tool.spec.parameters, arguments).map_err(|complaints| {
         let detail = format!("`arguments` do not fit `{name}`: {complaints}");
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_arguments", detail)
     })

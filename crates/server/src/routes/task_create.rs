@@ -1,18 +1,18 @@
 //! `POST /v1/tasks`: begins a run, or puts it into its thread's queue.
 
-use super::{idempotency, object};
+use super::{parse_idempotency_key, task_response};
 use crate::app::App;
+use crate::attachments::uploads::Uploads;
 use crate::auth::Caller;
-use crate::begin::begin;
-use crate::body::Json;
-use crate::files::intake::Luggage;
+use crate::json_body::JsonBody;
+use crate::native_api::{self, DeclaredClientTool, TaskInput};
 use crate::problem::Problem;
-use crate::query;
+use crate::query_params;
 use crate::shares;
-use crate::sse::{self, Manners};
-use crate::streams::Slot;
-use crate::watch::{self, Place};
-use crate::wire::{self, DeclaredTool, Input};
+use crate::sse::{self, SseStyle};
+use crate::start_run::start_run;
+use crate::stream_limiter::StreamPermit;
+use crate::stream_start::{self, StreamStart};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -28,7 +28,7 @@ use serde::Deserialize;
 struct Request {
     model: String,
     #[serde(default)]
-    input: Input,
+    input: TaskInput,
     thread_id: Option<String>,
     previous: Option<String>,
     share: Option<String>,
@@ -37,16 +37,16 @@ struct Request {
     #[serde(default)]
     wait: bool,
     #[serde(default)]
-    tools: Vec<DeclaredTool>,
+    tools: Vec<DeclaredClientTool>,
     #[serde(default)]
-    on_busy: Busy,
+    on_busy: OnBusyParam,
     #[serde(default)]
     metadata: JsonObject,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Busy {
+enum OnBusyParam {
     #[default]
     Enqueue,
     Reject,
@@ -61,12 +61,12 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let [format] = query::read(&uri, ["format"])?;
-    let format = watch::Format::parse(format.as_deref())?;
-    let mut json = Json::read(&headers, body, &app.limits).await?;
-    let large = json.room();
-    let idempotency = idempotency(&headers, "POST /v1/tasks", &json.digest())?;
-    let request: Request = json.object()?;
+    let [format] = query_params::parse_query(&uri, ["format"])?;
+    let format = stream_start::NativeFormat::parse(format.as_deref())?;
+    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let large = json.take_permit();
+    let idempotency = parse_idempotency_key(&headers, "POST /v1/tasks", &json.digest())?;
+    let request: Request = json.into_object()?;
     if request.stream && request.wait {
         return Err(Problem::invalid_body("`stream` and `wait` cannot both be true"));
     }
@@ -75,23 +75,23 @@ pub(crate) async fn handle(
     let new = NewRun { idempotency, ..new };
     // Only a key could make this an earlier run, and only a thread could have one before it.
     let is_first = new.thread.is_none() && new.idempotency.is_none();
-    let room = stream.then(|| sse::room(&app, &caller)).transpose()?;
-    let started = begin(&app, &caller.user, new, luggage).await?;
+    let room = stream.then(|| sse::acquire_stream_permit(&app, &caller)).transpose()?;
+    let started = start_run(&app, &caller.user, new, luggage).await?;
     drop(large);
     if let Some(room) = room {
         let place = match is_first {
-            true => Some(watch::first_run(started.thread.clone(), started.task.clone(), format)),
-            false => watch::task(&app, &caller.user, &started.task, format, None).await?,
+            true => Some(stream_start::start_of_first_run(started.thread.clone(), started.task.clone(), format)),
+            false => stream_start::start_of_task(&app, &caller.user, &started.task, format, None).await?,
         };
-        return Ok(streamed(&app, &caller, &started.task, place, room));
+        return Ok(stream_response(&app, &caller, &started.task, place, room));
     }
     if wait {
-        return settled(&app, &caller.user, &started).await;
+        return wait_for_result(&app, &caller.user, &started).await;
     }
-    object(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
+    task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }
 
-async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, Luggage), Problem> {
+async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, Uploads), Problem> {
     let mut thread = request.thread_id.map(|id| ThreadId::parse(&id)).transpose()?;
     let unknown =
         || Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", "`previous` names no run of this thread");
@@ -106,32 +106,38 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, 
                 "`share` begins a thread: it goes with no `thread_id` and no `previous`",
             ));
         }
-        Some(token) => shares::go_on(app, token).await?,
-        None => (NewRun::default(), Luggage::default()),
+        Some(token) => shares::fork_share(app, token).await?,
+        None => (NewRun::default(), Uploads::default()),
     };
-    let mut input = request.input.parts(&app.limits)?;
-    luggage.extend(Luggage::unpack(app, "input", input.iter_mut()).await?);
+    let mut input = request.input.into_parts(&app.limits)?;
+    luggage.extend(Uploads::extract(app, "input", input.iter_mut()).await?);
     let new = NewRun {
         agent: request.model,
         input,
         thread,
         previous,
-        tools: wire::tools(request.tools, &app.limits)?,
+        tools: native_api::parse_client_tools(request.tools, &app.limits)?,
         metadata: request.metadata,
         on_busy: match request.on_busy {
-            Busy::Enqueue => OnBusy::Enqueue,
-            Busy::Reject => OnBusy::Reject,
-            Busy::Interrupt => OnBusy::Interrupt,
-            Busy::Steer => OnBusy::Steer,
+            OnBusyParam::Enqueue => OnBusy::Enqueue,
+            OnBusyParam::Reject => OnBusy::Reject,
+            OnBusyParam::Interrupt => OnBusy::Interrupt,
+            OnBusyParam::Steer => OnBusy::Steer,
         },
         ..shown
     };
     Ok((new, luggage))
 }
 
-fn streamed(app: &App, caller: &Caller, task: &TaskId, place: Option<Place>, room: Slot) -> Response {
+fn stream_response(
+    app: &App,
+    caller: &Caller,
+    task: &TaskId,
+    place: Option<StreamStart>,
+    room: StreamPermit,
+) -> Response {
     let mut response = match place {
-        Some(place) => sse::response_in(app, caller, place, Manners::STANDARD, room),
+        Some(place) => sse::sse_response_with_permit(app, caller, place, SseStyle::STANDARD, room),
         None => StatusCode::NO_CONTENT.into_response(),
     };
     if let Ok(location) = HeaderValue::try_from(format!("/v1/tasks/{task}")) {
@@ -140,19 +146,20 @@ fn streamed(app: &App, caller: &Caller, task: &TaskId, place: Option<Place>, roo
     response
 }
 
-async fn settled(app: &App, user: &UserId, started: &StartedRun) -> Result<Response, Problem> {
+async fn wait_for_result(app: &App, user: &UserId, started: &StartedRun) -> Result<Response, Problem> {
     let StartedRun { task, thread } = started;
     loop {
-        let settled = tokio::time::timeout(watch::QUEUED_LOOK, app.engine.wait_settled(user, task, thread)).await;
+        let settled =
+            tokio::time::timeout(stream_start::QUEUE_POLL_INTERVAL, app.engine.wait_settled(user, task, thread)).await;
         let over = settled.is_ok();
         settled.unwrap_or(Ok(()))?;
         let Some(row) = app.engine.run_of_task(user, task).await? else { return Err(Problem::not_found()) };
         if row.status.is_terminal() || row.status == TaskStatus::Paused {
-            return object(app, user, task, StatusCode::OK).await;
+            return task_response(app, user, task, StatusCode::OK).await;
         }
         // Whoever waits for a run was let go, and the run goes on: so the server does not.
-        if over && app.is_stopping() {
-            return Err(Problem::stopping().with("task_id", task.as_str()));
+        if over && app.is_shutting_down() {
+            return Err(Problem::shutting_down().with_extension("task_id", task.as_str()));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::TaskPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{query, sse, watch};
+use crate::{query_params, sse, stream_start};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
@@ -17,13 +17,13 @@ pub(crate) async fn handle(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let [after, format] = query::read(&uri, ["after", "format"])?;
-    let format = watch::Format::parse(format.as_deref())?;
-    watch::check_accept(&headers)?;
-    let cursor = watch::cursor(&headers, after.as_deref())?;
-    match watch::task(&app, &caller.user, &task, format, cursor).await? {
+    let [after, format] = query_params::parse_query(&uri, ["after", "format"])?;
+    let format = stream_start::NativeFormat::parse(format.as_deref())?;
+    stream_start::check_accepts_sse(&headers)?;
+    let cursor = stream_start::parse_request_cursor(&headers, after.as_deref())?;
+    match stream_start::start_of_task(&app, &caller.user, &task, format, cursor).await? {
         None => Ok(StatusCode::NO_CONTENT.into_response()),
-        Some(_) if method == Method::HEAD => Ok(sse::head()),
-        Some(place) => sse::response(&app, &caller, place),
+        Some(_) if method == Method::HEAD => Ok(sse::sse_head()),
+        Some(place) => sse::sse_response(&app, &caller, place),
     }
 }

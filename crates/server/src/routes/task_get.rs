@@ -4,7 +4,7 @@ use super::TaskPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::query;
+use crate::query_params;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
@@ -16,6 +16,6 @@ pub(crate) async fn handle(
     TaskPath(task): TaskPath,
     uri: Uri,
 ) -> Result<Json<TaskObject>, Problem> {
-    let [] = query::read(&uri, [])?;
+    let [] = query_params::parse_query(&uri, [])?;
     app.engine.task_object(&caller.user, &task).await?.map(Json).ok_or_else(Problem::not_found)
 }

@@ -1,14 +1,14 @@
 //! `POST /v1/tasks/{id}/input`: says something more to a run; to one that has ended, it begins the next in its thread.
 
-use super::{TaskPath, check_size, idempotency, object, root_row, to_its_end};
+use super::{TaskPath, check_request_size, find_root_run, parse_idempotency_key, run_to_completion, task_response};
 use crate::app::App;
+use crate::attachments::uploads::Uploads;
 use crate::auth::Caller;
-use crate::begin::{begin, check_addresses};
-use crate::body::Json;
-use crate::files::intake::Luggage;
+use crate::json_body::JsonBody;
+use crate::native_api::TaskInput;
 use crate::problem::Problem;
-use crate::query;
-use crate::wire::Input;
+use crate::query_params;
+use crate::start_run::{check_web_file_count, start_run};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -21,7 +21,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
-    input: Input,
+    input: TaskInput,
 }
 
 pub(crate) async fn handle(
@@ -32,20 +32,20 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let [] = query::read(&uri, [])?;
-    let mut json = Json::read(&headers, body, &app.limits).await?;
-    let _large = json.room();
-    let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
-    let input = json.object::<Request>()?.input.parts(&app.limits)?;
-    let row = root_row(&app, &caller.user, &task).await?;
+    let [] = query_params::parse_query(&uri, [])?;
+    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let _large = json.take_permit();
+    let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/input"), &json.digest())?;
+    let input = json.into_object::<Request>()?.input.into_parts(&app.limits)?;
+    let row = find_root_run(&app, &caller.user, &task).await?;
     let started = match app.engine.find_submission(&caller.user, idempotency.as_ref()).await? {
         Some(known) => known,
-        None => said(&app, &caller, row, input, idempotency).await?,
+        None => deliver_input(&app, &caller, row, input, idempotency).await?,
     };
-    object(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
+    task_response(&app, &caller.user, &started.task, StatusCode::ACCEPTED).await
 }
 
-async fn said(
+async fn deliver_input(
     app: &App,
     caller: &Caller,
     row: RunRow,
@@ -55,17 +55,17 @@ async fn said(
     if input.is_empty() {
         return Err(StartError::NoInput.into());
     }
-    let luggage = Luggage::unpack(app, "input", input.iter_mut()).await?;
+    let luggage = Uploads::extract(app, "input", input.iter_mut()).await?;
     if row.status.is_terminal() {
         let new = NewRun { agent: row.agent, input, thread: Some(row.thread), idempotency, ..NewRun::default() };
-        return begin(app, &caller.user, new, luggage).await;
+        return start_run(app, &caller.user, new, luggage).await;
     }
-    check_addresses(app, &input)?;
-    check_size(&input)?;
+    check_web_file_count(app, &input)?;
+    check_request_size(&input)?;
     let started = StartedRun { task: row.id.clone(), thread: row.thread.clone() };
     let (app, user) = (app.clone(), caller.user.clone());
-    to_its_end(async move {
-        luggage.add(&app, (&user, &row.thread), input.iter_mut()).await?;
+    run_to_completion(async move {
+        luggage.store_in_thread(&app, (&user, &row.thread), input.iter_mut()).await?;
         Ok::<_, Problem>(app.engine.steer(&user, &row.thread, row.id, input, idempotency).await?)
     })
     .await?;

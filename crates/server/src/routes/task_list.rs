@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{paging, query, wire};
+use crate::{native_api, pagination, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
@@ -13,18 +13,18 @@ use model::task::TaskStatus;
 use serde_json::Value;
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
-    let [status, thread, limit, before] = query::read(&uri, ["status", "thread_id", "limit", "before"])?;
-    let (limit, page) = paging::page(limit, before)?;
+    let [status, thread, limit, before] = query_params::parse_query(&uri, ["status", "thread_id", "limit", "before"])?;
+    let (limit, page) = pagination::parse_page_query(limit, before)?;
     let filter = RunFilter {
-        status: status.as_deref().map(statuses).transpose()?.unwrap_or_default(),
+        status: status.as_deref().map(parse_statuses).transpose()?.unwrap_or_default(),
         thread: thread.map(|thread| ThreadId::parse(&thread)).transpose()?,
     };
     let rows = app.engine.ports().directory.runs(&caller.user, filter, page).await?;
-    Ok(Json(paging::answer(rows.iter().map(wire::run).collect(), limit)))
+    Ok(Json(pagination::page_json(rows.iter().map(native_api::run_json).collect(), limit)))
 }
 
 /// One status, or several with commas between them.
-fn statuses(text: &str) -> Result<Vec<TaskStatus>, Problem> {
+fn parse_statuses(text: &str) -> Result<Vec<TaskStatus>, Problem> {
     let unknown = || {
         let all = TaskStatus::ALL.map(TaskStatus::as_str).join(", ");
         Problem::invalid_query(format!("`status` must be some of {all}, with commas between them"))

@@ -1,14 +1,14 @@
 //! `POST /v1/tasks/{id}/tool_results`: what tools gave that the caller runs itself. All of it counts, or nothing.
 
-use super::{TaskPath, check_size, idempotency, object, task_row, to_its_end};
+use super::{TaskPath, check_request_size, find_run_of_task, parse_idempotency_key, run_to_completion, task_response};
 use crate::app::App;
+use crate::attachments::uploads::{self, Uploads};
 use crate::auth::Caller;
-use crate::body::Json;
 use crate::config::HttpLimits;
-use crate::files::intake::{self, Luggage};
+use crate::json_body::JsonBody;
+use crate::native_api::TaskInput;
 use crate::problem::Problem;
-use crate::query;
-use crate::wire::Input;
+use crate::query_params;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -25,9 +25,9 @@ use std::collections::HashSet;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ToolResult {
+struct ToolResultBody {
     call_id: String,
-    content: Input,
+    content: TaskInput,
     #[serde(default)]
     error: Option<String>,
 }
@@ -40,37 +40,37 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let [] = query::read(&uri, [])?;
-    let mut json = Json::read(&headers, body, &app.limits).await?;
-    let _large = json.room();
-    let idempotency = idempotency(&headers, &format!("POST /v1/tasks/{task}/tool_results"), &json.digest())?;
-    let given = json.list(app.limits.tools_max)?;
-    let run = task_row(&app, &caller.user, &task).await?;
-    let mut results = results(given, &app.limits)?;
-    let luggage = Luggage::unpack(&app, "content", intake::of_results(&mut results)).await?;
+    let [] = query_params::parse_query(&uri, [])?;
+    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let _large = json.take_permit();
+    let idempotency = parse_idempotency_key(&headers, &format!("POST /v1/tasks/{task}/tool_results"), &json.digest())?;
+    let given = json.into_list(app.limits.tools_max)?;
+    let run = find_run_of_task(&app, &caller.user, &task).await?;
+    let mut results = parse_results(given, &app.limits)?;
+    let luggage = Uploads::extract(&app, "content", uploads::parts_of_results(&mut results)).await?;
     for result in &results {
-        check_size(&(&result.content, &result.error))?;
+        check_request_size(&(&result.content, &result.error))?;
     }
     if app.engine.find_submission(&caller.user, idempotency.as_ref()).await?.is_none() {
         let (app, user) = (app.clone(), caller.user.clone());
-        to_its_end(async move {
-            keep(&app, &user, &run, &mut results, &luggage).await?;
+        run_to_completion(async move {
+            store_uploads(&app, &user, &run, &mut results, &luggage).await?;
             Ok::<_, Problem>(app.engine.submit_client_results(&user, &run, results, idempotency).await?)
         })
         .await?;
     }
-    object(&app, &caller.user, &task, StatusCode::ACCEPTED).await
+    task_response(&app, &caller.user, &task, StatusCode::ACCEPTED).await
 }
 
 /// Keeps what came along, if the run waits for it.
-async fn keep(
+async fn store_uploads(
     app: &App,
     user: &UserId,
     run: &RunRow,
     results: &mut [ClientToolResult],
-    luggage: &Luggage,
+    luggage: &Uploads,
 ) -> Result<(), Problem> {
-    if !intake::any(intake::of_results(results)) {
+    if !uploads::has_stored_files(uploads::parts_of_results(results)) {
         return Ok(());
     }
     let pending = app.engine.pending(user, run).await?;
@@ -80,22 +80,22 @@ async fn keep(
     if let Some(stray) = results.iter().find(|result| !waits(&result.call_id)) {
         return Err(AnswerError::NotPending(stray.call_id.clone()).into());
     }
-    luggage.add(app, (user, &run.thread), intake::of_results(results)).await
+    luggage.store_in_thread(app, (user, &run.thread), uploads::parts_of_results(results)).await
 }
 
-fn results(given: Vec<ToolResult>, limits: &HttpLimits) -> Result<Vec<ClientToolResult>, Problem> {
+fn parse_results(given: Vec<ToolResultBody>, limits: &HttpLimits) -> Result<Vec<ClientToolResult>, Problem> {
     if given.is_empty() {
         return Err(Problem::invalid_body("the list is empty: give at least one result"));
     }
     let mut known = HashSet::new();
-    let check = |ToolResult { call_id, content, error }| {
+    let check = |ToolResultBody { call_id, content, error }| {
         if !is_valid_id(&call_id) {
             return Err(Problem::invalid_body("`call_id` must be the id of a call"));
         }
         if !known.insert(call_id.clone()) {
             return Err(Problem::invalid_body(format!("`call_id`: `{call_id}` stands twice")));
         }
-        let mut content = content.parts(limits)?;
+        let mut content = content.into_parts(limits)?;
         // The model must read something: if nothing else, what went wrong.
         if let (Some(error), []) = (&error, content.as_slice()) {
             content.push(ContentPart::text(error));

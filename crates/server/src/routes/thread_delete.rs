@@ -1,10 +1,10 @@
 //! `DELETE /v1/threads/{id}`: removes a thread with everything in it, and the bytes that nothing else uses.
 
-use super::{ThreadPath, to_its_end};
+use super::{ThreadPath, run_to_completion};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::query;
+use crate::query_params;
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use model::ports::StoreError;
@@ -15,11 +15,11 @@ pub(crate) async fn handle(
     ThreadPath(thread): ThreadPath,
     uri: Uri,
 ) -> Result<StatusCode, Problem> {
-    let [] = query::read(&uri, [])?;
-    let deleted = to_its_end(async move {
+    let [] = query_params::parse_query(&uri, [])?;
+    let deleted = run_to_completion(async move {
         let deleted = app.engine.delete_thread(&caller.user, &thread).await?;
         if deleted {
-            app.files.clear_soon().await;
+            app.files.delete_released_soon().await;
         }
         Ok::<_, StoreError>(deleted)
     });

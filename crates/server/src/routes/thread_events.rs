@@ -4,7 +4,7 @@ use super::ThreadPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{query, sse, watch};
+use crate::{query_params, sse, stream_start};
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
@@ -17,10 +17,10 @@ pub(crate) async fn handle(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let [after, format] = query::read(&uri, ["after", "format"])?;
-    let format = watch::Format::parse(format.as_deref())?;
-    watch::check_accept(&headers)?;
-    let cursor = watch::cursor(&headers, after.as_deref())?;
-    let place = watch::thread(&app, &caller.user, &thread, format, cursor).await?;
-    if method == Method::HEAD { Ok(sse::head()) } else { sse::response(&app, &caller, place) }
+    let [after, format] = query_params::parse_query(&uri, ["after", "format"])?;
+    let format = stream_start::NativeFormat::parse(format.as_deref())?;
+    stream_start::check_accepts_sse(&headers)?;
+    let cursor = stream_start::parse_request_cursor(&headers, after.as_deref())?;
+    let place = stream_start::start_of_thread(&app, &caller.user, &thread, format, cursor).await?;
+    if method == Method::HEAD { Ok(sse::sse_head()) } else { sse::sse_response(&app, &caller, place) }
 }

@@ -4,7 +4,7 @@ use super::ThreadPath;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{query, watch, wire};
+use crate::{native_api, query_params, stream_start};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
@@ -16,11 +16,11 @@ pub(crate) async fn handle(
     ThreadPath(thread): ThreadPath,
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
-    let [] = query::read(&uri, [])?;
+    let [] = query_params::parse_query(&uri, [])?;
     let row = app.engine.ports().directory.thread(&caller.user, &thread).await?.ok_or_else(Problem::not_found)?;
-    let head = watch::head(&app, &caller.user, &thread).await?;
+    let head = stream_start::log_head(&app, &caller.user, &thread).await?;
     let usage = app.engine.thread_usage(&caller.user, &thread, head).await?;
-    let mut answer = wire::thread(&row);
+    let mut answer = native_api::thread_json(&row);
     if let Some(fields) = answer.as_object_mut() {
         fields.insert("seq".to_owned(), json!(head));
         fields.insert("usage".to_owned(), json!(usage));

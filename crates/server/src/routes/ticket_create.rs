@@ -2,10 +2,10 @@
 
 use crate::app::App;
 use crate::auth::Caller;
-use crate::body::Json;
+use crate::json_body::JsonBody;
 use crate::problem::Problem;
-use crate::query;
-use crate::tickets::{GOOD_FOR, TicketError};
+use crate::query_params;
+use crate::tickets::{TICKET_LIFETIME, TicketError};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
@@ -25,17 +25,17 @@ pub(crate) async fn handle(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let [] = query::read(&uri, [])?;
-    let Request {} = Json::read_optional(&headers, body, &app.limits).await?.object()?;
+    let [] = query_params::parse_query(&uri, [])?;
+    let Request {} = JsonBody::read_optional(&headers, body, &app.limits).await?.into_object()?;
     let ticket = app.tickets.issue(&caller, Instant::now()).map_err(|error| match error {
         TicketError::TooMany => Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tickets", error.to_string())
-            .header(header::RETRY_AFTER, "60"),
+            .with_header(header::RETRY_AFTER, "60"),
         TicketError::Random(_) => {
             tracing::error!(%error, "no ticket");
             Problem::internal()
         }
     })?;
-    let good_for = u64::try_from(GOOD_FOR.as_millis()).unwrap_or(u64::MAX);
+    let good_for = u64::try_from(TICKET_LIFETIME.as_millis()).unwrap_or(u64::MAX);
     let expires_at = app.engine.ports().clock.now().saturating_add(good_for);
     let body = json!({ "ticket": ticket, "expires_at": expires_at });
     Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())

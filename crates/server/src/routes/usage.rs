@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
-use crate::{day, query, wire};
+use crate::{dates, native_api, query_params};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
@@ -11,13 +11,13 @@ use model::ports::{Day, Spend};
 use serde_json::{Value, json};
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<Value>, Problem> {
-    let [day] = query::read(&uri, ["day"])?;
+    let [day] = query_params::parse_query(&uri, ["day"])?;
     let ports = app.engine.ports();
     let day = match day {
         None => Day::from_millis(ports.clock.now()),
-        Some(text) => day::parse(&text)
+        Some(text) => dates::parse_day(&text)
             .ok_or_else(|| Problem::invalid_query("`day` must be a day since 1970, written like 2025-01-31"))?,
     };
     let Spend { usage, cost } = ports.directory.daily_spend(&caller.user, day).await?;
-    Ok(Json(json!({ "day": day::text(day), "usage": usage, "cost": wire::money(cost) })))
+    Ok(Json(json!({ "day": dates::format_day(day), "usage": usage, "cost": native_api::amount_as_f64(cost) })))
 }

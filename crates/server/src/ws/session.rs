@@ -1,15 +1,15 @@
 //! The conversation that a socket is about: how it is found, followed and spoken to.
 
-use super::message::{Answer, Chat, Resume};
+use super::client_message::{WsApprovalResponse, WsChat, WsResume};
 use crate::app::App;
+use crate::attachments::uploads::Uploads;
 use crate::auth::Caller;
-use crate::begin;
-use crate::files::intake::Luggage;
+use crate::json_schema;
 use crate::problem::Problem;
-use crate::routes::to_its_end;
-use crate::schema;
+use crate::routes::run_to_completion;
 use crate::shares;
-use crate::watch::{self, Shown};
+use crate::start_run;
+use crate::stream_start::{self, StreamView};
 use axum::http::StatusCode;
 use bytes::Bytes;
 use engine::{NewRun, REQUEST_BYTES_MAX, StartError, Viewer};
@@ -21,54 +21,54 @@ use model::id::is_valid_id;
 use model::ports::{AliasRow, ListPage, PageLimit, RunFilter, RunRow, SubmitError};
 use model::task::TaskStatus;
 use model::{ApprovalKey, Seq, TaskId, ThreadId, UserId};
-use protocol::blocks::{Blocks, NAME};
+use protocol::blocks::{BLOCKS_PROJECTION, BlocksProjection};
 use serde::Deserialize;
 use uuid::Uuid;
 
 /// The agent of the demo.
-const AGENT: &str = "demo";
+const DEMO_AGENT: &str = "demo";
 /// How many runs are stopped at once.
-const RUNS_AT_ONCE: usize = 100;
+const RUNS_PAGE_SIZE: usize = 100;
 
 /// A conversation, as its socket knows it.
-pub(crate) struct Session {
+pub(crate) struct BlocksSession {
     /// The name that is shown.
     pub(crate) name: String,
     pub(crate) thread: ThreadId,
     viewer: Viewer,
     /// Nothing is shown before this run's turn begins: it was somebody else's, or was asked for earlier.
-    since: Option<TaskId>,
+    skip_until_run: Option<TaskId>,
     /// Has this socket resumed here? Then it misses nothing, and once is enough.
     resumed: bool,
 }
 
 /// What somebody who follows a conversation finds.
-pub(crate) enum Next {
+pub(crate) enum SessionOutput {
     /// Frames, a line each.
     Lines(Bytes),
     /// There will be nothing more: the thread is gone, or the server stops.
-    Over,
+    Ended,
 }
 
-impl Session {
+impl BlocksSession {
     /// What follows. May be given up at any moment: nothing is lost.
-    pub(crate) async fn next(&mut self) -> Result<Next, Problem> {
+    pub(crate) async fn next(&mut self) -> Result<SessionOutput, Problem> {
         loop {
-            let Some(lines) = self.viewer.next().await? else { return Ok(Next::Over) };
-            let lines = self.awaited(lines);
+            let Some(lines) = self.viewer.next().await? else { return Ok(SessionOutput::Ended) };
+            let lines = self.skip_to_awaited_run(lines);
             if !lines.is_empty() {
-                return Ok(Next::Lines(lines));
+                return Ok(SessionOutput::Lines(lines));
             }
         }
     }
 
     /// The lines from the awaited turn's beginning on. Names of runs begin with their time, so a later run's will do.
-    fn awaited(&mut self, lines: Bytes) -> Bytes {
-        let Some(since) = &self.since else { return lines };
+    fn skip_to_awaited_run(&mut self, lines: Bytes) -> Bytes {
+        let Some(since) = &self.skip_until_run else { return lines };
         let mut at = 0;
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            if begins(line).is_some_and(|run| run.as_str() >= since.as_str()) {
-                self.since = None;
+            if started_run(line).is_some_and(|run| run.as_str() >= since.as_str()) {
+                self.skip_until_run = None;
                 return lines.slice(at..);
             }
             at += line.len();
@@ -78,7 +78,7 @@ impl Session {
 }
 
 /// The run whose turn this line begins.
-fn begins(line: &[u8]) -> Option<TaskId> {
+fn started_run(line: &[u8]) -> Option<TaskId> {
     #[derive(Deserialize)]
     struct Frame {
         #[serde(rename = "type")]
@@ -90,15 +90,20 @@ fn begins(line: &[u8]) -> Option<TaskId> {
 }
 
 /// Says something. The socket's session is then that one, and follows it from this run on.
-pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, chat: Chat) -> Result<(), Problem> {
-    if app.is_stopping() {
-        return Err(Problem::stopping());
+pub(crate) async fn send_chat(
+    app: &App,
+    caller: &Caller,
+    now: &mut Option<BlocksSession>,
+    chat: WsChat,
+) -> Result<(), Problem> {
+    if app.is_shutting_down() {
+        return Err(Problem::shutting_down());
     }
     let user = &caller.user;
     let known = now.as_ref().map(|session| (session.name.clone(), session.thread.clone()));
     let known = known.filter(|_| chat.share.is_none());
     let (name, thread, promised) = match (chat.session_id, known) {
-        (Some(name), _) => promise(app, user, name).await?,
+        (Some(name), _) => reserve_session_thread(app, user, name).await?,
         (None, Some((name, thread))) => (name, thread, false),
         (None, None) => {
             let thread = ThreadId::from_uuid(Uuid::now_v7());
@@ -109,16 +114,16 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
         Some(_) if app.engine.ports().directory.thread(user, &thread).await?.is_some() => {
             return Err(Problem::invalid_body("`share` begins a session: `session_id` must be a new name, or none"));
         }
-        Some(token) => shares::go_on(app, token).await?,
-        None => (NewRun::default(), Luggage::default()),
+        Some(token) => shares::fork_share(app, token).await?,
+        None => (NewRun::default(), Uploads::default()),
     };
-    let mut input = input(app, chat.content_urls.unwrap_or_default(), chat.content)?;
-    luggage.extend(Luggage::unpack(app, "content_urls", input.iter_mut()).await?);
+    let mut input = chat_input(app, chat.content_urls.unwrap_or_default(), chat.content)?;
+    luggage.extend(Uploads::extract(app, "content_urls", input.iter_mut()).await?);
     let agent = match chat.agent {
         Some(agent) => agent,
-        None => begin::last_agent(app, user, &thread).await?.unwrap_or_else(|| default_agent(app)),
+        None => start_run::last_agent_of_thread(app, user, &thread).await?.unwrap_or_else(|| default_agent(app)),
     };
-    let client = ClientIds { protocol: NAME.to_owned(), thread_id: Some(name.clone()), run_id: None };
+    let client = ClientIds { protocol: BLOCKS_PROJECTION.to_owned(), thread_id: Some(name.clone()), run_id: None };
     let new = NewRun {
         agent,
         input,
@@ -128,19 +133,19 @@ pub(crate) async fn chat(app: &App, caller: &Caller, now: &mut Option<Session>, 
         client: Some(client),
         ..shown
     };
-    let started = begin::begin(app, user, new, luggage).await?;
+    let started = start_run::start_run(app, user, new, luggage).await?;
     // A name may have been given anew since, when its thread was deleted.
     if now.as_ref().is_none_or(|session| session.name != name || session.thread != thread) {
-        let (_, before) = watch::begun(app, user, &started.task).await?;
-        let mut session = follow(app, user, (name, thread), at(before)).await?;
-        session.since = Some(started.task);
+        let (_, before) = stream_start::find_run_start(app, user, &started.task).await?;
+        let mut session = open_session(app, user, (name, thread), cursor_at(before)).await?;
+        session.skip_until_run = Some(started.task);
         *now = Some(session);
     }
     Ok(())
 }
 
 /// Files first, then words about them.
-fn input(app: &App, files: Vec<String>, words: String) -> Result<Vec<ContentPart>, Problem> {
+fn chat_input(app: &App, files: Vec<String>, words: String) -> Result<Vec<ContentPart>, Problem> {
     let most = app.limits.input_files_max;
     if files.len() > most {
         return Err(Problem::invalid_body(format!("`content_urls`: {} files; {most} is the most", files.len())));
@@ -151,28 +156,28 @@ fn input(app: &App, files: Vec<String>, words: String) -> Result<Vec<ContentPart
 }
 
 /// Goes on where the client was; without a place, with the oldest run that has not ended, else with the latest.
-pub(crate) async fn resume(
+pub(crate) async fn resume_session(
     app: &App,
     caller: &Caller,
-    now: &mut Option<Session>,
-    Resume { session_id: name, after, .. }: Resume,
+    now: &mut Option<BlocksSession>,
+    WsResume { session_id: name, after, .. }: WsResume,
 ) -> Result<(), Problem> {
     let user = &caller.user;
-    let thread = find(app, user, &name).await?;
+    let thread = find_session_thread(app, user, &name).await?;
     let cursor = match after {
         Some(after) => after.parse()?,
-        None => at(beginning(app, user, &thread).await?),
+        None => cursor_at(default_session_start(app, user, &thread).await?),
     };
-    let session = follow(app, user, (name, thread), cursor).await?;
+    let session = open_session(app, user, (name, thread), cursor).await?;
     // Once is enough. But a place that does not fit is said to be none, however often it is asked for.
     if !now.as_ref().is_some_and(|now| now.resumed && now.name == session.name && now.thread == session.thread) {
-        *now = Some(Session { resumed: true, ..session });
+        *now = Some(BlocksSession { resumed: true, ..session });
     }
     Ok(())
 }
 
 /// Stops everything that runs or waits, the newest first: nothing may begin because something else was stopped.
-pub(crate) async fn stop(app: &App, caller: &Caller, thread: Option<ThreadId>) -> Result<(), Problem> {
+pub(crate) async fn stop_session(app: &App, caller: &Caller, thread: Option<ThreadId>) -> Result<(), Problem> {
     let Some(thread) = thread else {
         let detail = "this socket has no session yet: chat, or resume one";
         return Err(Problem::new(StatusCode::CONFLICT, "no_session", detail));
@@ -180,10 +185,10 @@ pub(crate) async fn stop(app: &App, caller: &Caller, thread: Option<ThreadId>) -
     let status = vec![TaskStatus::Queued, TaskStatus::Running, TaskStatus::Paused];
     let filter = RunFilter { status, thread: Some(thread.clone()) };
     let (engine, user) = (app.engine.clone(), caller.user.clone());
-    to_its_end(async move {
+    run_to_completion(async move {
         let mut before = None;
         loop {
-            let page = ListPage { before, limit: RUNS_AT_ONCE };
+            let page = ListPage { before, limit: RUNS_PAGE_SIZE };
             let runs = engine.ports().directory.runs(&user, filter.clone(), page).await?;
             let Some(last) = runs.last().map(|run| run.id.to_string()) else { return Ok::<(), SubmitError>(()) };
             for RunRow { id: task_id, .. } in runs {
@@ -197,9 +202,9 @@ pub(crate) async fn stop(app: &App, caller: &Caller, thread: Option<ThreadId>) -
 }
 
 /// Answers a question, in whichever conversation it was asked.
-pub(crate) async fn decide(app: &App, caller: &Caller, answer: Answer) -> Result<(), Problem> {
+pub(crate) async fn decide_approval(app: &App, caller: &Caller, answer: WsApprovalResponse) -> Result<(), Problem> {
     let key = ApprovalKey::from(answer.approval_key.as_str());
-    let decision = answer.decision()?;
+    let decision = answer.into_decision()?;
     let size = serde_json::to_vec(&decision).map_or(usize::MAX, |text| text.len());
     if size > REQUEST_BYTES_MAX {
         return Err(StartError::TooLarge(REQUEST_BYTES_MAX).into());
@@ -211,17 +216,17 @@ pub(crate) async fn decide(app: &App, caller: &Caller, answer: Answer) -> Result
     let tool = app.engine.ports().definitions.tools.get(&question.action.name);
     if let (Some(tool), Some(arguments)) = (tool, &decision.args) {
         // The run looks again, at what it started with.
-        schema::check(&tool.spec.parameters, arguments).map_err(|complaints| {
+        json_schema::validate_arguments(&tool.spec.parameters, arguments).map_err(|complaints| {
             let detail = format!("`args` do not fit `{}`: {complaints}", question.action.name);
             Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_arguments", detail)
         })?;
     }
     let (engine, user) = (app.engine.clone(), user.clone());
-    to_its_end(async move { engine.decide_approval(&user, &run, (key, decision), None).await }).await
+    run_to_completion(async move { engine.decide_approval(&user, &run, (key, decision), None).await }).await
 }
 
 /// The thread that a client means by a name, and whether it may have to be made.
-async fn promise(app: &App, user: &UserId, name: String) -> Result<(String, ThreadId, bool), Problem> {
+async fn reserve_session_thread(app: &App, user: &UserId, name: String) -> Result<(String, ThreadId, bool), Problem> {
     if let Ok(thread) = ThreadId::parse(&name) {
         return Ok((name, thread, false));
     }
@@ -230,7 +235,7 @@ async fn promise(app: &App, user: &UserId, name: String) -> Result<(String, Thre
     }
     let ports = app.engine.ports();
     let row = AliasRow {
-        protocol: NAME.to_owned(),
+        protocol: BLOCKS_PROJECTION.to_owned(),
         name: name.clone(),
         thread: ThreadId::from_uuid(Uuid::now_v7()),
         note: String::new(),
@@ -241,11 +246,11 @@ async fn promise(app: &App, user: &UserId, name: String) -> Result<(String, Thre
 }
 
 /// The thread of this name: one of ours, or one that the client named.
-async fn find(app: &App, user: &UserId, name: &str) -> Result<ThreadId, Problem> {
+async fn find_session_thread(app: &App, user: &UserId, name: &str) -> Result<ThreadId, Problem> {
     let directory = &app.engine.ports().directory;
     let thread = match ThreadId::parse(name) {
         Ok(thread) => Some(thread),
-        Err(_) if is_valid_id(name) => directory.alias(user, NAME, name).await?.map(|row| row.thread),
+        Err(_) if is_valid_id(name) => directory.alias(user, BLOCKS_PROJECTION, name).await?.map(|row| row.thread),
         Err(_) => None,
     };
     let thread = thread.ok_or_else(Problem::not_found)?;
@@ -254,22 +259,22 @@ async fn find(app: &App, user: &UserId, name: &str) -> Result<ThreadId, Problem>
     Ok(thread)
 }
 
-async fn follow(
+async fn open_session(
     app: &App,
     user: &UserId,
     (name, thread): (String, ThreadId),
     cursor: Cursor,
-) -> Result<Session, Problem> {
-    let projection = Box::new(Blocks::new(name.clone()));
-    let shown = Shown { name: format!("{NAME}/{name}"), dialect: NAME, projection };
-    let place = watch::shown(app, user, &thread, shown, cursor).await?;
-    let viewer = watch::open(app, user, place);
-    Ok(Session { name, thread, viewer, since: None, resumed: false })
+) -> Result<BlocksSession, Problem> {
+    let projection = Box::new(BlocksProjection::new(name.clone()));
+    let shown = StreamView { name: format!("{BLOCKS_PROJECTION}/{name}"), dialect: BLOCKS_PROJECTION, projection };
+    let place = stream_start::resume_stream(app, user, &thread, shown, cursor).await?;
+    let viewer = stream_start::open_viewer(app, user, place);
+    Ok(BlocksSession { name, thread, viewer, skip_until_run: None, resumed: false })
 }
 
-async fn beginning(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, Problem> {
+async fn default_session_start(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, Problem> {
     // First the head, then the runs: one that has not begun by then begins after that head.
-    let head = watch::head(app, user, thread).await?;
+    let head = stream_start::log_head(app, user, thread).await?;
     let run = match app.engine.active_run(user, thread).await? {
         Some(busy) => Some(busy),
         None => {
@@ -283,16 +288,16 @@ async fn beginning(app: &App, user: &UserId, thread: &ThreadId) -> Result<Seq, P
     Ok(row.and_then(|row| row.first_seq).map_or(head, Seq::prev))
 }
 
-const fn at(seq: Seq) -> Cursor {
+const fn cursor_at(seq: Seq) -> Cursor {
     Cursor { seq, checksum: None, frame: None }
 }
 
 /// Who answers where nobody has answered yet: the demo, else the first whom no other agent asks or hands over to.
 fn default_agent(app: &App) -> String {
     let definitions = &app.engine.ports().definitions;
-    if definitions.agents.contains_key(AGENT) {
-        return AGENT.to_owned();
+    if definitions.agents.contains_key(DEMO_AGENT) {
+        return DEMO_AGENT.to_owned();
     }
-    let first = begin::first_agents(definitions).first().copied();
-    first.or_else(|| definitions.agents.keys().next().map(String::as_str)).unwrap_or(AGENT).to_owned()
+    let first = start_run::entry_agents(definitions).first().copied();
+    first.or_else(|| definitions.agents.keys().next().map(String::as_str)).unwrap_or(DEMO_AGENT).to_owned()
 }

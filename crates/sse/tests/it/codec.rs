@@ -2,14 +2,14 @@
 
 use bytes::BytesMut;
 use proptest::prelude::*;
-use sse::{DecodeError, Decoder, Event, Limits, frame, position};
+use sse::{DecodeError, DecodeLimits, Decoder, SseEvent, write_event, write_id};
 
 use crate::seed::config;
 
 /// All that a reader can learn from a stream.
-type Read = (Vec<Event>, Option<String>, Option<u64>, Option<DecodeError>);
+type Read = (Vec<SseEvent>, Option<String>, Option<u64>, Option<DecodeError>);
 
-fn read<'a>(limits: Limits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
+fn read<'a>(limits: DecodeLimits, chunks: impl IntoIterator<Item = &'a [u8]>) -> Read {
     let mut decoder = Decoder::new(limits);
     let mut events = Vec::new();
     let failure = chunks.into_iter().try_for_each(|mut rest| {
@@ -50,10 +50,10 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-fn limits() -> impl Strategy<Value = Limits> {
+fn limits() -> impl Strategy<Value = DecodeLimits> {
     let tight = (0..40_usize, 0..40_usize)
-        .prop_map(|(line_bytes_max, event_bytes_max)| Limits { line_bytes_max, event_bytes_max });
-    prop_oneof![Just(Limits::default()), tight]
+        .prop_map(|(line_bytes_max, event_bytes_max)| DecodeLimits { line_bytes_max, event_bytes_max });
+    prop_oneof![Just(DecodeLimits::default()), tight]
 }
 
 /// Text in which breaks and NUL are as likely as letters.
@@ -72,7 +72,7 @@ fn fields() -> impl Strategy<Value = (Option<String>, Option<String>, String)> {
 
 fn encoded(id: Option<&str>, event: Option<&str>, data: &str) -> Vec<u8> {
     let mut out = BytesMut::new();
-    frame(&mut out, id, event, data);
+    write_event(&mut out, id, event, data);
     out.to_vec()
 }
 
@@ -105,7 +105,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..2000),
         sizes in prop::collection::vec(1..200_usize, 1..20),
     ) {
-        prop_assert_eq!(read(Limits::default(), pieces(&bytes, &sizes)), read(Limits::default(), [&bytes[..]]));
+        prop_assert_eq!(read(DecodeLimits::default(), pieces(&bytes, &sizes)), read(DecodeLimits::default(), [&bytes[..]]));
     }
 
     #[test]
@@ -126,8 +126,8 @@ proptest! {
         event in prop::option::of("[^\r\n\0]{1,40}"),
         data in "[^\r\0]{0,200}",
     ) {
-        let (events, ..) = read(Limits::default(), [&encoded(id.as_deref(), event.as_deref(), &data)[..]]);
-        prop_assert_eq!(events, vec![Event { id: id.map(Into::into), event, data }]);
+        let (events, ..) = read(DecodeLimits::default(), [&encoded(id.as_deref(), event.as_deref(), &data)[..]]);
+        prop_assert_eq!(events, vec![SseEvent { id: id.map(Into::into), event, data }]);
     }
 
     #[test]
@@ -138,20 +138,20 @@ proptest! {
         for (id, event, data) in frames {
             bytes.extend(encoded(id.as_deref(), event.as_deref(), &data));
             last_id = carried(id).or(last_id);
-            expected.push(Event {
+            expected.push(SseEvent {
                 id: last_id.as_deref().map(Into::into),
                 event: carried(event),
                 data: carried_data(&data),
             });
         }
-        prop_assert_eq!(read(Limits::default(), pieces(&bytes, &sizes)), (expected, last_id, None, None));
+        prop_assert_eq!(read(DecodeLimits::default(), pieces(&bytes, &sizes)), (expected, last_id, None, None));
     }
 
     #[test]
     fn a_position_is_read_back_without_an_event(id in hostile_text()) {
         let mut out = BytesMut::new();
-        position(&mut out, &id);
-        prop_assert_eq!(read(Limits::default(), [&out[..]]), (vec![], carried(Some(id)), None, None));
+        write_id(&mut out, &id);
+        prop_assert_eq!(read(DecodeLimits::default(), [&out[..]]), (vec![], carried(Some(id)), None, None));
     }
 
     /// Each LF ends a field that we meant to write, or is the blank line.

@@ -58,7 +58,7 @@ struct ChatIngest {
 }
 
 impl Ingest for ChatIngest {
-    fn on_event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>) {
+    fn on_event(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
         let data = event.data.trim();
         if self.is_finished || data.is_empty() {
             return;

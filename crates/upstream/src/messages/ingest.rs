@@ -38,7 +38,7 @@ struct MessagesIngest {
 }
 
 impl Ingest for MessagesIngest {
-    fn on_event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>) {
+    fn on_event(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
         if self.is_finished {
             return;
         }

@@ -33,7 +33,7 @@ pub(super) struct ResponsesIngest {
 }
 
 impl Ingest for ResponsesIngest {
-    fn on_event(&mut self, event: &sse::Event, out: &mut Vec<ModelEvent>) {
+    fn on_event(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>) {
         let data = event.data.trim();
         match data {
             _ if self.is_finished => {}

@@ -3,7 +3,7 @@
 use model::model_turn::{ModelDelta, ModelEvent};
 use model::usage::Usage;
 use model_testing::{Rng, test_seeds};
-use sse::{Decoder, Limits};
+use sse::{DecodeLimits, Decoder};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use upstream::Ingest;
@@ -13,7 +13,7 @@ pub(crate) type Read<'a> = &'a dyn Fn(&[&[u8]]) -> Vec<ModelEvent>;
 
 /// What comes of a stream.
 pub(crate) fn hear<'a>(mut ingest: Box<dyn Ingest>, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = Decoder::new(DecodeLimits::default());
     let mut out = Vec::new();
     for mut rest in pieces {
         while let Some(event) = decoder.decode(&mut rest).unwrap() {

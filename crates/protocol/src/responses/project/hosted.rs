@@ -1,6 +1,6 @@
 //! Tools that the provider ran itself, in the shape in which the wire has them.
 
-use super::item::status;
+use super::item::item_status;
 use crate::responses::SERVER_LABEL;
 use model::block::{Block, JsonObject, plain_text};
 use model::item::{HostedCall, ItemStatus};
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 /// How the wire has a hosted tool.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct HostedItemType {
     /// The item's type.
-    pub(super) wire: &'static str,
+    pub(super) type_name: &'static str,
     /// The states that have an event.
     pub(super) states: &'static [&'static str],
 }
@@ -19,7 +19,7 @@ const SEARCHES: &[&str] = &["in_progress", "searching", "completed"];
 const ENDS: &[&str] = &["in_progress", "completed", "failed"];
 
 /// The shape of the tool of this name. What the wire has no type for is a call of somebody's server.
-pub(super) fn shape(name: &str) -> Shape {
+pub(super) fn hosted_item_type(name: &str) -> HostedItemType {
     let (wire, states) = match name {
         "web_search" => ("web_search_call", SEARCHES),
         "file_search" => ("file_search_call", SEARCHES),
@@ -29,17 +29,17 @@ pub(super) fn shape(name: &str) -> Shape {
         "mcp_list_tools" => ("mcp_list_tools", ENDS),
         _ => ("mcp_call", ENDS),
     };
-    Shape { wire, states }
+    HostedItemType { type_name: wire, states }
 }
 
 /// The item.
-pub(super) fn value(call: &HostedCall, closed: bool) -> Value {
-    let wire = shape(&call.name).wire;
-    let mut item = told(call, wire);
+pub(super) fn hosted_item(call: &HostedCall, closed: bool) -> Value {
+    let wire = hosted_item_type(&call.name).type_name;
+    let mut item = action_fields(call, wire);
     let mut put = |key: &str, value: Value| item.insert(key.to_owned(), value);
     put("id", json!(call.id));
     put("type", wire.into());
-    put("status", state(call, wire, closed).into());
+    put("status", hosted_status(call, wire, closed).into());
     let mut default = |key: &str, value: Value| {
         item.entry(key).or_insert(value);
     };
@@ -57,9 +57,9 @@ pub(super) fn value(call: &HostedCall, closed: bool) -> Value {
         "code_interpreter_call" => {
             default("container_id", "".into());
             default("code", Value::Null);
-            default("outputs", outputs(call));
+            default("outputs", interpreter_outputs(call));
         }
-        "image_generation_call" => default("result", picture(call).map_or(Value::Null, Value::from)),
+        "image_generation_call" => default("result", generated_image(call).map_or(Value::Null, Value::from)),
         "computer_call" => {
             default("call_id", json!(call.id));
             default("pending_safety_checks", json!([]));
@@ -71,8 +71,8 @@ pub(super) fn value(call: &HostedCall, closed: bool) -> Value {
         _ => {
             default("name", call.name.as_str().into());
             default("server_label", SERVER_LABEL.into());
-            default("arguments", arguments(call).into());
-            default("output", output(call, closed));
+            default("arguments", hosted_arguments(call).into());
+            default("output", hosted_output(call, closed));
             default("error", Value::Null);
             default("approval_request_id", Value::Null);
         }
@@ -82,7 +82,7 @@ pub(super) fn value(call: &HostedCall, closed: bool) -> Value {
 
 /// What the provider says of the call, under the names that the wire has for it. What was said under one name alone is
 /// logged without that name.
-fn told(call: &HostedCall, wire: &str) -> JsonObject {
+fn action_fields(call: &HostedCall, wire: &str) -> JsonObject {
     let named = |action: &JsonObject, keys: &[&str]| keys.iter().any(|key| action.contains_key(*key));
     match (&call.action, wire) {
         (None, _) => JsonObject::new(),
@@ -102,9 +102,9 @@ fn told(call: &HostedCall, wire: &str) -> JsonObject {
 }
 
 /// How far it is, in a word that this type has.
-fn state<'a>(call: &'a HostedCall, wire: &str, closed: bool) -> &'a str {
+fn hosted_status<'a>(call: &'a HostedCall, wire: &str, closed: bool) -> &'a str {
     let lacks_incomplete = matches!(wire, "web_search_call" | "image_generation_call");
-    match (status(call.status, closed), call.status) {
+    match (item_status(call.status, closed), call.status) {
         (_, Some(ItemStatus::Failed)) => "failed",
         ("incomplete", _) if lacks_incomplete => "failed",
         ("in_progress", _) => match call.state.as_deref() {
@@ -116,7 +116,7 @@ fn state<'a>(call: &'a HostedCall, wire: &str, closed: bool) -> &'a str {
 }
 
 /// What a call of somebody's server was given, as text.
-pub(super) fn arguments(call: &HostedCall) -> String {
+pub(super) fn hosted_arguments(call: &HostedCall) -> String {
     match &call.action {
         Some(Value::Object(action)) if call.name == "mcp" => {
             action.get("arguments").and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -126,29 +126,29 @@ pub(super) fn arguments(call: &HostedCall) -> String {
     }
 }
 
-fn output(call: &HostedCall, closed: bool) -> Value {
+fn hosted_output(call: &HostedCall, closed: bool) -> Value {
     let blocks = call.block_list.as_deref().unwrap_or_default();
     if closed && !blocks.is_empty() { plain_text(blocks).into() } else { Value::Null }
 }
 
 /// The code that was written so far.
-pub(super) fn code(call: &HostedCall) -> Option<&str> {
+pub(super) fn interpreter_code(call: &HostedCall) -> Option<&str> {
     if call.name != "code_interpreter" {
         return None;
     }
     call.action.as_ref()?.get("code")?.as_str()
 }
 
-fn outputs(call: &HostedCall) -> Value {
-    let pictures: Vec<Value> = urls(call).map(|url| json!({"type": "image", "url": url})).collect();
+fn interpreter_outputs(call: &HostedCall) -> Value {
+    let pictures: Vec<Value> = image_urls(call).map(|url| json!({"type": "image", "url": url})).collect();
     if pictures.is_empty() { Value::Null } else { Value::Array(pictures) }
 }
 
-fn picture(call: &HostedCall) -> Option<&str> {
-    urls(call).next().map(base64)
+fn generated_image(call: &HostedCall) -> Option<&str> {
+    image_urls(call).next().map(image_base64_or_url)
 }
 
-fn urls(call: &HostedCall) -> impl Iterator<Item = &str> {
+fn image_urls(call: &HostedCall) -> impl Iterator<Item = &str> {
     call.block_list.iter().flatten().filter_map(|block| match block {
         Block::Image(image) => Some(image.image_url.url.as_str()).filter(|url| !url.is_empty()),
         _ => None,
@@ -156,7 +156,7 @@ fn urls(call: &HostedCall) -> impl Iterator<Item = &str> {
 }
 
 /// The picture itself where the address holds it; else the address.
-pub(super) fn base64(url: &str) -> &str {
+pub(super) fn image_base64_or_url(url: &str) -> &str {
     let data = url.strip_prefix("data:").and_then(|data| data.split_once(";base64,"));
     data.map_or(url, |(_, picture)| picture)
 }
@@ -172,32 +172,32 @@ mod tests {
 
     #[test]
     fn what_was_logged_without_its_name_gets_it_back() {
-        let search = value(&call("web_search", json!({"query": "x"})), true);
+        let search = hosted_item(&call("web_search", json!({"query": "x"})), true);
         assert_eq!(search["action"], json!({"type": "search", "query": "x"}));
         let page = json!({"type": "open_page", "url": "https://example.org"});
-        assert_eq!(value(&call("web_search", page.clone()), true)["action"], page);
+        assert_eq!(hosted_item(&call("web_search", page.clone()), true)["action"], page);
         let click = json!({"type": "click", "x": 1});
-        assert_eq!(value(&call("computer", click.clone()), true)["action"], click);
-        let many = value(&call("computer", json!({ "actions": [click] })), true);
+        assert_eq!(hosted_item(&call("computer", click.clone()), true)["action"], click);
+        let many = hosted_item(&call("computer", json!({ "actions": [click] })), true);
         assert_eq!((&many["actions"], many.get("action")), (&json!([click]), None));
-        let files = value(&call("file_search", json!({"queries": ["x"]})), true);
+        let files = hosted_item(&call("file_search", json!({"queries": ["x"]})), true);
         assert_eq!((&files["queries"], &files["results"]), (&json!(["x"]), &Value::Null));
     }
 
     #[test]
     fn what_the_wire_has_no_type_for_is_a_call_of_a_server() {
-        let shell = value(&call("shell", json!({"commands": ["ls"]})), true);
+        let shell = hosted_item(&call("shell", json!({"commands": ["ls"]})), true);
         assert_eq!((&shell["type"], &shell["name"]), (&json!("mcp_call"), &json!("shell")));
         assert_eq!(shell["arguments"], r#"{"commands":["ls"]}"#);
         let theirs = json!({"name": "roll", "server_label": "dice", "arguments": "{}", "output": "4"});
-        let theirs = value(&call("mcp", theirs), true);
+        let theirs = hosted_item(&call("mcp", theirs), true);
         assert_eq!((&theirs["server_label"], &theirs["output"]), (&json!("dice"), &json!("4")));
     }
 
     #[test]
     fn a_picture_is_given_as_base64_or_by_its_address() {
-        assert_eq!(base64("data:image/png;base64,AAAA"), "AAAA");
-        assert_eq!(base64("/v1/blobs/ab12"), "/v1/blobs/ab12");
-        assert_eq!(base64("https://example.org/a.png"), "https://example.org/a.png");
+        assert_eq!(image_base64_or_url("data:image/png;base64,AAAA"), "AAAA");
+        assert_eq!(image_base64_or_url("/v1/blobs/ab12"), "/v1/blobs/ab12");
+        assert_eq!(image_base64_or_url("https://example.org/a.png"), "https://example.org/a.png");
     }
 }

@@ -8,7 +8,7 @@ use model::item::{CallKind, Item, ItemStatus, Message, Reasoning, ResultStatus, 
 use serde_json::{Value, json};
 
 /// How far an item is, in the word that every item has for it.
-pub(super) const fn status(said: Option<ItemStatus>, closed: bool) -> &'static str {
+pub(super) const fn item_status(said: Option<ItemStatus>, closed: bool) -> &'static str {
     match said {
         Some(ItemStatus::Incomplete | ItemStatus::Failed) => "incomplete",
         _ if closed => "completed",
@@ -17,25 +17,30 @@ pub(super) const fn status(said: Option<ItemStatus>, closed: bool) -> &'static s
 }
 
 /// What the model thought.
-pub(super) fn reasoning(item: &Reasoning, closed: bool) -> Value {
-    let parts: Vec<Value> = item.summary.iter().flatten().map(|part| summary(part.text())).collect();
-    json!({"id": item.id, "type": "reasoning", "summary": parts, "status": status(item.status, closed)})
+pub(super) fn reasoning_item(item: &Reasoning, closed: bool) -> Value {
+    let parts: Vec<Value> = item.summary.iter().flatten().map(|part| summary_part(part.text())).collect();
+    json!({"id": item.id, "type": "reasoning", "summary": parts, "status": item_status(item.status, closed)})
 }
 
 /// One part of what it thought.
-pub(super) fn summary(text: &str) -> Value {
+pub(super) fn summary_part(text: &str) -> Value {
     json!({"type": "summary_text", "text": text})
 }
 
 /// What the model said. Pictures have no place in a message here: its parts are its texts, counted without them.
-pub(super) fn message(item: &Message, closed: bool, references: &str, logprobs: impl Fn(usize) -> Vec<Value>) -> Value {
+pub(super) fn message_item(
+    item: &Message,
+    closed: bool,
+    references: &str,
+    logprobs: impl Fn(usize) -> Vec<Value>,
+) -> Value {
     let blocks = item.block_list.iter().flatten().enumerate();
     let parts = blocks.filter_map(|(place, block)| match block {
-        Block::Text(text) => Some(part(text, references, &logprobs(place))),
+        Block::Text(text) => Some(content_part(text, references, &logprobs(place))),
         _ => None,
     });
     let parts: Vec<Value> = parts.collect();
-    let status = status(item.status, closed);
+    let status = item_status(item.status, closed);
     let mut value = json!({"id": item.id, "type": "message", "role": "assistant", "content": parts, "status": status});
     if let (Some(phase), Some(object)) = (&item.phase, value.as_object_mut()) {
         object.insert("phase".to_owned(), phase.as_str().into());
@@ -44,12 +49,12 @@ pub(super) fn message(item: &Message, closed: bool, references: &str, logprobs: 
 }
 
 /// One part of what it said.
-pub(super) fn part(block: &TextBlock, references: &str, logprobs: &[Value]) -> Value {
+pub(super) fn content_part(block: &TextBlock, references: &str, logprobs: &[Value]) -> Value {
     if is_refusal(block) {
         return json!({"type": "refusal", "refusal": block.text()});
     }
     let annotations: Vec<Value> =
-        block.annotations.iter().flatten().map(|annotation| citation(annotation, references)).collect();
+        block.annotations.iter().flatten().map(|annotation| annotation_object(annotation, references)).collect();
     json!({"type": "output_text", "text": block.text(), "annotations": annotations, "logprobs": logprobs})
 }
 
@@ -59,7 +64,7 @@ pub(super) fn is_refusal(block: &TextBlock) -> bool {
 }
 
 /// What a place in a text refers to. `references` is the address of the thread's own groups.
-pub(super) fn citation(annotation: &Annotation, references: &str) -> Value {
+pub(super) fn annotation_object(annotation: &Annotation, references: &str) -> Value {
     match annotation {
         Annotation::ReferenceToBlock { reference_id, start_index, end_index } => json!({
             "type": "url_citation", "url": format!("{references}{reference_id}"), "title": format!("[{reference_id}]"),
@@ -77,7 +82,7 @@ pub(super) fn citation(annotation: &Annotation, references: &str) -> Value {
 }
 
 /// A call that the client answers.
-pub(super) fn function(call: &ToolCall, arguments: &str, status: &str) -> Value {
+pub(super) fn function_call_item(call: &ToolCall, arguments: &str, status: &str) -> Value {
     json!({
         "id": call.id, "type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": arguments,
         "status": status,
@@ -85,8 +90,8 @@ pub(super) fn function(call: &ToolCall, arguments: &str, status: &str) -> Value 
 }
 
 /// A call that a person is asked about.
-pub(super) fn approval_request(asked: &ApprovalRequested, call: &ToolCall) -> Value {
-    let arguments = asked_arguments(asked, call);
+pub(super) fn approval_request_item(asked: &ApprovalRequested, call: &ToolCall) -> Value {
+    let arguments = approval_arguments(asked, call);
     json!({
         "id": asked.key, "type": "mcp_approval_request", "server_label": SERVER_LABEL, "name": call.name,
         "arguments": arguments,
@@ -94,7 +99,7 @@ pub(super) fn approval_request(asked: &ApprovalRequested, call: &ToolCall) -> Va
 }
 
 /// The arguments that a person is asked about: as the model wrote them, unless they are not what would be run.
-pub(crate) fn asked_arguments(asked: &ApprovalRequested, call: &ToolCall) -> String {
+pub(crate) fn approval_arguments(asked: &ApprovalRequested, call: &ToolCall) -> String {
     let written = call.arguments.clone().unwrap_or_default();
     match asked.action_requests.first() {
         Some(action) if serde_json::from_str::<Value>(&written).ok().as_ref() != Some(&action.args) => {
@@ -106,19 +111,19 @@ pub(crate) fn asked_arguments(asked: &ApprovalRequested, call: &ToolCall) -> Str
 
 /// What became of a call, as an `mcp_call` says it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct McpCallOutcome {
     pub(super) status: &'static str,
     pub(super) output: Option<String>,
     pub(super) error: Option<String>,
 }
 
-impl Outcome {
+impl McpCallOutcome {
     /// Nothing yet.
-    pub(super) const OPEN: Self = Self { status: "in_progress", output: None, error: None };
+    pub(super) const IN_PROGRESS: Self = Self { status: "in_progress", output: None, error: None };
     /// It will not come, here or at all.
-    pub(super) const CUT: Self = Self { status: "incomplete", output: None, error: None };
+    pub(super) const INCOMPLETE: Self = Self { status: "incomplete", output: None, error: None };
 
-    pub(super) fn of(run: &RunFold, task: &TaskFold, result: &ToolResult) -> Self {
+    pub(super) fn from_result(run: &RunFold, task: &TaskFold, result: &ToolResult) -> Self {
         let error =
             || result.error.as_ref().map(|error| if error.message.is_empty() { &error.code } else { &error.message });
         match result.status {
@@ -135,7 +140,12 @@ impl Outcome {
 }
 
 /// A call that the server answers.
-pub(super) fn mcp(call: &ToolCall, arguments: &str, approval: Option<&str>, outcome: &Outcome) -> Value {
+pub(super) fn mcp_call_item(
+    call: &ToolCall,
+    arguments: &str,
+    approval: Option<&str>,
+    outcome: &McpCallOutcome,
+) -> Value {
     let error = outcome.error.as_ref();
     let error =
         error.map(|why| json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": why}]}));
@@ -159,7 +169,7 @@ pub(crate) fn result_text(run: &RunFold, task: &TaskFold, result: &ToolResult) -
 }
 
 /// Does the client answer it?
-pub(super) fn is_clients(call: &ToolCall) -> bool {
+pub(super) fn is_client_call(call: &ToolCall) -> bool {
     call.kind == Some(CallKind::Client)
 }
 

@@ -1,6 +1,6 @@
 //! A response as one JSON object. Clients check its shape in every lifecycle event, so that all keys are always there.
 
-use crate::responses::asked::SHOWN_BACK;
+use crate::responses::request::ECHOED_FIELDS;
 use model::block::JsonObject;
 use model::event::{ErrorInfo, LimitReason};
 use model::usage::Usage;
@@ -8,7 +8,7 @@ use model::{Millis, TaskId};
 use serde_json::{Value, json};
 
 /// The name of a run's `segment`-th response.
-pub(super) fn id(run: &TaskId, segment: u32) -> String {
+pub(super) fn response_id(run: &TaskId, segment: u32) -> String {
     match segment {
         0 | 1 => format!("resp_{}", run.run_suffix()),
         _ => format!("resp_{}_{segment}", run.run_suffix()),
@@ -16,7 +16,7 @@ pub(super) fn id(run: &TaskId, segment: u32) -> String {
 }
 
 /// Reads such a name.
-pub(super) fn parse_id(text: &str) -> Option<(TaskId, u32)> {
+pub(super) fn parse_response_id(text: &str) -> Option<(TaskId, u32)> {
     let name = text.strip_prefix("resp_")?;
     let (suffix, segment) = match name.split_once('_') {
         None => (name, 1),
@@ -24,47 +24,47 @@ pub(super) fn parse_id(text: &str) -> Option<(TaskId, u32)> {
     };
     let run = TaskId::parse(&format!("task_{suffix}")).ok().filter(|_| !suffix.is_empty())?;
     // A number has one form: `+2` and `02` name nothing.
-    (id(&run, segment) == text).then_some((run, segment))
+    (response_id(&run, segment) == text).then_some((run, segment))
 }
 
 /// What a response is from its beginning on.
 #[derive(Debug)]
-pub(crate) struct Head<'a> {
+pub(crate) struct ResponseHead<'a> {
     /// Its name.
     pub(crate) id: String,
     /// When it began.
-    pub(crate) at: Millis,
+    pub(crate) created_at: Millis,
     /// The model, where the request does not say it.
     pub(crate) model: &'a str,
     /// The caller's own notes, where the request does not say them.
     pub(crate) metadata: &'a JsonObject,
     /// What the caller's request said.
-    pub(crate) echo: &'a Value,
+    pub(crate) request_echo: &'a Value,
     /// The response before it, where it goes on from one.
-    pub(crate) previous: Option<String>,
+    pub(crate) previous_id: Option<String>,
 }
 
 /// The object of a response that begins, without its output.
-pub(super) fn head(head: Head<'_>) -> JsonObject {
-    let Head { id, at, model, metadata, echo, previous } = head;
-    let mut object = defaults();
-    let said = SHOWN_BACK.iter().filter_map(|key| Some((*key, echo.get(key).filter(|value| !value.is_null())?)));
+pub(super) fn initial_object(head: ResponseHead<'_>) -> JsonObject {
+    let ResponseHead { id, created_at: at, model, metadata, request_echo: echo, previous_id: previous } = head;
+    let mut object = default_object();
+    let said = ECHOED_FIELDS.iter().filter_map(|key| Some((*key, echo.get(key).filter(|value| !value.is_null())?)));
     object.insert("model".to_owned(), model.into());
-    object.insert("metadata".to_owned(), echoed("metadata", &Value::Object(metadata.clone())));
+    object.insert("metadata".to_owned(), echoed_value("metadata", &Value::Object(metadata.clone())));
     for (key, value) in said {
-        object.insert(key.to_owned(), echoed(key, value));
+        object.insert(key.to_owned(), echoed_value(key, value));
     }
     if let Some(previous) = previous {
         object.insert("previous_response_id".to_owned(), previous.into());
     }
     object.insert("id".to_owned(), id.into());
-    object.insert("created_at".to_owned(), seconds(at));
+    object.insert("created_at".to_owned(), unix_seconds(at));
     object
 }
 
 /// The object of a response that has not begun.
-pub(super) fn unbegun(about: Head<'_>, given_up: bool) -> Value {
-    let mut object = head(about);
+pub(super) fn pending_object(about: ResponseHead<'_>, given_up: bool) -> Value {
+    let mut object = initial_object(about);
     object.insert("output".to_owned(), json!([]));
     object.insert("status".to_owned(), if given_up { "cancelled" } else { "queued" }.into());
     if given_up {
@@ -74,7 +74,7 @@ pub(super) fn unbegun(about: Head<'_>, given_up: bool) -> Value {
 }
 
 /// Every key, with what it is when nothing else is said.
-fn defaults() -> JsonObject {
+fn default_object() -> JsonObject {
     let shape = json!({
         "background": false, "completed_at": null, "conversation": null, "error": null, "frequency_penalty": 0.0,
         "incomplete_details": null, "instructions": null, "max_output_tokens": null, "max_tool_calls": null,
@@ -91,7 +91,7 @@ fn defaults() -> JsonObject {
 }
 
 /// A request may say a thing in a shorter form than a response does.
-fn echoed(key: &str, value: &Value) -> Value {
+fn echoed_value(key: &str, value: &Value) -> Value {
     let mut value = value.clone();
     match (key, &mut value) {
         ("conversation", Value::String(id)) => json!({ "id": id }),
@@ -122,7 +122,7 @@ fn echoed(key: &str, value: &Value) -> Value {
 
 /// How a response ends.
 #[derive(Clone, Debug)]
-pub(crate) enum End {
+pub(crate) enum ResponseEnd {
     /// All was said, or people are asked.
     Completed(Millis),
     /// A limit.
@@ -133,9 +133,9 @@ pub(crate) enum End {
     Cancelled,
 }
 
-impl End {
+impl ResponseEnd {
     /// The last event's type.
-    pub(super) const fn event(&self) -> &'static str {
+    pub(super) const fn event_type(&self) -> &'static str {
         match self {
             Self::Completed(_) => "response.completed",
             Self::Incomplete(_) | Self::Cancelled => "response.incomplete",
@@ -144,9 +144,9 @@ impl End {
     }
 
     /// Says so in the object.
-    pub(super) fn put(&self, object: &mut JsonObject) {
+    pub(super) fn apply_to(&self, object: &mut JsonObject) {
         let (status, key, value) = match self {
-            Self::Completed(at) => ("completed", "completed_at", seconds(*at)),
+            Self::Completed(at) => ("completed", "completed_at", unix_seconds(*at)),
             Self::Incomplete(LimitReason::ContentFilter) => {
                 ("incomplete", "incomplete_details", json!({"reason": "content_filter"}))
             }
@@ -164,7 +164,7 @@ impl End {
 }
 
 /// Tokens as a response says them.
-pub(super) fn usage(usage: Usage) -> Value {
+pub(super) fn usage_object(usage: Usage) -> Value {
     json!({
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {
@@ -176,7 +176,7 @@ pub(super) fn usage(usage: Usage) -> Value {
     })
 }
 
-fn seconds(at: Millis) -> Value {
+fn unix_seconds(at: Millis) -> Value {
     (at / 1000).into()
 }
 
@@ -188,11 +188,11 @@ mod tests {
     fn a_response_names_its_run_and_its_segment() {
         let run = TaskId::from("task_0123456789abcdef0123456789abcdef");
         for segment in [1, 2, 10] {
-            assert_eq!(parse_id(&id(&run, segment)), Some((run.clone(), segment)));
+            assert_eq!(parse_response_id(&response_id(&run, segment)), Some((run.clone(), segment)));
         }
-        assert_eq!(id(&run, 1), "resp_0123456789abcdef0123456789abcdef");
+        assert_eq!(response_id(&run, 1), "resp_0123456789abcdef0123456789abcdef");
         for bad in ["", "resp_", "resp_R_1", "resp_R_0", "resp_R_02", "resp_R_+2", "resp_R_s1", "resp_R_2_3", "msg_R"] {
-            assert_eq!(parse_id(bad), None, "{bad}");
+            assert_eq!(parse_response_id(bad), None, "{bad}");
         }
     }
 
@@ -204,8 +204,14 @@ mod tests {
         });
         let metadata = JsonObject::from_iter([("n".to_owned(), json!({"a": 1}))]);
         let at = 1_710_000_000_999;
-        let object =
-            head(Head { id: "resp_R".to_owned(), at, model: "demo", metadata: &metadata, echo: &echo, previous: None });
+        let object = initial_object(ResponseHead {
+            id: "resp_R".to_owned(),
+            created_at: at,
+            model: "demo",
+            metadata: &metadata,
+            request_echo: &echo,
+            previous_id: None,
+        });
         assert_eq!(object["conversation"], json!({"id": "conv_1"}));
         assert_eq!(object["text"], json!({"verbosity": "low", "format": {"type": "text"}}));
         assert_eq!(object["tools"][0]["strict"], Value::Null);

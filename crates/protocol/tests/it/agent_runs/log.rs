@@ -5,9 +5,9 @@ use model::event::Event;
 use model::record::RecordDraft;
 use model::seq::Epoch;
 use model::{Record, Seq, TaskId, ThreadId};
-use protocol::agent_runs::AgentRuns;
+use protocol::agent_runs::AgentRunsProjection;
 use serde_json::{Value, json};
-use sse::{Decoder, Limits};
+use sse::{DecodeLimits, Decoder};
 use std::collections::HashMap;
 
 /// The run's suffix. In what tests expect it is `R`.
@@ -193,8 +193,8 @@ pub(crate) struct Frame {
 
 /// The frames that a viewer gets who calls the thread `mine`.
 pub(crate) fn shown(records: &[Record]) -> Vec<Frame> {
-    let bytes = frames(Box::new(AgentRuns::new("mine".to_owned())), records);
-    let mut decoder = Decoder::new(Limits::default());
+    let bytes = frames(Box::new(AgentRunsProjection::new("mine".to_owned())), records);
+    let mut decoder = Decoder::new(DecodeLimits::default());
     let mut rest = &bytes[..];
     let mut shown = Vec::new();
     while let Some(event) = decoder.decode(&mut rest).expect("a stream") {

@@ -10,19 +10,21 @@ use model::fold::{ItemFold, RunFold, TaskFold};
 use model::item::Item;
 use model::task::TaskStatus;
 use model_testing::{LogOptions, generate_thread_log, test_seeds};
-use protocol::blocks::Blocks;
+use protocol::blocks::BlocksProjection;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 #[test]
 fn laws_4_and_5_hold() {
-    resumes::hold(Place::Line(protocol::blocks::NAME), |thread, _| Box::new(Blocks::new(thread.to_string())));
+    resumes::hold(Place::Line(protocol::blocks::BLOCKS_PROJECTION), |thread, _| {
+        Box::new(BlocksProjection::new(thread.to_string()))
+    });
 }
 
 /// The runs of a seed's log, each with its records and with its frames as a viewer of the whole thread gets them.
 fn turns(seed: u64) -> Vec<(RunFold, Vec<Value>)> {
     let (_, records) = generate_thread_log(seed, LogOptions::default());
-    let frames = lines(&resumes::frames(Box::new(Blocks::new("s1".to_owned())), &records));
+    let frames = lines(&resumes::frames(Box::new(BlocksProjection::new("s1".to_owned())), &records));
     let mut runs: Vec<RunFold> = Vec::new();
     for record in &records {
         if is_first(record) {

@@ -9,24 +9,24 @@ use model::event::Event;
 use model::ports::{Frames, Projection as _};
 use model::{Record, TaskId};
 use model_testing::{DEFAULT_SEEDS, test_seeds};
-use protocol::chat::Answer;
-use protocol::stateless::is_handed_over;
+use protocol::chat::ChatProjection;
+use protocol::stateless::is_client_tool_pause;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 fn bytes(records: &[Record], run: TaskId, segment: u32) -> Vec<u8> {
-    frames(Box::new(Answer::new(run, segment, true)), records)
+    frames(Box::new(ChatProjection::new(run, segment, true)), records)
 }
 
 fn segment(log: &Log, number: u32) -> Vec<Value> {
     read(&bytes(&log.records, run(), number))
 }
 
-fn answer(records: &[Record], run: TaskId, segment: u32) -> Answer {
-    let mut answer = Answer::new(run, segment, true);
+fn answer(records: &[Record], run: TaskId, segment: u32) -> ChatProjection {
+    let mut answer = ChatProjection::new(run, segment, true);
     let mut out = Frames::default();
     records.iter().for_each(|record| answer.project(record, &mut out));
-    assert_eq!(answer.is_over(), out.is_finished());
+    assert_eq!(answer.is_finished(), out.is_finished());
     answer
 }
 
@@ -73,7 +73,7 @@ fn thoughts_and_words_are_told_and_the_servers_tools_are_not() {
         "choices": [{"index": 0, "delta": {"role": "assistant", "content": null}, "logprobs": null, "finish_reason": null}],
         "usage": null});
     assert_eq!(*chunk, envelope);
-    let without = read(&frames(Box::new(Answer::new(run(), 1, false)), &scenes::weather().records));
+    let without = read(&frames(Box::new(ChatProjection::new(run(), 1, false)), &scenes::weather().records));
     assert!(without.iter().all(|chunk| chunk.get("usage").is_none()), "nobody asked what it costs");
     assert_eq!(line(without.last().unwrap()), "finish stop");
 }
@@ -198,7 +198,7 @@ fn our_own_client_understands_us() {
 #[test]
 fn laws_4_and_5_hold() {
     for segment in 1..=3 {
-        hold(Place::Count, |_, records| Box::new(Answer::new(records[0].run.clone(), segment, segment == 1)));
+        hold(Place::Count, |_, records| Box::new(ChatProjection::new(records[0].run.clone(), segment, segment == 1)));
     }
 }
 
@@ -208,7 +208,8 @@ fn law_6_the_client_agrees() {
     for seed in test_seeds() {
         for (_, records) in runs(seed) {
             let run = records[0].run.clone();
-            let pauses = u32::try_from(records.iter().filter(|record| is_handed_over(record.event())).count()).unwrap();
+            let pauses =
+                u32::try_from(records.iter().filter(|record| is_client_tool_pause(record.event())).count()).unwrap();
             let cut = records.iter().any(|record| matches!(record.event(), Event::Recovered(_)));
             for segment in 1..=pauses + 2 {
                 let at = format!("SEED={seed}, {run}, segment {segment}");

@@ -2,7 +2,7 @@
 //! order.
 
 use serde_json::{Map, Value, json};
-use sse::{Decoder, Limits};
+use sse::{DecodeLimits, Decoder};
 
 /// What came of a stream.
 #[derive(Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub(crate) enum Collected {
 
 /// The chunks of a stream, which have no names.
 pub(crate) fn read(mut bytes: &[u8]) -> Vec<Value> {
-    let mut decoder = Decoder::new(Limits { line_bytes_max: 1 << 24, event_bytes_max: 1 << 24 });
+    let mut decoder = Decoder::new(DecodeLimits { line_bytes_max: 1 << 24, event_bytes_max: 1 << 24 });
     let mut chunks = Vec::new();
     while let Some(event) = decoder.decode(&mut bytes).unwrap() {
         assert_eq!(event.event, None);

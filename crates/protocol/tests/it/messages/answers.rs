@@ -10,24 +10,24 @@ use model::event::Event;
 use model::ports::{Frames, Projection as _};
 use model::{Record, TaskId};
 use model_testing::{DEFAULT_SEEDS, test_seeds};
-use protocol::messages::Answer;
-use protocol::stateless::is_handed_over;
+use protocol::messages::MessagesProjection;
+use protocol::stateless::is_client_tool_pause;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 fn bytes(records: &[Record], run: TaskId, segment: u32) -> Vec<u8> {
-    frames(Box::new(Answer::new(run, segment)), records)
+    frames(Box::new(MessagesProjection::new(run, segment)), records)
 }
 
 fn segment(log: &Log, number: u32) -> Vec<Frame> {
     shown::read(&bytes(&log.records, run(), number))
 }
 
-fn answer(records: &[Record], run: TaskId, segment: u32) -> Answer {
-    let mut answer = Answer::new(run, segment);
+fn answer(records: &[Record], run: TaskId, segment: u32) -> MessagesProjection {
+    let mut answer = MessagesProjection::new(run, segment);
     let mut out = Frames::default();
     records.iter().for_each(|record| answer.project(record, &mut out));
-    assert_eq!(answer.is_over(), out.is_finished());
+    assert_eq!(answer.is_finished(), out.is_finished());
     answer
 }
 
@@ -239,8 +239,8 @@ fn limits_have_a_reason_and_what_went_wrong_is_an_error() {
     assert_eq!(error(&scenes::cancel()), "api_error");
     assert_eq!(error(&scenes::trade_cancelled()), "api_error");
     let failure = answer(&scenes::cancel().records, run(), 1).failure().cloned().unwrap();
-    assert!(!failure.may_retry, "whoever stopped it would not have it begin again");
-    assert!(answer(&scenes::fail("overloaded").records, run(), 1).failure().unwrap().may_retry);
+    assert!(!failure.retryable, "whoever stopped it would not have it begin again");
+    assert!(answer(&scenes::fail("overloaded").records, run(), 1).failure().unwrap().retryable);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn our_own_client_understands_us() {
 #[test]
 fn laws_4_and_5_hold() {
     for segment in 1..=3 {
-        hold(Place::Count, |_, records| Box::new(Answer::new(records[0].run.clone(), segment)));
+        hold(Place::Count, |_, records| Box::new(MessagesProjection::new(records[0].run.clone(), segment)));
     }
 }
 
@@ -311,7 +311,8 @@ fn law_6_the_client_agrees() {
     for seed in test_seeds() {
         for (_, records) in runs(seed) {
             let run = records[0].run.clone();
-            let pauses = u32::try_from(records.iter().filter(|record| is_handed_over(record.event())).count()).unwrap();
+            let pauses =
+                u32::try_from(records.iter().filter(|record| is_client_tool_pause(record.event())).count()).unwrap();
             let cut = records.iter().any(|record| matches!(record.event(), Event::Recovered(_)));
             for segment in 1..=pauses + 2 {
                 let at = format!("SEED={seed}, {run}, segment {segment}");

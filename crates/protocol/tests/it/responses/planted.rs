@@ -5,12 +5,12 @@ use super::order::{Frame, check};
 use super::scenes;
 use super::shown::read;
 use crate::resumes::frames;
-use protocol::responses::Segment;
+use protocol::responses::ResponsesProjection;
 use serde_json::json;
 use std::collections::BTreeSet;
 
 fn good() -> Vec<Frame> {
-    read(&frames(Box::new(Segment::new(run(), 1, &thread())), &scenes::weather().records))
+    read(&frames(Box::new(ResponsesProjection::new(run(), 1, &thread())), &scenes::weather().records))
 }
 
 fn find(frames: &[Frame], event: &str) -> usize {

@@ -8,14 +8,14 @@ use model::event::Event;
 use model::ports::{Frames, Projection};
 use model::{Record, TaskId, ThreadId};
 use model_testing::{LogOptions, generate_thread_log, test_seeds};
-use protocol::responses::Segment;
+use protocol::responses::ResponsesProjection;
 use serde_json::{Value, json};
-use sse::{Decoder, Limits};
+use sse::{DecodeLimits, Decoder};
 use std::collections::BTreeSet;
 
 /// The events of a stream.
 pub(crate) fn read(mut bytes: &[u8]) -> Vec<Frame> {
-    let mut decoder = Decoder::new(Limits { line_bytes_max: 1 << 24, event_bytes_max: 1 << 24 });
+    let mut decoder = Decoder::new(DecodeLimits { line_bytes_max: 1 << 24, event_bytes_max: 1 << 24 });
     let mut events = Vec::new();
     while let Some(event) = decoder.decode(&mut bytes).unwrap() {
         let data = serde_json::from_str(&event.data).unwrap();
@@ -25,7 +25,7 @@ pub(crate) fn read(mut bytes: &[u8]) -> Vec<Frame> {
 }
 
 pub(crate) fn segment(log: &Log, number: u32) -> Vec<Frame> {
-    read(&frames(Box::new(Segment::new(run(), number, &thread())), &log.records))
+    read(&frames(Box::new(ResponsesProjection::new(run(), number, &thread())), &log.records))
 }
 
 /// A response as lines: each frame's type and the little of it that matters.
@@ -395,7 +395,7 @@ fn every_response_of_every_random_run_is_in_order() {
             let dropped = dropped(&log);
             for number in 1..=segments(&log.iter().filter(|record| record.run == run).cloned().collect::<Vec<_>>()) {
                 // The projection picks its own records out of the thread's.
-                let frames = read(&frames(Box::new(Segment::new(run.clone(), number, &thread)), &log));
+                let frames = read(&frames(Box::new(ResponsesProjection::new(run.clone(), number, &thread)), &log));
                 check(&frames, &dropped).unwrap_or_else(|why| panic!("seed {seed}, {run} segment {number}: {why}"));
                 seen.extend(frames.into_iter().map(|(event, _)| event));
             }
@@ -411,7 +411,7 @@ fn every_response_of_every_random_run_is_in_order() {
 fn laws_4_and_5_hold_for_every_segment() {
     for number in 1..=3 {
         hold(Place::Count, |thread: &ThreadId, records: &[Record]| {
-            Box::new(Segment::new(records[0].run.clone(), number, thread))
+            Box::new(ResponsesProjection::new(records[0].run.clone(), number, thread))
         });
     }
 }
@@ -422,13 +422,13 @@ fn law_6_the_object_is_what_the_frames_make() {
     for seed in test_seeds() {
         for (thread, records) in runs(seed) {
             for number in 1..=segments(&records) {
-                agrees(seed, &mut Segment::new(records[0].run.clone(), number, &thread), &records);
+                agrees(seed, &mut ResponsesProjection::new(records[0].run.clone(), number, &thread), &records);
             }
         }
     }
 }
 
-fn agrees(seed: u64, segment: &mut Segment, records: &[Record]) {
+fn agrees(seed: u64, segment: &mut ResponsesProjection, records: &[Record]) {
     let mut client = Client::default();
     let (mut last, mut count) = (Value::Null, 0);
     for record in records {
@@ -443,7 +443,7 @@ fn agrees(seed: u64, segment: &mut Segment, records: &[Record]) {
                 client.take_unnumbered(&event, &data).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
             }
         }
-        assert_eq!(segment.frames_so_far(), count, "seed {seed}");
+        assert_eq!(segment.frame_count(), count, "seed {seed}");
         let Some(object) = segment.object() else {
             assert!(last.is_null(), "seed {seed}: an object is missing");
             continue;

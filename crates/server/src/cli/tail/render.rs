@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Whether there are colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Palette {
-    Colours,
+    Colors,
     Plain,
 }
 
 /// In which tone something is shown.
 #[derive(Clone, Copy)]
-enum Tone {
-    Said,
-    Thought,
+enum TextTone {
+    Message,
+    Reasoning,
     Call,
     Result,
     Failure,
@@ -32,7 +32,7 @@ enum Tone {
 }
 
 /// Where words grow: a task's item, and the part of it.
-type Place = (TaskId, u32, u32);
+type TextPosition = (TaskId, u32, u32);
 
 /// Shows a task's events.
 pub(super) struct Renderer {
@@ -41,25 +41,25 @@ pub(super) struct Renderer {
     /// How deep each sub-agent stands.
     depths: BTreeMap<TaskId, usize>,
     /// Whose words the cursor stands behind, in a line that has not ended.
-    open: Option<Place>,
+    open_line: Option<TextPosition>,
     /// The places of which something was shown, so that their end need not repeat it.
-    begun: BTreeSet<Place>,
-    touched: bool,
+    printed: BTreeSet<TextPosition>,
+    has_output: bool,
 }
 
 impl Renderer {
     pub(super) fn new(root: TaskId, palette: Palette) -> Self {
         let (depths, begun) = (BTreeMap::new(), BTreeSet::new());
-        Self { root, palette, depths, open: None, begun, touched: false }
+        Self { root, palette, depths, open_line: None, printed: begun, has_output: false }
     }
 
     /// Was nothing shown so far?
-    pub(super) const fn is_untouched(&self) -> bool {
-        !self.touched
+    pub(super) const fn is_blank(&self) -> bool {
+        !self.has_output
     }
 
     /// How the task ended, if this is its end.
-    pub(super) fn ended(&self, event: &Event) -> Option<TaskStatus> {
+    pub(super) fn terminal_status(&self, event: &Event) -> Option<TaskStatus> {
         if event.task_id() != Some(&self.root) {
             return None;
         }
@@ -82,70 +82,75 @@ impl Renderer {
                 self.depths.insert(e.task_id.clone(), depth);
             }
             Event::SummaryDelta(e) => {
-                self.words((e.task_id.clone(), e.output_index, e.summary_index), &e.delta, Tone::Thought, &mut out);
+                self.append_text(
+                    (e.task_id.clone(), e.output_index, e.summary_index),
+                    &e.delta,
+                    TextTone::Reasoning,
+                    &mut out,
+                );
             }
             Event::SummaryDone(e) => {
                 let place = (e.task_id.clone(), e.output_index, e.summary_index);
-                self.done(&place, e.item.text(), Tone::Thought, &mut out);
+                self.finish_text(&place, e.item.text(), TextTone::Reasoning, &mut out);
             }
             Event::TextDelta(e) => {
                 let place = (e.task_id.clone(), e.output_index, e.block_index);
-                self.words(place, &e.delta, tone_of(&e.item_id), &mut out);
+                self.append_text(place, &e.delta, tone_of_item(&e.item_id), &mut out);
             }
             Event::TextDone(e) => {
                 let place = (e.task_id.clone(), e.output_index, e.block_index);
-                self.done(&place, e.item.block().text(), tone_of(&e.item_id), &mut out);
+                self.finish_text(&place, e.item.block().text(), tone_of_item(&e.item_id), &mut out);
             }
             Event::ImageDone(e) => {
-                let tone = tone_of(&e.item_id);
-                self.line(&e.task_id, &picture(e.item.block()), tone, &mut out);
+                let tone = tone_of_item(&e.item_id);
+                self.push_line(&e.task_id, &image_label(e.item.block()), tone, &mut out);
             }
             Event::ItemAdded(ItemEvent { task_id, item: Item::HostedCall(call), .. }) => {
-                self.line(task_id, &call.name, Tone::Call, &mut out);
+                self.push_line(task_id, &call.name, TextTone::Call, &mut out);
             }
             Event::ItemDone(e) => self.item_done(e, &mut out),
             _ => {
-                if let Some(notice) = notice(event) {
+                if let Some(notice) = notice_text(event) {
                     let task = event.task_id().unwrap_or(&self.root).clone();
-                    self.line(&task, &notice, Tone::Notice, &mut out);
+                    self.push_line(&task, &notice, TextTone::Notice, &mut out);
                 }
             }
         }
-        self.touched |= !out.is_empty();
+        self.has_output |= !out.is_empty();
         out
     }
 
     /// Ends the line that words were in.
     pub(super) fn finish(&mut self) -> String {
-        self.open.take().map(|_| "\n".to_owned()).unwrap_or_default()
+        self.open_line.take().map(|_| "\n".to_owned()).unwrap_or_default()
     }
 
     /// One line on how it ended, for stderr.
-    pub(super) fn epitaph(event: &Event) -> String {
+    pub(super) fn summary_line(event: &Event) -> String {
         let spent = |usage: &Usage, ms: u64| {
             let tenths = ms / 100;
             format!("after {}.{} s, {} tokens written", tenths / 10, tenths % 10, usage.output_tokens)
         };
         let line = match event {
             Event::Completed(e) => format!("completed {}", spent(&e.usage, e.duration_ms)),
-            Event::Incomplete(e) => format!("incomplete ({}) {}", word(e.reason), spent(&e.usage, e.duration_ms)),
+            Event::Incomplete(e) => format!("incomplete ({}) {}", wire_name(e.reason), spent(&e.usage, e.duration_ms)),
             Event::Failed(e) => {
                 format!("failed ({}: {}) {}", e.error.code, e.error.message, spent(&e.usage, e.duration_ms))
             }
             Event::Cancelled(e) => format!("cancelled {}", spent(&e.usage, e.duration_ms)),
             _ => String::new(),
         };
-        one_line(&line)
+        escape_to_one_line(&line)
     }
 
     fn item_done(&mut self, e: &ItemEvent, out: &mut String) {
         match &e.item {
             Item::ToolCall(call) => {
                 let line = format!("{} {}", call.name, call.arguments.as_deref().unwrap_or("…"));
-                self.line(&e.task_id, &line, Tone::Call, out);
+                self.push_line(&e.task_id, &line, TextTone::Call, out);
             }
             Item::ToolResult(ToolResult { error: Some(error), .. }) => {
-                self.line(&e.task_id, &format!("{}: {}", error.code, error.message), Tone::Failure, out);
+                self.push_line(&e.task_id, &format!("{}: {}", error.code, error.message), TextTone::Failure, out);
             }
             _ => {}
         }
@@ -156,51 +161,51 @@ impl Renderer {
     }
 
     /// More words at a place. Words of another place that were on this line end it.
-    fn words(&mut self, place: Place, text: &str, tone: Tone, out: &mut String) {
+    fn append_text(&mut self, place: TextPosition, text: &str, tone: TextTone, out: &mut String) {
         if text.is_empty() {
             return;
         }
         let indent = "  ".repeat(self.depth(&place.0));
-        if self.open.as_ref() != Some(&place) {
+        if self.open_line.as_ref() != Some(&place) {
             out.push_str(&self.finish());
             out.push_str(&indent);
-            out.push_str(mark(tone));
+            out.push_str(line_prefix(tone));
         }
-        let hanging = format!("\n{indent}{}", " ".repeat(mark(tone).chars().count()));
-        self.paint(&escaped(text).replace('\n', &hanging), tone, out);
-        self.begun.insert(place.clone());
-        self.open = Some(place);
+        let hanging = format!("\n{indent}{}", " ".repeat(line_prefix(tone).chars().count()));
+        self.push_styled(&escape_control(text).replace('\n', &hanging), tone, out);
+        self.printed.insert(place.clone());
+        self.open_line = Some(place);
     }
 
     /// The end of the words at a place: all of them, if none was shown before.
-    fn done(&mut self, place: &Place, whole: &str, tone: Tone, out: &mut String) {
-        if !self.begun.remove(place) {
-            self.words(place.clone(), whole, tone, out);
-            self.begun.remove(place);
+    fn finish_text(&mut self, place: &TextPosition, whole: &str, tone: TextTone, out: &mut String) {
+        if !self.printed.remove(place) {
+            self.append_text(place.clone(), whole, tone, out);
+            self.printed.remove(place);
         }
-        if self.open.as_ref() == Some(place) {
+        if self.open_line.as_ref() == Some(place) {
             out.push_str(&self.finish());
         }
     }
 
     /// A line of its own.
-    fn line(&mut self, task: &TaskId, text: &str, tone: Tone, out: &mut String) {
+    fn push_line(&mut self, task: &TaskId, text: &str, tone: TextTone, out: &mut String) {
         out.push_str(&self.finish());
         out.push_str(&"  ".repeat(self.depth(task)));
-        out.push_str(mark(tone));
-        self.paint(&one_line(text), tone, out);
+        out.push_str(line_prefix(tone));
+        self.push_styled(&escape_to_one_line(text), tone, out);
         out.push('\n');
     }
 
-    fn paint(&self, text: &str, tone: Tone, out: &mut String) {
+    fn push_styled(&self, text: &str, tone: TextTone, out: &mut String) {
         let code = match (self.palette, tone) {
-            (Palette::Plain, _) | (Palette::Colours, Tone::Said) => {
+            (Palette::Plain, _) | (Palette::Colors, TextTone::Message) => {
                 out.push_str(text);
                 return;
             }
-            (Palette::Colours, Tone::Thought | Tone::Result | Tone::Notice) => "2",
-            (Palette::Colours, Tone::Call) => "36",
-            (Palette::Colours, Tone::Failure) => "31",
+            (Palette::Colors, TextTone::Reasoning | TextTone::Result | TextTone::Notice) => "2",
+            (Palette::Colors, TextTone::Call) => "36",
+            (Palette::Colors, TextTone::Failure) => "31",
         };
         for part in ["\u{1b}[", code, "m", text, "\u{1b}[0m"] {
             out.push_str(part);
@@ -209,15 +214,17 @@ impl Renderer {
 }
 
 /// What was said last in a task that has ended.
-pub(super) fn last_words(object: &TaskObject) -> String {
+pub(super) fn last_message_text(object: &TaskObject) -> String {
     let message = object.output.iter().rev().find_map(|item| match item {
         Item::Message(message) => Some(message),
         _ => None,
     });
-    message.map(|message| format!("{}\n", escaped(&model::block::plain_text(shown(message))))).unwrap_or_default()
+    message
+        .map(|message| format!("{}\n", escape_control(&model::block::plain_text(message_blocks(message)))))
+        .unwrap_or_default()
 }
 
-fn shown(message: &model::item::Message) -> &[Block] {
+fn message_blocks(message: &model::item::Message) -> &[Block] {
     message.block_list.as_deref().unwrap_or_default()
 }
 
@@ -236,7 +243,7 @@ pub(super) fn raw_line(data: &str) -> String {
 }
 
 /// The text without its power over terminals: control characters but newline and tab are shown as their codes.
-pub(super) fn escaped(text: &str) -> Cow<'_, str> {
+pub(super) fn escape_control(text: &str) -> Cow<'_, str> {
     let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(harmful) {
         return Cow::Borrowed(text);
@@ -248,26 +255,26 @@ pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-fn one_line(text: &str) -> String {
-    escaped(text).replace(['\n', '\t'], " ")
+fn escape_to_one_line(text: &str) -> String {
+    escape_control(text).replace(['\n', '\t'], " ")
 }
 
-const fn mark(tone: Tone) -> &'static str {
+const fn line_prefix(tone: TextTone) -> &'static str {
     match tone {
-        Tone::Said | Tone::Thought => "",
-        Tone::Call => "→ ",
-        Tone::Result | Tone::Failure => "← ",
-        Tone::Notice => "· ",
+        TextTone::Message | TextTone::Reasoning => "",
+        TextTone::Call => "→ ",
+        TextTone::Result | TextTone::Failure => "← ",
+        TextTone::Notice => "· ",
     }
 }
 
 /// An item's id says what kind of item it is, also to somebody who came after it was added.
-fn tone_of(item: &ItemId) -> Tone {
-    if item.as_str().starts_with("fco_") { Tone::Result } else { Tone::Said }
+fn tone_of_item(item: &ItemId) -> TextTone {
+    if item.as_str().starts_with("fco_") { TextTone::Result } else { TextTone::Message }
 }
 
 /// A picture in words: a terminal is no place for a megabyte of base64.
-fn picture(image: &ImageBlock) -> String {
+fn image_label(image: &ImageBlock) -> String {
     let url = &image.image_url.url;
     match url.strip_prefix("data:").and_then(|data| data.split_once(',')) {
         Some((kind, data)) => format!("[image {}, {} bytes encoded]", kind.trim_end_matches(";base64"), data.len()),
@@ -276,19 +283,21 @@ fn picture(image: &ImageBlock) -> String {
 }
 
 /// A word as it stands on the wire.
-fn word(value: impl serde::Serialize) -> String {
+fn wire_name(value: impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 /// What an event says that is neither words nor a call nor a result.
-fn notice(event: &Event) -> Option<String> {
+fn notice_text(event: &Event) -> Option<String> {
     match event {
         Event::Retrying(e) => Some(format!("the model failed ({}), attempt {}", e.error.code, e.attempt)),
         Event::ToolProgress(e) => e.message.clone(),
         Event::HostedCallUpdated(e) => Some(e.state.clone()),
         Event::FileProcessingUpdated(e) => {
-            let said =
-                e.message.as_deref().map_or_else(|| word(e.status), |said| format!("{}. {said}", word(e.status)));
+            let said = e
+                .message
+                .as_deref()
+                .map_or_else(|| wire_name(e.status), |said| format!("{}. {said}", wire_name(e.status)));
             Some(format!("{}: {said}", e.url))
         }
         Event::AgentUpdated(e) => Some(format!("{} goes on", e.agent)),

@@ -71,7 +71,7 @@ fn a_run_reads_from_top_to_bottom() {
 
 #[test]
 fn colours_are_around_the_same_words() {
-    let coloured = shown(Palette::Colours, weather());
+    let coloured = shown(Palette::Colors, weather());
     assert!(coloured.starts_with("\u{1b}[2mThinking about \u{1b}[0m\u{1b}[2mParis.\u{1b}[0m\n"), "{coloured:?}");
     assert!(coloured.contains("→ \u{1b}[36mget_weather"), "{coloured:?}");
     assert!(coloured.ends_with("\nIt is sunny.[^1]\n"), "{coloured:?}");
@@ -110,7 +110,7 @@ fn a_sub_agent_is_indented() {
 
 #[test]
 fn nothing_that_a_model_says_commands_the_terminal() {
-    for palette in [Palette::Plain, Palette::Colours] {
+    for palette in [Palette::Plain, Palette::Colors] {
         let said = "a\u{1b}]0;owned\u{7}b\u{9b}31mc\rd\u{8}\u{7f}\u{0}\te\nf";
         let text = shown(palette, [delta(said), delta("\u{1b}"), delta("[2J")]);
         assert_eq!(text, "a\\u{1b}]0;owned\\u{7}b\\u{9b}31mc\\u{d}d\\u{8}\\u{7f}\\u{0}\te\nf\\u{1b}[2J\n");
@@ -136,10 +136,10 @@ fn only_the_end_of_the_task_itself_is_the_end() {
         value["task_id"] = json!(task);
         event(&value)
     };
-    assert_eq!(renderer(Palette::Plain).ended(&end("task.completed", "call_2")), None);
-    assert_eq!(renderer(Palette::Plain).ended(&end("task.completed", "task_1")), Some(TaskStatus::Completed));
-    assert_eq!(renderer(Palette::Plain).ended(&end("task.cancelled", "task_1")), Some(TaskStatus::Cancelled));
-    assert_eq!(Renderer::epitaph(&end("task.cancelled", "task_1")), "cancelled after 1.2 s, 0 tokens written");
+    assert_eq!(renderer(Palette::Plain).terminal_status(&end("task.completed", "call_2")), None);
+    assert_eq!(renderer(Palette::Plain).terminal_status(&end("task.completed", "task_1")), Some(TaskStatus::Completed));
+    assert_eq!(renderer(Palette::Plain).terminal_status(&end("task.cancelled", "task_1")), Some(TaskStatus::Cancelled));
+    assert_eq!(Renderer::summary_line(&end("task.cancelled", "task_1")), "cancelled after 1.2 s, 0 tokens written");
 }
 
 #[test]
@@ -150,5 +150,5 @@ fn a_task_that_has_ended_has_last_words() {
         "output": [message("first"), message("last\u{1b}")], "pending": [], "usage": {}, "error": null, "reason": null,
         "metadata": {}, "created_at": 1, "ended_at": 2, "seq": 9,
     });
-    assert_eq!(last_words(&serde_json::from_value(object).unwrap()), "last\\u{1b}\n");
+    assert_eq!(last_message_text(&serde_json::from_value(object).unwrap()), "last\\u{1b}\n");
 }

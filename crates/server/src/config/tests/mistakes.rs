@@ -315,7 +315,7 @@ fn a_secret_that_is_not_there_is_named_and_one_that_is_written_out_is_warned_of(
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("plays.toml"), PLAYS).unwrap();
     std::fs::write(dir.path().join("c.toml"), plain).unwrap();
-    assert!(load(Some(&dir.path().join("c.toml")), Overrides::default()).is_ok(), "a warning stops nobody");
+    assert!(load_config(Some(&dir.path().join("c.toml")), Overrides::default()).is_ok(), "a warning stops nobody");
     good(&header("file:key"));
 }
 

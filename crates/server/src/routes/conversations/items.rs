@@ -1,12 +1,12 @@
 //! `/v1/conversations/{id}/items`: everything that was said and done in a conversation, run by run.
 
-use super::{Conversation, find, new_items};
+use super::{Conversation, find_conversation, parse_new_items};
 use crate::app::App;
+use crate::attachments::inline_images;
 use crate::auth::Caller;
-use crate::body::Json;
-use crate::files::inline;
+use crate::json_body::JsonBody;
 use crate::problem::Problem;
-use crate::routes::responses::{Found, input_items, query, read};
+use crate::routes::responses::{ResponseRef, input_items, parse_known_query, read_response};
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -19,9 +19,9 @@ use std::collections::BTreeSet;
 
 /// The longest page, and the usual one.
 const LIMIT_MAX: usize = 100;
-const LIMIT: usize = 20;
+const LIMIT_DEFAULT: usize = 20;
 /// Runs are listed so many at a time.
-const RUNS_AT_ONCE: usize = 100;
+const RUNS_PAGE_SIZE: usize = 100;
 
 pub(crate) async fn list(
     State(app): State<App>,
@@ -29,11 +29,11 @@ pub(crate) async fn list(
     Path(id): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let conversation = find(&app, &caller.user, &id).await?;
-    let mut page = Page::of(&uri)?;
-    let mut runs = runs(&app, &caller.user, &conversation).await?;
+    let conversation = find_conversation(&app, &caller.user, &id).await?;
+    let mut page = ItemPage::parse(&uri)?;
+    let mut runs = started_runs(&app, &caller.user, &conversation).await?;
     if page.newest_first {
-        page.add(conversation.note.items.clone());
+        page.push_items(conversation.data.items.clone());
     } else {
         runs.reverse();
     }
@@ -41,29 +41,29 @@ pub(crate) async fn list(
         if page.is_full() {
             break;
         }
-        page.add(items_of(&app, &caller.user, run).await?);
+        page.push_items(items_of_run(&app, &caller.user, run).await?);
     }
     if !page.newest_first {
-        page.add(conversation.note.items);
+        page.push_items(conversation.data.items);
     }
-    Ok(inline::body(&app, &caller.user, &conversation.thread, &page.answer()?))
+    Ok(inline_images::json_response_with_images(&app, &caller.user, &conversation.thread, &page.into_json()?))
 }
 
-pub(crate) async fn add(
+pub(crate) async fn create(
     State(app): State<App>,
     caller: Caller,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut json = Json::read(&headers, body, &app.limits).await?;
-    let _large = json.room();
-    let body: JsonObject = json.object()?;
-    let new = new_items(&app, &caller.user, &body, true).await?;
-    let mut conversation = find(&app, &caller.user, &id).await?;
-    conversation.note.items.extend(new.iter().cloned());
-    conversation.keep(&app, &caller.user).await?;
-    Ok(axum::Json(list_of(&new, false)).into_response())
+    let mut json = JsonBody::read(&headers, body, &app.limits).await?;
+    let _large = json.take_permit();
+    let body: JsonObject = json.into_object()?;
+    let new = parse_new_items(&app, &caller.user, &body, true).await?;
+    let mut conversation = find_conversation(&app, &caller.user, &id).await?;
+    conversation.data.items.extend(new.iter().cloned());
+    conversation.save(&app, &caller.user).await?;
+    Ok(axum::Json(list_json(&new, false)).into_response())
 }
 
 pub(crate) async fn get(
@@ -71,9 +71,9 @@ pub(crate) async fn get(
     caller: Caller,
     Path((id, item)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    let conversation = find(&app, &caller.user, &id).await?;
+    let conversation = find_conversation(&app, &caller.user, &id).await?;
     let is_it = |value: &Value| value.get("id").and_then(Value::as_str) == Some(&item);
-    if let Some(found) = conversation.note.items.iter().find(|value| is_it(value)) {
+    if let Some(found) = conversation.data.items.iter().find(|value| is_it(value)) {
         return Ok(axum::Json(found).into_response());
     }
     // Any id names its run.
@@ -81,9 +81,14 @@ pub(crate) async fn get(
         Some(run) => app.engine.run_of_task(&caller.user, &run).await?,
         None => None,
     };
-    let Some(run) = run.filter(|run| run.thread == conversation.thread) else { return Err(no_item(&item)) };
-    let found = items_of(&app, &caller.user, &run).await?.into_iter().find(is_it);
-    Ok(inline::body(&app, &caller.user, &run.thread, &found.ok_or_else(|| no_item(&item))?))
+    let Some(run) = run.filter(|run| run.thread == conversation.thread) else { return Err(item_not_found(&item)) };
+    let found = items_of_run(&app, &caller.user, &run).await?.into_iter().find(is_it);
+    Ok(inline_images::json_response_with_images(
+        &app,
+        &caller.user,
+        &run.thread,
+        &found.ok_or_else(|| item_not_found(&item))?,
+    ))
 }
 
 /// What waits can be taken out again; what a run has read stays in the log.
@@ -92,28 +97,28 @@ pub(crate) async fn delete(
     caller: Caller,
     Path((id, item)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
-    let mut conversation = find(&app, &caller.user, &id).await?;
-    let before = conversation.note.items.len();
-    conversation.note.items.retain(|value| value.get("id").and_then(Value::as_str) != Some(&item));
-    if conversation.note.items.len() == before {
+    let mut conversation = find_conversation(&app, &caller.user, &id).await?;
+    let before = conversation.data.items.len();
+    conversation.data.items.retain(|value| value.get("id").and_then(Value::as_str) != Some(&item));
+    if conversation.data.items.len() == before {
         let detail = "an item that was read cannot be taken out of its log: delete the conversation's thread";
         return Err(Problem::new(StatusCode::BAD_REQUEST, "unsupported", detail));
     }
-    conversation.keep(&app, &caller.user).await?;
-    Ok(axum::Json(conversation.object()).into_response())
+    conversation.save(&app, &caller.user).await?;
+    Ok(axum::Json(conversation.to_json()).into_response())
 }
 
-fn no_item(id: &str) -> Problem {
+fn item_not_found(id: &str) -> Problem {
     let short: String = id.chars().take(80).collect();
     Problem::new(StatusCode::NOT_FOUND, "not_found", format!("Item with id '{short}' not found."))
 }
 
 /// The runs of a conversation that have begun, newest first.
-async fn runs(app: &App, user: &UserId, conversation: &Conversation) -> Result<Vec<RunRow>, Problem> {
+async fn started_runs(app: &App, user: &UserId, conversation: &Conversation) -> Result<Vec<RunRow>, Problem> {
     let filter = RunFilter { thread: Some(conversation.thread.clone()), ..RunFilter::default() };
     let mut all: Vec<RunRow> = Vec::new();
     loop {
-        let page = ListPage { before: all.last().map(|run| run.id.to_string()), limit: RUNS_AT_ONCE };
+        let page = ListPage { before: all.last().map(|run| run.id.to_string()), limit: RUNS_PAGE_SIZE };
         let runs = app.engine.ports().directory.runs(user, filter.clone(), page).await?;
         if runs.is_empty() {
             return Ok(all.into_iter().filter(|run| run.first_seq.is_some()).collect());
@@ -124,29 +129,29 @@ async fn runs(app: &App, user: &UserId, conversation: &Conversation) -> Result<V
 
 /// What was said and done in a run, in order. What a pause cut in two, or what was asked at several of them, stands where it
 /// was shown last: an item is in a conversation once.
-async fn items_of(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Value>, Problem> {
+async fn items_of_run(app: &App, user: &UserId, run: &RunRow) -> Result<Vec<Value>, Problem> {
     let mut items = Vec::new();
     for segment in 1.. {
-        let found = Found { run: run.clone(), segment };
-        let Some(read) = read(app, user, &found).await? else { break };
-        items.extend(input_items::items(app, user, run, Some(segment)).await?);
+        let found = ResponseRef { run: run.clone(), segment };
+        let Some(read) = read_response(app, user, &found).await? else { break };
+        items.extend(input_items::input_items_of_run(app, user, run, Some(segment)).await?);
         items.extend(read.object.get("output").and_then(Value::as_array).into_iter().flatten().cloned());
-        if !read.over {
+        if !read.is_ended {
             break;
         }
     }
     let mut shown = BTreeSet::new();
-    let mut once: Vec<Value> = items.into_iter().rev().filter(|item| shown.insert(id_of(item))).collect();
+    let mut once: Vec<Value> = items.into_iter().rev().filter(|item| shown.insert(item_id(item))).collect();
     once.reverse();
     Ok(once)
 }
 
-fn id_of(item: &Value) -> Option<String> {
+fn item_id(item: &Value) -> Option<String> {
     item.get("id").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Part of a listing, as it is put together.
-struct Page {
+struct ItemPage {
     newest_first: bool,
     /// Only what comes after this one.
     after: Option<String>,
@@ -155,11 +160,11 @@ struct Page {
     items: Vec<Value>,
 }
 
-impl Page {
-    fn of(uri: &Uri) -> Result<Self, Problem> {
-        let [limit, order, after] = query(uri, ["limit", "order", "after"])?;
+impl ItemPage {
+    fn parse(uri: &Uri) -> Result<Self, Problem> {
+        let [limit, order, after] = parse_known_query(uri, ["limit", "order", "after"])?;
         let limit = match limit {
-            None => LIMIT,
+            None => LIMIT_DEFAULT,
             Some(text) => {
                 let number = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
                 number
@@ -179,7 +184,7 @@ impl Page {
     }
 
     /// More items, oldest first.
-    fn add(&mut self, mut items: Vec<Value>) {
+    fn push_items(&mut self, mut items: Vec<Value>) {
         if self.newest_first {
             items.reverse();
         }
@@ -193,7 +198,7 @@ impl Page {
         self.items.extend(items.into_iter().take(room));
     }
 
-    fn answer(mut self) -> Result<Value, Problem> {
+    fn into_json(mut self) -> Result<Value, Problem> {
         // Silence would look like the end.
         if let Some(after) = &self.after {
             let short: String = after.chars().take(80).collect();
@@ -201,19 +206,19 @@ impl Page {
         }
         let has_more = self.is_full();
         self.items.truncate(self.limit);
-        Ok(list_of(&self.items, has_more))
+        Ok(list_json(&self.items, has_more))
     }
 }
 
-fn list_of(items: &[Value], has_more: bool) -> Value {
+fn list_json(items: &[Value], has_more: bool) -> Value {
     let id = |item: Option<&Value>| item.and_then(|item| item.get("id")).cloned();
     let (first, last) = (id(items.first()), id(items.last()));
     json!({ "object": "list", "data": items, "first_id": first, "last_id": last, "has_more": has_more })
 }
 
 /// A page of items that are all at hand, oldest first.
-pub(crate) fn listing(uri: &Uri, items: Vec<Value>) -> Result<Value, Problem> {
-    let mut page = Page::of(uri)?;
-    page.add(items);
-    page.answer()
+pub(crate) fn page_of_items(uri: &Uri, items: Vec<Value>) -> Result<Value, Problem> {
+    let mut page = ItemPage::parse(uri)?;
+    page.push_items(items);
+    page.into_json()
 }

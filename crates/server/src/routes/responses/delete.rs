@@ -1,6 +1,6 @@
 //! `DELETE /v1/responses/{id}`: a response is no longer shown. Its thread keeps the log, and goes with it.
 
-use super::{DELETED, ResponsePath, find};
+use super::{DELETED_RESPONSES, ResponsePath, find_response};
 use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
@@ -14,10 +14,10 @@ pub(crate) async fn handle(
     caller: Caller,
     ResponsePath(id): ResponsePath,
 ) -> Result<Response, Problem> {
-    let (found, _) = find(&app, &caller.user, &id).await?;
+    let (found, _) = find_response(&app, &caller.user, &id).await?;
     let ports = app.engine.ports();
     let row = AliasRow {
-        protocol: DELETED.to_owned(),
+        protocol: DELETED_RESPONSES.to_owned(),
         name: id.clone(),
         thread: found.run.thread,
         note: String::new(),

@@ -1,11 +1,11 @@
 //! `GET /v1/responses/{id}`: a response as it is, or as it goes on.
 
-use super::{ResponsePath, find, place, query};
+use super::{ResponsePath, find_response, parse_known_query, start_of_response};
 use crate::app::App;
+use crate::attachments::inline_images;
 use crate::auth::Caller;
-use crate::files::inline;
 use crate::problem::Problem;
-use crate::sse::{self, Manners};
+use crate::sse::{self, SseStyle};
 use axum::extract::State;
 use axum::http::{Method, Uri};
 use axum::response::Response;
@@ -17,31 +17,31 @@ pub(crate) async fn handle(
     method: Method,
     uri: Uri,
 ) -> Result<Response, Problem> {
-    let [stream, after] = query(&uri, ["stream", "starting_after"])?;
+    let [stream, after] = parse_known_query(&uri, ["stream", "starting_after"])?;
     let stream = match stream.as_deref() {
         None | Some("false") => false,
         Some("true") => true,
         Some(_) => return Err(Problem::invalid_query("`stream` must be true or false")),
     };
-    let after = after.map(|text| number(&text)).transpose()?;
-    let (found, read) = find(&app, &caller.user, &id).await?;
+    let after = after.map(|text| parse_sequence_number(&text)).transpose()?;
+    let (found, read) = find_response(&app, &caller.user, &id).await?;
     if !stream {
-        return Ok(inline::body(&app, &caller.user, &found.run.thread, &read.object));
+        return Ok(inline_images::json_response_with_images(&app, &caller.user, &found.run.thread, &read.object));
     }
     let skip = after.map_or(0, |after| after.saturating_add(1));
-    if skip > read.frames {
-        let head = read.frames.saturating_sub(1);
+    if skip > read.frame_count {
+        let head = read.frame_count.saturating_sub(1);
         let detail = format!("`starting_after` is ahead of the response, whose last event has the number {head}");
         return Err(Problem::invalid_query(detail));
     }
     if method == Method::HEAD {
-        return Ok(sse::head());
+        return Ok(sse::sse_head());
     }
-    let place = place(&app, &caller.user, (&found.run.id, &found.run.thread, found.segment), skip).await?;
-    sse::response_with(&app, &caller, place, Manners::OPENAI)
+    let place = start_of_response(&app, &caller.user, (&found.run.id, &found.run.thread, found.segment), skip).await?;
+    sse::sse_response_with_style(&app, &caller, place, SseStyle::OPENAI)
 }
 
-fn number(text: &str) -> Result<u64, Problem> {
+fn parse_sequence_number(text: &str) -> Result<u64, Problem> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = if plain { text.parse().ok() } else { None };
     number.ok_or_else(|| Problem::invalid_query("`starting_after` must be the number of an event"))

@@ -1,0 +1,200 @@
+//! The items of a request. A client that keeps its own history sends back what it was given, each item with its id.
+
+use crate::client_input::{ClientInput, InputKind, InvalidField, to_data_url, with_image_detail};
+use model::block::{ContentPart, FileRef, ImageUrl};
+use serde_json::Value;
+
+/// What a plain text says.
+pub(super) fn text_input(text: &str) -> Option<ClientInput> {
+    (!text.is_empty()).then(|| ClientInput { id: None, kind: InputKind::User(vec![ContentPart::text(text)]) })
+}
+
+/// The items of a list.
+pub(super) fn parse_items(field: &str, list: &[Value]) -> Result<Vec<ClientInput>, InvalidField> {
+    let mut said = Vec::new();
+    for (place, item) in list.iter().enumerate() {
+        parse_item(&format!("{field}[{place}]"), item, &mut said)?;
+    }
+    Ok(said)
+}
+
+fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(), InvalidField> {
+    if !item.is_object() {
+        return Err(InvalidField::new(field, "expected an item"));
+    }
+    let id = str_field(item, "id").map(str::to_owned);
+    let need = |name: &str| {
+        let found = str_field(item, name).map(str::to_owned);
+        found.ok_or_else(|| InvalidField::new(format!("{field}.{name}"), "expected a text"))
+    };
+    let what = match str_field(item, "type") {
+        // The type of a message may be left out, and so may that of a reference.
+        Some("message") => return parse_message(field, item, id, out),
+        None if item.get("role").is_some() => return parse_message(field, item, id, out),
+        None if id.is_some() => InputKind::ItemReference,
+        None => return Err(InvalidField::new(format!("{field}.type"), "expected a type")),
+        Some("function_call") => {
+            InputKind::ToolCall { call_id: need("call_id")?, name: need("name")?, arguments: need("arguments")? }
+        }
+        Some("function_call_output" | "custom_tool_call_output") => {
+            let content = parse_output(field, item.get("output"))?;
+            InputKind::ToolResult { call_id: need("call_id")?, content, failed: false }
+        }
+        Some("computer_call_output") => {
+            let content = parse_screenshot(field, item.get("output"))?;
+            InputKind::ToolResult { call_id: need("call_id")?, content, failed: false }
+        }
+        Some("mcp_approval_response") => InputKind::ApprovalDecision {
+            key: need("approval_request_id")?,
+            approve: item
+                .get("approve")
+                .and_then(Value::as_bool)
+                .ok_or_else(|| InvalidField::new(format!("{field}.approve"), "expected true or false"))?,
+            reason: str_field(item, "reason").filter(|reason| !reason.is_empty()).map(str::to_owned),
+        },
+        Some("mcp_call") => return parse_mcp_call(field, item, out),
+        Some("image_generation_call") => parse_generated_image(field, item)?,
+        // Thoughts, references, questions, and what a provider did itself.
+        Some(_) => InputKind::ItemReference,
+    };
+    out.push(ClientInput { id, kind: what });
+    Ok(())
+}
+
+/// A call that some server answered: two things in one.
+fn parse_mcp_call(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(), InvalidField> {
+    let (Some(id), Some(name)) = (str_field(item, "id"), str_field(item, "name")) else {
+        return Err(InvalidField::new(field, "expected an `id` and a `name`"));
+    };
+    let arguments = str_field(item, "arguments").unwrap_or("{}").to_owned();
+    out.push(ClientInput {
+        id: Some(id.to_owned()),
+        kind: InputKind::ToolCall { call_id: id.to_owned(), name: name.to_owned(), arguments },
+    });
+    let failed = item.get("error").is_some_and(|error| !error.is_null());
+    let said = str_field(item, "output").map(str::to_owned);
+    let content = said.or_else(|| failed.then(|| item.get("error").map(Value::to_string))?).unwrap_or_default();
+    let what = InputKind::ToolResult { call_id: id.to_owned(), content: vec![ContentPart::text(content)], failed };
+    out.push(ClientInput { id: Some(id.to_owned()), kind: what });
+    Ok(())
+}
+
+/// A message. What its operator shows is shown by a person: no service takes pictures from anybody else.
+fn parse_message(
+    field: &str,
+    item: &Value,
+    id: Option<String>,
+    out: &mut Vec<ClientInput>,
+) -> Result<(), InvalidField> {
+    let content = match item.get("content") {
+        Some(Value::String(text)) => vec![ContentPart::text(text.clone())],
+        Some(Value::Array(list)) => parse_parts(&format!("{field}.content"), list)?,
+        _ => return Err(InvalidField::new(format!("{field}.content"), "expected a text or a list of parts")),
+    };
+    let is_words = |part: &ContentPart| matches!(part, ContentPart::Text { .. });
+    let (what, shown) = match str_field(item, "role") {
+        Some("user") => (InputKind::User(content), Vec::new()),
+        Some("assistant") if !content.iter().all(is_words) => {
+            return Err(InvalidField::new(format!("{field}.content"), "an assistant's message has words alone"));
+        }
+        Some("assistant") => (InputKind::Assistant(join_text_parts(&content)), Vec::new()),
+        Some("system" | "developer") => {
+            let said = join_text_parts(&content);
+            (InputKind::System(said), content.into_iter().filter(|part| !is_words(part)).collect())
+        }
+        _ => {
+            return Err(InvalidField::new(
+                format!("{field}.role"),
+                "expected `user`, `assistant`, `system` or `developer`",
+            ));
+        }
+    };
+    out.push(ClientInput { id, kind: what });
+    out.extend((!shown.is_empty()).then_some(ClientInput { id: None, kind: InputKind::User(shown) }));
+    Ok(())
+}
+
+/// What a model had drawn. One of ours is known by its id; of others the picture has come along.
+fn parse_generated_image(field: &str, item: &Value) -> Result<InputKind, InvalidField> {
+    match str_field(item, "result").filter(|result| !result.is_empty()) {
+        None => Ok(InputKind::ItemReference),
+        Some(base64) => {
+            Ok(InputKind::GeneratedImages(vec![image_part(field, format!("data:image/png;base64,{base64}"))?]))
+        }
+    }
+}
+
+fn join_text_parts(parts: &[ContentPart]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        ContentPart::Text { text, .. } => Some(text.as_str()),
+        ContentPart::ImageUrl { .. } | ContentPart::File { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// What a tool gave: a text, or parts.
+fn parse_output(field: &str, output: Option<&Value>) -> Result<Vec<ContentPart>, InvalidField> {
+    match output {
+        Some(Value::String(text)) => Ok(vec![ContentPart::text(text.clone())]),
+        Some(Value::Array(list)) => parse_parts(&format!("{field}.output"), list),
+        _ => Err(InvalidField::new(format!("{field}.output"), "expected a text or a list of parts")),
+    }
+}
+
+fn parse_screenshot(field: &str, output: Option<&Value>) -> Result<Vec<ContentPart>, InvalidField> {
+    let url = output.and_then(|output| str_field(output, "image_url")).unwrap_or_default();
+    Ok(vec![image_part(&format!("{field}.output"), url.to_owned())?])
+}
+
+fn parse_parts(field: &str, list: &[Value]) -> Result<Vec<ContentPart>, InvalidField> {
+    list.iter().enumerate().map(|(place, value)| parse_part(&format!("{field}[{place}]"), value)).collect()
+}
+
+fn parse_part(field: &str, part: &Value) -> Result<ContentPart, InvalidField> {
+    let need = |name: &str| {
+        let found = str_field(part, name).map(str::to_owned);
+        found.ok_or_else(|| InvalidField::new(format!("{field}.{name}"), "expected a text"))
+    };
+    match str_field(part, "type") {
+        Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => {
+            Ok(ContentPart::text(need("text")?))
+        }
+        Some("refusal") => Ok(ContentPart::text(need("refusal")?)),
+        Some("input_image" | "computer_screenshot") => match str_field(part, "image_url") {
+            Some(url) => with_image_detail(image_part(field, url.to_owned())?, str_field(part, "detail"), field),
+            None => Err(InvalidField::new(
+                format!("{field}.image_url"),
+                "expected an address: files of a file store are not known here",
+            )),
+        },
+        Some("input_file") => file_part(field, part),
+        _ => Err(InvalidField::new(format!("{field}.type"), "expected `input_text`, `input_image` or `input_file`")),
+    }
+}
+
+fn image_part(field: &str, url: String) -> Result<ContentPart, InvalidField> {
+    let image_url =
+        ImageUrl::parse(url).map_err(|error| InvalidField::new(format!("{field}.image_url"), error.to_string()))?;
+    Ok(ContentPart::ImageUrl { image_url, id: None })
+}
+
+/// Whether an address may be asked is found out when it is: what cannot be read fails, and not the request.
+fn file_part(field: &str, part: &Value) -> Result<ContentPart, InvalidField> {
+    let url = match (str_field(part, "file_url"), str_field(part, "file_data")) {
+        (Some(url), _) if !url.is_empty() => url.to_owned(),
+        (None, Some("")) => return Err(InvalidField::new(format!("{field}.file_data"), "there is nothing in it")),
+        (None, Some(data)) => to_data_url(data),
+        (Some(_), _) | (None, None) => {
+            return Err(InvalidField::new(
+                field,
+                "expected `file_url` or `file_data`: files of a file store are not known here",
+            ));
+        }
+    };
+    let name = str_field(part, "filename").filter(|name| !name.is_empty()).map(str::to_owned);
+    Ok(ContentPart::File { file: FileRef { url: Some(url), name, ..FileRef::default() } })
+}
+
+fn str_field<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    value.get(name).and_then(Value::as_str)
+}

@@ -1,0 +1,91 @@
+//! The protocols in which a run can be told.
+
+use model::Record;
+use model::event::Event;
+use model::ports::Projection;
+use protocol::agent_runs::{self, AgentRunsProjection};
+use protocol::blocks::{self, BlocksProjection};
+use protocol::responses::ResponsesProjection;
+use protocol::run_items::RunItemsProjection;
+use protocol::task::{RecordScope, TaskProjection};
+use protocol::{chat, messages};
+use store::LoggedRun;
+
+/// Their names, for people.
+pub(super) const PROTOCOL_NAMES: &str = "task, run-items, responses, blocks, agent-runs, messages or chat";
+
+/// What clients of OpenAI's protocols are told when all has been said.
+const DONE: &[u8] = b"data: [DONE]\n\n";
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientProtocol {
+    Task,
+    RunItems,
+    Responses,
+    Blocks,
+    AgentRuns,
+    Messages,
+    Chat,
+}
+
+impl ClientProtocol {
+    /// The protocol of this name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "task" => Some(Self::Task),
+            "run-items" => Some(Self::RunItems),
+            "responses" => Some(Self::Responses),
+            "blocks" => Some(Self::Blocks),
+            "agent-runs" => Some(Self::AgentRuns),
+            "messages" => Some(Self::Messages),
+            "chat" => Some(Self::Chat),
+            _ => None,
+        }
+    }
+
+    /// Does an answer end where the run waits, so that a run may have several?
+    pub(super) const fn has_segments(self) -> bool {
+        matches!(self, Self::Responses | Self::Messages | Self::Chat)
+    }
+
+    /// Are its clients given pictures where the log says where they are?
+    pub(super) const fn has_inline_images(self) -> bool {
+        matches!(self, Self::Responses | Self::RunItems)
+    }
+
+    /// What is said when an answer has ended.
+    pub(super) const fn terminator(self) -> &'static [u8] {
+        match self {
+            Self::Responses | Self::Chat => DONE,
+            Self::Task | Self::RunItems | Self::Blocks | Self::AgentRuns | Self::Messages => b"",
+        }
+    }
+
+    /// The projection of a run, or of one of its answers, before its first record.
+    pub(super) fn projection(self, run: &LoggedRun, first: &Record, segment: u32) -> Box<dyn Projection> {
+        let id = run.id.clone();
+        match self {
+            Self::Task => Box::new(TaskProjection::new(RecordScope::Run(id))),
+            Self::RunItems => Box::new(RunItemsProjection::new(id, &run.thread)),
+            Self::Responses => Box::new(ResponsesProjection::new(id, segment, &run.thread)),
+            Self::Blocks => Box::new(BlocksProjection::new(thread_name(run, first, blocks::BLOCKS_PROJECTION))),
+            Self::AgentRuns => {
+                Box::new(AgentRunsProjection::new(thread_name(run, first, agent_runs::AGENT_RUNS_PROJECTION)))
+            }
+            Self::Messages => Box::new(messages::MessagesProjection::new(id, segment)),
+            // Only who asks for it is told what an answer cost, and the log does not say who did.
+            Self::Chat => Box::new(chat::ChatProjection::new(id, segment, false)),
+        }
+    }
+}
+
+/// What a protocol's clients call the thread: the name that the run was begun under, else the thread's own.
+fn thread_name(run: &LoggedRun, first: &Record, protocol: &str) -> String {
+    let client = match first.event() {
+        Event::Created(created) => created.task.client.clone(),
+        _ => None,
+    };
+    let name = client.filter(|client| client.protocol == protocol).and_then(|client| client.thread_id);
+    name.unwrap_or_else(|| run.thread.to_string())
+}

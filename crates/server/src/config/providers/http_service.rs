@@ -1,0 +1,138 @@
+//! Services behind an address: what the file says of one, and those that the environment switches on.
+
+use super::super::ConfigError;
+use super::super::diagnostics::Diagnostics;
+use super::super::table::{ConfigTable, ConfigValue};
+use super::super::tools::DURATION_MS_MAX;
+use super::super::{agents, http_tool, secrets};
+use providers::http::{
+    HttpProvider, HttpProviderSettings, HttpTimeouts, ProviderClient, ProviderClientError, ResponseLimits,
+    UpstreamDialect, Url,
+};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What has a place in the table of a service, beside `kind`.
+pub(super) const KEYS: [&str; 11] = [
+    "base_url",
+    "api_key",
+    "headers",
+    "options",
+    "connect_timeout_ms",
+    "first_byte_timeout_ms",
+    "idle_timeout_ms",
+    "total_timeout_ms",
+    "line_bytes_max",
+    "event_bytes_max",
+    "response_bytes_max",
+];
+
+/// Names of providers that the environment switches on, what they speak, and which variables say so.
+const ENV_SERVICES: [(&str, UpstreamDialect, &str, &str); 3] = [
+    ("openai", UpstreamDialect::Responses, "OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    ("openai-chat", UpstreamDialect::Chat, "OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    ("anthropic", UpstreamDialect::Messages, "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
+];
+
+/// One pool of connections for all services that wait equally long for one.
+#[derive(Default)]
+pub(super) struct HttpClients {
+    pub(super) by_connect_timeout: BTreeMap<Duration, ProviderClient>,
+    /// Where exchanges are kept.
+    pub(super) record_dir: Option<PathBuf>,
+}
+
+impl HttpClients {
+    pub(super) fn build_upstream(
+        &mut self,
+        settings: HttpProviderSettings,
+        connect: Duration,
+    ) -> Result<HttpProvider, ProviderClientError> {
+        let client = match self.by_connect_timeout.get(&connect) {
+            Some(client) => client.clone(),
+            None => ProviderClient::new(connect)?,
+        };
+        self.by_connect_timeout.insert(connect, client.clone());
+        let settings = HttpProviderSettings { cassette_dir: self.record_dir.clone(), ..settings };
+        Ok(HttpProvider::new(settings, client, Arc::new(|text| Box::pin(secrets::resolve_secrets(text)))))
+    }
+}
+
+/// What the file says.
+pub(super) fn read_service(
+    name: &str,
+    kind: UpstreamDialect,
+    table: &ConfigTable<'_>,
+) -> Option<(HttpProviderSettings, Duration)> {
+    let base_url = match table.get("base_url") {
+        Some(item) => http_tool::check_url(&item, item.text()?)?,
+        None => kind.default_base_url().to_owned(),
+    };
+    let ms = |key: &str| table.number(key, 1..=DURATION_MS_MAX).map(Duration::from_millis);
+    let bytes = |key: &str| table.get(key)?.number(1..=u64::MAX).and_then(|number| usize::try_from(number).ok());
+    let (mut timeouts, mut limits) = (HttpTimeouts::default(), ResponseLimits::default());
+    timeouts.first_byte = ms("first_byte_timeout_ms").unwrap_or(timeouts.first_byte);
+    timeouts.idle = ms("idle_timeout_ms").unwrap_or(timeouts.idle);
+    timeouts.total = ms("total_timeout_ms").unwrap_or(timeouts.total);
+    limits.sse.line_bytes_max = bytes("line_bytes_max").unwrap_or(limits.sse.line_bytes_max);
+    limits.sse.event_bytes_max = bytes("event_bytes_max").unwrap_or(limits.sse.event_bytes_max);
+    limits.response_bytes_max = table.number("response_bytes_max", 1..=u64::MAX).unwrap_or(limits.response_bytes_max);
+    let settings = HttpProviderSettings {
+        name: name.to_owned(),
+        dialect: kind,
+        base_url: Url::parse(&base_url).ok()?,
+        api_key_ref: table.get("api_key").and_then(|item| read_api_key(&item)),
+        headers: http_tool::read_headers(table),
+        options: table.get("options").and_then(|item| agents::read_options(&item)).unwrap_or_default(),
+        timeouts,
+        limits,
+        cassette_dir: None,
+    };
+    Some((settings, ms("connect_timeout_ms").unwrap_or(ProviderClient::CONNECT_TIMEOUT)))
+}
+
+/// A key is named here, never written.
+fn read_api_key(item: &ConfigValue<'_>) -> Option<String> {
+    let text = item.text()?;
+    if !secrets::is_secret_ref(text) {
+        item.report_error("a key does not belong in this file; write `env:NAME` or `file:PATH`");
+        return None;
+    }
+    Some(secrets::check_secrets(item, text))
+}
+
+/// What the environment says, for names that the file does not use. Where only an address is said, no key is sent.
+pub(super) fn services_from_env(
+    environment: fn(&str) -> Option<String>,
+    taken: &[&str],
+    findings: &Diagnostics<'_>,
+) -> Vec<(&'static str, HttpProviderSettings)> {
+    let set = |name: &str| environment(name).filter(|value| !value.is_empty());
+    let mut told = Vec::new();
+    for (name, kind, base_url, key) in ENV_SERVICES.iter().filter(|(name, ..)| !taken.contains(name)) {
+        let (address, key_is_set) = (set(base_url), set(key).is_some());
+        if address.is_none() && !key_is_set {
+            continue;
+        }
+        let address = Url::parse(address.as_deref().unwrap_or(kind.default_base_url())).ok();
+        let Some(address) = address.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()) else {
+            findings.push(ConfigError::EnvUrl(base_url));
+            continue;
+        };
+        let settings = HttpProviderSettings {
+            name: (*name).to_owned(),
+            dialect: *kind,
+            base_url: address,
+            api_key_ref: key_is_set.then(|| format!("env:{key}")),
+            headers: BTreeMap::new(),
+            options: Arc::default(),
+            timeouts: HttpTimeouts::default(),
+            limits: ResponseLimits::default(),
+            cassette_dir: None,
+        };
+        told.push((*name, settings));
+    }
+    told
+}

@@ -1,0 +1,173 @@
+//! Secrets are named in the file, never written: `env:NAME`, `file:PATH`, or either in braces within other text.
+//!
+//! When the file is read it is only seen whether there is something by that name; what it says is read when it is needed.
+//! No value gets into a message.
+
+use super::source::{ConfigSource, read_bounded};
+use super::table::{ConfigValue, quote_text};
+use providers::http::ResolvedText;
+use std::path::Path;
+
+/// The longest secret.
+const SECRET_BYTES_MAX: u64 = 64 * 1024;
+
+/// What a name stands for.
+enum SecretRef<'a> {
+    Env(&'a str),
+    File(&'a str),
+}
+
+/// Does the text name a secret?
+pub(super) fn has_secret_ref(text: &str) -> bool {
+    split_template(text).iter().any(|piece| matches!(piece, SecretTemplatePart::Secret { .. }))
+}
+
+/// Is the text nothing but the name of a secret?
+pub(super) fn is_secret_ref(text: &str) -> bool {
+    parse_secret_ref(text).is_some()
+}
+
+/// The text with the paths that its secrets are at. A secret that is not there is refused.
+pub(super) fn check_secrets(item: &ConfigValue<'_>, text: &str) -> String {
+    let mut out = String::new();
+    for piece in split_template(text) {
+        match piece {
+            SecretTemplatePart::Text(text) => out.push_str(text),
+            SecretTemplatePart::Secret { reference, braced } => {
+                let named = absolute_ref(item.source(), &reference);
+                if let Err(why) = check_secret_exists(item.source(), &reference) {
+                    item.report_error(format!("{} cannot be resolved: {why}", quote_text(&named)));
+                }
+                out.push_str(&if braced { format!("{{{named}}}") } else { named });
+            }
+        }
+    }
+    out
+}
+
+/// The text with what its secrets say now, for a text that [`checked`] has seen.
+pub(super) async fn resolve_secrets(text: String) -> Result<ResolvedText, String> {
+    if !has_secret_ref(&text) {
+        return Ok(ResolvedText { text, secret_values: Vec::new() });
+    }
+    // A file may lie on a disk that takes its time.
+    let filled = tokio::task::spawn_blocking(move || resolve_secrets_blocking(&text)).await;
+    filled.unwrap_or_else(|_| Err("the server is stopping".to_owned()))
+}
+
+fn resolve_secrets_blocking(text: &str) -> Result<ResolvedText, String> {
+    let mut filled = ResolvedText { text: String::new(), secret_values: Vec::new() };
+    for piece in split_template(text) {
+        match piece {
+            SecretTemplatePart::Text(text) => filled.text.push_str(text),
+            SecretTemplatePart::Secret { reference, .. } => {
+                let value = read_secret(&reference)?;
+                filled.text.push_str(&value);
+                filled.secret_values.push(value);
+            }
+        }
+    }
+    Ok(filled)
+}
+
+fn read_secret(reference: &SecretRef<'_>) -> Result<String, String> {
+    let (name, value) = match reference {
+        SecretRef::Env(name) => (format!("env:{name}"), read_env(name).ok_or_else(|| "is not set".to_owned())),
+        SecretRef::File(path) => {
+            let text = read_bounded(Path::new(path), SECRET_BYTES_MAX);
+            let text = text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
+            (format!("file:{path}"), text.map_err(|error| format!("cannot be read: {}", error.kind())))
+        }
+    };
+    let value = value.and_then(|value| if value.is_empty() { Err("is empty".to_owned()) } else { Ok(value) });
+    value.map_err(|why| format!("the secret `{name}` {why}"))
+}
+
+/// A setting of the environment: one that the file names, or one that switches a provider on.
+pub(crate) fn read_env(name: &str) -> Option<String> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one door: what the file names, and what docs/configuration.md lists"
+    )]
+    let value = std::env::var(name);
+    value.ok()
+}
+
+fn absolute_ref(source: &ConfigSource, reference: &SecretRef<'_>) -> String {
+    match reference {
+        SecretRef::Env(name) => format!("env:{name}"),
+        SecretRef::File(path) => format!("file:{}", source.resolve_path(path).display()),
+    }
+}
+
+fn check_secret_exists(source: &ConfigSource, reference: &SecretRef<'_>) -> Result<(), String> {
+    match reference {
+        SecretRef::Env(name) if read_env(name).is_some() => Ok(()),
+        SecretRef::Env(_) => Err("the variable is not set; set it before the server starts".to_owned()),
+        SecretRef::File(path) => match read_bounded(&source.resolve_path(path), SECRET_BYTES_MAX) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{error}; put the file there")),
+        },
+    }
+}
+
+enum SecretTemplatePart<'a> {
+    Text(&'a str),
+    Secret { reference: SecretRef<'a>, braced: bool },
+}
+
+fn split_template(text: &str) -> Vec<SecretTemplatePart<'_>> {
+    if let Some(reference) = parse_secret_ref(text) {
+        return vec![SecretTemplatePart::Secret { reference, braced: false }];
+    }
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    // Braces that name no secret are text.
+    let mut from = 0;
+    while let Some(open) = rest.get(from..).and_then(|tail| tail.find('{')).map(|at| from + at) {
+        let inner = rest.get(open + 1..).and_then(|tail| tail.split_once('}'));
+        match inner.and_then(|(inner, after)| Some((parse_secret_ref(inner)?, after))) {
+            Some((reference, after)) => {
+                pieces.push(SecretTemplatePart::Text(rest.get(..open).unwrap_or_default()));
+                pieces.push(SecretTemplatePart::Secret { reference, braced: true });
+                (rest, from) = (after, 0);
+            }
+            None => from = open + 1,
+        }
+    }
+    pieces.push(SecretTemplatePart::Text(rest));
+    pieces
+}
+
+fn parse_secret_ref(text: &str) -> Option<SecretRef<'_>> {
+    let env = text.strip_prefix("env:").map(SecretRef::Env);
+    env.or_else(|| text.strip_prefix("file:").map(SecretRef::File))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_secret_is_read_anew_each_time_and_what_is_missing_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let text = format!("Bearer {{file:{}}}", path.display());
+        for (bytes, wanted) in [("one\n", "one"), ("two", "two")] {
+            std::fs::write(&path, bytes).unwrap();
+            let filled = resolve_secrets(text.clone()).await.ok().unwrap();
+            assert_eq!((filled.text, filled.secret_values), (format!("Bearer {wanted}"), vec![wanted.to_owned()]));
+        }
+        let named = format!("the secret `file:{}`", path.display());
+        std::fs::write(&path, "\n").unwrap();
+        assert_eq!(resolve_secrets(text.clone()).await.err(), Some(format!("{named} is empty")));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(resolve_secrets(text).await.err(), Some(format!("{named} cannot be read: entity not found")));
+        assert_eq!(
+            resolve_secrets("env:NO_SUCH_KEY".to_owned()).await.err(),
+            Some("the secret `env:NO_SUCH_KEY` is not set".to_owned())
+        );
+        let plain = resolve_secrets("plain {text}".to_owned()).await.ok().unwrap();
+        assert_eq!((plain.text.as_str(), plain.secret_values.len()), ("plain {text}", 0));
+    }
+}

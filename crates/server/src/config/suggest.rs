@@ -1,0 +1,90 @@
+//! A name that leads nowhere, and the one that was probably meant.
+
+/// Nobody means another name by one that is longer.
+const CHARS_MAX: usize = 64;
+/// How many names are listed before it is enough.
+const LISTED_MAX: usize = 32;
+
+/// What to write instead: the nearest name, or all that there are.
+pub(super) fn suggest_name(wanted: &str, known: &[&str]) -> String {
+    match nearest(wanted, known) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("there is {}", list_names(known)),
+    }
+}
+
+/// Names, as a sentence has them.
+pub(super) fn list_names(names: &[&str]) -> String {
+    let (listed, more) = names.split_at(names.len().min(LISTED_MAX));
+    match (listed, more.len()) {
+        ([], _) => "none".to_owned(),
+        (listed, 0) => format!("`{}`", listed.join("`, `")),
+        (listed, more) => format!("`{}` and {more} more", listed.join("`, `")),
+    }
+}
+
+/// The name that is a few slips of the finger away: one in three letters, whatever their case.
+fn nearest<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
+    let wanted: Vec<char> = wanted.chars().take(CHARS_MAX + 1).flat_map(char::to_lowercase).collect();
+    if wanted.len() > CHARS_MAX {
+        return None;
+    }
+    let slips_max = (wanted.len() / 3).max(1);
+    let near = known.iter().map(|name| (edit_distance(&wanted, name), *name)).filter(|(slips, _)| *slips <= slips_max);
+    near.min_by_key(|(slips, _)| *slips).map(|(_, name)| name)
+}
+
+/// How many letters must be put in, left out or changed; two that changed places count once.
+fn edit_distance(one: &[char], other: &str) -> usize {
+    let other: Vec<char> = other.chars().flat_map(char::to_lowercase).collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    let mut last = None;
+    for (line, &a) in one.iter().enumerate() {
+        let mut next = vec![line + 1];
+        let mut last_other = None;
+        for (column, &b) in other.iter().enumerate() {
+            let cell = |row: &[usize], at: usize| row.get(at).copied().unwrap_or(usize::MAX / 2);
+            let changed = cell(&row, column) + usize::from(a != b);
+            let mut least = changed.min(cell(&row, column + 1) + 1).min(cell(&next, column) + 1);
+            if last == Some(b) && last_other == Some(a) && a != b {
+                least = least.min(cell(&before, column.saturating_sub(1)) + 1);
+            }
+            next.push(least);
+            last_other = Some(b);
+        }
+        before = std::mem::replace(&mut row, next);
+        last = Some(a);
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_of_the_finger_are_counted() {
+        let between = |one: &str, other: &str| edit_distance(&one.chars().collect::<Vec<_>>(), other);
+        assert_eq!(between("", ""), 0);
+        assert_eq!(between("", "abc"), 3);
+        assert_eq!(between("abc", ""), 3);
+        assert_eq!(between("model", "model"), 0);
+        assert_eq!(between("modle", "model"), 1);
+        assert_eq!(between("modl", "model"), 1);
+        assert_eq!(between("moddel", "model"), 1);
+        assert_eq!(between("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn what_is_near_is_meant_and_what_is_far_is_listed() {
+        let known = ["get_weather", "lookup", "trade"];
+        assert_eq!(suggest_name("get_wether", &known), "did you mean `get_weather`?");
+        assert_eq!(suggest_name("Lookup", &known), "did you mean `lookup`?");
+        assert_eq!(suggest_name("zzz", &known), "there is `get_weather`, `lookup`, `trade`");
+        assert_eq!(suggest_name("x", &[]), "there is none");
+        assert_eq!(suggest_name(&"l".repeat(1_000_000), &known), "there is `get_weather`, `lookup`, `trade`");
+        let many = vec!["n"; 38];
+        assert!(list_names(&many).ends_with("`n` and 6 more"));
+    }
+}

@@ -1,0 +1,157 @@
+//! What clients say, and what they are told when that is not right.
+
+use crate::json_body::JsonBody;
+use crate::problem::{Problem, ProblemSummary};
+use axum::response::IntoResponse as _;
+use http_body_util::BodyExt as _;
+use model::block::JsonObject;
+use model::event::{ApprovalDecision, ApprovalDecisionKind, DisplayMode};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What a client says.
+#[derive(Debug)]
+pub(crate) enum WsClientMessage {
+    /// Something to the agent.
+    Chat(WsChat),
+    /// Go on where I was.
+    Resume(WsResume),
+    /// Stop what runs or waits.
+    Stop,
+    /// An answer to a question.
+    ApprovalResponse(WsApprovalResponse),
+    /// Are you there?
+    Ping,
+}
+
+/// What every message has. The rest is read when it is known whose it is, so that a refusal can name its field.
+#[derive(Debug, Deserialize)]
+struct WsMessageHeader {
+    #[serde(rename = "type")]
+    kind: WsMessageType,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WsMessageType {
+    Chat,
+    Resume,
+    Stop,
+    ApprovalResponse,
+    Ping,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WsChat {
+    #[serde(rename = "type")]
+    _kind: WsMessageType,
+    #[serde(default)]
+    pub(crate) session_id: Option<String>,
+    pub(crate) content: String,
+    /// Files to read first: where they are.
+    #[serde(default)]
+    pub(crate) content_urls: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) display_mode: DisplayMode,
+    #[serde(default)]
+    pub(crate) agent: Option<String>,
+    /// Begins a session of one's own that goes on from what a share shows.
+    #[serde(default)]
+    pub(crate) share: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WsResume {
+    #[serde(rename = "type")]
+    _kind: WsMessageType,
+    pub(crate) session_id: String,
+    #[serde(default)]
+    pub(crate) after: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WsApprovalResponse {
+    #[serde(rename = "type")]
+    _kind: WsMessageType,
+    pub(crate) approval_key: String,
+    /// Maps, because serde would take a list for a struct: what is no decision must not count as a yes.
+    decisions: Vec<JsonObject>,
+}
+
+/// A message that says nothing beside what it is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EmptyMessage {
+    #[serde(rename = "type")]
+    _kind: WsMessageType,
+}
+
+/// A decision as a client writes it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecisionBody {
+    #[serde(rename = "type")]
+    kind: ApprovalDecisionKind,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    args: Option<JsonObject>,
+}
+
+impl WsClientMessage {
+    /// Reads a message, as strictly as a request's body.
+    pub(crate) fn parse(json: JsonBody) -> Result<Self, Problem> {
+        let WsMessageHeader { kind } = json.parse_field("type")?;
+        Ok(match kind {
+            WsMessageType::Chat => Self::Chat(json.into_object()?),
+            WsMessageType::Resume => Self::Resume(json.into_object()?),
+            WsMessageType::ApprovalResponse => Self::ApprovalResponse(json.into_object()?),
+            WsMessageType::Stop => json.into_object().map(|_: EmptyMessage| Self::Stop)?,
+            WsMessageType::Ping => json.into_object().map(|_: EmptyMessage| Self::Ping)?,
+        })
+    }
+
+    /// Does it change nothing? Then somebody may say it who was only let in to look.
+    pub(crate) const fn is_read_only(&self) -> bool {
+        matches!(self, Self::Resume(_) | Self::Ping)
+    }
+}
+
+impl WsApprovalResponse {
+    /// The one decision of an answer: a question is about one call.
+    pub(crate) fn into_decision(self) -> Result<ApprovalDecision, Problem> {
+        let Ok([decision]) = <[JsonObject; 1]>::try_from(self.decisions) else {
+            return Err(Problem::invalid_body("`decisions`: one for each action request, and a question has one"));
+        };
+        let decided = serde_json::from_value(Value::Object(decision));
+        let DecisionBody { kind, message, args } =
+            decided.map_err(|error| Problem::invalid_body(format!("`decisions`: {error}")))?;
+        if (kind == ApprovalDecisionKind::Edit) != args.is_some() {
+            return Err(Problem::invalid_body("`decisions`: `args` belong to the decision `edit`, and to no other"));
+        }
+        Ok(ApprovalDecision { kind, always: false, message, args: args.map(Value::Object) })
+    }
+}
+
+/// What a refusal has beside what it tells, under the names that HTTP's clients know it by.
+const HTTP_ONLY_FIELDS: [&str; 5] = ["type", "title", "status", "code", "detail"];
+
+/// The event that says what was not right, with whatever more there is to say: where the log ends, how it was decided.
+pub(crate) async fn error_event(problem: Problem, session: Option<&str>) -> String {
+    let mut response = problem.into_response();
+    let refusal = response.extensions_mut().remove::<ProblemSummary>();
+    let (code, message) = refusal.map(|refusal| (refusal.code, refusal.detail)).unwrap_or_default();
+    let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let mut event: JsonObject = serde_json::from_slice(&body).unwrap_or_default();
+    event.retain(|name, _| !HTTP_ONLY_FIELDS.contains(&name.as_str()));
+    let own = [("type", "error"), ("code", code), ("message", &message)];
+    event.extend(
+        own.into_iter()
+            .chain(session.map(|session| ("session_id", session)))
+            .map(|(name, value)| (name.to_owned(), value.into())),
+    );
+    Value::Object(event).to_string()
+}
