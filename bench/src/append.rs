@@ -4,9 +4,9 @@
 //! 500 threads that append batches of that size at once, with its numbering, checksums and index; it commits what waits. Both write to the disk that
 //! holds the build, one after the other, round by round, because a disk's flush is never the same twice.
 
-use crate::report::{self, Table, figure};
-use crate::servers;
-use crate::stats::{Spread, median};
+use crate::report::{self, Table, format_figure};
+use crate::server_process;
+use crate::stats::{Percentiles, median};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -19,60 +19,64 @@ const ROW_BYTES: usize = 200;
 const BATCHES: [usize; 3] = [1, 64, 512];
 /// Threads over which the store's rows are spread, one row each in turn.
 const THREADS: usize = 500;
-const SPAN: Duration = Duration::from_secs(1);
+const ROUND_DURATION: Duration = Duration::from_secs(1);
 /// What the store logs in one round, which takes it about as long.
 const STORE_RECORDS: usize = 400_000;
-const FLUSH_SPAN: Duration = Duration::from_millis(500);
+const FLUSH_DURATION: Duration = Duration::from_millis(500);
 /// The bare loop's file starts anew here: on a fast disk it would otherwise fill it.
 const FILE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// What one side did in one span.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct AppendSample {
     pub(crate) rows_per_s: f64,
     /// How long a batch took to become durable.
-    pub(crate) commit: Spread,
+    pub(crate) commit_latency: Percentiles,
 }
 
-impl Sample {
+impl AppendSample {
     fn new(rows: usize, took: Duration, commits_us: Vec<u32>) -> Self {
-        Self { rows_per_s: rows as f64 / took.as_secs_f64(), commit: Spread::of_us(commits_us) }
+        Self { rows_per_s: rows as f64 / took.as_secs_f64(), commit_latency: Percentiles::from_micros(commits_us) }
     }
 }
 
-struct Row {
+struct AppendRow {
     batch: usize,
-    bare: Vec<Sample>,
-    store: Vec<Sample>,
+    fdatasync: Vec<AppendSample>,
+    store: Vec<AppendSample>,
 }
 
 /// Measures both sides, interleaved.
 pub(crate) fn run(rounds: usize, write: bool) -> anyhow::Result<()> {
-    let scratch = servers::scratch()?;
-    let mut rows = BATCHES.map(|batch| Row { batch, bare: Vec::new(), store: Vec::new() });
+    let scratch = server_process::scratch_dir()?;
+    let mut rows = BATCHES.map(|batch| AppendRow { batch, fdatasync: Vec::new(), store: Vec::new() });
     for round in 0..rounds {
         for row in &mut rows {
-            let bare = bare(scratch.path(), row.batch, SPAN)?;
-            let store = store(scratch.path(), row.batch)?;
-            let side = |sample: &Sample| {
-                format!("{} rows/s, p50 {} ms", figure(sample.rows_per_s), figure(sample.commit.p50_ms))
+            let bare = measure_fdatasync(scratch.path(), row.batch, ROUND_DURATION)?;
+            let store = measure_store(scratch.path(), row.batch)?;
+            let side = |sample: &AppendSample| {
+                format!(
+                    "{} rows/s, p50 {} ms",
+                    format_figure(sample.rows_per_s),
+                    format_figure(sample.commit_latency.p50_ms)
+                )
             };
             let ours = side(&store);
             eprintln!("round {} batch {:>3} fdatasync {}; store {ours}", round + 1, row.batch, side(&bare));
-            row.bare.push(bare);
+            row.fdatasync.push(bare);
             row.store.push(store);
         }
     }
     let body = format!(
         "Medians of {rounds} rounds of {} s, rows of {ROW_BYTES} bytes, {THREADS} threads in turn.\n\n{}",
-        SPAN.as_secs(),
-        table(&rows)
+        ROUND_DURATION.as_secs(),
+        render_table(&rows)
     );
-    report::publish("append", &body, write)
+    report::publish_section("append", &body, write)
 }
 
 /// The floor: batches appended to one file, each flushed before the next is written.
-pub(crate) fn bare(folder: &Path, batch: usize, span: Duration) -> anyhow::Result<Sample> {
+pub(crate) fn measure_fdatasync(folder: &Path, batch: usize, span: Duration) -> anyhow::Result<AppendSample> {
     let path = folder.join("bare");
     let rows = vec![b'x'; ROW_BYTES * batch];
     let mut file = File::create(&path)?;
@@ -92,18 +96,18 @@ pub(crate) fn bare(folder: &Path, batch: usize, span: Duration) -> anyhow::Resul
     }
     let took = began.elapsed();
     std::fs::remove_file(&path)?;
-    Ok(Sample::new(commits_us.len() * batch, took, commits_us))
+    Ok(AppendSample::new(commits_us.len() * batch, took, commits_us))
 }
 
 /// What one flush takes now, for tables of which it is a part.
-pub(crate) fn flush() -> anyhow::Result<Spread> {
-    let scratch = servers::scratch()?;
-    Ok(bare(scratch.path(), 1, FLUSH_SPAN)?.commit)
+pub(crate) fn measure_flush() -> anyhow::Result<Percentiles> {
+    let scratch = server_process::scratch_dir()?;
+    Ok(measure_fdatasync(scratch.path(), 1, FLUSH_DURATION)?.commit_latency)
 }
 
 /// The store's side: [`THREADS`] threads, each of which appends `batch` records at a time and waits until they are
 /// durable before it appends more, as executors do. How long an append took is therefore also how long it queued.
-fn store(folder: &Path, batch: usize) -> anyhow::Result<Sample> {
+fn measure_store(folder: &Path, batch: usize) -> anyhow::Result<AppendSample> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let folder = folder.join("store");
     let measured = runtime.block_on(async {
@@ -117,10 +121,10 @@ fn store(folder: &Path, batch: usize) -> anyhow::Result<Sample> {
     })?;
     std::fs::remove_dir_all(&folder)?;
     let micros = measured.latencies.iter().map(|took| u32::try_from(took.as_micros()).unwrap_or(u32::MAX));
-    Ok(Sample::new(measured.records, measured.elapsed, micros.collect()))
+    Ok(AppendSample::new(measured.records, measured.elapsed, micros.collect()))
 }
 
-fn table(rows: &[Row]) -> String {
+fn render_table(rows: &[AppendRow]) -> String {
     let mut table = Table::new(&[
         "rows per append",
         "fdatasync rows/s",
@@ -130,22 +134,22 @@ fn table(rows: &[Row]) -> String {
         "store / fdatasync",
     ]);
     for row in rows {
-        let rate = |samples: &[Sample]| median(samples.iter().map(|sample| sample.rows_per_s));
-        let commit = |samples: &[Sample]| {
-            let p50 = median(samples.iter().map(|sample| sample.commit.p50_ms));
-            let p99 = median(samples.iter().map(|sample| sample.commit.p99_ms));
-            format!("{} / {}", figure(p50), figure(p99))
+        let rate = |samples: &[AppendSample]| median(samples.iter().map(|sample| sample.rows_per_s));
+        let commit = |samples: &[AppendSample]| {
+            let p50 = median(samples.iter().map(|sample| sample.commit_latency.p50_ms));
+            let p99 = median(samples.iter().map(|sample| sample.commit_latency.p99_ms));
+            format!("{} / {}", format_figure(p50), format_figure(p99))
         };
-        table.row(&[
+        table.push_row(&[
             row.batch.to_string(),
-            figure(rate(&row.bare)),
-            commit(&row.bare),
-            figure(rate(&row.store)),
+            format_figure(rate(&row.fdatasync)),
+            commit(&row.fdatasync),
+            format_figure(rate(&row.store)),
             commit(&row.store),
-            figure(rate(&row.store) / rate(&row.bare)),
+            format_figure(rate(&row.store) / rate(&row.fdatasync)),
         ]);
     }
-    table.into_text()
+    table.into_markdown()
 }
 
 #[cfg(test)]
@@ -155,8 +159,8 @@ mod tests {
     #[test]
     fn the_bare_loop_counts_rows_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        let sample = bare(folder.path(), 64, Duration::from_millis(20)).unwrap();
-        assert!(sample.rows_per_s > 0.0 && sample.commit.p50_ms > 0.0, "{sample:?}");
+        let sample = measure_fdatasync(folder.path(), 64, Duration::from_millis(20)).unwrap();
+        assert!(sample.rows_per_s > 0.0 && sample.commit_latency.p50_ms > 0.0, "{sample:?}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -4,13 +4,13 @@
 //! check what they get. The cost is the server's CPU time, the run itself included, over all events delivered. With
 //! few viewers several such tasks run at once, because one alone costs less than the kernel can count.
 
-use crate::check::{Fault, Faults, Latency, StreamCheck};
-use crate::load::{self, Reading};
-use crate::report::{self, Table, figure};
-use crate::servers::{HeadwaterOptions, Server};
-use crate::stats::{Spread, median};
-use crate::target::{Dialect, Target};
-use crate::usage::{Meter, Usage};
+use crate::load::{self, StreamReading};
+use crate::process_usage::{ProcessUsage, UsageMeter};
+use crate::report::{self, Table, format_figure};
+use crate::server_process::{HeadwaterOptions, ServerProcess};
+use crate::stats::{Percentiles, median};
+use crate::stream_check::{FaultCounts, LatencyScope, StreamChecker, StreamFault};
+use crate::target::{LoadTarget, TargetApi};
 use http_body_util::BodyExt;
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -24,61 +24,66 @@ const DEADLINE: Duration = Duration::from_secs(40);
 
 /// How many watch each task, and how many tasks there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crowd {
+pub(crate) struct FanoutPlan {
     pub(crate) viewers: u32,
     pub(crate) tasks: u32,
     pub(crate) deltas: u32,
 }
 
-const CROWDS: [Crowd; 3] = [
-    Crowd { viewers: 1, tasks: 40, deltas: DELTAS },
-    Crowd { viewers: 10, tasks: 4, deltas: DELTAS },
-    Crowd { viewers: 1000, tasks: 1, deltas: DELTAS },
+const FANOUT_PLANS: [FanoutPlan; 3] = [
+    FanoutPlan { viewers: 1, tasks: 40, deltas: DELTAS },
+    FanoutPlan { viewers: 10, tasks: 4, deltas: DELTAS },
+    FanoutPlan { viewers: 1000, tasks: 1, deltas: DELTAS },
 ];
 
 /// What a crowd cost.
-pub(crate) struct Sample {
+pub(crate) struct FanoutSample {
     pub(crate) cpu_ms_per_1k: f64,
     pub(crate) deliveries: u64,
-    pub(crate) added: Spread,
-    pub(crate) usage: Usage,
-    pub(crate) faults: Faults,
+    pub(crate) added_latency: Percentiles,
+    pub(crate) usage: ProcessUsage,
+    pub(crate) faults: FaultCounts,
 }
 
-struct Row {
-    crowd: Crowd,
+struct FanoutRow {
+    plan: FanoutPlan,
     name: &'static str,
-    samples: Vec<Sample>,
+    samples: Vec<FanoutSample>,
 }
 
 /// Measures every crowd on Headwater and on the mock, which has no log and no fan-out: each viewer is told its own
 /// story. Says whether every stream was good.
 pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, write: bool) -> anyhow::Result<bool> {
-    let servers: Vec<Server> =
-        [Some(Server::mock("mock, no log").await?), Server::headwater(options).await?].into_iter().flatten().collect();
-    let targets: Vec<Target> =
-        servers.iter().map(|server| Target { dialect: Dialect::Tasks, ..server.target().clone() }).collect();
+    let servers: Vec<ServerProcess> =
+        [Some(ServerProcess::start_mock("mock, no log").await?), ServerProcess::start_headwater(options).await?]
+            .into_iter()
+            .flatten()
+            .collect();
+    let targets: Vec<LoadTarget> =
+        servers.iter().map(|server| LoadTarget { dialect: TargetApi::Tasks, ..server.target().clone() }).collect();
     let rows = measure_all(&targets, rounds).await;
-    let rows = rows.inspect_err(|_| servers.iter().for_each(|server| eprintln!("{}", server.last_words())))?;
+    let rows = rows.inspect_err(|_| servers.iter().for_each(|server| eprintln!("{}", server.log_tail())))?;
     for server in servers {
         server.stop().await?;
     }
-    let body = format!("Medians of {rounds} rounds.\n\n{}", table(&rows));
-    report::publish("fanout", &body, write)?;
+    let body = format!("Medians of {rounds} rounds.\n\n{}", render_table(&rows));
+    report::publish_section("fanout", &body, write)?;
     Ok(rows.iter().flat_map(|row| &row.samples).all(|sample| sample.faults.total() == 0))
 }
 
-async fn measure_all(targets: &[Target], rounds: usize) -> anyhow::Result<Vec<Row>> {
-    let mut rows: Vec<Row> = CROWDS
+async fn measure_all(targets: &[LoadTarget], rounds: usize) -> anyhow::Result<Vec<FanoutRow>> {
+    let mut rows: Vec<FanoutRow> = FANOUT_PLANS
         .iter()
-        .flat_map(|crowd| targets.iter().map(|target| Row { crowd: *crowd, name: target.name, samples: Vec::new() }))
+        .flat_map(|crowd| {
+            targets.iter().map(|target| FanoutRow { plan: *crowd, name: target.name, samples: Vec::new() })
+        })
         .collect();
     for round in 0..rounds {
         for row in &mut rows {
             let Some(target) = targets.iter().find(|target| target.name == row.name) else { continue };
-            let sample = measure(target, row.crowd).await?;
-            let viewers = row.crowd.viewers;
-            eprintln!("round {} {viewers:>4} viewers {:<12} {}", round + 1, row.name, line(&sample));
+            let sample = measure_fanout(target, row.plan).await?;
+            let viewers = row.plan.viewers;
+            eprintln!("round {} {viewers:>4} viewers {:<12} {}", round + 1, row.name, format_sample(&sample));
             row.samples.push(sample);
         }
     }
@@ -86,9 +91,9 @@ async fn measure_all(targets: &[Target], rounds: usize) -> anyhow::Result<Vec<Ro
 }
 
 /// Runs one crowd.
-pub(crate) async fn measure(target: &Target, crowd: Crowd) -> anyhow::Result<Sample> {
+pub(crate) async fn measure_fanout(target: &LoadTarget, crowd: FanoutPlan) -> anyhow::Result<FanoutSample> {
     let target = Arc::new(target.clone());
-    let meter = Meter::start(target.pid)?;
+    let meter = UsageMeter::start(target.pid)?;
     let mut tasks = JoinSet::new();
     for task in 0..crowd.tasks {
         let target = target.clone();
@@ -96,69 +101,71 @@ pub(crate) async fn measure(target: &Target, crowd: Crowd) -> anyhow::Result<Sam
         let start = Duration::from_millis(INTERVAL_MS) * task / crowd.tasks;
         tasks.spawn(async move {
             tokio::time::sleep(start).await;
-            watch(target, crowd).await
+            watch_task(target, crowd).await
         });
     }
-    let readings: Vec<Reading> = tasks.join_all().await.into_iter().flatten().collect();
+    let readings: Vec<StreamReading> = tasks.join_all().await.into_iter().flatten().collect();
     let usage = meter.stop()?;
 
-    let (mut deliveries, mut added_us, mut faults) = (0, Vec::new(), Faults::default());
+    let (mut deliveries, mut added_us, mut faults) = (0, Vec::new(), FaultCounts::default());
     for reading in readings {
         deliveries += reading.events;
-        added_us.extend(reading.added_us);
+        added_us.extend(reading.latencies_us);
         if let Some(fault) = reading.fault {
             faults.add(fault);
         }
     }
     let cpu_ms_per_1k = usage.cpu_ms * 1000.0 / deliveries as f64;
-    Ok(Sample { cpu_ms_per_1k, deliveries, added: Spread::of_us(added_us), usage, faults })
+    Ok(FanoutSample { cpu_ms_per_1k, deliveries, added_latency: Percentiles::from_micros(added_us), usage, faults })
 }
 
 #[derive(Deserialize)]
-struct Created {
+struct CreatedTask {
     task_id: String,
 }
 
 /// Starts one task and lets its viewers follow it.
-async fn watch(target: Arc<Target>, crowd: Crowd) -> Vec<Reading> {
-    let failed = || vec![Reading { fault: Some(Fault::Http), ..Reading::default() }];
-    let Ok(request) = target.start_task(crowd.deltas, INTERVAL_MS) else { return failed() };
-    let created = load::exchange(&target, request, async |answer| {
+async fn watch_task(target: Arc<LoadTarget>, crowd: FanoutPlan) -> Vec<StreamReading> {
+    let failed = || vec![StreamReading { fault: Some(StreamFault::Http), ..StreamReading::default() }];
+    let Ok(request) = target.start_task_request(crowd.deltas, INTERVAL_MS) else { return failed() };
+    let created = load::send_request(&target, request, async |answer| {
         if answer.status() != StatusCode::ACCEPTED {
-            return Err(Fault::Http);
+            return Err(StreamFault::Http);
         }
-        let body = answer.into_body().collect().await.map_err(|_| Fault::Cut)?;
-        serde_json::from_slice::<Created>(&body.to_bytes()).map_err(|_| Fault::Malformed)
+        let body = answer.into_body().collect().await.map_err(|_| StreamFault::Cut)?;
+        serde_json::from_slice::<CreatedTask>(&body.to_bytes()).map_err(|_| StreamFault::Malformed)
     })
     .await;
-    let Ok(request) = created.and_then(|task| target.follow_task(&task.task_id).map_err(|_| Fault::Malformed)) else {
+    let Ok(request) =
+        created.and_then(|task| target.follow_task_request(&task.task_id).map_err(|_| StreamFault::Malformed))
+    else {
         return failed();
     };
     let mut viewers = JoinSet::new();
     for _ in 0..crowd.viewers {
         let (target, request) = (target.clone(), request.clone());
         viewers.spawn(async move {
-            let check = StreamCheck::new(crowd.deltas, Latency::SinceAttached);
-            load::read(&target, request, check, DEADLINE).await
+            let check = StreamChecker::new(crowd.deltas, LatencyScope::SinceAttach);
+            load::read_checked_stream(&target, request, check, DEADLINE).await
         });
     }
     viewers.join_all().await
 }
 
-fn line(sample: &Sample) -> String {
+fn format_sample(sample: &FanoutSample) -> String {
     format!(
         "cpu {} ms/1k deliveries of {}, added p50 {} p99 {} ms, peak {} MB, machine {:.0} % busy, faults {}",
-        figure(sample.cpu_ms_per_1k),
+        format_figure(sample.cpu_ms_per_1k),
         sample.deliveries,
-        figure(sample.added.p50_ms),
-        figure(sample.added.p99_ms),
-        figure(sample.usage.rss_peak_mb),
+        format_figure(sample.added_latency.p50_ms),
+        format_figure(sample.added_latency.p99_ms),
+        format_figure(sample.usage.rss_peak_mb),
         sample.usage.machine_busy * 100.0,
         sample.faults,
     )
 }
 
-fn table(rows: &[Row]) -> String {
+fn render_table(rows: &[FanoutRow]) -> String {
     let mut table = Table::new(&[
         "viewers of each task",
         "tasks",
@@ -171,20 +178,24 @@ fn table(rows: &[Row]) -> String {
         "bad streams",
     ]);
     for row in rows {
-        let of = |of: &dyn Fn(&Sample) -> f64| median(row.samples.iter().map(of));
-        let mut faults = Faults::default();
+        let of = |of: &dyn Fn(&FanoutSample) -> f64| median(row.samples.iter().map(of));
+        let mut faults = FaultCounts::default();
         row.samples.iter().for_each(|sample| faults.extend(&sample.faults));
-        table.row(&[
-            row.crowd.viewers.to_string(),
-            row.crowd.tasks.to_string(),
+        table.push_row(&[
+            row.plan.viewers.to_string(),
+            row.plan.tasks.to_string(),
             row.name.into(),
-            figure(of(&|sample| sample.cpu_ms_per_1k)),
-            figure(of(&|sample| sample.deliveries as f64)),
-            format!("{} / {}", figure(of(&|sample| sample.added.p50_ms)), figure(of(&|sample| sample.added.p99_ms))),
-            figure(of(&|sample| sample.usage.rss_peak_mb)),
+            format_figure(of(&|sample| sample.cpu_ms_per_1k)),
+            format_figure(of(&|sample| sample.deliveries as f64)),
+            format!(
+                "{} / {}",
+                format_figure(of(&|sample| sample.added_latency.p50_ms)),
+                format_figure(of(&|sample| sample.added_latency.p99_ms))
+            ),
+            format_figure(of(&|sample| sample.usage.rss_peak_mb)),
             format!("{:.0} %", of(&|sample| sample.usage.machine_busy) * 100.0),
             faults.to_string(),
         ]);
     }
-    table.into_text()
+    table.into_markdown()
 }

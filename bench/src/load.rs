@@ -4,11 +4,11 @@
 //! start one after the other over at most a second. Connection and reader live in one task, so that the client takes
 //! as little of the shared cores as it can.
 
-use crate::check::{Fault, Faults, Latency, StreamCheck};
 use crate::clock;
-use crate::stats::Spread;
-use crate::target::Target;
-use crate::usage::{Meter, Usage};
+use crate::process_usage::{ProcessUsage, UsageMeter};
+use crate::stats::Percentiles;
+use crate::stream_check::{FaultCounts, LatencyScope, StreamChecker, StreamFault};
+use crate::target::LoadTarget;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -23,11 +23,11 @@ use tokio::task::JoinSet;
 const RAMP_MAX: Duration = Duration::from_secs(1);
 const RAMP_PER_STREAM: Duration = Duration::from_millis(2);
 /// What a stream may take beyond its own pace before it counts as cut.
-const PATIENCE: Duration = Duration::from_secs(15);
+const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// One cell of the table: how many streams, how long, how fast, how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub(crate) struct LoadPlan {
     pub(crate) streams: u32,
     pub(crate) deltas: u32,
     /// Zero is full speed.
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) waves: u32,
 }
 
-impl Plan {
+impl LoadPlan {
     pub(crate) fn is_paced(&self) -> bool {
         self.interval_ms > 0
     }
@@ -52,39 +52,39 @@ impl Plan {
     }
 
     fn deadline(&self) -> Duration {
-        Duration::from_millis(self.interval_ms) * self.deltas + PATIENCE
+        Duration::from_millis(self.interval_ms) * self.deltas + STALL_TIMEOUT
     }
 }
 
 /// What a plan's run on a target gave.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct LoadSample {
     pub(crate) cpu_ms_per_1k: f64,
     /// Receipt minus stamp, per delta.
-    pub(crate) added: Spread,
+    pub(crate) added_latency: Percentiles,
     /// From before connecting until the first delta was read, per stream.
-    pub(crate) first_delta: Spread,
+    pub(crate) first_delta_latency: Percentiles,
     pub(crate) deltas_per_s: f64,
-    pub(crate) usage: Usage,
+    pub(crate) usage: ProcessUsage,
     pub(crate) streams: usize,
-    pub(crate) faults: Faults,
+    pub(crate) faults: FaultCounts,
 }
 
 /// What one stream gave.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct StreamReading {
     pub(crate) events: u64,
     pub(crate) deltas: u32,
-    pub(crate) added_us: Vec<u32>,
+    pub(crate) latencies_us: Vec<u32>,
     pub(crate) first_delta_us: Option<u32>,
-    pub(crate) fault: Option<Fault>,
+    pub(crate) fault: Option<StreamFault>,
 }
 
 /// Runs `plan` against `target`.
-pub(crate) async fn run(target: &Target, plan: Plan) -> anyhow::Result<Sample> {
-    let request = target.story(plan.deltas, plan.interval_ms)?;
+pub(crate) async fn run_load(target: &LoadTarget, plan: LoadPlan) -> anyhow::Result<LoadSample> {
+    let request = target.stream_request(plan.deltas, plan.interval_ms)?;
     let target = Arc::new(target.clone());
-    let meter = Meter::start(target.pid)?;
+    let meter = UsageMeter::start(target.pid)?;
     let began = Instant::now();
     let mut slots = JoinSet::new();
     for slot in 0..plan.streams {
@@ -94,32 +94,32 @@ pub(crate) async fn run(target: &Target, plan: Plan) -> anyhow::Result<Sample> {
             tokio::time::sleep(start).await;
             let mut readings = Vec::with_capacity(plan.waves as usize);
             for _ in 0..plan.waves {
-                readings.push(read_story(&target, request.clone(), plan).await);
+                readings.push(read_stream(&target, request.clone(), plan).await);
             }
             readings
         });
     }
-    let readings: Vec<Reading> = slots.join_all().await.into_iter().flatten().collect();
+    let readings: Vec<StreamReading> = slots.join_all().await.into_iter().flatten().collect();
     let seconds = began.elapsed().as_secs_f64();
-    Ok(summary(readings, seconds, meter.stop()?))
+    Ok(summarize(readings, seconds, meter.stop()?))
 }
 
-fn summary(readings: Vec<Reading>, seconds: f64, usage: Usage) -> Sample {
+fn summarize(readings: Vec<StreamReading>, seconds: f64, usage: ProcessUsage) -> LoadSample {
     let streams = readings.len();
-    let (mut deltas, mut faults) = (0_u64, Faults::default());
+    let (mut deltas, mut faults) = (0_u64, FaultCounts::default());
     let (mut added_us, mut first_us) = (Vec::new(), Vec::new());
     for reading in readings {
         deltas += u64::from(reading.deltas);
-        added_us.extend(reading.added_us);
+        added_us.extend(reading.latencies_us);
         first_us.extend(reading.first_delta_us);
         if let Some(fault) = reading.fault {
             faults.add(fault);
         }
     }
-    Sample {
+    LoadSample {
         cpu_ms_per_1k: usage.cpu_ms * 1000.0 / deltas as f64,
-        added: Spread::of_us(added_us),
-        first_delta: Spread::of_us(first_us),
+        added_latency: Percentiles::from_micros(added_us),
+        first_delta_latency: Percentiles::from_micros(first_us),
         deltas_per_s: deltas as f64 / seconds,
         usage,
         streams,
@@ -127,48 +127,48 @@ fn summary(readings: Vec<Reading>, seconds: f64, usage: Usage) -> Sample {
     }
 }
 
-async fn read_story(target: &Target, request: Request<Full<Bytes>>, plan: Plan) -> Reading {
-    let check = StreamCheck::new(plan.deltas, Latency::OfAll);
-    read(target, request, check, plan.deadline()).await
+async fn read_stream(target: &LoadTarget, request: Request<Full<Bytes>>, plan: LoadPlan) -> StreamReading {
+    let check = StreamChecker::new(plan.deltas, LatencyScope::AllDeltas);
+    read_checked_stream(target, request, check, plan.deadline()).await
 }
 
 /// Reads and checks one stream; gives up at `deadline`.
-pub(crate) async fn read(
-    target: &Target,
+pub(crate) async fn read_checked_stream(
+    target: &LoadTarget,
     request: Request<Full<Bytes>>,
-    mut check: StreamCheck,
+    mut check: StreamChecker,
     deadline: Duration,
-) -> Reading {
+) -> StreamReading {
     let mut first_delta_us = None;
-    let reading = follow(target, request, &mut check, &mut first_delta_us);
-    let outcome = tokio::time::timeout(deadline, reading).await.unwrap_or(Err(Fault::Cut));
-    Reading {
+    let reading = follow_stream(target, request, &mut check, &mut first_delta_us);
+    let outcome = tokio::time::timeout(deadline, reading).await.unwrap_or(Err(StreamFault::Cut));
+    StreamReading {
         events: check.events(),
         deltas: check.deltas(),
         first_delta_us,
         fault: outcome.err(),
-        added_us: check.into_added_us(),
+        latencies_us: check.into_latencies_us(),
     }
 }
 
-async fn follow(
-    target: &Target,
+async fn follow_stream(
+    target: &LoadTarget,
     request: Request<Full<Bytes>>,
-    check: &mut StreamCheck,
+    check: &mut StreamChecker,
     first_delta_us: &mut Option<u32>,
-) -> Result<(), Fault> {
+) -> Result<(), StreamFault> {
     let began = Instant::now();
-    exchange(target, request, async |answer| {
+    send_request(target, request, async |answer| {
         if !is_event_stream(&answer) {
-            return Err(Fault::Http);
+            return Err(StreamFault::Http);
         }
-        check.attached(clock::now_us());
+        check.on_response_start(clock::now_us());
         let mut body = answer.into_body();
         while let Some(frame) = body.frame().await {
             // An error of the transport in mid-stream is a cut, unless the story was already complete.
             let Ok(frame) = frame else { break };
             if let Some(bytes) = frame.data_ref() {
-                check.chunk(bytes, clock::now_us())?;
+                check.on_chunk(bytes, clock::now_us())?;
             }
             if first_delta_us.is_none() && check.deltas() > 0 {
                 *first_delta_us = Some(u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX));
@@ -185,22 +185,22 @@ fn is_event_stream(answer: &Response<Incoming>) -> bool {
 }
 
 /// One request on a new connection; `read` gets the answer while the connection is driven beside it.
-pub(crate) async fn exchange<T>(
-    target: &Target,
+pub(crate) async fn send_request<T>(
+    target: &LoadTarget,
     request: Request<Full<Bytes>>,
-    read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, Fault>,
-) -> Result<T, Fault> {
-    let socket = TcpStream::connect(target.authority.as_str()).await.map_err(|_| Fault::Http)?;
-    socket.set_nodelay(true).map_err(|_| Fault::Http)?;
+    read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, StreamFault>,
+) -> Result<T, StreamFault> {
+    let socket = TcpStream::connect(target.authority.as_str()).await.map_err(|_| StreamFault::Http)?;
+    socket.set_nodelay(true).map_err(|_| StreamFault::Http)?;
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await;
-    let (mut sender, connection) = handshake.map_err(|_| Fault::Http)?;
+    let (mut sender, connection) = handshake.map_err(|_| StreamFault::Http)?;
     let connection = async {
         // What the connection still holds when it ends is read by the other side; an error shows there, too.
         let _ = connection.await;
-        std::future::pending::<Result<T, Fault>>().await
+        std::future::pending::<Result<T, StreamFault>>().await
     };
     let reading = async {
-        let answer = sender.send_request(request).await.map_err(|_| Fault::Http)?;
+        let answer = sender.send_request(request).await.map_err(|_| StreamFault::Http)?;
         read(answer).await
     };
     tokio::select! {

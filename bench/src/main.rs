@@ -6,29 +6,29 @@
 //! routes and its frames.
 
 mod append;
-mod check;
 mod clock;
+mod delta_stream;
 mod fanout;
-mod files;
+mod http_server;
 mod load;
-mod mock;
+mod mock_provider;
+mod open_files_limit;
+mod process_usage;
 mod proxy;
 mod report;
-mod serve;
-mod servers;
-mod sse;
+mod server_process;
+mod sse_splitter;
 mod stats;
-mod story;
+mod stream_check;
 mod streams;
 mod target;
-mod usage;
 
 #[cfg(test)]
 mod tests;
 
 use clap::{Args, Parser, Subcommand};
 use hyper::http::uri::Authority;
-use servers::HeadwaterOptions;
+use server_process::HeadwaterOptions;
 use std::net::SocketAddr;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -40,11 +40,11 @@ const APPEND_ROUNDS: usize = 3;
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: BenchCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum BenchCommand {
     /// Everything below that measures, written into docs/performance.md.
     All {
         #[command(flatten)]
@@ -54,9 +54,9 @@ enum Command {
         check: bool,
     },
     /// Streams through Headwater and the yardsticks.
-    Streams(Suite),
+    Streams(SuiteArgs),
     /// Viewers of one task.
-    Fanout(Suite),
+    Fanout(SuiteArgs),
     /// Durable appends against a bare fdatasync loop.
     Append {
         /// Rounds; a figure is their median.
@@ -67,7 +67,7 @@ enum Command {
         write: bool,
     },
     /// Load on a server that is already running.
-    Load(Load),
+    Load(LoadArgs),
     /// The mock provider.
     Mock {
         /// Where to listen.
@@ -78,7 +78,7 @@ enum Command {
     Proxy {
         /// What it does with a stream.
         #[arg(long)]
-        mode: proxy::Mode,
+        mode: proxy::ProxyMode,
         /// Host and port of what is behind it.
         #[arg(long, value_name = "HOST:PORT")]
         upstream: Authority,
@@ -89,7 +89,7 @@ enum Command {
 }
 
 #[derive(Args)]
-struct Suite {
+struct SuiteArgs {
     #[command(flatten)]
     headwater: HeadwaterOptions,
     /// Rounds; a figure is their median [default: 3 for streams, 2 for viewers].
@@ -101,7 +101,7 @@ struct Suite {
 }
 
 #[derive(Args)]
-struct Load {
+struct LoadArgs {
     /// Host and port of the server.
     #[arg(long, value_name = "HOST:PORT")]
     server: Authority,
@@ -110,7 +110,7 @@ struct Load {
     pid: u32,
     /// How a story is asked for.
     #[arg(long, default_value = "stream")]
-    dialect: target::Dialect,
+    dialect: target::TargetApi,
     /// Streams at once.
     #[arg(long, default_value_t = 50)]
     streams: u32,
@@ -128,7 +128,7 @@ struct Load {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    files::raise_limit()?;
+    open_files_limit::raise_open_files_limit()?;
     let mut terminate = signal(SignalKind::terminate())?;
     // On a signal the work is dropped, and its child processes with it.
     tokio::select! {
@@ -138,53 +138,53 @@ async fn main() -> anyhow::Result<()> {
     }
 }
 
-async fn run(command: Command) -> anyhow::Result<()> {
+async fn run(command: BenchCommand) -> anyhow::Result<()> {
     match command {
-        Command::All { headwater, check } => {
-            must_be_release()?;
+        BenchCommand::All { headwater, check } => {
+            ensure_release_build()?;
             let is_met = streams::run(&headwater, STREAM_ROUNDS, true).await?;
-            append_aside(APPEND_ROUNDS, true).await?;
+            run_append_blocking(APPEND_ROUNDS, true).await?;
             let is_good = fanout::run(&headwater, FANOUT_ROUNDS, true).await?;
             anyhow::ensure!(!check || (is_met && is_good), "a bar was missed");
             Ok(())
         }
-        Command::Streams(Suite { headwater, rounds, write }) => {
-            must_be_release()?;
+        BenchCommand::Streams(SuiteArgs { headwater, rounds, write }) => {
+            ensure_release_build()?;
             streams::run(&headwater, rounds.unwrap_or(STREAM_ROUNDS), write).await.map(drop)
         }
-        Command::Fanout(Suite { headwater, rounds, write }) => {
-            must_be_release()?;
+        BenchCommand::Fanout(SuiteArgs { headwater, rounds, write }) => {
+            ensure_release_build()?;
             fanout::run(&headwater, rounds.unwrap_or(FANOUT_ROUNDS), write).await.map(drop)
         }
-        Command::Append { rounds, write } => append_aside(rounds, write).await,
-        Command::Load(options) => load(options).await,
-        Command::Mock { listen } => mock::run(listen).await,
-        Command::Proxy { mode, upstream, listen } => proxy::run(mode, upstream, listen).await,
+        BenchCommand::Append { rounds, write } => run_append_blocking(rounds, write).await,
+        BenchCommand::Load(options) => load(options).await,
+        BenchCommand::Mock { listen } => mock_provider::run(listen).await,
+        BenchCommand::Proxy { mode, upstream, listen } => proxy::run(mode, upstream, listen).await,
     }
 }
 
 /// Figures of an unoptimised yardstick flatter everyone.
-fn must_be_release() -> anyhow::Result<()> {
+fn ensure_release_build() -> anyhow::Result<()> {
     anyhow::ensure!(!cfg!(debug_assertions), "measure with `cargo run --release -p bench`");
     Ok(())
 }
 
 /// The append measurement blocks its thread on the disk.
-async fn append_aside(rounds: usize, write: bool) -> anyhow::Result<()> {
+async fn run_append_blocking(rounds: usize, write: bool) -> anyhow::Result<()> {
     tokio::task::spawn_blocking(move || append::run(rounds, write)).await?
 }
 
-async fn load(options: Load) -> anyhow::Result<()> {
+async fn load(options: LoadArgs) -> anyhow::Result<()> {
     let target =
-        target::Target { name: "server", authority: options.server, pid: options.pid, dialect: options.dialect };
-    let plan = load::Plan {
+        target::LoadTarget { name: "server", authority: options.server, pid: options.pid, dialect: options.dialect };
+    let plan = load::LoadPlan {
         streams: options.streams,
         deltas: options.deltas,
         interval_ms: options.interval_ms,
         waves: options.waves,
     };
-    let sample = load::run(&target, plan).await?;
-    println!("{}: {}", plan.label(), streams::line(&sample));
+    let sample = load::run_load(&target, plan).await?;
+    println!("{}: {}", plan.label(), streams::format_sample(&sample));
     anyhow::ensure!(sample.faults.total() == 0, "{} of {} streams were bad", sample.faults.total(), sample.streams);
     Ok(())
 }

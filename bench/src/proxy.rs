@@ -3,8 +3,8 @@
 //! `pass` does nothing: bytes go on as they come. `parse` does what every gateway has to: it splits the stream, parses
 //! each event's JSON, serialises it again and sends one frame per event. Neither keeps anything.
 
-use crate::serve;
-use crate::sse::Splitter;
+use crate::http_server;
+use crate::sse_splitter::SseSplitter;
 use anyhow::Context as _;
 use bytes::{BufMut, Bytes, BytesMut};
 use http_body_util::{Either, Full};
@@ -22,40 +22,40 @@ use tokio::net::TcpListener;
 
 /// What the proxy does with a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Mode {
+pub(crate) enum ProxyMode {
     /// Nothing.
     Pass,
     /// Splits, parses, serialises.
     Parse,
 }
 
-type ProxyBody = Either<Either<Incoming, ParsedBody>, Full<Bytes>>;
-type Upstream = Client<HttpConnector, Incoming>;
+type ProxyBody = Either<Either<Incoming, ReencodedBody>, Full<Bytes>>;
+type UpstreamClient = Client<HttpConnector, Incoming>;
 
 /// Runs the proxy until the process ends.
-pub(crate) async fn run(mode: Mode, upstream: Authority, listen: SocketAddr) -> anyhow::Result<()> {
-    serve(mode, upstream, serve::listen("proxy", listen).await?).await
+pub(crate) async fn run(mode: ProxyMode, upstream: Authority, listen: SocketAddr) -> anyhow::Result<()> {
+    serve_proxy(mode, upstream, http_server::bind_and_announce("proxy", listen).await?).await
 }
 
 /// Proxies on a listener that is already there.
-pub(crate) async fn serve(mode: Mode, upstream: Authority, listener: TcpListener) -> anyhow::Result<()> {
+pub(crate) async fn serve_proxy(mode: ProxyMode, upstream: Authority, listener: TcpListener) -> anyhow::Result<()> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
-    let client: Upstream = Client::builder(TokioExecutor::new()).build(connector);
-    serve::serve(listener, move |request| {
+    let client: UpstreamClient = Client::builder(TokioExecutor::new()).build(connector);
+    http_server::serve_connections(listener, move |request| {
         let (client, upstream) = (client.clone(), upstream.clone());
         async move {
-            let answer = forward(&client, upstream, mode, request).await;
+            let answer = forward_request(&client, upstream, mode, request).await;
             Ok(answer.unwrap_or_else(|error| bad_gateway(format!("{error:#}\n"))))
         }
     })
     .await
 }
 
-async fn forward(
-    client: &Upstream,
+async fn forward_request(
+    client: &UpstreamClient,
     upstream: Authority,
-    mode: Mode,
+    mode: ProxyMode,
     request: Request<Incoming>,
 ) -> anyhow::Result<Response<ProxyBody>> {
     let (mut head, body) = request.into_parts();
@@ -73,8 +73,8 @@ async fn forward(
         head.headers.remove(name);
     }
     let body = match mode {
-        Mode::Pass => Either::Left(body),
-        Mode::Parse => Either::Right(ParsedBody { upstream: body, splitter: Splitter::default() }),
+        ProxyMode::Pass => Either::Left(body),
+        ProxyMode::Parse => Either::Right(ReencodedBody { upstream: body, splitter: SseSplitter::default() }),
     };
     Ok(Response::from_parts(head, Either::Left(body)))
 }
@@ -86,12 +86,12 @@ fn bad_gateway(reason: String) -> Response<ProxyBody> {
 }
 
 /// The upstream's events, each parsed and written anew as a frame of its own.
-struct ParsedBody {
+struct ReencodedBody {
     upstream: Incoming,
-    splitter: Splitter,
+    splitter: SseSplitter,
 }
 
-impl ParsedBody {
+impl ReencodedBody {
     fn next_frame(&mut self) -> anyhow::Result<Option<Bytes>> {
         let Some(event) = self.splitter.next().map_err(|_| anyhow::anyhow!("an event is too long"))? else {
             return Ok(None);
@@ -114,7 +114,7 @@ impl ParsedBody {
     }
 }
 
-impl Body for ParsedBody {
+impl Body for ReencodedBody {
     type Data = Bytes;
     type Error = anyhow::Error;
 

@@ -3,7 +3,7 @@
 //! A section of the page lies between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`; only that is replaced. Each
 //! says when, from which commit, on how many cores and by which command it was made.
 
-use crate::servers::workspace;
+use crate::server_process::workspace_root;
 use anyhow::Context;
 use std::fmt::Write;
 use std::fs;
@@ -17,24 +17,24 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn new(head: &[&str]) -> Self {
         let mut table = Self { text: String::new() };
-        table.row(head);
-        table.row(&vec!["---"; head.len()]);
+        table.push_row(head);
+        table.push_row(&vec!["---"; head.len()]);
         table
     }
 
-    pub(crate) fn row<T: AsRef<str>>(&mut self, cells: &[T]) {
+    pub(crate) fn push_row<T: AsRef<str>>(&mut self, cells: &[T]) {
         let cells: Vec<&str> = cells.iter().map(AsRef::as_ref).collect();
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "| {} |", cells.join(" | "));
     }
 
-    pub(crate) fn into_text(self) -> String {
+    pub(crate) fn into_markdown(self) -> String {
         self.text
     }
 }
 
 /// A figure with as many digits as it deserves: three that count, none after a hundred.
-pub(crate) fn figure(value: f64) -> String {
+pub(crate) fn format_figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "–".into(),
         size if size >= 99_950.0 => format!("{:.0}k", value / 1000.0),
@@ -46,16 +46,16 @@ pub(crate) fn figure(value: f64) -> String {
 }
 
 /// A bar, and whether it was met.
-pub(crate) fn verdict(text: &str, is_met: bool) -> String {
+pub(crate) fn format_verdict(text: &str, is_met: bool) -> String {
     format!("- {}: {text}\n", if is_met { "met" } else { "**MISSED**" })
 }
 
 /// Prints a section, and writes it into the page if asked to.
-pub(crate) fn publish(name: &str, body: &str, write: bool) -> anyhow::Result<()> {
+pub(crate) fn publish_section(name: &str, body: &str, write: bool) -> anyhow::Result<()> {
     let section = format!("{}\n\n{}", provenance(), body.trim_end());
     println!("{section}\n");
     if write {
-        let path = workspace().join("docs/performance.md");
+        let path = workspace_root().join("docs/performance.md");
         let page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         fs::write(&path, replace_section(&page, name, &section)?)?;
     }
@@ -66,17 +66,19 @@ fn provenance() -> String {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let command = arguments.join(" ");
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let date = said("date", &["-u", "+%Y-%m-%d"]);
-    let mut commit = said("git", &["rev-parse", "--short", "HEAD"]);
-    if !said("git", &["status", "--porcelain", "--", "bench", "crates", "Cargo.toml", "Cargo.lock"]).is_empty() {
+    let date = command_output("date", &["-u", "+%Y-%m-%d"]);
+    let mut commit = command_output("git", &["rev-parse", "--short", "HEAD"]);
+    if !command_output("git", &["status", "--porcelain", "--", "bench", "crates", "Cargo.toml", "Cargo.lock"])
+        .is_empty()
+    {
         commit += " with changes";
     }
     format!("{date}, commit {commit}, {cores} cores, `cargo run --release -p bench -- {command}`")
 }
 
 /// The output of a command; the figures do not depend on it, so its absence is no error.
-fn said(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).current_dir(workspace()).output();
+fn command_output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).current_dir(workspace_root()).output();
     match output {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
         _ => "unknown".into(),
@@ -106,14 +108,14 @@ mod tests {
 
     #[test]
     fn figures_are_short() {
-        let texts = [0.174, 9.996, 21.54, 471.2, 20_440.0, 243_900.0, f64::NAN].map(figure);
+        let texts = [0.174, 9.996, 21.54, 471.2, 20_440.0, 243_900.0, f64::NAN].map(format_figure);
         assert_eq!(texts, ["0.17", "10.0", "21.5", "471", "20.4k", "244k", "–"]);
     }
 
     #[test]
     fn a_table_is_markdown() {
         let mut table = Table::new(&["a", "b"]);
-        table.row(&["1", "2"]);
-        assert_eq!(table.into_text(), "| a | b |\n| --- | --- |\n| 1 | 2 |\n");
+        table.push_row(&["1", "2"]);
+        assert_eq!(table.into_markdown(), "| a | b |\n| --- | --- |\n| 1 | 2 |\n");
     }
 }

@@ -2,14 +2,14 @@
 
 /// The middle and the tail of a set of samples, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Spread {
+pub(crate) struct Percentiles {
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
 }
 
-impl Spread {
+impl Percentiles {
     /// Of samples in microseconds.
-    pub(crate) fn of_us(mut samples: Vec<u32>) -> Self {
+    pub(crate) fn from_micros(mut samples: Vec<u32>) -> Self {
         samples.sort_unstable();
         let at = |percent: usize| {
             let index = (samples.len() * percent / 100).min(samples.len().saturating_sub(1));
@@ -32,7 +32,7 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// The least and the greatest value.
-pub(crate) fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+pub(crate) fn min_max(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     values.into_iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn percentiles_of_a_hundred_thousand() {
-        let spread = Spread::of_us((0..100_000).rev().collect());
-        assert_eq!(spread, Spread { p50_ms: 50.0, p99_ms: 99.0 });
+        let spread = Percentiles::from_micros((0..100_000).rev().collect());
+        assert_eq!(spread, Percentiles { p50_ms: 50.0, p99_ms: 99.0 });
     }
 }

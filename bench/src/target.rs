@@ -14,7 +14,7 @@ const STORY_INTERVAL_MS: u64 = 20;
 
 /// How a story is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Dialect {
+pub(crate) enum TargetApi {
     /// `POST /stream?count=N&interval_ms=M`, the mock's own, directly or through a proxy.
     Stream,
     /// `POST /v1/tasks` with `story N`, Headwater's.
@@ -23,51 +23,51 @@ pub(crate) enum Dialect {
 
 /// A server under load.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct LoadTarget {
     pub(crate) name: &'static str,
     pub(crate) authority: Authority,
     /// The process whose CPU time and memory are counted.
     pub(crate) pid: u32,
-    pub(crate) dialect: Dialect,
+    pub(crate) dialect: TargetApi,
 }
 
-impl Target {
+impl LoadTarget {
     /// A request that is answered with the whole story as a stream.
-    pub(crate) fn story(&self, deltas: u32, interval_ms: u64) -> anyhow::Result<Request<Full<Bytes>>> {
+    pub(crate) fn stream_request(&self, deltas: u32, interval_ms: u64) -> anyhow::Result<Request<Full<Bytes>>> {
         match self.dialect {
-            Dialect::Stream => {
+            TargetApi::Stream => {
                 let uri = format!("/stream?count={deltas}&interval_ms={interval_ms}");
-                Ok(self.to(Request::post(uri)).header(ACCEPT, "text/event-stream").body(Full::default())?)
+                Ok(self.with_host(Request::post(uri)).header(ACCEPT, "text/event-stream").body(Full::default())?)
             }
-            Dialect::Tasks => {
-                let body = json!({"model": "bench", "input": input(deltas, interval_ms)?, "stream": true});
-                self.create(&body)
+            TargetApi::Tasks => {
+                let body = json!({"model": "bench", "input": story_input(deltas, interval_ms)?, "stream": true});
+                self.create_task_request(&body)
             }
         }
     }
 
     /// A request that starts the story as a task and returns at once.
-    pub(crate) fn start_task(&self, deltas: u32, interval_ms: u64) -> anyhow::Result<Request<Full<Bytes>>> {
-        self.create(&json!({"model": "bench", "input": input(deltas, interval_ms)?}))
+    pub(crate) fn start_task_request(&self, deltas: u32, interval_ms: u64) -> anyhow::Result<Request<Full<Bytes>>> {
+        self.create_task_request(&json!({"model": "bench", "input": story_input(deltas, interval_ms)?}))
     }
 
     /// A request that follows a task from its first event.
-    pub(crate) fn follow_task(&self, task_id: &str) -> anyhow::Result<Request<Full<Bytes>>> {
+    pub(crate) fn follow_task_request(&self, task_id: &str) -> anyhow::Result<Request<Full<Bytes>>> {
         let uri = format!("/v1/tasks/{task_id}/events");
-        Ok(self.to(Request::get(uri)).header(ACCEPT, "text/event-stream").body(Full::default())?)
+        Ok(self.with_host(Request::get(uri)).header(ACCEPT, "text/event-stream").body(Full::default())?)
     }
 
-    fn create(&self, body: &serde_json::Value) -> anyhow::Result<Request<Full<Bytes>>> {
-        let request = self.to(Request::post("/v1/tasks")).header(CONTENT_TYPE, "application/json");
+    fn create_task_request(&self, body: &serde_json::Value) -> anyhow::Result<Request<Full<Bytes>>> {
+        let request = self.with_host(Request::post("/v1/tasks")).header(CONTENT_TYPE, "application/json");
         request.body(Full::new(body.to_string().into())).context("request")
     }
 
-    fn to(&self, request: Builder) -> Builder {
+    fn with_host(&self, request: Builder) -> Builder {
         request.header(HOST, self.authority.as_str())
     }
 }
 
-fn input(deltas: u32, interval_ms: u64) -> anyhow::Result<String> {
+fn story_input(deltas: u32, interval_ms: u64) -> anyhow::Result<String> {
     match interval_ms {
         0 => Ok(format!("story {deltas} fast")),
         STORY_INTERVAL_MS => Ok(format!("story {deltas}")),

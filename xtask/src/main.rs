@@ -4,13 +4,13 @@
 //! few lines in memory; reading the repository is [`workspace`]'s business and starting processes is [`run`]'s.
 //! Nothing here is linked into the server, and no crate of the house may be linked here.
 
-mod complaint;
 mod defects;
+mod finding;
 mod fuzz;
 mod mutants;
-mod run;
-mod tally;
+mod process;
 mod test;
+mod test_output;
 mod tidy;
 mod workspace;
 
@@ -25,11 +25,11 @@ use crate::workspace::Repo;
 #[command(name = "cargo xtask", about = "Chores of the Headwater repository")]
 struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    verb: XtaskCommand,
 }
 
 #[derive(Clone, Copy, Subcommand)]
-enum Verb {
+enum XtaskCommand {
     /// Checks what the compiler does not: map, floors, licences, promises, file sizes, leftovers
     Tidy,
     /// Plants each known defect and requires that the test that guards against it turns red
@@ -45,7 +45,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    match run_verb(Cli::parse().verb) {
+    match run_command(Cli::parse().verb) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -56,15 +56,15 @@ fn main() -> ExitCode {
 }
 
 /// True when all is well. An error means that the verb could not do its work at all.
-fn run_verb(verb: Verb) -> anyhow::Result<bool> {
-    let repo = Repo::here().context("cannot find the repository")?;
+fn run_command(verb: XtaskCommand) -> anyhow::Result<bool> {
+    let repo = Repo::locate().context("cannot find the repository")?;
     match verb {
-        Verb::Tidy => tidy::tidy(&repo),
-        Verb::Defects => Ok(defects::defects(&repo)?.failure.is_none()),
-        Verb::Mutants => Ok(mutants::mutants(&repo)?.failure.is_none()),
-        Verb::Test { full } => {
-            let effort = if full { test::Effort::Full } else { test::Effort::Everyday };
-            Ok(test::test(&repo, effort))
+        XtaskCommand::Tidy => tidy::run_tidy(&repo),
+        XtaskCommand::Defects => Ok(defects::run_defects(&repo)?.failure.is_none()),
+        XtaskCommand::Mutants => Ok(mutants::run_mutants(&repo)?.failure.is_none()),
+        XtaskCommand::Test { full } => {
+            let effort = if full { test::TestEffort::Full } else { test::TestEffort::Quick };
+            Ok(test::run_all_steps(&repo, effort))
         }
     }
 }

@@ -9,16 +9,16 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::run::{Echo, End, run};
-use crate::tally::Tally;
-use crate::test::Report;
+use crate::process::{OutputMode, ProcessOutcome, run_process};
+use crate::test::StepReport;
+use crate::test_output::TestCounts;
 use crate::workspace::Repo;
 
-const VERSION: &str = "27.1.0";
-const TOOLS: &str = "target/tools";
-const OUTPUT: &str = "target/mutants";
+const CARGO_MUTANTS_VERSION: &str = "27.1.0";
+const TOOLS_DIR: &str = "target/tools";
+const OUTPUT_DIR: &str = "target/mutants";
 /// What is left out, and why.
-const LIST: &str = ".cargo/mutants.toml";
+const EXCLUDES_FILE: &str = ".cargo/mutants.toml";
 /// The random tests try one seed: what they alone would notice deserves a test of its own.
 const SEED: (&str, &str) = ("SEED", "7");
 /// Tests that still run after so long are in an endless loop.
@@ -27,78 +27,78 @@ const TEST_SECONDS_MAX: &str = "120";
 const MEMORY_KB_MAX: u32 = 8 * 1024 * 1024;
 
 /// A crate to change, and whose tests are asked. The fold has half of its tests one floor up.
-struct Target {
+struct MutantTarget {
     package: &'static str,
-    tests_of: &'static [&'static str],
+    test_packages: &'static [&'static str],
 }
 
-const TARGETS: &[Target] = &[
-    Target { package: "machine", tests_of: &["machine"] },
-    Target { package: "model", tests_of: &["model", "machine"] },
+const TARGETS: &[MutantTarget] = &[
+    MutantTarget { package: "machine", test_packages: &["machine"] },
+    MutantTarget { package: "model", test_packages: &["model", "machine"] },
 ];
 
 /// Changes both crates, line by line. This takes hours.
-pub(crate) fn mutants(repo: &Repo) -> anyhow::Result<Report> {
-    let list = repo.read(LIST)?.unwrap_or_default();
-    if let Some(entry) = unexplained(&list).first() {
-        bail!("{LIST} says of {entry} not why: write the reason above it");
+pub(crate) fn run_mutants(repo: &Repo) -> anyhow::Result<StepReport> {
+    let list = repo.read_file(EXCLUDES_FILE)?.unwrap_or_default();
+    if let Some(entry) = entries_without_reason(&list).first() {
+        bail!("{EXCLUDES_FILE} says of {entry} not why: write the reason above it");
     }
-    let tool = repo.root.join(TOOLS).join("bin/cargo-mutants");
-    install(repo, &tool)?;
-    let mut sum = Tally::default();
+    let tool = repo.root.join(TOOLS_DIR).join("bin/cargo-mutants");
+    install_cargo_mutants(repo, &tool)?;
+    let mut sum = TestCounts::default();
     let mut unnoticed = Vec::new();
     for target in TARGETS {
-        let (noticed, missed) = change(repo, &tool, target)?;
-        sum.add(&Tally { passed: noticed, failed: missed.len(), ..Tally::default() });
+        let (noticed, missed) = mutate_crate(repo, &tool, target)?;
+        sum.add(&TestCounts { passed: noticed, failed: missed.len(), ..TestCounts::default() });
         unnoticed.extend(missed);
     }
     unnoticed.iter().for_each(|mutant| println!("no test notices: {mutant}"));
     let failure = (!unnoticed.is_empty())
-        .then(|| format!("{} changes go unnoticed: write a test, or a reason in {LIST}", unnoticed.len()));
-    Ok(Report { tally: sum, failure })
+        .then(|| format!("{} changes go unnoticed: write a test, or a reason in {EXCLUDES_FILE}", unnoticed.len()));
+    Ok(StepReport { counts: sum, failure })
 }
 
-fn install(repo: &Repo, tool: &Path) -> anyhow::Result<()> {
-    let asked = run(Command::new(tool).args(["mutants", "--version"]), Echo::Hide, None);
-    if asked.is_ok_and(|ran| ran.output.trim_end().ends_with(VERSION)) {
+fn install_cargo_mutants(repo: &Repo, tool: &Path) -> anyhow::Result<()> {
+    let asked = run_process(Command::new(tool).args(["mutants", "--version"]), OutputMode::Hide, None);
+    if asked.is_ok_and(|ran| ran.output.trim_end().ends_with(CARGO_MUTANTS_VERSION)) {
         return Ok(());
     }
     let mut command = Command::new("cargo");
-    command.args(["install", "cargo-mutants", "--locked", "--version", VERSION, "--root", TOOLS]);
-    if run(command.current_dir(&repo.root), Echo::Show, None)?.end != End::Success {
-        bail!("cargo-mutants {VERSION} could not be installed");
+    command.args(["install", "cargo-mutants", "--locked", "--version", CARGO_MUTANTS_VERSION, "--root", TOOLS_DIR]);
+    if run_process(command.current_dir(&repo.root), OutputMode::Show, None)?.outcome != ProcessOutcome::Success {
+        bail!("cargo-mutants {CARGO_MUTANTS_VERSION} could not be installed");
     }
     Ok(())
 }
 
 /// Changes one crate. Gives how many changes were noticed, and those that were not.
-fn change(repo: &Repo, tool: &Path, target: &Target) -> anyhow::Result<(usize, Vec<String>)> {
-    let output = format!("{OUTPUT}/{}", target.package);
+fn mutate_crate(repo: &Repo, tool: &Path, target: &MutantTarget) -> anyhow::Result<(usize, Vec<String>)> {
+    let output = format!("{OUTPUT_DIR}/{}", target.package);
     std::fs::create_dir_all(repo.root.join(&output)).with_context(|| format!("cannot create {output}"))?;
     let mut command = Command::new("sh");
     command.args(["-c", &format!(r#"ulimit -v {MEMORY_KB_MAX}; exec "$0" "$@""#)]).arg(tool);
     command.args(["mutants", "--package", target.package, "--output", &output, "--timeout", TEST_SECONDS_MAX]);
     command.args(["--no-shuffle", "--colors", "never"]);
-    command.args(target.tests_of.iter().flat_map(|package| ["--test-package", package]));
-    let ran = run(command.env(SEED.0, SEED.1).current_dir(&repo.root), Echo::Show, None)?;
+    command.args(target.test_packages.iter().flat_map(|package| ["--test-package", package]));
+    let ran = run_process(command.env(SEED.0, SEED.1).current_dir(&repo.root), OutputMode::Show, None)?;
     // It also says no when a test hung, which is as good as red. The lists of a run that broke off are not all there.
-    if !is_whole(&ran.output) {
+    if !is_complete_run(&ran.output) {
         bail!("the changes of {} were not all tried: see the output above", target.package);
     }
     let lines = |name: &str| -> anyhow::Result<Vec<String>> {
-        let text = repo.read(&format!("{output}/mutants.out/{name}.txt"))?.unwrap_or_default();
+        let text = repo.read_file(&format!("{output}/mutants.out/{name}.txt"))?.unwrap_or_default();
         Ok(text.lines().map(str::to_owned).collect())
     };
     Ok((lines("caught")?.len() + lines("timeout")?.len(), lines("missed")?))
 }
 
 /// Did it come to its closing line? Without one it was stopped, or the tests are red without any change.
-fn is_whole(output: &str) -> bool {
+fn is_complete_run(output: &str) -> bool {
     output.lines().any(|line| line.contains(" tested in "))
 }
 
 /// The entries of the list of exceptions that have no comment above them. Of several in a row the first one's counts.
-fn unexplained(list: &str) -> Vec<&str> {
+fn entries_without_reason(list: &str) -> Vec<&str> {
     let mut explained = false;
     let mut entries = Vec::new();
     for line in list.lines().map(str::trim) {
@@ -119,16 +119,16 @@ mod tests {
     fn every_exception_has_its_reason() {
         let list =
             "exclude_re = [\n    \"a\",\n    # Why.\n    \"b\",\n    \"c\",\n]\n\nexclude_globs = [\n    \"d\",\n]\n";
-        assert_eq!(unexplained(list), ["\"a\",", "\"d\","]);
-        let ours = Repo::here().unwrap().read(LIST).unwrap().unwrap();
-        assert_eq!(unexplained(&ours), [""; 0]);
+        assert_eq!(entries_without_reason(list), ["\"a\",", "\"d\","]);
+        let ours = Repo::locate().unwrap().read_file(EXCLUDES_FILE).unwrap().unwrap();
+        assert_eq!(entries_without_reason(&ours), [""; 0]);
     }
 
     #[test]
     fn a_run_that_broke_off_is_not_whole() {
         let begun = "Found 2 mutants to test\nok       Unmutated baseline in 9s build + 2s test\n";
-        assert!(is_whole(&format!("{begun}2 mutants tested in 20s: 1 missed, 1 caught\n")));
-        assert!(!is_whole(begun));
-        assert!(!is_whole("ERROR cargo test failed in an unmutated tree, so no mutants were tested\n"));
+        assert!(is_complete_run(&format!("{begun}2 mutants tested in 20s: 1 missed, 1 caught\n")));
+        assert!(!is_complete_run(begun));
+        assert!(!is_complete_run("ERROR cargo test failed in an unmutated tree, so no mutants were tested\n"));
     }
 }

@@ -8,23 +8,23 @@ use std::fmt::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::run::{Echo, End, run};
-use crate::tally::{self, Tally};
+use crate::process::{OutputMode, ProcessOutcome, run_process};
+use crate::test_output::{self, TestCounts};
 use crate::tidy::promises;
 use crate::workspace::Repo;
 use crate::{defects, fuzz, mutants, tidy};
 
 /// How hard the random tests try.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Effort {
-    Everyday,
+pub(crate) enum TestEffort {
+    Quick,
     Full,
 }
 
 /// What a step amounts to. It failed if it says why.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    pub(crate) tally: Tally,
+pub(crate) struct StepReport {
+    pub(crate) counts: TestCounts,
     pub(crate) failure: Option<String>,
 }
 
@@ -32,74 +32,78 @@ pub(crate) struct Report {
 const FULL_VARIABLE: &str = "HEADWATER_TEST_FULL";
 const E2E: &str = "e2e/run";
 
-struct Step {
+struct TestStep {
     name: &'static str,
     /// How to repeat it by hand.
-    alone: &'static str,
-    run: fn(&Repo, Effort) -> anyhow::Result<Report>,
+    repro_command: &'static str,
+    run: fn(&Repo, TestEffort) -> anyhow::Result<StepReport>,
 }
 
-const STEPS: &[Step] = &[
-    Step { name: "fmt", alone: "cargo fmt --all", run: |repo, effort| cargo(repo, effort, "fmt --all --check") },
-    Step { name: "tidy", alone: "cargo xtask tidy", run: |repo, _| house(repo) },
-    Step {
-        name: "clippy",
-        alone: "cargo clippy --workspace --all-targets -- -D warnings",
-        run: |repo, effort| cargo(repo, effort, "clippy --locked --workspace --all-targets -- -D warnings"),
+const STEPS: &[TestStep] = &[
+    TestStep {
+        name: "fmt",
+        repro_command: "cargo fmt --all",
+        run: |repo, effort| cargo_step(repo, effort, "fmt --all --check"),
     },
-    Step { name: "test", alone: "cargo test --workspace", run: tests },
-    Step { name: "defects", alone: "cargo xtask defects", run: |repo, _| defects::defects(repo) },
+    TestStep { name: "tidy", repro_command: "cargo xtask tidy", run: |repo, _| tidy_step(repo) },
+    TestStep {
+        name: "clippy",
+        repro_command: "cargo clippy --workspace --all-targets -- -D warnings",
+        run: |repo, effort| cargo_step(repo, effort, "clippy --locked --workspace --all-targets -- -D warnings"),
+    },
+    TestStep { name: "test", repro_command: "cargo test --workspace", run: tests_step },
+    TestStep { name: "defects", repro_command: "cargo xtask defects", run: |repo, _| defects::run_defects(repo) },
 ];
-const STEP_E2E: Step = Step { name: "e2e", alone: E2E, run: e2e };
-const STEP_FUZZ: Step =
-    Step { name: "fuzz", alone: "cargo +nightly fuzz run <target>", run: |repo, _| fuzz::fuzz(repo) };
-const STEP_MUTANTS: Step =
-    Step { name: "mutants", alone: "cargo xtask mutants", run: |repo, _| mutants::mutants(repo) };
+const STEP_E2E: TestStep = TestStep { name: "e2e", repro_command: E2E, run: e2e_step };
+const STEP_FUZZ: TestStep =
+    TestStep { name: "fuzz", repro_command: "cargo +nightly fuzz run <target>", run: |repo, _| fuzz::run_fuzz(repo) };
+const STEP_MUTANTS: TestStep =
+    TestStep { name: "mutants", repro_command: "cargo xtask mutants", run: |repo, _| mutants::run_mutants(repo) };
 
 /// Runs all steps; true when all of them passed.
-pub(crate) fn test(repo: &Repo, effort: Effort) -> bool {
-    let mut steps: Vec<&Step> = STEPS.iter().collect();
+pub(crate) fn run_all_steps(repo: &Repo, effort: TestEffort) -> bool {
+    let mut steps: Vec<&TestStep> = STEPS.iter().collect();
     if repo.root.join(E2E).is_file() {
         steps.push(&STEP_E2E);
     }
-    if effort == Effort::Full && fuzz::exists(repo) {
+    if effort == TestEffort::Full && fuzz::has_fuzz_targets(repo) {
         steps.push(&STEP_FUZZ);
     }
-    if effort == Effort::Full {
+    if effort == TestEffort::Full {
         steps.push(&STEP_MUTANTS);
     }
-    let mut rows: Vec<Row> = steps.iter().map(|step| Row { name: step.name, took: None }).collect();
-    let mut sum = Tally::default();
+    let mut rows: Vec<StepRow> = steps.iter().map(|step| StepRow { name: step.name, took: None }).collect();
+    let mut sum = TestCounts::default();
     let mut failure = None;
     for (step, row) in steps.iter().zip(&mut rows) {
         println!("==> {}", step.name);
         let started = Instant::now();
         let report = (step.run)(repo, effort)
-            .unwrap_or_else(|error| Report { tally: Tally::default(), failure: Some(format!("{error:#}")) });
+            .unwrap_or_else(|error| StepReport { counts: TestCounts::default(), failure: Some(format!("{error:#}")) });
         let took = started.elapsed();
         row.took = Some(took);
-        sum.add(&report.tally);
+        sum.add(&report.counts);
         if let Some(why) = report.failure {
-            println!("==> FAILED at step {} after {}: {why}", step.name, seconds(took));
-            println!("    to repeat it alone: {}", step.alone);
+            println!("==> FAILED at step {} after {}: {why}", step.name, format_seconds(took));
+            println!("    to repeat it alone: {}", step.repro_command);
             failure = Some(step.name);
             break;
         }
-        println!("==> {} passed in {}", step.name, seconds(took));
+        println!("==> {} passed in {}", step.name, format_seconds(took));
     }
     print!("\n{}", summary(&rows, &sum, failure));
     failure.is_none()
 }
 
-fn house(repo: &Repo) -> anyhow::Result<Report> {
-    let failure = (!tidy::tidy(repo)?).then(|| "see the errors above".to_owned());
-    Ok(Report { tally: Tally::default(), failure })
+fn tidy_step(repo: &Repo) -> anyhow::Result<StepReport> {
+    let failure = (!tidy::run_tidy(repo)?).then(|| "see the errors above".to_owned());
+    Ok(StepReport { counts: TestCounts::default(), failure })
 }
 
-fn cargo(repo: &Repo, effort: Effort, arguments: &str) -> anyhow::Result<Report> {
-    let ran = run(command("cargo", repo, effort).args(arguments.split(' ')), Echo::Show, None)?;
-    let failure = (ran.end != End::Success).then(|| "see the output above".to_owned());
-    Ok(Report { tally: Tally::default(), failure })
+fn cargo_step(repo: &Repo, effort: TestEffort, arguments: &str) -> anyhow::Result<StepReport> {
+    let ran = run_process(new_command("cargo", repo, effort).args(arguments.split(' ')), OutputMode::Show, None)?;
+    let failure = (ran.outcome != ProcessOutcome::Success).then(|| "see the output above".to_owned());
+    Ok(StepReport { counts: TestCounts::default(), failure })
 }
 
 /// The tests, and those that need a build of their own: the hub under a scheduler that tries its interleavings.
@@ -108,14 +112,14 @@ const TEST_COMMANDS: &[&str] = &[
     "test --locked --package engine --features shuttle --lib --no-fail-fast",
 ];
 
-fn tests(repo: &Repo, effort: Effort) -> anyhow::Result<Report> {
+fn tests_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     let (mut output, mut failed) = (String::new(), false);
     for arguments in TEST_COMMANDS {
-        let ran = run(command("cargo", repo, effort).args(arguments.split(' ')), Echo::Show, None)?;
+        let ran = run_process(new_command("cargo", repo, effort).args(arguments.split(' ')), OutputMode::Show, None)?;
         output.push_str(&ran.output);
-        failed |= ran.end != End::Success;
+        failed |= ran.outcome != ProcessOutcome::Success;
     }
-    let mut tally = tally::read(&output);
+    let mut tally = test_output::parse_test_output(&output);
     // libtest has no word for a test that found that it cannot run here: it says that it passed.
     tally.passed = tally.passed.saturating_sub(tally.skipped.len());
     if failed {
@@ -123,59 +127,61 @@ fn tests(repo: &Repo, effort: Effort) -> anyhow::Result<Report> {
             0 => "the tests did not build, or a test process died".to_owned(),
             failed => format!("{failed} tests failed"),
         };
-        return Ok(Report { tally, failure: Some(failure) });
+        return Ok(StepReport { counts: tally, failure: Some(failure) });
     }
-    let page = repo.read(promises::FILE)?.unwrap_or_default();
-    let failure = unkept(&page, &output);
-    Ok(Report { tally, failure })
+    let page = repo.read_file(promises::PROMISES_FILE)?.unwrap_or_default();
+    let failure = missing_promised_tests(&page, &output);
+    Ok(StepReport { counts: tally, failure })
 }
 
 /// Promises whose test exists, as tidy saw, but did not run: its file is in no module, or behind a feature.
-fn unkept(page: &str, output: &str) -> Option<String> {
-    let passed = tally::passed_names(output);
-    let promised = promises::rust_names(page);
+fn missing_promised_tests(page: &str, output: &str) -> Option<String> {
+    let passed = test_output::passed_test_names(output);
+    let promised = promises::rust_test_references(page);
     let missing: Vec<String> = promised
         .iter()
         .filter(|reference| !passed.contains(reference.name.as_str()))
-        .map(|reference| format!("{}:{}: {}::{}", promises::FILE, reference.line, reference.path, reference.name))
+        .map(|reference| {
+            format!("{}:{}: {}::{}", promises::PROMISES_FILE, reference.line, reference.path, reference.name)
+        })
         .collect();
-    let skipped = tally::skipped_names(output);
+    let skipped = test_output::skipped_test_names(output);
     let skipped = promised.iter().filter(|reference| skipped.contains(reference.name.as_str())).count();
     let kept = promised.len() - missing.len() - skipped;
     println!("promises: of {} named tests {kept} ran and passed, {skipped} skipped themselves", promised.len());
     (!missing.is_empty()).then(|| format!("promised tests that did not run:\n    {}", missing.join("\n    ")))
 }
 
-fn e2e(repo: &Repo, effort: Effort) -> anyhow::Result<Report> {
+fn e2e_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     // The binary that the tests ran against is there already, beside this one; a release build would only take longer.
-    let built = cargo(repo, effort, "build --locked --bin headwater")?;
+    let built = cargo_step(repo, effort, "build --locked --bin headwater")?;
     if built.failure.is_some() {
         return Ok(built);
     }
     let program = repo.root.join(E2E);
-    let mut clients = command(&program.to_string_lossy(), repo, effort);
+    let mut clients = new_command(&program.to_string_lossy(), repo, effort);
     clients.env("HEADWATER_BIN", std::env::current_exe()?.with_file_name("headwater"));
-    let ran = run(&mut clients, Echo::Show, None)?;
-    let failure = (ran.end != End::Success).then(|| "see the output above".to_owned());
-    Ok(Report { tally: tally::read(&ran.output), failure })
+    let ran = run_process(&mut clients, OutputMode::Show, None)?;
+    let failure = (ran.outcome != ProcessOutcome::Success).then(|| "see the output above".to_owned());
+    Ok(StepReport { counts: test_output::parse_test_output(&ran.output), failure })
 }
 
-fn command(program: &str, repo: &Repo, effort: Effort) -> Command {
+fn new_command(program: &str, repo: &Repo, effort: TestEffort) -> Command {
     let mut command = Command::new(program);
     command.current_dir(&repo.root);
-    if effort == Effort::Full {
+    if effort == TestEffort::Full {
         command.env(FULL_VARIABLE, "1");
     }
     command
 }
 
 /// A step in the closing table; it took no time if it was not reached.
-struct Row {
+struct StepRow {
     name: &'static str,
     took: Option<Duration>,
 }
 
-fn summary(rows: &[Row], sum: &Tally, failed: Option<&str>) -> String {
+fn summary(rows: &[StepRow], sum: &TestCounts, failed: Option<&str>) -> String {
     let mut text = String::new();
     for line in &sum.skipped {
         // Writing to a String cannot fail.
@@ -184,12 +190,12 @@ fn summary(rows: &[Row], sum: &Tally, failed: Option<&str>) -> String {
     for row in rows {
         let (word, took) = match row.took {
             None => ("not run", String::new()),
-            Some(took) if failed == Some(row.name) => ("FAILED", seconds(took)),
-            Some(took) => ("passed", seconds(took)),
+            Some(took) if failed == Some(row.name) => ("FAILED", format_seconds(took)),
+            Some(took) => ("passed", format_seconds(took)),
         };
         let _ = writeln!(text, "{}", format!("{:<10}{word:<9}{took:>9}", row.name).trim_end());
     }
-    let total = seconds(rows.iter().filter_map(|row| row.took).sum());
+    let total = format_seconds(rows.iter().filter_map(|row| row.took).sum());
     let done = rows.iter().filter(|row| row.took.is_some() && failed != Some(row.name)).count();
     if let Some(name) = failed {
         let _ = write!(text, "FAILED at {name}: ");
@@ -206,7 +212,7 @@ fn summary(rows: &[Row], sum: &Tally, failed: Option<&str>) -> String {
     text
 }
 
-fn seconds(took: Duration) -> String {
+fn format_seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
 }
 
@@ -214,14 +220,18 @@ fn seconds(took: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn rows(took_ms: [Option<u64>; 3]) -> Vec<Row> {
+    fn rows(took_ms: [Option<u64>; 3]) -> Vec<StepRow> {
         let rows = ["fmt", "tidy", "test"].into_iter().zip(took_ms);
-        rows.map(|(name, took_ms)| Row { name, took: took_ms.map(Duration::from_millis) }).collect()
+        rows.map(|(name, took_ms)| StepRow { name, took: took_ms.map(Duration::from_millis) }).collect()
     }
 
     #[test]
     fn the_end_of_a_good_run_says_what_it_amounts_to() {
-        let sum = Tally { passed: 12, skipped: vec!["SKIPPED power_cut: needs root".to_owned()], ..Tally::default() };
+        let sum = TestCounts {
+            passed: 12,
+            skipped: vec!["SKIPPED power_cut: needs root".to_owned()],
+            ..TestCounts::default()
+        };
         assert_eq!(
             summary(&rows([Some(1200), Some(300), Some(60_000)]), &sum, None),
             "SKIPPED power_cut: needs root\n\
@@ -234,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_bad_run_says_where_it_stopped() {
-        let text = summary(&rows([Some(1000), Some(500), None]), &Tally::default(), Some("tidy"));
+        let text = summary(&rows([Some(1000), Some(500), None]), &TestCounts::default(), Some("tidy"));
         assert!(text.contains("tidy      FAILED"), "{text}");
         assert!(text.contains("test      not run"), "{text}");
         let end = "FAILED at tidy: 0 passed, 0 failed, 0 ignored, 0 skipped; 1 of 3 steps passed in 1.5 s\n";
@@ -244,8 +254,8 @@ mod tests {
     #[test]
     fn a_promised_test_that_did_not_run_is_named() {
         let page = "| promise | test |\n|---|---|\n| It folds. | `a.rs::folds` |\n| It resumes. | `b.rs::resumes` |\n";
-        let failure = unkept(page, "test laws::folds ... ok\n").unwrap();
+        let failure = missing_promised_tests(page, "test laws::folds ... ok\n").unwrap();
         assert!(failure.contains("docs/promises.md:4: b.rs::resumes"), "{failure}");
-        assert_eq!(unkept(page, "test laws::folds ... ok\ntest resumes ... ok\n"), None);
+        assert_eq!(missing_promised_tests(page, "test laws::folds ... ok\ntest resumes ... ok\n"), None);
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Package {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<DependencyKind>,
     /// Only a dependency within this repository has one.
     pub(crate) path: Option<String>,
     pub(crate) features: Vec<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Dependency {
 /// Cargo says nothing for an ordinary dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum DependencyKind {
     Dev,
     Build,
 }
@@ -64,11 +64,11 @@ pub(crate) enum Kind {
 /// The resolved graph, all workspace features taken together.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Resolve {
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<ResolveNode>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Node {
+pub(crate) struct ResolveNode {
     pub(crate) id: String,
     pub(crate) deps: Vec<NodeDep>,
 }
@@ -81,19 +81,19 @@ pub(crate) struct NodeDep {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct DepKind {
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<DependencyKind>,
 }
 
 impl Repo {
     /// The repository that this xtask was built from.
-    pub(crate) fn here() -> anyhow::Result<Self> {
+    pub(crate) fn locate() -> anyhow::Result<Self> {
         let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = manifest_dir.parent().context("xtask has no parent folder")?;
         Ok(Self { root: root.to_owned() })
     }
 
     /// The text of one file, none when there is no such file.
-    pub(crate) fn read(&self, path: &str) -> anyhow::Result<Option<String>> {
+    pub(crate) fn read_file(&self, path: &str) -> anyhow::Result<Option<String>> {
         match std::fs::read_to_string(self.root.join(path)) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -104,7 +104,7 @@ impl Repo {
     /// Every text file that is or could be committed: tracked ones, and new ones that `.gitignore` does not name.
     pub(crate) fn source_files(&self) -> anyhow::Result<Vec<SourceFile>> {
         let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-        let listing = self.output("git", &args).context("tidy reads the list of files from git")?;
+        let listing = self.command_output("git", &args).context("tidy reads the list of files from git")?;
         let mut files = Vec::new();
         for path in listing.split('\0').filter(|path| !path.is_empty()) {
             let full = self.root.join(path);
@@ -125,11 +125,11 @@ impl Repo {
 
     /// What cargo knows about the workspace and all that it pulls in, for every platform.
     pub(crate) fn metadata(&self) -> anyhow::Result<Metadata> {
-        let text = self.output("cargo", &["metadata", "--format-version", "1", "--locked"])?;
+        let text = self.command_output("cargo", &["metadata", "--format-version", "1", "--locked"])?;
         serde_json::from_str(&text).context("cannot read what `cargo metadata` says")
     }
 
-    fn output(&self, program: &str, args: &[&str]) -> anyhow::Result<String> {
+    fn command_output(&self, program: &str, args: &[&str]) -> anyhow::Result<String> {
         let output = Command::new(program)
             .args(args)
             .current_dir(&self.root)
@@ -161,7 +161,7 @@ pub(crate) mod fixture {
     use super::*;
 
     /// A member of the workspace in `folder`, with its declared dependencies within it.
-    pub(crate) fn member(folder: &str, dependencies: &[(&str, Option<Kind>)]) -> Package {
+    pub(crate) fn member_package(folder: &str, dependencies: &[(&str, Option<DependencyKind>)]) -> Package {
         let name = folder.rsplit('/').next().unwrap().to_owned();
         let dependencies = dependencies
             .iter()
@@ -185,24 +185,24 @@ pub(crate) mod fixture {
     }
 
     /// A package from the registry under `license`.
-    pub(crate) fn foreign(name: &str, license: Option<&str>) -> Package {
+    pub(crate) fn registry_package(name: &str, license: Option<&str>) -> Package {
         Package {
             license: license.map(str::to_owned),
             source: Some("registry+https://registry.example/index".to_owned()),
             manifest_path: format!("/registry/{name}/Cargo.toml"),
-            ..member(&format!("crates/{name}"), &[])
+            ..member_package(&format!("crates/{name}"), &[])
         }
     }
 
     /// A workspace of `packages`, resolved into `edges` of (from, to, kind).
-    pub(crate) fn workspace(packages: Vec<Package>, edges: &[(&str, &str, Option<Kind>)]) -> Metadata {
+    pub(crate) fn fake_metadata(packages: Vec<Package>, edges: &[(&str, &str, Option<DependencyKind>)]) -> Metadata {
         let nodes = packages
             .iter()
             .map(|package| {
                 let deps = edges.iter().filter(|(from, _, _)| *from == package.name);
                 let deps = deps
                     .map(|(_, to, kind)| NodeDep { pkg: (*to).to_owned(), dep_kinds: vec![DepKind { kind: *kind }] });
-                Node { id: package.id.clone(), deps: deps.collect() }
+                ResolveNode { id: package.id.clone(), deps: deps.collect() }
             })
             .collect();
         Metadata {

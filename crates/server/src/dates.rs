@@ -19,7 +19,7 @@ pub(crate) fn parse_day(text: &str) -> Option<Day> {
     }
     let found = Day(days_before(year, month) + day - 1);
     // Only what is written as we would write it: no 31st of February, no `+7`, no `7` for `07`.
-    (self::format_day(found) == text).then_some(found)
+    (format_day(found) == text).then_some(found)
 }
 
 /// Writes it.

@@ -129,7 +129,7 @@ pub(crate) fn parse_client_tools(
         let parameters = if parameters.is_null() { json!({ "type": "object" }) } else { parameters };
         ClientTool { name, description, parameters }
     };
-    self::check_client_tools(declared.into_iter().map(tool).collect(), limits)
+    check_client_tools(declared.into_iter().map(tool).collect(), limits)
 }
 
 /// The same for tools that were declared in another protocol's words.

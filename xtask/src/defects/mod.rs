@@ -4,63 +4,63 @@
 //! defect it must pass, with the defect planted it must fail. A build that breaks, a name that no longer matches and a
 //! process that dies are no red test, whatever the exit code says; [`verdict`] tells them apart.
 
+mod outcome;
 mod table;
-mod verdict;
 
 use std::process::Command;
 use std::time::Duration;
 
-use crate::run::{Echo, Ran, run};
-use crate::tally::Tally;
-use crate::test::Report;
+use crate::process::{FinishedProcess, OutputMode, run_process};
+use crate::test::StepReport;
+use crate::test_output::TestCounts;
 use crate::workspace::Repo;
-use table::{DEFECTS, Defect};
-use verdict::Judgement;
+use outcome::DefectVerdict;
+use table::{DEFECT_CASES, DefectCase};
 
 /// A test that hangs on a defect does not say what is wrong; it must fail by itself. Covers the build as well.
-const RUN_MAX: Duration = Duration::from_secs(20 * 60);
-const VARIABLE: &str = "HEADWATER_DEFECT";
+const RUN_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
+const DEFECT_VARIABLE: &str = "HEADWATER_DEFECT";
 
 /// Plants every defect in turn and says what came of it.
-pub(crate) fn defects(repo: &Repo) -> anyhow::Result<Report> {
-    let mut tally = Tally::default();
-    for defect in DEFECTS {
-        let judgement = plant(repo, defect)?;
+pub(crate) fn run_defects(repo: &Repo) -> anyhow::Result<StepReport> {
+    let mut tally = TestCounts::default();
+    for defect in DEFECT_CASES {
+        let judgement = check_defect(repo, defect)?;
         println!("defect {:<24}{judgement}", defect.name);
         match judgement {
-            Judgement::Caught => tally.passed += 1,
-            Judgement::NotShown(_) => tally.failed += 1,
-            Judgement::Skipped(why) => tally.skipped.push(format!("SKIPPED defect {}: {why}", defect.name)),
+            DefectVerdict::Caught => tally.passed += 1,
+            DefectVerdict::NotProven(_) => tally.failed += 1,
+            DefectVerdict::Skipped(why) => tally.skipped.push(format!("SKIPPED defect {}: {why}", defect.name)),
         }
     }
     let failure = (tally.failed > 0)
-        .then(|| format!("{} of {} defects were not caught by their tests", tally.failed, DEFECTS.len()));
-    Ok(Report { tally, failure })
+        .then(|| format!("{} of {} defects were not caught by their tests", tally.failed, DEFECT_CASES.len()));
+    Ok(StepReport { counts: tally, failure })
 }
 
-fn plant(repo: &Repo, defect: &Defect) -> anyhow::Result<Judgement> {
-    let without = attempt(repo, defect, None)?;
-    let (judgement, ran) = match verdict::before_planting(&verdict::of(&without), defect) {
+fn check_defect(repo: &Repo, defect: &DefectCase) -> anyhow::Result<DefectVerdict> {
+    let without = run_guard_test(repo, defect, None)?;
+    let (judgement, ran) = match outcome::verdict_without_defect(&outcome::classify_run(&without), defect) {
         Some(judgement) => (judgement, without),
         None => {
-            let with = attempt(repo, defect, Some(defect.name))?;
-            (verdict::after_planting(&verdict::of(&with), defect), with)
+            let with = run_guard_test(repo, defect, Some(defect.name))?;
+            (outcome::verdict_with_defect(&outcome::classify_run(&with), defect), with)
         }
     };
-    if let Judgement::NotShown(_) = judgement {
-        ran.show_tail();
+    if let DefectVerdict::NotProven(_) = judgement {
+        ran.print_tail();
     }
     Ok(judgement)
 }
 
-fn attempt(repo: &Repo, defect: &Defect, planted: Option<&str>) -> anyhow::Result<Ran> {
+fn run_guard_test(repo: &Repo, defect: &DefectCase, planted: Option<&str>) -> anyhow::Result<FinishedProcess> {
     let mut command = Command::new("cargo");
-    command.args(["test", "--locked", "--package", defect.package, "--features", "defects"]).args(defect.args);
-    command.args(["--", "--exact", defect.test]).current_dir(&repo.root).env_remove(VARIABLE);
+    command.args(["test", "--locked", "--package", defect.package, "--features", "defects"]).args(defect.cargo_args);
+    command.args(["--", "--exact", defect.test]).current_dir(&repo.root).env_remove(DEFECT_VARIABLE);
     if let Some(name) = planted {
-        command.env(VARIABLE, name);
+        command.env(DEFECT_VARIABLE, name);
     }
-    run(&mut command, Echo::Hide, Some(RUN_MAX))
+    run_process(&mut command, OutputMode::Hide, Some(RUN_DURATION_MAX))
 }
 
 #[cfg(test)]
@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn every_defect_has_its_own_name_and_an_exact_test() {
-        let mut names: Vec<_> = DEFECTS.iter().map(|defect| defect.name).collect();
+        let mut names: Vec<_> = DEFECT_CASES.iter().map(|defect| defect.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), DEFECTS.len());
-        for defect in DEFECTS {
+        assert_eq!(names.len(), DEFECT_CASES.len());
+        for defect in DEFECT_CASES {
             assert!(!defect.test.is_empty() && !defect.test.contains(' '), "{}", defect.name);
         }
     }

@@ -9,28 +9,28 @@
 //! | [`promises`] | Does every promise have a test that exists and is not ignored? |
 //! | [`leftovers`] | Has a file outgrown its room, or kept a machine path or an unfinished spot? |
 
-mod bans;
+mod architecture_map;
+mod banned_crates;
 mod floors;
 mod leftovers;
-mod licences;
-mod map;
+mod licenses;
 pub(crate) mod promises;
 mod rust_tests;
 mod script_tests;
 mod spdx;
 
-use crate::complaint::{Complaint, Weight};
+use crate::finding::{FindingLevel, TidyFinding};
 use crate::workspace::{Metadata, Repo, SourceFile};
 
 /// Prints every complaint; true when none is an error.
-pub(crate) fn tidy(repo: &Repo) -> anyhow::Result<bool> {
+pub(crate) fn run_tidy(repo: &Repo) -> anyhow::Result<bool> {
     let files = repo.source_files()?;
     let metadata = repo.metadata()?;
-    let complaints = check(&files, &metadata);
+    let complaints = check_all(&files, &metadata);
     for complaint in &complaints {
         println!("{complaint}");
     }
-    let errors = complaints.iter().filter(|complaint| complaint.weight == Weight::Error).count();
+    let errors = complaints.iter().filter(|complaint| complaint.level == FindingLevel::Error).count();
     let warnings = complaints.len() - errors;
     println!(
         "tidy: {errors} errors, {warnings} warnings in {} files and {} packages",
@@ -40,25 +40,26 @@ pub(crate) fn tidy(repo: &Repo) -> anyhow::Result<bool> {
     Ok(errors == 0)
 }
 
-fn check(files: &[SourceFile], metadata: &Metadata) -> Vec<Complaint> {
+fn check_all(files: &[SourceFile], metadata: &Metadata) -> Vec<TidyFinding> {
     let folders: Vec<&str> = metadata.members().map(|package| metadata.folder(package)).collect();
-    let mut complaints = map::check(text_of(files, map::FILE), &folders);
-    complaints.extend(floors::check(metadata, files));
-    complaints.extend(licences::check(metadata, text_of(files, LOCK_FILE).unwrap_or_default()));
-    complaints.extend(bans::check(metadata, files));
-    complaints.extend(promises::check(files));
-    complaints.extend(leftovers::check(files));
+    let mut complaints =
+        architecture_map::check_architecture_map(file_text(files, architecture_map::ARCHITECTURE_FILE), &folders);
+    complaints.extend(floors::check_floors(metadata, files));
+    complaints.extend(licenses::check_licenses(metadata, file_text(files, LOCK_FILE).unwrap_or_default()));
+    complaints.extend(banned_crates::check_banned_crates(metadata, files));
+    complaints.extend(promises::check_promises(files));
+    complaints.extend(leftovers::check_leftovers(files));
     complaints.sort();
     complaints
 }
 
 const LOCK_FILE: &str = "Cargo.lock";
 
-fn text_of<'a>(files: &'a [SourceFile], path: &str) -> Option<&'a str> {
+fn file_text<'a>(files: &'a [SourceFile], path: &str) -> Option<&'a str> {
     files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
 }
 
 #[cfg(test)]
-fn file(path: &str, text: &str) -> SourceFile {
+fn source_file(path: &str, text: &str) -> SourceFile {
     SourceFile { path: path.to_owned(), text: text.to_owned() }
 }

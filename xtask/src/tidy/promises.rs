@@ -5,50 +5,58 @@
 //! sources, and an editor can follow the path. In a `.mjs` file the name is the test's title, in a `.py` file its
 //! function. That the test also ran and passed is for `cargo xtask test` to see, which asks for [`rust_names`].
 
-use super::rust_tests::{self, Found};
-use super::{script_tests, text_of};
-use crate::complaint::Complaint;
+use super::rust_tests::{self, TestStatus};
+use super::{file_text, script_tests};
+use crate::finding::TidyFinding;
 use crate::workspace::SourceFile;
 
-pub(crate) const FILE: &str = "docs/promises.md";
+pub(crate) const PROMISES_FILE: &str = "docs/promises.md";
 
 /// A test that a promise points at.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Reference {
+pub(crate) struct TestReference {
     pub(crate) line: usize,
     pub(crate) path: String,
     pub(crate) name: String,
 }
 
 /// Complains about promises without a test, and about tests that are missing, ignored, or not tests.
-pub(crate) fn check(files: &[SourceFile]) -> Vec<Complaint> {
-    let Some(page) = text_of(files, FILE) else {
-        return vec![Complaint::error(FILE, 1, "there is no page of promises: write one (CONTRIBUTING.md says how)")];
+pub(crate) fn check_promises(files: &[SourceFile]) -> Vec<TidyFinding> {
+    let Some(page) = file_text(files, PROMISES_FILE) else {
+        return vec![TidyFinding::error(
+            PROMISES_FILE,
+            1,
+            "there is no page of promises: write one (CONTRIBUTING.md says how)",
+        )];
     };
-    let (references, mut complaints) = references(page);
+    let (references, mut complaints) = parse_references(page);
     if references.is_empty() && complaints.is_empty() {
-        complaints.push(Complaint::error(FILE, 1, "no promises: the page needs a table headed `| promise | test |`"));
+        complaints.push(TidyFinding::error(
+            PROMISES_FILE,
+            1,
+            "no promises: the page needs a table headed `| promise | test |`",
+        ));
     }
     for reference in &references {
-        if let Some(what) = objection(files, reference) {
-            complaints.push(Complaint::error(FILE, reference.line, what));
+        if let Some(what) = reference_problem(files, reference) {
+            complaints.push(TidyFinding::error(PROMISES_FILE, reference.line, what));
         }
     }
     complaints
 }
 
 /// The names of the Rust tests that promises point at: what a run of all tests must show as passed.
-pub(crate) fn rust_names(page: &str) -> Vec<Reference> {
-    references(page).0.into_iter().filter(|reference| reference.path.ends_with(".rs")).collect()
+pub(crate) fn rust_test_references(page: &str) -> Vec<TestReference> {
+    parse_references(page).0.into_iter().filter(|reference| reference.path.ends_with(".rs")).collect()
 }
 
 /// Every reference of the page, and a complaint for each row that has none.
-fn references(page: &str) -> (Vec<Reference>, Vec<Complaint>) {
+fn parse_references(page: &str) -> (Vec<TestReference>, Vec<TidyFinding>) {
     let mut references = Vec::new();
     let mut complaints = Vec::new();
     let mut inside = false;
     for (index, line) in page.lines().enumerate() {
-        let Some(cells) = cells(line) else {
+        let Some(cells) = table_cells(line) else {
             inside = false;
             continue;
         };
@@ -58,64 +66,69 @@ fn references(page: &str) -> (Vec<Reference>, Vec<Complaint>) {
             inside |= is_header;
             continue;
         }
-        let found = cells.last().map(|cell| in_row(index + 1, cell)).unwrap_or_default();
+        let found = cells.last().map(|cell| references_in_cell(index + 1, cell)).unwrap_or_default();
         if found.is_empty() {
             let what = "a promise without a test: name one as `path/to/file.rs::test_name`, or take the promise out";
-            complaints.push(Complaint::error(FILE, index + 1, what));
+            complaints.push(TidyFinding::error(PROMISES_FILE, index + 1, what));
         }
         references.extend(found);
     }
     (references, complaints)
 }
 
-fn in_row(line: usize, cell: &str) -> Vec<Reference> {
+fn references_in_cell(line: usize, cell: &str) -> Vec<TestReference> {
     // Every second piece between backticks is code.
     let spans = cell.split('`').skip(1).step_by(2);
     let pairs = spans.filter_map(|span| span.split_once("::"));
-    pairs.map(|(path, name)| Reference { line, path: path.to_owned(), name: name.to_owned() }).collect()
+    pairs.map(|(path, name)| TestReference { line, path: path.to_owned(), name: name.to_owned() }).collect()
 }
 
 /// The cells of a table row; a `\|` belongs to its cell.
-fn cells(line: &str) -> Option<Vec<String>> {
+fn table_cells(line: &str) -> Option<Vec<String>> {
     let row = line.trim().strip_prefix('|')?.strip_suffix('|')?.replace("\\|", "\u{0}");
     Some(row.split('|').map(|cell| cell.trim().replace('\u{0}', "|")).collect())
 }
 
-fn objection(files: &[SourceFile], reference: &Reference) -> Option<String> {
-    let Reference { path, name, .. } = reference;
-    let Some(text) = text_of(files, path) else {
+fn reference_problem(files: &[SourceFile], reference: &TestReference) -> Option<String> {
+    let TestReference { path, name, .. } = reference;
+    let Some(text) = file_text(files, path) else {
         return Some(format!("there is no {path}: name the file that holds the test"));
     };
     let found = match path.rsplit('.').next() {
-        Some("rs") => rust_tests::find(text, name),
-        Some("mjs" | "js" | "ts") => script_tests::find_in_javascript(text, name),
-        Some("py") => script_tests::find_in_python(text, name),
+        Some("rs") => rust_tests::find_rust_test(text, name),
+        Some("mjs" | "js" | "ts") => script_tests::find_javascript_test(text, name),
+        Some("py") => script_tests::find_python_test(text, name),
         _ => return Some(format!("{path} is of a kind that cannot be checked: use a .rs, .mjs or .py file")),
     };
     match found {
-        Found::Runs => None,
-        Found::Missing => {
+        TestStatus::Runs => None,
+        TestStatus::Missing => {
             Some(format!("{path} has no test `{name}`: write it, or name the one that proves the promise"))
         }
-        Found::NotATest => Some(format!("`{name}` in {path} is not marked as a test: nobody runs it")),
-        Found::Ignored => Some(format!("`{name}` in {path} is ignored or skipped: a promise needs a test that runs")),
+        TestStatus::NotATest => Some(format!("`{name}` in {path} is not marked as a test: nobody runs it")),
+        TestStatus::Ignored => {
+            Some(format!("`{name}` in {path} is ignored or skipped: a promise needs a test that runs"))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::file;
+    use crate::tidy::source_file;
 
     const HEAD: &str = "# Promises\n\n| promise | test |\n|---|---|\n";
 
     fn complaints(rows: &str) -> Vec<String> {
         let sources = [
-            file(FILE, &format!("{HEAD}{rows}")),
-            file("a.rs", "#[test]\nfn holds() {}\n#[test]\n#[ignore]\nfn later() {}\nfn helper() {}\n"),
-            file("e2e/page.mjs", "test('a | b survives', async () => {});\n"),
+            source_file(PROMISES_FILE, &format!("{HEAD}{rows}")),
+            source_file("a.rs", "#[test]\nfn holds() {}\n#[test]\n#[ignore]\nfn later() {}\nfn helper() {}\n"),
+            source_file("e2e/page.mjs", "test('a | b survives', async () => {});\n"),
         ];
-        check(&sources).into_iter().map(|complaint| format!("{}: {}", complaint.line, complaint.what)).collect()
+        check_promises(&sources)
+            .into_iter()
+            .map(|complaint| format!("{}: {}", complaint.line, complaint.message))
+            .collect()
     }
 
     #[test]
@@ -152,13 +165,13 @@ mod tests {
     #[test]
     fn an_empty_page_and_no_page_are_complaints() {
         assert_eq!(complaints("").len(), 1);
-        assert_eq!(check(&[]).len(), 1);
+        assert_eq!(check_promises(&[]).len(), 1);
     }
 
     #[test]
     fn only_rust_tests_are_looked_for_in_the_output_of_cargo() {
         let page = format!("{HEAD}| It holds. | `a.rs::holds` `e2e/page.mjs::title` |\n");
-        let names: Vec<_> = rust_names(&page).into_iter().map(|reference| reference.name).collect();
+        let names: Vec<_> = rust_test_references(&page).into_iter().map(|reference| reference.name).collect();
         assert_eq!(names, ["holds"]);
     }
 }

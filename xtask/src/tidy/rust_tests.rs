@@ -7,50 +7,50 @@
 
 /// What became of the search for a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Found {
+pub(crate) enum TestStatus {
     Runs,
     Ignored,
     NotATest,
     Missing,
 }
 
-pub(crate) fn find(source: &str, name: &str) -> Found {
-    let code = code_only(source);
-    if let Some(found) = judge(&code, name) {
+pub(crate) fn find_rust_test(source: &str, name: &str) -> TestStatus {
+    let code = blank_comments_and_literals(source);
+    if let Some(found) = best_function_status(&code, name) {
         return found;
     }
     let made_by_macro = code.match_indices("macro_rules!").any(|(at, _)| {
         let definition = code.get(at..).unwrap_or_default();
         let macro_name = definition.trim_start_matches("macro_rules!").trim_start().split(|c: char| !is_word(c)).next();
-        let body = group(definition);
-        macro_name.is_some_and(|macro_name| writes_tests(body) && is_handed_to(&code, macro_name, name))
+        let body = bracket_group(definition);
+        macro_name.is_some_and(|macro_name| expands_to_tests(body) && is_macro_argument(&code, macro_name, name))
     });
-    if made_by_macro { Found::Runs } else { Found::Missing }
+    if made_by_macro { TestStatus::Runs } else { TestStatus::Missing }
 }
 
 /// Looks at every `fn name`; the best answer wins, since a helper elsewhere in the file may share the name.
-fn judge(code: &str, name: &str) -> Option<Found> {
-    let verdicts = functions(code).filter(|(_, rest)| names(rest, name)).map(|(before, _)| {
+fn best_function_status(code: &str, name: &str) -> Option<TestStatus> {
+    let verdicts = split_at_functions(code).filter(|(_, rest)| is_function_named(rest, name)).map(|(before, _)| {
         let attributes = attributes(before);
         match (attributes.iter().any(|a| is_test(a)), attributes.iter().any(|a| has_word(a, "ignore"))) {
-            (true, false) => Found::Runs,
-            (true, true) => Found::Ignored,
-            (false, _) => Found::NotATest,
+            (true, false) => TestStatus::Runs,
+            (true, true) => TestStatus::Ignored,
+            (false, _) => TestStatus::NotATest,
         }
     });
     verdicts.min_by_key(|found| match found {
-        Found::Runs => 0,
-        Found::Ignored => 1,
-        Found::NotATest | Found::Missing => 2,
+        TestStatus::Runs => 0,
+        TestStatus::Ignored => 1,
+        TestStatus::NotATest | TestStatus::Missing => 2,
     })
 }
 
 /// What stands before and after each `fn`.
-fn functions(code: &str) -> impl Iterator<Item = (&str, &str)> {
+fn split_at_functions(code: &str) -> impl Iterator<Item = (&str, &str)> {
     code.match_indices("fn ").filter_map(|(at, _)| Some((code.get(..at)?, code.get(at + 3..)?.trim_start())))
 }
 
-fn names(rest: &str, name: &str) -> bool {
+fn is_function_named(rest: &str, name: &str) -> bool {
     rest.strip_prefix(name).is_some_and(|after| !after.starts_with(is_word))
 }
 
@@ -94,24 +94,24 @@ fn is_test(attribute: &str) -> bool {
 }
 
 /// Whether a macro's body holds `#[…test] fn $name` that is not ignored.
-fn writes_tests(body: &str) -> bool {
-    functions(body).filter(|(_, rest)| rest.starts_with('$')).any(|(before, _)| {
+fn expands_to_tests(body: &str) -> bool {
+    split_at_functions(body).filter(|(_, rest)| rest.starts_with('$')).any(|(before, _)| {
         let attributes = attributes(before);
         attributes.iter().any(|a| is_test(a)) && !attributes.iter().any(|a| has_word(a, "ignore"))
     })
 }
 
-fn is_handed_to(code: &str, macro_name: &str, name: &str) -> bool {
+fn is_macro_argument(code: &str, macro_name: &str, name: &str) -> bool {
     let call = format!("{macro_name}!");
     code.match_indices(&call).any(|(at, _)| {
         let starts_a_word = !code.get(..at).unwrap_or_default().ends_with(is_word);
-        let arguments = group(code.get(at + call.len()..).unwrap_or_default());
+        let arguments = bracket_group(code.get(at + call.len()..).unwrap_or_default());
         starts_a_word && has_word(arguments, name)
     })
 }
 
 /// From the first bracket of any kind to the one that closes it.
-fn group(text: &str) -> &str {
+fn bracket_group(text: &str) -> &str {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
         match c {
@@ -133,11 +133,11 @@ fn is_word(c: char) -> bool {
 }
 
 /// The source with comments and the inside of literals blanked; line breaks stay.
-fn code_only(source: &str) -> String {
+fn blank_comments_and_literals(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(first) = rest.chars().next() {
-        let blank = literal_or_comment(rest, code.ends_with(is_word));
+        let blank = literal_or_comment_len(rest, code.ends_with(is_word));
         let taken = if blank == 0 { first.len_utf8() } else { blank };
         let (piece, after) = rest.split_at_checked(taken).unwrap_or((rest, ""));
         if blank == 0 {
@@ -151,23 +151,23 @@ fn code_only(source: &str) -> String {
 }
 
 /// How many bytes at the start of `rest` are a comment or a literal; 0 when it is code.
-fn literal_or_comment(rest: &str, after_word: bool) -> usize {
+fn literal_or_comment_len(rest: &str, after_word: bool) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
     }
     if rest.starts_with("/*") {
-        return block_comment(rest);
+        return block_comment_len(rest);
     }
     if rest.starts_with('"') {
-        return quoted(rest, '"');
+        return quoted_len(rest, '"');
     }
     if rest.starts_with('\'') {
-        return character(rest);
+        return char_literal_len(rest);
     }
-    if !after_word && rest.starts_with('r') { raw_string(rest) } else { 0 }
+    if !after_word && rest.starts_with('r') { raw_string_len(rest) } else { 0 }
 }
 
-fn block_comment(rest: &str) -> usize {
+fn block_comment_len(rest: &str) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;
     while let Some(tail) = rest.get(at..).filter(|tail| !tail.is_empty()) {
@@ -187,7 +187,7 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-fn quoted(rest: &str, quote: char) -> usize {
+fn quoted_len(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
         if escaped {
@@ -202,16 +202,16 @@ fn quoted(rest: &str, quote: char) -> usize {
 }
 
 /// `'a'` and `'\n'` are literals; `'a` of a lifetime is code.
-fn character(rest: &str) -> usize {
+fn char_literal_len(rest: &str) -> usize {
     let mut chars = rest.char_indices().skip(1);
     match (chars.next(), chars.next()) {
-        (Some((_, '\\')), _) => quoted(rest, '\''),
+        (Some((_, '\\')), _) => quoted_len(rest, '\''),
         (Some(_), Some((at, '\''))) => at + 1,
         _ => 0,
     }
 }
 
-fn raw_string(rest: &str) -> usize {
+fn raw_string_len(rest: &str) -> usize {
     let after_r = rest.get(1..).unwrap_or_default();
     let hashes = after_r.len() - after_r.trim_start_matches('#').len();
     let Some(body) = after_r.get(hashes..).and_then(|text| text.strip_prefix('"')) else {

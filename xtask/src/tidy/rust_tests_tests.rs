@@ -10,7 +10,7 @@ fn a_test_is_found_under_every_test_attribute() {
         "#[test]\n/// Says why.\n// and more\n#[should_panic(expected = \"a ] b\")]\nfn t() {}",
         "fn t() {}\nmod tests { #[test] fn t() {} }",
     ] {
-        assert_eq!(find(source, "t"), Found::Runs, "{source}");
+        assert_eq!(find_rust_test(source, "t"), TestStatus::Runs, "{source}");
     }
 }
 
@@ -21,7 +21,7 @@ fn ignored_in_any_way_is_ignored() {
         "#[ignore = \"slow\"]\n#[test]\nfn t() {}",
         "#[tokio::test]\n#[cfg_attr(not(unix), ignore)]\nasync fn t() {}",
     ] {
-        assert_eq!(find(source, "t"), Found::Ignored, "{source}");
+        assert_eq!(find_rust_test(source, "t"), TestStatus::Ignored, "{source}");
     }
 }
 
@@ -36,7 +36,7 @@ fn what_is_not_code_is_not_a_test() {
         "#[test]\nfn not_t() {}",
         "",
     ] {
-        assert_eq!(find(source, "t"), Found::Missing, "{source}");
+        assert_eq!(find_rust_test(source, "t"), TestStatus::Missing, "{source}");
     }
 }
 
@@ -49,23 +49,23 @@ fn a_function_without_the_attribute_is_not_a_test() {
         "#[cfg(test)]\nfn t() {}",
         "#[allow(test)]\nfn t() {}",
     ] {
-        assert_eq!(find(source, "t"), Found::NotATest, "{source}");
+        assert_eq!(find_rust_test(source, "t"), TestStatus::NotATest, "{source}");
     }
 }
 
 #[test]
 fn quotes_of_lifetimes_and_characters_do_not_hide_the_rest() {
     let source = "fn a<'a>(x: &'a str) -> char { '\"' }\nfn b() -> char { '\\'' }\n#[test]\nfn t() {}\nfn c() -> &'static str { \"\" }";
-    assert_eq!(find(source, "t"), Found::Runs);
+    assert_eq!(find_rust_test(source, "t"), TestStatus::Runs);
 }
 
 #[test]
 fn a_name_handed_to_a_macro_that_writes_tests_counts() {
     let suite =
         "macro_rules! suite { ($($name:ident),*) => { $( #[tokio::test] async fn $name() { law::$name().await } )* } }";
-    assert_eq!(find(&format!("{suite}\nsuite!(append_is_gap_free, t);"), "t"), Found::Runs);
-    assert_eq!(find(&format!("{suite}\nother!(t);"), "t"), Found::Missing);
-    assert_eq!(find(&format!("{suite}\nmy_suite!(t);"), "t"), Found::Missing);
+    assert_eq!(find_rust_test(&format!("{suite}\nsuite!(append_is_gap_free, t);"), "t"), TestStatus::Runs);
+    assert_eq!(find_rust_test(&format!("{suite}\nother!(t);"), "t"), TestStatus::Missing);
+    assert_eq!(find_rust_test(&format!("{suite}\nmy_suite!(t);"), "t"), TestStatus::Missing);
     let quiet = suite.replace("#[tokio::test]", "#[tokio::test] #[ignore]");
-    assert_eq!(find(&format!("{quiet}\nsuite!(t);"), "t"), Found::Missing);
+    assert_eq!(find_rust_test(&format!("{quiet}\nsuite!(t);"), "t"), TestStatus::Missing);
 }

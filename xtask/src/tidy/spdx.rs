@@ -5,86 +5,86 @@
 
 /// What has to be agreed to.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Expression {
-    Licence(String),
-    All(Vec<Expression>),
-    Any(Vec<Expression>),
+pub(crate) enum SpdxExpression {
+    License(String),
+    All(Vec<SpdxExpression>),
+    Any(Vec<SpdxExpression>),
 }
 
-impl Expression {
+impl SpdxExpression {
     /// Whether agreeing to licences that `allowed` knows is enough.
-    pub(crate) fn is_met(&self, allowed: &dyn Fn(&str) -> bool) -> bool {
+    pub(crate) fn is_satisfied_by(&self, allowed: &dyn Fn(&str) -> bool) -> bool {
         match self {
-            Self::Licence(id) => allowed(id),
-            Self::All(parts) => parts.iter().all(|part| part.is_met(allowed)),
-            Self::Any(parts) => parts.iter().any(|part| part.is_met(allowed)),
+            Self::License(id) => allowed(id),
+            Self::All(parts) => parts.iter().all(|part| part.is_satisfied_by(allowed)),
+            Self::Any(parts) => parts.iter().any(|part| part.is_satisfied_by(allowed)),
         }
     }
 }
 
 /// Why a text is not a licence expression.
 #[derive(Debug, PartialEq)]
-pub(crate) struct NotALicence(pub(crate) String);
+pub(crate) struct SpdxError(pub(crate) String);
 
-pub(crate) fn parse(text: &str) -> Result<Expression, NotALicence> {
+pub(crate) fn parse_spdx(text: &str) -> Result<SpdxExpression, SpdxError> {
     let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut words: Vec<&str> = spaced.split_whitespace().rev().collect();
-    let expression = any(&mut words)?;
+    let expression = parse_or(&mut words)?;
     match words.pop() {
         None => Ok(expression),
-        Some(word) => Err(NotALicence(format!("`{word}` was not expected"))),
+        Some(word) => Err(SpdxError(format!("`{word}` was not expected"))),
     }
 }
 
 /// The words are reversed: the next one is the last.
-fn any(words: &mut Vec<&str>) -> Result<Expression, NotALicence> {
-    let mut parts = vec![all(words)?];
-    while next_is(words, "OR") {
-        parts.push(all(words)?);
+fn parse_or(words: &mut Vec<&str>) -> Result<SpdxExpression, SpdxError> {
+    let mut parts = vec![parse_and(words)?];
+    while take_if_next(words, "OR") {
+        parts.push(parse_and(words)?);
     }
-    Ok(single_or(parts, Expression::Any))
+    Ok(unwrap_single(parts, SpdxExpression::Any))
 }
 
-fn all(words: &mut Vec<&str>) -> Result<Expression, NotALicence> {
-    let mut parts = vec![licence(words)?];
-    while next_is(words, "AND") {
-        parts.push(licence(words)?);
+fn parse_and(words: &mut Vec<&str>) -> Result<SpdxExpression, SpdxError> {
+    let mut parts = vec![parse_license(words)?];
+    while take_if_next(words, "AND") {
+        parts.push(parse_license(words)?);
     }
-    Ok(single_or(parts, Expression::All))
+    Ok(unwrap_single(parts, SpdxExpression::All))
 }
 
-fn licence(words: &mut Vec<&str>) -> Result<Expression, NotALicence> {
-    if next_is(words, "(") {
-        let inner = any(words)?;
-        return if next_is(words, ")") {
+fn parse_license(words: &mut Vec<&str>) -> Result<SpdxExpression, SpdxError> {
+    if take_if_next(words, "(") {
+        let inner = parse_or(words)?;
+        return if take_if_next(words, ")") {
             Ok(inner)
         } else {
-            Err(NotALicence("a parenthesis is not closed".to_owned()))
+            Err(SpdxError("a parenthesis is not closed".to_owned()))
         };
     }
-    let id = identifier(words)?;
-    if next_is(words, "WITH") {
-        let exception = identifier(words)?;
-        return Ok(Expression::Licence(format!("{id} WITH {exception}")));
+    let id = parse_identifier(words)?;
+    if take_if_next(words, "WITH") {
+        let exception = parse_identifier(words)?;
+        return Ok(SpdxExpression::License(format!("{id} WITH {exception}")));
     }
-    Ok(Expression::Licence(id))
+    Ok(SpdxExpression::License(id))
 }
 
-fn identifier(words: &mut Vec<&str>) -> Result<String, NotALicence> {
-    let word = words.pop().ok_or_else(|| NotALicence("it ends too early".to_owned()))?;
+fn parse_identifier(words: &mut Vec<&str>) -> Result<String, SpdxError> {
+    let word = words.pop().ok_or_else(|| SpdxError("it ends too early".to_owned()))?;
     let keyword = matches!(word, "OR" | "AND" | "WITH" | "(" | ")");
     let spelled = word.chars().all(|c| c.is_ascii_alphanumeric() || "-.+:".contains(c));
     if keyword || !spelled {
-        return Err(NotALicence(format!("`{word}` stands where a licence should")));
+        return Err(SpdxError(format!("`{word}` stands where a licence should")));
     }
     Ok(word.to_owned())
 }
 
-fn next_is(words: &mut Vec<&str>, wanted: &str) -> bool {
+fn take_if_next(words: &mut Vec<&str>, wanted: &str) -> bool {
     words.pop_if(|word| *word == wanted).is_some()
 }
 
-fn single_or(mut parts: Vec<Expression>, several: fn(Vec<Expression>) -> Expression) -> Expression {
+fn unwrap_single(mut parts: Vec<SpdxExpression>, several: fn(Vec<SpdxExpression>) -> SpdxExpression) -> SpdxExpression {
     match parts.pop() {
         Some(only) if parts.is_empty() => only,
         Some(last) => {
@@ -100,7 +100,9 @@ mod tests {
     use super::*;
 
     fn met(text: &str) -> bool {
-        parse(text).unwrap().is_met(&|id| ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"].contains(&id))
+        parse_spdx(text)
+            .unwrap()
+            .is_satisfied_by(&|id| ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"].contains(&id))
     }
 
     #[test]
@@ -131,10 +133,10 @@ mod tests {
         assert!(!met("MIT WITH LLVM-exception"));
         assert!(!met("GPL-2.0-only WITH Classpath-exception-2.0"));
         assert_eq!(
-            parse("Apache-2.0 WITH LLVM-exception OR MIT").unwrap(),
-            Expression::Any(vec![
-                Expression::Licence("Apache-2.0 WITH LLVM-exception".to_owned()),
-                Expression::Licence("MIT".to_owned())
+            parse_spdx("Apache-2.0 WITH LLVM-exception OR MIT").unwrap(),
+            SpdxExpression::Any(vec![
+                SpdxExpression::License("Apache-2.0 WITH LLVM-exception".to_owned()),
+                SpdxExpression::License("MIT".to_owned())
             ])
         );
     }
@@ -144,7 +146,7 @@ mod tests {
         for text in
             ["", "MIT OR", "OR MIT", "MIT Apache-2.0", "(MIT", "MIT)", "AND", "MIT WITH", "non-standard, ask us"]
         {
-            assert!(parse(text).is_err(), "{text:?} was read as {:?}", parse(text));
+            assert!(parse_spdx(text).is_err(), "{text:?} was read as {:?}", parse_spdx(text));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a user may use up on one day, over all threads.
 
-use crate::cast::{definitions, words};
-use crate::house::{House, KINDS};
+use crate::fixtures::{definitions, text_parts};
+use crate::test_engine::{STORE_KINDS, TestEngine};
 use engine::NewRun;
 use model::UserId;
 use model::definition::{Definitions, Price};
@@ -18,9 +18,9 @@ fn limited(limits: RunLimits) -> Definitions {
     Definitions { limits, prices: [("scripted/demo".to_owned(), price)].into(), ..definitions() }
 }
 
-async fn spends(house: &House) {
-    let first = house.ask(None, "hello").await;
-    assert_eq!(house.settled(&first).await.status, TaskStatus::Completed);
+async fn spends(house: &TestEngine) {
+    let first = house.start_run(None, "hello").await;
+    assert_eq!(house.wait_settled(&first).await.status, TaskStatus::Completed);
     let spent = house
         .engine
         .ports()
@@ -31,15 +31,15 @@ async fn spends(house: &House) {
     assert_eq!((spent.usage.input_tokens, spent.usage.output_tokens), (10, 5));
     assert_eq!(spent.cost, CostMicros(15_000_000));
     // In a thread of its own, and in the same one.
-    let elsewhere = house.ask(None, "hello").await;
-    let here = house.ask(Some(&first.thread), "hello").await;
+    let elsewhere = house.start_run(None, "hello").await;
+    let here = house.start_run(Some(&first.thread), "hello").await;
     for run in [elsewhere, here] {
-        let object = house.settled(&run).await;
+        let object = house.wait_settled(&run).await;
         assert_eq!((object.status, object.reason.as_deref()), (TaskStatus::Incomplete, Some("budget")));
     }
     // Another user has a day of their own.
     let other = UserId::from("other");
-    let new = NewRun { agent: "demo".to_owned(), input: words("hello"), ..NewRun::default() };
+    let new = NewRun { agent: "demo".to_owned(), input: text_parts("hello"), ..NewRun::default() };
     let started = house.engine.start(&other, new).await.expect("taken");
     house.engine.wait_settled(&other, &started.task, &started.thread).await.expect("readable");
     let object = house.engine.task_object(&other, &started.task).await.expect("readable").expect("there");
@@ -48,44 +48,44 @@ async fn spends(house: &House) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_of_a_day_are_one_users_own() {
-    for kind in KINDS {
+    for kind in STORE_KINDS {
         let limits = RunLimits { user_day_tokens_max: Some(15), ..RunLimits::default() };
-        let house = House::with(kind, limited(limits)).await;
+        let house = TestEngine::with_definitions(kind, limited(limits)).await;
         spends(&house).await;
         // Also after a restart, until the day is over.
-        let house = house.restarted().await;
-        let again = house.ask(None, "hello").await;
-        assert_eq!(house.settled(&again).await.status, TaskStatus::Incomplete, "{kind:?}");
-        house.clock.set_forward(DAY_MS);
-        let tomorrow = house.ask(None, "hello").await;
-        assert_eq!(house.settled(&tomorrow).await.status, TaskStatus::Completed, "{kind:?}");
+        let house = house.restart().await;
+        let again = house.start_run(None, "hello").await;
+        assert_eq!(house.wait_settled(&again).await.status, TaskStatus::Incomplete, "{kind:?}");
+        house.clock.advance(DAY_MS);
+        let tomorrow = house.start_run(None, "hello").await;
+        assert_eq!(house.wait_settled(&tomorrow).await.status, TaskStatus::Completed, "{kind:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn money_of_a_day_is_one_users_own() {
-    for kind in KINDS {
+    for kind in STORE_KINDS {
         let limits = RunLimits { user_day_cost_max: Some(CostMicros(15_000_000)), ..RunLimits::default() };
-        spends(&House::with(kind, limited(limits)).await).await;
+        spends(&TestEngine::with_definitions(kind, limited(limits)).await).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_was_taken_up_again_does_not_count_its_own_twice() {
-    for kind in KINDS {
+    for kind in STORE_KINDS {
         // A trade's two turns need less than this, but its first turn counted twice would need more.
-        let measure = House::new(kind).await;
-        let run = measure.ask(None, "trade").await;
-        let first = measure.settled(&run).await;
+        let measure = TestEngine::new(kind).await;
+        let run = measure.start_run(None, "trade").await;
+        let first = measure.wait_settled(&run).await;
         let used = first.usage.input_tokens + first.usage.output_tokens;
         assert!(used > 0, "{kind:?}");
         let limits = RunLimits { user_day_tokens_max: Some(used * 2), ..RunLimits::default() };
-        let house = House::with(kind, limited(limits)).await;
-        let run = house.ask(None, "trade").await;
-        let paused = house.settled(&run).await;
-        let house = house.restarted().await;
+        let house = TestEngine::with_definitions(kind, limited(limits)).await;
+        let run = house.start_run(None, "trade").await;
+        let paused = house.wait_settled(&run).await;
+        let house = house.restart().await;
         house.approve(&paused).await;
-        let object = house.until(&run, |object| object.status.is_terminal()).await;
+        let object = house.wait_until(&run, |object| object.status.is_terminal()).await;
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Tools that the client runs: what it gives goes into the run, once.
 
-use crate::house::{House, KINDS, Setup};
+use crate::test_engine::{STORE_KINDS, TestEngine, TestSetup};
 use engine::AnswerError;
 use model::CallId;
 use model::event::Event;
@@ -13,55 +13,59 @@ fn waits_for(object: &TaskObject) -> Vec<CallId> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_of_the_client_go_on_where_the_run_waited() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "client").await;
-        let paused = house.settled(&run).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "client").await;
+        let paused = house.wait_settled(&run).await;
         let calls = waits_for(&paused);
         assert_eq!((paused.status, calls.len()), (TaskStatus::Paused, 2), "{kind:?}");
-        house.idle().await;
-        house.give(&run.task, &[&calls[1]]).await.expect("taken");
-        let half = house.until(&run, |object| object.status == TaskStatus::Paused && object.pending.len() == 1).await;
+        house.wait_idle().await;
+        house.submit_results(&run.task, &[&calls[1]]).await.expect("taken");
+        let half =
+            house.wait_until(&run, |object| object.status == TaskStatus::Paused && object.pending.len() == 1).await;
         assert_eq!(waits_for(&half), calls[..1], "{kind:?}");
-        let house = house.restarted().await;
-        house.give(&run.task, &[&calls[0]]).await.expect("taken");
-        house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        assert!(format!("{:?}", house.models.last().history).contains("this one"), "{kind:?}: the model reads it");
-        assert!(house.tools.ran().is_empty(), "{kind:?}: the server runs nothing of it");
+        let house = house.restart().await;
+        house.submit_results(&run.task, &[&calls[0]]).await.expect("taken");
+        house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert!(
+            format!("{:?}", house.models.last_request().history).contains("this one"),
+            "{kind:?}: the model reads it"
+        );
+        assert!(house.tools.requests().is_empty(), "{kind:?}: the server runs nothing of it");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_that_nobody_waits_for_is_refused_with_all_beside_it() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "client").await;
-        let calls = waits_for(&house.settled(&run).await);
-        house.idle().await;
-        let before = house.log(&run.thread).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "client").await;
+        let calls = waits_for(&house.wait_settled(&run).await);
+        house.wait_idle().await;
+        let before = house.read_log(&run.thread).await;
         let strange = CallId::from("call_nobody");
-        let refused = house.give(&run.task, &[&calls[0], &strange]).await;
+        let refused = house.submit_results(&run.task, &[&calls[0], &strange]).await;
         assert!(matches!(refused, Err(AnswerError::NotPending(call)) if call == strange), "{kind:?}");
-        house.idle().await;
-        assert_eq!(house.log(&run.thread).await, before, "{kind:?}: nothing of it was taken");
-        house.give(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
-        house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        let twice = house.give(&run.task, &[&calls[0]]).await;
+        house.wait_idle().await;
+        assert_eq!(house.read_log(&run.thread).await, before, "{kind:?}: nothing of it was taken");
+        house.submit_results(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
+        house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        let twice = house.submit_results(&run.task, &[&calls[0]]).await;
         assert!(matches!(twice, Err(AnswerError::NotPending(call)) if call == calls[0]), "{kind:?}: a second time");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_results_of_one_request_are_one_input() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "many client calls").await;
-        let calls = waits_for(&house.settled(&run).await);
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "many client calls").await;
+        let calls = waits_for(&house.wait_settled(&run).await);
         assert_eq!(calls.len(), 25, "{kind:?}: so many that somebody woken by the first would miss the last");
-        house.idle().await;
-        house.give(&run.task, &calls.iter().collect::<Vec<_>>()).await.expect("taken");
-        house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        let log = house.log(&run.thread).await;
+        house.wait_idle().await;
+        house.submit_results(&run.task, &calls.iter().collect::<Vec<_>>()).await.expect("taken");
+        house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        let log = house.read_log(&run.thread).await;
         let resumed = log.iter().filter(|record| matches!(record.event(), Event::Resumed(_))).count();
         assert_eq!(resumed, 1, "{kind:?}");
     }
@@ -69,46 +73,46 @@ async fn the_results_of_one_request_are_one_input() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_sent_twice_in_one_breath_counts_once() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "client").await;
-        let calls = waits_for(&house.settled(&run).await);
-        house.idle().await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "client").await;
+        let calls = waits_for(&house.wait_settled(&run).await);
+        house.wait_idle().await;
         // Nobody lives: both requests find the run as it was.
         house.engine.stop(std::time::Duration::ZERO).await;
         for _ in 0..2 {
-            house.give(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
+            house.submit_results(&run.task, &[&calls[0], &calls[1]]).await.expect("taken");
         }
         let waiting = house.engine.ports().directory.inbox(&house.user, &run.thread).await.expect("readable");
         assert_eq!(waiting.len(), 2, "{kind:?}: a request is a row, however much it brings");
-        let (ground, clock) = house.stopped().await;
-        let house = House::on(ground, Setup { clock, ..Setup::default() }).await;
-        let object = house.until(&run, |object| object.status == TaskStatus::Completed).await;
+        let (ground, clock) = house.stop().await;
+        let house = TestEngine::start_in(ground, TestSetup { clock, ..TestSetup::default() }).await;
+        let object = house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
         assert_eq!(object.output.len(), 5, "{kind:?}: two calls, two results, a message");
-        house.idle().await;
+        house.wait_idle().await;
         assert!(house.engine.ports().directory.inbox(&house.user, &run.thread).await.expect("readable").is_empty());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_are_taken_while_other_work_of_the_run_goes_on() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "client beside a tool").await;
-        house.logged(&run.thread, "task.tool.started").await;
-        let running = house.object(&run.task).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "client beside a tool").await;
+        house.wait_for_event(&run.thread, "task.tool.started").await;
+        let running = house.task_object(&run.task).await;
         assert_eq!((running.status, running.pending.len()), (TaskStatus::Running, 0), "{kind:?}: it does not wait");
         let calls: Vec<CallId> = running.output.iter().filter_map(client_call).collect();
         assert_eq!(calls.len(), 2, "{kind:?}");
-        house.give(&run.task, &[&calls[1]]).await.expect("taken");
-        house.until(&run, |object| results(object) == 1).await;
-        let twice = house.give(&run.task, &[&calls[0], &calls[1]]).await;
+        house.submit_results(&run.task, &[&calls[1]]).await.expect("taken");
+        house.wait_until(&run, |object| results(object) == 1).await;
+        let twice = house.submit_results(&run.task, &[&calls[0], &calls[1]]).await;
         assert!(matches!(twice, Err(AnswerError::NotPending(call)) if call == calls[1]), "{kind:?}: it has that one");
-        house.give(&run.task, &[&calls[0]]).await.expect("taken");
-        house.until(&run, |object| results(object) == 2).await;
-        house.tools.let_go.add_permits(1);
-        house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        assert!(!house.kinds(&run.thread).await.contains(&"task.paused".to_owned()), "{kind:?}: it never waited");
+        house.submit_results(&run.task, &[&calls[0]]).await.expect("taken");
+        house.wait_until(&run, |object| results(object) == 2).await;
+        house.tools.release.add_permits(1);
+        house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert!(!house.event_types(&run.thread).await.contains(&"task.paused".to_owned()), "{kind:?}: it never waited");
     }
 }
 

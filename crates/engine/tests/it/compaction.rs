@@ -1,8 +1,8 @@
 //! What was said long ago is summed up. Nothing is removed.
 
-use crate::cast::words;
-use crate::house::{House, KINDS, Kind};
-use crate::random_logs::put_log;
+use crate::fixtures::text_parts;
+use crate::random_logs::append_log;
+use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine};
 use engine::StartedRun;
 use model::event::Event;
 use model::history::HistoryEntry;
@@ -14,11 +14,11 @@ use model_testing::invariants;
 const COMPACTED: &str = "thread.history.compacted";
 
 /// Two runs of an agent whose past is then summed up.
-async fn two_runs(house: &House, agent: &str) -> StartedRun {
-    let first = house.ask_agent(agent, None, "hello").await;
-    house.settled(&first).await;
-    let second = house.ask_agent(agent, Some(&first.thread), "weather").await;
-    assert_eq!(house.settled(&second).await.status, TaskStatus::Completed);
+async fn two_runs(house: &TestEngine, agent: &str) -> StartedRun {
+    let first = house.start_run_of(agent, None, "hello").await;
+    house.wait_settled(&first).await;
+    let second = house.start_run_of(agent, Some(&first.thread), "weather").await;
+    assert_eq!(house.wait_settled(&second).await.status, TaskStatus::Completed);
     second
 }
 
@@ -28,7 +28,7 @@ fn replayed(log: &[Record]) -> ThreadReplay {
     replay
 }
 
-async fn checkpoint(house: &House, thread: &ThreadId) -> String {
+async fn checkpoint(house: &TestEngine, thread: &ThreadId) -> String {
     house.engine.ports().directory.checkpoint(&house.user, thread).await.expect("readable").expect("there").body
 }
 
@@ -36,57 +36,58 @@ async fn checkpoint(house: &House, thread: &ThreadId) -> String {
 /// that it needs for it: nothing has to be stored at the provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_past_is_summed_up_after_the_run_has_ended() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
         let second = two_runs(&house, "compact").await;
-        house.idle().await;
-        let before = house.log(&second.thread).await;
+        house.wait_idle().await;
+        let before = house.read_log(&second.thread).await;
         assert_eq!(before.last().map(Record::event_type), Some(COMPACTED), "{kind:?}: after the terminal event");
         invariants::check_one_terminal_event(&before).expect("law 9");
-        let asked = house.models.last();
+        let asked = house.models.last_request();
         assert_eq!((asked.model.as_str(), asked.history.len()), ("scripted/short", 3), "{kind:?}: the first run");
 
-        let third = house.ask_agent("compact", Some(&second.thread), "hello").await;
-        house.settled(&third).await;
-        let turn = house.models.asked().into_iter().find(|asked| asked.task == third.task && asked.step == 1);
+        let third = house.start_run_of("compact", Some(&second.thread), "hello").await;
+        house.wait_settled(&third).await;
+        let turn = house.models.requests().into_iter().find(|asked| asked.task == third.task && asked.step == 1);
         let given = turn.expect("it was asked").history;
         let summary = HistoryEntry::Summary { text: "THE SUMMARY".to_owned() };
-        assert_eq!(given[..2], [summary, HistoryEntry::User { content: words("weather") }], "{kind:?}");
+        assert_eq!(given[..2], [summary, HistoryEntry::User { content: text_parts("weather") }], "{kind:?}");
         invariants::check_history(&given).expect("law 12");
-        house.idle().await;
-        let after = house.log(&second.thread).await;
+        house.wait_idle().await;
+        let after = house.read_log(&second.thread).await;
         assert_eq!(after[..before.len()], before[..], "{kind:?}: nothing is removed");
-        let own = house.watch(&second, model::cursor::Cursor::START).await;
+        let own = house.watch_to_end(&second, model::cursor::Cursor::START).await;
         assert!(
-            crate::house::shown(own).ends_with(&crate::house::text_of(&before[before.len() - 2..before.len() - 1]))
+            crate::test_engine::utf8_lossy(own)
+                .ends_with(&crate::test_engine::record_lines(&before[before.len() - 2..before.len() - 1]))
         );
         // The second summary covers the first one and the run after it.
         let summed = replayed(&after).thread.compacted.expect("summed up");
         assert_eq!(summed.run, second.task, "{kind:?}");
-        let asked = house.models.last().history;
+        let asked = house.models.last_request().history;
         assert!(matches!(asked.first(), Some(HistoryEntry::Summary { .. })), "{kind:?}: {asked:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_with_summaries_is_clean_and_opens_again() {
-    let house = House::new(Kind::Sqlite).await;
+    let house = TestEngine::new(StoreKind::Sqlite).await;
     let second = two_runs(&house, "compact").await;
-    house.idle().await;
+    house.wait_idle().await;
     for _ in 0..3 {
-        let next = house.ask_agent("compact", Some(&second.thread), "hello").await;
-        house.settled(&next).await;
-        house.idle().await;
+        let next = house.start_run_of("compact", Some(&second.thread), "hello").await;
+        house.wait_settled(&next).await;
+        house.wait_idle().await;
     }
-    let log = house.log(&second.thread).await;
+    let log = house.read_log(&second.thread).await;
     assert_eq!(log.iter().filter(|record| record.event_type() == COMPACTED).count(), 4);
     assert_eq!(log.last().map(Record::event_type), Some(COMPACTED), "also as the last record of all");
     let body = checkpoint(&house, &second.thread).await;
-    let (ground, clock) = house.stopped().await;
+    let (ground, clock) = house.stop().await;
     let report = store::verify_data_folder(ground.folder.path()).expect("it can be looked at");
     assert!(report.is_clean(), "{report}");
-    let house = House::on(ground, crate::house::Setup { clock, ..Default::default() }).await;
-    assert_eq!(house.log(&second.thread).await, log);
+    let house = TestEngine::start_in(ground, crate::test_engine::TestSetup { clock, ..Default::default() }).await;
+    assert_eq!(house.read_log(&second.thread).await, log);
     let replay = replayed(&log);
     assert_eq!(replay.thread.fold_errors, 0);
     assert_eq!(serde_json::to_string(&replay.thread).expect("JSON"), body, "the log says what the checkpoint says");
@@ -94,21 +95,21 @@ async fn a_folder_with_summaries_is_clean_and_opens_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_opened_from_the_log_alone_gives_the_same_past() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
         let second = two_runs(&house, "compact").await;
-        house.idle().await;
-        let log = house.log(&second.thread).await;
+        house.wait_idle().await;
+        let log = house.read_log(&second.thread).await;
         // The same records in another house, without the checkpoints.
-        let bare = House::new(kind).await;
-        put_log(&bare, &second.thread, &log, 1).await;
+        let bare = TestEngine::new(kind).await;
+        append_log(&bare, &second.thread, &log, 1).await;
         let kept = bare.engine.ports().directory.checkpoint(&bare.user, &second.thread).await.expect("readable");
         assert!(kept.is_none(), "{kind:?}");
         let mut given = Vec::new();
         for house in [&house, &bare] {
-            let next = house.ask_agent("demo", Some(&second.thread), "hello").await;
-            assert_eq!(house.settled(&next).await.status, TaskStatus::Completed, "{kind:?}");
-            given.push(house.models.last().history);
+            let next = house.start_run_of("demo", Some(&second.thread), "hello").await;
+            assert_eq!(house.wait_settled(&next).await.status, TaskStatus::Completed, "{kind:?}");
+            given.push(house.models.last_request().history);
         }
         assert_eq!(given[0], given[1], "{kind:?}");
         assert!(matches!(given[1].first(), Some(HistoryEntry::Summary { .. })), "{kind:?}");
@@ -118,22 +119,22 @@ async fn a_thread_opened_from_the_log_alone_gives_the_same_past() {
 /// Summing up delays no end and no beginning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_does_not_wait_for_the_summary() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
         let second = two_runs(&house, "slow_to_compact").await;
-        while house.models.live() == 0 {
+        while house.models.live_streams() == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(house.models.last().model, "silent/model", "{kind:?}: it is being summed up");
-        let third = house.ask_agent("demo", Some(&second.thread), "hello").await;
-        assert_eq!(house.settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
-        house.idle().await;
-        assert_eq!(house.models.live(), 0, "{kind:?}: it was given up");
-        assert!(!house.kinds(&second.thread).await.contains(&COMPACTED.to_owned()), "{kind:?}");
-        let given = house.models.last().history;
+        assert_eq!(house.models.last_request().model, "silent/model", "{kind:?}: it is being summed up");
+        let third = house.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(house.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+        house.wait_idle().await;
+        assert_eq!(house.models.live_streams(), 0, "{kind:?}: it was given up");
+        assert!(!house.event_types(&second.thread).await.contains(&COMPACTED.to_owned()), "{kind:?}");
+        let given = house.models.last_request().history;
         assert_eq!(
             given.first(),
-            Some(&HistoryEntry::User { content: words("hello") }),
+            Some(&HistoryEntry::User { content: text_parts("hello") }),
             "{kind:?}: the past as it was"
         );
     }
@@ -141,20 +142,20 @@ async fn a_run_does_not_wait_for_the_summary() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_summary_that_fails_changes_nothing() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
         let second = two_runs(&house, "bad_to_compact").await;
-        house.idle().await;
-        assert_eq!(house.models.last().model, "nobody/model", "{kind:?}: it was tried");
-        let log = house.log(&second.thread).await;
+        house.wait_idle().await;
+        assert_eq!(house.models.last_request().model, "nobody/model", "{kind:?}: it was tried");
+        let log = house.read_log(&second.thread).await;
         assert!(matches!(log.last().expect("records").event(), Event::Completed(_)), "{kind:?}");
         let body = checkpoint(&house, &second.thread).await;
         assert_eq!(serde_json::to_string(&replayed(&log).thread).expect("JSON"), body, "{kind:?}");
-        let third = house.ask_agent("demo", Some(&second.thread), "hello").await;
-        assert_eq!(house.settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+        let third = house.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(house.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
         assert_eq!(
-            house.models.last().history.first(),
-            Some(&HistoryEntry::User { content: words("hello") }),
+            house.models.last_request().history.first(),
+            Some(&HistoryEntry::User { content: text_parts("hello") }),
             "{kind:?}"
         );
     }
@@ -162,17 +163,17 @@ async fn a_summary_that_fails_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_stops_does_not_wait_for_the_summary() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
         let second = two_runs(&house, "slow_to_compact").await;
-        while house.models.live() == 0 {
+        while house.models.live_streams() == 0 {
             tokio::task::yield_now().await;
         }
         let stop = house.engine.stop(std::time::Duration::from_secs(20));
         tokio::time::timeout(std::time::Duration::from_secs(5), stop).await.expect("it drains at once");
         assert_eq!(house.engine.live_threads(), 0, "{kind:?}");
-        let house = house.restarted().await;
-        let third = house.ask_agent("demo", Some(&second.thread), "hello").await;
-        assert_eq!(house.settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+        let house = house.restart().await;
+        let third = house.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(house.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
     }
 }

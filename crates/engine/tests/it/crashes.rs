@@ -3,8 +3,8 @@
 //! The model gives one word at a time, so that nearly every record is an append of its own. For every k there is a process
 //! whose k-th append goes wrong (see [`Trouble`]); where that kills it, a second process takes up what it left.
 
-use crate::house::{Ground, House, Kind, Setup, lines, shown, text_of};
-use crate::ports::{Hands, Trouble};
+use crate::fake_ports::{AppendFailure, TestClock};
+use crate::test_engine::{StoreKind, TestEngine, TestEnv, TestSetup, line_view, record_lines, utf8_lossy};
 use engine::StartedRun;
 use model::event::{ApprovalDecisionKind, Event, PendingKind};
 use model::item::{Item, ResultStatus};
@@ -27,50 +27,54 @@ struct Life {
 }
 
 /// One process. It ends with the run, or dies.
-fn live(ground: &Arc<Ground>, trouble: Option<(usize, Trouble)>, begun: Result<&StartedRun, &str>) -> Life {
+fn live(ground: &Arc<TestEnv>, trouble: Option<(usize, AppendFailure)>, begun: Result<&StartedRun, &str>) -> Life {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all();
-    if ground.kind == Kind::Memory {
+    if ground.store_kind == StoreKind::Memory {
         builder.start_paused(true); // nothing waits for a disk, so nobody need wait for a clock
     }
     let runtime = builder.build().expect("a runtime");
     runtime.block_on(async {
-        let clock = Arc::new(Hands::default());
+        let clock = Arc::new(TestClock::default());
         if begun.is_ok() {
-            clock.set_forward(10_000);
+            clock.advance(10_000);
         }
-        let house = House::on(Arc::clone(ground), Setup { trouble, drips: true, clock, ..Setup::default() }).await;
+        let house = TestEngine::start_in(
+            Arc::clone(ground),
+            TestSetup { append_failure: trouble, one_delta_at_a_time: true, clock, ..TestSetup::default() },
+        )
+        .await;
         let run = match begun {
             Ok(run) => run.clone(),
-            Err(words) => house.ask(None, words).await,
+            Err(words) => house.start_run(None, words).await,
         };
         let seen = Mutex::new(String::new());
         let ended = tokio::select! {
             biased;
-            () = house.gate.died() => false,
+            () = house.journal.wait_for_crash() => false,
             ((), ()) = async { tokio::join!(watch(&house, &run, &seen), attend(&house, &run)) } => true,
         };
-        for asked in house.models.asked() {
+        for asked in house.models.requests() {
             invariants::check_history(&asked.history).expect("law 12");
         }
-        Life { run, seen: seen.into_inner().expect("nobody panicked"), ended, troubled: house.gate.was_met() }
+        Life { run, seen: seen.into_inner().expect("nobody panicked"), ended, troubled: house.journal.has_failed() }
     })
     // The runtime goes with everything in it, in the middle of whatever it did.
 }
 
-async fn watch(house: &House, run: &StartedRun, seen: &Mutex<String>) {
-    let mut viewer = house.engine.watch_from(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
+async fn watch(house: &TestEngine, run: &StartedRun, seen: &Mutex<String>) {
+    let mut viewer = house.engine.watch_from(&house.user, &run.thread, line_view(&run.task), Seq::ZERO);
     while let Some(bytes) = viewer.next().await.expect("readable") {
-        seen.lock().expect("nobody panicked").push_str(&shown(bytes));
+        seen.lock().expect("nobody panicked").push_str(&utf8_lossy(bytes));
     }
     assert!(!viewer.is_interrupted());
 }
 
 /// Answers whatever the run waits for, until it has ended.
-async fn attend(house: &House, run: &StartedRun) {
+async fn attend(house: &TestEngine, run: &StartedRun) {
     let mut answered: HashSet<CallId> = HashSet::new();
     loop {
-        let waits = house.until_long(run, |object| {
+        let waits = house.wait_until_unbounded(run, |object| {
             object.status.is_terminal() || object.pending.iter().any(|pending| !answered.contains(&pending.call_id))
         });
         let object = waits.await;
@@ -82,7 +86,7 @@ async fn attend(house: &House, run: &StartedRun) {
                 (PendingKind::Approval, Some(key)) => {
                     house.decide(&run.task, key, ApprovalDecisionKind::Approve).await.expect("taken");
                 }
-                _ => house.give(&run.task, &[&pending.call_id]).await.expect("taken"),
+                _ => house.submit_results(&run.task, &[&pending.call_id]).await.expect("taken"),
             }
         }
     }
@@ -98,16 +102,16 @@ fn unknown(log: &[Record]) -> usize {
 }
 
 /// What must be true at the end, whatever happened.
-fn judge(ground: &Arc<Ground>, scene: &Scene, run: &StartedRun, (seen, what): (&[String], &str)) {
+fn judge(ground: &Arc<TestEnv>, scene: &Scene, run: &StartedRun, (seen, what): (&[String], &str)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let log = runtime.block_on(async {
-        let house = House::on(Arc::clone(ground), Setup::default()).await;
-        let status = house.object(&run.task).await.status;
+        let house = TestEngine::start_in(Arc::clone(ground), TestSetup::default()).await;
+        let status = house.task_object(&run.task).await.status;
         assert_eq!(status, TaskStatus::Completed, "{what}");
         let waiting = house.engine.ports().directory.inbox(&house.user, &run.thread).await.expect("readable");
         assert!(waiting.is_empty(), "{what}: {waiting:?}");
-        let log = house.log(&run.thread).await;
-        house.stopped().await;
+        let log = house.read_log(&run.thread).await;
+        house.stop().await;
         log
     });
     invariants::check_one_terminal_event(&log).unwrap_or_else(|why| panic!("{what}: law 9: {why}"));
@@ -117,15 +121,15 @@ fn judge(ground: &Arc<Ground>, scene: &Scene, run: &StartedRun, (seen, what): (&
     assert_eq!((replay.thread.fold_errors, replay.run.is_none()), (0, true), "{what}");
     let seqs = log.iter().map(|record| record.seq.0);
     assert!(seqs.eq(1..=log.len() as u64), "{what}: gap-free");
-    let whole = text_of(&log);
+    let whole = record_lines(&log);
     for seen in seen {
         assert!(whole.starts_with(seen), "{what}: shown and lost: {seen}\n{whole}");
     }
-    let counts: Vec<usize> = scene.once.iter().map(|name| ground.tools.count(name)).collect();
+    let counts: Vec<usize> = scene.once.iter().map(|name| ground.tools.call_count(name)).collect();
     assert!(counts.iter().all(|count| *count <= 1), "{what}: {:?} ran {counts:?} times", scene.once);
     let never = counts.iter().filter(|count| **count == 0).count();
     assert!(never <= unknown(&log), "{what}: {:?} ran {counts:?} times, and nobody says so", scene.once);
-    if ground.kind == Kind::Sqlite {
+    if ground.store_kind == StoreKind::Sqlite {
         let report = store::verify_data_folder(ground.folder.path()).expect("it can be looked at");
         assert!(report.is_clean(), "{what}: {report}");
     }
@@ -142,10 +146,10 @@ struct Scene {
 
 impl Scene {
     /// Plays it with trouble at every append, or every so many; says how many there were.
-    fn at_every_append(&self, kind: Kind, trouble: Trouble, step: usize) -> usize {
+    fn at_every_append(&self, kind: StoreKind, trouble: AppendFailure, step: usize) -> usize {
         let mut appends = 0;
         for k in (1..).step_by(step) {
-            let ground = Arc::new(Ground::new(kind));
+            let ground = Arc::new(TestEnv::new(kind));
             let what = format!("{kind:?}, {}, {trouble:?} at append {k}", self.words);
             let first = live(&ground, Some((k, trouble)), Err(self.words));
             assert!(first.ended || (first.troubled && !trouble.is_survived()), "{what}");
@@ -166,12 +170,14 @@ impl Scene {
 
     /// In memory at every append; with a disk underneath at some of them.
     fn everywhere(&self) {
-        for trouble in Trouble::ALL {
-            let appends = self.at_every_append(Kind::Memory, trouble, 1);
+        for trouble in AppendFailure::ALL {
+            let appends = self.at_every_append(StoreKind::Memory, trouble, 1);
             assert!(appends >= self.appends_min, "{}: {appends} appends only", self.words);
         }
-        for (trouble, step) in [(Trouble::DeadBefore, 5), (Trouble::DeadAfter, 4), (Trouble::UnknownKept, 9)] {
-            self.at_every_append(Kind::Sqlite, trouble, step);
+        for (trouble, step) in
+            [(AppendFailure::CrashBefore, 5), (AppendFailure::CrashAfter, 4), (AppendFailure::UnknownKept, 9)]
+        {
+            self.at_every_append(StoreKind::Sqlite, trouble, step);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Files that users point at are read before the model is asked.
 
-use crate::cast::words;
-use crate::house::{House, KINDS};
+use crate::fixtures::text_parts;
+use crate::test_engine::{STORE_KINDS, TestEngine};
 use engine::{Engine, NoDocuments, Ports};
 use model::block::ContentPart;
 use model::event::CancelMode;
@@ -16,8 +16,8 @@ fn files(object: &TaskObject) -> &[ProcessedFile] {
 }
 
 /// What the model was told by the user first.
-fn told(house: &House) -> Vec<ContentPart> {
-    let Some(HistoryEntry::User { content }) = house.models.last().history.first().cloned() else {
+fn told(house: &TestEngine) -> Vec<ContentPart> {
+    let Some(HistoryEntry::User { content }) = house.models.last_request().history.first().cloned() else {
         panic!("a user spoke")
     };
     content
@@ -29,44 +29,46 @@ fn note(url: &str, why: &str) -> ContentPart {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_model_is_asked_when_the_files_are_read_and_one_that_fails_fails_nothing() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
         let said = "hello https://a.example/slow https://a.example/gone";
-        let run = house.ask(None, said).await;
+        let run = house.start_run(None, said).await;
         let failed = |object: &TaskObject| object.output.len() == 1 && files(object)[1].status == FileStatus::Failed;
-        house.until(&run, failed).await;
-        assert!(house.models.asked().is_empty(), "{kind:?}: it does not know what is in them");
-        house.ground.shelf.let_go.add_permits(1);
-        let object = house.settled(&run).await;
+        house.wait_until(&run, failed).await;
+        assert!(house.models.requests().is_empty(), "{kind:?}: it does not know what is in them");
+        house.env.documents.release.add_permits(1);
+        let object = house.wait_settled(&run).await;
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
         let statuses: Vec<_> = files(&object).iter().map(|file| file.status).collect();
         assert_eq!(statuses, [FileStatus::Completed, FileStatus::Failed], "{kind:?}");
         let read = ContentPart::text("what https://a.example/slow says");
-        let given = [words(said), vec![read, note("https://a.example/gone", "Nobody is there.")]].concat();
+        let given = [text_parts(said), vec![read, note("https://a.example/gone", "Nobody is there.")]].concat();
         assert_eq!(told(&house), given, "{kind:?}");
-        let next = house.ask(Some(&run.thread), "hello").await;
-        house.settled(&next).await;
+        let next = house.start_run(Some(&run.thread), "hello").await;
+        house.wait_settled(&next).await;
         assert_eq!(told(&house), given, "{kind:?}: the next run knows it, too");
-        let house = house.restarted().await;
-        let next = house.ask(Some(&run.thread), "hello").await;
-        house.settled(&next).await;
+        let house = house.restart().await;
+        let next = house.start_run(Some(&run.thread), "hello").await;
+        house.wait_settled(&next).await;
         assert_eq!(told(&house), given, "{kind:?}: also from the log");
-        assert_eq!(house.ground.shelf.asked().len(), 2, "{kind:?}: each is read once");
+        assert_eq!(house.env.documents.requested_urls().len(), 2, "{kind:?}: each is read once");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_was_being_read_when_the_process_died_is_read_again() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "hello https://a.example/1 https://a.example/slow").await;
-        house.until(&run, |object| !object.output.is_empty() && files(object)[0].status == FileStatus::Completed).await;
-        let house = house.restarted().await;
-        house.ground.shelf.let_go.add_permits(1);
-        assert_eq!(house.settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "hello https://a.example/1 https://a.example/slow").await;
+        house
+            .wait_until(&run, |object| !object.output.is_empty() && files(object)[0].status == FileStatus::Completed)
+            .await;
+        let house = house.restart().await;
+        house.env.documents.release.add_permits(1);
+        assert_eq!(house.wait_settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
         let asked = ["https://a.example/1", "https://a.example/slow", "https://a.example/slow"];
-        assert_eq!(house.ground.shelf.asked(), asked, "{kind:?}");
-        let kinds = house.kinds(&run.thread).await;
+        assert_eq!(house.env.documents.requested_urls(), asked, "{kind:?}");
+        let kinds = house.event_types(&run.thread).await;
         assert!(!kinds.iter().any(|kind| kind == "task.recovered"), "{kind:?}: {kinds:?}");
         let says = |url: &str| ContentPart::text(format!("what {url} says"));
         assert_eq!(told(&house)[1..], [says(asked[0]), says(asked[1])], "{kind:?}");
@@ -75,31 +77,31 @@ async fn a_file_that_was_being_read_when_the_process_died_is_read_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_cancelled_reads_no_further() {
-    for kind in KINDS {
+    for kind in STORE_KINDS {
         for mode in [CancelMode::Immediate, CancelMode::AfterTurn] {
-            let house = House::new(kind).await;
-            let run = house.ask(None, "hello https://a.example/slow").await;
-            house.until(&run, |object| !object.output.is_empty()).await;
+            let house = TestEngine::new(kind).await;
+            let run = house.start_run(None, "hello https://a.example/slow").await;
+            house.wait_until(&run, |object| !object.output.is_empty()).await;
             house.cancel(&run.task, mode).await;
-            let object = house.settled(&run).await;
+            let object = house.wait_settled(&run).await;
             assert_eq!(object.status, TaskStatus::Cancelled, "{kind:?}, {mode:?}");
             let Some(Item::FileProcessing(item)) = object.output.first() else { panic!("{object:?}") };
             assert_eq!(item.reason, Some(IncompleteReason::Cancelled), "{kind:?}, {mode:?}");
-            house.idle().await;
-            assert_eq!(house.ground.shelf.live(), 0, "{kind:?}, {mode:?}: it was dropped");
-            assert!(house.models.asked().is_empty(), "{kind:?}, {mode:?}");
+            house.wait_idle().await;
+            assert_eq!(house.env.documents.active_reads(), 0, "{kind:?}, {mode:?}: it was dropped");
+            assert!(house.models.requests().is_empty(), "{kind:?}, {mode:?}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_nobody_reads_files_the_model_is_told_so() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
         let ports = Ports { documents: Arc::new(NoDocuments), ..house.engine.ports().clone() };
-        let house = House { engine: Engine::new(ports), ..house };
-        let run = house.ask(None, "hello https://a.example/1").await;
-        assert_eq!(house.settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
+        let house = TestEngine { engine: Engine::new(ports), ..house };
+        let run = house.start_run(None, "hello https://a.example/1").await;
+        assert_eq!(house.wait_settled(&run).await.status, TaskStatus::Completed, "{kind:?}");
         assert_eq!(told(&house)[1..], [note("https://a.example/1", "This server reads no files.")], "{kind:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Laws 5, 7 and 8 while runs are live.
 
-use crate::house::{House, KINDS, Kind, lines, shown, text_of};
+use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine, line_view, record_lines, utf8_lossy};
 use engine::NewRun;
 use model::cursor::{Cursor, CursorError};
 use model::ports::{AppendBatch, AppendOutcome};
@@ -11,29 +11,29 @@ use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_5_resume_at_every_cursor_while_the_run_is_live() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "story 300").await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "story 300").await;
         let mut live = Vec::new();
         // Viewers that come at any moment and take over from wherever the last one left.
         let mut cursor = Cursor::START;
         loop {
-            let view = lines(&run.task);
+            let view = line_view(&run.task);
             let mut viewer = house.engine.watch(&house.user, &run.thread, view, &cursor).await.expect("it fits");
             let Some(bytes) = viewer.next().await.expect("the log can be read") else { break };
             live.extend_from_slice(&bytes);
             cursor = Cursor { seq: viewer.cursor(), checksum: None, frame: None };
-            if shown(bytes).contains("task.completed") {
+            if utf8_lossy(bytes).contains("task.completed") {
                 break;
             }
         }
-        let log = house.log(&run.thread).await;
-        assert_eq!(shown(live), text_of(&log), "{kind:?}: taken over in the middle");
+        let log = house.read_log(&run.thread).await;
+        assert_eq!(utf8_lossy(live), record_lines(&log), "{kind:?}: taken over in the middle");
         for record in &log {
             let rest: Vec<Record> = log.iter().filter(|later| later.seq > record.seq).cloned().collect();
             if !rest.is_empty() {
-                let seen = house.watch(&run, Cursor::from(record)).await;
-                assert_eq!(shown(seen), text_of(&rest), "{kind:?}: after {}", record.seq);
+                let seen = house.watch_to_end(&run, Cursor::from(record)).await;
+                assert_eq!(utf8_lossy(seen), record_lines(&rest), "{kind:?}: after {}", record.seq);
             }
         }
     }
@@ -41,21 +41,21 @@ async fn law_5_resume_at_every_cursor_while_the_run_is_live() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_7_nothing_is_shown_before_it_is_durable() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        house.gate.hold();
-        let run = house.ask(None, "story 20").await;
-        let view = lines(&run.task);
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        house.journal.hold_appends();
+        let run = house.start_run(None, "story 20").await;
+        let view = line_view(&run.task);
         let mut viewer = house.engine.watch(&house.user, &run.thread, view, &Cursor::START).await.expect("it fits");
         let early = timeout(Duration::from_millis(200), viewer.next()).await;
         assert!(early.is_err(), "{kind:?}: a viewer was shown {early:?} while nothing was durable");
-        assert!(house.log(&run.thread).await.is_empty());
+        assert!(house.read_log(&run.thread).await.is_empty());
         let mut seen = String::new();
         while !seen.contains("task.completed") {
-            house.gate.release(1);
+            house.journal.release_appends(1);
             let bytes = viewer.next().await.expect("the log can be read").expect("the run goes on");
-            seen.push_str(&shown(bytes));
-            let durable = text_of(&house.log(&run.thread).await);
+            seen.push_str(&utf8_lossy(bytes));
+            let durable = record_lines(&house.read_log(&run.thread).await);
             assert!(durable.starts_with(&seen), "{kind:?}: shown {seen:?}, durable {durable:?}");
         }
     }
@@ -63,18 +63,18 @@ async fn law_7_nothing_is_shown_before_it_is_durable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_8_an_executor_that_lost_its_thread_records_nothing_more() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "hang").await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "hang").await;
         let mut viewer =
-            house.engine.watch(&house.user, &run.thread, lines(&run.task), &Cursor::START).await.expect("it fits");
+            house.engine.watch(&house.user, &run.thread, line_view(&run.task), &Cursor::START).await.expect("it fits");
         let mut seen = String::new();
         while !seen.contains("task.text.delta") {
-            seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
+            seen.push_str(&utf8_lossy(viewer.next().await.expect("readable").expect("it goes on")));
         }
         // Another node takes the thread. The executor here is not told.
         let journal = &house.engine.ports().journal;
-        let before = house.log(&run.thread).await;
+        let before = house.read_log(&run.thread).await;
         let old = before.last().expect("records").epoch;
         let lease = journal.claim(&house.user, &run.thread, &NodeId::from("node-2")).await.expect("claimed");
         assert!(lease.epoch > old, "{kind:?}");
@@ -89,9 +89,9 @@ async fn law_8_an_executor_that_lost_its_thread_records_nothing_more() {
         assert_eq!(journal.append(batch).await, AppendOutcome::Fenced, "{kind:?}");
         house.cancel(&run.task, Default::default()).await;
         // Its append is refused; it folds the log anew under a newer term, goes on, and finds the cancel again.
-        let object = house.settled(&run).await;
+        let object = house.wait_settled(&run).await;
         assert_eq!(object.status.as_str(), "cancelled", "{kind:?}");
-        let log = house.log(&run.thread).await;
+        let log = house.read_log(&run.thread).await;
         let last = log.last().expect("records");
         assert!(last.epoch > lease.epoch, "{kind:?}: {:?} after {:?}", last.epoch, lease.epoch);
         assert_eq!(log[..before.len()], before[..], "{kind:?}: what was durable stays");
@@ -100,16 +100,16 @@ async fn law_8_an_executor_that_lost_its_thread_records_nothing_more() {
 
 #[tokio::test]
 async fn cursors_that_do_not_fit_are_refused() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "hello").await;
-        let other = house.ask(None, "hello").await;
-        house.settled(&run).await;
-        house.settled(&other).await;
-        let log = house.log(&run.thread).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "hello").await;
+        let other = house.start_run(None, "hello").await;
+        house.wait_settled(&run).await;
+        house.wait_settled(&other).await;
+        let log = house.read_log(&run.thread).await;
         let head = log.last().expect("records").seq;
         let refused = async |thread, cursor: Cursor| {
-            let view = lines(&run.task);
+            let view = line_view(&run.task);
             match house.engine.watch(&house.user, thread, view, &cursor).await {
                 Err(engine::WatchError::Cursor(error)) => error,
                 _ => panic!("{cursor} was taken"),
@@ -127,13 +127,13 @@ async fn cursors_that_do_not_fit_are_refused() {
 
 #[tokio::test]
 async fn a_restart_and_a_fold_without_checkpoints_give_the_same_object() {
-    let house = House::new(Kind::Sqlite).await;
-    let first = house.ask(None, "weather").await;
-    let before = house.settled(&first).await;
-    let house = house.restarted().await;
-    assert_eq!(house.object(&first.task).await, before);
-    let second = house.ask(Some(&first.thread), "weather").await;
-    let after = house.settled(&second).await;
+    let house = TestEngine::new(StoreKind::Sqlite).await;
+    let first = house.start_run(None, "weather").await;
+    let before = house.wait_settled(&first).await;
+    let house = house.restart().await;
+    assert_eq!(house.task_object(&first.task).await, before);
+    let second = house.start_run(Some(&first.thread), "weather").await;
+    let after = house.wait_settled(&second).await;
     assert_eq!(after.status.as_str(), "completed");
     let again = house.engine.start(&house.user, NewRun::default()).await;
     assert!(again.is_err(), "an agent without a name does not exist");

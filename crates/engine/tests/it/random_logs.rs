@@ -1,6 +1,6 @@
 //! Laws 1, 2 and 5 over random logs with every event type, in a real store. `SEED=n` plays one again.
 
-use crate::house::{House, KINDS, Kind, line};
+use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine, record_line};
 use engine::View;
 use model::command::{Command, StartCommand};
 use model::cursor::Cursor;
@@ -13,14 +13,14 @@ use model::{NodeId, Record, RecordDraft, Seq, ThreadId};
 use model_testing::{LogOptions, Rng, generate_thread_log, test_seeds};
 
 /// A generated log in the store.
-async fn stored(house: &House, seed: u64) -> (ThreadId, Vec<Record>) {
+async fn store_random_log(house: &TestEngine, seed: u64) -> (ThreadId, Vec<Record>) {
     let (thread, log) = generate_thread_log(seed, LogOptions::small());
-    let sealed = put_log(house, &thread, &log, seed).await;
+    let sealed = append_log(house, &thread, &log, seed).await;
     (thread, sealed)
 }
 
 /// Puts a log into the store, in batches of random size, as an executor would, but for the checkpoints.
-pub(crate) async fn put_log(house: &House, thread: &ThreadId, log: &[Record], seed: u64) -> Vec<Record> {
+pub(crate) async fn append_log(house: &TestEngine, thread: &ThreadId, log: &[Record], seed: u64) -> Vec<Record> {
     let ports = house.engine.ports();
     let start = StartCommand {
         task_id: log.first().expect("a log").run.clone(),
@@ -102,11 +102,11 @@ fn changes_of(records: &[Record]) -> Vec<DirectoryChange> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
-    for kind in KINDS {
+    for kind in STORE_KINDS {
         for seed in test_seeds().take(24) {
-            let house = House::new(kind).await;
-            let (thread, log) = stored(&house, seed).await;
-            assert_eq!(house.log(&thread).await, log, "{kind:?} SEED={seed}: the bytes come back");
+            let house = TestEngine::new(kind).await;
+            let (thread, log) = store_random_log(&house, seed).await;
+            assert_eq!(house.read_log(&thread).await, log, "{kind:?} SEED={seed}: the bytes come back");
             let mut fold = RunFold::default();
             for record in &log {
                 if matches!(record.event(), Event::Created(e) if e.task.parent_task_id.is_none()) {
@@ -115,7 +115,7 @@ async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
                 fold.apply(record).unwrap_or_else(|_| panic!("{kind:?} SEED={seed}: {} does not fit", record.seq));
                 if fold.has_ended() && record.event().is_terminal() {
                     for task in &fold.tasks {
-                        let served = house.object(&task.id).await;
+                        let served = house.task_object(&task.id).await;
                         let own = fold.task_object(&task.id).expect("it is in the fold");
                         assert_eq!(served, own, "{kind:?} SEED={seed}: {}", task.id);
                     }
@@ -128,26 +128,26 @@ async fn law_1_the_snapshot_is_the_fold_of_the_records_in_every_store() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_1_a_restart_gives_the_same_thread() {
     for seed in test_seeds().take(12) {
-        let house = House::new(Kind::Sqlite).await;
-        let (thread, log) = stored(&house, seed).await;
+        let house = TestEngine::new(StoreKind::Sqlite).await;
+        let (thread, log) = store_random_log(&house, seed).await;
         let replayed = |records: &[Record]| {
             let mut replay = ThreadReplay::default();
             records.iter().for_each(|record| replay.push(record));
             replay.thread
         };
         let before = replayed(&log);
-        let house = house.restarted().await;
-        assert_eq!(replayed(&house.log(&thread).await), before, "SEED={seed}");
+        let house = house.restart().await;
+        assert_eq!(replayed(&house.read_log(&thread).await), before, "SEED={seed}");
         assert_eq!(before.fold_errors, 0, "SEED={seed}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn law_5_every_cursor_of_a_random_log_gives_exactly_the_rest() {
-    for kind in KINDS {
+    for kind in STORE_KINDS {
         for seed in test_seeds().take(12) {
-            let house = House::new(kind).await;
-            let (thread, log) = stored(&house, seed).await;
+            let house = TestEngine::new(kind).await;
+            let (thread, log) = store_random_log(&house, seed).await;
             let last = log.last().expect("a log").seq;
             for place in 0..log.len() {
                 let cursor = place.checked_sub(1).and_then(|at| log.get(at)).map_or(Cursor::START, Cursor::from);
@@ -159,7 +159,7 @@ async fn law_5_every_cursor_of_a_random_log_gives_exactly_the_rest() {
                 while let Some(bytes) = viewer.next().await.expect("readable") {
                     seen.push_str(&String::from_utf8_lossy(&bytes));
                 }
-                let rest: String = log[place..].iter().map(line).collect();
+                let rest: String = log[place..].iter().map(record_line).collect();
                 assert_eq!(seen, rest, "{kind:?} SEED={seed}: after {cursor}");
             }
         }
@@ -174,7 +174,7 @@ struct Until {
 
 impl Projection for Until {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        out.write(record.seq, |bytes| bytes.extend_from_slice(line(record).as_bytes()));
+        out.write(record.seq, |bytes| bytes.extend_from_slice(record_line(record).as_bytes()));
         if record.seq == self.last {
             out.finish();
         }

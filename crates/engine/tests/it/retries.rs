@@ -1,8 +1,8 @@
 //! Providers that fail before they have said anything: asked again in time, left for the next, or not asked any more.
 
-use crate::cast::{definitions, with_agent};
-use crate::house::{House, KINDS, Kind};
-use crate::ports::{Hands, Watched};
+use crate::fake_ports::{RecordingModels, TestClock};
+use crate::fixtures::{definitions, with_agent};
+use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine};
 use engine::{Engine, Ports};
 use model::definition::Definitions;
 use model::event::{CancelMode, Event, StepRetrying};
@@ -41,7 +41,7 @@ steps = [
 /// Models, and when each turn was asked for.
 struct Timed {
     inner: ProviderRouter,
-    clock: Arc<Hands>,
+    clock: Arc<TestClock>,
     asked_at: Arc<Mutex<Vec<Millis>>>,
 }
 
@@ -53,17 +53,17 @@ impl ModelClient for Timed {
 }
 
 /// A house whose models fail as [`SCENARIOS`] says, and when they were asked.
-async fn unlucky(kind: Kind, definitions: Definitions) -> (House, Arc<Mutex<Vec<Millis>>>) {
-    let house = House::with(kind, definitions).await;
+async fn unlucky(kind: StoreKind, definitions: Definitions) -> (TestEngine, Arc<Mutex<Vec<Millis>>>) {
+    let house = TestEngine::with_definitions(kind, definitions).await;
     let scenarios = Scenarios::parse(SCENARIOS, "test").expect("the scenarios are fine");
     let inner =
         ProviderRouter::new().with_provider("scripted", Arc::new(ScriptedProvider::new(scenarios, Arc::new(|| 0))));
     let asked_at = Arc::default();
     let timed = Timed { inner, clock: Arc::clone(&house.clock), asked_at: Arc::clone(&asked_at) };
-    let models = Arc::new(Watched::new(Arc::new(timed), false));
+    let models = Arc::new(RecordingModels::new(Arc::new(timed), false));
     let engine = Engine::new(Ports { models: models.clone(), ..house.engine.ports().clone() });
     house.engine.stop(Duration::ZERO).await;
-    (House { engine, models, ..house }, asked_at)
+    (TestEngine { engine, models, ..house }, asked_at)
 }
 
 fn retries(log: &[Record]) -> Vec<(StepRetrying, Millis)> {
@@ -77,12 +77,12 @@ fn retries(log: &[Record]) -> Vec<(StepRetrying, Millis)> {
 /// Time is not real here, so that what is measured is the wait alone.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_failed_is_asked_again_when_it_is_time_and_not_before() {
-    let (house, asked_at) = unlucky(Kind::Memory, definitions()).await;
-    let run = house.ask(None, "hello").await;
-    let object = house.until_long(&run, |object| object.status.is_terminal()).await;
+    let (house, asked_at) = unlucky(StoreKind::Memory, definitions()).await;
+    let run = house.start_run(None, "hello").await;
+    let object = house.wait_until_unbounded(&run, |object| object.status.is_terminal()).await;
     assert_eq!(object.status, TaskStatus::Completed);
     assert_eq!(object.usage.input_tokens, 30, "what failed has cost something, too");
-    let retries = retries(&house.log(&run.thread).await);
+    let retries = retries(&house.read_log(&run.thread).await);
     let asked_at = asked_at.lock().expect("nobody panicked").clone();
     assert_eq!((retries.len(), asked_at.len()), (2, 3));
     for ((retry, at), asked) in retries.iter().zip(&asked_at[1..]) {
@@ -96,13 +96,13 @@ async fn a_provider_that_failed_is_asked_again_when_it_is_time_and_not_before() 
 async fn when_a_provider_is_down_the_agents_next_model_answers() {
     let models = ["nobody/model", "scripted/down", "scripted/up"].map(str::to_owned);
     let definitions = with_agent(definitions(), "demo", |agent| agent.models = models.to_vec());
-    let (house, _) = unlucky(Kind::Memory, definitions).await;
-    let run = house.ask(None, "hello").await;
-    let object = house.until_long(&run, |object| object.status.is_terminal()).await;
+    let (house, _) = unlucky(StoreKind::Memory, definitions).await;
+    let run = house.start_run(None, "hello").await;
+    let object = house.wait_until_unbounded(&run, |object| object.status.is_terminal()).await;
     assert_eq!(object.status, TaskStatus::Completed);
-    let asked: Vec<String> = house.models.asked().into_iter().map(|request| request.model).collect();
+    let asked: Vec<String> = house.models.requests().into_iter().map(|request| request.model).collect();
     assert_eq!(asked, ["nobody/model", "scripted/down", "scripted/down", "scripted/down", "scripted/up"]);
-    let log = house.log(&run.thread).await;
+    let log = house.read_log(&run.thread).await;
     let answered = log.iter().find_map(|record| match record.event() {
         Event::StepDone(e) => Some(e.model.clone()),
         _ => None,
@@ -112,31 +112,31 @@ async fn when_a_provider_is_down_the_agents_next_model_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancel_while_a_provider_is_left_alone_ends_the_run_and_nobody_is_asked_again() {
-    for kind in KINDS {
+    for kind in STORE_KINDS {
         for mode in [CancelMode::Immediate, CancelMode::AfterTurn] {
             let (house, _) = unlucky(kind, definitions()).await;
-            let run = house.ask(None, "patience").await;
-            house.logged(&run.thread, "task.retrying").await;
-            assert_eq!(house.models.live(), 0, "{kind:?} {mode:?}: nothing is held meanwhile");
+            let run = house.start_run(None, "patience").await;
+            house.wait_for_event(&run.thread, "task.retrying").await;
+            assert_eq!(house.models.live_streams(), 0, "{kind:?} {mode:?}: nothing is held meanwhile");
             house.cancel(&run.task, mode).await;
-            assert_eq!(house.settled(&run).await.status, TaskStatus::Cancelled, "{kind:?} {mode:?}");
-            house.idle().await;
-            assert_eq!(house.models.turns(), 1, "{kind:?} {mode:?}");
+            assert_eq!(house.wait_settled(&run).await.status, TaskStatus::Cancelled, "{kind:?} {mode:?}");
+            house.wait_idle().await;
+            assert_eq!(house.models.turn_count(), 1, "{kind:?} {mode:?}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_while_a_provider_is_left_alone_begins_the_turn_anew() {
-    for kind in KINDS {
+    for kind in STORE_KINDS {
         let (house, _) = unlucky(kind, definitions()).await;
-        let run = house.ask(None, "patience").await;
-        house.logged(&run.thread, "task.retrying").await;
-        let house = house.restarted().await;
-        let object = house.settled(&run).await;
+        let run = house.start_run(None, "patience").await;
+        house.wait_for_event(&run.thread, "task.retrying").await;
+        let house = house.restart().await;
+        let object = house.wait_settled(&run).await;
         assert_eq!(object.status, TaskStatus::Completed, "{kind:?}");
-        assert_eq!((house.models.turns(), house.models.last().attempt), (1, 3), "{kind:?}");
-        let kinds = house.kinds(&run.thread).await;
+        assert_eq!((house.models.turn_count(), house.models.last_request().attempt), (1, 3), "{kind:?}");
+        let kinds = house.event_types(&run.thread).await;
         assert!(kinds.iter().any(|kind| kind == "task.recovered"), "{kind:?}: {kinds:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! What people expect of an agent loop, a sentence each: those that take a store, a model and a viewer, and that no other
 //! test here is about. Where one is, the sentence stands above it. `docs/promises.md` lists them all.
 
-use crate::cast::{definitions, with_agent, with_tool, words};
-use crate::house::{House, KINDS, lines, shown};
+use crate::fixtures::{definitions, text_parts, with_agent, with_tool};
+use crate::test_engine::{STORE_KINDS, TestEngine, line_view, utf8_lossy};
 use engine::{Engine, NewRun, Ports};
 use futures_util::{StreamExt as _, stream};
 use model::definition::{ApprovalPolicy, Definitions};
@@ -29,13 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A cancel wakes a viewer that waits for the next event, also when the model never says a word; nothing follows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancel_wakes_a_viewer_that_waits() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask_agent("silent", None, "hello").await;
-        let mut viewer = house.engine.watch_from(&house.user, &run.thread, lines(&run.task), Seq::ZERO);
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run_of("silent", None, "hello").await;
+        let mut viewer = house.engine.watch_from(&house.user, &run.thread, line_view(&run.task), Seq::ZERO);
         let mut seen = String::new();
         while !seen.contains("task.step.started") {
-            seen.push_str(&shown(viewer.next().await.expect("readable").expect("it goes on")));
+            seen.push_str(&utf8_lossy(viewer.next().await.expect("readable").expect("it goes on")));
         }
         let (tell, waits) = oneshot::channel();
         let watcher = tokio::spawn(async move {
@@ -43,7 +43,7 @@ async fn a_cancel_wakes_a_viewer_that_waits() {
             let mut next = Box::pin(async move {
                 let mut rest = String::new();
                 while let Some(bytes) = viewer.next().await.expect("readable") {
-                    rest.push_str(&shown(bytes));
+                    rest.push_str(&utf8_lossy(bytes));
                 }
                 (rest, viewer.is_interrupted())
             });
@@ -63,8 +63,12 @@ async fn a_cancel_wakes_a_viewer_that_waits() {
         let (rest, broken_off) = woken.expect("it is woken").expect("it does not panic");
         let last = rest.lines().last().expect("there is an end");
         assert!(last.contains("task.cancelled") && !broken_off, "{kind:?}: {rest}");
-        house.idle().await;
-        assert_eq!(format!("{seen}{rest}"), crate::house::text_of(&house.log(&run.thread).await), "{kind:?}");
+        house.wait_idle().await;
+        assert_eq!(
+            format!("{seen}{rest}"),
+            crate::test_engine::record_lines(&house.read_log(&run.thread).await),
+            "{kind:?}"
+        );
     }
 }
 
@@ -95,17 +99,17 @@ async fn an_answer_that_failed_or_is_incomplete_ends_the_run_and_closes_the_stre
         (limited(StopReason::MaxTokens), TaskStatus::Incomplete, "max_tokens"),
         (limited(StopReason::ContentFilter), TaskStatus::Incomplete, "content_filter"),
     ] {
-        for kind in KINDS {
-            let house = House::new(kind).await;
+        for kind in STORE_KINDS {
+            let house = TestEngine::new(kind).await;
             let connection = Arc::new(());
             let models = Arc::new(Clinging { end: end.clone(), connection: Arc::clone(&connection) });
             let engine = Engine::new(Ports { models, ..house.engine.ports().clone() });
-            let new = NewRun { agent: "demo".to_owned(), input: words("go"), ..NewRun::default() };
+            let new = NewRun { agent: "demo".to_owned(), input: text_parts("go"), ..NewRun::default() };
             let run = engine.start(&house.user, new).await.expect("taken");
             let settled =
                 tokio::time::timeout(PATIENCE, engine.wait_settled(&house.user, &run.task, &run.thread)).await;
             settled.expect("it ends").expect("readable");
-            let object = house.object(&run.task).await;
+            let object = house.task_object(&run.task).await;
             let said = object.error.map(|error| error.code).or(object.reason);
             assert_eq!((object.status, said.as_deref()), (status, Some(why)), "{kind:?}");
             let closed = async {
@@ -136,21 +140,22 @@ fn another_world() -> Definitions {
 /// its caller says meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decision_holds_when_everything_else_has_changed() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "trade").await;
-        let paused = house.settled(&run).await;
-        house.idle().await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "trade").await;
+        let paused = house.wait_settled(&run).await;
+        house.wait_idle().await;
         // Written down, and nobody there to carry it out.
         house.engine.stop(Duration::ZERO).await;
         house.approve(&paused).await;
-        house.say(&run, "by the way, I am somebody else now").await;
-        let house = house.restarted_with(another_world()).await;
-        house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        house.idle().await;
-        let asked = house.kinds(&run.thread).await.iter().filter(|kind| *kind == "task.approval.requested").count();
-        assert_eq!((asked, house.tools.count("trade")), (1, 1), "{kind:?}: asked once, done once");
-        invariants::check_one_terminal_event(&house.log(&run.thread).await).expect("law 9");
+        house.steer(&run, "by the way, I am somebody else now").await;
+        let house = house.restart_with(another_world()).await;
+        house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        house.wait_idle().await;
+        let asked =
+            house.event_types(&run.thread).await.iter().filter(|kind| *kind == "task.approval.requested").count();
+        assert_eq!((asked, house.tools.call_count("trade")), (1, 1), "{kind:?}: asked once, done once");
+        invariants::check_one_terminal_event(&house.read_log(&run.thread).await).expect("law 9");
     }
 }
 
@@ -189,28 +194,31 @@ impl Journal for Later {
 /// A log of a later version is not carried on by this one: it waits, whole, for a version that can read it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_of_a_later_version_waits_for_a_version_that_can_read_it() {
-    for kind in KINDS {
-        let house = House::new(kind).await;
-        let run = house.ask(None, "trade").await;
-        let paused = house.settled(&run).await;
-        house.idle().await;
-        let before = house.log(&run.thread).await;
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "trade").await;
+        let paused = house.wait_settled(&run).await;
+        house.wait_idle().await;
+        let before = house.read_log(&run.thread).await;
         let journal = Arc::new(Later(Arc::clone(&house.engine.ports().journal)));
         let older = Engine::new(Ports { journal, ..house.engine.ports().clone() });
         let key = paused.pending[0].key.clone().expect("a question");
         let yes = ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None };
-        older.decide_approval(&house.user, &house.row(&run.task).await, (key, yes), None).await.expect("written down");
+        older
+            .decide_approval(&house.user, &house.run_row(&run.task).await, (key, yes), None)
+            .await
+            .expect("written down");
         let gone = async {
             while older.live_threads() > 0 {
                 tokio::task::yield_now().await;
             }
         };
         tokio::time::timeout(PATIENCE, gone).await.expect("it does not try for ever");
-        assert_eq!(house.log(&run.thread).await, before, "{kind:?}: nothing was added");
-        assert_eq!(house.tools.count("trade"), 0, "{kind:?}");
+        assert_eq!(house.read_log(&run.thread).await, before, "{kind:?}: nothing was added");
+        assert_eq!(house.tools.call_count("trade"), 0, "{kind:?}");
         drop(older);
-        let house = house.restarted().await;
-        house.until(&run, |object| object.status == TaskStatus::Completed).await;
-        assert_eq!(house.tools.count("trade"), 1, "{kind:?}: the decision was kept");
+        let house = house.restart().await;
+        house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        assert_eq!(house.tools.call_count("trade"), 1, "{kind:?}: the decision was kept");
     }
 }

@@ -1,9 +1,15 @@
 //! Dies at every input of some scenarios, once, twice or three times, and lets the world answer: the run ends, what was
 //! whole stays as it was, and no tool runs again in silence.
 
-use crate::sim::{Sim, begin, client_gives, decides, deltas, ends, fails, points_at};
-use crate::words::{Bit, agent, approve, asking, call, edit, gated, gives, handing, house, how, idempotent, reject};
-use crate::words::{text, tool};
+use crate::fixtures::{
+    ModelOutput, agent, agent_tool, approve, build_definitions, edit, idempotent, model_call, needs_approval, reject,
+    tool_text, with_handoffs, with_kind,
+};
+use crate::fixtures::{model_text, tool};
+use crate::sim::{
+    Sim, approval_answer, client_result_answer, input_with_files, model_end, model_failure, output_deltas,
+    start_command,
+};
 use machine::{EffectId, MachineInput};
 use model::block::ContentPart;
 use model::command::StartCommand;
@@ -21,7 +27,7 @@ use std::collections::{BTreeMap, VecDeque};
 struct Scenario {
     name: &'static str,
     /// What the model of a task says in a turn: by agent and turn.
-    turn: fn(&str, u32) -> Vec<Bit>,
+    turn: fn(&str, u32) -> Vec<ModelOutput>,
     /// What people decide.
     people: fn() -> ApprovalDecision,
     /// The run is cancelled before this input.
@@ -36,7 +42,7 @@ struct Scenario {
 
 const PLAIN: Scenario = Scenario {
     name: "hello",
-    turn: |_, _| vec![text("Hi")],
+    turn: |_, _| vec![model_text("Hi")],
     people: approve,
     cancel: None,
     stop: StopReason::Stop,
@@ -47,57 +53,74 @@ const PLAIN: Scenario = Scenario {
 fn scenarios() -> Vec<Scenario> {
     vec![
         PLAIN,
-        Scenario { name: "weather", turn: |_, step| first(step, &[("look", "{}")]), ..PLAIN },
+        Scenario { name: "weather", turn: |_, step| first_turn_calls(step, &[("look", "{}")]), ..PLAIN },
         Scenario {
             name: "parallel",
-            turn: |_, step| first(step, &[("look", "{}"), ("again", "{}"), ("look", "{}")]),
+            turn: |_, step| first_turn_calls(step, &[("look", "{}"), ("again", "{}"), ("look", "{}")]),
             ..PLAIN
         },
         Scenario {
             name: "help",
             turn: |agent, step| match agent {
-                "scripted/demo" => first(step, &[("ask", r#"{"prompt":"?"}"#), ("look", "{}")]),
-                _ => first(step, &[("again", "{}"), ("look", "{}")]),
+                "scripted/demo" => first_turn_calls(step, &[("ask", r#"{"prompt":"?"}"#), ("look", "{}")]),
+                _ => first_turn_calls(step, &[("again", "{}"), ("look", "{}")]),
             },
             ..PLAIN
         },
         Scenario { name: "handoff", turn: |agent, _| handing_over(agent), ..PLAIN },
-        Scenario { name: "trade approved", turn: |_, step| first(step, &[("trade", "{}"), ("look", "{}")]), ..PLAIN },
+        Scenario {
+            name: "trade approved",
+            turn: |_, step| first_turn_calls(step, &[("trade", "{}"), ("look", "{}")]),
+            ..PLAIN
+        },
         Scenario {
             name: "trade rejected",
-            turn: |_, step| first(step, &[("trade", "{}")]),
+            turn: |_, step| first_turn_calls(step, &[("trade", "{}")]),
             people: || reject("too risky"),
             ..PLAIN
         },
         Scenario {
             name: "trade edited",
-            turn: |_, step| first(step, &[("trade", r#"{"n":100}"#)]),
+            turn: |_, step| first_turn_calls(step, &[("trade", r#"{"n":100}"#)]),
             people: || edit(json!({"n": 1})),
             ..PLAIN
         },
         Scenario {
             name: "nested approval",
             turn: |agent, step| match agent {
-                "scripted/demo" => first(step, &[("ask", r#"{"prompt":"?"}"#)]),
-                _ => first(step, &[("trade", "{}"), ("pick", "{}")]),
+                "scripted/demo" => first_turn_calls(step, &[("ask", r#"{"prompt":"?"}"#)]),
+                _ => first_turn_calls(step, &[("trade", "{}"), ("pick", "{}")]),
             },
             ..PLAIN
         },
-        Scenario { name: "client", turn: |_, step| first(step, &[("pick", "{}"), ("look", "{}")]), ..PLAIN },
-        Scenario { name: "asked after a crash", turn: |_, step| first(step, &[("risky", "{}")]), ..PLAIN },
-        Scenario { name: "failed after a crash", turn: |_, step| first(step, &[("fragile", "{}")]), ..PLAIN },
-        Scenario { name: "nonsense", turn: |_, _| vec![call("nonsense", "{}"), call("look", "{")], ..PLAIN },
+        Scenario { name: "client", turn: |_, step| first_turn_calls(step, &[("pick", "{}"), ("look", "{}")]), ..PLAIN },
+        Scenario { name: "asked after a crash", turn: |_, step| first_turn_calls(step, &[("risky", "{}")]), ..PLAIN },
+        Scenario {
+            name: "failed after a crash",
+            turn: |_, step| first_turn_calls(step, &[("fragile", "{}")]),
+            ..PLAIN
+        },
+        Scenario {
+            name: "nonsense",
+            turn: |_, _| vec![model_call("nonsense", "{}"), model_call("look", "{")],
+            ..PLAIN
+        },
         Scenario {
             name: "limit",
-            turn: |_, _| vec![text("Once"), call("look", "{}")],
+            turn: |_, _| vec![model_text("Once"), model_call("look", "{}")],
             stop: StopReason::MaxTokens,
             ..PLAIN
         },
-        Scenario { name: "tried again", turn: |_, step| first(step, &[("look", "{}")]), fails: 1, ..PLAIN },
-        Scenario { name: "the next model", turn: |_, step| first(step, &[("look", "{}")]), fails: 4, ..PLAIN },
+        Scenario { name: "tried again", turn: |_, step| first_turn_calls(step, &[("look", "{}")]), fails: 1, ..PLAIN },
+        Scenario {
+            name: "the next model",
+            turn: |_, step| first_turn_calls(step, &[("look", "{}")]),
+            fails: 4,
+            ..PLAIN
+        },
         Scenario {
             name: "files",
-            turn: |_, step| first(step, &[("look", "{}")]),
+            turn: |_, step| first_turn_calls(step, &[("look", "{}")]),
             files: &["a", "broken", "c"],
             ..PLAIN
         },
@@ -116,13 +139,13 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "cancel",
-            turn: |_, step| first(step, &[("look", "{}"), ("trade", "{}")]),
+            turn: |_, step| first_turn_calls(step, &[("look", "{}"), ("trade", "{}")]),
             cancel: Some((7, CancelMode::Immediate)),
             ..PLAIN
         },
         Scenario {
             name: "cancel after the turn",
-            turn: |_, step| first(step, &[("look", "{}"), ("ask", r#"{"prompt":"?"}"#)]),
+            turn: |_, step| first_turn_calls(step, &[("look", "{}"), ("ask", r#"{"prompt":"?"}"#)]),
             cancel: Some((6, CancelMode::AfterTurn)),
             ..PLAIN
         },
@@ -130,61 +153,63 @@ fn scenarios() -> Vec<Scenario> {
 }
 
 /// Calls in the first turn, an answer in the next.
-fn first(step: u32, calls: &[(&str, &str)]) -> Vec<Bit> {
-    let mut bits = vec![Bit::Think("hm".to_owned()), text("Let me see. ")];
+fn first_turn_calls(step: u32, calls: &[(&str, &str)]) -> Vec<ModelOutput> {
+    let mut bits = vec![ModelOutput::Reasoning("hm".to_owned()), model_text("Let me see. ")];
     if step == 1 {
-        bits.extend(calls.iter().map(|(name, arguments)| call(name, arguments)));
+        bits.extend(calls.iter().map(|(name, arguments)| model_call(name, arguments)));
     }
     bits
 }
 
-fn handing_over(agent: &str) -> Vec<Bit> {
+fn handing_over(agent: &str) -> Vec<ModelOutput> {
     match agent {
-        "scripted/demo" => vec![text("One moment."), call("look", "{}"), call("transfer_to_specialist", "{}")],
-        _ => vec![text("specialist here")],
+        "scripted/demo" => {
+            vec![model_text("One moment."), model_call("look", "{}"), model_call("transfer_to_specialist", "{}")]
+        }
+        _ => vec![model_text("specialist here")],
     }
 }
 
-fn world() -> Definitions {
+fn crash_definitions() -> Definitions {
     let names = ["look", "again", "trade", "pick", "risky", "fragile", "ask"];
-    let mut demo = handing(agent("demo", &names), &[("specialist", HandoffHistory::Messages)]);
+    let mut demo = with_handoffs(agent("demo", &names), &[("specialist", HandoffHistory::Messages)]);
     demo.models.push("scripted/demo".to_owned());
     let tools = [
         tool("look"),
         idempotent(tool("again")),
-        gated(tool("trade")),
-        how(tool("pick"), ToolExecutor::Client),
+        needs_approval(tool("trade")),
+        with_kind(tool("pick"), ToolExecutor::Client),
         Tool { on_crash: OnCrash::Ask, ..tool("risky") },
         Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
-        asking("ask", "helper"),
+        agent_tool("ask", "helper"),
     ];
-    house([demo, agent("helper", &["look", "again", "trade", "pick"]), agent("specialist", &[])], tools)
+    build_definitions([demo, agent("helper", &["look", "again", "trade", "pick"]), agent("specialist", &[])], tools)
 }
 
 /// A world that answers whatever a run asks for.
-struct World<'a> {
+struct ScriptedWorld<'a> {
     scenario: &'a Scenario,
     sim: Sim,
     /// What a model has yet to say.
-    unsaid: BTreeMap<EffectId, VecDeque<ModelDelta>>,
+    remaining_deltas: BTreeMap<EffectId, VecDeque<ModelDelta>>,
 }
 
-impl<'a> World<'a> {
+impl<'a> ScriptedWorld<'a> {
     fn new(scenario: &'a Scenario, name: String) -> Self {
-        let mut sim = Sim::new(world());
-        sim.name = name;
-        let input = points_at(scenario.files);
-        sim.input(MachineInput::Start(Box::new(StartCommand { input, ..begin(Vec::new()) })));
-        Self { scenario, sim, unsaid: BTreeMap::new() }
+        let mut sim = Sim::new(crash_definitions());
+        sim.label = name;
+        let input = input_with_files(scenario.files);
+        sim.input(MachineInput::Start(Box::new(StartCommand { input, ..start_command(Vec::new()) })));
+        Self { scenario, sim, remaining_deltas: BTreeMap::new() }
     }
 
     /// Plays the scenario, dying before input `at`, `times` times. Gives the number of inputs that it took.
     fn play(&mut self, at: usize, times: u32) -> usize {
         let mut kept = BTreeMap::new();
         for count in 0.. {
-            assert!(count < 500, "{} does not end", self.sim.name);
+            assert!(count < 500, "{} does not end", self.sim.label);
             if count == at {
-                kept = whole(&self.sim);
+                kept = completed_items(&self.sim);
                 for _ in 0..times {
                     // A cancel meanwhile, or the third crash, may end it.
                     if !self.sim.run.fold.has_ended() {
@@ -204,52 +229,52 @@ impl<'a> World<'a> {
 
     fn next_input(&mut self, count: usize) -> MachineInput {
         if let Some((_, mode)) = self.scenario.cancel.filter(|(at, _)| *at == count) {
-            let task_id = crate::words::run_id();
+            let task_id = crate::fixtures::run_id();
             return MachineInput::Cancel(machine::CancelTask { task_id, mode, by: model::event::Initiator::User });
         }
         if let Some(id) = self.sim.models.last().cloned() {
-            return self.more_of(id);
+            return self.next_model_input(id);
         }
         if let Some(id) = self.sim.tools.first().cloned() {
-            return MachineInput::Tool { id, event: ToolEvent::End(gives("ok")) };
+            return MachineInput::Tool { id, event: ToolEvent::End(tool_text("ok")) };
         }
         if let Some(id) = self.sim.files.first().cloned() {
             return MachineInput::File { answer: reads(&id), id };
         }
         let root = self.sim.run.fold.root().expect("the run began");
         let answer = |pending: &model::event::PendingRequest| match (pending.kind, &pending.key) {
-            (PendingKind::Approval, Some(key)) => decides(key.clone(), (self.scenario.people)()),
-            _ => client_gives(pending.call_id.clone(), "red"),
+            (PendingKind::Approval, Some(key)) => approval_answer(key.clone(), (self.scenario.people)()),
+            _ => client_result_answer(pending.call_id.clone(), "red"),
         };
         MachineInput::Answers(root.pending.iter().map(answer).collect())
     }
 
-    fn more_of(&mut self, id: EffectId) -> MachineInput {
-        let turn = self.unsaid.entry(id.clone()).or_insert_with(|| {
-            let request = self.sim.requests.iter().rev().find(|request| is_of(request, &id));
+    fn next_model_input(&mut self, id: EffectId) -> MachineInput {
+        let turn = self.remaining_deltas.entry(id.clone()).or_insert_with(|| {
+            let request = self.sim.model_requests.iter().rev().find(|request| is_of(request, &id));
             let request = request.expect("the model was asked");
             let bits = (self.scenario.turn)(&request.model, request.step);
-            (0..).zip(&bits).flat_map(|(slot, bit)| deltas(slot, bit)).collect()
+            (0..).zip(&bits).flat_map(|(slot, bit)| output_deltas(slot, bit)).collect()
         });
         let is_down = matches!(id, EffectId::Model { attempt, .. } if attempt <= self.scenario.fails);
         match turn.pop_front() {
-            _ if is_down => fails(id),
+            _ if is_down => model_failure(id),
             Some(delta) => MachineInput::Model { id, event: ModelEvent::Delta(delta) },
-            None => ends(id, self.scenario.stop),
+            None => model_end(id, self.scenario.stop),
         }
     }
 
     fn check(&self, kept: &BTreeMap<String, Value>) {
-        let name = &self.sim.name;
+        let name = &self.sim.label;
         let records = self.sim.records();
         invariants::check_one_terminal_event(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
         invariants::check_done_matches_deltas(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
-        let after = whole(&self.sim);
+        let after = completed_items(&self.sim);
         for (id, item) in kept {
             assert_eq!(after.get(id), Some(item), "{name}: {id} stays as it was");
         }
-        for request in &self.sim.calls {
-            let runs = self.sim.watch.starts.get(&request.call_id).copied().unwrap_or_default();
+        for request in &self.sim.tool_requests {
+            let runs = self.sim.invariants.starts.get(&request.call_id).copied().unwrap_or_default();
             let may_again = matches!(request.name.as_str(), "again" | "risky");
             assert!(runs == 1 || may_again, "{name}: {} ran {runs} times", request.name);
         }
@@ -271,7 +296,7 @@ fn is_of(request: &ModelRequest, id: &EffectId) -> bool {
 }
 
 /// Every item that is whole, of a turn that is, as people see it.
-fn whole(sim: &Sim) -> BTreeMap<String, Value> {
+fn completed_items(sim: &Sim) -> BTreeMap<String, Value> {
     let mut items = BTreeMap::new();
     for task in &sim.run.fold.tasks {
         let object = sim.run.fold.task_object(&task.id).expect("the task is there");
@@ -287,12 +312,12 @@ fn whole(sim: &Sim) -> BTreeMap<String, Value> {
 #[test]
 fn a_run_that_dies_at_any_input_ends_and_keeps_what_was_whole() {
     for scenario in scenarios() {
-        let inputs = World::new(&scenario, scenario.name.to_owned()).play(usize::MAX, 0);
+        let inputs = ScriptedWorld::new(&scenario, scenario.name.to_owned()).play(usize::MAX, 0);
         assert!(inputs > 0, "{}", scenario.name);
         for times in 1..=3 {
             for at in 0..inputs {
                 let name = format!("{}: dies {times} times before input {at}", scenario.name);
-                World::new(&scenario, name).play(at, times);
+                ScriptedWorld::new(&scenario, name).play(at, times);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The laws over what the machine writes when the provider is disorderly. `SEED=n` plays one again.
 
+use crate::fixtures::{demo_definitions, tool, tool_text};
 use crate::sim::Sim;
-use crate::words::{demo, gives, tool};
 use machine::MachineInput;
 use model::event::{CancelMode, StopReason};
 use model::model_turn::{ModelDelta, ModelItemKind};
@@ -11,8 +11,8 @@ use model_testing::{Rng, invariants};
 /// A run with random deltas in any order, tools, failures, cancels and crashes.
 fn random_run(seed: u64) -> Sim {
     let mut rng = Rng::new(seed);
-    let mut sim = Sim::new(demo([tool("get_weather")]));
-    sim.name = format!("SEED={seed}");
+    let mut sim = Sim::new(demo_definitions([tool("get_weather")]));
+    sim.label = format!("SEED={seed}");
     sim.start(Vec::new());
     for _ in 0..60 {
         if sim.run.fold.has_ended() {
@@ -20,7 +20,7 @@ fn random_run(seed: u64) -> Sim {
         }
         if sim.models.is_empty() {
             let id = sim.tools[rng.below(sim.tools.len())].clone();
-            sim.input(MachineInput::Tool { id, event: ToolEvent::End(gives("ok")) });
+            sim.input(MachineInput::Tool { id, event: ToolEvent::End(tool_text("ok")) });
             continue;
         }
         random_delta(&mut sim, &mut rng);
@@ -32,10 +32,10 @@ fn random_run(seed: u64) -> Sim {
 fn random_delta(sim: &mut Sim, rng: &mut Rng) {
     let slot = rng.between(0, 3);
     match rng.below(14) {
-        0..=3 => sim.say(slot, &[rng.choose("a[^", &["1]", "é\n", "🦀 "])]),
-        4 | 5 => sim.think(slot, rng.between(0, 2), &["hm"]),
+        0..=3 => sim.text(slot, &[rng.choose("a[^", &["1]", "é\n", "🦀 "])]),
+        4 | 5 => sim.reasoning(slot, rng.between(0, 2), &["hm"]),
         6 | 7 => sim.call(slot, rng.choose("get_weather", &["nonsense"]), &["{}"]),
-        8 => sim.done(slot),
+        8 => sim.finish_item(slot),
         9 if rng.chance(50) => sim.delta(ModelDelta::Unknown(serde_json::json!({"odd": true}))),
         9 => {
             let (part, partial) = (rng.between(0, 1), rng.chance(66).then_some(0));
@@ -45,9 +45,9 @@ fn random_delta(sim: &mut Sim, rng: &mut Rng) {
             }
             sim.delta(ModelDelta::Image { slot, part, partial, url: "data:,x".to_owned() });
         }
-        10 => sim.end(StopReason::Stop),
-        11 => sim.end(rng.choose(StopReason::MaxTokens, &[StopReason::ContentFilter, StopReason::ToolCalls])),
-        12 if rng.chance(25) => sim.fail(),
+        10 => sim.end_turn(StopReason::Stop),
+        11 => sim.end_turn(rng.choose(StopReason::MaxTokens, &[StopReason::ContentFilter, StopReason::ToolCalls])),
+        12 if rng.chance(25) => sim.fail_turn(),
         13 if rng.chance(25) => sim.cancel(CancelMode::Immediate),
         13 if rng.chance(33) => sim.crash(),
         _ => {}

@@ -11,6 +11,9 @@
 
 mod crash;
 mod edges;
+mod event_trace;
+mod fixtures;
+mod invariants;
 mod laws;
 mod parts;
 mod provider_rules;
@@ -19,6 +22,3 @@ mod schedules;
 mod sentences;
 mod sequences;
 mod sim;
-mod story;
-mod watch;
-mod words;

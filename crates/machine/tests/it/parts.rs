@@ -1,8 +1,8 @@
 //! What a provider sends beside words: refusals, places that refer to something, pictures, tools of its own. A piece that
 //! has no place is dropped.
 
+use crate::fixtures::{demo_definitions, run_id, tool};
 use crate::sim::Sim;
-use crate::words::{demo, run_id, tool};
 use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
 use model::event::{Event, StopReason};
 use model::item::Item;
@@ -17,11 +17,11 @@ fn blocks(sim: &Sim) -> Vec<Block> {
 
 /// The model says this and ends its turn.
 fn said(deltas: impl IntoIterator<Item = ModelDelta>) -> Sim {
-    let mut sim = Sim::of(demo([tool("t")]));
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
     for delta in deltas {
         sim.delta(delta);
     }
-    sim.end(StopReason::Stop);
+    sim.end_turn(StopReason::Stop);
     sim
 }
 
@@ -65,9 +65,9 @@ fn a_part_that_its_item_cannot_have_is_dropped() {
         (words(0, "a"), vec![thought(1)]),
         (hosted, vec![words(0, "x"), thought(0)]),
     ] {
-        let alone = said([first.clone()]).story();
+        let alone = said([first.clone()]).trace();
         let sim = said([first].into_iter().chain(others));
-        assert_eq!(sim.story(), alone);
+        assert_eq!(sim.trace(), alone);
     }
 }
 
@@ -83,8 +83,8 @@ fn a_place_that_refers_to_something_belongs_to_the_text_that_is_being_said() {
         refers(1, "a picture"),
         refers(0, "a part that is done"),
     ]);
-    let told = sim.story().iter().filter(|line| line.starts_with("annotation")).count();
-    assert_eq!(told, 1, "{:?}", sim.story());
+    let told = sim.trace().iter().filter(|line| line.starts_with("annotation")).count();
+    assert_eq!(told, 1, "{:?}", sim.trace());
     let cited = TextBlock { annotations: Some(vec![page("a page")]), ..TextBlock::new("a") };
     assert_eq!(blocks(&sim), [Block::Text(cited), shown("data:,x")]);
 }
@@ -93,7 +93,7 @@ fn a_place_that_refers_to_something_belongs_to_the_text_that_is_being_said() {
 fn arguments_are_a_calls_own() {
     let sim = said([words(0, "Hi"), ModelDelta::Arguments { slot: 0, text: "{}".to_owned() }]);
     assert_eq!(blocks(&sim), [Block::Text(TextBlock::new("Hi"))]);
-    assert!(!sim.story().iter().any(|line| line.contains("arguments")), "{:?}", sim.story());
+    assert!(!sim.trace().iter().any(|line| line.contains("arguments")), "{:?}", sim.trace());
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_picture_becomes_sharper_and_is_done_with_the_turn_at_the_latest() {
         let sim = said([paint(0, Some(0), "data:,dim"), paint(0, Some(1), "data:,sharp")].into_iter().chain(done));
         assert_eq!(blocks(&sim), [shown("data:,sharp")]);
         let ends = sim.drafts.iter().filter(|draft| matches!(draft.event, Event::ImageDone(_))).count();
-        assert_eq!(ends, 1, "{:?}", sim.story());
+        assert_eq!(ends, 1, "{:?}", sim.trace());
     }
 }
 
@@ -129,5 +129,5 @@ fn a_tool_that_the_provider_runs_says_where_it_is() {
     let Some(Item::HostedCall(call)) = object.output.first() else { panic!("a hosted call") };
     assert_eq!(call.state.as_deref(), Some("searching"));
     let sim = said([words(0, "Hi"), searching(0)]);
-    assert!(!sim.story().iter().any(|line| line.contains("hosted")), "{:?}", sim.story());
+    assert!(!sim.trace().iter().any(|line| line.contains("hosted")), "{:?}", sim.trace());
 }

@@ -9,43 +9,43 @@ use std::collections::HashSet;
 ///
 /// # Errors
 /// Says what would be refused.
-pub(crate) fn check(history: &[HistoryEntry]) -> Result<(), String> {
+pub(crate) fn check_history(history: &[HistoryEntry]) -> Result<(), String> {
     // What the client's operator says is no part of the conversation for some.
     match history.iter().find(|entry| !matches!(entry, HistoryEntry::System { .. })) {
         Some(HistoryEntry::User { .. } | HistoryEntry::Summary { .. }) => {}
         first => return Err(format!("a conversation begins with a user, not with {first:?}")),
     }
-    let mut pairs = Pairs::default();
+    let mut pairs = CallPairs::default();
     for entry in history {
-        pairs.take(entry)?;
-        words_of(entry)?;
+        pairs.push_entry(entry)?;
+        check_not_empty(entry)?;
     }
-    pairs.settled("the end")
+    pairs.check_no_open_calls("the end")
 }
 
 /// Which calls wait for their results.
 #[derive(Default)]
-struct Pairs<'a> {
-    named: HashSet<&'a CallId>,
+struct CallPairs<'a> {
+    seen_ids: HashSet<&'a CallId>,
     open: Vec<&'a CallId>,
     /// Results have begun: the turn that asked is over.
     answering: bool,
 }
 
-impl<'a> Pairs<'a> {
-    fn take(&mut self, entry: &'a HistoryEntry) -> Result<(), String> {
+impl<'a> CallPairs<'a> {
+    fn push_entry(&mut self, entry: &'a HistoryEntry) -> Result<(), String> {
         match entry {
             HistoryEntry::User { .. } | HistoryEntry::System { .. } | HistoryEntry::Summary { .. } => {
-                self.settled("a user's word")
+                self.check_no_open_calls("a user's word")
             }
             HistoryEntry::Assistant { .. }
             | HistoryEntry::GeneratedImages { .. }
             | HistoryEntry::Reasoning { .. }
-            | HistoryEntry::Hosted { .. } => self.spoken(),
+            | HistoryEntry::Hosted { .. } => self.on_model_entry(),
             HistoryEntry::Call { call_id, .. } => {
-                self.spoken()?;
+                self.on_model_entry()?;
                 self.open.push(call_id);
-                if self.named.insert(call_id) { Ok(()) } else { Err(format!("{call_id} is named twice")) }
+                if self.seen_ids.insert(call_id) { Ok(()) } else { Err(format!("{call_id} is named twice")) }
             }
             HistoryEntry::Result { call_id, .. } => {
                 self.answering = true;
@@ -58,21 +58,21 @@ impl<'a> Pairs<'a> {
     }
 
     /// The model goes on: within its turn, or in a new one for which everything must be answered.
-    fn spoken(&mut self) -> Result<(), String> {
+    fn on_model_entry(&mut self) -> Result<(), String> {
         if self.answering {
-            self.settled("the next turn")?;
+            self.check_no_open_calls("the next turn")?;
             self.answering = false;
         }
         Ok(())
     }
 
-    fn settled(&self, before: &str) -> Result<(), String> {
+    fn check_no_open_calls(&self, before: &str) -> Result<(), String> {
         if self.open.is_empty() { Ok(()) } else { Err(format!("{:?} have no result before {before}", self.open)) }
     }
 }
 
 /// Nothing is empty.
-fn words_of(entry: &HistoryEntry) -> Result<(), String> {
+fn check_not_empty(entry: &HistoryEntry) -> Result<(), String> {
     let parts: &[ContentPart] = match entry {
         HistoryEntry::User { content }
         | HistoryEntry::GeneratedImages { content }
@@ -100,8 +100,8 @@ fn words_of(entry: &HistoryEntry) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
-    use crate::words::call_id;
+    use super::check_history;
+    use crate::fixtures::call_id;
     use model::ItemId;
     use model::block::ContentPart;
     use model::history::HistoryEntry;
@@ -133,7 +133,7 @@ mod tests {
             vec![user(), says("a"), asks("call_R1"), asks("call_R2"), gets("call_R2"), gets("call_R1"), says("b")],
             vec![user(), asks("call_R1"), says("beside it"), gets("call_R1"), user()],
         ] {
-            assert_eq!(check(&history), Ok(()));
+            assert_eq!(check_history(&history), Ok(()));
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
             vec![HistoryEntry::User { content: vec![] }],
             vec![HistoryEntry::User { content: vec![ContentPart::text("")] }],
         ] {
-            assert!(check(&history).is_err(), "{history:?}");
+            assert!(check_history(&history).is_err(), "{history:?}");
         }
     }
 }

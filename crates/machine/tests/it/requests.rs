@@ -1,7 +1,9 @@
 //! What a request brings beside its input: wishes, and what was said elsewhere.
 
-use crate::sim::{Sim, begin};
-use crate::words::{agent, asking, call, demo, handing, house, text, tool};
+use crate::fixtures::{
+    agent, agent_tool, build_definitions, demo_definitions, model_call, model_text, tool, with_handoffs,
+};
+use crate::sim::{Sim, start_command};
 use machine::{MachineInput, RunState};
 use model::block::{Block, ContentPart, TextBlock};
 use model::command::StartCommand;
@@ -31,19 +33,19 @@ fn short() -> ModelSettings {
 
 /// Who was asked, and what was wished of them.
 fn wished(sim: &Sim) -> Vec<(&str, ModelSettings)> {
-    sim.requests.iter().map(|request| (request.model.as_str(), (*request.model_settings).clone())).collect()
+    sim.model_requests.iter().map(|request| (request.model.as_str(), (*request.model_settings).clone())).collect()
 }
 
 #[test]
 fn what_a_caller_wishes_is_for_every_turn_of_the_run_and_no_sub_agent() {
-    let demo = handing(agent("demo", &["ask"]), &[("heir", HandoffHistory::All)]);
-    let house = house([demo, agent("helper", &[]), agent("heir", &[])], [asking("ask", "helper")]);
-    let mut sim = started(Sim::new(house), StartCommand { model_settings: short(), ..begin(Vec::new()) });
-    sim.turn([call("ask", r#"{"prompt":"hm?"}"#)]);
-    sim.turn([text("Hm.")]);
+    let demo = with_handoffs(agent("demo", &["ask"]), &[("heir", HandoffHistory::All)]);
+    let house = build_definitions([demo, agent("helper", &[]), agent("heir", &[])], [agent_tool("ask", "helper")]);
+    let mut sim = started(Sim::new(house), StartCommand { model_settings: short(), ..start_command(Vec::new()) });
+    sim.model_turn([model_call("ask", r#"{"prompt":"hm?"}"#)]);
+    sim.model_turn([model_text("Hm.")]);
     sim.crash();
-    sim.turn([call("transfer_to_heir", "{}")]);
-    sim.turn([text("There.")]);
+    sim.model_turn([model_call("transfer_to_heir", "{}")]);
+    sim.model_turn([model_text("There.")]);
     // The tool had to be called once: a model that always has to never answers.
     let later = ModelSettings { tool_choice: None, ..short() };
     let expected = [
@@ -58,10 +60,11 @@ fn what_a_caller_wishes_is_for_every_turn_of_the_run_and_no_sub_agent() {
 
 #[test]
 fn a_first_turn_that_is_asked_again_is_asked_for_the_same() {
-    let mut sim = started(Sim::new(demo([])), StartCommand { model_settings: short(), ..begin(Vec::new()) });
-    sim.fail();
+    let mut sim =
+        started(Sim::new(demo_definitions([])), StartCommand { model_settings: short(), ..start_command(Vec::new()) });
+    sim.fail_turn();
     sim.crash();
-    assert_eq!(sim.requests.len(), 3);
+    assert_eq!(sim.model_requests.len(), 3);
     assert!(wished(&sim).iter().all(|(_, wishes)| *wishes == short()), "{:?}", wished(&sim));
 }
 
@@ -89,38 +92,41 @@ const ELSEWHERE: &str = "system:Be kind. | user:hi | call:look | result:seen | s
 
 #[test]
 fn what_was_said_elsewhere_is_read_by_its_run_and_the_next_and_numbers_go_on_after_it() {
-    let mut sim =
-        started(Sim::new(demo([tool("look")])), StartCommand { prior_history: Some(elsewhere()), ..begin(Vec::new()) });
-    assert_eq!(sim.given(), format!("{ELSEWHERE} | user:go"));
-    sim.turn([call("look", "{}")]);
+    let mut sim = started(
+        Sim::new(demo_definitions([tool("look")])),
+        StartCommand { prior_history: Some(elsewhere()), ..start_command(Vec::new()) },
+    );
+    assert_eq!(sim.request_summary(), format!("{ELSEWHERE} | user:go"));
+    sim.model_turn([model_call("look", "{}")]);
     let more = Block::Text(TextBlock::new("more"));
-    sim.ends("call_R1", ToolOutput { block_list: vec![more], ..ToolOutput::default() });
+    sim.finish_tool("call_R1", ToolOutput { block_list: vec![more], ..ToolOutput::default() });
     let shown = format!("{ELSEWHERE} | user:go | call:look | result:more");
-    assert_eq!(sim.given(), shown);
-    let read = serde_json::to_string(&sim.requests.last().expect("asked").history).expect("JSON");
+    assert_eq!(sim.request_summary(), shown);
+    let read = serde_json::to_string(&sim.model_requests.last().expect("asked").history).expect("JSON");
     assert!(read.contains("ID: 8") && !read.contains("ID: 1"), "{read}");
     sim.crash();
-    assert_eq!(sim.given(), shown, "the log has it");
-    sim.turn([text("See [^7] and [^8].")]);
+    assert_eq!(sim.request_summary(), shown, "the log has it");
+    sim.model_turn([model_text("See [^7] and [^8].")]);
 
     let mut thread = ThreadFold::default();
     thread.add_finished_run(&sim.run.fold);
     assert_eq!(thread.reference_count, 8);
-    let mut next = Sim::new(demo([tool("look")]));
+    let mut next = Sim::new(demo_definitions([tool("look")]));
     let (user, name) = (next.run.user.clone(), next.run.thread.clone());
     next.run = RunState::new(user, name, next.run.definitions.clone(), thread, None);
-    let next = started(next, begin(Vec::new()));
-    assert_eq!(next.given(), format!("{shown} | said:See [^7] and [^8]. | user:go"));
-    assert_eq!(*next.requests[0].model_settings, ModelSettings::default());
+    let next = started(next, start_command(Vec::new()));
+    assert_eq!(next.request_summary(), format!("{shown} | said:See [^7] and [^8]. | user:go"));
+    assert_eq!(*next.model_requests[0].model_settings, ModelSettings::default());
 }
 
 #[test]
 fn a_sub_agent_knows_nothing_of_what_was_said_elsewhere() {
-    let house = house([agent("demo", &["ask"]), agent("helper", &[])], [asking("ask", "helper")]);
-    let mut sim = started(Sim::new(house), StartCommand { prior_history: Some(elsewhere()), ..begin(Vec::new()) });
-    sim.turn([call("ask", r#"{"prompt":"hm?"}"#)]);
-    assert!(!sim.given().contains("Hello."), "{}", sim.given());
-    sim.speak([text("Hm.")]);
-    sim.end(StopReason::Stop);
-    assert!(sim.given().starts_with(ELSEWHERE), "{}", sim.given());
+    let house = build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]);
+    let mut sim =
+        started(Sim::new(house), StartCommand { prior_history: Some(elsewhere()), ..start_command(Vec::new()) });
+    sim.model_turn([model_call("ask", r#"{"prompt":"hm?"}"#)]);
+    assert!(!sim.request_summary().contains("Hello."), "{}", sim.request_summary());
+    sim.model_outputs([model_text("Hm.")]);
+    sim.end_turn(StopReason::Stop);
+    assert!(sim.request_summary().starts_with(ELSEWHERE), "{}", sim.request_summary());
 }

@@ -1,10 +1,16 @@
 //! Thousands of random schedules: models, tools, people, clocks, cancels and crashes in any order. After every input
 //! what must hold is checked (`watch`), and when everybody has answered every run has ended. `SEED=n` plays one again.
 
-use crate::sim::{Sim, begin, client_gives, decides, deltas, ends, fails_as, points_at};
-use crate::words::{Bit, agent, always, approve, asking, edit, gated, gives, handing, house, how, idempotent, reject};
-use crate::words::{tool, weather};
-use crate::{provider_rules, story};
+use crate::fixtures::{
+    ModelOutput, agent, agent_tool, always, approve, build_definitions, edit, idempotent, needs_approval, reject,
+    tool_text, with_handoffs, with_kind,
+};
+use crate::fixtures::{tool, weather_output};
+use crate::sim::{
+    Sim, approval_answer, client_result_answer, input_with_files, model_end, model_failure_with, output_deltas,
+    start_command,
+};
+use crate::{event_trace, provider_rules};
 use machine::{EffectId, MachineInput, TimerId};
 use model::block::ContentPart;
 use model::command::{AnswerCommand, StartCommand};
@@ -30,22 +36,22 @@ const INPUTS_MAX: usize = 2_000;
 /// Three agents that ask each other and hand over in circles, with every kind of tool.
 fn definitions(rng: &mut Rng) -> Definitions {
     let heirs = [("other", HandoffHistory::Messages), ("third", HandoffHistory::Input)];
-    let demo = handing(agent("demo", &["plain", "gated", "pick", "again", "risky", "ask", "gated_ask"]), &heirs);
-    let other = handing(agent("other", &["plain", "gated", "again", "deeper"]), &[("demo", HandoffHistory::All)]);
-    let third = handing(agent("third", &["fragile", "ask", "gated_pick"]), &[("demo", HandoffHistory::Messages)]);
+    let demo = with_handoffs(agent("demo", &["plain", "gated", "pick", "again", "risky", "ask", "gated_ask"]), &heirs);
+    let other = with_handoffs(agent("other", &["plain", "gated", "again", "deeper"]), &[("demo", HandoffHistory::All)]);
+    let third = with_handoffs(agent("third", &["fragile", "ask", "gated_pick"]), &[("demo", HandoffHistory::Messages)]);
     let tools = [
         tool("plain"),
-        gated(tool("gated")),
-        how(tool("pick"), ToolExecutor::Client),
-        gated(how(tool("gated_pick"), ToolExecutor::Client)),
+        needs_approval(tool("gated")),
+        with_kind(tool("pick"), ToolExecutor::Client),
+        needs_approval(with_kind(tool("gated_pick"), ToolExecutor::Client)),
         idempotent(tool("again")),
         Tool { on_crash: OnCrash::Ask, approval_on_timeout: ApprovalOnTimeout::Approve, ..tool("risky") },
         Tool { on_crash: OnCrash::Fail, ..tool("fragile") },
-        asking("ask", "other"),
-        asking("deeper", "third"),
-        gated(asking("gated_ask", "third")),
+        agent_tool("ask", "other"),
+        agent_tool("deeper", "third"),
+        needs_approval(agent_tool("gated_ask", "third")),
     ];
-    let mut house = house([demo, other, third], tools);
+    let mut house = build_definitions([demo, other, third], tools);
     for agent in house.agents.values_mut() {
         agent.models.push("scripted/spare".to_owned());
     }
@@ -58,39 +64,46 @@ fn definitions(rng: &mut Rng) -> Definitions {
 }
 
 /// What a model has yet to say, and how it will end.
-struct Plan {
+struct TurnPlan {
     deltas: VecDeque<ModelDelta>,
-    end: End,
+    end: TurnEnd,
 }
 
 #[derive(Clone, Copy)]
-enum End {
+enum TurnEnd {
     Whole,
     Limited,
     Failed,
 }
 
-struct World {
+struct RandomWorld {
     sim: Sim,
     rng: Rng,
-    plans: BTreeMap<EffectId, Plan>,
+    plans: BTreeMap<EffectId, TurnPlan>,
     /// Everything that was ever asked, for answers that come too late.
-    ever: Vec<EffectId>,
+    past_effects: Vec<EffectId>,
     /// The models ask for what there is not.
-    stubborn: bool,
+    calls_unknown_tools: bool,
     /// Nothing goes wrong any more.
-    calm: bool,
+    no_faults: bool,
 }
 
-impl World {
+impl RandomWorld {
     fn new(seed: u64, number: u64) -> Self {
         let mut rng = Rng::new(seed.wrapping_mul(SCHEDULES).wrapping_add(number));
         let mut sim = Sim::new(definitions(&mut rng));
-        sim.name = format!("SEED={seed}, schedule {number}");
-        let input = if rng.chance(25) { files(&mut rng) } else { begin(Vec::new()).input };
-        sim.input(MachineInput::Start(Box::new(StartCommand { input, ..begin(Vec::new()) })));
+        sim.label = format!("SEED={seed}, schedule {number}");
+        let input = if rng.chance(25) { files(&mut rng) } else { start_command(Vec::new()).input };
+        sim.input(MachineInput::Start(Box::new(StartCommand { input, ..start_command(Vec::new()) })));
         let stubborn = rng.chance(5);
-        Self { sim, rng, plans: BTreeMap::new(), ever: Vec::new(), stubborn, calm: false }
+        Self {
+            sim,
+            rng,
+            plans: BTreeMap::new(),
+            past_effects: Vec::new(),
+            calls_unknown_tools: stubborn,
+            no_faults: false,
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -98,20 +111,20 @@ impl World {
     }
 
     /// Anything may happen.
-    fn chaos(&mut self) {
+    fn run_random_inputs(&mut self) {
         for _ in 0..self.rng.between(20, 160) {
             if self.is_over() {
                 return;
             }
             let sim = &self.sim;
             let busy: Vec<EffectId> = sim.models.iter().chain(&sim.tools).chain(&sim.files).cloned().collect();
-            self.ever.extend(busy.iter().cloned());
+            self.past_effects.extend(busy.iter().cloned());
             match self.rng.below(1_000) {
                 0..880 => match self.rng.pick(&busy).cloned() {
-                    Some(id) => self.goes_on(id),
-                    None => self.people_answer(50),
+                    Some(id) => self.advance_effect(id),
+                    None => self.answer_pending(50),
                 },
-                880..930 => self.people_answer(40),
+                880..930 => self.answer_pending(40),
                 930..938 => self.sim.steer("and then?"),
                 938..945 => {
                     let input = files(&mut self.rng);
@@ -119,16 +132,16 @@ impl World {
                 }
                 945..947 => self.sim.cancel(CancelMode::Immediate),
                 947..952 => self.sim.cancel(CancelMode::AfterTurn),
-                952..960 => self.stops_somebody(),
-                960..968 => self.time_passes(),
-                968..978 => self.dies(),
-                _ => self.too_late(),
+                952..960 => self.cancel_random_task(),
+                960..968 => self.fire_next_timer(),
+                968..978 => self.crash(),
+                _ => self.send_late_input(),
             }
         }
     }
 
     /// One task is cancelled: a sub-agent where there is one, sometimes one that has ended, or that never was.
-    fn stops_somebody(&mut self) {
+    fn cancel_random_task(&mut self) {
         let below: Vec<TaskId> = self.sim.run.fold.tasks.iter().skip(1).map(|task| task.id.clone()).collect();
         let nobody = TaskId::from("call_nobody");
         let task = self.rng.pick(&below).cloned().unwrap_or(nobody);
@@ -136,14 +149,14 @@ impl World {
         let before = self.sim.drafts.len();
         let mode = self.rng.choose(CancelMode::Immediate, &[CancelMode::AfterTurn]);
         self.sim.cancel_task(task.clone(), mode);
-        let name = &self.sim.name;
+        let name = &self.sim.label;
         assert!(!ended || self.sim.drafts.len() == before, "{name}: nothing is left to stop of {task}");
         let stands = |id: &TaskId| self.sim.run.fold.task(id).is_some_and(|task| !task.status.is_terminal());
         assert!(mode == CancelMode::AfterTurn || !stands(&task), "{name}: {task} goes on");
     }
 
     /// The process dies, sometimes again and again, sometimes before its last records were durable.
-    fn dies(&mut self) {
+    fn crash(&mut self) {
         // Another clock, which may be behind.
         self.sim.now = self.sim.now.saturating_sub(u64::from(self.rng.between(0, 50)));
         self.plans.clear();
@@ -151,40 +164,40 @@ impl World {
             match self.rng.below(3) {
                 _ if self.is_over() => return,
                 0 => self.sim.crash(),
-                unwritten => self.sim.crash_unwritten(unwritten),
+                unwritten => self.sim.crash_losing_inputs(unwritten),
             }
         }
     }
 
     /// Everybody answers, and nothing goes wrong.
     fn settle(&mut self) {
-        self.calm = true;
+        self.no_faults = true;
         for _ in 0..INPUTS_MAX {
             if self.is_over() {
                 return;
             }
             let sim = &self.sim;
             match sim.models.first().or(sim.tools.first()).or(sim.files.first()).cloned() {
-                Some(id) => self.goes_on(id),
-                None => self.people_answer(100),
+                Some(id) => self.advance_effect(id),
+                None => self.answer_pending(100),
             }
         }
-        panic!("{} does not end: {:#?}", self.sim.name, self.sim.story());
+        panic!("{} does not end: {:#?}", self.sim.label, self.sim.trace());
     }
 
-    fn goes_on(&mut self, id: EffectId) {
+    fn advance_effect(&mut self, id: EffectId) {
         let input = match &id {
-            EffectId::Model { .. } => self.model_says(id),
-            EffectId::File { .. } => MachineInput::File { id, answer: self.file_says() },
+            EffectId::Model { .. } => self.next_model_input(id),
+            EffectId::File { .. } => MachineInput::File { id, answer: self.file_answer() },
             _ => {
-                let event = self.tool_says();
+                let event = self.tool_event();
                 MachineInput::Tool { id, event }
             }
         };
         self.sim.input(input);
     }
 
-    fn model_says(&mut self, id: EffectId) -> MachineInput {
+    fn next_model_input(&mut self, id: EffectId) -> MachineInput {
         if !self.plans.contains_key(&id) {
             let plan = self.plan(&id);
             self.plans.insert(id.clone(), plan);
@@ -192,57 +205,63 @@ impl World {
         let plan = self.plans.get_mut(&id).expect("it was just made");
         match (plan.deltas.pop_front(), plan.end) {
             (Some(delta), _) => MachineInput::Model { id, event: ModelEvent::Delta(delta) },
-            (None, End::Failed) => self.fails(id),
-            (None, End::Limited) => ends(id, self.rng.choose(StopReason::MaxTokens, &[StopReason::ContentFilter])),
-            (None, End::Whole) => ends(id, self.rng.choose(StopReason::Stop, &[StopReason::ToolCalls])),
+            (None, TurnEnd::Failed) => self.fail_model(id),
+            (None, TurnEnd::Limited) => {
+                model_end(id, self.rng.choose(StopReason::MaxTokens, &[StopReason::ContentFilter]))
+            }
+            (None, TurnEnd::Whole) => model_end(id, self.rng.choose(StopReason::Stop, &[StopReason::ToolCalls])),
         }
     }
 
     /// Down for a moment, for long, for good, or not willing.
-    fn fails(&mut self, id: EffectId) -> MachineInput {
+    fn fail_model(&mut self, id: EffectId) -> MachineInput {
         let (code, retryable) = self.rng.choose(
             ("provider_error", true),
             &[("provider_error", true), ("overloaded", true), ("provider_auth", false), ("provider_refused", false)],
         );
         let retry_after_ms = self.rng.choose(None, &[None, Some(5_000), Some(3_600_000)]);
-        fails_as(id, code, retryable, retry_after_ms)
+        model_failure_with(id, code, retryable, retry_after_ms)
     }
 
     /// What a model says when it is asked.
-    fn plan(&mut self, id: &EffectId) -> Plan {
-        if self.calm {
-            let deltas = deltas(0, &crate::words::text("That is all.")).into();
-            return Plan { deltas, end: End::Whole };
+    fn plan(&mut self, id: &EffectId) -> TurnPlan {
+        if self.no_faults {
+            let deltas = output_deltas(0, &crate::fixtures::model_text("That is all.")).into();
+            return TurnPlan { deltas, end: TurnEnd::Whole };
         }
-        let request = self.sim.requests.iter().rev().find(|request| {
+        let request = self.sim.model_requests.iter().rev().find(|request| {
             matches!(id, EffectId::Model { task, step, attempt }
                 if request.task == *task && request.step == *step && request.attempt == *attempt)
         });
-        let names = match self.stubborn {
+        let names = match self.calls_unknown_tools {
             true => vec!["nonsense".to_owned()],
             false => names(request.expect("the model was asked")),
         };
-        let bits: Vec<Bit> = (0..self.rng.between(0, 5)).map(|_| self.bit(&names)).collect();
-        let mut said: VecDeque<ModelDelta> = (0..).zip(&bits).flat_map(|(slot, bit)| deltas(slot, bit)).collect();
+        let bits: Vec<ModelOutput> = (0..self.rng.between(0, 5)).map(|_| self.bit(&names)).collect();
+        let mut said: VecDeque<ModelDelta> =
+            (0..).zip(&bits).flat_map(|(slot, bit)| output_deltas(slot, bit)).collect();
         if self.rng.chance(30) {
             said.push_front(ModelDelta::Usage(Usage { input_tokens: 5, ..Usage::default() }));
         }
-        let end =
-            if self.rng.chance(6) { self.rng.choose(End::Limited, &[End::Failed, End::Failed]) } else { End::Whole };
-        if !matches!(end, End::Whole) {
+        let end = if self.rng.chance(6) {
+            self.rng.choose(TurnEnd::Limited, &[TurnEnd::Failed, TurnEnd::Failed])
+        } else {
+            TurnEnd::Whole
+        };
+        if !matches!(end, TurnEnd::Whole) {
             said.truncate(self.rng.below(said.len() + 1));
         }
         // Before anything is shown it can be tried again.
-        if matches!(end, End::Failed) && self.rng.chance(60) {
+        if matches!(end, TurnEnd::Failed) && self.rng.chance(60) {
             said.retain(|delta| matches!(delta, ModelDelta::Usage(_)));
         }
-        Plan { deltas: said, end }
+        TurnPlan { deltas: said, end }
     }
 
-    fn bit(&mut self, names: &[String]) -> Bit {
+    fn bit(&mut self, names: &[String]) -> ModelOutput {
         match self.rng.below(10) {
-            0..2 => Bit::Text(self.rng.choose("So it is.[^1] ", &["é🦀", "[^", "2] and [^2]"]).to_owned()),
-            2 => Bit::Think("hm".to_owned()),
+            0..2 => ModelOutput::Text(self.rng.choose("So it is.[^1] ", &["é🦀", "[^", "2] and [^2]"]).to_owned()),
+            2 => ModelOutput::Reasoning("hm".to_owned()),
             _ => {
                 let good = [r#"{"n":2}"#, r#"{"prompt":"go"}"#, r#"{"prompt":""}"#, "{}", "{}"];
                 let bad = [r#"{"n":"x"}"#, "{", "[]"];
@@ -251,12 +270,12 @@ impl World {
                     if self.rng.chance(10) { self.rng.choose("", &bad) } else { self.rng.choose("{}", &good) };
                 let provider = self.rng.choose(None, &[None, None, Some("p1"), Some("p2"), Some("")]);
                 let (arguments, provider) = (arguments.to_owned(), provider.map(str::to_owned));
-                Bit::Call { name, arguments, provider }
+                ModelOutput::Call { name, arguments, provider }
             }
         }
     }
 
-    fn file_says(&mut self) -> FileReadOutcome {
+    fn file_answer(&mut self) -> FileReadOutcome {
         let read = |words: &str| FileReadOutcome::Read { content: vec![ContentPart::text(words)], message: None };
         match self.rng.below(4) {
             0 => FileReadOutcome::Failed { message: "gone".to_owned() },
@@ -265,17 +284,17 @@ impl World {
         }
     }
 
-    fn tool_says(&mut self) -> ToolEvent {
+    fn tool_event(&mut self) -> ToolEvent {
         let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
-        match self.rng.below(if self.calm { 6 } else { 10 }) {
+        match self.rng.below(if self.no_faults { 6 } else { 10 }) {
             0 => ToolEvent::End(ToolOutput::failed("broken", "It broke.")),
             1 => ToolEvent::End(ToolOutput::default()),
-            2 => ToolEvent::End(weather()),
+            2 => ToolEvent::End(weather_output()),
             3 => {
                 let message_content = vec![part("a", Some(1)), part("", None), part("b", Some(2))];
                 ToolEvent::End(ToolOutput { message_content, ..ToolOutput::default() })
             }
-            4 | 5 => ToolEvent::End(gives("ok")),
+            4 | 5 => ToolEvent::End(tool_text("ok")),
             6 => ToolEvent::State(StateChange::Snapshot(json!({"n": 1}))),
             7 => ToolEvent::State(StateChange::Delta(vec![json!({"op": "add", "path": "/m", "value": 1})])),
             8 => ToolEvent::Custom { name: "x".to_owned(), value: json!(1) },
@@ -284,26 +303,26 @@ impl World {
     }
 
     /// Some of what is open, or may become so, is answered, as one input; some of it is nonsense.
-    fn people_answer(&mut self, percent: u32) {
+    fn answer_pending(&mut self, percent: u32) {
         let mut answers: Vec<AnswerCommand> = Vec::new();
         for key in open_questions(&self.sim) {
             if self.rng.chance(percent) {
-                answers.push(decides(key, self.decision()));
+                answers.push(approval_answer(key, self.decision()));
             }
         }
         for call in client_calls(&self.sim) {
             if self.rng.chance(percent) {
                 let words = self.rng.choose("red", &[""]);
-                answers.push(client_gives(call, words));
+                answers.push(client_result_answer(call, words));
             }
         }
-        if !self.calm && self.rng.chance(20) {
-            answers.push(decides(ApprovalKey::from("apr_nobody"), approve()));
+        if !self.no_faults && self.rng.chance(20) {
+            answers.push(approval_answer(ApprovalKey::from("apr_nobody"), approve()));
             let calls = self.sim.run.fold.tasks.iter().flat_map(|task| task.calls());
             let calls: Vec<CallId> = calls.map(|(_, call)| call.call_id.clone()).collect();
             if let Some(call) = self.rng.pick(&calls) {
-                answers.push(decides(call.approval_key(), always(approve())));
-                answers.push(client_gives(call.clone(), "mine"));
+                answers.push(approval_answer(call.approval_key(), always(approve())));
+                answers.push(client_result_answer(call.clone(), "mine"));
             }
         }
         self.sim.input(MachineInput::Answers(answers));
@@ -319,44 +338,45 @@ impl World {
     }
 
     /// The next timer fires. The run's own is far away: it fires less often.
-    fn time_passes(&mut self) {
-        let Some(timer) = self.sim.timers().into_iter().next() else { return };
+    fn fire_next_timer(&mut self) {
+        let Some(timer) = self.sim.armed_timers().into_iter().next() else { return };
         if matches!(timer, TimerId::Approval(_)) || self.rng.chance(5) {
-            self.sim.fires(timer);
+            self.sim.fire_timer(timer);
         }
     }
 
     /// Something that was answered before is answered again, or never was asked.
-    fn too_late(&mut self) {
-        let running = |id: &EffectId| self.sim.watch.asked.contains(id);
-        let late: Vec<EffectId> = self.ever.iter().filter(|id| !running(id)).cloned().collect();
+    fn send_late_input(&mut self) {
+        let running = |id: &EffectId| self.sim.invariants.outstanding.contains(id);
+        let late: Vec<EffectId> = self.past_effects.iter().filter(|id| !running(id)).cloned().collect();
         let input = match self.rng.pick(&late).cloned() {
-            Some(id @ EffectId::Model { .. }) => ends(id, StopReason::Stop),
+            Some(id @ EffectId::Model { .. }) => model_end(id, StopReason::Stop),
             Some(id @ EffectId::File { .. }) => {
                 MachineInput::File { id, answer: FileReadOutcome::Failed { message: String::new() } }
             }
-            Some(id) => MachineInput::Tool { id, event: ToolEvent::End(gives("late")) },
+            Some(id) => MachineInput::Tool { id, event: ToolEvent::End(tool_text("late")) },
             None => MachineInput::Timer(TimerId::Run(TaskId::from("task_before"))),
         };
         let before = self.sim.drafts.len();
         self.sim.input(input);
-        assert_eq!(self.sim.drafts.len(), before, "{}: what answers nothing is ignored", self.sim.name);
+        assert_eq!(self.sim.drafts.len(), before, "{}: what answers nothing is ignored", self.sim.label);
     }
 
     fn check(&self) {
-        let name = &self.sim.name;
+        let name = &self.sim.label;
         let records = self.sim.records();
         invariants::check_one_terminal_event(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
         invariants::check_done_matches_deltas(&records).unwrap_or_else(|why| panic!("{name}: {why}"));
         let root = self.sim.run.fold.root().expect("the run began");
-        provider_rules::check(&history_entries(root)).unwrap_or_else(|why| panic!("{name}: the next run: {why}"));
+        provider_rules::check_history(&history_entries(root))
+            .unwrap_or_else(|why| panic!("{name}: the next run: {why}"));
     }
 }
 
 /// Somebody points at some files: at one twice, perhaps, or at one that was read before.
 fn files(rng: &mut Rng) -> Vec<ContentPart> {
     let urls: Vec<&str> = (0..rng.between(1, 3)).map(|_| rng.choose("a", &["b", "c"])).collect();
-    points_at(&urls)
+    input_with_files(&urls)
 }
 
 /// What a model may ask for, and what it may not.
@@ -385,13 +405,13 @@ fn whatever_happens_in_whatever_order_a_run_ends_and_its_log_is_good() {
     let (mut count, mut inputs) = (0_u64, 0);
     for seed in test_seeds() {
         for number in 0..SCHEDULES {
-            let mut world = World::new(seed, number);
-            world.chaos();
+            let mut world = RandomWorld::new(seed, number);
+            world.run_random_inputs();
             world.settle();
             world.check();
-            seen.extend(story::words(&world.sim.drafts).iter().flat_map(|word| [kind(word), place(word)]));
+            seen.extend(event_trace::trace_words(&world.sim.drafts).iter().flat_map(|word| [kind(word), place(word)]));
             count += 1;
-            inputs += world.sim.inputs();
+            inputs += world.sim.input_count();
         }
     }
     // One seed has no more than it has.

@@ -14,8 +14,8 @@ mod results;
 mod retries;
 mod turns;
 
+use crate::fixtures::{demo_definitions, model_call, model_text, tool, tool_text, weather_output};
 use crate::sim::Sim;
-use crate::words::{call, demo, gives, text, tool, weather as weather_output};
 use model::definition::{Definitions, Tool};
 use model::event::{CancelMode, Event, StopReason};
 use model::history::HistoryEntry;
@@ -25,18 +25,18 @@ use model::thread::history_entries;
 /// One agent, one tool of its own and one of somebody else.
 fn weather_house() -> Definitions {
     let weather = Tool { display_name: Some("Weather".to_owned()), ..tool("get_weather") };
-    let mut house = demo([weather]);
+    let mut house = demo_definitions([weather]);
     house.tools.insert("other".to_owned(), tool("other"));
     house
 }
 
 #[test]
 fn hello() {
-    let mut sim = Sim::of(weather_house());
-    sim.say(0, &["Hi ", "there"]);
-    sim.end(StopReason::Stop);
+    let mut sim = Sim::started(weather_house());
+    sim.text(0, &["Hi ", "there"]);
+    sim.end_turn(StopReason::Stop);
     assert_eq!(
-        sim.story(),
+        sim.trace(),
         [
             "created",
             "started",
@@ -55,18 +55,18 @@ fn hello() {
 
 #[test]
 fn weather() {
-    let mut sim = Sim::of(weather_house());
-    sim.think(0, 0, &["Thinking about the weather ", "in Paris."]);
-    sim.think(0, 1, &["Decided to call ", "get_weather function."]);
-    sim.done(0);
+    let mut sim = Sim::started(weather_house());
+    sim.reasoning(0, 0, &["Thinking about the weather ", "in Paris."]);
+    sim.reasoning(0, 1, &["Decided to call ", "get_weather function."]);
+    sim.finish_item(0);
     sim.call(1, "get_weather", &["{\"location\":", "\"Paris, France\"}"]);
-    sim.done(1);
-    sim.end(StopReason::Stop); // whatever the provider says: complete calls make it `tool_calls`
-    sim.ends("call_R2", weather_output());
-    sim.say(0, &["The weather in Paris is sunny ", "with a temperature of 15C.[^", "1]"]);
-    sim.end(StopReason::Stop);
+    sim.finish_item(1);
+    sim.end_turn(StopReason::Stop); // whatever the provider says: complete calls make it `tool_calls`
+    sim.finish_tool("call_R2", weather_output());
+    sim.text(0, &["The weather in Paris is sunny ", "with a temperature of 15C.[^", "1]"]);
+    sim.end_turn(StopReason::Stop);
     assert_eq!(
-        sim.story(),
+        sim.trace(),
         [
             "created",
             "started",
@@ -118,9 +118,9 @@ fn weather() {
 
 #[test]
 fn what_the_model_reads_of_a_result_is_wrapped_and_private() {
-    let mut sim = Sim::of(weather_house());
-    sim.turn([call("get_weather", "{}")]);
-    sim.ends("call_R1", weather_output());
+    let mut sim = Sim::started(weather_house());
+    sim.model_turn([model_call("get_weather", "{}")]);
+    sim.finish_tool("call_R1", weather_output());
     let root = sim.run.fold.root().expect("the run began");
     let Some(HistoryEntry::Result { content, status, .. }) = history_entries(root).pop() else {
         panic!("the last entry is the result")
@@ -136,18 +136,18 @@ fn what_the_model_reads_of_a_result_is_wrapped_and_private() {
 
 #[test]
 fn parallel() {
-    let mut sim = Sim::of(demo([tool("tool_a"), tool("tool_b"), tool("tool_c")]));
-    sim.turn([call("tool_a", "{}"), call("tool_b", "{}"), call("tool_c", "{}")]);
-    sim.ends("call_R2", gives("b"));
-    sim.ends("call_R3", gives("c"));
-    sim.ends("call_R1", gives("a"));
+    let mut sim = Sim::started(demo_definitions([tool("tool_a"), tool("tool_b"), tool("tool_c")]));
+    sim.model_turn([model_call("tool_a", "{}"), model_call("tool_b", "{}"), model_call("tool_c", "{}")]);
+    sim.finish_tool("call_R2", tool_text("b"));
+    sim.finish_tool("call_R3", tool_text("c"));
+    sim.finish_tool("call_R1", tool_text("a"));
     assert_eq!(
-        sim.given(),
+        sim.request_summary(),
         "user:go | call:tool_a | call:tool_b | call:tool_c | result:a | result:b | result:c",
         "as they end for people, in call order for the model"
     );
-    sim.turn([text("all done")]);
-    sim.tells(
+    sim.model_turn([model_text("all done")]);
+    sim.expect_trace(
         "created started step.started{1} fc_R1 fc_R2 fc_R3 step.done{1,tool_calls}
          tool.started{call_R1} tool.started{call_R2} tool.started{call_R3}
          fco_R2{completed} fco_R3{completed} fco_R1{completed}
@@ -158,11 +158,11 @@ fn parallel() {
 /// An answer that failed ends the run with its error, and what had been said is kept.
 #[test]
 fn fail() {
-    let mut sim = Sim::of(weather_house());
-    sim.say(0, &["Let me ", "see"]);
-    sim.fail();
+    let mut sim = Sim::started(weather_house());
+    sim.text(0, &["Let me ", "see"]);
+    sim.fail_turn();
     assert_eq!(
-        sim.story()[7..],
+        sim.trace()[7..],
         ["text.done \"Let me see\"", "item- msg_R1{incomplete,failed}", "step.done{1,error}", "failed{provider_error}"]
     );
     let Some(Event::Failed(failed)) = sim.drafts.last().map(|draft| &draft.event) else { panic!("it failed") };
@@ -172,11 +172,11 @@ fn fail() {
 /// Cancelling twice, in whichever mode, is harmless: the first cancel that counts is the end.
 #[test]
 fn cancel() {
-    let mut sim = Sim::of(weather_house());
-    sim.say(0, &["Once upon ", "a time"]);
+    let mut sim = Sim::started(weather_house());
+    sim.text(0, &["Once upon ", "a time"]);
     sim.cancel(CancelMode::Immediate);
     assert_eq!(
-        sim.story()[7..],
+        sim.trace()[7..],
         [
             "text.done \"Once upon a time\"",
             "item- msg_R1{incomplete,cancelled}",
@@ -192,14 +192,14 @@ fn cancel() {
 
 #[test]
 fn limit() {
-    let mut sim = Sim::of(weather_house());
-    sim.say(0, &["Once"]);
+    let mut sim = Sim::started(weather_house());
+    sim.text(0, &["Once"]);
     sim.call(1, "get_weather", &["{}"]);
-    sim.done(1);
+    sim.finish_item(1);
     sim.call(2, "get_weather", &["{\"cut"]);
-    sim.end(StopReason::MaxTokens);
+    sim.end_turn(StopReason::MaxTokens);
     assert_eq!(
-        sim.story()[6..],
+        sim.trace()[6..],
         [
             "item+ fc_R2",
             "tool_call_arguments.delta",
@@ -217,7 +217,7 @@ fn limit() {
             "incomplete{max_tokens}"
         ]
     );
-    assert!(sim.calls.is_empty());
+    assert!(sim.tool_requests.is_empty());
 }
 
 #[test]
@@ -230,17 +230,17 @@ fn unknown_tools_foreign_tools_and_broken_arguments_never_run() {
         ("get_weather", "", "invalid_arguments"),
         ("get_weather", "{\"n\":\"many\"}", "invalid_arguments"),
     ] {
-        let mut sim = Sim::of(weather_house());
-        sim.skip();
-        sim.turn([call(name, arguments)]);
-        sim.tells(&format!("fc_R1 step.done{{1,tool_calls}} fco_R1{{failed,{code}}} step.started{{2}}"));
-        assert!(sim.calls.is_empty(), "{name} {arguments}");
+        let mut sim = Sim::started(weather_house());
+        sim.skip_trace();
+        sim.model_turn([model_call(name, arguments)]);
+        sim.expect_trace(&format!("fc_R1 step.done{{1,tool_calls}} fco_R1{{failed,{code}}} step.started{{2}}"));
+        assert!(sim.tool_requests.is_empty(), "{name} {arguments}");
     }
 }
 
 /// The results of a run, by their calls.
 fn result_of(sim: &Sim, label: &str) -> model::item::ToolResult {
-    let id = crate::words::call_id(label);
+    let id = crate::fixtures::call_id(label);
     let found = sim.drafts.iter().find_map(|draft| match &draft.event {
         Event::ItemDone(e) => match &e.item {
             Item::ToolResult(result) if result.call_id == id => Some(result.clone()),

@@ -1,8 +1,8 @@
 //! A run without a world: inputs in, the story of its records out. What must hold is checked after every input.
 
-use crate::story;
-use crate::watch::Watch;
-use crate::words::{Bit, call_id, key, run_id};
+use crate::event_trace;
+use crate::fixtures::{ModelOutput, approval_key, call_id, run_id};
+use crate::invariants::InvariantChecker;
 use machine::{CancelTask, Effect, EffectId, InputContext, MachineInput, MachineOutput, RunState, TimerId};
 use machine::{apply_input, outstanding_effects, timeout_answer, timer_deadline};
 use model::block::{ContentPart, FileRef, JsonObject};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(crate) struct Sim {
     pub(crate) run: RunState,
     pub(crate) drafts: Vec<RecordDraft>,
-    pub(crate) watch: Watch,
+    pub(crate) invariants: InvariantChecker,
     /// Models that were asked and have not ended, in the order in which they were asked.
     pub(crate) models: Vec<EffectId>,
     /// Tools that were asked and have not ended, likewise.
@@ -31,20 +31,20 @@ pub(crate) struct Sim {
     /// Files that are being read, likewise.
     pub(crate) files: Vec<EffectId>,
     /// Everything that models were ever asked.
-    pub(crate) requests: Vec<ModelRequest>,
+    pub(crate) model_requests: Vec<ModelRequest>,
     /// Everything that tools were ever asked.
-    pub(crate) calls: Vec<ToolRequest>,
+    pub(crate) tool_requests: Vec<ToolRequest>,
     /// Every file that was ever to be read.
-    pub(crate) reads: Vec<FileReadRequest>,
+    pub(crate) file_requests: Vec<FileReadRequest>,
     /// When a model is asked that has to wait.
-    pub(crate) due: BTreeMap<EffectId, Millis>,
+    pub(crate) model_due: BTreeMap<EffectId, Millis>,
     pub(crate) now: u64,
     /// What a failure is called.
-    pub(crate) name: String,
-    slots: u32,
-    told: usize,
+    pub(crate) label: String,
+    next_slot: u32,
+    traced: usize,
     /// How many records there were after each input, and what had been seen.
-    marks: Vec<(usize, Watch)>,
+    input_marks: Vec<(usize, InvariantChecker)>,
 }
 
 impl Sim {
@@ -53,24 +53,24 @@ impl Sim {
         Self {
             run: RunState::new(user, thread, Arc::new(definitions), ThreadFold::default(), None),
             drafts: Vec::new(),
-            watch: Watch::default(),
+            invariants: InvariantChecker::default(),
             models: Vec::new(),
             tools: Vec::new(),
             files: Vec::new(),
-            requests: Vec::new(),
-            calls: Vec::new(),
-            reads: Vec::new(),
-            due: BTreeMap::new(),
+            model_requests: Vec::new(),
+            tool_requests: Vec::new(),
+            file_requests: Vec::new(),
+            model_due: BTreeMap::new(),
             now: 1_000,
-            name: String::new(),
-            slots: 0,
-            told: 0,
-            marks: Vec::new(),
+            label: String::new(),
+            next_slot: 0,
+            traced: 0,
+            input_marks: Vec::new(),
         }
     }
 
     /// A run of the agent `demo` that has begun.
-    pub(crate) fn of(definitions: Definitions) -> Self {
+    pub(crate) fn started(definitions: Definitions) -> Self {
         let mut sim = Self::new(definitions);
         sim.start(Vec::new());
         sim
@@ -78,64 +78,67 @@ impl Sim {
 
     /// The run begins, with tools that the client declared.
     pub(crate) fn start(&mut self, tools: Vec<ClientTool>) {
-        self.input(MachineInput::Start(Box::new(begin(tools))));
+        self.input(MachineInput::Start(Box::new(start_command(tools))));
     }
 
     pub(crate) fn input(&mut self, input: MachineInput) {
         self.now += 1;
         // Nobody answers before being asked.
         if let MachineInput::Model { id, .. } = &input {
-            self.now = self.due.get(id).map_or(self.now, |due| self.now.max(*due));
+            self.now = self.model_due.get(id).map_or(self.now, |due| self.now.max(*due));
         }
-        self.watch.hears(&input);
+        self.invariants.before_input(&input);
         let mut out = MachineOutput::default();
         apply_input(&mut self.run, input, InputContext { now: self.now }, &mut out);
-        self.watch.sees(&self.run, &out).unwrap_or_else(|why| {
-            panic!("{}: {why}\n{}\n{}", self.name, self.all_words(), story::words(&out.drafts).join(" "))
+        self.invariants.after_step(&self.run, &out).unwrap_or_else(|why| {
+            panic!("{}: {why}\n{}\n{}", self.label, self.full_trace(), event_trace::trace_words(&out.drafts).join(" "))
         });
         for effect in out.effects {
             match effect {
                 Effect::CallModel { id, request, not_before } => {
-                    self.due.extend(not_before.map(|at| (id.clone(), at)));
+                    self.model_due.extend(not_before.map(|at| (id.clone(), at)));
                     self.models.push(id);
-                    self.requests.push(*request);
-                    self.slots = 0;
+                    self.model_requests.push(*request);
+                    self.next_slot = 0;
                 }
                 Effect::CallTool { id, request } => {
                     self.tools.push(id);
-                    self.calls.push(*request);
+                    self.tool_requests.push(*request);
                 }
                 Effect::ReadFile { id, request } => {
                     self.files.push(id);
-                    self.reads.push(request);
+                    self.file_requests.push(request);
                 }
                 Effect::SetTimer { .. } | Effect::Abort(_) => {}
             }
         }
-        self.models.retain(|id| self.watch.asked.contains(id));
-        self.tools.retain(|id| self.watch.asked.contains(id));
-        self.files.retain(|id| self.watch.asked.contains(id));
+        self.models.retain(|id| self.invariants.outstanding.contains(id));
+        self.tools.retain(|id| self.invariants.outstanding.contains(id));
+        self.files.retain(|id| self.invariants.outstanding.contains(id));
         self.drafts.extend(out.drafts);
-        self.marks.push((self.drafts.len(), self.watch.clone()));
+        self.input_marks.push((self.drafts.len(), self.invariants.clone()));
     }
 
     /// The model that was asked last.
-    pub(crate) fn model(&self) -> EffectId {
-        self.models.last().cloned().unwrap_or_else(|| panic!("{}: no model is asked\n{}", self.name, self.all_words()))
+    pub(crate) fn last_model(&self) -> EffectId {
+        self.models
+            .last()
+            .cloned()
+            .unwrap_or_else(|| panic!("{}: no model is asked\n{}", self.label, self.full_trace()))
     }
 
     pub(crate) fn delta(&mut self, delta: ModelDelta) {
-        let id = self.model();
+        let id = self.last_model();
         self.input(MachineInput::Model { id, event: ModelEvent::Delta(delta) });
     }
 
-    pub(crate) fn say(&mut self, slot: u32, pieces: &[&str]) {
+    pub(crate) fn text(&mut self, slot: u32, pieces: &[&str]) {
         for piece in pieces {
             self.delta(ModelDelta::Text { slot, part: 0, text: (*piece).to_owned(), logprobs: None });
         }
     }
 
-    pub(crate) fn think(&mut self, slot: u32, part: u32, pieces: &[&str]) {
+    pub(crate) fn reasoning(&mut self, slot: u32, part: u32, pieces: &[&str]) {
         for piece in pieces {
             self.delta(ModelDelta::Reasoning { slot, part, text: (*piece).to_owned() });
         }
@@ -149,76 +152,79 @@ impl Sim {
         }
     }
 
-    pub(crate) fn done(&mut self, slot: u32) {
+    pub(crate) fn finish_item(&mut self, slot: u32) {
         self.delta(ModelDelta::Done { slot, raw: None });
     }
 
     /// The model that was asked last says this, each in a slot of its own.
-    pub(crate) fn speak(&mut self, bits: impl IntoIterator<Item = Bit>) {
+    pub(crate) fn model_outputs(&mut self, bits: impl IntoIterator<Item = ModelOutput>) {
         for bit in bits {
-            if let Some(before) = self.slots.checked_sub(1) {
-                self.done(before);
+            if let Some(before) = self.next_slot.checked_sub(1) {
+                self.finish_item(before);
             }
-            for delta in deltas(self.slots, &bit) {
+            for delta in output_deltas(self.next_slot, &bit) {
                 self.delta(delta);
             }
-            self.slots += 1;
+            self.next_slot += 1;
         }
     }
 
     /// The same, and that is its whole turn.
-    pub(crate) fn turn(&mut self, bits: impl IntoIterator<Item = Bit>) {
-        self.speak(bits);
-        self.end(StopReason::Stop);
+    pub(crate) fn model_turn(&mut self, bits: impl IntoIterator<Item = ModelOutput>) {
+        self.model_outputs(bits);
+        self.end_turn(StopReason::Stop);
     }
 
-    pub(crate) fn end(&mut self, stop: StopReason) {
-        let id = self.model();
-        self.input(ends(id, stop));
+    pub(crate) fn end_turn(&mut self, stop: StopReason) {
+        let id = self.last_model();
+        self.input(model_end(id, stop));
     }
 
-    pub(crate) fn fail(&mut self) {
-        let id = self.model();
-        self.input(fails(id));
+    pub(crate) fn fail_turn(&mut self) {
+        let id = self.last_model();
+        self.input(model_failure(id));
     }
 
     /// The model fails so; `true` is that time may help.
-    pub(crate) fn fail_as(&mut self, code: &str, retryable: bool, retry_after_ms: Option<u64>) {
-        let id = self.model();
-        self.input(fails_as(id, code, retryable, retry_after_ms));
+    pub(crate) fn fail_turn_with(&mut self, code: &str, retryable: bool, retry_after_ms: Option<u64>) {
+        let id = self.last_model();
+        self.input(model_failure_with(id, code, retryable, retry_after_ms));
     }
 
     /// The tool of this call ends.
-    pub(crate) fn ends(&mut self, call: &str, output: ToolOutput) {
-        let id = self.tool(&call_id(call));
+    pub(crate) fn finish_tool(&mut self, call: &str, output: ToolOutput) {
+        let id = self.running_tool(&call_id(call));
         self.input(MachineInput::Tool { id, event: ToolEvent::End(output) });
     }
 
-    pub(crate) fn tool(&self, call: &CallId) -> EffectId {
+    pub(crate) fn running_tool(&self, call: &CallId) -> EffectId {
         let running = self.tools.iter().find(|id| matches!(id, EffectId::Tool { call: held, .. } if held == call));
-        running.cloned().unwrap_or_else(|| panic!("{}: {call} does not run\n{}", self.name, self.all_words()))
+        running.cloned().unwrap_or_else(|| panic!("{}: {call} does not run\n{}", self.label, self.full_trace()))
     }
 
     /// A run whose user points at these files.
-    pub(crate) fn pointed_at(definitions: Definitions, urls: &[&str]) -> Self {
+    pub(crate) fn started_with_files(definitions: Definitions, urls: &[&str]) -> Self {
         let mut sim = Self::new(definitions);
-        sim.input(MachineInput::Start(Box::new(StartCommand { input: points_at(urls), ..begin(Vec::new()) })));
+        sim.input(MachineInput::Start(Box::new(StartCommand {
+            input: input_with_files(urls),
+            ..start_command(Vec::new())
+        })));
         sim
     }
 
     /// This file was read.
-    pub(crate) fn reads(&mut self, url: &str, words: &str) {
-        self.file(url, FileReadOutcome::Read { content: vec![ContentPart::text(words)], message: None });
+    pub(crate) fn finish_file(&mut self, url: &str, words: &str) {
+        self.answer_file(url, FileReadOutcome::Read { content: vec![ContentPart::text(words)], message: None });
     }
 
     /// This one cannot be.
-    pub(crate) fn cannot_read(&mut self, url: &str, why: &str) {
-        self.file(url, FileReadOutcome::Failed { message: why.to_owned() });
+    pub(crate) fn fail_file(&mut self, url: &str, why: &str) {
+        self.answer_file(url, FileReadOutcome::Failed { message: why.to_owned() });
     }
 
-    pub(crate) fn file(&mut self, url: &str, answer: FileReadOutcome) {
+    pub(crate) fn answer_file(&mut self, url: &str, answer: FileReadOutcome) {
         let going = self.files.iter().find(|id| matches!(id, EffectId::File { url: held, .. } if held == url));
-        let id = going.cloned().unwrap_or_else(|| panic!("{}: {url} is not read\n{}", self.name, self.all_words()));
+        let id = going.cloned().unwrap_or_else(|| panic!("{}: {url} is not read\n{}", self.label, self.full_trace()));
         self.input(MachineInput::File { id, answer });
     }
 
@@ -247,17 +253,17 @@ impl Sim {
 
     /// Decisions that waited in the inbox, as one input.
     pub(crate) fn decide_all<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, ApprovalDecision)>) {
-        let answer = |(label, decision)| decides(key(label), decision);
+        let answer = |(label, decision)| approval_answer(approval_key(label), decision);
         self.input(MachineInput::Answers(all.into_iter().map(answer).collect()));
     }
 
     /// The client answers a call.
-    pub(crate) fn client(&mut self, call: &str, words: &str) {
-        self.input(MachineInput::Answers(vec![client_gives(call_id(call), words)]));
+    pub(crate) fn submit_client_result(&mut self, call: &str, words: &str) {
+        self.input(MachineInput::Answers(vec![client_result_answer(call_id(call), words)]));
     }
 
     /// Time passes until this timer fires.
-    pub(crate) fn fires(&mut self, timer: TimerId) {
+    pub(crate) fn fire_timer(&mut self, timer: TimerId) {
         self.now = timer_deadline(&self.run, &timer).unwrap_or(self.now).max(self.now);
         // A question's moment is answered like a person would: what nobody waits for is no answer.
         match &timer {
@@ -268,32 +274,32 @@ impl Sim {
         }
     }
 
-    pub(crate) fn deadline(&mut self) {
-        self.fires(TimerId::Run(run_id()));
+    pub(crate) fn fire_run_deadline(&mut self) {
+        self.fire_timer(TimerId::Run(run_id()));
     }
 
     /// The process dies and another one folds the log.
     pub(crate) fn crash(&mut self) {
         let fold = self.run.fold.clone();
-        self.die();
-        assert!(fold == self.run.fold, "{}: the log says what the machine thought\n{}", self.name, self.all_words());
+        self.restart_from_log();
+        assert!(fold == self.run.fold, "{}: the log says what the machine thought\n{}", self.label, self.full_trace());
         self.input(MachineInput::Recovered);
     }
 
     /// The same, before the records of the last inputs were durable: nobody saw them, and no tool of theirs has run.
-    pub(crate) fn crash_unwritten(&mut self, inputs: usize) {
-        let keep = self.marks.len().saturating_sub(inputs).max(1);
-        self.marks.truncate(keep);
-        let Some((drafts, watch)) = self.marks.last().cloned() else { return };
+    pub(crate) fn crash_losing_inputs(&mut self, inputs: usize) {
+        let keep = self.input_marks.len().saturating_sub(inputs).max(1);
+        self.input_marks.truncate(keep);
+        let Some((drafts, watch)) = self.input_marks.last().cloned() else { return };
         self.drafts.truncate(drafts);
-        self.told = self.told.min(drafts);
-        self.watch = watch;
-        self.die();
+        self.traced = self.traced.min(drafts);
+        self.invariants = watch;
+        self.restart_from_log();
         self.input(MachineInput::Recovered);
     }
 
     /// The process is another one, which has folded the log from its bytes.
-    fn die(&mut self) {
+    fn restart_from_log(&mut self) {
         let mut replay = ThreadReplay::default();
         for record in self.records() {
             let Record { seq, at, run, epoch, format: v, checksum: check, public, private, .. } = record;
@@ -303,26 +309,26 @@ impl Sim {
                 private,
             ));
         }
-        let fold = replay.run.unwrap_or_else(|| panic!("{}: the run is over", self.name));
+        let fold = replay.run.unwrap_or_else(|| panic!("{}: the run is over", self.label));
         let definitions = Arc::clone(&self.run.definitions);
         let (user, thread) = (self.run.user.clone(), self.run.thread.clone());
         let spent = self.run.prior_spend;
         self.run = RunState::new(user, thread, definitions, replay.thread, Some(fold));
         self.run.prior_spend = spent;
-        self.watch.dies(&self.run);
+        self.invariants.on_crash(&self.run);
         self.tools.clear();
         self.files.clear();
         self.models.clear();
-        self.slots = 0;
+        self.next_slot = 0;
     }
 
     /// How many inputs there were, less those that a crash forgot.
-    pub(crate) fn inputs(&self) -> usize {
-        self.marks.len()
+    pub(crate) fn input_count(&self) -> usize {
+        self.input_marks.len()
     }
 
     /// Timers that are armed, the next one first.
-    pub(crate) fn timers(&self) -> Vec<TimerId> {
+    pub(crate) fn armed_timers(&self) -> Vec<TimerId> {
         let mut timers: Vec<TimerId> = outstanding_effects(&self.run)
             .into_iter()
             .filter_map(|id| match id {
@@ -340,48 +346,48 @@ impl Sim {
     }
 
     /// What the model that was asked last was given, in short: `user`, `says`, `call_R1`, `fco_R1`.
-    pub(crate) fn given(&self) -> String {
-        let request = self.requests.last().unwrap_or_else(|| panic!("{}: no model was asked", self.name));
+    pub(crate) fn request_summary(&self) -> String {
+        let request = self.model_requests.last().unwrap_or_else(|| panic!("{}: no model was asked", self.label));
         let word = |entry: &HistoryEntry| match entry {
             HistoryEntry::Summary { .. } => "summary".to_owned(),
             HistoryEntry::System { text } => format!("system:{text}"),
-            HistoryEntry::User { content } => format!("user:{}", plain(content)),
+            HistoryEntry::User { content } => format!("user:{}", plain_text(content)),
             HistoryEntry::Reasoning { .. } => "thought".to_owned(),
             HistoryEntry::Assistant { text, .. } => format!("said:{text}"),
             HistoryEntry::Call { name, .. } => format!("call:{name}"),
             HistoryEntry::Hosted { name, .. } => format!("hosted:{name}"),
-            HistoryEntry::GeneratedImages { content } => format!("drawn:{}", plain(content)),
-            HistoryEntry::Result { content, .. } => format!("result:{}", plain(content)),
+            HistoryEntry::GeneratedImages { content } => format!("drawn:{}", plain_text(content)),
+            HistoryEntry::Result { content, .. } => format!("result:{}", plain_text(content)),
         };
         request.history.iter().map(word).collect::<Vec<_>>().join(" | ")
     }
 
     /// One line per record.
-    pub(crate) fn story(&self) -> Vec<String> {
-        story::lines(&self.drafts)
+    pub(crate) fn trace(&self) -> Vec<String> {
+        event_trace::trace_lines(&self.drafts)
     }
 
-    fn all_words(&self) -> String {
-        story::words(&self.drafts).join(" ")
+    fn full_trace(&self) -> String {
+        event_trace::trace_words(&self.drafts).join(" ")
     }
 
     /// What happened since this was last asked is exactly this, whatever the white space.
     #[track_caller]
-    pub(crate) fn tells(&mut self, expected: &str) {
-        let told = story::words(&self.drafts[self.told..]);
+    pub(crate) fn expect_trace(&mut self, expected: &str) {
+        let told = event_trace::trace_words(&self.drafts[self.traced..]);
         let expected: Vec<&str> = expected.split_whitespace().collect();
-        assert!(told == expected, "{}\n  told: {}\nwanted: {}", self.name, told.join(" "), expected.join(" "));
-        self.told = self.drafts.len();
+        assert!(told == expected, "{}\n  told: {}\nwanted: {}", self.label, told.join(" "), expected.join(" "));
+        self.traced = self.drafts.len();
     }
 
     /// What happens from here on is told.
-    pub(crate) fn skip(&mut self) {
-        self.told = self.drafts.len();
+    pub(crate) fn skip_trace(&mut self) {
+        self.traced = self.drafts.len();
     }
 }
 
 /// The words of some parts, without the reference marks.
-fn plain(content: &[ContentPart]) -> String {
+fn plain_text(content: &[ContentPart]) -> String {
     let word = |part: &ContentPart| match part {
         ContentPart::Text { text, tags, .. } if tags.is_empty() => Some(text.clone()),
         ContentPart::ImageUrl { .. } => Some("[image]".to_owned()),
@@ -391,11 +397,11 @@ fn plain(content: &[ContentPart]) -> String {
 }
 
 /// What a bit is as a provider sends it.
-pub(crate) fn deltas(slot: u32, bit: &Bit) -> Vec<ModelDelta> {
+pub(crate) fn output_deltas(slot: u32, bit: &ModelOutput) -> Vec<ModelDelta> {
     match bit.clone() {
-        Bit::Text(text) => vec![ModelDelta::Text { slot, part: 0, text, logprobs: None }],
-        Bit::Think(text) => vec![ModelDelta::Reasoning { slot, part: 0, text }],
-        Bit::Call { name, arguments, provider: provider_call_id } => {
+        ModelOutput::Text(text) => vec![ModelDelta::Text { slot, part: 0, text, logprobs: None }],
+        ModelOutput::Reasoning(text) => vec![ModelDelta::Reasoning { slot, part: 0, text }],
+        ModelOutput::Call { name, arguments, provider: provider_call_id } => {
             let item = ModelItemKind::ToolCall { name, provider_call_id };
             let (first, second) = arguments.split_at(arguments.floor_char_boundary(arguments.len() / 2));
             let piece = |text: &str| ModelDelta::Arguments { slot, text: text.to_owned() };
@@ -406,7 +412,7 @@ pub(crate) fn deltas(slot: u32, bit: &Bit) -> Vec<ModelDelta> {
 }
 
 /// The request that the runs of these tests begin with.
-pub(crate) fn begin(tools: Vec<ClientTool>) -> StartCommand {
+pub(crate) fn start_command(tools: Vec<ClientTool>) -> StartCommand {
     StartCommand {
         task_id: run_id(),
         agent: "demo".to_owned(),
@@ -426,12 +432,12 @@ pub(crate) fn begin(tools: Vec<ClientTool>) -> StartCommand {
 }
 
 /// What a user says who points at these files.
-pub(crate) fn points_at(urls: &[&str]) -> Vec<ContentPart> {
+pub(crate) fn input_with_files(urls: &[&str]) -> Vec<ContentPart> {
     let file = |url: &&str| ContentPart::File { file: FileRef { url: Some((*url).to_owned()), ..FileRef::default() } };
     std::iter::once(ContentPart::text("go")).chain(urls.iter().map(file)).collect()
 }
 
-pub(crate) fn ends(id: EffectId, stop: StopReason) -> MachineInput {
+pub(crate) fn model_end(id: EffectId, stop: StopReason) -> MachineInput {
     let usage = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
     MachineInput::Model {
         id,
@@ -439,16 +445,21 @@ pub(crate) fn ends(id: EffectId, stop: StopReason) -> MachineInput {
     }
 }
 
-pub(crate) fn fails(id: EffectId) -> MachineInput {
-    fails_as(id, "provider_error", true, None)
+pub(crate) fn model_failure(id: EffectId) -> MachineInput {
+    model_failure_with(id, "provider_error", true, None)
 }
 
-pub(crate) fn fails_as(id: EffectId, code: &str, retryable: bool, retry_after_ms: Option<u64>) -> MachineInput {
+pub(crate) fn model_failure_with(
+    id: EffectId,
+    code: &str,
+    retryable: bool,
+    retry_after_ms: Option<u64>,
+) -> MachineInput {
     let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::new(code, "down") };
     MachineInput::Model { id, event: ModelEvent::Failed(ModelFailure { error, retry_after_ms }) }
 }
 
-pub(crate) fn decides(key: model::ApprovalKey, decision: ApprovalDecision) -> AnswerCommand {
+pub(crate) fn approval_answer(key: model::ApprovalKey, decision: ApprovalDecision) -> AnswerCommand {
     AnswerCommand {
         task_id: run_id(),
         body: AnswerBody::Approval { key, decision, by: Initiator::User },
@@ -456,11 +467,11 @@ pub(crate) fn decides(key: model::ApprovalKey, decision: ApprovalDecision) -> An
     }
 }
 
-pub(crate) fn client_gives(call_id: CallId, words: &str) -> AnswerCommand {
-    client_sends(vec![ClientToolResult { call_id, content: vec![ContentPart::text(words)], error: None }])
+pub(crate) fn client_result_answer(call_id: CallId, words: &str) -> AnswerCommand {
+    client_results_answer(vec![ClientToolResult { call_id, content: vec![ContentPart::text(words)], error: None }])
 }
 
 /// Everything that one request of the client brings.
-pub(crate) fn client_sends(results: Vec<ClientToolResult>) -> AnswerCommand {
+pub(crate) fn client_results_answer(results: Vec<ClientToolResult>) -> AnswerCommand {
     AnswerCommand { task_id: run_id(), body: AnswerBody::ClientTools { results }, request_echo: None }
 }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn asked(range: &str) -> RequestedRange {
-        super::parse_range(&headers(header::RANGE, range), 10, NAME)
+        parse_range(&headers(header::RANGE, range), 10, NAME)
     }
 
     #[test]

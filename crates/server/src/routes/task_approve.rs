@@ -49,7 +49,7 @@ pub(crate) async fn handle(
         run_to_completion(async move { engine.decide_approval(&user, &run, (key, decision), idempotency).await })
             .await?;
     }
-    let question = self::find_approval(&app, &caller.user, &run, &key).await?;
+    let question = find_approval(&app, &caller.user, &run, &key).await?;
     // Who says what a clock or a cancel had said already was still too late to say it.
     if question.answer.as_ref().is_some_and(|answer| answer.by != Initiator::User) {
         return Err(SubmitError::AlreadyDecided(Box::new(question)).into());

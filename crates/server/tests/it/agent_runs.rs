@@ -1,9 +1,9 @@
 //! Agent runs, over the wire: names of threads, streams that go on from anywhere, and what was said, day by day.
 
 mod history;
-mod past;
+mod history_writer;
 
-use crate::harness::{Frame, Server, bytes, frames};
+use crate::harness::{Server, SseFrame, concat_raw_frames, parse_frames};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -21,13 +21,13 @@ async fn say(hw: &Server, body: Value) -> (String, String) {
 }
 
 /// The frames of a thread's stream up to one that holds this text.
-async fn seen(hw: &Server, thread: &str, after: &str, until: &str) -> Vec<Frame> {
+async fn seen(hw: &Server, thread: &str, after: &str, until: &str) -> Vec<SseFrame> {
     let query = if after.is_empty() { String::new() } else { format!("?after={after}") };
-    let mut stream = hw.open(&format!("{RUNS}/{thread}/events{query}")).await;
-    frames(stream.until(until).await)
+    let mut stream = hw.open_stream(&format!("{RUNS}/{thread}/events{query}")).await;
+    parse_frames(stream.read_until(until).await)
 }
 
-fn kinds(frames: &[Frame]) -> Vec<&str> {
+fn kinds(frames: &[SseFrame]) -> Vec<&str> {
     frames.iter().map(|frame| frame.event.as_str()).collect()
 }
 
@@ -96,14 +96,18 @@ async fn whoever_comes_back_gets_the_rest_byte_for_byte() {
     assert_eq!(hw.post(&path, json!({"decision": "approve"})).await.status, 200);
     let end = end_of(&run, "RUN_FINISHED");
     let whole = seen(&hw, "mine", "", &end).await;
-    assert_eq!(bytes(&whole[..asked.len()]), bytes(&asked), "what was shown before is shown again");
+    assert_eq!(
+        concat_raw_frames(&whole[..asked.len()]),
+        concat_raw_frames(&asked),
+        "what was shown before is shown again"
+    );
     let results: Vec<&Value> =
         whole.iter().filter(|frame| frame.event == "TOOL_CALL_RESULT").map(|frame| &frame.data).collect();
     assert_eq!((results.len(), &results[0]["messageId"]), (2, &results[1]["messageId"]));
     assert_eq!(results[1]["toolAgentOutput"]["status"], "success");
     for at in 0..whole.len() - 1 {
         let rest = seen(&hw, "mine", &whole[at].id, &end).await;
-        assert_eq!(bytes(&rest), bytes(&whole[at + 1..]), "after frame {at}, {}", whole[at].id);
+        assert_eq!(concat_raw_frames(&rest), concat_raw_frames(&whole[at + 1..]), "after frame {at}, {}", whole[at].id);
     }
     // The header wins, and knows the same places.
     let response = hw.client.get(hw.url(&format!("{RUNS}/mine/events?after=0")));
@@ -112,7 +116,7 @@ async fn whoever_comes_back_gets_the_rest_byte_for_byte() {
     while !text.contains(&end) {
         text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
     }
-    assert_eq!(bytes(&frames(&text)), bytes(&whole[4..]));
+    assert_eq!(concat_raw_frames(&parse_frames(&text)), concat_raw_frames(&whole[4..]));
 }
 
 #[tokio::test]
@@ -131,13 +135,13 @@ async fn a_stream_begins_with_the_oldest_run_that_has_not_ended_else_with_the_la
     assert_eq!((head.status, head.header("content-type")), (200, "text/event-stream; charset=utf-8"));
 
     // What runs is stopped, and what waits behind it has its turn, on the same stream.
-    let mut stream = hw.open(&format!("{RUNS}/mine/events")).await;
+    let mut stream = hw.open_stream(&format!("{RUNS}/mine/events")).await;
     let stop = format!("{RUNS}/mine/cancel");
     let stopped = hw.request(Method::POST, &stop, &[], None).await;
     assert_eq!((stopped.status, stopped.json()), (202, json!({"threadId": "mine", "runId": runs[1]})));
-    let text = stream.until(&end_of(&runs[2], "RUN_FINISHED")).await;
-    let shown = frames(text);
-    let errors: Vec<&Frame> = shown.iter().filter(|frame| frame.event == "RUN_ERROR").collect();
+    let text = stream.read_until(&end_of(&runs[2], "RUN_FINISHED")).await;
+    let shown = parse_frames(text);
+    let errors: Vec<&SseFrame> = shown.iter().filter(|frame| frame.event == "RUN_ERROR").collect();
     assert_eq!(errors.len(), 1);
     assert_eq!((&errors[0].data["runId"], &errors[0].data["message"]), (&json!(runs[1]), &json!("cancelled")));
     assert_eq!(hw.request(Method::POST, &stop, &[], None).await.problem(), (409, "already_ended".to_owned()));
@@ -149,7 +153,7 @@ async fn a_stream_begins_with_the_oldest_run_that_has_not_ended_else_with_the_la
 
 #[tokio::test]
 async fn a_stream_is_open_before_anything_is_said_and_stays_open() {
-    let hw = Server::start("[limits]\nheartbeat_ms = 50");
+    let hw = Server::demo_with("[limits]\nheartbeat_ms = 50");
     let accept = [("accept", "application/json, text/event-stream"), ("content-type", "application/json")];
     let body = json!({"message": "slow 1", "threadId": "mine"}).to_string();
     let mut request = hw.client.post(hw.url(RUNS)).body(body);
@@ -197,14 +201,14 @@ async fn the_same_request_is_the_same_run() {
     while !text.contains(&end_of(&later, "RUN_FINISHED")) {
         text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
     }
-    let shown = frames(&text);
+    let shown = parse_frames(&text);
     assert_eq!((&shown[0].event[..], &shown[0].data["runId"]), ("RUN_STARTED", &first["runId"]));
 }
 
 #[tokio::test]
 async fn whoever_is_not_named_is_found_or_asked_for() {
     let hw = Server::demo();
-    let agent_of = async |run: &str| hw.ended(run).await["agent"].clone();
+    let agent_of = async |run: &str| hw.wait_ended(run).await["agent"].clone();
     let (_, run) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine", "agent": "specialist"})).await;
     assert_eq!(agent_of(&run).await, "specialist");
     let (_, run) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
@@ -212,7 +216,7 @@ async fn whoever_is_not_named_is_found_or_asked_for() {
     let (_, run) = say(&hw, json!({"message": "story 1 fast"})).await;
     assert_eq!(agent_of(&run).await, "demo", "whom no other agent knows");
 
-    let hw = Server::start("[agents.second]\nmodel = \"scripted/demo\"");
+    let hw = Server::demo_with("[agents.second]\nmodel = \"scripted/demo\"");
     let reply = hw.post(RUNS, json!({"message": "hello"})).await;
     assert_eq!(reply.problem(), (422, "invalid_body".to_owned()));
     assert_eq!(reply.json()["agents"], json!(["WeatherAgent", "demo", "second", "specialist"]));
@@ -223,7 +227,7 @@ async fn what_is_not_right_is_refused_before_anything_begins() {
     let hw = Server::demo();
     let (_, run) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
     let shown = seen(&hw, "mine", "", &end_of(&run, "RUN_FINISHED")).await;
-    let size = hw.size().await;
+    let size = hw.count_threads_and_records().await;
     let long = "x".repeat(65);
     for (body, status, code) in [
         (json!([]), 422, "invalid_body"),
@@ -275,20 +279,20 @@ async fn what_is_not_right_is_refused_before_anything_begins() {
     assert_eq!(stop.problem(), (404, "not_found".to_owned()));
     let stop = hw.post(&format!("{RUNS}/mine/cancel"), json!({"mode": "never"})).await;
     assert_eq!(stop.problem(), (422, "invalid_body".to_owned()));
-    assert_eq!(hw.size().await, size, "nothing was begun");
+    assert_eq!(hw.count_threads_and_records().await, size, "nothing was begun");
 }
 
 #[tokio::test]
 async fn a_name_is_its_users_own_and_streams_are_counted() {
-    let hw = Server::start("[auth]\nmode = \"keys\"\n[limits]\nstreams_per_user_max = 1");
+    let hw = Server::demo_with("[auth]\nmode = \"keys\"\n[limits]\nstreams_per_user_max = 1");
     let key = |user: &str| {
-        let output = hw.cli(&["keys", "create", "--user", user]);
+        let output = hw.run_cli(&["keys", "create", "--user", user]);
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let (ann, ben) = (key("ann"), key("ben"));
     let hw = hw.with_key(&ann);
     let (_, anns) = say(&hw, json!({"message": "story 1 fast", "threadId": "mine"})).await;
-    let first = hw.open(&format!("{RUNS}/mine/events")).await;
+    let first = hw.open_stream(&format!("{RUNS}/mine/events")).await;
     assert_eq!(hw.get(&format!("{RUNS}/mine/events")).await.problem(), (429, "too_many_streams".to_owned()));
     // Whoever is refused a stream will ask again, so that nothing may have begun.
     let headers = [("content-type", "application/json"), ("accept", "text/event-stream")];

@@ -1,6 +1,8 @@
 //! A call that needs somebody's yes: asked once, decided once, done at most once.
 
-use crate::broker::{broker, decide, desk, orders, outcome, paused, results};
+use crate::broker_fixture::{
+    approval_path, broker_server, decide, placed_orders, start_paused, tool_results, wait_outcome,
+};
 use crate::harness::{Reply, Server};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -15,8 +17,8 @@ fn approve() -> Value {
 
 #[tokio::test]
 async fn an_approved_call_runs_once_and_the_run_goes_on() {
-    let hw = broker("");
-    let task = paused(&hw, json!({"input": "buy"})).await;
+    let hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "buy"})).await;
     let question = &task["pending"][0];
     assert_eq!((&question["kind"], &question["task_id"]), (&json!("approval"), &task["task_id"]));
     let open = listed(&hw, "?status=pending").await;
@@ -31,37 +33,37 @@ async fn an_approved_call_runs_once_and_the_run_goes_on() {
     assert_eq!(asked["arguments"], json!({"symbol": "VNM", "quantity": 100}));
     assert_eq!(asked["expires_at"].as_u64().unwrap() - asked["requested_at"].as_u64().unwrap(), 300_000);
     assert_eq!((&asked["decision"], &asked["decided_by"]), (&Value::Null, &Value::Null));
-    assert_eq!(orders(&hw), Vec::<Value>::new(), "nothing is done before somebody said yes");
+    assert_eq!(placed_orders(&hw), Vec::<Value>::new(), "nothing is done before somebody said yes");
 
     let reply = decide(&hw, &task, json!({"decision": "approve", "message": "fine"})).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
     let decided = reply.json();
     assert_eq!((&decided["status"], &decided["decided_by"]), (&json!("approved"), &json!("user")));
     assert_eq!(decided["decision"], json!({"type": "approve", "always": false, "message": "fine"}));
-    let (ended, words) = outcome(&hw, &task).await;
+    let (ended, words) = wait_outcome(&hw, &task).await;
     assert_eq!((&ended["status"], &ended["pending"]), (&json!("completed"), &json!([])));
     assert!(words.contains("bought"), "{words}");
-    assert_eq!(orders(&hw), [json!({"symbol": "VNM", "quantity": 100})]);
+    assert_eq!(placed_orders(&hw), [json!({"symbol": "VNM", "quantity": 100})]);
     assert_eq!((listed(&hw, "?status=pending").await, listed(&hw, "").await), (vec![], vec![decided]));
 }
 
 #[tokio::test]
 async fn a_refused_call_does_not_run_and_the_model_reads_why() {
-    let hw = broker("");
-    let task = paused(&hw, json!({"input": "buy"})).await;
+    let hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "buy"})).await;
     let reply = decide(&hw, &task, json!({"decision": "reject", "message": "Too many."})).await;
     assert_eq!((reply.status, &reply.json()["status"]), (200, &json!("rejected")));
-    let (ended, words) = outcome(&hw, &task).await;
-    let result = results(&ended)[0];
+    let (ended, words) = wait_outcome(&hw, &task).await;
+    let result = tool_results(&ended)[0];
     assert_eq!((&result["status"], &result["error"]["code"]), (&json!("rejected"), &json!("rejected")));
     assert!(words.contains("Too many."), "{words}");
-    assert_eq!((&ended["status"], orders(&hw).len()), (&json!("completed"), 0));
+    assert_eq!((&ended["status"], placed_orders(&hw).len()), (&json!("completed"), 0));
 }
 
 #[tokio::test]
 async fn other_arguments_are_checked_run_and_shown_beside_those_of_the_model() {
-    let hw = broker("");
-    let task = paused(&hw, json!({"input": "buy"})).await;
+    let hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "buy"})).await;
     for (arguments, code) in [
         (json!({"symbol": "VNM"}), "invalid_arguments"),
         (json!({"symbol": "VNM", "quantity": "ten"}), "invalid_arguments"),
@@ -81,43 +83,43 @@ async fn other_arguments_are_checked_run_and_shown_beside_those_of_the_model() {
     let reply = decide(&hw, &task, json!({"decision": "edit", "arguments": other})).await;
     assert_eq!((reply.status, &reply.json()["status"]), (200, &json!("edited")));
     assert_eq!(reply.json()["arguments"], json!({"symbol": "VNM", "quantity": 100}), "what was asked stays");
-    let (ended, _) = outcome(&hw, &task).await;
+    let (ended, _) = wait_outcome(&hw, &task).await;
     let call = ended["output"].as_array().unwrap().iter().find(|item| item["type"] == "tool_call").unwrap();
     assert_eq!(call["arguments"], r#"{"symbol":"VNM","quantity":100}"#);
     let frames = hw.frames(&format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap()), None).await;
     let started = frames.iter().find(|frame| frame.event == "task.tool.started").unwrap();
     let ran: Value = serde_json::from_str(started.data["arguments"].as_str().unwrap()).unwrap();
-    assert_eq!((ran, orders(&hw)), (other.clone(), vec![other]));
+    assert_eq!((ran, placed_orders(&hw)), (other.clone(), vec![other]));
 }
 
 /// A yes for always is its run's: the next run asks again.
 #[tokio::test]
 async fn always_asks_no_more_in_this_run() {
-    let hw = broker("");
-    let first = paused(&hw, json!({"input": "again"})).await;
+    let hw = broker_server("");
+    let first = start_paused(&hw, json!({"input": "again"})).await;
     assert_eq!(decide(&hw, &first, json!({"decision": "approve", "always": true})).await.status, 200);
-    assert_eq!(outcome(&hw, &first).await.0["status"], "completed");
-    assert_eq!((orders(&hw).len(), listed(&hw, "").await.len()), (2, 1));
+    assert_eq!(wait_outcome(&hw, &first).await.0["status"], "completed");
+    assert_eq!((placed_orders(&hw).len(), listed(&hw, "").await.len()), (2, 1));
     // It is the run's own: the next one is asked again, and each of its calls.
-    let second = paused(&hw, json!({"input": "again", "thread_id": first["thread_id"]})).await;
+    let second = start_paused(&hw, json!({"input": "again", "thread_id": first["thread_id"]})).await;
     assert_eq!(decide(&hw, &second, approve()).await.status, 200);
     let path = format!("/v1/tasks/{}", second["task_id"].as_str().unwrap());
-    hw.until("it asks again", async || {
+    hw.wait_until("it asks again", async || {
         let now = hw.get(&path).await.json();
         now["status"] == "paused" && now["pending"][0]["key"] != second["pending"][0]["key"]
     })
     .await;
     let again = hw.get(&path).await.json();
     assert_eq!(decide(&hw, &again, approve()).await.status, 200);
-    outcome(&hw, &second).await;
-    assert_eq!(orders(&hw).len(), 4);
+    wait_outcome(&hw, &second).await;
+    assert_eq!(placed_orders(&hw).len(), 4);
 }
 
 /// Whoever decides from what they saw before somebody else did is given the first decision, or is refused with it.
 #[tokio::test]
 async fn the_same_decision_again_is_the_same_answer_and_the_opposite_is_refused() {
-    let hw = broker("");
-    let task = paused(&hw, json!({"input": "buy"})).await;
+    let hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "buy"})).await;
     let first = decide(&hw, &task, approve()).await;
     assert_eq!(first.status, 200, "{}", first.text);
     for moment in ["while it runs", "when it has ended"] {
@@ -132,16 +134,16 @@ async fn the_same_decision_again_is_the_same_answer_and_the_opposite_is_refused(
             assert_eq!(refused.problem(), (409, "already_decided".to_owned()), "{moment}");
             assert_eq!(refused.json()["approval"], first.json(), "{moment}");
         }
-        outcome(&hw, &task).await;
+        wait_outcome(&hw, &task).await;
     }
-    assert_eq!(orders(&hw).len(), 1);
+    assert_eq!(placed_orders(&hw).len(), 1);
 }
 
 /// Of decisions that differ and come at once, one counts, and everybody else is told which.
 #[tokio::test]
 async fn of_fifty_who_decide_at_once_one_wins() {
-    let hw = broker("");
-    let task = paused(&hw, json!({"input": "buy"})).await;
+    let hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "buy"})).await;
     let ask = async |n: usize| -> Reply {
         let decision = if n.is_multiple_of(2) { "approve" } else { "reject" };
         decide(&hw, &task, json!({"decision": decision, "message": format!("says {n}")})).await
@@ -154,19 +156,19 @@ async fn of_fifty_who_decide_at_once_one_wins() {
         assert_eq!(reply.problem(), (409, "already_decided".to_owned()));
         assert_eq!(reply.json()["approval"], decided);
     }
-    let (ended, words) = outcome(&hw, &task).await;
+    let (ended, words) = wait_outcome(&hw, &task).await;
     let yes = decided["status"] == "approved";
     let status = if yes { "completed" } else { "rejected" };
-    assert_eq!((&results(&ended)[0]["status"], orders(&hw).len()), (&json!(status), usize::from(yes)));
+    assert_eq!((&tool_results(&ended)[0]["status"], placed_orders(&hw).len()), (&json!(status), usize::from(yes)));
     assert_eq!(words.contains("bought"), yes, "{words}");
 }
 
 #[tokio::test]
 async fn when_nobody_decides_in_time_it_is_too_late_for_everybody() {
-    let hw = broker("");
-    let task = paused(&hw, json!({"input": "brief"})).await;
-    let (ended, words) = outcome(&hw, &task).await;
-    assert_eq!(results(&ended)[0]["error"]["code"], "approval_timeout");
+    let hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "brief"})).await;
+    let (ended, words) = wait_outcome(&hw, &task).await;
+    assert_eq!(tool_results(&ended)[0]["error"]["code"], "approval_timeout");
     assert!(words.contains("No decision within 1 s"), "{words}");
     // It is closed for whoever looks, and says who closed it.
     let closed = listed(&hw, "").await;
@@ -180,38 +182,40 @@ async fn when_nobody_decides_in_time_it_is_too_late_for_everybody() {
         assert_eq!(late.problem(), (409, "already_decided".to_owned()), "{decision}");
         assert_eq!(late.json()["approval"], closed[0], "{decision}");
     }
-    assert_eq!(orders(&hw).len(), 0);
+    assert_eq!(placed_orders(&hw).len(), 0);
 }
 
 #[tokio::test]
 async fn after_a_cancel_nothing_is_left_to_decide() {
-    let hw = broker("");
+    let hw = broker_server("");
     for mode in ["immediate", "after_turn"] {
-        let task = paused(&hw, json!({"input": "buy"})).await;
+        let task = start_paused(&hw, json!({"input": "buy"})).await;
         let id = task["task_id"].as_str().unwrap();
         let cancel = hw.post(&format!("/v1/tasks/{id}/cancel"), json!({"mode": mode})).await;
         assert_eq!(cancel.status, 202, "{}", cancel.text);
-        assert_eq!(outcome(&hw, &task).await.0["status"], "cancelled", "{mode}");
+        assert_eq!(wait_outcome(&hw, &task).await.0["status"], "cancelled", "{mode}");
         for decision in ["approve", "reject"] {
             let late = decide(&hw, &task, json!({"decision": decision})).await;
             assert_eq!(late.problem(), (409, "already_decided".to_owned()), "{mode}");
             assert_eq!(late.json()["approval"]["decided_by"], "system", "{mode}");
         }
     }
-    assert_eq!((listed(&hw, "?status=pending").await.len(), orders(&hw).len()), (0, 0));
+    assert_eq!((listed(&hw, "?status=pending").await.len(), placed_orders(&hw).len()), (0, 0));
 }
 
 /// An approval is bound to its user, its run and its call: under any other name there is nothing to decide.
 #[tokio::test]
 async fn a_question_belongs_to_its_user_and_to_its_run() {
-    let hw = broker("[auth]\nmode = \"keys\"");
-    let key = |user: &str| String::from_utf8(hw.cli(&["keys", "create", "--user", user]).stdout).unwrap();
+    let hw = broker_server("[auth]\nmode = \"keys\"");
+    let key = |user: &str| String::from_utf8(hw.run_cli(&["keys", "create", "--user", user]).stdout).unwrap();
     let (ann, bob) = (key("ann").trim().to_owned(), format!("Bearer {}", key("bob").trim()));
     let hw = hw.with_key(&ann);
-    let (task, other) = (paused(&hw, json!({"input": "buy"})).await, paused(&hw, json!({"input": "buy"})).await);
+    let (task, other) =
+        (start_paused(&hw, json!({"input": "buy"})).await, start_paused(&hw, json!({"input": "buy"})).await);
 
     let headers = [("authorization", bob.as_str()), ("content-type", "application/json")];
-    let foreign = hw.request(Method::POST, &desk(&task), &headers, Some(approve().to_string().into_bytes())).await;
+    let foreign =
+        hw.request(Method::POST, &approval_path(&task), &headers, Some(approve().to_string().into_bytes())).await;
     assert_eq!(foreign.problem(), (404, "not_found".to_owned()));
     let seen = hw.request(Method::GET, "/v1/approvals", &headers[..1], None).await;
     assert_eq!(seen.json(), json!({"data": [], "has_more": false}));
@@ -226,23 +230,23 @@ async fn a_question_belongs_to_its_user_and_to_its_run() {
 
 #[tokio::test]
 async fn a_question_survives_a_kill_and_its_call_runs_exactly_once() {
-    let mut hw = broker("");
-    let task = paused(&hw, json!({"input": "buy"})).await;
+    let mut hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "buy"})).await;
     let before = listed(&hw, "?status=pending").await;
     hw.kill9();
     hw.restart();
     assert_eq!((listed(&hw, "?status=pending").await, before.len()), (before.clone(), 1));
     assert_eq!(hw.get(&format!("/v1/tasks/{}", task["task_id"].as_str().unwrap())).await.json(), task);
     assert_eq!(decide(&hw, &task, approve()).await.status, 200);
-    let (ended, words) = outcome(&hw, &task).await;
-    assert_eq!((&ended["status"], orders(&hw).len()), (&json!("completed"), 1));
+    let (ended, words) = wait_outcome(&hw, &task).await;
+    assert_eq!((&ended["status"], placed_orders(&hw).len()), (&json!("completed"), 1));
     assert!(words.contains("bought"), "{words}");
 }
 
 #[tokio::test]
 async fn a_decision_survives_a_kill() {
-    let mut hw = broker("");
-    let task = paused(&hw, json!({"input": "buy"})).await;
+    let mut hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "buy"})).await;
     let decided = decide(&hw, &task, json!({"decision": "reject", "message": "No."})).await;
     assert_eq!(decided.status, 200);
     hw.kill9();
@@ -250,16 +254,16 @@ async fn a_decision_survives_a_kill() {
     let again = decide(&hw, &task, json!({"decision": "reject", "message": "No."})).await;
     assert_eq!((again.status, again.json()), (200, decided.json()));
     assert_eq!(decide(&hw, &task, approve()).await.problem(), (409, "already_decided".to_owned()));
-    let (_, words) = outcome(&hw, &task).await;
+    let (_, words) = wait_outcome(&hw, &task).await;
     assert!(words.contains("No."), "{words}");
 }
 
 /// A sub-agent's question that is answered after a crash runs the sub-agent's tool exactly once.
 #[tokio::test]
 async fn a_sub_agents_question_is_answered_under_its_own_name_or_its_runs() {
-    let mut hw = broker("");
+    let mut hw = broker_server("");
     for (round, own) in [(1, true), (2, false)] {
-        let task = paused(&hw, json!({"input": "ask the clerk"})).await;
+        let task = start_paused(&hw, json!({"input": "ask the clerk"})).await;
         let question = &task["pending"][0];
         let clerk = question["task_id"].as_str().unwrap();
         assert!(clerk.starts_with("call_"), "{task}");
@@ -271,35 +275,35 @@ async fn a_sub_agents_question_is_answered_under_its_own_name_or_its_runs() {
         assert_eq!(said.problem(), (422, "unsupported".to_owned()));
         let reply = hw.post(&path, approve()).await;
         assert_eq!((reply.status, &reply.json()["task_id"]), (200, &json!(clerk)), "{}", reply.text);
-        let (ended, words) = outcome(&hw, &task).await;
-        assert_eq!((&ended["status"], orders(&hw).len()), (&json!("completed"), round));
+        let (ended, words) = wait_outcome(&hw, &task).await;
+        assert_eq!((&ended["status"], placed_orders(&hw).len()), (&json!("completed"), round));
         assert!(words.contains("The clerk") && words.contains("bought"), "{words}");
     }
 }
 
 #[tokio::test]
 async fn a_key_against_deciding_twice_is_bound_to_what_was_decided() {
-    let hw = broker("");
-    let task = paused(&hw, json!({"input": "buy"})).await;
+    let hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "buy"})).await;
     let post = async |body: Value| {
         let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
-        hw.request(Method::POST, &desk(&task), &headers, Some(body.to_string().into_bytes())).await
+        hw.request(Method::POST, &approval_path(&task), &headers, Some(body.to_string().into_bytes())).await
     };
     let first = post(approve()).await;
     let again = post(approve()).await;
     assert_eq!((first.status, again.status, again.json()), (200, 200, first.json()));
     let other = post(json!({"decision": "reject"})).await;
     assert_eq!(other.problem(), (409, "idempotency_key_reused".to_owned()));
-    outcome(&hw, &task).await;
-    assert_eq!(orders(&hw).len(), 1);
+    wait_outcome(&hw, &task).await;
+    assert_eq!(placed_orders(&hw).len(), 1);
 }
 
 #[tokio::test]
 async fn questions_are_listed_newest_first_a_page_at_a_time() {
-    let hw = broker("");
+    let hw = broker_server("");
     let mut keys = Vec::new();
     for _ in 0..3 {
-        let task = paused(&hw, json!({"input": "buy"})).await;
+        let task = start_paused(&hw, json!({"input": "buy"})).await;
         keys.insert(0, task["pending"][0]["key"].clone());
     }
     let page = hw.get("/v1/approvals?status=pending&limit=2").await.json();
@@ -316,13 +320,13 @@ async fn questions_are_listed_newest_first_a_page_at_a_time() {
 
 #[tokio::test]
 async fn arguments_that_could_be_read_in_two_ways_are_neither_asked_about_nor_run() {
-    let hw = broker("");
+    let hw = broker_server("");
     let started = hw.post("/v1/tasks", json!({"model": "broker", "input": "one thing twice", "wait": true})).await;
-    let (ended, words) = outcome(&hw, &started.json()).await;
+    let (ended, words) = wait_outcome(&hw, &started.json()).await;
     assert_eq!(
-        (&ended["status"], &results(&ended)[0]["error"]["code"]),
+        (&ended["status"], &tool_results(&ended)[0]["error"]["code"]),
         (&json!("completed"), &json!("invalid_arguments"))
     );
     assert!(words.contains("\"quantity\" stands twice"), "{words}");
-    assert_eq!((listed(&hw, "").await.len(), orders(&hw).len()), (0, 0));
+    assert_eq!((listed(&hw, "").await.len(), placed_orders(&hw).len()), (0, 0));
 }

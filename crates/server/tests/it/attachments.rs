@@ -2,8 +2,8 @@
 
 mod slow;
 
-use crate::auth::{id_of, key};
-use crate::harness::{PATIENCE, Reply, Server, client};
+use crate::auth::{create_key, live_key_id};
+use crate::harness::{Reply, Server, TEST_TIMEOUT, http_client};
 use flate2::{Compress, Compression, FlushCompress};
 use futures_util::stream::{self, StreamExt as _};
 use reqwest::Method;
@@ -17,17 +17,17 @@ const ROUTE: &str = "/api/v1/agent/attachments";
 const KEYS: &str = "[auth]\nmode = \"keys\"";
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0";
 
-async fn send(hw: &Server, query: &str, kind: &str, bytes: &[u8]) -> Reply {
+async fn post_file(hw: &Server, query: &str, kind: &str, bytes: &[u8]) -> Reply {
     hw.request(Method::POST, &format!("{ROUTE}{query}"), &[("content-type", kind)], Some(bytes.to_vec())).await
 }
 
-pub(crate) async fn sent(hw: &Server, query: &str, bytes: &[u8]) -> Value {
-    let reply = send(hw, query, "application/octet-stream", bytes).await;
+pub(crate) async fn upload_file(hw: &Server, query: &str, bytes: &[u8]) -> Value {
+    let reply = post_file(hw, query, "application/octet-stream", bytes).await;
     assert_eq!(reply.status, 201, "{}", reply.text);
     reply.json()
 }
 
-pub(crate) fn text<'a>(file: &'a Value, name: &str) -> &'a str {
+pub(crate) fn str_field<'a>(file: &'a Value, name: &str) -> &'a str {
     file[name].as_str().unwrap()
 }
 
@@ -35,17 +35,17 @@ pub(crate) fn signed_path(bucket: &str, path: &str) -> String {
     format!("{ROUTE}/signed-url?bucket={bucket}&path={path}")
 }
 
-async fn address(hw: &Server, file: &Value) -> String {
-    let reply = hw.get(&signed_path(text(file, "bucket"), text(file, "path"))).await;
+async fn signed_url(hw: &Server, file: &Value) -> String {
+    let reply = hw.get(&signed_path(str_field(file, "bucket"), str_field(file, "path"))).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
     let answer = reply.json();
     assert_eq!((&answer["bucket"], &answer["path"]), (&file["bucket"], &file["path"]));
-    text(&answer, "url").to_owned()
+    str_field(&answer, "url").to_owned()
 }
 
 /// What somebody gets who holds an address and nothing else.
-async fn fetch(url: &str, headers: &[(&str, &str)]) -> (u16, reqwest::header::HeaderMap, Vec<u8>) {
-    let mut request = client().get(url);
+async fn fetch_bytes(url: &str, headers: &[(&str, &str)]) -> (u16, reqwest::header::HeaderMap, Vec<u8>) {
+    let mut request = http_client().get(url);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -55,32 +55,32 @@ async fn fetch(url: &str, headers: &[(&str, &str)]) -> (u16, reqwest::header::He
 }
 
 /// Every file below a folder; none where there is no folder.
-fn files(dir: &Path) -> Vec<PathBuf> {
+fn files_below(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
-    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    paths.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-pub(crate) fn stored(hw: &Server) -> Vec<PathBuf> {
-    files(&hw.data_dir().join("files"))
+pub(crate) fn stored_files(hw: &Server) -> Vec<PathBuf> {
+    files_below(&hw.data_dir().join("files"))
 }
 
 #[tokio::test]
 async fn a_file_goes_in_and_comes_out_by_a_signed_address() {
     let hw = Server::demo();
-    let file = sent(&hw, "?name=pic.png", PNG).await;
+    let file = upload_file(&hw, "?name=pic.png", PNG).await;
     assert_eq!(
-        (text(&file, "bucket"), text(&file, "name"), text(&file, "contentType")),
+        (str_field(&file, "bucket"), str_field(&file, "name"), str_field(&file, "contentType")),
         ("headwater", "pic.png", "image/png")
     );
     assert_eq!(file["size"], PNG.len());
-    let path = text(&file, "path");
+    let path = str_field(&file, "path");
     assert!(path.starts_with("agent-inputs/local/") && path.ends_with(".png"), "{path}");
-    let url = address(&hw, &file).await;
+    let url = signed_url(&hw, &file).await;
     assert!(url.starts_with(&hw.url(ROUTE)), "{url}");
     // As often as one likes, as long as it is good.
     for _ in 0..2 {
-        let (status, headers, bytes) = fetch(&url, &[]).await;
+        let (status, headers, bytes) = fetch_bytes(&url, &[]).await;
         assert_eq!((status, bytes.as_slice()), (200, PNG));
         assert_eq!(headers["content-type"], "image/png");
         assert_eq!(headers["content-disposition"], "inline; filename=\"pic.png\"; filename*=UTF-8''pic.png");
@@ -89,7 +89,7 @@ async fn a_file_goes_in_and_comes_out_by_a_signed_address() {
         assert_eq!(headers["referrer-policy"], "no-referrer");
         assert!(headers["cache-control"].to_str().unwrap().starts_with("private, max-age="));
     }
-    assert!(client().head(&url).send().await.unwrap().status().is_success());
+    assert!(http_client().head(&url).send().await.unwrap().status().is_success());
 }
 
 #[tokio::test]
@@ -102,14 +102,14 @@ async fn a_form_with_one_file_is_the_same() {
     };
     let form = "multipart/form-data; boundary=B";
     let good = part("file", "; filename=\"t\u{fc}.csv\"", "a,b\n1,2") + "--B--\r\n";
-    let reply = send(&hw, "", form, good.as_bytes()).await;
+    let reply = post_file(&hw, "", form, good.as_bytes()).await;
     assert_eq!(reply.status, 201, "{}", reply.text);
     let file = reply.json();
     assert_eq!(
-        (text(&file, "name"), text(&file, "contentType"), file["size"].as_u64()),
+        (str_field(&file, "name"), str_field(&file, "contentType"), file["size"].as_u64()),
         ("t\u{fc}.csv", "text/csv", Some(7))
     );
-    let (_, headers, bytes) = fetch(&address(&hw, &file).await, &[]).await;
+    let (_, headers, bytes) = fetch_bytes(&signed_url(&hw, &file).await, &[]).await;
     assert_eq!(
         (headers["content-type"].to_str().unwrap(), bytes.as_slice()),
         ("text/csv; charset=utf-8", &b"a,b\n1,2"[..])
@@ -118,8 +118,8 @@ async fn a_form_with_one_file_is_the_same() {
 
     // Encoded names, as some clients write what is not ASCII.
     let encoded = part("file", "; filename*=utf-8''t%C3%BC.csv", "a,b") + "--B--\r\n";
-    let reply = send(&hw, "", form, encoded.as_bytes()).await;
-    assert_eq!((reply.status, text(&reply.json(), "name")), (201, "t\u{fc}.csv"), "{}", reply.text);
+    let reply = post_file(&hw, "", form, encoded.as_bytes()).await;
+    assert_eq!((reply.status, str_field(&reply.json(), "name")), (201, "t\u{fc}.csv"), "{}", reply.text);
 
     let two = part("a", "; filename=\"a\"", "x") + &part("b", "; filename=\"b\"", "y") + "--B--\r\n";
     let cut = part("a", "; filename=\"a\"", "x");
@@ -133,9 +133,9 @@ async fn a_form_with_one_file_is_the_same() {
         ("multipart/form-data; x=y", good.clone(), 422, "invalid_form"),
         ("multipart/form-data", good, 422, "invalid_form"),
     ] {
-        assert_eq!(send(&hw, "", kind, body.as_bytes()).await.problem(), (status, code.to_owned()), "{body}");
+        assert_eq!(post_file(&hw, "", kind, body.as_bytes()).await.problem(), (status, code.to_owned()), "{body}");
     }
-    assert_eq!(stored(&hw).len(), 2);
+    assert_eq!(stored_files(&hw).len(), 2);
 }
 
 #[tokio::test]
@@ -147,25 +147,25 @@ async fn the_bytes_say_what_a_file_is_and_nothing_in_it_runs() {
         ("image/gif", b"GIF89a=1;alert(1)//"),
         ("image/png", b"plain words"),
     ] {
-        let reply = send(&hw, "?name=x.html", declared, bytes).await.json();
-        assert_eq!(text(&reply, "contentType"), "text/plain", "{declared}");
-        let (status, headers, _) = fetch(&address(&hw, &reply).await, &[]).await;
+        let reply = post_file(&hw, "?name=x.html", declared, bytes).await.json();
+        assert_eq!(str_field(&reply, "contentType"), "text/plain", "{declared}");
+        let (status, headers, _) = fetch_bytes(&signed_url(&hw, &reply).await, &[]).await;
         assert_eq!((status, headers["content-type"].to_str().unwrap()), (200, "text/plain; charset=utf-8"));
         assert!(headers["content-disposition"].to_str().unwrap().starts_with("attachment; "));
     }
-    let odd = sent(&hw, "?name=..%2F%22a%0D%0AX-Evil%3A1.png", PNG).await;
-    assert_eq!(text(&odd, "name"), "\"aX-Evil:1.png");
-    let (_, headers, _) = fetch(&address(&hw, &odd).await, &[]).await;
+    let odd = upload_file(&hw, "?name=..%2F%22a%0D%0AX-Evil%3A1.png", PNG).await;
+    assert_eq!(str_field(&odd, "name"), "\"aX-Evil:1.png");
+    let (_, headers, _) = fetch_bytes(&signed_url(&hw, &odd).await, &[]).await;
     assert!(headers.get("x-evil").is_none());
-    let long = sent(&hw, &format!("?name={}", "n".repeat(300)), PNG).await;
-    assert_eq!(text(&long, "name").len(), 200);
+    let long = upload_file(&hw, &format!("?name={}", "n".repeat(300)), PNG).await;
+    assert_eq!(str_field(&long, "name").len(), 200);
 }
 
 #[tokio::test]
 async fn an_address_cannot_be_altered_nor_outlive_its_time() {
-    let hw = Server::start("[files]\nsigned_url_seconds = 1");
-    let (file, other) = (sent(&hw, "", PNG).await, sent(&hw, "", b"other").await);
-    let url = address(&hw, &file).await;
+    let hw = Server::demo_with("[files]\nsigned_url_seconds = 1");
+    let (file, other) = (upload_file(&hw, "", PNG).await, upload_file(&hw, "", b"other").await);
+    let url = signed_url(&hw, &file).await;
     let expires = url.split("expires=").nth(1).unwrap().split('&').next().unwrap();
     let later = (expires.parse::<u64>().unwrap() + 100).to_string();
     for altered in [
@@ -174,7 +174,7 @@ async fn an_address_cannot_be_altered_nor_outlive_its_time() {
         url.replace(expires, &format!("0{expires}")),
         url.replace(expires, &format!("%2B{expires}")),
         url.replace(expires, ""),
-        url.replace(text(&file, "path"), text(&other, "path")),
+        url.replace(str_field(&file, "path"), str_field(&other, "path")),
         url.split("&signature").next().unwrap().to_owned(),
         format!("{url}0"),
         format!("{url}00"),
@@ -182,29 +182,29 @@ async fn an_address_cannot_be_altered_nor_outlive_its_time() {
         format!("{}{}", url.split_at(url.len() - 1).0, if url.ends_with('0') { '1' } else { '0' }),
         url.replace("signature=", "signature=x"),
     ] {
-        let (status, _, body) = fetch(&altered, &[]).await;
+        let (status, _, body) = fetch_bytes(&altered, &[]).await;
         let code = serde_json::from_slice::<Value>(&body).unwrap()["code"].as_str().unwrap().to_owned();
         assert_eq!((status, code.as_str()), (403, "url_not_valid"), "{altered}");
     }
     for (altered, status) in
         [(url.replace("bucket=headwater", "bucket=other"), 404), (format!("{url}&bucket=headwater"), 422)]
     {
-        assert_eq!(fetch(&altered, &[]).await.0, status, "{altered}");
+        assert_eq!(fetch_bytes(&altered, &[]).await.0, status, "{altered}");
     }
-    hw.until("the address is good no more", async || fetch(&url, &[]).await.0 == 410).await;
+    hw.wait_until("the address is good no more", async || fetch_bytes(&url, &[]).await.0 == 410).await;
 }
 
 #[tokio::test]
 async fn a_path_is_one_of_ones_own_or_none() {
-    let hw = Server::start(KEYS);
-    let keys = [key(&hw, "u1"), key(&hw, "u10")];
+    let hw = Server::demo_with(KEYS);
+    let keys = [create_key(&hw, "u1"), create_key(&hw, "u10")];
     let hw = hw.with_key(&keys[1]);
-    let theirs = sent(&hw, "", PNG).await;
+    let theirs = upload_file(&hw, "", PNG).await;
     let hw = hw.with_key(&keys[0]);
-    let mine = sent(&hw, "", PNG).await;
-    let id = text(&mine, "path").rsplit('/').next().unwrap().to_owned();
-    let their_id = text(&theirs, "path").rsplit('/').next().unwrap().to_owned();
-    assert_eq!(hw.get(&signed_path("headwater", text(&mine, "path"))).await.status, 200);
+    let mine = upload_file(&hw, "", PNG).await;
+    let id = str_field(&mine, "path").rsplit('/').next().unwrap().to_owned();
+    let their_id = str_field(&theirs, "path").rsplit('/').next().unwrap().to_owned();
+    assert_eq!(hw.get(&signed_path("headwater", str_field(&mine, "path"))).await.status, 200);
     for (path, status, code) in [
         (format!("agent-inputs/u10/{their_id}"), 404, "not_found"),
         (format!("agent-inputs/u1/{their_id}"), 404, "not_found"),
@@ -228,7 +228,7 @@ async fn a_path_is_one_of_ones_own_or_none() {
         assert_eq!(reply.problem(), (status, code.to_owned()), "{path}");
     }
     for bucket in ["", "Headwater", "headwater2", "other"] {
-        let reply = hw.get(&signed_path(bucket, text(&mine, "path"))).await;
+        let reply = hw.get(&signed_path(bucket, str_field(&mine, "path"))).await;
         assert_eq!(reply.problem(), (404, "bucket_not_found".to_owned()), "{bucket}");
     }
     for query in ["", "?bucket=headwater", "?path=x", "?bucket=headwater&path=x&path=y", "?bucket=headwater&path=x&z=1"]
@@ -238,34 +238,35 @@ async fn a_path_is_one_of_ones_own_or_none() {
     let nobody = [("authorization", "Bearer hw_nobody")];
     assert_eq!(hw.request(Method::POST, ROUTE, &nobody, Some(PNG.to_vec())).await.status, 401);
     assert_eq!(
-        hw.request(Method::GET, &signed_path("headwater", text(&mine, "path")), &nobody, None).await.status,
+        hw.request(Method::GET, &signed_path("headwater", str_field(&mine, "path")), &nobody, None).await.status,
         401
     );
-    assert_eq!(stored(&hw).len(), 2);
+    assert_eq!(stored_files(&hw).len(), 2);
 }
 
 #[tokio::test]
 async fn an_address_of_what_is_gone_or_of_somebody_who_is_leads_nowhere() {
-    let hw = Server::start(KEYS);
-    let ann = key(&hw, "ann");
+    let hw = Server::demo_with(KEYS);
+    let ann = create_key(&hw, "ann");
     let hw = hw.with_key(&ann);
-    let (file, gone, link) = (sent(&hw, "", PNG).await, sent(&hw, "", b"gone").await, sent(&hw, "", b"link").await);
-    let urls = [address(&hw, &file).await, address(&hw, &gone).await, address(&hw, &link).await];
-    let place = |file: &Value| hw.data_dir().join("files").join(text(file, "path"));
+    let (file, gone, link) =
+        (upload_file(&hw, "", PNG).await, upload_file(&hw, "", b"gone").await, upload_file(&hw, "", b"link").await);
+    let urls = [signed_url(&hw, &file).await, signed_url(&hw, &gone).await, signed_url(&hw, &link).await];
+    let place = |file: &Value| hw.data_dir().join("files").join(str_field(file, "path"));
     std::fs::remove_file(place(&gone)).unwrap();
     std::fs::remove_file(place(&link)).unwrap();
     std::os::unix::fs::symlink(hw.path("headwater.toml"), place(&link)).unwrap();
-    assert_eq!(fetch(&urls[0], &[]).await.0, 200);
-    assert_eq!(fetch(&urls[1], &[]).await.0, 404);
-    assert_eq!(fetch(&urls[2], &[]).await.0, 404, "a link is no file");
-    assert!(hw.cli(&["keys", "revoke", &id_of(&hw, "ann")]).status.success());
-    assert_eq!(fetch(&urls[0], &[]).await.0, 404, "whoever was let in is not any more");
+    assert_eq!(fetch_bytes(&urls[0], &[]).await.0, 200);
+    assert_eq!(fetch_bytes(&urls[1], &[]).await.0, 404);
+    assert_eq!(fetch_bytes(&urls[2], &[]).await.0, 404, "a link is no file");
+    assert!(hw.run_cli(&["keys", "revoke", &live_key_id(&hw, "ann")]).status.success());
+    assert_eq!(fetch_bytes(&urls[0], &[]).await.0, 404, "whoever was let in is not any more");
 }
 
 #[tokio::test]
 async fn a_part_of_a_file_can_be_asked_for() {
     let hw = Server::demo();
-    let url = address(&hw, &sent(&hw, "", b"0123456789").await).await;
+    let url = signed_url(&hw, &upload_file(&hw, "", b"0123456789").await).await;
     let many = format!("bytes={}", vec!["0-"; 2_000].join(","));
     for (range, status, body, told) in [
         ("bytes=2-4", 206, "234", "bytes 2-4/10"),
@@ -275,29 +276,30 @@ async fn a_part_of_a_file_can_be_asked_for() {
         ("bytes=0-1,4-5", 200, "0123456789", ""),
         (many.as_str(), 200, "0123456789", ""),
     ] {
-        let (got, headers, bytes) = fetch(&url, &[("range", range)]).await;
+        let (got, headers, bytes) = fetch_bytes(&url, &[("range", range)]).await;
         let content_range = headers.get("content-range").map_or("", |value| value.to_str().unwrap());
         assert_eq!((got, bytes.as_slice(), content_range), (status, body.as_bytes(), told), "{range:.30}");
         assert_eq!(headers["content-length"].to_str().unwrap(), body.len().to_string());
     }
-    let (status, headers, _) = fetch(&url, &[("range", "bytes=10-")]).await;
+    let (status, headers, _) = fetch_bytes(&url, &[("range", "bytes=10-")]).await;
     assert_eq!((status, headers["content-range"].to_str().unwrap()), (416, "bytes */10"));
     // Only who asks for the bytes can ask for some of them.
     for range in ["bytes=2-4", "bytes=10-"] {
-        let about = client().head(&url).header("range", range).send().await.unwrap();
+        let about = http_client().head(&url).header("range", range).send().await.unwrap();
         assert_eq!((about.status().as_u16(), about.headers()["content-length"].to_str().unwrap()), (200, "10"));
     }
 }
 
 #[tokio::test]
 async fn too_much_is_refused_and_leaves_nothing() {
-    let hw = Server::start("[files]\nupload_bytes_max = 300000\nuser_bytes_max = 650000\n[limits]\nbody_read_ms = 300");
+    let hw =
+        Server::demo_with("[files]\nupload_bytes_max = 300000\nuser_bytes_max = 650000\n[limits]\nbody_read_ms = 300");
     let most = vec![b'x'; 300_000];
-    let first = send(&hw, "", "text/plain", &most).await;
+    let first = post_file(&hw, "", "text/plain", &most).await;
     assert_eq!((first.status, first.json()["size"].as_u64()), (201, Some(300_000)));
     let more = vec![b'x'; 300_001];
-    assert_eq!(send(&hw, "", "text/plain", &more).await.problem(), (413, "body_too_large".to_owned()));
-    assert_eq!(send(&hw, "", "text/plain", b"").await.problem(), (422, "empty_file".to_owned()));
+    assert_eq!(post_file(&hw, "", "text/plain", &more).await.problem(), (413, "body_too_large".to_owned()));
+    assert_eq!(post_file(&hw, "", "text/plain", b"").await.problem(), (422, "empty_file".to_owned()));
     let zipped = [("content-encoding", "gzip")];
     let reply = hw.request(Method::POST, ROUTE, &zipped, Some(b"x".to_vec())).await;
     assert_eq!(reply.problem(), (415, "unsupported_encoding".to_owned()));
@@ -306,30 +308,30 @@ async fn too_much_is_refused_and_leaves_nothing() {
     let endless = [head.as_bytes(), b"Transfer-Encoding: chunked\r\n\r\n"].concat();
     let endless = [endless, b"10000\r\n".to_vec(), vec![b'y'; 0x10000], b"\r\n".to_vec()].concat();
     let endless = [endless, [b"10000\r\n".to_vec(), vec![b'y'; 0x10000], b"\r\n".to_vec()].concat().repeat(5)].concat();
-    assert!(hw.raw(endless).await.starts_with("HTTP/1.1 413 "));
+    assert!(hw.send_raw(endless).await.starts_with("HTTP/1.1 413 "));
     // A length that is a lie, and one that is not waited for.
     let lie = [head.as_bytes(), b"Content-Length: 250000\r\n\r\n", &vec![b'y'; 100_000]].concat();
-    assert!(hw.raw(&lie).await.starts_with("HTTP/1.1 408 "));
+    assert!(hw.send_raw(&lie).await.starts_with("HTTP/1.1 408 "));
     let announced = [head.as_bytes(), b"Content-Length: 99999999999\r\n\r\n"].concat();
-    assert!(hw.raw(announced).await.starts_with("HTTP/1.1 413 "));
+    assert!(hw.send_raw(announced).await.starts_with("HTTP/1.1 413 "));
     // Gone in the middle.
     let mut gone = TcpStream::connect(&hw.address).await.unwrap();
     gone.write_all(&lie).await.unwrap();
     drop(gone);
-    assert_eq!(send(&hw, "", "text/plain", &most).await.status, 201);
-    let over = send(&hw, "", "text/plain", &vec![b'x'; 50_001]).await;
+    assert_eq!(post_file(&hw, "", "text/plain", &most).await.status, 201);
+    let over = post_file(&hw, "", "text/plain", &vec![b'x'; 50_001]).await;
     assert_eq!(
         (over.problem(), over.json()["bytes_used"].as_u64()),
         ((413, "quota_exceeded".to_owned()), Some(600_000))
     );
-    assert_eq!(send(&hw, "", "text/plain", &vec![b'x'; 50_000]).await.status, 201);
-    assert_eq!(send(&hw, "", "text/plain", b"x").await.problem(), (413, "quota_exceeded".to_owned()));
-    hw.until("what was broken off is cleared away", async || stored(&hw).len() == 3).await;
+    assert_eq!(post_file(&hw, "", "text/plain", &vec![b'x'; 50_000]).await.status, 201);
+    assert_eq!(post_file(&hw, "", "text/plain", b"x").await.problem(), (413, "quota_exceeded".to_owned()));
+    hw.wait_until("what was broken off is cleared away", async || stored_files(&hw).len() == 3).await;
 }
 
 #[tokio::test]
 async fn a_file_that_never_ends_coming_is_cut_although_it_keeps_coming() {
-    let hw = Server::start("[limits]\nbody_read_ms = 150");
+    let hw = Server::demo_with("[limits]\nbody_read_ms = 150");
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     let head = format!("POST {ROUTE} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -342,25 +344,25 @@ async fn a_file_that_never_ends_coming_is_cut_although_it_keeps_coming() {
     });
     let mut said = String::new();
     // The connection may be torn down while the last drops are on their way.
-    let _torn = tokio::time::timeout(PATIENCE, answer.read_to_string(&mut said)).await.unwrap();
+    let _torn = tokio::time::timeout(TEST_TIMEOUT, answer.read_to_string(&mut said)).await.unwrap();
     assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
     dripping.await.unwrap();
-    assert_eq!(stored(&hw), Vec::<PathBuf>::new());
+    assert_eq!(stored_files(&hw), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]
 async fn a_quota_is_exact_also_when_many_come_at_once() {
-    let hw = Server::start("[files]\nuser_bytes_max = 100000");
+    let hw = Server::demo_with("[files]\nuser_bytes_max = 100000");
     let body = vec![b'x'; 9_000];
     let replies: Vec<Reply> =
-        stream::iter(0..40).map(|_| send(&hw, "", "text/plain", &body)).buffer_unordered(20).collect().await;
+        stream::iter(0..40).map(|_| post_file(&hw, "", "text/plain", &body)).buffer_unordered(20).collect().await;
     let taken = replies.iter().filter(|reply| reply.status == 201).count();
     assert_eq!((taken, replies.iter().filter(|reply| reply.status == 413).count()), (11, 29));
-    assert_eq!(stored(&hw).len(), 11);
+    assert_eq!(stored_files(&hw).len(), 11);
 }
 
 /// The memory that the server has in use, in bytes.
-fn memory(hw: &Server) -> u64 {
+fn peak_memory_bytes(hw: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", hw.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
@@ -369,23 +371,23 @@ fn memory(hw: &Server) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_files_fifty_at_a_time_need_little_memory() {
     let hw = Server::demo();
-    sent(&hw, "", PNG).await;
-    let before = memory(&hw);
+    upload_file(&hw, "", PNG).await;
+    let before = peak_memory_bytes(&hw);
     let body = vec![b'x'; 1_000_000];
-    let upload = |_| async { send(&hw, "", "text/plain", &body).await.status };
+    let upload = |_| async { post_file(&hw, "", "text/plain", &body).await.status };
     let taken: Vec<u16> = stream::iter(0..1_000).map(upload).buffer_unordered(50).collect().await;
     assert!(taken.iter().all(|status| *status == 201), "{taken:?}");
     // Fifty of them hold 50 MB; what the server holds are parts of them.
-    let grown = memory(&hw).saturating_sub(before);
+    let grown = peak_memory_bytes(&hw).saturating_sub(before);
     assert!(grown < 60 * 1024 * 1024, "{grown} bytes");
-    assert_eq!(stored(&hw).len(), 1_001);
+    assert_eq!(stored_files(&hw).len(), 1_001);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_in_the_middle_leaves_nothing_partial() {
     let mut hw = Server::demo();
     let body = vec![b'x'; 1_000_000];
-    let kept = sent(&hw, "", &body).await;
+    let kept = upload_file(&hw, "", &body).await;
     let head = format!("POST {ROUTE} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
     let mut open = Vec::new();
     for _ in 0..50 {
@@ -394,30 +396,30 @@ async fn a_kill_in_the_middle_leaves_nothing_partial() {
         stream.write_all(&body[..700_000]).await.unwrap();
         open.push(stream);
     }
-    hw.until("fifty files are half there", async || stored(&hw).len() == 51).await;
+    hw.wait_until("fifty files are half there", async || stored_files(&hw).len() == 51).await;
     hw.kill9();
-    assert_eq!(stored(&hw).len(), 51);
+    assert_eq!(stored_files(&hw).len(), 51);
     // Half of them as they are when the bytes are whole and the row is not written yet.
-    for partial in stored(&hw).iter().filter(|path| path.to_string_lossy().ends_with("#1")).step_by(2) {
+    for partial in stored_files(&hw).iter().filter(|path| path.to_string_lossy().ends_with("#1")).step_by(2) {
         std::fs::rename(partial, partial.to_string_lossy().trim_end_matches("#1")).unwrap();
     }
     hw.restart();
-    assert_eq!(stored(&hw), [hw.data_dir().join("files").join(text(&kept, "path"))]);
-    assert_eq!(fetch(&address(&hw, &kept).await, &[]).await.2, body);
+    assert_eq!(stored_files(&hw), [hw.data_dir().join("files").join(str_field(&kept, "path"))]);
+    assert_eq!(fetch_bytes(&signed_url(&hw, &kept).await, &[]).await.2, body);
 }
 
 #[tokio::test]
 async fn an_address_outlives_a_restart_and_is_the_public_one() {
     let mut hw =
-        Server::start("[files]\nurl = \"elsewhere\"\nbucket = \"mine\"\npublic_url = \"https://agents.example/\"");
-    let file = sent(&hw, "", PNG).await;
-    assert_eq!(text(&file, "bucket"), "mine");
-    let url = address(&hw, &file).await;
+        Server::demo_with("[files]\nurl = \"elsewhere\"\nbucket = \"mine\"\npublic_url = \"https://agents.example/\"");
+    let file = upload_file(&hw, "", PNG).await;
+    assert_eq!(str_field(&file, "bucket"), "mine");
+    let url = signed_url(&hw, &file).await;
     let rest = url.strip_prefix("https://agents.example/").unwrap().to_owned();
     hw.kill9();
     hw.restart();
-    assert_eq!(fetch(&hw.url(&format!("/{rest}")), &[]).await.2, PNG);
-    assert_eq!(files(&hw.path("elsewhere")).len(), 1);
+    assert_eq!(fetch_bytes(&hw.url(&format!("/{rest}")), &[]).await.2, PNG);
+    assert_eq!(files_below(&hw.path("elsewhere")).len(), 1);
     let secret = std::fs::metadata(hw.data_dir().join("files.key")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&secret.permissions()) & 0o777, 0o600);
 }
@@ -434,7 +436,7 @@ fn jpeg(side: u16, before: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_picture_that_says_it_is_larger_than_pictures_are_is_not_taken() {
-    let hw = Server::start("[files]\npixels_max = 1000000");
+    let hw = Server::demo_with("[files]\npixels_max = 1000000");
     let png =
         |width: u32, height: u32| [&PNG[..16], &width.to_be_bytes(), &height.to_be_bytes(), b"\x08\x06\0\0\0"].concat();
     let bombs = [
@@ -448,20 +450,20 @@ async fn a_picture_that_says_it_is_larger_than_pictures_are_is_not_taken() {
         jpeg(60_000, 3_000_000),
     ];
     for bomb in &bombs {
-        let reply = send(&hw, "", "image/png", bomb).await;
+        let reply = post_file(&hw, "", "image/png", bomb).await;
         assert_eq!(reply.problem(), (422, "image_too_large".to_owned()), "{:?}", &bomb[..20]);
         assert_eq!(reply.json()["pixels_max"], 1_000_000);
         let part = b"--B\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n";
         let form = [&part[..], bomb, b"\r\n--B--\r\n"].concat();
-        let reply = send(&hw, "", "multipart/form-data; boundary=B", &form).await;
+        let reply = post_file(&hw, "", "multipart/form-data; boundary=B", &form).await;
         assert_eq!(reply.problem(), (422, "image_too_large".to_owned()), "{:?}", &bomb[..20]);
     }
-    hw.until("nothing is left of them", async || stored(&hw).is_empty()).await;
+    hw.wait_until("nothing is left of them", async || stored_files(&hw).is_empty()).await;
     for picture in [png(1_000, 1_000), png(32_768, 30), jpeg(1_000, 3_000_000)] {
-        assert_eq!(send(&hw, "", "image/png", &picture).await.status, 201);
+        assert_eq!(post_file(&hw, "", "image/png", &picture).await.status, 201);
     }
     // What only begins like a picture is text, however large it would be.
-    assert_eq!(send(&hw, "", "image/gif", b"GIF89a=1;alert(1)//").await.status, 201);
+    assert_eq!(post_file(&hw, "", "image/gif", b"GIF89a=1;alert(1)//").await.status, 201);
 }
 
 /// Ten million bytes that become ten thousand million when they are unpacked.
@@ -480,13 +482,13 @@ fn zip_bomb() -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_is_stored_as_it_is_and_never_unpacked() {
     let hw = Server::demo();
-    sent(&hw, "", &vec![b'x'; 2_000_000]).await;
-    let (bomb, before) = (zip_bomb(), memory(&hw));
-    let file = sent(&hw, "?name=bomb.zip", &bomb).await;
-    assert_eq!((text(&file, "contentType"), file["size"].as_u64()), ("application/zip", Some(bomb.len() as u64)));
-    let (status, headers, bytes) = fetch(&address(&hw, &file).await, &[]).await;
+    upload_file(&hw, "", &vec![b'x'; 2_000_000]).await;
+    let (bomb, before) = (zip_bomb(), peak_memory_bytes(&hw));
+    let file = upload_file(&hw, "?name=bomb.zip", &bomb).await;
+    assert_eq!((str_field(&file, "contentType"), file["size"].as_u64()), ("application/zip", Some(bomb.len() as u64)));
+    let (status, headers, bytes) = fetch_bytes(&signed_url(&hw, &file).await, &[]).await;
     assert!(status == 200 && bytes == bomb, "{status}");
     assert!(headers["content-disposition"].to_str().unwrap().starts_with("attachment; "));
-    let grown = memory(&hw).saturating_sub(before);
+    let grown = peak_memory_bytes(&hw).saturating_sub(before);
     assert!(grown < 8_000_000, "{grown} bytes");
 }

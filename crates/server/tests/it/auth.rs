@@ -8,27 +8,27 @@ use std::process::Output;
 
 const KEYS: &str = "[auth]\nmode = \"keys\"\n[limits]\nheartbeat_ms = 50";
 
-fn line(output: &Output) -> String {
+fn stdout_line(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap().trim().to_owned()
 }
 
-pub(crate) fn key(hw: &Server, user: &str) -> String {
-    let key = line(&hw.cli(&["keys", "create", "--user", user]));
+pub(crate) fn create_key(hw: &Server, user: &str) -> String {
+    let key = stdout_line(&hw.run_cli(&["keys", "create", "--user", user]));
     assert!(key.starts_with("hw_") && key.len() == 67, "{key}");
     key
 }
 
-pub(crate) fn id_of(hw: &Server, user: &str) -> String {
-    let list = line(&hw.cli(&["keys", "list"]));
+pub(crate) fn live_key_id(hw: &Server, user: &str) -> String {
+    let list = stdout_line(&hw.run_cli(&["keys", "list"]));
     let row = list.lines().find(|row| row.contains(user) && row.contains("live")).unwrap();
     row.split('\t').next().unwrap().to_owned()
 }
 
 #[tokio::test]
 async fn without_a_good_key_nothing_is_said() {
-    let hw = Server::start(KEYS);
-    let good = key(&hw, "ann");
+    let hw = Server::demo_with(KEYS);
+    let good = create_key(&hw, "ann");
     let paths = ["/v1/tasks", "/v1/tasks/task_1", "/v1/tasks/task_1/events", "/v1/threads", "/v1/threads/thr_1"];
     let reference = hw.get("/v1/tasks").await;
     assert_eq!(
@@ -70,16 +70,16 @@ async fn without_a_good_key_nothing_is_said() {
 
 #[tokio::test]
 async fn what_is_anothers_does_not_exist() {
-    let hw = Server::start(KEYS);
-    let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
+    let hw = Server::demo_with(KEYS);
+    let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));
     let hw = hw.with_key(&ann);
-    let picture = blobs::picture("hers");
+    let picture = blobs::unique_png("hers");
     let (blob, input) =
-        (blobs::hash(&picture), json!([blobs::part(&picture), {"type": "text", "text": "story 3 fast"}]));
-    let task = hw.begin(json!({"model": "demo", "input": input})).await;
+        (blobs::sha256_hex(&picture), json!([blobs::image_part(&picture), {"type": "text", "text": "story 3 fast"}]));
+    let task = hw.create_task(json!({"model": "demo", "input": input})).await;
     let (id, thread) = (task["task_id"].as_str().unwrap(), task["thread_id"].as_str().unwrap());
-    hw.ended(id).await;
-    let before = hw.size().await;
+    hw.wait_ended(id).await;
+    let before = hw.count_threads_and_records().await;
     let made = hw.post("/v1/conversations", json!({})).await.json();
     let conversation = made["id"].as_str().unwrap();
     let hw = hw.with_key(&ben);
@@ -173,24 +173,24 @@ async fn what_is_anothers_does_not_exist() {
     let hw = hw.with_key(&ann);
     let anns = hw.request(Method::POST, "/v1/tasks", &once, body()).await.json();
     assert_ne!(anns["task_id"], bens["task_id"]);
-    hw.ended(anns["task_id"].as_str().unwrap()).await;
-    assert_eq!(hw.size().await.0, before.0 + 1);
+    hw.wait_ended(anns["task_id"].as_str().unwrap()).await;
+    assert_eq!(hw.count_threads_and_records().await.0, before.0 + 1);
 }
 
 #[tokio::test]
 async fn keys_change_while_the_server_runs() {
-    let hw = Server::start(KEYS);
-    let ann = key(&hw, "ann");
-    let ann_id = id_of(&hw, "ann");
-    let _second = key(&hw, "ben");
+    let hw = Server::demo_with(KEYS);
+    let ann = create_key(&hw, "ann");
+    let ann_id = live_key_id(&hw, "ann");
+    let _second = create_key(&hw, "ben");
     let hw = hw.with_key(&ann);
-    let task = hw.run("story 1 fast").await;
-    let mut watcher = hw.open(&format!("/v1/threads/{}/events", task["thread_id"].as_str().unwrap())).await;
-    watcher.until("task.completed").await;
-    assert_eq!(line(&hw.cli(&["keys", "revoke", &ann_id])), "revoked");
+    let task = hw.start_run("story 1 fast").await;
+    let mut watcher = hw.open_stream(&format!("/v1/threads/{}/events", task["thread_id"].as_str().unwrap())).await;
+    watcher.read_until("task.completed").await;
+    assert_eq!(stdout_line(&hw.run_cli(&["keys", "revoke", &ann_id])), "revoked");
     assert_eq!(hw.get("/v1/tasks").await.problem().0, 401, "at once");
-    assert!(watcher.rest().await.is_err(), "its streams are cut");
-    let list = line(&hw.cli(&["keys", "list"]));
+    assert!(watcher.read_to_end().await.is_err(), "its streams are cut");
+    let list = stdout_line(&hw.run_cli(&["keys", "list"]));
     assert_eq!((list.lines().count(), list.matches("live").count()), (2, 1), "{list}");
     assert!(!list.contains(&ann[3..]) && !list.contains("digest"));
     for bad in [
@@ -198,7 +198,7 @@ async fn keys_change_while_the_server_runs() {
         vec!["keys", "create", "--user", "a b"],
         vec!["keys", "create", "--user", ""],
     ] {
-        let output = hw.cli(&bad);
+        let output = hw.run_cli(&bad);
         assert_eq!(
             (output.status.code(), String::from_utf8_lossy(&output.stderr).lines().count()),
             (Some(1), 1),
@@ -209,17 +209,17 @@ async fn keys_change_while_the_server_runs() {
 
 #[tokio::test]
 async fn keys_are_made_before_the_server_runs_and_outlive_it() {
-    let mut hw = Server::start(KEYS);
-    let ann = key(&hw, "ann");
+    let mut hw = Server::demo_with(KEYS);
+    let ann = create_key(&hw, "ann");
     hw.kill9();
-    let ben = key(&hw, "ben");
-    let ben_id = id_of(&hw, "ben");
+    let ben = create_key(&hw, "ben");
+    let ben_id = live_key_id(&hw, "ben");
     // The killed server's socket is still there; the next one replaces it.
     assert!(hw.data_dir().join("control.sock").exists());
     hw.restart();
     let hw = hw.with_key(&ben);
     assert_eq!(hw.get("/v1/tasks").await.status, 200);
-    line(&hw.cli(&["keys", "revoke", &ben_id]));
+    stdout_line(&hw.run_cli(&["keys", "revoke", &ben_id]));
     assert_eq!(hw.get("/v1/tasks").await.status, 401);
     assert_eq!(hw.with_key(&ann).get("/v1/tasks").await.status, 200);
 }

@@ -9,9 +9,9 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 #[tokio::test]
 async fn bodies_that_are_not_what_they_should_be() {
     let hw = Server::demo();
-    let task = hw.run("story 1 fast").await;
-    hw.ended(task["task_id"].as_str().unwrap()).await;
-    let before = hw.size().await;
+    let task = hw.start_run("story 1 fast").await;
+    hw.wait_ended(task["task_id"].as_str().unwrap()).await;
+    let before = hw.count_threads_and_records().await;
     let deep =
         format!("{{\"model\":\"demo\",\"metadata\":{}{}}}", "{\"a\":".repeat(40), "1".to_owned() + &"}".repeat(40));
     let abyss = "[".repeat(100_000);
@@ -40,13 +40,13 @@ async fn bodies_that_are_not_what_they_should_be() {
         let reply = hw.post_text("/v1/tasks", &body).await;
         assert_eq!(reply.problem(), (status, code.to_owned()), "{:.60?}", String::from_utf8_lossy(&body));
     }
-    assert_eq!(hw.size().await, before);
+    assert_eq!(hw.count_threads_and_records().await, before);
 }
 
 #[tokio::test]
 async fn fields_that_are_not_what_they_should_be() {
     let hw = Server::demo();
-    let before = hw.size().await;
+    let before = hw.count_threads_and_records().await;
     let with = |name: &str, value: Value| {
         let mut body = json!({"model": "demo", "input": "hi"});
         body[name] = value;
@@ -112,16 +112,16 @@ async fn fields_that_are_not_what_they_should_be() {
         assert_eq!(reply.problem(), (422, "invalid_body".to_owned()), "{name}");
         assert!(reply.json()["detail"].as_str().unwrap().contains(name), "{}", reply.text);
     }
-    assert_eq!(hw.size().await, before);
+    assert_eq!(hw.count_threads_and_records().await, before);
 }
 
 #[tokio::test]
 async fn the_other_commands_are_as_strict() {
     let hw = Server::demo();
-    let task = hw.run("story 1 fast").await;
+    let task = hw.start_run("story 1 fast").await;
     let id = task["task_id"].as_str().unwrap();
-    hw.ended(id).await;
-    let before = hw.size().await;
+    hw.wait_ended(id).await;
+    let before = hw.count_threads_and_records().await;
     let table = [
         ("cancel", json!({"mode": "now"}), 422, "invalid_body"),
         ("cancel", json!({"how": "immediate"}), 422, "invalid_body"),
@@ -144,7 +144,7 @@ async fn the_other_commands_are_as_strict() {
         let reply = hw.post(&format!("/v1/tasks/{id}/{verb}"), body.clone()).await;
         assert_eq!(reply.problem(), (status, code.to_owned()), "{verb} {:.80}: {}", body.to_string(), reply.text);
     }
-    assert_eq!(hw.size().await, before);
+    assert_eq!(hw.count_threads_and_records().await, before);
 }
 
 #[tokio::test]

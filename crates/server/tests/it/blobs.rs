@@ -3,9 +3,9 @@
 mod deleted;
 mod verify;
 
-use crate::attachments::{sent, signed_path, stored, text};
-use crate::auth::key;
-use crate::documents::web::{Page, Web};
+use crate::attachments::{signed_path, stored_files, str_field, upload_file};
+use crate::auth::create_key;
+use crate::documents::file_server::{FileServer, PageResponse};
 use crate::harness::{Reply, Server};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,16 +18,16 @@ use sha2::{Digest as _, Sha256};
 const KEYS: &str = "[auth]\nmode = \"keys\"";
 
 /// A picture like no other.
-pub(crate) fn picture(name: &str) -> Vec<u8> {
+pub(crate) fn unique_png(name: &str) -> Vec<u8> {
     [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0", name.as_bytes()].concat()
 }
 
-pub(crate) fn hash(bytes: &[u8]) -> String {
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(crate) fn route(bytes: &[u8]) -> String {
-    format!("/v1/blobs/{}", hash(bytes))
+pub(crate) fn blob_path(bytes: &[u8]) -> String {
+    format!("/v1/blobs/{}", sha256_hex(bytes))
 }
 
 pub(crate) fn data_url(kind: &str, bytes: &[u8]) -> String {
@@ -35,22 +35,22 @@ pub(crate) fn data_url(kind: &str, bytes: &[u8]) -> String {
 }
 
 /// A picture as a part of what is said.
-pub(crate) fn part(bytes: &[u8]) -> Value {
+pub(crate) fn image_part(bytes: &[u8]) -> Value {
     json!({"type": "image_url", "image_url": {"url": data_url("image/png", bytes)}})
 }
 
 /// A file that was sent before, as a part of what is said.
-pub(crate) fn attached(file: &Value) -> Value {
+pub(crate) fn file_part(file: &Value) -> Value {
     json!({"type": "file", "file": {"bucket": file["bucket"], "path": file["path"]}})
 }
 
 /// Says something with these parts, in a new thread or in this one, and waits for the answer: the thread.
-async fn say(hw: &Server, thread: Option<&str>, parts: &[Value]) -> String {
+async fn run_with_parts(hw: &Server, thread: Option<&str>, parts: &[Value]) -> String {
     let input: Vec<Value> = parts.iter().cloned().chain([json!({"type": "text", "text": "story 1 fast"})]).collect();
     let body = json!({"model": "demo", "input": input, "thread_id": thread, "wait": true});
     let reply = hw.post("/v1/tasks", body).await;
     assert_eq!((reply.status, reply.json()["status"].as_str()), (200, Some("completed")), "{}", reply.text);
-    text(&reply.json(), "thread_id").to_owned()
+    str_field(&reply.json(), "thread_id").to_owned()
 }
 
 async fn delete(hw: &Server, thread: &str) {
@@ -69,9 +69,9 @@ async fn fetch(hw: &Server, path: &str, headers: &[(&str, &str)]) -> (u16, reqwe
 #[tokio::test]
 async fn a_blob_comes_back_as_it_was_and_need_not_be_asked_for_again() {
     let hw = Server::demo();
-    let bytes = picture("mine");
-    say(&hw, None, &[part(&bytes)]).await;
-    let (path, tag) = (route(&bytes), format!("\"{}\"", hash(&bytes)));
+    let bytes = unique_png("mine");
+    run_with_parts(&hw, None, &[image_part(&bytes)]).await;
+    let (path, tag) = (blob_path(&bytes), format!("\"{}\"", sha256_hex(&bytes)));
     let (status, headers, body) = fetch(&hw, &path, &[]).await;
     assert!(status == 200 && body == bytes, "{status}");
     for (name, value) in [
@@ -105,8 +105,8 @@ async fn nothing_in_a_blob_runs() {
     let hw = Server::demo();
     let page = b"<!DOCTYPE html><script>alert(1)</script>";
     let url = data_url("text/html", page);
-    say(&hw, None, &[json!({"type": "file", "file": {"url": url, "name": "a\r\nb\".html"}})]).await;
-    let (status, headers, body) = fetch(&hw, &route(page), &[]).await;
+    run_with_parts(&hw, None, &[json!({"type": "file", "file": {"url": url, "name": "a\r\nb\".html"}})]).await;
+    let (status, headers, body) = fetch(&hw, &blob_path(page), &[]).await;
     assert!(status == 200 && body == page, "{status}");
     assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
     assert_eq!(headers["content-security-policy"], "sandbox; default-src 'none'");
@@ -115,13 +115,13 @@ async fn nothing_in_a_blob_runs() {
 
 #[tokio::test]
 async fn an_address_that_is_none_or_of_somebody_else_leads_nowhere() {
-    let hw = Server::start(KEYS);
-    let keys = [key(&hw, "ann"), key(&hw, "ben")];
+    let hw = Server::demo_with(KEYS);
+    let keys = [create_key(&hw, "ann"), create_key(&hw, "ben")];
     let hw = hw.with_key(&keys[0]);
-    let (hers, both) = (picture("hers"), picture("both"));
-    let thread = say(&hw, None, &[part(&hers), part(&both)]).await;
-    assert_eq!(hw.get(&route(&hers)).await.status, 200);
-    let hex = hash(&hers);
+    let (hers, both) = (unique_png("hers"), unique_png("both"));
+    let thread = run_with_parts(&hw, None, &[image_part(&hers), image_part(&both)]).await;
+    assert_eq!(hw.get(&blob_path(&hers)).await.status, 200);
+    let hex = sha256_hex(&hers);
     for path in [
         hex.to_uppercase(),
         hex[..63].to_owned(),
@@ -134,52 +134,57 @@ async fn an_address_that_is_none_or_of_somebody_else_leads_nowhere() {
     }
     let hw = hw.with_key(&keys[1]);
     let missing = hw.get(&format!("/v1/blobs/{}", "0".repeat(64))).await;
-    let foreign = hw.get(&route(&hers)).await;
+    let foreign = hw.get(&blob_path(&hers)).await;
     assert_eq!((foreign.status, foreign.text), (404, missing.text), "the same words");
     // Whoever has the same bytes has their own.
-    say(&hw, None, &[part(&both)]).await;
+    run_with_parts(&hw, None, &[image_part(&both)]).await;
     let hw = hw.with_key(&keys[0]);
     delete(&hw, &thread).await;
-    assert_eq!(hw.get(&route(&both)).await.status, 404);
+    assert_eq!(hw.get(&blob_path(&both)).await.status, 404);
     let hw = hw.with_key(&keys[1]);
-    assert_eq!(hw.get(&route(&both)).await.status, 200);
+    assert_eq!(hw.get(&blob_path(&both)).await.status, 200);
 }
 
 #[tokio::test]
 async fn what_no_thread_uses_any_more_is_gone_and_the_rest_stays() {
     let mut hw = Server::demo();
-    let (both, one) = (picture("both"), picture("one"));
-    let (used, loose) = (sent(&hw, "", b"used").await, sent(&hw, "", b"loose").await);
-    let first = say(&hw, None, &[part(&both), part(&one), part(&one), attached(&used)]).await;
-    let second = say(&hw, None, &[part(&both)]).await;
-    assert_eq!(stored(&hw).len(), 4, "each is there once");
+    let (both, one) = (unique_png("both"), unique_png("one"));
+    let (used, loose) = (upload_file(&hw, "", b"used").await, upload_file(&hw, "", b"loose").await);
+    let first =
+        run_with_parts(&hw, None, &[image_part(&both), image_part(&one), image_part(&one), file_part(&used)]).await;
+    let second = run_with_parts(&hw, None, &[image_part(&both)]).await;
+    assert_eq!(stored_files(&hw).len(), 4, "each is there once");
     delete(&hw, &first).await;
     // At once: no answer is given before.
-    assert_eq!(stored(&hw).len(), 2);
-    assert_eq!((hw.get(&route(&both)).await.status, hw.get(&route(&one)).await.status), (200, 404));
-    let signed = async |file: &Value| hw.get(&signed_path(text(file, "bucket"), text(file, "path"))).await.status;
+    assert_eq!(stored_files(&hw).len(), 2);
+    assert_eq!((hw.get(&blob_path(&both)).await.status, hw.get(&blob_path(&one)).await.status), (200, 404));
+    let signed =
+        async |file: &Value| hw.get(&signed_path(str_field(file, "bucket"), str_field(file, "path"))).await.status;
     assert_eq!((signed(&loose).await, signed(&used).await), (200, 404));
     // What comes again is there again.
-    let third = say(&hw, None, &[part(&one)]).await;
-    assert_eq!(hw.get(&route(&one)).await.status, 200);
+    let third = run_with_parts(&hw, None, &[image_part(&one)]).await;
+    assert_eq!(hw.get(&blob_path(&one)).await.status, 200);
     delete(&hw, &second).await;
     delete(&hw, &third).await;
-    assert_eq!(stored(&hw), [hw.data_dir().join("files").join(text(&loose, "path"))]);
-    assert_eq!(verify::verified(&mut hw, &[]), (Some(0), verify::lines(&["1 files", "0 threads, 0 runs, 0 records"])));
+    assert_eq!(stored_files(&hw), [hw.data_dir().join("files").join(str_field(&loose, "path"))]);
+    assert_eq!(
+        verify::kill_and_run_verify(&mut hw, &[]),
+        (Some(0), verify::undamaged_report(&["1 files", "0 threads, 0 runs, 0 records"]))
+    );
 }
 
 #[tokio::test]
 async fn a_thread_is_deleted_although_its_bytes_cannot_be_removed_now() {
     let mut hw = Server::demo();
-    let bytes = picture("stuck");
-    let thread = say(&hw, None, &[part(&bytes)]).await;
+    let bytes = unique_png("stuck");
+    let thread = run_with_parts(&hw, None, &[image_part(&bytes)]).await;
     // What no program can remove as a file, whoever runs it.
-    let place = stored(&hw).remove(0);
+    let place = stored_files(&hw).remove(0);
     std::fs::remove_file(&place).unwrap();
     std::fs::create_dir(&place).unwrap();
     std::fs::write(place.join("x"), "x").unwrap();
     delete(&hw, &thread).await;
-    assert_eq!(hw.get(&route(&bytes)).await.status, 404);
+    assert_eq!(hw.get(&blob_path(&bytes)).await.status, 404);
     assert!(hw.log().contains("waits for the next start"), "{}", hw.log());
     assert!(place.exists());
     std::fs::remove_dir_all(&place).unwrap();
@@ -187,7 +192,7 @@ async fn a_thread_is_deleted_although_its_bytes_cannot_be_removed_now() {
     hw.kill9();
     hw.restart();
     assert!(!place.exists(), "the next start removes it");
-    assert_eq!(verify::verified(&mut hw, &[]).0, Some(0));
+    assert_eq!(verify::kill_and_run_verify(&mut hw, &[]).0, Some(0));
 }
 
 /// Runs that draw the same pictures and were given one of their own, each deleted at another moment.
@@ -196,16 +201,16 @@ async fn whenever_threads_are_deleted_nothing_of_them_stays() {
     let mut hw = Server::demo();
     let one = async |seed: u64| {
         let mut rng = Rng::new(seed);
-        let input = json!([part(&picture(&seed.to_string())), {"type": "text", "text": "image"}]);
-        let task = hw.begin(json!({"model": "demo", "input": input})).await;
-        let thread = text(&task, "thread_id");
-        let mut events = hw.open(&format!("/v1/threads/{thread}/events")).await;
-        events.until(&format!("\"seq\":{}", 1 + rng.below(16))).await;
+        let input = json!([image_part(&unique_png(&seed.to_string())), {"type": "text", "text": "image"}]);
+        let task = hw.create_task(json!({"model": "demo", "input": input})).await;
+        let thread = str_field(&task, "thread_id");
+        let mut events = hw.open_stream(&format!("/v1/threads/{thread}/events")).await;
+        events.read_until(&format!("\"seq\":{}", 1 + rng.below(16))).await;
         delete(&hw, thread).await;
     };
     join_all(test_seeds().take(24).map(one)).await;
-    hw.until("nothing is left of them", async || stored(&hw).is_empty()).await;
-    let (code, said) = verify::verified(&mut hw, &[]);
+    hw.wait_until("nothing is left of them", async || stored_files(&hw).is_empty()).await;
+    let (code, said) = verify::kill_and_run_verify(&mut hw, &[]);
     assert_eq!((code, said.lines().next()), (Some(0), Some("0 files")), "{said}");
 }
 
@@ -221,52 +226,55 @@ async fn share(hw: &Server, thread: &str, mode: &str) -> Reply {
 
 #[tokio::test]
 async fn a_viewer_sees_the_blobs_of_that_thread_as_far_as_it_is_shown() {
-    let hw = Server::start(KEYS);
-    let ann = key(&hw, "ann");
+    let hw = Server::demo_with(KEYS);
+    let ann = create_key(&hw, "ann");
     let hw = hw.with_key(&ann);
-    let (early, late, other) = (picture("early"), picture("late"), picture("other"));
-    let thread = say(&hw, None, &[part(&early)]).await;
-    say(&hw, None, &[part(&other)]).await;
+    let (early, late, other) = (unique_png("early"), unique_png("late"), unique_png("other"));
+    let thread = run_with_parts(&hw, None, &[image_part(&early)]).await;
+    run_with_parts(&hw, None, &[image_part(&other)]).await;
     let frozen = share(&hw, &thread, "frozen").await.json();
     let live = share(&hw, &thread, "live").await.json();
-    say(&hw, Some(&thread), &[part(&late)]).await;
+    run_with_parts(&hw, Some(&thread), &[image_part(&late)]).await;
     for (share, wanted) in [(&frozen, [200, 404, 404]), (&live, [200, 200, 404])] {
         let mut got = Vec::new();
         for bytes in [&early, &late, &other] {
-            got.push(seen(&hw, text(share, "token"), &route(bytes)).await);
+            got.push(seen(&hw, str_field(share, "token"), &blob_path(bytes)).await);
         }
         assert_eq!(got, wanted, "{}", share["mode"]);
     }
-    let gone = format!("/v1/threads/{thread}/shares/{}", text(&live, "share_id"));
+    let gone = format!("/v1/threads/{thread}/shares/{}", str_field(&live, "share_id"));
     assert_eq!(hw.request(Method::DELETE, &gone, &[], None).await.status, 204);
-    assert_eq!(seen(&hw, text(&live, "token"), &route(&early)).await, 401);
+    assert_eq!(seen(&hw, str_field(&live, "token"), &blob_path(&early)).await, 401);
     delete(&hw, &thread).await;
-    assert_eq!(seen(&hw, text(&frozen, "token"), &route(&early)).await, 401);
+    assert_eq!(seen(&hw, str_field(&frozen, "token"), &blob_path(&early)).await, 401);
 }
 
 #[tokio::test]
 async fn a_viewer_sees_a_file_that_came_while_the_run_went_on() {
-    let hw = Server::start(KEYS);
-    let ann = key(&hw, "ann");
+    let hw = Server::demo_with(KEYS);
+    let ann = create_key(&hw, "ann");
     let hw = hw.with_key(&ann);
-    let (first, later, never) =
-        (sent(&hw, "", b"first").await, sent(&hw, "", b"later").await, sent(&hw, "", b"never").await);
-    let input = json!([attached(&first), {"type": "text", "text": "story 2000"}]);
-    let task = hw.begin(json!({"model": "demo", "input": input})).await;
-    let (id, thread) = (text(&task, "task_id"), text(&task, "thread_id"));
-    hw.open(&format!("/v1/tasks/{id}/events")).await.until("task.text.delta").await;
+    let (first, later, never) = (
+        upload_file(&hw, "", b"first").await,
+        upload_file(&hw, "", b"later").await,
+        upload_file(&hw, "", b"never").await,
+    );
+    let input = json!([file_part(&first), {"type": "text", "text": "story 2000"}]);
+    let task = hw.create_task(json!({"model": "demo", "input": input})).await;
+    let (id, thread) = (str_field(&task, "task_id"), str_field(&task, "thread_id"));
+    hw.open_stream(&format!("/v1/tasks/{id}/events")).await.read_until("task.text.delta").await;
     let frozen = share(&hw, thread, "frozen").await.json();
     let live = share(&hw, thread, "live").await.json();
     // Words alone, even of the path, put no file into a thread.
-    let words = json!([attached(&later), {"type": "text", "text": text(&never, "path")}]);
+    let words = json!([file_part(&later), {"type": "text", "text": str_field(&never, "path")}]);
     let said = hw.post(&format!("/v1/tasks/{id}/input"), json!({"input": words})).await;
     assert_eq!(said.status, 202, "{}", said.text);
-    hw.open(&format!("/v1/tasks/{id}/events")).await.until("task.input.added").await;
-    let asks = |file: &Value| signed_path(text(file, "bucket"), text(file, "path"));
+    hw.open_stream(&format!("/v1/tasks/{id}/events")).await.read_until("task.input.added").await;
+    let asks = |file: &Value| signed_path(str_field(file, "bucket"), str_field(file, "path"));
     for (share, wanted) in [(&frozen, [200, 404, 404]), (&live, [200, 200, 404])] {
         let mut got = Vec::new();
         for file in [&first, &later, &never] {
-            got.push(seen(&hw, text(share, "token"), &asks(file)).await);
+            got.push(seen(&hw, str_field(share, "token"), &asks(file)).await);
         }
         assert_eq!(got, wanted, "{}", share["mode"]);
     }
@@ -274,20 +282,20 @@ async fn a_viewer_sees_a_file_that_came_while_the_run_went_on() {
 
 #[tokio::test]
 async fn what_was_read_for_the_model_is_shown_and_taken_along_as_far_as_the_thread_is() {
-    let (early, late) = (picture("early"), picture("late"));
-    let page = |bytes: &[u8]| Page::File("image/png", bytes.to_vec().into());
-    let web = Web::at("127.0.0.1:0", [("/early.png", page(&early)), ("/late.png", page(&late))]).await;
-    let hw = Server::start(&format!("{KEYS}\n[fetch]\nallow_private = true\nports = [{}]", web.address.port()));
-    let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
+    let (early, late) = (unique_png("early"), unique_png("late"));
+    let page = |bytes: &[u8]| PageResponse::File("image/png", bytes.to_vec().into());
+    let web = FileServer::start("127.0.0.1:0", [("/early.png", page(&early)), ("/late.png", page(&late))]).await;
+    let hw = Server::demo_with(&format!("{KEYS}\n[fetch]\nallow_private = true\nports = [{}]", web.address.port()));
+    let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));
     let hw = hw.with_key(&ann);
     let file = |path: &str| json!({"type": "file", "file": {"url": web.url(path)}});
-    let thread = say(&hw, None, &[file("/early.png")]).await;
+    let thread = run_with_parts(&hw, None, &[file("/early.png")]).await;
     let frozen = share(&hw, &thread, "frozen").await.json();
-    say(&hw, Some(&thread), &[file("/late.png")]).await;
-    let token = text(&frozen, "token");
-    assert_eq!((seen(&hw, token, &route(&early)).await, seen(&hw, token, &route(&late)).await), (200, 404));
+    run_with_parts(&hw, Some(&thread), &[file("/late.png")]).await;
+    let token = str_field(&frozen, "token");
+    assert_eq!((seen(&hw, token, &blob_path(&early)).await, seen(&hw, token, &blob_path(&late)).await), (200, 404));
     let hw = hw.with_key(&ben);
     let go_on = json!({"model": "demo", "input": "story 1 fast", "share": token, "wait": true});
     assert_eq!(hw.post("/v1/tasks", go_on).await.status, 200);
-    assert_eq!((hw.get(&route(&early)).await.status, hw.get(&route(&late)).await.status), (200, 404));
+    assert_eq!((hw.get(&blob_path(&early)).await.status, hw.get(&blob_path(&late)).await.status), (200, 404));
 }

@@ -1,7 +1,7 @@
 //! A cancel ends what is going on, whatever that is, and leaves nothing of it behind.
 
-use crate::harness::{Frame, Open, PATIENCE, Server, client, frames};
-use crate::site::Site;
+use crate::harness::{OpenStream, Server, SseFrame, TEST_TIMEOUT, http_client, parse_frames};
+use crate::tool_server::ToolServer;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -60,24 +60,24 @@ steps = [{ text = "Half" }, { pause_ms = 600000 }]
 steps = [{ text = "Hello." }]
 "#;
 
-fn guide(site: &Site) -> Server {
-    Server::custom(&CONFIG.replace("URL", &site.url("/hang")), SCENARIOS)
+fn cancel_server(site: &ToolServer) -> Server {
+    Server::with_config(&CONFIG.replace("URL", &site.url("/hang")), SCENARIOS)
 }
 
 /// A run and the stream of somebody who watches it.
-async fn watched(hw: &Server, input: &str) -> (String, Open) {
-    let task = hw.begin(json!({"model": "guide", "input": input})).await;
+async fn start_watched_run(hw: &Server, input: &str) -> (String, OpenStream) {
+    let task = hw.create_task(json!({"model": "guide", "input": input})).await;
     let task = task["task_id"].as_str().unwrap().to_owned();
-    let watcher = hw.open(&format!("/v1/tasks/{task}/events")).await;
+    let watcher = hw.open_stream(&format!("/v1/tasks/{task}/events")).await;
     (task, watcher)
 }
 
 /// Cancels a run. Gives all that its watcher saw, and how long it took until the stream ended.
-async fn cancel(hw: &Server, task: &str, watcher: &mut Open) -> (Vec<Frame>, Duration) {
+async fn cancel(hw: &Server, task: &str, watcher: &mut OpenStream) -> (Vec<SseFrame>, Duration) {
     let begun = Instant::now();
     let reply = hw.post(&format!("/v1/tasks/{task}/cancel"), json!({})).await;
     assert_eq!(reply.status, 202, "{}", reply.text);
-    let seen = frames(watcher.rest().await.unwrap());
+    let seen = parse_frames(watcher.read_to_end().await.unwrap());
     let took = begun.elapsed();
     let ends = ["task.completed", "task.failed", "task.cancelled", "task.incomplete"];
     let ends: Vec<&str> = seen.iter().map(|frame| frame.event.as_str()).filter(|event| ends.contains(event)).collect();
@@ -104,9 +104,9 @@ fn is_alive(pid: u64) -> bool {
 
 #[tokio::test]
 async fn a_cancel_while_the_model_is_silent_ends_the_stream_and_keeps_what_was_said() {
-    let hw = guide(&Site::open().await);
-    let (task, mut watcher) = watched(&hw, "use quick").await;
-    watcher.until("\"delta\":\"sentence\"").await;
+    let hw = cancel_server(&ToolServer::start().await);
+    let (task, mut watcher) = start_watched_run(&hw, "use quick").await;
+    watcher.read_until("\"delta\":\"sentence\"").await;
     let (seen, took) = cancel(&hw, &task, &mut watcher).await;
     eprintln!("a silent model: the stream ended {took:?} after the cancel");
     assert!(took < AT_ONCE, "{took:?}");
@@ -119,9 +119,9 @@ async fn a_cancel_while_the_model_is_silent_ends_the_stream_and_keeps_what_was_s
 
 #[tokio::test]
 async fn a_cancel_ends_the_stream_and_a_program_with_its_child_though_neither_will_go() {
-    let hw = guide(&Site::open().await);
-    let (task, mut watcher) = watched(&hw, "use stubborn").await;
-    hw.until("the program runs", async || hw.path("pids").exists()).await;
+    let hw = cancel_server(&ToolServer::start().await);
+    let (task, mut watcher) = start_watched_run(&hw, "use stubborn").await;
+    hw.wait_until("the program runs", async || hw.path("pids").exists()).await;
     let pids = std::fs::read_to_string(hw.path("pids")).unwrap();
     let pids: Vec<u64> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     assert!(pids.len() == 2 && pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
@@ -133,20 +133,20 @@ async fn a_cancel_ends_the_stream_and_a_program_with_its_child_though_neither_wi
     let result = object["output"].as_array().unwrap().last().unwrap();
     assert_eq!((&result["type"], &result["status"]), (&json!("tool_result"), &json!("incomplete")));
     assert_eq!(result["error"]["code"], "cancelled");
-    hw.until("both processes are gone", async || !pids.iter().any(|pid| is_alive(*pid))).await;
+    hw.wait_until("both processes are gone", async || !pids.iter().any(|pid| is_alive(*pid))).await;
 }
 
 /// What is going on when the cancel comes.
 #[derive(Clone, Copy)]
-enum During {
+enum CancelPoint {
     Silence,
     Address,
     Program,
 }
 
-impl During {
+impl CancelPoint {
     /// Of a hundred 6 are programs and 30 addresses: a program is slow to start.
-    fn the(place: usize) -> Self {
+    fn nth(place: usize) -> Self {
         match place % 50 {
             0..3 => Self::Program,
             3..18 => Self::Address,
@@ -156,36 +156,36 @@ impl During {
 }
 
 /// Begins a run, cancels it while that goes on, and gives the process that ran, if one did.
-async fn begun_and_cancelled(hw: &Server, site: &Site, during: During) -> Option<u64> {
+async fn start_and_cancel(hw: &Server, site: &ToolServer, during: CancelPoint) -> Option<u64> {
     let input = match during {
-        During::Silence => "hush",
-        During::Address => "use hanging",
-        During::Program => "use asleep",
+        CancelPoint::Silence => "hush",
+        CancelPoint::Address => "use hanging",
+        CancelPoint::Program => "use asleep",
     };
-    let (task, mut watcher) = watched(hw, input).await;
+    let (task, mut watcher) = start_watched_run(hw, input).await;
     match during {
-        During::Silence => drop(watcher.until("task.text.delta").await.len()),
-        During::Address => {
-            let seen = frames(watcher.until("task.tool.started").await);
+        CancelPoint::Silence => drop(watcher.read_until("task.text.delta").await.len()),
+        CancelPoint::Address => {
+            let seen = parse_frames(watcher.read_until("task.tool.started").await);
             let call = seen.iter().find(|frame| frame.data["item"]["type"] == "tool_call").unwrap();
             let call = call.data["item"]["call_id"].as_str().unwrap();
-            site.until(|asked| asked.calls.contains_key(call)).await;
+            site.wait_until(|asked| asked.by_idempotency_key.contains_key(call)).await;
         }
-        During::Program => drop(watcher.until("task.custom").await.len()),
+        CancelPoint::Program => drop(watcher.read_until("task.custom").await.len()),
     }
     let (seen, _) = cancel(hw, &task, &mut watcher).await;
     seen.iter().find(|frame| frame.event == "task.custom").map(|frame| frame.data["value"].as_u64().unwrap())
 }
 
 /// So many cancels, some at a time. Gives the processes that ran.
-async fn cancels(hw: &Server, site: &Site, count: usize) -> Vec<u64> {
-    let cancels = stream::iter((0..count).map(During::the)).map(|during| begun_and_cancelled(hw, site, during));
+async fn cancel_many(hw: &Server, site: &ToolServer, count: usize) -> Vec<u64> {
+    let cancels = stream::iter((0..count).map(CancelPoint::nth)).map(|during| start_and_cancel(hw, site, during));
     cancels.buffer_unordered(16).filter_map(async |pid| pid).collect().await
 }
 
 /// What a process has.
 #[derive(Debug)]
-struct Holdings {
+struct ProcessResources {
     /// Without those of the database: the store opens its few readers when they are first needed, and keeps them.
     descriptors: usize,
     threads: usize,
@@ -193,8 +193,8 @@ struct Holdings {
     connections: usize,
 }
 
-impl Holdings {
-    fn of(hw: &Server, site: &Site) -> Self {
+impl ProcessResources {
+    fn measure(hw: &Server, site: &ToolServer) -> Self {
         let list = |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", hw.pid())).unwrap().flatten();
         let data = hw.data_dir().canonicalize().unwrap();
         let is_data = |fd: &Path| std::fs::read_link(fd).is_ok_and(|file| file.starts_with(&data));
@@ -224,30 +224,30 @@ async fn metric(hw: &Server, name: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_cancels_leave_no_connection_no_thread_no_process_and_no_descriptor() {
-    let site = Site::open().await;
-    let mut hw = guide(&site);
+    let site = ToolServer::start().await;
+    let mut hw = cancel_server(&site);
     assert_eq!(hw.get("/readyz").await.status, 200);
-    let before = Holdings::of(&hw, &site);
+    let before = ProcessResources::measure(&hw, &site);
     let begun = Instant::now();
-    let pids = cancels(&hw, &site, 1_000).await;
+    let pids = cancel_many(&hw, &site, 1_000).await;
     let took = begun.elapsed();
     // Our own connections go with the client. Threads that read go when they have had nothing to do for ten seconds.
-    hw.client = client();
-    hw.until("no run and no viewer is left", async || {
+    hw.client = http_client();
+    hw.wait_until("no run and no viewer is left", async || {
         metric(&hw, "headwater_live_threads").await + metric(&hw, "headwater_streams_open").await == 0.0
     })
     .await;
     let settled = async {
-        while !Holdings::of(&hw, &site).is_within(&before) || pids.iter().any(|pid| is_alive(*pid)) {
+        while !ProcessResources::measure(&hw, &site).is_within(&before) || pids.iter().any(|pid| is_alive(*pid)) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let settled = tokio::time::timeout(PATIENCE, settled).await;
-    let after = Holdings::of(&hw, &site);
+    let settled = tokio::time::timeout(TEST_TIMEOUT, settled).await;
+    let after = ProcessResources::measure(&hw, &site);
     eprintln!("1,000 cancels in {took:?}, settled after {:?}: {before:?} before, {after:?} after", begun.elapsed());
     assert!(settled.is_ok(), "{before:?} before, {after:?} after");
-    assert_eq!((site.asked().open, site.asked().calls.len(), pids.len()), (0, 300, 60));
+    assert_eq!((site.counts().active, site.counts().by_idempotency_key.len(), pids.len()), (0, 300, 60));
     assert_eq!(metric(&hw, "headwater_runs_ended_total{status=\"cancelled\"}").await, 1_000.0);
-    let hello = hw.begin(json!({"model": "guide", "input": "hello"})).await;
-    assert_eq!(hw.ended(hello["task_id"].as_str().unwrap()).await["status"], "completed", "it is as good as new");
+    let hello = hw.create_task(json!({"model": "guide", "input": "hello"})).await;
+    assert_eq!(hw.wait_ended(hello["task_id"].as_str().unwrap()).await["status"], "completed", "it is as good as new");
 }

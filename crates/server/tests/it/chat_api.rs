@@ -138,7 +138,7 @@ async fn the_same_key_is_the_same_completion() {
         hw.request(Method::POST, ROUTE, &headers, Some(body)).await.json()
     };
     assert_eq!(post().await, post().await);
-    assert_eq!(hw.size().await.0, 1);
+    assert_eq!(hw.count_threads_and_records().await.0, 1);
 }
 
 #[tokio::test]
@@ -156,5 +156,5 @@ async fn what_cannot_be_taken_is_refused_before_anything_begins() {
     }
     let unknown = hw.post(ROUTE, json!({"model": "nobody", "messages": [user("hi")]})).await;
     assert_eq!(error(&unknown), (404, "not_found_error".to_owned(), "model_not_found".to_owned()));
-    assert_eq!(hw.size().await, (0, 0));
+    assert_eq!(hw.count_threads_and_records().await, (0, 0));
 }

@@ -1,6 +1,6 @@
 //! `headwater check-config`, the JSON Schema of the file, and the page that describes it: all three say the same.
 
-use crate::harness::headwater;
+use crate::harness::headwater_command;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ fn check(text: &str) -> (String, i32) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("scenarios.toml"), SCENARIOS).unwrap();
     fs::write(dir.path().join("c.toml"), text).unwrap();
-    let output = headwater(dir.path())
+    let output = headwater_command(dir.path())
         .args(["check-config", "--config", "c.toml"])
         .env("QUOTES_TOKEN", "s3cret")
         .env("BROKER_KEY", "s3cret")
@@ -48,7 +48,7 @@ fn examples() -> Vec<&'static str> {
 #[test]
 fn a_good_file_is_counted() {
     let dir = tempfile::tempdir().unwrap();
-    let output = headwater(dir.path()).args(["check-config"]).output().unwrap();
+    let output = headwater_command(dir.path()).args(["check-config"]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.starts_with("ok: ") && said.ends_with(", 1 provider\n"), "{said}");
     assert_eq!(output.status.code(), Some(0));
@@ -63,7 +63,7 @@ fn every_finding_is_one_line() {
                   c.toml:5: limit: there is no key `limit`; did you mean `limits`?\n";
     assert_eq!((said.as_str(), code), (wanted, 1));
     let dir = tempfile::tempdir().unwrap();
-    let output = headwater(dir.path()).args(["check-config", "--config", "none.toml"]).output().unwrap();
+    let output = headwater_command(dir.path()).args(["check-config", "--config", "none.toml"]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.starts_with("none.toml: ") && said.lines().count() == 1, "{said}");
     assert_eq!(output.status.code(), Some(1));
@@ -104,7 +104,7 @@ fn the_mistake_on_the_page_is_refused_as_the_page_says() {
 #[test]
 fn the_schema_is_printed() {
     let dir = tempfile::tempdir().unwrap();
-    let output = headwater(dir.path()).args(["check-config", "--schema"]).output().unwrap();
+    let output = headwater_command(dir.path()).args(["check-config", "--schema"]).output().unwrap();
     assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap(), schema());
     assert!(jsonschema::meta::is_valid(&schema()));
 }

@@ -1,9 +1,9 @@
 //! `kill -9` at random points of runs that have two agents, tools behind an address, programs and a question to a person.
 //! Whatever was cut: the run ends once, what was whole stays as it was, and nothing is done twice in silence.
 
-use crate::harness::{Frame, Server};
+use crate::harness::{Server, SseFrame};
 use crate::kill::stop_and_verify;
-use crate::site::Site;
+use crate::tool_server::ToolServer;
 use crate::viewers::follow_until_cut;
 use futures_util::future::join_all;
 use model_testing::{Rng, test_seeds};
@@ -65,7 +65,7 @@ steps = [{ text = ["The ", "shop ", "reads: ", "{result}"], every_ms = 10 }]
 "#;
 
 /// Two tools that may run again, and two of each kind that may not. A program says that it runs in the file `ran`.
-fn config(site: &Site) -> String {
+fn config(site: &ToolServer) -> String {
     let url = site.url("/work");
     let address = |name: &str, rule: &str| {
         format!("[tools.{name}]\nkind = \"http\"\nmethod = \"POST\"\nurl = \"{url}\"\n{rule}\n")
@@ -93,34 +93,34 @@ async fn kill_nine_at_random_points_of_tools_agents_and_questions_does_nothing_t
     let seed = test_seeds().next().unwrap_or_default();
     eprintln!("SEED={seed}");
     let mut rng = Rng::new(seed);
-    let site = Site::open().await;
-    let mut hw = Server::custom(&config(&site), SCENARIOS);
-    let mut person = Person { rng: Rng::new(seed ^ 1), agreed: HashSet::new() };
+    let site = ToolServer::start().await;
+    let mut hw = Server::with_config(&config(&site), SCENARIOS);
+    let mut person = Approver { rng: Rng::new(seed ^ 1), agreed: HashSet::new() };
     let mut told = Vec::new();
 
     // Undisturbed, so that it is known how long there is something to kill.
     let begun = Instant::now();
-    let runs = begin(&hw).await;
-    let logs = ends(&hw, &runs, &mut person).await;
+    let runs = start_viewed_runs(&hw).await;
+    let logs = wait_for_logs(&hw, &runs, &mut person).await;
     let whole = begun.elapsed();
     for (run, log) in runs.iter().zip(&logs) {
-        told.extend(judge(&hw, run, log, "undisturbed").await);
+        told.extend(check_run(&hw, run, log, "undisturbed").await);
     }
     assert!(told.iter().all(|call| !call.lost), "nobody was killed");
 
     for kill in 0..KILLS {
-        let runs = begin(&hw).await;
+        let runs = start_viewed_runs(&hw).await;
         let moment = whole * rng.between(0, 1000) / 1000;
-        let _killed = tokio::time::timeout(moment, person.attend(&hw)).await;
+        let _killed = tokio::time::timeout(moment, person.answer_approvals(&hw)).await;
         hw.kill9();
         hw.restart();
-        let logs = ends(&hw, &runs, &mut person).await;
+        let logs = wait_for_logs(&hw, &runs, &mut person).await;
         for (run, log) in runs.iter().zip(&logs) {
-            told.extend(judge(&hw, run, log, &format!("SEED={seed} kill {kill} at {moment:?} of {whole:?}")).await);
+            told.extend(check_run(&hw, run, log, &format!("SEED={seed} kill {kill} at {moment:?} of {whole:?}")).await);
         }
     }
     stop_and_verify(&mut hw);
-    nothing_ran_twice(&told, &ran(&hw, &site), seed);
+    nothing_ran_twice(&told, &count_executions(&hw, &site), seed);
     let lost = |kind: &str| told.iter().filter(|call| call.lost && call.on_crash() == kind).count();
     let lost = ["again", "unknown", "fail", "ask"].map(|kind| (kind, lost(kind)));
     eprintln!("{KILLS} kills over {whole:?}, {} calls, of which were lost: {lost:?}", told.len());
@@ -128,41 +128,41 @@ async fn kill_nine_at_random_points_of_tools_agents_and_questions_does_nothing_t
 }
 
 /// A run with its viewer.
-struct Run {
+struct ViewedRun {
     task: String,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 /// Begins one run for each rule.
-async fn begin(hw: &Server) -> Vec<Run> {
+async fn start_viewed_runs(hw: &Server) -> Vec<ViewedRun> {
     let mut runs = Vec::new();
     for on_crash in ON_CRASH {
-        let task = hw.begin(json!({"model": "shop", "input": format!("buy {on_crash}")})).await;
+        let task = hw.create_task(json!({"model": "shop", "input": format!("buy {on_crash}")})).await;
         let (task, seen) = (task["task_id"].as_str().unwrap().to_owned(), Arc::default());
         tokio::spawn(follow_until_cut(hw.url(""), task.clone(), Arc::clone(&seen)));
-        runs.push(Run { task, seen });
+        runs.push(ViewedRun { task, seen });
     }
     runs
 }
 
 /// Lets the runs end, and gives their logs.
-async fn ends(hw: &Server, runs: &[Run], person: &mut Person) -> Vec<Vec<Frame>> {
+async fn wait_for_logs(hw: &Server, runs: &[ViewedRun], person: &mut Approver) -> Vec<Vec<SseFrame>> {
     let paths: Vec<String> = runs.iter().map(|run| format!("/v1/tasks/{}/events", run.task)).collect();
     let logs = join_all(paths.iter().map(|path| hw.frames(path, None)));
     tokio::select! {
         logs = logs => logs,
-        never = person.attend(hw) => match never {},
+        never = person.answer_approvals(hw) => match never {},
     }
 }
 
 /// Who is asked. Agrees; and to doing again what was lost only sometimes.
-struct Person {
+struct Approver {
     rng: Rng,
     agreed: HashSet<String>,
 }
 
-impl Person {
-    async fn attend(&mut self, hw: &Server) -> Infallible {
+impl Approver {
+    async fn answer_approvals(&mut self, hw: &Server) -> Infallible {
         loop {
             let open = hw.get("/v1/approvals?status=pending").await.json();
             for asked in open["data"].as_array().unwrap() {
@@ -187,7 +187,7 @@ impl Person {
 }
 
 /// What must be true of a run that has ended. Gives what its log tells of its calls.
-async fn judge(hw: &Server, run: &Run, log: &[Frame], context: &str) -> Vec<Told> {
+async fn check_run(hw: &Server, run: &ViewedRun, log: &[SseFrame], context: &str) -> Vec<CallHistory> {
     let context = format!("{context}, {}", run.task);
     let seqs = log.iter().map(|frame| frame.data["seq"].as_u64().unwrap());
     assert!(seqs.eq(1..=log.len() as u64), "{context}: there is a gap");
@@ -202,23 +202,23 @@ async fn judge(hw: &Server, run: &Run, log: &[Frame], context: &str) -> Vec<Told
     let whole = |item: &Value| !cut.contains(&item["id"]);
     what_was_seen_is_there(hw, run, (log, &context), whole).await;
     let calls = done(log).filter(|frame| frame.data["item"]["kind"] == "tool" && whole(&frame.data["item"]));
-    calls.map(|frame| Told::of(log, frame, &context)).collect()
+    calls.map(|frame| CallHistory::from_log(log, frame, &context)).collect()
 }
 
-fn is_end(frame: &Frame) -> bool {
+fn is_end(frame: &SseFrame) -> bool {
     ["task.completed", "task.failed", "task.cancelled", "task.incomplete"].contains(&frame.event.as_str())
 }
 
 /// Items that are done.
-fn done(log: &[Frame]) -> impl Iterator<Item = &Frame> {
+fn done(log: &[SseFrame]) -> impl Iterator<Item = &SseFrame> {
     log.iter().filter(|frame| frame.event == "task.output_item.done")
 }
 
 /// What the viewer saw before the kill is in the log, and every item that it saw whole in the object, byte for byte.
 async fn what_was_seen_is_there(
     hw: &Server,
-    run: &Run,
-    (log, context): (&[Frame], &str),
+    run: &ViewedRun,
+    (log, context): (&[SseFrame], &str),
     whole: impl Fn(&Value) -> bool,
 ) {
     let seen = run.seen.lock().unwrap().clone();
@@ -235,7 +235,7 @@ async fn what_was_seen_is_there(
 }
 
 /// What a log tells of one call.
-struct Told {
+struct CallHistory {
     call: String,
     name: String,
     /// How often it was started.
@@ -248,16 +248,16 @@ struct Told {
     context: String,
 }
 
-impl Told {
-    fn of(log: &[Frame], called: &Frame, context: &str) -> Self {
+impl CallHistory {
+    fn from_log(log: &[SseFrame], called: &SseFrame, context: &str) -> Self {
         let item = &called.data["item"];
         let call = item["call_id"].as_str().unwrap();
         let places = |event: &str, name: &str, value: &Value| -> Vec<usize> {
-            let told = |(_, frame): &(usize, &Frame)| frame.event == event && frame.data[name] == *value;
+            let told = |(_, frame): &(usize, &SseFrame)| frame.event == event && frame.data[name] == *value;
             log.iter().enumerate().filter(told).map(|(place, _)| place).collect()
         };
         let starts = places("task.tool.started", "call_id", &item["call_id"]);
-        let is_result = |frame: &Frame| {
+        let is_result = |frame: &SseFrame| {
             let item = &frame.data["item"];
             frame.event == "task.output_item.done" && item["type"] == "tool_result" && item["call_id"] == call
         };
@@ -286,7 +286,7 @@ impl Told {
     }
 
     /// How often it must have been started, and how it must have ended.
-    fn due(&self) -> (usize, &'static str) {
+    fn expected_outcome(&self) -> (usize, &'static str) {
         match (self.lost, self.on_crash(), self.decision.as_deref()) {
             (false, ..) => (1, "completed"),
             (true, "again", None) | (true, "ask", Some("approve")) => (2, "completed"),
@@ -298,18 +298,18 @@ impl Told {
 }
 
 /// How often each call really ran, as the site and the file tell it.
-fn ran(hw: &Server, site: &Site) -> BTreeMap<String, usize> {
-    let mut ran = site.asked().calls.clone();
+fn count_executions(hw: &Server, site: &ToolServer) -> BTreeMap<String, usize> {
+    let mut ran = site.counts().by_idempotency_key.clone();
     for call in std::fs::read_to_string(hw.path("ran")).unwrap().lines() {
         *ran.entry(call.to_owned()).or_default() += 1;
     }
     ran
 }
 
-fn nothing_ran_twice(told: &[Told], ran: &BTreeMap<String, usize>, seed: u64) {
+fn nothing_ran_twice(told: &[CallHistory], ran: &BTreeMap<String, usize>, seed: u64) {
     for call in told {
         let context = format!("{}: {} {}", call.context, call.name, call.result);
-        let (starts, status) = call.due();
+        let (starts, status) = call.expected_outcome();
         assert_eq!((call.starts, &call.result["status"]), (starts, &json!(status)), "{context}");
         let code = if status == "completed" { Value::Null } else { json!("outcome_unknown") };
         assert_eq!(call.result["error"]["code"], code, "{context}");

@@ -1,13 +1,13 @@
 //! A tool that ran when the process died: nobody knows what became of it, and that is said.
 
-use crate::broker::{broker, decide, orders, outcome, results};
+use crate::broker_fixture::{broker_server, decide, placed_orders, tool_results, wait_outcome};
 use crate::harness::Server;
 use serde_json::{Value, json};
 
 /// Kills the server while the order is being placed.
 async fn cut(hw: &mut Server, input: &str) -> Value {
-    let task = hw.begin(json!({"model": "broker", "input": input})).await;
-    hw.until("the order is placed", async || orders(hw).len() == 1).await;
+    let task = hw.create_task(json!({"model": "broker", "input": input})).await;
+    hw.wait_until("the order is placed", async || placed_orders(hw).len() == 1).await;
     hw.kill9();
     hw.restart();
     task
@@ -16,25 +16,25 @@ async fn cut(hw: &mut Server, input: &str) -> Value {
 /// The task, once a person is asked.
 async fn asked(hw: &Server, task: &Value) -> Value {
     let path = format!("/v1/tasks/{}", task["task_id"].as_str().unwrap());
-    hw.until("it asks", async || hw.get(&path).await.json()["status"] == "paused").await;
+    hw.wait_until("it asks", async || hw.get(&path).await.json()["status"] == "paused").await;
     hw.get(&path).await.json()
 }
 
 #[tokio::test]
 async fn an_outcome_that_nobody_knows_is_shown_and_not_tried_again() {
-    let mut hw = broker("");
+    let mut hw = broker_server("");
     let task = cut(&mut hw, "unsure").await;
-    let (ended, words) = outcome(&hw, &task).await;
-    let result = results(&ended)[0];
+    let (ended, words) = wait_outcome(&hw, &task).await;
+    let result = tool_results(&ended)[0];
     assert_eq!((&result["status"], &result["error"]["code"]), (&json!("unknown"), &json!("outcome_unknown")));
     assert!(words.contains("may or may not"), "the model is told: {words}");
-    assert_eq!((&ended["status"], orders(&hw).len()), (&json!("completed"), 1));
+    assert_eq!((&ended["status"], placed_orders(&hw).len()), (&json!("completed"), 1));
     std::fs::write(hw.path("go"), "").unwrap();
 }
 
 #[tokio::test]
 async fn a_person_may_say_that_it_is_run_again() {
-    let mut hw = broker("");
+    let mut hw = broker_server("");
     let task = cut(&mut hw, "asking").await;
     let task = asked(&hw, &task).await;
     let open = hw.get("/v1/approvals?status=pending").await.json();
@@ -44,20 +44,20 @@ async fn a_person_may_say_that_it_is_run_again() {
     );
     std::fs::write(hw.path("go"), "").unwrap();
     assert_eq!(decide(&hw, &task, json!({"decision": "approve"})).await.status, 200);
-    let (ended, words) = outcome(&hw, &task).await;
+    let (ended, words) = wait_outcome(&hw, &task).await;
     assert!(words.contains("bought"), "{words}");
-    assert_eq!((&results(&ended)[0]["status"], orders(&hw).len()), (&json!("completed"), 2));
+    assert_eq!((&tool_results(&ended)[0]["status"], placed_orders(&hw).len()), (&json!("completed"), 2));
 }
 
 #[tokio::test]
 async fn a_person_may_say_what_became_of_it() {
-    let mut hw = broker("");
+    let mut hw = broker_server("");
     let task = cut(&mut hw, "asking").await;
     let task = asked(&hw, &task).await;
     let said = json!({"decision": "reject", "message": "It was placed: I have looked."});
     assert_eq!(decide(&hw, &task, said).await.status, 200);
-    let (_, words) = outcome(&hw, &task).await;
+    let (_, words) = wait_outcome(&hw, &task).await;
     assert!(words.contains("It was placed: I have looked."), "{words}");
-    assert_eq!(orders(&hw).len(), 1);
+    assert_eq!(placed_orders(&hw).len(), 1);
     std::fs::write(hw.path("go"), "").unwrap();
 }

@@ -1,7 +1,7 @@
 //! Many viewers, most of them rude: they leave, come back, or stop reading.
 
 use crate::harness::Server;
-use crate::viewers::{Seen, follow_with_drops, log_of, stalled};
+use crate::viewers::{ViewerFrames, fetch_log, follow_with_drops, open_stalled_viewer};
 use model_testing::{Rng, test_seeds};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ async fn two_hundred_tasks_with_five_viewers_each_that_drop_and_resume() {
     let seed = test_seeds().next().unwrap_or_default();
     let mut tasks = Vec::new();
     for _ in 0..200 {
-        tasks.push(task_of(&server.run("story 100").await));
+        tasks.push(task_of(&server.start_run("story 100").await));
     }
     let mut viewers = Vec::new();
     for (place, task) in tasks.iter().enumerate() {
@@ -33,9 +33,9 @@ async fn two_hundred_tasks_with_five_viewers_each_that_drop_and_resume() {
     }
     let mut drops = 0;
     for viewer in viewers {
-        let (task, Seen { frames, resumed }) = viewer.await.expect("a viewer ends");
+        let (task, ViewerFrames { frames, resumed }) = viewer.await.expect("a viewer ends");
         drops += resumed;
-        let log = log_of(&server.url(""), &task).await;
+        let log = fetch_log(&server.url(""), &task).await;
         assert_eq!(frames, log, "SEED={seed}: a viewer of {task} did not see the log");
         assert!(log.len() > 100, "a story of 100 has over 100 records");
     }
@@ -48,15 +48,15 @@ async fn a_thousand_viewers_that_stop_reading_cost_little_and_slow_nobody() {
     server.kill9();
     std::fs::write(server.data_dir().with_file_name("scenarios.toml"), long_winded()).unwrap();
     server.restart();
-    let alone = server.ended(&task_of(&server.run("go").await)).await;
+    let alone = server.wait_ended(&task_of(&server.start_run("go").await)).await;
     // The run that they watch waits behind another one until all of them are there.
-    let hold = server.run("hold").await;
+    let hold = server.start_run("hold").await;
     let behind = json!({"model": "demo", "input": "go", "thread_id": hold["thread_id"]});
-    let task = task_of(&server.begin(behind).await);
+    let task = task_of(&server.create_task(behind).await);
     let before = resident_mib(server.pid());
     let mut sockets = Vec::new();
     for _ in 0..1000 {
-        sockets.push(stalled(&server.url(""), &task).await);
+        sockets.push(open_stalled_viewer(&server.url(""), &task).await);
     }
     let there = Instant::now();
     while !server.get("/metrics").await.text.contains("headwater_streams_open 1000") {
@@ -82,7 +82,7 @@ async fn a_thousand_viewers_that_stop_reading_cost_little_and_slow_nobody() {
     // The promise is 5 %; time alone fails a test only at five times the promise.
     assert!(watched < alone * 1.25, "the run took {watched} ms with them, {alone} ms without");
     drop(sockets);
-    assert!(log_of(&server.url(""), &task).await.len() > 300, "who reads still gets all of it");
+    assert!(fetch_log(&server.url(""), &task).await.len() > 300, "who reads still gets all of it");
 }
 
 fn task_of(object: &Value) -> String {

@@ -2,62 +2,62 @@
 //!
 //! `R` stands for the run's own part of every id, and `↳` for a record of a sub-agent.
 
-use crate::harness::{Frame, Open, Server, frames};
+use crate::harness::{OpenStream, Server, SseFrame, parse_frames};
 use serde_json::{Value, json};
 
 /// A run of the demo that is being watched.
-struct Run<'a> {
+struct WatchedRun<'a> {
     hw: &'a Server,
     id: String,
-    watcher: Open,
+    watcher: OpenStream,
 }
 
-impl<'a> Run<'a> {
-    async fn begin(hw: &'a Server, body: Value) -> Self {
-        let task = hw.begin(body).await;
+impl<'a> WatchedRun<'a> {
+    async fn start_with_body(hw: &'a Server, body: Value) -> Self {
+        let task = hw.create_task(body).await;
         let id = task["task_id"].as_str().unwrap().to_owned();
-        let watcher = hw.open(&format!("/v1/tasks/{id}/events")).await;
+        let watcher = hw.open_stream(&format!("/v1/tasks/{id}/events")).await;
         Self { hw, id, watcher }
     }
 
-    async fn of(hw: &'a Server, input: &str) -> Self {
-        Self::begin(hw, json!({"model": "demo", "input": input})).await
+    async fn start(hw: &'a Server, input: &str) -> Self {
+        Self::start_with_body(hw, json!({"model": "demo", "input": input})).await
     }
 
     /// What the run waits for, once it does.
-    async fn paused(&mut self) -> Value {
-        let seen = frames(self.watcher.until("\"task.paused\"").await);
+    async fn wait_paused(&mut self) -> Value {
+        let seen = parse_frames(self.watcher.read_until("\"task.paused\"").await);
         let paused = seen.iter().rfind(|frame| frame.event == "task.paused").unwrap();
         paused.data["pending"][0].clone()
     }
 
     async fn decide(&mut self, decision: Value) {
-        let key = self.paused().await["key"].as_str().unwrap().to_owned();
+        let key = self.wait_paused().await["key"].as_str().unwrap().to_owned();
         let reply = self.hw.post(&format!("/v1/tasks/{}/approvals/{key}", self.id), decision).await;
         assert!((200..300).contains(&reply.status), "{}: {}", reply.status, reply.text);
     }
 
     /// All of its records, to the end.
-    async fn ended(mut self) -> Log {
-        let frames = frames(self.watcher.rest().await.unwrap());
-        Log { suffix: self.id.trim_start_matches("task_").to_owned(), id: self.id, frames }
+    async fn wait_ended(mut self) -> RunLog {
+        let frames = parse_frames(self.watcher.read_to_end().await.unwrap());
+        RunLog { suffix: self.id.trim_start_matches("task_").to_owned(), id: self.id, frames }
     }
 }
 
 /// The records of a run that has ended.
-struct Log {
+struct RunLog {
     id: String,
     suffix: String,
-    frames: Vec<Frame>,
+    frames: Vec<SseFrame>,
 }
 
-impl Log {
+impl RunLog {
     /// One word per record.
-    fn words(&self) -> Vec<String> {
-        self.frames.iter().map(|frame| self.word(&frame.data).replace(&self.suffix, "R")).collect()
+    fn trace(&self) -> Vec<String> {
+        self.frames.iter().map(|frame| self.trace_word(&frame.data).replace(&self.suffix, "R")).collect()
     }
 
-    fn word(&self, data: &Value) -> String {
+    fn trace_word(&self, data: &Value) -> String {
         let kind = data["type"].as_str().unwrap().trim_start_matches("task.");
         let child = if data["task_id"] == self.id.as_str() { "" } else { "↳" };
         let fields: Vec<String> = fields(kind, data).into_iter().filter(|field| !field.is_empty()).collect();
@@ -71,19 +71,19 @@ impl Log {
     }
 
     #[track_caller]
-    fn is(&self, wanted: &str) {
+    fn assert_trace(&self, wanted: &str) {
         let wanted: Vec<&str> = wanted.split_whitespace().collect();
-        assert_eq!(self.words(), wanted, "{:#?}", self.frames.last());
+        assert_eq!(self.trace(), wanted, "{:#?}", self.frames.last());
     }
 
     /// The pieces of a message.
-    fn pieces(&self, item: &str) -> Vec<&str> {
-        let of = |frame: &&Frame| frame.event == "task.text.delta" && text(&frame.data["item_id"]).ends_with(item);
+    fn text_deltas(&self, item: &str) -> Vec<&str> {
+        let of = |frame: &&SseFrame| frame.event == "task.text.delta" && text(&frame.data["item_id"]).ends_with(item);
         self.frames.iter().filter(of).map(|frame| frame.data["delta"].as_str().unwrap()).collect()
     }
 
     /// What the records of this type have to say.
-    fn all(&self, kind: &str) -> Vec<&Value> {
+    fn events_of_type(&self, kind: &str) -> Vec<&Value> {
         self.frames.iter().filter(|frame| frame.event == kind).map(|frame| &frame.data).collect()
     }
 }
@@ -135,18 +135,20 @@ const ARGUMENTS: &str = "arguments.delta arguments.delta arguments.done";
 #[tokio::test]
 async fn hello_is_a_greeting_in_two_pieces() {
     let hw = Server::demo();
-    let log = Run::of(&hw, "hello").await.ended().await;
-    log.is("created{demo} started step.started{1}
+    let log = WatchedRun::start(&hw, "hello").await.wait_ended().await;
+    log.assert_trace(
+        "created{demo} started step.started{1}
         item+msg_R1{demo} text.added text.delta text.delta text.done item-msg_R1
-        step.done{1,stop} completed");
+        step.done{1,stop} completed",
+    );
 }
 
 /// A thought comes before the call that it led to.
 #[tokio::test]
 async fn weather_thinks_in_two_parts_calls_a_tool_and_cites_it() {
     let hw = Server::demo();
-    let log = Run::of(&hw, "What is the weather?").await.ended().await;
-    log.is(&format!(
+    let log = WatchedRun::start(&hw, "What is the weather?").await.wait_ended().await;
+    log.assert_trace(&format!(
         "created{{demo}} started step.started{{1}}
         item+rs_R1{{demo}} {THOUGHTS} item-rs_R1
         item+fc_R2{{get_weather,tool,never,demo}} {ARGUMENTS} item-fc_R2
@@ -158,18 +160,18 @@ async fn weather_thinks_in_two_parts_calls_a_tool_and_cites_it() {
     ));
     assert_eq!(log.frames.len(), 36);
     let pieces = ["The weather in Paris is sunny ", "with a temperature of 15C.[^", "1]"];
-    assert_eq!(log.pieces("3"), pieces);
-    assert_eq!(log.all("task.tool.started")[0]["arguments"], r#"{"location":"Paris, France"}"#);
-    assert_eq!(log.all("task.output_item.added")[1]["item"]["display_name"], "Weather");
+    assert_eq!(log.text_deltas("3"), pieces);
+    assert_eq!(log.events_of_type("task.tool.started")[0]["arguments"], r#"{"location":"Paris, France"}"#);
+    assert_eq!(log.events_of_type("task.output_item.added")[1]["item"]["display_name"], "Weather");
 }
 
 #[tokio::test]
 async fn help_asks_a_sub_agent_whose_source_the_parent_cites() {
     let hw = Server::demo();
-    let log = Run::of(&hw, "I need help").await.ended().await;
+    let log = WatchedRun::start(&hw, "I need help").await.wait_ended().await;
     let child_thoughts = THOUGHTS.replace("summary", "↳summary");
     let child_arguments = ARGUMENTS.replace("arguments", "↳arguments");
-    log.is(&format!(
+    log.assert_trace(&format!(
         "created{{demo}} started step.started{{1}}
         item+rs_R1{{demo}} {THOUGHTS} item-rs_R1
         item+fc_R2{{ask_for_help,agent,never,demo}} {ARGUMENTS} item-fc_R2
@@ -186,23 +188,24 @@ async fn help_asks_a_sub_agent_whose_source_the_parent_cites() {
         item+msg_R6{{demo}} text.added text.delta text.annotation.added{{1,30,34}} text.done item-msg_R6
         step.done{{2,stop}} completed"
     ));
-    assert_eq!(log.pieces("5").concat(), "The weather in Paris is sunny with a temperature of 15C.[^1]");
-    assert_eq!(log.pieces("6"), ["WeatherAgent says: sunny, 15C.[^1]"]);
-    let created = log.all("task.created")[1];
+    assert_eq!(log.text_deltas("5").concat(), "The weather in Paris is sunny with a temperature of 15C.[^1]");
+    assert_eq!(log.text_deltas("6"), ["WeatherAgent says: sunny, 15C.[^1]"]);
+    let created = log.events_of_type("task.created")[1];
     assert_eq!(
         (&created["task"]["parent_task_id"], created["task_id"].as_str()),
         (&json!(log.id), Some(format!("call_{}2", log.suffix).as_str()))
     );
     assert_eq!(created["task"]["input"][0]["content"][0]["text"], "Get the current weather in Paris, France.");
-    let done = log.all("task.output_item.done");
+    let done = log.events_of_type("task.output_item.done");
     assert!(done.iter().any(|done| done["item"]["type"] == "tool_result" && done["item"].get("block_list").is_none()));
 }
 
 #[tokio::test]
 async fn parallel_runs_three_tools_side_by_side() {
     let hw = Server::demo();
-    let log = Run::of(&hw, "parallel").await.ended().await;
-    log.is("created{demo} started step.started{1}
+    let log = WatchedRun::start(&hw, "parallel").await.wait_ended().await;
+    log.assert_trace(
+        "created{demo} started step.started{1}
         item+fc_R1{tool_a,tool,never,demo} arguments.delta arguments.done item-fc_R1
         item+fc_R2{tool_b,tool,never,demo} arguments.delta arguments.done item-fc_R2
         item+fc_R3{tool_c,tool,never,demo} arguments.delta arguments.done item-fc_R3
@@ -211,9 +214,10 @@ async fn parallel_runs_three_tools_side_by_side() {
         item+fco_R2{demo} text.done{2} item-fco_R2{completed}
         item+fco_R3{demo} text.done{3} item-fco_R3{completed}
         step.started{2} item+msg_R4{demo} text.added text.delta text.delta text.done item-msg_R4
-        step.done{2,stop} completed");
-    let at = |event: &str, nth: usize| log.all(event)[nth]["at"].as_u64().unwrap();
-    let last = log.all("task.tool.started").len() - 1;
+        step.done{2,stop} completed",
+    );
+    let at = |event: &str, nth: usize| log.events_of_type(event)[nth]["at"].as_u64().unwrap();
+    let last = log.events_of_type("task.tool.started").len() - 1;
     let together = at("task.step.started", 1) - at("task.tool.started", last);
     assert!((600..1000).contains(&together), "side by side they take as long as the slowest: {together} ms");
 }
@@ -226,83 +230,90 @@ const TRADE: &str = "created{demo} started step.started{1}
 #[tokio::test]
 async fn a_trade_that_is_approved_is_placed() {
     let hw = Server::demo();
-    let mut run = Run::of(&hw, "trade").await;
+    let mut run = WatchedRun::start(&hw, "trade").await;
     run.decide(json!({"decision": "approve"})).await;
-    let log = run.ended().await;
-    log.is(&format!(
+    let log = run.wait_ended().await;
+    log.assert_trace(&format!(
         "{TRADE} resumed{{user}} approval.resolved{{apr_R2,approve,user}} tool.started{{call_R2}}
         item+fco_R2{{demo}} text.done{{1}} item-fco_R2{{completed}}
         step.started{{2}} item+msg_R3{{demo}} text.added text.delta text.annotation.added{{1,17,21}} text.done item-msg_R3
         step.done{{2,stop}} completed"
     ));
     assert_eq!(log.frames.len(), 31);
-    assert_eq!((log.pieces("1"), log.pieces("3")), (vec!["I will place the order."], vec!["Done: bought VNM.[^1]"]));
-    let asked = log.all("task.approval.requested")[0];
+    assert_eq!(
+        (log.text_deltas("1"), log.text_deltas("3")),
+        (vec!["I will place the order."], vec!["Done: bought VNM.[^1]"])
+    );
+    let asked = log.events_of_type("task.approval.requested")[0];
     assert_eq!(
         asked["action_requests"],
         json!([{"name": "execute_trade", "args": {"symbol": "VNM", "quantity": 100}}])
     );
     assert_eq!(asked["review_configs"], json!([{"require_approval": true}]));
-    assert!(log.all("task.text.done").iter().any(|done| done["item"]["text"] == "Order placed: VNM x100"));
+    assert!(log.events_of_type("task.text.done").iter().any(|done| done["item"]["text"] == "Order placed: VNM x100"));
 }
 
 #[tokio::test]
 async fn a_trade_that_is_rejected_is_not_placed() {
     let hw = Server::demo();
-    let mut run = Run::of(&hw, "trade").await;
+    let mut run = WatchedRun::start(&hw, "trade").await;
     run.decide(json!({"decision": "reject", "message": "too risky"})).await;
-    let log = run.ended().await;
-    log.is(&format!(
+    let log = run.wait_ended().await;
+    log.assert_trace(&format!(
         "{TRADE} resumed{{user}} approval.resolved{{apr_R2,reject,user}}
         item+fco_R2{{demo}} text.done item-fco_R2{{rejected,rejected}}
         step.started{{2}} item+msg_R3{{demo}} text.added text.delta text.done item-msg_R3 step.done{{2,stop}} completed"
     ));
-    assert_eq!(log.pieces("3"), ["The order was not placed: too risky"]);
+    assert_eq!(log.text_deltas("3"), ["The order was not placed: too risky"]);
 }
 
 #[tokio::test]
 async fn a_thread_counts_on_when_it_trades_again() {
     let hw = Server::demo();
-    let first = hw.run("weather").await;
-    hw.ended(first["task_id"].as_str().unwrap()).await;
+    let first = hw.start_run("weather").await;
+    hw.wait_ended(first["task_id"].as_str().unwrap()).await;
     let body = json!({"model": "demo", "input": "trade", "thread_id": first["thread_id"]});
-    let mut run = Run::begin(&hw, body).await;
+    let mut run = WatchedRun::start_with_body(&hw, body).await;
     run.decide(json!({"decision": "approve"})).await;
-    assert_eq!(run.ended().await.pieces("3"), ["Done: bought VNM.[^2]"]);
+    assert_eq!(run.wait_ended().await.text_deltas("3"), ["Done: bought VNM.[^2]"]);
 }
 
 /// A hand-off is announced once, as a hand-off, and never also as a tool call.
 #[tokio::test]
 async fn handoff_lets_the_specialist_go_on() {
     let hw = Server::demo();
-    let log = Run::of(&hw, "handoff").await.ended().await;
-    log.is("created{demo} started step.started{1}
+    let log = WatchedRun::start(&hw, "handoff").await.wait_ended().await;
+    log.assert_trace(
+        "created{demo} started step.started{1}
         item+fc_R1{transfer_to_specialist,handoff,never,demo} arguments.delta arguments.done item-fc_R1
         step.done{1,tool_calls} tool.started{call_R1} item+fco_R1{demo} text.done item-fco_R1{completed}
         agent.updated{specialist,demo}
         step.started{2} item+msg_R2{specialist} text.added text.delta text.delta text.done item-msg_R2
-        step.done{2,stop} completed");
-    assert_eq!(log.all("task.text.done")[0]["item"]["text"], r#"{"assistant":"specialist"}"#);
-    assert_eq!(log.all("task.step.done")[1]["model"], "scripted/specialist");
+        step.done{2,stop} completed",
+    );
+    assert_eq!(log.events_of_type("task.text.done")[0]["item"]["text"], r#"{"assistant":"specialist"}"#);
+    assert_eq!(log.events_of_type("task.step.done")[1]["model"], "scripted/specialist");
 }
 
 #[tokio::test]
 async fn image_is_a_hosted_call_with_three_partial_pictures() {
     let hw = Server::demo();
-    let log = Run::of(&hw, "image").await.ended().await;
-    log.is("created{demo} started step.started{1}
+    let log = WatchedRun::start(&hw, "image").await.wait_ended().await;
+    log.assert_trace(
+        "created{demo} started step.started{1}
         item+hc_R1{image_generation,demo} hosted_call.updated{in_progress} hosted_call.updated{generating}
         image.added image.delta{0} image.delta{1} image.delta{2} image.done item-hc_R1
         item+msg_R2{demo} text.added text.delta text.delta text.done item-msg_R2
-        step.done{1,stop} completed");
+        step.done{1,stop} completed",
+    );
 }
 
 #[tokio::test]
 async fn a_story_has_exactly_so_many_deltas_at_its_pace() {
     let hw = Server::demo();
     for (input, deltas) in [("story 7", 7), ("a story 300 fast", 300), ("story 0", 0)] {
-        let log = Run::of(&hw, input).await.ended().await;
-        let said = log.all("task.text.delta");
+        let log = WatchedRun::start(&hw, input).await.wait_ended().await;
+        let said = log.events_of_type("task.text.delta");
         assert_eq!(said.len(), deltas, "{input}");
         // What is sent with 20 ms in between arrives with 20 ms in between, but for the clock's own grain.
         let gap = said
@@ -318,50 +329,56 @@ async fn a_story_has_exactly_so_many_deltas_at_its_pace() {
 async fn client_calls_what_the_caller_declared_and_waits_for_it() {
     let hw = Server::demo();
     let tools = json!([{"name": "pick", "description": "Picks a colour.", "parameters": {"type": "object"}}, {"name": "other"}]);
-    let mut run = Run::begin(&hw, json!({"model": "demo", "input": "client", "tools": tools})).await;
-    let call = run.paused().await["call_id"].clone();
+    let mut run = WatchedRun::start_with_body(&hw, json!({"model": "demo", "input": "client", "tools": tools})).await;
+    let call = run.wait_paused().await["call_id"].clone();
     let path = format!("/v1/tasks/{}/tool_results", run.id);
     let reply = hw.post(&path, json!([{"call_id": call, "content": "red"}])).await;
     assert!((200..300).contains(&reply.status), "{}: {}", reply.status, reply.text);
-    let log = run.ended().await;
-    log.is("created{demo} started step.started{1}
+    let log = run.wait_ended().await;
+    log.assert_trace(
+        "created{demo} started step.started{1}
         item+fc_R1{pick,client,never,demo} arguments.delta arguments.done item-fc_R1
         step.done{1,tool_calls} paused{client_tool,call_R1}
         resumed{user} item+fco_R1{demo} text.done{1} item-fco_R1{completed}
         step.started{2} item+msg_R2{demo} text.added text.delta text.done item-msg_R2
-        step.done{2,stop} completed");
-    assert_eq!(log.pieces("2"), ["Your tool pick says: red"]);
+        step.done{2,stop} completed",
+    );
+    assert_eq!(log.text_deltas("2"), ["Your tool pick says: red"]);
 }
 
 #[tokio::test]
 async fn client_says_so_when_nothing_was_declared() {
     let hw = Server::demo();
-    let log = Run::of(&hw, "client").await.ended().await;
-    assert_eq!(log.pieces("1"), ["You declared no tool that I could call."]);
+    let log = WatchedRun::start(&hw, "client").await.wait_ended().await;
+    assert_eq!(log.text_deltas("1"), ["You declared no tool that I could call."]);
 }
 
 #[tokio::test]
 async fn fail_fails_in_mid_text() {
     let hw = Server::demo();
-    let log = Run::of(&hw, "fail").await.ended().await;
-    log.is("created{demo} started step.started{1}
+    let log = WatchedRun::start(&hw, "fail").await.wait_ended().await;
+    log.assert_trace(
+        "created{demo} started step.started{1}
         item+msg_R1{demo} text.added text.delta text.delta text.done item-msg_R1{incomplete,failed}
-        step.done{1,error} failed{provider_error,true}");
+        step.done{1,error} failed{provider_error,true}",
+    );
 }
 
 #[tokio::test]
 async fn slow_says_how_far_it_is() {
     let hw = Server::demo();
-    let log = Run::of(&hw, "slow 1").await.ended().await;
-    log.is("created{demo} started step.started{1}
+    let log = WatchedRun::start(&hw, "slow 1").await.wait_ended().await;
+    log.assert_trace(
+        "created{demo} started step.started{1}
         item+fc_R1{slow,tool,never,demo} arguments.delta arguments.done item-fc_R1
         step.done{1,tool_calls} tool.started{call_R1}
         tool.progress{call_R1,1.0,5.0} tool.progress{call_R1,2.0,5.0} tool.progress{call_R1,3.0,5.0}
         tool.progress{call_R1,4.0,5.0} tool.progress{call_R1,5.0,5.0}
         item+fco_R1{demo} text.done{1} item-fco_R1{completed}
         step.started{2} item+msg_R2{demo} text.added text.delta text.done item-msg_R2
-        step.done{2,stop} completed");
-    assert_eq!(log.pieces("2"), ["The slow tool is done after 1 s."]);
+        step.done{2,stop} completed",
+    );
+    assert_eq!(log.text_deltas("2"), ["The slow tool is done after 1 s."]);
 }
 
 #[tokio::test]
@@ -379,7 +396,7 @@ async fn another_file_does_it_with_other_words_and_nobody_decides_in_time() {
         [[scenario.turn]]
         steps = [{ text = "Bought." }]"#;
     std::fs::write(&file, scenarios).unwrap();
-    let hw = Server::start(&format!(
+    let hw = Server::demo_with(&format!(
         r#"
         [agents.broker]
         model = "mine/broker"
@@ -394,13 +411,15 @@ async fn another_file_does_it_with_other_words_and_nobody_decides_in_time() {
         kind = "scripted"
         file = {file:?}"#
     ));
-    let log = Run::begin(&hw, json!({"model": "broker", "input": "go"})).await.ended().await;
-    log.is("created{broker} started step.started{1}
+    let log = WatchedRun::start_with_body(&hw, json!({"model": "broker", "input": "go"})).await.wait_ended().await;
+    log.assert_trace(
+        "created{broker} started step.started{1}
         item+fc_R1{order,tool,always,broker} arguments.delta arguments.done item-fc_R1
         step.done{1,tool_calls} approval.requested{apr_R1,call_R1,1} paused{approval,apr_R1,call_R1}
         resumed{timeout} approval.resolved{apr_R1,reject,timeout}
         item+fco_R1{broker} text.done item-fco_R1{rejected,approval_timeout}
         step.started{2} item+msg_R2{broker} text.added text.delta text.done item-msg_R2
-        step.done{2,stop} completed");
-    assert_eq!(log.pieces("2"), ["Nobody came: No decision within 1 s."]);
+        step.done{2,stop} completed",
+    );
+    assert_eq!(log.text_deltas("2"), ["Nobody came: No decision within 1 s."]);
 }

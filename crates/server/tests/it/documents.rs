@@ -3,6 +3,7 @@
 #[path = "../../../fetch/tests/it/canary.rs"]
 mod canary;
 mod cut;
+pub(crate) mod file_server;
 #[path = "../../../fetch/tests/it/network.rs"]
 mod network;
 mod ours;
@@ -10,11 +11,10 @@ mod ours;
 mod pdf_maker;
 mod reading;
 mod refused;
-pub(crate) mod web;
 
-use crate::fake::dialect::Dialect;
-use crate::fake::loopback::{Act, Asked, Loopback, stream};
-use crate::harness::{Frame, Server};
+use crate::fake_provider::dialect::ProviderDialect;
+use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, stream_head};
+use crate::harness::{Server, SseFrame};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
@@ -32,9 +32,9 @@ impl Listener {
     async fn open() -> Self {
         let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
         let notes = Arc::clone(&asked);
-        let upstream = Loopback::open(move |asked: Asked| {
+        let upstream = Loopback::start(move |asked: ReceivedRequest| {
             notes.lock().unwrap().push(asked.body);
-            vec![stream(), Act::Send(Dialect::Chat.says("Hello.").into_bytes())]
+            vec![stream_head(), ResponseAction::Send(ProviderDialect::Chat.full_answer("Hello.").into_bytes())]
         });
         Self { upstream: upstream.await, asked }
     }
@@ -43,7 +43,7 @@ impl Listener {
     fn server(&self, more: &str) -> Server {
         let url = self.upstream.url("/v1");
         let provider = format!("[providers.ear]\nkind = \"openai-chat\"\nbase_url = \"{url}\"\n");
-        Server::custom(&format!("{provider}[agents.reader]\nmodel = \"ear/m\"\n{more}"), "")
+        Server::with_config(&format!("{provider}[agents.reader]\nmodel = \"ear/m\"\n{more}"), "")
     }
 
     /// The words of the user in the last question, in order.
@@ -71,18 +71,18 @@ fn about(urls: &[String]) -> Value {
 
 /// Begins a run; gives its id.
 async fn begin(hw: &Server, urls: &[String]) -> String {
-    hw.begin(about(urls)).await["task_id"].as_str().unwrap().to_owned()
+    hw.create_task(about(urls)).await["task_id"].as_str().unwrap().to_owned()
 }
 
 /// All frames of a run to its end.
-async fn frames(hw: &Server, task: &str) -> Vec<Frame> {
+async fn frames(hw: &Server, task: &str) -> Vec<SseFrame> {
     hw.frames(&format!("/v1/tasks/{task}/events"), None).await
 }
 
 /// What was said last of each file: address, status, message.
-fn files(frames: &[Frame]) -> Vec<(String, String, String)> {
+fn files(frames: &[SseFrame]) -> Vec<(String, String, String)> {
     let updated = frames.iter().filter(|frame| frame.event == "task.file_processing.updated");
-    let field = |frame: &Frame, name: &str| frame.data[name].as_str().unwrap_or_default().to_owned();
+    let field = |frame: &SseFrame, name: &str| frame.data[name].as_str().unwrap_or_default().to_owned();
     let ended = updated.filter(|frame| frame.data["status"] != "processing");
     ended.map(|frame| (field(frame, "url"), field(frame, "status"), field(frame, "message"))).collect()
 }

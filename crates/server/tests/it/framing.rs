@@ -1,6 +1,6 @@
 //! Below the body: what a socket can be made to say. Raw bytes in, and the server is still there afterwards.
 
-use crate::harness::{PATIENCE, Server, read_for};
+use crate::harness::{Server, TEST_TIMEOUT, read_until_closed};
 use serde_json::json;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
@@ -17,7 +17,7 @@ fn status(answer: &str) -> u16 {
 #[tokio::test]
 async fn lengths_that_contradict_each_other_are_refused() {
     let hw = Server::demo();
-    let before = hw.size().await;
+    let before = hw.count_threads_and_records().await;
     let body = r#"{"model":"demo","input":"hi"}"#;
     let bad = [
         format!("content-length: {}\r\ncontent-length: 5\r\n", body.len()),
@@ -31,10 +31,10 @@ async fn lengths_that_contradict_each_other_are_refused() {
         "x-nul: a\0b\r\n".to_owned(),
     ];
     for more in bad {
-        let answer = hw.raw(head(&hw, &more) + body).await;
+        let answer = hw.send_raw(head(&hw, &more) + body).await;
         assert_eq!(status(&answer), 400, "{more:?}: {answer}");
     }
-    assert_eq!(hw.size().await, before);
+    assert_eq!(hw.count_threads_and_records().await, before);
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn two_framings_at_once_end_the_connection() {
     let smuggled = format!("GET /v1/threads HTTP/1.1\r\nhost: {}\r\n\r\n", hw.address);
     let body = r#"{"model":"nobody"}"#;
     let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n{smuggled}", body.len());
-    let answer = hw.raw(head(&hw, "content-length: 5\r\ntransfer-encoding: chunked\r\n") + &chunked).await;
+    let answer = hw.send_raw(head(&hw, "content-length: 5\r\ntransfer-encoding: chunked\r\n") + &chunked).await;
     assert!(matches!(status(&answer), 400 | 422), "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
 }
@@ -56,12 +56,12 @@ async fn heads_that_are_too_large_are_refused() {
     let flood = "a: b\r\n".repeat(10_000);
     let long = format!("x: {}\r\n", "y".repeat(1_000_000));
     for more in [flood, long] {
-        let answer = hw.raw(format!("GET /healthz HTTP/1.1\r\n{host}{more}\r\n")).await;
+        let answer = hw.send_raw(format!("GET /healthz HTTP/1.1\r\n{host}{more}\r\n")).await;
         // A server that stops reading may be cut before its answer is read.
         assert!(matches!(status(&answer), 431 | 0), "{answer}");
     }
     let url = "x".repeat(70_000);
-    let answer = hw.raw(format!("GET /{url} HTTP/1.1\r\n{host}\r\n")).await;
+    let answer = hw.send_raw(format!("GET /{url} HTTP/1.1\r\n{host}\r\n")).await;
     assert!(matches!(status(&answer), 414 | 431 | 0), "{answer}");
     for garbage in [
         "\r\n\r\n\r\n",
@@ -73,7 +73,7 @@ async fn heads_that_are_too_large_are_refused() {
         let mut stream = TcpStream::connect(&hw.address).await.unwrap();
         stream.write_all(garbage.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
-        let answer = read_for(&mut stream, PATIENCE).await;
+        let answer = read_until_closed(&mut stream, TEST_TIMEOUT).await;
         assert!(matches!(status(&answer), 0 | 400 | 505), "{garbage:?}: {answer}");
     }
     assert_eq!(hw.get("/healthz").await.status, 200);
@@ -81,27 +81,27 @@ async fn heads_that_are_too_large_are_refused() {
 
 #[tokio::test]
 async fn slow_heads_and_bodies_are_not_waited_for() {
-    let hw = Server::start("[limits]\nheader_read_ms = 200\nbody_read_ms = 200");
-    let before = hw.size().await;
+    let hw = Server::demo_with("[limits]\nheader_read_ms = 200\nbody_read_ms = 200");
+    let before = hw.count_threads_and_records().await;
     // A head that never ends.
-    let answer = hw.raw("GET /healthz HTTP/1.1\r\nhost: ").await;
+    let answer = hw.send_raw("GET /healthz HTTP/1.1\r\nhost: ").await;
     assert!(matches!(status(&answer), 0 | 408), "{answer}");
     // A body that never comes, one that breaks off, and one in pieces that never ends.
-    let answer = hw.raw(head(&hw, "content-length: 10\r\n") + "{").await;
+    let answer = hw.send_raw(head(&hw, "content-length: 10\r\n") + "{").await;
     assert_eq!(status(&answer), 408, "{answer}");
     assert!(answer.contains("body_timeout") && answer.contains("connection: close"), "{answer}");
-    let answer = hw.raw(head(&hw, "transfer-encoding: chunked\r\n") + "1\r\n{\r\n").await;
+    let answer = hw.send_raw(head(&hw, "transfer-encoding: chunked\r\n") + "1\r\n{\r\n").await;
     assert_eq!(status(&answer), 408, "{answer}");
-    assert_eq!(hw.size().await, before);
+    assert_eq!(hw.count_threads_and_records().await, before);
 }
 
 #[tokio::test]
 async fn a_body_is_refused_before_it_is_read() {
-    let hw = Server::start("[limits]\nbody_bytes_max = 1000");
-    let answer = hw.raw(head(&hw, "content-length: 300000000\r\n")).await;
+    let hw = Server::demo_with("[limits]\nbody_bytes_max = 1000");
+    let answer = hw.send_raw(head(&hw, "content-length: 300000000\r\n")).await;
     assert_eq!(status(&answer), 413, "{answer}");
     let endless = "400\r\n".to_owned() + &" ".repeat(0x400) + "\r\n";
-    let answer = hw.raw(head(&hw, "transfer-encoding: chunked\r\n") + &endless).await;
+    let answer = hw.send_raw(head(&hw, "transfer-encoding: chunked\r\n") + &endless).await;
     assert_eq!(status(&answer), 413, "{answer}");
     assert!(answer.contains("\"bytes_max\":1000"));
 }
@@ -109,7 +109,7 @@ async fn a_body_is_refused_before_it_is_read() {
 #[tokio::test]
 async fn sockets_that_close_half_way_leave_nothing_behind() {
     let hw = Server::demo();
-    let before = hw.size().await;
+    let before = hw.count_threads_and_records().await;
     let halves = [
         "P".to_owned(),
         "POST /v1/tasks HTTP/1.1\r\nhost".to_owned(),
@@ -120,14 +120,14 @@ async fn sockets_that_close_half_way_leave_nothing_behind() {
         let mut stream = TcpStream::connect(&hw.address).await.unwrap();
         stream.write_all(half.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
-        let answer = read_for(&mut stream, PATIENCE).await;
+        let answer = read_until_closed(&mut stream, TEST_TIMEOUT).await;
         assert!(matches!(status(&answer), 0 | 400), "{half:?}: {answer}");
         // And once more without a goodbye.
         let mut stream = TcpStream::connect(&hw.address).await.unwrap();
         stream.write_all(half.as_bytes()).await.unwrap();
         drop(stream);
     }
-    assert_eq!(hw.size().await, before);
+    assert_eq!(hw.count_threads_and_records().await, before);
     assert_eq!(hw.get("/readyz").await.status, 200);
 }
 
@@ -142,7 +142,7 @@ async fn a_client_that_leaves_at_once_has_asked_all_the_same() {
         drop(stream);
     }
     // What was taken is carried out: nothing may hang in a queue that nobody looks into.
-    hw.until("every run that was taken ends", async || {
+    hw.wait_until("every run that was taken ends", async || {
         hw.get("/v1/tasks?status=queued,running").await.json()["data"].as_array().unwrap().is_empty()
     })
     .await;
@@ -152,16 +152,16 @@ async fn a_client_that_leaves_at_once_has_asked_all_the_same() {
 async fn old_clients_and_odd_targets() {
     let hw = Server::demo();
     let host = format!("host: {}\r\n", hw.address);
-    let answer = hw.raw(format!("GET /healthz HTTP/1.0\r\n{host}\r\n")).await;
+    let answer = hw.send_raw(format!("GET /healthz HTTP/1.0\r\n{host}\r\n")).await;
     assert_eq!(status(&answer), 200, "{answer}");
-    let answer = hw.raw(format!("CONNECT {} HTTP/1.1\r\n{host}\r\n", hw.address)).await;
+    let answer = hw.send_raw(format!("CONNECT {} HTTP/1.1\r\n{host}\r\n", hw.address)).await;
     assert_eq!(status(&answer), 405, "{answer}");
-    let answer = hw.raw(format!("OPTIONS * HTTP/1.1\r\n{host}connection: close\r\n\r\n")).await;
+    let answer = hw.send_raw(format!("OPTIONS * HTTP/1.1\r\n{host}connection: close\r\n\r\n")).await;
     assert!(matches!(status(&answer), 404 | 405), "{answer}");
-    let answer = hw.raw(format!("GET http://evil.example/healthz HTTP/1.1\r\n{host}\r\n")).await;
+    let answer = hw.send_raw(format!("GET http://evil.example/healthz HTTP/1.1\r\n{host}\r\n")).await;
     assert_eq!(status(&answer), 421, "{answer}");
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     stream.write_all(format!("GET /healthz HTTP/1.1\r\n{host}\r\n").repeat(50).as_bytes()).await.unwrap();
-    let answers = read_for(&mut stream, Duration::from_millis(500)).await;
+    let answers = read_until_closed(&mut stream, Duration::from_millis(500)).await;
     assert_eq!(answers.matches("HTTP/1.1 200").count(), 50, "pipelined");
 }

@@ -1,30 +1,33 @@
 //! A client of one protocol asks a model of another: what it brings and what it wishes arrive, and the answer comes back.
 
-use crate::fake::dialect::{DIALECTS, Dialect};
-use crate::fake::loopback::{Act, Loopback, stream};
+use crate::fake_provider::dialect::{DIALECTS, ProviderDialect};
+use crate::fake_provider::loopback::{Loopback, ResponseAction, stream_head};
 use crate::harness::Server;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
-type Heard = Arc<Mutex<Vec<Value>>>;
+type UpstreamBodies = Arc<Mutex<Vec<Value>>>;
 
 /// Upstreams of all dialects that greet, and what they were asked.
-async fn upstreams() -> (Server, Heard) {
-    let heard = Heard::default();
+async fn start_with_providers() -> (Server, UpstreamBodies) {
+    let heard = UpstreamBodies::default();
     let hears = Arc::clone(&heard);
-    let upstream = Loopback::open(move |asked| {
+    let upstream = Loopback::start(move |asked| {
         hears.lock().unwrap().push(asked.body);
-        vec![stream(), Act::Send(Dialect::of(&asked.path).says("Hello.").into_bytes())]
+        vec![
+            stream_head(),
+            ResponseAction::Send(ProviderDialect::from_path(&asked.path).full_answer("Hello.").into_bytes()),
+        ]
     })
     .await;
     let mut config = String::new();
     for d in DIALECTS {
-        let (name, kind, url) = (d.name(), d.kind(), upstream.url("/v1"));
+        let (name, kind, url) = (d.name(), d.config_kind(), upstream.url("/v1"));
         write!(config, "[providers.{name}]\nkind = \"{kind}\"\nbase_url = \"{url}\"\n").unwrap();
         write!(config, "[agents.to_{name}]\nmodel = \"{name}/m\"\ninstructions = \"Be brief.\"\n").unwrap();
     }
-    (Server::custom(&config, ""), heard)
+    (Server::with_config(&config, ""), heard)
 }
 
 /// What a client of Messages asks, with a history of its own.
@@ -66,7 +69,7 @@ fn completion(model: &str) -> Value {
 
 #[tokio::test]
 async fn every_model_hears_what_a_client_of_every_protocol_says() {
-    let (hw, heard) = upstreams().await;
+    let (hw, heard) = start_with_providers().await;
     for d in DIALECTS {
         for model in [format!("to_{}", d.name()), format!("{}/m", d.name())] {
             let answer = hw.post("/v1/messages", message(&model)).await.json();

@@ -3,10 +3,10 @@
 mod drawn;
 
 use crate::attachments;
-use crate::blobs::{attached, data_url};
-use crate::fake::dialect::{DIALECTS, Dialect};
-use crate::fake::loopback::{Act, Asked, Loopback, stream, whole};
-use crate::harness::{Server, frames};
+use crate::blobs::{data_url, file_part};
+use crate::fake_provider::dialect::{DIALECTS, ProviderDialect};
+use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, full_response, stream_head};
+use crate::harness::{Server, parse_frames};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 /// What upstreams were asked, in order.
-type Heard = Arc<Mutex<Vec<Value>>>;
+type ReceivedBodies = Arc<Mutex<Vec<Value>>>;
 
 /// A picture of this many bytes, as far as anybody looks.
 fn png(bytes: usize, seed: u32) -> Vec<u8> {
@@ -32,10 +32,13 @@ fn pdf() -> Vec<u8> {
 }
 
 /// Agents `to_responses`, `to_messages` and `to_chat`, whose models answer as `answer` says.
-async fn upstreams(more: &str, answer: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static) -> (Server, Heard) {
-    let heard = Heard::default();
+async fn start_with_providers(
+    more: &str,
+    answer: impl Fn(&ReceivedRequest) -> Vec<ResponseAction> + Send + Sync + 'static,
+) -> (Server, ReceivedBodies) {
+    let heard = ReceivedBodies::default();
     let hears = Arc::clone(&heard);
-    let upstream = Loopback::open(move |asked| {
+    let upstream = Loopback::start(move |asked| {
         let acts = answer(&asked);
         hears.lock().unwrap().push(asked.body);
         acts
@@ -43,40 +46,43 @@ async fn upstreams(more: &str, answer: impl Fn(&Asked) -> Vec<Act> + Send + Sync
     .await;
     let mut config = more.replace("@site@", &upstream.url(""));
     for d in DIALECTS {
-        let (name, kind, url) = (d.name(), d.kind(), upstream.url("/v1"));
+        let (name, kind, url) = (d.name(), d.config_kind(), upstream.url("/v1"));
         write!(config, "\n[providers.{name}]\nkind = \"{kind}\"\nbase_url = \"{url}\"\n").unwrap();
         write!(config, "[agents.to_{name}]\nmodel = \"{name}/m\"\ntools = [{}]\n", tools(more)).unwrap();
     }
-    (Server::custom(&config, ""), heard)
+    (Server::with_config(&config, ""), heard)
 }
 
 fn tools(config: &str) -> &'static str {
     if config.contains("[tools.work]") { "\"work\"" } else { "" }
 }
 
-fn greets(asked: &Asked) -> Vec<Act> {
-    vec![stream(), Act::Send(Dialect::of(&asked.path).says("Hello.").into_bytes())]
+fn greeting_actions(asked: &ReceivedRequest) -> Vec<ResponseAction> {
+    vec![
+        stream_head(),
+        ResponseAction::Send(ProviderDialect::from_path(&asked.path).full_answer("Hello.").into_bytes()),
+    ]
 }
 
-fn taken(heard: &Heard) -> Vec<Value> {
+fn take_bodies(heard: &ReceivedBodies) -> Vec<Value> {
     std::mem::take(&mut *heard.lock().unwrap())
 }
 
 /// Sends a file and gives the part that names it.
 async fn sent(hw: &Server, name: &str, bytes: &[u8]) -> Value {
-    attached(&attachments::sent(hw, &format!("?name={name}"), bytes).await)
+    file_part(&attachments::upload_file(hw, &format!("?name={name}"), bytes).await)
 }
 
 /// Runs to the end and gives the task.
-async fn asked(hw: &Server, agent: &str, input: Value) -> Value {
+async fn run_agent(hw: &Server, agent: &str, input: Value) -> Value {
     let reply = hw.post("/v1/tasks", json!({"model": agent, "input": input, "wait": true})).await;
     assert_eq!((reply.status, reply.json()["status"].as_str()), (200, Some("completed")), "{}", reply.text);
     reply.json()
 }
 
 /// What was said to a model last: the parts of its last message.
-fn parts(dialect: Dialect, body: &Value) -> Vec<Value> {
-    let list = body[if dialect == Dialect::Responses { "input" } else { "messages" }].as_array().unwrap();
+fn parts(dialect: ProviderDialect, body: &Value) -> Vec<Value> {
+    let list = body[if dialect == ProviderDialect::Responses { "input" } else { "messages" }].as_array().unwrap();
     let mut parts = list.last().unwrap()["content"].as_array().unwrap().clone();
     // Where a prefix ends that the service may keep is no part of what is said.
     parts.iter_mut().filter_map(Value::as_object_mut).for_each(|part| drop(part.remove("cache_control")));
@@ -84,38 +90,38 @@ fn parts(dialect: Dialect, body: &Value) -> Vec<Value> {
 }
 
 /// A picture in a dialect's shape.
-fn picture(dialect: Dialect, bytes: &[u8]) -> Value {
+fn image_part(dialect: ProviderDialect, bytes: &[u8]) -> Value {
     let url = data_url("image/png", bytes);
     match dialect {
-        Dialect::Responses => json!({"type": "input_image", "detail": "auto", "image_url": url}),
-        Dialect::Messages => {
+        ProviderDialect::Responses => json!({"type": "input_image", "detail": "auto", "image_url": url}),
+        ProviderDialect::Messages => {
             let source = json!({"type": "base64", "media_type": "image/png", "data": STANDARD.encode(bytes)});
             json!({"type": "image", "source": source})
         }
-        Dialect::Chat => json!({"type": "image_url", "image_url": {"url": url}}),
+        ProviderDialect::Chat => json!({"type": "image_url", "image_url": {"url": url}}),
     }
 }
 
 /// A PDF in a dialect's shape.
-fn paper(dialect: Dialect, name: &str, bytes: &[u8]) -> Value {
+fn document_part(dialect: ProviderDialect, name: &str, bytes: &[u8]) -> Value {
     let url = data_url("application/pdf", bytes);
     match dialect {
-        Dialect::Responses => json!({"type": "input_file", "filename": name, "file_data": url}),
-        Dialect::Messages => {
+        ProviderDialect::Responses => json!({"type": "input_file", "filename": name, "file_data": url}),
+        ProviderDialect::Messages => {
             let source = json!({"type": "base64", "media_type": "application/pdf", "data": STANDARD.encode(bytes)});
             json!({"type": "document", "source": source, "title": name})
         }
-        Dialect::Chat => json!({"type": "file", "file": {"filename": name, "file_data": url}}),
+        ProviderDialect::Chat => json!({"type": "file", "file": {"filename": name, "file_data": url}}),
     }
 }
 
-fn words(dialect: Dialect, text: &str) -> Value {
-    json!({"type": if dialect == Dialect::Responses { "input_text" } else { "text" }, "text": text})
+fn text_part(dialect: ProviderDialect, text: &str) -> Value {
+    json!({"type": if dialect == ProviderDialect::Responses { "input_text" } else { "text" }, "text": text})
 }
 
 #[tokio::test]
 async fn files_that_were_sent_reach_every_model_in_its_own_shape_byte_for_byte() {
-    let (hw, heard) = upstreams("", greets).await;
+    let (hw, heard) = start_with_providers("", greeting_actions).await;
     let (a, b, text) = (png(1_000_000, 1), pdf(), "Größe: 7\n");
     let note = sent(&hw, "note.txt", text.as_bytes()).await;
     let input = json!([
@@ -127,17 +133,17 @@ async fn files_that_were_sent_reach_every_model_in_its_own_shape_byte_for_byte()
         note,
     ]);
     for d in DIALECTS {
-        let task = asked(&hw, &format!("to_{}", d.name()), input.clone()).await;
-        let bodies = taken(&heard);
+        let task = run_agent(&hw, &format!("to_{}", d.name()), input.clone()).await;
+        let bodies = take_bodies(&heard);
         assert_eq!(bodies.len(), 1, "{d:?}");
         let file = format!("File note.txt:\n\n{text}");
         let expected = vec![
-            words(d, "Look."),
-            picture(d, &a),
-            paper(d, "b.pdf", &b),
-            words(d, "And this."),
-            picture(d, &a),
-            words(d, &file),
+            text_part(d, "Look."),
+            image_part(d, &a),
+            document_part(d, "b.pdf", &b),
+            text_part(d, "And this."),
+            image_part(d, &a),
+            text_part(d, &file),
         ];
         let found = parts(d, &bodies[0]);
         assert!(found == expected, "{d:?}: {}", short(&json!(found)));
@@ -145,7 +151,7 @@ async fn files_that_were_sent_reach_every_model_in_its_own_shape_byte_for_byte()
         let more = json!({"model": format!("to_{}", d.name()), "input": "More.", "wait": true,
             "thread_id": task["thread_id"]});
         assert_eq!(hw.post("/v1/tasks", more).await.json()["status"], "completed");
-        let again = taken(&heard).remove(0).to_string();
+        let again = take_bodies(&heard).remove(0).to_string();
         assert_eq!(again.matches(&STANDARD.encode(&a)).count(), 2, "{d:?}");
         assert!(again.contains(&STANDARD.encode(&b)) && again.contains("Größe: 7"), "{d:?}");
     }
@@ -153,7 +159,7 @@ async fn files_that_were_sent_reach_every_model_in_its_own_shape_byte_for_byte()
 
 #[tokio::test]
 async fn how_closely_a_picture_is_looked_at_reaches_the_models_that_can_be_told() {
-    let (hw, heard) = upstreams("", greets).await;
+    let (hw, heard) = start_with_providers("", greeting_actions).await;
     let url = data_url("image/png", &png(1_000, 1));
     for d in DIALECTS {
         let model = format!("to_{}", d.name());
@@ -166,11 +172,11 @@ async fn how_closely_a_picture_is_looked_at_reaches_the_models_that_can_be_told(
         for (path, body) in [("/v1/responses", by_responses), ("/v1/chat/completions", by_chat), ("/v1/tasks", by_task)]
         {
             assert_eq!(hw.post(path, body).await.status, 200);
-            let found = parts(d, &taken(&heard).remove(0)).remove(0);
+            let found = parts(d, &take_bodies(&heard).remove(0)).remove(0);
             let detail = match d {
-                Dialect::Responses => &found["detail"],
-                Dialect::Chat => &found["image_url"]["detail"],
-                Dialect::Messages => &json!("low"),
+                ProviderDialect::Responses => &found["detail"],
+                ProviderDialect::Chat => &found["image_url"]["detail"],
+                ProviderDialect::Messages => &json!("low"),
             };
             assert_eq!(detail, "low", "{d:?} {path}: {}", short(&found));
         }
@@ -182,7 +188,7 @@ async fn how_closely_a_picture_is_looked_at_reaches_the_models_that_can_be_told(
 
 #[tokio::test]
 async fn a_page_that_was_sent_is_its_words_and_wide_text_is_text() {
-    let (hw, heard) = upstreams("", greets).await;
+    let (hw, heard) = start_with_providers("", greeting_actions).await;
     let page = "<!DOCTYPE html><title>Prices</title><style>p{}</style><p>Tea is <b>7</b> &euro;.";
     let wide: Vec<u8> = "\u{feff}Größe: 7\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let input = json!([
@@ -193,11 +199,11 @@ async fn a_page_that_was_sent_is_its_words_and_wide_text_is_text() {
         sent(&hw, "wide.txt", &wide).await,
     ]);
     for d in DIALECTS {
-        asked(&hw, &format!("to_{}", d.name()), input.clone()).await;
-        let body = taken(&heard).remove(0);
+        run_agent(&hw, &format!("to_{}", d.name()), input.clone()).await;
+        let body = take_bodies(&heard).remove(0);
         let told = match d {
-            Dialect::Chat => parts_or_text(&body).as_str().unwrap().to_owned(),
-            Dialect::Responses | Dialect::Messages => {
+            ProviderDialect::Chat => parts_or_text(&body).as_str().unwrap().to_owned(),
+            ProviderDialect::Responses | ProviderDialect::Messages => {
                 let texts = parts(d, &body).into_iter().map(|part| part["text"].as_str().unwrap().to_owned());
                 texts.collect::<Vec<_>>().join("\n")
             }
@@ -225,7 +231,7 @@ fn short(value: &Value) -> String {
 
 #[tokio::test]
 async fn what_a_service_cannot_read_is_named_and_what_is_too_much_is_left_out_oldest_first() {
-    let (hw, heard) = upstreams("[files]\nmodel_bytes_max = 2500", greets).await;
+    let (hw, heard) = start_with_providers("[files]\nmodel_bytes_max = 2500", greeting_actions).await;
     let zip = b"PK\x03\x04\x14\0\0\0\x08\0binary\0".to_vec();
     let (old, new) = (png(2_000, 1), png(2_000, 2));
     for d in DIALECTS {
@@ -235,43 +241,43 @@ async fn what_a_service_cannot_read_is_named_and_what_is_too_much_is_left_out_ol
             sent(&hw, "new.png", &new).await,
             {"type": "text", "text": "Look."},
         ]);
-        asked(&hw, &format!("to_{}", d.name()), input).await;
-        let found = parts(d, &taken(&heard).remove(0));
+        run_agent(&hw, &format!("to_{}", d.name()), input).await;
+        let found = parts(d, &take_bodies(&heard).remove(0));
         let (left_out, named) = ("[file old.png left out: too large]", "[file a.zip]");
         let notes = match d {
-            Dialect::Chat => vec![words(d, &format!("{left_out}\n{named}"))],
-            Dialect::Responses | Dialect::Messages => vec![words(d, left_out), words(d, named)],
+            ProviderDialect::Chat => vec![text_part(d, &format!("{left_out}\n{named}"))],
+            ProviderDialect::Responses | ProviderDialect::Messages => vec![text_part(d, left_out), text_part(d, named)],
         };
-        let expected = [notes, vec![picture(d, &new), words(d, "Look.")]].concat();
+        let expected = [notes, vec![image_part(d, &new), text_part(d, "Look.")]].concat();
         assert!(found == expected, "{d:?}: {}", short(&json!(found)));
     }
 }
 
 #[tokio::test]
 async fn a_file_whose_bytes_are_gone_is_a_note_and_a_place_that_does_not_answer_is_asked_again() {
-    let (hw, heard) = upstreams("", greets).await;
+    let (hw, heard) = start_with_providers("", greeting_actions).await;
     let (a, b) = (png(100, 1), png(100, 2));
     let gone = sent(&hw, "gone.png", &a).await;
     let folder = hw.data_dir().join("files");
     std::fs::remove_file(folder.join(gone["file"]["path"].as_str().unwrap())).unwrap();
-    asked(&hw, "to_chat", json!([gone, {"type": "text", "text": "Look."}])).await;
-    let told = parts_or_text(&taken(&heard).remove(0));
+    run_agent(&hw, "to_chat", json!([gone, {"type": "text", "text": "Look."}])).await;
+    let told = parts_or_text(&take_bodies(&heard).remove(0));
     assert_eq!(told, json!("[file gone.png left out: it is no longer there]\nLook."));
 
     let kept = sent(&hw, "kept.png", &b).await;
     let (inputs, aside) = (folder.join("agent-inputs"), folder.join("aside"));
     std::fs::rename(&inputs, &aside).unwrap();
     std::fs::write(&inputs, "no folder").unwrap();
-    let task = hw.begin(json!({"model": "to_chat", "input": [kept]})).await;
+    let task = hw.create_task(json!({"model": "to_chat", "input": [kept]})).await;
     let id = task["task_id"].as_str().unwrap();
-    let mut events = hw.open(&format!("/v1/tasks/{id}/events")).await;
-    let seen = events.until("task.retrying").await;
+    let mut events = hw.open_stream(&format!("/v1/tasks/{id}/events")).await;
+    let seen = events.read_until("task.retrying").await;
     assert!(seen.contains("files_unavailable"), "{seen}");
     assert!(heard.lock().unwrap().is_empty(), "a model that is asked without the file would mislead");
     std::fs::remove_file(&inputs).unwrap();
     std::fs::rename(&aside, &inputs).unwrap();
-    assert_eq!(hw.ended(id).await["status"], "completed");
-    assert_eq!(parts(Dialect::Chat, &taken(&heard).remove(0)), [picture(Dialect::Chat, &b)]);
+    assert_eq!(hw.wait_ended(id).await["status"], "completed");
+    assert_eq!(parts(ProviderDialect::Chat, &take_bodies(&heard).remove(0)), [image_part(ProviderDialect::Chat, &b)]);
 }
 
 fn parts_or_text(body: &Value) -> Value {
@@ -283,18 +289,21 @@ const WORK: &str = "[tools.work]\nkind = \"http\"\nurl = \"@site@/work\"\noutput
     description = \"Works.\"\nparameters = { type = \"object\" }\n";
 
 /// Calls the tool, then greets.
-fn works(output: Value) -> impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static {
+fn call_then_answer(output: Value) -> impl Fn(&ReceivedRequest) -> Vec<ResponseAction> + Send + Sync + 'static {
     move |asked| {
         if asked.path == "/work" {
-            return vec![whole("200 OK", "content-type: application/json\r\n", &output.to_string())];
+            return vec![full_response("200 OK", "content-type: application/json\r\n", &output.to_string())];
         }
-        let d = Dialect::of(&asked.path);
+        let d = ProviderDialect::from_path(&asked.path);
         if d.has_results(&asked.body) {
-            return greets(asked);
+            return greeting_actions(asked);
         }
         let (item, id) = ("fc_1", "call_1");
-        let call = d.call(0, item, id) + &d.arguments(0, item, "{}") + &d.called(0, item, id, "{}");
-        vec![stream(), Act::Send([d.head(), call, d.end(true, 9, 4)].concat().into_bytes())]
+        let call = d.call_start(0, item, id) + &d.arguments_delta(0, item, "{}") + &d.call_end(0, item, id, "{}");
+        vec![
+            stream_head(),
+            ResponseAction::Send([d.answer_start(), call, d.terminal_event(true, 9, 4)].concat().into_bytes()),
+        ]
     }
 }
 
@@ -306,34 +315,34 @@ async fn a_picture_of_a_tool_is_an_address_in_the_log_and_a_picture_to_the_next_
         "message_content": [{"type": "text", "text": "Seen."}, {"type": "image_url", "image_url": {"url": url}}],
         "block_list": [{"type": "image", "image_url": {"url": url}}],
     });
-    let (hw, heard) = upstreams(WORK, works(output)).await;
+    let (hw, heard) = start_with_providers(WORK, call_then_answer(output)).await;
     for d in DIALECTS {
-        let task = asked(&hw, &format!("to_{}", d.name()), json!("Look.")).await;
+        let task = run_agent(&hw, &format!("to_{}", d.name()), json!("Look.")).await;
         let id = task["task_id"].as_str().unwrap();
         for format in ["task", "run-items"] {
             let log = hw.get(&format!("/v1/tasks/{id}/events?format={format}")).await.text;
             assert!(log.contains("/v1/blobs/") && !log.contains("data:image"), "{d:?} {format}: {log:.2000}");
             assert!(log.len() < 100_000, "{d:?} {format}: {}", log.len());
         }
-        let bodies = taken(&heard);
+        let bodies = take_bodies(&heard);
         let [first, _, second] = bodies.as_slice() else { panic!("{} requests", bodies.len()) };
         assert!(!first.to_string().contains("base64"), "{d:?}");
-        let shown = picture(d, &shot).to_string();
+        let shown = image_part(d, &shot).to_string();
         assert_eq!(second.to_string().matches(&shown).count(), 1, "{d:?}: {}", short(second));
     }
-    assert_eq!(blobs(&hw).len(), 1, "the same bytes of one user are kept once");
-    verified(hw);
+    assert_eq!(stored_blobs(&hw).len(), 1, "the same bytes of one user are kept once");
+    kill_and_verify(hw);
 }
 
 /// Everything in the data folder agrees with everything else.
-fn verified(mut hw: Server) {
+fn kill_and_verify(mut hw: Server) {
     hw.kill9();
-    let report = hw.cli(&["verify"]);
+    let report = hw.run_cli(&["verify"]);
     assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stdout));
 }
 
 /// The bytes of everything that threads hold.
-fn blobs(hw: &Server) -> Vec<Vec<u8>> {
+fn stored_blobs(hw: &Server) -> Vec<Vec<u8>> {
     let folder = hw.data_dir().join("files/blobs/local");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     paths.map(|path| std::fs::read(path).unwrap()).collect()
@@ -352,18 +361,18 @@ async fn what_is_none_or_somebody_elses_is_said_to_be_lost_and_the_run_goes_on()
         ],
         "block_list": [{"type": "image", "image_url": {"url": "data:image/svg+xml,%3Csvg/%3E"}}],
     });
-    let (hw, heard) = upstreams(WORK, works(output)).await;
-    let task = asked(&hw, "to_messages", json!("Look.")).await;
-    let bodies = taken(&heard);
+    let (hw, heard) = start_with_providers(WORK, call_then_answer(output)).await;
+    let task = run_agent(&hw, "to_messages", json!("Look.")).await;
+    let bodies = take_bodies(&heard);
     let given = bodies.last().unwrap().to_string();
     let lost = "[a file could not be kept]";
     assert_eq!(given.matches(lost).count(), 3, "{given}");
     assert!(!given.contains("not base64") && !given.contains("blobs") && !given.contains("other"), "{given}");
-    assert!(given.contains(&paper(Dialect::Messages, "a.pdf", &pdf()).to_string()), "{given}");
+    assert!(given.contains(&document_part(ProviderDialect::Messages, "a.pdf", &pdf()).to_string()), "{given}");
     let log = hw.get(&format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap())).await.text;
     assert!(log.contains(lost) && !log.contains("svg"), "{log}");
-    assert!(frames(&log).iter().any(|frame| frame.event == "task.completed"));
-    verified(hw);
+    assert!(parse_frames(&log).iter().any(|frame| frame.event == "task.completed"));
+    kill_and_verify(hw);
 }
 
 #[tokio::test]
@@ -371,17 +380,21 @@ async fn a_hooks_pictures_are_kept_like_anybodys() {
     let shot = png(300_000, 4);
     let picture_part = json!({"type": "image_url", "image_url": {"url": data_url("image/png", &shot)}});
     let said = json!({"input": [picture_part, {"type": "text", "text": "Look at it."}]}).to_string();
-    let (hw, heard) = upstreams(HOOKED, move |asked| match asked.path.as_str() {
-        "/hook" => vec![whole("200 OK", "content-type: application/json\r\n", &said)],
-        _ => greets(asked),
+    let (hw, heard) = start_with_providers(HOOKED, move |asked| match asked.path.as_str() {
+        "/hook" => vec![full_response("200 OK", "content-type: application/json\r\n", &said)],
+        _ => greeting_actions(asked),
     })
     .await;
-    let task = asked(&hw, "hooked", json!("Look.")).await;
+    let task = run_agent(&hw, "hooked", json!("Look.")).await;
     let log = hw.get(&format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap())).await.text;
     assert!(log.contains("/v1/blobs/") && !log.contains("base64"), "{log:.2000}");
-    let found = parts(Dialect::Chat, taken(&heard).last().unwrap());
-    assert!(found == [picture(Dialect::Chat, &shot), words(Dialect::Chat, "Look at it.")], "{}", short(&json!(found)));
-    verified(hw);
+    let found = parts(ProviderDialect::Chat, take_bodies(&heard).last().unwrap());
+    assert!(
+        found == [image_part(ProviderDialect::Chat, &shot), text_part(ProviderDialect::Chat, "Look at it.")],
+        "{}",
+        short(&json!(found))
+    );
+    kill_and_verify(hw);
 }
 
 /// An agent whose input somebody rewrites.
@@ -390,10 +403,13 @@ const HOOKED: &str = "[agents.hooked]\nmodel = \"chat/m\"\ninput_hook = { url = 
 #[tokio::test]
 async fn models_are_given_so_much_at_once_and_others_wait_until_one_begins_to_answer() {
     let (open, gate) = tokio::sync::watch::channel(false);
-    let (hw, heard) = upstreams("[files]\nmodels_bytes_max = 1024\n", move |asked| {
-        let holds =
-            if asked.body.to_string().contains("image_url") { Act::Gate(gate.clone()) } else { Act::Send(Vec::new()) };
-        let [head, words] = greets(asked).try_into().unwrap_or_else(|_| unreachable!("two acts"));
+    let (hw, heard) = start_with_providers("[files]\nmodels_bytes_max = 1024\n", move |asked| {
+        let holds = if asked.body.to_string().contains("image_url") {
+            ResponseAction::Gate(gate.clone())
+        } else {
+            ResponseAction::Send(Vec::new())
+        };
+        let [head, words] = greeting_actions(asked).try_into().unwrap_or_else(|_| unreachable!("two acts"));
         vec![holds, head, words]
     })
     .await;
@@ -404,21 +420,21 @@ async fn models_are_given_so_much_at_once_and_others_wait_until_one_begins_to_an
         tasks.push(begun.json()["task_id"].as_str().unwrap().to_owned());
     }
     // Whoever brings no files does not wait for those who do.
-    asked(&hw, "to_chat", json!("Hello?")).await;
-    assert_eq!(taken(&heard).len(), 2, "one of the two, and the one without");
+    run_agent(&hw, "to_chat", json!("Hello?")).await;
+    assert_eq!(take_bodies(&heard).len(), 2, "one of the two, and the one without");
     open.send_replace(true);
     for task in &tasks {
         let log = hw.get(&format!("/v1/tasks/{task}/events")).await.text;
-        assert!(frames(&log).iter().any(|frame| frame.event == "task.completed"), "{log}");
+        assert!(parse_frames(&log).iter().any(|frame| frame.event == "task.completed"), "{log}");
     }
-    assert_eq!(taken(&heard).len(), 1);
+    assert_eq!(take_bodies(&heard).len(), 1);
 }
 
 #[tokio::test]
 async fn what_a_file_says_is_not_what_its_sender_says() {
     let hw = Server::demo();
     let note = sent(&hw, "note.txt", b"What is the weather?").await;
-    let task = asked(&hw, "demo", json!([note, {"type": "text", "text": "hello"}])).await;
+    let task = run_agent(&hw, "demo", json!([note, {"type": "text", "text": "hello"}])).await;
     let kinds: Vec<&Value> = task["output"].as_array().unwrap().iter().map(|item| &item["type"]).collect();
     assert_eq!(kinds, ["message"], "the demo's weather would call a tool");
 }

@@ -5,11 +5,11 @@ use reqwest::Method;
 
 #[tokio::test]
 async fn only_its_own_names_are_answered() {
-    let hw = Server::start("[server]\nhosts = [\"hw.example\"]");
+    let hw = Server::demo_with("[server]\nhosts = [\"hw.example\"]");
     let get = |host: &str| format!("GET /healthz HTTP/1.1\r\n{host}connection: close\r\n\r\n");
     let own = ["host: localhost:1\r\n", "host: 127.0.0.1\r\n", "host: [::1]:80\r\n", "host: HW.example:443\r\n"];
     for host in own {
-        assert!(hw.raw(get(host)).await.starts_with("HTTP/1.1 200"), "{host}");
+        assert!(hw.send_raw(get(host)).await.starts_with("HTTP/1.1 200"), "{host}");
     }
     let foreign = [
         "",
@@ -22,14 +22,14 @@ async fn only_its_own_names_are_answered() {
         "host: evil.example\r\nx-forwarded-for: 127.0.0.1\r\nx-user-id: admin\r\n",
     ];
     for host in foreign {
-        let answer = hw.raw(get(host)).await;
+        let answer = hw.send_raw(get(host)).await;
         assert!(answer.starts_with("HTTP/1.1 421") && answer.contains("host_not_allowed"), "{host}: {answer}");
     }
 }
 
 #[tokio::test]
 async fn pages_of_this_machine_may_ask_and_others_may_not() {
-    let hw = Server::start("[server]\norigins = [\"https://app.example\"]");
+    let hw = Server::demo_with("[server]\norigins = [\"https://app.example\"]");
     let same = format!("http://{}", hw.address);
     for origin in ["http://localhost:3000", "http://127.0.0.1:5173", "https://app.example", &same] {
         let reply = hw.request(Method::GET, "/v1/tasks", &[("origin", origin)], None).await;

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 const DEMO: &str = include_str!("../../demo/headwater.toml");
 const SCENARIOS: &str = include_str!("../../demo/scenarios.toml");
 /// Nothing here may take longer; a test that hangs says where.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running server and everything that it has.
 pub(crate) struct Server {
@@ -36,7 +36,7 @@ pub(crate) struct Reply {
 
 /// One frame of an event stream.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Frame {
+pub(crate) struct SseFrame {
     pub(crate) id: String,
     pub(crate) event: String,
     pub(crate) data: Value,
@@ -47,21 +47,21 @@ pub(crate) struct Frame {
 impl Server {
     /// The demo.
     pub(crate) fn demo() -> Self {
-        Self::start("")
+        Self::demo_with("")
     }
 
     /// The demo, with more in its config.
-    pub(crate) fn start(more: &str) -> Self {
-        Self::custom(&format!("{DEMO}\n{more}\n"), SCENARIOS)
+    pub(crate) fn demo_with(more: &str) -> Self {
+        Self::with_config(&format!("{DEMO}\n{more}\n"), SCENARIOS)
     }
 
     /// A config of one's own, with the scenarios beside it.
-    pub(crate) fn custom(config: &str, scenarios: &str) -> Self {
+    pub(crate) fn with_config(config: &str, scenarios: &str) -> Self {
         Self::with_env(config, scenarios, Vec::new())
     }
 
     /// The demo whose files are in a bucket, with more in its config.
-    pub(crate) fn in_bucket(endpoint: &str, more: &str) -> Self {
+    pub(crate) fn with_bucket(endpoint: &str, more: &str) -> Self {
         let env = [
             ("AWS_ENDPOINT_URL", endpoint),
             ("AWS_ACCESS_KEY_ID", "id"),
@@ -76,8 +76,8 @@ impl Server {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("headwater.toml"), config).unwrap();
         std::fs::write(dir.path().join("scenarios.toml"), scenarios).unwrap();
-        let (child, address) = spawn(dir.path(), &env);
-        Self { dir, child, address, client: client(), key: None, env }
+        let (child, address) = spawn_server(dir.path(), &env);
+        Self { dir, child, address, client: http_client(), key: None, env }
     }
 
     /// The same server, seen by somebody with this key.
@@ -143,47 +143,47 @@ impl Server {
     }
 
     /// Begins a run and gives its object.
-    pub(crate) async fn run(&self, input: &str) -> Value {
-        self.begin(json!({"model": "demo", "input": input})).await
+    pub(crate) async fn start_run(&self, input: &str) -> Value {
+        self.create_task(json!({"model": "demo", "input": input})).await
     }
 
-    pub(crate) async fn begin(&self, body: Value) -> Value {
+    pub(crate) async fn create_task(&self, body: Value) -> Value {
         let reply = self.post("/v1/tasks", body).await;
         assert_eq!(reply.status, 202, "{}", reply.text);
         reply.json()
     }
 
     /// The task's object, once it has ended.
-    pub(crate) async fn ended(&self, task: &str) -> Value {
+    pub(crate) async fn wait_ended(&self, task: &str) -> Value {
         self.frames(&format!("/v1/tasks/{task}/events"), None).await;
         self.get(&format!("/v1/tasks/{task}")).await.json()
     }
 
     /// All frames up to the stream's own end.
-    pub(crate) async fn frames(&self, path: &str, last_event_id: Option<&str>) -> Vec<Frame> {
+    pub(crate) async fn frames(&self, path: &str, last_event_id: Option<&str>) -> Vec<SseFrame> {
         let headers: Vec<(&str, &str)> = last_event_id.map(|id| ("last-event-id", id)).into_iter().collect();
         let reply = self.request(Method::GET, path, &headers, None).await;
         assert!(matches!(reply.status, 200 | 204), "{}: {}", reply.status, reply.text);
-        frames(&reply.text)
+        parse_frames(&reply.text)
     }
 
     /// A stream that is read piece by piece.
-    pub(crate) async fn open(&self, path: &str) -> Open {
+    pub(crate) async fn open_stream(&self, path: &str) -> OpenStream {
         let mut request = self.client.get(self.url(path));
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
         }
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), 200);
-        Open { response, seen: String::new() }
+        OpenStream { response, text: String::new() }
     }
 
     /// Bytes as they are, on a connection of their own; what comes back until the server closes it, or for a moment.
-    pub(crate) async fn raw(&self, bytes: impl AsRef<[u8]>) -> String {
+    pub(crate) async fn send_raw(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
         // A server that refuses early may close before everything was taken.
         let _refused = stream.write_all(bytes.as_ref()).await;
-        read_for(&mut stream, PATIENCE).await
+        read_until_closed(&mut stream, TEST_TIMEOUT).await
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -200,30 +200,30 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    pub(crate) fn exited(&mut self) -> ExitStatus {
+    pub(crate) fn wait_exit(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 
     pub(crate) fn restart(&mut self) {
-        (self.child, self.address) = spawn(self.dir.path(), &self.env);
+        (self.child, self.address) = spawn_server(self.dir.path(), &self.env);
     }
 
     /// Runs another verb on the same data folder.
-    pub(crate) fn cli(&self, args: &[&str]) -> Output {
-        headwater(self.dir.path()).args(args).arg("--data-dir").arg(self.data_dir()).output().unwrap()
+    pub(crate) fn run_cli(&self, args: &[&str]) -> Output {
+        headwater_command(self.dir.path()).args(args).arg("--data-dir").arg(self.data_dir()).output().unwrap()
     }
 
     /// Asks until it is so.
-    pub(crate) async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
+    pub(crate) async fn wait_until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
         let began = Instant::now();
         while !is_so().await {
-            assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}\n{}", self.log());
+            assert!(began.elapsed() < TEST_TIMEOUT, "{what}: not within {TEST_TIMEOUT:?}\n{}", self.log());
             tokio::task::yield_now().await;
         }
     }
 
     /// How many threads and records there are: what a refused request must not change.
-    pub(crate) async fn size(&self) -> (usize, u64) {
+    pub(crate) async fn count_threads_and_records(&self) -> (usize, u64) {
         let threads = self.get("/v1/threads?limit=100").await.json();
         let mut records = 0;
         let list = threads["data"].as_array().unwrap();
@@ -246,12 +246,12 @@ impl Drop for Server {
 }
 
 /// A client that gives up after a while.
-pub(crate) fn client() -> Client {
-    Client::builder().timeout(PATIENCE).no_proxy().build().unwrap()
+pub(crate) fn http_client() -> Client {
+    Client::builder().timeout(TEST_TIMEOUT).no_proxy().build().unwrap()
 }
 
 /// The binary, with nothing of our own environment that it would listen to.
-pub(crate) fn headwater(dir: &Path) -> Command {
+pub(crate) fn headwater_command(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headwater"));
     command.current_dir(dir);
     for name in ["CONFIG", "LISTEN", "DATA_DIR", "LOG", "URL", "KEY", "RECORD"] {
@@ -266,9 +266,9 @@ pub(crate) fn headwater(dir: &Path) -> Command {
     command
 }
 
-fn spawn(dir: &Path, env: &[(&str, String)]) -> (Child, String) {
+fn spawn_server(dir: &Path, env: &[(&str, String)]) -> (Child, String) {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr")).unwrap();
-    let mut child = headwater(dir)
+    let mut child = headwater_command(dir)
         .args(["serve", "--config", "headwater.toml", "--listen", "127.0.0.1:0", "--data-dir", "data"])
         .envs(env.iter().cloned())
         .stdout(Stdio::piped())
@@ -285,7 +285,7 @@ fn spawn(dir: &Path, env: &[(&str, String)]) -> (Child, String) {
 }
 
 /// Reads until the other side closes, at most so long.
-pub(crate) async fn read_for(stream: &mut TcpStream, most: Duration) -> String {
+pub(crate) async fn read_until_closed(stream: &mut TcpStream, most: Duration) -> String {
     let mut bytes = Vec::new();
     let read = async {
         let mut piece = [0; 4096];
@@ -327,43 +327,43 @@ pub(crate) fn openapi() -> Value {
 }
 
 /// A stream that is being read.
-pub(crate) struct Open {
+pub(crate) struct OpenStream {
     response: reqwest::Response,
-    seen: String,
+    text: String,
 }
 
-impl Open {
+impl OpenStream {
     /// Reads until the text holds this.
-    pub(crate) async fn until(&mut self, text: &str) -> &str {
-        while !self.seen.contains(text) {
+    pub(crate) async fn read_until(&mut self, text: &str) -> &str {
+        while !self.text.contains(text) {
             let chunk = self.response.chunk().await.unwrap().expect("the stream ended");
-            self.seen.push_str(std::str::from_utf8(&chunk).unwrap());
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
-        &self.seen
+        &self.text
     }
 
     /// Reads to the end. An error is a stream that was cut.
-    pub(crate) async fn rest(&mut self) -> Result<&str, reqwest::Error> {
+    pub(crate) async fn read_to_end(&mut self) -> Result<&str, reqwest::Error> {
         while let Some(chunk) = self.response.chunk().await? {
-            self.seen.push_str(std::str::from_utf8(&chunk).unwrap());
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
-        Ok(&self.seen)
+        Ok(&self.text)
     }
 }
 
 /// The frames of a stream, without comments and `retry`.
-pub(crate) fn frames(text: &str) -> Vec<Frame> {
+pub(crate) fn parse_frames(text: &str) -> Vec<SseFrame> {
     let frame = |raw: &str| {
         let field = |name: &str| raw.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
         let data: String = field("data: ")?;
         let (id, event) = (field("id: ").unwrap(), field("event: ").unwrap());
-        Some(Frame { id, event, data: serde_json::from_str(&data).unwrap(), raw: raw.to_owned() })
+        Some(SseFrame { id, event, data: serde_json::from_str(&data).unwrap(), raw: raw.to_owned() })
     };
     // A piece that has no blank line yet is not a frame.
     text.split_inclusive("\n\n").filter(|raw| raw.ends_with("\n\n")).filter_map(frame).collect()
 }
 
 /// The frames' bytes.
-pub(crate) fn bytes(frames: &[Frame]) -> String {
+pub(crate) fn concat_raw_frames(frames: &[SseFrame]) -> String {
     frames.iter().map(|frame| frame.raw.as_str()).collect()
 }

@@ -1,6 +1,6 @@
 //! Asked twice, done once.
 
-use crate::harness::{Reply, Server, frames};
+use crate::harness::{Reply, Server, parse_frames};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ async fn the_same_request_gives_the_same_run() {
     let headers = [("content-type", "application/json"), ("idempotency-key", "k1")];
     let again = hw.request(Method::POST, "/v1/tasks", &headers, Some(spelt.into())).await;
     assert_eq!((again.status, again.json()["task_id"].as_str()), (202, Some(id)));
-    hw.ended(id).await;
+    hw.wait_ended(id).await;
     assert_eq!(post(&hw, "/v1/tasks", "k1", &body).await.json()["task_id"], id);
     let other = post(&hw, "/v1/tasks", "k1", &json!({"model": "demo", "input": "else"})).await;
     assert_eq!(other.problem(), (409, "idempotency_key_reused".to_owned()));
@@ -33,32 +33,32 @@ async fn a_stream_that_was_lost_is_had_again_from_its_start() {
     let body = json!({"model": "demo", "input": "weather", "stream": true});
     let first = post(&hw, "/v1/tasks", "k", &body).await;
     let again = post(&hw, "/v1/tasks", "k", &body).await;
-    assert_eq!((again.status, frames(&again.text)), (200, frames(&first.text)));
+    assert_eq!((again.status, parse_frames(&again.text)), (200, parse_frames(&first.text)));
     assert_eq!(again.header("location"), first.header("location"));
     hw.kill9();
     hw.restart();
     let later = post(&hw, "/v1/tasks", "k", &body).await;
-    assert_eq!(frames(&later.text), frames(&first.text), "also after a restart");
+    assert_eq!(parse_frames(&later.text), parse_frames(&first.text), "also after a restart");
 }
 
 #[tokio::test]
 async fn a_busy_thread_does_not_refuse_what_it_already_has() {
     let hw = Server::demo();
-    let first = hw.run("story 5000").await;
+    let first = hw.start_run("story 5000").await;
     let thread = first["thread_id"].as_str().unwrap();
     hw.post(&format!("/v1/tasks/{}/cancel", first["task_id"].as_str().unwrap()), json!({})).await;
-    hw.ended(first["task_id"].as_str().unwrap()).await;
+    hw.wait_ended(first["task_id"].as_str().unwrap()).await;
     for on_busy in ["reject", "interrupt"] {
         let body = json!({"model": "demo", "input": "story 5000", "thread_id": thread, "on_busy": on_busy});
         let begun = post(&hw, "/v1/tasks", on_busy, &body).await;
         assert_eq!(begun.status, 202, "{}", begun.text);
         let id = begun.json()["task_id"].as_str().unwrap().to_owned();
-        hw.open(&format!("/v1/tasks/{id}/events")).await.until("task.text.delta").await;
+        hw.open_stream(&format!("/v1/tasks/{id}/events")).await.read_until("task.text.delta").await;
         let again = post(&hw, "/v1/tasks", on_busy, &body).await;
         assert_eq!((again.status, again.json()["task_id"].as_str()), (202, Some(id.as_str())));
         assert_eq!(hw.get(&format!("/v1/tasks/{id}")).await.json()["status"], "running");
         hw.post(&format!("/v1/tasks/{id}/cancel"), json!({})).await;
-        hw.ended(&id).await;
+        hw.wait_ended(&id).await;
     }
 }
 
@@ -77,11 +77,11 @@ async fn many_at_once_are_one() {
 #[tokio::test]
 async fn a_cancel_and_an_input_are_done_once() {
     let hw = Server::demo();
-    let task = hw.run("story 5000").await;
+    let task = hw.start_run("story 5000").await;
     let id = task["task_id"].as_str().unwrap();
     let cancel = format!("/v1/tasks/{id}/cancel");
     assert_eq!(post(&hw, &cancel, "c", &json!({})).await.status, 202);
-    hw.ended(id).await;
+    hw.wait_ended(id).await;
     assert_eq!(post(&hw, &cancel, "c", &json!({})).await.status, 202, "asked again, answered again");
     assert_eq!(
         post(&hw, &cancel, "c", &json!({"mode": "immediate"})).await.problem(),

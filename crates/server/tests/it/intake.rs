@@ -5,9 +5,9 @@ mod good;
 mod past;
 mod whose;
 
-use crate::attachments::stored as kept;
-use crate::blobs::{data_url, picture as png, route as blob};
-use crate::blocks::client::Socket;
+use crate::attachments::stored_files as kept;
+use crate::blobs::{blob_path as blob, data_url, unique_png as png};
+use crate::blocks::socket::Socket;
 use crate::harness::{Reply, Server};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,17 +16,18 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// The protocols that have pictures in their messages.
-const WAYS: [Way; 4] = [Way::Native, Way::Responses, Way::Messages, Way::Chat];
+const API_PROTOCOLS: [ApiProtocol; 4] =
+    [ApiProtocol::Native, ApiProtocol::Responses, ApiProtocol::Messages, ApiProtocol::Chat];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum ApiProtocol {
     Native,
     Responses,
     Messages,
     Chat,
 }
 
-impl Way {
+impl ApiProtocol {
     const fn path(self) -> &'static str {
         match self {
             Self::Native => "/v1/tasks",
@@ -37,11 +38,11 @@ impl Way {
     }
 
     /// A request that says something and shows a picture.
-    fn shows(self, url: &str) -> Value {
-        self.says("hello", &[self.picture(url)])
+    fn request_with_image(self, url: &str) -> Value {
+        self.request_with_parts("hello", &[self.image_part(url)])
     }
 
-    fn says(self, words: &str, more: &[Value]) -> Value {
+    fn request_with_parts(self, words: &str, more: &[Value]) -> Value {
         let kind = if self == Self::Responses { "input_text" } else { "text" };
         let mut parts = vec![json!({"type": kind, "text": words})];
         parts.extend(more.iter().cloned());
@@ -54,7 +55,7 @@ impl Way {
         }
     }
 
-    fn picture(self, url: &str) -> Value {
+    fn image_part(self, url: &str) -> Value {
         match self {
             Self::Native | Self::Chat => json!({"type": "image_url", "image_url": {"url": url}}),
             Self::Responses => json!({"type": "input_image", "image_url": url}),
@@ -69,7 +70,7 @@ impl Way {
         }
     }
 
-    fn file(self, url: &str, name: &str) -> Value {
+    fn file_part(self, url: &str, name: &str) -> Value {
         match self {
             Self::Native => json!({"type": "file", "file": {"url": url, "name": name}}),
             Self::Chat => json!({"type": "file", "file": {"file_data": url, "filename": name}}),
@@ -78,20 +79,20 @@ impl Way {
             }
             Self::Responses => json!({"type": "input_file", "file_url": url, "filename": name}),
             Self::Messages => {
-                let image = self.picture(url);
+                let image = self.image_part(url);
                 json!({"type": "document", "title": name, "source": image["source"]})
             }
         }
     }
 
     /// What the clients of this protocol are told when a body is not right.
-    const fn wrong(self) -> u16 {
+    const fn invalid_body_status(self) -> u16 {
         if matches!(self, Self::Native) { 422 } else { 400 }
     }
 }
 
 /// A picture that says how large it is.
-fn sized(width: u32, height: u32, tag: &str) -> Vec<u8> {
+fn png_of_size(width: u32, height: u32, tag: &str) -> Vec<u8> {
     let head = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &width.to_be_bytes(), &height.to_be_bytes()].concat();
     [&head[..], b"\x08\x06\0\0\0", tag.as_bytes()].concat()
 }
@@ -101,7 +102,7 @@ fn picture_url(tag: &str) -> String {
 }
 
 /// The bytes at an address.
-async fn fetched(hw: &Server, address: &str, token: Option<&str>) -> (u16, Vec<u8>) {
+async fn fetch_bytes(hw: &Server, address: &str, token: Option<&str>) -> (u16, Vec<u8>) {
     let mut request = hw.client.get(hw.url(address));
     if let Some(token) = token {
         request = request.bearer_auth(token);
@@ -111,7 +112,7 @@ async fn fetched(hw: &Server, address: &str, token: Option<&str>) -> (u16, Vec<u
 }
 
 /// Everything that the logs of all threads show.
-async fn shown(hw: &Server) -> String {
+async fn all_events_text(hw: &Server) -> String {
     let tasks = hw.get("/v1/tasks?limit=100").await.json();
     let mut all = String::new();
     for task in tasks["data"].as_array().unwrap() {
@@ -128,7 +129,7 @@ async fn send_as(hw: &Server, token: &str, path: &str, body: &Value) -> Reply {
 
 #[tokio::test]
 async fn what_is_no_picture_is_refused_in_the_words_of_every_protocol_and_nothing_is_kept() {
-    let hw = Server::start("[files]\nimage_bytes_max = 1000\nupload_bytes_max = 1000");
+    let hw = Server::demo_with("[files]\nimage_bytes_max = 1000\nupload_bytes_max = 1000");
     let good = STANDARD.encode(png("good"));
     let (first, second) = good.split_at(8);
     let wrong = [
@@ -142,54 +143,60 @@ async fn what_is_no_picture_is_refused_in_the_words_of_every_protocol_and_nothin
         ("svg", data_url("image/svg+xml", b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"), 422),
         ("a PDF", data_url("image/png", b"%PDF-1.7\n\x80\x81"), 422),
         ("bytes", data_url("image/png", &[0; 100]), 422),
-        ("a picture of 65535 by 65535", data_url("image/png", &sized(65_535, 65_535, "bomb")), 422),
-        ("a long line", data_url("image/png", &sized(1_000_000, 1, "line")), 422),
+        ("a picture of 65535 by 65535", data_url("image/png", &png_of_size(65_535, 65_535, "bomb")), 422),
+        ("a long line", data_url("image/png", &png_of_size(1_000_000, 1, "line")), 422),
         ("too large", data_url("image/png", &png(&"x".repeat(1000))), 413),
     ];
-    for way in WAYS {
+    for way in API_PROTOCOLS {
         for (what, url, status) in &wrong {
-            let status = if *status == 413 { 413 } else { way.wrong() };
-            let reply = hw.post(way.path(), way.shows(url)).await;
+            let status = if *status == 413 { 413 } else { way.invalid_body_status() };
+            let reply = hw.post(way.path(), way.request_with_image(url)).await;
             assert_eq!(reply.status, status, "{way:?}: {what}: {}", reply.text);
             assert!(reply.text.len() < 1000, "what was sent is not sent back: {}", reply.text);
             // A good one beside it does not count either.
-            let both = [way.picture(&picture_url("beside")), way.picture(url)];
-            assert_eq!(hw.post(way.path(), way.says("hello", &both)).await.status, status, "{way:?}: {what}");
+            let both = [way.image_part(&picture_url("beside")), way.image_part(url)];
+            assert_eq!(
+                hw.post(way.path(), way.request_with_parts("hello", &both)).await.status,
+                status,
+                "{way:?}: {what}"
+            );
         }
         for (what, url) in [
             ("no base64", "data:application/pdf;base64,JVBERi0*"),
             ("nothing", "data:application/pdf;base64,"),
-            ("a bomb", &data_url("application/octet-stream", &sized(65_535, 65_535, "bomb"))),
+            ("a bomb", &data_url("application/octet-stream", &png_of_size(65_535, 65_535, "bomb"))),
         ] {
-            let reply = hw.post(way.path(), way.says("hello", &[way.file(url, "a.pdf")])).await;
-            assert_eq!(reply.status, way.wrong(), "{way:?}: {what}: {}", reply.text);
+            let reply = hw.post(way.path(), way.request_with_parts("hello", &[way.file_part(url, "a.pdf")])).await;
+            assert_eq!(reply.status, way.invalid_body_status(), "{way:?}: {what}: {}", reply.text);
         }
-        let large = way.file(&data_url("text/plain", &[b'x'; 1001]), "a.txt");
-        assert_eq!(hw.post(way.path(), way.says("hello", &[large])).await.status, 413, "{way:?}");
+        let large = way.file_part(&data_url("text/plain", &[b'x'; 1001]), "a.txt");
+        assert_eq!(hw.post(way.path(), way.request_with_parts("hello", &[large])).await.status, 413, "{way:?}");
     }
-    assert_eq!(hw.size().await, (0, 0), "nothing was begun");
+    assert_eq!(hw.count_threads_and_records().await, (0, 0), "nothing was begun");
     assert_eq!(kept(&hw), Vec::<PathBuf>::new());
 }
 
 #[tokio::test]
 async fn a_refusal_names_the_field_and_says_which_rule_it_was() {
-    let hw = Server::start("[files]\nimage_bytes_max = 1000");
+    let hw = Server::demo_with("[files]\nimage_bytes_max = 1000");
     for (url, code) in [
         ("data:image/png;base64,****".to_owned(), "invalid_body"),
         (data_url("image/png", b"<html></html>"), "invalid_body"),
-        (data_url("image/png", &sized(65_535, 65_535, "")), "image_too_large"),
+        (data_url("image/png", &png_of_size(65_535, 65_535, "")), "image_too_large"),
         (data_url("image/png", &png(&"x".repeat(1000))), "body_too_large"),
         (format!("/v1/blobs/{}", "0".repeat(64)), "not_found"),
     ] {
-        let native = hw.post("/v1/tasks", Way::Native.shows(&url)).await;
+        let native = hw.post("/v1/tasks", ApiProtocol::Native.request_with_image(&url)).await;
         assert_eq!(native.problem().1, code, "{}", native.text);
-        let error = hw.post("/v1/responses", Way::Responses.shows(&url)).await.json()["error"].clone();
+        let error =
+            hw.post("/v1/responses", ApiProtocol::Responses.request_with_image(&url)).await.json()["error"].clone();
         assert_eq!(error["code"], code, "{error}");
         if code != "not_found" {
             assert!(native.json()["detail"].as_str().unwrap().starts_with("`input`: "), "{}", native.text);
             assert_eq!(error["param"], "input", "{error}");
         }
-        let error = hw.post("/v1/messages", Way::Messages.shows(&url)).await.json()["error"].clone();
+        let error =
+            hw.post("/v1/messages", ApiProtocol::Messages.request_with_image(&url)).await.json()["error"].clone();
         assert!(error["message"].is_string() && error["type"].is_string(), "{error}");
     }
 }
@@ -197,26 +204,26 @@ async fn a_refusal_names_the_field_and_says_which_rule_it_was() {
 #[tokio::test]
 async fn what_is_no_address_is_refused_and_what_may_not_be_asked_fails_by_itself() {
     let hw = Server::demo();
-    for way in [Way::Native, Way::Responses, Way::Messages] {
+    for way in [ApiProtocol::Native, ApiProtocol::Responses, ApiProtocol::Messages] {
         for no in ["passwd", "../passwd", " data:text/plain;base64,YQ==", "DATA:text/plain;base64,YQ=="] {
-            let reply = hw.post(way.path(), way.says("hello", &[way.file(no, "a")])).await;
-            assert_eq!(reply.status, way.wrong(), "{way:?}: {no}: {}", reply.text);
+            let reply = hw.post(way.path(), way.request_with_parts("hello", &[way.file_part(no, "a")])).await;
+            assert_eq!(reply.status, way.invalid_body_status(), "{way:?}: {no}: {}", reply.text);
         }
         for far in ["file:///etc/passwd", "ftp://files.example/a", "http://127.0.0.1:1/a", "gopher://x"] {
-            let reply = hw.post(way.path(), way.says("hello", &[way.file(far, "a")])).await;
+            let reply = hw.post(way.path(), way.request_with_parts("hello", &[way.file_part(far, "a")])).await;
             assert_eq!(reply.status, 200, "{way:?}: {far}: {}", reply.text);
         }
-        let many: Vec<Value> = (0..11).map(|n| way.file(&format!("http://127.0.0.1:1/{n}"), "a")).collect();
-        let reply = hw.post(way.path(), way.says("hello", &many)).await;
-        assert_eq!(reply.status, way.wrong(), "{way:?}: {}", reply.text);
-        assert_eq!(hw.post(way.path(), way.says("hello", &many[..10])).await.status, 200, "{way:?}");
+        let many: Vec<Value> = (0..11).map(|n| way.file_part(&format!("http://127.0.0.1:1/{n}"), "a")).collect();
+        let reply = hw.post(way.path(), way.request_with_parts("hello", &many)).await;
+        assert_eq!(reply.status, way.invalid_body_status(), "{way:?}: {}", reply.text);
+        assert_eq!(hw.post(way.path(), way.request_with_parts("hello", &many[..10])).await.status, 200, "{way:?}");
     }
 }
 
 #[tokio::test]
 async fn a_socket_is_told_what_is_wrong_with_its_files() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
+    let mut socket = Socket::connect(&hw).await;
     let many: Vec<String> = (0..11).map(|n| format!("http://127.0.0.1:1/{n}")).collect();
     let unknown = format!("/v1/blobs/{}", "0".repeat(64));
     for (urls, code) in [
@@ -228,20 +235,24 @@ async fn a_socket_is_told_what_is_wrong_with_its_files() {
         (json!(["data:application/pdf;base64,JVBERi0*"]), "invalid_body"),
         (json!([picture_url("beside"), unknown]), "not_found"),
     ] {
-        socket.say(&json!({"type": "chat", "content": "hello", "content_urls": urls})).await;
-        let error = socket.next().await;
+        socket.send_json(&json!({"type": "chat", "content": "hello", "content_urls": urls})).await;
+        let error = socket.next_event().await;
         assert_eq!((&error["type"], &error["code"]), (&json!("error"), &json!(code)), "{urls}: {error}");
         if code == "invalid_body" {
             assert!(error["message"].as_str().unwrap().contains("content_urls"), "{error}");
         }
     }
-    assert_eq!((hw.size().await, kept(&hw).len()), ((0, 0), 0), "nothing was begun, and nothing is kept");
+    assert_eq!(
+        (hw.count_threads_and_records().await, kept(&hw).len()),
+        ((0, 0), 0),
+        "nothing was begun, and nothing is kept"
+    );
 }
 
 #[tokio::test]
 async fn items_that_wait_in_a_conversation_are_looked_at_when_they_come() {
     let hw = Server::demo();
-    let item = |url: &str| json!({"items": [{"role": "user", "content": [Way::Responses.picture(url)]}]});
+    let item = |url: &str| json!({"items": [{"role": "user", "content": [ApiProtocol::Responses.image_part(url)]}]});
     let bad = [("data:image/png;base64,****".to_owned(), 400), (format!("/v1/blobs/{}", "0".repeat(64)), 404)];
     for (url, status) in &bad {
         assert_eq!(hw.post("/v1/conversations", item(url)).await.status, *status, "{url}");

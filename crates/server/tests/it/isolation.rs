@@ -2,9 +2,9 @@
 //!
 //! The rows are held against the document of what the server offers: a route or a message without a row is a failure.
 
-use crate::auth::key;
+use crate::auth::create_key;
 use crate::blobs;
-use crate::blocks::client::Socket;
+use crate::blocks::socket::Socket;
 use crate::harness::{Server, openapi};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -87,23 +87,23 @@ fn rows() -> Vec<(Method, &'static str, Value, Viewer)> {
 }
 
 /// Something of Ann's, under the names of the document.
-struct Things(Vec<(&'static str, String)>);
+struct OwnedIds(Vec<(&'static str, String)>);
 
-impl Things {
+impl OwnedIds {
     fn fill(&self, path: &str) -> String {
         self.0.iter().fold(path.to_owned(), |path, (name, id)| path.replace(name, id))
     }
 }
 
 /// Who asks.
-struct Seat<'a> {
+struct ApiUser<'a> {
     hw: &'a Server,
     token: Option<String>,
 }
 
-impl Seat<'_> {
+impl ApiUser<'_> {
     /// The status, and the text where it is not a stream.
-    async fn ask(&self, method: &Method, path: &str, body: &Value) -> (u16, String) {
+    async fn send(&self, method: &Method, path: &str, body: &Value) -> (u16, String) {
         let mut request = self.hw.client.request(method.clone(), self.hw.url(path));
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
@@ -119,25 +119,25 @@ impl Seat<'_> {
 
     async fn socket(&self) -> Socket {
         let header = format!("Authorization: Bearer {}\r\n", self.token.as_deref().unwrap());
-        Socket::with_headers(self.hw, &header).await.unwrap_or_else(|head| panic!("{head}"))
+        Socket::connect_with_headers(self.hw, &header).await.unwrap_or_else(|head| panic!("{head}"))
     }
 
     /// A thread with a run that ended and one that waits for an answer, and a conversation.
-    async fn things(&self) -> Things {
+    async fn create_everything(&self) -> OwnedIds {
         let ask = async |path: &str, body: Value| {
-            let (status, text) = self.ask(&Method::POST, path, &body).await;
+            let (status, text) = self.send(&Method::POST, path, &body).await;
             assert!((200..300).contains(&status), "{path}: {status} {text}");
             serde_json::from_str::<Value>(&text).unwrap()
         };
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let (bucket, path) = self.file().await;
+        let (bucket, path) = self.upload_file().await;
         let file = format!("bucket={bucket}&path={path}");
         let signed =
-            self.ask(&Method::GET, &format!("/api/v1/agent/attachments/signed-url?{file}"), &Value::Null).await;
+            self.send(&Method::GET, &format!("/api/v1/agent/attachments/signed-url?{file}"), &Value::Null).await;
         let signed = signed.1.split_once("raw?").unwrap().1.trim_end_matches(['"', '}']).to_owned();
-        let picture = blobs::picture(&path);
+        let picture = blobs::unique_png(&path);
         let input = json!([
-            blobs::part(&picture),
+            blobs::image_part(&picture),
             {"type": "text", "text": "story 2 fast"},
             {"type": "file", "file": {"bucket": bucket, "path": path}},
         ]);
@@ -149,7 +149,7 @@ impl Seat<'_> {
         let items = json!({"items": [{"type": "message", "role": "user", "content": "hi"}]});
         let item = text(&ask(&format!("/v1/conversations/{conversation}/items"), items).await["data"][0]["id"]);
         let share = ask(&format!("/v1/threads/{thread}/shares"), json!({"mode": "live"})).await;
-        Things(vec![
+        OwnedIds(vec![
             ("{response}", task.replace("task_", "resp_")),
             ("{task_id}", task),
             ("{thread_id}", thread),
@@ -159,14 +159,14 @@ impl Seat<'_> {
             ("{share}", text(&share["share_id"])),
             ("{token}", text(&share["token"])),
             ("{model}", "demo".to_owned()),
-            ("{hash}", blobs::hash(&picture)),
+            ("{hash}", blobs::sha256_hex(&picture)),
             ("{file}", file),
             ("{signed}", signed),
         ])
     }
 
     /// A file that was sent: its bucket and its path.
-    async fn file(&self) -> (String, String) {
+    async fn upload_file(&self) -> (String, String) {
         let request = self.hw.client.post(self.hw.url("/api/v1/agent/attachments?name=a.txt"));
         let request = request.bearer_auth(self.token.as_deref().unwrap()).header("content-type", "text/plain");
         let text = request.body("some words").send().await.unwrap().text().await.unwrap();
@@ -175,16 +175,16 @@ impl Seat<'_> {
     }
 
     /// Everything that is this user's, in one text.
-    async fn everything(&self, of: &[&Things]) -> String {
+    async fn everything(&self, of: &[&OwnedIds]) -> String {
         let mut all = String::new();
         for list in ["/v1/threads", "/v1/tasks", "/v1/approvals"] {
-            all += &self.ask(&Method::GET, list, &Value::Null).await.1;
+            all += &self.send(&Method::GET, list, &Value::Null).await.1;
         }
         for things in of {
             for path in
                 ["/v1/threads/{thread_id}", "/v1/threads/{thread_id}/shares", "/v1/conversations/{conversation}/items"]
             {
-                all += &self.ask(&Method::GET, &things.fill(path), &Value::Null).await.1;
+                all += &self.send(&Method::GET, &things.fill(path), &Value::Null).await.1;
             }
         }
         all
@@ -209,10 +209,11 @@ fn every_route_has_its_row() {
 
 #[tokio::test]
 async fn nobody_sees_or_changes_what_is_not_theirs_or_shown_to_them() {
-    let hw = Server::start(KEYS);
-    let seat = |token: String| Seat { hw: &hw, token: Some(token) };
-    let (ann, ben, nobody) = (seat(key(&hw, "ann")), seat(key(&hw, "ben")), Seat { hw: &hw, token: None });
-    let (shown, hidden) = (ann.things().await, ann.things().await);
+    let hw = Server::demo_with(KEYS);
+    let seat = |token: String| ApiUser { hw: &hw, token: Some(token) };
+    let (ann, ben, nobody) =
+        (seat(create_key(&hw, "ann")), seat(create_key(&hw, "ben")), ApiUser { hw: &hw, token: None });
+    let (shown, hidden) = (ann.create_everything().await, ann.create_everything().await);
     let viewer = seat(shown.fill("{token}"));
     let before = ann.everything(&[&shown, &hidden]).await;
     let secrets: Vec<&String> = hidden.0.iter().filter(|(name, _)| *name != "{model}").map(|(_, id)| id).collect();
@@ -221,12 +222,12 @@ async fn nobody_sees_or_changes_what_is_not_theirs_or_shown_to_them() {
         let say = format!("{method} {path}");
         if method == Method::GET {
             let wanted = if let Gets(status) = expected { status } else { 200 };
-            assert_eq!(ann.ask(&method, &own, &body).await.0, wanted, "{say}: the owner");
+            assert_eq!(ann.send(&method, &own, &body).await.0, wanted, "{say}: the owner");
         }
         let open = if expected == IsAnybody { 200 } else { 401 };
-        assert_eq!(nobody.ask(&method, &own, &body).await.0, open, "{say}: without a key");
+        assert_eq!(nobody.send(&method, &own, &body).await.0, open, "{say}: without a key");
 
-        let (status, text) = ben.ask(&method, &own, &body).await;
+        let (status, text) = ben.send(&method, &own, &body).await;
         let named = path.contains('{') && !path.contains("{model}") && expected != IsAnybody;
         assert!(!named || status == 404, "{say}: another user gets {status}");
         assert!(named || status < 500, "{say}: another user gets {status}");
@@ -235,7 +236,7 @@ async fn nobody_sees_or_changes_what_is_not_theirs_or_shown_to_them() {
             assert!(*name == "{model}" || own.contains(id) || !text.contains(id), "{say}: another user reads {text}");
         }
 
-        let (status, text) = viewer.ask(&method, &own, &body).await;
+        let (status, text) = viewer.send(&method, &own, &body).await;
         let (wanted, elsewhere) = match expected {
             Sees if named => (200, 404),
             Sees => (200, 200),
@@ -246,7 +247,7 @@ async fn nobody_sees_or_changes_what_is_not_theirs_or_shown_to_them() {
         };
         assert_eq!(status, wanted, "{say}: a viewer reads {text}");
         assert!(!secrets.iter().any(|id| text.contains(*id)), "{say}: a viewer reads {text}");
-        let (status, text) = viewer.ask(&method, &other, &body).await;
+        let (status, text) = viewer.send(&method, &other, &body).await;
         assert_eq!(status, elsewhere, "{say}: a viewer, of another thread: {text}");
     }
     assert_eq!(ann.everything(&[&shown, &hidden]).await, before, "nothing of hers has changed");
@@ -254,10 +255,10 @@ async fn nobody_sees_or_changes_what_is_not_theirs_or_shown_to_them() {
 
 #[tokio::test]
 async fn nobody_reaches_anothers_through_a_body() {
-    let hw = Server::start(KEYS);
-    let seat = |token: String| Seat { hw: &hw, token: Some(token) };
-    let (ann, ben) = (seat(key(&hw, "ann")), seat(key(&hw, "ben")));
-    let things = ann.things().await;
+    let hw = Server::demo_with(KEYS);
+    let seat = |token: String| ApiUser { hw: &hw, token: Some(token) };
+    let (ann, ben) = (seat(create_key(&hw, "ann")), seat(create_key(&hw, "ben")));
+    let things = ann.create_everything().await;
     let before = ann.everything(&[&things]).await;
     for (path, body) in [
         ("/v1/tasks", r#"{"model":"demo","input":"hi","thread_id":"{thread_id}"}"#),
@@ -267,7 +268,7 @@ async fn nobody_reaches_anothers_through_a_body() {
         ("/api/v1/agent/runs", r#"{"message":"hi","threadId":"{thread_id}"}"#),
     ] {
         let body = serde_json::from_str(&things.fill(body)).unwrap();
-        let (status, text) = ben.ask(&Method::POST, path, &body).await;
+        let (status, text) = ben.send(&Method::POST, path, &body).await;
         assert!((400..500).contains(&status), "{path} {body}: {status} {text}");
     }
     assert_eq!(ann.everything(&[&things]).await, before);
@@ -283,10 +284,10 @@ fn messages() -> Vec<String> {
 
 #[tokio::test]
 async fn nobody_says_to_anothers_session_what_is_not_for_them() {
-    let hw = Server::start(KEYS);
-    let seat = |token: String| Seat { hw: &hw, token: Some(token) };
-    let (ann, ben) = (seat(key(&hw, "ann")), seat(key(&hw, "ben")));
-    let (shown, hidden) = (ann.things().await, ann.things().await);
+    let hw = Server::demo_with(KEYS);
+    let seat = |token: String| ApiUser { hw: &hw, token: Some(token) };
+    let (ann, ben) = (seat(create_key(&hw, "ann")), seat(create_key(&hw, "ben")));
+    let (shown, hidden) = (ann.create_everything().await, ann.create_everything().await);
     let viewer = seat(shown.fill("{token}"));
     let before = ann.everything(&[&shown, &hidden]).await;
     let yes = r#"{"type":"approval_response","approval_key":"{key}","decisions":[{"type":"approve"}]}"#;
@@ -312,8 +313,8 @@ async fn nobody_says_to_anothers_session_what_is_not_for_them() {
             [(&ben, &shown, another), (&viewer, &shown, viewers), (&viewer, &hidden, elsewhere)]
         {
             let mut socket = who.socket().await;
-            socket.say_text(&things.fill(said)).await;
-            let heard = socket.next().await;
+            socket.send_text(&things.fill(said)).await;
+            let heard = socket.next_event().await;
             let heard = heard["code"].as_str().or_else(|| heard["type"].as_str()).unwrap();
             assert_eq!(heard, wanted, "{said}");
         }

@@ -1,6 +1,6 @@
 //! Keys that change many at a time, as a script makes them for a whole team.
 
-use crate::harness::{PATIENCE, Server};
+use crate::harness::{Server, TEST_TIMEOUT};
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ async fn asked(hw: &Server, ask: Value) -> Value {
     let mut stream = UnixStream::connect(hw.data_dir().join("control.sock")).await.unwrap();
     stream.write_all(format!("{ask}\n").as_bytes()).await.unwrap();
     let mut answer = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    timeout(TEST_TIMEOUT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
     serde_json::from_str(&answer).unwrap()
 }
 
@@ -38,6 +38,6 @@ async fn change(hw: &Server, user: String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_change_at_once_all_count() {
-    let hw = Server::start("[auth]\nmode = \"keys\"");
+    let hw = Server::demo_with("[auth]\nmode = \"keys\"");
     join_all((0..PEOPLE).map(|n| change(&hw, format!("user-{n}")))).await;
 }

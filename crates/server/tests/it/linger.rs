@@ -2,7 +2,7 @@
 //!
 //! A connection that is closed with bytes unread is reset by the kernel, and a reset takes the answer with it.
 
-use crate::harness::{PATIENCE, Server, read_for};
+use crate::harness::{Server, TEST_TIMEOUT, read_until_closed};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -24,7 +24,7 @@ fn head(more: &str) -> String {
 async fn refused(hw: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     stream.write_all(head("").as_bytes()).await.unwrap();
-    let answer = read_for(&mut stream, PATIENCE).await;
+    let answer = read_until_closed(&mut stream, TEST_TIMEOUT).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     stream
 }
@@ -37,7 +37,7 @@ async fn pour(stream: &mut TcpStream, piece: &[u8]) -> usize {
             sent += piece.len();
         }
     };
-    timeout(PATIENCE, pouring).await.expect("it is cut off");
+    timeout(TEST_TIMEOUT, pouring).await.expect("it is cut off");
     sent
 }
 
@@ -49,14 +49,14 @@ async fn drip(stream: &mut TcpStream) -> Duration {
             often.tick().await;
         }
     };
-    timeout(PATIENCE, dripping).await.expect("it is cut off");
+    timeout(TEST_TIMEOUT, dripping).await.expect("it is cut off");
     began.elapsed()
 }
 
 #[tokio::test]
 async fn a_client_that_sends_before_it_reads_learns_why_it_was_refused() {
-    let hw = Server::start("[auth]\nmode = \"keys\"");
-    let output = hw.cli(&["keys", "create", "--user", "ann"]);
+    let hw = Server::demo_with("[auth]\nmode = \"keys\"");
+    let output = hw.run_cli(&["keys", "create", "--user", "ann"]);
     let key = format!("authorization: Bearer {}\r\n", String::from_utf8(output.stdout).unwrap().trim());
     let body = vec![b'x'; 8 * MIB];
     for round in 0..50 {
@@ -65,7 +65,7 @@ async fn a_client_that_sends_before_it_reads_learns_why_it_was_refused() {
             let mut stream = TcpStream::connect(&hw.address).await.unwrap();
             stream.write_all(head(more).as_bytes()).await.unwrap();
             stream.write_all(&body).await.unwrap_or_else(|error| panic!("round {round}, {status}: {error}"));
-            let answer = read_for(&mut stream, PATIENCE).await;
+            let answer = read_until_closed(&mut stream, TEST_TIMEOUT).await;
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "round {round}, {status}: {answer}");
             let length = answer.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
             let body = answer.split("\r\n\r\n").nth(1).unwrap();
@@ -89,7 +89,7 @@ async fn whoever_was_answered_in_full_is_not_waited_for() {
     let hw = Server::demo();
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
-    let answer = read_for(&mut stream, PATIENCE).await;
+    let answer = read_until_closed(&mut stream, TEST_TIMEOUT).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let took = drip(&mut stream).await;
     assert!(took < AT_ONCE, "{took:?}");
@@ -102,7 +102,7 @@ async fn a_server_that_stops_does_not_wait_for_whoever_goes_on_sending() {
     let began = Instant::now();
     hw.signal("-TERM");
     let took = drip(&mut stream).await;
-    assert!(hw.exited().success());
+    assert!(hw.wait_exit().success());
     let stopped = began.elapsed();
     assert!(took < AT_ONCE && stopped < AT_ONCE, "{took:?}, {stopped:?}");
 }

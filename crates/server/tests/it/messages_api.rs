@@ -4,7 +4,7 @@
 #[path = "../../../protocol/tests/it/messages/collects.rs"]
 mod collects;
 
-use crate::broker::broker;
+use crate::broker_fixture::broker_server;
 use crate::harness::{Reply, Server};
 use collects::{Collected, collect};
 use reqwest::Method;
@@ -156,7 +156,7 @@ async fn a_tool_that_failed_says_so_and_words_beside_a_result_are_read_with_it()
 
 #[tokio::test]
 async fn several_results_count_together() {
-    let hw = broker("");
+    let hw = broker_server("");
     let parameters = json!({"type": "object", "properties": {"what": {"type": "string"}}});
     let asked = user("both");
     let mut body = json!({"model": "broker", "max_tokens": 100, "messages": [asked],
@@ -249,11 +249,11 @@ async fn a_history_without_ids_of_ours_begins_a_thread() {
 
 #[tokio::test]
 async fn an_answer_stays_open_until_somebody_decides() {
-    let hw = Server::start("[limits]\nheartbeat_ms = 20");
+    let hw = Server::demo_with("[limits]\nheartbeat_ms = 20");
     let mut asked = body(&json!([user("trade")]));
     asked["stream"] = json!(true);
     let mut response = hw.client.post(hw.url(ROUTE)).json(&asked).send().await.unwrap();
-    hw.until("a person is asked", async || {
+    hw.wait_until("a person is asked", async || {
         !hw.get("/v1/approvals").await.json()["data"].as_array().unwrap().is_empty()
     })
     .await;
@@ -282,7 +282,7 @@ async fn what_went_wrong_is_an_error() {
     let mut asked = body(&json!([user("fail")]));
     let reply = hw.post(ROUTE, asked.clone()).await;
     assert_eq!(error(&reply), (500, "api_error".to_owned()));
-    assert_eq!((reply.header("x-should-retry"), hw.size().await.0), ("true", 1));
+    assert_eq!((reply.header("x-should-retry"), hw.count_threads_and_records().await.0), ("true", 1));
     asked["stream"] = json!(true);
     let reply = hw.post(ROUTE, asked).await;
     let Collected::Error(told) = collected(&reply.text) else { panic!("{}", reply.text) };
@@ -295,7 +295,7 @@ async fn a_run_that_is_stopped_is_no_answer() {
     let ask = hw.post(ROUTE, body(&json!([user("slow 30")])));
     let stop = async {
         let running = async || hw.get("/v1/tasks?status=running").await.json()["data"][0]["task_id"].clone();
-        hw.until("it runs", async || running().await.is_string()).await;
+        hw.wait_until("it runs", async || running().await.is_string()).await;
         let task = running().await;
         assert_eq!(hw.post(&format!("/v1/tasks/{}/cancel", task.as_str().unwrap()), json!({})).await.status, 202);
     };
@@ -314,7 +314,7 @@ async fn the_same_key_is_the_same_message() {
     let first = post("story 3 fast").await;
     assert_eq!(post("story 3 fast").await.json(), first.json());
     assert_eq!(error(&post("story 4 fast").await).0, 409);
-    assert_eq!(hw.size().await.0, 1);
+    assert_eq!(hw.count_threads_and_records().await.0, 1);
 }
 
 #[tokio::test]
@@ -339,7 +339,7 @@ async fn what_cannot_be_taken_is_refused_before_anything_begins() {
     let large = body(&json!([user(&"x".repeat(900_000))]));
     assert_eq!(error(&hw.post(ROUTE, large).await), (413, "request_too_large".to_owned()));
     assert_eq!(hw.get(ROUTE).await.status, 405);
-    assert_eq!(hw.size().await, (0, 0));
+    assert_eq!(hw.count_threads_and_records().await, (0, 0));
     let mut fine = body(&json!([user("story 1 fast")]));
     fine["top_k"] = json!(5);
     fine["a_field_of_tomorrow"] = json!({"x": []});
@@ -348,8 +348,8 @@ async fn what_cannot_be_taken_is_refused_before_anything_begins() {
 
 #[tokio::test]
 async fn a_key_may_be_sent_as_these_clients_do() {
-    let hw = Server::start("[auth]\nmode = \"keys\"");
-    let made = hw.cli(&["keys", "create", "--user", "ann"]);
+    let hw = Server::demo_with("[auth]\nmode = \"keys\"");
+    let made = hw.run_cli(&["keys", "create", "--user", "ann"]);
     let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     let post = async |headers: &[(&str, &str)]| {
         let headers = [&[("content-type", "application/json")], headers].concat();
@@ -373,9 +373,10 @@ async fn a_key_may_be_sent_as_these_clients_do() {
 
 #[tokio::test]
 async fn what_is_anothers_is_a_foreign_history() {
-    let hw = Server::start("[auth]\nmode = \"keys\"");
-    let key =
-        |user: &str| String::from_utf8(hw.cli(&["keys", "create", "--user", user]).stdout).unwrap().trim().to_owned();
+    let hw = Server::demo_with("[auth]\nmode = \"keys\"");
+    let key = |user: &str| {
+        String::from_utf8(hw.run_cli(&["keys", "create", "--user", user]).stdout).unwrap().trim().to_owned()
+    };
     let (ann, ben) = (key("ann"), key("ben"));
     let hw = hw.with_key(&ann);
     let mut asked = body(&json!([user("a client tool")]));

@@ -5,7 +5,7 @@
 //! the machine finds after the cut. Needs root and loop devices; without them it says loudly that it did not run.
 
 use crate::harness::Server;
-use crate::kill::{check, stop_and_verify, streaming};
+use crate::kill::{check_recovered_logs, start_viewed_runs, stop_and_verify};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,7 @@ async fn nothing_seen_is_lost_in_a_power_cut() {
         server.kill9();
         plug_in(&server, &disk);
         server.restart();
-        let seen = streaming(&server, 8).await;
+        let seen = start_viewed_runs(&server, 8).await;
         tokio::time::sleep(Duration::from_millis(700)).await;
         server.signal("-STOP");
         let after = disk.as_the_disk_has_it();
@@ -36,7 +36,7 @@ async fn nothing_seen_is_lost_in_a_power_cut() {
         assert!(witnessed > 50, "only {witnessed} frames were seen before the cut");
         plug_in(&server, &after);
         server.restart();
-        check(&server, &seen, &format!("power cut {round}")).await;
+        check_recovered_logs(&server, &seen, &format!("power cut {round}")).await;
         stop_and_verify(&mut server);
         eprintln!("power cut {round}: {witnessed} frames were seen, all are there");
     }

@@ -1,6 +1,6 @@
 //! What waits in a thread, how a run is stopped gently, and what a request without input goes on from.
 
-use crate::broker::{broker, orders, outcome};
+use crate::broker_fixture::{broker_server, placed_orders, wait_outcome};
 use crate::harness::Server;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn id(task: &Value) -> &str {
 async fn begin(hw: &Server, input: &str, more: Value) -> Value {
     let mut body = json!({"model": "broker", "input": input});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    hw.begin(body).await
+    hw.create_task(body).await
 }
 
 async fn cancel(hw: &Server, task: &Value, mode: &str) {
@@ -21,12 +21,12 @@ async fn cancel(hw: &Server, task: &Value, mode: &str) {
 
 /// Waits until the task has said something.
 async fn speaking(hw: &Server, task: &Value) {
-    hw.open(&format!("/v1/tasks/{}/events", id(task))).await.until("task.text.delta").await;
+    hw.open_stream(&format!("/v1/tasks/{}/events", id(task))).await.read_until("task.text.delta").await;
 }
 
 #[tokio::test]
 async fn a_threads_queue_is_listed_and_what_is_cancelled_leaves_it() {
-    let hw = broker("");
+    let hw = broker_server("");
     let first = begin(&hw, "count 5000", json!({})).await;
     let thread = json!({"thread_id": first["thread_id"]});
     speaking(&hw, &first).await;
@@ -43,11 +43,11 @@ async fn a_threads_queue_is_listed_and_what_is_cancelled_leaves_it() {
     assert_eq!(listed().await, waiting.iter().map(id).collect::<Vec<_>>(), "newest first");
 
     cancel(&hw, &waiting[1], "immediate").await;
-    hw.until("it has left the queue", async || listed().await == [id(&waiting[0]), id(&waiting[2])]).await;
+    hw.wait_until("it has left the queue", async || listed().await == [id(&waiting[0]), id(&waiting[2])]).await;
     let gone = hw.get(&format!("/v1/tasks/{}", id(&waiting[1]))).await.json();
     assert_eq!((&gone["status"], &gone["output"]), (&json!("cancelled"), &json!([])));
     cancel(&hw, &first, "immediate").await;
-    let (newest, oldest) = (outcome(&hw, &waiting[0]).await.0, outcome(&hw, &waiting[2]).await.0);
+    let (newest, oldest) = (wait_outcome(&hw, &waiting[0]).await.0, wait_outcome(&hw, &waiting[2]).await.0);
     assert!(oldest["ended_at"].as_u64() <= newest["created_at"].as_u64(), "oldest first, one after the other");
     assert_eq!(listed().await, Vec::<String>::new());
     cancel(&hw, &elsewhere, "immediate").await;
@@ -55,22 +55,22 @@ async fn a_threads_queue_is_listed_and_what_is_cancelled_leaves_it() {
 
 #[tokio::test]
 async fn a_gentle_cancel_lets_the_turn_end_and_begins_no_other() {
-    let hw = broker("");
+    let hw = broker_server("");
     // A turn that needed nothing more is a run that has ended well.
     let talk = begin(&hw, "count 20", json!({})).await;
     speaking(&hw, &talk).await;
     cancel(&hw, &talk, "after_turn").await;
-    let (ended, words) = outcome(&hw, &talk).await;
+    let (ended, words) = wait_outcome(&hw, &talk).await;
     assert_eq!(ended["status"], "completed");
     assert!(words.ends_with("20 "), "it has said all that it was saying: {words}");
     let frames = hw.frames(&format!("/v1/tasks/{}/events", id(&talk)), None).await;
     assert_eq!(frames.iter().filter(|frame| frame.event == "task.cancelling").count(), 1);
 
     let order = begin(&hw, "unsure", json!({})).await;
-    hw.until("the order is placed", async || orders(&hw).len() == 1).await;
+    hw.wait_until("the order is placed", async || placed_orders(&hw).len() == 1).await;
     cancel(&hw, &order, "after_turn").await;
     std::fs::write(hw.path("go"), "").unwrap();
-    let (ended, words) = outcome(&hw, &order).await;
+    let (ended, words) = wait_outcome(&hw, &order).await;
     assert_eq!((&ended["status"], words.as_str()), (&json!("cancelled"), ""), "the model is not asked again");
     assert_eq!(ended["output"].as_array().unwrap().last().unwrap()["status"], "completed", "the tool was let end");
     let late = hw.post(&format!("/v1/tasks/{}/cancel", id(&order)), json!({"mode": "after_turn"})).await;
@@ -79,24 +79,25 @@ async fn a_gentle_cancel_lets_the_turn_end_and_begins_no_other() {
 
 #[tokio::test]
 async fn without_input_a_thread_goes_on_from_what_was_cut_and_from_nothing_else() {
-    let hw = broker("[limits]\nsteps_max = 1");
+    let hw = broker_server("[limits]\nsteps_max = 1");
     let cut = begin(&hw, "count 5000", json!({})).await;
     speaking(&hw, &cut).await;
     cancel(&hw, &cut, "immediate").await;
-    outcome(&hw, &cut).await;
+    wait_outcome(&hw, &cut).await;
     let bare = json!({"model": "broker", "thread_id": cut["thread_id"]});
-    let next = hw.begin(bare.clone()).await;
+    let next = hw.create_task(bare.clone()).await;
     speaking(&hw, &next).await;
-    let frames = hw.open(&format!("/v1/tasks/{}/events", id(&next))).await.until("task.started").await.to_owned();
+    let frames =
+        hw.open_stream(&format!("/v1/tasks/{}/events", id(&next))).await.read_until("task.started").await.to_owned();
     assert!(frames.contains("\"input\":[]"), "nothing was said anew: {frames}");
     cancel(&hw, &next, "immediate").await;
-    outcome(&hw, &next).await;
+    wait_outcome(&hw, &next).await;
 
     // A limit is no end either.
     let short = begin(&hw, "unsure", json!({"thread_id": cut["thread_id"]})).await;
     std::fs::write(hw.path("go"), "").unwrap();
-    assert_eq!(outcome(&hw, &short).await.0["status"], "incomplete");
-    let (ended, words) = outcome(&hw, &hw.begin(bare.clone()).await).await;
+    assert_eq!(wait_outcome(&hw, &short).await.0["status"], "incomplete");
+    let (ended, words) = wait_outcome(&hw, &hw.create_task(bare.clone()).await).await;
     assert!(words.contains("bought"), "it goes on where the limit was: {ended}");
 
     let refused = hw.post("/v1/tasks", bare).await;
@@ -105,14 +106,14 @@ async fn without_input_a_thread_goes_on_from_what_was_cut_and_from_nothing_else(
 
 #[tokio::test]
 async fn a_run_can_be_asked_again_after_any_earlier_one() {
-    let hw = broker("");
+    let hw = broker_server("");
     let first = begin(&hw, "hello", json!({})).await;
-    outcome(&hw, &first).await;
+    wait_outcome(&hw, &first).await;
     let second = begin(&hw, "count 2", json!({"thread_id": first["thread_id"]})).await;
-    outcome(&hw, &second).await;
+    wait_outcome(&hw, &second).await;
     // Edited: what is said now stands where the second run stood.
     let edited = begin(&hw, "count 3", json!({"previous": id(&first)})).await;
-    let (ended, words) = outcome(&hw, &edited).await;
+    let (ended, words) = wait_outcome(&hw, &edited).await;
     assert_eq!((&ended["thread_id"], words.as_str()), (&first["thread_id"], "1 2 3 "));
     let frames = hw.frames(&format!("/v1/tasks/{}/events", id(&edited)), None).await;
     assert_eq!(frames[0].data["task"]["previous"], first["task_id"]);

@@ -1,8 +1,8 @@
 //! `serve --record` keeps what a provider answered, and another server plays it without the provider.
 
-use crate::fake::dialect::Dialect;
-use crate::fake::loopback::{Act, Asked, Loopback, stream};
-use crate::harness::{client, frames, headwater};
+use crate::fake_provider::dialect::ProviderDialect;
+use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, stream_head};
+use crate::harness::{headwater_command, http_client, parse_frames};
 use serde_json::json;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -19,7 +19,7 @@ model = "played/whatever"
 "#;
 
 fn serve(dir: &Path, args: &[&str], env: &[(&str, String)]) -> (Child, String) {
-    let mut command = headwater(dir);
+    let mut command = headwater_command(dir);
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(args).envs(env.iter().cloned()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
@@ -30,8 +30,8 @@ fn serve(dir: &Path, args: &[&str], env: &[(&str, String)]) -> (Child, String) {
 /// What a run says, and how it ends.
 async fn said(url: &str, model: &str) -> (String, String) {
     let body = json!({"model": model, "input": "go", "stream": true}).to_string();
-    let request = client().post(format!("{url}/v1/tasks")).header("content-type", "application/json").body(body);
-    let frames = frames(&request.send().await.unwrap().text().await.unwrap());
+    let request = http_client().post(format!("{url}/v1/tasks")).header("content-type", "application/json").body(body);
+    let frames = parse_frames(&request.send().await.unwrap().text().await.unwrap());
     let pieces = frames.iter().filter(|frame| frame.event == "task.text.delta");
     let words = pieces.map(|frame| frame.data["delta"].as_str().unwrap().to_owned()).collect::<String>();
     (words, frames.last().unwrap().event.clone())
@@ -39,11 +39,18 @@ async fn said(url: &str, model: &str) -> (String, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_recorded_from_a_provider_plays_without_it_and_holds_no_key() {
-    let upstream = Loopback::open(|asked: Asked| {
-        let d = Dialect::of(&asked.path);
-        let words = [d.word(0, "Once "), d.word(0, "upon.")].concat();
-        let answer = [d.head(), d.open(0), words, d.close(0, "Once upon."), d.end(false, 9, 2)].concat();
-        vec![stream(), Act::Send(answer.into_bytes())]
+    let upstream = Loopback::start(|asked: ReceivedRequest| {
+        let d = ProviderDialect::from_path(&asked.path);
+        let words = [d.text_delta(0, "Once "), d.text_delta(0, "upon.")].concat();
+        let answer = [
+            d.answer_start(),
+            d.message_start(0),
+            words,
+            d.message_end(0, "Once upon."),
+            d.terminal_event(false, 9, 2),
+        ]
+        .concat();
+        vec![stream_head(), ResponseAction::Send(answer.into_bytes())]
     });
     let upstream = upstream.await;
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! `headwater replay`: a logged run again, as its clients saw it.
 
-use crate::harness::{Frame, PATIENCE, Server, frames, headwater};
+use crate::harness::{Server, SseFrame, TEST_TIMEOUT, headwater_command, parse_frames};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -34,9 +34,9 @@ struct Run {
 
 impl Run {
     /// Plays a scenario to its end; what it waits for it is given.
-    async fn of(hw: &Server, input: &str) -> Self {
+    async fn start(hw: &Server, input: &str) -> Self {
         let tools = if input == "client" { json!([{"name": "locate"}]) } else { json!([]) };
-        let task = hw.begin(json!({"model": "demo", "input": input, "tools": tools})).await;
+        let task = hw.create_task(json!({"model": "demo", "input": input, "tools": tools})).await;
         let name = |field: &str| task[field].as_str().unwrap().to_owned();
         let run = Self { id: name("task_id"), thread: name("thread_id") };
         if matches!(input, "trade" | "client") {
@@ -47,14 +47,14 @@ impl Run {
             let reply = hw.post(&format!("/v1/tasks/{}/{}", run.id, answer.0), answer.1).await;
             assert!(matches!(reply.status, 200 | 202), "{}", reply.text);
         }
-        hw.ended(&run.id).await;
+        hw.wait_ended(&run.id).await;
         run
     }
 
     /// What a run waits for, once it does: a question's key, or nothing, and the call.
     async fn pending(&self, hw: &Server) -> (String, String) {
-        let mut stream = hw.open(&format!("/v1/tasks/{}/events", self.id)).await;
-        let seen = frames(stream.until("event: task.paused").await);
+        let mut stream = hw.open_stream(&format!("/v1/tasks/{}/events", self.id)).await;
+        let seen = parse_frames(stream.read_until("event: task.paused").await);
         let paused = seen.iter().rfind(|frame| frame.event == "task.paused").unwrap();
         let field = |name: &str| paused.data["pending"][0][name].as_str().unwrap_or_default().to_owned();
         (field("key"), field("call_id"))
@@ -69,7 +69,7 @@ impl Run {
 
 /// What stands on stdout of a replay that went well.
 fn replayed(hw: &Server, run: &str, protocol: &str) -> String {
-    let output = hw.cli(&["replay", run, "--as", protocol, "--fast"]);
+    let output = hw.run_cli(&["replay", run, "--as", protocol, "--fast"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &*stderr), (Some(0), ""), "{run} as {protocol}");
     String::from_utf8(output.stdout).unwrap()
@@ -84,7 +84,7 @@ fn bare(stream: &str) -> String {
 /// A stream that does not end, up to the last frame of a replay; there is nothing behind that.
 async fn endless(hw: &Server, path: &str, replay: &str) -> String {
     let last = replay.split_inclusive("\n\n").last().unwrap();
-    bare(hw.open(path).await.until(last).await)
+    bare(hw.open_stream(path).await.read_until(last).await)
 }
 
 /// What is left of a replay's output when all went well but the run has not ended.
@@ -99,7 +99,7 @@ fn unended(output: &Output, run: &str) -> String {
 async fn a_replay_is_what_the_stream_was_in_every_scenario_and_protocol() {
     let hw = Server::demo();
     for input in SCENARIOS {
-        let run = Run::of(&hw, input).await;
+        let run = Run::start(&hw, input).await;
         let Run { id, thread } = &run;
         let native = bare(&hw.get(&format!("/v1/tasks/{id}/events")).await.text);
         assert_eq!(replayed(&hw, id, "task"), native, "{input}");
@@ -116,7 +116,7 @@ async fn a_replay_is_what_the_stream_was_in_every_scenario_and_protocol() {
 async fn the_responses_of_a_run_come_one_after_the_other_or_as_they_are_named() {
     let hw = Server::demo();
     for input in SCENARIOS {
-        let run = Run::of(&hw, input).await;
+        let run = Run::start(&hw, input).await;
         let segments = if matches!(input, "trade" | "client") { 2 } else { 1 };
         let mut all = String::new();
         for segment in 1..=segments {
@@ -129,7 +129,7 @@ async fn the_responses_of_a_run_come_one_after_the_other_or_as_they_are_named() 
         assert_eq!(replayed(&hw, &run.id, "responses"), all, "{input}");
         // Where there are no segments, any of a run's names is the run's.
         assert_eq!(replayed(&hw, &run.response(segments), "task"), replayed(&hw, &run.id, "task"));
-        let none = hw.cli(&["replay", &run.response(segments + 1), "--as", "responses"]);
+        let none = hw.run_cli(&["replay", &run.response(segments + 1), "--as", "responses"]);
         refused(&none, &format!("run {} has no answer number {}", run.id, segments + 1));
     }
 }
@@ -145,7 +145,7 @@ async fn a_run_that_was_asked_for_in_a_protocol_is_replayed_as_it_was_answered()
     assert_eq!(replayed(&hw, first["response"]["id"].as_str().unwrap(), "responses"), stream);
 
     let names = hw.post("/api/v1/agent/runs", json!({"message": "weather", "threadId": "mine"})).await.json();
-    hw.ended(names["runId"].as_str().unwrap()).await;
+    hw.wait_ended(names["runId"].as_str().unwrap()).await;
     let replay = replayed(&hw, names["runId"].as_str().unwrap(), "agent-runs");
     let stream = endless(&hw, "/api/v1/agent/runs/mine/events", &replay).await;
     assert!(stream.contains("\"threadId\":\"mine\""));
@@ -221,7 +221,7 @@ async fn said_on_a_socket(hw: &Server, session: &str, input: &str) -> String {
     let mut lines = String::new();
     let mut upgraded = false;
     while !lines.contains("\"type\":\"message_stop\"") {
-        let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut bytes)).await.expect("something in time");
+        let read = tokio::time::timeout(TEST_TIMEOUT, stream.read_buf(&mut bytes)).await.expect("something in time");
         assert!(read.unwrap() > 0, "{}", String::from_utf8_lossy(&bytes));
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n").filter(|_| !upgraded) {
             bytes.drain(..end + 4);
@@ -271,7 +271,7 @@ fn data(stream: &str) -> Vec<Value> {
 async fn a_run_that_was_begun_in_one_protocol_is_whole_in_every_other() {
     let hw = Server::demo();
     for input in SCENARIOS {
-        let run = Run::of(&hw, input).await;
+        let run = Run::start(&hw, input).await;
         let answers = if input == "client" { 2 } else { 1 };
         let count = |frames: &[Value], field: &str, name: &str| frames.iter().filter(|f| f[field] == name).count();
 
@@ -295,14 +295,14 @@ async fn a_run_that_was_begun_in_one_protocol_is_whole_in_every_other() {
         let text = last["block_list"][0]["text"].as_str().unwrap();
         assert!(said.contains(text) && !text.is_empty(), "{input}: {said}");
     }
-    let client = Run::of(&hw, "client").await;
+    let client = Run::start(&hw, "client").await;
     let second = replayed(&hw, &client.response(2), "chat");
     assert!(replayed(&hw, &client.id, "chat").ends_with(&second) && second.matches("[DONE]").count() == 1);
 }
 
 /// When the first and the last record were logged, one after the other.
-fn lasted(frames: &[Frame]) -> Duration {
-    let at = |frame: Option<&Frame>| frame.unwrap().data["at"].as_u64().unwrap();
+fn lasted(frames: &[SseFrame]) -> Duration {
+    let at = |frame: Option<&SseFrame>| frame.unwrap().data["at"].as_u64().unwrap();
     Duration::from_millis(at(frames.last()) - at(frames.first()))
 }
 
@@ -310,7 +310,7 @@ fn lasted(frames: &[Frame]) -> Duration {
 async fn a_replay_takes_as_long_as_the_run_took_unless_it_is_to_be_fast() {
     let hw = Server::demo();
     for input in ["story 60", "slow 1"] {
-        let run = Run::of(&hw, input).await;
+        let run = Run::start(&hw, input).await;
         let logged = hw.frames(&format!("/v1/tasks/{}/events", run.id), None).await;
         let lasted = lasted(&logged);
         assert!(lasted >= Duration::from_secs(1), "{input} took {lasted:?}");
@@ -332,7 +332,7 @@ async fn a_replay_takes_as_long_as_the_run_took_unless_it_is_to_be_fast() {
 }
 
 fn replaying(hw: &Server, run: &str) -> Command {
-    let mut command = headwater(&hw.path("."));
+    let mut command = headwater_command(&hw.path("."));
     command.args(["replay", run, "--data-dir", "data"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -348,12 +348,12 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 #[tokio::test]
 async fn a_run_that_goes_on_is_replayed_as_far_as_it_is_whatever_becomes_of_the_server() {
     let mut hw = Server::demo();
-    let task = hw.run("trade").await;
+    let task = hw.start_run("trade").await;
     let name = |field: &str| task[field].as_str().unwrap().to_owned();
     let run = Run { id: name("task_id"), thread: name("thread_id") };
     let path = format!("/v1/tasks/{}/events", run.id);
     let (key, _) = run.pending(&hw).await;
-    let replay = |hw: &Server, protocol: &str| hw.cli(&["replay", &run.id, "--as", protocol]);
+    let replay = |hw: &Server, protocol: &str| hw.run_cli(&["replay", &run.id, "--as", protocol]);
     let seen = unended(&replay(&hw, "task"), &run.id);
     assert_eq!(seen, endless(&hw, &path, &seen).await);
     let first = unended(&replay(&hw, "responses"), &run.id);
@@ -375,7 +375,7 @@ async fn a_run_that_goes_on_is_replayed_as_far_as_it_is_whatever_becomes_of_the_
     assert!(replayed(&hw, &run.id, "responses").starts_with(&first));
 
     hw.signal("-TERM");
-    assert!(hw.exited().success());
+    assert!(hw.wait_exit().success());
     let left = files(&hw.data_dir());
     assert_eq!(replayed(&hw, &run.id, "task"), whole, "stopped");
     assert_eq!(files(&hw.data_dir()), left);
@@ -384,26 +384,26 @@ async fn a_run_that_goes_on_is_replayed_as_far_as_it_is_whatever_becomes_of_the_
 #[tokio::test]
 async fn whatever_was_seen_before_a_kill_is_in_the_replay_after_it() {
     let mut hw = Server::demo();
-    let task = hw.run("story 500").await;
+    let task = hw.start_run("story 500").await;
     let id = task["task_id"].as_str().unwrap();
-    let mut stream = hw.open(&format!("/v1/tasks/{id}/events")).await;
-    stream.until("event: task.text.delta").await;
-    let live = unended(&hw.cli(&["replay", id, "--fast"]), id);
+    let mut stream = hw.open_stream(&format!("/v1/tasks/{id}/events")).await;
+    stream.read_until("event: task.text.delta").await;
+    let live = unended(&hw.run_cli(&["replay", id, "--fast"]), id);
     hw.kill9();
-    let _cut = stream.rest().await;
-    let seen: String = frames(stream.until("").await).into_iter().map(|frame| frame.raw).collect();
-    let dead = unended(&hw.cli(&["replay", id, "--fast"]), id);
+    let _cut = stream.read_to_end().await;
+    let seen: String = parse_frames(stream.read_until("").await).into_iter().map(|frame| frame.raw).collect();
+    let dead = unended(&hw.run_cli(&["replay", id, "--fast"]), id);
     assert!(dead.starts_with(&seen) && dead.starts_with(&live) && live.contains("task.text.delta"));
 }
 
 #[tokio::test]
 async fn a_run_that_waits_for_its_turn_has_nothing_to_replay_yet() {
     let hw = Server::demo();
-    let first = hw.run("trade").await;
-    let second = hw.begin(json!({"model": "demo", "input": "hello", "thread_id": first["thread_id"]})).await;
+    let first = hw.start_run("trade").await;
+    let second = hw.create_task(json!({"model": "demo", "input": "hello", "thread_id": first["thread_id"]})).await;
     let id = second["task_id"].as_str().unwrap();
     for protocol in ["task", "responses"] {
-        let output = hw.cli(&["replay", id, "--as", protocol]);
+        let output = hw.run_cli(&["replay", id, "--as", protocol]);
         let told = format!("headwater: run {id} has not begun\n");
         assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(1), told));
         assert!(output.stdout.is_empty());
@@ -421,21 +421,21 @@ fn refused(output: &Output, why: &str) {
 #[tokio::test]
 async fn what_cannot_be_replayed_is_refused_in_one_line() {
     let hw = Server::demo();
-    let run = Run::of(&hw, "hello").await;
+    let run = Run::start(&hw, "hello").await;
     let data = hw.data_dir();
     let unknown = "task_00000000000000000000000000000000";
-    refused(&hw.cli(&["replay", unknown]), &format!("there is no run {unknown} in {}", data.display()));
+    refused(&hw.run_cli(&["replay", unknown]), &format!("there is no run {unknown} in {}", data.display()));
     let hint = "give its id (`task_…`), or that of a response (`resp_…`)";
     for id in ["", "task", "call_1", "thr_1", "resp_", "resp_1_0", "resp_1_02", "task_../x", "task_1\nx"] {
-        refused(&hw.cli(&["replay", id]), &format!("{id:?} is no run: {hint}"));
+        refused(&hw.run_cli(&["replay", id]), &format!("{id:?} is no run: {hint}"));
     }
     let known = "task, run-items, responses, blocks, agent-runs, messages or chat";
     for name in ["", "Task", "ag-ui", "a\nb"] {
         let why = format!("there is no protocol {name:?}: use {known}");
-        refused(&hw.cli(&["replay", &run.id, "--as", name]), &why);
+        refused(&hw.run_cli(&["replay", &run.id, "--as", name]), &why);
     }
     let elsewhere = |dir: &Path| {
-        let mut command = headwater(&hw.path("."));
+        let mut command = headwater_command(&hw.path("."));
         command.args(["replay", &run.id, "--data-dir"]).arg(dir).output().unwrap()
     };
     let (none, empty, file) = (hw.path("none"), hw.path("empty"), hw.path("headwater.toml"));
@@ -452,7 +452,7 @@ async fn what_cannot_be_replayed_is_refused_in_one_line() {
 #[tokio::test]
 async fn whoever_has_had_enough_may_close_the_pipe() {
     let hw = Server::demo();
-    let run = Run::of(&hw, "story 3000 fast").await;
+    let run = Run::start(&hw, "story 3000 fast").await;
     for fast in [&["--fast"][..], &[]] {
         let mut child = replaying(&hw, &run.id).args(fast).spawn().unwrap();
         let mut line = String::new();
@@ -465,7 +465,7 @@ async fn whoever_has_had_enough_may_close_the_pipe() {
 
 #[test]
 fn the_help_names_the_exit_codes() {
-    let output = headwater(Path::new(".")).args(["replay", "--help"]).output().unwrap();
+    let output = headwater_command(Path::new(".")).args(["replay", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
     let codes =
         "Exit code 0: replayed, 1: replayed as far as it is, for the run has not ended, 2: it could not be replayed.";

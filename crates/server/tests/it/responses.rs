@@ -5,26 +5,26 @@
 #[expect(dead_code, reason = "raw responses inside run items are checked where they are made")]
 mod order;
 
-use crate::harness::{PATIENCE, Reply, Server};
+use crate::harness::{Reply, Server, TEST_TIMEOUT};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-pub(crate) async fn create(hw: &Server, body: Value) -> Value {
+pub(crate) async fn create_response(hw: &Server, body: Value) -> Value {
     let reply = hw.post("/v1/responses", body).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
     reply.json()
 }
 
-pub(crate) async fn get(hw: &Server, id: &Value) -> Value {
+pub(crate) async fn get_response(hw: &Server, id: &Value) -> Value {
     let reply = hw.get(&format!("/v1/responses/{}", id.as_str().unwrap())).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
     reply.json()
 }
 
 /// The events of a stream, and that it said farewell.
-pub(crate) fn events(text: &str) -> Vec<Value> {
+pub(crate) fn parse_events(text: &str) -> Vec<Value> {
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     assert!(!text.contains("retry:") && !text.contains("id:"), "these clients take any field for an event");
     let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
@@ -32,13 +32,13 @@ pub(crate) fn events(text: &str) -> Vec<Value> {
     if events.first().is_some_and(|first| first["type"] == "response.created") {
         let frames: Vec<_> =
             events.iter().map(|event| (event["type"].as_str().unwrap().to_owned(), event.clone())).collect();
-        order::check(&frames, &lost(&events)).unwrap();
+        order::check(&frames, &truncated_item_ids(&events)).unwrap();
     }
     events
 }
 
 /// The items of turns that a crash cut: they are shown, and not in the final output.
-fn lost(events: &[Value]) -> BTreeSet<String> {
+fn truncated_item_ids(events: &[Value]) -> BTreeSet<String> {
     let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
     let kept = &events.last().unwrap()["response"]["output"];
     let is_lost = |item: &&Value| {
@@ -48,12 +48,12 @@ fn lost(events: &[Value]) -> BTreeSet<String> {
     lost.map(|item| item["id"].as_str().unwrap().to_owned()).collect()
 }
 
-pub(crate) fn text_of(response: &Value) -> String {
+pub(crate) fn output_text(response: &Value) -> String {
     let parts = response["output"].as_array().unwrap().iter().flat_map(|item| item["content"].as_array());
     parts.flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
-pub(crate) fn error(reply: &Reply) -> (u16, String, Value) {
+pub(crate) fn parse_error(reply: &Reply) -> (u16, String, Value) {
     assert_eq!(reply.header("content-type"), "application/json", "{}", reply.text);
     let error = reply.json()["error"].clone();
     assert!(error["message"].is_string() && error["type"].is_string(), "{error}");
@@ -65,9 +65,9 @@ async fn what_was_streamed_is_what_is_kept() {
     let hw = Server::demo();
     for input in ["hello", "weather", "help", "parallel", "handoff", "image", "fail", "story 30 fast"] {
         let reply = hw.post("/v1/responses", json!({"model": "demo", "input": input, "stream": true})).await;
-        let events = events(&reply.text);
+        let events = parse_events(&reply.text);
         let last = events.last().unwrap();
-        assert_eq!(get(&hw, &last["response"]["id"]).await, last["response"], "{input}");
+        assert_eq!(get_response(&hw, &last["response"]["id"]).await, last["response"], "{input}");
         let numbers: Vec<u64> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
         assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
     }
@@ -77,107 +77,109 @@ async fn what_was_streamed_is_what_is_kept() {
 async fn every_place_of_a_response_can_be_gone_on_from() {
     let hw = Server::demo();
     let reply = hw.post("/v1/responses", json!({"model": "demo", "input": "weather", "stream": true})).await;
-    let all = events(&reply.text);
+    let all = parse_events(&reply.text);
     let path = format!("/v1/responses/{}?stream=true", all[0]["response"]["id"].as_str().unwrap());
-    assert_eq!(events(&hw.get(&path).await.text), all, "without a place, from the beginning");
+    assert_eq!(parse_events(&hw.get(&path).await.text), all, "without a place, from the beginning");
     for place in 0..all.len() {
-        let rest = events(&hw.get(&format!("{path}&starting_after={place}&include[]=a&include[]=b")).await.text);
+        let rest = parse_events(&hw.get(&format!("{path}&starting_after={place}&include[]=a&include[]=b")).await.text);
         assert_eq!(rest, all[place + 1..], "after {place}");
     }
     for (place, code) in [("999", "invalid_query"), ("-1", "invalid_query"), ("x", "invalid_query")] {
         let reply = hw.get(&format!("{path}&starting_after={place}")).await;
-        assert_eq!(error(&reply).1, code, "{place}");
+        assert_eq!(parse_error(&reply).1, code, "{place}");
     }
 }
 
 #[tokio::test]
 async fn a_response_can_be_watched_before_its_first_word_and_survives_a_kill() {
     let mut hw = Server::demo();
-    let begun = create(&hw, json!({"model": "demo", "input": "story 100", "background": true})).await;
+    let begun = create_response(&hw, json!({"model": "demo", "input": "story 100", "background": true})).await;
     assert!(matches!(begun["status"].as_str().unwrap(), "queued" | "in_progress"), "{begun}");
     let path = format!("/v1/responses/{}?stream=true", begun["id"].as_str().unwrap());
-    let mut open = hw.open(&path).await;
-    let seen = open.until("response.output_text.delta").await.to_owned();
+    let mut open = hw.open_stream(&path).await;
+    let seen = open.read_until("response.output_text.delta").await.to_owned();
     hw.kill9();
     hw.restart();
     let whole = hw.get(&path).await.text;
     let end = seen.rfind("\n\n").unwrap();
     assert!(whole.contains(seen[..end].trim_start_matches(":\n\n")), "what was seen is seen again");
-    let events = events(&whole);
+    let events = parse_events(&whole);
     let last = events.last().unwrap();
     assert_eq!(last["type"], "response.completed");
-    assert_eq!(get(&hw, &begun["id"]).await, last["response"]);
+    assert_eq!(get_response(&hw, &begun["id"]).await, last["response"]);
 }
 
 #[tokio::test]
 async fn a_question_ends_its_response_and_the_answer_begins_the_next() {
     let hw = Server::demo();
-    let asked = create(&hw, json!({"model": "demo", "input": "trade"})).await;
+    let asked = create_response(&hw, json!({"model": "demo", "input": "trade"})).await;
     let question = asked["output"].as_array().unwrap().last().unwrap();
     assert_eq!((&asked["status"], &question["type"]), (&json!("completed"), &json!("mcp_approval_request")));
     let answer = |approve: bool| {
         json!({"model": "demo", "previous_response_id": asked["id"], "input": [
             {"type": "mcp_approval_response", "approval_request_id": question["id"], "approve": approve}]})
     };
-    let done = create(&hw, answer(true)).await;
+    let done = create_response(&hw, answer(true)).await;
     assert_eq!(done["id"], format!("{}_2", asked["id"].as_str().unwrap()));
     assert_eq!((&done["previous_response_id"], &done["output"][0]["type"]), (&asked["id"], &json!("mcp_call")));
-    assert_eq!(create(&hw, answer(true)).await, done, "the same answer again is shown what came of it");
+    assert_eq!(create_response(&hw, answer(true)).await, done, "the same answer again is shown what came of it");
     let late = hw.post("/v1/responses", answer(false)).await;
-    assert_eq!(error(&late).1, "already_decided", "{}", late.text);
+    assert_eq!(parse_error(&late).1, "already_decided", "{}", late.text);
     assert_eq!(late.status, 409);
     // Resent with a whole history the old answer is just history.
     let history = json!({"model": "demo", "input": [
         {"role": "user", "content": "trade"}, question,
         {"type": "mcp_approval_response", "approval_request_id": question["id"], "approve": false},
         done["output"][0], done["output"][1], {"role": "user", "content": "hello"}]});
-    let next = create(&hw, history).await;
-    assert!(text_of(&next).starts_with("Hello"), "{next}");
+    let next = create_response(&hw, history).await;
+    assert!(output_text(&next).starts_with("Hello"), "{next}");
     assert_eq!(hw.get("/v1/threads").await.json()["data"].as_array().unwrap().len(), 1, "all of it is one thread");
 }
 
 #[tokio::test]
 async fn whoever_goes_on_without_answering_does_not_wait() {
     let hw = Server::demo();
-    let asked = create(&hw, json!({"model": "demo", "input": "trade"})).await;
+    let asked = create_response(&hw, json!({"model": "demo", "input": "trade"})).await;
     let began = Instant::now();
-    let next = create(&hw, json!({"model": "demo", "previous_response_id": asked["id"], "input": "hello"})).await;
-    assert!(text_of(&next).starts_with("Hello"), "{next}");
-    assert!(began.elapsed() < PATIENCE);
+    let next =
+        create_response(&hw, json!({"model": "demo", "previous_response_id": asked["id"], "input": "hello"})).await;
+    assert!(output_text(&next).starts_with("Hello"), "{next}");
+    assert!(began.elapsed() < TEST_TIMEOUT);
 }
 
 #[tokio::test]
 async fn calls_of_the_clients_tools_are_answered_together_or_one_by_one() {
     let hw = Server::demo();
     let tools = json!([{"type": "function", "name": "pick", "parameters": {"type": "object", "properties": {}}}]);
-    let asked = create(&hw, json!({"model": "demo", "input": "client", "tools": tools})).await;
+    let asked = create_response(&hw, json!({"model": "demo", "input": "client", "tools": tools})).await;
     let call = &asked["output"][0];
     assert_eq!((&call["type"], &call["name"]), (&json!("function_call"), &json!("pick")));
     assert_eq!(asked["tools"][0]["name"], "pick");
     let result = json!({"type": "function_call_output", "call_id": call["call_id"], "output": "red"});
     // No thread is named: the ids that come back say which it is.
     let history = json!([{"role": "user", "content": "client"}, call, result]);
-    let done = create(&hw, json!({"model": "demo", "input": history, "tools": tools})).await;
-    assert!(text_of(&done).contains("red"), "{done}");
-    let again = create(&hw, json!({"model": "demo", "input": history, "tools": tools})).await;
+    let done = create_response(&hw, json!({"model": "demo", "input": history, "tools": tools})).await;
+    assert!(output_text(&done).contains("red"), "{done}");
+    let again = create_response(&hw, json!({"model": "demo", "input": history, "tools": tools})).await;
     assert_eq!(again, done, "sent again, it is the same answer");
     let stray = json!({"type": "function_call_output", "call_id": "call_1", "output": "x"});
     let open = hw.post("/v1/responses", json!({"model": "demo", "input": [stray]})).await;
-    assert_eq!((open.status, error(&open).1.as_str()), (400, "call_not_found"));
+    assert_eq!((open.status, parse_error(&open).1.as_str()), (400, "call_not_found"));
     let reply =
         hw.post("/v1/responses", json!({"model": "demo", "previous_response_id": done["id"], "input": [stray]})).await;
-    assert_eq!((reply.status, error(&reply).1.as_str()), (400, "call_not_found"));
+    assert_eq!((reply.status, parse_error(&reply).1.as_str()), (400, "call_not_found"));
 }
 
 #[tokio::test]
 async fn two_responses_can_go_on_from_one() {
     let hw = Server::demo();
-    let first = create(&hw, json!({"model": "demo", "input": "hello"})).await;
+    let first = create_response(&hw, json!({"model": "demo", "input": "hello"})).await;
     let on = |input: &str| json!({"model": "demo", "previous_response_id": first["id"], "input": input});
-    let (one, two) = tokio::join!(create(&hw, on("story 40")), create(&hw, on("weather")));
-    assert!(text_of(&two).contains("Paris") && !text_of(&one).contains("Paris"));
+    let (one, two) = tokio::join!(create_response(&hw, on("story 40")), create_response(&hw, on("weather")));
+    assert!(output_text(&two).contains("Paris") && !output_text(&one).contains("Paris"));
     assert_eq!((&one["previous_response_id"], &two["previous_response_id"]), (&first["id"], &first["id"]));
-    let third = create(&hw, json!({"model": "demo", "previous_response_id": one["id"], "input": "hello"})).await;
+    let third =
+        create_response(&hw, json!({"model": "demo", "previous_response_id": one["id"], "input": "hello"})).await;
     assert_eq!(third["status"], "completed");
 }
 
@@ -194,7 +196,7 @@ async fn a_conversation_holds_its_items_and_its_responses() {
     let waiting = hw.get(&format!("{path}/items?order=asc")).await.json();
     assert_eq!(waiting["data"].as_array().unwrap().len(), 2, "{waiting}");
     for input in ["hello", "weather"] {
-        let done = create(&hw, json!({"model": "demo", "conversation": made["id"], "input": input})).await;
+        let done = create_response(&hw, json!({"model": "demo", "conversation": made["id"], "input": input})).await;
         assert_eq!(done["conversation"], json!({"id": made["id"]}));
     }
     let listed = hw.get(&format!("{path}/items?order=asc&limit=100")).await.json();
@@ -238,33 +240,33 @@ async fn a_conversation_holds_its_items_and_its_responses() {
     assert_eq!(hw.get(&format!("{path}/items/msg_1")).await.status, 404);
     let gone = hw.request(Method::DELETE, &path, &[], None).await;
     assert_eq!(gone.json()["deleted"], true);
-    assert_eq!(error(&hw.get(&path).await).0, 404);
+    assert_eq!(parse_error(&hw.get(&path).await).0, 404);
 }
 
 #[tokio::test]
 async fn what_was_deleted_or_not_to_be_kept_does_not_exist() {
     let hw = Server::demo();
-    let kept = create(&hw, json!({"model": "demo", "input": "hello"})).await;
+    let kept = create_response(&hw, json!({"model": "demo", "input": "hello"})).await;
     let id = kept["id"].as_str().unwrap();
     let deleted = hw.request(Method::DELETE, &format!("/v1/responses/{id}"), &[], None).await.json();
     assert_eq!(deleted, json!({"id": id, "object": "response", "deleted": true}));
-    let unkept = create(&hw, json!({"model": "demo", "input": "hello", "store": false})).await;
+    let unkept = create_response(&hw, json!({"model": "demo", "input": "hello", "store": false})).await;
     for id in [id, unkept["id"].as_str().unwrap(), "resp_1", "resp_", "msg_1", "%00"] {
         for path in ["", "/input_items", "?stream=true"] {
-            assert_eq!(error(&hw.get(&format!("/v1/responses/{id}{path}")).await).0, 404, "{id}{path}");
+            assert_eq!(parse_error(&hw.get(&format!("/v1/responses/{id}{path}")).await).0, 404, "{id}{path}");
         }
         assert_eq!(hw.post(&format!("/v1/responses/{id}/cancel"), json!({})).await.status, 404);
         let on = hw.post("/v1/responses", json!({"model": "demo", "input": "x", "previous_response_id": id})).await;
-        assert_eq!((on.status, error(&on).1.as_str()), (400, "previous_response_not_found"), "{id}");
+        assert_eq!((on.status, parse_error(&on).1.as_str()), (400, "previous_response_not_found"), "{id}");
     }
 }
 
 #[tokio::test]
 async fn a_response_is_stopped_and_stays_stopped() {
     let hw = Server::demo();
-    let begun = create(&hw, json!({"model": "demo", "input": "story 1000", "background": true})).await;
+    let begun = create_response(&hw, json!({"model": "demo", "input": "story 1000", "background": true})).await;
     let path = format!("/v1/responses/{}", begun["id"].as_str().unwrap());
-    hw.open(&format!("{path}?stream=true")).await.until("output_text.delta").await;
+    hw.open_stream(&format!("{path}?stream=true")).await.read_until("output_text.delta").await;
     let stopped = hw.post(&format!("{path}/cancel"), json!({})).await.json();
     assert_eq!(
         (&stopped["status"], &stopped["incomplete_details"]["reason"]),
@@ -284,13 +286,16 @@ async fn the_same_key_gives_the_same_response() {
     };
     let (one, two) = (send(&body).await, send(&body).await);
     assert_eq!(one.json(), two.json());
-    assert_eq!(error(&send(&json!({"model": "demo", "input": "other"}).to_string()).await).1, "idempotency_key_reused");
+    assert_eq!(
+        parse_error(&send(&json!({"model": "demo", "input": "other"}).to_string()).await).1,
+        "idempotency_key_reused"
+    );
 }
 
 #[tokio::test]
 async fn a_bad_request_is_refused_before_anything_begins() {
     let hw = Server::demo();
-    let before = hw.size().await;
+    let before = hw.count_threads_and_records().await;
     for (body, status, code, param) in [
         (json!({"input": "x"}), 400, "invalid_body", json!("model")),
         (json!({"model": "nobody", "input": "x"}), 400, "model_not_found", json!("model")),
@@ -318,15 +323,15 @@ async fn a_bad_request_is_refused_before_anything_begins() {
                 body["stream"] = stream.into();
             }
             let reply = hw.post("/v1/responses", body.clone()).await;
-            assert_eq!(error(&reply), (status, code.to_owned(), param.clone()), "{body}: {}", reply.text);
+            assert_eq!(parse_error(&reply), (status, code.to_owned(), param.clone()), "{body}: {}", reply.text);
         }
     }
     for text in ["", "[]", "{", "nul\0", "{\"model\":1,\"model\":2}"] {
         let reply = hw.post_text("/v1/responses", text).await;
-        assert!(matches!(error(&reply).0, 400), "{text}: {}", reply.text);
+        assert!(matches!(parse_error(&reply).0, 400), "{text}: {}", reply.text);
     }
-    assert_eq!(error(&hw.get("/v1/responses").await).0, 405);
-    assert_eq!(hw.size().await, before);
+    assert_eq!(parse_error(&hw.get("/v1/responses").await).0, 405);
+    assert_eq!(hw.count_threads_and_records().await, before);
 }
 
 #[tokio::test]
@@ -336,14 +341,14 @@ async fn agents_are_listed_as_models() {
     assert!(list["data"].as_array().unwrap().iter().any(|model| model["id"] == "demo" && model["object"] == "model"));
     assert_eq!(hw.get("/v1/models/demo").await.json()["id"], "demo");
     assert_eq!(hw.get("/v1/models/scripted/any").await.json()["id"], "scripted/any");
-    assert_eq!(error(&hw.get("/v1/models/nobody").await).1, "model_not_found");
+    assert_eq!(parse_error(&hw.get("/v1/models/nobody").await).1, "model_not_found");
 }
 
 #[tokio::test]
 async fn nobody_sees_or_goes_on_from_anothers_response() {
-    let hw = Server::start("[auth]\nmode = \"keys\"");
+    let hw = Server::demo_with("[auth]\nmode = \"keys\"");
     let key = |user: &str| {
-        let made = hw.cli(&["keys", "create", "--user", user]);
+        let made = hw.run_cli(&["keys", "create", "--user", user]);
         String::from_utf8(made.stdout).unwrap().trim().to_owned()
     };
     let (ann, ben) = (format!("Bearer {}", key("ann")), format!("Bearer {}", key("ben")));
@@ -374,5 +379,5 @@ async fn nobody_sees_or_goes_on_from_anothers_response() {
     assert_eq!(ask(&ben, Method::POST, "/v1/responses", Some(answer)).await.status, 200);
     let still = ask(&ann, Method::GET, "/v1/approvals?status=pending", None).await.json();
     assert_eq!(still["data"].as_array().unwrap().len(), 1, "{still}");
-    assert_eq!(error(&hw.get("/v1/responses/resp_1").await).0, 401);
+    assert_eq!(parse_error(&hw.get("/v1/responses/resp_1").await).0, 401);
 }

@@ -1,28 +1,28 @@
 //! What a response goes on from: chains, forks and queues, histories that clients bring, and what of all that reaches the
 //! model, seen from the model's side.
 
-use crate::fake::dialect::Dialect;
-use crate::fake::loopback::{Act, Loopback, stream};
+use crate::fake_provider::dialect::ProviderDialect;
+use crate::fake_provider::loopback::{Loopback, ResponseAction, stream_head};
 use crate::harness::Server;
-use crate::responses::{create, error, events, get, text_of};
+use crate::responses::{create_response, get_response, output_text, parse_error, parse_events};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 /// A server whose agent `far` is a model that remembers what it was asked, and `near` one that counts slowly.
-struct House {
+struct RecordingServer {
     hw: Server,
-    asked: Arc<Mutex<Vec<Value>>>,
+    requests: Arc<Mutex<Vec<Value>>>,
     _far: Loopback,
 }
 
-async fn house() -> House {
+async fn recording_server() -> RecordingServer {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let book = Arc::clone(&asked);
-    let far = Loopback::open(move |asked| {
+    let far = Loopback::start(move |asked| {
         book.lock().unwrap().push(asked.body);
-        vec![stream(), Act::Send(Dialect::Responses.says("Yes.").into_bytes())]
+        vec![stream_head(), ResponseAction::Send(ProviderDialect::Responses.full_answer("Yes.").into_bytes())]
     })
     .await;
     let config = format!(
@@ -37,35 +37,35 @@ async fn house() -> House {
          steps = [{ text = \"0123456789 and so on and on and on, \", repeat = 3000 }]\n\
          [[scenario]]\nmatch = 'empty'\n[[scenario.turn]]\nsteps = [{ text = \"\" }]\n\
          [[scenario]]\n[[scenario.turn]]\nsteps = [{ text = \"Hello.\" }]\n";
-    House { hw: Server::custom(&config, scenarios), asked, _far: far }
+    RecordingServer { hw: Server::with_config(&config, scenarios), requests: asked, _far: far }
 }
 
-impl House {
+impl RecordingServer {
     /// What the model was told last, one line each: who, and the words.
-    fn told(&self) -> Vec<String> {
-        let last = self.asked.lock().unwrap().last().unwrap().clone();
-        last["input"].as_array().unwrap().iter().map(told).collect()
+    fn last_input(&self) -> Vec<String> {
+        let last = self.requests.lock().unwrap().last().unwrap().clone();
+        last["input"].as_array().unwrap().iter().map(input_line).collect()
     }
 
-    async fn far(&self, mut more: Value) -> Value {
+    async fn respond_with_upstream(&self, mut more: Value) -> Value {
         more["model"] = "far".into();
-        create(&self.hw, more).await
+        create_response(&self.hw, more).await
     }
 
     /// A response that goes on for a while.
-    async fn slow(&self, mut more: Value) -> Value {
+    async fn respond_in_background(&self, mut more: Value) -> Value {
         more["model"] = "near".into();
         more["background"] = true.into();
-        create(&self.hw, more).await
+        create_response(&self.hw, more).await
     }
 
-    async fn over(&self, response: &Value) -> Value {
+    async fn wait_ended(&self, response: &Value) -> Value {
         let path = format!("/v1/responses/{}?stream=true", response["id"].as_str().unwrap());
-        events(&self.hw.get(&path).await.text).last().unwrap()["response"].clone()
+        parse_events(&self.hw.get(&path).await.text).last().unwrap()["response"].clone()
     }
 }
 
-fn told(item: &Value) -> String {
+fn input_line(item: &Value) -> String {
     let words = |value: &Value| match value {
         Value::String(text) => text.clone(),
         parts => parts.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str()).collect(),
@@ -79,35 +79,35 @@ fn told(item: &Value) -> String {
 
 #[tokio::test]
 async fn what_is_asked_of_the_model_reaches_it_and_is_asked_once() {
-    let house = house().await;
+    let house = recording_server().await;
     let wishes = json!({
         "input": "one", "instructions": "Also these.", "temperature": 0.25, "top_p": 0.5, "max_output_tokens": 77,
         "parallel_tool_calls": false, "reasoning": {"effort": "low"}, "text": {"format": {"type": "json_object"}},
         "tools": [{"type": "function", "name": "pick", "parameters": {"type": "object"}}],
         "tool_choice": {"type": "function", "name": "pick"}, "include": ["reasoning.encrypted_content"],
     });
-    let first = house.far(wishes.clone()).await;
-    let body = house.asked.lock().unwrap().last().unwrap().clone();
+    let first = house.respond_with_upstream(wishes.clone()).await;
+    let body = house.requests.lock().unwrap().last().unwrap().clone();
     assert_eq!(body["instructions"], "Own words.\n\nAlso these.");
     for key in ["temperature", "top_p", "max_output_tokens", "parallel_tool_calls", "tool_choice"] {
         assert_eq!((&body[key], &first[key]), (&wishes[key], &wishes[key]), "{key}");
     }
     assert_eq!((&body["reasoning"]["effort"], &body["text"]["format"]["type"]), (&json!("low"), &json!("json_object")));
-    let next = house.far(json!({"previous_response_id": first["id"], "input": "two"})).await;
-    let body = house.asked.lock().unwrap().last().unwrap().clone();
+    let next = house.respond_with_upstream(json!({"previous_response_id": first["id"], "input": "two"})).await;
+    let body = house.requests.lock().unwrap().last().unwrap().clone();
     assert_eq!((&body["instructions"], &body["max_output_tokens"]), (&json!("Own words."), &Value::Null));
     assert_eq!((&next["instructions"], &next["temperature"]), (&Value::Null, &json!(1.0)));
-    assert_eq!(house.told(), ["user: one", "assistant: Yes.", "user: two"]);
+    assert_eq!(house.last_input(), ["user: one", "assistant: Yes.", "user: two"]);
 }
 
 #[tokio::test]
 async fn pictures_and_files_reach_the_model_and_come_back_by_their_addresses() {
-    let house = house().await;
+    let house = recording_server().await;
     let parts = json!([{"type": "input_text", "text": "look"},
         {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"},
         {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="},
         {"type": "input_file", "file_url": "https://files.example/b.pdf"}]);
-    let response = house.far(json!({"input": [{"role": "user", "content": parts}]})).await;
+    let response = house.respond_with_upstream(json!({"input": [{"role": "user", "content": parts}]})).await;
     let path = format!("/v1/responses/{}/input_items", response["id"].as_str().unwrap());
     let shown = house.hw.get(&path).await.json()["data"][0]["content"].clone();
     assert_eq!((&shown[0], &shown[3]), (&parts[0], &parts[3]));
@@ -115,7 +115,7 @@ async fn pictures_and_files_reach_the_model_and_come_back_by_their_addresses() {
     for address in [&shown[1]["image_url"], &shown[2]["file_url"]] {
         assert!(address.as_str().unwrap().starts_with("/v1/blobs/"), "{shown}");
     }
-    let body = house.asked.lock().unwrap().last().unwrap().clone();
+    let body = house.requests.lock().unwrap().last().unwrap().clone();
     assert_eq!(body["input"][0]["content"][2], parts[2]);
     for bad in [
         json!({"type": "input_file", "file_url": "hosts"}),
@@ -125,57 +125,57 @@ async fn pictures_and_files_reach_the_model_and_come_back_by_their_addresses() {
         json!({"type": "input_image", "image_url": "ftp://pictures.example/a.png"}),
     ] {
         let body = json!({"model": "far", "input": [{"role": "user", "content": [bad]}]});
-        assert_eq!(error(&house.hw.post("/v1/responses", body).await).0, 400, "{bad}");
+        assert_eq!(parse_error(&house.hw.post("/v1/responses", body).await).0, 400, "{bad}");
     }
 }
 
 #[tokio::test]
 async fn a_fork_of_a_fork_knows_its_own_past_and_no_other() {
-    let house = house().await;
-    let one = house.far(json!({"input": "one"})).await;
-    let busy = house.slow(json!({"previous_response_id": one["id"], "input": "count 1000"})).await;
-    let two = house.far(json!({"previous_response_id": one["id"], "input": "two"})).await;
-    assert_eq!(house.told(), ["user: one", "assistant: Yes.", "user: two"]);
-    let busier = house.slow(json!({"previous_response_id": two["id"], "input": "count 1000"})).await;
-    let three = house.far(json!({"previous_response_id": two["id"], "input": "three"})).await;
+    let house = recording_server().await;
+    let one = house.respond_with_upstream(json!({"input": "one"})).await;
+    let busy = house.respond_in_background(json!({"previous_response_id": one["id"], "input": "count 1000"})).await;
+    let two = house.respond_with_upstream(json!({"previous_response_id": one["id"], "input": "two"})).await;
+    assert_eq!(house.last_input(), ["user: one", "assistant: Yes.", "user: two"]);
+    let busier = house.respond_in_background(json!({"previous_response_id": two["id"], "input": "count 1000"})).await;
+    let three = house.respond_with_upstream(json!({"previous_response_id": two["id"], "input": "three"})).await;
     let past = ["user: one", "assistant: Yes.", "user: two", "assistant: Yes.", "user: three"];
-    assert_eq!(house.told(), past);
-    house.far(json!({"previous_response_id": three["id"], "input": "four"})).await;
-    assert_eq!(house.told(), [&past[..], &["assistant: Yes.", "user: four"]].concat());
+    assert_eq!(house.last_input(), past);
+    house.respond_with_upstream(json!({"previous_response_id": three["id"], "input": "four"})).await;
+    assert_eq!(house.last_input(), [&past[..], &["assistant: Yes.", "user: four"]].concat());
     for response in [busy, busier] {
         let path = format!("/v1/responses/{}/cancel", response["id"].as_str().unwrap());
         assert_eq!(house.hw.post(&path, json!({})).await.json()["status"], "cancelled");
     }
-    house.far(json!({"previous_response_id": one["id"], "input": "off the head"})).await;
-    assert_eq!(house.told(), ["user: one", "assistant: Yes.", "user: off the head"]);
+    house.respond_with_upstream(json!({"previous_response_id": one["id"], "input": "off the head"})).await;
+    assert_eq!(house.last_input(), ["user: one", "assistant: Yes.", "user: off the head"]);
 }
 
 #[tokio::test]
 async fn what_goes_on_from_a_response_that_waits_for_its_turn_waits_with_it() {
-    let house = house().await;
-    let first = house.slow(json!({"input": "count 30"})).await;
-    let second = house.slow(json!({"previous_response_id": first["id"], "input": "hello"})).await;
-    let third = house.far(json!({"previous_response_id": second["id"], "input": "and now"})).await;
+    let house = recording_server().await;
+    let first = house.respond_in_background(json!({"input": "count 30"})).await;
+    let second = house.respond_in_background(json!({"previous_response_id": first["id"], "input": "hello"})).await;
+    let third = house.respond_with_upstream(json!({"previous_response_id": second["id"], "input": "and now"})).await;
     assert_eq!(third["status"], "completed");
-    let told = house.told();
+    let told = house.last_input();
     assert_eq!(told.len(), 5, "{told:?}");
     assert!(told[1].ends_with("29 30 ") && told[3] == "assistant: Hello." && told[4] == "user: and now", "{told:?}");
 }
 
 #[tokio::test]
 async fn a_response_in_the_queue_has_its_input_and_a_stream_that_says_how_it_ended() {
-    let house = house().await;
+    let house = recording_server().await;
     let conversation = house.hw.post("/v1/conversations", json!({})).await.json();
-    let busy = house.slow(json!({"conversation": conversation["id"], "input": "count 1000"})).await;
-    let queued = house.slow(json!({"conversation": conversation["id"], "input": "hello"})).await;
+    let busy = house.respond_in_background(json!({"conversation": conversation["id"], "input": "count 1000"})).await;
+    let queued = house.respond_in_background(json!({"conversation": conversation["id"], "input": "hello"})).await;
     assert_eq!(queued["status"], "queued");
     let path = format!("/v1/responses/{}", queued["id"].as_str().unwrap());
     let asked = house.hw.get(&format!("{path}/input_items")).await.json();
     assert_eq!(asked["data"][0]["content"], json!([{"type": "input_text", "text": "hello"}]));
-    let mut open = house.hw.open(&format!("{path}?stream=true")).await;
+    let mut open = house.hw.open_stream(&format!("{path}?stream=true")).await;
     let cancelled = house.hw.post(&format!("{path}/cancel"), json!({})).await.json();
     assert_eq!(cancelled["status"], "cancelled");
-    let told = open.rest().await.unwrap().to_owned();
+    let told = open.read_to_end().await.unwrap().to_owned();
     let read = |text: &str| -> Vec<Value> {
         assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
         let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
@@ -184,7 +184,7 @@ async fn a_response_in_the_queue_has_its_input_and_a_stream_that_says_how_it_end
     let events = read(&told);
     let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["response.created", "response.incomplete"]);
-    assert_eq!(events[1]["response"], get(&house.hw, &queued["id"]).await);
+    assert_eq!(events[1]["response"], get_response(&house.hw, &queued["id"]).await);
     for place in 0..2 {
         let rest = house.hw.get(&format!("{path}?stream=true&starting_after={place}")).await;
         assert_eq!(read(&rest.text), events[place + 1..], "after {place}");
@@ -195,31 +195,32 @@ async fn a_response_in_the_queue_has_its_input_and_a_stream_that_says_how_it_end
 
 #[tokio::test]
 async fn what_was_said_elsewhere_is_news_where_a_thread_is_named() {
-    let house = house().await;
-    let elsewhere = house.far(json!({"input": "elsewhere"})).await;
+    let house = recording_server().await;
+    let elsewhere = house.respond_with_upstream(json!({"input": "elsewhere"})).await;
     let conversation = house.hw.post("/v1/conversations", json!({})).await.json();
     let brought = json!([{"role": "user", "content": "before"}, elsewhere["output"][0],
         {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "o"}, {"role": "user", "content": "now"}]);
     let past = ["user: before", "assistant: Yes.", "function_call", "output: o", "user: now"];
-    house.far(json!({"conversation": conversation["id"], "input": brought})).await;
-    assert_eq!(house.told(), past);
-    let one = house.far(json!({"input": "one"})).await;
-    house.far(json!({"previous_response_id": one["id"], "input": brought})).await;
-    assert_eq!(house.told(), [&["user: one", "assistant: Yes."], &past[..]].concat());
+    house.respond_with_upstream(json!({"conversation": conversation["id"], "input": brought})).await;
+    assert_eq!(house.last_input(), past);
+    let one = house.respond_with_upstream(json!({"input": "one"})).await;
+    house.respond_with_upstream(json!({"previous_response_id": one["id"], "input": brought})).await;
+    assert_eq!(house.last_input(), [&["user: one", "assistant: Yes."], &past[..]].concat());
     // Where nothing is named the ids say where it goes on: what stands before the last of them is known.
-    house.far(json!({"input": brought})).await;
-    assert_eq!(house.told(), ["user: elsewhere", "assistant: Yes.", "function_call", "output: o", "user: now"]);
+    house.respond_with_upstream(json!({"input": brought})).await;
+    assert_eq!(house.last_input(), ["user: elsewhere", "assistant: Yes.", "function_call", "output: o", "user: now"]);
 }
 
 #[tokio::test]
 async fn fifty_responses_in_a_row_and_two_hundred_items_are_one_past() {
-    let house = house().await;
-    let mut last = house.far(json!({"input": "0"})).await;
+    let house = recording_server().await;
+    let mut last = house.respond_with_upstream(json!({"input": "0"})).await;
     for number in 1..50 {
-        last = house.far(json!({"previous_response_id": last["id"], "input": number.to_string()})).await;
+        last =
+            house.respond_with_upstream(json!({"previous_response_id": last["id"], "input": number.to_string()})).await;
     }
-    assert_eq!((house.told().len(), house.told()[98].as_str()), (99, "user: 49"));
+    assert_eq!((house.last_input().len(), house.last_input()[98].as_str()), (99, "user: 49"));
     let items = |from: u32| -> Vec<Value> {
         (from..from + 20)
             .map(|n| json!({"role": if n % 2 == 0 { "user" } else { "assistant" }, "content": n.to_string()}))
@@ -230,10 +231,10 @@ async fn fifty_responses_in_a_row_and_two_hundred_items_are_one_past() {
     for round in 1..10 {
         assert_eq!(house.hw.post(&path, json!({"items": items(round * 20)})).await.status, 200);
     }
-    house.far(json!({"conversation": conversation["id"], "input": "now"})).await;
+    house.respond_with_upstream(json!({"conversation": conversation["id"], "input": "now"})).await;
     let expected: Vec<String> =
         (0..200).map(|n| format!("{}: {n}", if n % 2 == 0 { "user" } else { "assistant" })).collect();
-    assert_eq!(house.told(), [expected, vec!["user: now".to_owned()]].concat());
+    assert_eq!(house.last_input(), [expected, vec!["user: now".to_owned()]].concat());
     let (mut ids, mut after) = (BTreeSet::new(), String::new());
     loop {
         let page = house.hw.get(&format!("{path}?limit=37{after}")).await.json();
@@ -248,42 +249,42 @@ async fn fifty_responses_in_a_row_and_two_hundred_items_are_one_past() {
 
 #[tokio::test]
 async fn thirty_watch_and_half_of_them_leave() {
-    let house = house().await;
-    let begun = house.slow(json!({"input": "count 60"})).await;
+    let house = recording_server().await;
+    let begun = house.respond_in_background(json!({"input": "count 60"})).await;
     let path = format!("/v1/responses/{}?stream=true", begun["id"].as_str().unwrap());
     let watch = async |number: u32| {
-        let mut open = house.hw.open(&path).await;
+        let mut open = house.hw.open_stream(&path).await;
         if number.is_multiple_of(2) {
-            open.until("response.output_text.delta").await;
+            open.read_until("response.output_text.delta").await;
             return None;
         }
-        Some(open.rest().await.unwrap().to_owned())
+        Some(open.read_to_end().await.unwrap().to_owned())
     };
     let seen = futures_util::future::join_all((0..30).map(watch)).await;
     let told: BTreeSet<Vec<String>> =
-        seen.iter().flatten().map(|text| events(text).iter().map(Value::to_string).collect()).collect();
+        seen.iter().flatten().map(|text| parse_events(text).iter().map(Value::to_string).collect()).collect();
     assert_eq!((seen.iter().flatten().count(), told.len()), (15, 1), "all who stay are told the same");
 }
 
 #[tokio::test]
 async fn texts_of_any_length_are_told_whole() {
-    let house = house().await;
+    let house = recording_server().await;
     for (input, length) in [("long", 3000 * 36), ("empty", 0)] {
-        let begun = house.slow(json!({"input": input})).await;
-        let last = house.over(&begun).await;
-        assert_eq!((text_of(&last).len(), &last["status"]), (length, &json!("completed")), "{input}");
-        assert_eq!(get(&house.hw, &begun["id"]).await, last, "{input}");
+        let begun = house.respond_in_background(json!({"input": input})).await;
+        let last = house.wait_ended(&begun).await;
+        assert_eq!((output_text(&last).len(), &last["status"]), (length, &json!("completed")), "{input}");
+        assert_eq!(get_response(&house.hw, &begun["id"]).await, last, "{input}");
     }
 }
 
 #[tokio::test]
 async fn the_end_of_a_response_is_a_place_and_what_lies_beyond_it_is_none() {
-    let house = house().await;
-    let done = house.far(json!({"input": "one"})).await;
+    let house = recording_server().await;
+    let done = house.respond_with_upstream(json!({"input": "one"})).await;
     let path = format!("/v1/responses/{}", done["id"].as_str().unwrap());
-    let count = events(&house.hw.get(&format!("{path}?stream=true")).await.text).len();
+    let count = parse_events(&house.hw.get(&format!("{path}?stream=true")).await.text).len();
     let at = |place: usize| format!("{path}?stream=true&starting_after={place}");
-    assert!(events(&house.hw.get(&at(count - 1)).await.text).is_empty());
+    assert!(parse_events(&house.hw.get(&at(count - 1)).await.text).is_empty());
     for method in [Method::GET, Method::HEAD] {
         assert_eq!(house.hw.request(method, &at(count), &[], None).await.status, 400);
     }
@@ -291,34 +292,34 @@ async fn the_end_of_a_response_is_a_place_and_what_lies_beyond_it_is_none() {
         let reply = house.hw.request(Method::HEAD, &format!("{path}{asked}"), &[], None).await;
         assert_eq!((reply.status, reply.text.as_str()), (status, ""), "{asked}");
     }
-    let live = house.slow(json!({"input": "count 50"})).await;
+    let live = house.respond_in_background(json!({"input": "count 50"})).await;
     let path = format!("/v1/responses/{}?stream=true", live["id"].as_str().unwrap());
-    assert_eq!(error(&house.hw.get(&format!("{path}&starting_after=5000")).await).2, "starting_after");
-    assert_eq!(house.over(&live).await["status"], "completed");
+    assert_eq!(parse_error(&house.hw.get(&format!("{path}&starting_after=5000")).await).2, "starting_after");
+    assert_eq!(house.wait_ended(&live).await["status"], "completed");
 }
 
 #[tokio::test]
 async fn what_is_deleted_while_it_runs_is_gone_and_its_viewers_are_told_the_truth() {
-    let house = house().await;
-    let begun = house.slow(json!({"input": "count 40"})).await;
+    let house = recording_server().await;
+    let begun = house.respond_in_background(json!({"input": "count 40"})).await;
     let path = format!("/v1/responses/{}", begun["id"].as_str().unwrap());
-    let mut open = house.hw.open(&format!("{path}?stream=true")).await;
-    open.until("response.output_text.delta").await;
+    let mut open = house.hw.open_stream(&format!("{path}?stream=true")).await;
+    open.read_until("response.output_text.delta").await;
     assert_eq!(house.hw.request(Method::DELETE, &path, &[], None).await.status, 200);
-    assert_eq!(error(&house.hw.get(&path).await).0, 404);
-    let told = events(open.rest().await.unwrap());
+    assert_eq!(parse_error(&house.hw.get(&path).await).0, 404);
+    let told = parse_events(open.read_to_end().await.unwrap());
     assert_eq!(told.last().unwrap()["type"], "response.completed", "who was there already sees it to its end");
     // A thread that goes takes its responses along, in the middle of a word.
-    let begun = house.slow(json!({"input": "count 1000"})).await;
+    let begun = house.respond_in_background(json!({"input": "count 1000"})).await;
     let path = format!("/v1/responses/{}", begun["id"].as_str().unwrap());
-    let mut open = house.hw.open(&format!("{path}?stream=true")).await;
-    open.until("response.output_text.delta").await;
+    let mut open = house.hw.open_stream(&format!("{path}?stream=true")).await;
+    open.read_until("response.output_text.delta").await;
     let task =
         house.hw.get(&format!("/v1/tasks/{}", begun["id"].as_str().unwrap().replace("resp_", "task_"))).await.json();
     let thread = format!("/v1/threads/{}", task["thread_id"].as_str().unwrap());
     assert_eq!(house.hw.request(Method::DELETE, &thread, &[], None).await.status, 204);
-    assert!(open.rest().await.is_err(), "a stream that breaks is not one that ended");
-    assert_eq!(error(&house.hw.get(&path).await).0, 404);
+    assert!(open.read_to_end().await.is_err(), "a stream that breaks is not one that ended");
+    assert_eq!(parse_error(&house.hw.get(&path).await).0, 404);
     let on = json!({"model": "far", "previous_response_id": begun["id"], "input": "x"});
-    assert_eq!(error(&house.hw.post("/v1/responses", on).await).1, "previous_response_not_found");
+    assert_eq!(parse_error(&house.hw.post("/v1/responses", on).await).1, "previous_response_not_found");
 }

@@ -2,7 +2,7 @@
 //! come in part, twice, too late or to the wrong door, and a server that dies in between.
 
 use crate::harness::Server;
-use crate::responses::{create, error, events, get, text_of};
+use crate::responses::{create_response, get_response, output_text, parse_error, parse_events};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -116,37 +116,37 @@ steps = [{ call = "transfer_to_boss" }]
 steps = [{ text = "Hello." }]
 "#;
 
-fn house() -> Server {
-    Server::custom(CONFIG, SCENARIOS)
+fn approval_server() -> Server {
+    Server::with_config(CONFIG, SCENARIOS)
 }
 
-fn asks(input: &str) -> Value {
+fn request_body(input: &str) -> Value {
     let tools = json!([{"type": "function", "name": "pick", "parameters": {"type": "object"}}]);
     json!({"model": "desk", "input": input, "tools": tools})
 }
 
 /// What a response waits for.
-fn waits(response: &Value) -> Vec<Value> {
+fn pending_items(response: &Value) -> Vec<Value> {
     let waits = |item: &&Value| matches!(item["type"].as_str(), Some("mcp_approval_request" | "function_call"));
     response["output"].as_array().unwrap().iter().filter(waits).cloned().collect()
 }
 
-fn yes(item: &Value) -> Value {
+fn approve_item(item: &Value) -> Value {
     match item["type"].as_str().unwrap() {
         "function_call" => json!({"type": "function_call_output", "call_id": item["call_id"], "output": "a stick"}),
         _ => json!({"type": "mcp_approval_response", "approval_request_id": item["id"], "approve": true}),
     }
 }
 
-fn no(item: &Value) -> Value {
+fn reject_item(item: &Value) -> Value {
     json!({"type": "mcp_approval_response", "approval_request_id": item["id"], "approve": false, "reason": "not today"})
 }
 
-fn after(response: &Value, input: &[Value]) -> Value {
+fn follow_up_body(response: &Value, input: &[Value]) -> Value {
     json!({"model": "desk", "previous_response_id": response["id"], "input": input})
 }
 
-fn story(response: &Value) -> Vec<String> {
+fn output_summary(response: &Value) -> Vec<String> {
     let items = response["output"].as_array().unwrap().iter();
     let line = |item: &Value| {
         let word = |key: &str| item[key].as_str().unwrap_or_default().to_owned();
@@ -155,7 +155,7 @@ fn story(response: &Value) -> Vec<String> {
     items.map(line).collect()
 }
 
-async fn given(hw: &Server, response: &Value) -> Vec<String> {
+async fn input_item_types(hw: &Server, response: &Value) -> Vec<String> {
     let path = format!("/v1/responses/{}/input_items?order=asc", response["id"].as_str().unwrap());
     let list = hw.get(&path).await.json();
     list["data"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap().to_owned()).collect()
@@ -163,129 +163,144 @@ async fn given(hw: &Server, response: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn one_of_two_questions_is_answered_and_the_other_is_asked_again() {
-    let hw = house();
-    let first = create(&hw, asks("two")).await;
-    assert_eq!(story(&first), ["mcp_call quick completed", "mcp_approval_request buy", "mcp_approval_request sell"]);
-    let second = create(&hw, after(&first, &[yes(&waits(&first)[0])])).await;
-    assert_eq!(story(&second), ["mcp_call buy completed", "mcp_approval_request sell"]);
-    let third = create(&hw, after(&second, &[no(&waits(&second)[0])])).await;
-    assert_eq!(story(&third), ["mcp_call sell failed", "message completed"]);
+    let hw = approval_server();
+    let first = create_response(&hw, request_body("two")).await;
+    assert_eq!(
+        output_summary(&first),
+        ["mcp_call quick completed", "mcp_approval_request buy", "mcp_approval_request sell"]
+    );
+    let second = create_response(&hw, follow_up_body(&first, &[approve_item(&pending_items(&first)[0])])).await;
+    assert_eq!(output_summary(&second), ["mcp_call buy completed", "mcp_approval_request sell"]);
+    let third = create_response(&hw, follow_up_body(&second, &[reject_item(&pending_items(&second)[0])])).await;
+    assert_eq!(output_summary(&third), ["mcp_call sell failed", "message completed"]);
     assert_eq!(third["output"][0]["error"]["content"][0]["text"], "not today");
     for (response, kinds) in
         [(&first, ["message"]), (&second, ["mcp_approval_response"]), (&third, ["mcp_approval_response"])]
     {
-        assert_eq!(get(&hw, &response["id"]).await, *response);
-        assert_eq!(given(&hw, response).await, kinds);
+        assert_eq!(get_response(&hw, &response["id"]).await, *response);
+        assert_eq!(input_item_types(&hw, response).await, kinds);
     }
-    assert_eq!(create(&hw, after(&first, &[yes(&waits(&first)[0])])).await, second, "the response that it opened");
+    assert_eq!(
+        create_response(&hw, follow_up_body(&first, &[approve_item(&pending_items(&first)[0])])).await,
+        second,
+        "the response that it opened"
+    );
 }
 
 #[tokio::test]
 async fn all_that_one_pause_asks_is_answered_in_one_breath_and_survives_kills() {
-    let mut hw = house();
+    let mut hw = approval_server();
     for (input, asked) in [("all kinds", 4), ("clerk", 1), ("runner", 1), ("boss", 1), ("two", 2)] {
-        let first = create(&hw, asks(input)).await;
-        assert_eq!(waits(&first).len(), asked, "{input}: {first}");
+        let first = create_response(&hw, request_body(input)).await;
+        assert_eq!(pending_items(&first).len(), asked, "{input}: {first}");
         hw.kill9();
         hw.restart();
-        assert_eq!(get(&hw, &first["id"]).await, first, "{input}");
-        let mut answer = after(&first, &waits(&first).iter().map(yes).collect::<Vec<_>>());
+        assert_eq!(get_response(&hw, &first["id"]).await, first, "{input}");
+        let mut answer = follow_up_body(&first, &pending_items(&first).iter().map(approve_item).collect::<Vec<_>>());
         answer["background"] = true.into();
-        let told = create(&hw, answer).await;
+        let told = create_response(&hw, answer).await;
         hw.kill9();
         hw.restart();
         let path = format!("/v1/responses/{}?stream=true", told["id"].as_str().unwrap());
-        let events = events(&hw.get(&path).await.text);
+        let events = parse_events(&hw.get(&path).await.text);
         let last = events.last().unwrap();
         assert_eq!(last["type"], "response.completed", "{input}: {last}");
-        assert!(waits(&last["response"]).is_empty() && !text_of(&last["response"]).is_empty(), "{input}: {last}");
-        assert_eq!(get(&hw, &told["id"]).await, last["response"], "{input}");
+        assert!(
+            pending_items(&last["response"]).is_empty() && !output_text(&last["response"]).is_empty(),
+            "{input}: {last}"
+        );
+        assert_eq!(get_response(&hw, &told["id"]).await, last["response"], "{input}");
     }
 }
 
 #[tokio::test]
 async fn a_question_that_nobody_answers_opens_the_next_response_by_itself() {
-    let hw = house();
-    let first = create(&hw, asks("brief")).await;
+    let hw = approval_server();
+    let first = create_response(&hw, request_body("brief")).await;
     let id = format!("{}_2", first["id"].as_str().unwrap());
-    hw.until("the next response", async || hw.get(&format!("/v1/responses/{id}")).await.status == 200).await;
-    let events = events(&hw.get(&format!("/v1/responses/{id}?stream=true")).await.text);
+    hw.wait_until("the next response", async || hw.get(&format!("/v1/responses/{id}")).await.status == 200).await;
+    let events = parse_events(&hw.get(&format!("/v1/responses/{id}?stream=true")).await.text);
     let next = &events.last().unwrap()["response"];
-    assert_eq!(story(next), ["mcp_call brief failed", "message completed"]);
+    assert_eq!(output_summary(next), ["mcp_call brief failed", "message completed"]);
     assert_eq!(next["previous_response_id"], first["id"]);
-    let question = &waits(&first)[0];
-    let late = hw.post("/v1/responses", after(&first, &[yes(question)])).await;
-    assert_eq!((late.status, error(&late).1.as_str()), (409, "already_decided"));
-    assert_eq!(create(&hw, after(&first, &[no(question)])).await, *next, "what was decided, said again");
+    let question = &pending_items(&first)[0];
+    let late = hw.post("/v1/responses", follow_up_body(&first, &[approve_item(question)])).await;
+    assert_eq!((late.status, parse_error(&late).1.as_str()), (409, "already_decided"));
+    assert_eq!(
+        create_response(&hw, follow_up_body(&first, &[reject_item(question)])).await,
+        *next,
+        "what was decided, said again"
+    );
 }
 
 #[tokio::test]
 async fn arguments_that_were_changed_elsewhere_are_those_that_are_shown() {
-    let hw = house();
-    let first = create(&hw, asks("boss")).await;
+    let hw = approval_server();
+    let first = create_response(&hw, request_body("boss")).await;
     let task = first["id"].as_str().unwrap().replace("resp_", "task_");
-    let key = waits(&first)[0]["id"].as_str().unwrap().to_owned();
+    let key = pending_items(&first)[0]["id"].as_str().unwrap().to_owned();
     let path = format!("/v1/tasks/{task}/approvals/{key}");
     let edit = json!({"decision": "edit", "arguments": {"n": 99}});
     assert_eq!(hw.post(&path, edit).await.status, 200);
-    hw.ended(&task).await;
-    let next = get(&hw, &json!(format!("{}_2", first["id"].as_str().unwrap()))).await;
+    hw.wait_ended(&task).await;
+    let next = get_response(&hw, &json!(format!("{}_2", first["id"].as_str().unwrap()))).await;
     assert_eq!((&next["output"][0]["arguments"], &next["status"]), (&json!("{\"n\":99}"), &json!("completed")));
-    assert_eq!(given(&hw, &next).await, ["mcp_approval_response"]);
+    assert_eq!(input_item_types(&hw, &next).await, ["mcp_approval_response"]);
 }
 
 #[tokio::test]
 async fn a_run_that_another_protocol_began_is_read_answered_and_stopped_here() {
-    let hw = house();
+    let hw = approval_server();
     let task = hw.post("/v1/tasks", json!({"model": "desk", "input": "two", "wait": true})).await.json();
     let id = json!(task["task_id"].as_str().unwrap().replace("task_", "resp_"));
-    let first = get(&hw, &id).await;
-    let second = create(&hw, after(&first, &[yes(&waits(&first)[0])])).await;
-    assert_eq!(story(&second), ["mcp_call buy completed", "mcp_approval_request sell"]);
+    let first = get_response(&hw, &id).await;
+    let second = create_response(&hw, follow_up_body(&first, &[approve_item(&pending_items(&first)[0])])).await;
+    assert_eq!(output_summary(&second), ["mcp_call buy completed", "mcp_approval_request sell"]);
     let path = format!("/v1/responses/{}", id.as_str().unwrap());
     let stopped = hw.post(&format!("{path}/cancel"), json!({})).await.json();
     assert_eq!(stopped, first, "a response that has ended stays as it is");
-    hw.ended(task["task_id"].as_str().unwrap()).await;
-    let last = get(&hw, &json!(format!("{}_3", id.as_str().unwrap()))).await;
+    hw.wait_ended(task["task_id"].as_str().unwrap()).await;
+    let last = get_response(&hw, &json!(format!("{}_3", id.as_str().unwrap()))).await;
     assert_eq!((&last["status"], &last["incomplete_details"]["reason"]), (&json!("cancelled"), &json!("cancelled")));
-    assert_eq!(get(&hw, &second["id"]).await, second);
+    assert_eq!(get_response(&hw, &second["id"]).await, second);
     assert_eq!(hw.get(&format!("{path}_4")).await.status, 404);
 }
 
 #[tokio::test]
 async fn the_same_key_shows_what_its_answer_opened_also_with_words_beside_it() {
-    let hw = house();
-    let first = create(&hw, asks("two")).await;
-    let mut input: Vec<Value> = waits(&first).iter().map(yes).collect();
+    let hw = approval_server();
+    let first = create_response(&hw, request_body("two")).await;
+    let mut input: Vec<Value> = pending_items(&first).iter().map(approve_item).collect();
     input.push(json!({"role": "user", "content": "and hello"}));
     let send = async |body: &Value| {
         let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
         hw.request(Method::POST, "/v1/responses", &headers, Some(body.to_string().into_bytes())).await
     };
-    let (one, two) = (send(&after(&first, &input)).await, send(&after(&first, &input)).await);
+    let (one, two) = (send(&follow_up_body(&first, &input)).await, send(&follow_up_body(&first, &input)).await);
     assert_eq!(one.json()["id"], format!("{}_2", first["id"].as_str().unwrap()));
     assert_eq!(one.json(), two.json());
-    let said = given(&hw, &one.json()).await;
+    let said = input_item_types(&hw, &one.json()).await;
     assert_eq!(said.iter().filter(|kind| *kind == "message").count(), 1, "the words were said once: {said:?}");
-    let other = send(&after(&first, &input[..1])).await;
-    assert_eq!((other.status, error(&other).1.as_str()), (409, "idempotency_key_reused"));
+    let other = send(&follow_up_body(&first, &input[..1])).await;
+    assert_eq!((other.status, parse_error(&other).1.as_str()), (409, "idempotency_key_reused"));
 }
 
 #[tokio::test]
 async fn an_answer_leaves_what_waits_in_its_conversation_to_the_next_run() {
-    let hw = house();
+    let hw = approval_server();
     let conversation = hw.post("/v1/conversations", json!({})).await.json();
     let path = format!("/v1/conversations/{}/items", conversation["id"].as_str().unwrap());
-    let mut body = asks("two");
+    let mut body = request_body("two");
     body["conversation"] = conversation["id"].clone();
-    let first = create(&hw, body).await;
+    let first = create_response(&hw, body).await;
     let note = json!({"items": [{"role": "user", "content": "a note"}]});
     assert_eq!(hw.post(&path, note).await.status, 200);
-    let answers: Vec<Value> = waits(&first).iter().map(yes).collect();
+    let answers: Vec<Value> = pending_items(&first).iter().map(approve_item).collect();
     let answered = json!({"model": "desk", "conversation": conversation["id"], "input": answers});
-    assert_eq!(text_of(&create(&hw, answered).await), "Both.");
+    assert_eq!(output_text(&create_response(&hw, answered).await), "Both.");
     assert!(hw.get(&path).await.text.contains("a note"), "it waits on");
-    let next = create(&hw, json!({"model": "desk", "conversation": conversation["id"], "input": "hello"})).await;
+    let next =
+        create_response(&hw, json!({"model": "desk", "conversation": conversation["id"], "input": "hello"})).await;
     let asked = hw.get(&format!("/v1/responses/{}/input_items", next["id"].as_str().unwrap())).await.text;
     assert!(asked.contains("a note") && asked.contains("hello"), "{asked}");
     let listed = hw.get(&path).await.text;
@@ -294,68 +309,69 @@ async fn an_answer_leaves_what_waits_in_its_conversation_to_the_next_run() {
 
 #[tokio::test]
 async fn in_a_conversation_too_the_same_answer_is_shown_what_came_of_it() {
-    let hw = house();
+    let hw = approval_server();
     let conversation = hw.post("/v1/conversations", json!({})).await.json();
     let within = |input: Value| json!({"model": "desk", "conversation": conversation["id"], "input": input});
     for input in ["clerk", "runner"] {
-        let first = create(&hw, within(json!(input))).await;
-        let answer = within(json!([yes(&waits(&first)[0])]));
-        let done = create(&hw, answer.clone()).await;
-        assert_eq!(create(&hw, answer).await, done, "{input}");
+        let first = create_response(&hw, within(json!(input))).await;
+        let answer = within(json!([approve_item(&pending_items(&first)[0])]));
+        let done = create_response(&hw, answer.clone()).await;
+        assert_eq!(create_response(&hw, answer).await, done, "{input}");
     }
-    let first = create(&hw, within(json!("boss"))).await;
-    create(&hw, within(json!([yes(&waits(&first)[0])]))).await;
-    let late = hw.post("/v1/responses", within(json!([no(&waits(&first)[0])]))).await;
-    assert_eq!((late.status, error(&late).1.as_str()), (409, "already_decided"));
+    let first = create_response(&hw, within(json!("boss"))).await;
+    create_response(&hw, within(json!([approve_item(&pending_items(&first)[0])]))).await;
+    let late = hw.post("/v1/responses", within(json!([reject_item(&pending_items(&first)[0])]))).await;
+    assert_eq!((late.status, parse_error(&late).1.as_str()), (409, "already_decided"));
     let nobody = json!([{"type": "mcp_approval_response", "approval_request_id": "apr_1", "approve": true}]);
     let unknown = hw.post("/v1/responses", within(nobody)).await;
-    assert_eq!((unknown.status, error(&unknown).1.as_str()), (400, "approval_not_found"));
+    assert_eq!((unknown.status, parse_error(&unknown).1.as_str()), (400, "approval_not_found"));
 }
 
 #[tokio::test]
 async fn a_question_is_answered_where_it_was_asked_and_nowhere_else() {
-    let hw = house();
-    let asked = create(&hw, asks("clerk")).await;
-    let elsewhere = create(&hw, asks("hello")).await;
+    let hw = approval_server();
+    let asked = create_response(&hw, request_body("clerk")).await;
+    let elsewhere = create_response(&hw, request_body("hello")).await;
     let conversation = hw.post("/v1/conversations", json!({})).await.json();
-    let input = [yes(&waits(&asked)[0])];
+    let input = [approve_item(&pending_items(&asked)[0])];
     let within = json!({"model": "desk", "conversation": conversation["id"], "input": input});
-    for body in [after(&elsewhere, &input), within] {
+    for body in [follow_up_body(&elsewhere, &input), within] {
         let reply = hw.post("/v1/responses", body).await;
-        assert_eq!((reply.status, error(&reply).1.as_str()), (400, "approval_not_found"), "{}", reply.text);
+        assert_eq!((reply.status, parse_error(&reply).1.as_str()), (400, "approval_not_found"), "{}", reply.text);
     }
     assert_eq!(hw.get("/v1/approvals?status=pending").await.json()["data"].as_array().unwrap().len(), 1);
-    assert_eq!(create(&hw, after(&asked, &input)).await["status"], "completed");
+    assert_eq!(create_response(&hw, follow_up_body(&asked, &input)).await["status"], "completed");
 }
 
 #[tokio::test]
 async fn answers_that_contradict_each_other_are_refused_before_one_counts() {
-    let hw = house();
-    let asked = create(&hw, asks("clerk")).await;
-    let question = &waits(&asked)[0];
-    let reply = hw.post("/v1/responses", after(&asked, &[yes(question), no(question)])).await;
-    assert_eq!((reply.status, error(&reply).1.as_str()), (400, "invalid_body"));
+    let hw = approval_server();
+    let asked = create_response(&hw, request_body("clerk")).await;
+    let question = &pending_items(&asked)[0];
+    let reply =
+        hw.post("/v1/responses", follow_up_body(&asked, &[approve_item(question), reject_item(question)])).await;
+    assert_eq!((reply.status, parse_error(&reply).1.as_str()), (400, "invalid_body"));
     assert_eq!(hw.get("/v1/approvals?status=pending").await.json()["data"].as_array().unwrap().len(), 1);
-    let twice = create(&hw, after(&asked, &[yes(question), yes(question)])).await;
+    let twice = create_response(&hw, follow_up_body(&asked, &[approve_item(question), approve_item(question)])).await;
     assert_eq!(twice["status"], "completed", "said twice it is said once");
 }
 
 #[tokio::test]
 async fn an_item_is_in_its_conversation_once_and_pages_come_to_an_end() {
-    let hw = house();
+    let hw = approval_server();
     let conversation = hw.post("/v1/conversations", json!({})).await.json();
     let within = |input: Value| json!({"model": "desk", "conversation": conversation["id"], "input": input});
     // A pause cuts a sub-agent's call in two; a client that keeps its own history names nothing.
-    let first = create(&hw, within(json!("clerk"))).await;
-    create(&hw, within(json!([yes(&waits(&first)[0])]))).await;
-    let two = create(&hw, within(json!("two"))).await;
-    let half = create(&hw, within(json!([yes(&waits(&two)[0])]))).await;
-    create(&hw, within(json!([yes(&waits(&half)[0])]))).await;
+    let first = create_response(&hw, within(json!("clerk"))).await;
+    create_response(&hw, within(json!([approve_item(&pending_items(&first)[0])]))).await;
+    let two = create_response(&hw, within(json!("two"))).await;
+    let half = create_response(&hw, within(json!([approve_item(&pending_items(&two)[0])]))).await;
+    create_response(&hw, within(json!([approve_item(&pending_items(&half)[0])]))).await;
     for _ in 0..2 {
         let brought = json!([{"role": "assistant", "content": "I said"},
             {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "c1", "output": "o"}, {"role": "user", "content": "hello"}]);
-        create(&hw, within(brought)).await;
+        create_response(&hw, within(brought)).await;
     }
     let path = format!("/v1/conversations/{}/items", conversation["id"].as_str().unwrap());
     let all = hw.get(&format!("{path}?order=asc&limit=100")).await.json()["data"].as_array().unwrap().clone();
@@ -377,17 +393,17 @@ async fn an_item_is_in_its_conversation_once_and_pages_come_to_an_end() {
         assert_eq!(hw.get(&format!("{path}/{}", item["id"].as_str().unwrap())).await.json(), *item);
     }
     let lost = hw.get(&format!("{path}?after=msg_1")).await;
-    assert_eq!((lost.status, error(&lost).2), (400, json!("after")), "silence would look like the end");
+    assert_eq!((lost.status, parse_error(&lost).2), (400, json!("after")), "silence would look like the end");
 }
 
 #[tokio::test]
 async fn what_an_answer_opens_can_be_had_from_the_moment_it_was_announced() {
-    let hw = house();
+    let hw = approval_server();
     for round in 0..20 {
-        let first = create(&hw, asks("boss")).await;
-        let mut answer = after(&first, &[yes(&waits(&first)[0])]);
+        let first = create_response(&hw, request_body("boss")).await;
+        let mut answer = follow_up_body(&first, &[approve_item(&pending_items(&first)[0])]);
         answer["background"] = true.into();
-        let told = create(&hw, answer).await;
+        let told = create_response(&hw, answer).await;
         let ask = async || loop {
             let reply = hw.get(&format!("/v1/responses/{}", told["id"].as_str().unwrap())).await;
             assert_eq!(reply.status, 200, "round {round}: {}", reply.text);

@@ -14,7 +14,7 @@ async fn a_task_is_begun_followed_and_read() {
     assert_eq!(begun.header("location"), format!("/v1/tasks/{id}"));
     assert!(matches!(task["status"].as_str().unwrap(), "queued" | "running"), "{task}");
 
-    let done = hw.ended(id).await;
+    let done = hw.wait_ended(id).await;
     assert_eq!(done["status"], "completed");
     assert_eq!(done["metadata"], json!({"title": "t"}));
     let kinds: Vec<&str> =
@@ -41,7 +41,7 @@ async fn streaming_gives_the_same_bytes_as_the_event_route() {
     assert!(reply.text.starts_with(":\n\nretry: "), "{}", reply.text);
     let location = reply.header("location").to_owned();
     let again = hw.frames(&format!("{location}/events"), None).await;
-    assert_eq!(crate::harness::frames(&reply.text), again);
+    assert_eq!(crate::harness::parse_frames(&reply.text), again);
     assert_eq!(again.last().unwrap().event, "task.completed");
 }
 
@@ -64,9 +64,9 @@ async fn listings_are_paged_newest_first() {
     let hw = Server::demo();
     let mut begun = Vec::new();
     for _ in 0..5 {
-        let task = hw.run("story 1 fast").await;
+        let task = hw.start_run("story 1 fast").await;
         begun.insert(0, task["task_id"].as_str().unwrap().to_owned());
-        hw.ended(&begun[0]).await;
+        hw.wait_ended(&begun[0]).await;
     }
     let ids = |page: &Value, name: &str| -> Vec<String> {
         page["data"].as_array().unwrap().iter().map(|row| row[name].as_str().unwrap().to_owned()).collect()
@@ -95,18 +95,18 @@ async fn listings_are_paged_newest_first() {
 #[tokio::test]
 async fn a_deleted_thread_is_gone_and_its_watchers_are_cut() {
     let hw = Server::demo();
-    let task = hw.run("story 2000").await;
+    let task = hw.start_run("story 2000").await;
     let (id, thread) = (task["task_id"].as_str().unwrap(), task["thread_id"].as_str().unwrap());
-    let mut watcher = hw.open(&format!("/v1/threads/{thread}/events")).await;
-    watcher.until("task.text.delta").await;
+    let mut watcher = hw.open_stream(&format!("/v1/threads/{thread}/events")).await;
+    watcher.read_until("task.text.delta").await;
     let path = format!("/v1/threads/{thread}");
     assert_eq!(hw.request(Method::DELETE, &path, &[], None).await.status, 204);
-    assert!(watcher.rest().await.is_err(), "it must not look like the end");
+    assert!(watcher.read_to_end().await.is_err(), "it must not look like the end");
     for gone in [path.clone(), format!("{path}/events"), format!("/v1/tasks/{id}"), format!("/v1/tasks/{id}/events")] {
         assert_eq!(hw.get(&gone).await.problem(), (404, "not_found".to_owned()), "{gone}");
     }
     assert_eq!(hw.request(Method::DELETE, &path, &[], None).await.problem(), (404, "not_found".to_owned()));
-    assert_eq!(hw.size().await, (0, 0));
+    assert_eq!(hw.count_threads_and_records().await, (0, 0));
 }
 
 #[tokio::test]
@@ -128,8 +128,8 @@ async fn the_rest_of_the_house_answers() {
         assert_eq!((reply.status, reply.header("content-type")), (200, kind), "{path}");
         assert_eq!(reply.header("x-content-type-options"), "nosniff");
     }
-    let task = hw.run("story 1 fast").await;
-    hw.ended(task["task_id"].as_str().unwrap()).await;
+    let task = hw.start_run("story 1 fast").await;
+    hw.wait_ended(task["task_id"].as_str().unwrap()).await;
     let metrics = hw.get("/metrics").await.text;
     for name in [
         "headwater_http_requests_total{route=\"/v1/tasks\",method=\"POST\",status=\"202\"} 1",
@@ -171,7 +171,7 @@ async fn what_is_documented_is_what_is_served() {
 }
 
 fn hw_openapi() -> String {
-    let output = crate::harness::headwater(std::path::Path::new("/")).arg("openapi").output().unwrap();
+    let output = crate::harness::headwater_command(std::path::Path::new("/")).arg("openapi").output().unwrap();
     assert!(output.status.success());
     String::from_utf8(output.stdout).unwrap()
 }
@@ -179,7 +179,7 @@ fn hw_openapi() -> String {
 #[tokio::test]
 async fn what_is_not_pending_is_said_to_be_not_pending() {
     let hw = Server::demo();
-    let task = hw.run("story 1 fast").await;
+    let task = hw.start_run("story 1 fast").await;
     let id = task["task_id"].as_str().unwrap();
     let approve = hw.post(&format!("/v1/tasks/{id}/approvals/apr_1"), json!({"decision": "approve"})).await;
     assert_eq!(approve.problem(), (404, "approval_not_found".to_owned()));

@@ -1,10 +1,10 @@
 //! `?format=run-items` on the native routes: another telling of the same log, with the same cursors.
 
-use crate::harness::{Frame, Server, bytes, frames};
+use crate::harness::{Server, SseFrame, concat_raw_frames, parse_frames};
 use serde_json::{Value, json};
 
-fn names(frames: &[Frame]) -> Vec<String> {
-    let raw = |frame: &Frame| frame.event == "raw_response_event";
+fn names(frames: &[SseFrame]) -> Vec<String> {
+    let raw = |frame: &SseFrame| frame.event == "raw_response_event";
     let told = frames.iter().filter(|frame| !raw(frame)).map(|frame| match frame.event.as_str() {
         "run_item_stream_event" => frame.data["name"].as_str().unwrap().to_owned(),
         other => other.to_owned(),
@@ -12,14 +12,14 @@ fn names(frames: &[Frame]) -> Vec<String> {
     told.collect()
 }
 
-async fn items(hw: &Server, task: &Value) -> Vec<Frame> {
+async fn items(hw: &Server, task: &Value) -> Vec<SseFrame> {
     hw.frames(&format!("/v1/tasks/{}/events?format=run-items", task["task_id"].as_str().unwrap()), None).await
 }
 
 #[tokio::test]
 async fn a_run_is_told_in_items() {
     let hw = Server::demo();
-    let weather = items(&hw, &hw.run("weather").await).await;
+    let weather = items(&hw, &hw.start_run("weather").await).await;
     assert_eq!(
         names(&weather),
         [
@@ -31,7 +31,7 @@ async fn a_run_is_told_in_items() {
             "run_ended"
         ]
     );
-    let handed = names(&items(&hw, &hw.run("handoff").await).await);
+    let handed = names(&items(&hw, &hw.start_run("handoff").await).await);
     let place = handed.iter().position(|name| name == "handoff_occured").unwrap();
     assert_eq!(
         (handed[place - 1].as_str(), handed[place + 1].as_str()),
@@ -44,25 +44,25 @@ async fn the_stream_of_a_new_run_and_that_of_its_thread_say_the_same() {
     let hw = Server::demo();
     let body = json!({"model": "demo", "input": "weather", "stream": true});
     let reply = hw.post("/v1/tasks?format=run-items", body).await;
-    let told = frames(&reply.text);
+    let told = parse_frames(&reply.text);
     let path = reply.header("location").to_owned();
     assert_eq!(hw.frames(&format!("{path}/events?format=run-items"), None).await, told);
     let thread = hw.get(&path).await.json()["thread_id"].as_str().unwrap().to_owned();
-    let mut open = hw.open(&format!("/v1/threads/{thread}/events?format=run-items")).await;
-    assert_eq!(frames(open.until("run_ended").await).len(), told.len());
+    let mut open = hw.open_stream(&format!("/v1/threads/{thread}/events?format=run-items")).await;
+    assert_eq!(parse_frames(open.read_until("run_ended").await).len(), told.len());
 }
 
 #[tokio::test]
 async fn a_place_in_one_telling_is_a_place_in_the_other() {
     let hw = Server::demo();
-    let task = hw.run("weather").await;
+    let task = hw.start_run("weather").await;
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
     let (events, items) = (hw.frames(&path, None).await, hw.frames(&format!("{path}?format=run-items"), None).await);
     let inner = |id: &str| id.contains('.');
     let mut bare = 0;
     for (place, item) in items.iter().enumerate() {
         let rest = hw.frames(&format!("{path}?format=run-items"), Some(&item.id)).await;
-        assert_eq!(bytes(&rest), bytes(&items[place + 1..]), "after {}", item.id);
+        assert_eq!(concat_raw_frames(&rest), concat_raw_frames(&items[place + 1..]), "after {}", item.id);
         if inner(&item.id) {
             let reply = hw.get(&format!("{path}?after={}", item.id)).await;
             assert_eq!(reply.problem(), (409, "cursor_foreign".to_owned()), "between two frames of another telling");
@@ -70,7 +70,7 @@ async fn a_place_in_one_telling_is_a_place_in_the_other() {
             bare += 1;
             let rest = hw.frames(&path, Some(&item.id)).await;
             let at = events.iter().position(|event| event.id == item.id).unwrap();
-            assert_eq!(bytes(&rest), bytes(&events[at + 1..]));
+            assert_eq!(concat_raw_frames(&rest), concat_raw_frames(&events[at + 1..]));
         }
     }
     assert!(bare > 10);
@@ -81,22 +81,22 @@ async fn a_place_in_one_telling_is_a_place_in_the_other() {
     // And back: from every event of the log.
     for event in &events {
         let rest = hw.frames(&format!("{path}?format=run-items"), Some(&event.id)).await;
-        assert!(bytes(&items).ends_with(&bytes(&rest)));
+        assert!(concat_raw_frames(&items).ends_with(&concat_raw_frames(&rest)));
     }
 }
 
 #[tokio::test]
 async fn a_pause_keeps_the_stream_open_and_no_call_is_told_twice() {
     let hw = Server::demo();
-    let task = hw.run("trade").await;
+    let task = hw.start_run("trade").await;
     let id = task["task_id"].as_str().unwrap();
-    let mut open = hw.open(&format!("/v1/tasks/{id}/events?format=run-items")).await;
-    let paused = frames(open.until("event: run_paused").await.to_owned().as_str());
+    let mut open = hw.open_stream(&format!("/v1/tasks/{id}/events?format=run-items")).await;
+    let paused = parse_frames(open.read_until("event: run_paused").await.to_owned().as_str());
     let waits = hw.get("/v1/approvals?status=pending").await.json()["data"][0]["key"].as_str().unwrap().to_owned();
-    open.until("\n\n").await;
+    open.read_until("\n\n").await;
     assert!(!paused.iter().any(|frame| frame.event == "run_ended"));
     assert_eq!(hw.post(&format!("/v1/tasks/{id}/approvals/{waits}"), json!({"decision": "approve"})).await.status, 200);
-    let all = frames(open.rest().await.unwrap());
+    let all = parse_frames(open.read_to_end().await.unwrap());
     let told = names(&all);
     assert_eq!(told.iter().filter(|name| *name == "tool_called").count(), 1);
     assert_eq!(told.iter().filter(|name| *name == "agent_updated_stream_event").count(), 2);
@@ -108,8 +108,8 @@ async fn a_pause_keeps_the_stream_open_and_no_call_is_told_twice() {
 #[tokio::test]
 async fn another_format_and_a_sub_agents_items_are_refused() {
     let hw = Server::demo();
-    let task = hw.run("help").await;
-    let ended = hw.ended(task["task_id"].as_str().unwrap()).await;
+    let task = hw.start_run("help").await;
+    let ended = hw.wait_ended(task["task_id"].as_str().unwrap()).await;
     let call = ended["output"].as_array().unwrap().iter().find(|item| item["type"] == "tool_call").unwrap();
     let call = call["call_id"].as_str().unwrap();
     for path in [format!("/v1/tasks/{call}/events?format=run-items"), format!("/v1/tasks/{call}/events?format=x")] {

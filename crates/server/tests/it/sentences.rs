@@ -8,7 +8,7 @@ mod decisions;
 mod modes;
 mod sights;
 
-use crate::harness::{Frame, Server};
+use crate::harness::{Server, SseFrame};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -153,7 +153,7 @@ steps = [{ text = "Hello." }]
 "#;
 
 fn guide() -> Server {
-    Server::custom(CONFIG, SCENARIOS)
+    Server::with_config(CONFIG, SCENARIOS)
 }
 
 fn asks(input: &str) -> Value {
@@ -178,7 +178,7 @@ async fn cancel(hw: &Server, task: &str, mode: &str) -> u16 {
     hw.post(&format!("/v1/tasks/{task}/cancel"), json!({"mode": mode})).await.status
 }
 
-fn is_terminal(frame: &Frame) -> bool {
+fn is_terminal(frame: &SseFrame) -> bool {
     ["task.completed", "task.incomplete", "task.failed", "task.cancelled"].contains(&frame.event.as_str())
 }
 

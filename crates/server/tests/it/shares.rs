@@ -2,11 +2,11 @@
 
 mod long;
 
-use crate::auth::key;
-use crate::blocks::client::{Got, Socket};
-use crate::fake::dialect::Dialect;
-use crate::fake::loopback::{Act, Asked, Loopback, stream};
-use crate::harness::{Open, Reply, Server, bytes, frames};
+use crate::auth::create_key;
+use crate::blocks::socket::{Received, Socket};
+use crate::fake_provider::dialect::ProviderDialect;
+use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, stream_head};
+use crate::harness::{OpenStream, Reply, Server, concat_raw_frames, parse_frames};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -17,12 +17,12 @@ const KEYS: &str = "[auth]\nmode = \"keys\"";
 const CUT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Somebody at a server.
-struct Seat<'a> {
+struct ShareUser<'a> {
     hw: &'a Server,
     bearer: String,
 }
 
-impl<'a> Seat<'a> {
+impl<'a> ShareUser<'a> {
     fn new(hw: &'a Server, token: &str) -> Self {
         Self { hw, bearer: format!("Bearer {token}") }
     }
@@ -41,7 +41,7 @@ impl<'a> Seat<'a> {
     }
 
     /// Begins a run, in a new thread or in this one: its id and its thread's.
-    async fn begin(&self, input: &str, thread: Option<&str>) -> (String, String) {
+    async fn start_run(&self, input: &str, thread: Option<&str>) -> (String, String) {
         let reply = self.post("/v1/tasks", json!({"model": "demo", "input": input, "thread_id": thread})).await;
         assert_eq!(reply.status, 202, "{}", reply.text);
         let task = reply.json();
@@ -50,7 +50,7 @@ impl<'a> Seat<'a> {
 
     /// The same, and waits for its end.
     async fn run(&self, input: &str, thread: Option<&str>) -> (String, String) {
-        let begun = self.begin(input, thread).await;
+        let begun = self.start_run(input, thread).await;
         self.get(&format!("/v1/tasks/{}/events", begun.0)).await;
         begun
     }
@@ -61,14 +61,14 @@ impl<'a> Seat<'a> {
         reply.json()
     }
 
-    async fn open(&self, path: &str) -> Open {
+    async fn open_stream(&self, path: &str) -> OpenStream {
         let ticket = self.post("/v1/tickets", json!({})).await.json();
-        self.hw.open(&format!("{path}?ticket={}", ticket["ticket"].as_str().unwrap())).await
+        self.hw.open_stream(&format!("{path}?ticket={}", ticket["ticket"].as_str().unwrap())).await
     }
 
     async fn socket(&self) -> Socket {
         let header = format!("Authorization: {}\r\n", self.bearer);
-        Socket::with_headers(self.hw, &header).await.unwrap_or_else(|head| panic!("{head}"))
+        Socket::connect_with_headers(self.hw, &header).await.unwrap_or_else(|head| panic!("{head}"))
     }
 }
 
@@ -83,13 +83,13 @@ fn data(text: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_viewer_sees_what_the_owner_sees_of_that_thread_in_every_protocol() {
-    let hw = Server::start(KEYS);
-    let ann = Seat::new(&hw, &key(&hw, "ann"));
+    let hw = Server::demo_with(KEYS);
+    let ann = ShareUser::new(&hw, &create_key(&hw, "ann"));
     let (task, thread) = ann.run("weather", None).await;
     let (other_task, other) = ann.run("story 3 fast", None).await;
     let share = ann.share(&thread, json!({"mode": "live"})).await;
     assert_eq!((&share["mode"], &share["until"], &share["thread_id"]), (&json!("live"), &json!(null), &json!(thread)));
-    let viewer = Seat::new(&hw, token(&share));
+    let viewer = ShareUser::new(&hw, token(&share));
     let of = |task: &str, thread: &str| {
         let response = task.replace("task_", "resp_");
         [
@@ -127,32 +127,32 @@ async fn a_viewer_sees_what_the_owner_sees_of_that_thread_in_every_protocol() {
 
     // Live: what happens now is seen, on every stream and on the socket.
     let mut streams = [
-        viewer.open(&format!("/v1/threads/{thread}/events")).await,
-        viewer.open(&format!("/api/v1/agent/runs/{thread}/events")).await,
+        viewer.open_stream(&format!("/v1/threads/{thread}/events")).await,
+        viewer.open_stream(&format!("/api/v1/agent/runs/{thread}/events")).await,
     ];
     let mut socket = viewer.socket().await;
-    socket.say(&json!({"type": "resume", "session_id": thread})).await;
-    socket.until("message_stop").await;
+    socket.send_json(&json!({"type": "resume", "session_id": thread})).await;
+    socket.read_until("message_stop").await;
     let (next, _) = ann.run("story 3 fast", Some(&thread)).await;
     for stream in &mut streams {
-        stream.until(&next).await;
+        stream.read_until(&next).await;
     }
-    assert_eq!(socket.until("message_stop").await[0]["message_id"], next);
-    socket.say(&json!({"type": "resume", "session_id": other})).await;
-    assert_eq!(socket.next().await["code"], "not_found");
+    assert_eq!(socket.read_until("message_stop").await[0]["message_id"], next);
+    socket.send_json(&json!({"type": "resume", "session_id": other})).await;
+    assert_eq!(socket.next_event().await["code"], "not_found");
 }
 
 #[tokio::test]
 async fn a_viewer_cannot_act() {
-    let hw = Server::start(KEYS);
-    let ann = Seat::new(&hw, &key(&hw, "ann"));
-    let (task, thread) = ann.begin("trade", None).await;
-    let mut asked = ann.open(&format!("/v1/tasks/{task}/events")).await;
-    asked.until("task.paused").await;
+    let hw = Server::demo_with(KEYS);
+    let ann = ShareUser::new(&hw, &create_key(&hw, "ann"));
+    let (task, thread) = ann.start_run("trade", None).await;
+    let mut asked = ann.open_stream(&format!("/v1/tasks/{task}/events")).await;
+    asked.read_until("task.paused").await;
     let seq = ann.get(&format!("/v1/threads/{thread}")).await.json()["seq"].clone();
     let approval = ann.get("/v1/approvals").await.json()["data"][0]["key"].as_str().unwrap().to_owned();
     let share = ann.share(&thread, json!({"mode": "live"})).await;
-    let viewer = Seat::new(&hw, token(&share));
+    let viewer = ShareUser::new(&hw, token(&share));
     let own = format!("/v1/threads/{thread}/shares/{}", share["share_id"].as_str().unwrap());
     for (method, path, body) in [
         (Method::POST, format!("/v1/tasks/{task}/approvals/{approval}"), json!({"decision": "approve"})),
@@ -168,12 +168,12 @@ async fn a_viewer_cannot_act() {
         assert_eq!(reply.problem(), (403, "share_read_only".to_owned()), "{method} {path}");
     }
     let mut socket = viewer.socket().await;
-    socket.say(&json!({"type": "resume", "session_id": thread})).await;
-    while !socket.next().await.to_string().contains(&approval) {}
+    socket.send_json(&json!({"type": "resume", "session_id": thread})).await;
+    while !socket.next_event().await.to_string().contains(&approval) {}
     let yes = json!({"type": "approval_response", "approval_key": approval, "decisions": [{"type": "approve"}]});
     for said in [json!({"type": "chat", "content": "hi"}), json!({"type": "stop"}), yes] {
-        socket.say(&said).await;
-        assert_eq!(socket.until("error").await.last().unwrap()["code"], "share_read_only", "{said}");
+        socket.send_json(&said).await;
+        assert_eq!(socket.read_until("error").await.last().unwrap()["code"], "share_read_only", "{said}");
     }
     let after = ann.get(&format!("/v1/threads/{thread}")).await.json();
     assert_eq!(after["seq"], seq, "nothing happened");
@@ -182,18 +182,19 @@ async fn a_viewer_cannot_act() {
 
 #[tokio::test]
 async fn what_is_frozen_ends_where_it_was() {
-    let hw = Server::start(KEYS);
-    let ann = Seat::new(&hw, &key(&hw, "ann"));
+    let hw = Server::demo_with(KEYS);
+    let ann = ShareUser::new(&hw, &create_key(&hw, "ann"));
     let (first, thread) = ann.run("story 3 fast", None).await;
     // Frozen in mid-sentence: every prefix of a log is a log.
-    let (second, _) = ann.begin("story 100", Some(&thread)).await;
-    let mut watcher = ann.open(&format!("/v1/tasks/{second}/events")).await;
-    watcher.until("task.text.delta").await;
+    let (second, _) = ann.start_run("story 100", Some(&thread)).await;
+    let mut watcher = ann.open_stream(&format!("/v1/tasks/{second}/events")).await;
+    watcher.read_until("task.text.delta").await;
     let share = ann.share(&thread, json!({"mode": "frozen"})).await;
     let until = share["until"].as_u64().unwrap();
-    let (whole, third) = (watcher.rest().await.unwrap().to_owned(), ann.run("story 3 fast", Some(&thread)).await.0);
+    let (whole, third) =
+        (watcher.read_to_end().await.unwrap().to_owned(), ann.run("story 3 fast", Some(&thread)).await.0);
 
-    let viewer = Seat::new(&hw, token(&share));
+    let viewer = ShareUser::new(&hw, token(&share));
     assert_eq!(viewer.get(&format!("/v1/threads/{thread}")).await.json()["seq"], until);
     assert_eq!(viewer.get(&format!("/v1/tasks/{third}")).await.status, 404);
     let tasks = viewer.get("/v1/tasks").await.json();
@@ -204,14 +205,14 @@ async fn what_is_frozen_ends_where_it_was() {
     assert_eq!((object["status"].as_str(), object["seq"].as_u64()), (Some("running"), Some(until)), "{object}");
 
     let streamed = viewer.get(&format!("/v1/tasks/{second}/events")).await.text;
-    let (shown, all) = (frames(&streamed), frames(&whole));
+    let (shown, all) = (parse_frames(&streamed), parse_frames(&whole));
     assert!(shown.len() < all.len() && !shown.is_empty());
-    assert_eq!(bytes(&shown), bytes(&all[..shown.len()]), "a prefix, byte for byte");
+    assert_eq!(concat_raw_frames(&shown), concat_raw_frames(&all[..shown.len()]), "a prefix, byte for byte");
     let last = shown.last().unwrap();
     assert_eq!(last.data["seq"], until);
     // The thread's stream, which never ends, ends here, and a browser that comes back is told to stop asking.
     let of_thread = format!("/v1/threads/{thread}/events");
-    let seqs = frames(&viewer.get(&of_thread).await.text);
+    let seqs = parse_frames(&viewer.get(&of_thread).await.text);
     assert_eq!(
         seqs.iter().map(|frame| frame.data["seq"].as_u64().unwrap()).collect::<Vec<_>>(),
         (1..=until).collect::<Vec<_>>()
@@ -230,29 +231,29 @@ async fn what_is_frozen_ends_where_it_was() {
     let response = viewer.get(&format!("/v1/responses/{}", second.replace("task_", "resp_"))).await.json();
     assert_eq!(response["status"], "in_progress", "{response}");
     let mut socket = viewer.socket().await;
-    socket.say(&json!({"type": "resume", "session_id": thread, "after": "0"})).await;
-    let turn = socket.until("message_stop").await;
+    socket.send_json(&json!({"type": "resume", "session_id": thread, "after": "0"})).await;
+    let turn = socket.read_until("message_stop").await;
     assert_eq!(turn[0]["message_id"], first);
-    socket.until("content_block_delta").await;
+    socket.read_until("content_block_delta").await;
     // Nothing follows, and the socket is as good as before.
-    socket.say(&json!({"type": "ping"})).await;
-    let rest = socket.until("pong").await;
+    socket.send_json(&json!({"type": "ping"})).await;
+    let rest = socket.read_until("pong").await;
     assert!(rest.iter().all(|frame| frame["type"] != "message_stop" && frame["type"] != "error"), "{rest:?}");
 }
 
 #[tokio::test]
 async fn what_waited_for_an_answer_when_it_was_frozen_waits_for_ever() {
-    let hw = Server::start(KEYS);
-    let ann = Seat::new(&hw, &key(&hw, "ann"));
+    let hw = Server::demo_with(KEYS);
+    let ann = ShareUser::new(&hw, &create_key(&hw, "ann"));
     let asked = ann.post("/v1/tasks", json!({"model": "demo", "input": "trade", "wait": true})).await.json();
     let (task, thread) = (asked["task_id"].as_str().unwrap(), asked["thread_id"].as_str().unwrap());
-    let listed = async |seat: &Seat<'_>, status: &str| {
+    let listed = async |seat: &ShareUser<'_>, status: &str| {
         let path = format!("/v1/tasks?thread_id={thread}&status={status}");
         let rows = seat.get(&path).await.json()["data"].as_array().unwrap().clone();
         rows.iter().map(|row| row["status"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let frozen = ann.share(thread, json!({"mode": "frozen"})).await;
-    let viewer = Seat::new(&hw, token(&frozen));
+    let viewer = ShareUser::new(&hw, token(&frozen));
     for decided in [false, true] {
         if decided {
             let key = asked["pending"][0]["key"].as_str().unwrap();
@@ -268,31 +269,31 @@ async fn what_waited_for_an_answer_when_it_was_frozen_waits_for_ever() {
 
 #[tokio::test]
 async fn a_share_that_is_over_lets_nobody_in_and_its_streams_end() {
-    let hw = Server::start(KEYS);
-    let ann = Seat::new(&hw, &key(&hw, "ann"));
+    let hw = Server::demo_with(KEYS);
+    let ann = ShareUser::new(&hw, &create_key(&hw, "ann"));
     let (_, thread) = ann.run("story 3 fast", None).await;
     let short = ann.share(&thread, json!({"mode": "live", "expires_in_seconds": 2})).await;
     let long = ann.share(&thread, json!({"mode": "live"})).await;
     let stays = ann.share(&thread, json!({"mode": "live"})).await;
-    let followed = Seat::new(&hw, token(&stays));
-    let mut open = followed.open(&format!("/v1/threads/{thread}/events")).await;
-    open.until("task.completed").await;
+    let followed = ShareUser::new(&hw, token(&stays));
+    let mut open = followed.open_stream(&format!("/v1/threads/{thread}/events")).await;
+    open.read_until("task.completed").await;
     for (share, revoked) in [(short, false), (long, true)] {
-        let viewer = Seat::new(&hw, token(&share));
+        let viewer = ShareUser::new(&hw, token(&share));
         let unused = viewer.post("/v1/tickets", json!({})).await.json()["ticket"].as_str().unwrap().to_owned();
-        let mut stream = viewer.open(&format!("/v1/threads/{thread}/events")).await;
-        stream.until("task.completed").await;
+        let mut stream = viewer.open_stream(&format!("/v1/threads/{thread}/events")).await;
+        stream.read_until("task.completed").await;
         let mut socket = viewer.socket().await;
-        socket.say(&json!({"type": "resume", "session_id": thread})).await;
-        socket.until("message_stop").await;
+        socket.send_json(&json!({"type": "resume", "session_id": thread})).await;
+        socket.read_until("message_stop").await;
         if revoked {
             let path = format!("/v1/threads/{thread}/shares/{}", share["share_id"].as_str().unwrap());
             assert_eq!(ann.send(Method::DELETE, &path, None).await.status, 204);
             assert_eq!(ann.send(Method::DELETE, &path, None).await.status, 204, "again");
         }
         let from = Instant::now();
-        assert!(stream.rest().await.is_err(), "it must not look like the end");
-        assert_eq!(socket.end().await, Got::Closed(4401));
+        assert!(stream.read_to_end().await.is_err(), "it must not look like the end");
+        assert_eq!(socket.read_close().await, Received::Closed(4401));
         let most = if revoked { CUT_WITHIN } else { CUT_WITHIN + Duration::from_secs(2) };
         assert!(from.elapsed() < most, "{:?}", from.elapsed());
         assert_eq!(viewer.get(&format!("/v1/threads/{thread}")).await.problem(), (401, "unauthorized".to_owned()));
@@ -301,7 +302,7 @@ async fn a_share_that_is_over_lets_nobody_in_and_its_streams_end() {
     }
     // The others go on.
     let (next, _) = ann.run("story 3 fast", Some(&thread)).await;
-    open.until(&next).await;
+    open.read_until(&next).await;
     let listed = ann.get(&format!("/v1/threads/{thread}/shares")).await;
     assert_eq!(listed.json()["data"].as_array().unwrap().len(), 3);
     assert_eq!(listed.json()["data"].as_array().unwrap().iter().filter(|row| row["revoked_at"].is_u64()).count(), 1);
@@ -310,9 +311,9 @@ async fn a_share_that_is_over_lets_nobody_in_and_its_streams_end() {
 
 #[tokio::test]
 async fn a_share_outlives_the_process_and_goes_with_its_thread() {
-    let mut hw = Server::start(KEYS);
-    let ann = key(&hw, "ann");
-    let seat = Seat::new(&hw, &ann);
+    let mut hw = Server::demo_with(KEYS);
+    let ann = create_key(&hw, "ann");
+    let seat = ShareUser::new(&hw, &ann);
     let (task, thread) = seat.run("story 3 fast", None).await;
     let kept = seat.share(&thread, json!({"mode": "live"})).await;
     let revoked = seat.share(&thread, json!({"mode": "live"})).await;
@@ -325,41 +326,41 @@ async fn a_share_outlives_the_process_and_goes_with_its_thread() {
     hw.kill9();
     hw.restart();
     let path = format!("/v1/tasks/{task}");
-    assert_eq!(Seat::new(&hw, token(&kept)).get(&path).await.status, 200);
-    assert_eq!(Seat::new(&hw, token(&revoked)).get(&path).await.status, 401);
-    let (seat, viewer) = (Seat::new(&hw, &ann), Seat::new(&hw, token(&kept)));
-    let mut stream = viewer.open(&format!("/v1/threads/{thread}/events")).await;
-    stream.until("task.completed").await;
+    assert_eq!(ShareUser::new(&hw, token(&kept)).get(&path).await.status, 200);
+    assert_eq!(ShareUser::new(&hw, token(&revoked)).get(&path).await.status, 401);
+    let (seat, viewer) = (ShareUser::new(&hw, &ann), ShareUser::new(&hw, token(&kept)));
+    let mut stream = viewer.open_stream(&format!("/v1/threads/{thread}/events")).await;
+    stream.read_until("task.completed").await;
     assert_eq!(seat.send(Method::DELETE, &format!("/v1/threads/{thread}"), None).await.status, 204);
-    assert!(stream.rest().await.is_err());
+    assert!(stream.read_to_end().await.is_err());
     assert_eq!(viewer.get(&path).await.status, 401);
     assert_eq!(seat.get(&format!("/v1/threads/{thread}/shares")).await.status, 404);
     assert!(!hw.log().contains("hws_"), "a token is never logged");
     hw.kill9();
-    assert!(hw.cli(&["verify"]).status.success());
+    assert!(hw.run_cli(&["verify"]).status.success());
     hw.restart();
-    assert_eq!(Seat::new(&hw, token(&kept)).get(&path).await.status, 401);
+    assert_eq!(ShareUser::new(&hw, token(&kept)).get(&path).await.status, 401);
 }
 
 #[tokio::test]
 async fn without_keys_a_share_works_the_same() {
     let hw = Server::demo();
-    let task = hw.run("story 3 fast").await;
+    let task = hw.start_run("story 3 fast").await;
     let (id, thread) = (task["task_id"].as_str().unwrap(), task["thread_id"].as_str().unwrap());
-    hw.ended(id).await;
-    let other = hw.run("story 3 fast").await;
+    hw.wait_ended(id).await;
+    let other = hw.start_run("story 3 fast").await;
     let share = hw.post(&format!("/v1/threads/{thread}/shares"), json!({"mode": "live"})).await.json();
-    let viewer = Seat::new(&hw, token(&share));
+    let viewer = ShareUser::new(&hw, token(&share));
     assert_eq!(viewer.get(&format!("/v1/tasks/{id}")).await.status, 200);
     assert_eq!(viewer.get(&format!("/v1/tasks/{}", other["task_id"].as_str().unwrap())).await.status, 404);
-    let guessed = Seat::new(&hw, &format!("hws_{}", "0".repeat(64)));
+    let guessed = ShareUser::new(&hw, &format!("hws_{}", "0".repeat(64)));
     assert_eq!(guessed.get("/v1/tasks").await.status, 401, "a token that is none makes nobody the local user");
 }
 
 #[tokio::test]
 async fn what_is_no_share_is_refused() {
     let hw = Server::demo();
-    let task = hw.run("story 1 fast").await;
+    let task = hw.start_run("story 1 fast").await;
     let path = format!("/v1/threads/{}/shares", task["thread_id"].as_str().unwrap());
     for body in [
         json!({}),
@@ -385,19 +386,19 @@ async fn what_is_no_share_is_refused() {
 
 #[tokio::test]
 async fn whoever_was_shown_a_thread_can_go_on_in_one_of_their_own() {
-    let hw = Server::start(KEYS);
-    let (ann, ben) = (Seat::new(&hw, &key(&hw, "ann")), Seat::new(&hw, &key(&hw, "ben")));
+    let hw = Server::demo_with(KEYS);
+    let (ann, ben) = (ShareUser::new(&hw, &create_key(&hw, "ann")), ShareUser::new(&hw, &create_key(&hw, "ben")));
     let (_, thread) = ann.run("story 3 fast", None).await;
     let share = ann.share(&thread, json!({"mode": "frozen"})).await;
     let before = ann.get(&format!("/v1/threads/{thread}")).await.json();
     let mut socket = ben.socket().await;
-    socket.say(&json!({"type": "chat", "content": "hello", "share": token(&share)})).await;
-    let turn = socket.until("message_stop").await;
+    socket.send_json(&json!({"type": "chat", "content": "hello", "share": token(&share)})).await;
+    let turn = socket.read_until("message_stop").await;
     assert_eq!(turn[0]["is_new_session_from_share"], true, "{}", turn[0]);
     let session = turn[0]["session_id"].as_str().unwrap().to_owned();
     assert_ne!(session, thread);
-    socket.say(&json!({"type": "chat", "content": "hello"})).await;
-    let next = socket.until("message_stop").await;
+    socket.send_json(&json!({"type": "chat", "content": "hello"})).await;
+    let next = socket.read_until("message_stop").await;
     assert_eq!((&next[0]["session_id"], &next[0]["is_new_session_from_share"]), (&json!(session), &json!(false)));
 
     // Natively the same, and the share is said to be where it came from.
@@ -405,12 +406,12 @@ async fn whoever_was_shown_a_thread_can_go_on_in_one_of_their_own() {
     let begun = ben.post("/v1/tasks", body).await;
     assert_eq!(begun.status, 200, "{}", begun.text);
     let events = ben.get(&format!("/v1/tasks/{}/events", begun.json()["task_id"].as_str().unwrap())).await.text;
-    assert_eq!(frames(&events)[0].data["task"]["origin"], json!({"share": share["share_id"]}));
+    assert_eq!(parse_frames(&events)[0].data["task"]["origin"], json!({"share": share["share_id"]}));
     assert!(!events.contains("hws_"));
 
     let taken = json!({"type": "chat", "content": "hi", "session_id": session, "share": token(&share)});
-    socket.say(&taken).await;
-    assert_eq!(socket.next().await["code"], "invalid_body", "a session that there is");
+    socket.send_json(&taken).await;
+    assert_eq!(socket.next_event().await["code"], "invalid_body", "a session that there is");
     let guessed = format!("hws_{}", "0".repeat(64));
     let none = ben.post("/v1/tasks", json!({"model": "demo", "input": "hi", "share": guessed})).await;
     assert_eq!(none.problem(), (422, "unknown_share".to_owned()));
@@ -423,17 +424,17 @@ async fn whoever_was_shown_a_thread_can_go_on_in_one_of_their_own() {
 async fn the_model_is_given_what_was_shown_and_no_more() {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let hears = Arc::clone(&asked);
-    let upstream = Loopback::open(move |request: Asked| {
+    let upstream = Loopback::start(move |request: ReceivedRequest| {
         let body = request.body.to_string();
         let answer = if body.contains("omega") { "answer to omega" } else { "answer to alpha" };
         hears.lock().unwrap().push(body);
-        vec![stream(), Act::Send(Dialect::Chat.says(answer).into_bytes())]
+        vec![stream_head(), ResponseAction::Send(ProviderDialect::Chat.full_answer(answer).into_bytes())]
     })
     .await;
     let far = format!("{KEYS}\n[providers.far]\nkind = \"openai-chat\"\nbase_url = \"{}\"", upstream.url("/v1"));
-    let hw = Server::start(&far);
-    let (ann, ben) = (Seat::new(&hw, &key(&hw, "ann")), Seat::new(&hw, &key(&hw, "ben")));
-    let say = async |seat: &Seat<'_>, body: Value| {
+    let hw = Server::demo_with(&far);
+    let (ann, ben) = (ShareUser::new(&hw, &create_key(&hw, "ann")), ShareUser::new(&hw, &create_key(&hw, "ben")));
+    let say = async |seat: &ShareUser<'_>, body: Value| {
         let mut whole = json!({"model": "far/m", "wait": true});
         whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
         let reply = seat.post("/v1/tasks", whole).await;
@@ -460,9 +461,9 @@ async fn the_model_is_given_what_was_shown_and_no_more() {
 
 #[tokio::test]
 async fn a_file_is_shown_with_its_owners_thread_and_with_no_other() {
-    let hw = Server::start(KEYS);
-    let (ann, ben) = (Seat::new(&hw, &key(&hw, "ann")), Seat::new(&hw, &key(&hw, "ben")));
-    let send = async |seat: &Seat<'_>| {
+    let hw = Server::demo_with(KEYS);
+    let (ann, ben) = (ShareUser::new(&hw, &create_key(&hw, "ann")), ShareUser::new(&hw, &create_key(&hw, "ben")));
+    let send = async |seat: &ShareUser<'_>| {
         let headers = [("authorization", &*seat.bearer), ("content-type", "text/plain")];
         let path = "/api/v1/agent/attachments?name=a.txt";
         let file = hw.request(Method::POST, path, &headers, Some(b"some words".to_vec())).await.json();
@@ -472,7 +473,7 @@ async fn a_file_is_shown_with_its_owners_thread_and_with_no_other() {
     let input = [json!({"type": "file", "file": shown})];
     let task = ann.post("/v1/tasks", json!({"model": "demo", "input": input, "wait": true})).await.json();
     let share = ann.share(task["thread_id"].as_str().unwrap(), json!({"mode": "frozen"})).await;
-    let viewer = Seat::new(&hw, token(&share));
+    let viewer = ShareUser::new(&hw, token(&share));
     for (file, wanted) in [(shown, 200), (unsaid, 404), (bens, 404)] {
         let (bucket, path) = (file["bucket"].as_str().unwrap(), file["path"].as_str().unwrap());
         let signed = format!("/api/v1/agent/attachments/signed-url?bucket={bucket}&path={path}");

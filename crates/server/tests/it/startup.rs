@@ -1,6 +1,6 @@
 //! A server that cannot start says why, in one line, and leaves everything as it was.
 
-use crate::harness::{Server, headwater};
+use crate::harness::{Server, headwater_command};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 /// Starts a server that cannot, and gives what it said.
 fn refused(dir: &Path, args: &[&str]) -> String {
     let before = contents(dir);
-    let output = headwater(dir).args(["serve", "--listen", "127.0.0.1:0"]).args(args).output().unwrap();
+    let output = headwater_command(dir).args(["serve", "--listen", "127.0.0.1:0"]).args(args).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(output.stdout.is_empty());
@@ -52,7 +52,7 @@ fn a_bad_config_or_address_touches_nothing() {
 }
 
 fn refused_plain(dir: &Path, args: &[&str]) -> String {
-    let output = headwater(dir).args(args).output().unwrap();
+    let output = headwater_command(dir).args(args).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
     said
@@ -92,17 +92,17 @@ fn folders_that_are_not_ours() {
 #[tokio::test]
 async fn a_folder_in_use_and_one_of_a_later_version() {
     let mut hw = Server::demo();
-    let task = hw.run("story 1 fast").await;
-    hw.ended(task["task_id"].as_str().unwrap()).await;
+    let task = hw.start_run("story 1 fast").await;
+    hw.wait_ended(task["task_id"].as_str().unwrap()).await;
     let data = hw.data_dir();
     let dir = data.parent().unwrap().to_owned();
     let said = refused_plain(&dir, &["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]);
     assert!(said.contains("in use by another process"), "{said}");
-    let look = hw.cli(&["verify"]);
+    let look = hw.run_cli(&["verify"]);
     assert_eq!(look.status.code(), Some(2), "a server has it");
     hw.signal("-TERM");
-    assert!(hw.exited().success());
-    let look = hw.cli(&["verify"]);
+    assert!(hw.wait_exit().success());
+    let look = hw.run_cli(&["verify"]);
     assert_eq!(look.status.code(), Some(0), "{}", String::from_utf8_lossy(&look.stdout));
 
     // The version is at byte 60 of every SQLite file.
@@ -113,10 +113,10 @@ async fn a_folder_in_use_and_one_of_a_later_version() {
     fs::write(&path, &bytes).unwrap();
     let said = refused(&dir, &["--data-dir", "data"]);
     assert!(said.contains("has format 999"), "{said}");
-    assert_eq!(hw.cli(&["verify"]).status.code(), Some(2));
+    assert_eq!(hw.run_cli(&["verify"]).status.code(), Some(2));
     fs::write(&path, good).unwrap();
     hw.restart();
-    assert_eq!(hw.size().await.0, 1, "nothing was lost on the way");
+    assert_eq!(hw.count_threads_and_records().await.0, 1, "nothing was lost on the way");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_folder_that_may_not_be_written() {
 fn verify_and_keys_do_not_make_folders() {
     let dir = tempfile::tempdir().unwrap();
     for (args, code) in [(vec!["verify"], 2), (vec!["keys", "list"], 1), (vec!["keys", "revoke", "key_1"], 1)] {
-        let output = headwater(dir.path()).args(&args).args(["--data-dir", "none"]).output().unwrap();
+        let output = headwater_command(dir.path()).args(&args).args(["--data-dir", "none"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.lines().count()), (Some(code), 1), "{args:?}: {said}");
     }

@@ -1,36 +1,36 @@
 //! Stopping: what can end ends, the rest is cut in a way that nobody takes for the end, and nothing is lost.
 
-use crate::harness::{Server, frames};
+use crate::harness::{Server, parse_frames};
 use std::time::Instant;
 
 #[tokio::test]
 async fn a_run_that_can_end_in_time_does() {
     let mut hw = Server::demo();
-    let task = hw.run("story 40").await;
+    let task = hw.start_run("story 40").await;
     let id = task["task_id"].as_str().unwrap();
-    let mut watcher = hw.open(&format!("/v1/tasks/{id}/events")).await;
-    watcher.until("task.text.delta").await;
+    let mut watcher = hw.open_stream(&format!("/v1/tasks/{id}/events")).await;
+    watcher.read_until("task.text.delta").await;
     hw.signal("-TERM");
-    let seen = watcher.rest().await.unwrap();
+    let seen = watcher.read_to_end().await.unwrap();
     assert!(seen.contains("event: task.completed"));
-    assert!(hw.exited().success());
+    assert!(hw.wait_exit().success());
     assert!(!hw.data_dir().join("control.sock").exists());
-    assert_eq!(hw.cli(&["verify"]).status.code(), Some(0));
+    assert_eq!(hw.run_cli(&["verify"]).status.code(), Some(0));
 }
 
 #[tokio::test]
 async fn a_run_that_cannot_is_cut_and_goes_on_after_the_restart() {
-    let mut hw = Server::start("[server]\nstop_grace_ms = 200");
-    let task = hw.run("story 100").await;
+    let mut hw = Server::demo_with("[server]\nstop_grace_ms = 200");
+    let task = hw.start_run("story 100").await;
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
-    let mut watcher = hw.open(&path).await;
-    watcher.until("task.text.delta").await;
+    let mut watcher = hw.open_stream(&path).await;
+    watcher.read_until("task.text.delta").await;
     let began = Instant::now();
     hw.signal("-INT");
-    assert!(watcher.rest().await.is_err(), "a cut must not look like the end");
-    assert!(hw.exited().success());
+    assert!(watcher.read_to_end().await.is_err(), "a cut must not look like the end");
+    assert!(hw.wait_exit().success());
     assert!(began.elapsed().as_secs() < 10);
-    assert_eq!(hw.cli(&["verify"]).status.code(), Some(0));
+    assert_eq!(hw.run_cli(&["verify"]).status.code(), Some(0));
     hw.restart();
     let all = hw.frames(&path, None).await;
     assert_eq!(all.iter().filter(|frame| frame.event == "task.recovered").count(), 1);
@@ -39,11 +39,11 @@ async fn a_run_that_cannot_is_cut_and_goes_on_after_the_restart() {
 
 #[tokio::test]
 async fn a_second_signal_does_not_wait() {
-    let mut hw = Server::start("[server]\nstop_grace_ms = 60000");
-    let task = hw.run("story 50000").await;
+    let mut hw = Server::demo_with("[server]\nstop_grace_ms = 60000");
+    let task = hw.start_run("story 50000").await;
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
-    let mut watcher = hw.open(&path).await;
-    watcher.until("task.text.delta").await;
+    let mut watcher = hw.open_stream(&path).await;
+    watcher.read_until("task.text.delta").await;
     let began = Instant::now();
     hw.signal("-TERM");
     // The first has been heard when nobody is let in any more.
@@ -51,25 +51,25 @@ async fn a_second_signal_does_not_wait() {
         tokio::task::yield_now().await;
     }
     hw.signal("-TERM");
-    assert!(hw.exited().success());
+    assert!(hw.wait_exit().success());
     assert!(began.elapsed().as_secs() < 10);
-    assert!(watcher.rest().await.is_err());
+    assert!(watcher.read_to_end().await.is_err());
 }
 
 #[tokio::test]
 async fn idle_connections_and_idle_streams_do_not_hold_it_up() {
     let mut hw = Server::demo();
-    let task = hw.run("story 1 fast").await;
-    hw.ended(task["task_id"].as_str().unwrap()).await;
-    let mut watcher = hw.open(&format!("/v1/threads/{}/events", task["thread_id"].as_str().unwrap())).await;
-    watcher.until("task.completed").await;
+    let task = hw.start_run("story 1 fast").await;
+    hw.wait_ended(task["task_id"].as_str().unwrap()).await;
+    let mut watcher = hw.open_stream(&format!("/v1/threads/{}/events", task["thread_id"].as_str().unwrap())).await;
+    watcher.read_until("task.completed").await;
     let _idle = tokio::net::TcpStream::connect(&hw.address).await.unwrap();
     let began = Instant::now();
     hw.signal("-TERM");
-    assert!(watcher.rest().await.is_err());
-    assert!(hw.exited().success());
+    assert!(watcher.read_to_end().await.is_err());
+    assert!(hw.wait_exit().success());
     assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
     hw.restart();
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
-    assert!(!frames(&hw.get(&path).await.text).is_empty());
+    assert!(!parse_frames(&hw.get(&path).await.text).is_empty());
 }

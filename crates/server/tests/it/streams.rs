@@ -1,14 +1,14 @@
 //! Following: resume at every place, ends, heads, refusals.
 
-use crate::harness::{Server, bytes, frames};
+use crate::harness::{Server, concat_raw_frames, parse_frames};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 async fn weather(hw: &Server) -> (String, String) {
-    let task = hw.run("weather").await;
+    let task = hw.start_run("weather").await;
     let id = task["task_id"].as_str().unwrap().to_owned();
-    hw.ended(&id).await;
+    hw.wait_ended(&id).await;
     (id, task["thread_id"].as_str().unwrap().to_owned())
 }
 
@@ -22,13 +22,13 @@ async fn a_resume_at_every_place_gives_the_same_bytes() {
     let seqs: Vec<u64> = all.iter().map(|frame| frame.data["seq"].as_u64().unwrap()).collect();
     assert_eq!(seqs, (1..=all.len() as u64).collect::<Vec<_>>(), "gap-free");
     for (place, frame) in all.iter().enumerate() {
-        let rest = bytes(&all[place + 1..]);
+        let rest = concat_raw_frames(&all[place + 1..]);
         let seq = frame.data["seq"].as_u64().unwrap();
-        assert_eq!(bytes(&hw.frames(&path, Some(&frame.id)).await), rest, "Last-Event-ID {}", frame.id);
-        assert_eq!(bytes(&hw.frames(&format!("{path}?after={}", frame.id), None).await), rest);
-        assert_eq!(bytes(&hw.frames(&format!("{path}?after={seq}"), None).await), rest);
+        assert_eq!(concat_raw_frames(&hw.frames(&path, Some(&frame.id)).await), rest, "Last-Event-ID {}", frame.id);
+        assert_eq!(concat_raw_frames(&hw.frames(&format!("{path}?after={}", frame.id), None).await), rest);
+        assert_eq!(concat_raw_frames(&hw.frames(&format!("{path}?after={seq}"), None).await), rest);
     }
-    assert_eq!(bytes(&hw.frames(&format!("{path}?after=0"), None).await), bytes(&all));
+    assert_eq!(concat_raw_frames(&hw.frames(&format!("{path}?after=0"), None).await), concat_raw_frames(&all));
     // The header wins, and an empty one is a browser that has seen nothing.
     let last = &all.last().unwrap().id;
     assert_eq!(hw.frames(&format!("{path}?after={last}"), Some(&all[0].id)).await, all[1..]);
@@ -38,12 +38,12 @@ async fn a_resume_at_every_place_gives_the_same_bytes() {
 #[tokio::test]
 async fn a_live_run_is_seen_the_same_from_every_place() {
     let hw = Server::demo();
-    let task = hw.run("story 60").await;
+    let task = hw.start_run("story 60").await;
     let path = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
-    let mut live = hw.open(&path).await;
-    let seen = frames(live.until("task.text.delta").await);
+    let mut live = hw.open_stream(&path).await;
+    let seen = parse_frames(live.read_until("task.text.delta").await);
     let resumed = hw.frames(&path, Some(&seen.last().unwrap().id)).await;
-    let all = frames(live.rest().await.unwrap());
+    let all = parse_frames(live.read_to_end().await.unwrap());
     assert_eq!(resumed, all[seen.len()..]);
 }
 
@@ -56,7 +56,7 @@ async fn at_its_end_a_task_has_no_more_to_say() {
     let reply = hw.request(Method::GET, &path, &[("last-event-id", &last)], None).await;
     assert_eq!((reply.status, reply.text.as_str()), (204, ""));
     // A place after the task, in the same thread, is after its end as well.
-    let next = hw.begin(json!({"model": "demo", "input": "story 2 fast", "thread_id": thread})).await;
+    let next = hw.create_task(json!({"model": "demo", "input": "story 2 fast", "thread_id": thread})).await;
     let next = next["task_id"].as_str().unwrap();
     let later = hw.frames(&format!("/v1/tasks/{next}/events"), None).await;
     assert_eq!(hw.get(&format!("{path}?after={}", later[0].id)).await.status, 204);
@@ -70,14 +70,14 @@ async fn a_threads_stream_goes_on_after_its_runs() {
     let hw = Server::demo();
     let (_, thread) = weather(&hw).await;
     let path = format!("/v1/threads/{thread}/events");
-    let mut watcher = hw.open(&path).await;
-    watcher.until("event: task.completed").await;
-    let next = hw.begin(json!({"model": "demo", "input": "story 2 fast", "thread_id": thread})).await;
+    let mut watcher = hw.open_stream(&path).await;
+    watcher.read_until("event: task.completed").await;
+    let next = hw.create_task(json!({"model": "demo", "input": "story 2 fast", "thread_id": thread})).await;
     let next = next["task_id"].as_str().unwrap();
     let end = hw.frames(&format!("/v1/tasks/{next}/events"), None).await.last().unwrap().id.clone();
-    let all = frames(watcher.until(&end).await);
-    let mut half = hw.open(&format!("{path}?after={}", all[5].id)).await;
-    assert_eq!(frames(half.until(&end).await), all[6..]);
+    let all = parse_frames(watcher.read_until(&end).await);
+    let mut half = hw.open_stream(&format!("{path}?after={}", all[5].id)).await;
+    assert_eq!(parse_frames(half.read_until(&end).await), all[6..]);
 }
 
 #[tokio::test]
@@ -86,7 +86,10 @@ async fn cursors_that_do_not_fit_are_refused_by_name() {
     let (task, thread) = weather(&hw).await;
     let (_, other) = weather(&hw).await;
     let foreign =
-        frames(hw.open(&format!("/v1/threads/{other}/events")).await.until("task.completed").await)[3].id.clone();
+        parse_frames(hw.open_stream(&format!("/v1/threads/{other}/events")).await.read_until("task.completed").await)
+            [3]
+        .id
+        .clone();
     for path in [format!("/v1/tasks/{task}/events"), format!("/v1/threads/{thread}/events")] {
         let after = async |text: &str| hw.get(&format!("{path}?after={text}")).await.problem();
         let malformed = [
@@ -125,8 +128,11 @@ async fn cursors_that_do_not_fit_are_refused_by_name() {
         }
         assert_eq!(after(&foreign).await, (409, "cursor_foreign".to_owned()));
         assert_eq!(after("00000000-3").await, (409, "cursor_foreign".to_owned()));
-        let inner =
-            frames(hw.open(&format!("/v1/threads/{thread}/events")).await.until("task.started").await)[0].id.clone();
+        let inner = parse_frames(
+            hw.open_stream(&format!("/v1/threads/{thread}/events")).await.read_until("task.started").await,
+        )[0]
+        .id
+        .clone();
         assert_eq!(after(&format!("{inner}.blocks.1")).await, (409, "cursor_foreign".to_owned()));
     }
 }
@@ -155,25 +161,25 @@ async fn a_client_that_cannot_read_streams_is_told_so() {
 
 #[tokio::test]
 async fn a_silent_stream_shows_that_it_is_there() {
-    let hw = Server::start("[limits]\nheartbeat_ms = 50");
+    let hw = Server::demo_with("[limits]\nheartbeat_ms = 50");
     let (_, thread) = weather(&hw).await;
-    let mut watcher = hw.open(&format!("/v1/threads/{thread}/events")).await;
-    watcher.until("task.completed").await;
-    watcher.until("\n\n:\n\n:\n\n:\n\n").await;
+    let mut watcher = hw.open_stream(&format!("/v1/threads/{thread}/events")).await;
+    watcher.read_until("task.completed").await;
+    watcher.read_until("\n\n:\n\n:\n\n:\n\n").await;
 }
 
 #[tokio::test]
 async fn one_stream_too_many_is_refused() {
-    let hw = Server::start("[limits]\nstreams_per_user_max = 2");
+    let hw = Server::demo_with("[limits]\nstreams_per_user_max = 2");
     let (task, thread) = weather(&hw).await;
     let path = format!("/v1/threads/{thread}/events");
-    let (mut first, mut second) = (hw.open(&path).await, hw.open(&path).await);
-    first.until("task.completed").await;
-    second.until("task.completed").await;
+    let (mut first, mut second) = (hw.open_stream(&path).await, hw.open_stream(&path).await);
+    first.read_until("task.completed").await;
+    second.read_until("task.completed").await;
     let refused = hw.get(&format!("/v1/tasks/{task}/events")).await;
     assert_eq!((refused.problem(), refused.header("retry-after")), ((429, "too_many_streams".to_owned()), "1"));
     // Whoever begins a run only to stream it has not begun one: it would be begun again with the next try.
-    let before = hw.size().await;
+    let before = hw.count_threads_and_records().await;
     let said = json!([{"role": "user", "content": "hello"}]);
     for (path, body) in [
         ("/v1/tasks", json!({"model": "demo", "input": "hello", "stream": true})),
@@ -183,24 +189,25 @@ async fn one_stream_too_many_is_refused() {
     ] {
         assert_eq!(hw.post(path, body).await.status, 429, "{path}");
     }
-    assert_eq!(hw.size().await, before);
+    assert_eq!(hw.count_threads_and_records().await, before);
     drop(first);
     // The server notices at its next look at the connection, which is at once.
-    hw.until("the place is given back", async || hw.get(&format!("/v1/tasks/{task}/events")).await.status == 200).await;
+    hw.wait_until("the place is given back", async || hw.get(&format!("/v1/tasks/{task}/events")).await.status == 200)
+        .await;
 }
 
 #[tokio::test]
 async fn a_reader_that_stops_reading_is_closed_and_can_come_back() {
-    let hw = Server::start("[limits]\nwrite_stall_ms = 300");
-    let task = hw.run("story 60000 fast").await;
+    let hw = Server::demo_with("[limits]\nwrite_stall_ms = 300");
+    let task = hw.start_run("story 60000 fast").await;
     let id = task["task_id"].as_str().unwrap();
     let mut stuck = TcpStream::connect(&hw.address).await.unwrap();
     let request = format!("GET /v1/tasks/{id}/events HTTP/1.1\r\nhost: {}\r\n\r\n", hw.address);
     tokio::io::AsyncWriteExt::write_all(&mut stuck, request.as_bytes()).await.unwrap();
     let all = hw.frames(&format!("/v1/tasks/{id}/events"), None).await;
     // It takes nothing until the server has let it go; then it finds a stream without an end.
-    hw.until("it is let go", async || hw.get("/metrics").await.text.contains("headwater_streams_open 0")).await;
-    let cut = crate::harness::read_for(&mut stuck, crate::harness::PATIENCE).await;
+    hw.wait_until("it is let go", async || hw.get("/metrics").await.text.contains("headwater_streams_open 0")).await;
+    let cut = crate::harness::read_until_closed(&mut stuck, crate::harness::TEST_TIMEOUT).await;
     assert!(!cut.contains("task.completed") && cut.contains("task.created"));
     assert_eq!(all.last().unwrap().event, "task.completed");
 }

@@ -1,6 +1,6 @@
 //! One sub-agent is stopped: its run reads so and goes on.
 
-use crate::broker::{broker, decide, orders, outcome, paused, results};
+use crate::broker_fixture::{broker_server, decide, placed_orders, start_paused, tool_results, wait_outcome};
 use crate::harness::{Reply, Server};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -11,9 +11,9 @@ async fn cancel(hw: &Server, task: &str, mode: &str) -> Reply {
 
 /// The run went on without the clerk, and everybody says the same of it.
 async fn check(hw: &Server, task: &Value, clerk: &str, mode: &str) {
-    let (ended, words) = outcome(hw, task).await;
-    assert_eq!((&ended["status"], orders(hw).len()), (&json!("completed"), 0), "{mode}");
-    let result = results(&ended)[0];
+    let (ended, words) = wait_outcome(hw, task).await;
+    assert_eq!((&ended["status"], placed_orders(hw).len()), (&json!("completed"), 0), "{mode}");
+    let result = tool_results(&ended)[0];
     assert_eq!((&result["status"], &result["error"]["code"]), (&json!("incomplete"), &json!("cancelled")), "{mode}");
     assert!(words.contains("The agent was cancelled."), "{mode}: the model reads it: {words}");
     let stopped = hw.get(&format!("/v1/tasks/{clerk}")).await.json();
@@ -36,9 +36,9 @@ async fn check(hw: &Server, task: &Value, clerk: &str, mode: &str) {
 
 #[tokio::test]
 async fn a_sub_agent_can_be_cancelled_by_its_id_while_its_run_waits_for_it() {
-    let hw = broker("");
+    let hw = broker_server("");
     for mode in ["immediate", "after_turn"] {
-        let task = paused(&hw, json!({"input": "ask the clerk"})).await;
+        let task = start_paused(&hw, json!({"input": "ask the clerk"})).await;
         let clerk = task["pending"][0]["task_id"].as_str().unwrap();
         let reply = cancel(&hw, clerk, mode).await;
         assert_eq!((reply.status, &reply.json()["task_id"]), (202, &json!(clerk)), "{}", reply.text);
@@ -48,8 +48,8 @@ async fn a_sub_agent_can_be_cancelled_by_its_id_while_its_run_waits_for_it() {
 
 #[tokio::test]
 async fn a_cancel_of_a_sub_agent_survives_a_kill() {
-    let mut hw = broker("");
-    let task = paused(&hw, json!({"input": "ask the clerk"})).await;
+    let mut hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "ask the clerk"})).await;
     let clerk = task["pending"][0]["task_id"].as_str().unwrap();
     assert_eq!(cancel(&hw, clerk, "immediate").await.status, 202);
     hw.kill9();
@@ -59,11 +59,11 @@ async fn a_cancel_of_a_sub_agent_survives_a_kill() {
 
 #[tokio::test]
 async fn a_sub_agent_that_has_ended_or_is_anothers_is_not_cancelled() {
-    let hw = broker("[auth]\nmode = \"keys\"");
-    let key = |user: &str| String::from_utf8(hw.cli(&["keys", "create", "--user", user]).stdout).unwrap();
+    let hw = broker_server("[auth]\nmode = \"keys\"");
+    let key = |user: &str| String::from_utf8(hw.run_cli(&["keys", "create", "--user", user]).stdout).unwrap();
     let (ann, bob) = (key("ann").trim().to_owned(), format!("Bearer {}", key("bob").trim()));
     let hw = hw.with_key(&ann);
-    let task = paused(&hw, json!({"input": "ask the clerk"})).await;
+    let task = start_paused(&hw, json!({"input": "ask the clerk"})).await;
     let clerk = task["pending"][0]["task_id"].as_str().unwrap();
     let path = format!("/v1/tasks/{clerk}/cancel");
     let foreign = hw.request(Method::POST, &path, &[("authorization", &bob)], None).await;
@@ -73,8 +73,8 @@ async fn a_sub_agent_that_has_ended_or_is_anothers_is_not_cancelled() {
         assert_eq!(cancel(&hw, &nobody, "immediate").await.problem(), (404, "not_found".to_owned()), "{nobody}");
     }
     assert_eq!(decide(&hw, &task, json!({"decision": "approve"})).await.status, 200);
-    let (ended, words) = outcome(&hw, &task).await;
-    assert_eq!((&ended["status"], orders(&hw).len()), (&json!("completed"), 1), "nothing of it was stopped");
+    let (ended, words) = wait_outcome(&hw, &task).await;
+    assert_eq!((&ended["status"], placed_orders(&hw).len()), (&json!("completed"), 1), "nothing of it was stopped");
     assert!(words.contains("bought"), "{words}");
     let late = cancel(&hw, clerk, "immediate").await;
     assert_eq!((late.problem(), &late.json()["task_status"]), ((409, "already_ended".to_owned()), &json!("completed")));
@@ -82,8 +82,8 @@ async fn a_sub_agent_that_has_ended_or_is_anothers_is_not_cancelled() {
 
 #[tokio::test]
 async fn the_same_cancel_with_the_same_key_is_taken_once() {
-    let hw = broker("");
-    let task = paused(&hw, json!({"input": "ask the clerk"})).await;
+    let hw = broker_server("");
+    let task = start_paused(&hw, json!({"input": "ask the clerk"})).await;
     let clerk = task["pending"][0]["task_id"].as_str().unwrap();
     let post = async || {
         let headers = [("content-type", "application/json"), ("idempotency-key", "k")];

@@ -1,8 +1,8 @@
 //! Tickets: one stream or socket each, for pages that cannot send a key.
 
-use crate::auth::{id_of, key};
-use crate::blocks::client::Socket;
-use crate::harness::{Reply, Server, bytes, frames};
+use crate::auth::{create_key, live_key_id};
+use crate::blocks::socket::Socket;
+use crate::harness::{Reply, Server, concat_raw_frames, parse_frames};
 use reqwest::Method;
 use serde_json::json;
 
@@ -37,8 +37,8 @@ async fn ran(hw: &Server, key: &str) -> (String, String) {
 
 #[tokio::test]
 async fn a_ticket_opens_any_one_stream_and_only_once() {
-    let hw = Server::start(KEYS);
-    let ann = key(&hw, "ann");
+    let hw = Server::demo_with(KEYS);
+    let ann = create_key(&hw, "ann");
     let (task, thread) = ran(&hw, &ann).await;
     let refused = hw.get("/v1/tasks").await;
     assert_eq!(refused.problem(), (401, "unauthorized".to_owned()));
@@ -68,24 +68,24 @@ async fn a_ticket_opens_any_one_stream_and_only_once() {
     }
     for path in [format!("/v1/threads/{thread}/events"), format!("/api/v1/agent/runs/{thread}/events")] {
         let url = format!("{path}?ticket={}", ticket(&hw, &ann).await);
-        hw.open(&url).await.until("\n\n").await;
+        hw.open_stream(&url).await.read_until("\n\n").await;
         let again = hw.get(&url).await;
         assert_eq!(again.problem(), refused.problem(), "{path}");
         assert!(again.json()["detail"].as_str().unwrap().contains("POST /v1/tickets"), "it says what to do");
     }
     let ws = format!("/ws?ticket={}", ticket(&hw, &ann).await);
-    let mut socket = Socket::at(&hw, &ws, "").await.unwrap();
-    socket.say(&json!({"type": "resume", "session_id": thread})).await;
-    socket.until("message_stop").await;
-    let head = Socket::at(&hw, &ws, "").await.err().unwrap();
+    let mut socket = Socket::connect_to(&hw, &ws, "").await.unwrap();
+    socket.send_json(&json!({"type": "resume", "session_id": thread})).await;
+    socket.read_until("message_stop").await;
+    let head = Socket::connect_to(&hw, &ws, "").await.err().unwrap();
     assert!(head.starts_with("HTTP/1.1 401 "), "{head}");
     assert!(!hw.log().contains("hwt_"), "a ticket is never logged");
 }
 
 #[tokio::test]
 async fn a_ticket_is_taken_nowhere_else() {
-    let hw = Server::start(KEYS);
-    let ann = key(&hw, "ann");
+    let hw = Server::demo_with(KEYS);
+    let ann = create_key(&hw, "ann");
     let (task, thread) = ran(&hw, &ann).await;
     let response = task.replace("task_", "resp_");
     let good = ticket(&hw, &ann).await;
@@ -127,14 +127,14 @@ async fn a_ticket_is_taken_nowhere_else() {
 
 #[tokio::test]
 async fn a_ticket_sees_what_its_owner_sees_and_no_longer_than_they_do() {
-    let mut hw = Server::start(KEYS);
-    let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
+    let mut hw = Server::demo_with(KEYS);
+    let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));
     let (task, _) = ran(&hw, &ann).await;
     let events = format!("/v1/tasks/{task}/events");
     let url = format!("{events}?ticket={}", ticket(&hw, &ben).await);
     assert_eq!(hw.get(&url).await.problem(), (404, "not_found".to_owned()), "another's is still another's");
     let (revoked, forgotten) = (ticket(&hw, &ben).await, ticket(&hw, &ann).await);
-    assert!(hw.cli(&["keys", "revoke", &id_of(&hw, "ben")]).status.success());
+    assert!(hw.run_cli(&["keys", "revoke", &live_key_id(&hw, "ben")]).status.success());
     assert_eq!(hw.get(&format!("{events}?ticket={revoked}")).await.status, 401);
     hw.kill9();
     hw.restart();
@@ -144,13 +144,13 @@ async fn a_ticket_sees_what_its_owner_sees_and_no_longer_than_they_do() {
 #[tokio::test]
 async fn without_keys_tickets_work_the_same() {
     let hw = Server::demo();
-    let task = hw.run("story 3 fast").await;
+    let task = hw.start_run("story 3 fast").await;
     let events = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
     let expected = hw.frames(&events, None).await;
     let reply = hw.post("/v1/tickets", json!({})).await;
     assert_eq!(reply.status, 201);
     let url = format!("{events}?ticket={}", reply.json()["ticket"].as_str().unwrap());
-    assert_eq!(bytes(&frames(&hw.get(&url).await.text)), bytes(&expected));
+    assert_eq!(concat_raw_frames(&parse_frames(&hw.get(&url).await.text)), concat_raw_frames(&expected));
     assert_eq!(hw.get(&url).await.problem(), (401, "unauthorized".to_owned()), "used up is used up");
     assert_eq!(hw.post("/v1/tickets", json!({"for": "me"})).await.problem(), (422, "invalid_body".to_owned()));
 }

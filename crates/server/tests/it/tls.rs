@@ -1,7 +1,7 @@
 //! `https`, with a certificate authority of our own: a model and a tool behind it are reached when the system trusts it,
 //! and not when it does not.
 
-use crate::harness::{client, frames, headwater};
+use crate::harness::{headwater_command, http_client, parse_frames};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
@@ -107,7 +107,7 @@ fn start(dir: &Path, site: &Site, trusted: &str) -> Running {
     );
     std::fs::write(dir.join("headwater.toml"), config).unwrap();
     std::fs::write(dir.join("authority.pem"), &site.authority).unwrap();
-    let mut child = headwater(dir)
+    let mut child = headwater_command(dir)
         .args(["serve", "--config", "headwater.toml", "--listen", "127.0.0.1:0", "--data-dir", "data"])
         .env("SSL_CERT_FILE", dir.join(trusted))
         .env("SSL_CERT_DIR", dir.join("none"))
@@ -123,9 +123,9 @@ fn start(dir: &Path, site: &Site, trusted: &str) -> Running {
 /// The last event of a run, and what was said in it.
 async fn run(server: &Running) -> (String, Value, String) {
     let body = json!({"model": "a", "input": "look", "stream": true}).to_string();
-    let request = client().post(format!("{}/v1/tasks", server.url)).header("content-type", "application/json");
+    let request = http_client().post(format!("{}/v1/tasks", server.url)).header("content-type", "application/json");
     let text = request.body(body).send().await.unwrap().text().await.unwrap();
-    let frames = frames(&text);
+    let frames = parse_frames(&text);
     let last = frames.last().unwrap();
     (last.event.clone(), last.data.clone(), text)
 }

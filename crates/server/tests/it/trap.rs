@@ -2,17 +2,17 @@
 //!
 //! First a client that knows nothing of it, to see that the trap is there, with the words of the real one. Then ours.
 
-use crate::fake::dialect::Dialect;
-use crate::fake::loopback::{Act, Loopback, stream};
-use crate::fake::strict::Strict;
-use crate::harness::{Frame, Server, client};
-use crate::site::Site;
+use crate::fake_provider::dialect::ProviderDialect;
+use crate::fake_provider::loopback::{Loopback, ResponseAction, stream_head};
+use crate::fake_provider::strict_responses::StrictResponses;
+use crate::harness::{Server, SseFrame, http_client};
+use crate::tool_server::ToolServer;
 use model_testing::{Rng, test_seeds};
 use serde_json::{Value, json};
 
 /// Asks the service as a naive client would, and gives what it said, or its status and error.
-async fn ask(strict: &Strict, key: &str, body: &Value) -> Result<Vec<Value>, (u16, Value)> {
-    let request = client().post(strict.at.url("/v1/responses")).bearer_auth(key);
+async fn ask(strict: &StrictResponses, key: &str, body: &Value) -> Result<Vec<Value>, (u16, Value)> {
+    let request = http_client().post(strict.server.url("/v1/responses")).bearer_auth(key);
     let reply = request.body(body.to_string()).send().await.unwrap();
     let (status, text) = (reply.status().as_u16(), reply.text().await.unwrap());
     if status != 200 {
@@ -51,14 +51,14 @@ fn without(item: &Value, field: &str) -> Value {
 }
 
 /// What the service says to this.
-async fn refusal(strict: &Strict, body: &Value) -> (u16, String) {
+async fn refusal(strict: &StrictResponses, body: &Value) -> (u16, String) {
     let (status, error) = ask(strict, "a", body).await.unwrap_err();
     (status, error["message"].as_str().unwrap().to_owned())
 }
 
 #[tokio::test]
 async fn a_client_that_sends_everything_back_is_told_that_the_reasoning_is_not_found() {
-    let strict = Strict::open().await;
+    let strict = StrictResponses::start().await;
     let output = ask(&strict, "a", &again("What tools do you have now?", &[], &[])).await.unwrap();
     assert_eq!(output.len(), 2);
     assert_eq!((&output[0]["type"], &output[0]["encrypted_content"]), (&json!("reasoning"), &Value::Null));
@@ -70,7 +70,7 @@ async fn a_client_that_sends_everything_back_is_told_that_the_reasoning_is_not_f
 
 #[tokio::test]
 async fn a_client_that_leaves_the_reasoning_out_is_told_that_the_message_needs_it() {
-    let strict = Strict::open().await;
+    let strict = StrictResponses::start().await;
     let output = ask(&strict, "a", &again("What tools do you have now?", &[], &[])).await.unwrap();
     let more = [user("What's the time in Shanghai right now? call the tool please")];
     let body = again("What tools do you have now?", &output[1..], &more);
@@ -89,7 +89,7 @@ async fn a_client_that_leaves_the_reasoning_out_is_told_that_the_message_needs_i
 
 #[tokio::test]
 async fn every_rule_of_the_service_has_its_own_refusal() {
-    let strict = Strict::open().await;
+    let strict = StrictResponses::start().await;
     let first = unkept(again("fetch it", &[], &[]));
     let output = ask(&strict, "a", &first).await.unwrap();
     let [reasoning, call] = &output[..] else { panic!("{output:?}") };
@@ -201,49 +201,49 @@ base_url = "CHAT"
 "#;
 
 /// A server whose models are at the strict service, or at one of another kind, and one conversation there.
-struct Talk {
+struct StrictConversation {
     server: Server,
-    strict: Strict,
-    site: Site,
+    strict: StrictResponses,
+    site: ToolServer,
     thread: Option<String>,
     inputs: Vec<String>,
     _keys: tempfile::TempDir,
 }
 
-impl Talk {
-    async fn begin() -> Self {
-        let (strict, site) = (Strict::open().await, Site::open().await);
-        let said = Dialect::Chat.says("said elsewhere");
-        let chat = Loopback::open(move |_| vec![stream(), Act::Send(said.clone().into_bytes())]).await;
+impl StrictConversation {
+    async fn start() -> Self {
+        let (strict, site) = (StrictResponses::start().await, ToolServer::start().await);
+        let said = ProviderDialect::Chat.full_answer("said elsewhere");
+        let chat = Loopback::start(move |_| vec![stream_head(), ResponseAction::Send(said.clone().into_bytes())]).await;
         let keys = tempfile::tempdir().unwrap();
         for name in ["one", "two"] {
             std::fs::write(keys.path().join(name), format!("key-{name}\n")).unwrap();
         }
         let config = CONFIG
             .replace("SITE", &site.url("/work"))
-            .replace("STRICT", &strict.at.url("/v1"))
+            .replace("STRICT", &strict.server.url("/v1"))
             .replace("CHAT", &chat.url("/v1"))
             .replace("KEYS", keys.path().to_str().unwrap());
-        let server = Server::custom(&config, "");
+        let server = Server::with_config(&config, "");
         Self { server, strict, site, thread: None, inputs: Vec::new(), _keys: keys }
     }
 
     /// Says something to an agent and gives the task's id.
-    async fn say(&mut self, agent: &str, input: &str) -> String {
+    async fn start_run(&mut self, agent: &str, input: &str) -> String {
         let mut body = json!({"model": agent, "input": input});
         if let Some(thread) = &self.thread {
             body["thread_id"] = thread.as_str().into();
         }
         self.inputs.push(input.to_owned());
-        let task = self.server.begin(body).await;
+        let task = self.server.create_task(body).await;
         self.thread = Some(task["thread_id"].as_str().unwrap().to_owned());
         task["task_id"].as_str().unwrap().to_owned()
     }
 
     /// Says something and waits for the end, which is to be this.
-    async fn turn(&mut self, agent: &str, input: &str, status: &str) {
-        let task = self.say(agent, input).await;
-        self.ends(&task, status).await;
+    async fn run_turn(&mut self, agent: &str, input: &str, status: &str) {
+        let task = self.start_run(agent, input).await;
+        self.expect_status(&task, status).await;
     }
 
     async fn cancel(&self, task: &str) {
@@ -255,72 +255,72 @@ impl Talk {
         self.server.restart();
     }
 
-    async fn ends(&self, task: &str, status: &str) {
-        let ended = self.server.ended(task).await;
-        assert_eq!(ended["status"], status, "{ended:#}\n{:?}", self.strict.book().refusals);
+    async fn expect_status(&self, task: &str, status: &str) {
+        let ended = self.server.wait_ended(task).await;
+        assert_eq!(ended["status"], status, "{ended:#}\n{:?}", self.strict.state().refusals);
     }
 
     /// Says something that is answered by half, and waits for that half.
-    async fn half(&mut self, agent: &str, input: &str) -> String {
-        let task = self.say(agent, input).await;
-        self.server.open(&format!("/v1/tasks/{task}/events")).await.until("half of it").await;
+    async fn start_partial_answer(&mut self, agent: &str, input: &str) -> String {
+        let task = self.start_run(agent, input).await;
+        self.server.open_stream(&format!("/v1/tasks/{task}/events")).await.read_until("half of it").await;
         task
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ours_is_never_refused_whatever_happens_to_the_conversation() {
-    let mut talk = Talk::begin().await;
-    talk.turn("one", "think of a number", "completed").await;
-    talk.turn("one", "fetch it", "completed").await;
-    talk.turn("one", "compare them", "completed").await;
+    let mut talk = StrictConversation::start().await;
+    talk.run_turn("one", "think of a number", "completed").await;
+    talk.run_turn("one", "fetch it", "completed").await;
+    talk.run_turn("one", "compare them", "completed").await;
 
-    let task = talk.half("one", "stop: this will be cancelled").await;
+    let task = talk.start_partial_answer("one", "stop: this will be cancelled").await;
     talk.cancel(&task).await;
-    talk.ends(&task, "cancelled").await;
-    talk.turn("one", "go on, with a chain of calls", "completed").await;
+    talk.expect_status(&task, "cancelled").await;
+    talk.run_turn("one", "go on, with a chain of calls", "completed").await;
 
-    let task = talk.half("one", "stop: here the process dies").await;
+    let task = talk.start_partial_answer("one", "stop: here the process dies").await;
     talk.crash();
-    talk.ends(&task, "completed").await;
-    talk.turn("one", "fetch it once more", "completed").await;
+    talk.expect_status(&task, "completed").await;
+    talk.run_turn("one", "fetch it once more", "completed").await;
 
     for agent in ["two", "stranger", "plain"] {
-        talk.turn(agent, &format!("fetch it, {agent}"), "completed").await;
+        talk.run_turn(agent, &format!("fetch it, {agent}"), "completed").await;
     }
-    talk.turn("elsewhere", "a word from another kind of service", "completed").await;
-    talk.turn("one", "say until the limit", "incomplete").await;
-    talk.turn("one", "a last chain", "completed").await;
+    talk.run_turn("elsewhere", "a word from another kind of service", "completed").await;
+    talk.run_turn("one", "say until the limit", "incomplete").await;
+    talk.run_turn("one", "a last chain", "completed").await;
 
-    let book = talk.strict.book();
+    let book = talk.strict.state();
     assert_eq!(book.refusals, Vec::<String>::new());
-    assert_eq!(book.strangers, Vec::<String>::new(), "these are not the service's ids");
-    assert_eq!(book.altered, Vec::<Value>::new(), "what has an id goes back as it came");
+    assert_eq!(book.unknown_ids, Vec::<String>::new(), "these are not the service's ids");
+    assert_eq!(book.altered_items, Vec::<Value>::new(), "what has an id goes back as it came");
     // Calls of this thread: 1 + 2, a chain of 2, and four times one, then a chain again. Each ran once.
-    let calls: Vec<usize> = talk.site.asked().calls.values().copied().collect();
+    let calls: Vec<usize> = talk.site.counts().by_idempotency_key.values().copied().collect();
     assert_eq!(calls, [1; 11]);
     // The last request has everything that was said, by whomever, and the reasoning of its own model alone.
-    let last = book.answered.last().unwrap();
+    let last = book.accepted_requests.last().unwrap();
     let text = last.to_string();
-    for said in book.said.iter().take(book.said.len() - 1).chain(&talk.inputs) {
+    for said in book.sent_messages.iter().take(book.sent_messages.len() - 1).chain(&talk.inputs) {
         assert!(text.contains(said.as_str()), "{said} is missing in {last:#}");
     }
     assert!(text.contains("said elsewhere") && text.contains("half of it"), "{last:#}");
     let input = last["input"].as_array().unwrap();
     let thoughts = input.iter().filter(|item| item["type"] == "reasoning").count();
     assert!(thoughts >= 10, "only {thoughts} thoughts went back: {last:#}");
-    assert!(book.thought_again > 40, "only {} thoughts went back in all", book.thought_again);
+    assert!(book.returned_reasoning > 40, "only {} thoughts went back in all", book.returned_reasoning);
 }
 
 /// One turn of a random conversation, at a random moment of which something may happen.
-async fn random_turn(talk: &mut Talk, rng: &mut Rng, number: u32) {
+async fn random_turn(talk: &mut StrictConversation, rng: &mut Rng, number: u32) {
     let agent = rng.choose("one", &["one", "two", "stranger", "plain", "elsewhere"]);
     let word = rng.choose("say", &["fetch", "compare", "chain", "limit", "stop"]);
-    let task = talk.say(agent, &format!("{word} {number}")).await;
+    let task = talk.start_run(agent, &format!("{word} {number}")).await;
     // What stops in the middle has no end of a step to wait for.
     let moments = ["task.created", "task.step.started", "task.output_item.added", "task.step.done"];
     let moment = moments[rng.below(if word == "stop" { 3 } else { 4 })];
-    talk.server.open(&format!("/v1/tasks/{task}/events")).await.until(moment).await;
+    talk.server.open_stream(&format!("/v1/tasks/{task}/events")).await.read_until(moment).await;
     let (crashes, cancels) = (rng.chance(25), rng.chance(25));
     if crashes {
         talk.crash();
@@ -328,7 +328,7 @@ async fn random_turn(talk: &mut Talk, rng: &mut Rng, number: u32) {
     if cancels || word == "stop" {
         talk.cancel(&task).await;
     }
-    talk.server.ended(&task).await;
+    talk.server.wait_ended(&task).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -336,69 +336,72 @@ async fn no_conversation_that_chance_makes_up_is_refused() {
     let full = std::env::vars().any(|(name, _)| name == "HEADWATER_TEST_FULL");
     let mut thoughts = 0;
     for seed in test_seeds().take(if full { 60 } else { 4 }) {
-        let (mut talk, mut rng) = (Talk::begin().await, Rng::new(seed));
+        let (mut talk, mut rng) = (StrictConversation::start().await, Rng::new(seed));
         for number in 0..12 {
             random_turn(&mut talk, &mut rng, number).await;
         }
-        let book = talk.strict.book();
+        let book = talk.strict.state();
         assert_eq!(book.refusals, Vec::<String>::new(), "SEED={seed}");
-        assert_eq!((&book.strangers, &book.altered), (&Vec::new(), &Vec::new()), "SEED={seed}");
-        assert!(talk.site.asked().calls.values().all(|times| *times == 1), "SEED={seed}: a call ran twice");
-        thoughts += book.thought_again;
+        assert_eq!((&book.unknown_ids, &book.altered_items), (&Vec::new(), &Vec::new()), "SEED={seed}");
+        assert!(
+            talk.site.counts().by_idempotency_key.values().all(|times| *times == 1),
+            "SEED={seed}: a call ran twice"
+        );
+        thoughts += book.returned_reasoning;
     }
     assert!(thoughts > 20, "only {thoughts} thoughts went back: this test no longer tests anything");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_that_cannot_read_its_own_blobs_any_more_is_asked_once_without_them() {
-    let mut talk = Talk::begin().await;
-    talk.turn("one", "fetch it", "completed").await;
-    talk.strict.change_keys();
-    let task = talk.say("one", "go on").await;
-    talk.ends(&task, "completed").await;
-    assert_eq!(talk.strict.book().refusals.len(), 1);
+    let mut talk = StrictConversation::start().await;
+    talk.run_turn("one", "fetch it", "completed").await;
+    talk.strict.rotate_keys();
+    let task = talk.start_run("one", "go on").await;
+    talk.expect_status(&task, "completed").await;
+    assert_eq!(talk.strict.state().refusals.len(), 1);
     let frames = talk.server.frames(&format!("/v1/tasks/{task}/events"), None).await;
-    let resent = |frame: &&Frame| frame.data["event"]["type"] == "headwater.history_resent";
+    let resent = |frame: &&SseFrame| frame.data["event"]["type"] == "headwater.history_resent";
     assert_eq!(frames.iter().filter(resent).count(), 1, "the log says that it was asked twice");
-    let book = talk.strict.book();
-    let input = book.answered.last().unwrap()["input"].as_array().unwrap();
+    let book = talk.strict.state();
+    let input = book.accepted_requests.last().unwrap()["input"].as_array().unwrap();
     assert!(input.iter().all(|item| item["id"].is_null() && item["type"] != "reasoning"), "{input:#?}");
     assert!(input.iter().any(|item| item["type"] == "function_call_output"), "what was done is still told");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blobs_that_cannot_be_read_cost_each_thread_one_refusal_and_new_ones_go_back_whole() {
-    let mut talk = Talk::begin().await;
+    let mut talk = StrictConversation::start().await;
     let mut threads = [None, None, None];
     for thread in threads.iter_mut().take(2) {
         talk.thread = None;
-        talk.turn("one", "fetch it", "completed").await;
+        talk.run_turn("one", "fetch it", "completed").await;
         thread.clone_from(&talk.thread);
     }
-    talk.strict.change_keys();
+    talk.strict.rotate_keys();
     // Turn by turn, so that one thread's refusal could be taken for another's. The third begins with the new keys.
     for number in 0..6 {
         for thread in &mut threads {
             talk.thread.clone_from(thread);
-            talk.turn("one", &format!("compare them {number}"), "completed").await;
+            talk.run_turn("one", &format!("compare them {number}"), "completed").await;
             thread.clone_from(&talk.thread);
         }
     }
-    assert_eq!(talk.strict.book().refusals.len(), 2, "{:?}", talk.strict.book().refusals);
+    assert_eq!(talk.strict.state().refusals.len(), 2, "{:?}", talk.strict.state().refusals);
     // Each turn had a thought before its calls and one after them; those of the last are not all given back yet.
-    for (request, whole) in talk.strict.book().answered.iter().rev().take(6).zip([11, 10, 11, 10, 11, 10]) {
+    for (request, whole) in talk.strict.state().accepted_requests.iter().rev().take(6).zip([11, 10, 11, 10, 11, 10]) {
         assert_eq!(thoughts(request), whole, "{request:#}");
     }
     // Who restarts has forgotten it, and learns it again.
     talk.crash();
     for number in 6..9 {
         talk.thread.clone_from(&threads[0]);
-        talk.turn("one", &format!("compare them {number}"), "completed").await;
+        talk.run_turn("one", &format!("compare them {number}"), "completed").await;
     }
-    let book = talk.strict.book();
+    let book = talk.strict.state();
     assert_eq!(book.refusals.len(), 3, "{:?}", book.refusals);
-    assert_eq!(thoughts(book.answered.last().unwrap()), 5);
-    assert_eq!((&book.strangers, &book.altered), (&Vec::new(), &Vec::new()));
+    assert_eq!(thoughts(book.accepted_requests.last().unwrap()), 5);
+    assert_eq!((&book.unknown_ids, &book.altered_items), (&Vec::new(), &Vec::new()));
 }
 
 fn thoughts(request: &Value) -> usize {

@@ -1,10 +1,10 @@
 //! Upstreams that stall, lie, break and flood, in every dialect: each run ends once and says why, and nobody beside it
 //! notices.
 
-use crate::fake::dialect::{DIALECTS, Dialect};
-use crate::fake::loopback::{Act, Asked, Loopback, stream, whole};
-use crate::harness::{Frame, PATIENCE, Server, client, frames, headwater};
-use crate::site::Site;
+use crate::fake_provider::dialect::{DIALECTS, ProviderDialect};
+use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, full_response, stream_head};
+use crate::harness::{Server, SseFrame, TEST_TIMEOUT, headwater_command, http_client, parse_frames};
+use crate::tool_server::ToolServer;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -58,9 +58,9 @@ const CASES: [(&str, End, usize); 22] = [
 ];
 
 /// What the upstream of this name does.
-fn hostile(case: &str, d: Dialect, body: &Value) -> Vec<Act> {
-    let said = |text: String| vec![stream(), Act::Send(text.into_bytes())];
-    let begun = d.head() + &d.open(0) + &d.word(0, "Hello.");
+fn hostile(case: &str, d: ProviderDialect, body: &Value) -> Vec<ResponseAction> {
+    let said = |text: String| vec![stream_head(), ResponseAction::Send(text.into_bytes())];
+    let begun = d.answer_start() + &d.message_start(0) + &d.text_delta(0, "Hello.");
     if d.has_results(body) {
         let (calls, results) = d.calls_and_results(body);
         let mut names = calls.clone();
@@ -71,42 +71,50 @@ fn hostile(case: &str, d: Dialect, body: &Value) -> Vec<Act> {
             (calls.len(), &calls),
             "{case}: each call has a name and a result of its own"
         );
-        return said(d.says("I see."));
+        return said(d.full_answer("I see."));
     }
     match case {
-        "silent" => vec![Act::Hold],
-        "silent_after_the_head" => vec![stream(), Act::Hold],
-        "stalls_in_the_middle" => vec![stream(), Act::Send(begun.into_bytes()), Act::Hold],
-        "garbage" => vec![stream(), Act::Send(b"data: \x00\xff\xfe{{{\x07]\n\n\x80\x81\n\n".to_vec())],
+        "silent" => vec![ResponseAction::WaitForClose],
+        "silent_after_the_head" => vec![stream_head(), ResponseAction::WaitForClose],
+        "stalls_in_the_middle" => {
+            vec![stream_head(), ResponseAction::Send(begun.into_bytes()), ResponseAction::WaitForClose]
+        }
+        "garbage" => vec![stream_head(), ResponseAction::Send(b"data: \x00\xff\xfe{{{\x07]\n\n\x80\x81\n\n".to_vec())],
         "bad_utf8_over_chunks" => bad_utf8(d),
-        "lone_surrogate" => said(d.says("half \\ud83d pair")),
+        "lone_surrogate" => said(d.full_answer("half \\ud83d pair")),
         "truncated_json" => said(begun + "data: {\"type\":\"response.outp\n\n"),
         "endless_line" => {
             let line = std::iter::once(b"data: {\"a\":\"".to_vec()).chain(std::iter::repeat_with(|| vec![b'x'; 4096]));
-            vec![stream(), Act::Many(Box::new(line))]
+            vec![stream_head(), ResponseAction::SendAll(Box::new(line))]
         }
         "no_terminal_event" => said(begun),
-        "nothing_at_all" => vec![stream()],
-        "empty_output" => said(d.head() + &d.end(false, 9, 0)),
+        "nothing_at_all" => vec![stream_head()],
+        "empty_output" => said(d.answer_start() + &d.terminal_event(false, 9, 0)),
         "arguments_broken_off" => {
-            said(d.head() + &d.call(0, "fc_1", "call_1") + &d.arguments(0, "fc_1", "{\"id\": \"1"))
+            said(d.answer_start() + &d.call_start(0, "fc_1", "call_1") + &d.arguments_delta(0, "fc_1", "{\"id\": \"1"))
         }
         "arguments_called_whole" => {
-            let (part, cut) = (d.arguments(0, "fc_1", "{\"id\": \"1"), d.called(0, "fc_1", "call_1", "{\"id\": \"1"));
-            said(d.head() + &d.call(0, "fc_1", "call_1") + &part + &cut + &d.end(true, 9, 4))
+            let (part, cut) =
+                (d.arguments_delta(0, "fc_1", "{\"id\": \"1"), d.call_end(0, "fc_1", "call_1", "{\"id\": \"1"));
+            said(d.answer_start() + &d.call_start(0, "fc_1", "call_1") + &part + &cut + &d.terminal_event(true, 9, 4))
         }
         "duplicate_indices" => said(two_calls(d, [0, 0], ["call_1", "call_2"])),
         "duplicate_call_ids" => said(two_calls(d, [0, 1], ["call_1", "call_1"])),
-        "html_502" => vec![whole("502 Bad Gateway", "content-type: text/html\r\n", PAGE)],
-        "html_200" => vec![whole("200 OK", "content-type: text/html\r\n", PAGE)],
-        "too_many" => vec![whole("429 Too Many Requests", "content-type: application/json\r\n", SLOW)],
+        "html_502" => vec![full_response("502 Bad Gateway", "content-type: text/html\r\n", PAGE)],
+        "html_200" => vec![full_response("200 OK", "content-type: text/html\r\n", PAGE)],
+        "too_many" => vec![full_response("429 Too Many Requests", "content-type: application/json\r\n", SLOW)],
         "too_many_come_back" => {
-            vec![whole("429 Too Many Requests", "retry-after: 1\r\ncontent-type: application/json\r\n", SLOW)]
+            vec![full_response("429 Too Many Requests", "retry-after: 1\r\ncontent-type: application/json\r\n", SLOW)]
         }
-        "negative_usage" => said(begun + &d.close(0, "Hello.") + &d.end(false, -9, -4)),
-        "reset_at_once" => vec![Act::Reset],
+        "negative_usage" => said(begun + &d.message_end(0, "Hello.") + &d.terminal_event(false, -9, -4)),
+        "reset_at_once" => vec![ResponseAction::Reset],
         "reset_in_the_middle" => {
-            vec![stream(), Act::Send(begun.into_bytes()), Act::Pause(Duration::from_millis(50)), Act::Reset]
+            vec![
+                stream_head(),
+                ResponseAction::Send(begun.into_bytes()),
+                ResponseAction::Pause(Duration::from_millis(50)),
+                ResponseAction::Reset,
+            ]
         }
         other => panic!("nobody is called {other}"),
     }
@@ -116,45 +124,50 @@ const PAGE: &str = "<html><head><title>502 Bad Gateway</title></head><body><h1>n
 const SLOW: &str = r#"{"error":{"message":"Slow down.","type":"requests","code":"rate_limit_exceeded"}}"#;
 
 /// A character that is cut between two chunks, and one whose rest never comes.
-fn bad_utf8(d: Dialect) -> Vec<Act> {
-    let mut bytes = d.says("Gr@1e @2!").into_bytes();
+fn bad_utf8(d: ProviderDialect) -> Vec<ResponseAction> {
+    let mut bytes = d.full_answer("Gr@1e @2!").into_bytes();
     for (mark, with) in [(&b"@1"[..], "üß".as_bytes()), (&b"@2"[..], &b"\xf0\x9f"[..])] {
         while let Some(place) = bytes.windows(2).position(|two| two == mark) {
             bytes.splice(place..place + 2, with.iter().copied());
         }
     }
-    let mut acts = vec![stream()];
+    let mut acts = vec![stream_head()];
     // Each chunk ends in the middle of a character.
     let inside = |pair: &[u8]| pair == b"\xc3\xbc" || pair == b"\xf0\x9f";
     while let Some(place) = bytes.windows(2).position(inside) {
         let rest = bytes.split_off(place + 1);
-        acts.extend([Act::Send(std::mem::replace(&mut bytes, rest)), Act::Pause(Duration::from_millis(20))]);
+        acts.extend([
+            ResponseAction::Send(std::mem::replace(&mut bytes, rest)),
+            ResponseAction::Pause(Duration::from_millis(20)),
+        ]);
     }
-    acts.push(Act::Send(bytes));
+    acts.push(ResponseAction::Send(bytes));
     acts
 }
 
 /// Two calls, one after the other.
-fn two_calls(d: Dialect, indices: [u32; 2], ids: [&str; 2]) -> String {
-    let mut text = d.head();
+fn two_calls(d: ProviderDialect, indices: [u32; 2], ids: [&str; 2]) -> String {
+    let mut text = d.answer_start();
     for (number, (index, id)) in (1..).zip(indices.into_iter().zip(ids)) {
         let (item, arguments) = (format!("fc_{number}"), format!("{{\"id\":{number}}}"));
-        text += &d.call(index, &item, id);
-        text += &d.arguments(index, &item, &arguments);
-        text += &d.called(index, &item, id, &arguments);
+        text += &d.call_start(index, &item, id);
+        text += &d.arguments_delta(index, &item, &arguments);
+        text += &d.call_end(index, &item, id, &arguments);
     }
-    text + &d.end(true, 9, 4)
+    text + &d.terminal_event(true, 9, 4)
 }
 
 /// An answer of this many words, one by one; it ends when the gate opens.
-fn healthy(d: Dialect, pause: Duration, gate: watch::Receiver<bool>) -> Vec<Act> {
-    let mut acts = vec![stream(), Act::Send((d.head() + &d.open(0)).into_bytes())];
+fn healthy(d: ProviderDialect, pause: Duration, gate: watch::Receiver<bool>) -> Vec<ResponseAction> {
+    let mut acts = vec![stream_head(), ResponseAction::Send((d.answer_start() + &d.message_start(0)).into_bytes())];
     for number in 0..WORDS {
-        acts.push(Act::Send(d.word(0, &format!("w{number} ")).into_bytes()));
-        acts.push(Act::Pause(pause));
+        acts.push(ResponseAction::Send(d.text_delta(0, &format!("w{number} ")).into_bytes()));
+        acts.push(ResponseAction::Pause(pause));
     }
-    acts.push(Act::Gate(gate));
-    acts.push(Act::Send((d.close(0, &story()) + &d.end(false, 9, i64::from(WORDS))).into_bytes()));
+    acts.push(ResponseAction::Gate(gate));
+    acts.push(ResponseAction::Send(
+        (d.message_end(0, &story()) + &d.terminal_event(false, 9, i64::from(WORDS))).into_bytes(),
+    ));
     acts
 }
 
@@ -163,10 +176,10 @@ fn story() -> String {
 }
 
 /// An agent for each upstream of each dialect, and a healthy one beside them.
-fn config(upstream: &Loopback, site: &Site) -> String {
+fn config(upstream: &Loopback, site: &ToolServer) -> String {
     let mut config = format!("[tools.work]\nkind = \"http\"\nmethod = \"POST\"\nurl = \"{}\"\n", site.url("/work"));
     for d in DIALECTS {
-        let (name, kind, url) = (d.name(), d.kind(), upstream.url("/v1"));
+        let (name, kind, url) = (d.name(), d.config_kind(), upstream.url("/v1"));
         write!(
             config,
             "[providers.{name}]\nkind = \"{kind}\"\nbase_url = \"{url}\"\nfirst_byte_timeout_ms = {SILENCE_MS}\n\
@@ -184,12 +197,12 @@ fn config(upstream: &Loopback, site: &Site) -> String {
 }
 
 async fn begin(server: &Server, agent: &str) -> String {
-    let task = server.begin(json!({"model": agent, "input": "go"})).await;
+    let task = server.create_task(json!({"model": agent, "input": "go"})).await;
     task["task_id"].as_str().unwrap().to_owned()
 }
 
 /// Everything that was said, from the pieces in which it was.
-fn heard(frames: &[Frame]) -> String {
+fn heard(frames: &[SseFrame]) -> String {
     frames
         .iter()
         .filter(|frame| frame.event == "task.text.delta")
@@ -198,8 +211,8 @@ fn heard(frames: &[Frame]) -> String {
 }
 
 /// What must be so of the end of every run.
-fn check(what: &str, end: &End, tools: usize, frames: &[Frame], task: &Value) {
-    let ends: Vec<&Frame> = frames.iter().filter(|frame| TERMINAL.contains(&frame.event.as_str())).collect();
+fn check(what: &str, end: &End, tools: usize, frames: &[SseFrame], task: &Value) {
+    let ends: Vec<&SseFrame> = frames.iter().filter(|frame| TERMINAL.contains(&frame.event.as_str())).collect();
     assert_eq!(ends.len(), 1, "{what}: {ends:?}");
     let last = frames.last().unwrap();
     assert_eq!(last, ends[0], "{what}: something comes after the end");
@@ -234,15 +247,15 @@ fn check(what: &str, end: &End, tools: usize, frames: &[Frame], task: &Value) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_an_upstream_does_a_run_ends_once_and_says_why_and_nobody_beside_it_notices() {
     let (gate, closed) = watch::channel(false);
-    let upstream = Loopback::open(move |asked: Asked| {
-        let d = Dialect::of(&asked.path);
+    let upstream = Loopback::start(move |asked: ReceivedRequest| {
+        let d = ProviderDialect::from_path(&asked.path);
         match asked.body["model"].as_str().unwrap() {
             "healthy" => healthy(d, Duration::from_millis(10), closed.clone()),
             case => hostile(case, d, &asked.body),
         }
     });
-    let (upstream, site) = (upstream.await, Site::open().await);
-    let server = Server::custom(&config(&upstream, &site), "");
+    let (upstream, site) = (upstream.await, ToolServer::start().await);
+    let server = Server::with_config(&config(&upstream, &site), "");
     let mut well = Vec::new();
     for number in 0..HEALTHY {
         well.push(begin(&server, &format!("{}_healthy", DIALECTS[number % 3].name())).await);
@@ -261,7 +274,7 @@ async fn whatever_an_upstream_does_a_run_ends_once_and_says_why_and_nobody_besid
         check(agent, end, *tools, &frames, &task);
     }
     assert_eq!(server.get("/healthz").await.status, 200);
-    let ran: usize = site.asked().calls.values().sum();
+    let ran: usize = site.counts().by_idempotency_key.values().sum();
     assert_eq!(ran, ill.iter().map(|(_, _, tools, _)| tools).sum::<usize>(), "no tool ran that was not called whole");
     gate.send(true).unwrap();
     for task in &well {
@@ -274,24 +287,24 @@ async fn whatever_an_upstream_does_a_run_ends_once_and_says_why_and_nobody_besid
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upstream_that_asks_for_time_is_given_it() {
-    let asked: Arc<Mutex<Vec<(Dialect, Instant)>>> = Arc::default();
+    let asked: Arc<Mutex<Vec<(ProviderDialect, Instant)>>> = Arc::default();
     let seen = asked.clone();
-    let upstream = Loopback::open(move |asked: Asked| {
-        let d = Dialect::of(&asked.path);
+    let upstream = Loopback::start(move |asked: ReceivedRequest| {
+        let d = ProviderDialect::from_path(&asked.path);
         let mut seen = seen.lock().unwrap();
         let is_first = seen.iter().all(|(other, _)| *other != d);
         seen.push((d, Instant::now()));
         match is_first {
             true => hostile("too_many_come_back", d, &asked.body),
-            false => vec![stream(), Act::Send(d.says("Hello.").into_bytes())],
+            false => vec![stream_head(), ResponseAction::Send(d.full_answer("Hello.").into_bytes())],
         }
     });
-    let (upstream, site) = (upstream.await, Site::open().await);
-    let server = Server::custom(&config(&upstream, &site), "");
+    let (upstream, site) = (upstream.await, ToolServer::start().await);
+    let server = Server::with_config(&config(&upstream, &site), "");
     for d in DIALECTS {
         let task = begin(&server, &format!("{}_healthy", d.name())).await;
         let frames = server.frames(&format!("/v1/tasks/{task}/events"), None).await;
-        let retries: Vec<&Frame> = frames.iter().filter(|frame| frame.event == "task.retrying").collect();
+        let retries: Vec<&SseFrame> = frames.iter().filter(|frame| frame.event == "task.retrying").collect();
         assert_eq!(retries.len(), 1, "{frames:?}");
         assert_eq!(retries[0].data["error"]["code"], "rate_limited");
         assert_eq!((frames.last().unwrap().event.as_str(), heard(&frames)), ("task.completed", "Hello.".to_owned()));
@@ -305,16 +318,19 @@ async fn an_upstream_that_asks_for_time_is_given_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_tiny_pieces_comes_through_whole() {
     let full = std::env::vars().any(|(name, _)| name == "HEADWATER_TEST_FULL");
-    let (pieces, patience) = if full { (1_000_000, Duration::from_secs(1800)) } else { (20_000_usize, PATIENCE * 3) };
-    let upstream = Loopback::open(move |asked: Asked| {
-        let d = Dialect::of(&asked.path);
-        let head = std::iter::once(d.head() + &d.open(0));
-        let words = (0..pieces).map(move |number| d.word(0, &format!("{number} ")));
-        let all = head.chain(words).chain(std::iter::once_with(move || d.close(0, "") + &d.end(false, 9, 4)));
-        vec![stream(), Act::Many(Box::new(all.map(String::into_bytes)))]
+    let (pieces, patience) =
+        if full { (1_000_000, Duration::from_secs(1800)) } else { (20_000_usize, TEST_TIMEOUT * 3) };
+    let upstream = Loopback::start(move |asked: ReceivedRequest| {
+        let d = ProviderDialect::from_path(&asked.path);
+        let head = std::iter::once(d.answer_start() + &d.message_start(0));
+        let words = (0..pieces).map(move |number| d.text_delta(0, &format!("{number} ")));
+        let all = head
+            .chain(words)
+            .chain(std::iter::once_with(move || d.message_end(0, "") + &d.terminal_event(false, 9, 4)));
+        vec![stream_head(), ResponseAction::SendAll(Box::new(all.map(String::into_bytes)))]
     });
-    let (upstream, site) = (upstream.await, Site::open().await);
-    let server = Server::custom(&config(&upstream, &site), "");
+    let (upstream, site) = (upstream.await, ToolServer::start().await);
+    let server = Server::with_config(&config(&upstream, &site), "");
     let mut tasks = Vec::new();
     for d in DIALECTS {
         tasks.push(begin(&server, &format!("{}_healthy", d.name())).await);
@@ -343,7 +359,7 @@ async fn followed(url: &str) -> (String, String) {
         held.extend_from_slice(&chunk);
         let Some(end) = held.windows(2).rposition(|two| two == b"\n\n") else { continue };
         let rest = held.split_off(end + 2);
-        let frames = frames(std::str::from_utf8(&held).unwrap());
+        let frames = parse_frames(std::str::from_utf8(&held).unwrap());
         said.push_str(&heard(&frames));
         last = frames.last().map_or(last, |frame| frame.event.clone());
         held = rest;
@@ -356,14 +372,14 @@ async fn a_base_url_in_the_environment_is_all_that_is_needed() {
     let keys = Arc::new(Mutex::new(Vec::new()));
     let seen = keys.clone();
     let open = watch::Sender::new(true);
-    let upstream = Loopback::open(move |asked: Asked| {
+    let upstream = Loopback::start(move |asked: ReceivedRequest| {
         let key = ["authorization", "x-api-key"].into_iter().find_map(|name| asked.headers.get(name).cloned());
         seen.lock().unwrap().push((asked.path.clone(), asked.body["model"].clone(), key));
-        healthy(Dialect::of(&asked.path), Duration::from_millis(1), open.subscribe())
+        healthy(ProviderDialect::from_path(&asked.path), Duration::from_millis(1), open.subscribe())
     });
     let upstream = upstream.await;
     let dir = tempfile::tempdir().unwrap();
-    let mut child = headwater(dir.path())
+    let mut child = headwater_command(dir.path())
         .args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"])
         .env_remove("OPENAI_API_KEY")
         .env_remove("ANTHROPIC_API_KEY")
@@ -377,9 +393,10 @@ async fn a_base_url_in_the_environment_is_all_that_is_needed() {
     let url = line.trim().strip_prefix("headwater listening on ").unwrap();
     for model in ["openai/x", "openai-chat/x", "anthropic/x"] {
         let body = json!({"model": model, "input": "go", "stream": true}).to_string();
-        let request = client().post(format!("{url}/v1/tasks")).header("content-type", "application/json").body(body);
+        let request =
+            http_client().post(format!("{url}/v1/tasks")).header("content-type", "application/json").body(body);
         let text = request.send().await.unwrap().text().await.unwrap();
-        let frames = frames(&text);
+        let frames = parse_frames(&text);
         assert_eq!(frames.last().map(|frame| frame.event.as_str()), Some("task.completed"), "{model}: {text}");
         let pieces = frames.iter().filter(|frame| frame.event == "task.text.delta").count();
         assert_eq!((heard(&frames), pieces), (story(), WORDS as usize), "{model}");

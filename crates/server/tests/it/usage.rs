@@ -1,17 +1,17 @@
 //! What a user has used up on a day.
 
-use crate::broker::{broker, outcome};
+use crate::broker_fixture::{broker_server, wait_outcome};
 use serde_json::json;
 
 #[tokio::test]
 async fn a_days_usage_is_the_sum_of_its_runs_also_of_those_that_are_gone() {
-    let hw = broker("");
+    let hw = broker_server("");
     let today = hw.get("/v1/usage").await.json();
     assert_eq!((&today["usage"]["input_tokens"], &today["cost"]), (&json!(0), &json!(0.0)));
     let mut threads = Vec::new();
     for _ in 0..3 {
-        let task = hw.begin(json!({"model": "broker", "input": "hello"})).await;
-        outcome(&hw, &task).await;
+        let task = hw.create_task(json!({"model": "broker", "input": "hello"})).await;
+        wait_outcome(&hw, &task).await;
         threads.push(task["thread_id"].as_str().unwrap().to_owned());
     }
     let gone = hw.request(reqwest::Method::DELETE, &format!("/v1/threads/{}", threads[0]), &[], None).await;
@@ -34,12 +34,12 @@ async fn a_days_usage_is_the_sum_of_its_runs_also_of_those_that_are_gone() {
 
 #[tokio::test]
 async fn another_users_day_is_not_seen() {
-    let hw = broker("[auth]\nmode = \"keys\"");
-    let key = |user: &str| String::from_utf8(hw.cli(&["keys", "create", "--user", user]).stdout).unwrap();
+    let hw = broker_server("[auth]\nmode = \"keys\"");
+    let key = |user: &str| String::from_utf8(hw.run_cli(&["keys", "create", "--user", user]).stdout).unwrap();
     let (ann, bob) = (key("ann").trim().to_owned(), format!("Bearer {}", key("bob").trim()));
     let hw = hw.with_key(&ann);
-    let task = hw.begin(json!({"model": "broker", "input": "hello"})).await;
-    outcome(&hw, &task).await;
+    let task = hw.create_task(json!({"model": "broker", "input": "hello"})).await;
+    wait_outcome(&hw, &task).await;
     assert_eq!(hw.get("/v1/usage").await.json()["usage"]["input_tokens"], 10);
     let seen = hw.request(reqwest::Method::GET, "/v1/usage", &[("authorization", &bob)], None).await;
     assert_eq!(seen.json()["usage"]["input_tokens"], 0);

@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
 /// What a viewer saw, over all its connections.
-pub(crate) struct Seen {
+pub(crate) struct ViewerFrames {
     /// The frames, as they came.
     pub(crate) frames: Vec<String>,
     /// How often it came back.
@@ -23,24 +23,24 @@ pub(crate) fn take_frames(rest: &mut String, frames: &mut Vec<String>) {
     }
 }
 
-pub(crate) fn id_of(frame: &str) -> &str {
+pub(crate) fn frame_id(frame: &str) -> &str {
     frame.strip_prefix("id: ").and_then(|rest| rest.split_once('\n')).map(|(id, _)| id).unwrap_or_default()
 }
 
-pub(crate) fn is_last(frame: &str) -> bool {
+pub(crate) fn is_terminal_frame(frame: &str) -> bool {
     ["task.completed", "task.failed", "task.cancelled", "task.incomplete"]
         .iter()
         .any(|kind| frame.contains(&format!("\nevent: {kind}\n")))
 }
 
 /// Follows a task to its end, dropping the connection after a random number of frames, again and again.
-pub(crate) async fn follow_with_drops(url: &str, task: &str, mut rng: Rng) -> Seen {
+pub(crate) async fn follow_with_drops(url: &str, task: &str, mut rng: Rng) -> ViewerFrames {
     let http = reqwest::Client::new();
     let (mut frames, mut resumed) = (Vec::new(), 0);
-    while !frames.last().is_some_and(|last: &String| is_last(last)) {
+    while !frames.last().is_some_and(|last: &String| is_terminal_frame(last)) {
         let mut request = http.get(format!("{url}/v1/tasks/{task}/events"));
         if let Some(last) = frames.last() {
-            request = request.header("Last-Event-ID", id_of(last));
+            request = request.header("Last-Event-ID", frame_id(last));
             resumed += 1;
         }
         let Ok(mut answer) = request.send().await else { continue };
@@ -53,11 +53,11 @@ pub(crate) async fn follow_with_drops(url: &str, task: &str, mut rng: Rng) -> Se
             take_frames(&mut rest, &mut frames);
         }
     }
-    Seen { frames, resumed }
+    ViewerFrames { frames, resumed }
 }
 
 /// The whole log of a task that has ended, as a viewer from the start gets it.
-pub(crate) async fn log_of(url: &str, task: &str) -> Vec<String> {
+pub(crate) async fn fetch_log(url: &str, task: &str) -> Vec<String> {
     let answer = reqwest::get(format!("{url}/v1/tasks/{task}/events")).await.expect("the server answers");
     assert_eq!(answer.status(), 200, "log of {task}");
     let mut rest = answer.text().await.expect("the stream ends");
@@ -67,7 +67,7 @@ pub(crate) async fn log_of(url: &str, task: &str) -> Vec<String> {
 }
 
 /// A viewer that asks and then never reads.
-pub(crate) async fn stalled(url: &str, task: &str) -> TcpStream {
+pub(crate) async fn open_stalled_viewer(url: &str, task: &str) -> TcpStream {
     let address = url.trim_start_matches("http://").parse().expect("an address");
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a small window");

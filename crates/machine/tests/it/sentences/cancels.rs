@@ -1,8 +1,10 @@
 //! What a cancel leaves.
 
 use super::done_raw;
+use crate::fixtures::{
+    agent, build_definitions, demo_definitions, model_call, model_text, run_id, tool, tool_text, with_handoffs,
+};
 use crate::sim::Sim;
-use crate::words::{agent, call, demo, gives, handing, house, run_id, text, tool};
 use model::definition::HandoffHistory;
 use model::event::{CancelMode, Event, StopReason};
 use model::history::HistoryEntry;
@@ -21,18 +23,18 @@ fn kept(sim: &Sim) -> ThreadReplay {
 /// A cancel after the turn lets the answer and all its tools end, keeps them, counts their tokens and asks no model again.
 #[test]
 fn after_turn_what_was_begun_is_kept_and_counted_and_no_model_is_asked() {
-    let mut sim = Sim::of(demo([tool("look")]));
-    sim.speak([text("Let me look.")]);
+    let mut sim = Sim::started(demo_definitions([tool("look")]));
+    sim.model_outputs([model_text("Let me look.")]);
     sim.cancel(CancelMode::AfterTurn);
-    sim.speak([call("look", r#"{"n":1}"#), call("look", r#"{"n":2}"#)]);
-    sim.end(StopReason::Stop);
-    sim.ends("call_R3", gives("two"));
-    sim.ends("call_R2", gives("one"));
-    sim.tells(
+    sim.model_outputs([model_call("look", r#"{"n":1}"#), model_call("look", r#"{"n":2}"#)]);
+    sim.end_turn(StopReason::Stop);
+    sim.finish_tool("call_R3", tool_text("two"));
+    sim.finish_tool("call_R2", tool_text("one"));
+    sim.expect_trace(
         "created started step.started{1} cancelling{after_turn} msg_R1 fc_R2 fc_R3 step.done{1,tool_calls}
          tool.started{call_R2} tool.started{call_R3} fco_R3{completed} fco_R2{completed} cancelled{after_turn,user}",
     );
-    assert_eq!((sim.requests.len(), sim.calls.len()), (1, 2));
+    assert_eq!((sim.model_requests.len(), sim.tool_requests.len()), (1, 2));
     let turn = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
     let Some(Event::Cancelled(end)) = sim.drafts.last().map(|draft| &draft.event) else { panic!("it is cancelled") };
     let thread = kept(&sim).thread;
@@ -49,11 +51,11 @@ fn after_turn_what_was_begun_is_kept_and_counted_and_no_model_is_asked() {
 /// A cancel after the turn at a hand-off stops with the new agent as the last one: whoever goes on, goes on with it.
 #[test]
 fn after_turn_at_a_handoff_the_new_agent_is_the_last_one() {
-    let demo = handing(agent("demo", &[]), &[("specialist", HandoffHistory::All)]);
-    let mut sim = Sim::of(house([demo, agent("specialist", &[])], []));
+    let demo = with_handoffs(agent("demo", &[]), &[("specialist", HandoffHistory::All)]);
+    let mut sim = Sim::started(build_definitions([demo, agent("specialist", &[])], []));
     sim.cancel(CancelMode::AfterTurn);
-    sim.turn([call("transfer_to_specialist", "{}")]);
-    assert_eq!(sim.requests.len(), 1, "it says nothing");
+    sim.model_turn([model_call("transfer_to_specialist", "{}")]);
+    assert_eq!(sim.model_requests.len(), 1, "it says nothing");
     let object = sim.run.fold.task_object(&run_id()).expect("the run began");
     assert_eq!((object.status.as_str(), object.agent.as_str()), ("cancelled", "specialist"));
     assert_eq!(kept(&sim).thread.agent.as_deref(), Some("specialist"));
@@ -62,10 +64,10 @@ fn after_turn_at_a_handoff_the_new_agent_is_the_last_one() {
 /// After a cancel the half text and its tokens are in the log, marked incomplete, and the next turn reads the text.
 #[test]
 fn a_turn_that_was_cut_keeps_its_words_and_its_tokens() {
-    let mut sim = Sim::of(demo([]));
+    let mut sim = Sim::started(demo_definitions([]));
     let usage = Usage { input_tokens: 7, output_tokens: 2, ..Usage::default() };
     sim.delta(ModelDelta::Usage(usage));
-    sim.say(0, &["Once ", "upon"]);
+    sim.text(0, &["Once ", "upon"]);
     sim.cancel(CancelMode::Immediate);
     let object = serde_json::to_value(sim.run.fold.task_object(&run_id()).expect("the run began")).unwrap();
     let item = &object["output"][0];
@@ -81,13 +83,17 @@ fn a_turn_that_was_cut_keeps_its_words_and_its_tokens() {
 /// would miss its thought for.
 #[test]
 fn a_turn_that_was_cut_leaves_no_thought_behind() {
-    let cuts: [fn(&mut Sim); 4] =
-        [|sim| sim.cancel(CancelMode::Immediate), Sim::fail, Sim::deadline, |sim| sim.end(StopReason::MaxTokens)];
+    let cuts: [fn(&mut Sim); 4] = [
+        |sim| sim.cancel(CancelMode::Immediate),
+        Sim::fail_turn,
+        Sim::fire_run_deadline,
+        |sim| sim.end_turn(StopReason::MaxTokens),
+    ];
     for cut in cuts {
-        let mut sim = Sim::of(demo([tool("look")]));
-        sim.think(0, 0, &["hm"]);
+        let mut sim = Sim::started(demo_definitions([tool("look")]));
+        sim.reasoning(0, 0, &["hm"]);
         done_raw(&mut sim, 0);
-        sim.say(1, &["Let me"]);
+        sim.text(1, &["Let me"]);
         done_raw(&mut sim, 1);
         cut(&mut sim);
         let given = history_entries(sim.run.fold.root().expect("the run began"));

@@ -1,8 +1,8 @@
 //! What a hand-off shows, and what it hands on.
 
 use super::done_raw;
+use crate::fixtures::{agent, build_definitions, tool, tool_text, with_handoffs};
 use crate::sim::Sim;
-use crate::words::{agent, gives, handing, house, tool};
 use model::definition::HandoffHistory::{self, All, Input, Messages};
 use model::event::{Event, StopReason};
 use model::history::HistoryEntry;
@@ -10,21 +10,21 @@ use std::collections::BTreeSet;
 
 /// A turn with a thought, words and a tool, then one that thinks and hands over. Every item came with a raw form.
 fn handed_over(history: HandoffHistory) -> Sim {
-    let demo = handing(agent("demo", &["look"]), &[("specialist", history)]);
-    let mut sim = Sim::of(house([demo, agent("specialist", &[])], [tool("look")]));
-    sim.think(0, 0, &["I look first."]);
+    let demo = with_handoffs(agent("demo", &["look"]), &[("specialist", history)]);
+    let mut sim = Sim::started(build_definitions([demo, agent("specialist", &[])], [tool("look")]));
+    sim.reasoning(0, 0, &["I look first."]);
     done_raw(&mut sim, 0);
-    sim.say(1, &["One moment."]);
+    sim.text(1, &["One moment."]);
     done_raw(&mut sim, 1);
     sim.call(2, "look", &["{}"]);
     done_raw(&mut sim, 2);
-    sim.end(StopReason::Stop);
-    sim.ends("call_R3", gives("seen"));
-    sim.think(0, 0, &["Not mine."]);
+    sim.end_turn(StopReason::Stop);
+    sim.finish_tool("call_R3", tool_text("seen"));
+    sim.reasoning(0, 0, &["Not mine."]);
     done_raw(&mut sim, 0);
     sim.call(1, "transfer_to_specialist", &["{}"]);
     done_raw(&mut sim, 1);
-    sim.end(StopReason::Stop);
+    sim.end_turn(StopReason::Stop);
     sim
 }
 
@@ -53,7 +53,7 @@ fn who_takes_over_is_given_a_thought_with_what_it_led_to_or_neither() {
         [(All, "user thought+ said+ call+ result thought+ call+ result"), (Messages, "user said"), (Input, "user")]
     {
         let sim = handed_over(history);
-        let request = sim.requests.last().expect("the specialist is asked");
+        let request = sim.model_requests.last().expect("the specialist is asked");
         assert_eq!(request.model, "scripted/specialist");
         let words: Vec<&str> = request.history.iter().map(word).collect();
         assert_eq!(words.join(" "), given, "{history:?}");
@@ -73,7 +73,7 @@ fn what_a_handoff_passes_on_is_not_announced_again() {
             }
         }
         assert_eq!(ids.len(), 7, "{history:?}: five items of the model, two results");
-        sim.story()
+        sim.trace()
     });
     assert!(stories.iter().all(|story| *story == stories[0]), "{stories:#?}");
 }

@@ -1,61 +1,68 @@
 //! What a yes is for, and how far it goes.
 
+use crate::fixtures::{
+    always, approve, demo_definitions, model_call, model_text, needs_approval, reject, tool, tool_text,
+};
 use crate::sim::Sim;
-use crate::words::{always, approve, call, demo, gated, gives, reject, text, tool};
 use model::definition::Definitions;
 use std::sync::Arc;
 
 fn two_gated() -> Definitions {
-    demo([gated(tool("buy")), gated(tool("sell"))])
+    demo_definitions([needs_approval(tool("buy")), needs_approval(tool("sell"))])
 }
 
 /// A yes for always covers later calls of that tool in its run, also after a crash, and no other tool. (Tools have one
 /// name each in a run, whoever calls them; the next run asks again.)
 #[test]
 fn a_yes_for_always_outlives_a_crash_and_is_for_one_tool() {
-    let mut sim = Sim::of(two_gated());
-    sim.turn([call("buy", r#"{"n":1}"#)]);
+    let mut sim = Sim::started(two_gated());
+    sim.model_turn([model_call("buy", r#"{"n":1}"#)]);
     sim.decide("apr_R1", always(approve()));
-    sim.ends("call_R1", gives("bought"));
-    sim.speak([text("And now")]);
+    sim.finish_tool("call_R1", tool_text("bought"));
+    sim.model_outputs([model_text("And now")]);
     sim.crash();
-    sim.skip();
-    sim.turn([call("buy", r#"{"n":2}"#), call("sell", r#"{"n":3}"#)]);
-    sim.tells("fc_R3 fc_R4 step.done{2,tool_calls} tool.started{call_R3} approval.requested{apr_R4}");
+    sim.skip_trace();
+    sim.model_turn([model_call("buy", r#"{"n":2}"#), model_call("sell", r#"{"n":3}"#)]);
+    sim.expect_trace("fc_R3 fc_R4 step.done{2,tool_calls} tool.started{call_R3} approval.requested{apr_R4}");
 }
 
 /// A decision on one call beats one for always: who says no to this one is obeyed, whichever is said first.
 #[test]
 fn a_no_to_one_call_beats_a_yes_for_always() {
     for yes_first in [true, false] {
-        let mut sim = Sim::of(two_gated());
-        sim.turn([call("buy", r#"{"n":1}"#), call("buy", r#"{"n":2}"#)]);
+        let mut sim = Sim::started(two_gated());
+        sim.model_turn([model_call("buy", r#"{"n":1}"#), model_call("buy", r#"{"n":2}"#)]);
         let (yes, no) = (("apr_R1", always(approve())), ("apr_R2", reject("not this one")));
         let answers = if yes_first { [yes, no] } else { [no, yes] };
         for (key, decision) in answers {
             sim.decide(key, decision);
         }
-        sim.skip();
-        sim.ends("call_R1", gives("bought"));
-        sim.tells("fco_R1{completed} step.started{2}");
-        assert_eq!(sim.given(), "user:go | call:buy | call:buy | result:bought | result:not this one");
-        sim.turn([call("buy", r#"{"n":3}"#)]);
-        sim.tells("fc_R3 step.done{2,tool_calls} tool.started{call_R3}");
-        assert_eq!(sim.calls.len(), 2);
+        sim.skip_trace();
+        sim.finish_tool("call_R1", tool_text("bought"));
+        sim.expect_trace("fco_R1{completed} step.started{2}");
+        assert_eq!(sim.request_summary(), "user:go | call:buy | call:buy | result:bought | result:not this one");
+        sim.model_turn([model_call("buy", r#"{"n":3}"#)]);
+        sim.expect_trace("fc_R3 step.done{2,tool_calls} tool.started{call_R3}");
+        assert_eq!(sim.tool_requests.len(), 2);
     }
 }
 
 /// A yes is bound to one call with the arguments that were shown: it runs that one, to the letter, and no other.
 #[test]
 fn a_yes_runs_the_call_that_it_was_given_for_and_no_other() {
-    let mut sim = Sim::of(two_gated());
-    sim.turn([call("buy", r#"{"n": 1}"#), call("buy", r#"{"n":2}"#), call("sell", r#"{"n":1}"#)]);
+    let mut sim = Sim::started(two_gated());
+    sim.model_turn([
+        model_call("buy", r#"{"n": 1}"#),
+        model_call("buy", r#"{"n":2}"#),
+        model_call("sell", r#"{"n":1}"#),
+    ]);
     sim.decide("apr_R1", approve());
-    let ran: Vec<(&str, &str)> = sim.calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+    let ran: Vec<(&str, &str)> =
+        sim.tool_requests.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
     assert_eq!(ran, [("buy", r#"{"n": 1}"#)]);
-    sim.skip();
-    sim.ends("call_R1", gives("bought"));
-    sim.tells("fco_R1{completed} paused{apr_R2,apr_R3}");
+    sim.skip_trace();
+    sim.finish_tool("call_R1", tool_text("bought"));
+    sim.expect_trace("fco_R1{completed} paused{apr_R2,apr_R3}");
 }
 
 /// A yes for a tool that is another one by now is void before anything is done. (A run keeps its definitions: this is one
@@ -64,16 +71,19 @@ fn a_yes_runs_the_call_that_it_was_given_for_and_no_other() {
 fn a_yes_for_a_tool_that_has_changed_runs_nothing() {
     let mut narrower = tool("buy");
     narrower.spec.parameters = serde_json::json!({"type": "object", "required": ["account"]});
-    for (now, code) in [(demo([gated(narrower)]), "invalid_arguments"), (demo([tool("look")]), "unknown_tool")] {
-        let mut sim = Sim::of(two_gated());
-        sim.turn([call("buy", r#"{"n":1}"#)]);
-        sim.skip();
+    for (now, code) in [
+        (demo_definitions([needs_approval(narrower)]), "invalid_arguments"),
+        (demo_definitions([tool("look")]), "unknown_tool"),
+    ] {
+        let mut sim = Sim::started(two_gated());
+        sim.model_turn([model_call("buy", r#"{"n":1}"#)]);
+        sim.skip_trace();
         sim.run.definitions = Arc::new(now);
         sim.decide("apr_R1", approve());
-        sim.tells(&format!(
+        sim.expect_trace(&format!(
             "resumed{{user}} approval.resolved{{apr_R1,approve,user}} fco_R1{{failed,{code}}} step.started{{2}}"
         ));
-        assert!(sim.calls.is_empty(), "{code}");
+        assert!(sim.tool_requests.is_empty(), "{code}");
     }
 }
 
@@ -81,17 +91,17 @@ fn a_yes_for_a_tool_that_has_changed_runs_nothing() {
 #[test]
 fn of_two_decisions_for_always_the_last_one_stands() {
     for no_last in [true, false] {
-        let mut sim = Sim::of(two_gated());
-        sim.turn([call("buy", r#"{"n":1}"#), call("buy", r#"{"n":2}"#)]);
+        let mut sim = Sim::started(two_gated());
+        sim.model_turn([model_call("buy", r#"{"n":1}"#), model_call("buy", r#"{"n":2}"#)]);
         let (yes, no) = (("apr_R2", always(approve())), ("apr_R1", always(reject("never again"))));
         let answers = if no_last { [yes, no] } else { [no, yes] };
         for (key, decision) in answers {
             sim.decide(key, decision);
         }
-        sim.ends("call_R2", gives("bought"));
-        sim.skip();
-        sim.turn([call("buy", r#"{"n":3}"#)]);
+        sim.finish_tool("call_R2", tool_text("bought"));
+        sim.skip_trace();
+        sim.model_turn([model_call("buy", r#"{"n":3}"#)]);
         let then = if no_last { "fco_R3{rejected,rejected} step.started{3}" } else { "tool.started{call_R3}" };
-        sim.tells(&format!("fc_R3 step.done{{2,tool_calls}} {then}"));
+        sim.expect_trace(&format!("fc_R3 step.done{{2,tool_calls}} {then}"));
     }
 }

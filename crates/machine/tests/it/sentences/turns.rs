@@ -1,7 +1,7 @@
 //! What a provider sends, and how a run ends.
 
-use crate::sim::{Sim, ends, fails};
-use crate::words::{demo, run_id, text, tool};
+use crate::fixtures::{demo_definitions, model_text, run_id, tool};
+use crate::sim::{Sim, model_end, model_failure};
 use machine::{MachineInput, TimerId};
 use model::event::{CancelMode, Event, StopReason};
 use model::model_turn::ModelDelta;
@@ -27,7 +27,7 @@ fn piece(draft: &RecordDraft) -> Option<String> {
 fn every_piece_of_a_turn_is_told_once_and_in_the_providers_order() {
     for seed in test_seeds() {
         let mut rng = Rng::new(seed);
-        let mut sim = Sim::of(demo([tool("t")]));
+        let mut sim = Sim::started(demo_definitions([tool("t")]));
         sim.call(2, "t", &[]);
         let mut sent = Vec::new();
         for number in 0..rng.between(20, 60) {
@@ -40,7 +40,7 @@ fn every_piece_of_a_turn_is_told_once_and_in_the_providers_order() {
                 _ => ModelDelta::Unknown(json!({"piece": text})),
             });
         }
-        sim.end(StopReason::Stop);
+        sim.end_turn(StopReason::Stop);
         let told: Vec<String> = sim.drafts.iter().filter_map(piece).collect();
         assert_eq!(told, sent, "SEED={seed}");
     }
@@ -53,24 +53,24 @@ type Ends = fn(&mut Sim);
 #[test]
 fn the_first_end_is_not_overwritten_by_a_later_one() {
     let firsts: [(&str, Ends); 5] = [
-        ("completed", |sim| sim.end(StopReason::Stop)),
-        ("failed{provider_error}", Sim::fail),
-        ("incomplete{max_tokens}", |sim| sim.end(StopReason::MaxTokens)),
-        ("incomplete{deadline}", Sim::deadline),
+        ("completed", |sim| sim.end_turn(StopReason::Stop)),
+        ("failed{provider_error}", Sim::fail_turn),
+        ("incomplete{max_tokens}", |sim| sim.end_turn(StopReason::MaxTokens)),
+        ("incomplete{deadline}", Sim::fire_run_deadline),
         ("cancelled{immediate,user}", |sim| sim.cancel(CancelMode::Immediate)),
     ];
     for (first, comes) in firsts {
-        let mut sim = Sim::of(demo([]));
-        let model = sim.model();
-        sim.speak([text("Once")]);
+        let mut sim = Sim::started(demo_definitions([]));
+        let model = sim.last_model();
+        sim.model_outputs([model_text("Once")]);
         comes(&mut sim);
-        assert_eq!(sim.story().last().map(String::as_str), Some(first));
-        sim.skip();
-        sim.input(fails(model.clone()));
-        sim.input(ends(model, StopReason::MaxTokens));
+        assert_eq!(sim.trace().last().map(String::as_str), Some(first));
+        sim.skip_trace();
+        sim.input(model_failure(model.clone()));
+        sim.input(model_end(model, StopReason::MaxTokens));
         sim.input(MachineInput::Timer(TimerId::Run(run_id())));
         sim.cancel(CancelMode::AfterTurn);
         sim.cancel(CancelMode::Immediate);
-        sim.tells("");
+        sim.expect_trace("");
     }
 }

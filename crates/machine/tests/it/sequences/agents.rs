@@ -1,8 +1,11 @@
 //! Sub-agents: a call becomes a task, and its end the call's result.
 
 use super::result_of;
+use crate::fixtures::{
+    agent, agent_tool, build_definitions, demo_definitions, model_call, model_text, task_id, tool, tool_text,
+    weather_output,
+};
 use crate::sim::Sim;
-use crate::words::{agent, asking, call, demo, gives, house, task_id, text, tool, weather};
 use machine::EffectId;
 use model::block::ContentPart;
 use model::definition::Definitions;
@@ -13,26 +16,32 @@ use model::limits::RECORD_BYTES_MAX;
 
 /// `demo` asks `helper` through `ask`, which has a tool.
 fn asking_house() -> Definitions {
-    house([agent("demo", &["ask"]), agent("helper", &["look"])], [asking("ask", "helper"), tool("look")])
+    build_definitions(
+        [agent("demo", &["ask"]), agent("helper", &["look"])],
+        [agent_tool("ask", "helper"), tool("look")],
+    )
 }
 
 /// Everybody may ask everybody.
 fn ring() -> Definitions {
-    house(
+    build_definitions(
         [agent("demo", &["to_other"]), agent("other", &["to_demo"])],
-        [asking("to_other", "other"), asking("to_demo", "demo")],
+        [agent_tool("to_other", "other"), agent_tool("to_demo", "demo")],
     )
 }
 
 #[test]
 fn help() {
-    let mut sim = Sim::of(asking_house());
-    sim.turn([crate::words::Bit::Think("who knows?".to_owned()), call("ask", r#"{"prompt":"weather?"}"#)]);
-    assert_eq!(sim.given(), "user:weather?", "a sub-agent knows only what it was asked");
-    sim.turn([crate::words::Bit::Think("look".to_owned()), call("look", "{}")]);
-    sim.ends("call_R4", weather());
-    sim.turn([text("The weather in Paris is sunny with a temperature of 15C.[^1]")]);
-    let Some(HistoryEntry::Result { content, .. }) = sim.requests.last().unwrap().history.last() else {
+    let mut sim = Sim::started(asking_house());
+    sim.model_turn([
+        crate::fixtures::ModelOutput::Reasoning("who knows?".to_owned()),
+        model_call("ask", r#"{"prompt":"weather?"}"#),
+    ]);
+    assert_eq!(sim.request_summary(), "user:weather?", "a sub-agent knows only what it was asked");
+    sim.model_turn([crate::fixtures::ModelOutput::Reasoning("look".to_owned()), model_call("look", "{}")]);
+    sim.finish_tool("call_R4", weather_output());
+    sim.model_turn([model_text("The weather in Paris is sunny with a temperature of 15C.[^1]")]);
+    let Some(HistoryEntry::Result { content, .. }) = sim.model_requests.last().unwrap().history.last() else {
         panic!("the parent reads the child's result")
     };
     let texts: Vec<String> = content
@@ -53,8 +62,8 @@ fn help() {
         ],
         "the group that the child cites, and what it said"
     );
-    sim.turn([text("helper says: sunny, 15C.[^1]")]);
-    sim.tells(
+    sim.model_turn([model_text("helper says: sunny, 15C.[^1]")]);
+    sim.expect_trace(
         "created started step.started{1} rs_R1 fc_R2 step.done{1,tool_calls} tool.started{call_R2} fco_R2+
          call_R2/created call_R2/started call_R2/step.started{1} call_R2/rs_R3 call_R2/fc_R4
          call_R2/step.done{1,tool_calls} call_R2/tool.started{call_R4} call_R2/fco_R4{completed}
@@ -67,8 +76,8 @@ fn help() {
         _ => None,
     });
     let created = created.expect("the child is created");
-    assert_eq!((created.agent.as_str(), &created.parent_task_id), ("helper", &Some(crate::words::run_id())));
-    let object = sim.run.fold.task_object(&crate::words::run_id()).unwrap();
+    assert_eq!((created.agent.as_str(), &created.parent_task_id), ("helper", &Some(crate::fixtures::run_id())));
+    let object = sim.run.fold.task_object(&crate::fixtures::run_id()).unwrap();
     let cited = serde_json::to_value(&object.output).unwrap();
     let annotation = &cited.as_array().unwrap().last().unwrap()["block_list"][0]["annotations"][0];
     assert_eq!((&annotation["start_index"], &annotation["end_index"]), (&24.into(), &28.into()));
@@ -77,21 +86,25 @@ fn help() {
 
 #[test]
 fn a_sub_agent_that_fails_or_runs_into_a_limit_is_a_result_and_the_parent_goes_on() {
-    let mut sim = Sim::of(asking_house());
-    sim.turn([call("ask", r#"{"prompt":"weather?"}"#)]);
-    sim.skip();
-    sim.speak([text("Let me")]);
-    sim.fail();
-    sim.tells(
+    let mut sim = Sim::started(asking_house());
+    sim.model_turn([model_call("ask", r#"{"prompt":"weather?"}"#)]);
+    sim.skip_trace();
+    sim.model_outputs([model_text("Let me")]);
+    sim.fail_turn();
+    sim.expect_trace(
         "call_R1/msg_R2{incomplete,failed} call_R1/step.done{1,error} call_R1/failed{provider_error}
          fco_R1{failed,provider_error} step.started{2}",
     );
-    assert!(sim.given().ends_with("result:Let me down"), "what it said and why it stopped: {}", sim.given());
-    sim.turn([call("ask", r#"{"prompt":"again"}"#)]);
-    sim.skip();
-    sim.speak([text("Once")]);
-    sim.end(StopReason::MaxTokens);
-    sim.tells(
+    assert!(
+        sim.request_summary().ends_with("result:Let me down"),
+        "what it said and why it stopped: {}",
+        sim.request_summary()
+    );
+    sim.model_turn([model_call("ask", r#"{"prompt":"again"}"#)]);
+    sim.skip_trace();
+    sim.model_outputs([model_text("Once")]);
+    sim.end_turn(StopReason::MaxTokens);
+    sim.expect_trace(
         "call_R3/msg_R4{incomplete,limit} call_R3/step.done{1,max_tokens} call_R3/incomplete{max_tokens}
          fco_R3{incomplete,max_tokens} step.started{3}",
     );
@@ -99,9 +112,9 @@ fn a_sub_agent_that_fails_or_runs_into_a_limit_is_a_result_and_the_parent_goes_o
 
 #[test]
 fn a_sub_agent_that_says_nothing_gives_a_result_all_the_same() {
-    let mut sim = Sim::of(asking_house());
-    sim.turn([call("ask", r#"{"prompt":""}"#)]);
-    sim.turn([]);
+    let mut sim = Sim::started(asking_house());
+    sim.model_turn([model_call("ask", r#"{"prompt":""}"#)]);
+    sim.model_turn([]);
     assert_eq!(result_of(&sim, "call_R1").status, Some(ResultStatus::Completed));
 }
 
@@ -109,18 +122,18 @@ fn a_sub_agent_that_says_nothing_gives_a_result_all_the_same() {
 fn agents_that_ask_each_other_are_stopped_at_the_depth_that_is_allowed() {
     let mut house = ring();
     house.limits.depth_max = 2;
-    let mut sim = Sim::of(house);
-    sim.turn([call("to_other", r#"{"prompt":"a"}"#)]);
-    sim.turn([call("to_demo", r#"{"prompt":"b"}"#)]);
-    sim.skip();
-    sim.turn([call("to_other", r#"{"prompt":"c"}"#)]);
-    sim.tells(
+    let mut sim = Sim::started(house);
+    sim.model_turn([model_call("to_other", r#"{"prompt":"a"}"#)]);
+    sim.model_turn([model_call("to_demo", r#"{"prompt":"b"}"#)]);
+    sim.skip_trace();
+    sim.model_turn([model_call("to_other", r#"{"prompt":"c"}"#)]);
+    sim.expect_trace(
         "call_R2/fc_R3 call_R2/step.done{1,tool_calls} call_R2/fco_R3{failed,depth_limit} call_R2/step.started{2}",
     );
-    sim.turn([text("myself, then")]);
-    sim.turn([text("from demo")]);
-    sim.turn([text("from other")]);
-    sim.tells(
+    sim.model_turn([model_text("myself, then")]);
+    sim.model_turn([model_text("from demo")]);
+    sim.model_turn([model_text("from other")]);
+    sim.expect_trace(
         "call_R2/msg_R4 call_R2/step.done{2,stop} call_R2/completed call_R1/fco_R2{completed} call_R1/step.started{2}
          call_R1/msg_R5 call_R1/step.done{2,stop} call_R1/completed fco_R1{completed} step.started{2}
          msg_R6 step.done{2,stop} completed",
@@ -131,10 +144,14 @@ fn agents_that_ask_each_other_are_stopped_at_the_depth_that_is_allowed() {
 fn a_run_asks_only_so_many_agents() {
     let mut house = asking_house();
     house.limits.descendants_max = 2;
-    let mut sim = Sim::of(house);
-    sim.skip();
-    sim.turn([call("ask", r#"{"prompt":"1"}"#), call("ask", r#"{"prompt":"2"}"#), call("ask", r#"{"prompt":"3"}"#)]);
-    sim.tells(
+    let mut sim = Sim::started(house);
+    sim.skip_trace();
+    sim.model_turn([
+        model_call("ask", r#"{"prompt":"1"}"#),
+        model_call("ask", r#"{"prompt":"2"}"#),
+        model_call("ask", r#"{"prompt":"3"}"#),
+    ]);
+    sim.expect_trace(
         "fc_R1 fc_R2 fc_R3 step.done{1,tool_calls}
          tool.started{call_R1} fco_R1+ call_R1/created call_R1/started call_R1/step.started{1}
          tool.started{call_R2} fco_R2+ call_R2/created call_R2/started call_R2/step.started{1}
@@ -148,32 +165,37 @@ fn a_hundred_agents_at_once() {
     let mut house = asking_house();
     house.limits.descendants_max = 100;
     house.limits.parallel_tools_max = 100;
-    let mut sim = Sim::of(house);
-    sim.turn((0..100).map(|_| call("ask", r#"{"prompt":"go"}"#)));
+    let mut sim = Sim::started(house);
+    sim.model_turn((0..100).map(|_| model_call("ask", r#"{"prompt":"go"}"#)));
     assert_eq!(sim.models.len(), 100);
     // The oldest last, so that everybody ends while others go on.
     while sim.models.len() > 1 {
-        sim.turn([text("done")]);
+        sim.model_turn([model_text("done")]);
     }
-    assert!(matches!(sim.model(), EffectId::Model { task, .. } if task == task_id("call_R1")));
-    sim.turn([text("done")]);
-    assert_eq!(sim.given().matches("result:done").count(), 100);
-    sim.turn([text("all of them")]);
+    assert!(matches!(sim.last_model(), EffectId::Model { task, .. } if task == task_id("call_R1")));
+    sim.model_turn([model_text("done")]);
+    assert_eq!(sim.request_summary().matches("result:done").count(), 100);
+    sim.model_turn([model_text("all of them")]);
     assert!(sim.run.fold.has_ended());
 }
 
 #[test]
 fn no_more_calls_go_on_at_once_than_allowed() {
-    let mut house = demo([tool("t"), asking("ask", "demo")]);
+    let mut house = demo_definitions([tool("t"), agent_tool("ask", "demo")]);
     house.limits.parallel_tools_max = 2;
-    let mut sim = Sim::of(house);
-    sim.turn([call("t", "{}"), call("ask", r#"{"prompt":"go"}"#), call("t", "{}"), call("ask", r#"{"prompt":"go"}"#)]);
-    sim.skip();
+    let mut sim = Sim::started(house);
+    sim.model_turn([
+        model_call("t", "{}"),
+        model_call("ask", r#"{"prompt":"go"}"#),
+        model_call("t", "{}"),
+        model_call("ask", r#"{"prompt":"go"}"#),
+    ]);
+    sim.skip_trace();
     assert_eq!((sim.tools.len(), sim.models.len()), (1, 1));
-    sim.ends("call_R1", gives("1"));
-    sim.tells("fco_R1{completed} tool.started{call_R3}");
-    sim.turn([text("2")]);
-    sim.tells(
+    sim.finish_tool("call_R1", tool_text("1"));
+    sim.expect_trace("fco_R1{completed} tool.started{call_R3}");
+    sim.model_turn([model_text("2")]);
+    sim.expect_trace(
         "call_R2/msg_R5 call_R2/step.done{1,stop} call_R2/completed fco_R2{completed}
          tool.started{call_R4} fco_R4+ call_R4/created call_R4/started call_R4/step.started{1}",
     );
@@ -181,33 +203,33 @@ fn no_more_calls_go_on_at_once_than_allowed() {
 
 #[test]
 fn an_agent_that_is_not_there_is_a_failed_result() {
-    let mut sim = Sim::of(demo([asking("ask", "nobody")]));
-    sim.skip();
-    sim.turn([call("ask", "{}")]);
-    sim.tells("fc_R1 step.done{1,tool_calls} fco_R1{failed,unknown_agent} step.started{2}");
+    let mut sim = Sim::started(demo_definitions([agent_tool("ask", "nobody")]));
+    sim.skip_trace();
+    sim.model_turn([model_call("ask", "{}")]);
+    sim.expect_trace("fc_R1 step.done{1,tool_calls} fco_R1{failed,unknown_agent} step.started{2}");
 }
 
 #[test]
 fn what_a_deeper_agent_cites_reaches_the_top_once() {
-    let tools = [asking("ask", "helper"), asking("deeper", "expert"), tool("look")];
+    let tools = [agent_tool("ask", "helper"), agent_tool("deeper", "expert"), tool("look")];
     let agents = [agent("demo", &["ask"]), agent("helper", &["deeper"]), agent("expert", &["look"])];
-    let mut sim = Sim::of(house(agents, tools));
-    sim.turn([call("ask", r#"{"prompt":"?"}"#)]);
-    sim.turn([call("deeper", r#"{"prompt":"?"}"#)]);
-    sim.turn([call("look", "{}")]);
-    sim.ends("call_R3", gives("seen"));
-    sim.turn([text("It is so.[^1]")]);
-    sim.turn([text("Expert: so.[^1]")]);
-    assert_eq!(sim.given(), "user:go | call:ask | result:seen Expert: so.[^1]");
+    let mut sim = Sim::started(build_definitions(agents, tools));
+    sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
+    sim.model_turn([model_call("deeper", r#"{"prompt":"?"}"#)]);
+    sim.model_turn([model_call("look", "{}")]);
+    sim.finish_tool("call_R3", tool_text("seen"));
+    sim.model_turn([model_text("It is so.[^1]")]);
+    sim.model_turn([model_text("Expert: so.[^1]")]);
+    assert_eq!(sim.request_summary(), "user:go | call:ask | result:seen Expert: so.[^1]");
 }
 
 #[test]
 fn a_long_answer_is_read_as_far_as_a_record_goes() {
-    let mut sim = Sim::of(asking_house());
-    sim.turn([call("ask", r#"{"prompt":"?"}"#)]);
-    sim.turn([call("look", "{}")]);
-    sim.ends("call_R2", gives(&"\u{1}".repeat(40 * 1024)));
-    sim.turn([text(&format!("{}[^1]", "é".repeat(150 * 1024)))]);
-    assert!(sim.given().ends_with("é […]"), "the parent reads its beginning");
+    let mut sim = Sim::started(asking_house());
+    sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
+    sim.model_turn([model_call("look", "{}")]);
+    sim.finish_tool("call_R2", tool_text(&"\u{1}".repeat(40 * 1024)));
+    sim.model_turn([model_text(&format!("{}[^1]", "é".repeat(150 * 1024)))]);
+    assert!(sim.request_summary().ends_with("é […]"), "the parent reads its beginning");
     assert!(sim.records().iter().all(|record| record.size_bytes() <= RECORD_BYTES_MAX));
 }

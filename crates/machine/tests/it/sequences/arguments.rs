@@ -1,55 +1,59 @@
 //! What a model asks for and cannot be done, and calls that a provider names twice.
 
 use super::result_of;
+use crate::fixtures::{
+    agent, agent_tool, approve, build_definitions, demo_definitions, model_call, model_call_with_id, model_text,
+    needs_approval, tool, tool_text,
+};
 use crate::sim::Sim;
-use crate::words::{agent, approve, asking, call, call_as, demo, gated, gives, house, text, tool};
 use model::event::{CancelMode, StopReason};
 use model::item::ResultStatus;
 use model::limits::RECORD_BYTES_MAX;
 
 #[test]
 fn what_cannot_be_done_three_times_is_told_and_the_fourth_fails_the_task() {
-    let mut sim = Sim::of(demo([tool("t")]));
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
     for _ in 0..3 {
-        sim.turn([call("t", r#"{"n":"x"}"#), call("nonsense", "{}")]);
+        sim.model_turn([model_call("t", r#"{"n":"x"}"#), model_call("nonsense", "{}")]);
         assert_eq!(sim.models.len(), 1, "the model is told, and asked again");
     }
-    sim.skip();
-    sim.turn([call("t", "nonsense")]);
-    sim.tells("fc_R7 step.done{4,tool_calls} fco_R7{failed,invalid_arguments} failed{invalid_tool_calls}");
-    assert!(sim.calls.is_empty());
+    sim.skip_trace();
+    sim.model_turn([model_call("t", "nonsense")]);
+    sim.expect_trace("fc_R7 step.done{4,tool_calls} fco_R7{failed,invalid_arguments} failed{invalid_tool_calls}");
+    assert!(sim.tool_requests.is_empty());
 }
 
 #[test]
 fn one_call_that_can_be_done_makes_up_for_the_others() {
-    let mut sim = Sim::of(demo([tool("t")]));
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
     for turn in 0..6 {
-        sim.turn([call("nonsense", "{}"), call("t", "{}")]);
+        sim.model_turn([model_call("nonsense", "{}"), model_call("t", "{}")]);
         let id = sim.tools.last().cloned().expect("a tool runs");
-        sim.input(machine::MachineInput::Tool { id, event: model::tool::ToolEvent::End(gives("ok")) });
+        sim.input(machine::MachineInput::Tool { id, event: model::tool::ToolEvent::End(tool_text("ok")) });
         assert!(!sim.run.fold.has_ended(), "turn {turn}");
     }
 }
 
 #[test]
 fn a_lost_turn_between_them_does_not_forgive() {
-    let mut sim = Sim::of(demo([tool("t")]));
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
     for _ in 0..3 {
-        sim.turn([call("nonsense", "{}")]);
+        sim.model_turn([model_call("nonsense", "{}")]);
     }
-    sim.speak([text("hm")]);
+    sim.model_outputs([model_text("hm")]);
     sim.crash();
-    sim.skip();
-    sim.turn([call("nonsense", "{}")]);
-    sim.tells("fc_R5 step.done{4,tool_calls} fco_R5{failed,unknown_tool} failed{invalid_tool_calls}");
+    sim.skip_trace();
+    sim.model_turn([model_call("nonsense", "{}")]);
+    sim.expect_trace("fc_R5 step.done{4,tool_calls} fco_R5{failed,unknown_tool} failed{invalid_tool_calls}");
 }
 
 #[test]
 fn a_sub_agent_that_cannot_ask_right_is_a_failed_result() {
-    let mut sim = Sim::of(house([agent("demo", &["ask"]), agent("helper", &[])], [asking("ask", "helper")]));
-    sim.turn([call("ask", r#"{"prompt":"?"}"#)]);
+    let mut sim =
+        Sim::started(build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]));
+    sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     for _ in 0..4 {
-        sim.turn([call("nonsense", "{}")]);
+        sim.model_turn([model_call("nonsense", "{}")]);
     }
     let result = result_of(&sim, "call_R1");
     assert_eq!(
@@ -65,30 +69,30 @@ fn arguments_that_were_cut_in_the_middle_never_run() {
         sim.call(1, "t", &[r#"{"n":"#, "2"]);
     };
     for how in ["limit", "fail", "cancel", "crash", "deadline"] {
-        let mut sim = Sim::of(demo([tool("t")]));
+        let mut sim = Sim::started(demo_definitions([tool("t")]));
         cut(&mut sim);
         match how {
-            "limit" => sim.end(StopReason::MaxTokens),
-            "fail" => sim.fail(),
+            "limit" => sim.end_turn(StopReason::MaxTokens),
+            "fail" => sim.fail_turn(),
             "cancel" => sim.cancel(CancelMode::Immediate),
             "crash" => sim.crash(),
-            _ => sim.deadline(),
+            _ => sim.fire_run_deadline(),
         }
-        assert!(sim.calls.is_empty(), "{how}");
-        assert!(!sim.story().iter().any(|line| line.contains("arguments.done")), "{how}: they are not whole");
+        assert!(sim.tool_requests.is_empty(), "{how}");
+        assert!(!sim.trace().iter().any(|line| line.contains("arguments.done")), "{how}: they are not whole");
     }
-    let mut sim = Sim::of(demo([tool("t")]));
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
     cut(&mut sim);
-    sim.end(StopReason::Stop);
-    assert_eq!(sim.calls.len(), 1, "a provider that says nothing of a cut: the JSON does");
+    sim.end_turn(StopReason::Stop);
+    assert_eq!(sim.tool_requests.len(), 1, "a provider that says nothing of a cut: the JSON does");
     assert_eq!(result_of(&sim, "call_R2").error.unwrap().code, "invalid_arguments");
 }
 
 #[test]
 fn arguments_that_fit_no_record_never_run() {
-    let mut sim = Sim::of(demo([tool("t"), gated(tool("g"))]));
+    let mut sim = Sim::started(demo_definitions([tool("t"), needs_approval(tool("g"))]));
     let long = format!(r#"{{"x":"{}"}}"#, "y\\n".repeat(RECORD_BYTES_MAX / 3));
-    sim.turn([call("t", &long), call("g", &long)]);
+    sim.model_turn([model_call("t", &long), model_call("g", &long)]);
     for label in ["call_R1", "call_R2"] {
         assert_eq!(result_of(&sim, label).error.unwrap().code, "invalid_arguments");
     }
@@ -98,24 +102,24 @@ fn arguments_that_fit_no_record_never_run() {
 /// An exact repetition of a call that has its result is given that result, and the tool does not run.
 #[test]
 fn a_call_that_the_provider_repeats_gets_the_stored_result() {
-    let mut sim = Sim::of(demo([tool("t")]));
-    sim.turn([call_as("p1", "t", r#"{"n":1}"#)]);
-    sim.ends("call_R1", gives("one"));
-    sim.skip();
-    sim.turn([call_as("p1", "t", r#"{"n":1}"#)]);
-    sim.tells("fc_R2 step.done{2,tool_calls} fco_R2{completed} step.started{3}");
-    assert_eq!(sim.given(), "user:go | call:t | result:one | call:t | result:one");
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
+    sim.model_turn([model_call_with_id("p1", "t", r#"{"n":1}"#)]);
+    sim.finish_tool("call_R1", tool_text("one"));
+    sim.skip_trace();
+    sim.model_turn([model_call_with_id("p1", "t", r#"{"n":1}"#)]);
+    sim.expect_trace("fc_R2 step.done{2,tool_calls} fco_R2{completed} step.started{3}");
+    assert_eq!(sim.request_summary(), "user:go | call:t | result:one | call:t | result:one");
     assert_eq!(sim.run.fold.reference_count, 1, "it is the same group");
 }
 
 #[test]
 fn another_call_under_the_same_name_is_an_error() {
-    let mut sim = Sim::of(demo([tool("t"), tool("u")]));
-    sim.turn([call_as("p1", "t", r#"{"n":1}"#)]);
-    sim.ends("call_R1", gives("one"));
-    sim.skip();
-    sim.turn([call_as("p1", "t", r#"{"n":2}"#), call_as("p1", "u", r#"{"n":1}"#)]);
-    sim.tells(
+    let mut sim = Sim::started(demo_definitions([tool("t"), tool("u")]));
+    sim.model_turn([model_call_with_id("p1", "t", r#"{"n":1}"#)]);
+    sim.finish_tool("call_R1", tool_text("one"));
+    sim.skip_trace();
+    sim.model_turn([model_call_with_id("p1", "t", r#"{"n":2}"#), model_call_with_id("p1", "u", r#"{"n":1}"#)]);
+    sim.expect_trace(
         "fc_R2 fc_R3 step.done{2,tool_calls} fco_R2{failed,duplicate_call_id} fco_R3{failed,duplicate_call_id}
          step.started{3}",
     );
@@ -123,24 +127,24 @@ fn another_call_under_the_same_name_is_an_error() {
 
 #[test]
 fn a_call_that_is_named_twice_in_one_turn_runs_once() {
-    let mut sim = Sim::of(demo([tool("t")]));
-    sim.skip();
-    sim.turn([call_as("p1", "t", "{}"), call_as("p1", "t", "{}")]);
-    sim.tells("fc_R1 fc_R2 step.done{1,tool_calls} tool.started{call_R1}");
-    sim.ends("call_R1", gives("one"));
-    sim.tells("fco_R1{completed} fco_R2{completed} step.started{2}");
-    assert_eq!(sim.given(), "user:go | call:t | call:t | result:one | result:one");
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
+    sim.skip_trace();
+    sim.model_turn([model_call_with_id("p1", "t", "{}"), model_call_with_id("p1", "t", "{}")]);
+    sim.expect_trace("fc_R1 fc_R2 step.done{1,tool_calls} tool.started{call_R1}");
+    sim.finish_tool("call_R1", tool_text("one"));
+    sim.expect_trace("fco_R1{completed} fco_R2{completed} step.started{2}");
+    assert_eq!(sim.request_summary(), "user:go | call:t | call:t | result:one | result:one");
 }
 
 #[test]
 fn a_call_that_is_named_twice_is_asked_about_once() {
-    let mut sim = Sim::of(demo([gated(tool("t"))]));
-    sim.skip();
-    sim.turn([call_as("p1", "t", "{}"), call_as("p1", "t", "{}")]);
-    sim.tells("fc_R1 fc_R2 step.done{1,tool_calls} approval.requested{apr_R1} paused{apr_R1}");
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("t"))]));
+    sim.skip_trace();
+    sim.model_turn([model_call_with_id("p1", "t", "{}"), model_call_with_id("p1", "t", "{}")]);
+    sim.expect_trace("fc_R1 fc_R2 step.done{1,tool_calls} approval.requested{apr_R1} paused{apr_R1}");
     sim.decide("apr_R1", approve());
-    sim.ends("call_R1", gives("one"));
-    sim.tells(
+    sim.finish_tool("call_R1", tool_text("one"));
+    sim.expect_trace(
         "resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1} fco_R1{completed}
          fco_R2{completed} step.started{2}",
     );
@@ -148,29 +152,34 @@ fn a_call_that_is_named_twice_is_asked_about_once() {
 
 #[test]
 fn what_a_sub_agent_said_is_stored_like_any_other_result() {
-    let mut sim = Sim::of(house([agent("demo", &["ask"]), agent("helper", &[])], [asking("ask", "helper")]));
-    sim.turn([call_as("p1", "ask", r#"{"prompt":"?"}"#)]);
-    sim.turn([text("so it is")]);
-    sim.turn([call_as("p1", "ask", r#"{"prompt":"?"}"#)]);
-    assert!(sim.given().ends_with("result:so it is | call:ask | result:so it is"), "{}", sim.given());
+    let mut sim =
+        Sim::started(build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]));
+    sim.model_turn([model_call_with_id("p1", "ask", r#"{"prompt":"?"}"#)]);
+    sim.model_turn([model_text("so it is")]);
+    sim.model_turn([model_call_with_id("p1", "ask", r#"{"prompt":"?"}"#)]);
+    assert!(
+        sim.request_summary().ends_with("result:so it is | call:ask | result:so it is"),
+        "{}",
+        sim.request_summary()
+    );
 }
 
 #[test]
 fn names_of_a_lost_turn_are_free_again() {
-    let mut sim = Sim::of(demo([tool("t")]));
-    sim.speak([call_as("p1", "t", r#"{"n":1}"#)]);
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
+    sim.model_outputs([model_call_with_id("p1", "t", r#"{"n":1}"#)]);
     sim.crash();
-    sim.skip();
-    sim.turn([call_as("p1", "t", r#"{"n":2}"#)]);
-    sim.tells("fc_R2 step.done{1,tool_calls} tool.started{call_R2}");
+    sim.skip_trace();
+    sim.model_turn([model_call_with_id("p1", "t", r#"{"n":2}"#)]);
+    sim.expect_trace("fc_R2 step.done{1,tool_calls} tool.started{call_R2}");
 }
 
 #[test]
 fn a_long_result_is_stored_like_any_other() {
-    let mut sim = Sim::of(demo([tool("t")]));
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
     let long = "é".repeat(100 * 1024);
-    sim.turn([call_as("p1", "t", "{}")]);
-    sim.ends("call_R1", gives(&long));
-    sim.turn([call_as("p1", "t", "{}")]);
-    assert_eq!(sim.given().matches(&long).count(), 2);
+    sim.model_turn([model_call_with_id("p1", "t", "{}")]);
+    sim.finish_tool("call_R1", tool_text(&long));
+    sim.model_turn([model_call_with_id("p1", "t", "{}")]);
+    assert_eq!(sim.request_summary().matches(&long).count(), 2);
 }

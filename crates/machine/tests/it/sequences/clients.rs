@@ -1,8 +1,10 @@
 //! Tools that the client runs: the run waits for it.
 
 use super::result_of;
-use crate::sim::{Sim, client_sends};
-use crate::words::{agent, asking, call, call_id, demo, gives, house, how, text, tool};
+use crate::fixtures::{
+    agent, agent_tool, build_definitions, call_id, demo_definitions, model_call, model_text, tool, tool_text, with_kind,
+};
+use crate::sim::{Sim, client_results_answer};
 use machine::{MachineInput, pending_requests};
 use model::block::ContentPart;
 use model::command::ClientToolResult;
@@ -12,7 +14,7 @@ use serde_json::json;
 
 /// A run whose caller declared `pick`.
 fn picking() -> Sim {
-    let mut sim = Sim::new(demo([tool("look")]));
+    let mut sim = Sim::new(demo_definitions([tool("look")]));
     let parameters = json!({"type": "object", "properties": {"of": {"type": "integer"}}});
     sim.start(vec![ClientTool { name: "pick".to_owned(), description: String::new(), parameters }]);
     sim
@@ -21,11 +23,11 @@ fn picking() -> Sim {
 #[test]
 fn client() {
     let mut sim = picking();
-    assert!(sim.requests[0].tools.iter().any(|tool| tool.name == "pick"));
-    sim.turn([call("pick", "{}")]);
-    sim.client("call_R1", "red");
-    sim.turn([text("red, then")]);
-    sim.tells(
+    assert!(sim.model_requests[0].tools.iter().any(|tool| tool.name == "pick"));
+    sim.model_turn([model_call("pick", "{}")]);
+    sim.submit_client_result("call_R1", "red");
+    sim.model_turn([model_text("red, then")]);
+    sim.expect_trace(
         "created started step.started{1} fc_R1 step.done{1,tool_calls} paused{call_R1}
          resumed{user} fco_R1{completed} step.started{2} msg_R2 step.done{2,stop} completed",
     );
@@ -34,88 +36,96 @@ fn client() {
 #[test]
 fn a_client_that_could_not_says_why() {
     let mut sim = picking();
-    sim.turn([call("pick", "{}")]);
-    sim.skip();
+    sim.model_turn([model_call("pick", "{}")]);
+    sim.skip_trace();
     let error = Some(ErrorInfo::new("closed", "The dialog was closed."));
     let result = ClientToolResult { call_id: call_id("call_R1"), content: Vec::new(), error };
-    sim.input(MachineInput::Answers(vec![client_sends(vec![result])]));
-    sim.tells("resumed{user} fco_R1{failed,closed} step.started{2}");
-    assert!(sim.given().ends_with("result:The dialog was closed."), "{}", sim.given());
+    sim.input(MachineInput::Answers(vec![client_results_answer(vec![result])]));
+    sim.expect_trace("resumed{user} fco_R1{failed,closed} step.started{2}");
+    assert!(sim.request_summary().ends_with("result:The dialog was closed."), "{}", sim.request_summary());
 }
 
 #[test]
 fn a_client_is_asked_only_for_what_it_can_do() {
     let mut sim = picking();
-    sim.skip();
-    sim.turn([call("pick", r#"{"of":"many"}"#)]);
-    sim.tells("fc_R1 step.done{1,tool_calls} fco_R1{failed,invalid_arguments} step.started{2}");
+    sim.skip_trace();
+    sim.model_turn([model_call("pick", r#"{"of":"many"}"#)]);
+    sim.expect_trace("fc_R1 step.done{1,tool_calls} fco_R1{failed,invalid_arguments} step.started{2}");
 }
 
 #[test]
 fn two_calls_are_answered_one_by_one_or_twice_in_one_breath() {
     let mut sim = picking();
-    sim.turn([call("pick", "{}"), call("pick", "{}"), call("look", "{}")]);
-    sim.skip();
-    sim.client("call_R2", "before the pause");
-    sim.ends("call_R3", gives("seen"));
-    sim.tells("fco_R2{completed} fco_R3{completed} paused{call_R1}");
-    sim.client("call_R2", "again");
-    sim.client("call_R9", "what?");
-    sim.tells("");
-    let answer = |words| crate::sim::client_gives(call_id("call_R1"), words);
+    sim.model_turn([model_call("pick", "{}"), model_call("pick", "{}"), model_call("look", "{}")]);
+    sim.skip_trace();
+    sim.submit_client_result("call_R2", "before the pause");
+    sim.finish_tool("call_R3", tool_text("seen"));
+    sim.expect_trace("fco_R2{completed} fco_R3{completed} paused{call_R1}");
+    sim.submit_client_result("call_R2", "again");
+    sim.submit_client_result("call_R9", "what?");
+    sim.expect_trace("");
+    let answer = |words| crate::sim::client_result_answer(call_id("call_R1"), words);
     sim.input(MachineInput::Answers(vec![answer("first"), answer("second")]));
-    sim.tells("resumed{user} fco_R1{completed} step.started{2}");
-    assert!(sim.given().contains("result:first | result:before the pause | result:seen"), "{}", sim.given());
+    sim.expect_trace("resumed{user} fco_R1{completed} step.started{2}");
+    assert!(
+        sim.request_summary().contains("result:first | result:before the pause | result:seen"),
+        "{}",
+        sim.request_summary()
+    );
 }
 
 /// What a client is known to be waited for, paused or not.
 fn waits(sim: &Sim) -> Vec<String> {
     let waits = pending_requests(&sim.run.fold).into_iter().map(|pending| pending.call_id);
-    waits.map(|call| call.to_string().replace(crate::words::run_id().run_suffix(), "R")).collect()
+    waits.map(|call| call.to_string().replace(crate::fixtures::run_id().run_suffix(), "R")).collect()
 }
 
 #[test]
 fn a_client_is_waited_for_while_others_still_work() {
     let helper = agent("helper", &["pick", "look"]);
-    let tools = [how(tool("pick"), ToolExecutor::Client), tool("look"), asking("ask", "helper")];
-    let mut sim = Sim::of(house([agent("demo", &["pick", "look", "ask"]), helper], tools));
-    sim.speak([call("pick", "{}")]);
+    let tools = [with_kind(tool("pick"), ToolExecutor::Client), tool("look"), agent_tool("ask", "helper")];
+    let mut sim = Sim::started(build_definitions([agent("demo", &["pick", "look", "ask"]), helper], tools));
+    sim.model_outputs([model_call("pick", "{}")]);
     assert_eq!(waits(&sim), [""; 0], "not before the turn has ended: it might be cut");
-    sim.speak([call("look", "{}"), call("ask", r#"{"prompt":"?"}"#)]);
-    sim.end(model::event::StopReason::Stop);
+    sim.model_outputs([model_call("look", "{}"), model_call("ask", r#"{"prompt":"?"}"#)]);
+    sim.end_turn(model::event::StopReason::Stop);
     assert_eq!(waits(&sim), ["call_R1"]);
-    sim.turn([call("pick", "{}"), call("look", "{}")]);
+    sim.model_turn([model_call("pick", "{}"), model_call("look", "{}")]);
     assert_eq!(waits(&sim), ["call_R1", "call_R4"], "a sub-agent's as well");
-    sim.skip();
+    sim.skip_trace();
     let gave =
         |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text("red")], error: None };
-    sim.input(MachineInput::Answers(vec![client_sends(vec![gave("call_R4"), gave("call_R1")])]));
-    sim.tells("call_R3/fco_R4{completed} fco_R1{completed}");
+    sim.input(MachineInput::Answers(vec![client_results_answer(vec![gave("call_R4"), gave("call_R1")])]));
+    sim.expect_trace("call_R3/fco_R4{completed} fco_R1{completed}");
     assert_eq!(waits(&sim), [""; 0]);
 }
 
 #[test]
 fn all_that_one_request_brings_is_one_resume_and_one_turn() {
     let mut sim = picking();
-    sim.turn([call("pick", "{}"), call("pick", "{}"), call("pick", "{}")]);
-    sim.skip();
+    sim.model_turn([model_call("pick", "{}"), model_call("pick", "{}"), model_call("pick", "{}")]);
+    sim.skip_trace();
     let gave =
         |label| ClientToolResult { call_id: call_id(label), content: vec![ContentPart::text(label)], error: None };
     let all = ["call_R3", "call_R1", "call_R2"].map(gave);
-    sim.input(MachineInput::Answers(vec![client_sends(all.to_vec())]));
-    sim.tells("resumed{user} fco_R3{completed} fco_R1{completed} fco_R2{completed} step.started{2}");
-    assert!(sim.given().ends_with("result:call_R1 | result:call_R2 | result:call_R3"), "{}", sim.given());
+    sim.input(MachineInput::Answers(vec![client_results_answer(all.to_vec())]));
+    sim.expect_trace("resumed{user} fco_R3{completed} fco_R1{completed} fco_R2{completed} step.started{2}");
+    assert!(
+        sim.request_summary().ends_with("result:call_R1 | result:call_R2 | result:call_R3"),
+        "{}",
+        sim.request_summary()
+    );
 }
 
 #[test]
 fn nobody_answers_for_a_tool_that_the_server_runs() {
     let mut sim = picking();
-    sim.turn([call("look", "{}")]);
-    sim.skip();
-    sim.client("call_R1", "mine");
-    sim.tells("");
-    sim.ends("call_R1", gives("seen"));
-    assert!(sim.given().ends_with("result:seen"));
+    sim.model_turn([model_call("look", "{}")]);
+    sim.skip_trace();
+    sim.submit_client_result("call_R1", "mine");
+    sim.expect_trace("");
+    sim.finish_tool("call_R1", tool_text("seen"));
+    assert!(sim.request_summary().ends_with("result:seen"));
 }
 
 #[test]
@@ -128,21 +138,21 @@ fn a_cancel_answers_what_the_client_never_did() {
         ),
     ] {
         let mut sim = picking();
-        sim.turn([call("pick", "{}")]);
-        sim.skip();
+        sim.model_turn([model_call("pick", "{}")]);
+        sim.skip_trace();
         sim.cancel(mode);
-        sim.tells(ending);
-        sim.client("call_R1", "too late");
-        sim.tells("");
+        sim.expect_trace(ending);
+        sim.submit_client_result("call_R1", "too late");
+        sim.expect_trace("");
     }
 }
 
 #[test]
 fn an_operator_may_declare_a_client_tool_too() {
-    let mut sim = Sim::of(demo([how(tool("pick"), ToolExecutor::Client)]));
-    sim.turn([call("pick", "{}")]);
-    sim.skip();
-    sim.client("call_R1", "red");
-    sim.tells("resumed{user} fco_R1{completed} step.started{2}");
+    let mut sim = Sim::started(demo_definitions([with_kind(tool("pick"), ToolExecutor::Client)]));
+    sim.model_turn([model_call("pick", "{}")]);
+    sim.skip_trace();
+    sim.submit_client_result("call_R1", "red");
+    sim.expect_trace("resumed{user} fco_R1{completed} step.started{2}");
     assert_eq!(result_of(&sim, "call_R1").error, None);
 }

@@ -1,8 +1,11 @@
 //! The process dies: what was said is said again, what ran is not run again in silence.
 
+use crate::fixtures::{
+    agent, agent_tool, approval_key, approve, build_definitions, call_id, demo_definitions, edit, idempotent,
+    model_call, needs_approval, tool_text,
+};
+use crate::fixtures::{model_text, reject, tool};
 use crate::sim::Sim;
-use crate::words::{agent, approve, asking, call, call_id, demo, edit, gated, gives, house, idempotent, key};
-use crate::words::{reject, text, tool};
 use machine::TimerId;
 use model::definition::{Price, Tool};
 use model::event::{CancelMode, Event};
@@ -18,9 +21,9 @@ fn asks_after_a_crash(tool: Tool) -> Tool {
 /// A run whose tool was running when the process died.
 fn lost(tool: Tool) -> Sim {
     let name = tool.spec.name.clone();
-    let mut sim = Sim::of(demo([tool]));
-    sim.turn([call(&name, r#"{"n":1}"#)]);
-    sim.skip();
+    let mut sim = Sim::started(demo_definitions([tool]));
+    sim.model_turn([model_call(&name, r#"{"n":1}"#)]);
+    sim.skip_trace();
     sim.crash();
     sim
 }
@@ -28,12 +31,12 @@ fn lost(tool: Tool) -> Sim {
 /// A turn that a crash lost is tried again with what the first try was given: what the user said is there once.
 #[test]
 fn recover() {
-    let mut sim = Sim::of(demo([]));
-    sim.say(0, &["Once upon ", "a ti"]);
+    let mut sim = Sim::started(demo_definitions([]));
+    sim.text(0, &["Once upon ", "a ti"]);
     sim.crash();
-    sim.turn([text("Once upon a time")]);
+    sim.model_turn([model_text("Once upon a time")]);
     assert_eq!(
-        sim.story()[7..],
+        sim.trace()[7..],
         [
             "text.done \"Once upon a ti\"",
             "item- msg_R1{incomplete,recovered}",
@@ -49,70 +52,73 @@ fn recover() {
             "completed"
         ]
     );
-    assert_eq!(sim.requests[0].history, sim.requests[1].history, "the lost attempt was never said");
+    assert_eq!(sim.model_requests[0].history, sim.model_requests[1].history, "the lost attempt was never said");
 }
 
 #[test]
 fn everything_of_a_lost_attempt_is_done_again_also_what_was_whole() {
-    let mut sim = Sim::of(demo([tool("t")]));
-    sim.skip();
-    sim.speak([text("Let me"), call("t", "{}"), call("t", r#"{"n":"#)]);
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
+    sim.skip_trace();
+    sim.model_outputs([model_text("Let me"), model_call("t", "{}"), model_call("t", r#"{"n":"#)]);
     sim.crash();
-    sim.tells("msg_R1 fc_R2 fc_R3 step.done{1,lost} recovered{1,2,msg_R1,fc_R2,fc_R3} step.started{1,2}");
-    let object = sim.run.fold.task_object(&crate::words::run_id()).unwrap();
+    sim.expect_trace("msg_R1 fc_R2 fc_R3 step.done{1,lost} recovered{1,2,msg_R1,fc_R2,fc_R3} step.started{1,2}");
+    let object = sim.run.fold.task_object(&crate::fixtures::run_id()).unwrap();
     let shown = serde_json::to_value(&object.output).unwrap();
     assert!(shown.as_array().unwrap().iter().all(|item| item["status"] == "incomplete"), "{shown}");
-    assert!(sim.calls.is_empty(), "calls of an attempt that was cut never run");
-    assert_eq!(sim.given(), "user:go");
+    assert!(sim.tool_requests.is_empty(), "calls of an attempt that was cut never run");
+    assert_eq!(sim.request_summary(), "user:go");
 }
 
 #[test]
 fn the_third_time_that_a_turn_is_lost_fails_the_task() {
-    let mut sim = Sim::of(demo([]));
+    let mut sim = Sim::started(demo_definitions([]));
     for _ in 0..2 {
-        sim.speak([text("boom")]);
+        sim.model_outputs([model_text("boom")]);
         sim.crash();
     }
-    sim.skip();
-    sim.speak([text("boom")]);
+    sim.skip_trace();
+    sim.model_outputs([model_text("boom")]);
     sim.crash();
-    sim.tells("msg_R3{incomplete,recovered} step.done{1,lost} failed{interrupted}");
+    sim.expect_trace("msg_R3{incomplete,recovered} step.done{1,lost} failed{interrupted}");
 }
 
 #[test]
 fn crashes_of_different_turns_do_not_add_up() {
-    let mut sim = Sim::of(demo([tool("t")]));
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
     for turn in 1..5 {
-        sim.speak([text("hm")]);
+        sim.model_outputs([model_text("hm")]);
         sim.crash();
-        sim.turn([call("t", "{}")]);
-        let running = sim.calls.last().map(|request| request.call_id.clone()).expect("a tool runs");
-        let id = sim.tool(&running);
-        sim.input(machine::MachineInput::Tool { id, event: model::tool::ToolEvent::End(gives("ok")) });
+        sim.model_turn([model_call("t", "{}")]);
+        let running = sim.tool_requests.last().map(|request| request.call_id.clone()).expect("a tool runs");
+        let id = sim.running_tool(&running);
+        sim.input(machine::MachineInput::Tool { id, event: model::tool::ToolEvent::End(tool_text("ok")) });
         assert!(!sim.run.fold.has_ended(), "turn {turn}");
     }
 }
 
 #[test]
 fn a_sub_agent_that_was_lost_three_times_is_a_failed_result() {
-    let mut sim = Sim::of(house([agent("demo", &["ask"]), agent("helper", &[])], [asking("ask", "helper")]));
-    sim.turn([call("ask", r#"{"prompt":"?"}"#)]);
+    let mut sim =
+        Sim::started(build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]));
+    sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#)]);
     sim.crash();
     sim.crash();
-    sim.skip();
+    sim.skip_trace();
     sim.crash();
-    sim.tells("call_R1/step.done{1,lost} call_R1/failed{interrupted} fco_R1{failed,interrupted} step.started{2}");
+    sim.expect_trace(
+        "call_R1/step.done{1,lost} call_R1/failed{interrupted} fco_R1{failed,interrupted} step.started{2}",
+    );
 }
 
 #[test]
 fn a_crash_is_taken_up_newest_task_first() {
-    let tools = [asking("ask", "helper"), tool("look")];
-    let mut sim = Sim::of(house([agent("demo", &["ask", "look"]), agent("helper", &[])], tools));
-    sim.turn([call("ask", r#"{"prompt":"?"}"#), call("look", "{}")]);
-    sim.speak([text("I am")]);
-    sim.skip();
+    let tools = [agent_tool("ask", "helper"), tool("look")];
+    let mut sim = Sim::started(build_definitions([agent("demo", &["ask", "look"]), agent("helper", &[])], tools));
+    sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#), model_call("look", "{}")]);
+    sim.model_outputs([model_text("I am")]);
+    sim.skip_trace();
     sim.crash();
-    sim.tells(
+    sim.expect_trace(
         "call_R1/msg_R3{incomplete,recovered} call_R1/step.done{1,lost} call_R1/recovered{1,2,msg_R3}
          recovered{1,1} fco_R2{unknown,outcome_unknown} call_R1/step.started{1,2}",
     );
@@ -121,72 +127,74 @@ fn a_crash_is_taken_up_newest_task_first() {
 #[test]
 fn a_tool_that_may_is_started_again() {
     let mut sim = lost(idempotent(tool("t")));
-    sim.tells("recovered{1,1} tool.started{call_R1,2}");
-    assert_eq!(sim.calls[0].call_id, sim.calls[1].call_id, "under the same key");
+    sim.expect_trace("recovered{1,1} tool.started{call_R1,2}");
+    assert_eq!(sim.tool_requests[0].call_id, sim.tool_requests[1].call_id, "under the same key");
     sim.crash();
-    sim.tells("recovered{1,1} tool.started{call_R1,3}");
+    sim.expect_trace("recovered{1,1} tool.started{call_R1,3}");
     sim.crash();
-    sim.tells("recovered{1,1} fco_R1{unknown,outcome_unknown} step.started{2}");
+    sim.expect_trace("recovered{1,1} fco_R1{unknown,outcome_unknown} step.started{2}");
 }
 
 #[test]
 fn what_the_lost_try_says_later_is_not_heard() {
-    let mut sim = Sim::of(demo([idempotent(tool("t"))]));
-    sim.turn([call("t", "{}")]);
-    let lost = sim.tool(&call_id("call_R1"));
+    let mut sim = Sim::started(demo_definitions([idempotent(tool("t"))]));
+    sim.model_turn([model_call("t", "{}")]);
+    let lost = sim.running_tool(&call_id("call_R1"));
     sim.crash();
-    sim.skip();
-    sim.input(machine::MachineInput::Tool { id: lost, event: model::tool::ToolEvent::End(gives("late")) });
-    sim.tells("");
-    sim.ends("call_R1", gives("now"));
-    assert!(sim.given().ends_with("result:now"));
+    sim.skip_trace();
+    sim.input(machine::MachineInput::Tool { id: lost, event: model::tool::ToolEvent::End(tool_text("late")) });
+    sim.expect_trace("");
+    sim.finish_tool("call_R1", tool_text("now"));
+    assert!(sim.request_summary().ends_with("result:now"));
 }
 
 #[test]
 fn a_tool_that_may_not_has_an_unknown_result() {
     let mut sim = lost(tool("t"));
-    sim.tells("recovered{1,1} fco_R1{unknown,outcome_unknown} step.started{2}");
-    assert_eq!(sim.calls.len(), 1);
-    assert!(sim.given().contains("may or may not have done its work"), "{}", sim.given());
+    sim.expect_trace("recovered{1,1} fco_R1{unknown,outcome_unknown} step.started{2}");
+    assert_eq!(sim.tool_requests.len(), 1);
+    assert!(sim.request_summary().contains("may or may not have done its work"), "{}", sim.request_summary());
 }
 
 #[test]
 fn a_tool_may_count_as_failed_after_a_crash() {
     let mut sim = lost(Tool { on_crash: OnCrash::Fail, ..tool("t") });
-    sim.tells("recovered{1,1} fco_R1{failed,outcome_unknown} step.started{2}");
+    sim.expect_trace("recovered{1,1} fco_R1{failed,outcome_unknown} step.started{2}");
 }
 
 #[test]
 fn a_person_may_have_a_lost_tool_run_again() {
     let mut sim = lost(asks_after_a_crash(tool("t")));
-    sim.tells("recovered{1,1} approval.requested{apr_R1} paused{apr_R1}");
+    sim.expect_trace("recovered{1,1} approval.requested{apr_R1} paused{apr_R1}");
     sim.decide("apr_R1", approve());
-    sim.tells("resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1,2}");
+    sim.expect_trace("resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1,2}");
     sim.crash();
-    sim.tells("recovered{1,1} approval.requested{apr_R1} paused{apr_R1}");
+    sim.expect_trace("recovered{1,1} approval.requested{apr_R1} paused{apr_R1}");
 }
 
 #[test]
 fn a_person_may_say_what_became_of_a_lost_tool() {
     let mut sim = lost(asks_after_a_crash(tool("t")));
-    sim.skip();
+    sim.skip_trace();
     sim.decide("apr_R1", reject("It went through, I looked."));
-    sim.tells("resumed{user} approval.resolved{apr_R1,reject,user} fco_R1{unknown,outcome_unknown} step.started{2}");
-    assert!(sim.given().ends_with("result:It went through, I looked."), "{}", sim.given());
+    sim.expect_trace(
+        "resumed{user} approval.resolved{apr_R1,reject,user} fco_R1{unknown,outcome_unknown} step.started{2}",
+    );
+    assert!(sim.request_summary().ends_with("result:It went through, I looked."), "{}", sim.request_summary());
 }
 
 #[test]
 fn when_nobody_says_what_became_of_a_lost_tool_nobody_knows() {
     let mut sim = lost(asks_after_a_crash(tool("t")));
-    sim.skip();
-    sim.fires(TimerId::Approval(key("apr_R1")));
-    sim.tells(
+    sim.skip_trace();
+    sim.fire_timer(TimerId::Approval(approval_key("apr_R1")));
+    sim.expect_trace(
         "resumed{timeout} approval.resolved{apr_R1,reject,timeout} fco_R1{unknown,outcome_unknown} step.started{2}",
     );
     let mut sim = lost(asks_after_a_crash(tool("t")));
-    sim.skip();
+    sim.skip_trace();
     sim.cancel(CancelMode::AfterTurn);
-    sim.tells(
+    sim.expect_trace(
         "resumed{cancel} cancelling{after_turn} approval.resolved{apr_R1,reject,system} fco_R1{unknown,outcome_unknown}
          cancelled{after_turn,user}",
     );
@@ -194,8 +202,8 @@ fn when_nobody_says_what_became_of_a_lost_tool_nobody_knows() {
 
 #[test]
 fn what_somebody_changed_is_what_runs_again() {
-    let mut sim = Sim::of(demo([asks_after_a_crash(gated(tool("t")))]));
-    sim.turn([call("t", r#"{"n":100}"#)]);
+    let mut sim = Sim::started(demo_definitions([asks_after_a_crash(needs_approval(tool("t")))]));
+    sim.model_turn([model_call("t", r#"{"n":100}"#)]);
     sim.decide("apr_R1", edit(json!({"n": 1})));
     sim.crash();
     let asked = sim.drafts.iter().rev().find_map(|draft| match &draft.event {
@@ -204,70 +212,70 @@ fn what_somebody_changed_is_what_runs_again() {
     });
     assert_eq!(asked, Some(json!({"n": 1})), "they are asked about what ran");
     sim.decide("apr_R1", approve());
-    assert_eq!(sim.calls[1].arguments, r#"{"n":1}"#);
+    assert_eq!(sim.tool_requests[1].arguments, r#"{"n":1}"#);
 }
 
 #[test]
 fn a_paused_run_notices_nothing() {
-    let mut sim = Sim::of(demo([gated(tool("t"))]));
-    sim.turn([call("t", "{}")]);
-    sim.skip();
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("t"))]));
+    sim.model_turn([model_call("t", "{}")]);
+    sim.skip_trace();
     sim.crash();
-    sim.tells("");
-    assert_eq!(sim.timers().len(), 2, "the question's and the run's are armed again");
+    sim.expect_trace("");
+    assert_eq!(sim.armed_timers().len(), 2, "the question's and the run's are armed again");
     sim.decide("apr_R1", approve());
-    sim.tells("resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1}");
+    sim.expect_trace("resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1}");
 }
 
 #[test]
 fn what_waits_for_a_person_is_not_asked_again() {
-    let mut sim = Sim::of(demo([gated(tool("t")), tool("look")]));
-    sim.turn([call("t", "{}"), call("look", "{}")]);
-    sim.skip();
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("t")), tool("look")]));
+    sim.model_turn([model_call("t", "{}"), model_call("look", "{}")]);
+    sim.skip_trace();
     sim.crash();
-    sim.tells("recovered{1,1} fco_R2{unknown,outcome_unknown} paused{apr_R1}");
+    sim.expect_trace("recovered{1,1} fco_R2{unknown,outcome_unknown} paused{apr_R1}");
 }
 
 #[test]
 fn what_had_no_room_starts_after_the_crash() {
-    let mut house = demo([tool("t")]);
+    let mut house = demo_definitions([tool("t")]);
     house.limits.parallel_tools_max = 1;
-    let mut sim = Sim::of(house);
-    sim.turn([call("t", "{}"), call("t", "{}")]);
-    sim.skip();
+    let mut sim = Sim::started(house);
+    sim.model_turn([model_call("t", "{}"), model_call("t", "{}")]);
+    sim.skip_trace();
     sim.crash();
-    sim.tells("recovered{1,1} fco_R1{unknown,outcome_unknown} tool.started{call_R2}");
+    sim.expect_trace("recovered{1,1} fco_R1{unknown,outcome_unknown} tool.started{call_R2}");
 }
 
 #[test]
 fn a_steer_in_a_lost_turn_is_read_by_the_next_try() {
-    let mut sim = Sim::of(demo([]));
-    sim.speak([text("hm")]);
+    let mut sim = Sim::started(demo_definitions([]));
+    sim.model_outputs([model_text("hm")]);
     sim.steer("quickly");
     sim.crash();
-    assert_eq!(sim.given(), "user:go | user:quickly");
-    sim.skip();
-    sim.turn([text("yes")]);
-    sim.tells("msg_R3 step.done{1,stop} completed");
+    assert_eq!(sim.request_summary(), "user:go | user:quickly");
+    sim.skip_trace();
+    sim.model_turn([model_text("yes")]);
+    sim.expect_trace("msg_R3 step.done{1,stop} completed");
 }
 
 /// A turn that is tried again counts with what it had used up. (Of a try for which the provider named no tokens the log
 /// says that there was one, and makes no number up.)
 #[test]
 fn tokens_of_a_lost_turn_are_counted() {
-    let mut house = demo([]);
+    let mut house = demo_definitions([]);
     house.prices.insert("scripted/demo".to_owned(), Price { input: 1_000_000.0, ..Price::default() });
-    let mut sim = Sim::of(house);
+    let mut sim = Sim::started(house);
     let usage = Usage { input_tokens: 7, ..Usage::default() };
     sim.delta(ModelDelta::Usage(usage));
-    sim.speak([text("hm")]);
+    sim.model_outputs([model_text("hm")]);
     sim.crash();
     let done = sim.drafts.iter().find_map(|draft| match &draft.event {
         Event::StepDone(e) => Some((e.model.clone(), e.usage)),
         _ => None,
     });
     assert_eq!(done, Some(("scripted/demo".to_owned(), usage)));
-    sim.turn([text("yes")]);
+    sim.model_turn([model_text("yes")]);
     let Some(Event::Completed(end)) = sim.drafts.last().map(|draft| &draft.event) else { panic!("it completed") };
     assert_eq!((end.usage.input_tokens, end.cost), (16, Some(16.0)));
 }

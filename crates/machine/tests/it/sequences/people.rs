@@ -1,9 +1,12 @@
 //! Questions to people: asked at once, decided once, and what follows from each answer.
 
 use super::result_of;
-use crate::sim::{Sim, client_gives, decides};
-use crate::words::{agent, asking};
-use crate::words::{always, approve, call, call_id, demo, edit, gated, gives, house, how, key, reject, text, tool};
+use crate::fixtures::{agent, agent_tool};
+use crate::fixtures::{
+    always, approval_key, approve, build_definitions, call_id, demo_definitions, edit, model_call, model_text,
+    needs_approval, reject, tool, tool_text, with_kind,
+};
+use crate::sim::{Sim, approval_answer, client_result_answer};
 use machine::{MachineInput, TimerId, timeout_answer};
 use model::approval_rule::ApprovalRule;
 use model::definition::{ApprovalOnTimeout, ApprovalPolicy, Tool, ToolExecutor};
@@ -12,9 +15,12 @@ use serde_json::json;
 
 /// A run that waits for somebody to allow a trade.
 fn trade() -> Sim {
-    let mut sim = Sim::of(demo([gated(tool("execute_trade")), tool("look")]));
-    sim.turn([text("I will place the order."), call("execute_trade", r#"{"symbol":"VNM", "n":100}"#)]);
-    sim.tells(
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("execute_trade")), tool("look")]));
+    sim.model_turn([
+        model_text("I will place the order."),
+        model_call("execute_trade", r#"{"symbol":"VNM", "n":100}"#),
+    ]);
+    sim.expect_trace(
         "created started step.started{1} msg_R1 fc_R2 step.done{1,tool_calls} approval.requested{apr_R2} paused{apr_R2}",
     );
     sim
@@ -28,25 +34,25 @@ fn trade_asks_for_what_would_run_and_says_until_when() {
         _ => None,
     });
     let (at, asked) = asked.expect("somebody is asked");
-    assert_eq!((&asked.key, &asked.call_id), (&key("apr_R2"), &call_id("call_R2")));
+    assert_eq!((&asked.key, &asked.call_id), (&approval_key("apr_R2"), &call_id("call_R2")));
     assert_eq!(asked.action_requests[0].args, json!({"symbol": "VNM", "n": 100}));
     assert!(asked.review_configs[0].require_approval);
     assert_eq!((asked.timeout_seconds, asked.expires_at), (300, at + 300_000));
-    let object = sim.run.fold.task_object(&crate::words::run_id()).expect("the run began");
-    assert_eq!(object.pending[0].key, Some(key("apr_R2")));
+    let object = sim.run.fold.task_object(&crate::fixtures::run_id()).expect("the run began");
+    assert_eq!(object.pending[0].key, Some(approval_key("apr_R2")));
 }
 
 #[test]
 fn trade_approved() {
     let mut sim = trade();
     sim.decide("apr_R2", approve());
-    sim.ends("call_R2", gives("Order placed: VNM x100"));
-    sim.turn([text("Done: bought VNM.[^1]")]);
-    sim.tells(
+    sim.finish_tool("call_R2", tool_text("Order placed: VNM x100"));
+    sim.model_turn([model_text("Done: bought VNM.[^1]")]);
+    sim.expect_trace(
         "resumed{user} approval.resolved{apr_R2,approve,user} tool.started{call_R2} fco_R2{completed}
          step.started{2} msg_R3 step.done{2,stop} completed",
     );
-    assert_eq!(sim.calls[0].arguments, r#"{"symbol":"VNM", "n":100}"#, "to the letter");
+    assert_eq!(sim.tool_requests[0].arguments, r#"{"symbol":"VNM", "n":100}"#, "to the letter");
 }
 
 /// A call that is rejected has a result with the message that was given, and the run goes on.
@@ -54,78 +60,78 @@ fn trade_approved() {
 fn trade_rejected() {
     let mut sim = trade();
     sim.decide("apr_R2", reject("too risky"));
-    sim.tells("resumed{user} approval.resolved{apr_R2,reject,user} fco_R2{rejected,rejected} step.started{2}");
+    sim.expect_trace("resumed{user} approval.resolved{apr_R2,reject,user} fco_R2{rejected,rejected} step.started{2}");
     assert_eq!(result_of(&sim, "call_R2").error.unwrap().message, "too risky");
-    assert!(sim.given().ends_with("result:too risky"), "{}", sim.given());
-    assert!(sim.calls.is_empty());
+    assert!(sim.request_summary().ends_with("result:too risky"), "{}", sim.request_summary());
+    assert!(sim.tool_requests.is_empty());
 }
 
 #[test]
 fn trade_timed_out() {
     let mut sim = trade();
-    sim.fires(TimerId::Approval(key("apr_R2")));
-    sim.tells(
+    sim.fire_timer(TimerId::Approval(approval_key("apr_R2")));
+    sim.expect_trace(
         "resumed{timeout} approval.resolved{apr_R2,reject,timeout} fco_R2{rejected,approval_timeout} step.started{2}",
     );
     assert_eq!(result_of(&sim, "call_R2").error.unwrap().message, "No decision within 300 s");
     sim.decide("apr_R2", approve());
-    sim.tells("");
+    sim.expect_trace("");
 }
 
 #[test]
 fn a_time_out_may_count_as_a_yes() {
-    let careless = Tool { approval_on_timeout: ApprovalOnTimeout::Approve, ..gated(tool("t")) };
-    let mut sim = Sim::of(demo([careless]));
-    sim.turn([call("t", "{}")]);
-    sim.skip();
-    sim.fires(TimerId::Approval(key("apr_R1")));
-    sim.tells("resumed{timeout} approval.resolved{apr_R1,approve,timeout} tool.started{call_R1}");
+    let careless = Tool { approval_on_timeout: ApprovalOnTimeout::Approve, ..needs_approval(tool("t")) };
+    let mut sim = Sim::started(demo_definitions([careless]));
+    sim.model_turn([model_call("t", "{}")]);
+    sim.skip_trace();
+    sim.fire_timer(TimerId::Approval(approval_key("apr_R1")));
+    sim.expect_trace("resumed{timeout} approval.resolved{apr_R1,approve,timeout} tool.started{call_R1}");
 }
 
 #[test]
 fn a_time_out_that_waits_beside_a_decision_goes_with_it() {
-    let mut sim = Sim::of(demo([gated(tool("t"))]));
-    sim.turn([call("t", "{}"), call("t", "{}"), call("t", "{}")]);
-    sim.skip();
-    let late = |sim: &Sim, label| timeout_answer(&sim.run, &key(label)).expect("it is open");
-    let answers = vec![late(&sim, "apr_R1"), decides(key("apr_R2"), approve())];
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("t"))]));
+    sim.model_turn([model_call("t", "{}"), model_call("t", "{}"), model_call("t", "{}")]);
+    sim.skip_trace();
+    let late = |sim: &Sim, label| timeout_answer(&sim.run, &approval_key(label)).expect("it is open");
+    let answers = vec![late(&sim, "apr_R1"), approval_answer(approval_key("apr_R2"), approve())];
     sim.input(MachineInput::Answers(answers));
-    sim.tells(
+    sim.expect_trace(
         "resumed{user} approval.resolved{apr_R1,reject,timeout} approval.resolved{apr_R2,approve,user}
          fco_R1{rejected,approval_timeout} tool.started{call_R2}",
     );
-    assert_eq!(timeout_answer(&sim.run, &key("apr_R1")), None, "what is decided has no time left to be up");
+    assert_eq!(timeout_answer(&sim.run, &approval_key("apr_R1")), None, "what is decided has no time left to be up");
     // The moment by itself decides nothing: its answer does, when it comes.
     let mut alone = sim.run.clone();
     let mut out = machine::MachineOutput::default();
-    let moment = MachineInput::Timer(TimerId::Approval(key("apr_R3")));
+    let moment = MachineInput::Timer(TimerId::Approval(approval_key("apr_R3")));
     machine::apply_input(&mut alone, moment, machine::InputContext { now: sim.now }, &mut out);
     assert!(out.drafts.is_empty());
     let answers = vec![late(&sim, "apr_R3")];
     sim.input(MachineInput::Answers(answers));
-    sim.tells("approval.resolved{apr_R3,reject,timeout} fco_R3{rejected,approval_timeout}");
+    sim.expect_trace("approval.resolved{apr_R3,reject,timeout} fco_R3{rejected,approval_timeout}");
 }
 
 #[test]
 fn trade_cancelled_in_the_pause() {
     let mut sim = trade();
     sim.cancel(CancelMode::Immediate);
-    sim.tells(
+    sim.expect_trace(
         "resumed{cancel} approval.resolved{apr_R2,reject,system} fco_R2{incomplete,cancelled} cancelled{immediate,user}",
     );
     sim.decide("apr_R2", approve());
-    sim.tells("");
+    sim.expect_trace("");
 }
 
 #[test]
 fn an_edit_runs_the_other_arguments_and_the_call_keeps_the_models() {
     let mut sim = trade();
     sim.decide("apr_R2", edit(json!({"symbol": "VNM", "n": 1})));
-    sim.tells("resumed{user} approval.resolved{apr_R2,edit,user} tool.started{call_R2}");
+    sim.expect_trace("resumed{user} approval.resolved{apr_R2,edit,user} tool.started{call_R2}");
     let Some(Event::ToolStarted(started)) = sim.drafts.last().map(|draft| &draft.event) else { panic!("it runs") };
     let args: serde_json::Value = serde_json::from_str(&started.arguments).unwrap();
     assert_eq!(args, json!({"symbol": "VNM", "n": 1}));
-    assert_eq!(sim.calls[0].arguments, started.arguments);
+    assert_eq!(sim.tool_requests[0].arguments, started.arguments);
     let (_, call) = sim.run.fold.root().unwrap().call(&call_id("call_R2")).unwrap();
     assert_eq!(call.arguments.as_deref(), Some(r#"{"symbol":"VNM", "n":100}"#));
 }
@@ -134,8 +140,10 @@ fn an_edit_runs_the_other_arguments_and_the_call_keeps_the_models() {
 fn an_edit_that_does_not_fit_runs_nothing() {
     let mut sim = trade();
     sim.decide("apr_R2", edit(json!({"n": "all of it"})));
-    sim.tells("resumed{user} approval.resolved{apr_R2,edit,user} fco_R2{failed,invalid_arguments} step.started{2}");
-    assert!(sim.calls.is_empty());
+    sim.expect_trace(
+        "resumed{user} approval.resolved{apr_R2,edit,user} fco_R2{failed,invalid_arguments} step.started{2}",
+    );
+    assert!(sim.tool_requests.is_empty());
 }
 
 /// A yes for always covers later calls of the same tool in the same run.
@@ -143,57 +151,57 @@ fn an_edit_that_does_not_fit_runs_nothing() {
 fn always_means_that_nobody_is_asked_again_in_this_run() {
     let mut sim = trade();
     sim.decide("apr_R2", always(approve()));
-    sim.ends("call_R2", gives("ok"));
-    sim.skip();
-    sim.turn([call("execute_trade", "{}")]);
-    sim.tells("fc_R3 step.done{2,tool_calls} tool.started{call_R3}");
+    sim.finish_tool("call_R2", tool_text("ok"));
+    sim.skip_trace();
+    sim.model_turn([model_call("execute_trade", "{}")]);
+    sim.expect_trace("fc_R3 step.done{2,tool_calls} tool.started{call_R3}");
 }
 
 #[test]
 fn always_no_refuses_later_calls_unasked() {
     let mut sim = trade();
     sim.decide("apr_R2", always(reject("never")));
-    sim.skip();
-    sim.turn([call("execute_trade", "{}"), call("look", "{}")]);
-    sim.tells("fc_R3 fc_R4 step.done{2,tool_calls} fco_R3{rejected,rejected} tool.started{call_R4}");
+    sim.skip_trace();
+    sim.model_turn([model_call("execute_trade", "{}"), model_call("look", "{}")]);
+    sim.expect_trace("fc_R3 fc_R4 step.done{2,tool_calls} fco_R3{rejected,rejected} tool.started{call_R4}");
 }
 
 #[test]
 fn always_is_about_one_tool() {
-    let mut sim = Sim::of(demo([gated(tool("a")), gated(tool("b"))]));
-    sim.turn([call("a", "{}")]);
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("a")), needs_approval(tool("b"))]));
+    sim.model_turn([model_call("a", "{}")]);
     sim.decide("apr_R1", always(approve()));
-    sim.ends("call_R1", gives("ok"));
-    sim.skip();
-    sim.turn([call("b", "{}")]);
-    sim.tells("fc_R2 step.done{2,tool_calls} approval.requested{apr_R2} paused{apr_R2}");
+    sim.finish_tool("call_R1", tool_text("ok"));
+    sim.skip_trace();
+    sim.model_turn([model_call("b", "{}")]);
+    sim.expect_trace("fc_R2 step.done{2,tool_calls} approval.requested{apr_R2} paused{apr_R2}");
 }
 
 /// A yes to one of two pending calls runs that one and pauses again, and the model is not asked.
 #[test]
 fn a_decision_for_one_of_two_runs_it_and_pauses_again_without_asking_the_model() {
-    let mut sim = Sim::of(demo([gated(tool("t"))]));
-    sim.turn([call("t", r#"{"n":1}"#), call("t", r#"{"n":2}"#)]);
-    sim.tells(
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("t"))]));
+    sim.model_turn([model_call("t", r#"{"n":1}"#), model_call("t", r#"{"n":2}"#)]);
+    sim.expect_trace(
         "created started step.started{1} fc_R1 fc_R2 step.done{1,tool_calls}
          approval.requested{apr_R1} approval.requested{apr_R2} paused{apr_R1,apr_R2}",
     );
     sim.decide("apr_R2", approve());
-    sim.tells("resumed{user} approval.resolved{apr_R2,approve,user} tool.started{call_R2}");
-    sim.ends("call_R2", gives("2"));
-    sim.tells("fco_R2{completed} paused{apr_R1}");
+    sim.expect_trace("resumed{user} approval.resolved{apr_R2,approve,user} tool.started{call_R2}");
+    sim.finish_tool("call_R2", tool_text("2"));
+    sim.expect_trace("fco_R2{completed} paused{apr_R1}");
     sim.decide("apr_R1", reject("no"));
-    sim.tells("resumed{user} approval.resolved{apr_R1,reject,user} fco_R1{rejected,rejected} step.started{2}");
-    assert_eq!(sim.given(), "user:go | call:t | call:t | result:no | result:2");
+    sim.expect_trace("resumed{user} approval.resolved{apr_R1,reject,user} fco_R1{rejected,rejected} step.started{2}");
+    assert_eq!(sim.request_summary(), "user:go | call:t | call:t | result:no | result:2");
 }
 
 #[test]
 fn decisions_that_waited_are_one_input_and_what_was_refused_is_answered_first() {
-    let mut sim = Sim::of(demo([gated(tool("t"))]));
-    sim.turn([call("t", "{}"), call("t", "{}")]);
-    sim.skip();
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("t"))]));
+    sim.model_turn([model_call("t", "{}"), model_call("t", "{}")]);
+    sim.skip_trace();
     sim.decide_all([("apr_R1", approve()), ("apr_R2", reject("no")), ("apr_R1", reject("too late"))]);
-    sim.tells(
+    sim.expect_trace(
         "resumed{user} approval.resolved{apr_R1,approve,user} approval.resolved{apr_R2,reject,user}
          fco_R2{rejected,rejected} tool.started{call_R1}",
     );
@@ -202,34 +210,34 @@ fn decisions_that_waited_are_one_input_and_what_was_refused_is_answered_first() 
 /// Calls of a mixed turn that need nobody run once, before the pause, and not again when the run goes on.
 #[test]
 fn what_needs_nobody_runs_before_the_pause_and_not_again() {
-    let mut sim = Sim::of(demo([gated(tool("trade")), tool("look")]));
-    sim.turn([call("trade", "{}"), call("look", "{}")]);
-    sim.skip();
-    sim.ends("call_R2", gives("seen"));
-    sim.tells("fco_R2{completed} paused{apr_R1}");
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("trade")), tool("look")]));
+    sim.model_turn([model_call("trade", "{}"), model_call("look", "{}")]);
+    sim.skip_trace();
+    sim.finish_tool("call_R2", tool_text("seen"));
+    sim.expect_trace("fco_R2{completed} paused{apr_R1}");
     sim.decide("apr_R1", approve());
-    sim.ends("call_R1", gives("bought"));
-    sim.tells(
+    sim.finish_tool("call_R1", tool_text("bought"));
+    sim.expect_trace(
         "resumed{user} approval.resolved{apr_R1,approve,user} tool.started{call_R1} fco_R1{completed} step.started{2}",
     );
-    assert_eq!(sim.calls.len(), 2);
+    assert_eq!(sim.tool_requests.len(), 2);
 }
 
 #[test]
 fn a_decision_before_the_pause_needs_no_resume() {
-    let mut sim = Sim::of(demo([gated(tool("trade")), tool("look")]));
-    sim.turn([call("trade", "{}"), call("look", "{}")]);
-    sim.skip();
+    let mut sim = Sim::started(demo_definitions([needs_approval(tool("trade")), tool("look")]));
+    sim.model_turn([model_call("trade", "{}"), model_call("look", "{}")]);
+    sim.skip_trace();
     sim.decide("apr_R1", approve());
-    sim.tells("approval.resolved{apr_R1,approve,user} tool.started{call_R1}");
+    sim.expect_trace("approval.resolved{apr_R1,approve,user} tool.started{call_R1}");
 }
 
 #[test]
 fn a_rule_asks_about_some_calls() {
     let rule = ApprovalRule::parse("n > 10").unwrap();
-    let mut sim = Sim::of(demo([Tool { approval: ApprovalPolicy::When(rule), ..tool("t") }]));
-    sim.turn([call("t", r#"{"n":1}"#), call("t", r#"{"n":11}"#)]);
-    sim.tells(
+    let mut sim = Sim::started(demo_definitions([Tool { approval: ApprovalPolicy::When(rule), ..tool("t") }]));
+    sim.model_turn([model_call("t", r#"{"n":1}"#), model_call("t", r#"{"n":11}"#)]);
+    sim.expect_trace(
         "created started step.started{1} fc_R1 fc_R2 step.done{1,tool_calls}
          tool.started{call_R1} approval.requested{apr_R2}",
     );
@@ -242,21 +250,24 @@ fn no_rule_is_got_round_by_naming_an_argument_twice() {
         [r#"{"n":11,"n":1}"#, r#"{"n":1,"n":11}"#, r#"{"n":1,"\u006e":11}"#, r#"{"n":1,"of":[{"a":{"b":1,"b":2}}]}"#]
     {
         let rule = ApprovalRule::parse("n > 10").unwrap();
-        let mut sim = Sim::of(demo([Tool { approval: ApprovalPolicy::When(rule), ..tool("t") }, gated(tool("g"))]));
-        sim.skip();
-        sim.turn([call("t", arguments), call("g", arguments)]);
-        sim.tells(
+        let mut sim = Sim::started(demo_definitions([
+            Tool { approval: ApprovalPolicy::When(rule), ..tool("t") },
+            needs_approval(tool("g")),
+        ]));
+        sim.skip_trace();
+        sim.model_turn([model_call("t", arguments), model_call("g", arguments)]);
+        sim.expect_trace(
             "fc_R1 fc_R2 step.done{1,tool_calls} fco_R1{failed,invalid_arguments} fco_R2{failed,invalid_arguments}
              step.started{2}",
         );
         let why = result_of(&sim, "call_R1").error.unwrap().message;
         assert!(why.contains("stands twice"), "{arguments}: {why}");
-        assert!(sim.calls.is_empty(), "{arguments}");
+        assert!(sim.tool_requests.is_empty(), "{arguments}");
     }
     // The same name in two objects is not twice in one.
-    let mut sim = Sim::of(demo([tool("t")]));
-    sim.turn([call("t", r#"{"n":1,"a":{"n":true,"b":[{"n":null},{"n":-1.5}]},"c":"n"}"#)]);
-    assert_eq!(sim.calls.len(), 1);
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
+    sim.model_turn([model_call("t", r#"{"n":1,"a":{"n":true,"b":[{"n":null},{"n":-1.5}]},"c":"n"}"#)]);
+    assert_eq!(sim.tool_requests.len(), 1);
 }
 
 /// A decision is bound to its question: for another one it is void, and said again it changes nothing.
@@ -265,40 +276,41 @@ fn a_decision_is_taken_once_and_only_for_what_is_open() {
     let mut sim = trade();
     sim.decide("apr_R9", approve());
     sim.decide_all([]);
-    sim.tells("");
+    sim.expect_trace("");
     sim.decide("apr_R2", reject("no"));
-    sim.skip();
+    sim.skip_trace();
     sim.decide("apr_R2", approve());
-    sim.fires(TimerId::Approval(key("apr_R2")));
-    sim.tells("");
-    assert!(sim.calls.is_empty());
+    sim.fire_timer(TimerId::Approval(approval_key("apr_R2")));
+    sim.expect_trace("");
+    assert!(sim.tool_requests.is_empty());
 }
 
 #[test]
 fn a_result_that_somebody_sends_does_not_take_the_place_of_a_decision() {
     let mut sim = trade();
-    sim.client("call_R2", "bought, trust me");
-    sim.tells("");
+    sim.submit_client_result("call_R2", "bought, trust me");
+    sim.expect_trace("");
     sim.decide("apr_R2", approve());
-    sim.tells("resumed{user} approval.resolved{apr_R2,approve,user} tool.started{call_R2}");
+    sim.expect_trace("resumed{user} approval.resolved{apr_R2,approve,user} tool.started{call_R2}");
 }
 
 #[test]
 fn a_sub_agents_question_pauses_the_whole_run_once() {
-    let tools = [asking("ask", "helper"), gated(tool("trade")), tool("look")];
-    let mut sim = Sim::of(house([agent("demo", &["ask", "look"]), agent("helper", &["trade"])], tools));
-    sim.turn([call("ask", r#"{"prompt":"buy"}"#), call("look", "{}")]);
-    sim.skip();
-    sim.turn([call("trade", "{}")]);
-    sim.tells("call_R1/fc_R3 call_R1/step.done{1,tool_calls} call_R1/approval.requested{apr_R3}");
-    sim.ends("call_R2", gives("seen"));
-    sim.tells("fco_R2{completed} paused{apr_R3}");
+    let tools = [agent_tool("ask", "helper"), needs_approval(tool("trade")), tool("look")];
+    let mut sim =
+        Sim::started(build_definitions([agent("demo", &["ask", "look"]), agent("helper", &["trade"])], tools));
+    sim.model_turn([model_call("ask", r#"{"prompt":"buy"}"#), model_call("look", "{}")]);
+    sim.skip_trace();
+    sim.model_turn([model_call("trade", "{}")]);
+    sim.expect_trace("call_R1/fc_R3 call_R1/step.done{1,tool_calls} call_R1/approval.requested{apr_R3}");
+    sim.finish_tool("call_R2", tool_text("seen"));
+    sim.expect_trace("fco_R2{completed} paused{apr_R3}");
     let Some(Event::Paused(paused)) = sim.drafts.last().map(|draft| &draft.event) else { panic!("it pauses") };
     assert_eq!(paused.pending[0].task_id, call_id("call_R1").child_task_id(), "whose question it is");
     sim.decide("apr_R3", approve());
-    sim.ends("call_R3", gives("bought"));
-    sim.turn([text("bought it")]);
-    sim.tells(
+    sim.finish_tool("call_R3", tool_text("bought"));
+    sim.model_turn([model_text("bought it")]);
+    sim.expect_trace(
         "resumed{user} call_R1/approval.resolved{apr_R3,approve,user} call_R1/tool.started{call_R3}
          call_R1/fco_R3{completed} call_R1/step.started{2} call_R1/msg_R4 call_R1/step.done{2,stop} call_R1/completed
          fco_R1{completed} step.started{2}",
@@ -307,37 +319,38 @@ fn a_sub_agents_question_pauses_the_whole_run_once() {
 
 #[test]
 fn a_sub_agent_may_itself_need_a_yes() {
-    let tools = [gated(asking("ask", "helper"))];
-    let mut sim = Sim::of(house([agent("demo", &["ask"]), agent("helper", &[])], tools));
-    sim.turn([call("ask", r#"{"prompt":"buy"}"#)]);
-    sim.skip();
+    let tools = [needs_approval(agent_tool("ask", "helper"))];
+    let mut sim = Sim::started(build_definitions([agent("demo", &["ask"]), agent("helper", &[])], tools));
+    sim.model_turn([model_call("ask", r#"{"prompt":"buy"}"#)]);
+    sim.skip_trace();
     sim.decide("apr_R1", edit(json!({"prompt": "sell"})));
-    sim.tells(
+    sim.expect_trace(
         "resumed{user} approval.resolved{apr_R1,edit,user} tool.started{call_R1} fco_R1+
          call_R1/created call_R1/started call_R1/step.started{1}",
     );
-    assert_eq!(sim.given(), "user:sell");
+    assert_eq!(sim.request_summary(), "user:sell");
 }
 
 #[test]
 fn a_client_tool_that_needs_a_yes_waits_for_the_client_after_it() {
-    let mut sim = Sim::of(demo([gated(how(tool("pick"), ToolExecutor::Client))]));
-    sim.turn([call("pick", "{}")]);
-    sim.skip();
-    sim.client("call_R1", "red");
-    sim.tells("");
+    let mut sim = Sim::started(demo_definitions([needs_approval(with_kind(tool("pick"), ToolExecutor::Client))]));
+    sim.model_turn([model_call("pick", "{}")]);
+    sim.skip_trace();
+    sim.submit_client_result("call_R1", "red");
+    sim.expect_trace("");
     sim.decide("apr_R1", approve());
-    sim.tells("resumed{user} approval.resolved{apr_R1,approve,user} paused{call_R1}");
-    sim.client("call_R1", "red");
-    sim.tells("resumed{user} fco_R1{completed} step.started{2}");
+    sim.expect_trace("resumed{user} approval.resolved{apr_R1,approve,user} paused{call_R1}");
+    sim.submit_client_result("call_R1", "red");
+    sim.expect_trace("resumed{user} fco_R1{completed} step.started{2}");
 }
 
 #[test]
 fn decisions_and_results_of_one_request_are_one_resume() {
-    let mut sim = Sim::of(demo([gated(tool("trade")), how(tool("pick"), ToolExecutor::Client)]));
-    sim.turn([call("trade", "{}"), call("pick", "{}")]);
-    sim.skip();
-    let picked = client_gives(call_id("call_R2"), "red");
-    sim.input(MachineInput::Answers(vec![picked, decides(key("apr_R1"), approve())]));
-    sim.tells("resumed{user} approval.resolved{apr_R1,approve,user} fco_R2{completed} tool.started{call_R1}");
+    let mut sim =
+        Sim::started(demo_definitions([needs_approval(tool("trade")), with_kind(tool("pick"), ToolExecutor::Client)]));
+    sim.model_turn([model_call("trade", "{}"), model_call("pick", "{}")]);
+    sim.skip_trace();
+    let picked = client_result_answer(call_id("call_R2"), "red");
+    sim.input(MachineInput::Answers(vec![picked, approval_answer(approval_key("apr_R1"), approve())]));
+    sim.expect_trace("resumed{user} approval.resolved{apr_R1,approve,user} fco_R2{completed} tool.started{call_R1}");
 }

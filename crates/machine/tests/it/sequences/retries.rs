@@ -1,7 +1,9 @@
 //! A provider fails: who is asked again, when, and when nobody is.
 
-use crate::sim::{Sim, ends};
-use crate::words::{agent, asking, call, demo, house, run_id, task_id, text};
+use crate::fixtures::{
+    agent, agent_tool, build_definitions, demo_definitions, model_call, model_text, run_id, task_id,
+};
+use crate::sim::{Sim, model_end};
 use machine::EffectId;
 use model::Millis;
 use model::definition::{Agent, Definitions};
@@ -13,7 +15,7 @@ use serde_json::json;
 /// An agent that may ask two models.
 fn two_models() -> Definitions {
     let models = vec!["scripted/first".to_owned(), "other/second".to_owned()];
-    house([Agent { models, ..agent("demo", &[]) }], [])
+    build_definitions([Agent { models, ..agent("demo", &[]) }], [])
 }
 
 /// The last `task.retrying`, and when it was recorded.
@@ -45,57 +47,57 @@ fn step_done(sim: &Sim) -> StepDone {
 
 /// The models that were asked, by the second half of their names.
 fn asked(sim: &Sim) -> Vec<&str> {
-    sim.requests.iter().filter_map(|request| Some(request.model.split_once('/')?.1)).collect()
+    sim.model_requests.iter().filter_map(|request| Some(request.model.split_once('/')?.1)).collect()
 }
 
 #[test]
 fn a_provider_that_fails_before_anything_is_shown_is_asked_the_same_again() {
-    let mut sim = Sim::of(demo([]));
-    let first = sim.model();
-    sim.fail();
-    sim.tells("created started step.started{1} retrying{1,2,provider_error}");
-    let (mut again, before) = (sim.requests[1].clone(), sim.requests[0].clone());
+    let mut sim = Sim::started(demo_definitions([]));
+    let first = sim.last_model();
+    sim.fail_turn();
+    sim.expect_trace("created started step.started{1} retrying{1,2,provider_error}");
+    let (mut again, before) = (sim.model_requests[1].clone(), sim.model_requests[0].clone());
     assert_eq!((again.step, again.attempt), (1, 2));
     again.attempt = 1;
     assert_eq!(again, before);
     let (e, _) = retrying(&sim);
-    assert_eq!(sim.due.get(&sim.model()), Some(&e.not_before));
-    sim.input(ends(first, StopReason::Stop));
-    sim.tells("");
-    sim.turn([text("Hi")]);
-    sim.tells("msg_R1 step.done{1,stop} completed");
+    assert_eq!(sim.model_due.get(&sim.last_model()), Some(&e.not_before));
+    sim.input(model_end(first, StopReason::Stop));
+    sim.expect_trace("");
+    sim.model_turn([model_text("Hi")]);
+    sim.expect_trace("msg_R1 step.done{1,stop} completed");
 }
 
 #[test]
 fn a_model_is_asked_again_so_often_and_its_last_error_is_the_tasks() {
     for retries in 0..4 {
-        let mut house = demo([]);
+        let mut house = demo_definitions([]);
         house.limits.model_retries_max = retries;
-        let mut sim = Sim::of(house);
+        let mut sim = Sim::started(house);
         for number in 0..retries {
-            sim.fail_as(&format!("e{number}"), true, None);
+            sim.fail_turn_with(&format!("e{number}"), true, None);
         }
-        sim.skip();
-        sim.fail_as("last", true, None);
-        sim.tells("step.done{1,error} failed{last}");
+        sim.skip_trace();
+        sim.fail_turn_with("last", true, None);
+        sim.expect_trace("step.done{1,error} failed{last}");
         let attempts = if retries == 0 { json!({}) } else { json!({"attempts": retries + 1}) };
         assert_eq!(error(&sim).details, Some(attempts));
-        assert_eq!(sim.requests.len(), retries as usize + 1);
+        assert_eq!(sim.model_requests.len(), retries as usize + 1);
     }
 }
 
 #[test]
 fn each_turn_has_its_own_tries() {
-    let mut sim = Sim::of(demo([crate::words::tool("t")]));
-    sim.fail();
-    sim.fail();
-    sim.turn([call("t", "{}")]);
-    sim.ends("call_R1", crate::words::gives("ok"));
-    sim.skip();
-    sim.fail();
-    sim.fail();
-    sim.turn([text("Hi")]);
-    sim.tells("retrying{2,2,provider_error} retrying{2,3,provider_error} msg_R2 step.done{2,stop} completed");
+    let mut sim = Sim::started(demo_definitions([crate::fixtures::tool("t")]));
+    sim.fail_turn();
+    sim.fail_turn();
+    sim.model_turn([model_call("t", "{}")]);
+    sim.finish_tool("call_R1", crate::fixtures::tool_text("ok"));
+    sim.skip_trace();
+    sim.fail_turn();
+    sim.fail_turn();
+    sim.model_turn([model_text("Hi")]);
+    sim.expect_trace("retrying{2,2,provider_error} retrying{2,3,provider_error} msg_R2 step.done{2,stop} completed");
 }
 
 #[test]
@@ -107,40 +109,40 @@ fn once_something_was_shown_nobody_is_asked_again() {
         item(ModelItemKind::ToolCall { name: "t".to_owned(), provider_call_id: None }),
         item(ModelItemKind::HostedCall { name: "web_search".to_owned() }),
     ] {
-        let mut sim = Sim::of(two_models());
-        sim.fail();
+        let mut sim = Sim::started(two_models());
+        sim.fail_turn();
         sim.delta(shown.clone());
-        sim.fail_as("upstream_unreachable", true, None);
-        assert_eq!(sim.requests.len(), 2, "{shown:?}");
-        assert_eq!(sim.story().last().map(String::as_str), Some("failed{upstream_unreachable}"));
+        sim.fail_turn_with("upstream_unreachable", true, None);
+        assert_eq!(sim.model_requests.len(), 2, "{shown:?}");
+        assert_eq!(sim.trace().last().map(String::as_str), Some("failed{upstream_unreachable}"));
     }
 }
 
 #[test]
 fn what_is_no_item_has_shown_nothing() {
-    let mut sim = Sim::of(demo([]));
+    let mut sim = Sim::started(demo_definitions([]));
     sim.delta(ModelDelta::Unknown(json!({"type": "ping"})));
-    sim.skip();
-    sim.fail();
-    sim.tells("retrying{1,2,provider_error}");
+    sim.skip_trace();
+    sim.fail_turn();
+    sim.expect_trace("retrying{1,2,provider_error}");
 }
 
 #[test]
 fn when_a_model_stays_down_the_next_is_asked_at_once_and_has_as_many_tries() {
-    let mut sim = Sim::of(two_models());
+    let mut sim = Sim::started(two_models());
     for _ in 0..3 {
-        sim.fail();
+        sim.fail_turn();
     }
     assert_eq!(asked(&sim), ["first", "first", "first", "second"]);
     assert_eq!(wait_of(&sim), 0);
-    assert_eq!(sim.due.get(&sim.model()), None, "it does not wait");
+    assert_eq!(sim.model_due.get(&sim.last_model()), None, "it does not wait");
     for _ in 0..2 {
-        sim.fail();
+        sim.fail_turn();
         assert!(wait_of(&sim) > 0);
     }
-    sim.skip();
-    sim.fail();
-    sim.tells("step.done{1,error} failed{provider_error}");
+    sim.skip_trace();
+    sim.fail_turn();
+    sim.expect_trace("step.done{1,error} failed{provider_error}");
     assert_eq!(asked(&sim), ["first", "first", "first", "second", "second", "second"]);
     assert_eq!(error(&sim).details, Some(json!({"attempts": 6})));
     assert_eq!(step_done(&sim).model, "other/second");
@@ -148,9 +150,9 @@ fn when_a_model_stays_down_the_next_is_asked_at_once_and_has_as_many_tries() {
 
 #[test]
 fn the_step_says_which_model_answered() {
-    let mut sim = Sim::of(two_models());
-    sim.fail_as("provider_auth", false, None);
-    sim.turn([text("Hi")]);
+    let mut sim = Sim::started(two_models());
+    sim.fail_turn_with("provider_auth", false, None);
+    sim.model_turn([model_text("Hi")]);
     assert_eq!(step_done(&sim).model, "other/second");
 }
 
@@ -173,12 +175,12 @@ fn a_provider_of_no_use_is_left_at_once_and_a_refused_request_is_refused() {
         ("no_scenario", false, "failed", "failed"),
     ];
     for (code, retryable, of_two, of_one) in cases {
-        for (house, wanted) in [(two_models(), of_two), (demo([]), of_one)] {
-            let mut sim = Sim::of(house);
-            sim.fail_as(code, retryable, None);
-            let found = match sim.requests.last() {
+        for (house, wanted) in [(two_models(), of_two), (demo_definitions([]), of_one)] {
+            let mut sim = Sim::started(house);
+            sim.fail_turn_with(code, retryable, None);
+            let found = match sim.model_requests.last() {
                 _ if sim.run.fold.has_ended() => "failed",
-                Some(request) if request.model == sim.requests[0].model => "same",
+                Some(request) if request.model == sim.model_requests[0].model => "same",
                 _ => "other",
             };
             assert_eq!(found, wanted, "{code} {retryable}");
@@ -188,21 +190,21 @@ fn a_provider_of_no_use_is_left_at_once_and_a_refused_request_is_refused() {
 
 #[test]
 fn a_failure_that_says_nothing_of_a_retry_is_not_retried() {
-    let mut sim = Sim::of(two_models());
-    let id = sim.model();
+    let mut sim = Sim::started(two_models());
+    let id = sim.last_model();
     let failure = model::model_turn::ModelFailure { error: ErrorInfo::new("odd", "?"), retry_after_ms: None };
-    sim.skip();
+    sim.skip_trace();
     sim.input(machine::MachineInput::Model { id, event: model::model_turn::ModelEvent::Failed(failure) });
-    sim.tells("step.done{1,error} failed{odd}");
+    sim.expect_trace("step.done{1,error} failed{odd}");
 }
 
 fn waits() -> Vec<u64> {
-    let mut house = demo([]);
+    let mut house = demo_definitions([]);
     house.limits.model_retries_max = 9;
-    let mut sim = Sim::of(house);
+    let mut sim = Sim::started(house);
     let mut waits = Vec::new();
     for _ in 0..9 {
-        sim.fail();
+        sim.fail_turn();
         waits.push(wait_of(&sim));
     }
     waits
@@ -223,18 +225,18 @@ fn waits_double_up_to_a_bound_with_a_jitter_that_is_the_same_for_everybody() {
 #[test]
 fn a_provider_that_asks_for_more_time_gets_it_and_one_that_asks_for_too_much_is_left() {
     for (asked_for, waited) in [(0, None), (10, None), (5_000, Some(5_000)), (60_000, Some(60_000))] {
-        let mut sim = Sim::of(two_models());
-        sim.fail_as("rate_limited", true, Some(asked_for));
+        let mut sim = Sim::started(two_models());
+        sim.fail_turn_with("rate_limited", true, Some(asked_for));
         let wait = wait_of(&sim);
         assert!(waited.map_or((375..=625).contains(&wait), |waited| wait == waited), "{asked_for}: {wait}");
         assert_eq!(asked(&sim), ["first", "first"]);
     }
-    let mut sim = Sim::of(two_models());
-    sim.fail_as("rate_limited", true, Some(60_001));
+    let mut sim = Sim::started(two_models());
+    sim.fail_turn_with("rate_limited", true, Some(60_001));
     assert_eq!(asked(&sim), ["first", "second"]);
-    sim.skip();
-    sim.fail_as("rate_limited", true, Some(60_001));
-    sim.tells("step.done{1,error} failed{rate_limited}");
+    sim.skip_trace();
+    sim.fail_turn_with("rate_limited", true, Some(60_001));
+    sim.expect_trace("step.done{1,error} failed{rate_limited}");
 }
 
 #[test]
@@ -242,27 +244,27 @@ fn nothing_is_waited_for_beyond_the_runs_deadline() {
     let fails = |left: u64| {
         let mut house = two_models();
         house.limits.run_deadline_ms = 5_000 + left;
-        let mut sim = Sim::of(house);
+        let mut sim = Sim::started(house);
         // One input later, five seconds are to be waited.
-        sim.fail_as("overloaded", true, Some(5_000));
+        sim.fail_turn_with("overloaded", true, Some(5_000));
         sim
     };
     assert_eq!(asked(&fails(1)), ["first", "second"], "the run would be over then");
     assert_eq!(asked(&fails(2)), ["first", "first"]);
     let mut sim = fails(1);
-    sim.skip();
-    sim.fail_as("overloaded", true, Some(5_000));
-    sim.tells("step.done{1,error} failed{overloaded}");
+    sim.skip_trace();
+    sim.fail_turn_with("overloaded", true, Some(5_000));
+    sim.expect_trace("step.done{1,error} failed{overloaded}");
 }
 
 #[test]
 fn a_wait_is_measured_by_the_clock_also_when_the_log_is_ahead_of_it() {
-    let mut sim = Sim::of(demo([]));
+    let mut sim = Sim::started(demo_definitions([]));
     sim.now = 10;
-    sim.fail();
+    sim.fail_turn();
     let (e, at) = retrying(&sim);
     assert_eq!((at, sim.now), (1_001, 11));
-    assert_eq!(sim.due.get(&sim.model()), Some(&(11 + e.not_before - at)));
+    assert_eq!(sim.model_due.get(&sim.last_model()), Some(&(11 + e.not_before - at)));
 }
 
 const SEVEN: Usage =
@@ -270,13 +272,13 @@ const SEVEN: Usage =
 
 #[test]
 fn tokens_of_tries_that_failed_are_counted() {
-    let mut sim = Sim::of(two_models());
+    let mut sim = Sim::started(two_models());
     for _ in 0..2 {
         sim.delta(ModelDelta::Usage(SEVEN));
-        sim.fail_as("provider_auth", true, None);
+        sim.fail_turn_with("provider_auth", true, None);
     }
     sim.delta(ModelDelta::Usage(Usage { input_tokens: 5, ..SEVEN }));
-    sim.turn([text("Hi")]);
+    sim.model_turn([model_text("Hi")]);
     assert_eq!(step_done(&sim).usage.input_tokens, 7 + 7 + 9);
     let Some(Event::Completed(end)) = sim.drafts.last().map(|draft| &draft.event) else { panic!("it completed") };
     assert_eq!(end.usage.input_tokens, 7 + 7 + 9);
@@ -285,13 +287,16 @@ fn tokens_of_tries_that_failed_are_counted() {
 #[test]
 fn tokens_of_tries_that_failed_are_counted_also_when_nothing_more_comes_of_them() {
     let failed = || {
-        let mut sim = Sim::of(two_models());
+        let mut sim = Sim::started(two_models());
         sim.delta(ModelDelta::Usage(SEVEN));
-        sim.fail();
+        sim.fail_turn();
         sim
     };
-    let ends: [fn(&mut Sim); 3] =
-        [Sim::crash, |sim| sim.cancel(CancelMode::Immediate), |sim| sim.fail_as("provider_refused", false, None)];
+    let ends: [fn(&mut Sim); 3] = [
+        Sim::crash,
+        |sim| sim.cancel(CancelMode::Immediate),
+        |sim| sim.fail_turn_with("provider_refused", false, None),
+    ];
     for end in ends {
         let mut sim = failed();
         end(&mut sim);
@@ -299,7 +304,7 @@ fn tokens_of_tries_that_failed_are_counted_also_when_nothing_more_comes_of_them(
     }
     let mut sim = failed();
     sim.delta(ModelDelta::Usage(SEVEN));
-    sim.speak([text("Hi")]);
+    sim.model_outputs([model_text("Hi")]);
     sim.crash();
     assert_eq!(step_done(&sim).usage.input_tokens, 14, "those of the try that was lost, too");
 }
@@ -307,93 +312,94 @@ fn tokens_of_tries_that_failed_are_counted_also_when_nothing_more_comes_of_them(
 #[test]
 fn a_cancel_between_two_tries_ends_the_run_at_once_and_nobody_is_asked() {
     for mode in [CancelMode::Immediate, CancelMode::AfterTurn] {
-        let mut sim = Sim::of(two_models());
-        sim.fail();
-        sim.skip();
+        let mut sim = Sim::started(two_models());
+        sim.fail_turn();
+        sim.skip_trace();
         sim.cancel(mode);
         match mode {
-            CancelMode::Immediate => sim.tells("step.done{1,cancelled} cancelled{immediate,user}"),
+            CancelMode::Immediate => sim.expect_trace("step.done{1,cancelled} cancelled{immediate,user}"),
             CancelMode::AfterTurn => {
-                sim.tells("cancelling{after_turn} step.done{1,cancelled} cancelled{after_turn,user}");
+                sim.expect_trace("cancelling{after_turn} step.done{1,cancelled} cancelled{after_turn,user}");
             }
         }
         assert!(sim.models.is_empty(), "it is aborted");
-        assert_eq!(sim.requests.len(), 2, "the one that waited, and no other");
+        assert_eq!(sim.model_requests.len(), 2, "the one that waited, and no other");
     }
 }
 
 #[test]
 fn a_try_that_has_begun_is_heard_out_after_an_after_turn_cancel_and_is_the_last() {
-    let mut sim = Sim::of(two_models());
-    sim.fail();
-    sim.now = sim.due[&sim.model()] - 1; // an input takes a millisecond
-    sim.skip();
+    let mut sim = Sim::started(two_models());
+    sim.fail_turn();
+    sim.now = sim.model_due[&sim.last_model()] - 1; // an input takes a millisecond
+    sim.skip_trace();
     sim.cancel(CancelMode::AfterTurn);
-    sim.tells("cancelling{after_turn}");
-    let mut other = Sim::of(two_models());
+    sim.expect_trace("cancelling{after_turn}");
+    let mut other = Sim::started(two_models());
     other.cancel(CancelMode::AfterTurn);
-    other.skip();
-    other.fail();
-    other.tells("step.done{1,error} failed{provider_error}");
-    sim.turn([text("Hi")]);
-    sim.tells("msg_R1 step.done{1,stop} completed");
+    other.skip_trace();
+    other.fail_turn();
+    other.expect_trace("step.done{1,error} failed{provider_error}");
+    sim.model_turn([model_text("Hi")]);
+    sim.expect_trace("msg_R1 step.done{1,stop} completed");
 }
 
 #[test]
 fn a_sub_agent_is_tried_again_too_and_can_be_stopped_meanwhile() {
-    let mut sim = Sim::of(house([agent("demo", &["ask"]), agent("helper", &[])], [asking("ask", "helper")]));
-    sim.turn([call("ask", r#"{"prompt":"?"}"#), call("ask", r#"{"prompt":"!"}"#)]);
-    sim.skip();
-    sim.fail();
-    sim.tells("call_R2/retrying{1,2,provider_error}");
+    let mut sim =
+        Sim::started(build_definitions([agent("demo", &["ask"]), agent("helper", &[])], [agent_tool("ask", "helper")]));
+    sim.model_turn([model_call("ask", r#"{"prompt":"?"}"#), model_call("ask", r#"{"prompt":"!"}"#)]);
+    sim.skip_trace();
+    sim.fail_turn();
+    sim.expect_trace("call_R2/retrying{1,2,provider_error}");
     sim.cancel_task(task_id("call_R2"), CancelMode::AfterTurn);
-    sim.tells(
+    sim.expect_trace(
         "call_R2/cancelling{after_turn} call_R2/step.done{1,cancelled} call_R2/cancelled{after_turn,user}
          fco_R2{incomplete,cancelled}",
     );
     assert_eq!(sim.models, [EffectId::Model { task: task_id("call_R1"), step: 1, attempt: 1 }]);
-    sim.fail();
+    sim.fail_turn();
     sim.cancel_task(run_id(), CancelMode::AfterTurn);
     assert!(sim.run.fold.has_ended(), "nobody was in the middle of a turn");
-    assert_eq!(sim.story().last().map(String::as_str), Some("cancelled{after_turn,user}"));
+    assert_eq!(sim.trace().last().map(String::as_str), Some("cancelled{after_turn,user}"));
 }
 
 #[test]
 fn what_is_said_between_two_tries_is_for_the_next_turn() {
-    let mut sim = Sim::of(demo([]));
-    sim.fail();
+    let mut sim = Sim::started(demo_definitions([]));
+    sim.fail_turn();
     sim.steer("and two?");
-    sim.fail();
-    assert_eq!(sim.given(), "user:go", "the same turn again");
-    sim.skip();
-    sim.turn([text("One")]);
-    sim.tells("msg_R2 step.done{1,stop} step.started{2}");
-    assert_eq!(sim.given(), "user:go | said:One | user:and two?");
+    sim.fail_turn();
+    assert_eq!(sim.request_summary(), "user:go", "the same turn again");
+    sim.skip_trace();
+    sim.model_turn([model_text("One")]);
+    sim.expect_trace("msg_R2 step.done{1,stop} step.started{2}");
+    assert_eq!(sim.request_summary(), "user:go | said:One | user:and two?");
 }
 
 #[test]
 fn a_deadline_between_two_tries_ends_the_run() {
-    let mut sim = Sim::of(demo([]));
-    sim.fail();
-    sim.skip();
-    sim.deadline();
-    sim.tells("step.done{1,cancelled} incomplete{deadline}");
+    let mut sim = Sim::started(demo_definitions([]));
+    sim.fail_turn();
+    sim.skip_trace();
+    sim.fire_run_deadline();
+    sim.expect_trace("step.done{1,cancelled} incomplete{deadline}");
 }
 
 #[test]
 fn after_a_crash_between_two_tries_the_turn_begins_with_the_first_model() {
-    let mut sim = Sim::of(two_models());
-    sim.fail_as("provider_auth", false, None);
-    sim.fail();
-    sim.skip();
+    let mut sim = Sim::started(two_models());
+    sim.fail_turn_with("provider_auth", false, None);
+    sim.fail_turn();
+    sim.skip_trace();
     sim.crash();
-    sim.tells("step.done{1,lost} recovered{1,4} step.started{1,4}");
+    sim.expect_trace("step.done{1,lost} recovered{1,4} step.started{1,4}");
     assert_eq!(step_done(&sim).model, "other/second", "who was asked stands in the log");
     assert_eq!(asked(&sim), ["first", "second", "second", "first"]);
-    assert_eq!(sim.due.get(&sim.model()), None);
+    assert_eq!(sim.model_due.get(&sim.last_model()), None);
     for _ in 0..2 {
-        sim.fail();
+        sim.fail_turn();
     }
-    sim.turn([text("Hi")]);
+    sim.model_turn([model_text("Hi")]);
     assert_eq!(step_done(&sim).model, "scripted/first", "it has all its tries again");
 }

@@ -1,7 +1,7 @@
 //! One turn: what a provider may send in disorder, what a user says in between.
 
-use crate::sim::{Sim, begin};
-use crate::words::{call, demo, gives, run_id, text, tool};
+use crate::fixtures::{demo_definitions, model_call, model_text, run_id, tool, tool_text};
+use crate::sim::{Sim, start_command};
 use machine::MachineInput;
 use model::command::StartCommand;
 use model::event::{ErrorInfo, StopReason};
@@ -10,80 +10,80 @@ use model::model_turn::ModelDelta;
 
 #[test]
 fn a_steer_is_read_after_the_turn_and_makes_one_more() {
-    let mut sim = Sim::of(demo([]));
-    sim.skip();
-    sim.speak([text("One")]);
+    let mut sim = Sim::started(demo_definitions([]));
+    sim.skip_trace();
+    sim.model_outputs([model_text("One")]);
     sim.steer("and two?");
-    sim.end(StopReason::Stop);
-    sim.tells("input.added msg_R1 step.done{1,stop} step.started{2}");
-    assert_eq!(sim.given(), "user:go | said:One | user:and two?");
-    sim.turn([text("Two")]);
-    sim.tells("msg_R3 step.done{2,stop} completed");
+    sim.end_turn(StopReason::Stop);
+    sim.expect_trace("input.added msg_R1 step.done{1,stop} step.started{2}");
+    assert_eq!(sim.request_summary(), "user:go | said:One | user:and two?");
+    sim.model_turn([model_text("Two")]);
+    sim.expect_trace("msg_R3 step.done{2,stop} completed");
 }
 
 #[test]
 fn a_steer_while_tools_run_is_read_after_their_results() {
-    let mut sim = Sim::of(demo([tool("t")]));
-    sim.turn([call("t", "{}")]);
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
+    sim.model_turn([model_call("t", "{}")]);
     sim.steer("quickly");
-    sim.skip();
-    sim.ends("call_R1", gives("ok"));
-    sim.tells("fco_R1{completed} step.started{2}");
-    assert_eq!(sim.given(), "user:go | call:t | result:ok | user:quickly");
-    sim.turn([text("there")]);
-    sim.tells("msg_R3 step.done{2,stop} completed");
+    sim.skip_trace();
+    sim.finish_tool("call_R1", tool_text("ok"));
+    sim.expect_trace("fco_R1{completed} step.started{2}");
+    assert_eq!(sim.request_summary(), "user:go | call:t | result:ok | user:quickly");
+    sim.model_turn([model_text("there")]);
+    sim.expect_trace("msg_R3 step.done{2,stop} completed");
 }
 
 #[test]
 fn a_steer_is_not_taken_while_the_run_is_paused_or_over() {
-    let mut sim = Sim::of(demo([crate::words::gated(tool("t"))]));
-    sim.turn([call("t", "{}")]);
-    sim.skip();
+    let mut sim = Sim::started(demo_definitions([crate::fixtures::needs_approval(tool("t"))]));
+    sim.model_turn([model_call("t", "{}")]);
+    sim.skip_trace();
     sim.steer("hello?");
-    sim.tells("");
+    sim.expect_trace("");
     sim.cancel(Default::default());
-    sim.skip();
+    sim.skip_trace();
     sim.steer("hello?");
-    sim.tells("");
+    sim.expect_trace("");
 }
 
 #[test]
 fn a_run_begins_once() {
-    let mut sim = Sim::of(demo([]));
-    sim.skip();
+    let mut sim = Sim::started(demo_definitions([]));
+    sim.skip_trace();
     sim.start(Vec::new());
-    sim.tells("");
+    sim.expect_trace("");
 }
 
 #[test]
 fn a_run_that_may_not_begin_says_why_and_asks_nobody() {
-    let mut sim = Sim::new(demo([]));
+    let mut sim = Sim::new(demo_definitions([]));
     let refused = Some(ErrorInfo::new("hook_failed", "The hook did not answer."));
-    sim.input(MachineInput::Start(Box::new(StartCommand { hook_error: refused, ..begin(Vec::new()) })));
-    sim.tells("created started failed{hook_failed}");
-    assert!(sim.requests.is_empty());
+    sim.input(MachineInput::Start(Box::new(StartCommand { hook_error: refused, ..start_command(Vec::new()) })));
+    sim.expect_trace("created started failed{hook_failed}");
+    assert!(sim.model_requests.is_empty());
 }
 
 #[test]
 fn a_turn_that_says_nothing_completes() {
-    let mut sim = Sim::of(demo([]));
-    sim.turn([]);
-    sim.tells("created started step.started{1} step.done{1,stop} completed");
+    let mut sim = Sim::started(demo_definitions([]));
+    sim.model_turn([]);
+    sim.expect_trace("created started step.started{1} step.done{1,stop} completed");
 }
 
 #[test]
 fn a_providers_disorder_does_not_become_ours() {
-    let mut sim = Sim::of(demo([tool("t")]));
-    sim.say(3, &["a"]);
-    sim.done(3);
-    sim.say(3, &["late"]);
+    let mut sim = Sim::started(demo_definitions([tool("t")]));
+    sim.text(3, &["a"]);
+    sim.finish_item(3);
+    sim.text(3, &["late"]);
     sim.call(3, "t", &["{}"]);
     sim.delta(ModelDelta::Arguments { slot: 9, text: "{}".to_owned() });
     sim.delta(ModelDelta::Done { slot: 9, raw: None });
     sim.delta(ModelDelta::Hosted { slot: 3, state: "x".to_owned(), action: None });
-    sim.end(StopReason::ToolCalls);
+    sim.end_turn(StopReason::ToolCalls);
     assert_eq!(
-        sim.story()[3..],
+        sim.trace()[3..],
         [
             "item+ msg_R1",
             "text.added",
@@ -98,10 +98,10 @@ fn a_providers_disorder_does_not_become_ours() {
 
 #[test]
 fn a_long_text_is_logged_in_pieces_and_not_repeated() {
-    let mut sim = Sim::of(demo([]));
+    let mut sim = Sim::started(demo_definitions([]));
     let long = "é".repeat(70 * 1024);
-    sim.say(0, &[&long]);
-    sim.end(StopReason::Stop);
+    sim.text(0, &[&long]);
+    sim.end_turn(StopReason::Stop);
     let sizes: Vec<usize> = sim.records().iter().map(model::Record::size_bytes).collect();
     assert!(sizes.iter().all(|size| *size <= model::limits::RECORD_BYTES_MAX), "{sizes:?}");
     let object = sim.run.fold.task_object(&run_id()).expect("the run began");

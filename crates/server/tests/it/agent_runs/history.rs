@@ -1,6 +1,6 @@
 //! What was said, day by day.
 
-use super::past::{DAY, HOUR, Past};
+use super::history_writer::{DAY, HOUR, HistoryWriter};
 use super::{end_of, say, seen};
 use crate::harness::Server;
 use model::Millis;
@@ -18,10 +18,10 @@ fn told(day: &Value) -> (Value, bool, Vec<String>) {
     (day["snapshot"]["day"].clone(), day["snapshot"]["hasMore"].as_bool().unwrap(), told.collect())
 }
 
-async fn past(write: impl AsyncFnOnce(&mut Past)) -> Server {
+async fn past(write: impl AsyncFnOnce(&mut HistoryWriter)) -> Server {
     let mut hw = Server::demo();
     hw.kill9();
-    let mut past = Past::of(&hw, "thr_past");
+    let mut past = HistoryWriter::open(&hw, "thr_past");
     write(&mut past).await;
     past.close().await;
     hw.restart();
@@ -34,13 +34,14 @@ fn words(texts: &[(Millis, &str)]) -> Vec<(Millis, String)> {
 
 #[tokio::test]
 async fn three_days_are_paged_from_the_newest_to_the_oldest() {
-    let hw = past(async |past: &mut Past| {
-        past.say((MARCH + HOUR, "one?"), &words(&[(MARCH + HOUR, "One.")])).await;
+    let hw = past(async |past: &mut HistoryWriter| {
+        past.write_run((MARCH + HOUR, "one?"), &words(&[(MARCH + HOUR, "One.")])).await;
         // Asked before midnight, answered on it and after it.
         let night = MARCH + DAY;
-        past.say((night - 1, "two?"), &words(&[(night - 1, "Well."), (night, "Two."), (night + HOUR, "Two!")])).await;
-        past.say((MARCH + 4 * DAY, "three?"), &words(&[(MARCH + 4 * DAY + 1, "Three.")])).await;
-        past.say((MARCH + 5 * DAY - 2, "four?"), &words(&[(MARCH + 5 * DAY - 1, "Four.")])).await;
+        past.write_run((night - 1, "two?"), &words(&[(night - 1, "Well."), (night, "Two."), (night + HOUR, "Two!")]))
+            .await;
+        past.write_run((MARCH + 4 * DAY, "three?"), &words(&[(MARCH + 4 * DAY + 1, "Three.")])).await;
+        past.write_run((MARCH + 5 * DAY - 2, "four?"), &words(&[(MARCH + 5 * DAY - 1, "Four.")])).await;
     })
     .await;
     let day = async |query: &str| hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json();
@@ -74,10 +75,10 @@ async fn three_days_are_paged_from_the_newest_to_the_oldest() {
 async fn days_at_the_ends_of_months_and_years_follow_each_other() {
     // 2023-12-31, 2024-01-01, 2024-02-28, 2024-02-29, 2024-03-01, 2100-02-28, 2100-03-01.
     let days = [19_722, 19_723, 19_781, 19_782, 19_783, 47_540, 47_541].map(|day| day * DAY);
-    let hw = past(async |past: &mut Past| {
+    let hw = past(async |past: &mut HistoryWriter| {
         for day in days {
             // The first and the last moment of each.
-            past.say((day, "early?"), &words(&[(day + DAY - 1, "Late.")])).await;
+            past.write_run((day, "early?"), &words(&[(day + DAY - 1, "Late.")])).await;
         }
     })
     .await;
@@ -117,14 +118,14 @@ async fn a_run_that_waits_in_the_queue_does_not_change_what_its_thread_is_called
 
 #[tokio::test]
 async fn what_was_hidden_is_not_shown() {
-    let hw = past(async |past: &mut Past| {
-        let first = past.say((MARCH, "a?"), &words(&[(MARCH, "A.")])).await;
-        let second = past.say((MARCH + DAY, "b?"), &words(&[(MARCH + DAY, "B.")])).await;
-        past.hide(MARCH + DAY, &second).await;
-        past.say((MARCH + 2 * DAY, "c?"), &words(&[(MARCH + 2 * DAY, "C.")])).await;
-        let last = past.say((MARCH + 3 * DAY, "d?"), &words(&[(MARCH + 3 * DAY, "D.")])).await;
-        past.hide(MARCH + 3 * DAY, &last).await;
-        past.hide(MARCH + 3 * DAY, &first).await;
+    let hw = past(async |past: &mut HistoryWriter| {
+        let first = past.write_run((MARCH, "a?"), &words(&[(MARCH, "A.")])).await;
+        let second = past.write_run((MARCH + DAY, "b?"), &words(&[(MARCH + DAY, "B.")])).await;
+        past.hide_run(MARCH + DAY, &second).await;
+        past.write_run((MARCH + 2 * DAY, "c?"), &words(&[(MARCH + 2 * DAY, "C.")])).await;
+        let last = past.write_run((MARCH + 3 * DAY, "d?"), &words(&[(MARCH + 3 * DAY, "D.")])).await;
+        past.hide_run(MARCH + 3 * DAY, &last).await;
+        past.hide_run(MARCH + 3 * DAY, &first).await;
     })
     .await;
     let day = async |query: &str| told(&hw.get(&format!("{HISTORY}?threadId=thr_past{query}")).await.json());
@@ -139,11 +140,11 @@ async fn ten_thousand_messages_are_read_in_bounded_memory() {
     const DAYS: u64 = 100;
     const ANSWERS: u64 = 99;
     let text = |day: u64, n: u64| format!("{day}/{n} {}", "x".repeat(2_000));
-    let hw = past(async |past: &mut Past| {
+    let hw = past(async |past: &mut HistoryWriter| {
         for day in 0..DAYS {
             let at = MARCH + day * DAY;
             let answers: Vec<(Millis, String)> = (0..ANSWERS).map(|n| (at + n, text(day, n))).collect();
-            past.say((at, "go on"), &answers).await;
+            past.write_run((at, "go on"), &answers).await;
         }
     })
     .await;

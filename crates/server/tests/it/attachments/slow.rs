@@ -1,8 +1,8 @@
 //! Files that take their time.
 
 use super::{KEYS, ROUTE};
-use crate::auth::key;
-use crate::harness::{PATIENCE, Server, read_for};
+use crate::auth::create_key;
+use crate::harness::{Server, TEST_TIMEOUT, read_until_closed};
 use reqwest::Method;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -24,8 +24,8 @@ async fn begin(hw: &Server, key: &str) -> TcpStream {
 
 #[tokio::test]
 async fn whoever_sends_many_files_slowly_stops_nobody_else() {
-    let hw = Server::start(KEYS);
-    let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
+    let hw = Server::demo_with(KEYS);
+    let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));
     let mut slow = Vec::new();
     for _ in 0..USER_MAX {
         slow.push(begin(&hw, &ann).await);
@@ -41,7 +41,7 @@ async fn whoever_sends_many_files_slowly_stops_nobody_else() {
     // Those that were let in are not forgotten over it.
     for stream in &mut slow {
         stream.write_all(b"!").await.unwrap();
-        let answer = read_for(stream, PATIENCE).await;
+        let answer = read_until_closed(stream, TEST_TIMEOUT).await;
         assert!(answer.contains("HTTP/1.1 201 "), "{answer}");
     }
     assert_eq!(send(&ann).await.status, 201);

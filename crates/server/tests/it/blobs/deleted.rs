@@ -1,8 +1,8 @@
 //! A thread is deleted while bytes for it are on their way into a bucket.
 
-use super::{delete, part, picture, route, text};
-use crate::documents::web::{Page, Web};
-use crate::harness::{PATIENCE, Reply, Server};
+use super::{blob_path, delete, image_part, str_field, unique_png};
+use crate::documents::file_server::{FileServer, PageResponse};
+use crate::harness::{Reply, Server, TEST_TIMEOUT};
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
@@ -44,7 +44,7 @@ impl Bucket {
 
 /// Waits until it is.
 async fn is_so(what: &watch::Sender<bool>) {
-    tokio::time::timeout(PATIENCE, what.subscribe().wait_for(|so| *so)).await.unwrap().unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, what.subscribe().wait_for(|so| *so)).await.unwrap().unwrap();
 }
 
 async fn answer(State(bucket): State<Bucket>, request: Request) -> Response {
@@ -78,18 +78,20 @@ async fn deleted_meanwhile(hw: &Server, bucket: &Bucket, thread: &str, bringing:
     if let Some(reply) = brought {
         assert_eq!(reply.status, 404, "{}", reply.text);
     }
-    hw.until("nothing of it stays", async || bucket.is_empty() && hw.get(&route(&picture("late"))).await.status == 404)
-        .await;
+    hw.wait_until("nothing of it stays", async || {
+        bucket.is_empty() && hw.get(&blob_path(&unique_png("late"))).await.status == 404
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn nothing_stays_of_what_is_said_to_a_run_whose_thread_is_deleted() {
     let (bucket, endpoint) = Bucket::begin().await;
-    let hw = Server::in_bucket(&endpoint, "");
-    let task = hw.begin(json!({"model": "demo", "input": "story 100000"})).await;
-    let path = format!("/v1/tasks/{}/input", text(&task, "task_id"));
-    let bringing = async { Some(hw.post(&path, json!({"input": [part(&picture("late"))]})).await) };
-    deleted_meanwhile(&hw, &bucket, text(&task, "thread_id"), bringing).await;
+    let hw = Server::with_bucket(&endpoint, "");
+    let task = hw.create_task(json!({"model": "demo", "input": "story 100000"})).await;
+    let path = format!("/v1/tasks/{}/input", str_field(&task, "task_id"));
+    let bringing = async { Some(hw.post(&path, json!({"input": [image_part(&unique_png("late"))]})).await) };
+    deleted_meanwhile(&hw, &bucket, str_field(&task, "thread_id"), bringing).await;
 }
 
 /// A run that waits for a tool of the caller's.
@@ -103,36 +105,36 @@ async fn waiting(hw: &Server) -> Value {
 #[tokio::test]
 async fn nothing_stays_of_what_a_tool_gives_to_a_run_whose_thread_is_deleted() {
     let (bucket, endpoint) = Bucket::begin().await;
-    let hw = Server::in_bucket(&endpoint, "");
+    let hw = Server::with_bucket(&endpoint, "");
     let task = waiting(&hw).await;
-    let path = format!("/v1/tasks/{}/tool_results", text(&task, "task_id"));
-    let given = json!([{"call_id": task["pending"][0]["call_id"], "content": [part(&picture("late"))]}]);
+    let path = format!("/v1/tasks/{}/tool_results", str_field(&task, "task_id"));
+    let given = json!([{"call_id": task["pending"][0]["call_id"], "content": [image_part(&unique_png("late"))]}]);
     let bringing = async { Some(hw.post(&path, given).await) };
-    deleted_meanwhile(&hw, &bucket, text(&task, "thread_id"), bringing).await;
+    deleted_meanwhile(&hw, &bucket, str_field(&task, "thread_id"), bringing).await;
 }
 
 #[tokio::test]
 async fn nothing_stays_of_what_answers_a_run_whose_thread_is_deleted() {
     let (bucket, endpoint) = Bucket::begin().await;
-    let hw = Server::in_bucket(&endpoint, "");
+    let hw = Server::with_bucket(&endpoint, "");
     let task = waiting(&hw).await;
-    let url = super::data_url("image/png", &picture("late"));
+    let url = super::data_url("image/png", &unique_png("late"));
     let output = json!([{"type": "input_image", "image_url": url}]);
     let item = json!({"type": "function_call_output", "call_id": task["pending"][0]["call_id"], "output": output});
-    let previous = text(&task, "task_id").replace("task_", "resp_");
+    let previous = str_field(&task, "task_id").replace("task_", "resp_");
     let body = json!({"model": "demo", "previous_response_id": previous, "input": [item]});
     let bringing = async { Some(hw.post("/v1/responses", body).await) };
-    deleted_meanwhile(&hw, &bucket, text(&task, "thread_id"), bringing).await;
+    deleted_meanwhile(&hw, &bucket, str_field(&task, "thread_id"), bringing).await;
 }
 
 #[tokio::test]
 async fn nothing_stays_of_what_is_read_for_a_run_whose_thread_is_deleted() {
     let (bucket, endpoint) = Bucket::begin().await;
-    let page = Page::File("image/png", picture("late").into());
-    let web = Web::at("127.0.0.1:0", [("/late.png", page)]).await;
+    let page = PageResponse::File("image/png", unique_png("late").into());
+    let web = FileServer::start("127.0.0.1:0", [("/late.png", page)]).await;
     let fetch = format!("[fetch]\nallow_private = true\nports = [{}]", web.address.port());
-    let hw = Server::in_bucket(&endpoint, &fetch);
+    let hw = Server::with_bucket(&endpoint, &fetch);
     let file = json!({"type": "file", "file": {"url": web.url("/late.png")}});
-    let task = hw.begin(json!({"model": "demo", "input": [file]})).await;
-    deleted_meanwhile(&hw, &bucket, text(&task, "thread_id"), async { None }).await;
+    let task = hw.create_task(json!({"model": "demo", "input": [file]})).await;
+    deleted_meanwhile(&hw, &bucket, str_field(&task, "thread_id"), async { None }).await;
 }

@@ -1,26 +1,26 @@
 //! `headwater verify` and the place of files: it sees what is not there, what is not what it was, and what nobody knows of.
 
-use super::{part, picture, say};
-use crate::attachments::{sent, stored, text};
+use super::{image_part, run_with_parts, unique_png};
+use crate::attachments::{stored_files, str_field, upload_file};
 use crate::harness::Server;
 use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 /// Stops the server and looks: the exit code, and what is said.
-pub(super) fn verified(hw: &mut Server, args: &[&str]) -> (Option<i32>, String) {
+pub(super) fn kill_and_run_verify(hw: &mut Server, args: &[&str]) -> (Option<i32>, String) {
     hw.kill9();
-    look(hw, args)
+    run_verify(hw, args)
 }
 
-fn look(hw: &Server, args: &[&str]) -> (Option<i32>, String) {
-    let output = hw.cli(&[&["verify"], args].concat());
+fn run_verify(hw: &Server, args: &[&str]) -> (Option<i32>, String) {
+    let output = hw.run_cli(&[&["verify"], args].concat());
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
 /// What is said when all is well.
-pub(super) fn lines(lines: &[&str]) -> String {
+pub(super) fn undamaged_report(lines: &[&str]) -> String {
     lines.iter().chain(&["no damage found"]).map(|line| format!("{line}\n")).collect()
 }
 
@@ -31,13 +31,13 @@ fn overwrite(path: &Path, bytes: &[u8]) {
 #[tokio::test]
 async fn damage_to_files_is_seen_and_nothing_else() {
     let mut hw = Server::demo();
-    let bytes = picture("blob");
-    say(&hw, None, &[part(&bytes)]).await;
-    let file = sent(&hw, "", b"words").await;
+    let bytes = unique_png("blob");
+    run_with_parts(&hw, None, &[image_part(&bytes)]).await;
+    let file = upload_file(&hw, "", b"words").await;
     let root = hw.data_dir().join("files");
-    let file = root.join(text(&file, "path"));
-    let blob = stored(&hw).into_iter().find(|path| *path != file).unwrap();
-    let (code, said) = verified(&mut hw, &[]);
+    let file = root.join(str_field(&file, "path"));
+    let blob = stored_files(&hw).into_iter().find(|path| *path != file).unwrap();
+    let (code, said) = kill_and_run_verify(&mut hw, &[]);
     assert_eq!((code, said.lines().next()), (Some(0), Some("2 files")), "{said}");
 
     let name = |path: &Path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
@@ -81,12 +81,12 @@ async fn damage_to_files_is_seen_and_nothing_else() {
     ];
     for (damage, repair, wanted) in damages {
         damage();
-        let (code, said) = look(&hw, &[]);
+        let (code, said) = run_verify(&hw, &[]);
         let problems: Vec<&str> = said.lines().filter(|line| line.starts_with("problem: ")).collect();
         assert_eq!((code, problems.len()), (Some(1), 1), "{wanted}: {said}");
         assert!(problems[0].contains(&wanted) && said.ends_with("\n1 problems\n"), "{wanted}: {said}");
         repair();
-        assert_eq!(look(&hw, &[]).0, Some(0));
+        assert_eq!(run_verify(&hw, &[]).0, Some(0));
     }
 }
 
@@ -96,26 +96,26 @@ async fn what_is_on_its_way_is_no_damage() {
     let mut stream = TcpStream::connect(&hw.address).await.unwrap();
     let head = "POST /api/v1/agent/attachments HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
     stream.write_all(&[head.as_bytes(), &[b'x'; 700_000]].concat()).await.unwrap();
-    hw.until("half a file is there", async || stored(&hw).len() == 1).await;
-    let (code, said) = verified(&mut hw, &[]);
-    assert_eq!((code, stored(&hw).len()), (Some(0), 1), "{said}");
+    hw.wait_until("half a file is there", async || stored_files(&hw).len() == 1).await;
+    let (code, said) = kill_and_run_verify(&mut hw, &[]);
+    assert_eq!((code, stored_files(&hw).len()), (Some(0), 1), "{said}");
     assert!(said.starts_with("0 files\n"), "{said}");
 }
 
 #[tokio::test]
 async fn files_that_are_elsewhere_are_found_by_the_config_file() {
-    let mut hw = Server::start("[files]\nurl = \"elsewhere\"");
-    sent(&hw, "", b"words").await;
+    let mut hw = Server::demo_with("[files]\nurl = \"elsewhere\"");
+    upload_file(&hw, "", b"words").await;
     // Whoever has not looked does not say that all is well.
-    let (code, said) = verified(&mut hw, &[]);
+    let (code, said) = kill_and_run_verify(&mut hw, &[]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.starts_with("files were not looked at: there is no folder "), "{said}");
     let config = ["--config", "headwater.toml"];
-    let (code, said) = look(&hw, &config);
+    let (code, said) = run_verify(&hw, &config);
     assert_eq!((code, said.lines().next()), (Some(0), Some("1 files")), "{said}");
     // Gone altogether. Looking does not make the folder again.
     std::fs::remove_dir_all(hw.path("elsewhere")).unwrap();
-    let (code, said) = look(&hw, &config);
+    let (code, said) = run_verify(&hw, &config);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains(" is not there\n") && !hw.path("elsewhere").exists(), "{said}");
 }

@@ -1,7 +1,7 @@
 //! Many who take nothing, and what that costs.
 
-use super::chat;
-use super::client::Socket;
+use super::chat_message;
+use super::socket::Socket;
 use crate::harness::Server;
 use serde_json::json;
 
@@ -16,24 +16,24 @@ fn resident_kib(hw: &Server) -> u64 {
 #[tokio::test]
 async fn three_hundred_who_take_nothing_slow_nobody_and_cost_little() {
     let hw = Server::demo();
-    let mut reader = Socket::open(&hw).await;
-    reader.say(&chat("s1", "hello")).await;
-    reader.until("message_stop").await;
+    let mut reader = Socket::connect(&hw).await;
+    reader.send_json(&chat_message("s1", "hello")).await;
+    reader.read_until("message_stop").await;
     let mut stalled = Vec::new();
     for _ in 0..STALLED {
-        let mut socket = Socket::open(&hw).await;
-        socket.say(&json!({"type": "resume", "session_id": "s1"})).await;
-        socket.until("message_stop").await;
+        let mut socket = Socket::connect(&hw).await;
+        socket.send_json(&json!({"type": "resume", "session_id": "s1"})).await;
+        socket.read_until("message_stop").await;
         stalled.push(socket);
     }
     let before = resident_kib(&hw);
     // Some five megabytes of frames: far more than connections hold for those who do not read.
-    reader.say(&chat("s1", "story 30000 fast")).await;
+    reader.send_json(&chat_message("s1", "story 30000 fast")).await;
     let mut bytes = 0;
     let mut most = 0;
     let mut deltas = 0;
     loop {
-        let frame = reader.next().await;
+        let frame = reader.next_event().await;
         bytes += frame.to_string().len();
         deltas += usize::from(frame["type"] == "content_block_delta");
         if deltas % 2_000 == 1 {
@@ -49,6 +49,6 @@ async fn three_hundred_who_take_nothing_slow_nobody_and_cost_little() {
     assert!(bytes > 4_000_000, "{bytes} bytes for each");
     assert!(grown < 64 * 1024, "{grown} KiB for {STALLED} sockets that take nothing");
     for socket in &mut stalled[..3] {
-        socket.until("message_stop").await;
+        socket.read_until("message_stop").await;
     }
 }

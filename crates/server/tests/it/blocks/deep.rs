@@ -1,7 +1,7 @@
 //! Agents that ask agents, over the real thing: whose blocks they are, and who decides what two deep.
 
-use super::client::Socket;
-use super::{answer, chat};
+use super::socket::Socket;
+use super::{chat_message, final_text};
 use crate::harness::Server;
 use serde_json::{Value, json};
 
@@ -58,13 +58,13 @@ fn block<'a>(frames: &'a [Value], kind: &str, id: &Value) -> &'a Value {
 
 #[tokio::test]
 async fn two_deep_each_block_is_its_agents_and_each_question_is_answered_by_itself() {
-    let hw = Server::custom(AGENTS, SCENARIOS);
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&chat("s1", "go")).await;
+    let hw = Server::with_config(AGENTS, SCENARIOS);
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("s1", "go")).await;
     let mut frames = Vec::new();
     let mut asked: Vec<Value> = Vec::new();
     while asked.len() < 2 || frames.last().is_some_and(|frame: &Value| frame["type"] != "content_block_stop") {
-        let frame = socket.next().await;
+        let frame = socket.next_event().await;
         if frame["content_block"]["type"] == "approval_request" {
             asked.push(frame["content_block"].clone());
         }
@@ -75,9 +75,9 @@ async fn two_deep_each_block_is_its_agents_and_each_question_is_answered_by_itse
         [(&asked[1], json!({"type": "reject", "message": "no"})), (&asked[0], json!({"type": "approve"}))]
     {
         let key = &question["approval_key"];
-        socket.say(&json!({"type": "approval_response", "approval_key": key, "decisions": [decision]})).await;
+        socket.send_json(&json!({"type": "approval_response", "approval_key": key, "decisions": [decision]})).await;
     }
-    frames.extend(socket.until("message_stop").await);
+    frames.extend(socket.read_until("message_stop").await);
     for (question, status) in [(&asked[0], "success"), (&asked[1], "error")] {
         let call = block(&frames, "tool_use", &question["tool_use_id"]);
         let result = block(&frames, "tool_result", &question["tool_use_id"]);
@@ -95,16 +95,16 @@ async fn two_deep_each_block_is_its_agents_and_each_question_is_answered_by_itse
     );
     let finals: Vec<&Value> = frames.iter().filter(|frame| frame["is_final"] == true).collect();
     assert_eq!(finals.len(), 1, "only the root's last word");
-    assert!(answer(&frames).starts_with("front: mid: leaf: "), "{}", answer(&frames));
+    assert!(final_text(&frames).starts_with("front: mid: leaf: "), "{}", final_text(&frames));
 
     // The same again for whoever comes back at any place, and for whoever reads the log.
     for place in (0..frames.len() - 1).step_by(7) {
-        let mut back = Socket::open(&hw).await;
-        back.say(&json!({"type": "resume", "session_id": "s1", "after": frames[place]["cursor"]})).await;
-        assert_eq!(back.until("message_stop").await, frames[place + 1..], "after {place}");
+        let mut back = Socket::connect(&hw).await;
+        back.send_json(&json!({"type": "resume", "session_id": "s1", "after": frames[place]["cursor"]})).await;
+        assert_eq!(back.read_until("message_stop").await, frames[place + 1..], "after {place}");
     }
     let run = frames[0]["message_id"].as_str().unwrap();
-    let replayed = hw.cli(&["replay", run, "--as", "blocks", "--fast"]);
+    let replayed = hw.run_cli(&["replay", run, "--as", "blocks", "--fast"]);
     let lines: Vec<Value> =
         String::from_utf8(replayed.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines, frames);

@@ -1,16 +1,16 @@
 //! What no good client sends, and what good ones send at a bad moment.
 
-use super::client::{Got, Socket};
-use super::{chat, turn};
+use super::socket::{Received, Socket};
+use super::{chat_message, read_turn};
 use crate::harness::Server;
 use serde_json::{Value, json};
 
 async fn paused(socket: &mut Socket, session: &str) -> Value {
-    socket.say(&chat(session, "trade")).await;
+    socket.send_json(&chat_message(session, "trade")).await;
     loop {
-        let frame = socket.next().await;
+        let frame = socket.next_event().await;
         if frame["content_block"]["type"] == "approval_request" {
-            socket.until("content_block_stop").await;
+            socket.read_until("content_block_stop").await;
             return frame["content_block"]["approval_key"].clone();
         }
     }
@@ -19,19 +19,19 @@ async fn paused(socket: &mut Socket, session: &str) -> Value {
 #[tokio::test]
 async fn a_list_is_no_message_and_no_decision() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
+    let mut socket = Socket::connect(&hw).await;
     for text in ["5", "null", "true", "\"ping\"", "[\"ping\"]", "[{\"type\":\"ping\"}]"] {
-        socket.say_text(text).await;
-        assert_eq!(socket.next().await["code"], "invalid_body", "{text}");
+        socket.send_text(text).await;
+        assert_eq!(socket.next_event().await["code"], "invalid_body", "{text}");
     }
     for deep in [format!("{}{}", "[".repeat(500), "]".repeat(500)), format!("{{\"type\":{}", "[".repeat(100_000))] {
-        socket.say_text(&deep).await;
-        assert_eq!(socket.next().await["code"], "invalid_json");
+        socket.send_text(&deep).await;
+        assert_eq!(socket.next_event().await["code"], "invalid_json");
     }
     let key = paused(&mut socket, "s1").await;
     for decision in [json!(["approve"]), json!(["approve", null, null]), json!("approve"), json!(null)] {
-        socket.say(&json!({"type": "approval_response", "approval_key": key, "decisions": [decision]})).await;
-        assert_eq!(socket.next().await["code"], "invalid_body", "{decision} is no yes");
+        socket.send_json(&json!({"type": "approval_response", "approval_key": key, "decisions": [decision]})).await;
+        assert_eq!(socket.next_event().await["code"], "invalid_body", "{decision} is no yes");
     }
     let row = hw.get("/v1/tasks").await.json()["data"][0].clone();
     assert_eq!(row["status"], "paused", "nothing was decided");
@@ -40,7 +40,7 @@ async fn a_list_is_no_message_and_no_decision() {
 #[tokio::test]
 async fn a_refusal_names_the_field_and_says_what_there_is_to_know() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
+    let mut socket = Socket::connect(&hw).await;
     for (message, field) in [
         (json!({"type": "chat", "content": null}), "`content`"),
         (json!({"type": "chat", "content": "a", "display_mode": "both"}), "`display_mode`"),
@@ -50,43 +50,43 @@ async fn a_refusal_names_the_field_and_says_what_there_is_to_know() {
         (json!({"type": "shout"}), "`type`"),
         (json!({"type": "stop", "session_id": "s1"}), "`session_id`"),
     ] {
-        socket.say(&message).await;
-        let error = socket.next().await;
+        socket.send_json(&message).await;
+        let error = socket.next_event().await;
         assert_eq!(error["code"], "invalid_body", "{message}");
         assert!(error["message"].as_str().unwrap().contains(field), "{message}: {error}");
     }
     let key = paused(&mut socket, "s1").await;
     let decide =
         |decision: &str| json!({"type": "approval_response", "approval_key": key, "decisions": [{"type": decision}]});
-    socket.say(&decide("reject")).await;
-    socket.until("message_stop").await;
+    socket.send_json(&decide("reject")).await;
+    socket.read_until("message_stop").await;
     // The same again is no news; another one is too late.
-    socket.say(&decide("reject")).await;
-    socket.say(&decide("approve")).await;
-    let late = socket.next().await;
+    socket.send_json(&decide("reject")).await;
+    socket.send_json(&decide("approve")).await;
+    let late = socket.next_event().await;
     assert_eq!((&late["code"], &late["approval"]["key"]), (&json!("already_decided"), &key), "{late}");
     assert_eq!(late["approval"]["decision"]["type"], "reject", "{late}");
-    socket.say(&json!({"type": "resume", "session_id": "s1", "after": "999999"})).await;
-    let ahead = socket.next().await;
+    socket.send_json(&json!({"type": "resume", "session_id": "s1", "after": "999999"})).await;
+    let ahead = socket.next_event().await;
     assert_eq!((&ahead["code"], ahead["head"].is_u64()), (&json!("cursor_ahead"), true), "{ahead}");
-    socket.say(&json!({"type": "chat", "content": "hello", "agent": "nobody"})).await;
-    let unknown = socket.next().await;
+    socket.send_json(&json!({"type": "chat", "content": "hello", "agent": "nobody"})).await;
+    let unknown = socket.next_event().await;
     assert_eq!((&unknown["type"], &unknown["agents"][1]), (&json!("error"), &json!("demo")), "{unknown}");
 }
 
 #[tokio::test]
 async fn a_place_that_does_not_fit_is_refused_also_where_the_socket_is_already() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&chat("other", "hello")).await;
-    let foreign = turn(&mut socket).await[0]["cursor"].clone();
-    socket.say(&chat("s1", "weather")).await;
-    let frames = turn(&mut socket).await;
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("other", "hello")).await;
+    let foreign = read_turn(&mut socket).await[0]["cursor"].clone();
+    socket.send_json(&chat_message("s1", "weather")).await;
+    let frames = read_turn(&mut socket).await;
     let inner = frames.iter().find_map(|frame| frame["cursor"].as_str().filter(|cursor| cursor.contains(".blocks.")));
     let of_another = inner.unwrap().replace(".blocks.", ".agent-runs.");
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&json!({"type": "resume", "session_id": "s1"})).await;
-    assert_eq!(turn(&mut socket).await, frames);
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&json!({"type": "resume", "session_id": "s1"})).await;
+    assert_eq!(read_turn(&mut socket).await, frames);
     for (after, code) in [
         (json!(""), "invalid_cursor"),
         (json!("x"), "invalid_cursor"),
@@ -94,13 +94,13 @@ async fn a_place_that_does_not_fit_is_refused_also_where_the_socket_is_already()
         (json!(of_another), "cursor_foreign"),
         (json!("999999"), "cursor_ahead"),
     ] {
-        socket.say(&json!({"type": "resume", "session_id": "s1", "after": after})).await;
-        assert_eq!(socket.next().await["code"], code, "{after}");
+        socket.send_json(&json!({"type": "resume", "session_id": "s1", "after": after})).await;
+        assert_eq!(socket.next_event().await["code"], code, "{after}");
     }
     // One that fits is nothing new: the socket misses nothing.
-    socket.say(&json!({"type": "resume", "session_id": "s1", "after": frames[0]["cursor"]})).await;
-    socket.say(&json!({"type": "ping"})).await;
-    assert_eq!(socket.next().await["type"], "pong");
+    socket.send_json(&json!({"type": "resume", "session_id": "s1", "after": frames[0]["cursor"]})).await;
+    socket.send_json(&json!({"type": "ping"})).await;
+    assert_eq!(socket.next_event().await["type"], "pong");
 }
 
 #[tokio::test]
@@ -109,36 +109,36 @@ async fn a_session_that_was_deleted_behind_a_sockets_back_begins_anew_where_it_a
     // Which of the two a socket hears first, the deletion or its client, is chance.
     for round in 0..5 {
         let session = format!("s{round}");
-        let mut socket = Socket::open(&hw).await;
-        socket.say(&chat(&session, "story 20000 fast")).await;
+        let mut socket = Socket::connect(&hw).await;
+        socket.send_json(&chat_message(&session, "story 20000 fast")).await;
         // Nothing is read, so that the socket is busy until all has happened.
-        let first = socket.next().await["message_id"].as_str().unwrap().to_owned();
-        let thread = hw.ended(&first).await["thread_id"].as_str().unwrap().to_owned();
+        let first = socket.next_event().await["message_id"].as_str().unwrap().to_owned();
+        let thread = hw.wait_ended(&first).await["thread_id"].as_str().unwrap().to_owned();
         hw.request(reqwest::Method::DELETE, &format!("/v1/threads/{thread}"), &[], None).await;
-        socket.say(&chat(&session, "hello")).await;
+        socket.send_json(&chat_message(&session, "hello")).await;
         let begun = loop {
-            let frame = socket.next().await;
+            let frame = socket.next_event().await;
             if frame["type"] == "message_start" && frame["message_id"] != first {
                 break frame;
             }
         };
         assert_eq!(begun["session_id"], session);
-        socket.until("message_stop").await;
+        socket.read_until("message_stop").await;
     }
 }
 
 #[tokio::test]
 async fn messages_may_come_in_pieces_and_closes_are_answered_in_kind() {
-    let hw = Server::start("[limits]\nbody_bytes_max = 1000");
-    let mut socket = Socket::open(&hw).await;
-    socket.send(0x01, b"{\"type\":\"pi").await;
-    socket.send(0x8a, b"a pong that nobody asked for").await;
-    socket.send(0x80, b"ng\"}").await;
-    assert_eq!(socket.next().await, json!({"type": "pong"}));
+    let hw = Server::demo_with("[limits]\nbody_bytes_max = 1000");
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_frame(0x01, b"{\"type\":\"pi").await;
+    socket.send_frame(0x8a, b"a pong that nobody asked for").await;
+    socket.send_frame(0x80, b"ng\"}").await;
+    assert_eq!(socket.next_event().await, json!({"type": "pong"}));
     // The limit is the message's, however it is cut; and nobody waits for what was only announced.
-    socket.send(0x01, &[b'x'; 600]).await;
-    socket.send(0x80, &[b'x'; 600]).await;
-    assert_eq!(socket.end().await, Got::Closed(1009));
+    socket.send_frame(0x01, &[b'x'; 600]).await;
+    socket.send_frame(0x80, &[b'x'; 600]).await;
+    assert_eq!(socket.read_close().await, Received::Closed(1009));
     let code = |code: u16| code.to_be_bytes();
     for (first, payload, answer) in [
         (0x88, code(3000).to_vec(), 3000),
@@ -151,35 +151,37 @@ async fn messages_may_come_in_pieces_and_closes_are_answered_in_kind() {
         (0x80, b"x".to_vec(), 1002),
         (0x09, b"x".to_vec(), 1002),
     ] {
-        let mut socket = Socket::open(&hw).await;
-        socket.send(first, &payload).await;
-        assert_eq!(socket.end().await, Got::Closed(answer), "{first:x} {payload:?}");
+        let mut socket = Socket::connect(&hw).await;
+        socket.send_frame(first, &payload).await;
+        assert_eq!(socket.read_close().await, Received::Closed(answer), "{first:x} {payload:?}");
     }
 }
 
 #[tokio::test]
 async fn a_stop_ends_what_is_paused_and_what_waits_behind_it() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
+    let mut socket = Socket::connect(&hw).await;
     let key = paused(&mut socket, "s1").await;
-    socket.say(&chat("s1", "story 2000")).await;
-    let mut other = Socket::open(&hw).await;
-    other.say(&chat("s1", "hello")).await;
-    hw.until("both wait", async || hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().len() == 3).await;
-    socket.say(&json!({"type": "stop"})).await;
-    let frames = socket.until("message_stop").await;
+    socket.send_json(&chat_message("s1", "story 2000")).await;
+    let mut other = Socket::connect(&hw).await;
+    other.send_json(&chat_message("s1", "hello")).await;
+    hw.wait_until("both wait", async || hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().len() == 3).await;
+    socket.send_json(&json!({"type": "stop"})).await;
+    let frames = socket.read_until("message_stop").await;
     let result = frames.iter().find(|frame| frame["content_block"]["type"] == "tool_result").unwrap();
     assert_eq!(result["content_block"]["status"], "error", "no call is left without a result");
     assert_eq!(frames[frames.len() - 2]["delta"]["stop_reason"], "user_stopped");
-    socket.say(&json!({"type": "approval_response", "approval_key": key, "decisions": [{"type": "approve"}]})).await;
-    assert_eq!(socket.next().await["code"], "already_decided");
-    hw.until("all were stopped", async || {
+    socket
+        .send_json(&json!({"type": "approval_response", "approval_key": key, "decisions": [{"type": "approve"}]}))
+        .await;
+    assert_eq!(socket.next_event().await["code"], "already_decided");
+    hw.wait_until("all were stopped", async || {
         let runs = hw.get("/v1/tasks").await.json();
         runs["data"].as_array().unwrap().iter().all(|run| run["status"] == "cancelled")
     })
     .await;
     // Whoever waited for a turn that never came is shown the next one.
-    socket.say(&chat("s1", "hello")).await;
-    let next = turn(&mut socket).await;
-    assert_eq!(turn(&mut other).await, next);
+    socket.send_json(&chat_message("s1", "hello")).await;
+    let next = read_turn(&mut socket).await;
+    assert_eq!(read_turn(&mut other).await, next);
 }

@@ -1,26 +1,26 @@
 //! Leaving and coming back: nothing is missed, nothing comes twice.
 
-use super::client::Socket;
-use super::{answer, chat, turn};
+use super::socket::Socket;
+use super::{chat_message, final_text, read_turn};
 use crate::harness::Server;
 use serde_json::{Value, json};
 
 async fn resumed(hw: &Server, session: &str, after: Option<&Value>) -> Vec<Value> {
-    let mut socket = Socket::open(hw).await;
+    let mut socket = Socket::connect(hw).await;
     let mut message = json!({"type": "resume", "session_id": session});
     if let Some(after) = after {
         message["after"] = after.clone();
     }
-    socket.say(&message).await;
-    socket.until("message_stop").await
+    socket.send_json(&message).await;
+    socket.read_until("message_stop").await
 }
 
 #[tokio::test]
 async fn whoever_comes_back_gets_the_rest_from_every_place() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&chat("s1", "weather")).await;
-    let frames = turn(&mut socket).await;
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("s1", "weather")).await;
+    let frames = read_turn(&mut socket).await;
     for (place, frame) in frames.iter().enumerate().take(frames.len() - 1) {
         assert_eq!(resumed(&hw, "s1", Some(&frame["cursor"])).await, frames[place + 1..], "after {place}");
     }
@@ -34,62 +34,62 @@ async fn whoever_comes_back_gets_the_rest_from_every_place() {
 #[tokio::test]
 async fn leaving_changes_nothing_and_a_live_run_can_be_joined() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&chat("s1", "story 100")).await;
-    let mut had = socket.until("content_block_delta").await;
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("s1", "story 100")).await;
+    let mut had = socket.read_until("content_block_delta").await;
     drop(socket);
     let last = had.last().unwrap()["cursor"].clone();
     had.extend(resumed(&hw, "s1", Some(&last)).await);
     assert_eq!(resumed(&hw, "s1", None).await, had);
-    let task = hw.ended(had[0]["message_id"].as_str().unwrap()).await;
+    let task = hw.wait_ended(had[0]["message_id"].as_str().unwrap()).await;
     assert_eq!(task["status"], "completed");
-    assert_eq!(answer(&had), super::last_words(&task));
+    assert_eq!(final_text(&had), super::last_message_text(&task));
 }
 
 #[tokio::test]
 async fn attaching_before_the_first_token_gives_an_open_stream() {
     let hw = Server::demo();
-    let mut first = Socket::open(&hw).await;
-    first.say(&chat("s1", "slow 1")).await;
+    let mut first = Socket::connect(&hw).await;
+    first.send_json(&chat_message("s1", "slow 1")).await;
     // Two sockets, one conversation; the second comes when there is a session and nothing more.
-    let mut second = Socket::open(&hw).await;
+    let mut second = Socket::connect(&hw).await;
     let frames = loop {
-        second.say(&json!({"type": "resume", "session_id": "s1"})).await;
-        let frame = second.next().await;
+        second.send_json(&json!({"type": "resume", "session_id": "s1"})).await;
+        let frame = second.next_event().await;
         if frame["type"] == "message_start" {
             let mut frames = vec![frame];
-            frames.extend(second.until("message_stop").await);
+            frames.extend(second.read_until("message_stop").await);
             break frames;
         }
         assert_eq!(frame["code"], "not_found");
     };
-    assert_eq!(turn(&mut first).await, frames);
+    assert_eq!(read_turn(&mut first).await, frames);
 }
 
 #[tokio::test]
 async fn two_resumes_on_one_socket_give_one_replay() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&chat("s1", "hello")).await;
-    let frames = turn(&mut socket).await;
-    let mut socket = Socket::open(&hw).await;
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("s1", "hello")).await;
+    let frames = read_turn(&mut socket).await;
+    let mut socket = Socket::connect(&hw).await;
     for _ in 0..2 {
-        socket.say(&json!({"type": "resume", "session_id": "s1", "after": frames[1]["cursor"]})).await;
+        socket.send_json(&json!({"type": "resume", "session_id": "s1", "after": frames[1]["cursor"]})).await;
     }
-    assert_eq!(socket.until("message_stop").await, frames[2..]);
-    socket.say(&json!({"type": "ping"})).await;
-    assert_eq!(socket.next().await["type"], "pong", "nothing else came");
+    assert_eq!(socket.read_until("message_stop").await, frames[2..]);
+    socket.send_json(&json!({"type": "ping"})).await;
+    assert_eq!(socket.next_event().await["type"], "pong", "nothing else came");
 }
 
 #[tokio::test]
 async fn a_restart_in_mid_sentence_loses_nothing() {
     let mut hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&chat("s1", "story 60")).await;
-    let mut had = socket.until("content_block_delta").await;
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("s1", "story 60")).await;
+    let mut had = socket.read_until("content_block_delta").await;
     hw.kill9();
     // What was on its way is still to be read.
-    while let super::client::Got::Event(event) = socket.got().await {
+    while let super::socket::Received::Event(event) = socket.receive().await {
         had.push(event);
     }
     hw.restart();
@@ -97,5 +97,5 @@ async fn a_restart_in_mid_sentence_loses_nothing() {
     had.extend(resumed(&hw, "s1", Some(&last)).await);
     assert_eq!(had, resumed(&hw, "s1", None).await);
     let task = hw.get(&format!("/v1/tasks/{}", had[0]["message_id"].as_str().unwrap())).await.json();
-    assert_eq!(answer(&had), super::last_words(&task));
+    assert_eq!(final_text(&had), super::last_message_text(&task));
 }

@@ -1,93 +1,93 @@
 //! Which conversation a socket is about, and what happens when it is busy.
 
-use super::client::Socket;
-use super::{chat, kinds, turn};
+use super::socket::Socket;
+use super::{chat_message, frame_types, read_turn};
 use crate::harness::Server;
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn without_a_name_a_session_is_named_and_goes_on() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&json!({"type": "chat", "content": "hello"})).await;
-    let name = turn(&mut socket).await[0]["session_id"].as_str().unwrap().to_owned();
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&json!({"type": "chat", "content": "hello"})).await;
+    let name = read_turn(&mut socket).await[0]["session_id"].as_str().unwrap().to_owned();
     assert!(name.starts_with("thr_"), "{name}");
-    socket.say(&json!({"type": "chat", "content": "hello"})).await;
-    assert_eq!(turn(&mut socket).await[0]["session_id"], name, "the socket has a session now");
-    let mut other = Socket::open(&hw).await;
-    other.say(&chat(&name, "hello")).await;
-    assert_eq!(turn(&mut other).await[0]["session_id"], name);
-    other.say(&json!({"type": "chat", "session_id": "other", "content": "hello"})).await;
-    assert_eq!(turn(&mut other).await[0]["session_id"], "other", "another name is another session");
-    assert_eq!(hw.size().await.0, 2);
+    socket.send_json(&json!({"type": "chat", "content": "hello"})).await;
+    assert_eq!(read_turn(&mut socket).await[0]["session_id"], name, "the socket has a session now");
+    let mut other = Socket::connect(&hw).await;
+    other.send_json(&chat_message(&name, "hello")).await;
+    assert_eq!(read_turn(&mut other).await[0]["session_id"], name);
+    other.send_json(&json!({"type": "chat", "session_id": "other", "content": "hello"})).await;
+    assert_eq!(read_turn(&mut other).await[0]["session_id"], "other", "another name is another session");
+    assert_eq!(hw.count_threads_and_records().await.0, 2);
 }
 
 #[tokio::test]
 async fn a_socket_follows_one_session_at_a_time() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&chat("one", "story 200")).await;
-    let first = socket.until("content_block_delta").await[0]["message_id"].clone();
-    socket.say(&chat("two", "hello")).await;
-    let frames = socket.until("message_start").await;
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("one", "story 200")).await;
+    let first = socket.read_until("content_block_delta").await[0]["message_id"].clone();
+    socket.send_json(&chat_message("two", "hello")).await;
+    let frames = socket.read_until("message_start").await;
     assert!(frames[..frames.len() - 1].iter().all(|frame| frame["message_id"] == first));
     let second = frames.last().unwrap()["message_id"].clone();
-    let rest = socket.until("message_stop").await;
+    let rest = socket.read_until("message_stop").await;
     assert!(rest.iter().all(|frame| frame["message_id"] == second), "nothing of the first session any more");
 }
 
 #[tokio::test]
 async fn a_busy_session_queues_and_the_next_turn_begins_when_its_time_comes() {
     let hw = Server::demo();
-    let mut first = Socket::open(&hw).await;
-    first.say(&chat("s1", "story 20")).await;
-    first.until("message_start").await;
-    first.say(&chat("s1", "hello")).await;
+    let mut first = Socket::connect(&hw).await;
+    first.send_json(&chat_message("s1", "story 20")).await;
+    first.read_until("message_start").await;
+    first.send_json(&chat_message("s1", "hello")).await;
     // Two sockets have no order among them.
-    hw.until("it waits", async || hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().len() == 2).await;
+    hw.wait_until("it waits", async || hw.get("/v1/tasks").await.json()["data"].as_array().unwrap().len() == 2).await;
     // Whoever asks on another socket sees its own turn, and nothing of those before it.
-    let mut second = Socket::open(&hw).await;
-    second.say(&chat("s1", "story 3 fast")).await;
-    first.until("message_stop").await;
-    let queued = turn(&mut first).await;
-    let third = turn(&mut first).await;
+    let mut second = Socket::connect(&hw).await;
+    second.send_json(&chat_message("s1", "story 3 fast")).await;
+    first.read_until("message_stop").await;
+    let queued = read_turn(&mut first).await;
+    let third = read_turn(&mut first).await;
     assert_ne!(queued[0]["message_id"], third[0]["message_id"]);
-    assert_eq!(turn(&mut second).await, third);
-    assert_eq!(kinds(&third).iter().filter(|kind| **kind == "content_block_delta").count(), 3);
+    assert_eq!(read_turn(&mut second).await, third);
+    assert_eq!(frame_types(&third).iter().filter(|kind| **kind == "content_block_delta").count(), 3);
 }
 
 #[tokio::test]
 async fn whoever_joins_in_the_middle_does_not_spoil_it_for_others() {
     let hw = Server::demo();
-    let mut first = Socket::open(&hw).await;
-    first.say(&chat("s1", "story 30")).await;
-    let mut seen = first.until("content_block_delta").await;
-    let mut second = Socket::open(&hw).await;
-    second.say(&chat("s1", "hello")).await;
+    let mut first = Socket::connect(&hw).await;
+    first.send_json(&chat_message("s1", "story 30")).await;
+    let mut seen = first.read_until("content_block_delta").await;
+    let mut second = Socket::connect(&hw).await;
+    second.send_json(&chat_message("s1", "hello")).await;
     // The first one comes back while the second is at the live end of the same session.
-    let mut third = Socket::open(&hw).await;
-    third.say(&json!({"type": "resume", "session_id": "s1"})).await;
-    seen.extend(first.until("message_stop").await);
-    assert_eq!(third.until("message_stop").await, seen);
-    assert_eq!(turn(&mut second).await, turn(&mut third).await);
+    let mut third = Socket::connect(&hw).await;
+    third.send_json(&json!({"type": "resume", "session_id": "s1"})).await;
+    seen.extend(first.read_until("message_stop").await);
+    assert_eq!(third.read_until("message_stop").await, seen);
+    assert_eq!(read_turn(&mut second).await, read_turn(&mut third).await);
 }
 
 #[tokio::test]
 async fn a_stop_ends_what_runs_and_what_waits() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&chat("s1", "story 2000")).await;
-    socket.until("content_block_delta").await;
-    socket.say(&chat("s1", "hello")).await;
-    socket.say(&json!({"type": "stop"})).await;
-    let frames = socket.until("message_stop").await;
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("s1", "story 2000")).await;
+    socket.read_until("content_block_delta").await;
+    socket.send_json(&chat_message("s1", "hello")).await;
+    socket.send_json(&json!({"type": "stop"})).await;
+    let frames = socket.read_until("message_stop").await;
     let reason = &frames[frames.len() - 2]["delta"]["stop_reason"];
     assert_eq!(reason, "user_stopped");
     let terminal = frames.iter().find(|frame| !frame["delta"]["extras"].is_null()).unwrap();
     assert_eq!(terminal["delta"]["extras"]["block_subtype"], "user_stopped");
-    socket.say(&json!({"type": "stop"})).await;
-    socket.say(&chat("s1", "hello")).await;
-    assert_eq!(socket.next().await["type"], "message_start", "the one that waited never began");
+    socket.send_json(&json!({"type": "stop"})).await;
+    socket.send_json(&chat_message("s1", "hello")).await;
+    assert_eq!(socket.next_event().await["type"], "message_start", "the one that waited never began");
     let runs = hw.get("/v1/tasks").await.json();
     let cancelled = runs["data"].as_array().unwrap().iter().filter(|run| run["status"] == "cancelled").count();
     assert_eq!(cancelled, 2, "{runs}");
@@ -96,15 +96,15 @@ async fn a_stop_ends_what_runs_and_what_waits() {
 #[tokio::test]
 async fn a_deleted_session_is_said_to_be_gone() {
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&chat("s1", "hello")).await;
-    turn(&mut socket).await;
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&chat_message("s1", "hello")).await;
+    read_turn(&mut socket).await;
     let thread = hw.get("/v1/threads").await.json()["data"][0]["thread_id"].as_str().unwrap().to_owned();
     hw.request(reqwest::Method::DELETE, &format!("/v1/threads/{thread}"), &[], None).await;
-    let error = socket.next().await;
+    let error = socket.next_event().await;
     assert_eq!((&error["code"], &error["session_id"]), (&json!("not_found"), &json!("s1")));
-    socket.say(&chat("s1", "hello")).await;
-    assert_eq!(turn(&mut socket).await[0]["session_id"], "s1", "the name is free again");
+    socket.send_json(&chat_message("s1", "hello")).await;
+    assert_eq!(read_turn(&mut socket).await[0]["session_id"], "s1", "the name is free again");
 }
 
 #[tokio::test]
@@ -113,21 +113,21 @@ async fn whoever_is_not_named_is_whoever_answered_last_else_whom_no_other_agent_
         hw.get(&format!("/v1/tasks/{}", frames[0]["message_id"].as_str().unwrap())).await.json()["agent"].clone()
     };
     let hw = Server::demo();
-    let mut socket = Socket::open(&hw).await;
+    let mut socket = Socket::connect(&hw).await;
     for (message, agent) in [
         (json!({"type": "chat", "session_id": "s1", "content": "hello", "agent": "specialist"}), "specialist"),
         (json!({"type": "chat", "session_id": "s1", "content": "hello"}), "specialist"),
         (json!({"type": "chat", "session_id": "s2", "content": "hello"}), "demo"),
     ] {
-        socket.say(&message).await;
-        let frames = turn(&mut socket).await;
+        socket.send_json(&message).await;
+        let frames = read_turn(&mut socket).await;
         assert_eq!(agent_of(&hw, &frames).await, agent, "{message}");
     }
     let config = "[agents.aide]\nmodel = \"p/aide\"\ndescription = \"Helps.\"\n[agents.zoe]\nmodel = \"p/zoe\"\n\
         tools = [\"aide\"]\n[providers.p]\nkind = \"scripted\"\nfile = \"scenarios.toml\"";
-    let hw = Server::custom(config, "[[scenario]]\n[[scenario.turn]]\nsteps = [{ text = \"Hi.\" }]");
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&json!({"type": "chat", "content": "hello"})).await;
-    let frames = turn(&mut socket).await;
+    let hw = Server::with_config(config, "[[scenario]]\n[[scenario.turn]]\nsteps = [{ text = \"Hi.\" }]");
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&json!({"type": "chat", "content": "hello"})).await;
+    let frames = read_turn(&mut socket).await;
     assert_eq!(agent_of(&hw, &frames).await, "zoe");
 }

@@ -1,7 +1,7 @@
 //! A crash or a cancel while a file is being read.
 
+use super::file_server::{FileServer, PageResponse};
 use super::pdf_maker::{document, endless};
-use super::web::{Page, Web};
 use super::{Listener, TERMINAL, begin, files, frames};
 use crate::harness::{self, Server};
 use crate::kill::stop_and_verify;
@@ -15,9 +15,9 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 const RULES: &str = "[fetch]\nallow_private = true\ntimeout_ms = 60000\n";
 
 /// A document that comes once the gate is open.
-async fn slow(gate: &watch::Receiver<bool>) -> Web {
+async fn slow(gate: &watch::Receiver<bool>) -> FileServer {
     let pdf = document(&[&["Worth waiting for"]]).into();
-    Web::at("127.0.0.1:0", [("/slow.pdf", Page::Slow("application/pdf", pdf, gate.clone()))]).await
+    FileServer::start("127.0.0.1:0", [("/slow.pdf", PageResponse::Slow("application/pdf", pdf, gate.clone()))]).await
 }
 
 #[tokio::test]
@@ -26,10 +26,10 @@ async fn a_file_that_was_being_read_at_a_crash_is_read_again() {
     let (web, model) = (slow(&gate).await, Listener::open().await);
     let mut hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
     let task = begin(&hw, &[web.url("/slow.pdf"), web.url("/none")]).await;
-    web.until(|seen| seen.open == 1 && seen.asked.len() == 2).await;
-    hw.open(&format!("/v1/tasks/{task}/events")).await.until("status 404").await;
+    web.wait_until(|seen| seen.active == 1 && seen.by_path.len() == 2).await;
+    hw.open_stream(&format!("/v1/tasks/{task}/events")).await.read_until("status 404").await;
     hw.kill9();
-    web.until(|seen| seen.open == 0).await;
+    web.wait_until(|seen| seen.active == 0).await;
     assert_eq!(model.questions(), 0);
 
     open.send_replace(true);
@@ -40,7 +40,7 @@ async fn a_file_that_was_being_read_at_a_crash_is_read_again() {
     assert_eq!(found.len(), 2, "what ended before the crash is not read again: {found:?}");
     let read = (web.url("/slow.pdf"), "completed".to_owned(), "Read slow.pdf (".to_owned());
     assert!(found[1].0 == read.0 && found[1].1 == read.1 && found[1].2.starts_with(&read.2), "{found:?}");
-    let asked = web.seen().asked;
+    let asked = web.access_counts().by_path;
     assert_eq!((asked["/slow.pdf"], asked["/none"], model.questions()), (2, 1, 1));
     assert!(model.heard().join("\n").contains("Worth waiting for"));
     let done = seen.iter().filter(|frame| frame.event == "task.output_item.added").count();
@@ -54,14 +54,14 @@ async fn a_cancel_while_a_file_is_being_read_ends_the_run_and_leaves_nothing_run
     let (web, model) = (slow(&gate).await, Listener::open().await);
     let mut hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
     let task = begin(&hw, &[web.url("/slow.pdf")]).await;
-    web.until(|seen| seen.open == 1).await;
-    let mut watcher = hw.open(&format!("/v1/tasks/{task}/events")).await;
+    web.wait_until(|seen| seen.active == 1).await;
+    let mut watcher = hw.open_stream(&format!("/v1/tasks/{task}/events")).await;
 
     let begun = Instant::now();
     let reply = hw.post(&format!("/v1/tasks/{task}/cancel"), json!({})).await;
     assert_eq!(reply.status, 202, "{}", reply.text);
-    let seen = harness::frames(watcher.rest().await.unwrap());
-    web.until(|seen| seen.open == 0).await;
+    let seen = harness::parse_frames(watcher.read_to_end().await.unwrap());
+    web.wait_until(|seen| seen.active == 0).await;
     let took = begun.elapsed();
     eprintln!("a slow file: the stream ended and the connection was closed {took:?} after the cancel");
     assert!(took < AT_ONCE, "{took:?}");
@@ -71,7 +71,7 @@ async fn a_cancel_while_a_file_is_being_read_ends_the_run_and_leaves_nothing_run
     let object = hw.get(&format!("/v1/tasks/{task}")).await.json();
     let item = &object["output"][0];
     assert_eq!((&item["type"], &item["status"]), (&json!("file_processing"), &json!("incomplete")), "{object}");
-    assert_eq!((model.questions(), web.seen().asked["/slow.pdf"]), (0, 1));
+    assert_eq!((model.questions(), web.access_counts().by_path["/slow.pdf"]), (0, 1));
     stop_and_verify(&mut hw);
 }
 
@@ -85,16 +85,18 @@ fn children(hw: &Server) -> usize {
 
 #[tokio::test]
 async fn a_cancel_ends_the_process_that_reads_a_document() {
-    let web = Web::at("127.0.0.1:0", [("/endless.pdf", Page::File("application/pdf", endless().into()))]).await;
+    let web =
+        FileServer::start("127.0.0.1:0", [("/endless.pdf", PageResponse::File("application/pdf", endless().into()))])
+            .await;
     let model = Listener::open().await;
     let hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
     let task = begin(&hw, &[web.url("/endless.pdf")]).await;
-    hw.until("somebody reads it", async || children(&hw) == 1).await;
+    hw.wait_until("somebody reads it", async || children(&hw) == 1).await;
 
     let begun = Instant::now();
     let reply = hw.post(&format!("/v1/tasks/{task}/cancel"), json!({})).await;
     assert_eq!(reply.status, 202, "{}", reply.text);
-    hw.until("nobody reads it", async || children(&hw) == 0).await;
+    hw.wait_until("nobody reads it", async || children(&hw) == 0).await;
     let took = begun.elapsed();
     eprintln!("the process was gone {took:?} after the cancel");
     assert!(took < AT_ONCE, "{took:?}");
@@ -106,13 +108,13 @@ const PATHS: [&str; 6] = ["/1", "/2", "/3", "/4", "/5", "/6"];
 #[tokio::test]
 async fn files_wait_for_their_turn() {
     let (open, gate) = watch::channel(false);
-    let slow = Page::Slow("text/plain", Bytes::from_static(b"Worth waiting for"), gate);
-    let web = Web::at("127.0.0.1:0", PATHS.map(|path| (path, slow.clone()))).await;
+    let slow = PageResponse::Slow("text/plain", Bytes::from_static(b"Worth waiting for"), gate);
+    let web = FileServer::start("127.0.0.1:0", PATHS.map(|path| (path, slow.clone()))).await;
     let model = Listener::open().await;
     let hw = model.server(&format!("{RULES}at_once_max = 4\nports = [{}]", web.address.port()));
     let task = begin(&hw, &PATHS.map(|path| web.url(path))).await;
     // Half of the places are for others.
-    web.until(|seen| seen.open == 2).await;
+    web.wait_until(|seen| seen.active == 2).await;
     // Whoever does not wait has come by now.
     for _ in 0..50 {
         assert_eq!(hw.get("/healthz").await.status, 200);
@@ -120,16 +122,16 @@ async fn files_wait_for_their_turn() {
     open.send_replace(true);
     let found = files(&frames(&hw, &task).await);
     let read = found.iter().filter(|(_, status, _)| status == "completed").count();
-    assert_eq!((read, web.seen().asked.len(), web.seen().most), (6, 6, 2), "{found:?}");
+    assert_eq!((read, web.access_counts().by_path.len(), web.access_counts().active_max), (6, 6, 2), "{found:?}");
 }
 
 #[tokio::test]
 async fn each_file_has_its_turn_however_long_the_others_take() {
     let (_open, gate) = watch::channel(false);
-    let slow = Page::Slow("text/plain", Bytes::from_static(b"Never"), gate);
+    let slow = PageResponse::Slow("text/plain", Bytes::from_static(b"Never"), gate);
     let mut pages = PATHS.map(|path| (path, slow.clone()));
-    pages[5].1 = Page::File("text/plain", Bytes::from_static(b"The last"));
-    let web = Web::at("127.0.0.1:0", pages).await;
+    pages[5].1 = PageResponse::File("text/plain", Bytes::from_static(b"The last"));
+    let web = FileServer::start("127.0.0.1:0", pages).await;
     let model = Listener::open().await;
     let rules = "[fetch]\nallow_private = true\ntimeout_ms = 1500\nat_once_max = 1\n";
     let hw = model.server(&format!("{rules}ports = [{}]", web.address.port()));

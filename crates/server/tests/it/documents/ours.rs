@@ -1,15 +1,15 @@
 //! Files that were sent before, by the address that the server has signed for them.
 
 use super::{Listener, REFUSED, begin, files, frames};
-use crate::attachments::{sent, signed_path, text};
-use crate::auth::key;
+use crate::attachments::{signed_path, str_field, upload_file};
+use crate::auth::create_key;
 use crate::harness::Server;
 use serde_json::Value;
 
 /// An address for a file of one's own.
 async fn address(hw: &Server, file: &Value) -> String {
-    let answer = hw.get(&signed_path(text(file, "bucket"), text(file, "path"))).await.json();
-    text(&answer, "url").to_owned()
+    let answer = hw.get(&signed_path(str_field(file, "bucket"), str_field(file, "path"))).await.json();
+    str_field(&answer, "url").to_owned()
 }
 
 async fn told(hw: &Server, url: &str) -> String {
@@ -25,14 +25,14 @@ async fn a_file_of_ones_own_is_read_by_its_signed_address_and_nobody_is_asked() 
     let model = Listener::open().await;
     // Nothing may be fetched at all.
     let hw = model.server("[auth]\nmode = \"keys\"\n[fetch]\nports = []\nbytes_max = 1000\n");
-    let (ann, bob) = (key(&hw, "ann"), key(&hw, "bob"));
+    let (ann, bob) = (create_key(&hw, "ann"), create_key(&hw, "bob"));
     let hw = hw.with_key(&ann);
-    let url = address(&hw, &sent(&hw, "?name=notes.md", b"# Notes of mine").await).await;
+    let url = address(&hw, &upload_file(&hw, "?name=notes.md", b"# Notes of mine").await).await;
     assert_eq!(told(&hw, &url).await, "Read notes.md (15 bytes)");
     assert!(model.heard().join("\n").contains("# Notes of mine"));
-    let large = address(&hw, &sent(&hw, "?name=large.txt", &[b'a'; 1001]).await).await;
+    let large = address(&hw, &upload_file(&hw, "?name=large.txt", &[b'a'; 1001]).await).await;
     assert_eq!(told(&hw, &large).await, "The file is too large.");
-    let other = address(&hw, &sent(&hw, "?name=a.exe", b"MZ\x90\0\x03\0\0\0").await).await;
+    let other = address(&hw, &upload_file(&hw, "?name=a.exe", b"MZ\x90\0\x03\0\0\0").await).await;
     assert_eq!(told(&hw, &other).await, "Files of this type cannot be read.");
 
     let altered = [url.replace("notes", "n0tes"), url.replace("expires=", "expires=1"), format!("{url}0")];

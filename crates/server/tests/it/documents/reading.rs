@@ -1,11 +1,11 @@
 //! What is read of a file, and what the model is given of it.
 
+use super::file_server::{FileServer, PageResponse};
 use super::pdf_maker::{HELVETICA, Maker, document, lines};
-use super::web::{Page, Web};
 use super::{Listener, begin, files, frames};
-use crate::blocks::client::Socket;
-use crate::blocks::{answer, turn};
-use crate::harness::{Frame, headwater};
+use crate::blocks::socket::Socket;
+use crate::blocks::{final_text, read_turn};
+use crate::harness::{SseFrame, headwater_command};
 use crate::kill::stop_and_verify;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn large_page() -> Bytes {
 }
 
 /// What happened, in order, without what happened to which file.
-fn story(frames: &[Frame]) -> Vec<&str> {
+fn story(frames: &[SseFrame]) -> Vec<&str> {
     frames.iter().map(|frame| frame.event.as_str()).filter(|event| !event.starts_with("task.text.")).collect()
 }
 
@@ -46,8 +46,9 @@ fn story(frames: &[Frame]) -> Vec<&str> {
 async fn a_large_document_a_large_page_and_one_that_is_not_there_in_one_request() {
     let (pdf, page) = (large_pdf(), large_page());
     assert!(pdf.len() > 20_000_000 && page.len() > 5_000_000);
-    let pages = [("/report.pdf", Page::File("application/pdf", pdf)), ("/page", Page::File("text/html", page))];
-    let web = Web::at("127.0.0.1:0", pages).await;
+    let pages =
+        [("/report.pdf", PageResponse::File("application/pdf", pdf)), ("/page", PageResponse::File("text/html", page))];
+    let web = FileServer::start("127.0.0.1:0", pages).await;
     let model = Listener::open().await;
     let mut hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
     let urls = ["/report.pdf", "/page", "/none"].map(|path| web.url(path));
@@ -95,15 +96,17 @@ async fn a_large_document_a_large_page_and_one_that_is_not_there_in_one_request(
 
 #[tokio::test]
 async fn the_same_three_as_the_files_of_a_chat_are_its_first_block() {
-    let pages =
-        [("/report.pdf", Page::File("application/pdf", large_pdf())), ("/page", Page::File("text/html", large_page()))];
-    let web = Web::at("127.0.0.1:0", pages).await;
+    let pages = [
+        ("/report.pdf", PageResponse::File("application/pdf", large_pdf())),
+        ("/page", PageResponse::File("text/html", large_page())),
+    ];
+    let web = FileServer::start("127.0.0.1:0", pages).await;
     let model = Listener::open().await;
     let hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
     let urls = ["/report.pdf", "/page", "/none"].map(|path| web.url(path));
-    let mut socket = Socket::open(&hw).await;
-    socket.say(&json!({"type": "chat", "content": "Read these.", "content_urls": urls})).await;
-    let frames = turn(&mut socket).await;
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_json(&json!({"type": "chat", "content": "Read these.", "content_urls": urls})).await;
+    let frames = read_turn(&mut socket).await;
 
     assert_eq!((&frames[1]["type"], &frames[1]["index"]), (&json!("content_block_start"), &json!(0)));
     let files = urls.clone().map(|url| json!({ "url": url }));
@@ -116,7 +119,7 @@ async fn the_same_three_as_the_files_of_a_chat_are_its_first_block() {
     let missing = format!("{}: The address answered with status 404.", urls[2]);
     assert!(before.iter().any(|delta| delta["message"] == missing), "{before:?}");
     assert_eq!((&frames[stop]["index"], &frames[stop + 1]["content_block"]["type"]), (&json!(0), &json!("text")));
-    assert_eq!((answer(&frames).as_str(), &frames[stop + 1]["index"]), ("Hello.", &json!(1)));
+    assert_eq!((final_text(&frames).as_str(), &frames[stop + 1]["index"]), ("Hello.", &json!(1)));
 
     let heard = model.heard().join("\n");
     for words in
@@ -129,17 +132,17 @@ async fn the_same_three_as_the_files_of_a_chat_are_its_first_block() {
 #[tokio::test]
 async fn short_texts_of_every_kind_stand_in_the_question_and_a_picture_goes_with_it() {
     let pages = [
-        ("/notes.md", Page::File("text/markdown", Bytes::from_static("# Notes\n\n- one".as_bytes()))),
-        ("/rows.csv", Page::File("text/csv", Bytes::from_static(b"name,age\nAda,36\n"))),
-        ("/plain.txt", Page::File("text/plain; charset=iso-8859-1", Bytes::from_static(b"caf\xe9"))),
-        ("/page.html", Page::File("text/html", Bytes::from_static(b"<p>Hello <b>you</b>"))),
-        ("/small.pdf", Page::File("application/pdf", document(&[&["In a small document"]]).into())),
-        ("/dot.png", Page::File("image/png", Bytes::from_static(PNG))),
-        ("/moved", Page::Redirect(302, "/plain.txt".to_owned())),
-        ("/program.exe", Page::File("application/octet-stream", Bytes::from_static(b"MZ\x90\0\x03\0\0\0"))),
+        ("/notes.md", PageResponse::File("text/markdown", Bytes::from_static("# Notes\n\n- one".as_bytes()))),
+        ("/rows.csv", PageResponse::File("text/csv", Bytes::from_static(b"name,age\nAda,36\n"))),
+        ("/plain.txt", PageResponse::File("text/plain; charset=iso-8859-1", Bytes::from_static(b"caf\xe9"))),
+        ("/page.html", PageResponse::File("text/html", Bytes::from_static(b"<p>Hello <b>you</b>"))),
+        ("/small.pdf", PageResponse::File("application/pdf", document(&[&["In a small document"]]).into())),
+        ("/dot.png", PageResponse::File("image/png", Bytes::from_static(PNG))),
+        ("/moved", PageResponse::Redirect(302, "/plain.txt".to_owned())),
+        ("/program.exe", PageResponse::File("application/octet-stream", Bytes::from_static(b"MZ\x90\0\x03\0\0\0"))),
     ];
     let paths = pages.clone().map(|(path, _)| path);
-    let web = Web::at("127.0.0.1:0", pages).await;
+    let web = FileServer::start("127.0.0.1:0", pages).await;
     let model = Listener::open().await;
     let hw = model.server(&format!("{RULES}ports = [{}]", web.address.port()));
     let urls = paths.map(|path| web.url(path));
@@ -163,17 +166,18 @@ async fn short_texts_of_every_kind_stand_in_the_question_and_a_picture_goes_with
 #[test]
 fn how_pdfs_are_read_is_nothing_that_people_are_told_of() {
     let dir = tempfile::tempdir().unwrap();
-    let help = headwater(dir.path()).arg("--help").output().unwrap();
+    let help = headwater_command(dir.path()).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     assert!(help.contains("check-config") && !help.contains("pdf"), "{help}");
 }
 
 #[tokio::test]
 async fn without_a_port_nothing_is_fetched() {
-    let web = Web::at("127.0.0.1:0", [("/", Page::File("text/plain", Bytes::from_static(b"hi")))]).await;
+    let web =
+        FileServer::start("127.0.0.1:0", [("/", PageResponse::File("text/plain", Bytes::from_static(b"hi")))]).await;
     let model = Listener::open().await;
     let hw = model.server("[fetch]\nallow_private = true\nports = []");
     let found = files(&frames(&hw, &begin(&hw, &[web.url("/")]).await).await);
     assert_eq!((found.len(), found[0].2.as_str()), (1, super::REFUSED));
-    assert!(web.seen().asked.is_empty());
+    assert!(web.access_counts().by_path.is_empty());
 }

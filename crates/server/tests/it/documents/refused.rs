@@ -1,8 +1,8 @@
 //! Every way to make the server ask where it must not, against listeners that must not hear of it.
 
 use super::canary::Canary;
+use super::file_server::{FileServer, PageResponse};
 use super::network::Network;
-use super::web::{Page, Web};
 use super::{Listener, REFUSED, begin, files, frames};
 use crate::harness::Server;
 
@@ -102,15 +102,17 @@ async fn no_redirect_from_an_allowed_site_leads_inside() {
     ];
     for status in [301, 302, 307, 308] {
         let paths: Vec<String> = (0..inside.len() - 1).map(|number| format!("/{number}")).collect();
-        let mut pages: Vec<(&str, Page)> = vec![("/here", Page::Redirect(status, "/here".to_owned()))];
-        pages.extend(paths.iter().zip(&inside).map(|(path, to)| (path.as_str(), Page::Redirect(status, to.clone()))));
-        let web = Web::at("127.0.0.2:0", pages).await;
+        let mut pages: Vec<(&str, PageResponse)> = vec![("/here", PageResponse::Redirect(status, "/here".to_owned()))];
+        pages.extend(
+            paths.iter().zip(&inside).map(|(path, to)| (path.as_str(), PageResponse::Redirect(status, to.clone()))),
+        );
+        let web = FileServer::start("127.0.0.2:0", pages).await;
         let rules = format!("allow_private = [\"127.0.0.2\"]\nports = [80, {}, {port}]", web.address.port());
         let hw = model.server(&format!("[fetch]\n{rules}"));
         let urls: Vec<String> = paths.iter().map(String::as_str).chain(["/here"]).map(|path| web.url(path)).collect();
         are_refused(&hw, &urls).await;
         // The site itself was asked, and a circle is not gone round for ever.
-        let asked = web.seen().asked;
+        let asked = web.access_counts().by_path;
         assert!(paths.iter().all(|path| asked[path] == 1) && asked["/here"] == 4, "{asked:?}");
     }
     assert_eq!(canary.seen().await, 0);
@@ -151,7 +153,7 @@ async fn a_neighbour_in_another_network_hears_nothing() {
     let neighbour = &network.neighbour;
     let number = neighbour.split('.').fold(0_u32, |number, octet| number * 256 + octet.parse::<u32>().unwrap());
     let inside = format!("http://{neighbour}/");
-    let web = Web::at("127.0.0.2:0", [("/", Page::Redirect(302, inside.clone()))]).await;
+    let web = FileServer::start("127.0.0.2:0", [("/", PageResponse::Redirect(302, inside.clone()))]).await;
     let rules = format!("allow_private = [\"127.0.0.2\"]\nports = [80, {}]", web.address.port());
     let hw = model.server(&format!("[fetch]\n{rules}"));
     let mapped = format!("http://[64:ff9b::{:x}:{:x}]/", number >> 16, number & 0xffff);

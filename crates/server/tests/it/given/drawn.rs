@@ -1,11 +1,14 @@
 //! Pictures that a model draws: addresses in the log, pictures to clients of Responses, and back to the model.
 
-use super::{blobs, data_url, greets, picture as picture_of, png, short, taken, upstreams, verified};
-use crate::auth::key;
-use crate::fake::dialect::{DIALECTS, Dialect};
-use crate::fake::loopback::{Act, Asked, stream};
+use super::{
+    data_url, greeting_actions, image_part as picture_of, kill_and_verify, png, short, start_with_providers,
+    stored_blobs, take_bodies,
+};
+use crate::auth::create_key;
+use crate::fake_provider::dialect::{DIALECTS, ProviderDialect};
+use crate::fake_provider::loopback::{ReceivedRequest, ResponseAction, stream_head};
 use crate::harness::Server;
-use crate::responses::{create, events, get};
+use crate::responses::{create_response, get_response, parse_events};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -13,7 +16,7 @@ use serde_json::{Value, json};
 const KIND: &str = "image_generation_call";
 
 /// A service that thinks, draws these pictures, each sharper, and says so.
-fn draws(pictures: &[Vec<u8>]) -> impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static {
+fn draws(pictures: &[Vec<u8>]) -> impl Fn(&ReceivedRequest) -> Vec<ResponseAction> + Send + Sync + 'static {
     let pictures: Vec<String> = pictures.iter().map(|picture| STANDARD.encode(picture)).collect();
     let response = |status: &str, output: Value| {
         let (id, object) = ("resp_1", "response");
@@ -40,7 +43,7 @@ fn draws(pictures: &[Vec<u8>]) -> impl Fn(&Asked) -> Vec<Act> + Send + Sync + 's
     all.push(json!({"type": "response.completed", "response": response("completed", output)}));
     let frame = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
     let answer: String = all.iter().map(frame).collect();
-    move |_| vec![stream(), Act::Send(answer.clone().into_bytes())]
+    move |_| vec![stream_head(), ResponseAction::Send(answer.clone().into_bytes())]
 }
 
 /// Everything in a stream's events that stands for a picture.
@@ -59,53 +62,53 @@ fn pictures(events: &[Value]) -> Vec<String> {
 async fn a_picture_that_a_model_draws_is_an_address_in_the_log_and_itself_to_clients_of_responses() {
     let drawn = [png(40_000, 1), png(1_000_000, 2)];
     let base64: Vec<String> = drawn.iter().map(|picture| STANDARD.encode(picture)).collect();
-    let (hw, heard) = upstreams("", draws(&drawn)).await;
+    let (hw, heard) = start_with_providers("", draws(&drawn)).await;
     let address = "/v1/blobs/0000000000000000000000000000000000000000000000000000000000000000";
     let body = json!({"model": "to_responses", "input": "Draw.", "metadata": {"result": address}});
     let mut streamed = body.clone();
     streamed["stream"] = true.into();
 
     let text = hw.post("/v1/responses", streamed).await.text;
-    let all = events(&text);
+    let all = parse_events(&text);
     let [sketch, picture] = base64.as_slice() else { panic!() };
     let shown = pictures(&all);
     assert!(shown == [sketch.clone(), picture.clone(), picture.clone(), picture.clone()], "{} pictures", shown.len());
     let response = &all.last().unwrap()["response"];
     assert_eq!(response["metadata"]["result"], address, "an address elsewhere is an address");
     let id = response["id"].as_str().unwrap();
-    assert!(get(&hw, &response["id"]).await == *response, "what was streamed is what is kept");
+    assert!(get_response(&hw, &response["id"]).await == *response, "what was streamed is what is kept");
     for place in 0..all.len() {
-        let rest = events(&hw.get(&format!("/v1/responses/{id}?stream=true&starting_after={place}")).await.text);
+        let rest = parse_events(&hw.get(&format!("/v1/responses/{id}?stream=true&starting_after={place}")).await.text);
         assert!(rest == all[place + 1..], "after {place}");
     }
-    assert!(create(&hw, body).await["output"][1]["result"] == picture.as_str());
+    assert!(create_response(&hw, body).await["output"][1]["result"] == picture.as_str());
 
     let run = id.replace("resp_", "task_");
     let log = hw.get(&format!("/v1/tasks/{run}/events")).await.text;
     assert!(log.contains("/v1/blobs/") && !log.contains("base64") && log.len() < 100_000, "{}", log.len());
     let items = hw.get(&format!("/v1/tasks/{run}/events?format=run-items")).await.text;
     assert!(items.contains(picture.as_str()), "its frames carry those of Responses");
-    assert_eq!(blobs(&hw).len(), 2);
+    assert_eq!(stored_blobs(&hw).len(), 2);
 
-    taken(&heard);
+    take_bodies(&heard);
     let again = json!({"model": "to_responses", "input": "Make it blue.", "previous_response_id": id});
-    create(&hw, again).await;
-    let body = taken(&heard).remove(0);
+    create_response(&hw, again).await;
+    let body = take_bodies(&heard).remove(0);
     let given: Vec<&Value> = body["input"].as_array().unwrap().iter().collect();
     let kinds: Vec<&str> = given.iter().filter_map(|item| item["type"].as_str()).collect();
     assert_eq!(kinds, ["message", "reasoning", KIND, "message", "message"], "{}", short(&body));
     assert!(given[2]["result"] == picture.as_str(), "{}", short(given[2]));
-    verified(hw);
+    kill_and_verify(hw);
 }
 
 #[tokio::test]
 async fn a_replay_gives_what_a_client_was_given() {
-    let (hw, _) = upstreams("", draws(&[png(3_000, 1), png(200_000, 2)])).await;
+    let (hw, _) = start_with_providers("", draws(&[png(3_000, 1), png(200_000, 2)])).await;
     let body = json!({"model": "to_responses", "input": "Draw.", "stream": true});
     let told = hw.post("/v1/responses", body).await.text;
-    let id = events(&told)[0]["response"]["id"].as_str().unwrap().to_owned();
+    let id = parse_events(&told)[0]["response"]["id"].as_str().unwrap().to_owned();
     for protocol in ["responses", "run-items"] {
-        let replayed = hw.cli(&["replay", &id, "--as", protocol, "--fast"]);
+        let replayed = hw.run_cli(&["replay", &id, "--as", protocol, "--fast"]);
         let replayed = String::from_utf8(replayed.stdout).unwrap();
         let told = match protocol {
             "responses" => told.clone(),
@@ -120,26 +123,26 @@ async fn a_replay_gives_what_a_client_was_given() {
 
 #[tokio::test]
 async fn a_picture_whose_bytes_are_gone_is_empty() {
-    let (hw, _) = upstreams("", draws(&[png(3_000, 1)])).await;
-    let response = create(&hw, json!({"model": "to_responses", "input": "Draw."})).await;
+    let (hw, _) = start_with_providers("", draws(&[png(3_000, 1)])).await;
+    let response = create_response(&hw, json!({"model": "to_responses", "input": "Draw."})).await;
     assert_eq!(response["output"][1]["result"], STANDARD.encode(png(3_000, 1)));
     std::fs::remove_dir_all(hw.data_dir().join("files/blobs")).unwrap();
-    let now = get(&hw, &response["id"]).await;
+    let now = get_response(&hw, &response["id"]).await;
     assert_eq!((&now["output"][1]["type"], &now["output"][1]["result"]), (&json!(KIND), &json!("")));
     let path = format!("/v1/responses/{}?stream=true", response["id"].as_str().unwrap());
-    assert_eq!(pictures(&events(&hw.get(&path).await.text)), ["", "", ""]);
+    assert_eq!(pictures(&parse_events(&hw.get(&path).await.text)), ["", "", ""]);
 }
 
 #[tokio::test]
 async fn somebody_who_is_shown_the_thread_sees_its_pictures_and_a_conversation_lists_them() {
-    let hw = Server::start("[auth]\nmode = \"keys\"");
+    let hw = Server::demo_with("[auth]\nmode = \"keys\"");
     let hw = {
-        let owner = key(&hw, "owner");
+        let owner = create_key(&hw, "owner");
         hw.with_key(&owner)
     };
     let conversation = hw.post("/v1/conversations", json!({})).await.json()["id"].clone();
     let body = json!({"model": "demo", "input": "image", "conversation": conversation});
-    let response = create(&hw, body).await;
+    let response = create_response(&hw, body).await;
     let is_drawn = |item: &&Value| item["type"] == KIND;
     let drawn = response["output"].as_array().unwrap().iter().find(is_drawn).unwrap();
     assert!(STANDARD.decode(drawn["result"].as_str().unwrap()).unwrap().starts_with(b"\x89PNG"), "{drawn}");
@@ -160,8 +163,8 @@ async fn somebody_who_is_shown_the_thread_sees_its_pictures_and_a_conversation_l
     let mut viewer = hw;
     for token in tokens {
         viewer = viewer.with_key(&token);
-        assert!(get(&viewer, &response["id"]).await == response);
-        let streamed = events(&viewer.get(&format!("/v1/responses/{id}?stream=true")).await.text);
+        assert!(get_response(&viewer, &response["id"]).await == response);
+        let streamed = parse_events(&viewer.get(&format!("/v1/responses/{id}?stream=true")).await.text);
         assert!(streamed.last().unwrap()["response"] == response);
     }
 }
@@ -170,16 +173,16 @@ async fn somebody_who_is_shown_the_thread_sees_its_pictures_and_a_conversation_l
 async fn pictures_of_the_demo_are_addresses() {
     let hw = Server::demo();
     for input in ["weather", "image"] {
-        let task = hw.run(input).await;
+        let task = hw.start_run(input).await;
         let id = task["task_id"].as_str().unwrap();
-        let ended = hw.ended(id).await;
+        let ended = hw.wait_ended(id).await;
         let log = hw.get(&format!("/v1/tasks/{id}/events")).await.text + &ended.to_string();
         assert!(log.contains("/v1/blobs/") && !log.contains(&data_url("image/png", b"")), "{input}: {log}");
     }
 }
 
 /// How a model of Chat Completions says something and shows a picture.
-fn shows(words: &str, picture: &[u8]) -> Vec<Act> {
+fn shows(words: &str, picture: &[u8]) -> Vec<ResponseAction> {
     let picture = json!({"type": "image_url", "image_url": {"url": data_url("image/png", picture)}});
     let chunk = |delta: Value, finish: Value| {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
@@ -190,16 +193,16 @@ fn shows(words: &str, picture: &[u8]) -> Vec<Act> {
     let said = chunk(json!({"role": "assistant", "content": words}), Value::Null);
     let shown = chunk(json!({ "images": [picture] }), Value::Null);
     let answer = [said, shown, chunk(json!({}), json!("stop")), "data: [DONE]\n\n".to_owned()].concat();
-    vec![stream(), Act::Send(answer.into_bytes())]
+    vec![stream_head(), ResponseAction::Send(answer.into_bytes())]
 }
 
 #[tokio::test]
 async fn what_a_model_draws_in_its_own_message_is_shown_to_whoever_answers_next() {
     let drawn = png(10_000, 5);
     let picture = drawn.clone();
-    let (hw, heard) = upstreams("", move |asked| {
+    let (hw, heard) = start_with_providers("", move |asked| {
         let is_first = !asked.body.to_string().contains("There.");
-        if is_first { shows("There.", &picture) } else { greets(asked) }
+        if is_first { shows("There.", &picture) } else { greeting_actions(asked) }
     })
     .await;
     let task = hw.post("/v1/tasks", json!({"model": "to_chat", "input": "Draw.", "wait": true})).await.json();
@@ -208,11 +211,11 @@ async fn what_a_model_draws_in_its_own_message_is_shown_to_whoever_answers_next(
         let more = json!({"model": format!("to_{}", d.name()), "input": "More.", "wait": true,
             "thread_id": task["thread_id"]});
         assert_eq!(hw.post("/v1/tasks", more).await.json()["status"], "completed");
-        let told = taken(&heard).pop().unwrap().to_string();
+        let told = take_bodies(&heard).pop().unwrap().to_string();
         assert_eq!(told.matches(&picture_of(d, &drawn).to_string()).count(), 1, "{d:?}: {told:.2000}");
         assert!(told.find("There.") < told.find("More."), "{d:?}");
     }
-    verified(hw);
+    kill_and_verify(hw);
 }
 
 #[tokio::test]
@@ -221,15 +224,19 @@ async fn what_a_sub_agent_draws_is_shown_to_whoever_asked_it() {
         [tools.work]\nkind = \"agent\"\nagent = \"artist\"\n";
     let drawn = png(10_000, 6);
     let picture = drawn.clone();
-    let (hw, heard) = upstreams(ARTIST, move |asked| {
-        let d = Dialect::of(&asked.path);
+    let (hw, heard) = start_with_providers(ARTIST, move |asked| {
+        let d = ProviderDialect::from_path(&asked.path);
         match asked.body["model"].as_str() {
             Some("artist") => shows("", &picture),
-            _ if d.has_results(&asked.body) => greets(asked),
+            _ if d.has_results(&asked.body) => greeting_actions(asked),
             _ => {
                 let (item, id, given) = ("fc_1", "call_1", r#"{"prompt":"A tree."}"#);
-                let call = d.call(0, item, id) + &d.arguments(0, item, given) + &d.called(0, item, id, given);
-                vec![stream(), Act::Send([d.head(), call, d.end(true, 9, 4)].concat().into_bytes())]
+                let call =
+                    d.call_start(0, item, id) + &d.arguments_delta(0, item, given) + &d.call_end(0, item, id, given);
+                vec![
+                    stream_head(),
+                    ResponseAction::Send([d.answer_start(), call, d.terminal_event(true, 9, 4)].concat().into_bytes()),
+                ]
             }
         }
     })
@@ -238,8 +245,8 @@ async fn what_a_sub_agent_draws_is_shown_to_whoever_asked_it() {
         let body = json!({"model": format!("to_{}", d.name()), "input": "Have it drawn.", "wait": true});
         let task = hw.post("/v1/tasks", body).await.json();
         assert_eq!(task["status"], "completed", "{task}");
-        let told = taken(&heard).pop().unwrap().to_string();
+        let told = take_bodies(&heard).pop().unwrap().to_string();
         assert_eq!(told.matches(&picture_of(d, &drawn).to_string()).count(), 1, "{d:?}: {told:.2000}");
     }
-    verified(hw);
+    kill_and_verify(hw);
 }

@@ -1,8 +1,8 @@
 //! Large bodies: how large, how many at once, and what they cost.
 
 use super::*;
-use crate::blocks::client::Got;
-use crate::harness::{PATIENCE, read_for};
+use crate::blocks::socket::Received;
+use crate::harness::{TEST_TIMEOUT, read_until_closed};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -11,14 +11,14 @@ const MIB: usize = 1024 * 1024;
 #[tokio::test]
 async fn fifty_megabytes_are_too_much_in_every_protocol() {
     let hw = Server::demo();
-    for way in WAYS {
+    for way in API_PROTOCOLS {
         // Who says beforehand how long it is need not send it.
         let head = format!(
             "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: 50000000\r\n\r\n{{",
             way.path(),
             hw.address
         );
-        let answer = hw.raw(head).await;
+        let answer = hw.send_raw(head).await;
         assert!(answer.starts_with("HTTP/1.1 413 "), "{way:?}: {answer}");
     }
     // Nobody has to say so, and then it is noticed.
@@ -35,19 +35,19 @@ async fn fifty_megabytes_are_too_much_in_every_protocol() {
             break;
         }
     }
-    let answer = read_for(&mut stream, PATIENCE).await;
+    let answer = read_until_closed(&mut stream, TEST_TIMEOUT).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    assert_eq!((kept(&hw).len(), hw.size().await), (0, (0, 0)));
+    assert_eq!((kept(&hw).len(), hw.count_threads_and_records().await), (0, (0, 0)));
 }
 
 #[tokio::test]
 async fn a_picture_of_some_megabytes_is_taken_in_every_protocol() {
     let hw = Server::demo();
-    for (way, tag) in WAYS.into_iter().zip(["a", "b", "c", "d"]) {
+    for (way, tag) in API_PROTOCOLS.into_iter().zip(["a", "b", "c", "d"]) {
         let bytes = png(&tag.repeat(6 * MIB));
-        let reply = hw.post(way.path(), way.shows(&data_url("image/png", &bytes))).await;
+        let reply = hw.post(way.path(), way.request_with_image(&data_url("image/png", &bytes))).await;
         assert_eq!(reply.status, 200, "{way:?}: {}", reply.text);
-        assert_eq!(fetched(&hw, &blob(&bytes), None).await, (200, bytes), "{way:?}");
+        assert_eq!(fetch_bytes(&hw, &blob(&bytes), None).await, (200, bytes), "{way:?}");
     }
     assert_eq!(kept(&hw).len(), 4);
 }
@@ -74,16 +74,20 @@ async fn has_room(hw: &Server) -> bool {
 
 #[tokio::test]
 async fn few_bodies_are_large_at_a_time() {
-    let hw = Server::start("[limits]\nlarge_bodies_max = 1");
-    let body = Way::Native.shows(&data_url("image/png", &png(&"x".repeat(2 * MIB)))).to_string();
+    let hw = Server::demo_with("[limits]\nlarge_bodies_max = 1");
+    let body = ApiProtocol::Native.request_with_image(&data_url("image/png", &png(&"x".repeat(2 * MIB)))).to_string();
     let (mut first, answer) = announce(&hw, body.len()).await;
     assert!(answer.starts_with("HTTP/1.1 100 "), "{answer}");
     let (_, refused) = announce(&hw, body.len()).await;
     assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
     assert!(refused.to_lowercase().contains("\r\nretry-after: 2\r\n"), "{refused}");
-    assert_eq!(hw.post("/v1/tasks", Way::Native.shows(&picture_url("small"))).await.status, 200, "small ones go on");
+    assert_eq!(
+        hw.post("/v1/tasks", ApiProtocol::Native.request_with_image(&picture_url("small"))).await.status,
+        200,
+        "small ones go on"
+    );
     first.write_all(body.as_bytes()).await.unwrap();
-    let answer = read_for(&mut first, PATIENCE).await;
+    let answer = read_until_closed(&mut first, TEST_TIMEOUT).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer:.200}");
     assert!(has_room(&hw).await, "there is room again");
 }
@@ -99,36 +103,36 @@ fn long_chat(session: &str) -> (Vec<u8>, Vec<u8>) {
 
 #[tokio::test]
 async fn a_large_message_of_a_socket_takes_the_same_room_and_another_waits_for_it() {
-    let hw = Server::start("[limits]\nlarge_bodies_max = 1");
+    let hw = Server::demo_with("[limits]\nlarge_bodies_max = 1");
     let (first, rest) = long_chat("a");
-    let (mut a, mut b) = (Socket::open(&hw).await, Socket::open(&hw).await);
-    a.send(0x01, &first).await;
-    hw.until("the socket holds the room", async || !has_room(&hw).await).await;
+    let (mut a, mut b) = (Socket::connect(&hw).await, Socket::connect(&hw).await);
+    a.send_frame(0x01, &first).await;
+    hw.wait_until("the socket holds the room", async || !has_room(&hw).await).await;
     let other = async {
         let (first, rest) = long_chat("b");
-        b.send(0x01, &first).await;
-        b.send(0x80, &rest).await;
-        b.until("message_stop").await[0]["message_id"].as_str().unwrap().to_owned()
+        b.send_frame(0x01, &first).await;
+        b.send_frame(0x80, &rest).await;
+        b.read_until("message_stop").await[0]["message_id"].as_str().unwrap().to_owned()
     };
     let one = async {
-        let mut small = Socket::open(&hw).await;
-        small.say(&json!({"type": "ping"})).await;
-        assert_eq!(small.next().await["type"], "pong", "small ones go on");
-        a.send(0x80, &rest).await;
-        a.until("message_stop").await[0]["message_id"].as_str().unwrap().to_owned()
+        let mut small = Socket::connect(&hw).await;
+        small.send_json(&json!({"type": "ping"})).await;
+        assert_eq!(small.next_event().await["type"], "pong", "small ones go on");
+        a.send_frame(0x80, &rest).await;
+        a.read_until("message_stop").await[0]["message_id"].as_str().unwrap().to_owned()
     };
     let (first, second) = tokio::join!(one, other);
     // Names of runs begin with their time.
     assert!(first < second, "the second was heard when the first had been");
-    hw.until("there is room again", async || has_room(&hw).await).await;
+    hw.wait_until("there is room again", async || has_room(&hw).await).await;
 }
 
 #[tokio::test]
 async fn whoever_never_ends_a_large_message_loses_the_room() {
-    let hw = Server::start("[limits]\nlarge_bodies_max = 1\nbody_read_ms = 1500\nheartbeat_ms = 200");
-    let mut socket = Socket::open(&hw).await;
-    socket.send(0x01, &long_chat("a").0).await;
-    hw.until("the socket holds the room", async || !has_room(&hw).await).await;
-    assert_eq!(socket.end().await, Got::Gone, "also when it answers pings");
-    hw.until("there is room again", async || has_room(&hw).await).await;
+    let hw = Server::demo_with("[limits]\nlarge_bodies_max = 1\nbody_read_ms = 1500\nheartbeat_ms = 200");
+    let mut socket = Socket::connect(&hw).await;
+    socket.send_frame(0x01, &long_chat("a").0).await;
+    hw.wait_until("the socket holds the room", async || !has_room(&hw).await).await;
+    assert_eq!(socket.read_close().await, Received::Disconnected, "also when it answers pings");
+    hw.wait_until("there is room again", async || has_room(&hw).await).await;
 }

@@ -15,14 +15,14 @@ async fn a_picture_that_comes_back_is_known_and_the_conversation_goes_on() {
     let hw = Server::demo();
     let mut messages = vec![json!({"role": "user", "content": "weather"})];
     messages.push(answered(&hw, &json!(messages)).await);
-    let picture = Way::Messages.picture(&picture_url("resent"));
+    let picture = ApiProtocol::Messages.image_part(&picture_url("resent"));
     messages.push(json!({"role": "user", "content": [picture, {"type": "text", "text": "hello"}]}));
     messages.push(answered(&hw, &json!(messages)).await);
     messages.push(json!({"role": "user", "content": "help"}));
     answered(&hw, &json!(messages)).await;
     let tasks = hw.get("/v1/tasks").await.json();
     let tasks = tasks["data"].as_array().unwrap();
-    assert_eq!((tasks.len(), hw.size().await.0), (3, 1), "three runs of one thread");
+    assert_eq!((tasks.len(), hw.count_threads_and_records().await.0), (3, 1), "three runs of one thread");
     let newest = tasks[0]["task_id"].as_str().unwrap();
     let begun = hw.frames(&format!("/v1/tasks/{newest}/events"), None).await;
     let input = &begun[0].data["task"]["input"];
@@ -32,28 +32,30 @@ async fn a_picture_that_comes_back_is_known_and_the_conversation_goes_on() {
 
 #[tokio::test]
 async fn a_foreign_history_is_kept_with_its_pictures_and_looked_at_like_everything() {
-    for (way, words) in [(Way::Messages, "text"), (Way::Chat, "text"), (Way::Responses, "input_text")] {
+    for (way, words) in
+        [(ApiProtocol::Messages, "text"), (ApiProtocol::Chat, "text"), (ApiProtocol::Responses, "input_text")]
+    {
         let hw = Server::demo();
         let request = |url: &str| {
             let past = json!([
-                {"role": "user", "content": [way.picture(url), {"type": words, "text": "what is this?"}]},
+                {"role": "user", "content": [way.image_part(url), {"type": words, "text": "what is this?"}]},
                 {"role": "assistant", "content": "A picture."},
                 {"role": "user", "content": "hello"},
             ]);
-            let field = if way == Way::Responses { "input" } else { "messages" };
+            let field = if way == ApiProtocol::Responses { "input" } else { "messages" };
             let mut body = json!({"model": "demo", "max_tokens": 100});
             body[field] = past;
             body
         };
         assert_eq!(hw.post(way.path(), request("data:image/png;base64,****")).await.status, 400, "{way:?}");
         assert_eq!(hw.post(way.path(), request(&format!("/v1/blobs/{}", "0".repeat(64)))).await.status, 404, "{way:?}");
-        assert_eq!((kept(&hw).len(), hw.size().await), (0, (0, 0)), "{way:?}");
+        assert_eq!((kept(&hw).len(), hw.count_threads_and_records().await), (0, (0, 0)), "{way:?}");
         for _ in 0..2 {
             let reply = hw.post(way.path(), request(&picture_url("past"))).await;
             assert_eq!(reply.status, 200, "{way:?}: {}", reply.text);
         }
         assert_eq!(kept(&hw).len(), 1, "{way:?}: once, however often it comes");
-        assert_eq!(fetched(&hw, &blob(&png("past")), None).await, (200, png("past")), "{way:?}");
+        assert_eq!(fetch_bytes(&hw, &blob(&png("past")), None).await, (200, png("past")), "{way:?}");
         // Every thread that it came with holds it.
         let threads = hw.get("/v1/threads").await.json();
         let threads: Vec<&str> =
@@ -68,13 +70,13 @@ async fn a_foreign_history_is_kept_with_its_pictures_and_looked_at_like_everythi
 
 #[tokio::test]
 async fn results_with_pictures_let_a_run_go_on_in_every_protocol_that_has_them() {
-    for way in [Way::Messages, Way::Responses] {
-        let hw = crate::broker::broker("");
+    for way in [ApiProtocol::Messages, ApiProtocol::Responses] {
+        let hw = crate::broker_fixture::broker_server("");
         let tool = match way {
-            Way::Messages => json!({"name": "locate", "input_schema": {"type": "object"}}),
+            ApiProtocol::Messages => json!({"name": "locate", "input_schema": {"type": "object"}}),
             _ => json!({"type": "function", "name": "locate", "parameters": {"type": "object"}}),
         };
-        let (field, said) = if way == Way::Messages { ("messages", "content") } else { ("input", "output") };
+        let (field, said) = if way == ApiProtocol::Messages { ("messages", "content") } else { ("input", "output") };
         let mut body = json!({"model": "broker", "max_tokens": 1000, "tools": [tool]});
         body[field] = json!([{"role": "user", "content": "locate"}]);
         let first = hw.post(way.path(), body.clone()).await.json();
@@ -82,15 +84,15 @@ async fn results_with_pictures_let_a_run_go_on_in_every_protocol_that_has_them()
         let is_call = |item: &&Value| matches!(item["type"].as_str(), Some("tool_use" | "function_call"));
         let call = calls.iter().find(is_call).unwrap_or_else(|| panic!("{first}")).clone();
         let answer = |url: &str| match way {
-            Way::Messages => json!([
+            ApiProtocol::Messages => json!([
                 {"role": "user", "content": "locate"},
                 {"role": "assistant", "content": first["content"]},
                 {"role": "user", "content": [
-                    {"type": "tool_result", "tool_use_id": call["id"], "content": [way.picture(url)]},
+                    {"type": "tool_result", "tool_use_id": call["id"], "content": [way.image_part(url)]},
                 ]},
             ]),
             _ => json!([
-                {"type": "function_call_output", "call_id": call["call_id"], "output": [way.picture(url)]},
+                {"type": "function_call_output", "call_id": call["call_id"], "output": [way.image_part(url)]},
             ]),
         };
         body[field] = answer("data:image/png;base64,****");
@@ -101,8 +103,8 @@ async fn results_with_pictures_let_a_run_go_on_in_every_protocol_that_has_them()
         body[field] = answer(&picture_url("shot"));
         let reply = hw.post(way.path(), body.clone()).await;
         assert_eq!(reply.status, 200, "{way:?}: {}", reply.text);
-        assert_eq!((kept(&hw).len(), hw.size().await.0), (1, 1), "{way:?}");
-        let log = shown(&hw).await;
+        assert_eq!((kept(&hw).len(), hw.count_threads_and_records().await.0), (1, 1), "{way:?}");
+        let log = all_events_text(&hw).await;
         assert!(log.contains(&blob(&png("shot"))) && !log.contains("base64"), "{way:?}: {log}");
     }
 }

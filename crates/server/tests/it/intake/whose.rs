@@ -1,7 +1,7 @@
 //! Whose it is: what belongs to another user is not there, in every protocol and in the same words as what never was.
 
 use super::*;
-use crate::auth::key;
+use crate::auth::create_key;
 
 const KEYS: &str = "[auth]\nmode = \"keys\"";
 
@@ -21,8 +21,8 @@ async fn threads(hw: &Server, token: &str) -> usize {
 
 #[tokio::test]
 async fn a_file_is_its_users_alone_also_when_names_begin_alike() {
-    let hw = Server::start(KEYS);
-    let (one, ten) = (key(&hw, "u1"), key(&hw, "u10"));
+    let hw = Server::demo_with(KEYS);
+    let (one, ten) = (create_key(&hw, "u1"), create_key(&hw, "u10"));
     let (ones, tens) = (upload(&hw, &one).await, upload(&hw, &ten).await);
     let swap = |path: &str| json!({"bucket": tens["bucket"], "path": path});
     let path = tens["path"].as_str().unwrap();
@@ -38,7 +38,7 @@ async fn a_file_is_its_users_alone_also_when_names_begin_alike() {
         json!({"bucket": "elsewhere", "path": ones["path"]}),
     ];
     for file in &foreign {
-        let native = Way::Native.says("hello", &[json!({"type": "file", "file": file})]);
+        let native = ApiProtocol::Native.request_with_parts("hello", &[json!({"type": "file", "file": file})]);
         let reply = send_as(&hw, &one, "/v1/tasks", &native).await;
         assert_eq!(reply.problem(), (404, "not_found".to_owned()), "{file}");
         let runs = json!({"message": "hello", "attachments": [file]});
@@ -53,7 +53,7 @@ async fn a_file_is_its_users_alone_also_when_names_begin_alike() {
     for (token, file) in [(&one, &ones), (&ten, &tens)] {
         let runs = send_as(&hw, token, "/api/v1/agent/runs", &json!({"message": "hello", "attachments": [file]})).await;
         assert_eq!(runs.status, 202, "{}", runs.text);
-        let native = Way::Native.says("hello", &[json!({"type": "file", "file": file})]);
+        let native = ApiProtocol::Native.request_with_parts("hello", &[json!({"type": "file", "file": file})]);
         let task = send_as(&hw, token, "/v1/tasks", &native).await.json();
         let events = format!("/v1/tasks/{}/events", task["task_id"].as_str().unwrap());
         let bearer = format!("Bearer {token}");
@@ -64,14 +64,17 @@ async fn a_file_is_its_users_alone_also_when_names_begin_alike() {
 
 #[tokio::test]
 async fn a_blob_is_its_users_alone_in_every_protocol() {
-    let hw = Server::start(KEYS);
-    let (one, ten) = (key(&hw, "u1"), key(&hw, "u10"));
+    let hw = Server::demo_with(KEYS);
+    let (one, ten) = (create_key(&hw, "u1"), create_key(&hw, "u10"));
     let mine = blob(&png("tens"));
-    assert_eq!(send_as(&hw, &ten, "/v1/tasks", &Way::Native.shows(&picture_url("tens"))).await.status, 200);
+    assert_eq!(
+        send_as(&hw, &ten, "/v1/tasks", &ApiProtocol::Native.request_with_image(&picture_url("tens"))).await.status,
+        200
+    );
     let never = format!("/v1/blobs/{}", "0".repeat(64));
-    for way in WAYS {
-        let foreign = send_as(&hw, &one, way.path(), &way.shows(&mine)).await;
-        let unknown = send_as(&hw, &one, way.path(), &way.shows(&never)).await;
+    for way in API_PROTOCOLS {
+        let foreign = send_as(&hw, &one, way.path(), &way.request_with_image(&mine)).await;
+        let unknown = send_as(&hw, &one, way.path(), &way.request_with_image(&never)).await;
         let same = |text: &str| text.split("request_id").next().unwrap().to_owned();
         assert_eq!((foreign.status, same(&foreign.text)), (404, same(&unknown.text)), "{way:?}");
         for no in [
@@ -80,38 +83,41 @@ async fn a_blob_is_its_users_alone_in_every_protocol() {
             &mine[..mine.len() - 1],
             &mine.to_uppercase().replace("/V1/BLOBS", "/v1/blobs"),
         ] {
-            assert_eq!(send_as(&hw, &one, way.path(), &way.shows(no)).await.status, 404, "{way:?}: {no}");
+            assert_eq!(send_as(&hw, &one, way.path(), &way.request_with_image(no)).await.status, 404, "{way:?}: {no}");
         }
-        assert_eq!(send_as(&hw, &ten, way.path(), &way.shows(&mine)).await.status, 200, "{way:?}");
+        assert_eq!(send_as(&hw, &ten, way.path(), &way.request_with_image(&mine)).await.status, 200, "{way:?}");
     }
     assert_eq!((threads(&hw, &one).await, kept(&hw).len()), (0, 1), "nothing was begun, and nothing more is kept");
     let header = format!("Authorization: Bearer {one}\r\n");
-    let mut socket = Socket::with_headers(&hw, &header).await.unwrap();
-    socket.say(&json!({"type": "chat", "content": "hello", "content_urls": [mine]})).await;
-    assert_eq!(socket.next().await["code"], "not_found");
+    let mut socket = Socket::connect_with_headers(&hw, &header).await.unwrap();
+    socket.send_json(&json!({"type": "chat", "content": "hello", "content_urls": [mine]})).await;
+    assert_eq!(socket.next_event().await["code"], "not_found");
     // The same bytes of one's own are another blob.
-    assert_eq!(send_as(&hw, &one, "/v1/tasks", &Way::Native.shows(&picture_url("tens"))).await.status, 200);
+    assert_eq!(
+        send_as(&hw, &one, "/v1/tasks", &ApiProtocol::Native.request_with_image(&picture_url("tens"))).await.status,
+        200
+    );
     assert_eq!(kept(&hw).len(), 2);
-    assert_eq!(fetched(&hw, &mine, Some(&one)).await, (200, png("tens")));
+    assert_eq!(fetch_bytes(&hw, &mine, Some(&one)).await, (200, png("tens")));
 }
 
 #[tokio::test]
 async fn whoever_goes_on_from_a_share_has_its_pictures_and_the_names_of_its_files() {
-    let hw = Server::start(KEYS);
-    let (ann, ben) = (key(&hw, "ann"), key(&hw, "ben"));
+    let hw = Server::demo_with(KEYS);
+    let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));
     let file = json!({"type": "file", "file": upload(&hw, &ann).await});
-    let more = [file, Way::Native.picture(&picture_url("anns"))];
-    let task = send_as(&hw, &ann, "/v1/tasks", &Way::Native.says("hello", &more)).await.json();
+    let more = [file, ApiProtocol::Native.image_part(&picture_url("anns"))];
+    let task = send_as(&hw, &ann, "/v1/tasks", &ApiProtocol::Native.request_with_parts("hello", &more)).await.json();
     let thread = format!("/v1/threads/{}", task["thread_id"].as_str().unwrap());
     let share = send_as(&hw, &ann, &format!("{thread}/shares"), &json!({"mode": "frozen"})).await.json();
-    assert_eq!(fetched(&hw, &blob(&png("anns")), Some(&ben)).await.0, 404);
+    assert_eq!(fetch_bytes(&hw, &blob(&png("anns")), Some(&ben)).await.0, 404);
     let go_on = json!({"model": "demo", "input": "hello", "share": share["token"], "wait": true});
     let own = send_as(&hw, &ben, "/v1/tasks", &go_on).await;
     assert_eq!(own.status, 200, "{}", own.text);
     let bearer = format!("Bearer {ann}");
     assert_eq!(hw.request(Method::DELETE, &thread, &[("authorization", &*bearer)], None).await.status, 204);
-    assert_eq!(fetched(&hw, &blob(&png("anns")), Some(&ann)).await.0, 404, "its only thread is gone");
-    assert_eq!(fetched(&hw, &blob(&png("anns")), Some(&ben)).await, (200, png("anns")), "a copy of one's own");
+    assert_eq!(fetch_bytes(&hw, &blob(&png("anns")), Some(&ann)).await.0, 404, "its only thread is gone");
+    assert_eq!(fetch_bytes(&hw, &blob(&png("anns")), Some(&ben)).await, (200, png("anns")), "a copy of one's own");
     let response = own.json()["task_id"].as_str().unwrap().replace("task_", "resp_");
     let bearer = format!("Bearer {ben}");
     let path = format!("/v1/responses/{response}/input_items?order=asc");

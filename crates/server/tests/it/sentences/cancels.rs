@@ -1,7 +1,7 @@
 //! Stopping, leaving, waiting no longer: three things, and only the first one is a cancel.
 
 use super::{asks, cancel, events, fastest, guide, id, is_terminal, timed, with};
-use crate::harness::{Server, frames};
+use crate::harness::{Server, parse_frames};
 use std::time::Duration;
 
 /// Cancelling twice, before anybody streams, or in both modes is harmless: there is one end, and nothing after it.
@@ -10,10 +10,10 @@ async fn cancelling_twice_early_or_in_both_modes_is_harmless() {
     let hw = guide();
     let orders = [["immediate", "immediate"], ["after_turn", "immediate"], ["after_turn", "after_turn"]];
     for (early, order) in [false, true].into_iter().flat_map(|early| orders.map(|order| (early, order))) {
-        let task = hw.begin(asks("silent")).await;
+        let task = hw.create_task(asks("silent")).await;
         let path = events(id(&task));
         if !early {
-            hw.open(&path).await.until("task.text.delta").await;
+            hw.open_stream(&path).await.read_until("task.text.delta").await;
         }
         for mode in order {
             let status = cancel(&hw, id(&task), mode).await;
@@ -39,12 +39,12 @@ async fn cancelling_twice_early_or_in_both_modes_is_harmless() {
 async fn a_cancel_ends_the_stream_while_the_provider_is_silent() {
     let hw = guide();
     let took = fastest(3, async || {
-        let task = hw.begin(asks("silent")).await;
-        let mut viewer = hw.open(&events(id(&task))).await;
-        viewer.until("task.text.delta").await;
+        let task = hw.create_task(asks("silent")).await;
+        let mut viewer = hw.open_stream(&events(id(&task))).await;
+        viewer.read_until("task.text.delta").await;
         let ((), took) = timed(async {
             assert_eq!(cancel(&hw, id(&task), "immediate").await, 202);
-            viewer.rest().await.unwrap();
+            viewer.read_to_end().await.unwrap();
         })
         .await;
         took
@@ -59,17 +59,17 @@ async fn a_cancel_ends_the_stream_while_the_provider_is_silent() {
 #[tokio::test]
 async fn a_cancel_while_somebody_reads_ends_the_reader_cleanly() {
     let hw = guide();
-    let task = hw.begin(asks("count 200000")).await;
+    let task = hw.create_task(asks("count 200000")).await;
     let mut readers = Vec::new();
     for _ in 0..3 {
-        let mut reader = hw.open(&events(id(&task))).await;
-        reader.until("task.text.delta").await;
+        let mut reader = hw.open_stream(&events(id(&task))).await;
+        reader.read_until("task.text.delta").await;
         readers.push(reader);
     }
     assert_eq!(cancel(&hw, id(&task), "immediate").await, 202);
     let mut ends = Vec::new();
     for mut reader in readers {
-        let seen = frames(reader.rest().await.expect("a stream that was cut is no clean end"));
+        let seen = parse_frames(reader.read_to_end().await.expect("a stream that was cut is no clean end"));
         assert_eq!(seen.iter().filter(|frame| is_terminal(frame)).count(), 1);
         ends.push(seen.last().unwrap().clone());
     }
@@ -86,18 +86,20 @@ fn go(hw: &Server) {
 #[tokio::test]
 async fn leaving_is_not_cancelling() {
     let hw = guide();
-    let (left, stopped) = (hw.begin(asks("dig")).await, hw.begin(asks("dig")).await);
-    let mut viewer = hw.open(&events(id(&left))).await;
-    viewer.until("task.tool.started").await;
+    let (left, stopped) = (hw.create_task(asks("dig")).await, hw.create_task(asks("dig")).await);
+    let mut viewer = hw.open_stream(&events(id(&left))).await;
+    viewer.read_until("task.tool.started").await;
     drop(viewer);
-    hw.until("the server sees it leave", async || hw.get("/metrics").await.text.contains("headwater_streams_open 0"))
-        .await;
-    hw.open(&events(id(&stopped))).await.until("task.tool.started").await;
+    hw.wait_until("the server sees it leave", async || {
+        hw.get("/metrics").await.text.contains("headwater_streams_open 0")
+    })
+    .await;
+    hw.open_stream(&events(id(&stopped))).await.read_until("task.tool.started").await;
     assert_eq!(cancel(&hw, id(&stopped), "immediate").await, 202);
-    assert_eq!(hw.ended(id(&stopped)).await["status"], "cancelled");
+    assert_eq!(hw.wait_ended(id(&stopped)).await["status"], "cancelled");
     assert_eq!(hw.get(&format!("/v1/tasks/{}", id(&left))).await.json()["status"], "running");
     go(&hw);
-    assert_eq!(hw.ended(id(&left)).await["status"], "completed");
+    assert_eq!(hw.wait_ended(id(&left)).await["status"], "completed");
 }
 
 /// A caller's own time-out is the caller's: it learns that it waited too long, and the run goes on. Nothing but a cancel
@@ -119,6 +121,6 @@ async fn a_callers_time_out_is_its_own_and_cancels_nothing() {
     assert_eq!(runs().await.iter().filter(|run| run["status"] == "running").count(), 2);
     go(&hw);
     for run in runs().await {
-        assert_eq!(hw.ended(id(&run)).await["status"], "completed");
+        assert_eq!(hw.wait_ended(id(&run)).await["status"], "completed");
     }
 }

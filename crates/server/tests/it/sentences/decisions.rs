@@ -29,7 +29,7 @@ async fn a_decision_that_is_delivered_many_times_is_one_decision() {
     let answers: Vec<(u16, Value)> = replies.iter().map(|reply| (reply.status, reply.json())).collect();
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     assert_eq!((answers[0].0, &answers[0].1["status"]), (200, &json!("approved")));
-    assert_eq!(hw.ended(id(&task)).await["status"], "completed");
+    assert_eq!(hw.wait_ended(id(&task)).await["status"], "completed");
     hw.kill9();
     hw.restart();
     let late = hw.post(&desk, yes).await;
@@ -52,7 +52,7 @@ async fn three_approvals_in_a_row_in_a_chained_run() {
         keys.push(key);
         assert_eq!(orders(&hw).len(), n - 1, "nothing is done before somebody said yes");
         assert_eq!(hw.post(&desk(&task), json!({"decision": "approve"})).await.status, 200, "{n}");
-        hw.until("it asks for the next one, or ends", async || {
+        hw.wait_until("it asks for the next one, or ends", async || {
             let now = object(&hw, &task).await;
             now["status"] == "completed" || now["status"] == "paused" && !keys.contains(&now["pending"][0]["key"])
         })

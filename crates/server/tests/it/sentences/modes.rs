@@ -1,7 +1,7 @@
 //! Streamed or not: the same run.
 
 use super::{asks, events, guide, id, is_terminal, with};
-use crate::harness::{Frame, Server, frames};
+use crate::harness::{Server, SseFrame, parse_frames};
 use serde_json::{Value, json};
 
 /// How a run is asked for.
@@ -35,18 +35,18 @@ async fn told(hw: &Server, task: &Value) -> (Value, Vec<Value>) {
 }
 
 /// The object of a run that is asked for so, once it has ended or paused, and its frames if it was streamed.
-async fn asked(hw: &Server, input: &str, mode: &str) -> (Value, Option<Vec<Frame>>) {
+async fn asked(hw: &Server, input: &str, mode: &str) -> (Value, Option<Vec<SseFrame>>) {
     let body = asks(input);
     if mode == "neither" {
-        let task = hw.begin(body).await;
-        return (hw.ended(id(&task)).await, None);
+        let task = hw.create_task(body).await;
+        return (hw.wait_ended(id(&task)).await, None);
     }
     let reply = hw.post("/v1/tasks", with(body, mode, true)).await;
     assert_eq!(reply.status, 200, "{}", reply.text);
     if mode == "wait" {
         return (reply.json(), None);
     }
-    let frames = frames(&reply.text);
+    let frames = parse_frames(&reply.text);
     let task = frames[0].data["task_id"].as_str().unwrap();
     (hw.get(&format!("/v1/tasks/{task}")).await.json(), Some(frames))
 }
@@ -125,25 +125,25 @@ async fn a_run_that_pauses_in_one_mode_goes_on_in_the_other() {
     let hw = guide();
     // Waited for, then streamed from where it paused.
     let first = hw.post("/v1/tasks", with(asks("order"), "wait", true)).await.json();
-    let mut stream = hw.open(&format!("{}?after={}", events(id(&first)), first["seq"])).await;
+    let mut stream = hw.open_stream(&format!("{}?after={}", events(id(&first)), first["seq"])).await;
     approve(&hw, &first).await;
-    let rest = frames(stream.rest().await.unwrap());
+    let rest = parse_frames(stream.read_to_end().await.unwrap());
     assert_eq!(rest[0].event, "task.resumed", "nothing is told again");
     assert!(is_terminal(rest.last().unwrap()));
     // Streamed, then left: nobody looks while it goes on.
-    let second = hw.begin(asks("order")).await;
-    let mut stream = hw.open(&events(id(&second))).await;
-    stream.until("event: task.paused\n").await;
+    let second = hw.create_task(asks("order")).await;
+    let mut stream = hw.open_stream(&events(id(&second))).await;
+    stream.read_until("event: task.paused\n").await;
     drop(stream);
     approve(&hw, &second).await;
     let path = format!("/v1/tasks/{}", id(&second));
-    hw.until("it ends", async || hw.get(&path).await.json()["status"] == "completed").await;
+    hw.wait_until("it ends", async || hw.get(&path).await.json()["status"] == "completed").await;
     // Streamed all the way.
-    let third = hw.begin(asks("order")).await;
-    let mut stream = hw.open(&events(id(&third))).await;
-    stream.until("event: task.paused\n").await;
+    let third = hw.create_task(asks("order")).await;
+    let mut stream = hw.open_stream(&events(id(&third))).await;
+    stream.read_until("event: task.paused\n").await;
     approve(&hw, &third).await;
-    let all = frames(stream.rest().await.unwrap());
+    let all = parse_frames(stream.read_to_end().await.unwrap());
 
     let runs = [told(&hw, &first).await, told(&hw, &second).await, told(&hw, &third).await];
     let seen: Vec<Value> = all.iter().map(|frame| plain(&frame.data, &third)).collect();

@@ -1,7 +1,7 @@
 //! What is seen of a run, and when.
 
 use super::{asks, events, fastest, guide, id, timed};
-use crate::harness::frames;
+use crate::harness::parse_frames;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ async fn a_call_is_seen_as_soon_as_it_is_whole() {
     let took = fastest(5, async || {
         // The model says no more for an hour; whoever waits for the turn's end waits as long.
         let (task, took) = timed(async {
-            let task = hw.begin(asks("call and wait")).await;
-            let mut viewer = hw.open(&events(id(&task))).await;
-            let seen = viewer.until("event: task.output_item.done\n").await;
+            let task = hw.create_task(asks("call and wait")).await;
+            let mut viewer = hw.open_stream(&events(id(&task))).await;
+            let seen = viewer.read_until("event: task.output_item.done\n").await;
             assert!(seen.contains("\"name\":\"look\"") && !seen.contains("task.step.done"), "{seen}");
             task
         })
@@ -32,13 +32,13 @@ async fn a_call_is_seen_as_soon_as_it_is_whole() {
 #[tokio::test]
 async fn what_a_tool_says_on_its_way_is_seen_before_it_ends() {
     let hw = guide();
-    let task = hw.begin(asks("dig")).await;
-    let mut viewer = hw.open(&events(id(&task))).await;
-    viewer.until("\"progress\":3").await;
+    let task = hw.create_task(asks("dig")).await;
+    let mut viewer = hw.open_stream(&events(id(&task))).await;
+    viewer.read_until("\"progress\":3").await;
     let object = hw.get(&format!("/v1/tasks/{}", id(&task))).await.json();
     assert_eq!(object["output"].as_array().unwrap().len(), 1, "there is a call and no result: {object}");
     std::fs::write(hw.path("go"), "").unwrap();
-    let all = frames(viewer.rest().await.unwrap());
+    let all = parse_frames(viewer.read_to_end().await.unwrap());
     let place = |event: &str| all.iter().position(|frame| frame.event == event).unwrap();
     let told: Vec<&Value> =
         all.iter().filter(|frame| frame.event == "task.tool.progress").map(|frame| &frame.data["progress"]).collect();
@@ -53,7 +53,7 @@ async fn what_a_tool_says_on_its_way_is_seen_before_it_ends() {
 #[tokio::test]
 async fn two_sub_agents_are_seen_side_by_side_in_their_parents_stream() {
     let hw = guide();
-    let task = hw.begin(asks("ask both")).await;
+    let task = hw.create_task(asks("ask both")).await;
     let all = hw.frames(&events(id(&task)), None).await;
     let calls: Vec<(String, String)> = all
         .iter()
@@ -91,16 +91,16 @@ async fn two_sub_agents_are_seen_side_by_side_in_their_parents_stream() {
 #[tokio::test]
 async fn when_the_end_is_seen_the_history_is_durable() {
     let mut hw = guide();
-    let task = hw.begin(asks("look")).await;
+    let task = hw.create_task(asks("look")).await;
     let path = events(id(&task));
-    let mut viewer = hw.open(&path).await;
-    let seen = frames(viewer.rest().await.unwrap());
+    let mut viewer = hw.open_stream(&path).await;
+    let seen = parse_frames(viewer.read_to_end().await.unwrap());
     hw.kill9();
     hw.restart();
     assert_eq!(seen.last().unwrap().event, "task.completed");
     assert_eq!(hw.frames(&path, None).await, seen);
     let object = hw.get(&format!("/v1/tasks/{}", id(&task))).await.json();
     assert_eq!((&object["status"], object["output"].as_array().unwrap().len()), (&json!("completed"), 4));
-    let next = hw.begin(super::with(asks("hello"), "thread_id", object["thread_id"].clone())).await;
-    assert_eq!(hw.ended(id(&next)).await["status"], "completed");
+    let next = hw.create_task(super::with(asks("hello"), "thread_id", object["thread_id"].clone())).await;
+    assert_eq!(hw.wait_ended(id(&next)).await["status"], "completed");
 }

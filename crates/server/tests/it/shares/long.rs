@@ -1,9 +1,9 @@
 //! Going on from a thread that is too long to be taken along whole.
 
-use super::{KEYS, Seat, token};
-use crate::auth::key;
-use crate::fake::dialect::Dialect;
-use crate::fake::loopback::{Act, Asked, Loopback, stream};
+use super::{KEYS, ShareUser, token};
+use crate::auth::create_key;
+use crate::fake_provider::dialect::ProviderDialect;
+use crate::fake_provider::loopback::{Loopback, ReceivedRequest, ResponseAction, stream_head};
 use crate::harness::Server;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex};
 async fn of_a_long_thread_its_end_is_taken_along_and_the_model_is_told_so() {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let hears = Arc::clone(&asked);
-    let upstream = Loopback::open(move |request: Asked| {
+    let upstream = Loopback::start(move |request: ReceivedRequest| {
         hears.lock().unwrap().push(request.body.to_string());
-        vec![stream(), Act::Send(Dialect::Chat.says("well said").into_bytes())]
+        vec![stream_head(), ResponseAction::Send(ProviderDialect::Chat.full_answer("well said").into_bytes())]
     })
     .await;
     let far = format!("{KEYS}\n[providers.far]\nkind = \"openai-chat\"\nbase_url = \"{}\"", upstream.url("/v1"));
-    let hw = Server::start(&far);
-    let (ann, ben) = (Seat::new(&hw, &key(&hw, "ann")), Seat::new(&hw, &key(&hw, "ben")));
-    let say = async |seat: &Seat<'_>, mut body: Value| {
+    let hw = Server::demo_with(&far);
+    let (ann, ben) = (ShareUser::new(&hw, &create_key(&hw, "ann")), ShareUser::new(&hw, &create_key(&hw, "ben")));
+    let say = async |seat: &ShareUser<'_>, mut body: Value| {
         body["model"] = json!("far/m");
         body["wait"] = json!(true);
         let reply = seat.post("/v1/tasks", body).await;

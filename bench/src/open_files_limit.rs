@@ -1,0 +1,49 @@
+//! The limit on open files.
+//!
+//! A thousand viewers are a thousand sockets here and as many in the server, and many systems start a program with a
+//! limit of 1,024. It may raise its own up to the hard one; the standard library has no call for that and this
+//! workspace no `unsafe`, so the shell does it and then becomes this program again. Children inherit it.
+
+use anyhow::Context;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+const FILES_MIN: u64 = 4096;
+
+/// Makes sure that this program may open [`FILES_MIN`] files, if need be by starting over with a higher limit.
+pub(crate) fn raise_open_files_limit() -> anyhow::Result<()> {
+    let limits = std::fs::read_to_string("/proc/self/limits")?;
+    let (soft, hard) = parse_open_files_limit(&limits).context("/proc/self/limits is not as expected")?;
+    if soft >= FILES_MIN {
+        return Ok(());
+    }
+    anyhow::ensure!(hard >= FILES_MIN, "this needs {FILES_MIN} open files and only {hard} are allowed (`ulimit -Hn`)");
+    let failure = Command::new("sh")
+        .arg("-c")
+        .arg(format!("ulimit -n {FILES_MIN} && exec \"$0\" \"$@\""))
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .exec();
+    Err(failure).context("cannot start over with a higher limit on open files")
+}
+
+fn parse_open_files_limit(limits: &str) -> Option<(u64, u64)> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let mut numbers = line.split_whitespace().map(|word| match word {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    });
+    Some((numbers.next()??, numbers.next()??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_the_kernel_writes_them() {
+        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 unlimited            files\n";
+        assert_eq!(parse_open_files_limit(limits), Some((1024, u64::MAX)));
+        assert_eq!(parse_open_files_limit(""), None);
+    }
+}

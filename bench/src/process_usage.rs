@@ -1,0 +1,100 @@
+//! What a process cost, as the kernel counts it (`/proc`, so Linux only).
+//!
+//! CPU is user plus system time of the whole process, threads that have ended included. The kernel gives it in steps
+//! of 10 ms: a cell has to run long enough for that not to matter. Peak memory is reset at the start of each
+//! measurement, so it is of that cell, though an allocator may still hold what an earlier cell made it take.
+
+use anyhow::Context;
+use std::fs;
+
+/// `USER_HZ`, the unit of times in `/proc`: 100 on every Linux that Rust runs on.
+const TICK_MS: u64 = 10;
+
+/// What one measurement cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProcessUsage {
+    pub(crate) cpu_ms: f64,
+    pub(crate) rss_peak_mb: f64,
+    /// Share of all cores that was busy, everything on the machine counted.
+    pub(crate) machine_busy: f64,
+}
+
+/// A running measurement of one process.
+pub(crate) struct UsageMeter {
+    pid: u32,
+    cpu_ticks: u64,
+    machine: MachineTicks,
+}
+
+impl UsageMeter {
+    pub(crate) fn start(pid: u32) -> anyhow::Result<Self> {
+        // Resets the peak. Where that is not allowed the peak is the process's life-long one: larger, never smaller.
+        let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        Ok(Self { pid, cpu_ticks: cpu_ticks(pid)?, machine: MachineTicks::now()? })
+    }
+
+    pub(crate) fn stop(&self) -> anyhow::Result<ProcessUsage> {
+        let ticks = cpu_ticks(self.pid)?.saturating_sub(self.cpu_ticks);
+        let machine = MachineTicks::now()?;
+        let all = machine.all.saturating_sub(self.machine.all).max(1);
+        let idle = machine.idle.saturating_sub(self.machine.idle);
+        Ok(ProcessUsage {
+            cpu_ms: (ticks * TICK_MS) as f64,
+            rss_peak_mb: rss_peak_kb(self.pid)? as f64 / 1024.0,
+            machine_busy: 1.0 - idle as f64 / all as f64,
+        })
+    }
+}
+
+fn cpu_ticks(pid: u32) -> anyhow::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("the server is gone")?;
+    parse_cpu_ticks(&stat).context("/proc/<pid>/stat is not as expected")
+}
+
+/// `utime` and `stime`, fields 14 and 15. The second field is the program's name in brackets and may hold anything.
+fn parse_cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
+}
+
+fn rss_peak_kb(pid: u32) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+}
+
+struct MachineTicks {
+    all: u64,
+    idle: u64,
+}
+
+impl MachineTicks {
+    fn now() -> anyhow::Result<Self> {
+        let stat = fs::read_to_string("/proc/stat")?;
+        let line = stat.lines().next().context("/proc/stat is empty")?;
+        // user nice system idle iowait irq softirq steal; guest time is already in user.
+        let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Self { all: ticks.iter().sum(), idle: ticks.iter().skip(3).take(2).sum() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 90 0 0 0 41 2 0 0 20 0 3 0 100 200 300";
+        assert_eq!(parse_cpu_ticks(stat), Some(43));
+        assert_eq!(parse_cpu_ticks("nonsense"), None);
+    }
+
+    #[test]
+    fn this_process_can_be_measured() {
+        let usage = UsageMeter::start(std::process::id()).unwrap().stop().unwrap();
+        assert!(usage.rss_peak_mb > 0.0);
+    }
+}

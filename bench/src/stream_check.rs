@@ -1,0 +1,312 @@
+//! Whether a stream is what was asked for: every delta, in order, once, and one good terminal event at the end.
+//!
+//! Order is judged by what the model said (each delta's text begins with a stamp and a number), by the events' `seq`,
+//! which a log numbers without gaps, and by the closing `task.text.done`, which repeats the text that the deltas made. Latency is measured here as well, because only here
+//! is it known which bytes were a delta. No I/O: bytes and their time of arrival come in.
+
+use crate::sse_splitter::{SplitEvent, SseSplitter};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::fmt;
+
+/// What was wrong with a stream. The first fault ends the reading of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamFault {
+    /// No connection, or an answer that is not a stream.
+    Http,
+    /// Not events, or not events of ours.
+    Malformed,
+    /// An event missing, repeated, or out of place; a text that is not the sum of its deltas.
+    Disordered,
+    /// In order and ended, but with more or fewer deltas than asked for.
+    Miscounted,
+    /// The server ended the task with another event than `task.completed`.
+    Failed,
+    /// The connection ended, or the deadline came, before the terminal event.
+    Cut,
+}
+
+impl StreamFault {
+    const ALL: [Self; 6] = [Self::Http, Self::Malformed, Self::Disordered, Self::Miscounted, Self::Failed, Self::Cut];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http error",
+            Self::Malformed => "malformed",
+            Self::Disordered => "out of order",
+            Self::Miscounted => "miscounted",
+            Self::Failed => "failed",
+            Self::Cut => "cut",
+        }
+    }
+}
+
+/// How many streams had which fault.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FaultCounts(Vec<StreamFault>);
+
+impl FaultCounts {
+    pub(crate) fn add(&mut self, fault: StreamFault) {
+        self.0.push(fault);
+    }
+
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn count(&self, kind: StreamFault) -> usize {
+        self.0.iter().filter(|fault| **fault == kind).count()
+    }
+}
+
+impl fmt::Display for FaultCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("0");
+        }
+        let kinds = StreamFault::ALL.into_iter().filter(|kind| self.count(*kind) > 0);
+        let texts: Vec<_> = kinds.map(|kind| format!("{} {}", self.count(kind), kind.name())).collect();
+        f.write_str(&texts.join(", "))
+    }
+}
+
+/// What the check reads of an event.
+#[derive(Deserialize)]
+struct CheckedEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    seq: u64,
+    #[serde(borrow, default)]
+    delta: Cow<'a, str>,
+    #[serde(borrow, default)]
+    item: CheckedItem<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct CheckedItem<'a> {
+    #[serde(borrow, default)]
+    text: Cow<'a, str>,
+}
+
+/// Of which deltas the age is a measure of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LatencyScope {
+    /// Of all: the stream is its own run's.
+    AllDeltas,
+    /// Of those sent after the answer began. What was sent before had to wait for the viewer to come.
+    SinceAttach,
+}
+
+/// The reader of one stream.
+pub(crate) struct StreamChecker {
+    splitter: SseSplitter,
+    progress: StreamProgress,
+}
+
+struct StreamProgress {
+    deltas_wanted: u32,
+    deltas: u32,
+    events: u64,
+    text: String,
+    last: Option<DeltaStamp>,
+    latency: LatencyScope,
+    attached_us: u64,
+    latencies_us: Vec<u32>,
+    ended: bool,
+}
+
+impl StreamChecker {
+    /// Expects a whole story of `deltas_wanted` deltas, from its first event.
+    pub(crate) fn new(deltas_wanted: u32, latency: LatencyScope) -> Self {
+        let story = StreamProgress {
+            deltas_wanted,
+            deltas: 0,
+            events: 0,
+            text: String::new(),
+            last: None,
+            latency,
+            attached_us: 0,
+            latencies_us: Vec::with_capacity(deltas_wanted.min(10_000) as usize),
+            ended: false,
+        };
+        Self { splitter: SseSplitter::default(), progress: story }
+    }
+
+    /// The answer began at `now_us`.
+    pub(crate) fn on_response_start(&mut self, now_us: u64) {
+        self.progress.attached_us = now_us;
+    }
+
+    /// Takes the bytes that arrived at `received_us`.
+    pub(crate) fn on_chunk(&mut self, bytes: &[u8], received_us: u64) -> Result<(), StreamFault> {
+        self.splitter.push(bytes);
+        while let Some(event) = self.splitter.next().map_err(|_| StreamFault::Malformed)? {
+            self.progress.on_event(event, received_us)?;
+        }
+        Ok(())
+    }
+
+    /// The connection ended.
+    pub(crate) fn finish(&self) -> Result<(), StreamFault> {
+        if !self.progress.ended {
+            Err(StreamFault::Cut)
+        } else if !self.splitter.is_between_events() {
+            Err(StreamFault::Malformed)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Deltas so far.
+    pub(crate) fn deltas(&self) -> u32 {
+        self.progress.deltas
+    }
+
+    /// Events of every kind so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.progress.events
+    }
+
+    /// Receipt minus stamp, in microseconds, of every delta that counts for it.
+    pub(crate) fn into_latencies_us(self) -> Vec<u32> {
+        self.progress.latencies_us
+    }
+}
+
+impl StreamProgress {
+    fn on_event(&mut self, event: &SplitEvent, received_us: u64) -> Result<(), StreamFault> {
+        let wire: CheckedEvent<'_> = serde_json::from_slice(&event.data).map_err(|_| StreamFault::Malformed)?;
+        self.events += 1;
+        if self.ended || wire.seq != self.events {
+            return Err(StreamFault::Disordered);
+        }
+        match &*wire.kind {
+            "task.text.delta" => self.on_delta(&wire.delta, received_us),
+            // Long texts are not repeated, so an absent one is no fault.
+            "task.text.done" if !wire.item.text.is_empty() && wire.item.text != self.text => {
+                Err(StreamFault::Disordered)
+            }
+            "task.completed" if self.deltas == self.deltas_wanted => {
+                self.ended = true;
+                Ok(())
+            }
+            "task.completed" => Err(StreamFault::Miscounted),
+            "task.failed" | "task.incomplete" | "task.cancelled" => Err(StreamFault::Failed),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_delta(&mut self, text: &str, received_us: u64) -> Result<(), StreamFault> {
+        let mark = DeltaStamp::parse(text).ok_or(StreamFault::Malformed)?;
+        if !mark.follows(self.last) {
+            return Err(StreamFault::Disordered);
+        }
+        self.last = Some(mark);
+        self.deltas += 1;
+        self.text.push_str(text);
+        if self.latency == LatencyScope::AllDeltas || mark.stamp_us >= self.attached_us {
+            self.latencies_us.push(u32::try_from(received_us.saturating_sub(mark.stamp_us)).unwrap_or(u32::MAX));
+        }
+        Ok(())
+    }
+}
+
+/// With what a delta's text begins: when it was made, and which of the story's deltas it is.
+#[derive(Clone, Copy, Debug)]
+struct DeltaStamp {
+    stamp_us: u64,
+    number: u64,
+}
+
+impl DeltaStamp {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        Some(Self { stamp_us: words.next()?.parse().ok()?, number: words.next()?.parse().ok()? })
+    }
+
+    /// Stories may be numbered from 0 or from 1.
+    fn follows(self, last: Option<Self>) -> bool {
+        match last {
+            Some(last) => self.number == last.number + 1 && self.stamp_us >= last.stamp_us,
+            None => self.number <= 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(json: &str) -> String {
+        format!("data: {json}\n\n")
+    }
+
+    fn delta(seq: u64, stamp: u64, number: u64) -> String {
+        event(&format!(r#"{{"type":"task.text.delta","delta":"{stamp} {number} hi ","seq":{seq}}}"#))
+    }
+
+    fn read(deltas: u32, frames: &[String]) -> Result<Vec<u32>, StreamFault> {
+        let mut check = StreamChecker::new(deltas, LatencyScope::AllDeltas);
+        check.on_chunk(frames.concat().as_bytes(), 1_000)?;
+        check.finish()?;
+        Ok(check.into_latencies_us())
+    }
+
+    #[test]
+    fn a_whole_stream_passes_and_gives_its_latencies() {
+        let frames = [
+            event(r#"{"type":"task.created","seq":1,"task":{}}"#),
+            delta(2, 900, 1),
+            delta(3, 950, 2),
+            event(r#"{"type":"task.text.done","seq":4,"item":{"type":"text","text":"900 1 hi 950 2 hi "}}"#),
+            event(r#"{"type":"task.completed","seq":5}"#),
+        ];
+        assert_eq!(read(2, &frames), Ok(vec![100, 50]));
+        assert_eq!(read(3, &frames), Err(StreamFault::Miscounted));
+    }
+
+    #[test]
+    fn a_text_that_is_not_the_sum_of_its_deltas_is_out_of_order() {
+        let frames = [
+            delta(1, 900, 0),
+            event(r#"{"type":"task.text.done","seq":2,"item":{"type":"text","text":"900 0 ho "}}"#),
+            event(r#"{"type":"task.completed","seq":3}"#),
+        ];
+        assert_eq!(read(1, &frames), Err(StreamFault::Disordered));
+    }
+
+    #[test]
+    fn what_the_model_said_is_held_to_its_own_order() {
+        for second in [delta(2, 899, 1), delta(2, 900, 2), delta(2, 900, 0), delta(3, 900, 1)] {
+            assert_eq!(read(2, &[delta(1, 900, 0), second]), Err(StreamFault::Disordered));
+        }
+        assert_eq!(read(1, &[delta(1, 900, 2)]), Err(StreamFault::Disordered));
+    }
+
+    #[test]
+    fn a_stream_that_ends_inside_an_event_is_cut() {
+        assert_eq!(read(1, &[delta(1, 900, 0), "data: {".into()]), Err(StreamFault::Cut));
+    }
+
+    #[test]
+    fn what_was_sent_before_the_viewer_came_has_no_latency() {
+        let mut check = StreamChecker::new(2, LatencyScope::SinceAttach);
+        check.on_response_start(920);
+        check.on_chunk((delta(1, 900, 0) + &delta(2, 950, 1)).as_bytes(), 1_000).unwrap();
+        assert_eq!(check.into_latencies_us(), [50]);
+    }
+
+    #[test]
+    fn faults_are_told_by_kind() {
+        let mut faults = FaultCounts::default();
+        assert_eq!(faults.to_string(), "0");
+        for fault in [StreamFault::Cut, StreamFault::Http, StreamFault::Cut] {
+            faults.add(fault);
+        }
+        assert_eq!((faults.to_string().as_str(), faults.total()), ("1 http error, 2 cut", 3));
+    }
+}

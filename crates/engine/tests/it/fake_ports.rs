@@ -1,0 +1,439 @@
+//! What a test's engine stands on: the real store behind a gate, the scripted model and counting tools under
+//! observation, a hook and a clock that do as they are told.
+
+use futures_util::{StreamExt as _, stream};
+use model::block::ContentPart;
+use model::definition::InputHook;
+use model::event::ErrorInfo;
+use model::history::HistoryEntry;
+use model::model_turn::{ModelEvent, ModelRequest};
+use model::ports::{
+    AppendBatch, AppendOutcome, BoxFuture, BoxStream, Clock, FileReadOutcome, FileReadRequest, FileReader, HookRequest,
+    HookResponse, HookRunner, Journal, Lease, ModelClient, OnCommit, PageLimit, RecordPage, StoreError, ToolRunner,
+};
+use model::tool::{ToolEvent, ToolOutput, ToolRequest};
+use model::{Millis, NodeId, Seq, ThreadId, UserId};
+use std::future::{pending, ready};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+/// What happens to one append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AppendFailure {
+    /// It is lost, and the store says that it does not know.
+    UnknownLost,
+    /// It is kept, and the store says that it does not know.
+    UnknownKept,
+    /// The process dies before it.
+    CrashBefore,
+    /// The process dies after it.
+    CrashAfter,
+}
+
+impl AppendFailure {
+    pub(crate) const ALL: [Self; 4] = [Self::UnknownLost, Self::UnknownKept, Self::CrashBefore, Self::CrashAfter];
+
+    /// Does the process survive it?
+    pub(crate) const fn is_survived(self) -> bool {
+        matches!(self, Self::UnknownLost | Self::UnknownKept)
+    }
+}
+
+/// A store whose disk can be held, or can fail once; it counts what goes through it.
+pub(crate) struct GatedJournal {
+    inner: Arc<dyn Journal>,
+    permits: Arc<Semaphore>,
+    appends: AtomicUsize,
+    records_read: AtomicUsize,
+    /// What happens to which append, from 1.
+    failure: Option<(usize, AppendFailure)>,
+    crashed: Arc<Notify>,
+}
+
+impl GatedJournal {
+    pub(crate) fn new(inner: Arc<dyn Journal>, trouble: Option<(usize, AppendFailure)>) -> Self {
+        let open = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+        let met = Arc::new(Notify::new());
+        Self {
+            inner,
+            permits: open,
+            appends: AtomicUsize::new(0),
+            records_read: AtomicUsize::new(0),
+            failure: trouble,
+            crashed: met,
+        }
+    }
+
+    /// From now on nothing becomes durable, until [`Gated::release`].
+    pub(crate) fn hold_appends(&self) {
+        self.permits.forget_permits(Semaphore::MAX_PERMITS);
+    }
+
+    pub(crate) fn release_appends(&self, appends: usize) {
+        self.permits.add_permits(appends);
+    }
+
+    /// How many appends there were.
+    pub(crate) fn append_count(&self) -> usize {
+        self.appends.load(SeqCst)
+    }
+
+    /// How many records were read since this was last asked.
+    pub(crate) fn take_records_read(&self) -> usize {
+        self.records_read.swap(0, SeqCst)
+    }
+
+    /// Was there trouble?
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some_and(|(at, _)| self.append_count() >= at)
+    }
+
+    /// The process is dead: whoever plays it stops here.
+    pub(crate) async fn wait_for_crash(&self) {
+        self.crashed.notified().await;
+    }
+
+    fn fail_append(
+        &self,
+        trouble: AppendFailure,
+        batch: AppendBatch,
+        landed: OnCommit,
+    ) -> BoxFuture<'_, AppendOutcome> {
+        let (inner, met) = (Arc::clone(&self.inner), Arc::clone(&self.crashed));
+        // On its own: what becomes of an append does not depend on who waits for it.
+        let fate = tokio::spawn(async move {
+            if matches!(trouble, AppendFailure::UnknownKept | AppendFailure::CrashAfter) {
+                assert_eq!(inner.append(batch).await, AppendOutcome::Durable, "what the engine writes fits");
+            }
+            if !trouble.is_survived() {
+                met.notify_one();
+                let _unheard = landed;
+                return pending().await;
+            }
+            let verdict = AppendOutcome::Unknown("the disk went away".to_owned());
+            landed.call(&verdict);
+            verdict
+        });
+        Box::pin(async { fate.await.expect("it does not panic") })
+    }
+}
+
+impl Journal for GatedJournal {
+    fn claim<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        node: &'a NodeId,
+    ) -> BoxFuture<'a, Result<Lease, StoreError>> {
+        self.inner.claim(owner, thread, node)
+    }
+
+    fn append_with_callback(&self, batch: AppendBatch, landed: OnCommit) -> BoxFuture<'_, AppendOutcome> {
+        let number = self.appends.fetch_add(1, SeqCst) + 1;
+        if let Some((_, trouble)) = self.failure.filter(|(at, _)| *at == number) {
+            return self.fail_append(trouble, batch, landed);
+        }
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            permit.forget();
+            return self.inner.append_with_callback(batch, landed);
+        }
+        let (inner, open) = (Arc::clone(&self.inner), Arc::clone(&self.permits));
+        let held = tokio::spawn(async move {
+            let permit = open.acquire_owned().await.expect("the gate is not closed");
+            permit.forget();
+            inner.append_with_callback(batch, landed).await
+        });
+        Box::pin(async { held.await.expect("it does not panic") })
+    }
+
+    fn read_page<'a>(
+        &'a self,
+        owner: &'a UserId,
+        thread: &'a ThreadId,
+        after: Seq,
+        limit: PageLimit,
+    ) -> BoxFuture<'a, Result<RecordPage, StoreError>> {
+        Box::pin(async move {
+            let page = self.inner.read_page(owner, thread, after, limit).await;
+            self.records_read.fetch_add(page.as_ref().map_or(0, |page| page.records.len()), SeqCst);
+            page
+        })
+    }
+}
+
+/// So many requests are kept: those of a long thread hold all of it each.
+const REQUESTS_KEPT_MAX: usize = 64;
+
+/// Models under observation: what they were asked, and how many of their streams live. `silent/…` never says a word.
+pub(crate) struct RecordingModels {
+    inner: Arc<dyn ModelClient>,
+    /// One word at a time, so that each is an append of its own.
+    one_delta_at_a_time: bool,
+    /// The latest.
+    requests: Mutex<Vec<ModelRequest>>,
+    turns: AtomicUsize,
+    live: Arc<AtomicUsize>,
+}
+
+impl RecordingModels {
+    pub(crate) fn new(inner: Arc<dyn ModelClient>, drips: bool) -> Self {
+        Self {
+            inner,
+            one_delta_at_a_time: drips,
+            requests: Mutex::default(),
+            turns: AtomicUsize::new(0),
+            live: Arc::default(),
+        }
+    }
+
+    /// What the model was asked, as far as it is kept.
+    pub(crate) fn requests(&self) -> Vec<ModelRequest> {
+        self.requests.lock().expect("nobody panicked").clone()
+    }
+
+    /// What the model was asked last.
+    pub(crate) fn last_request(&self) -> ModelRequest {
+        self.requests().pop().expect("it was asked")
+    }
+
+    /// How often the model was asked.
+    pub(crate) fn turn_count(&self) -> usize {
+        self.turns.load(SeqCst)
+    }
+
+    pub(crate) fn live_streams(&self) -> usize {
+        self.live.load(SeqCst)
+    }
+}
+
+impl ModelClient for RecordingModels {
+    fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
+        let silent = request.model.starts_with("silent/");
+        self.turns.fetch_add(1, SeqCst);
+        let mut asked = self.requests.lock().expect("nobody panicked");
+        if asked.len() == REQUESTS_KEPT_MAX {
+            asked.remove(0);
+        }
+        asked.push(request.clone());
+        drop(asked);
+        self.live.fetch_add(1, SeqCst);
+        let events = if silent { stream::pending().boxed() } else { self.inner.stream_turn(request) };
+        Box::pin(ObservedTurn {
+            events,
+            one_delta_at_a_time: self.one_delta_at_a_time,
+            is_yielding: false,
+            live: Arc::clone(&self.live),
+        })
+    }
+}
+
+struct ObservedTurn {
+    events: BoxStream<'static, ModelEvent>,
+    one_delta_at_a_time: bool,
+    is_yielding: bool,
+    live: Arc<AtomicUsize>,
+}
+
+impl stream::Stream for ObservedTurn {
+    type Item = ModelEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
+        self.is_yielding = self.one_delta_at_a_time && !self.is_yielding;
+        if self.is_yielding {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.events.as_mut().poll_next(cx)
+    }
+}
+
+impl Drop for ObservedTurn {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Tools that count how often each really ran. `hold` waits until it is let go.
+pub(crate) struct CountingTools {
+    requests: Arc<Mutex<Vec<ToolRequest>>>,
+    pub(crate) release: Arc<Semaphore>,
+}
+
+impl Default for CountingTools {
+    fn default() -> Self {
+        Self { requests: Arc::default(), release: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl CountingTools {
+    pub(crate) fn requests(&self) -> Vec<ToolRequest> {
+        self.requests.lock().expect("nobody panicked").clone()
+    }
+
+    /// How often a tool ran.
+    pub(crate) fn call_count(&self, name: &str) -> usize {
+        self.requests().iter().filter(|request| request.name == name).count()
+    }
+}
+
+impl ToolRunner for CountingTools {
+    fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
+        let (ran, let_go) = (Arc::clone(&self.requests), Arc::clone(&self.release));
+        Box::pin(stream::once(async move {
+            let name = request.name.clone();
+            ran.lock().expect("nobody panicked").push(request);
+            if name == "hold" {
+                let_go.acquire().await.expect("it is not closed").forget();
+            }
+            let message_content = vec![ContentPart::text(format!("{name} did it"))];
+            ToolEvent::End(ToolOutput { message_content, ..ToolOutput::default() })
+        }))
+    }
+}
+
+/// What the hook does.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum HookBehavior {
+    /// Leaves everything as it is.
+    #[default]
+    Keep,
+    /// Says something else.
+    ReplaceInput(&'static str),
+    /// Gives the model another past.
+    ReplaceHistory(Vec<HistoryEntry>),
+    /// Fails.
+    Fail,
+    /// Never answers.
+    Hang,
+    /// Leaves everything as it is, when it is told to go on.
+    WaitForRelease,
+}
+
+/// A hook that does as it is told.
+pub(crate) struct FakeHooks {
+    pub(crate) behavior: Mutex<HookBehavior>,
+    requests: Mutex<Vec<HookRequest>>,
+    pub(crate) request_received: Notify,
+    pub(crate) release: Arc<Semaphore>,
+}
+
+impl Default for FakeHooks {
+    fn default() -> Self {
+        let (will, asked, was_asked) = Default::default();
+        Self { behavior: will, requests: asked, request_received: was_asked, release: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl FakeHooks {
+    pub(crate) fn requests(&self) -> Vec<HookRequest> {
+        self.requests.lock().expect("nobody panicked").clone()
+    }
+}
+
+impl HookRunner for FakeHooks {
+    fn run_hook(&self, _hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>> {
+        self.requests.lock().expect("nobody panicked").push(request);
+        self.request_received.notify_one();
+        let keep = HookResponse::default();
+        match self.behavior.lock().expect("nobody panicked").clone() {
+            HookBehavior::Keep => Box::pin(ready(Ok(keep))),
+            HookBehavior::ReplaceInput(words) => {
+                Box::pin(ready(Ok(HookResponse { input: Some(vec![ContentPart::text(words)]), ..keep })))
+            }
+            HookBehavior::ReplaceHistory(history) => {
+                Box::pin(ready(Ok(HookResponse { history: Some(history), ..keep })))
+            }
+            HookBehavior::Fail => Box::pin(ready(Err(ErrorInfo::new("hook_failed", "The input hook said no.")))),
+            HookBehavior::Hang => Box::pin(pending()),
+            HookBehavior::WaitForRelease => {
+                let go_on = Arc::clone(&self.release);
+                Box::pin(async move {
+                    go_on.acquire().await.expect("it is not closed").forget();
+                    Ok(keep)
+                })
+            }
+        }
+    }
+}
+
+/// Files of which some can be read and some hang until they are let go. It knows who is being read.
+pub(crate) struct FakeDocuments {
+    requests: Mutex<Vec<FileReadRequest>>,
+    live: Arc<AtomicUsize>,
+    pub(crate) release: Arc<Semaphore>,
+}
+
+impl Default for FakeDocuments {
+    fn default() -> Self {
+        Self { requests: Mutex::default(), live: Arc::default(), release: Arc::new(Semaphore::new(0)) }
+    }
+}
+
+impl FakeDocuments {
+    /// The files that somebody wanted, each time.
+    pub(crate) fn requested_urls(&self) -> Vec<String> {
+        self.requests.lock().expect("nobody panicked").iter().map(|request| request.url.clone()).collect()
+    }
+
+    /// How many are being read.
+    pub(crate) fn active_reads(&self) -> usize {
+        self.live.load(SeqCst)
+    }
+}
+
+/// Somebody reads.
+struct ActiveRead(Arc<AtomicUsize>);
+
+impl Drop for ActiveRead {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+impl FileReader for FakeDocuments {
+    fn read_file(&self, request: FileReadRequest) -> BoxFuture<'static, FileReadOutcome> {
+        let FileReadRequest { url, .. } = request.clone();
+        self.requests.lock().expect("nobody panicked").push(request);
+        self.live.fetch_add(1, SeqCst);
+        let (reading, let_go) = (ActiveRead(Arc::clone(&self.live)), Arc::clone(&self.release));
+        Box::pin(async move {
+            let _reading = reading;
+            if url.ends_with("/slow") {
+                let_go.acquire().await.expect("it is not closed").forget();
+            }
+            if url.ends_with("/gone") {
+                return FileReadOutcome::Failed { message: "Nobody is there.".to_owned() };
+            }
+            FileReadOutcome::Read { content: vec![ContentPart::text(format!("what {url} says"))], message: None }
+        })
+    }
+}
+
+/// A clock that goes with the runtime's time, which a test may pause, and can be set forward.
+pub(crate) struct TestClock {
+    started: Instant,
+    offset_ms: AtomicU64,
+}
+
+impl Default for TestClock {
+    fn default() -> Self {
+        Self { started: Instant::now(), offset_ms: AtomicU64::new(1_700_000_000_000) }
+    }
+}
+
+impl TestClock {
+    pub(crate) fn advance(&self, ms: u64) {
+        self.offset_ms.fetch_add(ms, SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Millis {
+        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.offset_ms.load(SeqCst).saturating_add(elapsed)
+    }
+}

@@ -1,0 +1,210 @@
+//! What must hold after every input, counted apart from the machine: from its effects and its records alone.
+
+use crate::provider_rules;
+use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, outstanding_effects, timer_deadline};
+use model::definition::ApprovalPolicy;
+use model::event::{ApprovalDecisionKind, Event, ItemEvent};
+use model::fold::ItemFold;
+use model::item::{FileStatus, Item};
+use model::model_turn::ModelEvent;
+use model::record::RecordDraft;
+use model::tool::ToolEvent;
+use model::{ApprovalKey, CallId, Millis, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Default)]
+pub(crate) struct InvariantChecker {
+    /// What was asked for and has not ended.
+    pub(crate) outstanding: BTreeSet<EffectId>,
+    /// How often each call was asked to run.
+    pub(crate) starts: BTreeMap<CallId, u32>,
+    /// Calls that somebody said yes to since they were last started.
+    approved: BTreeSet<CallId>,
+    /// Tools that need no further yes.
+    always_approved: BTreeSet<String>,
+    open_approvals: BTreeMap<ApprovalKey, (CallId, String)>,
+    /// Tasks of whose turn something was shown.
+    tasks_with_output: BTreeSet<TaskId>,
+    paused: bool,
+    at: Millis,
+}
+
+impl InvariantChecker {
+    /// Something is about to be answered.
+    pub(crate) fn before_input(&mut self, input: &MachineInput) {
+        match input {
+            MachineInput::Model { id, event: ModelEvent::End(_) | ModelEvent::Failed(_) }
+            | MachineInput::Tool { id, event: ToolEvent::End(_) }
+            | MachineInput::File { id, .. } => {
+                self.outstanding.remove(id);
+            }
+            MachineInput::Timer(id) => {
+                self.outstanding.remove(&EffectId::Timer(id.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// The process died: models, tools and files are gone, timers are armed again.
+    pub(crate) fn on_crash(&mut self, run: &RunState) {
+        self.outstanding = outstanding_effects(run).into_iter().filter(|id| matches!(id, EffectId::Timer(_))).collect();
+    }
+
+    /// Everything that one input caused.
+    pub(crate) fn after_step(&mut self, run: &RunState, out: &MachineOutput) -> Result<(), String> {
+        for draft in &out.drafts {
+            self.check_record(draft)?;
+        }
+        check_effects_match_events(out)?;
+        for effect in &out.effects {
+            self.check_effect(run, effect)?;
+        }
+        if run.fold.has_ended() {
+            self.outstanding.clear();
+            if !self.open_approvals.is_empty() {
+                return Err(format!("the run is over, and {:?} were never decided", self.open_approvals));
+            }
+        }
+        let now: BTreeSet<EffectId> = outstanding_effects(run).into_iter().collect();
+        if now != self.outstanding {
+            return Err(format!("outstanding is {now:?}, asked minus ended is {:?}", self.outstanding));
+        }
+        let busy = |id: &EffectId| !matches!(id, EffectId::Timer(_));
+        let begun = run.fold.root().is_some() && !run.fold.has_ended();
+        if begun && now.iter().any(busy) == self.paused {
+            return Err(format!("paused: {}, and outstanding is {now:?}", self.paused));
+        }
+        match run.fold.fold_errors {
+            0 => Ok(()),
+            _ => Err(format!("a record of the machine's own does not fit: {:?}", out.drafts)),
+        }
+    }
+
+    fn check_record(&mut self, draft: &RecordDraft) -> Result<(), String> {
+        if self.paused && !matches!(draft.event, Event::Resumed(_)) {
+            return Err(format!("{draft:?} follows a pause"));
+        }
+        self.paused = matches!(draft.event, Event::Paused(_));
+        if draft.at < self.at {
+            return Err(format!("{draft:?} is before {}", self.at));
+        }
+        self.at = draft.at;
+        match &draft.event {
+            Event::ApprovalRequested(e) => {
+                let name = e.action_requests.first().map(|action| action.name.clone()).unwrap_or_default();
+                self.open_approvals.insert(e.key.clone(), (e.call_id.clone(), name));
+            }
+            Event::ApprovalResolved(e) => {
+                let (call, name) =
+                    self.open_approvals.remove(&e.key).ok_or_else(|| format!("{} was not asked", e.key))?;
+                for decision in e.decisions.iter().filter(|decision| decision.kind != ApprovalDecisionKind::Reject) {
+                    self.approved.insert(call.clone());
+                    if decision.always {
+                        self.always_approved.insert(name.clone());
+                    }
+                }
+            }
+            Event::StepStarted(e) => _ = self.tasks_with_output.remove(&e.task_id),
+            Event::ItemAdded(e) if !matches!(e.item, Item::ToolResult(_) | Item::FileProcessing(_)) => {
+                self.tasks_with_output.insert(e.task_id.clone());
+            }
+            Event::Retrying(e) if self.tasks_with_output.contains(&e.task_id) || e.not_before < draft.at => {
+                return Err(format!("{e:?} at {} follows what was shown, or is in the past", draft.at));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn check_effect(&mut self, run: &RunState, effect: &Effect) -> Result<(), String> {
+        match effect {
+            Effect::CallModel { id, request, .. } => {
+                self.outstanding.insert(id.clone());
+                self.check_model_call(run, id)?;
+                provider_rules::check_history(&request.history).map_err(|why| format!("{why}\n{:#?}", request.history))
+            }
+            Effect::CallTool { id, request } => {
+                self.outstanding.insert(id.clone());
+                self.check_tool_call(run, &request.call_id, &request.name)
+            }
+            Effect::ReadFile { id, .. } => {
+                self.outstanding.insert(id.clone());
+                Ok(())
+            }
+            Effect::SetTimer { id, at } => {
+                self.outstanding.insert(EffectId::Timer(id.clone()));
+                // Whoever takes the run up later arms the timer by what the state says.
+                let armed = timer_deadline(run, id);
+                if armed == Some(*at) { Ok(()) } else { Err(format!("{id:?} fires at {at}, and at {armed:?}")) }
+            }
+            Effect::Abort(id) => {
+                self.outstanding.remove(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// No model is asked while a file of its task is read.
+    fn check_model_call(&self, run: &RunState, id: &EffectId) -> Result<(), String> {
+        let EffectId::Model { task, .. } = id else { return Ok(()) };
+        match run.fold.task(task).and_then(|task| task.open_file_processing()) {
+            Some((_, fold, _)) => Err(format!("{id:?} is asked while {:?} are read", fold.files.keys())),
+            None => Ok(()),
+        }
+    }
+
+    /// A tool runs at most once, unless it is idempotent or somebody said yes again; a gated one not without a yes.
+    fn check_tool_call(&mut self, run: &RunState, call: &CallId, name: &str) -> Result<(), String> {
+        let tool = run.definitions.tools.get(name).ok_or_else(|| format!("there is no tool {name}"))?;
+        if is_repeated(run, call) {
+            return Err(format!("{call} runs, and the provider had named it before"));
+        }
+        let before = self.starts.entry(call.clone()).or_default();
+        *before += 1;
+        let yes = self.approved.remove(call);
+        let again = *before > 1;
+        if again && !tool.idempotent && !yes {
+            return Err(format!("{call} runs again, and nobody said so"));
+        }
+        let free = again || yes || self.always_approved.contains(name) || tool.approval != ApprovalPolicy::Always;
+        if free { Ok(()) } else { Err(format!("{call} runs, and nobody allowed it")) }
+    }
+}
+
+/// Did the provider name this very call before?
+fn is_repeated(run: &RunState, call: &CallId) -> bool {
+    let Some(task) = run.fold.tasks.iter().find(|task| task.call(call).is_some()) else { return false };
+    let Some((fold, held)) = task.call(call) else { return false };
+    let named = fold.provider_call_id.as_ref().filter(|id| !id.is_empty());
+    let mut before =
+        task.calls().take_while(|(_, before)| before.call_id != *call).filter(|(fold, _)| !fold.superseded);
+    let same = |fold: &ItemFold| fold.provider_call_id.as_ref() == named;
+    named.is_some()
+        && before.any(|(fold, before)| same(fold) && before.name == held.name && before.arguments == held.arguments)
+}
+
+/// Each start is caused by exactly one event.
+fn check_effects_match_events(out: &MachineOutput) -> Result<(), String> {
+    let events = |is: fn(&RecordDraft) -> bool| out.drafts.iter().filter(|draft| is(draft)).count();
+    let effects = |is: fn(&Effect) -> bool| out.effects.iter().filter(|effect| is(effect)).count();
+    let turns = events(|draft| matches!(draft.event, Event::StepStarted(_) | Event::Retrying(_)));
+    let tools = events(|draft| matches!(draft.event, Event::ToolStarted(_)) && draft.private.is_some());
+    let moments = events(|draft| match &draft.event {
+        Event::ApprovalRequested(_) => true,
+        Event::Created(e) => e.task.parent_task_id.is_none(),
+        _ => false,
+    });
+    let files = out.drafts.iter().map(|draft| match &draft.event {
+        Event::ItemAdded(ItemEvent { item: Item::FileProcessing(item), .. }) => item.files.len(),
+        Event::FileProcessingUpdated(e) => usize::from(e.status == FileStatus::Processing),
+        _ => 0,
+    });
+    let caused = (turns, tools, moments, files.sum::<usize>());
+    let asked = (
+        effects(|effect| matches!(effect, Effect::CallModel { .. })),
+        effects(|effect| matches!(effect, Effect::CallTool { .. })),
+        effects(|effect| matches!(effect, Effect::SetTimer { .. })),
+        effects(|effect| matches!(effect, Effect::ReadFile { .. })),
+    );
+    if caused == asked { Ok(()) } else { Err(format!("{caused:?} events and {asked:?} effects")) }
+}

@@ -1,0 +1,67 @@
+//! What a check says when it is not content: where, what, and what to do about it.
+
+use std::fmt;
+
+/// How much a complaint weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FindingLevel {
+    /// Worth a look; does not fail the check.
+    Warning,
+    /// Must be put right.
+    Error,
+}
+
+/// One finding, printed as `file:line: error: what, and what to do`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TidyFinding {
+    pub(crate) file: String,
+    /// Counted from 1. Line 1 when the finding is about the file as a whole.
+    pub(crate) line: usize,
+    pub(crate) level: FindingLevel,
+    pub(crate) message: String,
+}
+
+impl TidyFinding {
+    pub(crate) fn error(file: &str, line: usize, what: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, level: FindingLevel::Error, message: what.into() }
+    }
+
+    pub(crate) fn warning(file: &str, line: usize, what: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, level: FindingLevel::Warning, message: what.into() }
+    }
+}
+
+impl fmt::Display for TidyFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weight = match self.level {
+            FindingLevel::Warning => "warning",
+            FindingLevel::Error => "error",
+        };
+        write!(f, "{}:{}: {weight}: {}", self.file, self.line, self.message)
+    }
+}
+
+/// The number of the first line of `text` that `wanted` recognises, or 1: a complaint always has a place to click on.
+pub(crate) fn find_line(text: &str, wanted: impl Fn(&str) -> bool) -> usize {
+    text.lines().position(wanted).map_or(1, |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_reads_like_a_compiler_message() {
+        let complaint = TidyFinding::error("crates/model/Cargo.toml", 7, "`tokio` is not for this floor: take it out");
+        assert_eq!(
+            complaint.to_string(),
+            "crates/model/Cargo.toml:7: error: `tokio` is not for this floor: take it out"
+        );
+    }
+
+    #[test]
+    fn lines_count_from_one_and_a_miss_is_the_first_line() {
+        assert_eq!(find_line("a\nb\nc", |line| line == "b"), 2);
+        assert_eq!(find_line("a\nb\nc", |line| line == "z"), 1);
+    }
+}
