@@ -1,8 +1,8 @@
 //! What people and clients say to a run that goes on or waits: stop, something more, a decision, a result.
 
 use crate::engine::Engine;
-use model::block::ContentPart;
 use model::command::{AnswerBody, AnswerCommand, CancelCommand, ClientToolResult, Command, SteerCommand};
+use model::content::ContentPart;
 use model::event::{ApprovalDecision, Initiator, PendingKind, PendingRequest};
 use model::ports::{IdempotencyKey, RunRow, StoreError, SubmitError};
 use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};

@@ -5,7 +5,7 @@
 
 use crate::session::ThreadSession;
 use futures_util::StreamExt as _;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::definition::{CompactionPolicy, Definitions, HistoryWindow};
 use model::event::{Event, HistoryCompacted};
 use model::history::HistoryEntry;
@@ -97,8 +97,7 @@ impl ThreadSession<'_> {
     }
 
     fn record_summary(&mut self, done: RunningCompaction) {
-        let event =
-            HistoryCompacted { up_to: done.up_to, summary: done.text, details: model::block::JsonObject::new() };
+        let event = HistoryCompacted { up_to: done.up_to, summary: done.text, details: model::json::JsonObject::new() };
         self.thread_fold.apply_compaction(&event);
         let at = self.thread_fold.at.max(self.actor.shared.ports.clock.now());
         let seq = self.thread_fold.seq.next();

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt as _;
 use machine::{EffectId, MachineInput};
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
 use model::ports::{BoxFuture, BoxStream, FileReadOutcome, ModelClient};
 use model::tool::{ToolEvent, ToolOutput};

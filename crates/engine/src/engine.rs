@@ -5,11 +5,12 @@ use crate::hub::Hub;
 use crate::on_busy::BusyOutcome;
 use crate::shared::{Ports, Shared, StopMode};
 use crate::viewer::{View, Viewer};
-use model::block::{ContentPart, JsonObject};
 use model::command::{CancelCommand, Command, StartCommand};
+use model::content::ContentPart;
 use model::cursor::{Cursor, CursorError};
 use model::event::{CancelMode, ClientIds, ClientTool, DisplayMode};
 use model::history::PriorHistory;
+use model::json::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
 use model::model_settings::ModelSettings;
 use model::ports::{

@@ -6,7 +6,7 @@
 use crate::session::ThreadSession;
 use machine::MachineInput;
 use model::command::StartCommand;
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::history::HistoryEntry;
 use model::limits::RECORD_BYTES_MAX;
 use model::ports::{BoxFuture, DirectoryChange, HookRequest, HookResponse};

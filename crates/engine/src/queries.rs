@@ -2,10 +2,10 @@
 
 use crate::engine::Engine;
 use crate::thread_state;
-use model::block::JsonObject;
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
 use model::history::{HistoryEntry, PriorHistory};
+use model::json::JsonObject;
 use model::ports::{PageLimit, RunRow, StoreError};
 use model::task::{TaskObject, TaskStatus};
 use model::thread::ThreadFold;

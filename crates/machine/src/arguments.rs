@@ -1,8 +1,9 @@
 //! Arguments are looked at before anything runs.
 
-use model::block::JsonObject;
+use model::definition::ToolSpec;
+use model::json::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
-use model::tool::{ToolOutput, ToolSpec};
+use model::tool::ToolOutput;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::collections::HashSet;
 use std::fmt;

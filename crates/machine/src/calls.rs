@@ -5,11 +5,13 @@
 
 use crate::state::RunState;
 use crate::{arguments, recovery, sub_agent};
+use model::definition::ToolSpec;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
-use model::event::{ApprovalDecisionKind, ApprovalResolved, ErrorInfo, StopReason};
+use model::error::ErrorInfo;
+use model::event::{ApprovalDecisionKind, ApprovalResolved, StopReason};
 use model::fold::{ItemFold, TaskFold};
 use model::item::{CallKind, Item, ResultStatus, ToolCall};
-use model::tool::{ToolOutput, ToolSpec};
+use model::tool::ToolOutput;
 use model::{CallId, reference};
 
 /// Where a call is.

@@ -3,14 +3,16 @@
 use crate::MachineOutput;
 use crate::state::RunState;
 use model::TaskId;
-use model::block::{Block, TextBlock};
+use model::content::TextBlock;
 use model::event::{
     ArgumentsDone, Event, ImageEvent, ItemEvent, SummaryEvent, TaggedImageBlock, TaggedTextBlock, TextEvent,
 };
 use model::fold::ItemFold;
+use model::history::RawItem;
+use model::item::Block;
 use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, SummaryPart, ToolCall};
 use model::limits::DONE_REPEAT_BYTES_MAX;
-use model::record::{PrivatePayload, RawItem};
+use model::record::PrivatePayload;
 
 /// How an item ends.
 #[derive(Clone, Debug, Default)]

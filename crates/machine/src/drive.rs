@@ -8,11 +8,10 @@ use crate::{
     InputContext, MachineOutput, budget, handoff, model_call, outstanding_effects, pending, sub_agent, task_end,
     tool_execution, tool_result,
 };
-use model::block::ContentPart;
 use model::command::{StartCommand, SteerCommand};
-use model::event::{
-    ErrorInfo, Event, InputAdded, InputMessage, LimitReason, StopReason, TaskCreated, TaskSpec, TaskStarted,
-};
+use model::content::ContentPart;
+use model::error::ErrorInfo;
+use model::event::{Event, InputAdded, InputMessage, LimitReason, StopReason, TaskCreated, TaskSpec, TaskStarted};
 use model::fold::TaskFold;
 use model::item::Role;
 use model::record::PrivatePayload;

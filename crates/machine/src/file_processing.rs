@@ -7,7 +7,7 @@
 use crate::effect::{Effect, EffectId};
 use crate::state::RunState;
 use crate::{MachineOutput, close_items, tool_result};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::event::{Event, FileProcessingUpdated, ItemEvent};
 use model::fold::TaskFold;
 use model::item::{FileProcessing, FileStatus, Item, ItemStatus, ProcessedFile};

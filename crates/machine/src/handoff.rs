@@ -3,7 +3,7 @@
 use crate::state::RunState;
 use crate::{MachineOutput, tool_result};
 use model::CallId;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::event::{AgentUpdated, Event, ToolStarted};
 use model::item::ResultStatus;
 use model::tool::ToolOutput;

@@ -8,7 +8,8 @@
 use crate::effect::{Effect, EffectId};
 use crate::state::RunState;
 use crate::{MachineOutput, calls, history, model_turn, sub_agent, task_end};
-use model::event::{ErrorInfo, Event, StepRetrying, StepStarted, StopReason};
+use model::error::ErrorInfo;
+use model::event::{Event, StepRetrying, StepStarted, StopReason};
 use model::fold::{StepFold, TaskFold};
 use model::model_settings::ModelSettings;
 use model::model_turn::{ModelFailure, ModelRequest};

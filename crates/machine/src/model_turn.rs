@@ -8,12 +8,13 @@ use crate::close_items::{self, ItemEnd};
 use crate::effect::EffectId;
 use crate::state::RunState;
 use crate::{MachineOutput, calls, model_call};
-use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
+use model::content::{Annotation, ImageBlock, ImageUrl, TextBlock};
 use model::definition::Tool;
 use model::event::{
     AnnotationAdded, ArgumentsDelta, Event, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent, ProviderEvent,
     StepDone, StopReason, SummaryDelta, SummaryEvent, TaggedImageBlock, TaggedTextBlock, TextDelta, TextEvent,
 };
+use model::item::Block;
 use model::item::{
     ApprovalGate, CallKind, HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, SummaryPart,
     ToolCall,

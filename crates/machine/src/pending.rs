@@ -184,7 +184,7 @@ pub(crate) fn close_call(
     run: &mut RunState,
     call: &CallId,
     status: ResultStatus,
-    error: model::event::ErrorInfo,
+    error: model::error::ErrorInfo,
     out: &mut MachineOutput,
 ) {
     let open =

@@ -10,10 +10,11 @@ use crate::{
     InputContext, MachineOutput, close_items, file_processing, model_turn, pending, task_end, tool_execution,
     tool_result,
 };
-use model::event::{CancelMode, ErrorInfo, Event, StopReason, TaskCancelling, TaskFailed, TaskRecovered};
+use model::definition::OnCrash;
+use model::error::ErrorInfo;
+use model::event::{CancelMode, Event, StopReason, TaskCancelling, TaskFailed, TaskRecovered};
 use model::fold::TaskFold;
 use model::item::{IncompleteReason, ResultStatus};
-use model::record::OnCrash;
 use model::task::TaskStatus;
 use model::{CallId, ItemId, TaskId};
 

@@ -5,9 +5,11 @@
 
 use crate::state::RunState;
 use crate::{MachineOutput, tool_result};
-use model::block::{Annotation, Block, ContentPart};
-use model::event::{ErrorInfo, Event, InputMessage, ItemEvent, TaskCreated, TaskSpec, TaskStarted, ToolStarted};
+use model::content::{Annotation, ContentPart};
+use model::error::ErrorInfo;
+use model::event::{Event, InputMessage, ItemEvent, TaskCreated, TaskSpec, TaskStarted, ToolStarted};
 use model::fold::TaskFold;
+use model::item::Block;
 use model::item::{Item, ResultStatus, Role, ToolCall};
 use model::limits::RECORD_BYTES_MAX;
 use model::record::PrivatePayload;
@@ -78,7 +80,7 @@ pub(crate) fn start_sub_agent(
         parent_task_id: Some(parent_id),
         previous: None,
         tools: Vec::new(),
-        metadata: model::block::JsonObject::new(),
+        metadata: model::json::JsonObject::new(),
         display_mode: run.fold.root().map(|root| root.spec.display_mode).unwrap_or_default(),
         origin: None,
         client: None,

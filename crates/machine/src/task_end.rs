@@ -10,9 +10,10 @@ use crate::{
     MachineOutput, budget, calls, close_items, file_processing, model_call, model_turn, outstanding_effects_of_task,
     pending, sub_agent, tool_result,
 };
+use model::error::ErrorInfo;
 use model::event::{
-    CancelMode, ErrorInfo, Event, Initiator, LimitReason, StopReason, TaskCancelled, TaskCancelling, TaskCompleted,
-    TaskFailed, TaskIncomplete,
+    CancelMode, Event, Initiator, LimitReason, StopReason, TaskCancelled, TaskCancelling, TaskCompleted, TaskFailed,
+    TaskIncomplete,
 };
 use model::item::{IncompleteReason, ResultStatus};
 use model::usage::Usage;

@@ -2,8 +2,10 @@
 
 use crate::state::RunState;
 use crate::{MachineOutput, calls};
-use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
-use model::event::{ErrorInfo, Event, ImageEvent, ItemEvent, TaggedImageBlock, TaggedTextBlock, TextDelta, TextEvent};
+use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::error::ErrorInfo;
+use model::event::{Event, ImageEvent, ItemEvent, TaggedImageBlock, TaggedTextBlock, TextDelta, TextEvent};
+use model::item::Block;
 use model::item::{Item, ResultStatus, ToolResult};
 use model::limits::{DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
 use model::record::PrivatePayload;

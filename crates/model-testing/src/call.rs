@@ -5,15 +5,17 @@ use super::log_builder::LogBuilder;
 use super::task::{EndedChild, GenPhase, GenTask};
 use super::text::random_text;
 use super::turn_plan;
-use model::block::ContentPart;
+use model::content::ContentPart;
+use model::definition::OnCrash;
+use model::error::ErrorInfo;
 use model::event::{
-    ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved,
-    ErrorInfo, Event, Initiator, ItemEvent, PendingKind, PendingRequest, ReviewConfig, ToolProgress, ToolStarted,
+    ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event,
+    Initiator, ItemEvent, PendingKind, PendingRequest, ReviewConfig, ToolProgress, ToolStarted,
 };
 use model::id::CallId;
 use model::item::{ApprovalGate, CallKind, IncompleteReason, Item, ResultStatus, ToolCall, ToolResult};
 use model::limits::DONE_REPEAT_BYTES_MAX;
-use model::record::{OnCrash, PrivatePayload};
+use model::record::PrivatePayload;
 use model::reference;
 use model::task::TaskStatus;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use super::item_writer::ItemWriter;
 use super::log_builder::LogBuilder;
 use super::task::{GenPhase, GenTask};
 use super::text::random_text;
-use model::block::{ContentPart, FileRef};
+use model::content::{ContentPart, FileRef};
 use model::event::{Event, FileProcessingUpdated, InputMessage};
 use model::item::{FileProcessing, FileStatus, Item, ItemStatus, ProcessedFile};
 use model::record::PrivatePayload;

@@ -1,15 +1,17 @@
 //! One item on its way into the log, piece by piece.
 
 use super::log_builder::LogBuilder;
-use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
+use model::content::{Annotation, ImageBlock, ImageUrl, TextBlock};
 use model::event::{
     AnnotationAdded, ArgumentsDelta, ArgumentsDone, Event, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent,
     SummaryDelta, SummaryEvent, TaggedImageBlock, TaggedTextBlock, TextDelta, TextEvent,
 };
+use model::history::RawItem;
 use model::id::{ItemId, TaskId};
+use model::item::Block;
 use model::item::{IncompleteReason, Item, ItemStatus, SummaryPart};
 use model::limits::DONE_REPEAT_BYTES_MAX;
-use model::record::{PrivatePayload, RawItem};
+use model::record::PrivatePayload;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 

@@ -23,9 +23,9 @@ mod turn_plan;
 pub use rng::Rng;
 
 use log_builder::LogBuilder;
-use model::block::JsonObject;
 use model::event::{Event, HistoryCompacted, RunHidden};
 use model::id::{TaskId, ThreadId};
+use model::json::JsonObject;
 use model::record::Record;
 use model::seq::Seq;
 use std::hash::{BuildHasher, RandomState};

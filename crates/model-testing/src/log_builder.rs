@@ -3,9 +3,9 @@
 use super::LogOptions;
 use super::rng::Rng;
 use super::task::{EndedChild, GenTask};
-use model::block::JsonObject;
 use model::event::{CustomEvent, Event, ProviderEvent, StateDelta, StateSnapshot};
 use model::id::{ItemId, TaskId, ThreadId};
+use model::json::JsonObject;
 use model::record::{PrivatePayload, Record, RecordDraft};
 use model::seq::{Epoch, Millis, Seq};
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@
 use super::log_builder::LogBuilder;
 use super::rng::Rng;
 use super::text::random_text;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::history::{HistoryEntry, PriorHistory};
 use model::id::{CallId, ItemId};
 use model::item::ResultStatus;

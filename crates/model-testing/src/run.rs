@@ -5,7 +5,7 @@ use super::log_builder::LogBuilder;
 use super::request;
 use super::task::{GenOutcome, GenPhase, GenTask};
 use super::text::random_text;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::event::{
     CancelMode, Event, Initiator, InputAdded, InputMessage, LimitReason, PendingRequest, TaskCancelling, TaskPaused,
     TaskResumed,

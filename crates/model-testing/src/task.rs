@@ -7,14 +7,16 @@ use super::log_builder::LogBuilder;
 use super::request;
 use super::text::random_text;
 use super::turn_plan::{self, ItemPlan, PlannedItem, TurnGoal};
-use model::block::{ContentPart, JsonObject};
+use model::content::ContentPart;
+use model::error::ErrorInfo;
 use model::event::{
-    CancelMode, ClientIds, ClientTool, DisplayMode, ErrorInfo, Event, Initiator, InputMessage, LimitReason, StepDone,
+    CancelMode, ClientIds, ClientTool, DisplayMode, Event, Initiator, InputMessage, LimitReason, StepDone,
     StepRetrying, StepStarted, StopReason, TaskCancelled, TaskCompleted, TaskCreated, TaskFailed, TaskIncomplete,
     TaskRecovered, TaskSpec, TaskStarted,
 };
 use model::id::{CallId, ItemId, TaskId};
 use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, Reasoning, Role, ToolCall};
+use model::json::JsonObject;
 use model::record::PrivatePayload;
 use model::seq::Millis;
 use model::task::TaskStatus;

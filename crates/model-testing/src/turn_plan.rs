@@ -4,7 +4,7 @@ use super::item_writer::ItemStep;
 use super::log_builder::LogBuilder;
 use super::rng::Rng;
 use super::text::{random_long_text, random_text, split_randomly};
-use model::block::{Annotation, TextBlock};
+use model::content::{Annotation, TextBlock};
 use model::item::{ApprovalGate, CallKind};
 use model::reference::CitationScanner;
 use serde_json::json;

@@ -1,10 +1,12 @@
 //! What a caller may ask of a thread. Every command is first a durable row of the thread's inbox, then an input of the
 //! run loop; the append that answers it consumes the row.
 
-use crate::block::{ContentPart, JsonObject};
-use crate::event::{ApprovalDecision, CancelMode, ClientIds, ClientTool, DisplayMode, ErrorInfo, Initiator};
+use crate::content::ContentPart;
+use crate::error::ErrorInfo;
+use crate::event::{ApprovalDecision, CancelMode, ClientIds, ClientTool, DisplayMode, Initiator};
 use crate::history::{HistoryEntry, PriorHistory};
 use crate::id::{ApprovalKey, CallId, TaskId};
+use crate::json::JsonObject;
 use crate::model_settings::ModelSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

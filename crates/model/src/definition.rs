@@ -5,11 +5,10 @@
 
 mod tool;
 
-pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, Tool, ToolExecutor};
+pub use tool::{ApprovalOnTimeout, ApprovalPolicy, CommandTool, HttpTool, OnCrash, Tool, ToolExecutor, ToolSpec};
 
-use crate::block::JsonObject;
+use crate::json::JsonObject;
 use crate::limits::RunLimits;
-use crate::tool::ToolSpec;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,10 @@
 //! What the model is given of what was said and done: one list, whoever the provider is.
 
-use crate::block::ContentPart;
+use crate::content::ContentPart;
 use crate::id::{CallId, ItemId};
 use crate::item::ResultStatus;
-use crate::record::RawItem;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What was said and done before a run that its thread's log does not have: a client kept it itself, or the thread was
 /// forked from another.
@@ -123,4 +123,13 @@ impl HistoryEntry {
             | Self::Hosted { .. } => &mut [],
         }
     }
+}
+
+/// An upstream item as it came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RawItem {
+    /// Which provider and model it came from: only they are given it back.
+    pub origin: String,
+    /// The item.
+    pub item: Value,
 }

@@ -3,9 +3,10 @@
 //! Field order is wire order, as requirement 000 shows it; fields beyond that document come after its own and are left
 //! out when absent, so that its examples read and write unchanged.
 
-use crate::block::{Block, JsonObject};
-use crate::event::ErrorInfo;
+use crate::content::{ImageBlock, TextBlock};
+use crate::error::ErrorInfo;
 use crate::id::{CallId, ItemId};
+use crate::json::JsonObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -180,7 +181,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// Something for the front end alone.
-    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Value>,
     /// How the front end may show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -261,7 +262,7 @@ pub struct HostedCall {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// What it does, in the provider's shape.
-    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub action: Option<Value>,
     /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -381,4 +382,58 @@ impl Message {
         });
         texts.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// One element of an item's `block_list`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Block {
+    /// Words.
+    Text(TextBlock),
+    /// A picture.
+    Image(ImageBlock),
+    /// A sub-agent's thoughts.
+    Reasoning(Reasoning),
+    /// A sub-agent's call.
+    ToolCall(ToolCall),
+    /// What a sub-agent's call gave.
+    ToolResult(ToolResult),
+    /// What a sub-agent said.
+    Message(Message),
+    /// A tool that a sub-agent's provider ran itself.
+    HostedCall(HostedCall),
+    /// A file that was read for a sub-agent.
+    FileProcessing(FileProcessing),
+}
+
+impl From<Item> for Block {
+    fn from(item: Item) -> Self {
+        match item {
+            Item::Reasoning(item) => Self::Reasoning(item),
+            Item::ToolCall(item) => Self::ToolCall(item),
+            Item::ToolResult(item) => Self::ToolResult(item),
+            Item::Message(item) => Self::Message(item),
+            Item::HostedCall(item) => Self::HostedCall(item),
+            Item::FileProcessing(item) => Self::FileProcessing(item),
+        }
+    }
+}
+
+/// The plain text of a list of blocks: text blocks joined by newlines, an image as `[image <url>]`.
+#[must_use]
+pub fn plain_text(blocks: &[Block]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for block in blocks {
+        match block {
+            Block::Text(text) => lines.push(text.text().to_owned()),
+            Block::Image(image) => lines.push(format!("[image {}]", image.image_url.url)),
+            Block::Reasoning(_)
+            | Block::ToolCall(_)
+            | Block::ToolResult(_)
+            | Block::Message(_)
+            | Block::HostedCall(_)
+            | Block::FileProcessing(_) => {}
+        }
+    }
+    lines.join("\n")
 }

@@ -1,7 +1,16 @@
 //! Lenient JSON, for text that models and their services wrote.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 use std::borrow::Cow;
+
+/// Free-form values by name: metadata, artifacts, hints.
+pub type JsonObject = serde_json::Map<String, Value>;
+
+/// Reads a value that may be left out so that `null` is not the same as absent: what is written is read back (law 1).
+pub(crate) fn deserialize_some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
 
 /// Parses JSON from outside. Text that is JSON except for lone surrogates, raw control characters or numbers out of range is
 /// repaired and parsed again: one bad character is no reason to lose a model turn.

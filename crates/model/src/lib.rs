@@ -12,11 +12,12 @@
 
 pub mod approval_rule;
 pub mod blob;
-pub mod block;
 pub mod command;
+pub mod content;
 pub mod cursor;
 pub mod defects;
 pub mod definition;
+pub mod error;
 pub mod event;
 pub mod fold;
 pub mod history;

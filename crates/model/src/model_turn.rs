@@ -4,13 +4,15 @@
 //! is [`ModelDelta::Unknown`]. `slot` is the provider's own number for an item of this turn; the run loop maps slots to
 //! items, so deltas of several items may interleave and arrive in any order.
 
-use crate::block::{Annotation, JsonObject};
-use crate::event::{ErrorInfo, StopReason};
+use crate::content::Annotation;
+use crate::definition::ToolSpec;
+use crate::error::ErrorInfo;
+use crate::event::StopReason;
 use crate::history::HistoryEntry;
+use crate::history::RawItem;
 use crate::id::{TaskId, ThreadId, UserId};
+use crate::json::JsonObject;
 use crate::model_settings::ModelSettings;
-use crate::record::RawItem;
-use crate::tool::ToolSpec;
 use crate::usage::Usage;
 use serde_json::Value;
 use std::sync::Arc;

@@ -4,9 +4,10 @@
 //! version is sent these bytes. Its private half never leaves the server: what the model reads, what recovery needs.
 //! The checksum covers both halves and the record's place, thread included.
 
-use crate::block::ContentPart;
+use crate::content::ContentPart;
+use crate::definition::OnCrash;
 use crate::event::Event;
-use crate::history::{HistoryEntry, PriorHistory};
+use crate::history::{HistoryEntry, PriorHistory, RawItem};
 use crate::id::{TaskId, ThreadId};
 use crate::model_settings::ModelSettings;
 use crate::seq::{Epoch, Millis, Seq};
@@ -76,28 +77,6 @@ pub struct PrivatePayload {
     /// Tokens of a turn that has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-}
-
-/// What becomes of a tool that was running when the process died.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnCrash {
-    /// Nobody knows: the result says so.
-    #[default]
-    Unknown,
-    /// It counts as failed.
-    Fail,
-    /// A person is asked: run it again, or say what became of it.
-    Ask,
-}
-
-/// An upstream item as it came.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RawItem {
-    /// Which provider and model it came from: only they are given it back.
-    pub origin: String,
-    /// The item.
-    pub item: Value,
 }
 
 /// A logged event. A copy shares the bytes and reads the event again when it is asked for it.

@@ -4,7 +4,8 @@
 //! result. For the model a group is wrapped in markers; in a message `[^7]` cites group 7. Markers in a tool's own words
 //! are neutralised, so that no tool can forge a group.
 
-use crate::block::{Annotation, Block, ContentPart};
+use crate::content::{Annotation, ContentPart};
+use crate::item::Block;
 
 /// Tags parts that Headwater put into a result.
 pub const REFERENCE_MANAGER_TAG: &str = "added_by_reference_manager";

@@ -1,9 +1,10 @@
 //! A task as one JSON object: what `GET /v1/tasks/{id}` answers and what a client that folds the events ends up with.
 
-use crate::block::JsonObject;
-use crate::event::{ErrorInfo, PendingRequest};
+use crate::error::ErrorInfo;
+use crate::event::PendingRequest;
 use crate::id::{TaskId, ThreadId};
 use crate::item::Item;
+use crate::json::JsonObject;
 use crate::seq::{Millis, Seq};
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};

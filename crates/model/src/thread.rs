@@ -5,12 +5,13 @@
 //! text alone; of attempts that were done again, nothing. So no call is ever without its result (law 12). Of a file that
 //! was read it is given the content.
 
-use crate::block::{Block, ContentPart};
+use crate::content::ContentPart;
 use crate::definition::HistoryWindow;
 use crate::event::{Event, HistoryCompacted, StopReason};
 use crate::fold::{ItemFold, RunFold, TaskFold};
 use crate::history::HistoryEntry;
 use crate::id::{CallId, TaskId};
+use crate::item::Block;
 use crate::item::{Item, ResultStatus};
 use crate::record::{RECORD_FORMAT, Record};
 use crate::reference;

@@ -1,24 +1,15 @@
 //! What a tool is given and what comes of it.
 
-use crate::block::{Block, ContentPart, JsonObject};
+use crate::content::ContentPart;
 use crate::definition::ToolExecutor;
-use crate::event::ErrorInfo;
+use crate::error::ErrorInfo;
 use crate::id::{CallId, TaskId, ThreadId, UserId};
+use crate::item::Block;
+use crate::json::JsonObject;
 use crate::seq::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-
-/// A tool as the model sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ToolSpec {
-    /// Its name.
-    pub name: String,
-    /// What it is for.
-    pub description: String,
-    /// The JSON Schema of its arguments.
-    pub parameters: Value,
-}
 
 /// One call of a tool that the server runs.
 #[derive(Clone, Debug, PartialEq)]

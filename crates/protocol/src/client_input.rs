@@ -2,7 +2,7 @@
 //! was said. A client may bring its whole history; what of it we know already is found by the ids that it gives back.
 
 use model::CallId;
-use model::block::{ContentPart, ImageDetail};
+use model::content::{ContentPart, ImageDetail};
 use model::history::{HistoryEntry, PriorHistory};
 use model::item::ResultStatus;
 use model::{ItemId, TaskId};

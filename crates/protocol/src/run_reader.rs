@@ -3,7 +3,7 @@
 //! The log may say a short block in one `done`, and a `done` leaves out what would repeat too much. A projection sees
 //! neither: every block is added, grows and is done, and what is whole stands in the fold.
 
-use model::block::{ImageBlock, TextBlock};
+use model::content::{ImageBlock, TextBlock};
 use model::event::{
     AnnotationAdded, ArgumentsDelta, ArgumentsDone, Event, ImageEvent, SummaryDelta, SummaryEvent, TaggedImageBlock,
     TaggedTextBlock, TextDelta, TextEvent,
@@ -105,7 +105,7 @@ fn expand_text(done: &TextEvent) -> Vec<Event> {
 }
 
 fn expand_image(done: &ImageEvent) -> Vec<Event> {
-    let empty = ImageBlock { image_url: model::block::ImageUrl::default(), ..done.item.block().clone() };
+    let empty = ImageBlock { image_url: model::content::ImageUrl::default(), ..done.item.block().clone() };
     let added = ImageEvent { item: TaggedImageBlock::Image(empty), ..done.clone() };
     vec![Event::ImageAdded(added), Event::ImageDone(done.clone())]
 }

@@ -14,8 +14,8 @@ pub use segment::is_client_tool_pause;
 
 use crate::client_input::{ClientInput, InputKind, InvalidField};
 use model::TaskId;
-use model::block::JsonObject;
 use model::event::ClientTool;
+use model::json::JsonObject;
 use model::model_settings::ModelSettings;
 
 /// A request.

@@ -14,7 +14,7 @@ mod writer;
 pub use player::{CassetteError, CassetteProvider, PlaybackSpeed};
 pub(crate) use writer::CassetteWriter;
 
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::model_turn::ModelRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -86,7 +86,7 @@ struct RecordedEvent {
 
 /// The user's last words in a turn's history. What carries tags was put there by somebody else.
 pub(crate) fn last_user_text(history: &[model::history::HistoryEntry]) -> String {
-    use model::block::ContentPart;
+    use model::content::ContentPart;
     use model::history::HistoryEntry;
     let last = history.iter().rev().find_map(|entry| match entry {
         HistoryEntry::User { content } => Some(content),

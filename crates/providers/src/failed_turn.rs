@@ -1,6 +1,6 @@
 //! A turn that failed before it began.
 
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::model_turn::{ModelEvent, ModelFailure};
 use model::ports::BoxStream;
 

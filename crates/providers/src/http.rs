@@ -29,7 +29,7 @@ pub use reqwest::Url;
 pub use secrets::{ResolvedText, SecretResolver};
 
 use futures_util::stream;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{BoxStream, ModelClient};
 use sse;

@@ -16,7 +16,7 @@ use fetch::pdf_process::PdfProcess;
 use fetch::{
     DocumentContent, DocumentReader, FetchError, FetchedFile, Fetcher, OwnAddress, PdfReader, ReadLimits, UrlRules,
 };
-use model::block::{ContentPart, FileRef};
+use model::content::{ContentPart, FileRef};
 use model::ports::{BoxFuture, FileReadOutcome, FileReadRequest, FileReader};
 use model::reference;
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@
 use crate::config::HttpLimits;
 use crate::json_schema;
 use crate::problem::Problem;
-use model::block::{ContentPart, FileRef, ImageDetail, ImageUrl};
+use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
 use model::event::{ApprovalDecisionKind, ClientTool};
 use model::id::is_valid_id;
 use model::limits::CostMicros;

@@ -11,8 +11,8 @@ use crate::routes::check_request_size;
 use crate::start_run::{check_web_file_count, start_run};
 use axum::http::StatusCode;
 use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
-use model::block::ContentPart;
 use model::command::{AnswerBody, ClientToolResult};
+use model::content::ContentPart;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Event, Initiator, PendingKind, PendingRequest};
 use model::item::Item;
 use model::ports::{IdempotencyKey, PageLimit, RunRow};
@@ -245,7 +245,7 @@ fn match_answers(said: &[ClientInput], pending: &[PendingRequest]) -> Result<Vec
                     pending.kind == PendingKind::ClientTool && pending.call_id.as_str() == call_id
                 };
                 if pending.iter().any(waits) {
-                    let error = failed.then(|| model::event::ErrorInfo::new("tool_failed", "the client's tool failed"));
+                    let error = failed.then(|| model::error::ErrorInfo::new("tool_failed", "the client's tool failed"));
                     let call_id = CallId::from(call_id.as_str());
                     let result = ClientToolResult { call_id, content: content.clone(), error };
                     push_unique_answer(&mut results, result, |one, other| one.call_id == other.call_id)?;

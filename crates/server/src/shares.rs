@@ -17,7 +17,7 @@ use crate::problem::Problem;
 use axum::http::{Method, StatusCode};
 use engine::{NewRun, REQUEST_BYTES_MAX};
 use model::blob::{BLOB_URL_PREFIX, SHA256_HEX_LEN, blob_hash, is_sha256_hex};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::event::Event;
 use model::history::HistoryEntry;
 use model::ports::{

@@ -6,7 +6,7 @@ use crate::attachments::uploads::{self, Uploads};
 use crate::problem::Problem;
 use crate::routes::{check_request_size, run_to_completion};
 use engine::{NewRun, OnBusy, StartError, StartedRun};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::definition::{Definitions, ToolExecutor};
 use model::ports::{ListPage, RunFilter, StoreError};
 use model::task::TaskStatus;
@@ -208,8 +208,8 @@ pub(crate) fn entry_agents(definitions: &Definitions) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::definition::ToolSpec;
     use model::definition::{Agent, Handoff, Tool};
-    use model::tool::ToolSpec;
     use serde_json::json;
 
     #[test]

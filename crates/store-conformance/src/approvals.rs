@@ -6,8 +6,8 @@ use super::fixtures::{
 };
 use futures_util::future::join_all;
 use model::ApprovalKey;
-use model::block::ContentPart;
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult, Command};
+use model::content::ContentPart;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
 use model::ports::{
     AppendOutcome, ApprovalAnswer, ApprovalRow, Directory, DirectoryChange, Journal, ListPage, StoreError, Submission,

@@ -1,16 +1,18 @@
 //! The words in which the suite, and any other test of a store, speaks: a run in a thread, and somebody who logs it.
 
-use model::block::{ContentPart, JsonObject};
 use model::command::{AnswerBody, AnswerCommand, CancelCommand, Command, StartCommand, SteerCommand};
+use model::content::ContentPart;
 use model::event::{
     ActionRequest, ApprovalDecision, ApprovalDecisionKind, CancelMode, CustomEvent, DisplayMode, Event, Initiator,
     TaskCompleted, TaskCreated, TaskPaused, TaskResumed, TaskSpec, TaskStarted,
 };
+use model::history::RawItem;
+use model::json::JsonObject;
 use model::ports::{
     AppendBatch, AppendOutcome, ApprovalRow, Directory, DirectoryChange, IdempotencyKey, Journal, Lease, PageLimit,
     StoreError, Submission, Submitted,
 };
-use model::record::{PrivatePayload, RawItem, Record, RecordDraft};
+use model::record::{PrivatePayload, Record, RecordDraft};
 use model::seq::{Epoch, Millis, Seq};
 use model::task::TaskStatus;
 use model::usage::Usage;

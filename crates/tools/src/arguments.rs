@@ -1,6 +1,6 @@
 //! The arguments of a call, each as it was written: a number that is parsed and written again may be another one.
 
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

@@ -6,8 +6,8 @@
 use crate::output_parser::ToolOutputParser;
 use bytes::Bytes;
 use futures_util::stream;
-use model::block::ContentPart;
-use model::event::ErrorInfo;
+use model::content::ContentPart;
+use model::error::ErrorInfo;
 use model::ports::{BoxStream, Clock};
 use model::seq::Millis;
 use model::tool::{ToolEvent, ToolOutput};

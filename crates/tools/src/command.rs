@@ -8,7 +8,7 @@ use crate::toolbox::Toolbox;
 use crate::truncate;
 use bytes::Bytes;
 use model::definition::CommandTool;
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::tool::ToolRequest;
 use serde_json::json;
 use std::os::unix::process::ExitStatusExt;

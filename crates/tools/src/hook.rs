@@ -7,7 +7,7 @@ use crate::process::{Process, ProcessSpec};
 use crate::secrets::CallSecrets;
 use crate::toolbox::Toolbox;
 use model::definition::InputHook;
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::ports::{HookRequest, HookResponse};
 use reqwest::{Method, Request, Url};
 use std::time::Duration;

@@ -9,7 +9,7 @@ use crate::truncate;
 use crate::url_template;
 use bytes::Bytes;
 use model::definition::HttpTool;
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::tool::ToolRequest;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};

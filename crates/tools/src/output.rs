@@ -3,8 +3,10 @@
 //! An object with the fields of a [`ToolOutput`] and no others is one. Everything else is words for the model: a text as
 //! it is, other JSON without its white space. It is never parsed and written again, because that could change a number.
 
-use model::block::{Block, ContentPart, JsonObject};
-use model::event::ErrorInfo;
+use model::content::ContentPart;
+use model::error::ErrorInfo;
+use model::item::Block;
+use model::json::JsonObject;
 use model::tool::ToolOutput;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -6,7 +6,7 @@
 
 use crate::byte_source::{failed_output, output_too_large};
 use crate::output;
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::limits::RECORD_BYTES_MAX;
 use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
 use serde::Deserialize;
@@ -174,7 +174,7 @@ mod tests {
 
     fn text(output: &ToolOutput) -> Option<String> {
         match output.message_content.as_slice() {
-            [model::block::ContentPart::Text { text, .. }] => Some(text.clone()),
+            [model::content::ContentPart::Text { text, .. }] => Some(text.clone()),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@
 
 use crate::truncate::TailBuffer;
 use bytes::Bytes;
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::future::pending;
 use std::io;

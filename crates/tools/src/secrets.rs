@@ -3,7 +3,7 @@
 //! They are looked up at the call, so that a rotated secret needs no restart, and are in no definition and no log. What
 //! was put in is remembered for the length of the call: programs and servers like to repeat it when they complain.
 
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use std::sync::Arc;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;

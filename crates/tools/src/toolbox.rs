@@ -5,7 +5,7 @@ use crate::secrets::EnvLookup;
 use crate::{builtin, command, hook, http};
 use futures_util::stream;
 use model::definition::{InputHook, ToolExecutor};
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::ports::{BoxFuture, BoxStream, Clock, HookRequest, HookResponse, HookRunner, ToolRunner};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use std::fmt;

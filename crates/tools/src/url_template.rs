@@ -5,7 +5,7 @@
 //! mean the whole collection.
 
 use crate::arguments::{RawArguments, invalid_arguments};
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 

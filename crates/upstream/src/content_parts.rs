@@ -1,6 +1,6 @@
 //! What people and tools give a model to read, as far as every provider needs to look at it.
 
-use model::block::{ContentPart, FileRef};
+use model::content::{ContentPart, FileRef};
 
 /// Where a picture is, as a provider needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

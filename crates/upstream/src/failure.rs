@@ -1,7 +1,7 @@
 //! What can go wrong with a provider, in our words.
 
 use super::json::{self, sanitize_for_error};
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::model_turn::ModelFailure;
 use serde_json::{Value, json};
 
@@ -127,7 +127,7 @@ impl ProviderError {
 
     /// As details of a failure: what the provider said, and with which status.
     pub(crate) fn to_details(&self, status: Option<u16>) -> Value {
-        let mut details = model::block::JsonObject::new();
+        let mut details = model::json::JsonObject::new();
         if let Some(status) = status {
             details.insert("status".to_owned(), status.into());
         }

@@ -6,10 +6,10 @@
 use super::content_parts::is_blank_part;
 use crate::responses::generated_image;
 use model::CallId;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::history::HistoryEntry;
+use model::history::RawItem;
 use model::item::ResultStatus;
-use model::record::RawItem;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

@@ -28,7 +28,7 @@ pub use ingest::new_ingest;
 pub use refusal::classify_error;
 pub use request::{build_request, without_reasoning};
 
-use model::block::JsonObject;
+use model::json::JsonObject;
 use serde_json::Value;
 
 /// Where to, behind the base address.

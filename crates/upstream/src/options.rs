@@ -1,6 +1,6 @@
 //! The operator's wishes, in the provider's own words.
 
-use model::block::JsonObject;
+use model::json::JsonObject;
 use serde_json::Value;
 
 /// What no wish can change: which model is asked, what it is told, and that we listen.

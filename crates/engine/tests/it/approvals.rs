@@ -2,9 +2,9 @@
 
 use crate::fixtures::{definitions, with_tool};
 use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine, TestEnv, TestSetup};
+use model::definition::OnCrash;
 use model::event::{ApprovalDecisionKind, Event, Initiator};
 use model::ports::{ListPage, SubmitError};
-use model::record::OnCrash;
 use model::task::TaskStatus;
 use model::{ApprovalKey, Record};
 use model_testing::invariants;

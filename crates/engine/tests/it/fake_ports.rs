@@ -2,9 +2,9 @@
 //! observation, a hook and a clock that do as they are told.
 
 use futures_util::{StreamExt as _, stream};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::definition::InputHook;
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::history::HistoryEntry;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{

@@ -3,7 +3,7 @@
 use crate::fixtures::text_parts;
 use crate::test_engine::{STORE_KINDS, TestEngine};
 use engine::{Engine, NoDocuments, Ports};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::event::CancelMode;
 use model::history::HistoryEntry;
 use model::item::{FileStatus, IncompleteReason, Item, ProcessedFile};

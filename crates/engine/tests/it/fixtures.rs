@@ -1,12 +1,12 @@
 //! Who there is in these tests, and what the scripted model says.
 
-use model::block::{ContentPart, FileRef};
+use model::content::{ContentPart, FileRef};
+use model::definition::ToolSpec;
 use model::definition::{
     Agent, ApprovalPolicy, CompactionPolicy, Definitions, Handoff, HandoffHistory, HistoryWindow, InputHook, Tool,
     ToolExecutor,
 };
 use model::event::ClientTool;
-use model::tool::ToolSpec;
 use serde_json::json;
 
 pub(crate) const SCENARIOS: &str = r#"

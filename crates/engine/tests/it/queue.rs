@@ -2,7 +2,7 @@
 
 use crate::test_engine::{STORE_KINDS, TestEngine};
 use engine::{NewRun, OnBusy, StartError};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::event::{CancelMode, Event};
 use model::task::TaskStatus;
 

@@ -2,7 +2,7 @@
 
 use crate::test_engine::{STORE_KINDS, TestEngine, line_view, utf8_lossy};
 use engine::{NewRun, OnBusy, StartError};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::cursor::Cursor;
 use model::ports::IdempotencyKey;
 use model::task::TaskStatus;

@@ -6,7 +6,8 @@ use crate::test_engine::{STORE_KINDS, TestEngine, line_view, utf8_lossy};
 use engine::{Engine, NewRun, Ports};
 use futures_util::{StreamExt as _, stream};
 use model::definition::{ApprovalPolicy, Definitions};
-use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, ErrorInfo, StopReason};
+use model::error::ErrorInfo;
+use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, StopReason};
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
 use model::ports::{
     AppendBatch, AppendOutcome, BoxFuture, BoxStream, Journal, Lease, ModelClient, OnCommit, PageLimit, RecordPage,

@@ -11,13 +11,13 @@ use crate::sim::{
     start_command,
 };
 use machine::{EffectId, MachineInput};
-use model::block::ContentPart;
 use model::command::StartCommand;
+use model::content::ContentPart;
+use model::definition::OnCrash;
 use model::definition::{Definitions, HandoffHistory, Tool, ToolExecutor};
 use model::event::{ApprovalDecision, CancelMode, PendingKind, StopReason};
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::FileReadOutcome;
-use model::record::OnCrash;
 use model::tool::ToolEvent;
 use model_testing::invariants;
 use serde_json::{Value, json};

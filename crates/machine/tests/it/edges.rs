@@ -6,11 +6,12 @@ use crate::fixtures::{
 };
 use crate::sim::{Sim, start_command};
 use machine::MachineInput;
-use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
 use model::command::StartCommand;
+use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
 use model::definition::Price;
 use model::event::{CancelMode, Event};
 use model::history::HistoryEntry;
+use model::item::Block;
 use model::item::Item;
 use model::limits::{CostMicros, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX};
 use model::ports::Spend;

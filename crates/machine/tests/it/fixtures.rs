@@ -1,9 +1,11 @@
 //! The vocabulary of these tests: who there is, what a model says, what tools and people answer.
 
-use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::definition::ToolSpec;
 use model::definition::{Agent, ApprovalPolicy, Definitions, Handoff, HandoffHistory, Tool, ToolExecutor};
 use model::event::{ApprovalDecision, ApprovalDecisionKind};
-use model::tool::{ToolOutput, ToolSpec};
+use model::item::Block;
+use model::tool::ToolOutput;
 use model::{ApprovalKey, CallId, TaskId};
 use serde_json::{Value, json};
 use uuid::Uuid;

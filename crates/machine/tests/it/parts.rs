@@ -3,8 +3,9 @@
 
 use crate::fixtures::{demo_definitions, run_id, tool};
 use crate::sim::Sim;
-use model::block::{Annotation, Block, ImageBlock, ImageUrl, TextBlock};
+use model::content::{Annotation, ImageBlock, ImageUrl, TextBlock};
 use model::event::{Event, StopReason};
+use model::item::Block;
 use model::item::Item;
 use model::limits::RECORD_BYTES_MAX;
 use model::model_turn::{ModelDelta, ModelItemKind};

@@ -1,7 +1,7 @@
 //! What the large providers refuse of a conversation, as strictly as the strictest of them.
 
 use model::CallId;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::history::HistoryEntry;
 use std::collections::HashSet;
 
@@ -103,7 +103,7 @@ mod tests {
     use super::check_history;
     use crate::fixtures::call_id;
     use model::ItemId;
-    use model::block::ContentPart;
+    use model::content::ContentPart;
     use model::history::HistoryEntry;
     use model::item::ResultStatus;
 

@@ -5,11 +5,12 @@ use crate::fixtures::{
 };
 use crate::sim::{Sim, start_command};
 use machine::{MachineInput, RunState};
-use model::block::{Block, ContentPart, TextBlock};
 use model::command::StartCommand;
+use model::content::{ContentPart, TextBlock};
 use model::definition::HandoffHistory;
 use model::event::StopReason;
 use model::history::{HistoryEntry, PriorHistory};
+use model::item::Block;
 use model::item::ResultStatus;
 use model::model_settings::{ModelSettings, ToolChoice};
 use model::thread::ThreadFold;

@@ -12,14 +12,14 @@ use crate::sim::{
 };
 use crate::{event_trace, provider_rules};
 use machine::{EffectId, MachineInput, TimerId};
-use model::block::ContentPart;
 use model::command::{AnswerCommand, StartCommand};
+use model::content::ContentPart;
+use model::definition::OnCrash;
 use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor};
 use model::event::{ApprovalDecision, CancelMode, StopReason};
 use model::item::CallKind;
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
 use model::ports::FileReadOutcome;
-use model::record::OnCrash;
 use model::thread::history_entries;
 use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
 use model::usage::Usage;

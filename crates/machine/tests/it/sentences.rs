@@ -7,8 +7,8 @@ mod people;
 mod turns;
 
 use crate::sim::Sim;
+use model::history::RawItem;
 use model::model_turn::ModelDelta;
-use model::record::RawItem;
 use serde_json::json;
 
 /// The item of this slot is whole, and the provider wants it back as it came.

@@ -3,9 +3,8 @@
 use super::{Agent, handoff_tool_name};
 use crate::approval_rule::ApprovalRule;
 use crate::item::{ApprovalGate, CallKind};
-use crate::record::OnCrash;
-use crate::tool::ToolSpec;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// How long people have to decide, when nothing else is said.
@@ -72,7 +71,7 @@ pub struct HttpTool {
     /// Headers; a value may be, or hold, a secret's name.
     pub headers: BTreeMap<String, String>,
     /// The body; `None` is all arguments that the address does not use.
-    pub body: Option<serde_json::Value>,
+    pub body: Option<Value>,
     /// Where in the answer the result is: a JSON pointer. `None` is all of it.
     pub result: Option<String>,
 }
@@ -178,4 +177,28 @@ impl Tool {
             ApprovalPolicy::When(_) => ApprovalGate::Maybe,
         }
     }
+}
+
+/// What becomes of a tool that was running when the process died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnCrash {
+    /// Nobody knows: the result says so.
+    #[default]
+    Unknown,
+    /// It counts as failed.
+    Fail,
+    /// A person is asked: run it again, or say what became of it.
+    Ask,
+}
+
+/// A tool as the model sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Value,
 }

@@ -1,8 +1,8 @@
 //! Questions to people, shared state, and what happens to the thread as a whole.
 
 use super::{ClientIds, Initiator};
-use crate::block::JsonObject;
 use crate::id::{ApprovalKey, CallId, TaskId};
+use crate::json::JsonObject;
 use crate::seq::{Millis, Seq};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,7 +68,7 @@ pub struct ApprovalDecision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The other arguments.
-    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
 }
 

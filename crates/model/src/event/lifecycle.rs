@@ -1,9 +1,10 @@
 //! The task's life and its steps.
 
-use super::ErrorInfo;
-use crate::block::{ContentPart, JsonObject};
+use crate::content::ContentPart;
+use crate::error::ErrorInfo;
 use crate::id::{ItemId, TaskId, ThreadId};
 use crate::item::Role;
+use crate::json::JsonObject;
 use crate::seq::Millis;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,9 @@
 //!
 //! Every one names its place: the item by `output_index` (and `item_id`), the block by `block_index`.
 
-use crate::block::{Annotation, Block, ImageBlock, TextBlock};
+use crate::content::{Annotation, ImageBlock, TextBlock};
 use crate::id::{CallId, ItemId, TaskId};
+use crate::item::Block;
 use crate::item::{FileStatus, Item, SummaryPart};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -88,7 +89,7 @@ pub struct HostedCallUpdated {
     /// The provider's word for where it is.
     pub state: String,
     /// What it does, in the provider's shape.
-    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub action: Option<Value>,
 }
 
@@ -185,7 +186,7 @@ pub struct TextDelta {
     /// The piece.
     pub delta: String,
     /// The provider's probabilities for it, when they were asked for.
-    #[serde(default, deserialize_with = "crate::block::deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Value>,
 }
 

@@ -1,7 +1,7 @@
 //! Files that are read before the model is asked: how far each is, and what the model reads in its place.
 
 use super::task::{ItemFold, TaskFold};
-use crate::block::ContentPart;
+use crate::content::ContentPart;
 use crate::history::HistoryEntry;
 use crate::item::{FileProcessing, FileStatus, Item, ProcessedFile};
 

@@ -2,12 +2,13 @@
 
 use super::task::{ItemFold, TaskFold};
 use super::{FileFold, FoldError, FoldResult};
-use crate::block::{Block, ImageBlock, TextBlock};
+use crate::content::{ImageBlock, TextBlock};
 use crate::event::{
     AnnotationAdded, Event, FileProcessingUpdated, HostedCallUpdated, ImageDelta, ImageEvent, ItemEvent, SummaryEvent,
     TextEvent,
 };
 use crate::id::ItemId;
+use crate::item::Block;
 use crate::item::{FileStatus, Item, ProcessedFile, SummaryPart};
 use crate::record::PrivatePayload;
 use std::collections::BTreeMap;

@@ -1,16 +1,19 @@
 //! The state of one task, and what its life and steps do to it.
 
 use super::{FileFold, FoldError, FoldResult, incomplete_reason, output, terminal_status};
-use crate::block::ContentPart;
+use crate::content::ContentPart;
+use crate::definition::OnCrash;
+use crate::error::ErrorInfo;
 use crate::event::{ApprovalRequested, ApprovalResolved, StepRetrying, TaskRecovered, TaskSpec, ToolStarted};
 use crate::event::{
-    ErrorInfo, Event, InputMessage, PendingRequest, StepDone, StepStarted, StopReason, TaskCancelling, TaskCreated,
+    Event, InputMessage, PendingRequest, StepDone, StepStarted, StopReason, TaskCancelling, TaskCreated,
 };
+use crate::history::RawItem;
 use crate::history::{HistoryEntry, PriorHistory};
 use crate::id::{CallId, ItemId, TaskId};
 use crate::item::{Item, ToolCall};
 use crate::model_settings::ModelSettings;
-use crate::record::{OnCrash, PrivatePayload, RawItem};
+use crate::record::PrivatePayload;
 use crate::seq::Millis;
 use crate::task::TaskStatus;
 use crate::usage::Usage;

@@ -1,8 +1,8 @@
 //! A fold as one JSON object.
 
 use super::{RunFold, TaskFold};
-use crate::block::Block;
 use crate::id::TaskId;
+use crate::item::Block;
 use crate::item::Item;
 use crate::task::TaskObject;
 use crate::usage::Usage;

@@ -1,9 +1,9 @@
 //! Models, tools and the clock: what the run loop reaches for.
 
 use super::{BoxFuture, BoxStream};
-use crate::block::ContentPart;
+use crate::content::ContentPart;
 use crate::definition::InputHook;
-use crate::event::ErrorInfo;
+use crate::error::ErrorInfo;
 use crate::history::HistoryEntry;
 use crate::id::{TaskId, ThreadId, UserId};
 use crate::model_turn::{ModelEvent, ModelRequest};

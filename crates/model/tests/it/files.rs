@@ -1,7 +1,7 @@
 //! Files that are read before the model is asked: what the fold keeps of them, and what the model is given.
 
 use crate::fold::{ROOT, event, item};
-use model::block::{ContentPart, FileRef};
+use model::content::{ContentPart, FileRef};
 use model::event::Event;
 use model::fold::{RunFold, TASK_FILES_MAX};
 use model::history::{HistoryEntry, PriorHistory};

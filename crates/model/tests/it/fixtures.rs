@@ -4,9 +4,10 @@
 //! contradicts itself, and are left out here. It shows neither a task's beginning nor its end, so that the beginning is
 //! put in front; and it shows `content`, which no client is sent, so that the fixtures are without.
 
-use model::block::{ContentPart, JsonObject};
+use model::content::ContentPart;
 use model::event::{Event, TaskCreated, TaskSpec, TaskStarted};
 use model::fold::RunFold;
+use model::json::JsonObject;
 use model::record::PrivatePayload;
 use model::tool::ToolOutput;
 use model::{TaskId, reference};

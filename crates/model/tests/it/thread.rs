@@ -1,12 +1,13 @@
 //! What a thread keeps between runs, and what the next run is given of it.
 
 use crate::fold::{event, item, run, step_done, try_push};
-use model::block::{ContentPart, FileRef};
+use model::content::{ContentPart, FileRef};
 use model::definition::HistoryWindow;
 use model::event::{HistoryCompacted, RunHidden, TaskStarted};
 use model::fold::RunFold;
+use model::history::RawItem;
 use model::history::{HistoryEntry, PriorHistory};
-use model::record::{RECORD_FORMAT, RawItem};
+use model::record::RECORD_FORMAT;
 use model::thread::{CompactedHistory, PastRun, ThreadFold, ThreadReplay, estimate_tokens, history_entries};
 use model::{Epoch, Event, ItemId, PrivatePayload, Record, RecordDraft, Seq, TaskId, ThreadId};
 use serde_json::{Value, json};

@@ -1,14 +1,14 @@
 //! Small values, each with what it must tell apart.
 
 use model::approval_rule::ApprovalRule;
-use model::block::{
-    Block, ContentPart, FileRef, ImageBlock, ImageDetail, ImageDetailError, ImageUrl, ImageUrlError, TextBlock,
-    plain_text,
+use model::content::{
+    ContentPart, FileRef, ImageBlock, ImageDetail, ImageDetailError, ImageUrl, ImageUrlError, TextBlock,
 };
 use model::cursor::{Cursor, CursorError};
 use model::definition::{Agent, Definitions, Price, handoff_tool_name};
 use model::history::HistoryEntry;
 use model::item::ResultStatus;
+use model::item::{Block, plain_text};
 use model::limits::{
     DELTA_BYTES_MAX, DONE_REPEAT_BYTES_MAX, RECORD_BYTES_MAX, RunLimits, UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX,
     WRITE_BYTES_MAX,

@@ -2,10 +2,11 @@
 
 use super::payload::{ToolAgentOutput, WorkerAgentOutput};
 use crate::run_reader::RunReader;
-use model::block::{ContentPart, JsonObject};
+use model::content::ContentPart;
 use model::event::{Event, InputMessage};
 use model::fold::{RunFold, TaskFold};
 use model::item::{Item, Role};
+use model::json::JsonObject;
 use model::{ItemId, Millis, Record, Seq};
 use serde::Serialize;
 use serde_json::{Value, json};

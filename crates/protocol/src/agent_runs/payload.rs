@@ -1,10 +1,11 @@
 //! What messages and calls amount to.
 
 use model::CallId;
-use model::block::{JsonObject, plain_text};
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::fold::{RunFold, TaskFold};
+use model::item::plain_text;
 use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, ResultStatus, ToolCall, ToolResult};
+use model::json::JsonObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -11,9 +11,10 @@ use super::wire::{
 };
 use crate::record_frames::RecordFrames;
 use crate::run_reader::RunReader;
-use model::block::Block;
-use model::event::{ApprovalRequested, DisplayMode, ErrorInfo, Event, FileProcessingUpdated, ItemEvent, TextEvent};
+use model::error::ErrorInfo;
+use model::event::{ApprovalRequested, DisplayMode, Event, FileProcessingUpdated, ItemEvent, TextEvent};
 use model::fold::{RunFold, TaskFold};
+use model::item::Block;
 use model::item::{FileProcessing, FileStatus, Item, ItemStatus};
 use model::ports::{Frames, Projection};
 use model::{ItemId, Record, TaskId};

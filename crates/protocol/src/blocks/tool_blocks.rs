@@ -1,10 +1,11 @@
 //! What a call gave, as one short text, and what did not fit into it.
 
 use super::wire::{Artifact, ContentBlock, ToolUseStatus};
-use model::block::{Block, JsonObject, plain_text};
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::fold::{RunFold, TaskFold};
+use model::item::{Block, plain_text};
 use model::item::{HostedCall, Item, ItemStatus, ResultStatus, ToolCall, ToolResult};
+use model::json::JsonObject;
 use serde_json::Value;
 
 /// How much of a result's text a block shows, in code points.

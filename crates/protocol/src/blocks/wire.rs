@@ -1,7 +1,8 @@
 //! The frames. Field order is wire order; what may be absent is left out, what may be empty is `null`.
 
-use model::block::{Block, JsonObject};
 use model::event::{ActionRequest, DisplayMode, ReviewConfig};
+use model::item::Block;
+use model::json::JsonObject;
 use model::{ApprovalKey, TaskId};
 use serde::Serialize;
 use serde_json::Value;

@@ -8,7 +8,8 @@
 use crate::record_frames::RecordFrames;
 use crate::stateless::segment::{Segment, SegmentEnd, SegmentEvent, SegmentPart};
 use crate::stateless::{RunFailure, RunFailureKind, answer_id};
-use model::block::{Annotation, JsonObject};
+use model::content::Annotation;
+use model::json::JsonObject;
 use model::ports::{Frames, Projection};
 use model::usage::Usage;
 use model::{Record, TaskId};

@@ -4,7 +4,8 @@ use crate::client_input::{InvalidField, to_data_url, with_image_detail};
 use crate::stateless::request_fields::{
     expect_object, field_path, file_part, image_part, non_null_field, optional_object, optional_str, required_str,
 };
-use model::block::{ContentPart, JsonObject};
+use model::content::ContentPart;
+use model::json::JsonObject;
 use serde_json::Value;
 
 /// What a user or a tool says.

@@ -1,5 +1,5 @@
 use super::*;
-use model::block::{ContentPart, FileRef, ImageDetail, ImageUrl};
+use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
 
 fn read(body: &Value) -> Result<StatelessRequest, InvalidField> {
     parse_chat_request(body.as_object().unwrap())

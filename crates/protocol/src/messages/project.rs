@@ -7,7 +7,7 @@
 use crate::record_frames::RecordFrames;
 use crate::stateless::segment::{Segment, SegmentEnd, SegmentEvent, SegmentPart, parse_arguments_object};
 use crate::stateless::{RunFailure, RunFailureKind, answer_id};
-use model::block::Annotation;
+use model::content::Annotation;
 use model::ports::{Frames, Projection};
 use model::usage::Usage;
 use model::{Record, TaskId};

@@ -13,8 +13,8 @@ use crate::stateless::request_fields::{
     optional_positive, optional_str, required_str,
 };
 use crate::stateless::{StatelessRequest, normalize_input};
-use model::block::JsonObject;
 use model::event::ClientTool;
+use model::json::JsonObject;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use serde_json::{Value, json};
 use std::borrow::Cow;

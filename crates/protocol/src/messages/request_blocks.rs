@@ -5,7 +5,8 @@ use crate::stateless::request_fields::{
     expect_object, field_path, file_part, image_part, list_or_empty, non_null_field, optional_bool, optional_object,
     optional_str, required_str,
 };
-use model::block::{ContentPart, JsonObject};
+use model::content::ContentPart;
+use model::json::JsonObject;
 use serde_json::Value;
 
 /// What a user's message says: words, and results of tools. Results come before the words that stand beside them.

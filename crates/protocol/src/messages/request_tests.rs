@@ -1,5 +1,5 @@
 use super::*;
-use model::block::{ContentPart, FileRef};
+use model::content::{ContentPart, FileRef};
 
 fn read(body: &Value) -> Result<StatelessRequest, InvalidField> {
     parse_messages_request(body.as_object().unwrap())

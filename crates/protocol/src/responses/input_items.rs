@@ -1,11 +1,12 @@
 //! What a run was given by its clients, as items: the history that they brought, what they said, and what they answered.
 
 use crate::run_reader::RunReader;
-use model::block::{ContentPart, FileRef, plain_text};
 use model::command::StartCommand;
+use model::content::{ContentPart, FileRef};
 use model::event::{ApprovalDecisionKind, ApprovalResolved, Event, Initiator, InputMessage};
 use model::fold::RunFold;
 use model::history::{HistoryEntry, PriorHistory};
+use model::item::plain_text;
 use model::item::{CallKind, Item, ResultStatus, Role};
 use model::{ItemId, Record, TaskId};
 use serde_json::{Value, json};

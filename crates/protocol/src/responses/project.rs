@@ -18,10 +18,10 @@ pub(crate) use object::{ResponseEnd, ResponseHead};
 
 use crate::record_frames::RecordFrames;
 use crate::run_reader::RunReader;
-use model::block::JsonObject;
 use model::event::Event;
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
+use model::json::JsonObject;
 use model::ports::{Frames, Projection};
 use model::{CallId, Millis, Record, TaskId, ThreadId};
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 
 use super::request_items::{parse_items, text_input};
 use crate::client_input::{ClientInput, InvalidField};
-use model::block::JsonObject;
 use model::event::ClientTool;
+use model::json::JsonObject;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! The items of a request. A client that keeps its own history sends back what it was given, each item with its id.
 
 use crate::client_input::{ClientInput, InputKind, InvalidField, to_data_url, with_image_detail};
-use model::block::{ContentPart, FileRef, ImageUrl};
+use model::content::{ContentPart, FileRef, ImageUrl};
 use serde_json::Value;
 
 /// What a plain text says.

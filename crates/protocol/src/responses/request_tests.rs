@@ -1,8 +1,8 @@
 use super::*;
 use crate::client_input::{InputKind, NewInput};
 use crate::responses::InputItems;
-use model::block::{ContentPart, FileRef, ImageDetail, ImageUrl};
 use model::command::StartCommand;
+use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
 use model::history::HistoryEntry;
 
 fn read(body: &Value) -> Result<ResponsesRequest, InvalidField> {

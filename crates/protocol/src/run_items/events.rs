@@ -1,9 +1,9 @@
 //! The events of a loop. Item events have the names that clients of such loops know, the misspelt one included.
 
 use crate::responses::{approval_arguments, result_text};
-use model::block::Block;
 use model::event::{PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
+use model::item::Block;
 use model::item::{CallKind, Item, ItemStatus, ResultStatus, ToolCall, ToolResult};
 use model::task::TaskStatus;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Why there is no answer, in words that every protocol has a place for.
 
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The fields of a request: absent and `null` are the same, and what is there has to be what it says.
 
 use crate::client_input::InvalidField;
-use model::block::{ContentPart, FileRef, ImageUrl, JsonObject};
+use model::content::{ContentPart, FileRef, ImageUrl};
+use model::json::JsonObject;
 use serde_json::Value;
 
 /// A field that is neither missing nor `null`.

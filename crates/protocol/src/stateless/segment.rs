@@ -10,9 +10,10 @@
 
 use super::failure::{RunFailure, RunFailureKind};
 use crate::run_reader::RunReader;
-use model::block::{Annotation, Block, TextBlock};
+use model::content::{Annotation, TextBlock};
 use model::event::{Event, LimitReason, PendingKind, PendingRequest, TaskPaused};
 use model::fold::{ItemFold, RunFold, TaskFold};
+use model::item::Block;
 use model::item::{CallKind, Item, ItemStatus, ResultStatus, ToolCall};
 use model::usage::Usage;
 use model::{CallId, Millis, Record, TaskId};

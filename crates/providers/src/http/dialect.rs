@@ -3,7 +3,7 @@
 use super::refused_history::RefusalScope;
 use ::upstream::{Ingest, RequestTarget};
 use ::upstream::{chat, messages, responses};
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
 use reqwest::Url;
 use serde_json::Value;

@@ -4,7 +4,7 @@
 
 use super::HttpProviderInner;
 use super::secrets::TurnSecrets;
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::model_turn::ModelFailure;
 use serde_json::{Value, json};
 use std::error::Error;

@@ -6,7 +6,7 @@
 
 use model::ThreadId;
 use model::history::HistoryEntry;
-use model::record::RawItem;
+use model::history::RawItem;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 use super::*;
 use crate::http::UpstreamDialect;
 use ::upstream::RequestTarget;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::item::ResultStatus;
 use model::model_turn::ModelRequest;
 use serde_json::json;

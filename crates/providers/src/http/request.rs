@@ -6,7 +6,7 @@ use super::retry_after::parse_retry_after_ms;
 use super::secrets::TurnSecrets;
 use super::turn_timeouts::TurnTimeouts;
 use ::upstream::RequestTarget;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request, Response};

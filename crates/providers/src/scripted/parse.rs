@@ -13,7 +13,8 @@ use super::scenario::{
 };
 use super::template::{Placeholders, Template};
 use super::toml_fields::{SourceContext, TomlField, TomlTable};
-use model::event::{ErrorInfo, StopReason};
+use model::error::ErrorInfo;
+use model::event::StopReason;
 use model::item::ResultStatus;
 use model::model_turn::ModelFailure;
 use model::usage::Usage;

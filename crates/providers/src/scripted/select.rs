@@ -9,7 +9,7 @@ use super::scenario::{
     TurnCondition,
 };
 use super::template::{REF_INDEX, RESULT_INDEX, TOOL_INDEX};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::definition::handoff_tool_name;
 use model::history::HistoryEntry;
 use model::item::ResultStatus;

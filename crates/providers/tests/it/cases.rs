@@ -1,7 +1,7 @@
 //! One file for several models, turns for one case or another, and what was offered and given back.
 
 use crate::vocabulary::{asked, assistant, call, ended, lines, played, request, result, scripted, user};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::ports::ModelClient;

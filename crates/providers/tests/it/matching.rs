@@ -2,7 +2,7 @@
 
 use crate::vocabulary::{answer, assistant, call, events, played, request, result, scripted, steps, user};
 use futures_util::StreamExt;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::history::HistoryEntry;
 use model::model_turn::ModelEvent;
 use model::ports::ModelClient;

@@ -1,12 +1,12 @@
 //! Words for tests: a scenario in TOML, what a user says, and the events of a turn as short lines.
 
 use futures_util::StreamExt;
-use model::block::ContentPart;
+use model::content::ContentPart;
+use model::definition::ToolSpec;
 use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelRequest};
 use model::ports::ModelClient;
-use model::tool::ToolSpec;
 use providers::scripted::{Scenarios, ScriptedProvider};
 use std::sync::Arc;
 

@@ -3,11 +3,11 @@
 use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use super::tools::{self, DURATION_MS_MAX};
-use model::block::JsonObject;
 use model::definition::{
     Agent, CompactionPolicy, Handoff, HandoffHistory, HistoryWindow, InputHook, handoff_tool_name,
 };
 use model::id::is_valid_id;
+use model::json::JsonObject;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;

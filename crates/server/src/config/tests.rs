@@ -2,9 +2,9 @@ mod mistakes;
 
 use super::*;
 use ::fetch::PrivateAddresses;
+use model::definition::OnCrash;
 use model::definition::{ApprovalOnTimeout, ApprovalPolicy, HandoffHistory, ToolExecutor};
 use model::limits::CostMicros;
-use model::record::OnCrash;
 use serde_json::json;
 
 const GOOD: &str = r#"

@@ -7,9 +7,9 @@ use super::suggest;
 use super::table::{ConfigTable, ConfigValue, quote_text};
 use crate::json_schema;
 use model::approval_rule::ApprovalRule;
+use model::definition::OnCrash;
+use model::definition::ToolSpec;
 use model::definition::{Agent, ApprovalOnTimeout, ApprovalPolicy, CommandTool, Tool, ToolExecutor};
-use model::record::OnCrash;
-use model::tool::ToolSpec;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

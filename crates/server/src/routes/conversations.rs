@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::ports::AliasRow;
 use model::{ThreadId, UserId};
 use protocol::client_input::ClientInput;

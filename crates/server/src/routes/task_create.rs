@@ -18,7 +18,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use engine::{NewRun, OnBusy, StartedRun};
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 use serde::Deserialize;

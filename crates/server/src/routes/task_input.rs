@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use engine::{NewRun, StartError, StartedRun};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::ports::{IdempotencyKey, RunRow};
 use serde::Deserialize;
 

@@ -4,8 +4,8 @@ use crate::json_body::JsonBody;
 use crate::problem::{Problem, ProblemSummary};
 use axum::response::IntoResponse as _;
 use http_body_util::BodyExt as _;
-use model::block::JsonObject;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, DisplayMode};
+use model::json::JsonObject;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -9,9 +9,10 @@ use crate::sqlite::{
     owner_and_path, schema_version,
 };
 use model::blob::{BLOB_URL_PREFIX, is_sha256_hex};
-use model::block::{Block, ContentPart, ImageUrl};
+use model::content::{ContentPart, ImageUrl};
 use model::event::Event;
 use model::history::HistoryEntry;
+use model::item::Block;
 use model::ports::AttachmentRow;
 use model::record::{PrivatePayload, Record};
 use model::{ThreadId, UserId};

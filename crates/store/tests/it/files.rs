@@ -1,7 +1,7 @@
 //! The rows of files: the twins agree, restarts clear up, and what `verify` sees of them.
 
 use model::blob;
-use model::block::{ContentPart, ImageBlock, ImageUrl};
+use model::content::{ContentPart, ImageBlock, ImageUrl};
 use model::event::{Event, ImageEvent, InputAdded, InputMessage, TaggedImageBlock};
 use model::item::Role;
 use model::ports::{AttachmentOutcome, AttachmentRow, Attachments, Directory, StoreError};

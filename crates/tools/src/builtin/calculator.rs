@@ -9,8 +9,9 @@
 //! ```
 
 use super::{invalid_arguments_output, parse_arguments, text_output};
+use model::definition::ToolSpec;
 use model::definition::{Tool, ToolExecutor};
-use model::tool::{ToolOutput, ToolSpec};
+use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
 

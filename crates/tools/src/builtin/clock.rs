@@ -1,9 +1,10 @@
 //! `clock`: what time it is. Models do not know.
 
 use super::{invalid_arguments_output, parse_arguments, text_output};
+use model::definition::ToolSpec;
 use model::definition::{Tool, ToolExecutor};
 use model::seq::Millis;
-use model::tool::{ToolOutput, ToolSpec};
+use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
 

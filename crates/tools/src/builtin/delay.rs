@@ -1,8 +1,9 @@
 //! `tool_a`, `tool_b`, `tool_c`: each waits a while and says so, to be run side by side. The demo's tools.
 
 use super::{invalid_arguments_output, parse_arguments, text_output};
+use model::definition::ToolSpec;
 use model::definition::{Tool, ToolExecutor};
-use model::tool::{ToolOutput, ToolSpec};
+use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
 use std::time::Duration;

@@ -1,8 +1,9 @@
 //! `execute_trade`: places an order that does not exist, once somebody has agreed. The demo's tool.
 
 use super::{invalid_arguments_output, parse_arguments, text_output};
+use model::definition::ToolSpec;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
-use model::tool::{ToolOutput, ToolSpec};
+use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
 

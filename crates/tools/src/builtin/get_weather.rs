@@ -1,9 +1,11 @@
 //! `get_weather`: always 15 degrees and sunny, in words and in a picture. The demo's tool.
 
 use super::{invalid_arguments_output, parse_arguments};
-use model::block::{Block, ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
+use model::definition::ToolSpec;
 use model::definition::{Tool, ToolExecutor};
-use model::tool::{ToolOutput, ToolSpec};
+use model::item::Block;
+use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
 

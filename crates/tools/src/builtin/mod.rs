@@ -11,8 +11,9 @@ mod get_weather;
 mod slow;
 
 use futures_util::stream;
-use model::block::{ContentPart, JsonObject};
+use model::content::ContentPart;
 use model::definition::Tool;
+use model::json::JsonObject;
 use model::ports::{BoxStream, Clock};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use serde::de::DeserializeOwned;

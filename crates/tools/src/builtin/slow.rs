@@ -2,9 +2,10 @@
 
 use super::{invalid_arguments_output, parse_arguments, text_output};
 use futures_util::{StreamExt, stream};
+use model::definition::ToolSpec;
 use model::definition::{Tool, ToolExecutor};
 use model::ports::BoxStream;
-use model::tool::{ProgressUpdate, ToolEvent, ToolOutput, ToolSpec};
+use model::tool::{ProgressUpdate, ToolEvent, ToolOutput};
 use serde::Deserialize;
 use serde_json::json;
 use std::time::Duration;

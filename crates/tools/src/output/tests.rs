@@ -1,5 +1,5 @@
 use super::*;
-use model::block::{ImageBlock, ImageUrl, TextBlock};
+use model::content::{ImageBlock, ImageUrl, TextBlock};
 use serde_json::json;
 
 /// The words of a result that is nothing else.

@@ -2,7 +2,7 @@
 
 use crate::house::{NOW, call, failed, request, said, start};
 use futures_util::StreamExt;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::definition::{ApprovalPolicy, ToolExecutor};
 use model::item::{ApprovalGate, CallKind};
 use model::tool::{ProgressUpdate, ToolEvent, ToolRequest};

@@ -126,7 +126,7 @@ async fn a_program_is_found_where_the_server_looks_though_it_does_not_get_to_kno
     std::fs::set_permissions(folder.path().join("only-here"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let events: Vec<ToolEvent> = toolbox_with_path(format!("relative:{path}")).call_tool(here).collect().await;
     let [ToolEvent::End(output)] = events.as_slice() else { panic!("{events:?}") };
-    assert_eq!(output.message_content, [model::block::ContentPart::text("5")]);
+    assert_eq!(output.message_content, [model::content::ContentPart::text("5")]);
 }
 
 #[tokio::test]
@@ -136,7 +136,7 @@ async fn input_that_nobody_reads_does_no_harm() {
         assert_eq!(said(request(ToolExecutor::Command(shell(script)), &arguments)).await, "ok", "{script}");
     }
     let (_, output) = call(request(ToolExecutor::Command(shell("cat | wc -c")), &arguments)).await;
-    assert_eq!(output.message_content, [model::block::ContentPart::text((arguments.len() + 1).to_string())]);
+    assert_eq!(output.message_content, [model::content::ContentPart::text((arguments.len() + 1).to_string())]);
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ async fn nothing_runs_before_the_stream_is_polled() {
     drop(events);
     let mut second = start(home.script("ls \"$T\""));
     let Some(ToolEvent::End(output)) = second.next().await else { panic!() };
-    assert_eq!(output.message_content, [model::block::ContentPart::text("(no output)")]);
+    assert_eq!(output.message_content, [model::content::ContentPart::text("(no output)")]);
     assert!(!home.has("ran"));
 }
 
@@ -109,7 +109,7 @@ async fn what_a_program_leaves_behind_ends_with_it() {
         let mut events = start(sh(&script));
         let pids = pids(&mut events).await;
         let Some(ToolEvent::End(output)) = events.next().await else { panic!() };
-        assert_eq!(output.message_content, [model::block::ContentPart::text("done")]);
+        assert_eq!(output.message_content, [model::content::ContentPart::text("done")]);
         assert_eq!(state(pids[0]), None, "the leader was reaped before its result was told");
         ended(pids[1]).await;
     }

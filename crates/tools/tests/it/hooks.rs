@@ -2,9 +2,9 @@
 
 use crate::house::{ended, toolbox, until};
 use crate::site::{Site, answer};
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::definition::InputHook;
-use model::event::ErrorInfo;
+use model::error::ErrorInfo;
 use model::history::HistoryEntry;
 use model::ports::{HookRequest, HookResponse, HookRunner};
 use serde_json::json;

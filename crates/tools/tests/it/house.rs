@@ -1,7 +1,7 @@
 //! The vocabulary: a toolbox, calls, and what is left of a process.
 
 use futures_util::StreamExt;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::definition::{CommandTool, HttpTool, ToolExecutor};
 use model::ports::{BoxStream, Clock, ToolRunner};
 use model::seq::Millis;

@@ -136,7 +136,7 @@ async fn an_answer_in_lines_is_told_as_it_comes() {
     let rest: Vec<ToolEvent> = events.collect().await;
     let [ToolEvent::Custom { name, value }, ToolEvent::End(output)] = rest.as_slice() else { panic!("{rest:?}") };
     assert_eq!((name.as_str(), value), ("n", &json!(2)));
-    assert_eq!(output.message_content, [model::block::ContentPart::text(r#"{"a":1}"#)]);
+    assert_eq!(output.message_content, [model::content::ContentPart::text(r#"{"a":1}"#)]);
 }
 
 #[tokio::test]

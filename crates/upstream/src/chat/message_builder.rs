@@ -2,7 +2,7 @@
 
 use super::ingest::SlotCounter;
 use crate::json;
-use model::block::Annotation;
+use model::content::Annotation;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use serde_json::Value;
 

@@ -4,9 +4,9 @@
 //! must go back whole. A block's signature may come long after its text, even after the answer has begun.
 
 use crate::json;
-use model::block::JsonObject;
+use model::history::RawItem;
+use model::json::JsonObject;
 use model::model_turn::ModelDelta;
-use model::record::RawItem;
 use serde_json::Value;
 use std::collections::HashMap;
 

@@ -20,9 +20,10 @@ use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder, 
 use crate::history::{PromptCall, PromptItem, PromptResult, normalize_history};
 use crate::settings::combined_instructions;
 use crate::{RequestTarget, json, options};
-use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES, JsonObject};
+use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
+use model::definition::ToolSpec;
+use model::json::JsonObject;
 use model::model_turn::ModelRequest;
-use model::tool::ToolSpec;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 

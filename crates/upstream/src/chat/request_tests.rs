@@ -1,9 +1,9 @@
 use super::*;
-use model::block::{ImageDetail, ImageUrl};
+use model::content::{ImageDetail, ImageUrl};
 use model::history::HistoryEntry;
+use model::history::RawItem;
 use model::item::ResultStatus;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
-use model::record::RawItem;
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 

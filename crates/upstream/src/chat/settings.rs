@@ -2,7 +2,7 @@
 
 use crate::model_family::is_newer_openai_model;
 use crate::settings::has_tools;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::model_settings::{OutputFormat, ToolChoice};
 use model::model_turn::ModelRequest;
 use serde_json::{Value, json};

@@ -11,8 +11,8 @@
 use super::ingest::SlotCounter;
 use crate::failure::ProviderErrorKind;
 use crate::json;
+use model::history::RawItem;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind};
-use model::record::RawItem;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::collections::HashMap;

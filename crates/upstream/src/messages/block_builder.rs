@@ -1,7 +1,8 @@
 //! One content block on its way in: what it is, what it holds so far, and what it becomes when it is whole.
 
 use crate::json;
-use model::block::{Annotation, JsonObject};
+use model::content::Annotation;
+use model::json::JsonObject;
 use serde_json::{Value, json};
 
 /// A hosted tool's result beyond this is not shown, only given back: an event has to fit a record.

@@ -5,7 +5,7 @@
 //! far by itself, and a turn with many calls is longer than that. An operator who sets any mark sets them all.
 
 use super::conversation::PromptMessage;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use serde_json::{Value, json};
 
 const CACHE_CONTROL: &str = "cache_control";

@@ -3,7 +3,7 @@
 use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder};
 use crate::history::{PromptCall, PromptResult};
 use crate::json;
-use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
+use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::item::ResultStatus;
 use serde_json::{Value, json};
 

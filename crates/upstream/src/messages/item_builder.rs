@@ -2,9 +2,9 @@
 
 use super::block_builder::ContentBlockKind;
 use crate::json;
-use model::block::JsonObject;
+use model::history::RawItem;
+use model::json::JsonObject;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
-use model::record::RawItem;
 use model::usage::Usage;
 use serde_json::Value;
 

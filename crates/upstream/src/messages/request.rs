@@ -6,10 +6,10 @@ use super::thinking::{self, ThinkingMode};
 use super::{BETAS_OPTION, content, settings};
 use crate::settings::combined_instructions;
 use crate::{RequestTarget, json, options};
-use model::block::JsonObject;
+use model::definition::ToolSpec;
 use model::history::HistoryEntry;
+use model::json::JsonObject;
 use model::model_turn::ModelRequest;
-use model::tool::ToolSpec;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -1,11 +1,11 @@
 //! What goes back, rule by rule.
 
 use super::*;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::history::HistoryEntry;
+use model::history::RawItem;
 use model::item::ResultStatus;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
-use model::record::RawItem;
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 
 use super::thinking::{self, ThinkingMode};
 use crate::settings::has_tools;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
 use model::model_turn::ModelRequest;
 use serde_json::{Value, json};

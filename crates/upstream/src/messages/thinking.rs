@@ -10,7 +10,7 @@
 
 use super::conversation::{PromptMessage, PromptRole, is_tool_result};
 use crate::json;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use serde_json::Value;
 
 /// The wish in the operator's options.

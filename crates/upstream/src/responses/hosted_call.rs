@@ -1,7 +1,7 @@
 //! Tools that the service runs itself, or would like us to run.
 
 use crate::json;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
 use model::model_turn::{ModelDelta, ModelEvent};
 use serde_json::{Value, json};

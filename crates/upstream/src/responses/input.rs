@@ -15,7 +15,7 @@ use super::item_builder::TOMBSTONE_KEY;
 use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder, summary_text};
 use crate::history::{PromptCall, PromptItem, PromptResult, normalize_history};
 use crate::json::{array_field, non_null_field, str_field};
-use model::block::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
+use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::history::HistoryEntry;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};

@@ -4,10 +4,10 @@ use super::generated_image;
 use super::hosted_call::{self, HostedCallState};
 use super::part_sequencer::{PartSequencer, TextPartKind};
 use crate::json::{array_field, non_null_field, str_field, u32_field};
-use model::block::Annotation;
+use model::content::Annotation;
+use model::history::RawItem;
 use model::limits::RECORD_BYTES_MAX;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
-use model::record::RawItem;
 use serde_json::{Value, json};
 
 /// An item is kept as it came if a record can hold it beside what people see of it.

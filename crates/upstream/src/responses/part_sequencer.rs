@@ -3,7 +3,7 @@
 //! A part that has begun is shown until it is closed; what comes for others meanwhile is held, and shown when their turn
 //! comes. So parts never mix, whatever the order of their events, and a stream in good order is never held up.
 
-use model::block::Annotation;
+use model::content::Annotation;
 use model::model_turn::{ModelDelta, ModelEvent};
 use serde_json::Value;
 

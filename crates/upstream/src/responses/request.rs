@@ -8,10 +8,10 @@ use super::settings;
 use crate::json::str_field;
 use crate::settings::combined_instructions;
 use crate::{RequestTarget, model_family, options};
-use model::block::JsonObject;
+use model::definition::ToolSpec;
 use model::history::HistoryEntry;
+use model::json::JsonObject;
 use model::model_turn::ModelRequest;
-use model::tool::ToolSpec;
 use serde_json::{Value, json};
 
 /// What would make the service add a past of its own.

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::responses::classify_error;
-use model::block::{ContentPart, FileRef};
+use model::content::{ContentPart, FileRef};
+use model::history::RawItem;
 use model::item::ResultStatus;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
-use model::record::RawItem;
 use model::{CallId, ItemId, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 

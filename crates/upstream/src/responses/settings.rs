@@ -1,7 +1,7 @@
 //! What the caller asks for, in the service's words. For words to stop at it has none.
 
 use crate::settings::has_tools;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::model_settings::{OutputFormat, ToolChoice};
 use model::model_turn::ModelRequest;
 use serde_json::{Value, json};

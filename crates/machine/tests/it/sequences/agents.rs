@@ -7,7 +7,7 @@ use crate::fixtures::{
 };
 use crate::sim::Sim;
 use machine::EffectId;
-use model::block::ContentPart;
+use model::content::ContentPart;
 use model::definition::Definitions;
 use model::event::{Event, StopReason};
 use model::history::HistoryEntry;

@@ -6,10 +6,11 @@ use crate::fixtures::{
 };
 use crate::sim::{Sim, client_results_answer};
 use machine::{MachineInput, pending_requests};
-use model::block::ContentPart;
 use model::command::ClientToolResult;
+use model::content::ContentPart;
 use model::definition::ToolExecutor;
-use model::event::{CancelMode, ClientTool, ErrorInfo};
+use model::error::ErrorInfo;
+use model::event::{CancelMode, ClientTool};
 use serde_json::json;
 
 /// A run whose caller declared `pick`.

@@ -7,10 +7,10 @@ use crate::fixtures::{
 use crate::fixtures::{model_text, reject, tool};
 use crate::sim::Sim;
 use machine::TimerId;
+use model::definition::OnCrash;
 use model::definition::{Price, Tool};
 use model::event::{CancelMode, Event};
 use model::model_turn::ModelDelta;
-use model::record::OnCrash;
 use model::usage::Usage;
 use serde_json::json;
 

@@ -5,8 +5,8 @@ use crate::fixtures::{
 };
 use crate::sim::{Sim, input_with_files, start_command};
 use machine::{Effect, EffectId, MachineInput, outstanding_effects};
-use model::block::ContentPart;
 use model::command::StartCommand;
+use model::content::ContentPart;
 use model::definition::{Definitions, HandoffHistory};
 use model::event::{CancelMode, Event, StopReason};
 use model::history::{HistoryEntry, PriorHistory};

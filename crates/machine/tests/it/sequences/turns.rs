@@ -4,7 +4,8 @@ use crate::fixtures::{demo_definitions, model_call, model_text, run_id, tool, to
 use crate::sim::{Sim, start_command};
 use machine::MachineInput;
 use model::command::StartCommand;
-use model::event::{ErrorInfo, StopReason};
+use model::error::ErrorInfo;
+use model::event::StopReason;
 use model::item::Item;
 use model::model_turn::ModelDelta;
 

@@ -7,9 +7,9 @@ use super::hosted;
 use super::item::{self, McpCallOutcome};
 use super::object::{ResponseEnd, ResponseHead, initial_object, usage_object};
 use model::ThreadId;
-use model::block::JsonObject;
 use model::fold::{ItemFold, RunFold};
 use model::item::Item;
+use model::json::JsonObject;
 use model::usage::Usage;
 use serde_json::{Value, json};
 

@@ -2,8 +2,9 @@
 
 use super::item::item_status;
 use crate::responses::SERVER_LABEL;
-use model::block::{Block, JsonObject, plain_text};
+use model::item::{Block, plain_text};
 use model::item::{HostedCall, ItemStatus};
+use model::json::JsonObject;
 use serde_json::{Value, json};
 
 /// How the wire has a hosted tool.

@@ -1,9 +1,10 @@
 //! Items of the log in the shape of a response's items.
 
 use crate::responses::SERVER_LABEL;
-use model::block::{Annotation, Block, TextBlock, plain_text};
+use model::content::{Annotation, TextBlock};
 use model::event::ApprovalRequested;
 use model::fold::{RunFold, TaskFold};
+use model::item::{Block, plain_text};
 use model::item::{CallKind, Item, ItemStatus, Message, Reasoning, ResultStatus, SummaryPart, ToolCall, ToolResult};
 use serde_json::{Value, json};
 

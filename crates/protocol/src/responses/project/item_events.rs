@@ -3,9 +3,10 @@
 use super::builder::{ItemStyle, ResponseBuilder, root_item};
 use super::hosted;
 use super::item::{self, McpCallOutcome};
-use model::block::{Block, TextBlock};
+use model::content::TextBlock;
 use model::event::{AnnotationAdded, Event, HostedCallUpdated, ImageDelta, SummaryEvent, TextDelta, TextEvent};
 use model::fold::RunFold;
+use model::item::Block;
 use model::item::{HostedCall, Item, ItemStatus};
 use serde_json::{Value, json};
 

@@ -1,8 +1,9 @@
 //! A response as one JSON object. Clients check its shape in every lifecycle event, so that all keys are always there.
 
 use crate::responses::request::ECHOED_FIELDS;
-use model::block::JsonObject;
-use model::event::{ErrorInfo, LimitReason};
+use model::error::ErrorInfo;
+use model::event::LimitReason;
+use model::json::JsonObject;
 use model::usage::Usage;
 use model::{Millis, TaskId};
 use serde_json::{Value, json};

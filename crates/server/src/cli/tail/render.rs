@@ -4,8 +4,9 @@
 //! own; a sub-agent's are indented. Words of models and tools are not trusted: a control character, which could move the
 //! cursor or retitle the window, is shown as its code.
 
-use model::block::{Block, ImageBlock};
+use model::content::ImageBlock;
 use model::event::{Event, ItemEvent};
+use model::item::Block;
 use model::item::{Item, ToolResult};
 use model::task::{TaskObject, TaskStatus};
 use model::usage::Usage;
@@ -220,7 +221,7 @@ pub(super) fn last_message_text(object: &TaskObject) -> String {
         _ => None,
     });
     message
-        .map(|message| format!("{}\n", escape_control(&model::block::plain_text(message_blocks(message)))))
+        .map(|message| format!("{}\n", escape_control(&model::item::plain_text(message_blocks(message)))))
         .unwrap_or_default()
 }
 

@@ -12,7 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use model::UserId;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::ports::{ListPage, RunFilter, RunRow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use engine::NewRun;
 use model::UserId;
-use model::block::JsonObject;
+use model::json::JsonObject;
 use model::ports::RunRow;
 use protocol::client_input::ClientInput;
 use protocol::responses::{PendingResponse, ResponsesProjection, ResponsesRequest, parse_responses_request};

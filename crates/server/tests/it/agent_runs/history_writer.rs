@@ -1,8 +1,8 @@
 //! A past: logs that are written into a server's folder while it is down, with whatever times they need.
 
 use crate::harness::Server;
-use model::block::ContentPart;
 use model::command::{Command, StartCommand};
+use model::content::ContentPart;
 use model::event::{Event, RunHidden};
 use model::ports::{
     AppendBatch, AppendOutcome, Directory as _, DirectoryChange, Journal as _, Lease, Submission, Submitted,

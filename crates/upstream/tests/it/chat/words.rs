@@ -1,7 +1,7 @@
 //! How answers are read in these tests, and told in a few lines.
 
 use crate::dialect::{hear, lines, tokens};
-use model::block::Annotation;
+use model::content::Annotation;
 use model::history::HistoryEntry;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelRequest};
 use model::{TaskId, ThreadId, UserId};

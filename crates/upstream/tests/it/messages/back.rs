@@ -2,11 +2,12 @@
 
 use super::words::{read, turn};
 use crate::dialect::fixtures;
-use model::block::{ContentPart, JsonObject};
+use model::content::ContentPart;
 use model::history::HistoryEntry;
+use model::history::RawItem;
 use model::item::ResultStatus;
+use model::json::JsonObject;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
-use model::record::RawItem;
 use model::{CallId, ItemId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

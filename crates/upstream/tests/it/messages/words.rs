@@ -1,8 +1,9 @@
 //! How answers are read in these tests, and told in a few lines.
 
 use crate::dialect::{fixtures, hear, lines, tokens};
-use model::block::{Annotation, JsonObject};
+use model::content::Annotation;
 use model::history::HistoryEntry;
+use model::json::JsonObject;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelRequest};
 use model::{TaskId, ThreadId, UserId};
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! How answers are read in these tests, and told in a few lines.
 
 use crate::dialect::{hear, lines, tokens};
-use model::block::Annotation;
+use model::content::Annotation;
+use model::definition::ToolSpec;
 use model::history::HistoryEntry;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind, ModelRequest};
-use model::tool::ToolSpec;
 use model::{TaskId, ThreadId, UserId};
 use serde_json::json;
 use std::sync::Arc;

@@ -4,44 +4,8 @@
 //! child's items; blocks of that kind exist only in rendered objects, never in an event.
 
 use crate::blob::BLOB_URL_PREFIX;
-use crate::item::{FileProcessing, HostedCall, Item, Message, Reasoning, ToolCall, ToolResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// One element of an item's `block_list`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum Block {
-    /// Words.
-    Text(TextBlock),
-    /// A picture.
-    Image(ImageBlock),
-    /// A sub-agent's thoughts.
-    Reasoning(Reasoning),
-    /// A sub-agent's call.
-    ToolCall(ToolCall),
-    /// What a sub-agent's call gave.
-    ToolResult(ToolResult),
-    /// What a sub-agent said.
-    Message(Message),
-    /// A tool that a sub-agent's provider ran itself.
-    HostedCall(HostedCall),
-    /// A file that was read for a sub-agent.
-    FileProcessing(FileProcessing),
-}
-
-impl From<Item> for Block {
-    fn from(item: Item) -> Self {
-        match item {
-            Item::Reasoning(item) => Self::Reasoning(item),
-            Item::ToolCall(item) => Self::ToolCall(item),
-            Item::ToolResult(item) => Self::ToolResult(item),
-            Item::Message(item) => Self::Message(item),
-            Item::HostedCall(item) => Self::HostedCall(item),
-            Item::FileProcessing(item) => Self::FileProcessing(item),
-        }
-    }
-}
 
 /// Words, with what they refer to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -310,30 +274,3 @@ impl FileRef {
 
 /// The pictures that every model can look at.
 pub const IMAGE_MEDIA_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-
-/// The plain text of a list of blocks: text blocks joined by newlines, an image as `[image <url>]`.
-#[must_use]
-pub fn plain_text(blocks: &[Block]) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for block in blocks {
-        match block {
-            Block::Text(text) => lines.push(text.text().to_owned()),
-            Block::Image(image) => lines.push(format!("[image {}]", image.image_url.url)),
-            Block::Reasoning(_)
-            | Block::ToolCall(_)
-            | Block::ToolResult(_)
-            | Block::Message(_)
-            | Block::HostedCall(_)
-            | Block::FileProcessing(_) => {}
-        }
-    }
-    lines.join("\n")
-}
-
-/// Free-form values by name: metadata, artifacts, hints.
-pub type JsonObject = serde_json::Map<String, Value>;
-
-/// Reads a value that may be left out so that `null` is not the same as absent: what is written is read back (law 1).
-pub(crate) fn deserialize_some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
-}
