@@ -3,10 +3,10 @@
 //! A log that grows, a writer that publishes what it appended, and viewers that come at any moment, from any cursor: each
 //! must end with exactly the records after its cursor (law 5), and never see one before it was durable (law 7).
 
-use crate::hub::{Ask, Hub, Take};
-use model::event::{Event, TaskOnly};
+use crate::hub::{FrameRequest, Hub, LaneFrames};
+use model::event::{Event, TaskStarted};
 use model::ports::{Frames, Projection};
-use model::{Draft, Epoch, Record, Seq, TaskId, ThreadId};
+use model::{RecordDraft, Epoch, Record, Seq, TaskId, ThreadId};
 use shuttle::sync::{Arc, Mutex};
 use std::future::poll_fn;
 use std::task::Poll;
@@ -37,15 +37,15 @@ impl Projection for Numbers {
 
 fn record(seq: u64) -> Record {
     let run = TaskId::from("task_1");
-    let event = Event::Started(TaskOnly { task_id: run.clone() });
-    Record::seal(&ThreadId::from("thr_1"), &run, Epoch(1), Draft { seq: Seq(seq), at: 0, event, private: None })
+    let event = Event::Started(TaskStarted { task_id: run.clone() });
+    Record::seal(&ThreadId::from("thr_1"), &run, Epoch(1), RecordDraft { seq: Seq(seq), at: 0, event, private: None })
 }
 
 /// A viewer as `crate::Viewer` is one, over a log that is a list.
 async fn watch(hub: &Hub, log: &Mutex<Vec<Record>>, cursor: u64) -> Vec<u8> {
     let thread = ThreadId::from("thr_1");
-    let topic = hub.join(&thread);
-    let seat = topic.sit();
+    let topic = hub.subscribe(&thread);
+    let seat = topic.register_viewer();
     let (mut cursor, mut seen, mut at_head, mut over) = (Seq(cursor), Vec::new(), false, false);
     let name: Arc<str> = "numbers".into();
     while !over {
@@ -64,23 +64,23 @@ async fn watch(hub: &Hub, log: &Mutex<Vec<Record>>, cursor: u64) -> Vec<u8> {
             continue;
         }
         let take =
-            poll_fn(|cx| match topic.take(&Ask { seat, lane: &name, cursor, projector: Some(&Numbers) }, cx.waker()) {
-                Take::Wait => Poll::Pending,
+            poll_fn(|cx| match topic.poll_frames(&FrameRequest { slot: seat, lane: &name, cursor, projector: Some(&Numbers) }, cx.waker()) {
+                LaneFrames::Pending => Poll::Pending,
                 take => Poll::Ready(take),
             });
         match take.await {
-            Take::Frames { bytes, to, over: ended } => {
+            LaneFrames::Frames { bytes, last_seq: to, ended: ended } => {
                 let durable = log.lock().unwrap().len() as u64;
                 assert!(to.0 <= durable, "a viewer was shown record {to} of {durable}");
                 seen.extend_from_slice(&bytes);
                 (cursor, over) = (to, ended);
             }
-            Take::Behind => at_head = false,
-            Take::Closed | Take::Wait => over = true,
+            LaneFrames::Behind => at_head = false,
+            LaneFrames::Closed | LaneFrames::Pending => over = true,
         }
     }
-    topic.leave(seat);
-    hub.leave(&thread);
+    topic.unregister_viewer(seat);
+    hub.unsubscribe(&thread);
     seen
 }
 

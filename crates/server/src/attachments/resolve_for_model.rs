@@ -54,7 +54,7 @@ impl ModelClient for FileResolvingModels {
                 Ok((request, room)) => {
                     PermitUntilFirstEvent { events: models.stream_turn(request), permit: room }.boxed()
                 }
-                Err(_Unreadable) => stream::once(async { ModelEvent::Failed(files_unavailable_failure()) }).boxed(),
+                Err(_unreadable) => stream::once(async { ModelEvent::Failed(files_unavailable_failure()) }).boxed(),
             }
         };
         OutputStoringStream::new(turn.flatten_stream().boxed(), keeper).boxed()

@@ -38,6 +38,6 @@ impl stateless::StatelessResponse for ChatProjection {
     }
 
     fn is_over(&self) -> bool {
-        Self::is_over(self)
+        Self::is_finished(self)
     }
 }

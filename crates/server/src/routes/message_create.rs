@@ -39,6 +39,6 @@ impl stateless::StatelessResponse for MessagesProjection {
     }
 
     fn is_over(&self) -> bool {
-        Self::is_over(self)
+        Self::is_finished(self)
     }
 }
