@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt as _;
 use machine::{EffectId, MachineInput};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
 use model::ports::{BoxFuture, BoxStream, FileReadOutcome, ModelClient};
 use model::tool::{ToolEvent, ToolOutput};
@@ -110,7 +110,10 @@ impl EffectStream {
                 }
                 Poll::Pending => deadline.as_mut().poll(cx).map(|()| {
                     let message = format!("The tool did not end within {} ms and was stopped.", within.as_millis());
-                    MachineInput::Tool { id, event: ToolEvent::End(ToolOutput::failed("tool_timeout", message)) }
+                    MachineInput::Tool {
+                        id,
+                        event: ToolEvent::End(ToolOutput::failed(ErrorCode::ToolTimeout, message)),
+                    }
                 }),
             },
             EffectSource::File(answer) => answer.as_mut().poll(cx).map(|answer| MachineInput::File { id, answer }),
@@ -119,11 +122,11 @@ impl EffectStream {
 }
 
 fn truncated_model_stream() -> ModelEvent {
-    let mut error = ErrorInfo::new("provider_error", "The provider's answer broke off.");
+    let mut error = ErrorInfo::new(ErrorCode::ProviderError, "The provider's answer broke off.");
     error.retryable = Some(true);
     ModelEvent::Failed(ModelFailure { error, retry_after_ms: None })
 }
 
 fn truncated_tool_stream() -> ToolEvent {
-    ToolEvent::End(ToolOutput::failed("tool_error", "The tool ended without a result."))
+    ToolEvent::End(ToolOutput::failed(ErrorCode::ToolError, "The tool ended without a result."))
 }

@@ -6,7 +6,7 @@
 use crate::session::ThreadSession;
 use machine::MachineInput;
 use model::command::StartCommand;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::history::HistoryEntry;
 use model::limits::RECORD_BYTES_MAX;
 use model::ports::{BoxFuture, DirectoryChange, HookRequest, HookResponse};
@@ -86,5 +86,5 @@ fn check_hook_answer_size(answer: HookResponse) -> Result<HookResponse, ErrorInf
         return Ok(answer);
     }
     let message = format!("The input hook gave {size} bytes; {} are the most.", RECORD_BYTES_MAX / 2);
-    Err(ErrorInfo::new("hook_failed", message))
+    Err(ErrorInfo::new(ErrorCode::HookFailed, message))
 }

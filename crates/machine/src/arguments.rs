@@ -1,6 +1,7 @@
 //! Arguments are looked at before anything runs.
 
 use model::definition::ToolSpec;
+use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
 use model::tool::ToolOutput;
@@ -40,7 +41,7 @@ pub(crate) fn validate_arguments(spec: &ToolSpec, arguments: &str) -> Result<(),
 
 fn invalid_arguments(name: &str, why: &str) -> Box<ToolOutput> {
     let message = format!("The arguments of `{name}` cannot be used: {why}. Nothing was run; call it again.");
-    Box::new(ToolOutput::failed("invalid_arguments", message))
+    Box::new(ToolOutput::failed(ErrorCode::InvalidArguments, message))
 }
 
 /// A JSON value, however deep, in none of whose objects a key stands twice. What it says is not kept.

@@ -7,7 +7,7 @@ use crate::state::RunState;
 use crate::{arguments, recovery, sub_agent};
 use model::definition::ToolSpec;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecisionKind, ApprovalResolved, StopReason};
 use model::fold::{ItemFold, TaskFold};
 use model::item::{CallKind, Item, ResultStatus, ToolCall};
@@ -98,7 +98,8 @@ pub(crate) fn next_call_action(run: &RunState, task: &TaskFold) -> Option<(CallI
     let open = due_calls(task).filter(|(_, call)| !has_result(task, &call.call_id));
     let (place, (fold, call)) = open.enumerate().last()?;
     if place > 0 {
-        let output = ToolOutput::failed("handoff_ignored", "Several hand-offs in one turn: only the first one counts.");
+        let output =
+            ToolOutput::failed(ErrorCode::HandoffIgnored, "Several hand-offs in one turn: only the first one counts.");
         return Some((call.call_id.clone(), CallAction::SetResult(ResultStatus::Failed, Box::new(output))));
     }
     look((fold, call))
@@ -170,16 +171,20 @@ fn rejection_action(task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved,
     // Of a call that ran before a crash nobody can say that it did not.
     if task.call(&call.call_id).is_some_and(|(fold, _)| fold.attempts > 0) {
         let error = recovery::outcome_unknown_error(message);
-        return CallAction::SetResult(ResultStatus::Unknown, Box::new(ToolOutput::failed(&error.code, error.message)));
+        return CallAction::SetResult(ResultStatus::Unknown, Box::new(ToolOutput::from_error(error)));
     }
     let seconds = task.last_approval(&call.call_id).map_or(0, |(asked, _)| asked.timeout_seconds);
     let error = match (answer.by, message) {
-        (Initiator::Timeout, _) => ErrorInfo::new("approval_timeout", format!("No decision within {seconds} s")),
-        (Initiator::System | Initiator::Cancel, _) => ErrorInfo::new("cancelled", "Cancelled before anybody decided."),
-        (Initiator::User, Some(message)) => ErrorInfo::new("rejected", message),
-        (Initiator::User, None) => ErrorInfo::new("rejected", "The call was not approved."),
+        (Initiator::Timeout, _) => {
+            ErrorInfo::new(ErrorCode::ApprovalTimeout, format!("No decision within {seconds} s"))
+        }
+        (Initiator::System | Initiator::Cancel, _) => {
+            ErrorInfo::new(ErrorCode::Cancelled, "Cancelled before anybody decided.")
+        }
+        (Initiator::User, Some(message)) => ErrorInfo::new(ErrorCode::Rejected, message),
+        (Initiator::User, None) => ErrorInfo::new(ErrorCode::Rejected, "The call was not approved."),
     };
-    CallAction::SetResult(ResultStatus::Rejected, Box::new(ToolOutput::failed(&error.code, error.message)))
+    CallAction::SetResult(ResultStatus::Rejected, Box::new(ToolOutput::from_error(error)))
 }
 
 /// A call that nothing has been done about.
@@ -213,7 +218,7 @@ fn action_for_new_call(run: &RunState, task: &TaskFold, call: &ToolCall) -> Opti
 
 /// The task stops after this turn: nobody is asked any more.
 fn cancelled_action() -> CallAction {
-    let output = ToolOutput::failed("cancelled", "Cancelled: the call was not run.");
+    let output = ToolOutput::failed(ErrorCode::Cancelled, "Cancelled: the call was not run.");
     CallAction::SetResult(ResultStatus::Incomplete, Box::new(output))
 }
 
@@ -244,7 +249,7 @@ fn action_for_duplicate(task: &TaskFold, call: &ToolCall) -> Option<Option<CallA
     let Some((_, same)) = before.find(|(_, before)| before.name == call.name && before.arguments == call.arguments)
     else {
         let message = "Another call had this id. Nothing was run; call it again with an id of its own.";
-        let output = ToolOutput::failed("duplicate_call_id", message);
+        let output = ToolOutput::failed(ErrorCode::DuplicateCallId, message);
         return Some(Some(CallAction::SetResult(ResultStatus::Failed, Box::new(output))));
     };
     Some(
@@ -280,7 +285,7 @@ pub(crate) fn resolve_tool(run: &RunState, task: &TaskFold, call: &ToolCall) -> 
             [] => format!("There is no tool `{}`: {} has none.", call.name, agent.name),
             names => format!("There is no tool `{}` here. There are: {}.", call.name, names.join(", ")),
         };
-        Box::new(ToolOutput::failed("unknown_tool", message))
+        Box::new(ToolOutput::failed(ErrorCode::UnknownTool, message))
     })
 }
 
@@ -327,5 +332,6 @@ pub(crate) fn consecutive_invalid_turns(task: &TaskFold) -> u32 {
 fn is_invalid_call(task: &TaskFold, call: &CallId) -> bool {
     let Some((_, fold)) = task.result(call) else { return false };
     let Item::ToolResult(result) = &fold.item else { return false };
-    result.error.as_ref().is_some_and(|error| matches!(error.code.as_str(), "invalid_arguments" | "unknown_tool"))
+    let code = result.error.as_ref().and_then(ErrorInfo::known_code);
+    matches!(code, Some(ErrorCode::InvalidArguments | ErrorCode::UnknownTool))
 }

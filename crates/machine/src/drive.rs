@@ -10,7 +10,7 @@ use crate::{
 };
 use model::command::{StartCommand, SteerCommand};
 use model::content::ContentPart;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, InputAdded, InputMessage, LimitReason, StopReason, TaskCreated, TaskSpec, TaskStarted};
 use model::fold::TaskFold;
 use model::item::Role;
@@ -150,7 +150,7 @@ fn call_model_or_stop(run: &RunState, task: &TaskFold) -> Option<TaskAction> {
             "The model asked for tools in a way that cannot be done, {} times in a row.",
             calls::consecutive_invalid_turns(task)
         );
-        TaskAction::Fail(ErrorInfo::new("invalid_tool_calls", message))
+        TaskAction::Fail(ErrorInfo::new(ErrorCode::InvalidToolCalls, message))
     } else if taken >= limits.steps_max {
         TaskAction::StopAtLimit(LimitReason::MaxSteps)
     } else if budget::is_budget_exhausted(run) {

@@ -8,7 +8,7 @@
 use crate::effect::{Effect, EffectId};
 use crate::state::RunState;
 use crate::{MachineOutput, calls, history, model_turn, sub_agent, task_end};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, StepRetrying, StepStarted, StopReason};
 use model::fold::{StepFold, TaskFold};
 use model::model_settings::ModelSettings;
@@ -21,9 +21,11 @@ const BACKOFF_FIRST_MS: u64 = 500;
 /// The longest wait that no provider asked for.
 const BACKOFF_MAX_MS: u64 = 20_000;
 /// A provider that fails so is of no use, whatever it is asked and when.
-const UNUSABLE_ERROR_CODES: [&str; 3] = ["unknown_provider", "provider_auth", "upstream_unreachable"];
+const UNUSABLE_ERROR_CODES: [ErrorCode; 3] =
+    [ErrorCode::UnknownProvider, ErrorCode::ProviderAuth, ErrorCode::UpstreamUnreachable];
 /// The same, when it says that time does not help: the fault is not in what was asked.
-const UNUSABLE_UNLESS_RETRYABLE: [&str; 3] = ["rate_limited", "overloaded", "provider_error"];
+const UNUSABLE_UNLESS_RETRYABLE: [ErrorCode; 3] =
+    [ErrorCode::RateLimited, ErrorCode::Overloaded, ErrorCode::ProviderError];
 
 /// A turn begins, or one that was lost begins again.
 pub(crate) fn begin_step(run: &mut RunState, id: &TaskId, out: &mut MachineOutput) {
@@ -100,9 +102,9 @@ fn choose_retry(run: &RunState, id: &TaskId, failure: &ModelFailure, out: &Machi
     if shown || run.is_cancelling(task) {
         return None;
     }
-    let code = failure.error.code.as_str();
+    let has_code = |codes: [ErrorCode; 3]| codes.iter().any(|code| failure.error.has_code(*code));
     let later = failure.error.retryable == Some(true);
-    let useless = UNUSABLE_ERROR_CODES.contains(&code) || (!later && UNUSABLE_UNLESS_RETRYABLE.contains(&code));
+    let useless = has_code(UNUSABLE_ERROR_CODES) || (!later && has_code(UNUSABLE_UNLESS_RETRYABLE));
     let other = run.agent_of_task(task).models.len() > open.model_index + 1;
     if later && !(useless && other) {
         let left = open.model_attempt <= run.definitions.limits.model_retries_max;

@@ -11,7 +11,7 @@ use crate::{
     tool_result,
 };
 use model::definition::OnCrash;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{CancelMode, Event, StopReason, TaskCancelling, TaskFailed, TaskRecovered};
 use model::fold::TaskFold;
 use model::item::{IncompleteReason, ResultStatus};
@@ -82,7 +82,7 @@ fn fail_interrupted_task(run: &mut RunState, task: &TaskId, out: &mut MachineOut
     let error = ErrorInfo {
         retryable: Some(true),
         details: Some(serde_json::json!({})),
-        ..ErrorInfo::new("interrupted", message)
+        ..ErrorInfo::new(ErrorCode::Interrupted, message)
     };
     let (usage, duration_ms) = task_end::task_totals(run, task, out);
     out.emit(run, Event::Failed(TaskFailed { task_id: task.clone(), error, usage, duration_ms }));
@@ -99,7 +99,7 @@ fn interrupted_calls(task: &TaskFold) -> Vec<CallId> {
 pub(crate) fn outcome_unknown_error(said: Option<&str>) -> ErrorInfo {
     const UNKNOWN: &str =
         "The server stopped while the tool ran. It may or may not have done its work: find out before it is run again.";
-    ErrorInfo::new("outcome_unknown", said.unwrap_or(UNKNOWN))
+    ErrorInfo::new(ErrorCode::OutcomeUnknown, said.unwrap_or(UNKNOWN))
 }
 
 /// A call ran when the process died.

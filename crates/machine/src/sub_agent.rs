@@ -6,7 +6,7 @@
 use crate::state::RunState;
 use crate::{MachineOutput, tool_result};
 use model::content::{Annotation, ContentPart};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, InputMessage, ItemEvent, TaskCreated, TaskSpec, TaskStarted, ToolStarted};
 use model::fold::TaskFold;
 use model::item::Block;
@@ -29,15 +29,15 @@ const SUB_AGENT_IMAGES_MAX: usize = 16;
 pub(crate) fn sub_agent_refusal(run: &RunState, task: &TaskFold, agent: &str) -> Option<ToolOutput> {
     let limits = &run.definitions.limits;
     if !run.definitions.agents.contains_key(agent) {
-        return Some(ToolOutput::failed("unknown_agent", format!("There is no agent `{agent}`.")));
+        return Some(ToolOutput::failed(ErrorCode::UnknownAgent, format!("There is no agent `{agent}`.")));
     }
     if sub_agent_depth(run, task) >= limits.depth_max {
         let message = format!("Agents may ask agents {} deep: this one answers itself.", limits.depth_max);
-        return Some(ToolOutput::failed("depth_limit", message));
+        return Some(ToolOutput::failed(ErrorCode::DepthLimit, message));
     }
     let descendants = run.fold.tasks.len().saturating_sub(1);
     let message = || format!("A run may ask {} agents, and has.", limits.descendants_max);
-    (descendants >= limits.descendants_max).then(|| ToolOutput::failed("descendants_limit", message()))
+    (descendants >= limits.descendants_max).then(|| ToolOutput::failed(ErrorCode::DescendantsLimit, message()))
 }
 
 fn sub_agent_depth(run: &RunState, task: &TaskFold) -> u32 {
@@ -149,15 +149,15 @@ fn sub_agent_outcome(child: &TaskFold) -> (ResultStatus, Option<ErrorInfo>) {
     match child.status {
         TaskStatus::Completed => (ResultStatus::Completed, None),
         TaskStatus::Failed => {
-            let error = child.error.clone().unwrap_or_else(|| ErrorInfo::new("failed", "The agent failed."));
+            let error = child.error.clone().unwrap_or_else(|| ErrorInfo::new(ErrorCode::Failed, "The agent failed."));
             (ResultStatus::Failed, Some(error))
         }
         TaskStatus::Incomplete => {
-            let error = ErrorInfo::new(reason, format!("The agent did not finish: {reason}."));
+            let error = ErrorInfo::external(reason, format!("The agent did not finish: {reason}."));
             (ResultStatus::Incomplete, Some(error))
         }
         TaskStatus::Cancelled | TaskStatus::Queued | TaskStatus::Running | TaskStatus::Paused => {
-            (ResultStatus::Incomplete, Some(ErrorInfo::new("cancelled", "The agent was cancelled.")))
+            (ResultStatus::Incomplete, Some(ErrorInfo::new(ErrorCode::Cancelled, "The agent was cancelled.")))
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     MachineOutput, budget, calls, close_items, file_processing, model_call, model_turn, outstanding_effects_of_task,
     pending, sub_agent, tool_result,
 };
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{
     CancelMode, Event, Initiator, LimitReason, StopReason, TaskCancelled, TaskCancelling, TaskCompleted, TaskFailed,
     TaskIncomplete,
@@ -29,7 +29,7 @@ pub(crate) fn complete_task(run: &mut RunState, task: &TaskId, out: &mut Machine
 /// A limit ended a task between two turns. Calls of a limited turn never ran.
 pub(crate) fn stop_at_limit(run: &mut RunState, task: &TaskId, reason: LimitReason, out: &mut MachineOutput) {
     for call in calls_without_result(run, task) {
-        let error = ErrorInfo::new("limit", "The turn ran into a limit: the call was not run.");
+        let error = ErrorInfo::new(ErrorCode::Limit, "The turn ran into a limit: the call was not run.");
         tool_result::write_error_result(run, &call, ResultStatus::Incomplete, error, out);
     }
     let (usage, duration_ms) = task_totals(run, task, out);
@@ -83,7 +83,7 @@ pub(crate) fn cancel_subtree(
     out: &mut MachineOutput,
 ) {
     let who = if run.root_id() == *top { "run" } else { "agent" };
-    let error = ErrorInfo::new("cancelled", format!("The {who} was cancelled."));
+    let error = ErrorInfo::new(ErrorCode::Cancelled, format!("The {who} was cancelled."));
     pending::resume_run(run, Initiator::Cancel, out);
     let (reason, stop) = (IncompleteReason::Cancelled, StopReason::Cancelled);
     interrupt_subtree(run, &Interruption { top, reason, stop, error }, out, |task_id, sums| {
@@ -105,7 +105,7 @@ pub(crate) fn on_run_deadline(run: &mut RunState, task: &TaskId, out: &mut Machi
     if run.root_id() != *task {
         return; // another run's
     }
-    let error = ErrorInfo::new("deadline", "The run's time was up.");
+    let error = ErrorInfo::new(ErrorCode::Deadline, "The run's time was up.");
     pending::resume_run(run, Initiator::Timeout, out);
     let (reason, stop) = (IncompleteReason::Limit, StopReason::Cancelled);
     interrupt_subtree(run, &Interruption { top: task, reason, stop, error }, out, |task_id, sums| {

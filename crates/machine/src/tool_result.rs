@@ -3,7 +3,7 @@
 use crate::state::RunState;
 use crate::{MachineOutput, calls};
 use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, ImageEvent, ItemEvent, TaggedImageBlock, TaggedTextBlock, TextDelta, TextEvent};
 use model::item::Block;
 use model::item::{Item, ResultStatus, ToolResult};
@@ -22,7 +22,7 @@ pub(crate) fn finish_call(run: &mut RunState, call: &CallId, output: ToolOutput,
         let message = format!(
             "The tool gave more than {limit} bytes, or more than {DONE_REPEAT_BYTES_MAX} beside its content. Ask it for less."
         );
-        ToolOutput::failed("output_too_large", message)
+        ToolOutput::failed(ErrorCode::OutputTooLarge, message)
     } else {
         output
     };

@@ -7,7 +7,7 @@ use super::text::random_text;
 use super::turn_plan;
 use model::content::ContentPart;
 use model::definition::OnCrash;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{
     ActionRequest, AgentUpdated, ApprovalDecision, ApprovalDecisionKind, ApprovalRequested, ApprovalResolved, Event,
     Initiator, ItemEvent, PendingKind, PendingRequest, ReviewConfig, ToolProgress, ToolStarted,
@@ -265,7 +265,7 @@ impl GenTask {
         } else if chance <= 30 {
             world.emit_side_event(&self.id);
         } else if chance <= 38 {
-            let error = ErrorInfo::new("tool_failed", random_text(&mut world.rng, 0, 5));
+            let error = ErrorInfo::new(ErrorCode::ToolFailed, random_text(&mut world.rng, 0, 5));
             self.finish_call(world, place, ResultStatus::Failed, Some(error));
         } else {
             self.finish_call(world, place, ResultStatus::Completed, None);
@@ -317,7 +317,7 @@ impl GenTask {
                 GenCallState::Ready
             }
             ApprovalDecisionKind::Reject => {
-                let code = if by == Initiator::Timeout { "approval_timeout" } else { "rejected" };
+                let code = if by == Initiator::Timeout { ErrorCode::ApprovalTimeout } else { ErrorCode::Rejected };
                 GenCallState::Rejected(ErrorInfo::new(code, decision.message.clone().unwrap_or_default()))
             }
         };
@@ -344,7 +344,7 @@ impl GenTask {
     }
 
     /// Every call that nobody will answer any more gets a result that says so.
-    pub(super) fn abandon_calls(&mut self, world: &mut LogBuilder, code: &str) {
+    pub(super) fn abandon_calls(&mut self, world: &mut LogBuilder, code: ErrorCode) {
         for place in self.call_indexes(|call| !call.is_answered()) {
             let pending: Vec<PendingRequest> = self.pending_calls().collect();
             let id = self.calls.get(place).map(|call| call.id.clone());
@@ -366,7 +366,7 @@ impl GenTask {
         for place in
             self.call_indexes(|call| matches!(call.state, GenCallState::AwaitingClient | GenCallState::AwaitingHandoff))
         {
-            let error = ErrorInfo::new("cancelled", "The run is about to end.");
+            let error = ErrorInfo::new(ErrorCode::Cancelled, "The run is about to end.");
             self.finish_call(world, place, ResultStatus::Incomplete, Some(error));
         }
     }
@@ -382,7 +382,7 @@ impl GenTask {
             if call.idempotent {
                 self.start_call(world, place);
             } else {
-                let error = ErrorInfo::new("outcome_unknown", "The server stopped while the tool ran.");
+                let error = ErrorInfo::new(ErrorCode::OutcomeUnknown, "The server stopped while the tool ran.");
                 self.finish_call(world, place, status, Some(error));
             }
         }

@@ -8,7 +8,7 @@ use super::request;
 use super::text::random_text;
 use super::turn_plan::{self, ItemPlan, PlannedItem, TurnGoal};
 use model::content::ContentPart;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{
     CancelMode, ClientIds, ClientTool, DisplayMode, Event, Initiator, InputMessage, LimitReason, StepDone,
     StepRetrying, StepStarted, StopReason, TaskCancelled, TaskCompleted, TaskCreated, TaskFailed, TaskIncomplete,
@@ -217,7 +217,7 @@ impl GenTask {
         while world.rng.chance(6) {
             self.attempt = self.attempt.saturating_add(1);
             let (task_id, step, attempt) = (self.id.clone(), self.step, self.attempt);
-            let error = ErrorInfo::new("overloaded", random_text(&mut world.rng, 0, 4));
+            let error = ErrorInfo::new(ErrorCode::Overloaded, random_text(&mut world.rng, 0, 4));
             let not_before = world.now.saturating_add(800);
             world.emit(Event::Retrying(StepRetrying { task_id, step, attempt, not_before, error }));
         }
@@ -364,7 +364,7 @@ impl GenTask {
         }
         self.emit_step_done(world, StopReason::ToolCalls);
         if world.is_cancelling {
-            self.abandon_calls(world, "cancelled");
+            self.abandon_calls(world, ErrorCode::Cancelled);
             self.finish(world, GenOutcome::Cancelled(CancelMode::AfterTurn, Initiator::User));
         } else {
             self.start_calls(world);
@@ -377,7 +377,7 @@ impl GenTask {
             PlannedOutcome::StopInTurn(stop) => {
                 self.cut_open_items(world, IncompleteReason::Limit);
                 self.emit_step_done(world, stop);
-                self.abandon_calls(world, "limit");
+                self.abandon_calls(world, ErrorCode::Limit);
                 let filter = stop == StopReason::ContentFilter;
                 let reason = if filter { LimitReason::ContentFilter } else { LimitReason::MaxTokens };
                 self.finish(world, GenOutcome::Incomplete(reason));
@@ -387,7 +387,7 @@ impl GenTask {
                 self.emit_step_done(world, StopReason::Error);
                 let (retryable, details) = (Some(world.rng.chance(50)), Some(json!({"status": 529})));
                 let message = random_text(&mut world.rng, 0, 6);
-                let error = ErrorInfo { code: "provider_error".to_owned(), message, retryable, details };
+                let error = ErrorInfo { retryable, details, ..ErrorInfo::new(ErrorCode::ProviderError, message) };
                 self.finish(world, GenOutcome::Failed(error));
             }
         }
@@ -402,7 +402,7 @@ impl GenTask {
         if self.phase == GenPhase::Turn {
             self.emit_step_done(world, StopReason::Cancelled);
         } else {
-            self.abandon_calls(world, "cancelled");
+            self.abandon_calls(world, ErrorCode::Cancelled);
         }
         self.finish(world, end);
     }

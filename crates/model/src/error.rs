@@ -1,27 +1,49 @@
-//! Errors as clients and models see them: a stable code and a sentence.
+//! Errors as clients and models see them: a stable code and a message.
+
+mod code;
+
+pub use code::{ErrorCode, ErrorScope};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What went wrong, for people and for programs.
+/// An error as records store it and clients read it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorInfo {
-    /// Stable, for programs.
+    /// A string on the wire and in the log: tools and scenario files bring codes of their own.
     pub code: String,
-    /// For people.
+    /// For people; programs read the code.
     pub message: String,
-    /// May the same request succeed later?
+    /// Whether the same request may succeed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
-    /// More, by name.
+    /// Free-form data of the provider or of the tool.
     #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 
 impl ErrorInfo {
-    /// A code and a sentence.
+    /// An error with one of our codes.
     #[must_use]
-    pub fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), message: message.into(), retryable: None, details: None }
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::external(code.as_str(), message)
+    }
+
+    /// An error whose code is not ours: a tool or a scenario file chose it.
+    #[must_use]
+    pub fn external(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), retryable: None, details: None }
+    }
+
+    /// Whether this is an error with that code.
+    #[must_use]
+    pub fn has_code(&self, code: ErrorCode) -> bool {
+        self.code == code.as_str()
+    }
+
+    /// `None` if the code is not ours.
+    #[must_use]
+    pub fn known_code(&self) -> Option<ErrorCode> {
+        ErrorCode::parse(&self.code)
     }
 }

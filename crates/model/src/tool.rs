@@ -2,7 +2,7 @@
 
 use crate::content::ContentPart;
 use crate::definition::ToolExecutor;
-use crate::error::ErrorInfo;
+use crate::error::{ErrorCode, ErrorInfo};
 use crate::id::{CallId, TaskId, ThreadId, UserId};
 use crate::item::Block;
 use crate::json::JsonObject;
@@ -97,8 +97,13 @@ pub struct ToolOutput {
 impl ToolOutput {
     /// The tool could not do it. The model reads why.
     #[must_use]
-    pub fn failed(code: &str, message: impl Into<String>) -> Self {
-        let error = ErrorInfo::new(code, message);
+    pub fn failed(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self::from_error(ErrorInfo::new(code, message))
+    }
+
+    /// A failure that the model reads as its message.
+    #[must_use]
+    pub fn from_error(error: ErrorInfo) -> Self {
         Self { message_content: vec![ContentPart::text(&error.message)], error: Some(error), ..Self::default() }
     }
 }

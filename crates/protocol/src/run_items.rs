@@ -10,7 +10,7 @@ mod events;
 use crate::record_frames::RecordFrames;
 use crate::responses::{ItemStyle, ResponseBuilder, ResponseEnd, ResponseHead};
 use crate::run_reader::RunReader;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{Event, LimitReason, StepDone, StopReason};
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
@@ -128,9 +128,9 @@ impl TurnProjector<'_> {
             StopReason::MaxTokens => ResponseEnd::Incomplete(LimitReason::MaxTokens),
             StopReason::ContentFilter => ResponseEnd::Incomplete(LimitReason::ContentFilter),
             StopReason::Cancelled => ResponseEnd::Cancelled,
-            StopReason::Error => ResponseEnd::Failed(ErrorInfo::new("provider_error", "The turn failed.")),
+            StopReason::Error => ResponseEnd::Failed(ErrorInfo::new(ErrorCode::ProviderError, "The turn failed.")),
             StopReason::Lost => {
-                ResponseEnd::Failed(ErrorInfo::new("lost", "The server stopped in the middle of the turn."))
+                ResponseEnd::Failed(ErrorInfo::new(ErrorCode::Lost, "The server stopped in the middle of the turn."))
             }
         };
         self.update_response(|answer| {

@@ -4,6 +4,7 @@
 //! is a failed turn, not an error of the caller's: an agent may list several models, and the next may be there.
 
 use crate::failed_turn::failed_turn;
+use model::error::ErrorCode;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{BoxStream, ModelClient};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ impl ModelClient for ProviderRouter {
         let name = request.model.split_once('/').map(|(provider, _)| provider);
         match name.and_then(|name| self.providers.get(name)) {
             Some(provider) => provider.stream_turn(request),
-            None => failed_turn("unknown_provider", format!("no provider for the model `{}`", request.model)),
+            None => failed_turn(ErrorCode::UnknownProvider, format!("no provider for the model `{}`", request.model)),
         }
     }
 }

@@ -22,7 +22,6 @@ pub(crate) mod uploads;
 use crate::config::FilesConfig;
 use crate::problem::Problem;
 use crate::user_semaphore::{UserPermit, UserSemaphore};
-use axum::http::StatusCode;
 pub(crate) use blobs::{BlobError, BlobOrigin, NewBlob};
 use engine::SystemClock;
 pub(crate) use file_response::CachePolicy;
@@ -32,6 +31,7 @@ use files::{
 use futures_util::stream::{self, StreamExt as _};
 pub(crate) use inline_images::{ImageInliner, InlineImageError, ThreadImages};
 use model::UserId;
+use model::error::ErrorCode;
 use model::ports::{AttachmentRow, Clock as _, Directory, StoreError};
 pub(crate) use resolve_for_model::FileResolvingModels;
 pub(crate) use signed_url::{RAW_ATTACHMENT_PATH, SIGNED_URL_SECONDS_MAX, SignedUrl};
@@ -187,7 +187,7 @@ impl AttachmentStore {
     pub(crate) fn parse_key(&self, bucket: &str, path: &str) -> Result<FileKey, Problem> {
         if bucket != self.bucket {
             let detail = "there is no such bucket: use the one that was given when the file was sent";
-            return Err(Problem::new(StatusCode::NOT_FOUND, "bucket_not_found", detail));
+            return Err(Problem::new(ErrorCode::BucketNotFound, detail));
         }
         Ok(FileKey::parse(path)?)
     }
@@ -205,9 +205,9 @@ fn to_kibibytes(bytes: u64) -> u32 {
 impl From<FileKeyError> for Problem {
     fn from(error: FileKeyError) -> Self {
         match error {
-            FileKeyError::Malformed => Self::new(StatusCode::BAD_REQUEST, "invalid_path", error.to_string()),
+            FileKeyError::Malformed => Self::new(ErrorCode::InvalidPath, error.to_string()),
             FileKeyError::Unknown => Self::not_found(),
-            FileKeyError::InvalidOwner => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", error.to_string()),
+            FileKeyError::InvalidOwner => Self::new(ErrorCode::Unsupported, error.to_string()),
         }
     }
 }
@@ -219,7 +219,7 @@ impl From<FileStoreError> for Problem {
             FileStoreError::Unavailable(why) => {
                 tracing::error!(why, "the place for files is not available");
                 let detail = "files cannot be had now: try again";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "files_unavailable", detail).with_retry_after()
+                Self::new(ErrorCode::FilesUnavailable, detail).with_retry_after()
             }
         }
     }
@@ -227,7 +227,7 @@ impl From<FileStoreError> for Problem {
 
 impl From<ImageTooLarge> for Problem {
     fn from(error: ImageTooLarge) -> Self {
-        let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "image_too_large", error.to_string());
+        let problem = Self::new(ErrorCode::ImageTooLarge, error.to_string());
         problem.with_extension("pixels_max", error.pixels_max)
     }
 }

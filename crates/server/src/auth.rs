@@ -12,10 +12,11 @@ use crate::problem::Problem;
 use crate::shares::{self, SHARE_RECHECK_INTERVAL, Share};
 use axum::extract::{FromRequestParts, MatchedPath, Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use model::UserId;
+use model::error::ErrorCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -183,7 +184,7 @@ pub(crate) async fn require_caller(State(app): State<App>, mut request: Request,
             }
             false => "this needs a key: send Authorization: Bearer hw_…",
         };
-        let problem = Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
+        let problem = Problem::new(ErrorCode::Unauthorized, detail);
         return problem.with_header(header::WWW_AUTHENTICATE, "Bearer").into_response();
     };
     if caller.share().is_some()

@@ -7,6 +7,7 @@ use crate::problem::ProblemSummary;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use model::error::ErrorCode;
 use serde_json::{Value, json};
 
 /// Whose errors a route's clients read.
@@ -40,11 +41,11 @@ impl ErrorFormat {
 
     /// The response, with the body that its reader expects where it is a refusal.
     pub(crate) fn format_error(self, mut response: Response, request_id: &HeaderValue) -> Response {
-        let Some(refusal) = response.extensions_mut().remove::<ProblemSummary>() else { return response };
+        let Some(problem) = response.extensions_mut().remove::<ProblemSummary>() else { return response };
         let body = match self {
             Self::Native => return response,
-            Self::OpenAi => openai_error(response.status(), &refusal),
-            Self::Anthropic => anthropic_error(response.status(), &refusal, request_id),
+            Self::OpenAi => openai_error(response.status(), &problem),
+            Self::Anthropic => anthropic_error(response.status(), &problem, request_id),
         };
         // Who has too much to do says so with a number of its own there.
         if self == Self::Anthropic && response.status() == StatusCode::SERVICE_UNAVAILABLE {
@@ -62,7 +63,7 @@ impl ErrorFormat {
     }
 }
 
-fn openai_error(status: StatusCode, refusal: &ProblemSummary) -> Value {
+fn openai_error(status: StatusCode, problem: &ProblemSummary) -> Value {
     let kind = match status.as_u16() {
         401 => "authentication_error",
         403 => "permission_error",
@@ -72,15 +73,14 @@ fn openai_error(status: StatusCode, refusal: &ProblemSummary) -> Value {
         500.. => "server_error",
         _ => "invalid_request_error",
     };
-    let param = refusal.detail.strip_prefix('`').and_then(|rest| rest.split_once('`')).map(|(name, _)| name);
-    let (param, code) = match refusal.code {
-        "unknown_agent" => (Some("model"), "model_not_found"),
-        code => (param, code),
+    let code = match problem.code {
+        ErrorCode::UnknownAgent => ErrorCode::ModelNotFound,
+        code => code,
     };
-    json!({ "error": { "message": refusal.detail, "type": kind, "param": param, "code": code } })
+    json!({ "error": { "message": problem.detail, "type": kind, "param": problem.field, "code": code.as_str() } })
 }
 
-fn anthropic_error(status: StatusCode, refusal: &ProblemSummary, request_id: &HeaderValue) -> Value {
+fn anthropic_error(status: StatusCode, problem: &ProblemSummary, request_id: &HeaderValue) -> Value {
     let kind = match status.as_u16() {
         401 => "authentication_error",
         403 => "permission_error",
@@ -93,7 +93,7 @@ fn anthropic_error(status: StatusCode, refusal: &ProblemSummary, request_id: &He
     };
     json!({
         "type": "error",
-        "error": { "type": kind, "message": refusal.detail },
+        "error": { "type": kind, "message": problem.detail },
         "request_id": request_id.to_str().unwrap_or_default(),
     })
 }
@@ -106,7 +106,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     async fn told(path: &str) -> (StatusCode, Value) {
-        let problem = Problem::invalid_body("`input`: this is no list");
+        let problem = Problem::invalid_field("input", "this is no list");
         let response =
             ErrorFormat::for_path(path).format_error(problem.into_response(), &HeaderValue::from_static("req_1"));
         let status = response.status();

@@ -13,10 +13,11 @@ use crate::config::HttpLimits;
 use crate::hex::encode_hex;
 use crate::problem::Problem;
 use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use model::error::ErrorCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -180,9 +181,7 @@ fn value_digest(value: &Value) -> String {
 fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key(header::CONTENT_ENCODING) {
         let detail = "compressed bodies are not taken: send it without Content-Encoding";
-        return Err(
-            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_encoding", detail).closing_connection()
-        );
+        return Err(Problem::new(ErrorCode::UnsupportedEncoding, detail).closing_connection());
     }
     Ok(())
 }
@@ -197,7 +196,7 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = "the body must be JSON: send it with Content-Type: application/json";
-    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail).closing_connection())
+    Err(Problem::new(ErrorCode::UnsupportedMediaType, detail).closing_connection())
 }
 
 async fn collect_body(
@@ -208,9 +207,7 @@ async fn collect_body(
     let bytes_max = limits.body_bytes_max;
     let too_large = || {
         let detail = format!("the body is larger than {bytes_max} bytes");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-            .with_extension("bytes_max", bytes_max)
-            .closing_connection()
+        Problem::new(ErrorCode::BodyTooLarge, detail).with_extension("bytes_max", bytes_max).closing_connection()
     };
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > bytes_max)) {
@@ -229,8 +226,7 @@ async fn collect_body(
     let reading = async {
         let (mut body, mut bytes) = (body, BytesMut::with_capacity(announced.min(INITIAL_CAPACITY_BYTES_MAX)));
         while let Some(frame) = body.frame().await {
-            let broken =
-                |_| Problem::new(StatusCode::BAD_REQUEST, "invalid_framing", "the body broke off").closing_connection();
+            let broken = |_| Problem::new(ErrorCode::InvalidFraming, "the body broke off").closing_connection();
             let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
             if bytes.len() + data.len() > bytes_max {
                 return Err(too_large());
@@ -243,7 +239,7 @@ async fn collect_body(
     let read = tokio::time::timeout(limits.body_read_timeout, reading).await;
     let bytes = read.map_err(|_| {
         let detail = format!("the body did not come within {} ms", limits.body_read_timeout.as_millis());
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail).closing_connection()
+        Problem::new(ErrorCode::BodyTimeout, detail).closing_connection()
     })??;
     Ok((bytes, room))
 }

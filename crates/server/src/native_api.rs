@@ -54,7 +54,7 @@ impl TaskInput {
     pub(crate) fn into_parts(self, limits: &HttpLimits) -> Result<Vec<ContentPart>, Problem> {
         let most = limits.input_parts_max;
         if self.0.len() > most {
-            return Err(Problem::invalid_body(format!("`input`: {} parts; {most} is the most", self.0.len())));
+            return Err(Problem::invalid_field("input", format!("{} parts; the maximum is {most}", self.0.len())));
         }
         self.0.into_iter().map(InputPart::into_part).collect()
     }
@@ -65,7 +65,7 @@ impl InputPart {
         match self {
             Self::Text { text } => Ok(ContentPart::text(text)),
             Self::ImageUrl { image_url: InputImage { url, detail } } => {
-                let wrong = |error: &dyn fmt::Display| Problem::invalid_body(format!("`input`: {error}"));
+                let wrong = |error: &dyn fmt::Display| Problem::invalid_field("input", error);
                 let image_url = ImageUrl::parse(url).map_err(|error| wrong(&error))?;
                 let detail =
                     detail.as_deref().map(ImageDetail::parse).transpose().map_err(|error| wrong(&error))?.flatten();
@@ -75,7 +75,7 @@ impl InputPart {
                 (Some(_), Some(_), None) | (None, None, Some(_)) => {
                     Ok(ContentPart::File { file: FileRef { bucket, path, url, name, size: None } })
                 }
-                _ => Err(Problem::invalid_body("`input`: a file has a `bucket` and a `path`, or a `url`")),
+                _ => Err(Problem::invalid_field("input", "a file needs a `bucket` and a `path`, or a `url`")),
             },
         }
     }
@@ -136,18 +136,18 @@ pub(crate) fn parse_client_tools(
 pub(crate) fn check_client_tools(tools: Vec<ClientTool>, limits: &HttpLimits) -> Result<Vec<ClientTool>, Problem> {
     let most = limits.tools_max;
     if tools.len() > most {
-        return Err(Problem::invalid_body(format!("`tools`: {} tools; {most} is the most", tools.len())));
+        return Err(Problem::invalid_field("tools", format!("{} tools; the maximum is {most}", tools.len())));
     }
     let mut names = HashSet::new();
     for ClientTool { name, parameters, .. } in &tools {
         if !is_valid_id(name) {
-            return Err(Problem::invalid_body("`tools`: a name has 1 to 64 letters, digits, `_` or `-`"));
+            return Err(Problem::invalid_field("tools", "a name must have 1 to 64 letters, digits, `_` or `-`"));
         }
         if !names.insert(name) {
-            return Err(Problem::invalid_body(format!("`tools`: the name `{name}` stands twice")));
+            return Err(Problem::invalid_field("tools", format!("duplicate name `{name}`")));
         }
         json_schema::check_object_schema(parameters)
-            .map_err(|why| Problem::invalid_body(format!("`tools`: the `parameters` of `{name}`: {why}")))?;
+            .map_err(|why| Problem::invalid_field("tools", format!("the `parameters` of `{name}`: {why}")))?;
     }
     Ok(tools)
 }

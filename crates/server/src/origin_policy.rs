@@ -12,6 +12,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use model::error::ErrorCode;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,7 +63,7 @@ impl OriginPolicy {
             return Ok(());
         }
         let detail = "the server does not go by this name; [server] hosts lists those that it does";
-        Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host_not_allowed", detail).closing_connection())
+        Err(Problem::new(ErrorCode::HostNotAllowed, detail).closing_connection())
     }
 
     /// The origin of the page that asks, where it may.
@@ -75,7 +76,7 @@ impl OriginPolicy {
             return Ok(Some(origin.clone()));
         }
         let detail = "pages of this origin may not use the server; [server] origins lists those that may";
-        Err(Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", detail).closing_connection())
+        Err(Problem::new(ErrorCode::OriginNotAllowed, detail).closing_connection())
     }
 
     fn is_allowed_origin(&self, origin: &str, host: &str) -> bool {
@@ -152,7 +153,7 @@ fn preflight_response(asked: &HeaderMap) -> Response {
 
 /// What a route answers to a method that it does not have; axum adds which it has.
 pub(crate) fn method_not_allowed() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "this route does not take this method")
+    Problem::new(ErrorCode::MethodNotAllowed, "this route does not take this method")
 }
 
 fn next_request_id() -> HeaderValue {

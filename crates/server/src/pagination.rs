@@ -19,12 +19,12 @@ pub(crate) fn parse_page_query(limit: Option<String>, before: Option<String>) ->
             let number = if plain { text.parse().ok() } else { None };
             number
                 .filter(|limit| (1..=LIMIT_MAX).contains(limit))
-                .ok_or_else(|| Problem::invalid_query(format!("`limit` must be a number from 1 to {LIMIT_MAX}")))?
+                .ok_or_else(|| Problem::invalid_param("limit", format!("must be a number from 1 to {LIMIT_MAX}")))?
         }
     };
     // An id that is none stands nowhere in the listing; an overlong one is not even compared.
     if before.as_ref().is_some_and(|before| before.len() > ID_BYTES_MAX || before.contains('\0')) {
-        return Err(Problem::invalid_query("`before` must be an id"));
+        return Err(Problem::invalid_param("before", "must be an id"));
     }
     Ok((limit, ListPage { before, limit: limit + 1 }))
 }

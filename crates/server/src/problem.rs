@@ -9,10 +9,13 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{AnswerError, StartError, WatchError};
 use model::cursor::CursorError;
+use model::error::ErrorCode;
 use model::event::{ApprovalDecisionKind, Initiator};
 use model::id::IdError;
 use model::ports::{ApprovalAnswer, StoreError, SubmitError};
+use protocol::client_input::InvalidField;
 use serde_json::{Map, Value, json};
+use std::fmt::Display;
 
 /// How long a client waits before it tries again what was not possible just now.
 const RETRY_AFTER_SECONDS: u64 = 2;
@@ -23,27 +26,32 @@ pub(crate) struct Problem(Box<ProblemFields>);
 
 #[derive(Debug)]
 struct ProblemFields {
-    status: StatusCode,
-    code: &'static str,
+    code: ErrorCode,
     detail: String,
+    field: Option<String>,
     extensions: Map<String, Value>,
     headers: HeaderMap,
 }
 
 impl Problem {
-    /// A refusal with a code that clients may rely on.
-    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        let (extra, headers) = (Map::new(), HeaderMap::new());
-        Self(Box::new(ProblemFields { status, code, detail: detail.into(), extensions: extra, headers }))
+    pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let field = code.field().map(str::to_owned);
+        let (extensions, headers) = (Map::new(), HeaderMap::new());
+        Self(Box::new(ProblemFields { code, detail: detail.into(), field, extensions, headers }))
     }
 
-    /// Says one thing more.
+    /// Names the field of the request that is at fault.
+    pub(crate) fn with_field(mut self, field: impl Into<String>) -> Self {
+        self.0.field = Some(field.into());
+        self
+    }
+
+    /// Adds a member to the body.
     pub(crate) fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0.extensions.insert(name.to_owned(), value.into());
         self
     }
 
-    /// With a header.
     pub(crate) fn with_header(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
         if let Ok(value) = value.try_into() {
             self.0.headers.insert(name, value);
@@ -51,73 +59,87 @@ impl Problem {
         self
     }
 
-    /// It may be tried again in a moment.
     pub(crate) fn with_retry_after(self) -> Self {
         self.with_header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
     }
 
-    /// The rest of the request is not read: the connection cannot be used again.
+    /// The rest of the request is not read, so the connection cannot be reused.
     pub(crate) fn closing_connection(self) -> Self {
         self.with_header(header::CONNECTION, "close")
     }
 
-    /// There is no such thing, or it is somebody else's.
+    /// The resource does not exist, or belongs to another user.
     pub(crate) fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", "there is no such thing here")
+        Self::new(ErrorCode::NotFound, "there is no such thing here")
     }
 
-    /// The body is JSON, but not what this route takes.
+    /// The body is JSON but does not have the shape that the route accepts.
     pub(crate) fn invalid_body(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_body", truncate_detail(&detail.into()))
+        Self::new(ErrorCode::InvalidBody, truncate_detail(&detail.into()))
     }
 
-    /// A query that this route does not take.
+    /// One field of the body is not valid.
+    pub(crate) fn invalid_field(field: &str, reason: impl Display) -> Self {
+        Self::invalid_body(format!("`{field}`: {reason}")).with_field(field)
+    }
+
     pub(crate) fn invalid_query(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_query", truncate_detail(&detail.into()))
+        Self::new(ErrorCode::InvalidQuery, truncate_detail(&detail.into()))
     }
 
-    /// A fault of ours. What it was is in the log.
+    /// One query parameter is not valid.
+    pub(crate) fn invalid_param(name: &str, reason: impl Display) -> Self {
+        Self::invalid_query(format!("`{name}`: {reason}")).with_field(name)
+    }
+
+    /// A bug of ours. The caller logs what happened.
     pub(crate) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "a fault of the server, which has been logged")
+        Self::new(ErrorCode::Internal, "a fault of the server, which has been logged")
     }
 
-    /// More comes in than there is room for.
     pub(crate) fn too_many_uploads(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail).with_retry_after().closing_connection()
+        Self::new(ErrorCode::TooManyUploads, detail).with_retry_after().closing_connection()
     }
 
-    /// The server goes down.
     pub(crate) fn shutting_down() -> Self {
-        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping: come back soon");
+        let problem = Self::new(ErrorCode::Stopping, "the server is stopping: come back soon");
         problem.with_retry_after()
     }
 }
 
-/// A refusal in a few words, beside the response that carries it: clients of other protocols expect another body.
+/// Travels with the response as an extension, because clients of other protocols expect another body.
 #[derive(Clone, Debug)]
 pub(crate) struct ProblemSummary {
-    pub(crate) code: &'static str,
+    pub(crate) code: ErrorCode,
     pub(crate) detail: String,
+    pub(crate) field: Option<String>,
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let ProblemFields { status, code, detail, extensions: extra, headers } = *self.0;
-        let refusal = ProblemSummary { code, detail: detail.clone() };
+        let ProblemFields { code, detail, field, extensions, headers } = *self.0;
+        let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let summary = ProblemSummary { code, detail: detail.clone(), field };
         let mut body = Map::new();
         body.insert("type".to_owned(), json!("about:blank"));
         body.insert("title".to_owned(), json!(status.canonical_reason().unwrap_or("Error")));
         body.insert("status".to_owned(), json!(status.as_u16()));
-        body.insert("code".to_owned(), json!(code));
+        body.insert("code".to_owned(), json!(code.as_str()));
         body.insert("detail".to_owned(), json!(detail));
-        body.extend(extra);
+        body.extend(extensions);
         let mut response = Response::new(Body::from(Value::Object(body).to_string()));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
-        let kind = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        response.extensions_mut().insert(refusal);
+        let media_type = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+        response.extensions_mut().insert(summary);
         response
+    }
+}
+
+impl From<InvalidField> for Problem {
+    fn from(InvalidField { field, reason }: InvalidField) -> Self {
+        Self::invalid_field(&field, reason)
     }
 }
 
@@ -134,13 +156,13 @@ impl From<StoreError> for Problem {
             StoreError::Corrupt { thread, seq } => {
                 tracing::error!(%thread, %seq, "a record is damaged");
                 let detail = "the stored log is damaged at this place; the operator has been told";
-                let problem = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "storage_corrupt", detail);
+                let problem = Self::new(ErrorCode::StorageCorrupt, detail);
                 problem.with_extension("thread_id", thread.as_str()).with_extension("seq", seq.0)
             }
             StoreError::Unavailable(why) => {
                 tracing::error!(why, "the store is not available");
                 let detail = "the store cannot answer now: try again";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable", detail).with_retry_after()
+                Self::new(ErrorCode::StorageUnavailable, detail).with_retry_after()
             }
         }
     }
@@ -149,24 +171,21 @@ impl From<StoreError> for Problem {
 impl From<SubmitError> for Problem {
     fn from(error: SubmitError) -> Self {
         match error {
-            SubmitError::KeyReused => Self::new(StatusCode::CONFLICT, "idempotency_key_reused", error.to_string()),
+            SubmitError::KeyReused => Self::new(ErrorCode::IdempotencyKeyReused, error.to_string()),
             // Somebody made the same thread at the same moment, twice: asked again, it is there.
             SubmitError::ThreadExists => StoreError::Unavailable(error.to_string()).into(),
             SubmitError::ApprovalNotFound => {
                 let detail = "the run does not wait for this approval, and never did";
-                Self::new(StatusCode::NOT_FOUND, "approval_not_found", detail)
+                Self::new(ErrorCode::ApprovalNotFound, detail)
             }
             SubmitError::AlreadyDecided(question) => {
                 let (code, detail) = match &question.answer {
-                    Some(answer) => ("already_decided", describe_decision(answer)),
-                    None => ("expired", "the time for this decision is up".to_owned()),
+                    Some(answer) => (ErrorCode::AlreadyDecided, describe_decision(answer)),
+                    None => (ErrorCode::Expired, "the time for this decision is up".to_owned()),
                 };
-                Self::new(StatusCode::CONFLICT, code, detail)
-                    .with_extension("approval", native_api::approval_json(&question))
+                Self::new(code, detail).with_extension("approval", native_api::approval_json(&question))
             }
-            SubmitError::InboxFull(_) => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "inbox_full", error.to_string()).with_retry_after()
-            }
+            SubmitError::InboxFull(_) => Self::new(ErrorCode::InboxFull, error.to_string()).with_retry_after(),
             SubmitError::Store(error) => error.into(),
         }
     }
@@ -178,16 +197,12 @@ impl From<StartError> for Problem {
         match error {
             StartError::UnknownAgent(_) => {
                 let detail = format!("{}; GET /v1/models lists those that there are", truncate_detail(&detail));
-                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_agent", detail)
+                Self::new(ErrorCode::UnknownAgent, detail)
             }
-            StartError::UnknownPrevious(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", detail),
-            StartError::NoInput => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "no_input", detail),
-            StartError::TooLarge(max) => {
-                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail).with_extension("bytes_max", max)
-            }
-            StartError::Busy(task) => {
-                Self::new(StatusCode::CONFLICT, "thread_busy", detail).with_extension("task_id", task.as_str())
-            }
+            StartError::UnknownPrevious(_) => Self::new(ErrorCode::UnknownPrevious, detail),
+            StartError::NoInput => Self::new(ErrorCode::NoInput, detail),
+            StartError::TooLarge(max) => Self::new(ErrorCode::RequestTooLarge, detail).with_extension("bytes_max", max),
+            StartError::Busy(task) => Self::new(ErrorCode::ThreadBusy, detail).with_extension("task_id", task.as_str()),
             StartError::Submit(error) => error.into(),
         }
     }
@@ -198,7 +213,7 @@ impl From<AnswerError> for Problem {
         let detail = error.to_string();
         match error {
             AnswerError::NotPending(call) => {
-                Self::new(StatusCode::CONFLICT, "nothing_pending", detail).with_extension("call_id", call.as_str())
+                Self::new(ErrorCode::NothingPending, detail).with_extension("call_id", call.as_str())
             }
             AnswerError::Submit(error) => error.into(),
             AnswerError::Store(error) => error.into(),
@@ -210,11 +225,9 @@ impl From<CursorError> for Problem {
     fn from(error: CursorError) -> Self {
         let detail = error.to_string();
         match error {
-            CursorError::Malformed(_) => Self::new(StatusCode::BAD_REQUEST, "invalid_cursor", detail),
-            CursorError::Ahead { head, .. } => {
-                Self::new(StatusCode::CONFLICT, "cursor_ahead", detail).with_extension("head", head.0)
-            }
-            CursorError::Mismatch => Self::new(StatusCode::CONFLICT, "cursor_foreign", detail),
+            CursorError::Malformed(_) => Self::new(ErrorCode::InvalidCursor, detail),
+            CursorError::Ahead { head, .. } => Self::new(ErrorCode::CursorAhead, detail).with_extension("head", head.0),
+            CursorError::Mismatch => Self::new(ErrorCode::CursorForeign, detail),
         }
     }
 }

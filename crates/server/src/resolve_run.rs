@@ -9,10 +9,10 @@ use crate::attachments::uploads::{self, Uploads};
 use crate::problem::Problem;
 use crate::routes::check_request_size;
 use crate::start_run::{check_web_file_count, start_run};
-use axum::http::StatusCode;
 use engine::{NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun};
 use model::command::{AnswerBody, ClientToolResult};
 use model::content::ContentPart;
+use model::error::ErrorCode;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Event, Initiator, PendingKind, PendingRequest};
 use model::item::Item;
 use model::ports::{IdempotencyKey, PageLimit, RunRow};
@@ -245,7 +245,8 @@ fn match_answers(said: &[ClientInput], pending: &[PendingRequest]) -> Result<Vec
                     pending.kind == PendingKind::ClientTool && pending.call_id.as_str() == call_id
                 };
                 if pending.iter().any(waits) {
-                    let error = failed.then(|| model::error::ErrorInfo::new("tool_failed", "the client's tool failed"));
+                    let error =
+                        failed.then(|| model::error::ErrorInfo::new(ErrorCode::ToolFailed, "the client's tool failed"));
                     let call_id = CallId::from(call_id.as_str());
                     let result = ClientToolResult { call_id, content: content.clone(), error };
                     push_unique_answer(&mut results, result, |one, other| one.call_id == other.call_id)?;
@@ -338,12 +339,12 @@ async fn run_of_answer(
 
 fn approval_not_found(key: &str) -> Problem {
     let detail = format!("No approval request found with id {key}.");
-    Problem::new(StatusCode::BAD_REQUEST, "approval_not_found", detail)
+    Problem::new(ErrorCode::UnmatchedApproval, detail)
 }
 
 fn call_not_found(call_id: &str) -> Problem {
     let detail = format!("No tool call found for function call output with call_id {call_id}.");
-    Problem::new(StatusCode::BAD_REQUEST, "call_not_found", detail)
+    Problem::new(ErrorCode::CallNotFound, detail)
 }
 
 /// How often a run has paused.

@@ -43,6 +43,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{REQUEST_BYTES_MAX, StartError};
+use model::error::ErrorCode;
 use model::id::is_valid_id;
 use model::ports::{IdempotencyKey, RunRow, SubmitError};
 use model::task::TaskObject;
@@ -109,7 +110,7 @@ pub(crate) fn parse_idempotency_key(
     let printable = bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
     if given.next().is_some() || !printable || !(1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&bytes.len()) {
         let detail = format!("an Idempotency-Key has 1 to {IDEMPOTENCY_KEY_BYTES_MAX} printable ASCII characters");
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_idempotency_key", detail));
+        return Err(Problem::new(ErrorCode::InvalidIdempotencyKey, detail));
     }
     let key = format!("{route} {}", String::from_utf8_lossy(bytes));
     Ok(Some(IdempotencyKey { key, request_digest: digest.to_owned() }))
@@ -149,8 +150,7 @@ async fn find_root_run(app: &App, user: &UserId, task: &TaskId) -> Result<RunRow
         return Ok(row);
     }
     let detail = "this cannot be asked of a sub-agent: ask it of its run";
-    Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", detail)
-        .with_extension("task_id", row.id.as_str()))
+    Err(Problem::new(ErrorCode::Unsupported, detail).with_extension("task_id", row.id.as_str()))
 }
 
 /// What is said must fit a record of the log.

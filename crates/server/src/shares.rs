@@ -14,10 +14,11 @@ use crate::app::App;
 use crate::attachments::uploads::{self, Uploads};
 use crate::auth::{Caller, Credential};
 use crate::problem::Problem;
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use engine::{NewRun, REQUEST_BYTES_MAX};
 use model::blob::{BLOB_URL_PREFIX, SHA256_HEX_LEN, blob_hash, is_sha256_hex};
 use model::content::ContentPart;
+use model::error::ErrorCode;
 use model::event::Event;
 use model::history::HistoryEntry;
 use model::ports::{
@@ -76,7 +77,7 @@ pub(crate) fn check_viewer_route(method: &Method, route: &str) -> Result<(), Pro
 /// Viewers cannot act.
 pub(crate) fn share_read_only() -> Problem {
     let detail = "a share can be read, and nothing else: go on in a thread of your own";
-    Problem::new(StatusCode::FORBIDDEN, "share_read_only", detail)
+    Problem::new(ErrorCode::ShareReadOnly, detail)
 }
 
 /// A share that lets somebody in.
@@ -229,8 +230,8 @@ fn viewer_user_id(id: &str) -> UserId {
 /// that were shown. Files of the owner's stay the owner's: their names are told.
 pub(crate) async fn fork_share(app: &App, token: &str) -> Result<(NewRun, Uploads), Problem> {
     let unknown = || {
-        let detail = "`share` opens nothing: it was taken back, its time is up, or it never was";
-        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_share", detail)
+        let detail = "the share token is unknown, expired or revoked";
+        Problem::new(ErrorCode::UnknownShare, detail)
     };
     // Asked as a viewer, so that nothing comes along that is not shown.
     let Caller { user, credential: Credential::Share(share) } = app.shares.find_by_token(token).ok_or_else(unknown)?

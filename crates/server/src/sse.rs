@@ -17,6 +17,7 @@ use bytes::{Bytes, BytesMut};
 use engine::Viewer;
 use futures_util::stream;
 use model::TaskId;
+use model::error::ErrorCode;
 use sse;
 use std::pin::Pin;
 use std::time::Duration;
@@ -58,7 +59,7 @@ impl SseStyle {
 pub(crate) fn acquire_stream_permit(app: &App, caller: &Caller) -> Result<StreamPermit, Problem> {
     app.stream_limiter.try_acquire(&caller.user).ok_or_else(|| {
         let detail = format!("{} streams are open already: close some", app.limits.streams_per_user_max);
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail);
+        let problem = Problem::new(ErrorCode::TooManyStreams, detail);
         problem.with_header(header::RETRY_AFTER, "1")
     })
 }

@@ -130,7 +130,7 @@ pub(crate) fn check_web_file_count(app: &App, input: &[ContentPart]) -> Result<(
     let is_far = |part: &&ContentPart| matches!(part, ContentPart::File { file } if file.web_url().is_some());
     let (count, most) = (input.iter().filter(is_far).count(), app.limits.input_files_max);
     if count > most {
-        return Err(Problem::invalid_body(format!("{count} files by their address; {most} is the most")));
+        return Err(Problem::invalid_body(format!("{count} files by URL; the maximum is {most}")));
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ async fn check_tool_names(app: &App, user: &UserId, new: &NewRun) -> Result<(), 
     if app.engine.find_submission(user, new.idempotency.as_ref()).await?.is_some() {
         return Ok(());
     }
-    Err(Problem::invalid_body(format!("`tools`: `{}` is a tool of the agent's own: use another name", taken.name)))
+    Err(Problem::invalid_field("tools", format!("the agent has a tool `{}` already: use another name", taken.name)))
 }
 
 /// Who says nothing goes on from a run that was cut or limited. One that ended well leaves nothing to go on from.

@@ -15,10 +15,11 @@ use crate::routes::parse_idempotency_key;
 use crate::sse::{self, SseStyle};
 use crate::stream_start::{self, StreamStart, StreamView};
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use engine::NewRun;
 use model::content::ContentPart;
+use model::error::ErrorCode;
 use model::event::{Event, TaskCreated};
 use model::json::JsonObject;
 use model::ports::{Frames, IdempotencyKey, ListPage, PageLimit, Projection, RunFilter, RunRow};
@@ -66,7 +67,7 @@ pub(crate) async fn handle<A: StatelessResponse>(
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, dialect.route, &json.digest())?;
     let body: JsonObject = json.into_object()?;
-    let mut asked = (dialect.parse_request)(&body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    let mut asked = (dialect.parse_request)(&body).map_err(Problem::from)?;
     drop(body);
     check_stateless_request(&app, &caller.user, &asked, idempotency.as_ref()).await?;
     let (stream, include_usage) = (asked.stream, asked.include_usage);
@@ -108,7 +109,7 @@ async fn check_stateless_request(
         _ => false,
     };
     if asked.input.iter().any(is_too_much) {
-        return Err(Problem::invalid_body(format!("`messages`: {most} parts are the most that one may have")));
+        return Err(Problem::invalid_field("messages", format!("a message can have {most} parts at most")));
     }
     let is_known = app.engine.ports().definitions.resolve_agent(&asked.model).is_some();
     // A request that was taken before is the same request still, whatever agents there are now.
@@ -116,8 +117,8 @@ async fn check_stateless_request(
         return Ok(());
     }
     let name: String = asked.model.chars().take(80).collect();
-    let detail = format!("`model`: there is no agent `{name}`, and no such model of a provider");
-    Err(Problem::new(StatusCode::NOT_FOUND, "model_not_found", detail))
+    let detail = format!("no agent `{name}`, and no such model of a provider");
+    Err(Problem::new(ErrorCode::ModelNotFound, detail).with_field("model"))
 }
 
 /// What is new in a history that comes back, and what it goes on from.
@@ -270,12 +271,12 @@ fn cancelled_before_start() -> RunFailure {
 }
 
 fn problem_of_failure(failure: &RunFailure) -> Problem {
-    let (status, code) = match failure.kind {
-        RunFailureKind::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
-        RunFailureKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
-        RunFailureKind::Cancelled => (StatusCode::INTERNAL_SERVER_ERROR, "cancelled"),
-        RunFailureKind::Other => (StatusCode::INTERNAL_SERVER_ERROR, "run_failed"),
+    let code = match failure.kind {
+        RunFailureKind::RateLimited => ErrorCode::RateLimited,
+        RunFailureKind::Overloaded => ErrorCode::Overloaded,
+        RunFailureKind::Cancelled => ErrorCode::Cancelled,
+        RunFailureKind::Other => ErrorCode::RunFailed,
     };
     let again = if failure.retryable { "true" } else { "false" };
-    Problem::new(status, code, failure.message.clone()).with_header(SHOULD_RETRY, again)
+    Problem::new(code, failure.message.clone()).with_header(SHOULD_RETRY, again)
 }

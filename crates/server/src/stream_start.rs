@@ -6,10 +6,11 @@
 use crate::app::App;
 use crate::attachments::ThreadImages;
 use crate::problem::Problem;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use engine::{View, Viewer};
 use model::cursor::{Cursor, CursorError};
+use model::error::ErrorCode;
 use model::ports::{Frames, PageLimit, Projection, RunRow, StoreError};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::record_frames;
@@ -56,7 +57,7 @@ pub(crate) fn check_accepts_sse(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = "this is an event stream: accept text/event-stream";
-    Err(Problem::new(StatusCode::NOT_ACCEPTABLE, "not_acceptable", detail))
+    Err(Problem::new(ErrorCode::NotAcceptable, detail))
 }
 
 /// What a stream shows: a projection, and the names that it goes by.
@@ -84,7 +85,7 @@ impl NativeFormat {
         match text {
             None | Some("task") => Ok(Self::Task),
             Some("run-items") => Ok(Self::RunItems),
-            Some(_) => Err(Problem::invalid_query("`format` must be `task` or `run-items`")),
+            Some(_) => Err(Problem::invalid_param("format", "must be `task` or `run-items`")),
         }
     }
 
@@ -197,7 +198,10 @@ pub(crate) async fn start_of_task(
     let shown = match format {
         NativeFormat::Task if !is_root => task_view(RecordScope::Task(task.clone()), format!("task/task/{task}")),
         NativeFormat::RunItems if !is_root => {
-            return Err(Problem::invalid_query("`format`: a sub-agent's items are shown as one call of its run"));
+            return Err(Problem::invalid_param(
+                "format",
+                "a sub-agent has no `run-items` of its own: they are one call of its run",
+            ));
         }
         _ => format.run_view(&row.thread, task),
     };

@@ -21,6 +21,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use connection::WsConnection;
 use hyper_util::rt::TokioIo;
+use model::error::ErrorCode;
 use socket::BlocksSocket;
 use std::any::Any;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ fn accept_handshake(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
     let version = headers.get(header::SEC_WEBSOCKET_VERSION).is_some_and(|version| version == "13");
     if !(version && has(header::CONNECTION, "upgrade") && has(header::UPGRADE, "websocket")) {
         let detail = "this is a WebSocket, version 13: ask for an upgrade";
-        let problem = Problem::new(StatusCode::UPGRADE_REQUIRED, "upgrade_required", detail);
+        let problem = Problem::new(ErrorCode::UpgradeRequired, detail);
         return Err(problem.with_header(header::UPGRADE, "websocket").with_header(header::SEC_WEBSOCKET_VERSION, "13"));
     }
     let mut keys = headers.get_all(header::SEC_WEBSOCKET_KEY).iter();
@@ -87,7 +88,7 @@ fn accept_handshake(headers: &HeaderMap) -> Result<HeaderValue, Problem> {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
     let fits = key.len() == HANDSHAKE_KEY_CHARS && key.iter().all(is_base64);
     let answer = HeaderValue::try_from(derive_accept_key(key)).ok().filter(|_| fits);
-    answer.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "invalid_handshake", "Sec-WebSocket-Key has 16 bytes"))
+    answer.ok_or_else(|| Problem::new(ErrorCode::InvalidHandshake, "Sec-WebSocket-Key has 16 bytes"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The arguments of a call, each as it was written: a number that is parsed and written again may be another one.
 
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ fn json_string(text: &str) -> String {
 
 /// The model reads what was wrong, and can ask again.
 pub(crate) fn invalid_arguments(why: impl std::fmt::Display) -> ErrorInfo {
-    ErrorInfo::new("invalid_arguments", format!("invalid arguments: {why}"))
+    ErrorInfo::new(ErrorCode::InvalidArguments, format!("invalid arguments: {why}"))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::output_parser::ToolOutputParser;
 use bytes::Bytes;
 use futures_util::stream;
 use model::content::ContentPart;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxStream, Clock};
 use model::seq::Millis;
 use model::tool::{ToolEvent, ToolOutput};
@@ -126,9 +126,12 @@ pub(crate) fn failed_output(error: ErrorInfo) -> ToolOutput {
 }
 
 pub(crate) fn output_too_large(bytes_max: usize) -> ErrorInfo {
-    ErrorInfo::new("output_too_large", format!("The tool gave more than {bytes_max} bytes and was stopped."))
+    ErrorInfo::new(ErrorCode::OutputTooLarge, format!("The tool gave more than {bytes_max} bytes and was stopped."))
 }
 
 fn timeout_output(limit: &ActiveDeadline) -> ToolOutput {
-    ToolOutput::failed("tool_timeout", format!("The tool did not end within {} ms and was stopped.", limit.timeout_ms))
+    ToolOutput::failed(
+        ErrorCode::ToolTimeout,
+        format!("The tool did not end within {} ms and was stopped.", limit.timeout_ms),
+    )
 }

@@ -8,7 +8,7 @@ use crate::toolbox::Toolbox;
 use crate::truncate;
 use bytes::Bytes;
 use model::definition::CommandTool;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::tool::ToolRequest;
 use serde_json::json;
 use std::os::unix::process::ExitStatusExt;
@@ -66,7 +66,9 @@ impl ByteSource for CommandSource {
         match self.process.wait().await {
             Ok(status) if status.success() => Ok(None),
             Ok(status) => Err(self.exit_error(status)),
-            Err(error) => Err(ErrorInfo::new("command_failed", format!("cannot wait for the program: {error}"))),
+            Err(error) => {
+                Err(ErrorInfo::new(ErrorCode::CommandFailed, format!("cannot wait for the program: {error}")))
+            }
         }
     }
 }
@@ -84,6 +86,6 @@ impl CommandSource {
         let said = self.secrets.redact(&self.process.stderr_tail());
         let said = truncate::last_bytes(said.trim(), STDERR_EXCERPT_BYTES_MAX);
         let message = if said.is_empty() { how } else { format!("{how}: {said}") };
-        ErrorInfo { details: Some(details), ..ErrorInfo::new("command_failed", message) }
+        ErrorInfo { details: Some(details), ..ErrorInfo::new(ErrorCode::CommandFailed, message) }
     }
 }

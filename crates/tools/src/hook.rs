@@ -7,7 +7,7 @@ use crate::process::{Process, ProcessSpec};
 use crate::secrets::CallSecrets;
 use crate::toolbox::Toolbox;
 use model::definition::InputHook;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{HookRequest, HookResponse};
 use reqwest::{Method, Request, Url};
 use std::time::Duration;
@@ -23,30 +23,33 @@ pub(crate) async fn call_hook(
     request: &HookRequest,
 ) -> Result<HookResponse, ErrorInfo> {
     let within = Duration::from_millis(hook.timeout_ms);
-    let late = || ErrorInfo::new("", format!("no answer within {} ms", hook.timeout_ms));
+    let late = || ErrorInfo::new(ErrorCode::HookFailed, format!("no answer within {} ms", hook.timeout_ms));
     let answer = timeout(within, Box::pin(fetch_answer(toolbox, hook, request))).await.unwrap_or_else(|_| Err(late()));
     answer.map_err(|error| ErrorInfo {
-        code: "hook_failed".to_owned(),
+        code: ErrorCode::HookFailed.as_str().to_owned(),
         message: format!("the input hook failed: {}", error.message),
         ..error
     })
 }
 
 async fn fetch_answer(toolbox: &Toolbox, hook: &InputHook, request: &HookRequest) -> Result<HookResponse, ErrorInfo> {
-    let question = serde_json::to_vec(request).map_err(|error| ErrorInfo::new("", error.to_string()))?;
+    let question =
+        serde_json::to_vec(request).map_err(|error| ErrorInfo::new(ErrorCode::HookFailed, error.to_string()))?;
     let answer = match &hook.url {
         Some(url) => call_url(toolbox, url, request, question).await?,
         None => call_command(toolbox, &hook.command, request, question).await?,
     };
     // Serde would also take a list in the order of the fields, and an empty one as an answer that changes nothing.
     if !answer.trim_ascii_start().starts_with(b"{") {
-        return Err(ErrorInfo::new("", "its answer cannot be used: it is not an object"));
+        return Err(ErrorInfo::new(ErrorCode::HookFailed, "its answer cannot be used: it is not an object"));
     }
-    serde_json::from_slice(&answer).map_err(|error| ErrorInfo::new("", format!("its answer cannot be used: {error}")))
+    serde_json::from_slice(&answer)
+        .map_err(|error| ErrorInfo::new(ErrorCode::HookFailed, format!("its answer cannot be used: {error}")))
 }
 
 async fn call_url(toolbox: &Toolbox, url: &str, asked: &HookRequest, body: Vec<u8>) -> Result<Vec<u8>, ErrorInfo> {
-    let url = Url::parse(url).map_err(|error| ErrorInfo::new("", format!("`{url}` is not an address: {error}")))?;
+    let url = Url::parse(url)
+        .map_err(|error| ErrorInfo::new(ErrorCode::HookFailed, format!("`{url}` is not an address: {error}")))?;
     let mut request = Request::new(Method::POST, url);
     http::set_json_body(&mut request, body);
     let who = [

@@ -9,7 +9,7 @@ use crate::truncate;
 use crate::url_template;
 use bytes::Bytes;
 use model::definition::HttpTool;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::tool::ToolRequest;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
@@ -100,7 +100,7 @@ pub(crate) async fn send_request(
 ) -> Result<HttpSource, ErrorInfo> {
     let host = host_and_port(request.url());
     let response = client.execute(request).await.map_err(|error| {
-        ErrorInfo::new("unreachable", format!("cannot reach {host}: {}", secrets.redact(&root_cause(&error))))
+        ErrorInfo::new(ErrorCode::Unreachable, format!("cannot reach {host}: {}", secrets.redact(&root_cause(&error))))
     })?;
     if response.status().is_success() {
         Ok(HttpSource { response, host })
@@ -126,7 +126,10 @@ impl HttpSource {
 impl ByteSource for HttpSource {
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, ErrorInfo> {
         self.response.chunk().await.map_err(|error| {
-            ErrorInfo::new("http_error", format!("the answer of {} broke off: {}", self.host, root_cause(&error)))
+            ErrorInfo::new(
+                ErrorCode::HttpError,
+                format!("the answer of {} broke off: {}", self.host, root_cause(&error)),
+            )
         })
     }
 }
@@ -144,7 +147,7 @@ async fn status_error(mut response: Response, secrets: &CallSecrets) -> ErrorInf
     let said = truncate::first_chars(body.trim(), ERROR_BODY_CHARS_MAX);
     let message = if said.is_empty() { format!("status {status}") } else { format!("status {status}: {said}") };
     let details = Some(serde_json::json!({ "status": status.as_u16() }));
-    ErrorInfo { details, ..ErrorInfo::new("http_error", message) }
+    ErrorInfo { details, ..ErrorInfo::new(ErrorCode::HttpError, message) }
 }
 
 /// The innermost reason. The outer ones repeat the address, which has arguments in it.
@@ -162,5 +165,5 @@ fn host_and_port(url: &Url) -> String {
 }
 
 fn invalid_tool_error(why: String) -> ErrorInfo {
-    ErrorInfo::new("invalid_tool", why)
+    ErrorInfo::new(ErrorCode::InvalidTool, why)
 }

@@ -4,7 +4,7 @@
 //! it is, other JSON without its white space. It is never parsed and written again, because that could change a number.
 
 use model::content::ContentPart;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::item::Block;
 use model::json::JsonObject;
 use model::tool::ToolOutput;
@@ -59,7 +59,7 @@ fn output_from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
     if let Some(error) = object.get_mut("error")
         && let Value::String(message) = error
     {
-        *error = serde_json::json!({ "code": "tool_failed", "message": message });
+        *error = serde_json::json!({ "code": ErrorCode::ToolFailed.as_str(), "message": message });
     }
     let mut output: ToolOutput = serde_json::from_value(Value::Object(object)).map_err(invalid_output)?;
     for block in &output.block_list {
@@ -139,7 +139,7 @@ fn compact_json(json: &str) -> String {
 }
 
 fn invalid_output(why: impl std::fmt::Display) -> ErrorInfo {
-    ErrorInfo::new("invalid_output", format!("the tool's result cannot be used: {why}"))
+    ErrorInfo::new(ErrorCode::InvalidOutput, format!("the tool's result cannot be used: {why}"))
 }
 
 #[cfg(test)]

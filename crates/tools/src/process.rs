@@ -10,7 +10,7 @@
 
 use crate::truncate::TailBuffer;
 use bytes::Bytes;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::future::pending;
 use std::io;
@@ -68,7 +68,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) async fn spawn(launch: ProcessSpec<'_>) -> Result<Self, ErrorInfo> {
         let Some((name, arguments)) = launch.command.split_first() else {
-            return Err(ErrorInfo::new("invalid_tool", "no program is named"));
+            return Err(ErrorInfo::new(ErrorCode::InvalidTool, "no program is named"));
         };
         let program = find_program(name, launch.search_path.as_deref()).await.unwrap_or_else(|| PathBuf::from(name));
         let mut command = Command::new(program);
@@ -78,7 +78,7 @@ impl Process {
             command.current_dir(dir);
         }
         let mut group = ProcessGroup::spawn(&mut command)
-            .map_err(|error| ErrorInfo::new("command_failed", format!("cannot start `{name}`: {error}")))?;
+            .map_err(|error| ErrorInfo::new(ErrorCode::CommandFailed, format!("cannot start `{name}`: {error}")))?;
         let leader = &mut group.leader;
         let (stdin, stdout, stderr) = (leader.stdin.take(), leader.stdout.take(), leader.stderr.take());
         Ok(Self {

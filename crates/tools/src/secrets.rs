@@ -3,7 +3,7 @@
 //! They are looked up at the call, so that a rotated secret needs no restart, and are in no definition and no log. What
 //! was put in is remembered for the length of the call: programs and servers like to repeat it when they complain.
 
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use std::sync::Arc;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
@@ -63,7 +63,8 @@ impl CallSecrets {
             Some((_, path)) => read_secret_file(path).await,
             None => Err("is no reference".to_owned()),
         };
-        let value = found.map_err(|why| ErrorInfo::new("missing_secret", format!("the secret `{reference}` {why}")))?;
+        let value =
+            found.map_err(|why| ErrorInfo::new(ErrorCode::MissingSecret, format!("the secret `{reference}` {why}")))?;
         self.resolved.push(ResolvedSecret { reference: reference.to_owned(), value: value.clone() });
         Ok(value)
     }

@@ -5,7 +5,7 @@ use crate::secrets::EnvLookup;
 use crate::{builtin, command, hook, http};
 use futures_util::stream;
 use model::definition::{InputHook, ToolExecutor};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxFuture, BoxStream, Clock, HookRequest, HookResponse, HookRunner, ToolRunner};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use std::fmt;
@@ -86,6 +86,6 @@ impl HookRunner for Toolbox {
 
 /// What the run loop has others do never gets here; if it did, the run must not hang.
 fn not_a_server_tool(name: &str) -> BoxStream<'static, ToolEvent> {
-    let output = ToolOutput::failed("invalid_tool", format!("`{name}` is not a tool that the server runs"));
+    let output = ToolOutput::failed(ErrorCode::InvalidTool, format!("`{name}` is not a tool that the server runs"));
     Box::pin(stream::iter([ToolEvent::End(output)]))
 }

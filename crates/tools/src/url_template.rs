@@ -5,7 +5,7 @@
 //! mean the whole collection.
 
 use crate::arguments::{RawArguments, invalid_arguments};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 
@@ -78,7 +78,7 @@ fn has_dot_segment(address: &str) -> bool {
 }
 
 fn invalid_url(template: &str, why: &str) -> ErrorInfo {
-    ErrorInfo::new("invalid_tool", format!("the tool's address `{template}` cannot be used: {why}"))
+    ErrorInfo::new(ErrorCode::InvalidTool, format!("the tool's address `{template}` cannot be used: {why}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What can go wrong with a provider, in our words.
 
 use super::json::{self, sanitize_for_error};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::model_turn::ModelFailure;
 use serde_json::{Value, json};
 
@@ -30,26 +30,23 @@ pub(crate) enum ProviderErrorKind {
 
 impl ProviderErrorKind {
     /// The code that programs read.
-    pub(crate) const fn code(self) -> &'static str {
+    pub(crate) const fn code(self) -> ErrorCode {
         match self {
-            Self::Provider => "provider_error",
-            Self::RateLimited => "rate_limited",
-            Self::Overloaded => "overloaded",
-            Self::Auth => "provider_auth",
-            Self::Refused => "provider_refused",
-            Self::ContextTooLong => "context_too_long",
-            Self::HistoryRefused => "history_refused",
-            Self::Protocol => "provider_protocol_error",
-            Self::Incomplete => "upstream_incomplete",
+            Self::Provider => ErrorCode::ProviderError,
+            Self::RateLimited => ErrorCode::RateLimited,
+            Self::Overloaded => ErrorCode::Overloaded,
+            Self::Auth => ErrorCode::ProviderAuth,
+            Self::Refused => ErrorCode::ProviderRefused,
+            Self::ContextTooLong => ErrorCode::ContextTooLong,
+            Self::HistoryRefused => ErrorCode::HistoryRefused,
+            Self::Protocol => ErrorCode::ProviderProtocolError,
+            Self::Incomplete => ErrorCode::UpstreamIncomplete,
         }
     }
 
     /// May the same request succeed later?
     pub(crate) const fn is_retryable(self) -> bool {
-        match self {
-            Self::Provider | Self::RateLimited | Self::Overloaded | Self::Protocol | Self::Incomplete => true,
-            Self::Auth | Self::Refused | Self::ContextTooLong | Self::HistoryRefused => false,
-        }
+        self.code().is_retryable()
     }
 
     /// What a status says when the body says nothing better.

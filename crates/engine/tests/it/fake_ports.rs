@@ -4,7 +4,7 @@
 use futures_util::{StreamExt as _, stream};
 use model::content::ContentPart;
 use model::definition::InputHook;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::history::HistoryEntry;
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::ports::{
@@ -347,7 +347,9 @@ impl HookRunner for FakeHooks {
             HookBehavior::ReplaceHistory(history) => {
                 Box::pin(ready(Ok(HookResponse { history: Some(history), ..keep })))
             }
-            HookBehavior::Fail => Box::pin(ready(Err(ErrorInfo::new("hook_failed", "The input hook said no.")))),
+            HookBehavior::Fail => {
+                Box::pin(ready(Err(ErrorInfo::new(ErrorCode::HookFailed, "The input hook said no."))))
+            }
             HookBehavior::Hang => Box::pin(pending()),
             HookBehavior::WaitForRelease => {
                 let go_on = Arc::clone(&self.release);

@@ -6,7 +6,7 @@ use crate::test_engine::{STORE_KINDS, TestEngine, line_view, utf8_lossy};
 use engine::{Engine, NewRun, Ports};
 use futures_util::{StreamExt as _, stream};
 use model::definition::{ApprovalPolicy, Definitions};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode, StopReason};
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
 use model::ports::{
@@ -91,7 +91,7 @@ impl ModelClient for Clinging {
 /// An answer that failed or came to a limit ends the run with that, and the provider's stream is closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_failed_or_is_incomplete_ends_the_run_and_closes_the_stream() {
-    let error = ErrorInfo::new("provider_error", "It broke.");
+    let error = ErrorInfo::new(ErrorCode::ProviderError, "It broke.");
     let limited = |stop| {
         ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage: Usage::default(), model: None, service_tier: None })
     };

@@ -16,6 +16,7 @@ use model::command::{AnswerCommand, StartCommand};
 use model::content::ContentPart;
 use model::definition::OnCrash;
 use model::definition::{ApprovalOnTimeout, Definitions, HandoffHistory, Tool, ToolExecutor};
+use model::error::ErrorInfo;
 use model::event::{ApprovalDecision, CancelMode, StopReason};
 use model::item::CallKind;
 use model::model_turn::{ModelDelta, ModelEvent, ModelRequest};
@@ -287,7 +288,7 @@ impl RandomWorld {
     fn tool_event(&mut self) -> ToolEvent {
         let part = |words: &str, id| ContentPart::Text { text: words.to_owned(), id, tags: Vec::new() };
         match self.rng.below(if self.no_faults { 6 } else { 10 }) {
-            0 => ToolEvent::End(ToolOutput::failed("broken", "It broke.")),
+            0 => ToolEvent::End(ToolOutput::from_error(ErrorInfo::external("broken", "It broke."))),
             1 => ToolEvent::End(ToolOutput::default()),
             2 => ToolEvent::End(weather_output()),
             3 => {

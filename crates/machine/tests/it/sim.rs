@@ -457,7 +457,7 @@ pub(crate) fn model_failure_with(
     retryable: bool,
     retry_after_ms: Option<u64>,
 ) -> MachineInput {
-    let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::new(code, "down") };
+    let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::external(code, "down") };
     MachineInput::Model { id, event: ModelEvent::Failed(ModelFailure { error, retry_after_ms }) }
 }
 

@@ -11,6 +11,8 @@ mod coverage;
 #[cfg(test)]
 mod done_repeats;
 #[cfg(test)]
+mod error_docs;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod fits;

@@ -1,7 +1,7 @@
 //! What messages and calls amount to.
 
 use model::CallId;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::fold::{RunFold, TaskFold};
 use model::item::plain_text;
 use model::item::{HostedCall, IncompleteReason, Item, ItemStatus, Message, ResultStatus, ToolCall, ToolResult};
@@ -98,8 +98,8 @@ pub struct OutputError {
 }
 
 impl OutputError {
-    fn new(code: &str, message: &str) -> Self {
-        Self { code: code.to_owned(), message: message.to_owned(), retryable: None, details: None }
+    fn new(code: ErrorCode, message: &str) -> Self {
+        Self { code: code.as_str().to_owned(), message: message.to_owned(), retryable: None, details: None }
     }
 }
 
@@ -166,17 +166,18 @@ fn interruption(message: &Message) -> Option<(WorkerStatus, OutputError)> {
     };
     Some(match reason {
         Some(IncompleteReason::Limit) => {
-            (WorkerStatus::PartialSuccess, OutputError::new("limit", "A limit cut the answer short"))
+            (WorkerStatus::PartialSuccess, OutputError::new(ErrorCode::Limit, "A limit cut the answer short"))
         }
         Some(IncompleteReason::Cancelled) => {
-            let error = OutputError { retryable: Some(true), ..OutputError::new("cancelled", "Cancelled") };
+            let error = OutputError { retryable: Some(true), ..OutputError::new(ErrorCode::Cancelled, "Cancelled") };
             (WorkerStatus::PartialSuccess, error)
         }
-        Some(IncompleteReason::Recovered) => {
-            (WorkerStatus::Failed, OutputError::new("recovered", "The server restarted; the turn is done again"))
-        }
+        Some(IncompleteReason::Recovered) => (
+            WorkerStatus::Failed,
+            OutputError::new(ErrorCode::Recovered, "The server restarted; the turn is done again"),
+        ),
         Some(IncompleteReason::Failed) | None => {
-            (WorkerStatus::Failed, OutputError::new("failed", "The model failed in the middle of the answer"))
+            (WorkerStatus::Failed, OutputError::new(ErrorCode::Failed, "The model failed in the middle of the answer"))
         }
     })
 }
@@ -225,7 +226,7 @@ impl ToolAgentOutput {
     #[must_use]
     pub fn from_hosted_call(item: &HostedCall) -> Self {
         let whole = !matches!(item.status, Some(ItemStatus::Incomplete | ItemStatus::Failed));
-        let error = (!whole).then(|| OutputError::new("incomplete", "The call did not end well"));
+        let error = (!whole).then(|| OutputError::new(ErrorCode::Incomplete, "The call did not end well"));
         Self {
             tool_name: item.name.clone(),
             tool_call_id: item.id.as_str().to_owned(),
@@ -249,10 +250,10 @@ pub(super) fn client_tool_call(call: &ToolCall) -> Value {
 fn default_error(status: ResultStatus) -> Option<OutputError> {
     let (code, message) = match status {
         ResultStatus::Completed => return None,
-        ResultStatus::Failed => ("failed", "The tool failed"),
-        ResultStatus::Rejected => ("rejected", "The call was not approved"),
-        ResultStatus::Incomplete | ResultStatus::InProgress => ("incomplete", "The call was not finished"),
-        ResultStatus::Unknown => ("outcome_unknown", "Nobody knows what became of the call"),
+        ResultStatus::Failed => (ErrorCode::Failed, "The tool failed"),
+        ResultStatus::Rejected => (ErrorCode::Rejected, "The call was not approved"),
+        ResultStatus::Incomplete | ResultStatus::InProgress => (ErrorCode::Incomplete, "The call was not finished"),
+        ResultStatus::Unknown => (ErrorCode::OutcomeUnknown, "Nobody knows what became of the call"),
     };
     Some(OutputError::new(code, message))
 }

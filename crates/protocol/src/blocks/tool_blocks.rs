@@ -1,7 +1,7 @@
 //! What a call gave, as one short text, and what did not fit into it.
 
 use super::wire::{Artifact, ContentBlock, ToolUseStatus};
-use model::error::ErrorInfo;
+use model::error::ErrorCode;
 use model::fold::{RunFold, TaskFold};
 use model::item::{Block, plain_text};
 use model::item::{HostedCall, Item, ItemStatus, ResultStatus, ToolCall, ToolResult};
@@ -135,7 +135,7 @@ fn result_text(blocks: &[Block], result: &ToolResult) -> String {
     let text = plain_text(blocks);
     match &result.error {
         // A person's no: the words alone would read like the tool's.
-        Some(ErrorInfo { code, message, .. }) if code == "rejected" => format!("Rejected: {message}"),
+        Some(error) if error.has_code(ErrorCode::Rejected) => format!("Rejected: {}", error.message),
         Some(error) if text.is_empty() => error.message.clone(),
         _ => text,
     }

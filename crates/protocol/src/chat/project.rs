@@ -9,6 +9,7 @@ use crate::record_frames::RecordFrames;
 use crate::stateless::segment::{Segment, SegmentEnd, SegmentEvent, SegmentPart};
 use crate::stateless::{RunFailure, RunFailureKind, answer_id};
 use model::content::Annotation;
+use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::ports::{Frames, Projection};
 use model::usage::Usage;
@@ -205,12 +206,12 @@ impl ChatProjection {
     fn write_end(&self, out: &mut RecordFrames) {
         if let Some(failure) = self.failure() {
             let (kind, code) = match failure.kind {
-                RunFailureKind::RateLimited => ("rate_limit_error", "rate_limited"),
-                RunFailureKind::Overloaded => ("server_error", "overloaded"),
-                RunFailureKind::Cancelled => ("server_error", "cancelled"),
-                RunFailureKind::Other => ("server_error", "run_failed"),
+                RunFailureKind::RateLimited => ("rate_limit_error", ErrorCode::RateLimited),
+                RunFailureKind::Overloaded => ("server_error", ErrorCode::Overloaded),
+                RunFailureKind::Cancelled => ("server_error", ErrorCode::Cancelled),
+                RunFailureKind::Other => ("server_error", ErrorCode::RunFailed),
             };
-            let error = json!({"message": failure.message, "type": kind, "param": null, "code": code});
+            let error = json!({"message": failure.message, "type": kind, "param": null, "code": code.as_str()});
             out.push("", &json!({ "error": error }));
             return;
         }

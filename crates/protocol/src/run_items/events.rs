@@ -1,6 +1,7 @@
 //! The events of a loop. Item events have the names that clients of such loops know, the misspelt one included.
 
 use crate::responses::{approval_arguments, result_text};
+use model::error::ErrorCode;
 use model::event::{PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
 use model::item::Block;
@@ -74,7 +75,7 @@ fn output_text(run: &RunFold, root: &TaskFold, result: &ToolResult, status: Resu
     let why = result.error.as_ref().map(|error| {
         let words = if error.message.is_empty() { &error.code } else { &error.message };
         match status {
-            ResultStatus::Rejected if error.code == "rejected" => format!("Rejected: {words}"),
+            ResultStatus::Rejected if error.has_code(ErrorCode::Rejected) => format!("Rejected: {words}"),
             _ => words.clone(),
         }
     });

@@ -1,6 +1,6 @@
 //! Why there is no answer, in words that every protocol has a place for.
 
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +28,9 @@ pub enum RunFailureKind {
 
 impl From<&ErrorInfo> for RunFailure {
     fn from(error: &ErrorInfo) -> Self {
-        let kind = match error.code.as_str() {
-            "rate_limited" => RunFailureKind::RateLimited,
-            "overloaded" => RunFailureKind::Overloaded,
+        let kind = match error.known_code() {
+            Some(ErrorCode::RateLimited) => RunFailureKind::RateLimited,
+            Some(ErrorCode::Overloaded) => RunFailureKind::Overloaded,
             _ => RunFailureKind::Other,
         };
         Self { kind, message: error.message.clone(), retryable: error.retryable == Some(true) }

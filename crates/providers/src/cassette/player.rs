@@ -4,6 +4,7 @@ use super::{CASSETTE_FORMAT, CASSETTE_SUFFIX, CassetteLine, RecordedEvent, Recor
 use crate::failed_turn::failed_turn;
 use crate::http::UpstreamDialect;
 use ::upstream::Ingest;
+use model::error::ErrorCode;
 use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
 use model::ports::{BoxStream, ModelClient};
 use sse;
@@ -98,7 +99,7 @@ impl ModelClient for CassetteProvider {
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let Some(exchange) = self.find(&request).cloned() else {
             let (step, words) = (request.step, last_user_text(&request.history));
-            return failed_turn("no_cassette", format!("No cassette answers step {step} of `{words}`."));
+            return failed_turn(ErrorCode::NoCassette, format!("No cassette answers step {step} of `{words}`."));
         };
         let ingest = exchange.dialect.new_ingest(exchange.request.origin.clone(), &request);
         let play = CassettePlayback {

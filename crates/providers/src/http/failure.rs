@@ -4,7 +4,7 @@
 
 use super::HttpProviderInner;
 use super::secrets::TurnSecrets;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::model_turn::ModelFailure;
 use serde_json::{Value, json};
 use std::error::Error;
@@ -28,9 +28,11 @@ impl<'a> FailureSource<'a> {
     /// The request came to nothing.
     pub(super) fn request_failed(&self, error: &reqwest::Error) -> ModelFailure {
         match (error.is_connect(), error.is_timeout()) {
-            (true, true) => {
-                new_failure("upstream_timeout", format!("{} did not accept a connection in time.", self.host), true)
-            }
+            (true, true) => new_failure(
+                ErrorCode::UpstreamTimeout,
+                format!("{} did not accept a connection in time.", self.host),
+                true,
+            ),
             (true, false) => self.unreachable(error),
             (false, _) => self.connection_lost(error),
         }
@@ -41,7 +43,7 @@ impl<'a> FailureSource<'a> {
         let why = root_cause(error);
         // A bad certificate is as bad in a second.
         let retryable = !why.contains("certificate");
-        new_failure("upstream_unreachable", format!("Cannot reach {}: {why}.", self.host), retryable)
+        new_failure(ErrorCode::UpstreamUnreachable, format!("Cannot reach {}: {why}.", self.host), retryable)
     }
 
     /// It took too long.
@@ -52,23 +54,23 @@ impl<'a> FailureSource<'a> {
             TimeoutKind::Idle => format!("{host} stopped in the middle of its answer: nothing came for {ms} ms."),
             TimeoutKind::Total => format!("{host} was not done after {ms} ms."),
         };
-        new_failure("upstream_timeout", message, true)
+        new_failure(ErrorCode::UpstreamTimeout, message, true)
     }
 
     /// The connection ended before the answer did.
     pub(super) fn connection_lost(&self, error: &reqwest::Error) -> ModelFailure {
         let message = format!("The connection to {} broke: {}.", self.host, root_cause(error));
-        new_failure("upstream_incomplete", message, true)
+        new_failure(ErrorCode::UpstreamIncomplete, message, true)
     }
 
     /// What came is not what was asked for.
     pub(super) fn protocol_error(&self, what: &str) -> ModelFailure {
-        new_failure("provider_protocol_error", format!("{} {what}.", self.host), true)
+        new_failure(ErrorCode::ProviderProtocolError, format!("{} {what}.", self.host), true)
     }
 
     /// The key or a header cannot be had. Trying again finds the same.
     pub(super) fn missing_credentials(&self, why: &str) -> ModelFailure {
-        new_failure("provider_auth", format!("Cannot ask {}: {why}.", self.host), false)
+        new_failure(ErrorCode::ProviderAuth, format!("Cannot ask {}: {why}.", self.host), false)
     }
 
     /// The failure as others may read it: without secrets, and with the place.
@@ -98,7 +100,7 @@ pub(super) enum TimeoutKind {
     Total,
 }
 
-fn new_failure(code: &str, message: String, retryable: bool) -> ModelFailure {
+fn new_failure(code: ErrorCode, message: String, retryable: bool) -> ModelFailure {
     let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::new(code, message) };
     ModelFailure { error, retry_after_ms: None }
 }

@@ -10,6 +10,7 @@ use crate::cassette::{self, CassetteWriter, RecordedRequest};
 use ::upstream::Ingest;
 use bytes::{Buf as _, Bytes};
 use futures_util::FutureExt as _;
+use model::error::ErrorCode;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest};
 use reqwest::Response;
 use serde_json::json;
@@ -18,7 +19,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What makes a second question worth it.
-const HISTORY_REFUSED: &str = "history_refused";
 
 /// One turn.
 pub(super) struct HttpTurn {
@@ -95,7 +95,7 @@ impl HttpTurn {
             )
         });
         let response = match request::send_request(shared, &question, &pace, secrets).await {
-            Err(failure) if failure.error.code == HISTORY_REFUSED => {
+            Err(failure) if failure.error.has_code(ErrorCode::HistoryRefused) => {
                 shared.refused_history.record_refusal(&request.thread, &question.origin, &request.history);
                 let note = json!({"type": "headwater.history_resent", "reason": failure.error.message});
                 self.pending_events.push_back(ModelEvent::Delta(ModelDelta::Unknown(note)));

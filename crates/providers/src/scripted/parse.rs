@@ -313,7 +313,7 @@ fn parse_failure(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<Sc
     let retryable = fields.get("retryable").map(|field| field.as_bool()).transpose()?.unwrap_or(false);
     let retry_after_ms = fields.get("retry_after_ms").map(|field| field.as_u64(PAUSE_MS_MAX)).transpose()?;
     let times = fields.get("times").map(|field| field.as_u64(ERROR_TIMES_MAX)).transpose()?;
-    let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::new(&code, "") };
+    let error = ErrorInfo { retryable: Some(retryable), ..ErrorInfo::external(code, "") };
     Ok(ScenarioStep::Fail { failure: ModelFailure { error, retry_after_ms }, message, times })
 }
 

@@ -11,6 +11,7 @@ use super::scenario::{
 use super::template::{REF_INDEX, RESULT_INDEX, TOOL_INDEX};
 use model::content::ContentPart;
 use model::definition::handoff_tool_name;
+use model::error::ErrorCode;
 use model::history::HistoryEntry;
 use model::item::ResultStatus;
 use model::model_turn::ModelRequest;
@@ -52,10 +53,10 @@ pub(super) enum SelectTurnError {
 }
 
 impl SelectTurnError {
-    pub(super) fn code(&self) -> &'static str {
+    pub(super) fn code(&self) -> ErrorCode {
         match self {
-            Self::NoScenario { .. } => "no_scenario",
-            Self::NotANumber { .. } | Self::NoTool { .. } => "scenario_value",
+            Self::NoScenario { .. } => ErrorCode::NoScenario,
+            Self::NotANumber { .. } | Self::NoTool { .. } => ErrorCode::ScenarioValue,
         }
     }
 }

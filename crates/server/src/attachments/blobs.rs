@@ -5,11 +5,11 @@
 use super::AttachmentStore;
 use crate::hex::encode_hex;
 use crate::problem::Problem;
-use axum::http::StatusCode;
 use bytes::Bytes;
 use engine::SystemClock;
 use files::{FileKey, FileKeyError, FileStoreError, FileType, UploadError, content_disposition};
 use model::blob;
+use model::error::ErrorCode;
 use model::ports::{AttachmentOutcome, AttachmentRow, Clock as _, StoreError};
 use model::{ThreadId, UserId};
 use sha2::{Digest as _, Sha256};
@@ -180,7 +180,7 @@ impl From<BlobError> for Problem {
     fn from(error: BlobError) -> Self {
         match error {
             BlobError::QuotaExceeded { most, used } => {
-                let problem = Self::new(StatusCode::PAYLOAD_TOO_LARGE, "quota_exceeded", error.to_string());
+                let problem = Self::new(ErrorCode::QuotaExceeded, error.to_string());
                 problem.with_extension("bytes_max", most).with_extension("bytes_used", used)
             }
             BlobError::Key(error) => error.into(),

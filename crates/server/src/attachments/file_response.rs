@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use files::{FileKey, FileStream, content_disposition};
+use model::error::ErrorCode;
 use model::ports::AttachmentRow;
 use std::ops::Range;
 
@@ -70,7 +71,7 @@ impl AttachmentStore {
             RequestedRange::Part(range) => Some(range),
             RequestedRange::Unsatisfiable => {
                 let detail = format!("the file has {} bytes", row.size_bytes);
-                let problem = Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range_not_satisfiable", detail);
+                let problem = Problem::new(ErrorCode::RangeNotSatisfiable, detail);
                 return Err(problem.with_header(header::CONTENT_RANGE, format!("bytes */{}", row.size_bytes)));
             }
         };

@@ -16,7 +16,7 @@ use futures_util::stream::{self, StreamExt as _};
 use model::UserId;
 use model::blob::blob_hash;
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES, ImageUrl};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::history::HistoryEntry;
 use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
 use model::ports::{AttachmentRow, BoxStream, ModelClient, StoreError};
@@ -89,7 +89,7 @@ impl From<StoreError> for FilesUnavailable {
 
 fn files_unavailable_failure() -> ModelFailure {
     let message = "The files of this conversation cannot be read now.";
-    let error = ErrorInfo { retryable: Some(true), ..ErrorInfo::new("files_unavailable", message) };
+    let error = ErrorInfo { retryable: Some(true), ..ErrorInfo::new(ErrorCode::FilesUnavailable, message) };
     ModelFailure { error, retry_after_ms: None }
 }
 

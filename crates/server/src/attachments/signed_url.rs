@@ -2,9 +2,9 @@
 
 use super::AttachmentStore;
 use crate::problem::Problem;
-use axum::http::StatusCode;
 use engine::SystemClock;
 use files::FileKey;
+use model::error::ErrorCode;
 use model::ports::Clock as _;
 
 /// Where such an address leads.
@@ -42,7 +42,7 @@ impl AttachmentStore {
         match until.saturating_sub(SystemClock.now() / 1000) {
             0 => {
                 let detail = "the time of this address is up: ask for a new one";
-                Err(Problem::new(StatusCode::GONE, "url_expired", detail))
+                Err(Problem::new(ErrorCode::UrlExpired, detail))
             }
             left if left > SIGNED_URL_SECONDS_MAX => Err(SignedUrl::invalid()),
             left => Ok(left),
@@ -54,6 +54,6 @@ impl SignedUrl {
     /// What whoever brings something else is told.
     pub(crate) fn invalid() -> Problem {
         let detail = "this address was not given out by the server, or was altered";
-        Problem::new(StatusCode::FORBIDDEN, "url_not_valid", detail)
+        Problem::new(ErrorCode::UrlNotValid, detail)
     }
 }

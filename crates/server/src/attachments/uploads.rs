@@ -11,12 +11,12 @@ use super::{BlobOrigin, NewBlob};
 use crate::app::App;
 use crate::config::FilesConfig;
 use crate::problem::Problem;
-use axum::http::StatusCode;
 use engine::NewRun;
 use files::{FileType, ImageHeaderScanner, ImageTooLarge, sanitize_file_name};
 use model::blob::{self, BLOB_URL_PREFIX, blob_hash};
 use model::command::{AnswerBody, ClientToolResult};
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
+use model::error::ErrorCode;
 use model::history::{HistoryEntry, PriorHistory};
 use model::ports::AttachmentRow;
 use model::{ThreadId, UserId};
@@ -61,17 +61,16 @@ enum InlineFileError {
 impl InlineFileError {
     fn into_problem(&self, field: &str) -> Problem {
         let detail = format!("`{field}`: {self}");
-        match self {
+        let problem = match self {
             Self::DataUrl(_) | Self::NotAnImage(_) => Problem::invalid_body(detail),
-            Self::TooLarge(most) => {
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail).with_extension("bytes_max", *most)
-            }
+            Self::TooLarge(most) => Problem::new(ErrorCode::BodyTooLarge, detail).with_extension("bytes_max", *most),
             Self::ImageTooLarge(ImageTooLarge { pixels_max, .. }) => {
-                let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "image_too_large", detail);
+                let problem = Problem::new(ErrorCode::ImageTooLarge, detail);
                 problem.with_extension("pixels_max", *pixels_max)
             }
-            Self::Aborted => Problem::internal(),
-        }
+            Self::Aborted => return Problem::internal(),
+        };
+        problem.with_field(field)
     }
 }
 
@@ -259,9 +258,10 @@ fn check_url(field: &str, url: &str) -> Result<(), Problem> {
             Err(InlineFileError::from(DataUrlError::Malformed).into_problem(field))
         }
         Ok(_) => Ok(()),
-        Err(_) => Err(Problem::invalid_body(format!(
-            "`{field}`: `{shown}` is not an address; write it like https://example.com/a.pdf"
-        ))),
+        Err(_) => {
+            let detail = format!("`{shown}` is not a URL such as https://example.com/a.pdf");
+            Err(Problem::invalid_field(field, detail))
+        }
     }
 }
 

@@ -4,28 +4,52 @@
 
 use crate::problem::Problem;
 use serde::de::value::MapDeserializer;
-use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
-use serde_json::{Error, Map, Value};
+use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
+use serde_json::{Map, Value};
+use std::fmt;
 
 /// The object as a struct of this shape.
 pub(crate) fn deserialize_object<T: DeserializeOwned>(map: Map<String, Value>) -> Result<T, Problem> {
     let fields = map.into_iter().map(|(name, value)| (name.clone(), NamedField { name, value }));
-    T::deserialize(MapDeserializer::new(fields)).map_err(|error: Error| Problem::invalid_body(error.to_string()))
+    T::deserialize(MapDeserializer::new(fields)).map_err(|FieldError { field, reason }| match field {
+        Some(field) => Problem::invalid_field(&field, reason),
+        None => Problem::invalid_body(reason),
+    })
 }
 
-/// A value and the name that it goes by.
+/// The field is `None` if the object itself is at fault: a field is unknown, missing or duplicate.
+#[derive(Debug)]
+struct FieldError {
+    field: Option<String>,
+    reason: String,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+impl de::Error for FieldError {
+    fn custom<T: fmt::Display>(reason: T) -> Self {
+        Self { field: None, reason: reason.to_string() }
+    }
+}
+
 struct NamedField {
     name: String,
     value: Value,
 }
 
 impl NamedField {
-    fn with_field_name<T>(name: &str, result: Result<T, Error>) -> Result<T, Error> {
-        result.map_err(|error| Error::custom(format_args!("`{name}`: {error}")))
+    fn with_field_name<T>(name: String, result: Result<T, serde_json::Error>) -> Result<T, FieldError> {
+        result.map_err(|error| FieldError { field: Some(name), reason: error.to_string() })
     }
 }
 
-impl IntoDeserializer<'_, Error> for NamedField {
+impl IntoDeserializer<'_, FieldError> for NamedField {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -35,14 +59,14 @@ impl IntoDeserializer<'_, Error> for NamedField {
 
 macro_rules! forward {
     ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            Self::with_field_name(&self.name, self.value.$method(visitor))
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+            Self::with_field_name(self.name, self.value.$method(visitor))
         }
     )*};
 }
 
 impl<'de> Deserializer<'de> for NamedField {
-    type Error = Error;
+    type Error = FieldError;
 
     forward! {
         deserialize_any deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8
@@ -51,16 +75,20 @@ impl<'de> Deserializer<'de> for NamedField {
         deserialize_map deserialize_identifier deserialize_ignored_any
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
-        Self::with_field_name(&self.name, self.value.deserialize_unit_struct(name, visitor))
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, FieldError> {
+        Self::with_field_name(self.name, self.value.deserialize_unit_struct(name, visitor))
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Error> {
-        Self::with_field_name(&self.name, self.value.deserialize_newtype_struct(name, visitor))
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
+        Self::with_field_name(self.name, self.value.deserialize_newtype_struct(name, visitor))
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Error> {
-        Self::with_field_name(&self.name, self.value.deserialize_tuple(len, visitor))
+    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, FieldError> {
+        Self::with_field_name(self.name, self.value.deserialize_tuple(len, visitor))
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -68,8 +96,8 @@ impl<'de> Deserializer<'de> for NamedField {
         name: &'static str,
         len: usize,
         visitor: V,
-    ) -> Result<V::Value, Error> {
-        Self::with_field_name(&self.name, self.value.deserialize_tuple_struct(name, len, visitor))
+    ) -> Result<V::Value, FieldError> {
+        Self::with_field_name(self.name, self.value.deserialize_tuple_struct(name, len, visitor))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -77,8 +105,8 @@ impl<'de> Deserializer<'de> for NamedField {
         name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
-        Self::with_field_name(&self.name, self.value.deserialize_struct(name, fields, visitor))
+    ) -> Result<V::Value, FieldError> {
+        Self::with_field_name(self.name, self.value.deserialize_struct(name, fields, visitor))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -86,7 +114,7 @@ impl<'de> Deserializer<'de> for NamedField {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
-        Self::with_field_name(&self.name, self.value.deserialize_enum(name, variants, visitor))
+    ) -> Result<V::Value, FieldError> {
+        Self::with_field_name(self.name, self.value.deserialize_enum(name, variants, visitor))
     }
 }

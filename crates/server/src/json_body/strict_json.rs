@@ -1,7 +1,7 @@
 //! One JSON text → one value, without anything that could be read in two ways.
 
 use crate::problem::Problem;
-use axum::http::StatusCode;
+use model::error::ErrorCode;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::cell::Cell;
@@ -14,7 +14,7 @@ const VALUES_MAX: usize = 512 * 1024;
 
 /// Reads a text.
 pub(crate) fn parse_strict_json(text: &[u8]) -> Result<Value, Problem> {
-    let invalid = |why: String| Problem::new(StatusCode::BAD_REQUEST, "invalid_json", why);
+    let invalid = |why: String| Problem::new(ErrorCode::InvalidJson, why);
     let mut reader = serde_json::Deserializer::from_slice(text);
     let left = Cell::new(VALUES_MAX);
     let value = StrictJsonSeed { depth: 0, values_left: &left }
@@ -23,7 +23,7 @@ pub(crate) fn parse_strict_json(text: &[u8]) -> Result<Value, Problem> {
     reader.end().map_err(|error| invalid(error_text(&error)))?;
     if has_nul(&value) {
         let detail = "a text holds a NUL character (\\u0000), which cannot be kept";
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "nul_character", detail));
+        return Err(Problem::new(ErrorCode::NulCharacter, detail));
     }
     Ok(value)
 }

@@ -48,7 +48,7 @@ struct TimedMessage {
 
 pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> Result<Json<HistoryResponse>, Problem> {
     let [name, before] = query_params::parse_query(&uri, ["threadId", "before"])?;
-    let wrong = || Problem::invalid_query("`before` must be a day, as in 2025-01-31");
+    let wrong = || Problem::invalid_param("before", "must be a date, such as 2025-01-31");
     let before = before.map(|text| dates::parse_day(&text).ok_or_else(wrong)).transpose()?;
     let thread = match name {
         Some(name) => {

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use model::command::CancelCommand;
+use model::error::ErrorCode;
 use model::event::CancelMode;
 use serde::Deserialize;
 use serde_json::json;
@@ -41,7 +42,7 @@ pub(crate) async fn handle(
         Some(before) => before.task,
         None => {
             let Some(task_id) = app.engine.active_run(&caller.user, &thread).await? else {
-                return Err(Problem::new(StatusCode::CONFLICT, "already_ended", "nothing runs in this thread"));
+                return Err(Problem::new(ErrorCode::AlreadyEnded, "nothing runs in this thread"));
             };
             let (engine, user) = (app.engine.clone(), caller.user.clone());
             let cancel = CancelCommand { task_id: task_id.clone(), mode };

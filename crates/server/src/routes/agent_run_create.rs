@@ -93,16 +93,19 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<NewRun, P
 fn parse_input(app: &App, message: String, attachments: Vec<JsonObject>) -> Result<Vec<ContentPart>, Problem> {
     let most = app.limits.input_parts_max.saturating_sub(1);
     if attachments.len() > most {
-        return Err(Problem::invalid_body(format!("`attachments`: {} files; {most} is the most", attachments.len())));
+        return Err(Problem::invalid_field(
+            "attachments",
+            format!("{} files; the maximum is {most}", attachments.len()),
+        ));
     }
     let files = attachments.into_iter().map(|file| serde_json::from_value(Value::Object(file)));
     let attachments: Result<Vec<Attachment>, _> = files.collect();
-    let attachments = attachments.map_err(|error| Problem::invalid_body(format!("`attachments`: {error}")))?;
+    let attachments = attachments.map_err(|error| Problem::invalid_field("attachments", error))?;
     if attachments.iter().any(|file| file.bucket.is_empty() || file.path.is_empty()) {
-        return Err(Problem::invalid_body("`attachments`: a file has a `bucket` and a `path`"));
+        return Err(Problem::invalid_field("attachments", "a file needs a `bucket` and a `path`"));
     }
     if message.is_empty() && attachments.is_empty() {
-        return Err(Problem::invalid_body("`message` is empty: say something"));
+        return Err(Problem::invalid_field("message", "must not be empty"));
     }
     let text = Some(message).filter(|message| !message.is_empty()).map(ContentPart::text);
     let files = attachments.into_iter().map(|Attachment { bucket, path }| ContentPart::File {
@@ -125,7 +128,7 @@ async fn default_agent(app: &App, user: &UserId, thread: Option<&ThreadId>) -> R
         [only] => Ok((*only).to_owned()),
         _ => {
             let agents: Vec<String> = definitions.agents.keys().cloned().collect();
-            Err(Problem::invalid_body("`agent`: there are several: say which").with_extension("agents", agents))
+            Err(Problem::invalid_field("agent", "there are several agents; name one").with_extension("agents", agents))
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) async fn find_named_thread(app: &App, user: &UserId, name: &str) -> R
 /// The thread that a client means by a name of its own, which may not be there yet.
 pub(crate) async fn reserve_named_thread(app: &App, user: &UserId, name: &str) -> Result<ThreadId, Problem> {
     if !is_valid_id(name) {
-        return Err(Problem::invalid_body("`threadId` has 1 to 64 letters, digits, `_` or `-`"));
+        return Err(Problem::invalid_field("threadId", "must have 1 to 64 letters, digits, `_` or `-`"));
     }
     let row = AliasRow {
         protocol: AGENT_RUNS_PROJECTION.to_owned(),

@@ -14,7 +14,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
     let pending = match status.as_deref() {
         None => false,
         Some("pending") => true,
-        Some(_) => return Err(Problem::invalid_query("`status` must be pending, or be left out for all")),
+        Some(_) => return Err(Problem::invalid_param("status", "must be `pending`, or be omitted for all")),
     };
     let (limit, page) = pagination::parse_page_query(limit, before)?;
     let rows = app.engine.ports().directory.approvals(&caller.user, pending, page).await?;

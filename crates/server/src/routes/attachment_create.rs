@@ -21,6 +21,7 @@ use files::{
 };
 use futures_util::stream::{BoxStream, StreamExt as _};
 use model::UserId;
+use model::error::ErrorCode;
 use model::ports::{AttachmentOutcome, AttachmentRow, Clock as _};
 use multer::{Constraints, Multipart, SizeLimit};
 use serde_json::json;
@@ -58,9 +59,7 @@ pub(crate) async fn handle(
 async fn check_upload(app: &App, user: &UserId, headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key(header::CONTENT_ENCODING) {
         let detail = "compressed bodies are not taken: send it without Content-Encoding";
-        return Err(
-            Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_encoding", detail).closing_connection()
-        );
+        return Err(Problem::new(ErrorCode::UnsupportedEncoding, detail).closing_connection());
     }
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > app.files.settings.upload_bytes_max.saturating_add(FORM_BYTES_MAX)) {
@@ -99,7 +98,7 @@ async fn receive_file(
     let mut incoming = open_upload(app, headers, body).await?;
     let head = incoming.read_head().await?;
     if head.is_empty() {
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "empty_file", "the file is empty"));
+        return Err(Problem::new(ErrorCode::EmptyFile, "the file is empty"));
     }
     let kind = FileType::sniff(&head, incoming.declared_type.as_deref());
     incoming.image_check = Some(ImageHeaderScanner::new(kind, app.files.settings.pixels_max));
@@ -252,9 +251,7 @@ fn too_large(app: &App) -> Problem {
 
 fn larger_than_problem(bytes_max: u64) -> Problem {
     let detail = format!("the file is larger than {bytes_max} bytes");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
-        .with_extension("bytes_max", bytes_max)
-        .closing_connection()
+    Problem::new(ErrorCode::BodyTooLarge, detail).with_extension("bytes_max", bytes_max).closing_connection()
 }
 
 fn quota_exceeded(most: u64, used: u64) -> Problem {
@@ -263,16 +260,16 @@ fn quota_exceeded(most: u64, used: u64) -> Problem {
 
 fn upload_timed_out(silence_max: Duration) -> Problem {
     let detail = format!("nothing came for {} ms, or the file took too long", silence_max.as_millis());
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail).closing_connection()
+    Problem::new(ErrorCode::BodyTimeout, detail).closing_connection()
 }
 
 fn body_interrupted() -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "invalid_framing", "the body broke off").closing_connection()
+    Problem::new(ErrorCode::InvalidFraming, "the body broke off").closing_connection()
 }
 
 fn invalid_form() -> Problem {
     let detail = "a form has exactly one field, which is a file: `filename` must be there";
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_form", detail).closing_connection()
+    Problem::new(ErrorCode::InvalidForm, detail).closing_connection()
 }
 
 fn form_problem(error: &multer::Error, bytes_max: u64) -> Problem {

@@ -24,7 +24,7 @@ pub(crate) async fn handle(
 ) -> Result<Json<SignedUrlResponse>, Problem> {
     let [bucket, path] = query_params::parse_query(&uri, ["bucket", "path"])?;
     let (Some(bucket), Some(path)) = (bucket, path) else {
-        return Err(Problem::invalid_query("`bucket` and `path` must both be there"));
+        return Err(Problem::invalid_query("`bucket` and `path` are both required"));
     };
     // Whole parts are compared: `u1` is not the beginning of `u10`.
     let owner = app.files.parse_key(&bucket, &path)?.owner().clone();

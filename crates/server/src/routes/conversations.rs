@@ -10,8 +10,9 @@ use crate::json_body::JsonBody;
 use crate::problem::Problem;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
+use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::ports::AliasRow;
 use model::{ThreadId, UserId};
@@ -113,7 +114,7 @@ pub(crate) async fn find_conversation(app: &App, user: &UserId, id: &str) -> Res
     let Some(row) = row else {
         let short: String = id.chars().take(80).collect();
         let detail = format!("Conversation with id '{short}' not found.");
-        return Err(Problem::new(StatusCode::NOT_FOUND, "not_found", detail));
+        return Err(Problem::new(ErrorCode::NotFound, detail));
     };
     let note = serde_json::from_str(&row.note).unwrap_or_default();
     Ok(Conversation { id: row.name, thread: row.thread, created_at: row.created_at, data: note })
@@ -130,7 +131,7 @@ impl Conversation {
         if text.len() > CONVERSATION_BYTES_MAX {
             let detail =
                 format!("items and metadata that wait in a conversation may be {CONVERSATION_BYTES_MAX} bytes");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", detail));
+            return Err(Problem::new(ErrorCode::RequestTooLarge, detail));
         }
         Ok(text)
     }
@@ -142,8 +143,7 @@ impl Conversation {
 
     /// What no run has read yet.
     pub(crate) fn pending_input(&self) -> Result<Vec<ClientInput>, Problem> {
-        parse_conversation_items(&Value::Array(self.data.items.clone()))
-            .map_err(|wrong| Problem::invalid_body(wrong.to_string()))
+        parse_conversation_items(&Value::Array(self.data.items.clone())).map_err(Problem::from)
     }
 
     /// A run has read what waited. What came meanwhile waits on; a conversation that is gone has nothing that could wait.
@@ -158,7 +158,7 @@ impl Conversation {
 }
 
 fn parse_metadata(body: &JsonObject) -> Result<JsonObject, Problem> {
-    responses::parse_metadata(body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))
+    responses::parse_metadata(body).map_err(Problem::from)
 }
 
 /// The items of a request, each with a name. What they bring along is looked at here and kept when a run reads them: the
@@ -166,9 +166,13 @@ fn parse_metadata(body: &JsonObject) -> Result<JsonObject, Problem> {
 async fn parse_new_items(app: &App, user: &UserId, body: &JsonObject, needed: bool) -> Result<Vec<Value>, Problem> {
     let given = body.get("items").filter(|items| !items.is_null());
     let Some(given) = given else {
-        return if needed { Err(Problem::invalid_body("`items`: a list of items is needed")) } else { Ok(Vec::new()) };
+        return if needed {
+            Err(Problem::invalid_field("items", "a list of items is required"))
+        } else {
+            Ok(Vec::new())
+        };
     };
-    let mut said = parse_conversation_items(given).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    let mut said = parse_conversation_items(given).map_err(Problem::from)?;
     let luggage = Uploads::extract(app, "items", uploads::parts_of_client_input(&mut said)).await?;
     luggage.check_owned(app, user, uploads::parts_of_client_input(&mut said)).await?;
     let named = |mut item: Value| {

@@ -4,8 +4,8 @@ use crate::app::App;
 use crate::auth::Caller;
 use crate::problem::Problem;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use model::error::ErrorCode;
 use serde_json::{Value, json};
 
 pub(crate) async fn list(State(app): State<App>, _: Caller) -> Response {
@@ -20,7 +20,7 @@ pub(crate) async fn get(State(app): State<App>, _: Caller, Path(name): Path<Stri
     }
     let short: String = name.chars().take(80).collect();
     let detail = format!("The model '{short}' does not exist.");
-    Err(Problem::new(StatusCode::NOT_FOUND, "model_not_found", detail))
+    Err(Problem::new(ErrorCode::ModelNotFound, detail))
 }
 
 /// Agents are the config's: they have no birthday.

@@ -11,10 +11,11 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::stream_start::{self, StreamStart, StreamView};
 use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::Uri;
 use axum::http::request::Parts;
-use axum::http::{StatusCode, Uri};
 use bytes::{Bytes, BytesMut};
 use model::command::Command;
+use model::error::ErrorCode;
 use model::ports::{Frames, PageLimit, Projection as _, RunRow};
 use model::{Seq, TaskId, ThreadId, UserId};
 use protocol::responses::{PendingResponse, ResponsesProjection};
@@ -53,7 +54,7 @@ pub(crate) struct ResponseSnapshot {
 
 pub(crate) fn response_not_found(id: &str) -> Problem {
     let short: String = id.chars().take(80).collect();
-    Problem::new(StatusCode::NOT_FOUND, "not_found", format!("Response with id '{short}' not found."))
+    Problem::new(ErrorCode::NotFound, format!("Response with id '{short}' not found."))
 }
 
 /// The response of this name, and how far it is. What was not to be kept, or was deleted, does not exist.

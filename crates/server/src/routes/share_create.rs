@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
+use model::error::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -46,8 +47,8 @@ pub(crate) async fn handle(
     let request: Request = JsonBody::read(&headers, body, &app.limits).await?.into_object()?;
     let seconds = request.expires_in_seconds.unwrap_or(LIFETIME_SECONDS_DEFAULT);
     if !(1..=LIFETIME_SECONDS_MAX).contains(&seconds) {
-        let detail = format!("`expires_in_seconds` must be a number from 1 to {LIFETIME_SECONDS_MAX}");
-        return Err(Problem::invalid_body(detail));
+        let detail = format!("must be a number from 1 to {LIFETIME_SECONDS_MAX}");
+        return Err(Problem::invalid_field("expires_in_seconds", detail));
     }
     let head = stream_start::log_head(&app, &caller.user, &thread).await?;
     let until = match request.mode {
@@ -56,8 +57,8 @@ pub(crate) async fn handle(
     };
     let directory = &app.engine.ports().directory;
     if directory.shares(&caller.user, &thread).await?.len() >= SHARES_MAX {
-        let detail = format!("the thread was shared {SHARES_MAX} times, which is the most");
-        return Err(Problem::new(StatusCode::CONFLICT, "too_many_shares", detail));
+        let detail = format!("the thread has {SHARES_MAX} shares, which is the maximum");
+        return Err(Problem::new(ErrorCode::TooManyShares, detail));
     }
     let now = app.engine.ports().clock.now();
     let (row, token) = shares::new_share((caller.user, thread), until, (now, now.saturating_add(seconds * 1_000)))?;

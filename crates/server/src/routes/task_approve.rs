@@ -8,7 +8,8 @@ use crate::problem::Problem;
 use crate::{json_schema, native_api, query_params};
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
+use model::error::ErrorCode;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, Initiator};
 use model::json::JsonObject;
 use model::ports::{ApprovalRow, RunRow, SubmitError};
@@ -61,7 +62,7 @@ impl Request {
     fn into_decision(self) -> Result<ApprovalDecision, Problem> {
         let Self { decision: kind, message, arguments, always } = self;
         if (kind == ApprovalDecisionKind::Edit) != arguments.is_some() {
-            return Err(Problem::invalid_body("`arguments` belong to the decision `edit`, and to no other"));
+            return Err(Problem::invalid_field("arguments", "only the decision `edit` takes arguments"));
         }
         check_request_size(&(&message, &arguments))?;
         Ok(ApprovalDecision { kind, always, message, args: arguments.map(Value::Object) })
@@ -82,13 +83,14 @@ fn check_arguments(app: &App, question: &ApprovalRow, decision: &ApprovalDecisio
     let Some(tool) = app.engine.ports().definitions.tools.get(name) else { return Ok(()) };
     json_schema::validate_arguments(&tool.spec.parameters, arguments).map_err(|complaints| {
         let detail = format!("`arguments` do not fit `{name}`: {complaints}");
-        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_arguments", detail)
+        Problem::new(ErrorCode::InvalidArguments, detail)
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::StatusCode;
     use axum::response::IntoResponse as _;
     use model::event::ActionRequest;
     use model::{CallId, TaskId, ThreadId};

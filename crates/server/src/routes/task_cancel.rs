@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use model::command::CancelCommand;
+use model::error::ErrorCode;
 use model::event::CancelMode;
 use model::ports::RunRow;
 use model::task::TaskStatus;
@@ -40,7 +41,7 @@ pub(crate) async fn handle(
     if app.engine.find_submission(&caller.user, idempotency.as_ref()).await?.is_none() {
         let status = find_task_status(&app, &caller.user, &row, &task).await?;
         if status.is_terminal() {
-            let problem = Problem::new(StatusCode::CONFLICT, "already_ended", "it has ended already");
+            let problem = Problem::new(ErrorCode::AlreadyEnded, "it has ended already");
             return Err(problem.with_extension("task_status", status.as_str()));
         }
         let (engine, user) = (app.engine.clone(), caller.user.clone());

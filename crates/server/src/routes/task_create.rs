@@ -18,6 +18,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use engine::{NewRun, OnBusy, StartedRun};
+use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
@@ -93,8 +94,7 @@ pub(crate) async fn handle(
 
 async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, Uploads), Problem> {
     let mut thread = request.thread_id.map(|id| ThreadId::parse(&id)).transpose()?;
-    let unknown =
-        || Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unknown_previous", "`previous` names no run of this thread");
+    let unknown = || Problem::new(ErrorCode::UnknownPrevious, "the thread has no such run");
     let previous = request.previous.map(|id| TaskId::parse(&id)).transpose().map_err(|_| unknown())?;
     // A run names its thread.
     if let (Some(previous), None) = (&previous, &thread) {
@@ -102,9 +102,7 @@ async fn new_run(app: &App, user: &UserId, request: Request) -> Result<(NewRun, 
     }
     let (shown, mut luggage) = match &request.share {
         Some(_) if thread.is_some() => {
-            return Err(Problem::invalid_body(
-                "`share` begins a thread: it goes with no `thread_id` and no `previous`",
-            ));
+            return Err(Problem::invalid_field("share", "starts a new thread: omit `thread_id` and `previous`"));
         }
         Some(token) => shares::fork_share(app, token).await?,
         None => (NewRun::default(), Uploads::default()),

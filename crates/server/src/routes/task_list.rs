@@ -27,7 +27,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
 fn parse_statuses(text: &str) -> Result<Vec<TaskStatus>, Problem> {
     let unknown = || {
         let all = TaskStatus::ALL.map(TaskStatus::as_str).join(", ");
-        Problem::invalid_query(format!("`status` must be some of {all}, with commas between them"))
+        Problem::invalid_param("status", format!("must be a comma-separated list of {all}"))
     };
     text.split(',').map(|word| TaskStatus::parse(word).ok_or_else(unknown)).collect()
 }

@@ -16,7 +16,7 @@ use axum::response::Response;
 use engine::AnswerError;
 use model::command::ClientToolResult;
 use model::content::ContentPart;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::PendingKind;
 use model::id::is_valid_id;
 use model::ports::RunRow;
@@ -86,22 +86,22 @@ async fn store_uploads(
 
 fn parse_results(given: Vec<ToolResultBody>, limits: &HttpLimits) -> Result<Vec<ClientToolResult>, Problem> {
     if given.is_empty() {
-        return Err(Problem::invalid_body("the list is empty: give at least one result"));
+        return Err(Problem::invalid_body("the list must not be empty"));
     }
     let mut known = HashSet::new();
     let check = |ToolResultBody { call_id, content, error }| {
         if !is_valid_id(&call_id) {
-            return Err(Problem::invalid_body("`call_id` must be the id of a call"));
+            return Err(Problem::invalid_field("call_id", "must be the id of a call"));
         }
         if !known.insert(call_id.clone()) {
-            return Err(Problem::invalid_body(format!("`call_id`: `{call_id}` stands twice")));
+            return Err(Problem::invalid_field("call_id", format!("duplicate `{call_id}`")));
         }
         let mut content = content.into_parts(limits)?;
         // The model must read something: if nothing else, what went wrong.
         if let (Some(error), []) = (&error, content.as_slice()) {
             content.push(ContentPart::text(error));
         }
-        let error = error.map(|error| ErrorInfo::new("client_error", error));
+        let error = error.map(|error| ErrorInfo::new(ErrorCode::ClientError, error));
         Ok(ClientToolResult { call_id: CallId::from(call_id), content, error })
     };
     given.into_iter().map(check).collect()

@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
+use model::error::ErrorCode;
 use serde::Deserialize;
 use serde_json::json;
 use std::time::Instant;
@@ -28,8 +29,9 @@ pub(crate) async fn handle(
     let [] = query_params::parse_query(&uri, [])?;
     let Request {} = JsonBody::read_optional(&headers, body, &app.limits).await?.into_object()?;
     let ticket = app.tickets.issue(&caller, Instant::now()).map_err(|error| match error {
-        TicketError::TooMany => Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_tickets", error.to_string())
-            .with_header(header::RETRY_AFTER, "60"),
+        TicketError::TooMany => {
+            Problem::new(ErrorCode::TooManyTickets, error.to_string()).with_header(header::RETRY_AFTER, "60")
+        }
         TicketError::Random(_) => {
             tracing::error!(%error, "no ticket");
             Problem::internal()

@@ -16,7 +16,7 @@ pub(crate) async fn handle(State(app): State<App>, caller: Caller, uri: Uri) -> 
     let day = match day {
         None => Day::from_millis(ports.clock.now()),
         Some(text) => dates::parse_day(&text)
-            .ok_or_else(|| Problem::invalid_query("`day` must be a day since 1970, written like 2025-01-31"))?,
+            .ok_or_else(|| Problem::invalid_param("day", "must be a date since 1970, such as 2025-01-31"))?,
     };
     let Spend { usage, cost } = ports.directory.daily_spend(&caller.user, day).await?;
     Ok(Json(json!({ "day": dates::format_day(day), "usage": usage, "cost": native_api::amount_as_f64(cost) })))

@@ -124,13 +124,13 @@ impl WsApprovalResponse {
     /// The one decision of an answer: a question is about one call.
     pub(crate) fn into_decision(self) -> Result<ApprovalDecision, Problem> {
         let Ok([decision]) = <[JsonObject; 1]>::try_from(self.decisions) else {
-            return Err(Problem::invalid_body("`decisions`: one for each action request, and a question has one"));
+            return Err(Problem::invalid_field("decisions", "exactly one decision is required"));
         };
         let decided = serde_json::from_value(Value::Object(decision));
         let DecisionBody { kind, message, args } =
-            decided.map_err(|error| Problem::invalid_body(format!("`decisions`: {error}")))?;
+            decided.map_err(|error| Problem::invalid_field("decisions", error))?;
         if (kind == ApprovalDecisionKind::Edit) != args.is_some() {
-            return Err(Problem::invalid_body("`decisions`: `args` belong to the decision `edit`, and to no other"));
+            return Err(Problem::invalid_field("decisions", "only the decision `edit` takes `args`"));
         }
         Ok(ApprovalDecision { kind, always: false, message, args: args.map(Value::Object) })
     }
@@ -142,8 +142,8 @@ const HTTP_ONLY_FIELDS: [&str; 5] = ["type", "title", "status", "code", "detail"
 /// The event that says what was not right, with whatever more there is to say: where the log ends, how it was decided.
 pub(crate) async fn error_event(problem: Problem, session: Option<&str>) -> String {
     let mut response = problem.into_response();
-    let refusal = response.extensions_mut().remove::<ProblemSummary>();
-    let (code, message) = refusal.map(|refusal| (refusal.code, refusal.detail)).unwrap_or_default();
+    let summary = response.extensions_mut().remove::<ProblemSummary>();
+    let (code, message) = summary.map(|summary| (summary.code.as_str(), summary.detail)).unwrap_or_default();
     let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let mut event: JsonObject = serde_json::from_slice(&body).unwrap_or_default();
     event.retain(|name, _| !HTTP_ONLY_FIELDS.contains(&name.as_str()));

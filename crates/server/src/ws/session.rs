@@ -10,12 +10,12 @@ use crate::routes::run_to_completion;
 use crate::shares;
 use crate::start_run;
 use crate::stream_start::{self, StreamView};
-use axum::http::StatusCode;
 use bytes::Bytes;
 use engine::{NewRun, REQUEST_BYTES_MAX, StartError, Viewer};
 use model::command::CancelCommand;
 use model::content::{ContentPart, FileRef};
 use model::cursor::Cursor;
+use model::error::ErrorCode;
 use model::event::{CancelMode, ClientIds};
 use model::id::is_valid_id;
 use model::ports::{AliasRow, ListPage, PageLimit, RunFilter, RunRow, SubmitError};
@@ -112,7 +112,10 @@ pub(crate) async fn send_chat(
     };
     let (shown, mut luggage) = match &chat.share {
         Some(_) if app.engine.ports().directory.thread(user, &thread).await?.is_some() => {
-            return Err(Problem::invalid_body("`share` begins a session: `session_id` must be a new name, or none"));
+            return Err(Problem::invalid_field(
+                "share",
+                "starts a new session: `session_id` must be a new name or absent",
+            ));
         }
         Some(token) => shares::fork_share(app, token).await?,
         None => (NewRun::default(), Uploads::default()),
@@ -148,7 +151,7 @@ pub(crate) async fn send_chat(
 fn chat_input(app: &App, files: Vec<String>, words: String) -> Result<Vec<ContentPart>, Problem> {
     let most = app.limits.input_files_max;
     if files.len() > most {
-        return Err(Problem::invalid_body(format!("`content_urls`: {} files; {most} is the most", files.len())));
+        return Err(Problem::invalid_field("content_urls", format!("{} files; the maximum is {most}", files.len())));
     }
     let file = |url| ContentPart::File { file: FileRef { url: Some(url), ..FileRef::default() } };
     let words = Some(words).filter(|words| !words.is_empty()).map(ContentPart::text);
@@ -180,7 +183,7 @@ pub(crate) async fn resume_session(
 pub(crate) async fn stop_session(app: &App, caller: &Caller, thread: Option<ThreadId>) -> Result<(), Problem> {
     let Some(thread) = thread else {
         let detail = "this socket has no session yet: chat, or resume one";
-        return Err(Problem::new(StatusCode::CONFLICT, "no_session", detail));
+        return Err(Problem::new(ErrorCode::NoSession, detail));
     };
     let status = vec![TaskStatus::Queued, TaskStatus::Running, TaskStatus::Paused];
     let filter = RunFilter { status, thread: Some(thread.clone()) };
@@ -218,7 +221,7 @@ pub(crate) async fn decide_approval(app: &App, caller: &Caller, answer: WsApprov
         // The run looks again, at what it started with.
         json_schema::validate_arguments(&tool.spec.parameters, arguments).map_err(|complaints| {
             let detail = format!("`args` do not fit `{}`: {complaints}", question.action.name);
-            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_arguments", detail)
+            Problem::new(ErrorCode::InvalidArguments, detail)
         })?;
     }
     let (engine, user) = (app.engine.clone(), user.clone());
@@ -231,7 +234,7 @@ async fn reserve_session_thread(app: &App, user: &UserId, name: String) -> Resul
         return Ok((name, thread, false));
     }
     if !is_valid_id(&name) {
-        return Err(Problem::invalid_body("`session_id` has 1 to 64 letters, digits, `_` or `-`"));
+        return Err(Problem::invalid_field("session_id", "must have 1 to 64 letters, digits, `_` or `-`"));
     }
     let ports = app.engine.ports();
     let row = AliasRow {

@@ -9,8 +9,8 @@ use crate::auth::Caller;
 use crate::json_body::{BodyPermit, JsonBody};
 use crate::problem::Problem;
 use crate::shares;
-use axum::http::StatusCode;
 use bytes::Bytes;
+use model::error::ErrorCode;
 use std::future::pending;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -135,7 +135,7 @@ impl BlocksSocket {
                 }
             }
             WsIncoming::Binary => {
-                let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_message", "messages are text");
+                let problem = Problem::new(ErrorCode::InvalidMessage, "messages are text");
                 self.send_error(problem).await?;
             }
             WsIncoming::KeepAlive => {}

@@ -11,6 +11,7 @@
 use super::{invalid_arguments_output, parse_arguments, text_output};
 use model::definition::ToolSpec;
 use model::definition::{Tool, ToolExecutor};
+use model::error::ErrorCode;
 use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
@@ -53,7 +54,7 @@ pub(super) fn run(arguments: &str) -> ToolOutput {
         Ok(Arguments { expression }) => match evaluate(&expression) {
             Ok(value) => text_output(value.to_string()),
             Err(CalculatorError::Syntax(why)) => invalid_arguments_output(why),
-            Err(CalculatorError::Math(why)) => ToolOutput::failed("calculation_failed", why),
+            Err(CalculatorError::Math(why)) => ToolOutput::failed(ErrorCode::CalculationFailed, why),
         },
         Err(error) => invalid_arguments_output(error),
     }

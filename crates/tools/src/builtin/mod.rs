@@ -13,6 +13,7 @@ mod slow;
 use futures_util::stream;
 use model::content::ContentPart;
 use model::definition::Tool;
+use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::ports::{BoxStream, Clock};
 use model::tool::{ToolEvent, ToolOutput, ToolRequest};
@@ -65,7 +66,7 @@ async fn run_builtin(request: &ToolRequest, clock: &dyn Clock) -> ToolOutput {
         get_weather::NAME => get_weather::run(arguments),
         name => match delay::run(name, arguments).await {
             Some(output) => output,
-            None => ToolOutput::failed("unknown_tool", format!("there is no builtin tool `{name}`")),
+            None => ToolOutput::failed(ErrorCode::UnknownTool, format!("there is no builtin tool `{name}`")),
         },
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use model::content::{ImageBlock, ImageUrl, TextBlock};
+use model::error::ErrorCode;
 use serde_json::json;
 
 /// The words of a result that is nothing else.
@@ -61,7 +62,7 @@ fn an_object_with_the_fields_of_an_output_is_one() {
         summary: Some("short".to_owned()),
         artifact: Some(json!([1])),
         ui_hints: Some([("colour".to_owned(), json!("red"))].into_iter().collect()),
-        error: Some(ErrorInfo::new("c", "m")),
+        error: Some(ErrorInfo::external("c", "m")),
     };
     assert_eq!(output, wanted);
 }
@@ -71,7 +72,7 @@ fn plain_words_are_enough_for_content_and_for_an_error() {
     let output = parse_output(r#"{"message_content":"hi"}"#, None).unwrap();
     assert_eq!(output, text_output("hi"));
     let output = parse_output(r#"{"error":"no such city"}"#, None).unwrap();
-    assert_eq!(output, ToolOutput::failed("tool_failed", "no such city"));
+    assert_eq!(output, ToolOutput::failed(ErrorCode::ToolFailed, "no such city"));
 }
 
 #[test]

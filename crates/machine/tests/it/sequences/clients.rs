@@ -39,7 +39,7 @@ fn a_client_that_could_not_says_why() {
     let mut sim = picking();
     sim.model_turn([model_call("pick", "{}")]);
     sim.skip_trace();
-    let error = Some(ErrorInfo::new("closed", "The dialog was closed."));
+    let error = Some(ErrorInfo::external("closed", "The dialog was closed."));
     let result = ClientToolResult { call_id: call_id("call_R1"), content: Vec::new(), error };
     sim.input(MachineInput::Answers(vec![client_results_answer(vec![result])]));
     sim.expect_trace("resumed{user} fco_R1{failed,closed} step.started{2}");

@@ -193,7 +193,7 @@ fn a_provider_of_no_use_is_left_at_once_and_a_refused_request_is_refused() {
 fn a_failure_that_says_nothing_of_a_retry_is_not_retried() {
     let mut sim = Sim::started(two_models());
     let id = sim.last_model();
-    let failure = model::model_turn::ModelFailure { error: ErrorInfo::new("odd", "?"), retry_after_ms: None };
+    let failure = model::model_turn::ModelFailure { error: ErrorInfo::external("odd", "?"), retry_after_ms: None };
     sim.skip_trace();
     sim.input(machine::MachineInput::Model { id, event: model::model_turn::ModelEvent::Failed(failure) });
     sim.expect_trace("step.done{1,error} failed{odd}");

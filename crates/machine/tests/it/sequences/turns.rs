@@ -4,7 +4,7 @@ use crate::fixtures::{demo_definitions, model_call, model_text, run_id, tool, to
 use crate::sim::{Sim, start_command};
 use machine::MachineInput;
 use model::command::StartCommand;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::StopReason;
 use model::item::Item;
 use model::model_turn::ModelDelta;
@@ -59,7 +59,7 @@ fn a_run_begins_once() {
 #[test]
 fn a_run_that_may_not_begin_says_why_and_asks_nobody() {
     let mut sim = Sim::new(demo_definitions([]));
-    let refused = Some(ErrorInfo::new("hook_failed", "The hook did not answer."));
+    let refused = Some(ErrorInfo::new(ErrorCode::HookFailed, "The hook did not answer."));
     sim.input(MachineInput::Start(Box::new(StartCommand { hook_error: refused, ..start_command(Vec::new()) })));
     sim.expect_trace("created started failed{hook_failed}");
     assert!(sim.model_requests.is_empty());

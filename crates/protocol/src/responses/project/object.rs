@@ -1,7 +1,7 @@
 //! A response as one JSON object. Clients check its shape in every lifecycle event, so that all keys are always there.
 
 use crate::responses::request::ECHOED_FIELDS;
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::event::LimitReason;
 use model::json::JsonObject;
 use model::usage::Usage;
@@ -155,7 +155,7 @@ impl ResponseEnd {
             Self::Incomplete(_) => ("incomplete", "incomplete_details", json!({"reason": "max_output_tokens"})),
             Self::Cancelled => ("cancelled", "incomplete_details", json!({"reason": "cancelled"})),
             Self::Failed(error) => {
-                let code = if error.code == "rate_limited" { "rate_limit_exceeded" } else { "server_error" };
+                let code = if error.has_code(ErrorCode::RateLimited) { "rate_limit_exceeded" } else { "server_error" };
                 ("failed", "error", json!({"code": code, "message": error.message}))
             }
         };

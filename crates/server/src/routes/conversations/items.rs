@@ -9,9 +9,10 @@ use crate::problem::Problem;
 use crate::routes::responses::{ResponseRef, input_items, parse_known_query, read_response};
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Uri};
 use axum::response::{IntoResponse as _, Response};
 use model::UserId;
+use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::ports::{ListPage, RunFilter, RunRow};
 use serde_json::{Value, json};
@@ -102,7 +103,7 @@ pub(crate) async fn delete(
     conversation.data.items.retain(|value| value.get("id").and_then(Value::as_str) != Some(&item));
     if conversation.data.items.len() == before {
         let detail = "an item that was read cannot be taken out of its log: delete the conversation's thread";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "unsupported", detail));
+        return Err(Problem::new(ErrorCode::Unsupported, detail));
     }
     conversation.save(&app, &caller.user).await?;
     Ok(axum::Json(conversation.to_json()).into_response())
@@ -110,7 +111,7 @@ pub(crate) async fn delete(
 
 fn item_not_found(id: &str) -> Problem {
     let short: String = id.chars().take(80).collect();
-    Problem::new(StatusCode::NOT_FOUND, "not_found", format!("Item with id '{short}' not found."))
+    Problem::new(ErrorCode::NotFound, format!("Item with id '{short}' not found."))
 }
 
 /// The runs of a conversation that have begun, newest first.
@@ -168,13 +169,13 @@ impl ItemPage {
             Some(text) => {
                 let number = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
                 number
-                    .ok_or_else(|| Problem::invalid_query(format!("`limit` must be a number from 1 to {LIMIT_MAX}")))?
+                    .ok_or_else(|| Problem::invalid_param("limit", format!("must be a number from 1 to {LIMIT_MAX}")))?
             }
         };
         let newest_first = match order.as_deref() {
             None | Some("desc") => true,
             Some("asc") => false,
-            Some(_) => return Err(Problem::invalid_query("`order` must be asc or desc")),
+            Some(_) => return Err(Problem::invalid_param("order", "must be `asc` or `desc`")),
         };
         Ok(Self { newest_first, after, limit, items: Vec::new() })
     }
@@ -202,7 +203,7 @@ impl ItemPage {
         // Silence would look like the end.
         if let Some(after) = &self.after {
             let short: String = after.chars().take(80).collect();
-            return Err(Problem::invalid_query(format!("`after`: there is no item `{short}` here")));
+            return Err(Problem::invalid_param("after", format!("no item `{short}` in this conversation")));
         }
         let has_more = self.is_full();
         self.items.truncate(self.limit);

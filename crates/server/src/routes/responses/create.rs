@@ -15,10 +15,11 @@ use crate::sse::{self, SseStyle};
 use crate::stream_start;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use engine::NewRun;
 use model::UserId;
+use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::ports::RunRow;
 use protocol::client_input::ClientInput;
@@ -35,7 +36,7 @@ pub(crate) async fn handle(
     let large = json.take_permit();
     let idempotency = parse_idempotency_key(&headers, "POST /v1/responses", &json.digest())?;
     let body: JsonObject = json.into_object()?;
-    let asked = parse_responses_request(&body).map_err(|wrong| Problem::invalid_body(wrong.to_string()))?;
+    let asked = parse_responses_request(&body).map_err(Problem::from)?;
     drop(body);
     let (stream, background) = (asked.stream, asked.background);
     let conversation = match &asked.conversation {
@@ -85,7 +86,7 @@ async fn resolve_request(
         (Some(model), _) => model,
         (None, ConversationRef::AfterRun(run)) => run.agent.clone(),
         (None, _) => {
-            return Err(Problem::invalid_body("`model`: the name of an agent, or `provider/model`, is needed"));
+            return Err(Problem::invalid_field("model", "the name of an agent, or `provider/model`, is required"));
         }
     };
     let new = NewRun {
@@ -104,7 +105,7 @@ async fn find_previous_run(app: &App, user: &UserId, id: &str) -> Result<RunRow,
     let gone = |_| {
         let short: String = id.chars().take(80).collect();
         let detail = format!("Previous response with id '{short}' not found.");
-        Problem::new(StatusCode::BAD_REQUEST, "previous_response_not_found", detail)
+        Problem::new(ErrorCode::PreviousResponseNotFound, detail)
     };
     let (ResponseRef { run, .. }, _) = find_response(app, user, id).await.map_err(gone)?;
     // A run that was given up before it began has said nothing to go on from.

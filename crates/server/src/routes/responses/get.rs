@@ -21,7 +21,7 @@ pub(crate) async fn handle(
     let stream = match stream.as_deref() {
         None | Some("false") => false,
         Some("true") => true,
-        Some(_) => return Err(Problem::invalid_query("`stream` must be true or false")),
+        Some(_) => return Err(Problem::invalid_param("stream", "must be true or false")),
     };
     let after = after.map(|text| parse_sequence_number(&text)).transpose()?;
     let (found, read) = find_response(&app, &caller.user, &id).await?;
@@ -31,8 +31,8 @@ pub(crate) async fn handle(
     let skip = after.map_or(0, |after| after.saturating_add(1));
     if skip > read.frame_count {
         let head = read.frame_count.saturating_sub(1);
-        let detail = format!("`starting_after` is ahead of the response, whose last event has the number {head}");
-        return Err(Problem::invalid_query(detail));
+        let detail = format!("is ahead of the response, whose last event has the number {head}");
+        return Err(Problem::invalid_param("starting_after", detail));
     }
     if method == Method::HEAD {
         return Ok(sse::sse_head());
@@ -44,5 +44,5 @@ pub(crate) async fn handle(
 fn parse_sequence_number(text: &str) -> Result<u64, Problem> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = if plain { text.parse().ok() } else { None };
-    number.ok_or_else(|| Problem::invalid_query("`starting_after` must be the number of an event"))
+    number.ok_or_else(|| Problem::invalid_param("starting_after", "must be the number of an event"))
 }
