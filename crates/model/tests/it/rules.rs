@@ -1,7 +1,8 @@
 //! Rules on arguments: what they mean, where they are refused, and that doubt asks.
 
-use model::approval_rule::{ApprovalRule, ApprovalRuleError, RULE_BYTES_MAX, RULE_DEPTH_MAX};
+use model::approval_rule::{ApprovalRule, ApprovalRuleError};
 use model::definition::ApprovalPolicy;
+use model::limits::{RULE_BYTES_MAX, RULE_DEPTH_MAX};
 use model_testing::{Rng, test_seeds};
 use serde_json::{Value, json};
 
