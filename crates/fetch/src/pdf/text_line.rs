@@ -1,42 +1,40 @@
-//! A line in the making: glyphs and where they are. What is between two of them is only seen when the line is whole.
+//! A line under construction. Spaces are inserted once the line is complete.
 
 use super::bidi;
 use std::borrow::Cow;
 
-/// A gap of so much of the font's size is a space.
+/// The smallest gap that counts as a space, in ems.
 const SPACE_EM: f64 = 0.15;
-/// Between ideographs, which stand apart.
+/// The same between ideographs, which are set apart.
 const IDEOGRAPH_SPACE_EM: f64 = 0.5;
-/// A line that has more glyphs is parted.
+/// Longer lines are split.
 const GLYPHS_MAX: usize = 50_000;
-/// So far back a glyph is looked for that is drawn a second time.
+/// How far back to look for a glyph that is drawn twice.
 const DUPLICATE_LOOKBACK_MAX: usize = 300;
 
-/// Where a glyph goes.
 #[derive(Clone, Copy)]
 pub(super) struct GlyphPosition {
     pub(super) x: f64,
     pub(super) y: f64,
-    /// The way that its line goes: one step.
+    /// The unit vector of the writing direction.
     pub(super) direction: (f64, f64),
-    /// How wide it is, and how far it is from there to the next glyph.
+    /// The glyph's width, and the distance from its end to the next glyph.
     pub(super) width: f64,
     pub(super) gap: f64,
-    /// The size of the font, along the line and across it.
+    /// The font size along and across the line.
     pub(super) font_width: f64,
     pub(super) font_height: f64,
 }
 
 impl GlyphPosition {
-    /// Is it nothing to read? A space without room is only there to bring letters together.
+    /// Whether there is nothing to read. A space of zero width only joins letters.
     pub(super) fn is_blank(&self, text: &str) -> bool {
         text.is_empty() || text == " " && self.width + self.gap.min(0.0) < 0.05 * self.font_width
     }
 }
 
-/// A glyph that is there.
 struct PlacedGlyph {
-    /// Where its text ends in the text of the line.
+    /// The end of its text within the text of the line.
     end: usize,
     start: f64,
     end_position: f64,
@@ -44,25 +42,24 @@ struct PlacedGlyph {
     font_width: f64,
 }
 
-/// The line.
 #[derive(Default)]
 pub(super) struct TextLine {
     text: String,
     glyphs: Vec<PlacedGlyph>,
     direction: (f64, f64),
-    /// The size of the last glyph's font.
+    /// Of the last glyph.
     font_height: f64,
-    /// What stands between this line and the one before.
+    /// What separates this line from the one before.
     separator: &'static str,
 }
 
 impl TextLine {
-    /// How much text there is that is not yet written.
+    /// The size of the text that is not written yet.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Puts a glyph there, after a new line if it is not on this one.
+    /// Adds a glyph, after a line break if it is not on this line.
     pub(super) fn push_glyph(&mut self, text: &str, spot: &GlyphPosition, out: &mut String) {
         if let Some(gap) = self.line_break_before(spot) {
             self.flush(gap, out);
@@ -85,7 +82,7 @@ impl TextLine {
         });
     }
 
-    /// Makes the last glyph end behind this one, which has no text of its own.
+    /// Extends the last glyph to the end of this one, which has no text of its own.
     pub(super) fn extend_last_glyph(&mut self, spot: &GlyphPosition) {
         let (from, _) = self.project(spot);
         if let Some(last) = self.glyphs.last_mut() {
@@ -94,13 +91,12 @@ impl TextLine {
         }
     }
 
-    /// Writes the line.
     pub(super) fn flush(&mut self, gap: &'static str, out: &mut String) {
         let line = self.to_text();
         let line = line.trim();
         if !line.is_empty() {
             out.truncate(out.trim_end().len());
-            // A hyphen that is only there because the line ends.
+            // A soft hyphen at the end of a line.
             let is_parted = out.ends_with('\u{ad}') && self.separator == "\n";
             if is_parted {
                 out.pop();
@@ -116,13 +112,13 @@ impl TextLine {
         self.glyphs.clear();
     }
 
-    /// Along the line and across it.
+    /// The position along and across the line.
     fn project(&self, spot: &GlyphPosition) -> (f64, f64) {
         let (x, y) = self.direction;
         (spot.x * x + spot.y * y, spot.y * x - spot.x * y)
     }
 
-    /// What is between the line and a glyph that is not on it.
+    /// The line break before a glyph that is not on this line.
     fn line_break_before(&self, spot: &GlyphPosition) -> Option<&'static str> {
         let last = self.glyphs.last()?;
         let is_turned = self.direction.0 * spot.direction.0 + self.direction.1 * spot.direction.1 < 0.95;
@@ -137,7 +133,7 @@ impl TextLine {
         }
     }
 
-    /// Letters are made bold, or given a shadow, by drawing them twice.
+    /// Bold text and shadows are made by drawing a glyph twice.
     fn is_duplicate(&self, text: &str, from: f64, across: f64, wide: f64) -> bool {
         let is_back = self.glyphs.last().is_some_and(|last| from < last.end_position - 0.1 * wide);
         let near = |a: f64, b: f64| (a - b).abs() < 0.1 * wide;
@@ -153,13 +149,12 @@ impl TextLine {
         end_of(index).and_then(|end| self.text.get(start..end)).unwrap_or_default()
     }
 
-    /// The line with its spaces.
     fn to_text(&self) -> String {
         let space = self.space_threshold();
         let mut glyphs: Vec<(&PlacedGlyph, &str)> = Vec::with_capacity(self.glyphs.len());
         glyphs.extend(self.glyphs.iter().enumerate().map(|(index, piece)| (piece, self.text_of(index))));
         let is_mixed = glyphs.iter().any(|(_, text)| bidi::is_right_to_left(text));
-        // Some programs write these from the left, some from the right, and some each word from another side.
+        // Programs write mixed lines in either direction, or word by word.
         if is_mixed {
             glyphs.sort_by(|(one, _), (other, _)| one.start.total_cmp(&other.start));
         }
@@ -181,7 +176,7 @@ impl TextLine {
         bidi::join_normalized(&words)
     }
 
-    /// From which gap on there is a space. Where all letters stand apart, words stand further apart.
+    /// The smallest gap that is a space. In letter-spaced text, words are even further apart.
     fn space_threshold(&self) -> f64 {
         let (mut smallest, mut largest, mut letters, mut spaces) = (f64::MAX, 0.0_f64, 0, 0);
         for (index, pair) in self.glyphs.windows(2).enumerate() {
@@ -201,7 +196,7 @@ impl TextLine {
     }
 }
 
-/// A letter whose accent was drawn before it, over it.
+/// Composes a letter with an accent that was drawn before it.
 fn compose_overlaid_accent(
     (before, accent): (&PlacedGlyph, &str),
     (piece, letter): (&PlacedGlyph, &str),
@@ -210,7 +205,6 @@ fn compose_overlaid_accent(
     is_over.then(|| bidi::compose_accent(accent, letter)).flatten()
 }
 
-/// Is there a space between these two?
 fn is_space_between((before, said): (&PlacedGlyph, &str), (piece, text): (&PlacedGlyph, &str), space: f64) -> bool {
     if said.ends_with(char::is_whitespace) || text.starts_with(char::is_whitespace) {
         return false;
@@ -220,6 +214,6 @@ fn is_space_between((before, said): (&PlacedGlyph, &str), (piece, text): (&Place
     let squares = said.ends_with(is_square) && text.starts_with(is_square);
     let space = if squares { IDEOGRAPH_SPACE_EM.max(space) } else { space };
     let gap = piece.start - before.end_position;
-    // An accent is drawn over its letter; anything that is further back is something else.
+    // An accent overlaps its letter; anything further back is something else.
     gap > space * wide || gap < -wide.max(before.end_position - before.start)
 }
