@@ -1,7 +1,7 @@
 //! Detects the format of a file by its bytes; the declared type matters only where the bytes are ambiguous.
 //!
-//! A signature takes precedence. Text has none, so the declared type decides which kind of text it is; but text that was
-//! declared as an image, an archive or a document is refused.
+//! A signature takes precedence. Text has none, so the declared type decides which kind of text it is; but text that
+//! was declared as an image, an archive or a document is refused.
 
 use crate::error::FetchError;
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};

@@ -140,8 +140,8 @@ pub fn text_of_attachment(bytes: &[u8], name: &str, bytes_max: usize) -> Extract
     ExtractedText { text: text.get(..end).unwrap_or_default().to_owned(), truncated: end < text.len() }
 }
 
-/// Whether an attachment is HTML, by its extension. Without one, or with `.txt`, the content decides; other extensions are
-/// trusted, because many sources look like HTML.
+/// Whether an attachment is HTML, by its extension. Without one, or with `.txt`, the content decides; other extensions
+/// are trusted, because many sources look like HTML.
 #[must_use]
 pub fn is_html_file(bytes: &[u8], name: &str) -> bool {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();

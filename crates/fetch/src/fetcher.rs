@@ -1,10 +1,11 @@
 //! Fetches files over HTTP, within limits.
 //!
-//! Each hop uses a client of its own that can connect only to the addresses that the guard has checked: without resolver,
-//! proxy, cookies, pool or redirects.
+//! Each hop uses a client of its own that can connect only to the addresses that the guard has checked: without
+//! resolver, proxy, cookies, pool or redirects.
 //!
-//! Each fetch has a thread and a runtime to itself. A response can consist of nothing but work, such as a hundred thousand
-//! informational responses or a million empty chunks. On a shared runtime that would delay everybody, timers included.
+//! Each fetch has a thread and a runtime to itself. A response can consist of nothing but work, such as a hundred
+//! thousand informational responses or a million empty chunks. On a shared runtime that would delay everybody, timers
+//! included.
 
 use crate::body_decoder::BodyDecoder;
 use crate::document_format::{DocumentFormat, charset_of_content_type};

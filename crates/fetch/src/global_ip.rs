@@ -1,8 +1,8 @@
 //! Classifies IP addresses.
 //!
-//! Only addresses that the internet routes are global; everything else is refused. IPv4 is global with exceptions; of IPv6 only
-//! `2000::/3` is allocated, again with exceptions. Forms that embed an IPv4 address are classified by that address, or refused
-//! where they are obsolete.
+//! Only addresses that the internet routes are global; everything else is refused. IPv4 is global with exceptions; of
+//! IPv6 only `2000::/3` is allocated, again with exceptions. Forms that embed an IPv4 address are classified by that
+//! address, or refused where they are obsolete.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

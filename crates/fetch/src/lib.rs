@@ -1,9 +1,9 @@
 //! Fetches URLs from users and extracts what a model can read.
 //!
-//! URLs are untrusted, and so is everything behind them. [`url_guard`] decides which may be requested and pins the connection
-//! to the addresses that it has checked; [`fetcher`] sends the request, within limits of size and time; [`document_format`]
-//! detects the format from the bytes; [`document_text`] extracts the content. PDFs should be read in a process of their own
-//! ([`pdf_process`]), because no limit inside a process holds against every file.
+//! URLs are untrusted, and so is everything behind them. [`url_guard`] decides which may be requested and pins the
+//! connection to the addresses that it has checked; [`fetcher`] sends the request, within limits of size and time;
+//! [`document_format`] detects the format from the bytes; [`document_text`] extracts the content. PDFs should be read
+//! in a process of their own ([`pdf_process`]), because no limit inside a process holds against every file.
 //!
 //! This crate knows no runs, threads or users, and its requests carry no credentials.
 

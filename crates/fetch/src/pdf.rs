@@ -1,8 +1,8 @@
 //! Extracts the text of a PDF, in the order in which it is drawn.
 //!
-//! A PDF contains positioned glyphs rather than words. `graphics_state` computes the positions, `font` the characters and
-//! widths, and `text_line` builds words and lines from them: a glyph further down starts a line, a gap is a space. A scanned
-//! page has no glyphs.
+//! A PDF contains positioned glyphs rather than words. `graphics_state` computes the positions, `font` the characters
+//! and widths, and `text_line` builds words and lines from them: a glyph further down starts a line, a gap is a space.
+//! A scanned page has no glyphs.
 
 mod bidi;
 mod font;
@@ -48,8 +48,8 @@ impl PdfLimits {
     }
 }
 
-/// Extracts text. May panic or exhaust memory on a malicious file: callers catch panics, and [`crate::pdf_process`] limits
-/// memory.
+/// Extracts text. May panic or exhaust memory on a malicious file: callers catch panics, and [`crate::pdf_process`]
+/// limits memory.
 pub(crate) fn extract_pdf_text(bytes: &[u8], limits: &PdfLimits) -> Result<ExtractedText, FetchError> {
     let options = LoadOptions { max_decompressed_size: Some(STREAM_BYTES_MAX), ..LoadOptions::default() };
     let document = Document::load_mem_with_options(bytes, options).map_err(|_| FetchError::Unreadable)?;
@@ -259,8 +259,8 @@ impl<'a> PdfTextExtractor<'a> {
 
     fn find_resource(&self, resources: &[&'a Dictionary], kind: &[u8], name: &[u8]) -> Option<&'a Object> {
         let document = self.document;
-        let found = |resources: &&'a Dictionary| document.get_dict_in_dict(resources, kind).ok()?.get(name).ok();
-        let object = resources.iter().find_map(found)?;
+        let lookup = |resources: &&'a Dictionary| document.get_dict_in_dict(resources, kind).ok()?.get(name).ok();
+        let object = resources.iter().find_map(lookup)?;
         document.dereference(object).ok().map(|(_, object)| object)
     }
 
@@ -277,9 +277,9 @@ impl<'a> PdfTextExtractor<'a> {
         if self.fonts.len() >= FONTS_MAX {
             self.fonts.clear();
         }
-        let read = PdfFont::parse(self.document, font).map(Rc::new);
-        self.fonts.insert(font, read.clone());
-        read
+        let parsed = PdfFont::parse(self.document, font).map(Rc::new);
+        self.fonts.insert(font, parsed.clone());
+        parsed
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads PDFs in a separate process.
 //!
-//! A few kilobytes of PDF can ask for gigabytes of memory, endless computation or a huge stack. Limits inside a process catch
-//! most of that; resource limits of a separate process catch all of it. [`PdfProcess`] starts such a process,
+//! A few kilobytes of PDF can ask for gigabytes of memory, endless computation or a huge stack. Limits inside a process
+//! catch most of that; resource limits of a separate process catch all of it. [`PdfProcess`] starts such a process,
 //! [`run_pdf_process`] runs in it: the file comes in on stdin, the text goes out on stdout after one byte of status.
 
 use crate::error::FetchError;

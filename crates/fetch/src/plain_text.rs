@@ -10,8 +10,8 @@ pub struct ExtractedText {
     pub truncated: bool,
 }
 
-/// Decodes by byte order bom_bytes, then by the declared charset, then as UTF-8 if it is valid, and otherwise as Windows-1252, the
-/// web's default.
+/// Decodes by byte order bom_bytes, then by the declared charset, then as UTF-8 if it is valid, and otherwise as
+/// Windows-1252, the web's default.
 pub(crate) fn decode_text<'a>(bytes: &'a [u8], declared: Option<&str>) -> Cow<'a, str> {
     if let Some((encoding, bom_bytes)) = Encoding::for_bom(bytes) {
         return encoding.decode_without_bom_handling(bytes.get(bom_bytes..).unwrap_or_default()).0;

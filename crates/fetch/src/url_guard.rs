@@ -1,9 +1,9 @@
 //! Decides which URLs may be requested.
 //!
-//! The order matters. The scheme is checked first, because for unknown schemes the parser treats an IP address as a name. Then
-//! the host as it was *parsed*, never as it was written: `0x7f.1`, `①②⑦.0.0.1` and `2130706433` are all `127.0.0.1`. Then the
-//! name is resolved once, and all of its addresses must be allowed. The connection uses these addresses without resolving
-//! again, so that a DNS record that changes in between gains nothing.
+//! The order matters. The scheme is checked first, because for unknown schemes the parser treats an IP address as a
+//! name. Then the host as it was *parsed*, never as it was written: `0x7f.1`, `①②⑦.0.0.1` and `2130706433` are all
+//! `127.0.0.1`. Then the name is resolved once, and all of its addresses must be allowed. The connection uses these
+//! addresses without resolving again, so that a DNS record that changes in between gains nothing.
 
 use crate::error::FetchError;
 use crate::global_ip::{canonical_ip, is_global_ip};
@@ -54,7 +54,7 @@ pub struct SystemResolver;
 
 impl Resolver for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|found| found.ip()).collect()) })
+        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) })
     }
 }
 

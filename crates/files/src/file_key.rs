@@ -1,9 +1,9 @@
-//! Keys of files: `agent-inputs/{user}/{id}{.extension}` for files from users, `blobs/{user}/{sha-256}-{id}` for content of
-//! threads.
+//! Keys of files: `agent-inputs/{user}/{id}{.extension}` for files from users, `blobs/{user}/{sha-256}-{id}` for
+//! content of threads.
 //!
-//! A client's path never becomes a path in the file system. It is parsed as a key, part by part, and refused unless this
-//! crate could have made it. The caller has percent-decoded it once; the only decoding here is that of the user's id, in
-//! the one form in which it is written.
+//! A client's path never becomes a path in the file system. It is parsed as a key, part by part, and refused unless
+//! this crate could have made it. The caller has percent-decoded it once; the only decoding here is that of the user's
+//! id, in the one form in which it is written.
 
 use model::UserId;
 use model::blob::is_sha256_hex;
@@ -48,7 +48,8 @@ impl FileKey {
         Ok(Self { path, owner: owner.clone() })
     }
 
-    /// The key of a new blob: the hash of its bytes and an id, so that a blob that is deleted and stored again gets a new key.
+    /// The key of a new blob: the hash of its bytes and an id, so that a blob that is deleted and stored again gets a
+    /// new key.
     pub fn for_blob(owner: &UserId, hash: &str, random: Uuid) -> Result<Self, FileKeyError> {
         if !is_sha256_hex(hash) {
             return Err(FileKeyError::Malformed);

@@ -10,8 +10,8 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// The name as stored: the last segment of a path, without invisible characters, at most as long as file systems allow;
 /// `file` if nothing is left.
 #[must_use]
-pub fn sanitize_file_name(given: &str) -> String {
-    let last = given.rsplit(['/', '\\']).next().unwrap_or_default();
+pub fn sanitize_file_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let mut name: String = last.chars().filter(|c| !c.is_control() && !is_bidi_control(*c)).collect();
     while name.len() > NAME_BYTES_MAX {
         name.pop();
@@ -36,8 +36,8 @@ pub fn content_disposition(name: &str, content_type: &str) -> String {
 
 /// The file name in the `Content-Disposition` of a form part; `None` if the part is not a file.
 ///
-/// Clients write it in many ways: quoted, bare, and encoded by RFC 8187, which takes precedence. A name that cannot be decoded
-/// is empty.
+/// Clients write it in many ways: quoted, bare, and encoded by RFC 8187, which takes precedence. A name that cannot be
+/// decoded is empty.
 #[must_use]
 pub fn parse_disposition_file_name(disposition: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(disposition);

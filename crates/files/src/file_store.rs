@@ -51,7 +51,8 @@ impl FileStore {
         }
     }
 
-    /// Starts an upload. A bucket sends `disposition` to clients that use a signed URL. Fails if the folder contains a link.
+    /// Starts an upload. A bucket sends `disposition` to clients that use a signed URL. Fails if the folder contains a
+    /// link.
     pub async fn upload(
         &self,
         key: &FileKey,
@@ -89,15 +90,15 @@ impl FileStore {
 
     /// Reads a whole file, unless it is larger than `bytes_max`.
     pub async fn read_all(&self, key: &FileKey, bytes_max: u64) -> Result<Bytes, FileStoreError> {
-        let mut reading = self.read(key, None).await?;
-        if reading.total_bytes > bytes_max {
+        let mut file = self.read(key, None).await?;
+        if file.total_bytes > bytes_max {
             return Err(FileStoreError::Unavailable(format!("the file has more than {bytes_max} bytes")));
         }
-        let mut whole = BytesMut::with_capacity(usize::try_from(reading.total_bytes).unwrap_or_default());
-        while let Some(piece) = reading.stream.try_next().await? {
-            whole.extend_from_slice(&piece);
+        let mut content = BytesMut::with_capacity(usize::try_from(file.total_bytes).unwrap_or_default());
+        while let Some(chunk) = file.stream.try_next().await? {
+            content.extend_from_slice(&chunk);
         }
-        Ok(whole.freeze())
+        Ok(content.freeze())
     }
 
     pub async fn size(&self, key: &FileKey) -> Result<u64, FileStoreError> {
@@ -133,11 +134,11 @@ impl FileStore {
             return listed.unwrap_or_else(|error| Err(FileStoreError::Unavailable(error.to_string())));
         }
         let depth = self.prefix.parts().count();
-        let found = |file: ObjectMeta| {
+        let listed = |file: ObjectMeta| {
             let parts: Vec<String> = file.location.parts().skip(depth).map(|part| part.as_ref().to_owned()).collect();
             ListedFile { name: parts.join("/"), bytes: file.size, kind: ListedFileKind::File }
         };
-        self.objects.list(Some(&self.prefix)).map_ok(found).map_err(FileStoreError::from).try_collect().await
+        self.objects.list(Some(&self.prefix)).map_ok(listed).map_err(FileStoreError::from).try_collect().await
     }
 
     /// A URL that grants read access for a while; `None` for a folder.
@@ -148,7 +149,8 @@ impl FileStore {
     }
 
     fn location(&self, name: &str) -> Location {
-        // Keys and prefixes contain only characters that a location permits; the leading slash of an empty prefix is removed.
+        // Keys and prefixes contain only characters that a location permits; the leading slash of an empty prefix is
+        // removed.
         Location::parse(format!("{}/{name}", self.prefix)).unwrap_or_default()
     }
 

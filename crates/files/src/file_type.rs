@@ -1,7 +1,7 @@
 //! File types by content. A declared type counts only where it refines what the bytes say.
 //!
-//! Markup and scripts are text, so that browsers display them and never run them. Bytes that are valid text and something
-//! else too (a GIF that is also a script) are text for the same reason.
+//! Markup and scripts are text, so that browsers display them and never run them. Bytes that are valid text and
+//! something else too (a GIF that is also a script) are text for the same reason.
 
 /// Number of leading bytes that `sniff` needs.
 pub const SNIFF_BYTES: usize = 8 * 1024;
@@ -80,7 +80,8 @@ impl FileType {
     }
 }
 
-/// The office document in a ZIP archive, by the names of its entries. If these come too late, the declared type decides.
+/// The office document in a ZIP archive, by the names of its entries. If these come too late, the declared type
+/// decides.
 fn sniff_office(head: &[u8], declared: Option<&str>) -> Option<FileType> {
     const ENTRY: &[u8] = b"PK\x03\x04";
     const NAME_AT: usize = 30;

@@ -1,8 +1,8 @@
 //! Reads the dimensions and the frame count from the headers of images, without decoding them.
 //!
 //! A few kilobytes can declare an image of a hundred thousand pixels a side, and a decoder that trusts them runs out of
-//! memory. Larger images than the limits, and animations with more frames, are refused. Headers are read as the bytes arrive
-//! and nothing is buffered, because in a JPEG they may follow any number of segments.
+//! memory. Larger images than the limits, and animations with more frames, are refused. Headers are read as the bytes
+//! arrive and nothing is buffered, because in a JPEG they may follow any number of segments.
 
 use crate::file_type::FileType;
 
@@ -132,16 +132,16 @@ impl ImageHeaderScanner {
             chunk = rest;
             self.buffer.push(*byte);
             if self.buffer.len() == self.wanted_bytes {
-                let found = std::mem::take(&mut self.buffer);
-                self.step(&found)?;
+                let bytes = std::mem::take(&mut self.buffer);
+                self.step(&bytes)?;
             }
         }
         Ok(())
     }
 
     /// Processes the bytes that the current state waited for.
-    fn step(&mut self, found: &[u8]) -> Result<(), ImageTooLarge> {
-        (self.state, self.wanted_bytes) = match (self.state, found) {
+    fn step(&mut self, bytes: &[u8]) -> Result<(), ImageTooLarge> {
+        (self.state, self.wanted_bytes) = match (self.state, bytes) {
             (ScanState::Jpeg, _) | (ScanState::JpegMarker, [0 | 1 | 0xd0..=0xd8]) => (ScanState::JpegMarkerStart, 1),
             (ScanState::JpegMarkerStart, [0xff]) | (ScanState::JpegMarker, [0xff]) => (ScanState::JpegMarker, 1),
             (ScanState::JpegMarkerStart, _) => (ScanState::JpegMarkerStart, 1),
@@ -162,7 +162,7 @@ impl ImageHeaderScanner {
                 }
                 self.after_header(header)
             }
-            (_, found) => self.scan_frames(found)?,
+            (_, bytes) => self.scan_frames(bytes)?,
         };
         Ok(())
     }
@@ -190,8 +190,8 @@ impl ImageHeaderScanner {
     }
 
     /// Processes the chunks and blocks that count frames.
-    fn scan_frames(&mut self, found: &[u8]) -> Result<(ScanState, usize), ImageTooLarge> {
-        Ok(match (self.state, found) {
+    fn scan_frames(&mut self, bytes: &[u8]) -> Result<(ScanState, usize), ImageTooLarge> {
+        Ok(match (self.state, bytes) {
             (ScanState::PngChunk, [_, _, _, _, b'a', b'c', b'T', b'L']) => (ScanState::PngFrames, 4),
             // The image data of a still PNG.
             (ScanState::PngChunk, [_, _, _, _, b'I', b'D' | b'E', ..]) => (ScanState::Done, 0),

@@ -6,8 +6,9 @@
 //! - [`FileType`] is the type of a file by its bytes; [`content_disposition`] tells a browser how to treat it.
 //! - [`ImageHeaderScanner`] reads the size that an image would decode to. [`UrlSigner`] signs URLs of local files.
 //!
-//! Invariants: the rows of `model::ports::Attachments` decide which files exist, not this crate. An upload holds at most two
-//! parts in memory; a whole file is only read up to a size that the caller chooses ([`FileStore::read_all`]). No clock.
+//! Invariants: the rows of `model::ports::Attachments` decide which files exist, not this crate. An upload holds at
+//! most two parts in memory; a whole file is only read up to a size that the caller chooses ([`FileStore::read_all`]).
+//! No clock.
 
 mod error;
 mod file_key;

@@ -22,19 +22,19 @@ pub enum ListedFileKind {
 
 /// Blocking.
 pub(crate) fn list_folder(folder: &Path) -> Result<Vec<ListedFile>, FileStoreError> {
-    let mut found = Vec::new();
-    list_folder_into(folder, "", &mut found).map_err(|error| FileStoreError::Unavailable(error.to_string()))?;
-    Ok(found)
+    let mut files = Vec::new();
+    list_folder_into(folder, "", &mut files).map_err(|error| FileStoreError::Unavailable(error.to_string()))?;
+    Ok(files)
 }
 
-fn list_folder_into(folder: &Path, prefix: &str, found: &mut Vec<ListedFile>) -> std::io::Result<()> {
+fn list_folder_into(folder: &Path, prefix: &str, files: &mut Vec<ListedFile>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
         // Metadata of the entry itself: links are not followed.
         let metadata = entry.metadata()?;
         if metadata.is_dir() {
-            list_folder_into(&entry.path(), &format!("{name}/"), found)?;
+            list_folder_into(&entry.path(), &format!("{name}/"), files)?;
             continue;
         }
         let part = name.rsplit_once('#').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
@@ -43,7 +43,7 @@ fn list_folder_into(folder: &Path, prefix: &str, found: &mut Vec<ListedFile>) ->
             Some((key, _)) => (key.to_owned(), ListedFileKind::PartialUpload),
             None => (name, ListedFileKind::File),
         };
-        found.push(ListedFile { name, bytes: metadata.len(), kind });
+        files.push(ListedFile { name, bytes: metadata.len(), kind });
     }
     Ok(())
 }

@@ -24,8 +24,8 @@ const RETRIES_MAX: usize = 3;
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl FileStore {
-    /// Opens a location. `variables` are those of [`CloudProvider::variables`] that are set. Does not contact a bucket; creates
-    /// a missing folder. Blocking.
+    /// Opens a location. `variables` are those of [`CloudProvider::variables`] that are set. Does not contact a bucket;
+    /// creates a missing folder. Blocking.
     pub fn open(location: &StorageLocation, variables: &[(String, String)]) -> Result<Self, FileStoreOpenError> {
         match location {
             StorageLocation::Folder(folder) => Self::folder(folder),

@@ -1,8 +1,8 @@
 //! Uploads.
 //!
-//! Bytes are collected into parts, and one part is in flight at a time: an upload holds at most two parts in memory, however
-//! fast the sender is. A file that fits into one part is stored in a single step. A file becomes visible once its last byte
-//! is durable.
+//! Bytes are collected into parts, and one part is in flight at a time: an upload holds at most two parts in memory,
+//! however fast the sender is. A file that fits into one part is stored in a single step. A file becomes visible once
+//! its last byte is durable.
 
 use crate::error::UploadError;
 use bytes::{Buf as _, Bytes, BytesMut};

@@ -54,11 +54,11 @@ impl UrlSigner {
     fn create(path: &Path) -> Result<Self, UrlSignerError> {
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key).map_err(UrlSignerError::Random)?;
-        let beside = path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNER_ONLY).open(&beside)?;
+        let temporary = path.with_extension("new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNER_ONLY).open(&temporary)?;
         file.write_all(&key)?;
         file.sync_all()?;
-        std::fs::rename(&beside, path)?;
+        std::fs::rename(&temporary, path)?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             File::open(folder)?.sync_all()?;
         }
@@ -74,8 +74,10 @@ impl UrlSigner {
     /// Verifies a signature in constant time.
     #[must_use]
     pub fn verify(&self, bucket: &str, key: &FileKey, expires: u64, signature: &str) -> bool {
-        let (Some(mac), Some(given)) = (self.mac(bucket, key, expires), decode_hex(signature)) else { return false };
-        mac.verify_slice(&given).is_ok()
+        let (Some(mac), Some(signature)) = (self.mac(bucket, key, expires), decode_hex(signature)) else {
+            return false;
+        };
+        mac.verify_slice(&signature).is_ok()
     }
 
     fn mac(&self, bucket: &str, key: &FileKey, expires: u64) -> Option<Hmac<Sha256>> {

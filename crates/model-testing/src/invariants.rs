@@ -41,9 +41,9 @@ pub fn check_history(entries: &[HistoryEntry]) -> Result<(), String> {
         match entry {
             HistoryEntry::Call { call_id, .. } => open.push(call_id),
             HistoryEntry::Result { call_id, content, .. } => {
-                let place = open.iter().position(|open| *open == call_id);
-                let place = place.ok_or_else(|| format!("{call_id} is answered but was not asked, or twice"))?;
-                open.remove(place);
+                let index = open.iter().position(|open| *open == call_id);
+                let index = index.ok_or_else(|| format!("{call_id} has a result without a call, or a second one"))?;
+                open.remove(index);
                 if content.is_empty() {
                     return Err(format!("the result of {call_id} is empty"));
                 }

@@ -110,7 +110,7 @@ impl ItemWriter {
     }
 
     /// Ends the item early. Open text and summaries get their `done`, arguments do not.
-    pub(super) fn cut_short(mut self, log: &mut LogBuilder, task: &TaskId, why: IncompleteReason) -> Item {
+    pub(super) fn cut_short(mut self, log: &mut LogBuilder, task: &TaskId, reason: IncompleteReason) -> Item {
         let close = match self.open_part {
             OpenPart::None => None,
             OpenPart::Summary => Some(ItemStep::SummaryDone),
@@ -119,7 +119,7 @@ impl ItemWriter {
         };
         self.steps = close.into_iter().collect();
         while self.emit_next(log, task, None) {}
-        self.item.mark_incomplete(why);
+        self.item.mark_incomplete(reason);
         self.emit_done(log, task, None)
     }
 
@@ -161,14 +161,14 @@ impl ItemWriter {
                 let output_index = address.output_index;
                 Some(Event::SummaryDelta(SummaryDelta { task_id, item_id, output_index, summary_index: index, delta }))
             }
-            ItemStep::SummaryWhole(whole) => {
-                text.clone_from(&whole);
-                Some(Event::SummaryDone(address.summary_event(index, SummaryPart::new(whole))))
+            ItemStep::SummaryWhole(complete) => {
+                text.clone_from(&complete);
+                Some(Event::SummaryDone(address.summary_event(index, SummaryPart::new(complete))))
             }
             _ => {
                 self.open_part = OpenPart::None;
-                let whole = Some(text.clone()).filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
-                Some(Event::SummaryDone(address.summary_event(index, SummaryPart::Text { text: whole })))
+                let complete = Some(text.clone()).filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
+                Some(Event::SummaryDone(address.summary_event(index, SummaryPart::Text { text: complete })))
             }
         }
     }
@@ -204,12 +204,12 @@ impl ItemWriter {
             ItemStep::TextWhole(block) => Some(Event::TextDone(address.text_event(index, block))),
             _ => {
                 self.open_part = OpenPart::None;
-                let mut whole = block.clone();
-                if whole.text().len() > DONE_REPEAT_BYTES_MAX {
-                    whole.text = None;
-                    whole.annotations = whole.annotations.filter(|_| log.rng.chance(50));
+                let mut complete = block.clone();
+                if complete.text().len() > DONE_REPEAT_BYTES_MAX {
+                    complete.text = None;
+                    complete.annotations = complete.annotations.filter(|_| log.rng.chance(50));
                 }
-                Some(Event::TextDone(address.text_event(index, whole)))
+                Some(Event::TextDone(address.text_event(index, complete)))
             }
         }
     }

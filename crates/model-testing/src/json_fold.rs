@@ -27,8 +27,8 @@ impl JsonFold {
         self.items.get(key)
     }
 
-    /// Applies the next record and returns the item that it changed. Fails when a `done` contradicts the events before it, or
-    /// when an event addresses nothing.
+    /// Applies the next record and returns the item that it changed. Fails when a `done` contradicts the events before
+    /// it, or when an event addresses nothing.
     pub fn apply(&mut self, record: &Record) -> Result<Option<ItemKey>, String> {
         self.apply_event(record).map_err(|why| format!("record {} ({}): {why}", record.seq, record.event_type()))
     }
@@ -78,14 +78,14 @@ impl JsonFold {
                 apply_part_done(list_field(item, "block_list")?, block, field("item"), IMAGE_DONE_FIELDS)
             }
             "task.output_item.done" => apply_item_done(item, field("item")),
-            _ => Err("has a place in the output, and none here".to_owned()),
+            _ => Err("is not an event of an item".to_owned()),
         }?;
         Ok(Some(key))
     }
 }
 
 fn parse_index(index: &Value) -> Result<usize, String> {
-    index.as_u64().and_then(|index| usize::try_from(index).ok()).ok_or_else(|| format!("{index} is no place"))
+    index.as_u64().and_then(|index| usize::try_from(index).ok()).ok_or_else(|| format!("{index} is not an index"))
 }
 
 fn list_field<'a>(value: &'a mut Value, name: &str) -> Result<&'a mut Vec<Value>, String> {
@@ -100,7 +100,7 @@ fn element_at<'a>(list: &'a mut [Value], index: &Value) -> Result<&'a mut Value,
 /// Appends an element, whose index must be the next.
 fn push_at(list: &mut Vec<Value>, index: &Value, one: &Value) -> Result<(), String> {
     if parse_index(index)? != list.len() {
-        return Err(format!("{index} is not the next place: there are {}", list.len()));
+        return Err(format!("{index} is not the next index: the list has {} elements", list.len()));
     }
     list.push(one.clone());
     Ok(())
@@ -108,8 +108,8 @@ fn push_at(list: &mut Vec<Value>, index: &Value, one: &Value) -> Result<(), Stri
 
 fn append_text(value: &mut Value, name: &str, delta: &Value) -> Result<(), String> {
     let text = value.get_mut(name).ok_or_else(|| format!("there is no `{name}`"))?;
-    let whole = [text.as_str(), delta.as_str()].into_iter().collect::<Option<String>>().ok_or("not a text")?;
-    *text = Value::String(whole);
+    let joined = [text.as_str(), delta.as_str()].into_iter().collect::<Option<String>>().ok_or("not a text")?;
+    *text = Value::String(joined);
     Ok(())
 }
 
@@ -159,8 +159,8 @@ fn check_repeated_fields(held: &mut Value, done: &Value, done_fields: &[&str]) -
         if done_fields.contains(&name.as_str()) {
             held.insert(name.clone(), value.clone());
         } else if held.get(name) != Some(value) {
-            let said = held.get(name).unwrap_or(&Value::Null);
-            return Err(format!("repeats `{name}` as {value}, but what was said is {said}"));
+            let folded = held.get(name).unwrap_or(&Value::Null);
+            return Err(format!("repeats `{name}` as {value}, but its deltas give {folded}"));
         }
     }
     Ok(())

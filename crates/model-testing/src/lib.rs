@@ -1,11 +1,11 @@
 //! Random logs for tests: valid by construction, with every event type and with private halves.
 //!
-//! [`generate_thread_log`] returns the same log for the same seed, on every machine. Records come in the order in which a
-//! run loop would write them: steps and their tools, interleaved sub-agents, approvals, pauses, cancellations, crashes,
-//! every outcome. Nothing here uses `model::fold`, so that tests can compare the two.
-//! `run` schedules tasks and external events, `task` generates one task, `item_writer` one item, `turn_plan` and `text`
-//! their content, `request` what a client sends; `log_builder` holds the log. [`invariants`] checks any log, generated or
-//! not, with the help of [`json_fold`].
+//! [`generate_thread_log`] returns the same log for the same seed, on every machine. Records come in the order in which
+//! a run loop would write them: steps and their tools, interleaved sub-agents, approvals, pauses, cancellations,
+//! crashes, every outcome. Nothing here uses `model::fold`, so that tests can compare the two. `run` schedules tasks
+//! and external events, `task` generates one task, `item_writer` one item, `turn_plan` and `text` their content,
+//! `request` what a client sends; `log_builder` holds the log. [`invariants`] checks any log, generated or not, with
+//! the help of [`json_fold`].
 
 pub mod invariants;
 mod item_writer;
@@ -124,16 +124,16 @@ pub fn generate_thread_log(seed: u64, options: LogOptions) -> (ThreadId, Vec<Rec
     LogGenerator::new(seed).with_options(options).next_thread_log()
 }
 
-/// The seed in `SEED`, or [`DEFAULT_SEEDS`], or with `HEADWATER_TEST_FULL` many more, half of them fresh. Tests print the
-/// seed that failed.
+/// The seed in `SEED`, or [`DEFAULT_SEEDS`], or with `HEADWATER_TEST_FULL` many more, half of them fresh. Tests print
+/// the seed that failed.
 pub fn test_seeds() -> impl Iterator<Item = u64> {
-    let given = env_var("SEED").and_then(|seed| seed.parse::<u64>().ok());
+    let chosen = env_var("SEED").and_then(|seed| seed.parse::<u64>().ok());
     let full = env_var("HEADWATER_TEST_FULL").is_some();
-    let count = |of: u64| if given.is_some() { 0 } else { of };
+    let count = |of: u64| if chosen.is_some() { 0 } else { of };
     let fixed = DEFAULT_SEEDS.end.saturating_mul(if full { 4 } else { 1 });
     let fresh = RandomState::new();
     let new = (0..count(if full { fixed } else { 0 })).map(move |n| fresh.hash_one(n));
-    given.into_iter().chain(0..count(fixed)).chain(new)
+    chosen.into_iter().chain(0..count(fixed)).chain(new)
 }
 
 #[expect(clippy::disallowed_methods, reason = "how hard tests try, which is not a setting of the server")]

@@ -94,10 +94,10 @@ impl LogBuilder {
     /// Changes the shared state. A run starts with a snapshot, because it must be readable on its own.
     fn shared_state_event(&mut self, task_id: TaskId) -> Event {
         let value = self.random_value();
-        let whole = self.rng.chance(25);
+        let replaces_state = self.rng.chance(25);
         let key = self.rng.choose("count", &["plan", "a/b", "m~n", "日本"]);
         match &mut self.shared_state {
-            Some(shared) if !whole => {
+            Some(shared) if !replaces_state => {
                 let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
                 let known = shared.contains_key(key);
                 let operation = if known && self.rng.chance(30) {

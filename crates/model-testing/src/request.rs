@@ -1,5 +1,5 @@
-//! What a request carries besides its input: model settings, prior history and the echo of its protocol. Drawn from a copy
-//! of the generator, so that the rest of the log does not depend on it.
+//! What a request carries besides its input: model settings, prior history and the echo of its protocol. Drawn from a
+//! copy of the generator, so that the rest of the log does not depend on it.
 
 use super::log_builder::LogBuilder;
 use super::rng::Rng;
@@ -29,12 +29,12 @@ pub(super) fn resume_private(log: &LogBuilder) -> Option<PrivatePayload> {
 
 /// Protocols use different shapes and ignore those of others.
 fn random_echo(rng: &mut Rng) -> Value {
-    let said = random_text(rng, 0, 4);
+    let text = random_text(rng, 0, 4);
     match rng.below(4) {
         0 => json!({}),
         1 => json!({"model": "demo", "temperature": 0.5}),
-        2 => json!({"instructions": said}),
-        _ => json!([said]),
+        2 => json!({"instructions": text}),
+        _ => json!([text]),
     }
 }
 
@@ -54,8 +54,8 @@ fn random_model_settings(rng: &mut Rng) -> ModelSettings {
 /// A valid conversation; its reference groups take the thread's next numbers.
 fn random_prior_history(rng: &mut Rng, references: &mut u32) -> PriorHistory {
     let call_id = CallId::numbered("elsewhere", rng.between(1, u32::MAX));
-    let said = |words: String| HistoryEntry::User { content: vec![ContentPart::text(words)] };
-    let mut entries = vec![HistoryEntry::System { text: random_text(rng, 0, 4) }, said(random_text(rng, 0, 6))];
+    let user = |words: String| HistoryEntry::User { content: vec![ContentPart::text(words)] };
+    let mut entries = vec![HistoryEntry::System { text: random_text(rng, 0, 4) }, user(random_text(rng, 0, 6))];
     if rng.chance(50) {
         entries.push(HistoryEntry::Call {
             call_id: call_id.clone(),

@@ -24,9 +24,9 @@ impl Rng {
     }
 
     /// Both bounds are inclusive.
-    pub fn between(&mut self, least: u32, most: u32) -> u32 {
-        let more = self.next_u64() % u64::from(most.saturating_sub(least)).saturating_add(1);
-        least.saturating_add(u32::try_from(more).unwrap_or_default())
+    pub fn between(&mut self, min: u32, max: u32) -> u32 {
+        let more = self.next_u64() % u64::from(max.saturating_sub(min)).saturating_add(1);
+        min.saturating_add(u32::try_from(more).unwrap_or_default())
     }
 
     /// True with a probability of `percent` in a hundred.
@@ -36,8 +36,8 @@ impl Rng {
 
     /// One of `others` or `first`.
     pub fn choose<T: Copy>(&mut self, first: T, others: &[T]) -> T {
-        let place = self.below(others.len().saturating_add(1));
-        others.get(place).copied().unwrap_or(first)
+        let index = self.below(others.len().saturating_add(1));
+        others.get(index).copied().unwrap_or(first)
     }
 
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {

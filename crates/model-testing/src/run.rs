@@ -182,7 +182,7 @@ impl GenRun {
 
     /// Stops all tasks, newest first.
     fn stop_tasks(&mut self, ctx: &mut RunContext<'_>, end: &GenOutcome) {
-        let why = match end {
+        let reason = match end {
             GenOutcome::Incomplete(_) => IncompleteReason::Limit,
             _ => IncompleteReason::Cancelled,
         };
@@ -191,7 +191,7 @@ impl GenRun {
             let stopped = GenOutcome::Cancelled(CancelMode::Immediate, Initiator::System);
             let end = if index == 0 || matches!(end, GenOutcome::Cancelled(..)) { end.clone() } else { stopped };
             if let Some(task) = self.tasks.get_mut(index) {
-                task.stop(ctx, why, end);
+                task.stop(ctx, reason, end);
             }
             self.deliver_ended_children(ctx);
         }

@@ -1,5 +1,5 @@
-//! One task: its turns and its outcome. `calls` has its tool calls, `files` the files of its input; the three are one type
-//! in three files.
+//! One task: its turns and its outcome. `calls` has its tool calls, `files` the files of its input; the three are one
+//! type in three files.
 
 mod calls;
 mod context;
@@ -319,10 +319,10 @@ impl GenTask {
         self.open_items.push(open);
     }
 
-    pub(crate) fn cut_open_items(&mut self, ctx: &mut RunContext<'_>, why: IncompleteReason) {
+    pub(crate) fn cut_open_items(&mut self, ctx: &mut RunContext<'_>, reason: IncompleteReason) {
         self.plan = VecDeque::new();
         for open in std::mem::take(&mut self.open_items) {
-            let item = open.cut_short(ctx, &self.id, why);
+            let item = open.cut_short(ctx, &self.id, reason);
             if let Item::Message(message) = item {
                 self.last_message = message.text();
             }
@@ -386,11 +386,11 @@ impl GenTask {
         }
     }
 
-    pub(crate) fn stop(&mut self, ctx: &mut RunContext<'_>, why: IncompleteReason, end: GenOutcome) {
+    pub(crate) fn stop(&mut self, ctx: &mut RunContext<'_>, reason: IncompleteReason, end: GenOutcome) {
         if self.phase == GenPhase::Ended {
             return;
         }
-        self.cut_open_items(ctx, why);
+        self.cut_open_items(ctx, reason);
         if self.phase == GenPhase::Turn {
             self.emit_step_done(ctx, StopReason::Cancelled);
         } else {

@@ -72,14 +72,14 @@ pub(super) fn random_long_text(rng: &mut Rng, references: u32) -> String {
 /// Splits text as a model may stream it: by characters, by words, or not at all.
 pub(super) fn split_randomly(rng: &mut Rng, text: &str) -> Vec<String> {
     // A character has at most four bytes, so 8,000 of them fit into the largest delta.
-    let most = if text.len() > 4096 { 8000 } else { rng.choose(40, &[2, 8, 8, 1000]) };
+    let max = if text.len() > 4096 { 8000 } else { rng.choose(40, &[2, 8, 8, 1000]) };
     let mut pieces = Vec::new();
     let mut piece = String::new();
-    let mut left = rng.between(1, most);
+    let mut left = rng.between(1, max);
     for character in text.chars() {
         if left == 0 {
             pieces.push(std::mem::take(&mut piece));
-            left = rng.between(1, most);
+            left = rng.between(1, max);
         }
         piece.push(character);
         left = left.saturating_sub(1);

@@ -89,8 +89,8 @@ impl ImageDetail {
 fn deserialize_known_detail<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ImageDetail>, D::Error> {
-    let said = Value::deserialize(deserializer)?;
-    Ok(said.as_str().and_then(|word| ImageDetail::parse(word).ok()).flatten())
+    let value = Value::deserialize(deserializer)?;
+    Ok(value.as_str().and_then(|word| ImageDetail::parse(word).ok()).flatten())
 }
 
 /// Where the bytes behind a URL are.

@@ -37,7 +37,7 @@ pub enum CursorError {
     Ahead { asked: Seq, head: Seq },
     /// The record at this position has another checksum.
     #[error(
-        "this cursor is of another log, or of a place that only another protocol has: use the id of a frame of this stream"
+        "this cursor belongs to another log, or to a frame of another protocol: use the id of a frame of this stream"
     )]
     Mismatch,
 }
@@ -103,17 +103,17 @@ impl FromStr for Cursor {
 }
 
 fn parse_cursor(text: &str) -> Option<Cursor> {
-    let (place, inner) = match text.split_once('.') {
+    let (position, inner) = match text.split_once('.') {
         None => (text, None),
-        Some((place, inner)) => {
+        Some((position, inner)) => {
             let (projection, frames) = inner.split_once('.')?;
             let plain = !projection.is_empty() && crate::id::is_valid_id(projection);
             let frames = u32::try_from(parse_digits(frames)?).ok()?;
-            (place, Some(plain.then(|| FramePosition { projection: projection.to_owned(), frames })?))
+            (position, Some(plain.then(|| FramePosition { projection: projection.to_owned(), frames })?))
         }
     };
-    match place.split_once('-') {
-        None if inner.is_none() => Some(Cursor { seq: Seq(parse_digits(place)?), checksum: None, frame: inner }),
+    match position.split_once('-') {
+        None if inner.is_none() => Some(Cursor { seq: Seq(parse_digits(position)?), checksum: None, frame: inner }),
         None => None,
         Some((check, seq)) => {
             let hex = check.len() == 8 && check.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));

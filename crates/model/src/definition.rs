@@ -142,8 +142,8 @@ impl Definitions {
     #[must_use]
     pub fn resolve_tool(&self, agent: &Agent, name: &str) -> Option<Tool> {
         if agent.tools.iter().any(|tool| tool == name) {
-            let asked = || self.agents.get(name).map(Tool::for_sub_agent);
-            return self.tools.get(name).cloned().or_else(asked);
+            let sub_agent = || self.agents.get(name).map(Tool::for_sub_agent);
+            return self.tools.get(name).cloned().or_else(sub_agent);
         }
         let heir = agent.handoffs.iter().find(|handoff| handoff_tool_name(&handoff.agent) == name)?;
         self.agents.get(&heir.agent).map(Tool::for_handoff)

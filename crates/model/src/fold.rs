@@ -93,17 +93,17 @@ impl RunFold {
         };
         let at = self.at;
         let id = event.task_id().ok_or(FoldError)?;
-        let loose = self.has_ended() || (event.is_terminal() && self.has_open_child(id));
+        let is_refused = self.has_ended() || (event.is_terminal() && self.has_open_child(id));
         let task = self.tasks.iter_mut().find(|task| task.id == *id).ok_or(FoldError)?;
-        if loose || task.status.is_terminal() {
+        if is_refused || task.status.is_terminal() {
             return Err(FoldError);
         }
         task.apply(at, event, private)?;
         if let Event::ApprovalResolved(resolved) = event
             && resolved.decisions.iter().any(|decision| decision.always)
-            && let Some((asked, _)) = task.approvals.iter().find(|(asked, _)| asked.key == resolved.key)
+            && let Some((request, _)) = task.approvals.iter().find(|(request, _)| request.key == resolved.key)
         {
-            let tools = asked.action_requests.iter().map(|action| (action.name.clone(), resolved.clone()));
+            let tools = request.action_requests.iter().map(|action| (action.name.clone(), resolved.clone()));
             self.standing_decisions.extend(tools);
         }
         if state.is_some() {
@@ -123,11 +123,11 @@ impl RunFold {
         let fits = match &created.task.parent_task_id {
             None => self.tasks.is_empty(),
             Some(parent) => {
-                let asked =
+                let has_call =
                     |parent: &TaskFold| parent.calls().any(|(_, call)| call.call_id.child_task_id() == created.task_id);
                 !self.has_ended()
                     && self.task(&created.task_id).is_none()
-                    && self.task(parent).is_some_and(|parent| !parent.status.is_terminal() && asked(parent))
+                    && self.task(parent).is_some_and(|parent| !parent.status.is_terminal() && has_call(parent))
             }
         };
         if !fits {
@@ -157,14 +157,14 @@ impl RunFold {
 
     /// Updates the counters from which ids and reference groups are numbered.
     fn update_counters(&mut self, event: &Event) {
-        let named = match event {
+        let assigned = match event {
             // A result shares the number of its call.
             Event::ItemAdded(e) if !matches!(e.item, Item::ToolResult(_)) => 1,
             Event::InputAdded(e) => e.input.len(),
             _ => 0,
         };
-        self.id_count = self.id_count.saturating_add(u32::try_from(named).unwrap_or(u32::MAX));
-        let opened = match event {
+        self.id_count = self.id_count.saturating_add(u32::try_from(assigned).unwrap_or(u32::MAX));
+        let group = match event {
             Event::TextAdded(e) | Event::TextDone(e) => {
                 self.opened_group(&e.task_id, e.output_index, e.item.block().id)
             }
@@ -173,7 +173,7 @@ impl RunFold {
             }
             _ => 0,
         };
-        self.reference_count = self.reference_count.max(opened);
+        self.reference_count = self.reference_count.max(group);
     }
 
     /// The reference group that a block opens. Only results open groups.

@@ -42,8 +42,8 @@ pub enum HistoryEntry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         raw: Option<RawItem>,
     },
-    /// Images that the model generated in a message, or with a hosted tool that left nothing else. No provider accepts them
-    /// back in that form: they are attached to the next user message.
+    /// Images that the model generated in a message, or with a hosted tool that left nothing else. No provider accepts
+    /// them back in that form: they are attached to the next user message.
     #[serde(rename = "drawn")]
     GeneratedImages {
         content: Vec<ContentPart>,

@@ -1,7 +1,7 @@
 //! The items of a task's `output`.
 //!
-//! Field order is wire order, as in requirement 000; additional fields come last and are omitted when absent, so that the
-//! examples of that document round-trip unchanged.
+//! Field order is wire order, as in requirement 000; additional fields come last and are omitted when absent, so that
+//! the examples of that document round-trip unchanged.
 
 use crate::content::{ImageBlock, TextBlock};
 use crate::error::ErrorInfo;
@@ -331,8 +331,8 @@ impl Message {
     }
 }
 
-/// An element of an item's `block_list`. Blocks other than text and images are the items of a sub-agent; they exist only
-/// in rendered objects, never in an event.
+/// An element of an item's `block_list`. Blocks other than text and images are the items of a sub-agent; they exist
+/// only in rendered objects, never in an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {

@@ -11,8 +11,8 @@ pub(crate) fn deserialize_some<'de, D: serde::Deserializer<'de>>(deserializer: D
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Parses JSON from outside. Text that is JSON except for lone surrogates, raw control characters or numbers out of range is
-/// repaired and parsed again: one bad character is no reason to lose a model turn.
+/// Parses JSON from outside. Text that is JSON except for lone surrogates, raw control characters or numbers out of
+/// range is repaired and parsed again: one bad character is no reason to lose a model turn.
 ///
 /// # Errors
 /// The error of the first attempt, when the text is not JSON after the repair either.
@@ -20,8 +20,8 @@ pub fn parse_lenient_json(data: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(data).or_else(|error| serde_json::from_str(&repair_json(data)).map_err(|_| error))
 }
 
-/// Replaces what a JSON parser refuses: in strings, lone surrogates by U+FFFD and raw control characters by their escapes;
-/// elsewhere, numbers out of range (`NaN`, `-Infinity`, `1e999`) by `null`.
+/// Replaces what a JSON parser refuses: in strings, lone surrogates by U+FFFD and raw control characters by their
+/// escapes; elsewhere, numbers out of range (`NaN`, `-Infinity`, `1e999`) by `null`.
 fn repair_json(data: &str) -> String {
     let mut out = String::with_capacity(data.len());
     let mut rest = data;

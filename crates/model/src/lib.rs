@@ -4,8 +4,8 @@
 //! - [`event`]: everything that can happen; [`item`], [`content`], [`blob`]: what it happens to.
 //! - [`record`]: an event in the log; [`cursor`]: a position in the log that a client can store.
 //! - [`fold`], [`thread`]: records → state, pure and total. The only way from the one to the other.
-//! - [`model_turn`], [`tool`], [`history`], [`mod@reference`], [`model_settings`]: what the run loop exchanges with models
-//!   and tools.
+//! - [`model_turn`], [`tool`], [`history`], [`mod@reference`], [`model_settings`]: what the run loop exchanges with
+//!   models and tools.
 //! - [`definition`]: agents and tools as configured; [`approval_rule`]: when a call needs approval; [`limits`].
 //! - [`ports`]: the traits between the upper floors, each with its contract.
 //!

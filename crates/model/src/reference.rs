@@ -1,8 +1,8 @@
 //! References: what a model may cite, and how citations are found.
 //!
-//! A counter per thread numbers groups of blocks that can be cited: the blocks that a tool returns with one `id`, or its
-//! whole result. For the model a group is wrapped in markers; in a message `[^7]` cites group 7. Markers in a tool's own
-//! text are escaped, so that no tool can forge a group.
+//! A counter per thread numbers groups of blocks that can be cited: the blocks that a tool returns with one `id`, or
+//! its whole result. For the model a group is wrapped in markers; in a message `[^7]` cites group 7. Markers in a
+//! tool's own text are escaped, so that no tool can forge a group.
 
 use crate::content::{Annotation, ContentPart};
 use crate::item::Block;

@@ -1,6 +1,7 @@
 //! Converts HTML to text: the title, then the content in reading order, with Markdown for visible structure.
 //!
-//! There is no tree: tags are processed as they come, so that deep nesting costs nothing, and processing stops at the limit.
+//! There is no tree: tags are processed as they come, so that deep nesting costs nothing, and processing stops at the
+//! limit.
 
 use crate::plain_text::{self, ExtractedText};
 use encoding_rs::Encoding;

@@ -39,39 +39,40 @@ impl PdfFont {
     pub(super) fn parse(document: &Document, font: &Dictionary) -> Option<Self> {
         let table = font.get_deref(b"ToUnicode", document).and_then(Object::as_stream);
         let table = table.and_then(|table| table.decompressed_content_with_limit(STREAM_BYTES_MAX)).ok();
-        let said = table.and_then(|table| ToUnicodeMap::parse(&table));
+        let to_unicode = table.and_then(|table| ToUnicodeMap::parse(&table));
         match font.get_deref(b"Subtype", document).and_then(Object::as_name) {
-            Ok(b"Type0") => Self::composite(document, font, said),
-            Ok(b"Type3") => Some(Self::type3(document, font, said.as_ref())),
-            _ => Some(Self::simple(document, font, said.as_ref())),
+            Ok(b"Type0") => Self::composite(document, font, to_unicode),
+            Ok(b"Type3") => Some(Self::type3(document, font, to_unicode.as_ref())),
+            _ => Some(Self::simple(document, font, to_unicode.as_ref())),
         }
     }
 
-    fn simple(document: &Document, font: &Dictionary, said: Option<&ToUnicodeMap>) -> Self {
+    fn simple(document: &Document, font: &Dictionary, to_unicode: Option<&ToUnicodeMap>) -> Self {
         let mut meanings = simple_encoding::decode_simple_encoding(document, font);
         for (code, meaning) in (0..).zip(&mut meanings) {
-            if let Some(said) = said.and_then(|said| said.lookup_byte(code)) {
-                said.clone_into(meaning);
+            if let Some(text) = to_unicode.and_then(|map| map.lookup_byte(code)) {
+                text.clone_into(meaning);
             }
         }
         let widths = GlyphWidths::simple(document, font);
         Self { codes: CodeMap::Bytes(meanings), widths, em: 1.0, unit: 0.001, is_vertical: false }
     }
 
-    /// The glyphs of a Type 3 font are drawings in a coordinate system of their own. The average glyph is half an em wide.
-    fn type3(document: &Document, font: &Dictionary, said: Option<&ToUnicodeMap>) -> Self {
+    /// The glyphs of a Type 3 font are drawings in a coordinate system of their own. The average glyph is half an em
+    /// wide.
+    fn type3(document: &Document, font: &Dictionary, to_unicode: Option<&ToUnicodeMap>) -> Self {
         let matrix = font.get_deref(b"FontMatrix", document).and_then(Object::as_array).ok();
         let unit =
             matrix.and_then(|matrix| matrix.first()?.as_float().ok()).map_or(0.001, |unit| f64::from(unit).abs());
-        let simple = Self::simple(document, font, said);
+        let simple = Self::simple(document, font, to_unicode);
         let em = simple.widths.average().map_or(1.0, |usual| 2.0 * usual * unit);
         Self { em, unit, ..simple }
     }
 
     /// The codes of a composite font are characters of a predefined set, or glyph ids without known meaning.
-    fn composite(document: &Document, font: &Dictionary, said: Option<ToUnicodeMap>) -> Option<Self> {
+    fn composite(document: &Document, font: &Dictionary, to_unicode: Option<ToUnicodeMap>) -> Option<Self> {
         let map = font.get_deref(b"Encoding", document).and_then(Object::as_name).unwrap_or_default();
-        let (codes, widths) = match said {
+        let (codes, widths) = match to_unicode {
             Some(unicode) => {
                 let length = map.starts_with(b"Identity").then_some(2);
                 (CodeMap::ToUnicode { unicode, length }, GlyphWidths::composite(document, font))

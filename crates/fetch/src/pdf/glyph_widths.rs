@@ -1,7 +1,7 @@
 //! Glyph widths, in thousandths of an em.
 //!
-//! Needed to find the ends of words, because many programs position each letter separately. Widths come from the font or, for
-//! the standard fonts, from a table.
+//! Needed to find the ends of words, because many programs position each letter separately. Widths come from the font
+//! or, for the standard fonts, from a table.
 
 use lopdf::{Dictionary, Document, Object};
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ impl GlyphWidths {
         let codes = u32::try_from(first).unwrap_or_default()..=255;
         // Zero means unknown: some fonts contain only zeros.
         let each = codes.zip(list).filter_map(|(code, width)| Some((code, width.filter(|width| *width > 0.0)?)));
-        let about = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict).ok();
-        let other = about.and_then(|about| finite_number(document, about.get(b"MissingWidth").ok()?));
+        let descriptor = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict).ok();
+        let other = descriptor.and_then(|descriptor| finite_number(document, descriptor.get(b"MissingWidth").ok()?));
         Self {
             by_code: each.collect(),
             default_width: other.filter(|width| *width > 0.0),
@@ -88,8 +88,8 @@ impl GlyphWidths {
     }
 
     pub(super) fn width_of(&self, code: u32, text: &str) -> f64 {
-        let said = self.by_code.get(&code).copied().or(self.default_width);
-        said.unwrap_or_else(|| text.chars().map(|c| self.standard.width(c)).sum())
+        let width = self.by_code.get(&code).copied().or(self.default_width);
+        width.unwrap_or_else(|| text.chars().map(|c| self.standard.width(c)).sum())
     }
 
     pub(super) fn average(&self) -> Option<f64> {

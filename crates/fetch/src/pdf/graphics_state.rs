@@ -112,8 +112,8 @@ impl GraphicsState {
         }
     }
 
-    fn set_text_matrix(&mut self, place: TransformMatrix) {
-        (self.line_matrix, self.text_matrix) = (place, place);
+    fn set_text_matrix(&mut self, matrix: TransformMatrix) {
+        (self.line_matrix, self.text_matrix) = (matrix, matrix);
     }
 
     fn move_line(&mut self, x: f64, y: f64) {

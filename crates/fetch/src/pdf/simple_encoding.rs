@@ -26,8 +26,8 @@ pub(super) fn decode_simple_encoding(document: &Document, font: &Dictionary) -> 
             Object::Name(name) => {
                 let Some(meaning) = meanings.get_mut(code) else { break };
                 // A made-up name says nothing; the base encoding is the best guess.
-                if let Some(said) = unicode_of_glyph_name(name) {
-                    *meaning = said;
+                if let Some(text) = unicode_of_glyph_name(name) {
+                    *meaning = text;
                 }
                 code += 1;
             }
@@ -65,11 +65,11 @@ fn named_encoding(encoding: &[u8]) -> Vec<String> {
 /// The text of a glyph name: a standard name, a code point, or a sequence of these.
 fn unicode_of_glyph_name(name: &[u8]) -> Option<String> {
     let name = name.split(|byte| *byte == b'.').next().filter(|name| !name.is_empty() && name.len() <= 64)?;
-    let whole = font_dictionary(Object::Dictionary(Dictionary::from_iter([(
+    let dictionary = font_dictionary(Object::Dictionary(Dictionary::from_iter([(
         "Differences",
         Object::Array(vec![Object::Integer(0), Object::Name(name.to_vec())]),
     )])));
-    if let Some(known) = decode_codes(&whole, 0..=0).pop().filter(|known| !known.is_empty()) {
+    if let Some(known) = decode_codes(&dictionary, 0..=0).pop().filter(|known| !known.is_empty()) {
         return Some(known);
     }
     let text = std::str::from_utf8(name).ok()?;

@@ -137,14 +137,14 @@ impl TextLine {
     fn is_duplicate(&self, text: &str, from: f64, across: f64, wide: f64) -> bool {
         let is_back = self.glyphs.last().is_some_and(|last| from < last.end_position - 0.1 * wide);
         let near = |a: f64, b: f64| (a - b).abs() < 0.1 * wide;
-        let is_same = |(index, piece): (usize, &PlacedGlyph)| {
-            near(piece.start, from) && near(piece.across, across) && self.text_of(index) == text
+        let is_same = |(index, glyph): (usize, &PlacedGlyph)| {
+            near(glyph.start, from) && near(glyph.across, across) && self.text_of(index) == text
         };
         is_back && self.glyphs.iter().enumerate().rev().take(DUPLICATE_LOOKBACK_MAX).any(is_same)
     }
 
     fn text_of(&self, index: usize) -> &str {
-        let end_of = |index: usize| self.glyphs.get(index).map(|piece| piece.end);
+        let end_of = |index: usize| self.glyphs.get(index).map(|glyph| glyph.end);
         let start = index.checked_sub(1).and_then(end_of).unwrap_or_default();
         end_of(index).and_then(|end| self.text.get(start..end)).unwrap_or_default()
     }
@@ -152,7 +152,7 @@ impl TextLine {
     fn to_text(&self) -> String {
         let space = self.space_threshold();
         let mut glyphs: Vec<(&PlacedGlyph, &str)> = Vec::with_capacity(self.glyphs.len());
-        glyphs.extend(self.glyphs.iter().enumerate().map(|(index, piece)| (piece, self.text_of(index))));
+        glyphs.extend(self.glyphs.iter().enumerate().map(|(index, glyph)| (glyph, self.text_of(index))));
         let is_mixed = glyphs.iter().any(|(_, text)| bidi::is_right_to_left(text));
         // Programs write mixed lines in either direction, or word by word.
         if is_mixed {
@@ -160,15 +160,15 @@ impl TextLine {
         }
         let mut words: Vec<Cow<'_, str>> = Vec::with_capacity(glyphs.len() * 5 / 4);
         let mut last: Option<(&PlacedGlyph, &str)> = None;
-        for (piece, text) in glyphs {
-            let accented = last.and_then(|before| compose_overlaid_accent(before, (piece, text)));
+        for (glyph, text) in glyphs {
+            let accented = last.and_then(|before| compose_overlaid_accent(before, (glyph, text)));
             if accented.is_some() {
                 words.pop();
-            } else if last.is_some_and(|before| is_space_between(before, (piece, text), space)) {
+            } else if last.is_some_and(|before| is_space_between(before, (glyph, text), space)) {
                 words.push(" ".into());
             }
             words.push(accented.map_or(text.into(), |both| both.to_string().into()));
-            last = Some((piece, text));
+            last = Some((glyph, text));
         }
         if is_mixed {
             bidi::to_logical_order(&mut words);
@@ -180,14 +180,14 @@ impl TextLine {
     fn space_threshold(&self) -> f64 {
         let (mut smallest, mut largest, mut letters, mut spaces) = (f64::MAX, 0.0_f64, 0, 0);
         for (index, pair) in self.glyphs.windows(2).enumerate() {
-            let [before, piece] = pair else { continue };
+            let [before, glyph] = pair else { continue };
             let is_letter = |text: &str| text.chars().all(char::is_alphabetic);
-            let (said, text) = (self.text_of(index), self.text_of(index + 1));
-            let gap = (piece.start - before.end_position) / piece.font_width;
-            if said.trim().is_empty() || text.trim().is_empty() {
+            let (before_text, text) = (self.text_of(index), self.text_of(index + 1));
+            let gap = (glyph.start - before.end_position) / glyph.font_width;
+            if before_text.trim().is_empty() || text.trim().is_empty() {
                 spaces += 1;
             } else {
-                letters += i32::from(is_letter(said) && is_letter(text));
+                letters += i32::from(is_letter(before_text) && is_letter(text));
                 (smallest, largest) = (smallest.min(gap), largest.max(gap));
             }
         }
@@ -199,21 +199,25 @@ impl TextLine {
 /// Composes a letter with an accent that was drawn before it.
 fn compose_overlaid_accent(
     (before, accent): (&PlacedGlyph, &str),
-    (piece, letter): (&PlacedGlyph, &str),
+    (glyph, letter): (&PlacedGlyph, &str),
 ) -> Option<char> {
-    let is_over = piece.start < (before.start + before.end_position) / 2.0;
+    let is_over = glyph.start < (before.start + before.end_position) / 2.0;
     is_over.then(|| bidi::compose_accent(accent, letter)).flatten()
 }
 
-fn is_space_between((before, said): (&PlacedGlyph, &str), (piece, text): (&PlacedGlyph, &str), space: f64) -> bool {
-    if said.ends_with(char::is_whitespace) || text.starts_with(char::is_whitespace) {
+fn is_space_between(
+    (before, before_text): (&PlacedGlyph, &str),
+    (glyph, text): (&PlacedGlyph, &str),
+    space: f64,
+) -> bool {
+    if before_text.ends_with(char::is_whitespace) || text.starts_with(char::is_whitespace) {
         return false;
     }
-    let wide = piece.font_width.max(before.font_width * 0.5);
+    let wide = glyph.font_width.max(before.font_width * 0.5);
     let is_square = |c: char| c >= '\u{2e80}' && !bidi::is_right_to_left(c.encode_utf8(&mut [0; 4]));
-    let squares = said.ends_with(is_square) && text.starts_with(is_square);
+    let squares = before_text.ends_with(is_square) && text.starts_with(is_square);
     let space = if squares { IDEOGRAPH_SPACE_EM.max(space) } else { space };
-    let gap = piece.start - before.end_position;
+    let gap = glyph.start - before.end_position;
     // An accent overlaps its letter; anything further back is something else.
     gap > space * wide || gap < -wide.max(before.end_position - before.start)
 }

@@ -1,7 +1,7 @@
 //! The `ToUnicode` table of a font.
 //!
-//! Programs write these tables in many ways, so only the essential tokens are parsed: code ranges, and pairs of codes and
-//! characters.
+//! Programs write these tables in many ways, so only the essential tokens are parsed: code ranges, and pairs of codes
+//! and characters.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -27,16 +27,16 @@ impl ToUnicodeMap {
     /// `None` if the table contains nothing usable.
     pub(super) fn parse(table: &[u8]) -> Option<Self> {
         let mut unicode = Self::default();
-        let mut given: Vec<Vec<u8>> = Vec::new();
+        let mut operands: Vec<Vec<u8>> = Vec::new();
         let mut list_at = None;
         for word in cmap_tokens(table) {
             match word {
-                CMapToken::Hex(bytes) => given.push(bytes),
-                CMapToken::Open => list_at = Some(given.len()),
+                CMapToken::Hex(bytes) => operands.push(bytes),
+                CMapToken::Open => list_at = Some(operands.len()),
                 // A list of texts, one for each code of the preceding range.
                 CMapToken::Close => {
-                    let meanings = list_at.take().map(|at: usize| given.split_off(at.min(given.len())));
-                    let range = given.split_off(given.len().saturating_sub(2));
+                    let meanings = list_at.take().map(|at: usize| operands.split_off(at.min(operands.len())));
+                    let range = operands.split_off(operands.len().saturating_sub(2));
                     if let ([low, _], Some(meanings)) = (range.as_slice(), meanings) {
                         unicode.insert_each(low, &meanings);
                     }
@@ -44,27 +44,27 @@ impl ToUnicodeMap {
                 CMapToken::Other(b"endcodespacerange") => {
                     unicode
                         .code_lengths
-                        .extend(given.drain(..).map(|code| code.len()).filter(|length| (1..=4).contains(length)));
+                        .extend(operands.drain(..).map(|code| code.len()).filter(|length| (1..=4).contains(length)));
                 }
                 CMapToken::Other(b"endbfchar") => {
-                    for pair in given.chunks_exact(2) {
+                    for pair in operands.chunks_exact(2) {
                         if let [code, meaning] = pair {
                             unicode.insert_each(code, std::slice::from_ref(meaning));
                         }
                     }
-                    given.clear();
+                    operands.clear();
                 }
                 CMapToken::Other(b"endbfrange") => {
-                    for range in given.chunks_exact(3) {
+                    for range in operands.chunks_exact(3) {
                         if let [low, high, meaning] = range {
                             unicode.insert_range(low, high, meaning);
                         }
                     }
-                    given.clear();
+                    operands.clear();
                 }
                 CMapToken::Other(other) => {
                     if other.starts_with(b"begin") {
-                        given.clear();
+                        operands.clear();
                     }
                 }
             }

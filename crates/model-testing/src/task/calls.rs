@@ -79,9 +79,10 @@ impl GenTask {
         self.phase = GenPhase::Waiting;
         for index in 0..self.calls.len() {
             let Some(call) = self.calls.get_mut(index) else { break };
-            let asked = call.gate == ApprovalGate::Always || (call.gate == ApprovalGate::Maybe && ctx.rng.chance(50));
+            let needs_approval =
+                call.gate == ApprovalGate::Always || (call.gate == ApprovalGate::Maybe && ctx.rng.chance(50));
             match call.kind {
-                _ if asked => self.request_approval(ctx, index),
+                _ if needs_approval => self.request_approval(ctx, index),
                 CallKind::Tool | CallKind::Agent => self.start_call(ctx, index),
                 CallKind::Client => call.state = GenCallState::AwaitingClient,
                 CallKind::Handoff => call.state = GenCallState::AwaitingHandoff,
@@ -289,9 +290,9 @@ impl GenTask {
 
     /// Decides a request. The effects follow in [`Self::apply_answers`].
     pub(crate) fn resolve_approval(&mut self, ctx: &mut RunContext<'_>, pending: &PendingRequest, by: Initiator) {
-        let asked =
+        let needs_approval =
             |call: &&mut GenCall| call.id == pending.call_id && matches!(call.state, GenCallState::AwaitingApproval);
-        let Some(call) = self.calls.iter_mut().find(asked) else { return };
+        let Some(call) = self.calls.iter_mut().find(needs_approval) else { return };
         let mut decision =
             ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
         if by == Initiator::User {
@@ -380,7 +381,7 @@ impl GenTask {
         }
     }
 
-    fn call_indexes(&self, wanted: impl Fn(&GenCall) -> bool) -> Vec<usize> {
-        self.calls.iter().enumerate().filter(|(_, call)| wanted(call)).map(|(index, _)| index).collect()
+    fn call_indexes(&self, filter: impl Fn(&GenCall) -> bool) -> Vec<usize> {
+        self.calls.iter().enumerate().filter(|(_, call)| filter(call)).map(|(index, _)| index).collect()
     }
 }

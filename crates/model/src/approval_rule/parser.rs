@@ -138,7 +138,7 @@ impl<'a> RuleParser<'a> {
 
     fn parse_index(&mut self) -> Result<PathSegment, ApprovalRuleError> {
         let digits = self.peek_while(|c| c.is_ascii_digit());
-        let Ok(index) = digits.parse() else { return self.expected_error("a place in a list, from 0") };
+        let Ok(index) = digits.parse() else { return self.expected_error("a list index, from 0") };
         self.pos += digits.len();
         if self.eat_symbol("]") { Ok(PathSegment::Index(index)) } else { self.expected_error("`]`") }
     }

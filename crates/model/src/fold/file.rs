@@ -20,32 +20,38 @@ impl TaskFold {
     #[must_use]
     pub fn open_file_processing(&self) -> Option<(usize, &ItemFold, &FileProcessing)> {
         let open = self.items.iter().enumerate().filter(|(_, fold)| !fold.done);
-        open.filter_map(|(place, fold)| Some((place, fold, as_file_processing(fold)?))).next()
+        open.filter_map(|(index, fold)| Some((index, fold, as_file_processing(fold)?))).next()
     }
 
-    /// The URLs of files in the input that nobody has started to read, without duplicates. The current input comes before
-    /// the history of a client or a hook, of which the newest files count: there may be more than `TASK_FILES_MAX`.
+    /// The URLs of files in the input that nobody has started to read, without duplicates. The current input comes
+    /// before the history of a client or a hook, of which the newest files count: there may be more than
+    /// `TASK_FILES_MAX`.
     #[must_use]
     pub fn unread_files(&self) -> Vec<&str> {
         let later = self.inputs.iter().map(|input| &input.message);
-        let now = self.spec.input.iter().chain(later).flat_map(|message| &message.content);
+        let current = self.spec.input.iter().chain(later).flat_map(|message| &message.content);
         let before = self.prior_history.iter().flat_map(|before| &before.entries);
         let past: Vec<&ContentPart> =
             self.rewritten_history.iter().flatten().chain(before).flat_map(user_content).collect();
         let left = TASK_FILES_MAX.saturating_sub(self.file_count());
         let mut unread: Vec<&str> = Vec::new();
-        self.collect_unread(now, left, &mut unread);
-        let said_now = unread.len();
+        self.collect_unread(current, left, &mut unread);
+        let current_count = unread.len();
         self.collect_unread(past.into_iter().rev(), left, &mut unread);
-        if let Some(past) = unread.get_mut(said_now..) {
+        if let Some(past) = unread.get_mut(current_count..) {
             past.reverse();
         }
         unread
     }
 
-    fn collect_unread<'a>(&self, said: impl Iterator<Item = &'a ContentPart>, most: usize, unread: &mut Vec<&'a str>) {
-        for url in said.filter_map(part_web_url) {
-            if unread.len() == most {
+    fn collect_unread<'a>(
+        &self,
+        parts: impl Iterator<Item = &'a ContentPart>,
+        files_max: usize,
+        unread: &mut Vec<&'a str>,
+    ) {
+        for url in parts.filter_map(part_web_url) {
+            if unread.len() == files_max {
                 break;
             }
             if self.find_file(url).is_none() && !unread.contains(&url) {
@@ -54,8 +60,8 @@ impl TaskFold {
         }
     }
 
-    /// The content as the model reads it: each file that was read is replaced by its content, each file that could not be
-    /// read by a note. A file that may still be read stays.
+    /// The content as the model reads it: each file that was read is replaced by its content, each file that could not
+    /// be read by a note. A file that may still be read stays.
     #[must_use]
     pub fn with_file_contents(&self, content: &[ContentPart]) -> Vec<ContentPart> {
         content.iter().flat_map(|part| self.file_replacement(part).unwrap_or_else(|| vec![part.clone()])).collect()

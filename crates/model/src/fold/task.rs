@@ -311,7 +311,8 @@ impl TaskFold {
             self.steps.last_mut().filter(|step| step.stop_reason.is_none() && step.step == e.step).ok_or(FoldError)?;
         step.attempt = e.attempt;
         step.not_before = Some(e.not_before);
-        // A time in the future means that the same model is tried again later; otherwise the next model is tried at once.
+        // A time in the future means that the same model is tried again later; otherwise the next model is tried at
+        // once.
         if e.not_before > at {
             step.model_attempt = step.model_attempt.saturating_add(1);
         } else {
