@@ -1,16 +1,14 @@
-//! A body as it comes in: unpacked piece by piece, and never larger than allowed.
+//! Decodes a response body chunk by chunk, up to a limit.
 //!
-//! A few kilobytes can unpack to gigabytes, so the limit stands where the unpacked bytes are written, not around it.
+//! A few kilobytes can decompress to gigabytes, so the limit applies to the decompressed bytes.
 
-use crate::FetchError;
+use crate::error::FetchError;
 use brotli_decompressor::DecompressorWriter;
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use std::io::{self, Write};
 
-/// Brotli writes in pieces of this size.
 const BROTLI_PIECE_BYTES: usize = 16 * 1024;
 
-/// Unpacks what it is given.
 pub(crate) enum BodyDecoder {
     Plain(BoundedBuffer),
     Gzip(MultiGzDecoder<BoundedBuffer>),
@@ -19,7 +17,7 @@ pub(crate) enum BodyDecoder {
 }
 
 impl BodyDecoder {
-    /// A body packed as `encoding` says. Packed twice is not something that servers do to files.
+    /// Accepts a single content coding; servers do not stack them for files.
     pub(crate) fn new(encoding: Option<&str>, bytes_max: usize) -> Result<Self, FetchError> {
         let capped = BoundedBuffer { bytes: Vec::new(), bytes_max, is_full: false };
         match encoding.unwrap_or_default().trim().to_ascii_lowercase().as_str() {
@@ -31,18 +29,17 @@ impl BodyDecoder {
         }
     }
 
-    /// Takes one more piece.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), FetchError> {
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), FetchError> {
         let written = match self {
-            Self::Plain(body) => body.write_all(piece),
-            Self::Gzip(body) => body.write_all(piece),
-            Self::Deflate(body) => body.write_all(piece),
-            Self::Brotli(body) => body.write_all(piece),
+            Self::Plain(body) => body.write_all(chunk),
+            Self::Gzip(body) => body.write_all(chunk),
+            Self::Deflate(body) => body.write_all(chunk),
+            Self::Brotli(body) => body.write_all(chunk),
         };
         written.map_err(|_| self.decode_error())
     }
 
-    /// All of it, if it is whole.
+    /// The complete body; an error if it is truncated.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>, FetchError> {
         let finished = match &mut self {
             Self::Plain(_) => Ok(()),
@@ -70,7 +67,6 @@ impl BodyDecoder {
     }
 }
 
-/// Bytes up to a limit.
 pub(crate) struct BoundedBuffer {
     bytes: Vec<u8>,
     bytes_max: usize,
@@ -78,13 +74,13 @@ pub(crate) struct BoundedBuffer {
 }
 
 impl Write for BoundedBuffer {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if piece.len() > self.bytes_max - self.bytes.len() {
+    fn write(&mut self, chunk: &[u8]) -> io::Result<usize> {
+        if chunk.len() > self.bytes_max - self.bytes.len() {
             self.is_full = true;
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        self.bytes.extend_from_slice(piece);
-        Ok(piece.len())
+        self.bytes.extend_from_slice(chunk);
+        Ok(chunk.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,47 +1,36 @@
-//! What a file is: by its bytes, and only where bytes cannot tell by what was said about it.
+//! Detects the format of a file by its bytes; the declared type matters only where the bytes are ambiguous.
 //!
-//! A signature wins over everything. Text has none, so there the server's word decides what sort of text it is; but a server
-//! that promised an image, an archive or a document and then sends text is not believed either way.
+//! A signature takes precedence. Text has none, so the declared type decides which kind of text it is; but text that
+//! was declared as an image, an archive or a document is refused.
 
-use crate::FetchError;
+use crate::error::FetchError;
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
-/// So much of a file is looked at.
 const SIGNATURE_BYTES: usize = 1024;
-/// So much of a text: many a page and many a source begins with a long comment.
+/// Larger for markup, because pages and sources may start with a long comment.
 const MARKUP_BYTES: usize = 64 * 1024;
 
-/// The kinds that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DocumentFormat {
-    /// A page.
     Html,
-    /// Text with marks.
     Markdown,
-    /// A table as text.
     Csv,
-    /// Text.
     Plain,
-    /// A document.
     Pdf,
-    /// An image.
     Png,
-    /// An image.
     Jpeg,
-    /// An image, perhaps a moving one.
     Gif,
-    /// An image, perhaps a moving one.
     Webp,
 }
 
 impl DocumentFormat {
-    /// What these bytes are. `declared` is the content type that came with them, `name` what they are called.
+    /// Detects the format. `declared` is the content type of the response, `name` the file's name.
     pub fn sniff(bytes: &[u8], declared: &str, name: &str) -> Result<Self, FetchError> {
         let declared = DeclaredType::parse(declared);
-        if let Some(kind) = format_by_signature(bytes, declared.is_text()) {
-            return Ok(kind);
+        if let Some(format) = format_by_signature(bytes, &declared) {
+            return Ok(format);
         }
-        if !looks_like_text(bytes, declared.is_utf16) {
+        if !looks_like_text(bytes, &declared) {
             return Err(FetchError::UnsupportedType);
         }
         match detect_markup(bytes) {
@@ -52,7 +41,6 @@ impl DocumentFormat {
         .ok_or(FetchError::UnsupportedType)
     }
 
-    /// The content type under which it is passed on.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -69,7 +57,7 @@ impl DocumentFormat {
     }
 }
 
-fn format_by_signature(bytes: &[u8], is_text: bool) -> Option<DocumentFormat> {
+fn format_by_signature(bytes: &[u8], declared: &DeclaredType) -> Option<DocumentFormat> {
     let head = bytes.get(..SIGNATURE_BYTES).unwrap_or(bytes);
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(DocumentFormat::Png),
@@ -77,9 +65,8 @@ fn format_by_signature(bytes: &[u8], is_text: bool) -> Option<DocumentFormat> {
         [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(DocumentFormat::Gif),
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(DocumentFormat::Webp),
         [b'%', b'P', b'D', b'F', b'-', ..] => Some(DocumentFormat::Pdf),
-        // The header may come a little late; mail gateways and printers put something before it. A text that has it may as
-        // well be about PDFs.
-        _ => (!is_text && head.windows(5).any(|window| window == b"%PDF-")).then_some(DocumentFormat::Pdf),
+        // Mail gateways and printers put bytes before the header. In declared text it may as well be a quotation.
+        _ => (!declared.is_text() && head.windows(5).any(|window| window == b"%PDF-")).then_some(DocumentFormat::Pdf),
     }
 }
 
@@ -89,12 +76,12 @@ enum Markup {
     None,
 }
 
-/// Whether these bytes are a page, also one that is XML.
+/// Whether the bytes are HTML or XHTML.
 pub(crate) fn looks_like_html(bytes: &[u8]) -> bool {
     matches!(detect_markup(bytes), Markup::Html)
 }
 
-/// Whether it begins like a page, or like XML, which can be a drawing with anything in it.
+/// Tells HTML from other XML, which may be a drawing with active content.
 fn detect_markup(bytes: &[u8]) -> Markup {
     let head = bytes.get(..MARKUP_BYTES).unwrap_or(bytes);
     detect_markup_in(&String::from_utf8_lossy(head).replace(['\0', '\u{feff}', '\u{fffd}'], "").to_ascii_lowercase())
@@ -125,9 +112,8 @@ fn is_html_doctype(head: &str) -> bool {
     name.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
 }
 
-/// No bytes that text does not have.
-fn looks_like_text(bytes: &[u8], is_wide: bool) -> bool {
-    if is_wide || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+fn looks_like_text(bytes: &[u8], declared: &DeclaredType) -> bool {
+    if declared.is_utf16 || bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return true;
     }
     let head = bytes.get(..SIGNATURE_BYTES).unwrap_or(bytes);
@@ -135,7 +121,6 @@ fn looks_like_text(bytes: &[u8], is_wide: bool) -> bool {
     !head.iter().any(binary)
 }
 
-/// What a server said.
 struct DeclaredType {
     essence: String,
     is_utf16: bool,
@@ -149,12 +134,11 @@ impl DeclaredType {
         Self { is_utf16: encoding.is_some_and(|encoding| encoding == UTF_16LE || encoding == UTF_16BE), essence }
     }
 
-    /// Whether it was said to be text, in so many words.
     fn is_text(&self) -> bool {
         self.essence.starts_with("text/")
     }
 
-    /// Whether text is no contradiction.
+    /// Whether text is compatible with the declared type.
     fn allows_text(&self) -> bool {
         let says_nothing = ["", "application/octet-stream", "binary/octet-stream", "application/x-download"];
         let text = ["application/json", "application/yaml", "application/x-ndjson", "application/xhtml+xml"];
@@ -164,7 +148,7 @@ impl DeclaredType {
             || (self.is_text() && self.essence != "text/xml")
     }
 
-    /// What sort of text without any markup it is.
+    /// The format of text without markup.
     fn text_format(&self, name: &str) -> Option<DocumentFormat> {
         let ends = |ends: &[&str]| {
             let end = name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).unwrap_or_default();
@@ -174,7 +158,7 @@ impl DeclaredType {
             "text/html" | "application/xhtml+xml" => Some(DocumentFormat::Html),
             "text/markdown" | "text/x-markdown" => Some(DocumentFormat::Markdown),
             "text/csv" | "text/tab-separated-values" | "application/csv" => Some(DocumentFormat::Csv),
-            // What a machine with a spreadsheet program calls a table as text.
+            // Sent for CSV by machines with a spreadsheet program.
             "application/vnd.ms-excel" => Some(DocumentFormat::Csv),
             _ if !self.allows_text() => None,
             _ if ends(&["md", "markdown"]) => Some(DocumentFormat::Markdown),
@@ -185,7 +169,6 @@ impl DeclaredType {
     }
 }
 
-/// The `charset` of a content type.
 pub(crate) fn charset_of_content_type(declared: &str) -> Option<String> {
     let mut parameters = declared.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
     let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;

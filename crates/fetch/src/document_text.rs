@@ -1,166 +1,153 @@
-//! What a model can read of a file.
+//! Extracts what a model can read from a file.
 //!
-//! Reading is work on somebody else's bytes, so it happens off the runtime's threads, a few files at a time, with a
-//! time-out. Work that cannot be stopped keeps its place among the few until it is done.
+//! The bytes are untrusted, so extraction runs off the async threads, a few files at a time, with a time-out. Work that
+//! cannot be stopped keeps its permit until it ends.
 
 mod html;
-mod image_size;
-pub(crate) mod pdf;
-mod plain_text;
 
+use crate::document_format::{self, DocumentFormat};
+use crate::error::FetchError;
+use crate::fetcher::FetchedFile;
+use crate::pdf::{self, PdfLimits};
 use crate::pdf_process::PdfProcess;
-use crate::{DocumentFormat, FetchError, FetchedFile, document_format};
+use crate::plain_text::{self, ExtractedText};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// What a model is given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DocumentContent {
-    /// Words.
     Text {
         /// In reading order.
         text: String,
-        /// Whether there was more.
         truncated: bool,
     },
-    /// A picture, passed on as it came.
+    /// An image, passed on unchanged. The caller checks its dimensions.
     Image {
-        /// By its bytes.
+        /// Detected from the bytes.
         content_type: &'static str,
-        /// The file.
         bytes: Bytes,
     },
 }
 
-/// How much is read.
 #[derive(Clone, Debug)]
 pub struct ReadLimits {
-    /// Of the text that comes out.
+    /// Size of the extracted text.
     pub text_bytes_max: usize,
-    /// Of an image, all of its frames together.
-    pub pixels_max: u64,
-    /// For one file.
+    /// Per file.
     pub timeout: Duration,
-    /// How many PDFs are read at the same time, and how many of all other files.
+    /// Concurrent reads of PDFs, and of all other files.
     pub concurrent_reads_max: usize,
 }
 
 impl Default for ReadLimits {
     fn default() -> Self {
-        Self {
-            text_bytes_max: 1024 * 1024,
-            pixels_max: 50_000_000,
-            timeout: Duration::from_secs(10),
-            concurrent_reads_max: 2,
-        }
+        Self { text_bytes_max: 1024 * 1024, timeout: Duration::from_secs(10), concurrent_reads_max: 2 }
     }
 }
 
-/// Where PDFs are read.
 #[derive(Clone, Debug)]
 pub enum PdfReader {
-    /// In this process. A file that is made for it can take a lot of memory.
+    /// A malicious file can exhaust the server's memory.
     InProcess,
-    /// In a process of their own, which such a file can only end.
+    /// A malicious file can only end the process.
     Subprocess(PdfProcess),
 }
 
-/// Reads files.
 #[derive(Clone, Debug)]
 pub struct DocumentReader {
     limits: ReadLimits,
     pdf: PdfReader,
     permits: Arc<Semaphore>,
-    /// Of PDFs, for which nobody else waits: one can take all the time that it is given.
+    /// Separate, because a malicious PDF can take all the time it is given.
     pdf_permits: Arc<Semaphore>,
 }
 
 impl DocumentReader {
-    /// A reader. Clones share its places.
+    /// Clones share the permits.
     #[must_use]
     pub fn new(limits: ReadLimits, pdf: PdfReader) -> Self {
-        let places = || Arc::new(Semaphore::new(limits.concurrent_reads_max.max(1)));
-        let (places, pdf_places) = (places(), places());
-        Self { limits, pdf, permits: places, pdf_permits: pdf_places }
+        let permits = || Arc::new(Semaphore::new(limits.concurrent_reads_max.max(1)));
+        let (permits, pdf_permits) = (permits(), permits());
+        Self { limits, pdf, permits, pdf_permits }
     }
 
-    /// Reads a file. Waiting for a place does not count as reading, but has the same limit.
+    /// Waiting for a permit has the same time-out as the extraction, and does not count towards it.
     pub async fn read(&self, file: &FetchedFile) -> Result<DocumentContent, FetchError> {
-        let places = if file.format == DocumentFormat::Pdf { &self.pdf_permits } else { &self.permits };
-        let place = timeout(self.limits.timeout, Arc::clone(places).acquire_owned()).await;
-        let place = place.ok().and_then(Result::ok).ok_or(FetchError::ReadTimedOut)?;
-        let reading = self.read_with_permit(place, file);
-        timeout(self.limits.timeout, reading).await.unwrap_or(Err(FetchError::ReadTimedOut))
+        let permits = if file.format == DocumentFormat::Pdf { &self.pdf_permits } else { &self.permits };
+        let permit = timeout(self.limits.timeout, Arc::clone(permits).acquire_owned()).await;
+        let permit = permit.ok().and_then(Result::ok).ok_or(FetchError::ReadTimedOut)?;
+        let read = self.read_with_permit(permit, file);
+        timeout(self.limits.timeout, read).await.unwrap_or(Err(FetchError::ReadTimedOut))
     }
 
     async fn read_with_permit(
         &self,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         file: &FetchedFile,
     ) -> Result<DocumentContent, FetchError> {
-        if let (DocumentFormat::Pdf, PdfReader::Subprocess(apart)) = (file.format, &self.pdf) {
-            let (text, truncated) =
-                apart.extract_text(&file.bytes, self.limits.text_bytes_max, self.limits.timeout).await?;
-            return Ok(DocumentContent::Text { text, truncated });
+        if let (DocumentFormat::Pdf, PdfReader::Subprocess(process)) = (file.format, &self.pdf) {
+            let extracted = process.extract_text(&file.bytes, self.limits.text_bytes_max, self.limits.timeout).await?;
+            return Ok(extracted.into());
         }
         let (file, limits) = (file.clone(), self.limits.clone());
         let work = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             extract_content(&file, &limits)
         });
-        // A library that panics over a file has not read it, and nothing else happened.
+        // A panic of a parser means that the file is unreadable.
         work.await.unwrap_or(Err(FetchError::Unreadable))
     }
 }
 
-fn extract_content(file: &FetchedFile, limits: &ReadLimits) -> Result<DocumentContent, FetchError> {
-    let bytes_max = limits.text_bytes_max;
-    let (text, truncated) = match file.format {
-        DocumentFormat::Markdown | DocumentFormat::Csv | DocumentFormat::Plain => {
-            plain_text::normalize_text(&plain_text::decode_text(&file.bytes, file.charset.as_deref()), bytes_max)
-        }
-        DocumentFormat::Html => {
-            html::html_to_text(&html::decode_html(&file.bytes, file.charset.as_deref()), Some(&file.url), bytes_max)
-        }
-        DocumentFormat::Pdf => pdf::extract_pdf_text(&file.bytes, &pdf::PdfLimits::new(bytes_max, limits.timeout))?,
-        DocumentFormat::Png | DocumentFormat::Jpeg | DocumentFormat::Gif | DocumentFormat::Webp => {
-            image_size::check_image_size(&file.bytes, file.format, limits.pixels_max)?;
-            return Ok(DocumentContent::Image { content_type: file.format.content_type(), bytes: file.bytes.clone() });
-        }
-    };
-    Ok(DocumentContent::Text { text, truncated })
+impl From<ExtractedText> for DocumentContent {
+    fn from(extracted: ExtractedText) -> Self {
+        Self::Text { text: extracted.text, truncated: extracted.truncated }
+    }
 }
 
-/// How names of pages end.
+fn extract_content(file: &FetchedFile, limits: &ReadLimits) -> Result<DocumentContent, FetchError> {
+    let (bytes, charset, bytes_max) = (&file.bytes, file.charset.as_deref(), limits.text_bytes_max);
+    let extracted = match file.format {
+        DocumentFormat::Markdown | DocumentFormat::Csv | DocumentFormat::Plain => {
+            plain_text::normalize_text(&plain_text::decode_text(bytes, charset), bytes_max)
+        }
+        DocumentFormat::Html => html::html_to_text(&html::decode_html(bytes, charset), Some(&file.url), bytes_max),
+        DocumentFormat::Pdf => pdf::extract_pdf_text(bytes, &PdfLimits::new(bytes_max, limits.timeout))?,
+        DocumentFormat::Png | DocumentFormat::Jpeg | DocumentFormat::Gif | DocumentFormat::Webp => {
+            return Ok(DocumentContent::Image { content_type: file.format.content_type(), bytes: bytes.clone() });
+        }
+    };
+    Ok(extracted.into())
+}
+
 const HTML_EXTENSIONS: [&str; 4] = ["html", "htm", "xhtml", "xht"];
 
-/// What a model reads of a text that was sent and not fetched, and whether there was more: of a page its words, of
-/// anything else what stands in it.
+/// The text of an attachment: of HTML its visible text, of other files the whole content.
 #[must_use]
-pub fn text_of_attachment(bytes: &[u8], name: &str, bytes_max: usize) -> (String, bool) {
+pub fn text_of_attachment(bytes: &[u8], name: &str, bytes_max: usize) -> ExtractedText {
     if is_html_file(bytes, name) {
-        let (text, truncated) = html::html_to_text(&html::decode_html(bytes, None), None, bytes_max);
-        // One that shows nothing to people has only its source.
-        if !text.trim().is_empty() {
-            return (text, truncated);
+        let extracted = html::html_to_text(&html::decode_html(bytes, None), None, bytes_max);
+        // A page without visible text is shown as source.
+        if !extracted.text.trim().is_empty() {
+            return extracted;
         }
     }
     let text = plain_text::decode_by_bom(bytes);
     let end = text.floor_char_boundary(bytes_max);
-    (text.get(..end).unwrap_or_default().to_owned(), end < text.len())
+    ExtractedText { text: text.get(..end).unwrap_or_default().to_owned(), truncated: end < text.len() }
 }
 
-/// Is a text that was sent a page? Its name says so; one that says nothing leaves it to the first bytes. Others are
-/// believed, for many a source begins like a page.
+/// Whether an attachment is HTML, by its extension. Without one, or with `.txt`, the content decides; other extensions
+/// are trusted, because many sources look like HTML.
 #[must_use]
 pub fn is_html_file(bytes: &[u8], name: &str) -> bool {
-    let end = name.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase()).unwrap_or_default();
-    match end.as_str() {
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
+    match extension.as_str() {
         "" | "txt" => document_format::looks_like_html(bytes),
-        end => HTML_EXTENSIONS.contains(&end),
+        extension => HTML_EXTENSIONS.contains(&extension),
     }
 }
 
@@ -188,10 +175,12 @@ mod tests {
             (xhtml.as_bytes(), "file.txt"),
             (&wide, "a.html"),
         ] {
-            assert_eq!(text_of_attachment(bytes, name, 1000), (words.to_owned(), false), "{name}");
+            let wanted = ExtractedText { text: words.to_owned(), truncated: false };
+            assert_eq!(text_of_attachment(bytes, name, 1000), wanted, "{name}");
         }
-        assert_eq!(text_of_attachment(b"<meta charset=windows-1251><p>\xcf\xf0\xe8", "a.html", 1000).0, "При");
-        assert_eq!(text_of_attachment(page.as_bytes(), "a.html", 8), ("T\n\nOne &".to_owned(), true));
+        assert_eq!(text_of_attachment(b"<meta charset=windows-1251><p>\xcf\xf0\xe8", "a.html", 1000).text, "При");
+        let wanted = ExtractedText { text: "T\n\nOne &".to_owned(), truncated: true };
+        assert_eq!(text_of_attachment(page.as_bytes(), "a.html", 8), wanted);
         for (text, name) in [
             ("<script>\nimport x\n</script>", "App.vue"),
             ("<!-- by hand -->\n# Title\r\n", "README.md"),
@@ -201,7 +190,8 @@ mod tests {
             ("about <html>", "a.txt"),
             ("", "a.html"),
         ] {
-            assert_eq!(text_of_attachment(text.as_bytes(), name, 1000), (text.to_owned(), false), "{name}");
+            let wanted = ExtractedText { text: text.to_owned(), truncated: false };
+            assert_eq!(text_of_attachment(text.as_bytes(), name, 1000), wanted, "{name}");
         }
         for (bytes, wanted) in [
             (&b"\xff\xfeh\0\xe9\0"[..], "hé"),
@@ -209,7 +199,7 @@ mod tests {
             (b"\xef\xbb\xbfh\xc3\xa9", "hé"),
             (b"h\xe9", "h\u{fffd}"),
         ] {
-            assert_eq!(text_of_attachment(bytes, "a.txt", 1000).0, wanted);
+            assert_eq!(text_of_attachment(bytes, "a.txt", 1000).text, wanted);
         }
     }
 

@@ -1,33 +1,29 @@
-//! Why an address could not be read, in words that are safe to show.
+//! Errors of fetching and extracting, safe to show to clients.
 
-/// Why there is nothing to read. None of these ends a run: the model is told that this file could not be read.
+/// Why a file could not be read. None of these ends a run: the model is told instead.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FetchError {
-    /// The guard said no. One sentence for every reason, so that nobody learns what is behind an address.
+    /// The guard refused. One message for all reasons, so that nobody can probe the network with it.
     #[error("this address may not be fetched")]
     NotAllowed,
-    /// Nobody answered at a place that may be asked.
-    #[error("nobody answers at this address")]
+    #[error("the server at this address does not respond")]
     Unreachable,
-    /// The answer was not a success.
-    #[error("the address answered with status {0}")]
+    #[error("the server responded with status {0}")]
     Status(u16),
-    /// The answer took too long: to begin, to go on, or as a whole.
-    #[error("the address took too long to answer")]
+    /// The response took too long to start, to continue or to complete.
+    #[error("the server took too long to respond")]
     TimedOut,
-    /// The answer broke off, or is packed in a way that cannot be undone.
-    #[error("the answer is damaged")]
+    /// The response is truncated, or its encoding is invalid.
+    #[error("the response is damaged")]
     InvalidResponse,
-    /// More bytes than allowed, on the wire or unpacked, or an image of too many pixels.
     #[error("the file is too large")]
     TooLarge,
-    /// The bytes are not of a kind that can be read.
     #[error("files of this type cannot be read")]
     UnsupportedType,
-    /// The kind is known, but this one cannot be read: damaged, encrypted, or without any text.
+    /// Damaged, encrypted, or without text.
     #[error("no text could be read from this file")]
     Unreadable,
-    /// The kind is known, but reading this one takes too long, or others are being read.
+    /// The time-out expired during extraction or while waiting for a permit.
     #[error("the file took too long to read")]
     ReadTimedOut,
 }
@@ -49,7 +45,7 @@ impl FetchError {
         }
     }
 
-    /// May the same address work later?
+    /// Whether a later attempt may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {

@@ -1,16 +1,16 @@
-//! Asking for a file, within limits.
+//! Fetches files over HTTP, within limits.
 //!
-//! Every hop has a client of its own that can connect nowhere but to the addresses that the guard has seen: it has no
-//! resolver, no proxy, no cookies, no pool and follows nothing by itself.
+//! Each hop uses a client of its own that can connect only to the addresses that the guard has checked: without
+//! resolver, proxy, cookies, pool or redirects.
 //!
-//! Each file has a thread and a runtime to itself. An answer can be made of nothing but work: a hundred thousand notes that
-//! the answer will come, a million empty packets. On a runtime that is shared everybody would wait for that, and the clock
-//! of the time-out with them.
+//! Each fetch has a thread and a runtime to itself. A response can consist of nothing but work, such as a hundred
+//! thousand informational responses or a million empty chunks. On a shared runtime that would delay everybody, timers
+//! included.
 
 use crate::body_decoder::BodyDecoder;
-use crate::document_format::charset_of_content_type;
+use crate::document_format::{DocumentFormat, charset_of_content_type};
+use crate::error::FetchError;
 use crate::url_guard::{CheckedUrl, UrlGuard, UrlRules};
-use crate::{DocumentFormat, FetchError};
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -24,33 +24,28 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use url::Url;
 
-/// An answer with more headers is refused.
 const HEADERS_MAX: usize = 100;
-/// A name is cut to this.
 const NAME_CHARS_MAX: usize = 120;
 const ACCEPTED: &str = "text/html, text/markdown, text/csv, text/plain, application/pdf, image/*;q=0.9, */*;q=0.1";
 
-/// How much and how long.
 #[derive(Clone, Debug)]
 pub struct FetchLimits {
-    /// Of the body, on the wire and unpacked.
+    /// Size of the body, encoded and decoded.
     pub bytes_max: usize,
-    /// How often an answer may send us somewhere else.
     pub redirects_max: u32,
-    /// To be connected.
     pub connect_timeout: Duration,
-    /// From the request to the head of the answer, connecting included.
+    /// From the request to the response head, connecting included.
     pub first_byte_timeout: Duration,
-    /// Between two pieces of the body.
+    /// Between two chunks of the body.
     pub idle_timeout: Duration,
-    /// For everything: names, redirects and the last byte.
+    /// For everything: name resolution, redirects and the whole body.
     pub total_timeout: Duration,
 }
 
 impl Default for FetchLimits {
     fn default() -> Self {
         Self {
-            // A file that people call twenty megabytes has room, however they count them.
+            // Fits a file of twenty megabytes, in either definition of a megabyte.
             bytes_max: 24 * 1024 * 1024,
             redirects_max: 3,
             connect_timeout: Duration::from_secs(5),
@@ -61,22 +56,18 @@ impl Default for FetchLimits {
     }
 }
 
-/// A file, and what it turned out to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FetchedFile {
-    /// Where it was in the end. Links in it are relative to this.
+    /// After redirects. Links in the file are relative to it.
     pub url: Url,
-    /// What people would call it: the end of the address that it was asked at.
+    /// For display: from the last segment of the requested URL.
     pub name: String,
-    /// What the bytes are.
     pub format: DocumentFormat,
-    /// The character set that the server named.
+    /// As declared by the server.
     pub charset: Option<String>,
-    /// The file.
     pub bytes: Bytes,
 }
 
-/// Fetches files.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     guard: UrlGuard,
@@ -84,19 +75,18 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// Fetches what `rules` allow, through the machine's resolver.
+    /// Uses the system resolver.
     #[must_use]
     pub fn new(rules: UrlRules, limits: FetchLimits) -> Self {
         Self::with_guard(UrlGuard::new(rules), limits)
     }
 
-    /// Fetches what `guard` allows.
     #[must_use]
     pub fn with_guard(guard: UrlGuard, limits: FetchLimits) -> Self {
         Self { guard, limits }
     }
 
-    /// Fetches a file. `progress` is told how many bytes have come so far. Dropping the future ends everything.
+    /// Fetches a file and reports the bytes received so far to `progress`. Dropping the future cancels the fetch.
     pub async fn fetch(
         &self,
         address: &str,
@@ -106,9 +96,9 @@ impl Fetcher {
         let (count, mut counted) = watch::channel(0);
         let (fetcher, address) = (self.clone(), address.to_owned());
         let thread = std::thread::Builder::new().name("fetch".to_owned());
-        let began = thread.spawn(move || fetcher.fetch_blocking(&address, &count, done));
-        began.map_err(|_| FetchError::Unreachable)?;
-        let all = async {
+        let spawned = thread.spawn(move || fetcher.fetch_blocking(&address, &count, done));
+        spawned.map_err(|_| FetchError::Unreachable)?;
+        let result = async {
             loop {
                 tokio::select! {
                     biased;
@@ -117,10 +107,10 @@ impl Fetcher {
                 }
             }
         };
-        timeout(self.limits.total_timeout, all).await.unwrap_or(Err(FetchError::TimedOut))
+        timeout(self.limits.total_timeout, result).await.unwrap_or(Err(FetchError::TimedOut))
     }
 
-    /// Fetches a file on this thread, unless nobody waits for it any more.
+    /// Fetches a file on this thread until the receiver is dropped.
     fn fetch_blocking(
         &self,
         address: &str,
@@ -136,10 +126,10 @@ impl Fetcher {
                 outcome = self.follow_redirects(address, &mut progress) => outcome,
                 () = done.closed() => return,
             };
-            // Whoever has left in the meantime needs no answer.
+            // The receiver may be gone.
             let _ = done.send(outcome);
         });
-        // A name that is still being looked up is not waited for.
+        // Does not wait for a name that is still being resolved.
         runtime.shutdown_background();
     }
 
@@ -174,7 +164,7 @@ impl Fetcher {
                 .connect_timeout(self.limits.connect_timeout)
                 .dns_resolver(Arc::new(PinnedResolver(target.addresses.clone())))
         };
-        // A system without any list of whom to trust can still ask over plain HTTP.
+        // Plain HTTP still works on a system without root certificates.
         let client = builder().build().or_else(|_| builder().tls_certs_only([]).build());
         let client = client.map_err(|_| FetchError::Unreachable)?;
         let request = client.get(target.url.clone()).header(ACCEPT, ACCEPTED).header(ACCEPT_ENCODING, "gzip, br");
@@ -204,26 +194,26 @@ impl Fetcher {
         let mut body = BodyDecoder::new(encoding.as_deref(), bytes_max)?;
         let mut so_far = 0_u64;
         loop {
-            let piece = timeout(self.limits.idle_timeout, response.chunk()).await.map_err(|_| FetchError::TimedOut)?;
-            let Some(piece) = piece.map_err(|_| FetchError::InvalidResponse)? else { break };
-            so_far = so_far.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+            let chunk = timeout(self.limits.idle_timeout, response.chunk()).await.map_err(|_| FetchError::TimedOut)?;
+            let Some(chunk) = chunk.map_err(|_| FetchError::InvalidResponse)? else { break };
+            so_far = so_far.saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
             if !fits(so_far) {
                 return Err(FetchError::TooLarge);
             }
-            body.push(&piece)?;
+            body.push(&chunk)?;
             progress(so_far);
         }
         let bytes = Bytes::from(body.finish()?);
         let declared = declared.as_deref().unwrap_or_default();
-        let kind = DocumentFormat::sniff(&bytes, declared, &name)?;
-        Ok(FetchedFile { url, name, format: kind, charset: charset_of_content_type(declared), bytes })
+        let format = DocumentFormat::sniff(&bytes, declared, &name)?;
+        Ok(FetchedFile { url, name, format, charset: charset_of_content_type(declared), bytes })
     }
 }
 
-/// Where an answer sends us. An answer that is neither a file nor another address is an error.
+/// The target of a redirect; an error for a response that is neither a file nor a redirect.
 fn redirect_location(response: &Response) -> Result<Option<String>, FetchError> {
     let status = response.status();
-    let sends_on = matches!(
+    let is_redirect = matches!(
         status,
         StatusCode::MOVED_PERMANENTLY
             | StatusCode::FOUND
@@ -232,34 +222,34 @@ fn redirect_location(response: &Response) -> Result<Option<String>, FetchError> 
             | StatusCode::PERMANENT_REDIRECT
     );
     match header_text(response.headers(), &LOCATION) {
-        Some(location) if sends_on => Ok(Some(location)),
+        Some(location) if is_redirect => Ok(Some(location)),
         _ if status == StatusCode::OK || status == StatusCode::NON_AUTHORITATIVE_INFORMATION => Ok(None),
         _ => Err(FetchError::Status(status.as_u16())),
     }
 }
 
-/// In the characters that servers mean: many write addresses as people read them.
+/// Lossy, because many servers send unencoded UTF-8.
 fn header_text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
-/// The end of the path, or the host: something to show, never a path to write to.
+/// The last path segment, or the host. For display, never for a path in the file system.
 fn file_name_of_url(url: &Url) -> String {
     let segment = url.path_segments().and_then(|mut segments| segments.rfind(|segment| !segment.is_empty()));
     let decoded = percent_decode_str(segment.unwrap_or_default()).decode_utf8_lossy();
-    let shown: String = decoded.chars().filter(|c| is_display_char(*c)).take(NAME_CHARS_MAX).collect();
-    let shown = shown.trim().trim_matches('.');
-    if shown.is_empty() { url.host_str().unwrap_or("file").to_owned() } else { shown.to_owned() }
+    let name: String = decoded.chars().filter(|c| is_display_char(*c)).take(NAME_CHARS_MAX).collect();
+    let name = name.trim().trim_matches('.');
+    if name.is_empty() { url.host_str().unwrap_or("file").to_owned() } else { name.to_owned() }
 }
 
-/// Not a separator, and nothing that hides or turns round what is next to it.
+/// Excludes separators, and characters that hide or reverse others.
 fn is_display_char(c: char) -> bool {
-    let hides = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    let is_invisible = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
         || matches!(c, '\u{61c}' | '\u{ad}' | '\u{e0000}'..='\u{e0fff}');
-    !(c.is_control() || hides || matches!(c, '/' | '\\' | '"'))
+    !(c.is_control() || is_invisible || matches!(c, '/' | '\\' | '"'))
 }
 
-/// Knows the addresses that were checked, whatever it is asked.
+/// Resolves every name to the addresses that the guard has checked.
 struct PinnedResolver(Vec<SocketAddr>);
 
 impl Resolve for PinnedResolver {

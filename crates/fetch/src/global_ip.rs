@@ -1,12 +1,12 @@
-//! May this address be asked?
+//! Classifies IP addresses.
 //!
-//! The question is turned round: only what the internet routes to somebody may be asked, and everything else may not. IPv4
-//! has holes in a space that is otherwise global; of IPv6 only `2000::/3` has been given out, again with holes. Forms that
-//! carry an IPv4 address inside are judged by that address, or refused where nobody uses them any more.
+//! Only addresses that the internet routes are global; everything else is refused. IPv4 is global with exceptions; of
+//! IPv6 only `2000::/3` is allocated, again with exceptions. Forms that embed an IPv4 address are classified by that
+//! address, or refused where they are obsolete.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// IPv4 that is not somebody on the internet.
+/// IPv4 ranges that are not global.
 const V4_REFUSED: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8),        // this network; 0.0.0.0 reaches this machine
     (Ipv4Addr::new(10, 0, 0, 0), 8),       // private
@@ -26,10 +26,10 @@ const V4_REFUSED: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4),      // reserved, and broadcast
 ];
 
-/// The part of IPv6 that is given out.
+/// The allocated part of IPv6.
 const V6_GLOBAL: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// What in there is not somebody on the internet.
+/// IPv6 ranges within it that are not global.
 const V6_REFUSED: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocol assignments, Teredo among them
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
@@ -37,10 +37,10 @@ const V6_REFUSED: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
-/// IPv4 behind a translator, as networks without IPv4 see it.
+/// IPv4 behind a translator, as seen from IPv6-only networks.
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// Whether the internet routes this address to somebody.
+/// Whether the internet routes this address.
 #[must_use]
 pub fn is_global_ip(address: IpAddr) -> bool {
     match canonical_ip(address) {
@@ -51,7 +51,7 @@ pub fn is_global_ip(address: IpAddr) -> bool {
     }
 }
 
-/// The address that packets go to in the end: IPv4 mapped into IPv6 or behind a translator is IPv4.
+/// The final destination: an IPv4 address that is mapped into IPv6 or behind a translator is unwrapped.
 #[must_use]
 pub fn canonical_ip(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

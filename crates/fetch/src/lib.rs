@@ -1,11 +1,11 @@
-//! What people point at: an address is fetched, and turned into what a model can read.
+//! Fetches URLs from users and extracts what a model can read.
 //!
-//! The address is somebody else's words, and so is everything behind it. [`guard`] decides whether it may be asked at all
-//! and pins the connection to the addresses that it looked at; [`fetch`] asks, within limits of size and time; [`kind`]
-//! looks at the bytes instead of believing what was said about them; [`text`] reads them. PDFs are best read in a process
-//! of their own ([`apart`]), because no limit inside a process holds against every file.
+//! URLs are untrusted, and so is everything behind them. [`url_guard`] decides which may be requested and pins the
+//! connection to the addresses that it has checked; [`fetcher`] sends the request, within limits of size and time;
+//! [`document_format`] detects the format from the bytes; [`document_text`] extracts the content. PDFs should be read
+//! in a process of their own ([`pdf_process`]), because no limit inside a process holds against every file.
 //!
-//! Nothing in here knows runs, threads or users, and no request that it sends carries a credential.
+//! This crate knows no runs, threads or users, and its requests carry no credentials.
 
 mod body_decoder;
 pub mod document_format;
@@ -14,7 +14,9 @@ mod error;
 pub mod fetcher;
 pub mod global_ip;
 mod own_address;
+mod pdf;
 pub mod pdf_process;
+mod plain_text;
 pub mod url_guard;
 
 pub use document_format::DocumentFormat;
@@ -22,4 +24,5 @@ pub use document_text::{DocumentContent, DocumentReader, PdfReader, ReadLimits};
 pub use error::FetchError;
 pub use fetcher::{FetchLimits, FetchedFile, Fetcher};
 pub use own_address::OwnAddress;
+pub use plain_text::ExtractedText;
 pub use url_guard::{PrivateAddresses, Resolver, UrlGuard, UrlRules};

@@ -1,12 +1,12 @@
-//! The server's own places.
+//! The server's own names and addresses.
 //!
-//! A request from here to ourselves would come from this machine, which some believe more than others. So our own names
-//! and addresses are refused even where everything else may be asked.
+//! A request from the server to itself would come from this machine, which may be trusted more than others. So its own
+//! addresses are refused even where private addresses are allowed.
 
 use crate::global_ip::canonical_ip;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// A name or an address of the server, at one port or at all of them.
+/// A name or an address of the server, with one port or all ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnAddress {
     host: OwnHost,
@@ -17,13 +17,12 @@ pub struct OwnAddress {
 enum OwnHost {
     Name(String),
     Ip(IpAddr),
-    /// Whatever address this machine has.
+    /// Any address of this machine.
     AnyLocal,
 }
 
 impl OwnAddress {
-    /// A host as it stands in an address, with or without a port. Whoever listens on `0.0.0.0` or `[::]` listens on every
-    /// address of the machine.
+    /// Parses a host with an optional port. `0.0.0.0` and `[::]` mean every address of the machine.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let (host, port) = match text.rsplit_once(':') {
@@ -39,18 +38,17 @@ impl OwnAddress {
         Self { host, port }
     }
 
-    /// Whether this name at this port is ours.
     pub(crate) fn matches_name(&self, name: &str, port: u16) -> bool {
         self.matches_port(port) && matches!(&self.host, OwnHost::Name(own) if *own == normalize_host(name))
     }
 
-    /// Whether this place is ours. The address is one that packets go to in the end.
-    pub(crate) fn matches_address(&self, place: SocketAddr) -> bool {
-        self.matches_port(place.port())
+    /// The address must be canonical (see [`canonical_ip`]).
+    pub(crate) fn matches_address(&self, address: SocketAddr) -> bool {
+        self.matches_port(address.port())
             && match self.host {
                 OwnHost::Name(_) => false,
-                OwnHost::Ip(own) => own == place.ip(),
-                OwnHost::AnyLocal => is_local_ip(place.ip()),
+                OwnHost::Ip(own) => own == address.ip(),
+                OwnHost::AnyLocal => is_local_ip(address.ip()),
             }
     }
 
@@ -59,13 +57,13 @@ impl OwnAddress {
     }
 }
 
-/// Only an address of this machine can be bound. Nothing is sent, and a port is free for a moment only.
+/// Only local addresses can be bound. Sends nothing, and takes a port for a moment only.
 fn is_local_ip(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// A name without what makes no difference: case, and the dot at its end.
-fn normalize_host(name: &str) -> String {
+/// Lower case, without a trailing dot.
+pub(crate) fn normalize_host(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 

@@ -1,13 +1,13 @@
-//! From somebody's words to a place that may be asked.
+//! Decides which URLs may be requested.
 //!
-//! The order matters. The scheme comes first, because for a scheme that it does not know the parser calls an IP address a
+//! The order matters. The scheme is checked first, because for unknown schemes the parser treats an IP address as a
 //! name. Then the host as it was *parsed*, never as it was written: `0x7f.1`, `①②⑦.0.0.1` and `2130706433` are all
-//! `127.0.0.1`. Then the name is looked up once, and all of its addresses have to be good. Whoever connects uses these
-//! addresses and looks nothing up again, so a name that points somewhere else a second later gains nothing.
+//! `127.0.0.1`. Then the name is resolved once, and all of its addresses must be allowed. The connection uses these
+//! addresses without resolving again, so that a DNS record that changes in between gains nothing.
 
-use crate::FetchError;
+use crate::error::FetchError;
 use crate::global_ip::{canonical_ip, is_global_ip};
-use crate::own_address::OwnAddress;
+use crate::own_address::{OwnAddress, normalize_host};
 use futures_core::future::BoxFuture;
 use std::fmt;
 use std::io;
@@ -15,21 +15,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use url::{Host, Url};
 
-/// Longer addresses are nobody's.
 const URL_BYTES_MAX: usize = 8 * 1024;
-/// More answers than this are no answer.
 const ADDRESSES_MAX: usize = 64;
-/// Names that mean something else on every machine or network.
+/// Names that resolve differently on every machine or network.
 const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "intranet", "home.arpa"];
 
-/// What may be asked.
 #[derive(Clone, Debug)]
 pub struct UrlRules {
-    /// The ports that may be asked.
     pub ports: Vec<u16>,
-    /// The server's own names and addresses: it is not made to talk to itself, whatever else may be asked.
+    /// The server's own addresses, which are never allowed.
     pub own_addresses: Vec<OwnAddress>,
-    /// What is said about addresses that are not on the internet.
     pub private_addresses: PrivateAddresses,
 }
 
@@ -39,44 +34,38 @@ impl Default for UrlRules {
     }
 }
 
-/// What is said about addresses that are not on the internet.
+/// Which addresses outside the internet are allowed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PrivateAddresses {
-    /// None may be asked.
     #[default]
     Deny,
-    /// These may be asked: the sites of a closed network.
+    /// For the sites of a closed network.
     AllowListed(Vec<IpAddr>),
-    /// All may be asked that are somebody's. For networks in which there is nothing to protect.
+    /// For networks in which there is nothing to protect.
     AllowAll,
 }
 
-/// Who knows the addresses of a name.
 pub trait Resolver: Send + Sync {
-    /// All addresses of `host`.
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// The resolver of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
 impl Resolver for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|found| found.ip()).collect()) })
+        Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) })
     }
 }
 
-/// A place that may be asked, and the only addresses at which it may be.
+/// An allowed URL, and the only addresses to connect to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckedUrl {
-    /// What is asked for.
     pub url: Url,
-    /// Where. Never empty.
+    /// Never empty.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Decides what may be asked.
 #[derive(Clone)]
 pub struct UrlGuard {
     rules: UrlRules,
@@ -85,32 +74,31 @@ pub struct UrlGuard {
 
 impl fmt::Debug for UrlGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").field("rules", &self.rules).finish_non_exhaustive()
+        f.debug_struct("UrlGuard").field("rules", &self.rules).finish_non_exhaustive()
     }
 }
 
 impl UrlGuard {
-    /// A guard that asks the machine's resolver.
+    /// Uses the system resolver.
     #[must_use]
     pub fn new(rules: UrlRules) -> Self {
         Self::with_resolver(rules, Arc::new(SystemResolver))
     }
 
-    /// A guard that asks this resolver.
     #[must_use]
     pub fn with_resolver(rules: UrlRules, resolver: Arc<dyn Resolver>) -> Self {
         Self { rules, resolver }
     }
 
-    /// May this be asked? Whatever the reason is that it may not, the answer is the same.
-    pub async fn check(&self, address: &str) -> Result<CheckedUrl, FetchError> {
-        if address.len() > URL_BYTES_MAX {
+    /// Checks a URL. The error is the same for all reasons.
+    pub async fn check(&self, url: &str) -> Result<CheckedUrl, FetchError> {
+        if url.len() > URL_BYTES_MAX {
             return Err(FetchError::NotAllowed);
         }
-        self.check_url(Url::parse(address).map_err(|_| FetchError::NotAllowed)?).await
+        self.check_url(Url::parse(url).map_err(|_| FetchError::NotAllowed)?).await
     }
 
-    /// May this be asked, after `from` sent us there? It is checked like any other, and never in the clear after TLS.
+    /// Checks the target of a redirect like any other URL. A redirect from TLS to plain text is refused.
     pub async fn check_redirect(&self, from: &Url, location: &str) -> Result<CheckedUrl, FetchError> {
         if location.len() > URL_BYTES_MAX {
             return Err(FetchError::NotAllowed);
@@ -125,23 +113,24 @@ impl UrlGuard {
     async fn check_url(&self, mut url: Url) -> Result<CheckedUrl, FetchError> {
         self.check_url_syntax(&url)?;
         let port = url.port_or_known_default().ok_or(FetchError::NotAllowed)?;
-        let found = match url.host() {
+        let ips = match url.host() {
             Some(Host::Ipv4(address)) => vec![IpAddr::V4(address)],
             Some(Host::Ipv6(address)) => vec![IpAddr::V6(address)],
-            // A name that does not exist and a name of ours that should not be known are told apart by nobody.
+            // A missing name and an internal name must be indistinguishable.
             Some(Host::Domain(name)) => self.resolver.resolve(name).await.map_err(|_| FetchError::NotAllowed)?,
             None => return Err(FetchError::NotAllowed),
         };
-        let found: Vec<SocketAddr> = found.into_iter().map(|address| SocketAddr::new(address, port)).collect();
-        if found.is_empty() || found.len() > ADDRESSES_MAX || !found.iter().all(|place| self.is_allowed_address(*place))
+        let addresses: Vec<SocketAddr> = ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
+        if !(1..=ADDRESSES_MAX).contains(&addresses.len())
+            || !addresses.iter().all(|address| self.is_allowed_address(*address))
         {
             return Err(FetchError::NotAllowed);
         }
         url.set_fragment(None);
-        Ok(CheckedUrl { addresses: found, url })
+        Ok(CheckedUrl { url, addresses })
     }
 
-    /// What can be said without looking the name up.
+    /// The checks that need no resolution.
     fn check_url_syntax(&self, url: &Url) -> Result<(), FetchError> {
         let port = url.port_or_known_default().filter(|port| self.rules.ports.contains(port));
         let allowed = matches!(url.scheme(), "http" | "https")
@@ -159,22 +148,22 @@ impl UrlGuard {
     }
 
     fn is_local_name(&self, name: &str) -> bool {
-        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let name = normalize_host(name);
         let under = |local: &str| name.strip_suffix(local).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
         self.rules.private_addresses == PrivateAddresses::Deny
             && (!name.contains('.') || LOCAL_NAMES.into_iter().any(under))
     }
 
-    fn is_allowed_address(&self, place: SocketAddr) -> bool {
-        let place = SocketAddr::new(canonical_ip(place.ip()), place.port());
-        // Nobody has the unspecified address: it is another word for this machine.
-        if place.ip().is_unspecified() || self.rules.own_addresses.iter().any(|own| own.matches_address(place)) {
+    fn is_allowed_address(&self, address: SocketAddr) -> bool {
+        let address = SocketAddr::new(canonical_ip(address.ip()), address.port());
+        // The unspecified address is another name for this machine.
+        if address.ip().is_unspecified() || self.rules.own_addresses.iter().any(|own| own.matches_address(address)) {
             return false;
         }
-        is_global_ip(place.ip())
+        is_global_ip(address.ip())
             || match &self.rules.private_addresses {
                 PrivateAddresses::Deny => false,
-                PrivateAddresses::AllowListed(these) => these.iter().any(|this| canonical_ip(*this) == place.ip()),
+                PrivateAddresses::AllowListed(allowed) => allowed.iter().any(|ip| canonical_ip(*ip) == address.ip()),
                 PrivateAddresses::AllowAll => true,
             }
     }

@@ -1,52 +1,44 @@
-//! Names of files: `agent-inputs/{user}/{id}{.extension}` of what users send, `blobs/{user}/{sha-256}-{id}` of what threads
-//! hold.
+//! Keys of files: `agent-inputs/{user}/{id}{.extension}` for files from users, `blobs/{user}/{sha-256}-{id}` for
+//! content of threads.
 //!
-//! A client's path is never made into a file's path. It is read as a name that we could have given, part by part, and
-//! what we could not have given is refused. Whoever calls has decoded it once; nothing is decoded here but a user's id,
-//! and that only in the one way in which we write it.
+//! A client's path never becomes a path in the file system. It is parsed as a key, part by part, and refused unless
+//! this crate could have made it. The caller has percent-decoded it once; the only decoding here is that of the user's
+//! id, in the one form in which it is written.
 
 use model::UserId;
 use model::blob::is_sha256_hex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use uuid::Uuid;
 
-/// What the names of files begin with that users send.
+/// Root of the files that users send.
 const ATTACHMENTS_ROOT: &str = "agent-inputs";
-/// What the names of blobs begin with. No client ever sees one.
+/// Root of the blobs. Never visible to clients.
 const BLOBS_ROOT: &str = "blobs";
-/// All but letters, digits, `_` and `-`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-');
-/// The longest id that a folder can be named after.
+/// The longest user id that fits into a file name.
 const USER_BYTES_MAX: usize = 200;
 const ID_BYTES: usize = 32;
 const EXTENSION_BYTES_MAX: usize = 8;
 
-/// The name of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey {
     path: String,
     owner: UserId,
 }
 
-/// Why there is no such name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileKeyError {
-    /// Nothing honest is written like this.
     #[error("this is not a path: use it as it was given when the file was sent")]
     Malformed,
-    /// It could be a name, but not one of a file.
     #[error("no file is named so")]
     Unknown,
-    /// No file can be named after this user.
+    /// The user's id is empty or too long.
     #[error("no file can be named after this user")]
     InvalidOwner,
 }
 
 impl FileKey {
-    /// Names a new file.
-    ///
-    /// # Errors
-    /// [`KeyError::Owner`] when the user's id is empty or too long.
+    /// The key of a new attachment.
     pub fn for_attachment(owner: &UserId, random: Uuid, extension: Option<&str>) -> Result<Self, FileKeyError> {
         let (folder, id) = (owner_prefix(ATTACHMENTS_ROOT, owner)?, random.simple());
         let path = match extension.filter(|extension| is_extension(extension)) {
@@ -56,11 +48,8 @@ impl FileKey {
         Ok(Self { path, owner: owner.clone() })
     }
 
-    /// Names a new blob after its bytes, by their hash in hex, and not after them alone: what was removed can come again,
-    /// and is something else then.
-    ///
-    /// # Errors
-    /// [`KeyError::Owner`] when the user's id is empty or too long; [`KeyError::Malformed`] when the hash is none.
+    /// The key of a new blob: the hash of its bytes and an id, so that a blob that is deleted and stored again gets a
+    /// new key.
     pub fn for_blob(owner: &UserId, hash: &str, random: Uuid) -> Result<Self, FileKeyError> {
         if !is_sha256_hex(hash) {
             return Err(FileKeyError::Malformed);
@@ -69,18 +58,12 @@ impl FileKey {
         Ok(Self { path, owner: owner.clone() })
     }
 
-    /// Reads a name that a client sent, after exactly one decoding.
-    ///
-    /// # Errors
-    /// When we could not have given it.
+    /// Parses a client's path, percent-decoded exactly once.
     pub fn parse(path: &str) -> Result<Self, FileKeyError> {
         Self::parse_under(path, &[ATTACHMENTS_ROOT])
     }
 
-    /// Reads a name that a row of ours has.
-    ///
-    /// # Errors
-    /// When we could not have given it.
+    /// Parses a key that was stored in a row.
     pub fn parse_stored(path: &str) -> Result<Self, FileKeyError> {
         Self::parse_under(path, &[ATTACHMENTS_ROOT, BLOBS_ROOT])
     }
@@ -107,20 +90,17 @@ impl FileKey {
         Ok(Self { path: path.to_owned(), owner })
     }
 
-    /// The whole name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.path
     }
 
-    /// Whose file it is.
     #[must_use]
     pub const fn owner(&self) -> &UserId {
         &self.owner
     }
 }
 
-/// What the names of all files of a user begin with.
 fn owner_prefix(root: &str, owner: &UserId) -> Result<String, FileKeyError> {
     let user = utf8_percent_encode(owner.as_str(), ESCAPED).to_string();
     if (1..=USER_BYTES_MAX).contains(&user.len()) {
@@ -130,7 +110,7 @@ fn owner_prefix(root: &str, owner: &UserId) -> Result<String, FileKeyError> {
     }
 }
 
-/// The user that a part is named after, where it is written as we write it.
+/// The user of a path segment, if it is written in canonical form.
 fn decode_owner(part: &str) -> Option<UserId> {
     let user = percent_decode_str(part).decode_utf8().ok()?;
     (utf8_percent_encode(&user, ESCAPED).to_string() == part).then(|| UserId::from(&*user))

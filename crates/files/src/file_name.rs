@@ -1,17 +1,17 @@
-//! What users call their files. For people and for headers: no path is ever made of it.
+//! Display names of files, for people and headers. Never used as a path.
 
-use crate::FileType;
+use crate::file_type::FileType;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 const NAME_BYTES_MAX: usize = 200;
-/// All but what RFC 8187 lets stand.
+/// All but the characters that RFC 8187 permits.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The name as it is kept: the last part of a path, without what cannot be seen, and not longer than a file system takes.
-/// Nothing left of it is `file`.
+/// The name as stored: the last segment of a path, without invisible characters, at most as long as file systems allow;
+/// `file` if nothing is left.
 #[must_use]
-pub fn sanitize_file_name(given: &str) -> String {
-    let last = given.rsplit(['/', '\\']).next().unwrap_or_default();
+pub fn sanitize_file_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let mut name: String = last.chars().filter(|c| !c.is_control() && !is_bidi_control(*c)).collect();
     while name.len() > NAME_BYTES_MAX {
         name.pop();
@@ -20,12 +20,12 @@ pub fn sanitize_file_name(given: &str) -> String {
     if name.is_empty() { "file".to_owned() } else { name.to_owned() }
 }
 
-/// Characters that turn text round, so that `gpj.exe` reads `exe.jpg`.
+/// Characters that reverse text, so that `gpj.exe` reads `exe.jpg`.
 const fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `Content-Disposition` (RFC 6266): shown in place where that is safe, else saved, under its name. Any name gives one line.
+/// `Content-Disposition` (RFC 6266): inline where that is safe, otherwise as an attachment. Always a single line.
 #[must_use]
 pub fn content_disposition(name: &str, content_type: &str) -> String {
     let how = if FileType::is_inline_safe(content_type) { "inline" } else { "attachment" };
@@ -34,10 +34,10 @@ pub fn content_disposition(name: &str, content_type: &str) -> String {
     format!("{how}; filename=\"{ascii}\"; filename*=UTF-8''{}", utf8_percent_encode(name, ESCAPED))
 }
 
-/// The file's name in the `Content-Disposition` of a part of a form; `None` when the part is no file.
+/// The file name in the `Content-Disposition` of a form part; `None` if the part is not a file.
 ///
-/// Senders write it in every way that there is: quoted or bare, and encoded as RFC 8187 has it, which says most and wins.
-/// A name that cannot be read is an empty one.
+/// Clients write it in many ways: quoted, bare, and encoded by RFC 8187, which takes precedence. A name that cannot be
+/// decoded is empty.
 #[must_use]
 pub fn parse_disposition_file_name(disposition: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(disposition);
@@ -46,9 +46,9 @@ pub fn parse_disposition_file_name(disposition: &[u8]) -> Option<String> {
     while let Some((before, after)) = rest.split_once('=') {
         let (value, behind) = split_parameter_value(after.trim_start());
         rest = behind;
-        // What stands there without a value is nothing that we look for.
+        // Parameters without a value are ignored.
         match before.rsplit(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-            // The one sign that browsers escape in there and that a name may have.
+            // Browsers escape quotes like this.
             "filename" if plain.is_none() => plain = Some(value.replace("%22", "\"")),
             "filename*" if encoded.is_none() => encoded = Some(decode_extended_value(&value)),
             _ => {}
@@ -61,26 +61,26 @@ pub fn parse_disposition_file_name(disposition: &[u8]) -> Option<String> {
     }
 }
 
-/// The value that a text begins with, and what stands behind it.
+/// Splits off the parameter value at the start of the text.
 fn split_parameter_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let (bare, rest) = text.split_once(';').unwrap_or((text, ""));
         return (bare.trim().to_owned(), rest);
     };
-    let mut said = String::new();
+    let mut value = String::new();
     let mut chars = quoted.chars();
     while let Some(c) = chars.next() {
         match c {
             '"' => break,
-            // Only in front of these: some send whole paths with their backslashes as they are.
-            '\\' if chars.as_str().starts_with(['"', '\\']) => said.extend(chars.next()),
-            c => said.push(c),
+            // Only these are escapes: some clients send whole Windows paths.
+            '\\' if chars.as_str().starts_with(['"', '\\']) => value.extend(chars.next()),
+            c => value.push(c),
         }
     }
-    (said, chars.as_str())
+    (value, chars.as_str())
 }
 
-/// `charset'language'text`, of which the text is escaped.
+/// `charset'language'percent-encoded-text`.
 fn decode_extended_value(value: &str) -> Option<String> {
     let (charset, rest) = value.split_once('\'')?;
     let (_language, text) = rest.split_once('\'')?;

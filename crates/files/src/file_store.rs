@@ -1,7 +1,10 @@
-//! A place, opened.
+//! The file store.
 
+use crate::error::FileStoreError;
+use crate::file_key::FileKey;
+use crate::file_type::FileType;
 use crate::list_folder::{ListedFile, ListedFileKind, list_folder};
-use crate::{FileKey, FileType, Upload};
+use crate::upload::{BUCKET_PART_BYTES, FOLDER_PART_BYTES, Upload};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use object_store::path::Path as Location;
@@ -15,111 +18,89 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A place, opened. Cheap to share.
+/// Cheap to share.
 #[derive(Debug)]
 pub struct FileStore {
     pub(crate) objects: Arc<dyn ObjectStore>,
-    /// Who signs addresses, where the place can.
-    pub(crate) signer: Option<Arc<dyn Signer>>,
-    /// What all names in the bucket begin with.
+    /// Prepended to all keys.
     pub(crate) prefix: Location,
-    /// The folder, where it is one.
-    pub(crate) folder: Option<PathBuf>,
-    /// The bucket, where it is one.
-    pub(crate) bucket: Option<String>,
+    pub(crate) backend: Backend,
 }
 
-/// Why a file could not be had.
-#[derive(Debug, thiserror::Error)]
-pub enum FileStoreError {
-    /// It is not there.
-    #[error("there is no such file")]
-    NotFound,
-    /// The place does not answer, or not sensibly.
-    #[error("{0}")]
-    Unavailable(String),
+#[derive(Debug)]
+pub(crate) enum Backend {
+    Folder(PathBuf),
+    Bucket { name: String, signer: Arc<dyn Signer> },
 }
 
-/// A file that is being read.
 pub struct FileStream {
-    /// How large the whole file is.
+    /// The size of the whole file.
     pub total_bytes: u64,
-    /// Which part of it comes.
+    /// The range that is streamed.
     pub range: Range<u64>,
-    /// The bytes.
     pub stream: BoxStream<'static, Result<Bytes, FileStoreError>>,
 }
 
 impl FileStore {
-    /// The bucket's own name; a folder has none.
+    /// `None` for a folder.
     #[must_use]
     pub fn bucket(&self) -> Option<&str> {
-        self.bucket.as_deref()
+        match &self.backend {
+            Backend::Folder(_) => None,
+            Backend::Bucket { name, .. } => Some(name),
+        }
     }
 
-    /// Begins to take a file in. `disposition` is what a bucket tells those who come by a signed address.
-    ///
-    /// # Errors
-    /// When there is something in the folder that we have not made.
+    /// Starts an upload. A bucket sends `disposition` to clients that use a signed URL. Fails if the folder contains a
+    /// link.
     pub async fn upload(
         &self,
         key: &FileKey,
-        kind: FileType,
+        file_type: FileType,
         disposition: &str,
         bytes_max: u64,
     ) -> Result<Upload, FileStoreError> {
         if !self.has_no_symlink(key).await? {
-            return Err(FileStoreError::Unavailable("there is a link in the folder of files".to_owned()));
+            return Err(FileStoreError::Unavailable("the path contains a symbolic link".to_owned()));
         }
         let mut attributes = Attributes::new();
-        // A folder keeps nothing beside the bytes.
-        if self.folder.is_none() {
-            attributes.insert(Attribute::ContentType, AttributeValue::from(kind.content_type));
-            attributes.insert(Attribute::ContentDisposition, AttributeValue::from(disposition.to_owned()));
-        }
-        Ok(Upload::new(
-            Arc::clone(&self.objects),
-            self.location(key.as_str()),
-            attributes,
-            self.folder.is_some(),
-            bytes_max,
-        ))
+        let part_bytes = match self.backend {
+            // A folder stores nothing but the bytes.
+            Backend::Folder(_) => FOLDER_PART_BYTES,
+            Backend::Bucket { .. } => {
+                attributes.insert(Attribute::ContentType, AttributeValue::from(file_type.content_type));
+                attributes.insert(Attribute::ContentDisposition, AttributeValue::from(disposition.to_owned()));
+                BUCKET_PART_BYTES
+            }
+        };
+        let location = self.location(key.as_str());
+        Ok(Upload::new(Arc::clone(&self.objects), location, attributes, part_bytes, bytes_max))
     }
 
-    /// Reads a file, or a part of it.
-    ///
-    /// # Errors
-    /// When it is not there, or the part is not in it.
+    /// Reads a file or a range of it.
     pub async fn read(&self, key: &FileKey, range: Option<Range<u64>>) -> Result<FileStream, FileStoreError> {
         if !self.has_no_symlink(key).await? {
             return Err(FileStoreError::NotFound);
         }
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
         let found = self.objects.get_opts(&self.location(key.as_str()), options).await?;
-        let (bytes, range) = (found.meta.size, found.range.clone());
-        Ok(FileStream { total_bytes: bytes, range, stream: found.into_stream().map_err(FileStoreError::from).boxed() })
+        let (total_bytes, range) = (found.meta.size, found.range.clone());
+        Ok(FileStream { total_bytes, range, stream: found.into_stream().map_err(FileStoreError::from).boxed() })
     }
 
-    /// Reads a whole file, if it has no more bytes than this.
-    ///
-    /// # Errors
-    /// When it is not there, or larger.
+    /// Reads a whole file, unless it is larger than `bytes_max`.
     pub async fn read_all(&self, key: &FileKey, bytes_max: u64) -> Result<Bytes, FileStoreError> {
-        let mut reading = self.read(key, None).await?;
-        if reading.total_bytes > bytes_max {
+        let mut file = self.read(key, None).await?;
+        if file.total_bytes > bytes_max {
             return Err(FileStoreError::Unavailable(format!("the file has more than {bytes_max} bytes")));
         }
-        let mut whole = BytesMut::with_capacity(usize::try_from(reading.total_bytes).unwrap_or_default());
-        while let Some(piece) = reading.stream.try_next().await? {
-            whole.extend_from_slice(&piece);
+        let mut content = BytesMut::with_capacity(usize::try_from(file.total_bytes).unwrap_or_default());
+        while let Some(chunk) = file.stream.try_next().await? {
+            content.extend_from_slice(&chunk);
         }
-        Ok(whole.freeze())
+        Ok(content.freeze())
     }
 
-    /// How large a file is.
-    ///
-    /// # Errors
-    /// When it is not there.
     pub async fn size(&self, key: &FileKey) -> Result<u64, FileStoreError> {
         if !self.has_no_symlink(key).await? {
             return Err(FileStoreError::NotFound);
@@ -127,13 +108,10 @@ impl FileStore {
         Ok(self.objects.head(&self.location(key.as_str())).await?.size)
     }
 
-    /// Removes a file, and what an upload that was broken off has left of it. One that is not there is removed already.
-    ///
-    /// # Errors
-    /// When the place does not answer.
+    /// Deletes a file and the remains of an interrupted upload. Deleting a missing file succeeds.
     pub async fn delete(&self, key: &FileKey) -> Result<(), FileStoreError> {
-        if let Some(folder) = &self.folder {
-            // Where `object_store` writes what is not whole yet: names are new, so it is always the first.
+        if let Backend::Folder(folder) = &self.backend {
+            // `object_store` writes partial files here. Keys are unique, so the number is always 1.
             let partial = folder.join(format!("{}#1", key.as_str()));
             match tokio::fs::remove_file(&partial).await {
                 Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -148,48 +126,44 @@ impl FileStore {
         }
     }
 
-    /// Everything that is here, whosever it is.
-    ///
-    /// # Errors
-    /// When the place does not answer.
+    /// Lists all files of all users.
     pub async fn list(&self) -> Result<Vec<ListedFile>, FileStoreError> {
-        if let Some(folder) = self.folder.clone() {
-            let walked = tokio::task::spawn_blocking(move || list_folder(&folder)).await;
-            return walked.unwrap_or_else(|error| Err(FileStoreError::Unavailable(error.to_string())));
+        if let Backend::Folder(folder) = &self.backend {
+            let folder = folder.clone();
+            let listed = tokio::task::spawn_blocking(move || list_folder(&folder)).await;
+            return listed.unwrap_or_else(|error| Err(FileStoreError::Unavailable(error.to_string())));
         }
         let depth = self.prefix.parts().count();
-        let found = |file: ObjectMeta| {
+        let listed = |file: ObjectMeta| {
             let parts: Vec<String> = file.location.parts().skip(depth).map(|part| part.as_ref().to_owned()).collect();
             ListedFile { name: parts.join("/"), bytes: file.size, kind: ListedFileKind::File }
         };
-        self.objects.list(Some(&self.prefix)).map_ok(found).map_err(FileStoreError::from).try_collect().await
+        self.objects.list(Some(&self.prefix)).map_ok(listed).map_err(FileStoreError::from).try_collect().await
     }
 
-    /// An address under which anybody can read the file for a while; `None` where the place gives none.
-    ///
-    /// # Errors
-    /// When the place cannot sign, for want of a key or an answer.
+    /// A URL that grants read access for a while; `None` for a folder.
     pub async fn presigned_url(&self, key: &FileKey, lifetime: Duration) -> Result<Option<String>, FileStoreError> {
-        let Some(signer) = &self.signer else { return Ok(None) };
+        let Backend::Bucket { signer, .. } = &self.backend else { return Ok(None) };
         let url = signer.signed_url(reqwest::Method::GET, &self.location(key.as_str()), lifetime).await?;
         Ok(Some(url.to_string()))
     }
 
     fn location(&self, name: &str) -> Location {
-        // What a location does not allow is in no name and no prefix; the slash in front of a lone name is taken off.
+        // Keys and prefixes contain only characters that a location permits; the leading slash of an empty prefix is
+        // removed.
         Location::parse(format!("{}/{name}", self.prefix)).unwrap_or_default()
     }
 
-    /// Is everything on the way to a file a folder of ours, and the file no link? A bucket has no links.
+    /// Whether no component of the path is a symbolic link. Buckets have none.
     async fn has_no_symlink(&self, key: &FileKey) -> Result<bool, FileStoreError> {
-        let Some(folder) = &self.folder else { return Ok(true) };
+        let Backend::Folder(folder) = &self.backend else { return Ok(true) };
         let mut path = folder.clone();
         for part in key.as_str().split('/') {
             path.push(part);
             match is_symlink(&path).await {
                 Ok(true) => return Ok(false),
                 Ok(false) => {}
-                // Nothing is below what is not there.
+                // Nothing exists below a missing folder.
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
                 Err(error) => return Err(FileStoreError::Unavailable(error.to_string())),
             }
@@ -200,13 +174,4 @@ impl FileStore {
 
 async fn is_symlink(path: &Path) -> std::io::Result<bool> {
     Ok(tokio::fs::symlink_metadata(path).await?.is_symlink())
-}
-
-impl From<object_store::Error> for FileStoreError {
-    fn from(error: object_store::Error) -> Self {
-        match error {
-            object_store::Error::NotFound { .. } => Self::NotFound,
-            other => Self::Unavailable(other.to_string()),
-        }
-    }
 }

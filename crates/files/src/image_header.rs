@@ -1,59 +1,59 @@
-//! How much it would take to unpack a picture, by what its header says. Nothing is ever unpacked here.
+//! Reads the dimensions and the frame count from the headers of images, without decoding them.
 //!
-//! A few kilobytes can say that they are a hundred thousand pixels wide, and whoever believes them and makes room for that
-//! falls over. So what says it is larger than pictures are is not taken, and neither is what moves through more frames. The
-//! headers are read as the bytes come and nothing of them is kept: in a JPEG they may stand behind any number of segments.
+//! A few kilobytes can declare an image of a hundred thousand pixels a side, and a decoder that trusts them runs out of
+//! memory. Larger images than the limits, and animations with more frames, are refused. Headers are read as the bytes
+//! arrive and nothing is buffered, because in a JPEG they may follow any number of segments.
 
-use crate::FileType;
+use crate::file_type::FileType;
 
-/// No side of a picture is longer.
 const SIDE_MAX: u32 = 32_768;
-/// No picture that moves has more frames.
 const FRAMES_MAX: u32 = 10_000;
-/// What tells one WebP from another stands in so many bytes.
+/// The header of each variant of WebP fits into this.
 const WEBP_BYTES: usize = 30;
 const PNG_BYTES: usize = 24;
 const GIF_BYTES: usize = 10;
-/// A frame's segment: its length, the bits of a sample, height, width.
+/// The start of a frame segment: length, sample precision, height, width.
 const FRAME_BYTES: usize = 7;
-/// What a chunk of a PNG or WebP begins with: its kind and its length.
+/// Type and length of a PNG or WebP chunk.
 const CHUNK_BYTES: usize = 8;
-/// The rest of a PNG's header, and a checksum.
+/// The rest of a PNG's IHDR chunk.
 const PNG_REST_BYTES: usize = 5 + CHECKSUM_BYTES;
 const CHECKSUM_BYTES: usize = 4;
-/// A frame of a GIF: where it is, how wide and how high, and what it brings along.
+/// The image descriptor of a GIF: position, width, height, flags.
 const GIF_FRAME_BYTES: usize = 9;
 
-/// A picture that comes in, piece by piece.
+/// Scans an image that arrives in chunks.
 #[derive(Debug)]
 pub struct ImageHeaderScanner {
-    pixels_max: u64,
-    /// Where in the file we are.
+    limits: ImageLimits,
     state: ScanState,
-    /// So many bytes are of no interest.
+    /// Number of bytes to skip.
     skip: usize,
-    /// What was gathered of the next `wanted` bytes.
+    /// The part that has arrived of the next `wanted_bytes`.
     buffer: Vec<u8>,
     wanted_bytes: usize,
     size: Option<(u32, u32)>,
     frames: u32,
 }
 
-/// It says of itself that it is larger than pictures may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the picture is too large (width {width}, height {height}, frames {frames}): \
      {pixels_max} pixels, sides of {SIDE_MAX} and {FRAMES_MAX} frames are the most"
 )]
 pub struct ImageTooLarge {
-    /// How wide it says it is.
     pub width: u32,
-    /// How high.
     pub height: u32,
-    /// How many frames were seen of it, or it says that it has.
+    /// Declared, or counted so far.
     pub frames: u32,
-    /// How many pixels it may have.
     pub pixels_max: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ImageLimits {
+    side_max: u32,
+    pixels_max: u64,
+    frames_max: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,90 +61,97 @@ enum ScanState {
     Png,
     Gif,
     Webp,
-    /// At the two bytes that every JPEG begins with.
+    /// At the start of the file.
     Jpeg,
-    /// Before a marker. What else stands there is passed over, as readers of JPEG do.
+    /// Before a marker. Other bytes are skipped, as JPEG decoders do.
     JpegMarkerStart,
-    /// In a marker, behind its first byte.
+    /// After the first byte of a marker.
     JpegMarker,
     /// At the length of a segment.
     JpegSegment,
-    /// At the segment that says how large the picture is.
+    /// At the segment with the dimensions.
     JpegFrame,
-    /// At a chunk of a PNG.
     PngChunk,
-    /// Where a PNG says how many frames it has.
+    /// At the frame count of an animated PNG.
     PngFrames,
-    /// At a chunk of a WebP that moves.
+    /// At a chunk of an animated WebP.
     WebpChunk,
-    /// Behind the sides of a GIF.
+    /// After the dimensions of a GIF.
     GifScreen,
     /// At the first byte of a block.
     GifBlock,
     GifFrame,
-    /// At the length of a piece of data.
+    /// At the length of a data sub-block.
     GifData,
-    /// Nothing more is to be found out.
+    /// Nothing of interest follows.
     Done,
 }
 
 impl ImageHeaderScanner {
-    /// Looks at a whole file: how wide and how high it is, where it is a PNG, JPEG, GIF or WebP that says so.
-    ///
-    /// # Errors
-    /// When it says that it is too large.
+    /// Scans a whole file; returns the dimensions of a PNG, JPEG, GIF or WebP.
     pub fn scan(bytes: &[u8], pixels_max: u64) -> Result<Option<(u32, u32)>, ImageTooLarge> {
-        let mut picture = Self::new(FileType::sniff(bytes, None), pixels_max);
-        picture.feed(bytes)?;
-        Ok(picture.size)
+        let mut scanner = Self::new(FileType::sniff(bytes, None), pixels_max);
+        scanner.feed(bytes)?;
+        Ok(scanner.size)
     }
 
-    /// A file of this kind comes, of which nothing is known yet.
+    /// The pixels of all frames of an image together; `None` if its header cannot be read.
     #[must_use]
-    pub fn new(kind: FileType, pixels_max: u64) -> Self {
-        let (at, wanted) = match kind.content_type {
+    pub fn total_pixels(bytes: &[u8], content_type: &str) -> Option<u64> {
+        let unlimited = ImageLimits { side_max: u32::MAX, pixels_max: u64::MAX, frames_max: u32::MAX };
+        let mut scanner = Self::with_limits(content_type, unlimited);
+        scanner.feed(bytes).ok()?;
+        let (width, height) = scanner.size?;
+        Some((u64::from(width) * u64::from(height)).saturating_mul(u64::from(scanner.frames.max(1))))
+    }
+
+    #[must_use]
+    pub fn new(file_type: FileType, pixels_max: u64) -> Self {
+        let limits = ImageLimits { side_max: SIDE_MAX, pixels_max, frames_max: FRAMES_MAX };
+        Self::with_limits(file_type.content_type, limits)
+    }
+
+    fn with_limits(content_type: &str, limits: ImageLimits) -> Self {
+        let (state, wanted_bytes) = match content_type {
             "image/png" => (ScanState::Png, PNG_BYTES),
             "image/gif" => (ScanState::Gif, GIF_BYTES),
             "image/webp" => (ScanState::Webp, WEBP_BYTES),
             "image/jpeg" => (ScanState::Jpeg, 2),
             _ => (ScanState::Done, 0),
         };
-        Self { pixels_max, state: at, skip: 0, buffer: Vec::new(), wanted_bytes: wanted, size: None, frames: 1 }
+        Self { limits, state, skip: 0, buffer: Vec::new(), wanted_bytes, size: None, frames: 1 }
     }
 
-    /// Looks at the next bytes of it.
-    ///
-    /// # Errors
-    /// When they say that it is too large.
-    pub fn feed(&mut self, mut piece: &[u8]) -> Result<(), ImageTooLarge> {
+    /// Scans the next bytes.
+    pub fn feed(&mut self, mut chunk: &[u8]) -> Result<(), ImageTooLarge> {
         while self.state != ScanState::Done {
-            let passed = self.skip.min(piece.len());
-            self.skip -= passed;
-            piece = piece.get(passed..).unwrap_or_default();
-            let Some((byte, rest)) = piece.split_first() else { return Ok(()) };
-            piece = rest;
+            let skipped = self.skip.min(chunk.len());
+            self.skip -= skipped;
+            chunk = chunk.get(skipped..).unwrap_or_default();
+            let Some((byte, rest)) = chunk.split_first() else { return Ok(()) };
+            chunk = rest;
             self.buffer.push(*byte);
             if self.buffer.len() == self.wanted_bytes {
-                let found = std::mem::take(&mut self.buffer);
-                self.step(&found)?;
+                let bytes = std::mem::take(&mut self.buffer);
+                self.step(&bytes)?;
             }
         }
         Ok(())
     }
 
-    /// What was waited for is here.
-    fn step(&mut self, found: &[u8]) -> Result<(), ImageTooLarge> {
-        (self.state, self.wanted_bytes) = match (self.state, found) {
+    /// Processes the bytes that the current state waited for.
+    fn step(&mut self, bytes: &[u8]) -> Result<(), ImageTooLarge> {
+        (self.state, self.wanted_bytes) = match (self.state, bytes) {
             (ScanState::Jpeg, _) | (ScanState::JpegMarker, [0 | 1 | 0xd0..=0xd8]) => (ScanState::JpegMarkerStart, 1),
             (ScanState::JpegMarkerStart, [0xff]) | (ScanState::JpegMarker, [0xff]) => (ScanState::JpegMarker, 1),
             (ScanState::JpegMarkerStart, _) => (ScanState::JpegMarkerStart, 1),
-            // The picture itself begins, or ends, and nothing has said how large it is.
+            // Image data or the end of the file, without dimensions before it.
             (ScanState::JpegMarker, [0xd9 | 0xda]) => (ScanState::Done, 0),
             (ScanState::JpegMarker, [0xc4 | 0xc8 | 0xcc]) => (ScanState::JpegSegment, 2),
             (ScanState::JpegMarker, [0xc0..=0xcf]) => (ScanState::JpegFrame, FRAME_BYTES),
             (ScanState::JpegMarker, _) => (ScanState::JpegSegment, 2),
             (ScanState::JpegSegment, [high, low]) => {
-                // The length counts itself.
+                // The length includes itself.
                 self.skip = usize::from(u16::from_be_bytes([*high, *low])).saturating_sub(2);
                 (ScanState::JpegMarkerStart, 1)
             }
@@ -155,14 +162,14 @@ impl ImageHeaderScanner {
                 }
                 self.after_header(header)
             }
-            (_, found) => self.scan_frames(found)?,
+            (_, bytes) => self.scan_frames(bytes)?,
         };
         Ok(())
     }
 
-    /// Where frames are told of, where there may be more than one.
+    /// Where the frame count is found, for formats that can be animated.
     fn after_header(&mut self, header: &[u8]) -> (ScanState, usize) {
-        const MOVES: u8 = 2;
+        const ANIMATED: u8 = 2;
         match self.state {
             ScanState::Png if self.size.is_some() => {
                 self.skip = PNG_REST_BYTES;
@@ -173,7 +180,7 @@ impl ImageHeaderScanner {
                 (ScanState::GifScreen, 3)
             }
             ScanState::Webp
-                if header.get(12..16) == Some(b"VP8X") && header.get(20).is_some_and(|flags| flags & MOVES != 0) =>
+                if header.get(12..16) == Some(b"VP8X") && header.get(20).is_some_and(|flags| flags & ANIMATED != 0) =>
             {
                 self.frames = 0;
                 (ScanState::WebpChunk, CHUNK_BYTES)
@@ -182,11 +189,11 @@ impl ImageHeaderScanner {
         }
     }
 
-    /// Goes through what moves, frame by frame.
-    fn scan_frames(&mut self, found: &[u8]) -> Result<(ScanState, usize), ImageTooLarge> {
-        Ok(match (self.state, found) {
+    /// Processes the chunks and blocks that count frames.
+    fn scan_frames(&mut self, bytes: &[u8]) -> Result<(ScanState, usize), ImageTooLarge> {
+        Ok(match (self.state, bytes) {
             (ScanState::PngChunk, [_, _, _, _, b'a', b'c', b'T', b'L']) => (ScanState::PngFrames, 4),
-            // Whatever comes now is in the one picture that everybody sees.
+            // The image data of a still PNG.
             (ScanState::PngChunk, [_, _, _, _, b'I', b'D' | b'E', ..]) => (ScanState::Done, 0),
             (ScanState::PngChunk, [l0, l1, l2, l3, ..]) => {
                 self.skip = (u32::from_be_bytes([*l0, *l1, *l2, *l3]) as usize).saturating_add(CHECKSUM_BYTES);
@@ -198,7 +205,7 @@ impl ImageHeaderScanner {
             }
             (ScanState::WebpChunk, [kind @ .., l0, l1, l2, l3]) => {
                 if kind == b"ANMF" {
-                    self.set_frames(self.frames + 1)?;
+                    self.set_frames(self.frames.saturating_add(1))?;
                 }
                 self.skip = (read_le(&[*l0, *l1, *l2, *l3]) as usize).next_multiple_of(2);
                 (ScanState::WebpChunk, CHUNK_BYTES)
@@ -207,16 +214,16 @@ impl ImageHeaderScanner {
                 self.skip = color_table_bytes(*packed);
                 (ScanState::GifBlock, 1)
             }
-            // An extension, and what it is called.
+            // An extension and its label.
             (ScanState::GifBlock, [0x21]) => {
                 self.skip = 1;
                 (ScanState::GifData, 1)
             }
             (ScanState::GifBlock, [0x2c]) => (ScanState::GifFrame, GIF_FRAME_BYTES),
             (ScanState::GifFrame, [_, _, _, _, w0, w1, h0, h1, packed]) => {
-                self.set_frames(self.frames + 1)?;
+                self.set_frames(self.frames.saturating_add(1))?;
                 self.check_size(read_le(&[*w0, *w1]), read_le(&[*h0, *h1]))?;
-                // The data begins with how it is packed.
+                // The data starts with the LZW code size.
                 self.skip = color_table_bytes(*packed) + 1;
                 (ScanState::GifData, 1)
             }
@@ -237,16 +244,17 @@ impl ImageHeaderScanner {
 
     fn check_size(&self, width: u32, height: u32) -> Result<(), ImageTooLarge> {
         let pixels = u64::from(width) * u64::from(height);
-        if width > SIDE_MAX || height > SIDE_MAX || pixels > self.pixels_max || self.frames > FRAMES_MAX {
-            return Err(ImageTooLarge { width, height, frames: self.frames, pixels_max: self.pixels_max });
+        let ImageLimits { side_max, pixels_max, frames_max } = self.limits;
+        if width.max(height) > side_max || pixels > pixels_max || self.frames > frames_max {
+            return Err(ImageTooLarge { width, height, frames: self.frames, pixels_max });
         }
         Ok(())
     }
 }
 
-/// What a header says: how wide, how high. `None` when it is no header after all.
-fn parse_dimensions(at: ScanState, header: &[u8]) -> Option<(u32, u32)> {
-    match at {
+/// The dimensions in a header; `None` if it is invalid.
+fn parse_dimensions(state: ScanState, header: &[u8]) -> Option<(u32, u32)> {
+    match state {
         ScanState::Png => match header {
             [.., b'I', b'H', b'D', b'R', w0, w1, w2, w3, h0, h1, h2, h3] => {
                 Some((u32::from_be_bytes([*w0, *w1, *w2, *w3]), u32::from_be_bytes([*h0, *h1, *h2, *h3])))
@@ -266,7 +274,7 @@ fn parse_dimensions(at: ScanState, header: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// A WebP says it in one of three ways, by its first chunk: the canvas, a lossy frame, or a lossless one.
+/// The dimensions in the first chunk of a WebP: extended, lossy or lossless.
 fn webp_dimensions(chunk: &[u8], body: &[u8]) -> Option<(u32, u32)> {
     const SIDE: u32 = 0x3fff;
     match (chunk, body) {
@@ -284,13 +292,13 @@ fn webp_dimensions(chunk: &[u8], body: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// How long the table of colours of a GIF or of one of its frames is.
+/// The size of a GIF's global or local colour table.
 fn color_table_bytes(packed: u8) -> usize {
-    const IS_THERE: u8 = 0x80;
-    if packed & IS_THERE == 0 { 0 } else { 3 << ((packed & 7) + 1) }
+    const PRESENT: u8 = 0x80;
+    if packed & PRESENT == 0 { 0 } else { 3 << ((packed & 7) + 1) }
 }
 
-/// A number whose first byte counts least.
+/// A little-endian integer.
 fn read_le(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte))
 }

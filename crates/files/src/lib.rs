@@ -1,15 +1,16 @@
-//! The bytes that users send: where they are kept, under which names, and what they are.
+//! Storage of the files that users send: where they are kept, under which keys, and what type they have.
 //!
-//! - [`Place`] is where an operator wants them: a folder, or a bucket of S3, Google or Azure.
-//! - [`Depot`] is that place, opened: an [`Upload`] into it, a read out of it, an address that the place itself signs.
-//! - [`Key`] is a name in it. It is made here and nowhere else; what a client sends is held against how ours look.
-//! - [`Kind`] is what bytes are, by the bytes; [`disposition`] is how a browser is told to treat them. [`Picture`] is what
-//!   they say how large they would become. [`Seal`] signs addresses where the place cannot.
+//! - [`StorageLocation`] is where the operator keeps them: a folder, or a bucket of S3, Google or Azure.
+//! - [`FileStore`] is that location, opened: uploads, reads, and URLs that the bucket signs itself.
+//! - [`FileKey`] is a file's key. Keys are made here only; a key from a client is checked against the format of ours.
+//! - [`FileType`] is the type of a file by its bytes; [`content_disposition`] tells a browser how to treat it.
+//! - [`ImageHeaderScanner`] reads the size that an image would decode to. [`UrlSigner`] signs URLs of local files.
 //!
-//! Invariant: which bytes count is not known here but in the rows of `model::ports::Attachments`, which come first and
-//! last. Invariant: an upload holds two parts in memory at most; a whole file is read only by whoever says how large it may
-//! be ([`Depot::bytes`]). Nobody here looks at a clock.
+//! Invariants: the rows of `model::ports::Attachments` decide which files exist, not this crate. An upload holds at
+//! most two parts in memory; a whole file is only read up to a size that the caller chooses ([`FileStore::read_all`]).
+//! No clock.
 
+mod error;
 mod file_key;
 mod file_name;
 mod file_store;
@@ -22,13 +23,13 @@ mod storage_location;
 mod upload;
 mod url_signer;
 
+pub use error::{FileStoreError, FileStoreOpenError, UploadError};
 pub use file_key::{FileKey, FileKeyError};
 pub use file_name::{content_disposition, parse_disposition_file_name, sanitize_file_name};
-pub use file_store::{FileStore, FileStoreError, FileStream};
+pub use file_store::{FileStore, FileStream};
 pub use file_type::{FileType, SNIFF_BYTES};
 pub use image_header::{ImageHeaderScanner, ImageTooLarge};
 pub use list_folder::{ListedFile, ListedFileKind};
-pub use open::FileStoreOpenError;
 pub use storage_location::{CloudProvider, StorageLocation, StorageLocationError};
-pub use upload::{Upload, UploadError};
+pub use upload::Upload;
 pub use url_signer::{UrlSigner, UrlSignerError};

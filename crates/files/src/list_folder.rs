@@ -1,54 +1,49 @@
-//! Everything that is in a folder, as it is there: also what is not whole yet, and what is not ours.
+//! Lists the files of a folder as they are: partial uploads and foreign files included.
 
-use crate::FileStoreError;
+use crate::error::FileStoreError;
 use std::path::Path;
 
-/// Something that is in a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFile {
-    /// Its name, as keys are written.
+    /// The key, in the same form as [`crate::FileKey`].
     pub name: String,
-    /// How many bytes it has.
     pub bytes: u64,
-    /// What it is.
     pub kind: ListedFileKind,
 }
 
-/// What something in a place is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedFileKind {
-    /// A file.
     File,
-    /// What has come so far of the file of this name.
+    /// The bytes so far of an upload with this key.
     PartialUpload,
-    /// A link, or something else that holds no bytes.
+    /// A symbolic link, or something else without bytes.
     Other,
 }
 
-/// Blocks.
+/// Blocking.
 pub(crate) fn list_folder(folder: &Path) -> Result<Vec<ListedFile>, FileStoreError> {
-    let mut found = Vec::new();
-    list_folder_into(folder, "", &mut found).map_err(|error| FileStoreError::Unavailable(error.to_string()))?;
-    Ok(found)
+    let mut files = Vec::new();
+    list_folder_into(folder, "", &mut files).map_err(|error| FileStoreError::Unavailable(error.to_string()))?;
+    Ok(files)
 }
 
-fn list_folder_into(folder: &Path, prefix: &str, found: &mut Vec<ListedFile>) -> std::io::Result<()> {
+fn list_folder_into(folder: &Path, prefix: &str, files: &mut Vec<ListedFile>) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        // Of the entry itself: a link is not followed.
-        let about = entry.metadata()?;
-        if about.is_dir() {
-            list_folder_into(&entry.path(), &format!("{name}/"), found)?;
+        // Metadata of the entry itself: links are not followed.
+        let metadata = entry.metadata()?;
+        if metadata.is_dir() {
+            list_folder_into(&entry.path(), &format!("{name}/"), files)?;
             continue;
         }
         let part = name.rsplit_once('#').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
-        let (name, what) = match part {
-            _ if !about.is_file() => (name, ListedFileKind::Other),
-            Some((whole, _)) => (whole.to_owned(), ListedFileKind::PartialUpload),
+        let (name, kind) = match part {
+            _ if !metadata.is_file() => (name, ListedFileKind::Other),
+            Some((key, _)) => (key.to_owned(), ListedFileKind::PartialUpload),
             None => (name, ListedFileKind::File),
         };
-        found.push(ListedFile { name, bytes: about.len(), kind: what });
+        files.push(ListedFile { name, bytes: metadata.len(), kind });
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How buckets are spoken to: the HTTP client that the whole house uses, in the words that `object_store` expects.
+//! Connects `object_store` to the HTTP client that the whole server uses.
 
 use async_trait::async_trait;
 use http_body_util::BodyExt as _;
@@ -10,10 +10,8 @@ use reqwest::{Body, Client, Request, Url};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A bucket may be silent for so long.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes clients.
 #[derive(Debug, Default)]
 pub(crate) struct ReqwestConnector;
 
@@ -22,7 +20,7 @@ struct ReqwestService(Client);
 
 impl HttpConnector for ReqwestConnector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        // A signature is of one address: where it leads elsewhere it is good for nothing.
+        // A signature is valid for one URL, so redirects cannot work.
         let redirects = reqwest::redirect::Policy::none();
         let client = Client::builder()
             .user_agent(concat!("headwater/", env!("CARGO_PKG_VERSION")))
@@ -54,7 +52,7 @@ impl HttpService for ReqwestService {
     }
 }
 
-/// Which of the faults that can be tried again this is.
+/// Classifies errors by whether `object_store` may retry.
 fn http_error(error: reqwest::Error) -> HttpError {
     let kind = if error.is_timeout() {
         HttpErrorKind::Timeout
@@ -67,6 +65,6 @@ fn http_error(error: reqwest::Error) -> HttpError {
     } else {
         HttpErrorKind::Interrupted
     };
-    // The address of a request may be a signed one: it stays out of what is said.
+    // The URL of a request may be signed: it must not appear in messages.
     HttpError::new(kind, error.without_url())
 }

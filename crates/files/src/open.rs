@@ -1,7 +1,9 @@
-//! Opening a place.
+//! Opens a storage location.
 
+use crate::error::FileStoreOpenError;
+use crate::file_store::{Backend, FileStore};
 use crate::object_http::ReqwestConnector;
-use crate::{CloudProvider, FileStore, StorageLocation};
+use crate::storage_location::{CloudProvider, StorageLocation};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -17,34 +19,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const OWNER_ONLY: u32 = 0o700;
-/// A bucket that does not answer is asked again so often, and for so long: somebody is waiting.
+/// Short, because a client is waiting.
 const RETRIES_MAX: usize = 3;
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why a place cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum FileStoreOpenError {
-    /// The folder cannot be made or used.
-    #[error("the folder cannot be used: {0}")]
-    Folder(std::io::Error),
-    /// The settings of the bucket do not fit together.
-    #[error("the bucket cannot be used: {0}")]
-    Bucket(object_store::Error),
-}
-
 impl FileStore {
-    /// Opens a place. `variables` are those of [`Cloud::variables`] that are set. Nothing is asked of a bucket yet; a
-    /// folder is made where there is none. Blocks.
-    ///
-    /// # Errors
-    /// When it cannot be used.
-    pub fn open(place: &StorageLocation, variables: &[(String, String)]) -> Result<Self, FileStoreOpenError> {
-        match place {
+    /// Opens a location. `variables` are those of [`CloudProvider::variables`] that are set. Does not contact a bucket;
+    /// creates a missing folder. Blocking.
+    pub fn open(location: &StorageLocation, variables: &[(String, String)]) -> Result<Self, FileStoreOpenError> {
+        match location {
             StorageLocation::Folder(folder) => Self::folder(folder),
-            StorageLocation::Bucket { provider: cloud, bucket, prefix } => {
-                let (store, signer) = connect_bucket(*cloud, bucket, variables).map_err(FileStoreOpenError::Bucket)?;
+            StorageLocation::Bucket { provider, bucket, prefix } => {
+                let (objects, signer) =
+                    connect_bucket(*provider, bucket, variables).map_err(FileStoreOpenError::Bucket)?;
                 let prefix = Location::parse(prefix).map_err(|error| FileStoreOpenError::Bucket(error.into()))?;
-                Ok(Self { objects: store, signer: Some(signer), prefix, folder: None, bucket: Some(bucket.clone()) })
+                Ok(Self { objects, prefix, backend: Backend::Bucket { name: bucket.clone(), signer } })
             }
         }
     }
@@ -52,48 +41,47 @@ impl FileStore {
     fn folder(folder: &Path) -> Result<Self, FileStoreOpenError> {
         DirBuilder::new().recursive(true).mode(OWNER_ONLY).create(folder).map_err(FileStoreOpenError::Folder)?;
         let folder = folder.canonicalize().map_err(FileStoreOpenError::Folder)?;
-        // What is said to be there must survive a power cut, and the folder's entries with it.
+        // A stored file must survive a power cut, together with its directory entries.
         let store = LocalFileSystem::new_with_prefix(&folder).map_err(FileStoreOpenError::Bucket)?.with_fsync(true);
-        let prefix = Location::default();
-        Ok(Self { objects: Arc::new(store), signer: None, prefix, folder: Some(folder), bucket: None })
+        Ok(Self { objects: Arc::new(store), prefix: Location::default(), backend: Backend::Folder(folder) })
     }
 }
 
 type BucketClient = (Arc<dyn ObjectStore>, Arc<dyn Signer>);
 
 fn connect_bucket(
-    cloud: CloudProvider,
+    provider: CloudProvider,
     bucket: &str,
     variables: &[(String, String)],
 ) -> object_store::Result<BucketClient> {
     let retry = RetryConfig { max_retries: RETRIES_MAX, retry_timeout: RETRY_TIMEOUT, ..RetryConfig::default() };
-    match cloud {
+    match provider {
         CloudProvider::S3 => {
-            // One is removed at a time, which everybody understands who speaks like S3.
+            // Single deletes work with every S3-compatible service.
             let base = AmazonS3Builder::new()
                 .with_bucket_name(bucket)
                 .with_allow_http(true)
                 .with_config(AmazonS3ConfigKey::DisableBulkDelete, "true");
-            let told = parse_bucket_settings::<AmazonS3ConfigKey>(variables);
-            let builder = told.into_iter().fold(base, |builder, (key, value)| builder.with_config(key, value));
+            let settings = parse_bucket_settings::<AmazonS3ConfigKey>(variables);
+            let builder = settings.into_iter().fold(base, |builder, (key, value)| builder.with_config(key, value));
             as_bucket_client(builder.with_retry(retry).with_http_connector(ReqwestConnector).build()?)
         }
         CloudProvider::Google => {
             let base = GoogleCloudStorageBuilder::new().with_bucket_name(bucket);
-            let told = parse_bucket_settings::<GoogleConfigKey>(variables);
-            let builder = told.into_iter().fold(base, |builder, (key, value)| builder.with_config(key, value));
+            let settings = parse_bucket_settings::<GoogleConfigKey>(variables);
+            let builder = settings.into_iter().fold(base, |builder, (key, value)| builder.with_config(key, value));
             as_bucket_client(builder.with_retry(retry).with_http_connector(ReqwestConnector).build()?)
         }
         CloudProvider::Azure => {
             let base = MicrosoftAzureBuilder::new().with_container_name(bucket).with_allow_http(true);
-            let told = parse_bucket_settings::<AzureConfigKey>(variables);
-            let builder = told.into_iter().fold(base, |builder, (key, value)| builder.with_config(key, value));
+            let settings = parse_bucket_settings::<AzureConfigKey>(variables);
+            let builder = settings.into_iter().fold(base, |builder, (key, value)| builder.with_config(key, value));
             as_bucket_client(builder.with_retry(retry).with_http_connector(ReqwestConnector).build()?)
         }
     }
 }
 
-/// The variables as the store's own settings; their names are those of the settings, in capitals.
+/// Parses environment variables into settings of `object_store`: the same names in upper case.
 fn parse_bucket_settings<K: FromStr>(variables: &[(String, String)]) -> Vec<(K, String)> {
     let setting = |(name, value): &(String, String)| Some((name.to_ascii_lowercase().parse().ok()?, value.clone()));
     variables.iter().filter_map(setting).collect()

@@ -1,56 +1,41 @@
-//! Where an operator wants files to be.
+//! Where the operator keeps files.
 
 use std::path::PathBuf;
 
-/// Where files are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageLocation {
     /// A folder of this machine.
     Folder(PathBuf),
-    /// A bucket of somebody else.
     Bucket {
-        /// Whose.
         provider: CloudProvider,
-        /// Its name.
         bucket: String,
-        /// What all names in it begin with, without slashes around it; may be empty.
+        /// Prepended to all keys; without slashes at its ends, may be empty.
         prefix: String,
     },
 }
 
-/// Who keeps buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudProvider {
-    /// Amazon, and whoever speaks like it.
+    /// Amazon and compatible services.
     S3,
-    /// Google.
     Google,
-    /// Microsoft.
     Azure,
 }
 
-/// Why a text is no place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StorageLocationError {
-    /// Of a kind that we do not know.
     #[error("`{0}://` is not known; write a folder, or s3://bucket, gs://bucket or az://container")]
     UnknownScheme(String),
-    /// Without a bucket, or with one that cannot be.
     #[error("a bucket has letters, digits, `.`, `_` and `-`; write it like s3://bucket/prefix")]
     InvalidBucket,
-    /// With a prefix that cannot be.
     #[error("a prefix has letters, digits, `.`, `_`, `-` and single slashes, and no `..`")]
     InvalidPrefix,
-    /// No text at all.
-    #[error("a place is a folder, or s3://bucket, gs://bucket or az://container")]
+    #[error("a storage location is a folder, or s3://bucket, gs://bucket or az://container")]
     Empty,
 }
 
 impl StorageLocation {
-    /// Reads a folder's path or a bucket's address.
-    ///
-    /// # Errors
-    /// When it is neither.
+    /// Parses a path or a bucket's URL.
     pub fn parse(text: &str) -> Result<Self, StorageLocationError> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return if text.is_empty() {
@@ -79,7 +64,7 @@ impl StorageLocation {
 }
 
 impl CloudProvider {
-    /// The variables that tell how to get in, by the names that their own tools give them.
+    /// The environment variables with the credentials, under the names of the provider's own tools.
     #[must_use]
     pub const fn env_vars(self) -> &'static [&'static str] {
         match self {

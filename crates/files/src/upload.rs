@@ -1,20 +1,20 @@
-//! A file on its way in.
+//! Uploads.
 //!
-//! Bytes are gathered into parts, and one part is on its way at a time: an upload holds two parts at most, however fast
-//! its sender is. What fits into one part is stored in one step. Nobody sees a file before its last byte is durable.
+//! Bytes are collected into parts, and one part is in flight at a time: an upload holds at most two parts in memory,
+//! however fast the sender is. A file that fits into one part is stored in a single step. A file becomes visible once
+//! its last byte is durable.
 
-use crate::FileStoreError;
+use crate::error::UploadError;
 use bytes::{Buf as _, Bytes, BytesMut};
 use object_store::path::Path as Location;
 use object_store::{Attributes, MultipartUpload, ObjectStore, PutMultipartOptions, PutOptions, PutPayload};
 use std::sync::Arc;
 
-/// A folder is written to in pieces of this size.
-const FOLDER_PART_BYTES: usize = 256 * 1024;
-/// The smallest part that all buckets take.
-const BUCKET_PART_BYTES: usize = 5 * 1024 * 1024;
+pub(crate) const FOLDER_PART_BYTES: usize = 256 * 1024;
+/// The smallest part that all providers accept.
+pub(crate) const BUCKET_PART_BYTES: usize = 5 * 1024 * 1024;
 
-/// A file on its way in. Give it bytes, then [`Upload::finish`] or [`Upload::abort`] it.
+/// An upload in progress. [`Upload::write`] bytes, then [`Upload::finish`] or [`Upload::abort`] it.
 pub struct Upload {
     store: Arc<dyn ObjectStore>,
     location: Location,
@@ -26,61 +26,36 @@ pub struct Upload {
     bytes_max: u64,
 }
 
-/// Why a file was not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum UploadError {
-    /// It is larger than it may be.
-    #[error("the file is larger than {0} bytes")]
-    TooLarge(u64),
-    /// The place does not take it.
-    #[error(transparent)]
-    Store(#[from] FileStoreError),
-}
-
-impl From<object_store::Error> for UploadError {
-    fn from(error: object_store::Error) -> Self {
-        // Where something is put nothing can be missing but the place itself.
-        Self::Store(FileStoreError::Unavailable(error.to_string()))
-    }
-}
-
 impl Upload {
     pub(crate) fn new(
         store: Arc<dyn ObjectStore>,
         location: Location,
         attributes: Attributes,
-        into_folder: bool,
+        part_bytes: usize,
         bytes_max: u64,
     ) -> Self {
-        let part_bytes = if into_folder { FOLDER_PART_BYTES } else { BUCKET_PART_BYTES };
         Self { store, location, attributes, multipart: None, buffer: BytesMut::new(), part_bytes, bytes: 0, bytes_max }
     }
 
-    /// Takes more of it.
-    ///
-    /// # Errors
-    /// When that is too much, or the place does not take it. The upload is then to be aborted.
-    pub async fn write(&mut self, mut piece: Bytes) -> Result<(), UploadError> {
-        self.bytes = self.bytes.saturating_add(piece.len() as u64);
+    /// Appends bytes. After an error the upload must be aborted.
+    pub async fn write(&mut self, mut chunk: Bytes) -> Result<(), UploadError> {
+        self.bytes = self.bytes.saturating_add(chunk.len() as u64);
         if self.bytes > self.bytes_max {
             return Err(UploadError::TooLarge(self.bytes_max));
         }
-        while piece.has_remaining() {
-            // Only when more comes is it known that the file does not fit into one part.
+        while chunk.has_remaining() {
+            // Only when more bytes arrive is it known that the file needs several parts.
             if self.buffer.len() >= self.part_bytes {
                 self.send_part().await?;
             }
             let room = self.part_bytes.saturating_sub(self.buffer.len());
-            // Copied: a piece may be a small part of a large buffer, and many of them would keep it all.
-            self.buffer.extend_from_slice(&piece.split_to(room.min(piece.len())));
+            // Copied, because a slice of a large buffer would keep the whole buffer alive.
+            self.buffer.extend_from_slice(&chunk.split_to(room.min(chunk.len())));
         }
         Ok(())
     }
 
-    /// That was all. When this returns, the file is there, and stays there when the power goes. Says how large it is.
-    ///
-    /// # Errors
-    /// When the place does not take it; then nothing of it is left.
+    /// Stores the file durably and returns its size. On an error nothing is left behind.
     pub async fn finish(mut self) -> Result<u64, UploadError> {
         let done = self.finish_upload().await;
         match done {
@@ -107,11 +82,10 @@ impl Upload {
         Ok(())
     }
 
-    /// It is not wanted any more: nothing of it stays, if the place can be reached.
+    /// Discards the upload. What cannot be removed now is removed at the next start, or by the bucket's own rules.
     pub async fn abort(mut self) {
         if let Some(mut parts) = self.multipart.take() {
-            // What cannot be removed now is removed at the next start, or by the bucket's own rules.
-            let _left = parts.abort().await.is_err();
+            let _ = parts.abort().await;
         }
     }
 

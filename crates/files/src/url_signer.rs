@@ -1,8 +1,8 @@
-//! Addresses that cannot be altered: a signature over everything that they say, with a key that stays in the data folder.
+//! Signed URLs: a signature over all parts of the URL, with a key that stays in the data folder.
 //!
-//! No clock: until when an address is good is part of what is signed, and whoever checks one compares that with the time.
+//! No clock: the expiry is part of what is signed, and the caller compares it with the time.
 
-use crate::FileKey;
+use crate::file_key::FileKey;
 use hmac::{Hmac, KeyInit as _, Mac};
 use sha2::Sha256;
 use std::fs::{File, OpenOptions};
@@ -13,37 +13,30 @@ use std::path::Path;
 const KEY_BYTES: usize = 32;
 const OWNER_ONLY: u32 = 0o600;
 
-/// What signs addresses.
 #[derive(Clone)]
 pub struct UrlSigner {
     key: [u8; KEY_BYTES],
 }
 
-/// Why there is no seal.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlSignerError {
-    /// The disk.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// The file is not what we wrote.
-    #[error("it does not hold {KEY_BYTES} bytes: remove it, and addresses that were given out are good no more")]
+    /// The file does not hold a key.
+    #[error("the key file does not hold {KEY_BYTES} bytes: remove it, which invalidates all signed URLs")]
     Damaged,
-    /// The system has no random bytes.
     #[error("no randomness: {0}")]
     Random(getrandom::Error),
 }
 
 impl std::fmt::Debug for UrlSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Seal")
+        f.write_str("UrlSigner")
     }
 }
 
 impl UrlSigner {
-    /// Reads the key at this path, or makes one. Blocks.
-    ///
-    /// # Errors
-    /// When it is neither there nor can be made.
+    /// Reads the key at this path, or creates one. Blocking.
     pub fn load_or_create(path: &Path) -> Result<Self, UrlSignerError> {
         match File::open(path) {
             Ok(file) => {
@@ -57,38 +50,39 @@ impl UrlSigner {
         }
     }
 
-    /// Written beside and renamed, so that a crash leaves no half of a key.
+    /// Writes a temporary file and renames it, so that a crash leaves no partial key.
     fn create(path: &Path) -> Result<Self, UrlSignerError> {
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key).map_err(UrlSignerError::Random)?;
-        let beside = path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNER_ONLY).open(&beside)?;
+        let temporary = path.with_extension("new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNER_ONLY).open(&temporary)?;
         file.write_all(&key)?;
         file.sync_all()?;
-        std::fs::rename(&beside, path)?;
+        std::fs::rename(&temporary, path)?;
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             File::open(folder)?.sync_all()?;
         }
         Ok(Self { key })
     }
 
-    /// The signature of an address.
     #[must_use]
     pub fn sign(&self, bucket: &str, key: &FileKey, expires: u64) -> String {
         let mac = self.mac(bucket, key, expires);
         mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
     }
 
-    /// Is this its signature? How long that takes to find out says nothing.
+    /// Verifies a signature in constant time.
     #[must_use]
     pub fn verify(&self, bucket: &str, key: &FileKey, expires: u64, signature: &str) -> bool {
-        let (Some(mac), Some(given)) = (self.mac(bucket, key, expires), decode_hex(signature)) else { return false };
-        mac.verify_slice(&given).is_ok()
+        let (Some(mac), Some(signature)) = (self.mac(bucket, key, expires), decode_hex(signature)) else {
+            return false;
+        };
+        mac.verify_slice(&signature).is_ok()
     }
 
     fn mac(&self, bucket: &str, key: &FileKey, expires: u64) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
-        // A path has no line breaks, and what stands after the last one is a number: this can be read in one way only.
+        // Unambiguous: a path has no line breaks, and a number follows the last one.
         mac.update(format!("GET\n{bucket}\n{}\n{expires}", key.as_str()).as_bytes());
         Some(mac)
     }
@@ -98,7 +92,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of a signature, written in the one way in which we write it.
+/// Accepts lower-case hex only.
 fn decode_hex(signature: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -12,7 +12,7 @@ use model::event::{ApprovalDecisionKind, ApprovalResolved, StopReason};
 use model::fold::{ItemFold, TaskFold};
 use model::item::{CallKind, Item, ResultStatus, ToolCall};
 use model::tool::ToolOutput;
-use model::{CallId, reference};
+use model::CallId;
 
 /// Where a call is.
 pub(crate) enum CallState<'a> {
@@ -263,10 +263,7 @@ fn action_for_duplicate(task: &TaskFold, call: &ToolCall) -> Option<Option<CallA
 fn repeat_result_action(result: &ItemFold) -> Option<CallAction> {
     let Item::ToolResult(shown) = &result.item else { return None };
     let output = ToolOutput {
-        message_content: result
-            .content
-            .clone()
-            .unwrap_or_else(|| reference::wrap_reference_groups(reference::blocks_to_parts(result.item.blocks()))),
+        message_content: result.result_content(),
         block_list: shown.block_list.clone().unwrap_or_default(),
         summary: shown.summary.clone(),
         artifact: shown.artifact.clone(),

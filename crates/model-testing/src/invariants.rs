@@ -1,5 +1,4 @@
-//! Laws as checks over a log, for everybody who writes one. Independent of the fold on purpose: what they say is counted
-//! from the events themselves.
+//! Laws as checks over a log. Independent of the fold on purpose: they are computed from the events themselves.
 
 use super::json_fold::JsonFold;
 use model::history::HistoryEntry;
@@ -7,19 +6,14 @@ use model::id::{CallId, TaskId};
 use model::record::Record;
 use std::collections::HashSet;
 
-/// Law 3: every field that a `*.done` event carries equals what its deltas folded to.
-///
-/// # Errors
-/// Says which record breaks it, and how.
+/// Law 3: every field that a `*.done` event carries equals the concatenation of its deltas.
 pub fn check_done_matches_deltas(records: &[Record]) -> Result<(), String> {
     let mut sums = JsonFold::default();
     records.iter().try_for_each(|record| sums.apply(record).map(|_| ()))
 }
 
-/// Law 9: one terminal event, always last, for every task; the root's last of all.
-///
-/// # Errors
-/// Says which task breaks it. The log must be of runs that have ended.
+/// Law 9: every task has one terminal event, which is its last; the root's is the last of the run. The runs of the log
+/// must have ended.
 pub fn check_one_terminal_event(records: &[Record]) -> Result<(), String> {
     let mut ended: HashSet<TaskId> = HashSet::new();
     let mut begun: HashSet<TaskId> = HashSet::new();
@@ -40,24 +34,21 @@ pub fn check_one_terminal_event(records: &[Record]) -> Result<(), String> {
     }
 }
 
-/// Law 12: in what the model is given no call is without its result, none is answered twice, and nothing is empty.
-///
-/// # Errors
-/// Says what a provider would refuse.
+/// Law 12: every call in a history has exactly one result, and nothing is empty.
 pub fn check_history(entries: &[HistoryEntry]) -> Result<(), String> {
     let mut open: Vec<&CallId> = Vec::new();
     for entry in entries {
         match entry {
             HistoryEntry::Call { call_id, .. } => open.push(call_id),
             HistoryEntry::Result { call_id, content, .. } => {
-                let place = open.iter().position(|open| *open == call_id);
-                let place = place.ok_or_else(|| format!("{call_id} is answered but was not asked, or twice"))?;
-                open.remove(place);
+                let index = open.iter().position(|open| *open == call_id);
+                let index = index.ok_or_else(|| format!("{call_id} has a result without a call, or a second one"))?;
+                open.remove(index);
                 if content.is_empty() {
                     return Err(format!("the result of {call_id} is empty"));
                 }
             }
-            // Items of the same turn may stand beside a call; a user's word may not.
+            // Items of the same turn may stand between a call and its result; a user's message may not.
             HistoryEntry::User { .. } | HistoryEntry::System { .. } | HistoryEntry::Summary { .. }
                 if !open.is_empty() =>
             {

@@ -1,4 +1,4 @@
-//! One item on its way into the log, piece by piece.
+//! Writes the events of one item.
 
 use super::log_builder::LogBuilder;
 use model::content::{Annotation, ImageBlock, ImageUrl, TextBlock};
@@ -8,14 +8,13 @@ use model::event::{
 };
 use model::history::RawItem;
 use model::id::{ItemId, TaskId};
-use model::item::Block;
-use model::item::{IncompleteReason, Item, ItemStatus, SummaryPart};
+use model::item::{Block, IncompleteReason, Item, ItemStatus, SummaryPart};
 use model::limits::DONE_REPEAT_BYTES_MAX;
 use model::record::PrivatePayload;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
-/// What will be said of an item, one event each.
+/// One event of an item.
 #[derive(Clone, Debug)]
 pub(super) enum ItemStep {
     SummaryAdded,
@@ -35,7 +34,6 @@ pub(super) enum ItemStep {
     HostedUpdate(String, Option<Value>),
 }
 
-/// The part of an item that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenPart {
     None,
@@ -44,11 +42,10 @@ enum OpenPart {
     Image,
 }
 
-/// An item that is open.
 #[derive(Clone, Debug)]
 pub(super) struct ItemWriter {
     pub(super) output_index: u32,
-    /// The item as its events have made it.
+    /// The item as of the events written so far.
     pub(super) item: Item,
     steps: VecDeque<ItemStep>,
     open_part: OpenPart,
@@ -58,47 +55,47 @@ pub(super) struct ItemWriter {
 impl ItemWriter {
     /// Adds the item to its task's output.
     pub(super) fn add(
-        world: &mut LogBuilder,
+        log: &mut LogBuilder,
         task: &TaskId,
         index: u32,
         item: Item,
-        pieces: VecDeque<ItemStep>,
+        steps: VecDeque<ItemStep>,
         private: Option<PrivatePayload>,
     ) -> Self {
         let event = ItemEvent { task_id: task.clone(), output_index: index, item: item.clone() };
-        world.emit_with_private(Event::ItemAdded(event), private);
-        Self { output_index: index, item, steps: pieces, open_part: OpenPart::None, partial_images: 0 }
+        log.emit_with_private(Event::ItemAdded(event), private);
+        Self { output_index: index, item, steps, open_part: OpenPart::None, partial_images: 0 }
     }
 
-    /// Says the next piece; false when all is said.
-    pub(super) fn emit_next(&mut self, world: &mut LogBuilder, task: &TaskId, private: Option<PrivatePayload>) -> bool {
-        let Some(piece) = self.steps.pop_front() else { return false };
-        let place = ItemAddress { task, item: self.item.id().clone(), output_index: self.output_index };
-        let event = match piece {
+    /// Writes the next event; returns false when there are no more.
+    pub(super) fn emit_next(&mut self, log: &mut LogBuilder, task: &TaskId, private: Option<PrivatePayload>) -> bool {
+        let Some(step) = self.steps.pop_front() else { return false };
+        let address = ItemAddress { task, item: self.item.id().clone(), output_index: self.output_index };
+        let event = match step {
             ItemStep::SummaryAdded | ItemStep::SummaryDelta(_) | ItemStep::SummaryDone | ItemStep::SummaryWhole(_) => {
-                self.apply_summary(&place, piece)
+                self.apply_summary(&address, step)
             }
             ItemStep::TextAdded(_)
             | ItemStep::TextDelta(..)
             | ItemStep::Annotation(_)
             | ItemStep::TextDone
-            | ItemStep::TextWhole(_) => self.apply_text(world, &place, piece),
+            | ItemStep::TextWhole(_) => self.apply_text(log, &address, step),
             ItemStep::ImageAdded(_) | ItemStep::ImagePartial(_) | ItemStep::ImageDone(_) => {
-                self.apply_image(&place, piece)
+                self.apply_image(&address, step)
             }
             ItemStep::ArgumentsDelta(_) | ItemStep::ArgumentsDone | ItemStep::HostedUpdate(..) => {
-                self.apply_call(&place, piece)
+                self.apply_call(&address, step)
             }
         };
         if let Some(event) = event {
-            world.emit_with_private(event, private);
+            log.emit_with_private(event, private);
         }
         true
     }
 
-    /// Ends it whole.
-    pub(super) fn complete(mut self, world: &mut LogBuilder, task: &TaskId) -> Item {
-        while self.emit_next(world, task, None) {}
+    /// Writes the remaining events and the `done`.
+    pub(super) fn complete(mut self, log: &mut LogBuilder, task: &TaskId) -> Item {
+        while self.emit_next(log, task, None) {}
         match &mut self.item {
             Item::Reasoning(item) => item.status = Some(ItemStatus::Completed),
             Item::ToolCall(item) => item.status = Some(ItemStatus::Completed),
@@ -107,13 +104,13 @@ impl ItemWriter {
             Item::FileProcessing(item) => item.status = Some(ItemStatus::Completed),
             Item::ToolResult(_) => {}
         }
-        let raw = world.rng.chance(50).then(|| RawItem { origin: "openai/gpt-x".to_owned(), item: json!({"n": 1.5}) });
+        let raw = log.rng.chance(50).then(|| RawItem { origin: "openai/gpt-x".to_owned(), item: json!({"n": 1.5}) });
         let private = raw.map(|raw| PrivatePayload { raw: Some(raw), ..PrivatePayload::default() });
-        self.emit_done(world, task, private)
+        self.emit_done(log, task, private)
     }
 
-    /// Ends it where it is. Text and summary get their `done`, arguments do not.
-    pub(super) fn cut_short(mut self, world: &mut LogBuilder, task: &TaskId, why: IncompleteReason) -> Item {
+    /// Ends the item early. Open text and summaries get their `done`, arguments do not.
+    pub(super) fn cut_short(mut self, log: &mut LogBuilder, task: &TaskId, reason: IncompleteReason) -> Item {
         let close = match self.open_part {
             OpenPart::None => None,
             OpenPart::Summary => Some(ItemStep::SummaryDone),
@@ -121,13 +118,13 @@ impl ItemWriter {
             OpenPart::Image => Some(ItemStep::ImageDone(self.image_url())),
         };
         self.steps = close.into_iter().collect();
-        while self.emit_next(world, task, None) {}
-        self.item.mark_incomplete(why);
-        self.emit_done(world, task, None)
+        while self.emit_next(log, task, None) {}
+        self.item.mark_incomplete(reason);
+        self.emit_done(log, task, None)
     }
 
-    /// Says the `done`, less what would repeat too much; gives the item as it then is.
-    pub(super) fn emit_done(self, world: &mut LogBuilder, task: &TaskId, private: Option<PrivatePayload>) -> Item {
+    /// Writes the `done` without content that is too long to repeat; returns the complete item.
+    pub(super) fn emit_done(self, log: &mut LogBuilder, task: &TaskId, private: Option<PrivatePayload>) -> Item {
         let mut item = self.item.clone();
         if serde_json::to_vec(&item).map_or(0, |bytes| bytes.len()) > DONE_REPEAT_BYTES_MAX {
             match &mut item {
@@ -140,117 +137,117 @@ impl ItemWriter {
             }
         }
         let event = ItemEvent { task_id: task.clone(), output_index: self.output_index, item };
-        world.emit_with_private(Event::ItemDone(event), private);
+        log.emit_with_private(Event::ItemDone(event), private);
         self.item
     }
 
-    fn apply_summary(&mut self, place: &ItemAddress<'_>, piece: ItemStep) -> Option<Event> {
+    fn apply_summary(&mut self, address: &ItemAddress<'_>, step: ItemStep) -> Option<Event> {
         let Item::Reasoning(reasoning) = &mut self.item else { return None };
         let parts = reasoning.summary.get_or_insert_default();
-        if matches!(piece, ItemStep::SummaryAdded | ItemStep::SummaryWhole(_)) {
+        if matches!(step, ItemStep::SummaryAdded | ItemStep::SummaryWhole(_)) {
             parts.push(SummaryPart::new(""));
         }
         let index = last_index(parts.len());
         let SummaryPart::Text { text } = parts.last_mut()?;
         let text = text.get_or_insert_default();
-        match piece {
+        match step {
             ItemStep::SummaryAdded => {
                 self.open_part = OpenPart::Summary;
-                Some(Event::SummaryAdded(place.summary_event(index, SummaryPart::new(""))))
+                Some(Event::SummaryAdded(address.summary_event(index, SummaryPart::new(""))))
             }
             ItemStep::SummaryDelta(delta) => {
                 text.push_str(&delta);
-                let (task_id, item_id) = place.ids();
-                let output_index = place.output_index;
+                let (task_id, item_id) = address.ids();
+                let output_index = address.output_index;
                 Some(Event::SummaryDelta(SummaryDelta { task_id, item_id, output_index, summary_index: index, delta }))
             }
-            ItemStep::SummaryWhole(whole) => {
-                text.clone_from(&whole);
-                Some(Event::SummaryDone(place.summary_event(index, SummaryPart::new(whole))))
+            ItemStep::SummaryWhole(complete) => {
+                text.clone_from(&complete);
+                Some(Event::SummaryDone(address.summary_event(index, SummaryPart::new(complete))))
             }
             _ => {
                 self.open_part = OpenPart::None;
-                let whole = Some(text.clone()).filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
-                Some(Event::SummaryDone(place.summary_event(index, SummaryPart::Text { text: whole })))
+                let complete = Some(text.clone()).filter(|text| text.len() <= DONE_REPEAT_BYTES_MAX);
+                Some(Event::SummaryDone(address.summary_event(index, SummaryPart::Text { text: complete })))
             }
         }
     }
 
-    fn apply_text(&mut self, world: &mut LogBuilder, place: &ItemAddress<'_>, piece: ItemStep) -> Option<Event> {
+    fn apply_text(&mut self, log: &mut LogBuilder, address: &ItemAddress<'_>, step: ItemStep) -> Option<Event> {
         let blocks = self.item.blocks_mut()?;
-        if let ItemStep::TextAdded(block) | ItemStep::TextWhole(block) = &piece {
+        if let ItemStep::TextAdded(block) | ItemStep::TextWhole(block) = &step {
             blocks.push(Block::Text(block.clone()));
         }
         let index = last_index(blocks.len());
         let Some(Block::Text(block)) = blocks.last_mut() else { return None };
-        match piece {
+        match step {
             ItemStep::TextAdded(block) => {
                 self.open_part = OpenPart::Text;
-                Some(Event::TextAdded(place.text_event(index, block)))
+                Some(Event::TextAdded(address.text_event(index, block)))
             }
             ItemStep::TextDelta(delta, logprobs) => {
                 block.text.get_or_insert_default().push_str(&delta);
-                let (task_id, item_id) = place.ids();
-                let (output_index, block_index) = (place.output_index, index);
+                let (task_id, item_id) = address.ids();
+                let (output_index, block_index) = (address.output_index, index);
                 Some(Event::TextDelta(TextDelta { task_id, item_id, output_index, block_index, delta, logprobs }))
             }
             ItemStep::Annotation(annotation) => {
                 let annotations = block.annotations.get_or_insert_default();
                 annotations.push(annotation.clone());
                 let annotation_index = last_index(annotations.len());
-                let (task_id, item_id) = place.ids();
-                let (output_index, block_index) = (place.output_index, index);
+                let (task_id, item_id) = address.ids();
+                let (output_index, block_index) = (address.output_index, index);
                 let event =
                     AnnotationAdded { task_id, item_id, output_index, block_index, annotation_index, annotation };
                 Some(Event::AnnotationAdded(event))
             }
-            ItemStep::TextWhole(block) => Some(Event::TextDone(place.text_event(index, block))),
+            ItemStep::TextWhole(block) => Some(Event::TextDone(address.text_event(index, block))),
             _ => {
                 self.open_part = OpenPart::None;
-                let mut whole = block.clone();
-                if whole.text().len() > DONE_REPEAT_BYTES_MAX {
-                    whole.text = None;
-                    whole.annotations = whole.annotations.filter(|_| world.rng.chance(50));
+                let mut complete = block.clone();
+                if complete.text().len() > DONE_REPEAT_BYTES_MAX {
+                    complete.text = None;
+                    complete.annotations = complete.annotations.filter(|_| log.rng.chance(50));
                 }
-                Some(Event::TextDone(place.text_event(index, whole)))
+                Some(Event::TextDone(address.text_event(index, complete)))
             }
         }
     }
 
-    fn apply_image(&mut self, place: &ItemAddress<'_>, piece: ItemStep) -> Option<Event> {
+    fn apply_image(&mut self, address: &ItemAddress<'_>, step: ItemStep) -> Option<Event> {
         let blocks = self.item.blocks_mut()?;
-        if let ItemStep::ImageAdded(id) = &piece {
+        if let ItemStep::ImageAdded(id) = &step {
             blocks.push(Block::Image(ImageBlock { image_url: ImageUrl::default(), id: *id }));
         }
         let block_index = last_index(blocks.len());
         let Some(Block::Image(block)) = blocks.last_mut() else { return None };
-        match piece {
+        match step {
             ItemStep::ImagePartial(url) => {
                 block.image_url.url = url;
                 let partial_image_index = self.partial_images;
                 self.partial_images = self.partial_images.saturating_add(1);
-                let (task_id, item_id) = place.ids();
-                let (output_index, item) = (place.output_index, TaggedImageBlock::Image(block.clone()));
+                let (task_id, item_id) = address.ids();
+                let (output_index, item) = (address.output_index, TaggedImageBlock::Image(block.clone()));
                 let event = ImageDelta { task_id, item_id, output_index, block_index, partial_image_index, item };
                 Some(Event::ImageDelta(event))
             }
             ItemStep::ImageDone(url) => {
                 block.image_url.url = url;
                 self.open_part = OpenPart::None;
-                Some(Event::ImageDone(place.image_event(block_index, block.clone())))
+                Some(Event::ImageDone(address.image_event(block_index, block.clone())))
             }
             _ => {
                 self.open_part = OpenPart::Image;
                 self.partial_images = 0;
-                Some(Event::ImageAdded(place.image_event(block_index, block.clone())))
+                Some(Event::ImageAdded(address.image_event(block_index, block.clone())))
             }
         }
     }
 
-    fn apply_call(&mut self, place: &ItemAddress<'_>, piece: ItemStep) -> Option<Event> {
-        let (task_id, item_id) = place.ids();
-        let output_index = place.output_index;
-        match (&mut self.item, piece) {
+    fn apply_call(&mut self, address: &ItemAddress<'_>, step: ItemStep) -> Option<Event> {
+        let (task_id, item_id) = address.ids();
+        let output_index = address.output_index;
+        match (&mut self.item, step) {
             (Item::ToolCall(call), ItemStep::ArgumentsDelta(delta)) => {
                 call.arguments.get_or_insert_default().push_str(&delta);
                 Some(Event::ArgumentsDelta(ArgumentsDelta { task_id, item_id, output_index, delta }))
@@ -276,7 +273,6 @@ impl ItemWriter {
     }
 }
 
-/// Where an item's events happen.
 struct ItemAddress<'a> {
     task: &'a TaskId,
     item: ItemId,

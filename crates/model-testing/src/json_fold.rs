@@ -1,38 +1,34 @@
-//! What a log's item events add up to, counted by a second hand: on plain JSON, without the types and without the fold.
+//! A second implementation of the fold of item events, on plain JSON without the types of `model`.
 //!
-//! [`crate::laws::done_repeats`] holds every `done` against it; a test may hold the fold against it, too.
+//! [`crate::invariants::check_done_matches_deltas`] checks every `done` against it; tests compare it with the fold.
 
 use model::record::Record;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Where an item is: its task, and its place in the output.
+/// The task's id and the item's index in the output.
 pub type ItemKey = (String, u64);
 
-/// Items as their events have made them so far.
 #[derive(Clone, Debug, Default)]
 pub struct JsonFold {
     items: BTreeMap<ItemKey, Value>,
 }
 
-/// What only an item's `done` can say: how it ended, and what came with the end.
+/// Fields that only the `done` of an item carries.
 const ITEM_DONE_FIELDS: &[&str] = &["status", "reason", "error", "summary", "artifact", "ui_hints"];
-/// The same for reasoning, whose summary is its substance.
+/// The same for reasoning, whose summary is content.
 const REASONING_DONE_FIELDS: &[&str] = &["status", "reason"];
-/// The last picture is the picture: it need not be one of those before it.
+/// The final image need not be one of the previews.
 const IMAGE_DONE_FIELDS: &[&str] = &["image_url"];
 
 impl JsonFold {
-    /// The item as its events have made it.
     #[must_use]
     pub fn item(&self, key: &ItemKey) -> Option<&Value> {
         self.items.get(key)
     }
 
-    /// Takes in the next record; says which item it touched, if any.
-    ///
-    /// # Errors
-    /// When a `done` repeats something else than was said before it, or an event has no place.
+    /// Applies the next record and returns the item that it changed. Fails when a `done` contradicts the events before
+    /// it, or when an event addresses nothing.
     pub fn apply(&mut self, record: &Record) -> Result<Option<ItemKey>, String> {
         self.apply_event(record).map_err(|why| format!("record {} ({}): {why}", record.seq, record.event_type()))
     }
@@ -75,21 +71,21 @@ impl JsonFold {
             }
             "task.text.done" => apply_part_done(list_field(item, "block_list")?, block, field("item"), &[]),
             "task.image.delta" => {
-                let news = IMAGE_DONE_FIELDS;
-                check_repeated_fields(element_at(list_field(item, "block_list")?, block)?, field("item"), news)
+                let done_fields = IMAGE_DONE_FIELDS;
+                check_repeated_fields(element_at(list_field(item, "block_list")?, block)?, field("item"), done_fields)
             }
             "task.image.done" => {
                 apply_part_done(list_field(item, "block_list")?, block, field("item"), IMAGE_DONE_FIELDS)
             }
             "task.output_item.done" => apply_item_done(item, field("item")),
-            _ => Err("has a place in the output, and none here".to_owned()),
+            _ => Err("is not an event of an item".to_owned()),
         }?;
         Ok(Some(key))
     }
 }
 
 fn parse_index(index: &Value) -> Result<usize, String> {
-    index.as_u64().and_then(|index| usize::try_from(index).ok()).ok_or_else(|| format!("{index} is no place"))
+    index.as_u64().and_then(|index| usize::try_from(index).ok()).ok_or_else(|| format!("{index} is not an index"))
 }
 
 fn list_field<'a>(value: &'a mut Value, name: &str) -> Result<&'a mut Vec<Value>, String> {
@@ -101,10 +97,10 @@ fn element_at<'a>(list: &'a mut [Value], index: &Value) -> Result<&'a mut Value,
     list.get_mut(parse_index(index)?).ok_or_else(|| format!("there is nothing at {index}"))
 }
 
-/// Puts the next one at the end, which must be its place.
+/// Appends an element, whose index must be the next.
 fn push_at(list: &mut Vec<Value>, index: &Value, one: &Value) -> Result<(), String> {
     if parse_index(index)? != list.len() {
-        return Err(format!("{index} is not the next place: there are {}", list.len()));
+        return Err(format!("{index} is not the next index: the list has {} elements", list.len()));
     }
     list.push(one.clone());
     Ok(())
@@ -112,8 +108,8 @@ fn push_at(list: &mut Vec<Value>, index: &Value, one: &Value) -> Result<(), Stri
 
 fn append_text(value: &mut Value, name: &str, delta: &Value) -> Result<(), String> {
     let text = value.get_mut(name).ok_or_else(|| format!("there is no `{name}`"))?;
-    let whole = [text.as_str(), delta.as_str()].into_iter().collect::<Option<String>>().ok_or("not a text")?;
-    *text = Value::String(whole);
+    let joined = [text.as_str(), delta.as_str()].into_iter().collect::<Option<String>>().ok_or("not a text")?;
+    *text = Value::String(joined);
     Ok(())
 }
 
@@ -137,34 +133,34 @@ fn apply_file_update(files: &mut Vec<Value>, event: &Value) -> Result<(), String
     Ok(())
 }
 
-/// A part is done: its fields are what its deltas gave. One that was never added is whole by itself.
-fn apply_part_done(list: &mut Vec<Value>, index: &Value, done: &Value, news: &[&str]) -> Result<(), String> {
+/// Compares a `done` with its deltas. A part that was never added is complete in itself.
+fn apply_part_done(list: &mut Vec<Value>, index: &Value, done: &Value, done_fields: &[&str]) -> Result<(), String> {
     if parse_index(index)? == list.len() {
         push_at(list, index, done)
     } else {
-        check_repeated_fields(element_at(list, index)?, done, news)
+        check_repeated_fields(element_at(list, index)?, done, done_fields)
     }
 }
 
 fn apply_item_done(item: &mut Value, done: &Value) -> Result<(), String> {
     let is_reasoning = item.get("type") == Some(&json!("reasoning"));
     check_repeated_fields(item, done, if is_reasoning { REASONING_DONE_FIELDS } else { ITEM_DONE_FIELDS })?;
-    // What it does not say stays as it was, but how it ended is its alone to say.
+    // A `done` without a status resets it.
     if done.get("status").is_none() {
         item.as_object_mut().ok_or("not an object")?.remove("status");
     }
     Ok(())
 }
 
-/// Every field of the `done` equals what there is, but for its news, which are kept.
-fn check_repeated_fields(held: &mut Value, done: &Value, news: &[&str]) -> Result<(), String> {
+/// Compares every field of the `done` except those in `done_fields`, which are stored.
+fn check_repeated_fields(held: &mut Value, done: &Value, done_fields: &[&str]) -> Result<(), String> {
     let held = held.as_object_mut().ok_or("not an object")?;
     for (name, value) in done.as_object().ok_or("not an object")? {
-        if news.contains(&name.as_str()) {
+        if done_fields.contains(&name.as_str()) {
             held.insert(name.clone(), value.clone());
         } else if held.get(name) != Some(value) {
-            let said = held.get(name).unwrap_or(&Value::Null);
-            return Err(format!("repeats `{name}` as {value}, but what was said is {said}"));
+            let folded = held.get(name).unwrap_or(&Value::Null);
+            return Err(format!("repeats `{name}` as {value}, but its deltas give {folded}"));
         }
     }
     Ok(())

@@ -1,14 +1,12 @@
-//! Random logs for the tests of every floor: valid by construction, with every event type, private halves included.
+//! Random logs for tests: valid by construction, with every event type and with private halves.
 //!
-//! [`thread_log`] gives the same log for the same seed, on every machine. Records come in the order in which a run loop
-//! would write them: steps and their tools, sub-agents that interleave, approvals, pauses, cancels, crashes, every end.
-//! Nothing here looks at [`model::fold`]: a test may hold the one against the other.
-//! `run` has the outside world and whose turn it is, `task`, `call` and `files` one task, `item` one item, `plan` and
-//! `text` what is said, `request` what a caller brings, `world` what they share. [`laws`] checks any log, generated or not,
-//! and [`sums`] is what it counts with.
+//! [`generate_thread_log`] returns the same log for the same seed, on every machine. Records come in the order in which
+//! a run loop would write them: steps and their tools, interleaved sub-agents, approvals, pauses, cancellations,
+//! crashes, every outcome. Nothing here uses `model::fold`, so that tests can compare the two. `run` schedules tasks
+//! and external events, `task` generates one task, `item_writer` one item, `turn_plan` and `text` their content,
+//! `request` what a client sends; `log_builder` holds the log. [`invariants`] checks any log, generated or not, with
+//! the help of [`json_fold`].
 
-mod call;
-mod input_files;
 pub mod invariants;
 mod item_writer;
 pub mod json_fold;
@@ -34,20 +32,19 @@ use std::ops::Range;
 /// The seeds that every test run tries. Between them, with default options, every event type occurs.
 pub const DEFAULT_SEEDS: Range<u64> = 0..48;
 
-/// How large a log becomes.
+/// The size of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// At most so many runs, and at least one.
     pub runs_max: u32,
-    /// A task wants at most so many turns.
+    /// Turns per task.
     pub steps_max: u32,
-    /// Sub-agents of sub-agents, so deep; 0 is none at all.
+    /// Nesting of sub-agents; 0 is none.
     pub depth_max: u32,
-    /// Sub-agents of one run.
+    /// Sub-agents per run.
     pub children_max: u32,
-    /// How many texts in a hundred are too long for a `done` to repeat.
+    /// Percentage of texts that are too long to be repeated in a `done` event.
     pub long_text_percent: u32,
-    /// A run that has not ended after so many moves is cancelled.
+    /// A run that has not ended after this many moves is cancelled.
     pub moves_max: u32,
 }
 
@@ -58,14 +55,13 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
-    /// For tests whose time grows with the square of the log.
+    /// For tests whose time is quadratic in the length of the log.
     #[must_use]
     pub const fn small() -> Self {
         Self { runs_max: 2, steps_max: 2, depth_max: 2, children_max: 2, long_text_percent: 0, moves_max: 500 }
     }
 }
 
-/// Gives one log after the other.
 #[derive(Clone, Debug)]
 pub struct LogGenerator {
     rng: Rng,
@@ -73,55 +69,52 @@ pub struct LogGenerator {
 }
 
 impl LogGenerator {
-    /// Begins with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { rng: Rng::new(seed), options: LogOptions::default() }
     }
 
-    /// The same, with logs of another size.
     #[must_use]
     pub const fn with_options(mut self, options: LogOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The next thread, and all its records.
     pub fn next_thread_log(&mut self) -> (ThreadId, Vec<Record>) {
-        let mut world = LogBuilder::new(Rng::new(self.rng.next_u64()), self.options);
+        let mut log = LogBuilder::new(Rng::new(self.rng.next_u64()), self.options);
         let mut runs: Vec<TaskId> = Vec::new();
-        for _ in 0..world.rng.between(1, self.options.runs_max.max(1)) {
+        for _ in 0..log.rng.between(1, self.options.runs_max.max(1)) {
             if !runs.is_empty() {
-                write_between_runs(&mut world, &runs);
+                write_between_runs(&mut log, &runs);
             }
-            let again = world.rng.chance(10);
-            let previous = world.rng.pick(&runs).filter(|_| again).cloned();
-            run::write_run(&mut world, previous);
-            runs.push(world.run.clone());
+            let again = log.rng.chance(10);
+            let previous = log.rng.pick(&runs).filter(|_| again).cloned();
+            run::write_run(&mut log, previous);
+            runs.push(log.run.clone());
         }
-        (world.thread, world.records)
+        (log.thread, log.records)
     }
 }
 
-/// What may happen to a thread while nothing runs. Such a record stands behind the run before it and bears its name.
-fn write_between_runs(world: &mut LogBuilder, runs: &[TaskId]) {
-    world.advance_clock();
-    if world.rng.chance(30) {
-        world.next_epoch();
+/// Events between runs. They carry the id of the run before them.
+fn write_between_runs(log: &mut LogBuilder, runs: &[TaskId]) {
+    log.advance_clock();
+    if log.rng.chance(30) {
+        log.next_epoch();
     }
-    if world.rng.chance(25) {
-        let head = u64::try_from(world.records.len()).unwrap_or_default();
-        let summary = text::random_text(&mut world.rng, 0, 12);
+    if log.rng.chance(25) {
+        let head = u64::try_from(log.records.len()).unwrap_or_default();
+        let summary = text::random_text(&mut log.rng, 0, 12);
         let mut details = JsonObject::new();
-        if world.rng.chance(50) {
-            details.insert("ratio".to_owned(), world.random_fraction().into());
+        if log.rng.chance(50) {
+            details.insert("ratio".to_owned(), log.random_fraction().into());
         }
-        world.emit(Event::HistoryCompacted(HistoryCompacted { up_to: Seq(head), summary, details }));
+        log.emit(Event::HistoryCompacted(HistoryCompacted { up_to: Seq(head), summary, details }));
     }
-    if world.rng.chance(20)
-        && let Some(run_id) = world.rng.pick(runs).cloned()
+    if log.rng.chance(20)
+        && let Some(run_id) = log.rng.pick(runs).cloned()
     {
-        world.emit(Event::RunHidden(RunHidden { run_id }));
+        log.emit(Event::RunHidden(RunHidden { run_id }));
     }
 }
 
@@ -131,16 +124,16 @@ pub fn generate_thread_log(seed: u64, options: LogOptions) -> (ThreadId, Vec<Rec
     LogGenerator::new(seed).with_options(options).next_thread_log()
 }
 
-/// The seeds to try: the one that `SEED` names, or [`DEFAULT_SEEDS`], or with `HEADWATER_TEST_FULL` many more, half of
-/// them new ones. A test says in its message which one failed.
+/// The seed in `SEED`, or [`DEFAULT_SEEDS`], or with `HEADWATER_TEST_FULL` many more, half of them fresh. Tests print
+/// the seed that failed.
 pub fn test_seeds() -> impl Iterator<Item = u64> {
-    let given = env_var("SEED").and_then(|seed| seed.parse::<u64>().ok());
+    let chosen = env_var("SEED").and_then(|seed| seed.parse::<u64>().ok());
     let full = env_var("HEADWATER_TEST_FULL").is_some();
-    let count = |of: u64| if given.is_some() { 0 } else { of };
+    let count = |of: u64| if chosen.is_some() { 0 } else { of };
     let fixed = DEFAULT_SEEDS.end.saturating_mul(if full { 4 } else { 1 });
     let fresh = RandomState::new();
     let new = (0..count(if full { fixed } else { 0 })).map(move |n| fresh.hash_one(n));
-    given.into_iter().chain(0..count(fixed)).chain(new)
+    chosen.into_iter().chain(0..count(fixed)).chain(new)
 }
 
 #[expect(clippy::disallowed_methods, reason = "how hard tests try, which is not a setting of the server")]

@@ -1,8 +1,7 @@
-//! What all tasks of a thread share while its log is made: the log itself, time, numbers, the reference pool.
+//! The log under construction, with its clock, its counters and its reference pool.
 
 use super::LogOptions;
 use super::rng::Rng;
-use super::task::{EndedChild, GenTask};
 use model::event::{CustomEvent, Event, ProviderEvent, StateDelta, StateSnapshot};
 use model::id::{ItemId, TaskId, ThreadId};
 use model::json::JsonObject;
@@ -10,28 +9,18 @@ use model::record::{PrivatePayload, Record, RecordDraft};
 use model::seq::{Epoch, Millis, Seq};
 use serde_json::{Value, json};
 
-/// The log so far, and what its next record depends on.
 pub(super) struct LogBuilder {
     pub(super) rng: Rng,
     pub(super) options: LogOptions,
     pub(super) thread: ThreadId,
-    /// The run that records belong to now.
+    /// The run that new records belong to.
     pub(super) run: TaskId,
     pub(super) now: Millis,
     pub(super) records: Vec<Record>,
-    /// Reference groups of the thread.
     pub(super) reference_count: u32,
-    /// Is the run to end when every task has finished its turn?
-    pub(super) is_cancelling: bool,
-    /// How many more sub-agents the run may have.
-    pub(super) children_left: u32,
-    /// Sub-agents that were asked for and have not taken their place yet.
-    pub(super) new_children: Vec<GenTask>,
-    /// Sub-agents that ended and whose parents do not know it yet.
-    pub(super) ended_children: Vec<EndedChild>,
     epoch: Epoch,
     last_number: u32,
-    /// The shared state, once this run has said what it is.
+    /// The shared state, once this run has set it.
     shared_state: Option<JsonObject>,
 }
 
@@ -45,10 +34,6 @@ impl LogBuilder {
             now: 1_710_000_000_000,
             records: Vec::new(),
             reference_count: 0,
-            is_cancelling: false,
-            children_left: 0,
-            new_children: Vec::new(),
-            ended_children: Vec::new(),
             epoch: Epoch(1),
             last_number: 0,
             shared_state: None,
@@ -56,27 +41,22 @@ impl LogBuilder {
         }
     }
 
-    /// A new run begins.
     pub(super) fn start_run(&mut self) {
         self.run = TaskId::from_uuid(random_uuid(&mut self.rng));
-        self.is_cancelling = false;
-        self.children_left = self.options.children_max;
         self.last_number = 0;
         self.shared_state = None;
     }
 
-    /// Another executor takes over.
     pub(super) fn next_epoch(&mut self) {
         self.epoch = Epoch(self.epoch.0.saturating_add(1));
     }
 
-    /// Time goes on. What one input causes has one moment.
+    /// Records that one input causes share a timestamp.
     pub(super) fn advance_clock(&mut self) {
         let ms = self.rng.choose(1, &[0, 0, 3, 20, 20, 400]);
         self.now = self.now.saturating_add(ms);
     }
 
-    /// The name of the run's next numbered thing.
     pub(super) fn next_number(&mut self) -> u32 {
         self.last_number = self.last_number.saturating_add(1);
         self.last_number
@@ -97,7 +77,7 @@ impl LogBuilder {
         self.records.push(Record::seal(&self.thread, &self.run, self.epoch, draft));
     }
 
-    /// Something that a tool, or a provider, may say at any time.
+    /// Emits an event that a tool or a provider may send at any time.
     pub(super) fn emit_side_event(&mut self, task_id: &TaskId) {
         let task_id = task_id.clone();
         let event = match self.rng.below(4) {
@@ -111,13 +91,13 @@ impl LogBuilder {
         self.emit(event);
     }
 
-    /// The shared state changes. A run's first word on it is all of it: whoever reads this run alone must know it.
+    /// Changes the shared state. A run starts with a snapshot, because it must be readable on its own.
     fn shared_state_event(&mut self, task_id: TaskId) -> Event {
         let value = self.random_value();
-        let whole = self.rng.chance(25);
+        let replaces_state = self.rng.chance(25);
         let key = self.rng.choose("count", &["plan", "a/b", "m~n", "日本"]);
         match &mut self.shared_state {
-            Some(shared) if !whole => {
+            Some(shared) if !replaces_state => {
                 let path = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
                 let known = shared.contains_key(key);
                 let operation = if known && self.rng.chance(30) {
@@ -137,7 +117,7 @@ impl LogBuilder {
         }
     }
 
-    /// Any JSON value, small.
+    /// A small JSON value of any type.
     pub(super) fn random_value(&mut self) -> Value {
         let number = self.rng.next_u64();
         match self.rng.below(6) {
@@ -150,7 +130,7 @@ impl LogBuilder {
         }
     }
 
-    /// A number whose decimal form is long.
+    /// A number with many decimal places.
     pub(super) fn random_fraction(&mut self) -> f64 {
         f64::from(self.rng.between(1, u32::MAX)) / f64::from(self.rng.between(3, 1_000_003))
     }

@@ -1,6 +1,5 @@
-//! What a request brings beside its input: what its caller asks of the model, what was said elsewhere before it, and what
-//! its protocol shows back of it. It is drawn from a copy of the generator's chance, so that with or without it the same
-//! things happen.
+//! What a request carries besides its input: model settings, prior history and the echo of its protocol. Drawn from a
+//! copy of the generator, so that the rest of the log does not depend on it.
 
 use super::log_builder::LogBuilder;
 use super::rng::Rng;
@@ -14,28 +13,28 @@ use model::record::PrivatePayload;
 use serde_json::{Value, json};
 
 /// The private half of a run's first record.
-pub(super) fn start_private(world: &mut LogBuilder) -> PrivatePayload {
-    let rng = &mut world.rng.clone();
+pub(super) fn start_private(log: &mut LogBuilder) -> PrivatePayload {
+    let rng = &mut log.rng.clone();
     let echo = rng.chance(40).then(|| random_echo(rng));
     let wishes = if rng.chance(15) { random_model_settings(rng) } else { ModelSettings::default() };
-    let before = rng.chance(15).then(|| random_prior_history(rng, &mut world.reference_count));
+    let before = rng.chance(15).then(|| random_prior_history(rng, &mut log.reference_count));
     PrivatePayload { request_echo: echo, model_settings: wishes, prior_history: before, ..PrivatePayload::default() }
 }
 
-/// The private half of the record with which a run goes on.
-pub(super) fn resume_private(world: &LogBuilder) -> Option<PrivatePayload> {
-    let rng = &mut world.rng.clone();
+/// The private half of the record that resumes a run.
+pub(super) fn resume_private(log: &LogBuilder) -> Option<PrivatePayload> {
+    let rng = &mut log.rng.clone();
     rng.chance(40).then(|| PrivatePayload { request_echo: Some(random_echo(rng)), ..PrivatePayload::default() })
 }
 
-/// Every protocol has its own words here, and reads none of another's.
+/// Protocols use different shapes and ignore those of others.
 fn random_echo(rng: &mut Rng) -> Value {
-    let said = random_text(rng, 0, 4);
+    let text = random_text(rng, 0, 4);
     match rng.below(4) {
         0 => json!({}),
         1 => json!({"model": "demo", "temperature": 0.5}),
-        2 => json!({"instructions": said}),
-        _ => json!([said]),
+        2 => json!({"instructions": text}),
+        _ => json!([text]),
     }
 }
 
@@ -52,11 +51,11 @@ fn random_model_settings(rng: &mut Rng) -> ModelSettings {
     }
 }
 
-/// A conversation that a provider would take, with groups that bear the thread's next numbers.
+/// A valid conversation; its reference groups take the thread's next numbers.
 fn random_prior_history(rng: &mut Rng, references: &mut u32) -> PriorHistory {
     let call_id = CallId::numbered("elsewhere", rng.between(1, u32::MAX));
-    let said = |words: String| HistoryEntry::User { content: vec![ContentPart::text(words)] };
-    let mut entries = vec![HistoryEntry::System { text: random_text(rng, 0, 4) }, said(random_text(rng, 0, 6))];
+    let user = |words: String| HistoryEntry::User { content: vec![ContentPart::text(words)] };
+    let mut entries = vec![HistoryEntry::System { text: random_text(rng, 0, 4) }, user(random_text(rng, 0, 6))];
     if rng.chance(50) {
         entries.push(HistoryEntry::Call {
             call_id: call_id.clone(),

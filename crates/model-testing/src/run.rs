@@ -1,9 +1,8 @@
-//! One run: whose turn it is, and what comes from outside: people, cancels, crashes.
+//! One run: schedules its tasks and injects external events, such as cancellations and crashes.
 
-use super::input_files;
 use super::log_builder::LogBuilder;
 use super::request;
-use super::task::{GenOutcome, GenPhase, GenTask};
+use super::task::{GenOutcome, GenPhase, GenTask, RunContext, random_file_parts};
 use super::text::random_text;
 use model::content::ContentPart;
 use model::event::{
@@ -13,7 +12,6 @@ use model::event::{
 use model::id::TaskId;
 use model::item::{IncompleteReason, Role};
 
-/// What comes from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExternalEvent {
     Cancel,
@@ -23,49 +21,46 @@ enum ExternalEvent {
     Steer,
 }
 
-/// When it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trigger {
-    /// After so many moves.
+    /// After this many moves.
     After(u32),
-    /// As soon as a tool runs: they are quick, and would seldom be met by chance.
+    /// As soon as a tool runs. Tools are too short to be hit by chance.
     DuringTools,
     /// As soon as files are read, for the same reason.
     DuringFiles,
 }
 
-/// One run in the making.
 struct GenRun {
     tasks: Vec<GenTask>,
-    /// What will come.
     external_events: Vec<(Trigger, ExternalEvent)>,
     paused: bool,
 }
 
-/// Writes one run into the log, from its first record to its last.
-pub(super) fn write_run(world: &mut LogBuilder, previous: Option<TaskId>) {
-    world.start_run();
-    let visits = plan_external_events(world);
-    let mut run = GenRun { tasks: vec![GenTask::start_root(world, previous)], external_events: visits, paused: false };
+/// Writes one run, from its first record to its last.
+pub(super) fn write_run(log: &mut LogBuilder, previous: Option<TaskId>) {
+    let ctx = &mut RunContext::new(log);
+    let external_events = plan_external_events(ctx);
+    let mut run = GenRun { tasks: vec![GenTask::start_root(ctx, previous)], external_events, paused: false };
     let mut moves = 0_u32;
     while run.tasks.first().is_some_and(|root| root.phase != GenPhase::Ended) {
-        world.advance_clock();
-        while let Some(place) = run.external_events.iter().position(|(when, _)| run.is_due(*when, moves)) {
-            let (_, visit) = run.external_events.remove(place);
-            run.apply_external_event(world, visit);
+        ctx.advance_clock();
+        while let Some(index) = run.external_events.iter().position(|(when, _)| run.is_due(*when, moves)) {
+            let (_, event) = run.external_events.remove(index);
+            run.apply_external_event(ctx, event);
         }
         // Far more than any run takes: a run that does not end by itself is cancelled.
-        if moves > world.options.moves_max {
-            run.stop_tasks(world, &GenOutcome::Cancelled(CancelMode::Immediate, Initiator::System));
+        if moves > ctx.options.moves_max {
+            run.stop_tasks(ctx, &GenOutcome::Cancelled(CancelMode::Immediate, Initiator::System));
         }
-        run.advance(world);
+        run.advance(ctx);
         moves = moves.saturating_add(1);
     }
 }
 
-fn plan_external_events(world: &mut LogBuilder) -> Vec<(Trigger, ExternalEvent)> {
+fn plan_external_events(ctx: &mut RunContext<'_>) -> Vec<(Trigger, ExternalEvent)> {
     let mut out = Vec::new();
-    for (percent, visit) in [
+    for (percent, event) in [
         (20, ExternalEvent::Crash),
         (10, ExternalEvent::Crash),
         (20, ExternalEvent::Steer),
@@ -73,26 +68,26 @@ fn plan_external_events(world: &mut LogBuilder) -> Vec<(Trigger, ExternalEvent)>
         (14, ExternalEvent::Cancel),
         (4, ExternalEvent::Deadline),
     ] {
-        if world.rng.chance(percent) {
-            let after = Trigger::After(world.rng.between(0, 90));
-            out.push((world.rng.choose(after, &[after, after, Trigger::DuringTools, Trigger::DuringFiles]), visit));
+        if ctx.rng.chance(percent) {
+            let after = Trigger::After(ctx.rng.between(0, 90));
+            out.push((ctx.rng.choose(after, &[after, after, Trigger::DuringTools, Trigger::DuringFiles]), event));
         }
     }
     out
 }
 
 impl GenRun {
-    /// Somebody who can go on does; when nobody can, the run waits for people.
-    fn advance(&mut self, world: &mut LogBuilder) {
-        let able: Vec<usize> = (0..self.tasks.len()).filter(|place| self.can_advance_task(*place)).collect();
-        let Some(place) = world.rng.pick(&able).copied() else { return self.pause(world) };
-        if world.rng.chance(4) {
-            self.answer_pending(world, Initiator::User);
+    /// Advances a random task that can proceed; if there is none, the run pauses.
+    fn advance(&mut self, ctx: &mut RunContext<'_>) {
+        let able: Vec<usize> = (0..self.tasks.len()).filter(|index| self.can_advance_task(*index)).collect();
+        let Some(index) = ctx.rng.pick(&able).copied() else { return self.pause(ctx) };
+        if ctx.rng.chance(4) {
+            self.answer_pending(ctx, Initiator::User);
         }
-        if let Some(task) = self.tasks.get_mut(place) {
-            task.advance(world);
+        if let Some(task) = self.tasks.get_mut(index) {
+            task.advance(ctx);
         }
-        self.deliver_ended_children(world);
+        self.deliver_ended_children(ctx);
     }
 
     fn is_due(&self, when: Trigger, moves: u32) -> bool {
@@ -103,19 +98,19 @@ impl GenRun {
         }
     }
 
-    fn can_advance_task(&self, place: usize) -> bool {
-        self.tasks.get(place).is_some_and(GenTask::can_advance)
+    fn can_advance_task(&self, index: usize) -> bool {
+        self.tasks.get(index).is_some_and(GenTask::can_advance)
     }
 
-    /// New sub-agents take their place, and parents hear of those that ended.
-    fn deliver_ended_children(&mut self, world: &mut LogBuilder) {
-        self.tasks.append(&mut world.new_children);
-        while !world.ended_children.is_empty() {
-            let ended = world.ended_children.remove(0);
+    /// Adds new sub-agents to the run and delivers ended ones to their parents.
+    fn deliver_ended_children(&mut self, ctx: &mut RunContext<'_>) {
+        self.tasks.append(&mut ctx.new_children);
+        while !ctx.ended_children.is_empty() {
+            let ended = ctx.ended_children.remove(0);
             if let Some(parent) = self.tasks.iter_mut().find(|task| task.id == ended.parent) {
-                parent.finish_child_call(world, ended);
+                parent.finish_child_call(ctx, ended);
             }
-            self.tasks.append(&mut world.new_children);
+            self.tasks.append(&mut ctx.new_children);
         }
     }
 
@@ -123,133 +118,129 @@ impl GenRun {
         self.tasks.iter().filter(|task| task.phase == GenPhase::Waiting).flat_map(GenTask::pending_calls).collect()
     }
 
-    fn pause(&mut self, world: &mut LogBuilder) {
+    fn pause(&mut self, ctx: &mut RunContext<'_>) {
         let pending = self.pending_calls();
         if pending.is_empty() {
             return; // the run has ended
         }
-        let task_id = world.run.clone();
-        world.emit(Event::Paused(TaskPaused { task_id, pending }));
+        let task_id = ctx.run.clone();
+        ctx.emit(Event::Paused(TaskPaused { task_id, pending }));
         self.paused = true;
-        world.advance_clock();
-        if world.rng.chance(20) {
-            // On a paused run a recovery says nothing: only the executor is another one.
-            world.next_epoch();
+        ctx.advance_clock();
+        if ctx.rng.chance(20) {
+            // Recovery of a paused run writes nothing: only the epoch changes.
+            ctx.next_epoch();
         }
-        if world.rng.chance(10) {
-            return self.apply_external_event(world, ExternalEvent::Cancel);
+        if ctx.rng.chance(10) {
+            return self.apply_external_event(ctx, ExternalEvent::Cancel);
         }
-        let by = world.rng.choose(Initiator::User, &[Initiator::User, Initiator::Timeout]);
-        self.resume(world, by);
-        self.answer_pending(world, by);
-        self.deliver_ended_children(world);
+        let by = ctx.rng.choose(Initiator::User, &[Initiator::User, Initiator::Timeout]);
+        self.resume(ctx, by);
+        self.answer_pending(ctx, by);
+        self.deliver_ended_children(ctx);
     }
 
-    /// Ends a pause, if there is one.
-    fn resume(&mut self, world: &mut LogBuilder, by: Initiator) {
+    /// Ends the pause, if there is one.
+    fn resume(&mut self, ctx: &mut RunContext<'_>, by: Initiator) {
         if std::mem::take(&mut self.paused) {
-            let private = if by == Initiator::User { request::resume_private(world) } else { None };
-            world.emit_with_private(
-                Event::Resumed(TaskResumed { task_id: world.run.clone(), by, client: None }),
-                private,
-            );
+            let private = if by == Initiator::User { request::resume_private(ctx) } else { None };
+            let task_id = ctx.run.clone();
+            ctx.emit_with_private(Event::Resumed(TaskResumed { task_id, by, client: None }), private);
         }
     }
 
-    /// Some of what waits for people is answered: all decisions first, then what comes of them.
-    fn answer_pending(&mut self, world: &mut LogBuilder, by: Initiator) {
+    /// Answers some of the pending requests: all decisions first, then their effects.
+    fn answer_pending(&mut self, ctx: &mut RunContext<'_>, by: Initiator) {
         let mut answered = self.pending_calls();
-        let keep = world.rng.below(answered.len().max(1)).saturating_add(1);
+        let keep = ctx.rng.below(answered.len().max(1)).saturating_add(1);
         while answered.len() > keep {
-            answered.remove(world.rng.below(answered.len()));
+            answered.remove(ctx.rng.below(answered.len()));
         }
         for pending in &answered {
             if let Some(task) = self.tasks.iter_mut().find(|task| task.id == pending.task_id) {
-                task.resolve_approval(world, pending, by);
+                task.resolve_approval(ctx, pending, by);
             }
         }
         for task in &mut self.tasks {
-            task.apply_answers(world, &answered);
+            task.apply_answers(ctx, &answered);
         }
-        self.deliver_ended_children(world);
+        self.deliver_ended_children(ctx);
     }
 
-    fn apply_external_event(&mut self, world: &mut LogBuilder, visit: ExternalEvent) {
-        match visit {
+    fn apply_external_event(&mut self, ctx: &mut RunContext<'_>, event: ExternalEvent) {
+        match event {
             ExternalEvent::Cancel => {
-                self.resume(world, Initiator::Cancel);
-                self.stop_tasks(world, &GenOutcome::Cancelled(CancelMode::Immediate, Initiator::User));
+                self.resume(ctx, Initiator::Cancel);
+                self.stop_tasks(ctx, &GenOutcome::Cancelled(CancelMode::Immediate, Initiator::User));
             }
-            ExternalEvent::Deadline => self.stop_tasks(world, &GenOutcome::Incomplete(LimitReason::Deadline)),
-            ExternalEvent::CancelAfterTurn => self.cancel_after_turn(world),
-            ExternalEvent::Crash => self.crash(world),
-            ExternalEvent::Steer => self.steer(world),
+            ExternalEvent::Deadline => self.stop_tasks(ctx, &GenOutcome::Incomplete(LimitReason::Deadline)),
+            ExternalEvent::CancelAfterTurn => self.cancel_after_turn(ctx),
+            ExternalEvent::Crash => self.crash(ctx),
+            ExternalEvent::Steer => self.steer(ctx),
         }
     }
 
-    /// Everything that is open is cut, newest task first.
-    fn stop_tasks(&mut self, world: &mut LogBuilder, end: &GenOutcome) {
-        let why = match end {
+    /// Stops all tasks, newest first.
+    fn stop_tasks(&mut self, ctx: &mut RunContext<'_>, end: &GenOutcome) {
+        let reason = match end {
             GenOutcome::Incomplete(_) => IncompleteReason::Limit,
             _ => IncompleteReason::Cancelled,
         };
-        for place in (0..self.tasks.len()).rev() {
-            // Only the root's time is up; what worked for it is stopped.
+        for index in (0..self.tasks.len()).rev() {
+            // A deadline is the root's; its descendants are cancelled.
             let stopped = GenOutcome::Cancelled(CancelMode::Immediate, Initiator::System);
-            let end = if place == 0 || matches!(end, GenOutcome::Cancelled(..)) { end.clone() } else { stopped };
-            if let Some(task) = self.tasks.get_mut(place) {
-                task.stop(world, why, end);
+            let end = if index == 0 || matches!(end, GenOutcome::Cancelled(..)) { end.clone() } else { stopped };
+            if let Some(task) = self.tasks.get_mut(index) {
+                task.stop(ctx, reason, end);
             }
-            self.deliver_ended_children(world);
+            self.deliver_ended_children(ctx);
         }
     }
 
-    /// Every task finishes its own turn and nothing new begins.
-    fn cancel_after_turn(&mut self, world: &mut LogBuilder) {
-        if world.is_cancelling || self.tasks.first().is_none_or(|root| root.phase == GenPhase::Ended) {
+    /// Lets every task finish its turn and starts nothing new.
+    fn cancel_after_turn(&mut self, ctx: &mut RunContext<'_>) {
+        if ctx.is_cancelling || self.tasks.first().is_none_or(|root| root.phase == GenPhase::Ended) {
             return;
         }
-        let (task_id, mode, by) = (world.run.clone(), CancelMode::AfterTurn, Initiator::User);
-        world.emit(Event::Cancelling(TaskCancelling { task_id, mode, by }));
-        world.is_cancelling = true;
+        let (task_id, mode, by) = (ctx.run.clone(), CancelMode::AfterTurn, Initiator::User);
+        ctx.emit(Event::Cancelling(TaskCancelling { task_id, mode, by }));
+        ctx.is_cancelling = true;
         for task in self.tasks.iter_mut().rev() {
             match task.phase {
-                GenPhase::Waiting => task.stop_after_turn(world),
-                // The turn that they are read for would be something new.
-                GenPhase::ReadingFiles => {
-                    task.stop(world, IncompleteReason::Cancelled, GenOutcome::Cancelled(mode, by))
-                }
+                GenPhase::Waiting => task.stop_after_turn(ctx),
+                // A new turn would have read them.
+                GenPhase::ReadingFiles => task.stop(ctx, IncompleteReason::Cancelled, GenOutcome::Cancelled(mode, by)),
                 GenPhase::Ready | GenPhase::Turn | GenPhase::Ended => {}
             }
         }
     }
 
-    fn crash(&mut self, world: &mut LogBuilder) {
-        world.next_epoch();
-        if world.is_cancelling {
-            return self.stop_tasks(world, &GenOutcome::Cancelled(CancelMode::AfterTurn, Initiator::User));
+    fn crash(&mut self, ctx: &mut RunContext<'_>) {
+        ctx.next_epoch();
+        if ctx.is_cancelling {
+            return self.stop_tasks(ctx, &GenOutcome::Cancelled(CancelMode::AfterTurn, Initiator::User));
         }
         for task in self.tasks.iter_mut().rev() {
-            task.recover(world);
+            task.recover(ctx);
         }
-        self.deliver_ended_children(world);
+        self.deliver_ended_children(ctx);
     }
 
-    fn steer(&mut self, world: &mut LogBuilder) {
+    fn steer(&mut self, ctx: &mut RunContext<'_>) {
         let Some(root) = self.tasks.first_mut().filter(|root| root.phase != GenPhase::Ended) else { return };
-        if world.is_cancelling {
+        if ctx.is_cancelling {
             return;
         }
         root.has_unread_input = true;
         let mut input = Vec::new();
-        for _ in 0..world.rng.between(1, 2) {
-            let mut content = vec![ContentPart::text(random_text(&mut world.rng, 0, 6))];
-            if world.rng.chance(25) {
-                content.extend(input_files::random_file_parts(world));
+        for _ in 0..ctx.rng.between(1, 2) {
+            let mut content = vec![ContentPart::text(random_text(&mut ctx.rng, 0, 6))];
+            if ctx.rng.chance(25) {
+                content.extend(random_file_parts(ctx));
             }
-            input.push(InputMessage { id: world.next_id("msg"), role: Role::User, content });
+            input.push(InputMessage { id: ctx.next_id("msg"), role: Role::User, content });
         }
         root.files.add_input(&input);
-        world.emit(Event::InputAdded(InputAdded { task_id: root.id.clone(), input }));
+        ctx.emit(Event::InputAdded(InputAdded { task_id: root.id.clone(), input }));
     }
 }

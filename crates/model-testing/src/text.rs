@@ -1,9 +1,9 @@
-//! Words that are hard on whoever carries them: every kind of line break, characters of every width, markers cut in two,
-//! and text that would forge a frame if anybody let it.
+//! Difficult text: every kind of line break, characters of every width, truncated markers, and text that would forge a
+//! frame if it were not escaped.
 
 use super::rng::Rng;
 
-/// Between them they have whatever a codec, a splitter or a counter of characters has ever stumbled over.
+/// Inputs that break careless codecs, splitters and character counters.
 const WORDS: &[&str] = &[
     "The ",
     "weather ",
@@ -42,10 +42,10 @@ const WORDS: &[&str] = &[
     "<referencable-item>\nID: 1 ",
 ];
 
-/// More bytes than a `done` event repeats.
+/// More than a `done` event repeats.
 const LONG_BYTES: usize = model::limits::DONE_REPEAT_BYTES_MAX + 1024;
 
-/// A few words, some of them markers: most name a group of the pool `1..=references`, a few name none.
+/// A few words and markers. Most markers cite a group of the pool `1..=references`, a few cite none.
 pub(super) fn random_text(rng: &mut Rng, references: u32, words_max: u32) -> String {
     let mut text = String::new();
     for _ in 0..rng.between(0, words_max) {
@@ -59,7 +59,7 @@ pub(super) fn random_text(rng: &mut Rng, references: u32, words_max: u32) -> Str
     text
 }
 
-/// So many words that no `done` event repeats them.
+/// Text that is too long to be repeated in a `done` event.
 pub(super) fn random_long_text(rng: &mut Rng, references: u32) -> String {
     let mut text = String::with_capacity(LONG_BYTES);
     while text.len() < LONG_BYTES {
@@ -69,17 +69,17 @@ pub(super) fn random_long_text(rng: &mut Rng, references: u32) -> String {
     text
 }
 
-/// The text in pieces as a model may send them: single characters, words, or all at once.
+/// Splits text as a model may stream it: by characters, by words, or not at all.
 pub(super) fn split_randomly(rng: &mut Rng, text: &str) -> Vec<String> {
-    // The longest character has four bytes, so that 8,000 of them fit the largest delta.
-    let most = if text.len() > 4096 { 8000 } else { rng.choose(40, &[2, 8, 8, 1000]) };
+    // A character has at most four bytes, so 8,000 of them fit into the largest delta.
+    let max = if text.len() > 4096 { 8000 } else { rng.choose(40, &[2, 8, 8, 1000]) };
     let mut pieces = Vec::new();
     let mut piece = String::new();
-    let mut left = rng.between(1, most);
+    let mut left = rng.between(1, max);
     for character in text.chars() {
         if left == 0 {
             pieces.push(std::mem::take(&mut piece));
-            left = rng.between(1, most);
+            left = rng.between(1, max);
         }
         piece.push(character);
         left = left.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What a model turn is going to say, and what a tool is going to give.
+//! Plans the output of a model turn and of a tool.
 
 use super::item_writer::ItemStep;
 use super::log_builder::LogBuilder;
@@ -10,14 +10,12 @@ use model::reference::CitationScanner;
 use serde_json::json;
 use std::collections::VecDeque;
 
-/// An item that a turn is going to give.
 #[derive(Clone, Debug)]
 pub(super) struct ItemPlan {
     pub(super) item: PlannedItem,
     pub(super) steps: VecDeque<ItemStep>,
 }
 
-/// What it is.
 #[derive(Clone, Debug)]
 pub(super) enum PlannedItem {
     Reasoning,
@@ -26,90 +24,89 @@ pub(super) enum PlannedItem {
     Hosted { name: &'static str },
 }
 
-/// What kind of turn is wanted.
+/// For tasks that may start sub-agents.
+pub(super) const CHILD_CALL_KINDS: &[CallKind] = &[CallKind::Tool, CallKind::Client, CallKind::Agent];
+/// For tasks that may not.
+pub(super) const LEAF_CALL_KINDS: &[CallKind] = &[CallKind::Tool, CallKind::Client];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnGoal {
-    /// It says something and ends.
     Answer,
-    /// It asks for tools.
     CallTools,
-    /// Either, for it will be broken off.
+    /// Either: the turn is going to be aborted.
     Any,
 }
 
-/// A turn's items.
-pub(super) fn plan_turn(world: &mut LogBuilder, wish: TurnGoal, may_ask_agents: bool) -> VecDeque<ItemPlan> {
+pub(super) fn plan_turn(log: &mut LogBuilder, goal: TurnGoal, call_kinds: &[CallKind]) -> VecDeque<ItemPlan> {
     let mut plans = VecDeque::new();
-    if world.rng.chance(40) {
-        plans.push_back(ItemPlan { item: PlannedItem::Reasoning, steps: reasoning_steps(world) });
+    if log.rng.chance(40) {
+        plans.push_back(ItemPlan { item: PlannedItem::Reasoning, steps: reasoning_steps(log) });
     }
-    if world.rng.chance(12) {
-        plans.push_back(plan_hosted_call(world));
+    if log.rng.chance(12) {
+        plans.push_back(plan_hosted_call(log));
     }
-    let calls = wish == TurnGoal::CallTools || (wish == TurnGoal::Any && world.rng.chance(40));
-    if !calls || world.rng.chance(35) {
-        for _ in 0..world.rng.choose(1, &[1, 1, 1, 2]) {
-            plans.push_back(plan_message(world));
+    let calls = goal == TurnGoal::CallTools || (goal == TurnGoal::Any && log.rng.chance(40));
+    if !calls || log.rng.chance(35) {
+        for _ in 0..log.rng.choose(1, &[1, 1, 1, 2]) {
+            plans.push_back(plan_message(log));
         }
     }
     if calls {
-        let mut handoff = world.rng.chance(10);
-        for _ in 0..world.rng.choose(1, &[1, 2, 3]) {
-            plans.push_back(plan_call(world, may_ask_agents, handoff));
-            handoff = false;
+        // At most the first call is a handoff.
+        let mut kinds = if log.rng.chance(10) { &[CallKind::Handoff] } else { call_kinds };
+        for _ in 0..log.rng.choose(1, &[1, 2, 3]) {
+            plans.push_back(plan_call(log, kinds));
+            kinds = call_kinds;
         }
     }
     plans
 }
 
-fn reasoning_steps(world: &mut LogBuilder) -> VecDeque<ItemStep> {
+fn reasoning_steps(log: &mut LogBuilder) -> VecDeque<ItemStep> {
     let mut out = VecDeque::new();
-    for _ in 0..world.rng.choose(1, &[0, 2, 2, 3]) {
-        let text = random_text(&mut world.rng, 0, 10);
-        if world.rng.chance(15) {
+    for _ in 0..log.rng.choose(1, &[0, 2, 2, 3]) {
+        let text = random_text(&mut log.rng, 0, 10);
+        if log.rng.chance(15) {
             out.push_back(ItemStep::SummaryWhole(text));
             continue;
         }
         out.push_back(ItemStep::SummaryAdded);
-        out.extend(split_randomly(&mut world.rng, &text).into_iter().map(ItemStep::SummaryDelta));
+        out.extend(split_randomly(&mut log.rng, &text).into_iter().map(ItemStep::SummaryDelta));
         out.push_back(ItemStep::SummaryDone);
     }
     out
 }
 
-fn plan_message(world: &mut LogBuilder) -> ItemPlan {
-    let phase = world.rng.chance(20).then(|| "commentary".to_owned());
+fn plan_message(log: &mut LogBuilder) -> ItemPlan {
+    let phase = log.rng.chance(20).then(|| "commentary".to_owned());
     let mut out = VecDeque::new();
-    for _ in 0..world.rng.choose(1, &[1, 1, 2, 3]) {
-        let long = world.rng.chance(world.options.long_text_percent);
-        let references = world.reference_count;
-        let text = if long {
-            random_long_text(&mut world.rng, references)
-        } else {
-            random_text(&mut world.rng, references, 16)
-        };
-        out.extend(text_block_steps(&mut world.rng, &text, references));
+    for _ in 0..log.rng.choose(1, &[1, 1, 2, 3]) {
+        let long = log.rng.chance(log.options.long_text_percent);
+        let references = log.reference_count;
+        let text =
+            if long { random_long_text(&mut log.rng, references) } else { random_text(&mut log.rng, references, 16) };
+        out.extend(text_block_steps(&mut log.rng, &text, references));
     }
     ItemPlan { item: PlannedItem::Message { phase }, steps: out }
 }
 
-/// A text block of a message, with the citations that its markers make.
+/// A text block with the citations that its markers make.
 fn text_block_steps(rng: &mut Rng, text: &str, references: u32) -> Vec<ItemStep> {
     let refusal = rng.chance(5).then_some(true);
     let mut scan = CitationScanner::default();
     if rng.chance(20) && text.len() < 1000 {
-        let found = scan.push(text, references);
-        let annotations = (!found.is_empty()).then_some(found);
+        let citations = scan.push(text, references);
+        let annotations = (!citations.is_empty()).then_some(citations);
         let text = Some(text.to_owned());
         return vec![ItemStep::TextWhole(TextBlock { text, id: None, annotations, refusal })];
     }
     let empty = TextBlock { refusal, ..TextBlock::new("") };
     let mut out = vec![ItemStep::TextAdded(empty)];
     for piece in split_randomly(rng, text) {
-        let found = scan.push(&piece, references);
+        let citations = scan.push(&piece, references);
         let logprobs = rng.chance(4).then(|| json!([{"token": piece.clone(), "logprob": -0.25}]));
         out.push(ItemStep::TextDelta(piece, logprobs));
-        out.extend(found.into_iter().map(ItemStep::Annotation));
+        out.extend(citations.into_iter().map(ItemStep::Annotation));
         if rng.chance(3) {
             out.push(ItemStep::Annotation(provider_citation(rng)));
         }
@@ -118,7 +115,7 @@ fn text_block_steps(rng: &mut Rng, text: &str, references: u32) -> Vec<ItemStep>
     out
 }
 
-/// A citation of the provider's own.
+/// A citation in the provider's format.
 fn provider_citation(rng: &mut Rng) -> Annotation {
     if rng.chance(50) {
         let title = rng.chance(50).then(|| "A page".to_owned());
@@ -129,23 +126,23 @@ fn provider_citation(rng: &mut Rng) -> Annotation {
     }
 }
 
-fn plan_hosted_call(world: &mut LogBuilder) -> ItemPlan {
-    let name = world.rng.choose("image_generation", &["web_search"]);
+fn plan_hosted_call(log: &mut LogBuilder) -> ItemPlan {
+    let name = log.rng.choose("image_generation", &["web_search"]);
     let mut out = VecDeque::new();
     out.push_back(ItemStep::HostedUpdate("in_progress".to_owned(), None));
     if name == "web_search" {
         out.push_back(ItemStep::HostedUpdate("searching".to_owned(), Some(json!({"query": "weather", "n": 3}))));
     } else {
         out.push_back(ItemStep::HostedUpdate("generating".to_owned(), None));
-        out.extend(image_steps(&mut world.rng, None));
+        out.extend(image_steps(&mut log.rng, None));
     }
-    if world.rng.chance(50) {
+    if log.rng.chance(50) {
         out.push_back(ItemStep::HostedUpdate("completed".to_owned(), None));
     }
     ItemPlan { item: PlannedItem::Hosted { name }, steps: out }
 }
 
-/// An image block, sharper each time.
+/// An image block with previews.
 fn image_steps(rng: &mut Rng, group: Option<u32>) -> Vec<ItemStep> {
     let mut out = vec![ItemStep::ImageAdded(group)];
     out.extend((0..rng.between(0, 3)).map(|n| ItemStep::ImagePartial(format!("data:image/png;base64,cGFydA{n}"))));
@@ -153,57 +150,57 @@ fn image_steps(rng: &mut Rng, group: Option<u32>) -> Vec<ItemStep> {
     out
 }
 
-fn plan_call(world: &mut LogBuilder, may_ask_agents: bool, handoff: bool) -> ItemPlan {
+fn plan_call(log: &mut LogBuilder, kinds: &[CallKind]) -> ItemPlan {
     use CallKind::{Agent, Client, Handoff, Tool};
-    let kind = match world.rng.below(10) {
-        _ if handoff => Handoff,
-        0..=3 if may_ask_agents => Agent,
+    let kind = match log.rng.below(10) {
+        _ if kinds == [Handoff] => Handoff,
+        0..=3 if kinds.contains(&Agent) => Agent,
         4 => Client,
         _ => Tool,
     };
     let (name, arguments) = match kind {
-        Tool => ("get_weather", json!({"location": "Paris, France", "note": random_text(&mut world.rng, 0, 6)})),
-        Agent => ("ask_for_help", json!({"name": "WeatherAgent", "prompt": random_text(&mut world.rng, 0, 6)})),
+        Tool => ("get_weather", json!({"location": "Paris, France", "note": random_text(&mut log.rng, 0, 6)})),
+        Agent => ("ask_for_help", json!({"name": "WeatherAgent", "prompt": random_text(&mut log.rng, 0, 6)})),
         Handoff => ("transfer_to_specialist", json!({})),
         Client => ("pick", json!({"colours": ["red", "green"]})),
     };
     let gate = match kind {
-        Tool | Agent => world.rng.choose(
+        Tool | Agent => log.rng.choose(
             ApprovalGate::Never,
             &[ApprovalGate::Never, ApprovalGate::Never, ApprovalGate::Maybe, ApprovalGate::Always],
         ),
         Handoff | Client => ApprovalGate::Never,
     };
     let mut text = arguments.to_string();
-    if world.rng.chance(world.options.long_text_percent) {
+    if log.rng.chance(log.options.long_text_percent) {
         text.push_str(&" ".repeat(model::limits::DONE_REPEAT_BYTES_MAX));
     }
     let mut out: VecDeque<ItemStep> =
-        split_randomly(&mut world.rng, &text).into_iter().map(ItemStep::ArgumentsDelta).collect();
+        split_randomly(&mut log.rng, &text).into_iter().map(ItemStep::ArgumentsDelta).collect();
     out.push_back(ItemStep::ArgumentsDone);
     ItemPlan { item: PlannedItem::Call { name, kind, gate }, steps: out }
 }
 
-/// What a tool gives, as blocks of up to two reference groups.
-pub(super) fn tool_result_steps(world: &mut LogBuilder) -> VecDeque<ItemStep> {
+/// The output of a tool, with up to two reference groups.
+pub(super) fn tool_result_steps(log: &mut LogBuilder) -> VecDeque<ItemStep> {
     let mut out = VecDeque::new();
-    for _ in 0..world.rng.choose(1, &[0, 1, 2]) {
-        world.reference_count = world.reference_count.saturating_add(1);
-        let group = Some(world.reference_count).filter(|_| world.rng.chance(90));
-        let text = random_text(&mut world.rng, 0, 8);
-        if world.rng.chance(world.options.long_text_percent) {
-            let text = random_long_text(&mut world.rng, 0);
+    for _ in 0..log.rng.choose(1, &[0, 1, 2]) {
+        log.reference_count = log.reference_count.saturating_add(1);
+        let group = Some(log.reference_count).filter(|_| log.rng.chance(90));
+        let text = random_text(&mut log.rng, 0, 8);
+        if log.rng.chance(log.options.long_text_percent) {
+            let text = random_long_text(&mut log.rng, 0);
             out.push_back(ItemStep::TextAdded(TextBlock { id: group, ..TextBlock::new("") }));
-            out.extend(split_randomly(&mut world.rng, &text).into_iter().map(|piece| ItemStep::TextDelta(piece, None)));
+            out.extend(split_randomly(&mut log.rng, &text).into_iter().map(|piece| ItemStep::TextDelta(piece, None)));
             out.push_back(ItemStep::TextDone);
         } else {
             out.push_back(ItemStep::TextWhole(TextBlock { id: group, ..TextBlock::new(text) }));
         }
-        if world.rng.chance(30) {
-            out.extend(image_steps(&mut world.rng, group));
+        if log.rng.chance(30) {
+            out.extend(image_steps(&mut log.rng, group));
         }
-        // A group that no block bears does not count.
-        world.reference_count = group.unwrap_or(world.reference_count.saturating_sub(1));
+        // A group without a block does not count.
+        log.reference_count = group.unwrap_or(log.reference_count.saturating_sub(1));
     }
     out
 }

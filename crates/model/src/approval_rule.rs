@@ -1,4 +1,4 @@
-//! A rule on a call's arguments: when is a person asked?
+//! A rule on a call's arguments that decides whether a person must approve the call.
 //!
 //! ```text
 //! quantity > 100 and symbol != "VNM"
@@ -9,57 +9,46 @@
 //! A comparison has an argument's path on its left (`args.` or `arguments.` may stand before it) and a literal on its
 //! right. `not` binds more tightly than `and`, `and` more tightly than `or`.
 //!
-//! A rule guards something, so doubt asks. What cannot be read (a path that is missing, a text where the rule has a
-//! number) is neither true nor false. It stays so through `not`, `and` and `or`, unless the other side settles it; a
-//! rule that ends in doubt asks. Only `exists` knows that something is missing.
+//! A rule guards something, so a rule that cannot be evaluated requires approval. A comparison with a missing path or
+//! with a value of another type is unknown: neither true nor false. It stays unknown through `not`, `and` and `or`,
+//! unless the other operand decides the result. Only `exists` is false for a missing path.
 
 mod parser;
 
+use crate::limits::{RULE_BYTES_MAX, RULE_DEPTH_MAX};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// The longest rule.
-pub const RULE_BYTES_MAX: usize = 1_000;
-/// How deep brackets and `not` may go.
-pub const RULE_DEPTH_MAX: usize = 32;
-
-/// From here on a float no longer tells neighbouring whole numbers apart: 2^53.
+/// Above 2^53 a float no longer distinguishes neighbouring integers.
 const FLOAT_EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A rule on a call's arguments, like `quantity > 100 and symbol != "VNM"`. Written down as its text.
+/// A rule on a call's arguments, such as `quantity > 100 and symbol != "VNM"`. Serialised as its source text.
 #[derive(Clone, Debug)]
 pub struct ApprovalRule {
     text: String,
     expr: Expr,
 }
 
-/// Why a text is no rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalRuleError {
-    /// It is too long to be read by people, too.
     #[error("a rule has at most {RULE_BYTES_MAX} bytes")]
     TooLong,
-    /// It is nested too deeply.
     #[error("column {column}: brackets and `not` go at most {RULE_DEPTH_MAX} deep")]
     TooDeep {
-        /// Where, in characters from 1.
+        /// In characters, counted from 1.
         column: usize,
     },
-    /// Something else should stand there.
     #[error("column {column}: expected {expected}, found {found}")]
     Expected {
-        /// Where, in characters from 1.
+        /// In characters, counted from 1.
         column: usize,
-        /// What could stand there.
         expected: &'static str,
-        /// What stands there.
         found: String,
     },
 }
 
-/// A rule as it was understood.
 #[derive(Clone, Debug)]
 enum Expr {
     All(Vec<Expr>),
@@ -81,7 +70,7 @@ enum Op {
     GreaterOrEqual,
 }
 
-/// Where an argument is.
+/// The path of an argument.
 #[derive(Clone, Debug)]
 struct ArgumentPath(Vec<PathSegment>);
 
@@ -91,32 +80,29 @@ enum PathSegment {
     Index(usize),
 }
 
-/// What a path leads to.
 enum PathLookup<'a> {
-    /// This.
     Found(&'a Value),
-    /// Nothing, and there could be something.
+    /// The key is absent from an existing object or array.
     Missing,
-    /// It goes into something that has no parts.
+    /// The path leads into a scalar.
     NotTraversable,
 }
 
-/// True, false, or not to be known.
+/// True, false, or unknown.
 type Tristate = Option<bool>;
 
 impl ApprovalRule {
-    /// Reads a rule.
     pub fn parse(text: &str) -> Result<Self, ApprovalRuleError> {
         Ok(Self { text: text.to_owned(), expr: parser::parse_rule(text)? })
     }
 
-    /// Must a person be asked? A rule that cannot read the arguments asks.
+    /// Whether a person must approve a call with these arguments. An unknown result counts as yes.
     #[must_use]
     pub fn requires_approval(&self, arguments: &Value) -> bool {
         !arguments.is_object() || self.expr.evaluate(arguments).unwrap_or(true)
     }
 
-    /// The arguments that it looks at, by name; one that is looked at twice comes twice.
+    /// The names of the arguments that the rule reads, with repetitions.
     pub fn argument_names(&self) -> impl Iterator<Item = &str> {
         let mut paths = Vec::new();
         self.expr.collect_paths(&mut paths);
@@ -130,7 +116,7 @@ impl ApprovalRule {
 impl Expr {
     fn evaluate(&self, arguments: &Value) -> Tristate {
         match self {
-            // All hold unless one does not, and one does not if its opposite is among any.
+            // `all(x)` is `not any(not x)`.
             Self::All(parts) => any_true(parts.iter().map(|part| negate(part.evaluate(arguments)))).map(|none| !none),
             Self::Any(parts) => any_true(parts.iter().map(|part| part.evaluate(arguments))),
             Self::Not(part) => negate(part.evaluate(arguments)),
@@ -205,7 +191,7 @@ fn negate(truth: Tristate) -> Tristate {
     truth.map(|truth| !truth)
 }
 
-/// True if one is; else in doubt if one is; else false.
+/// True if any is true; otherwise unknown if any is unknown; otherwise false.
 fn any_true(truths: impl Iterator<Item = Tristate>) -> Tristate {
     let mut sum = Some(false);
     for truth in truths {
@@ -234,7 +220,7 @@ fn compare_values(value: &Value, literal: &Value) -> Option<Ordering> {
     }
 }
 
-/// Whole numbers exactly. Of large floats that look equal nobody knows which was larger when it was written.
+/// Compares integers exactly. The order of large floats that compare equal is unknown.
 fn compare_numbers(value: &Number, literal: &Number) -> Option<Ordering> {
     if let (Some(value), Some(literal)) = (value.as_i128(), literal.as_i128()) {
         return Some(value.cmp(&literal));
@@ -244,7 +230,7 @@ fn compare_numbers(value: &Number, literal: &Number) -> Option<Ordering> {
     (order.is_ne() || value.abs() < FLOAT_EXACT_MAX).then_some(order)
 }
 
-/// Two rules are the same if they are written the same.
+/// Rules are equal if their source texts are.
 impl PartialEq for ApprovalRule {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text

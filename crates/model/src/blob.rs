@@ -1,24 +1,22 @@
-//! How blobs are named: `/v1/blobs/{sha-256}`. Who may read one, and where its bytes are, is others' business.
+//! URLs of blobs: `/v1/blobs/{sha-256}`. Access control and storage live elsewhere.
 
-/// How the address of a blob begins; the SHA-256 of its bytes follows, in hex.
+/// Followed by the SHA-256 of the blob in lower-case hex.
 pub const BLOB_URL_PREFIX: &str = "/v1/blobs/";
 
-/// How many hex digits a hash has.
 pub const SHA256_HEX_LEN: usize = 64;
 
-/// Where the bytes with this hash are.
 #[must_use]
 pub fn blob_url(hash: &str) -> String {
     format!("{BLOB_URL_PREFIX}{hash}")
 }
 
-/// The hash in the address of a blob.
+/// The hash in a blob's URL.
 #[must_use]
 pub fn blob_hash(address: &str) -> Option<&str> {
     address.strip_prefix(BLOB_URL_PREFIX).filter(|hash| is_sha256_hex(hash))
 }
 
-/// Is this a SHA-256, written as we write it?
+/// Whether the text is a SHA-256 in lower-case hex.
 #[must_use]
 pub fn is_sha256_hex(text: &str) -> bool {
     text.len() == SHA256_HEX_LEN && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

@@ -1,61 +1,51 @@
-//! A place in a log that a client can hold: `<check>-<seq>`.
+//! A position in a log that a client can store: `<check>-<seq>`.
 //!
-//! `check` is the checksum of the record at `seq`, in eight hex digits. It covers the thread's id, so a cursor of
-//! another thread, or of a log that was restored and went on differently, is refused rather than misread. A record's
-//! last frame carries the plain cursor, good in every projection; a projection that makes several frames of one record
-//! gives the inner ones `<check>-<seq>.<projection>.<k>`, good in their own.
+//! `check` is the checksum of the record at `seq`, in eight hex digits. It covers the thread's id, so that a cursor of
+//! another thread, or of a log that was restored from a backup and then diverged, is refused rather than misread. The
+//! last frame of a record carries the plain cursor, valid in every projection. A projection that emits several frames
+//! per record gives the others `<check>-<seq>.<projection>.<k>`, valid in that projection alone.
 
 use crate::record::Record;
 use crate::seq::Seq;
 use std::fmt;
 use std::str::FromStr;
 
-/// A place in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// After this record.
+    /// The position is after this record…
     pub seq: Seq,
-    /// What that record's checksum must be; `None` when the client gave a bare number.
+    /// The checksum that this record must have; `None` when the client sent a bare number.
     pub checksum: Option<u32>,
-    /// Or inside it, after one of its frames.
+    /// …or inside it, after one of its frames.
     pub frame: Option<FramePosition>,
 }
 
-/// A place between two frames of one record.
+/// A position between two frames of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FramePosition {
-    /// The projection whose frames are meant.
     pub projection: String,
-    /// How many of the record's frames the client has.
+    /// Number of the record's frames that the client has received.
     pub frames: u32,
 }
 
 /// Why a cursor was refused. `server::problem` gives each its status and code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CursorError {
-    /// Not the text of a cursor.
     #[error("`{0}` is not a cursor: use the id of a frame, or a seq number")]
     Malformed(String),
-    /// The log does not go that far.
     #[error("cursor {asked} is ahead of the log, which ends at {head}")]
-    Ahead {
-        /// The place that was asked for.
-        asked: Seq,
-        /// The last place that there is.
-        head: Seq,
-    },
-    /// The record at that place is another one.
+    Ahead { asked: Seq, head: Seq },
+    /// The record at this position has another checksum.
     #[error(
-        "this cursor is of another log, or of a place that only another protocol has: use the id of a frame of this stream"
+        "this cursor belongs to another log, or to a frame of another protocol: use the id of a frame of this stream"
     )]
     Mismatch,
 }
 
 impl Cursor {
-    /// Before the first record.
     pub const START: Self = Self { seq: Seq::ZERO, checksum: None, frame: None };
 
-    /// Appends its text. Every frame carries one, so this goes without the machinery of formatting.
+    /// Appends the cursor's text. On the hot path of every frame, so it avoids `core::fmt`.
     pub fn push_to(&self, out: &mut String) {
         if let Some(check) = self.checksum {
             for shift in (0..32).step_by(4).rev() {
@@ -72,18 +62,15 @@ impl Cursor {
         }
     }
 
-    /// Does it fit the record at its place?
+    /// Whether the record is the one that the cursor was made for.
     #[must_use]
     pub fn matches(&self, record: &Record) -> bool {
         self.seq == record.seq && self.checksum.is_none_or(|check| check == record.checksum)
     }
 
-    /// May a reader go on here, in a log that ends at `head` and has `record` at the cursor's place?
+    /// Checks that a reader may continue here, in a log that ends at `head` and has `record` at the cursor's position.
     ///
-    /// A bare number is taken at its word, so `record` may then be `None`.
-    ///
-    /// # Errors
-    /// When the log does not go that far, or has something else there.
+    /// A bare number is trusted, so `record` may then be `None`.
     pub fn verify(&self, head: Seq, record: Option<&Record>) -> Result<(), CursorError> {
         if self.seq > head {
             return Err(CursorError::Ahead { asked: self.seq, head });
@@ -116,17 +103,17 @@ impl FromStr for Cursor {
 }
 
 fn parse_cursor(text: &str) -> Option<Cursor> {
-    let (place, inner) = match text.split_once('.') {
+    let (position, inner) = match text.split_once('.') {
         None => (text, None),
-        Some((place, inner)) => {
+        Some((position, inner)) => {
             let (projection, frames) = inner.split_once('.')?;
             let plain = !projection.is_empty() && crate::id::is_valid_id(projection);
             let frames = u32::try_from(parse_digits(frames)?).ok()?;
-            (place, Some(plain.then(|| FramePosition { projection: projection.to_owned(), frames })?))
+            (position, Some(plain.then(|| FramePosition { projection: projection.to_owned(), frames })?))
         }
     };
-    match place.split_once('-') {
-        None if inner.is_none() => Some(Cursor { seq: Seq(parse_digits(place)?), checksum: None, frame: inner }),
+    match position.split_once('-') {
+        None if inner.is_none() => Some(Cursor { seq: Seq(parse_digits(position)?), checksum: None, frame: inner }),
         None => None,
         Some((check, seq)) => {
             let hex = check.len() == 8 && check.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
@@ -136,7 +123,7 @@ fn parse_cursor(text: &str) -> Option<Cursor> {
     }
 }
 
-/// ASCII digits and nothing else: `u64::from_str` would take `+1`.
+/// Accepts ASCII digits only: `u64::from_str` also accepts `+1`.
 fn parse_digits(text: &str) -> Option<u64> {
     (!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())).then(|| text.parse().ok())?
 }

@@ -1,28 +1,25 @@
-//! Planted defects: what would go wrong if a law were broken.
+//! Planted defects: each breaks one law, to prove that a test notices.
 //!
-//! With the test-only feature `defects`, the environment variable `HEADWATER_DEFECT` switches one of them on, and a
-//! named test must turn red (`cargo xtask defects`). Without the feature every question is answered `false` at compile
-//! time and nothing of this is in the binary.
+//! With the test-only feature `defects`, the environment variable `HEADWATER_DEFECT` enables one of them, and a named
+//! test must fail (`cargo xtask defects`). Without the feature every check is `false` at compile time and the binary
+//! contains none of this.
 
-/// One way to be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// Viewers are shown records before the commit (law 7).
+    /// Subscribers receive records before the commit (law 7).
     PublishBeforeCommit,
-    /// SQLite is not asked to wait for the disk (law 7).
+    /// SQLite does not wait for the disk (law 7).
     SynchronousNormal,
-    /// A resume begins one record too late (law 5).
+    /// A resumed stream starts one record too late (law 5).
     CursorOffByOne,
-    /// Any epoch may append (law 8).
     EpochUnchecked,
-    /// A task ends twice (law 9).
     TerminalTwice,
-    /// One piece of text is not logged (law 3).
+    /// One text delta is not logged (law 3).
     DeltaDropped,
 }
 
 impl Defect {
-    /// The name by which the environment switches it on.
+    /// The value of the environment variable.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,14 +32,12 @@ impl Defect {
         }
     }
 
-    /// Is it planted?
     #[cfg(not(feature = "defects"))]
     #[must_use]
     pub const fn is_planted(self) -> bool {
         false
     }
 
-    /// Is it planted?
     #[cfg(feature = "defects")]
     #[must_use]
     pub fn is_planted(self) -> bool {

@@ -1,7 +1,7 @@
-//! Agents and tools as an operator declared them.
+//! Agents and tools as the operator configured them.
 //!
-//! A run keeps the definitions that it started with, whatever the file says later: they are stored under their digest, so
-//! all of this can be written down. Secrets are only named here (`env:NAME`, `file:PATH`), never held.
+//! A run keeps the definitions that it started with, whatever the configuration says later. They are stored under their
+//! digest, so they must be serialisable. Secrets appear only as references (`env:NAME`, `file:PATH`).
 
 mod tool;
 
@@ -14,122 +14,105 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Everything that a run may refer to. A run keeps those that it started with.
+/// Everything that a run may refer to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Definitions {
-    /// The agents, by name.
     pub agents: BTreeMap<String, Agent>,
-    /// The tools, by name.
     pub tools: BTreeMap<String, Tool>,
     /// The providers that a bare `provider/model` may name.
     pub providers: BTreeSet<String>,
-    /// What a run may use up.
     pub limits: RunLimits,
-    /// What models cost, by `provider/model`.
+    /// By `provider/model`.
     pub prices: BTreeMap<String, Price>,
-    /// The digest of all of this, recorded with every run.
+    /// The digest of the definitions, recorded with every run.
     #[serde(skip)]
     pub digest: String,
 }
 
-/// Somebody who can answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Agent {
-    /// Its name.
     pub name: String,
-    /// What it is good for: what others are told who may ask it or hand over to it.
+    /// Shown to agents that may call it or hand over to it.
     pub description: String,
-    /// `provider/model`, the next when one is down.
+    /// Each a `provider/model`; later ones are fallbacks.
     pub models: Vec<String>,
-    /// The operator's words to the model.
     pub instructions: String,
-    /// The operator's wishes, in the provider's own words: they go into its request.
+    /// The operator's provider-specific options, merged into the upstream request.
     pub options: Arc<JsonObject>,
-    /// The tools that it may ask for. An agent's name is a sub-agent.
+    /// Names of tools and, for sub-agents, of agents.
     pub tools: Vec<String>,
-    /// The agents that it may hand over to.
     pub handoffs: Vec<Handoff>,
-    /// How much of the past the model is given.
     pub history: HistoryWindow,
-    /// When the past is summed up.
     pub compaction: Option<CompactionPolicy>,
-    /// Who may rewrite what is said before the model sees it.
+    /// Rewrites the input before the model reads it.
     pub input_hook: Option<InputHook>,
 }
 
-/// An agent that may be handed over to.
+/// An agent that may take over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handoff {
-    /// Which.
     pub agent: String,
-    /// What it is given of what was said before.
     #[serde(default)]
     pub history: HandoffHistory,
 }
 
-/// What the agent that takes over is given of what was said before.
+/// The part of the history that the next agent reads after a handoff.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HandoffHistory {
-    /// Everything.
     #[default]
     All,
-    /// What was said, without calls, results and thoughts.
+    /// Messages, without calls, results and reasoning.
     Messages,
-    /// What the user said last.
+    /// The last input alone.
     Input,
 }
 
-/// How much of the past the model is given. Whole runs: a call is never parted from its result.
+/// How much history the model reads. In whole runs, so that no call loses its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HistoryWindow {
-    /// At most so many runs before this one.
+    /// Maximum number of earlier runs.
     pub turns: Option<usize>,
-    /// At most about so many tokens of them.
+    /// Approximate maximum number of tokens.
     pub tokens: Option<u64>,
 }
 
-/// When the past is summed up.
+/// When older history is replaced by a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionPolicy {
-    /// When the runs that are not summed up yet have about so many tokens.
+    /// Compacts when the runs outside the summary exceed about this many tokens.
     pub after_tokens: u64,
-    /// So many of the last runs stay as they are.
+    /// Number of recent runs that are never summarised.
     pub keep_turns: usize,
-    /// The model that sums up; the agent's own when there is none.
+    /// The model that writes the summary; the agent's own by default.
     pub model: Option<String>,
 }
 
-/// A program or an address that is asked before the model is.
+/// A program or a URL that is called before the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputHook {
-    /// The address, or…
     pub url: Option<String>,
-    /// …the program with its arguments.
+    /// The program with its arguments, when there is no `url`.
     pub command: Vec<String>,
-    /// How long it has.
     pub timeout_ms: u64,
 }
 
-/// What a million tokens cost.
+/// The price of a million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Price {
-    /// Read.
     pub input: f64,
-    /// Read from the provider's cache; as `input` when it is not given.
+    /// Tokens read from the provider's cache; defaults to `input`.
     pub cached: Option<f64>,
-    /// Written to the provider's cache; as `input` when it is not given.
+    /// Tokens written to the provider's cache; defaults to `input`.
     pub cache_write: Option<f64>,
-    /// Written.
     pub output: f64,
 }
 
 impl Price {
-    /// What these tokens cost.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "tokens are far fewer than 2^52, and a price is not exact anyway")]
     pub fn cost(&self, usage: Usage) -> f64 {
@@ -144,7 +127,7 @@ impl Price {
 }
 
 impl Definitions {
-    /// The agent that a request's `model` means: one by that name, or a bare model of a provider that there is.
+    /// Resolves the `model` of a request: an agent's name, or a bare model of a configured provider.
     #[must_use]
     pub fn resolve_agent(&self, name: &str) -> Option<Agent> {
         if let Some(agent) = self.agents.get(name) {
@@ -155,18 +138,18 @@ impl Definitions {
         known.then(|| Agent { name: name.to_owned(), models: vec![name.to_owned()], ..Agent::default() })
     }
 
-    /// The tool that an agent means by a name: one of its tools, or an agent that it may ask or hand over to.
+    /// Resolves a tool's name for an agent: a tool, a sub-agent or a handoff.
     #[must_use]
     pub fn resolve_tool(&self, agent: &Agent, name: &str) -> Option<Tool> {
         if agent.tools.iter().any(|tool| tool == name) {
-            let asked = || self.agents.get(name).map(Tool::for_sub_agent);
-            return self.tools.get(name).cloned().or_else(asked);
+            let sub_agent = || self.agents.get(name).map(Tool::for_sub_agent);
+            return self.tools.get(name).cloned().or_else(sub_agent);
         }
         let heir = agent.handoffs.iter().find(|handoff| handoff_tool_name(&handoff.agent) == name)?;
         self.agents.get(&heir.agent).map(Tool::for_handoff)
     }
 
-    /// What the model is told that this agent may ask for.
+    /// The tools that are offered to the model.
     #[must_use]
     pub fn tool_specs(&self, agent: &Agent) -> Vec<ToolSpec> {
         let own = agent.tools.iter().cloned();
@@ -174,10 +157,10 @@ impl Definitions {
         own.chain(heirs).filter_map(|name| self.resolve_tool(agent, &name)).map(|tool| tool.spec).collect()
     }
 
-    /// What these tokens of a model cost, where its price is known.
+    /// The cost of a model's tokens, where its price is known.
     #[must_use]
     pub fn cost(&self, model: &str, usage: Usage) -> Option<f64> {
-        // A provider may answer with the model's bare name.
+        // A provider may report the model's bare name.
         let bare = || self.prices.iter().find(|(name, _)| name.split_once('/').is_some_and(|(_, bare)| bare == model));
         let price = self.prices.get(model).or_else(|| bare().map(|(_, price)| price));
         price.map(|price| price.cost(usage))

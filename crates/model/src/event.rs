@@ -2,174 +2,179 @@
 //!
 //! An event is the only way state changes (see [`crate::fold`]). Serde names are wire names: renaming one is a
 //! protocol change. How events are stored is `store`'s business, how a client sees them is `protocol`'s.
-//! Payloads: [`life`] (the task and its steps), [`output`] (items and blocks), [`people`] (questions, state, thread).
+//!
+//! Payloads: [`lifecycle`] (the task and its steps), [`output`] (items, blocks, tools), [`approvals`] (approvals and
+//! pauses), [`state`] (shared state and pass-through events), [`thread`] (events of the thread, outside any task).
 
 pub mod approvals;
 pub mod lifecycle;
 pub mod output;
+pub mod state;
+pub mod thread;
 
 pub use approvals::*;
 pub use lifecycle::*;
 pub use output::*;
+pub use state::*;
+pub use thread::*;
 
 use crate::id::TaskId;
 use serde::{Deserialize, Serialize};
 
-/// One typed change.
+/// One typed change to a task or a thread.
+#[warn(missing_docs, reason = "the enum is the reference of the event log")]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum Event {
-    /// The task begins. Carries what was asked and which agent answers.
+    /// The task was created. Carries the input and the agent that runs it.
     #[serde(rename = "task.created")]
     Created(TaskCreated),
-    /// An executor has taken it up.
+    /// An executor started the task.
     #[serde(rename = "task.started")]
     Started(TaskStarted),
 
-    /// The model is asked. One attempt of one turn.
+    /// A request to the model starts: one attempt of one turn.
     #[serde(rename = "task.step.started")]
     StepStarted(StepStarted),
-    /// The provider failed before anything was shown; it is asked again.
+    /// The provider failed before it produced output; the request is sent again.
     #[serde(rename = "task.retrying")]
     Retrying(StepRetrying),
 
-    /// A new element of the task's output, empty but complete in shape.
+    /// A new item of the task's output, empty but complete in shape.
     #[serde(rename = "task.output_item.added")]
     ItemAdded(ItemEvent),
     /// A new part of a reasoning summary.
     #[serde(rename = "task.reasoning_summary_item.added")]
     SummaryAdded(SummaryEvent),
-    /// One more piece of a summary part.
+    /// More text of a summary part.
     #[serde(rename = "task.reasoning_summary_text.delta")]
     SummaryDelta(SummaryDelta),
-    /// The summary part, whole.
+    /// The complete summary part.
     #[serde(rename = "task.reasoning_summary_item.done")]
     SummaryDone(SummaryEvent),
-    /// One more piece of a call's arguments.
+    /// More text of a call's arguments.
     #[serde(rename = "task.tool_call_arguments.delta")]
     ArgumentsDelta(ArgumentsDelta),
-    /// The arguments, whole. Never sent for arguments that were cut.
+    /// The complete arguments. Never sent for arguments that were truncated.
     #[serde(rename = "task.tool_call_arguments.done")]
     ArgumentsDone(ArgumentsDone),
-    /// A tool that the provider runs itself moved on.
+    /// A tool that the provider runs changed its state.
     #[serde(rename = "task.hosted_call.updated")]
     HostedCallUpdated(HostedCallUpdated),
-    /// A file moved on.
+    /// A file of the input changed its processing status.
     #[serde(rename = "task.file_processing.updated")]
     FileProcessingUpdated(FileProcessingUpdated),
     /// A new text block.
     #[serde(rename = "task.text.added")]
     TextAdded(TextEvent),
-    /// One more piece of a text block.
+    /// More text of a text block.
     #[serde(rename = "task.text.delta")]
     TextDelta(TextDelta),
-    /// A place in a text block refers to something.
+    /// A range of a text block cites a source.
     #[serde(rename = "task.text.annotation.added")]
     AnnotationAdded(AnnotationAdded),
-    /// The text block, whole. Alone, it is a short block in one event.
+    /// The complete text block. Without a preceding `added`, it is a whole block in one event.
     #[serde(rename = "task.text.done")]
     TextDone(TextEvent),
     /// A new image block, empty.
     #[serde(rename = "task.image.added")]
     ImageAdded(ImageEvent),
-    /// The image as far as it is: each delta is a whole picture.
+    /// A preview of the image. Each delta is a complete picture that replaces the one before.
     #[serde(rename = "task.image.delta")]
     ImageDelta(ImageDelta),
-    /// The image.
+    /// The final image.
     #[serde(rename = "task.image.done")]
     ImageDone(ImageEvent),
-    /// The element, whole.
+    /// The complete item.
     #[serde(rename = "task.output_item.done")]
     ItemDone(ItemEvent),
-    /// The turn ended: whole, limited or cut.
+    /// The turn ended: complete, limited or interrupted.
     #[serde(rename = "task.step.done")]
     StepDone(StepDone),
 
-    /// A tool is about to run. Durable before it does (law 10).
+    /// A tool is about to run. Durable before the tool starts (law 10).
     #[serde(rename = "task.tool.started")]
     ToolStarted(ToolStarted),
-    /// A tool says how far it is.
+    /// A tool reports progress.
     #[serde(rename = "task.tool.progress")]
     ToolProgress(ToolProgress),
-    /// Another agent goes on.
+    /// A handoff: another agent continues the task.
     #[serde(rename = "task.agent.updated")]
     AgentUpdated(AgentUpdated),
-    /// The user said something more while the task ran.
+    /// The user sent more input while the task was running.
     #[serde(rename = "task.input.added")]
     InputAdded(InputAdded),
 
-    /// A person is asked.
+    /// A tool call waits for a person's approval.
     #[serde(rename = "task.approval.requested")]
     ApprovalRequested(ApprovalRequested),
-    /// The question was decided.
+    /// The approval request was decided.
     #[serde(rename = "task.approval.resolved")]
     ApprovalResolved(ApprovalResolved),
-    /// Nothing in the run can go on without people. The root's alone.
+    /// Nothing in the run can proceed without a client or a person. Only the root task pauses.
     #[serde(rename = "task.paused")]
     Paused(TaskPaused),
-    /// It goes on. Always the record after `paused`.
+    /// The run continues. Always the record after `paused`.
     #[serde(rename = "task.resumed")]
     Resumed(TaskResumed),
 
-    /// The shared state, whole.
+    /// The complete shared state.
     #[serde(rename = "task.state.snapshot")]
     StateSnapshot(StateSnapshot),
     /// The shared state changed (RFC 6902).
     #[serde(rename = "task.state.delta")]
     StateDelta(StateDelta),
-    /// Something that only the sender and the front end understand.
+    /// An application-defined event, opaque to the server.
     #[serde(rename = "task.custom")]
     Custom(CustomEvent),
-    /// An upstream event that we do not know, as it came.
+    /// An unrecognised upstream event, passed through unchanged.
     #[serde(rename = "task.provider_event")]
     ProviderEvent(ProviderEvent),
 
-    /// A cancel waits for the turn to end.
+    /// Cancellation was requested and waits for the turn to end.
     #[serde(rename = "task.cancelling")]
     Cancelling(TaskCancelling),
-    /// The process died; what was in flight is cut and done again.
+    /// The process crashed; the interrupted attempt is discarded and run again.
     #[serde(rename = "task.recovered")]
     Recovered(TaskRecovered),
-    /// The task did what it was asked. Terminal.
+    /// The task finished. Terminal.
     #[serde(rename = "task.completed")]
     Completed(TaskCompleted),
-    /// A limit ended it. Terminal.
+    /// A limit ended the task. Terminal.
     #[serde(rename = "task.incomplete")]
     Incomplete(TaskIncomplete),
-    /// It went wrong. Terminal.
+    /// The task failed. Terminal.
     #[serde(rename = "task.failed")]
     Failed(TaskFailed),
-    /// Somebody stopped it. Terminal.
+    /// The task was cancelled. Terminal.
     #[serde(rename = "task.cancelled")]
     Cancelled(TaskCancelled),
 
     /// Older history was summarised for the model. The records stay.
     #[serde(rename = "thread.history.compacted")]
     HistoryCompacted(HistoryCompacted),
-    /// A run is no longer shown. The records stay.
+    /// A run is hidden from listings. The records stay.
     #[serde(rename = "thread.run.hidden")]
     RunHidden(RunHidden),
 
-    /// A type that this version does not know. Shown to readers as it is, skipped by the fold and counted.
+    /// An event type that this version does not know. Passed to readers unchanged; the fold skips and counts it.
     #[serde(skip)]
     Unknown(UnknownEvent),
 }
 
-/// What is left of an event of a later version.
+/// The part of a later version's event that this version can read.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct UnknownEvent {
-    /// Its task, where it names one.
     pub task_id: Option<TaskId>,
 }
 
-/// Only `type` and `task_id` of any event, for readers that need no more.
 #[derive(Deserialize)]
 struct Envelope {
     task_id: Option<TaskId>,
 }
 
 impl Event {
-    /// Reads stored bytes. Never fails: what is not known is [`Event::Unknown`].
+    /// Decodes stored bytes. Never fails: an unknown type becomes [`Event::Unknown`].
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| {
@@ -178,7 +183,7 @@ impl Event {
         })
     }
 
-    /// The task that it happens to; `None` for `thread.*`.
+    /// The task that the event belongs to; `None` for `thread.*`.
     #[must_use]
     pub fn task_id(&self) -> Option<&TaskId> {
         match self {
@@ -220,11 +225,5 @@ impl Event {
             Self::HistoryCompacted(_) | Self::RunHidden(_) => None,
             Self::Unknown(e) => e.task_id.as_ref(),
         }
-    }
-
-    /// Does it end its task?
-    #[must_use]
-    pub const fn is_terminal(&self) -> bool {
-        matches!(self, Self::Completed(_) | Self::Incomplete(_) | Self::Failed(_) | Self::Cancelled(_))
     }
 }

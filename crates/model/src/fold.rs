@@ -1,16 +1,17 @@
-//! Records → state, for one run. Pure and total: the only way from the log to anything that is shown.
+//! Records → state, for one run. Pure and total: the only way from the log to anything that clients see.
 //!
-//! A record that does not fit leaves the state as it was and is counted; it never panics and never guesses. What outlives
-//! the run is [`crate::thread::ThreadFold`]'s; how it looks to a client is [`RunFold::object`].
-//! `task` has the state of one task, `output` what item and block events do to it, `file` what is read before a model is
-//! asked.
+//! A record that does not fit leaves the state unchanged and is counted; the fold never panics and never guesses.
+//! [`crate::thread::ThreadFold`] holds what outlives the run; [`RunFold::task_object`] renders it for clients.
+//! `task` has the state of one task, `output` applies item and block events, `file` tracks files that are read before
+//! the model is called.
 
 mod file;
 mod output;
 mod task;
 mod task_object;
 
-pub use file::{FileFold, TASK_FILES_MAX};
+pub use crate::limits::TASK_FILES_MAX;
+pub use file::FileFold;
 pub use task::{HandoffFold, InputFold, ItemFold, StartedTool, StepFold, TaskFold};
 
 use crate::event::{ApprovalResolved, Event, StateDelta};
@@ -18,28 +19,27 @@ use crate::id::TaskId;
 use crate::item::{IncompleteReason, Item};
 use crate::record::{PrivatePayload, Record};
 use crate::seq::{Millis, Seq};
-use crate::task::TaskStatus;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One run: its root task, the sub-agents below it, and what they share.
+/// A run: its root task, the sub-agents below it, and their shared state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFold {
-    /// The tasks in the order in which they were created; the root is the first.
+    /// In order of creation; the root is the first.
     pub tasks: Vec<TaskFold>,
-    /// The last record in here.
+    /// The last record that was folded.
     pub seq: Seq,
-    /// Its moment.
+    /// The time of that record.
     pub at: Millis,
-    /// How many numbered things the run has named: the next id takes the next number.
+    /// Numbered ids that the run has assigned so far.
     pub id_count: u32,
-    /// The highest reference group that a result of this run opened; zero when none did.
+    /// The highest reference group that a result of this run opened, or zero.
     pub reference_count: u32,
-    /// What people said of tools for the rest of the run: the last word on each.
+    /// Approval decisions that hold for the rest of the run, by tool.
     pub standing_decisions: BTreeMap<String, ApprovalResolved>,
-    /// The shared state, once this run has touched it.
+    /// The shared state, once this run has changed it.
     pub state: Option<Value>,
-    /// How many records did not fit. A run with any is not executed further.
+    /// Records that could not be applied. A run with any is not executed further.
     pub fold_errors: u32,
 }
 
@@ -47,16 +47,13 @@ pub struct RunFold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldError;
 
-/// What folding one event gives.
 pub type FoldResult = Result<(), FoldError>;
 
 impl RunFold {
-    /// Folds a stored record.
     pub fn apply(&mut self, record: &Record) -> FoldResult {
         self.apply_event(record.seq, record.at, record.event(), record.private().as_ref())
     }
 
-    /// Folds an event at its place.
     pub fn apply_event(&mut self, seq: Seq, at: Millis, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
         let gap = self.seq != Seq::ZERO && seq != self.seq.next();
         self.seq = seq;
@@ -68,29 +65,27 @@ impl RunFold {
         fit
     }
 
-    /// The run's root task, once it was created.
+    /// The root task, once it was created.
     #[must_use]
     pub fn root(&self) -> Option<&TaskFold> {
         self.tasks.first()
     }
 
-    /// A task of the run.
     #[must_use]
     pub fn task(&self, id: &TaskId) -> Option<&TaskFold> {
         self.tasks.iter().find(|task| task.id == *id)
     }
 
-    /// Has the run ended?
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.root().is_some_and(|root| root.status.is_terminal())
     }
 
     fn apply_change(&mut self, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
-        // The new state is worked out before anything changes: a record that does not fit must leave everything alone.
+        // The new state is computed first: a record that does not fit must change nothing.
         let state = match event {
             Event::Created(created) => return self.create_task(created, private),
-            // These are the thread's; the run they stand behind has ended or does not mind.
+            // These concern the thread, not the run.
             Event::HistoryCompacted(_) | Event::RunHidden(_) => return Ok(()),
             Event::StateSnapshot(snapshot) => Some(snapshot.state.clone()),
             Event::StateDelta(delta) => Some(self.patched_state(delta)?),
@@ -98,17 +93,17 @@ impl RunFold {
         };
         let at = self.at;
         let id = event.task_id().ok_or(FoldError)?;
-        let loose = self.has_ended() || (event.is_terminal() && self.has_open_child(id));
+        let is_refused = self.has_ended() || (event.is_terminal() && self.has_open_child(id));
         let task = self.tasks.iter_mut().find(|task| task.id == *id).ok_or(FoldError)?;
-        if loose || task.status.is_terminal() {
+        if is_refused || task.status.is_terminal() {
             return Err(FoldError);
         }
         task.apply(at, event, private)?;
         if let Event::ApprovalResolved(resolved) = event
             && resolved.decisions.iter().any(|decision| decision.always)
-            && let Some((asked, _)) = task.approvals.iter().find(|(asked, _)| asked.key == resolved.key)
+            && let Some((request, _)) = task.approvals.iter().find(|(request, _)| request.key == resolved.key)
         {
-            let tools = asked.action_requests.iter().map(|action| (action.name.clone(), resolved.clone()));
+            let tools = request.action_requests.iter().map(|action| (action.name.clone(), resolved.clone()));
             self.standing_decisions.extend(tools);
         }
         if state.is_some() {
@@ -118,7 +113,7 @@ impl RunFold {
         Ok(())
     }
 
-    /// A task that ended before its sub-agents would leave them without an end of their own (law 9).
+    /// A task that ended before its sub-agents would leave them without a terminal event (law 9).
     fn has_open_child(&self, id: &TaskId) -> bool {
         let mut children = self.tasks.iter().filter(|task| task.spec.parent_task_id.as_ref() == Some(id));
         children.any(|child| !child.status.is_terminal())
@@ -128,25 +123,25 @@ impl RunFold {
         let fits = match &created.task.parent_task_id {
             None => self.tasks.is_empty(),
             Some(parent) => {
-                let asked =
+                let has_call =
                     |parent: &TaskFold| parent.calls().any(|(_, call)| call.call_id.child_task_id() == created.task_id);
                 !self.has_ended()
                     && self.task(&created.task_id).is_none()
-                    && self.task(parent).is_some_and(|parent| !parent.status.is_terminal() && asked(parent))
+                    && self.task(parent).is_some_and(|parent| !parent.status.is_terminal() && has_call(parent))
             }
         };
         if !fits {
             return Err(FoldError);
         }
         let task = TaskFold::new(created, self.at, private);
-        // What was numbered elsewhere stays good here.
+        // Reference numbers of the prior history stay valid.
         self.reference_count =
             self.reference_count.max(task.prior_history.as_ref().map_or(0, |before| before.reference_count));
         self.tasks.push(task);
         Ok(())
     }
 
-    /// Would this change of the shared state apply? Whoever writes a log asks first.
+    /// Whether the delta applies to the current state. Checked before it is logged.
     #[must_use]
     pub fn can_apply_state_delta(&self, delta: &StateDelta) -> bool {
         self.patched_state(delta).is_ok()
@@ -160,16 +155,16 @@ impl RunFold {
         Ok(state)
     }
 
-    /// Counts what ids and references are numbered by.
+    /// Updates the counters from which ids and reference groups are numbered.
     fn update_counters(&mut self, event: &Event) {
-        let named = match event {
+        let assigned = match event {
             // A result shares the number of its call.
             Event::ItemAdded(e) if !matches!(e.item, Item::ToolResult(_)) => 1,
             Event::InputAdded(e) => e.input.len(),
             _ => 0,
         };
-        self.id_count = self.id_count.saturating_add(u32::try_from(named).unwrap_or(u32::MAX));
-        let opened = match event {
+        self.id_count = self.id_count.saturating_add(u32::try_from(assigned).unwrap_or(u32::MAX));
+        let group = match event {
             Event::TextAdded(e) | Event::TextDone(e) => {
                 self.opened_group(&e.task_id, e.output_index, e.item.block().id)
             }
@@ -178,10 +173,10 @@ impl RunFold {
             }
             _ => 0,
         };
-        self.reference_count = self.reference_count.max(opened);
+        self.reference_count = self.reference_count.max(group);
     }
 
-    /// The reference group that a block opens: only results open any.
+    /// The reference group that a block opens. Only results open groups.
     fn opened_group(&self, task: &TaskId, output_index: u32, group: Option<u32>) -> u32 {
         let item = self.task(task).and_then(|task| task.items.get(output_index as usize));
         let of_result = item.is_some_and(|item| matches!(item.item, Item::ToolResult(_)));
@@ -189,7 +184,7 @@ impl RunFold {
     }
 }
 
-/// What an item that was cut by its step's end counts as.
+/// The reason that items of an interrupted step carry.
 const fn incomplete_reason(stop: crate::event::StopReason) -> IncompleteReason {
     use crate::event::StopReason as S;
     match stop {
@@ -197,16 +192,5 @@ const fn incomplete_reason(stop: crate::event::StopReason) -> IncompleteReason {
         S::Cancelled => IncompleteReason::Cancelled,
         S::Lost => IncompleteReason::Recovered,
         S::Stop | S::ToolCalls | S::MaxTokens | S::ContentFilter => IncompleteReason::Limit,
-    }
-}
-
-/// The status that a terminal event gives.
-const fn terminal_status(event: &Event) -> Option<TaskStatus> {
-    match event {
-        Event::Completed(_) => Some(TaskStatus::Completed),
-        Event::Incomplete(_) => Some(TaskStatus::Incomplete),
-        Event::Failed(_) => Some(TaskStatus::Failed),
-        Event::Cancelled(_) => Some(TaskStatus::Cancelled),
-        _ => None,
     }
 }

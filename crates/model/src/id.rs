@@ -1,21 +1,20 @@
-//! Names of things.
+//! Ids of threads, runs, items and calls.
 //!
-//! A run's suffix `R` is a UUIDv7 in 32 hex digits. Every id that a run mints carries it: `task_R` the run and its
-//! root task, `msg_R3` its third thing, and a call, its result and its approval share one number (`call_R2`, `fc_R2`,
-//! `fco_R2`, `apr_R2`). So any id names its run, and numbers can be counted from the log alone.
+//! A run's suffix `R` is a UUIDv7 in 32 hex digits. Every id of the run contains it: `task_R` is the run and its root
+//! task, `msg_R3` its third numbered object, and a call, its result and its approval share one number (`call_R2`,
+//! `fc_R2`, `fco_R2`, `apr_R2`). So every id identifies its run, and numbers can be counted from the log alone.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Why a text is not an id. `server::problem` answers 404: what cannot exist does not exist.
+/// The text is not an id. `server::problem` answers 404, because nothing can have that id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a {0} id")]
 pub struct IdError(&'static str);
 
-/// The longest id that is looked up at all.
-pub const ID_BYTES_MAX: usize = 64;
+pub use crate::limits::ID_BYTES_MAX;
 
 const SUFFIX_BYTES: usize = 32;
 
@@ -27,7 +26,6 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The id as it stands on the wire.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -59,31 +57,31 @@ id!(
     ThreadId
 );
 id!(
-    /// A run's root task (`task_R`), or a sub-agent's (the `call_R…` of the call that asked for it).
+    /// A run's root task (`task_R`), or a sub-agent (the `call_R…` of the call that started it).
     TaskId
 );
 id!(
-    /// One element of a task's output.
+    /// An item of a task's output.
     ItemId
 );
 id!(
-    /// A tool call. Ours, never the provider's.
+    /// A tool call. Assigned by the server, never by the provider.
     CallId
 );
 id!(
-    /// A question to a person: `apr_…`.
+    /// An approval request: `apr_…`.
     ApprovalKey
 );
 id!(
-    /// Who owns a thread. `local` when nobody has to say who they are.
+    /// The owner of a thread; `local` without authentication.
     UserId
 );
 id!(
-    /// One process of the server.
+    /// One server process.
     NodeId
 );
 
-/// Is this text short and plain enough to be an id of anything?
+/// Whether the text is short enough and has only characters that ids may have.
 #[must_use]
 pub fn is_valid_id(text: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&text.len())
@@ -91,32 +89,24 @@ pub fn is_valid_id(text: &str) -> bool {
 }
 
 impl ThreadId {
-    /// Names a new thread.
     #[must_use]
     pub fn from_uuid(random: Uuid) -> Self {
         Self(format!("thr_{}", random.simple()).into())
     }
 
-    /// Reads an id that a client sent.
-    ///
-    /// # Errors
-    /// When no thread can have that name.
+    /// Parses an id from a client.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         if is_valid_id(text) && text.starts_with("thr_") { Ok(Self::from(text)) } else { Err(IdError("thread")) }
     }
 }
 
 impl TaskId {
-    /// Names a new run.
     #[must_use]
     pub fn from_uuid(random: Uuid) -> Self {
         Self(format!("task_{}", random.simple()).into())
     }
 
-    /// Reads an id that a client sent: a run's, or a sub-agent's call.
-    ///
-    /// # Errors
-    /// When no task can have that name.
+    /// Parses an id from a client: of a run, or of a sub-agent's call.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         if is_valid_id(text) && (text.starts_with("task_") || text.starts_with("call_")) {
             Ok(Self::from(text))
@@ -125,13 +115,13 @@ impl TaskId {
         }
     }
 
-    /// The run that this task belongs to, from the name alone.
+    /// The run that the task belongs to, derived from the id alone.
     #[must_use]
     pub fn run_id(&self) -> Option<Self> {
         Some(Self(format!("task_{}", run_suffix(self.as_str())?).into()))
     }
 
-    /// The run's suffix `R`, with which its other ids are built. A task that has a foreign name lends that whole name.
+    /// The run's suffix `R`. For an id in a foreign format, the whole id.
     #[must_use]
     pub fn run_suffix(&self) -> &str {
         run_suffix(self.as_str()).unwrap_or_else(|| strip_id_prefix(self.as_str()))
@@ -139,7 +129,7 @@ impl TaskId {
 }
 
 impl ItemId {
-    /// The `number`-th thing of the run with this suffix: `rs_R1`, `msg_R3`.
+    /// The run's object with this number: `rs_R1`, `msg_R3`.
     #[must_use]
     pub fn numbered(prefix: &str, suffix: &str, number: u32) -> Self {
         Self(format!("{prefix}_{suffix}{number}").into())
@@ -147,25 +137,23 @@ impl ItemId {
 }
 
 impl CallId {
-    /// The call that is the `number`-th thing of its run.
     #[must_use]
     pub fn numbered(suffix: &str, number: u32) -> Self {
         Self(format!("call_{suffix}{number}").into())
     }
 
-    /// A name that shares this call's number: `fc`, `fco`, `mcp`.
+    /// An id that shares this call's number, with the prefix `fc`, `fco` or `mcp`.
     #[must_use]
     pub fn item_id(&self, prefix: &str) -> ItemId {
         ItemId(format!("{prefix}_{}", strip_id_prefix(self.as_str())).into())
     }
 
-    /// The approval that this call waits for.
     #[must_use]
     pub fn approval_key(&self) -> ApprovalKey {
         ApprovalKey(format!("apr_{}", strip_id_prefix(self.as_str())).into())
     }
 
-    /// The sub-agent that this call asked for.
+    /// The sub-agent's task that this call starts.
     #[must_use]
     pub fn child_task_id(&self) -> TaskId {
         TaskId(Arc::clone(&self.0))

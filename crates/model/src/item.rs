@@ -1,7 +1,7 @@
-//! The elements of a task's `output`.
+//! The items of a task's `output`.
 //!
-//! Field order is wire order, as requirement 000 shows it; fields beyond that document come after its own and are left
-//! out when absent, so that its examples read and write unchanged.
+//! Field order is wire order, as in requirement 000; additional fields come last and are omitted when absent, so that
+//! the examples of that document round-trip unchanged.
 
 use crate::content::{ImageBlock, TextBlock};
 use crate::error::ErrorInfo;
@@ -10,91 +10,77 @@ use crate::json::JsonObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One element of a task's output.
+/// An item of a task's output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
-    /// What the model thought.
     Reasoning(Reasoning),
-    /// What it asked for.
     ToolCall(ToolCall),
-    /// What that gave.
     ToolResult(ToolResult),
-    /// What it said.
     Message(Message),
-    /// A tool that the provider ran itself.
+    /// A tool that the provider ran.
     HostedCall(HostedCall),
-    /// A file that was read before the model was asked.
+    /// Files that are read before the model is called.
     FileProcessing(FileProcessing),
 }
 
-/// How far an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
-    /// More will come.
     InProgress,
-    /// All is there.
     Completed,
-    /// It was cut short; [`IncompleteReason`] says by what.
+    /// Cut short; [`IncompleteReason`] says why.
     Incomplete,
-    /// It went wrong.
     Failed,
 }
 
-/// What cut an item short.
+/// Why an item is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompleteReason {
     /// A token limit or a content filter.
     Limit,
-    /// Somebody stopped the run.
+    /// The run was cancelled.
     Cancelled,
     /// The provider failed.
     Failed,
-    /// The process died; the step was done again.
+    /// The process crashed; the step was repeated.
     Recovered,
 }
 
-/// What the model thought, as summary parts.
+/// The model's reasoning, as summary parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
     /// `rs_…`
     pub id: ItemId,
-    /// The parts, each a text. A `done` that would repeat too much leaves them out.
+    /// Left out of a `done` event above `DONE_REPEAT_BYTES_MAX`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Vec<SummaryPart>>,
-    /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    /// What cut it short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// Whose it is.
+    /// The agent that produced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
-/// One part of a reasoning summary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SummaryPart {
-    /// Words.
     Text {
-        /// The words. A `done` that would repeat too much leaves them out.
+        /// Left out of a `done` event above `DONE_REPEAT_BYTES_MAX`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
 }
 
 impl SummaryPart {
-    /// A part with these words.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self::Text { text: Some(text.into()) }
     }
 
-    /// The words.
     #[must_use]
     pub fn text(&self) -> &str {
         let Self::Text { text } = self;
@@ -102,193 +88,160 @@ impl SummaryPart {
     }
 }
 
-/// What the model asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// `fc_…`
     pub id: ItemId,
-    /// `call_…`; a sub-agent's task has this name.
+    /// `call_…`; also the id of the sub-agent's task.
     pub call_id: CallId,
-    /// The tool.
     pub name: String,
-    /// The arguments as the model wrote them: a JSON text, whole only when the item is completed. A `done` that would
-    /// repeat too much leaves them out.
+    /// As the model wrote them: a JSON text, complete only when the item is. Left out of a `done` event above
+    /// `DONE_REPEAT_BYTES_MAX`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    /// Who answers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<CallKind>,
     /// The tool's name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Whether a person is asked first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<ApprovalGate>,
-    /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    /// What cut it short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// Whose it is.
+    /// The agent that produced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
-/// Who answers a call.
+/// What executes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
-    /// A tool that the server runs.
     Tool,
-    /// A sub-agent.
     Agent,
-    /// Another agent takes over.
     Handoff,
-    /// The client that asked.
     Client,
 }
 
-/// Whether a person is asked before a call runs.
+/// Whether a person must approve a call, as far as is known before its arguments are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalGate {
-    /// Nobody is asked.
     Never,
     /// A rule on the arguments decides.
     Maybe,
-    /// Somebody is always asked.
     Always,
 }
 
-/// What a call gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// `fco_…`
     pub id: ItemId,
-    /// The call that it answers.
     pub call_id: CallId,
-    /// What people see. Absent where it need not be repeated, as at the end of a sub-agent's result.
+    /// For people. Left out where it need not be repeated, as at the end of a sub-agent's result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_list: Option<Vec<Block>>,
-    /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ResultStatus>,
-    /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorInfo>,
     /// A short form for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// Something for the front end alone.
+    /// Data for the front end alone.
     #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Value>,
-    /// How the front end may show it.
+    /// How the front end may present it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ui_hints: Option<JsonObject>,
-    /// What cut it short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// Whose it is.
+    /// The agent that produced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
-/// How a tool result ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultStatus {
-    /// More will come.
     InProgress,
-    /// The tool did it.
     Completed,
-    /// The tool says that it could not.
+    /// The tool reported an error.
     Failed,
-    /// A person, or a time-out, said no.
+    /// A person or a time-out rejected the call.
     Rejected,
-    /// It was stopped, or never started.
+    /// The tool was stopped or never started.
     Incomplete,
-    /// The process died while the tool ran: nobody knows.
+    /// The process crashed while the tool was running; the outcome is unknown.
     Unknown,
 }
 
-/// What the model said.
+/// A message of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// `msg_…`
     pub id: ItemId,
-    /// `assistant`.
+    /// Always `assistant`.
     pub role: Role,
-    /// What people see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_list: Option<Vec<Block>>,
-    /// The provider's word for what kind of message it is.
+    /// The provider's classification of the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    /// What cut it short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// Whose it is.
+    /// The agent that produced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
-/// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A person.
     User,
-    /// The model.
     Assistant,
-    /// The operator.
     System,
 }
 
-/// A tool that the provider ran itself: a web search, an image that it drew.
+/// A tool that the provider ran, such as a web search or image generation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostedCall {
     /// `hc_…`
     pub id: ItemId,
-    /// The provider's tool, such as `image_generation`.
+    /// The provider's name, such as `image_generation`.
     pub name: String,
-    /// What it gave, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_list: Option<Vec<Block>>,
-    /// The provider's word for where it is, such as `searching`.
+    /// The provider's state, such as `searching`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// What it does, in the provider's shape.
+    /// What the tool does, in the provider's shape.
     #[serde(default, deserialize_with = "crate::json::deserialize_some", skip_serializing_if = "Option::is_none")]
     pub action: Option<Value>,
-    /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    /// What cut it short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// Whose it is.
+    /// The agent that produced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
 
-/// A file that was read before the model was asked.
+/// Files that are read before the model is called.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileProcessing {
     /// `fp_…`
     pub id: ItemId,
-    /// The files, each with how far it is.
     pub files: Vec<ProcessedFile>,
-    /// How far all of it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ItemStatus>,
-    /// What cut it short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<IncompleteReason>,
-    /// Whose it is.
+    /// The agent that produced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
 }
@@ -296,29 +249,23 @@ pub struct FileProcessing {
 /// One file of a [`FileProcessing`] item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessedFile {
-    /// Where it came from.
     pub url: String,
-    /// How far it is.
     pub status: FileStatus,
-    /// What there is to say about it.
+    /// For people: the error, or a note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// How far a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileStatus {
-    /// It is being read.
     Processing,
-    /// It was read.
     Completed,
-    /// It could not be read; the run goes on.
+    /// Reading failed; the run continues.
     Failed,
 }
 
 impl Item {
-    /// The item's name.
     #[must_use]
     pub fn id(&self) -> &ItemId {
         match self {
@@ -331,7 +278,7 @@ impl Item {
         }
     }
 
-    /// The item's blocks, where its kind has any.
+    /// The item's blocks; empty for kinds without any.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         match self {
@@ -342,7 +289,7 @@ impl Item {
         }
     }
 
-    /// The item's blocks, to be changed; made when they were absent. `None` where its kind has none.
+    /// The item's blocks, created if absent; `None` for kinds without any.
     pub fn blocks_mut(&mut self) -> Option<&mut Vec<Block>> {
         match self {
             Self::ToolResult(ToolResult { block_list, .. })
@@ -352,7 +299,7 @@ impl Item {
         }
     }
 
-    /// Marks the item as cut short. An item that has said what cut it keeps its word.
+    /// Marks the item as incomplete. An item that already carries a reason keeps it.
     pub fn mark_incomplete(&mut self, why: IncompleteReason) {
         match self {
             Self::ToolResult(item) => {
@@ -372,7 +319,7 @@ impl Item {
 }
 
 impl Message {
-    /// The words of the message, without its pictures.
+    /// The text of the message, without images.
     #[must_use]
     pub fn text(&self) -> String {
         let blocks = self.block_list.as_deref().unwrap_or_default();
@@ -384,25 +331,18 @@ impl Message {
     }
 }
 
-/// One element of an item's `block_list`.
+/// An element of an item's `block_list`. Blocks other than text and images are the items of a sub-agent; they exist
+/// only in rendered objects, never in an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
-    /// Words.
     Text(TextBlock),
-    /// A picture.
     Image(ImageBlock),
-    /// A sub-agent's thoughts.
     Reasoning(Reasoning),
-    /// A sub-agent's call.
     ToolCall(ToolCall),
-    /// What a sub-agent's call gave.
     ToolResult(ToolResult),
-    /// What a sub-agent said.
     Message(Message),
-    /// A tool that a sub-agent's provider ran itself.
     HostedCall(HostedCall),
-    /// A file that was read for a sub-agent.
     FileProcessing(FileProcessing),
 }
 
@@ -419,7 +359,7 @@ impl From<Item> for Block {
     }
 }
 
-/// The plain text of a list of blocks: text blocks joined by newlines, an image as `[image <url>]`.
+/// The text of the blocks: text blocks joined by newlines, an image as `[image <url>]`.
 #[must_use]
 pub fn plain_text(blocks: &[Block]) -> String {
     let mut lines: Vec<String> = Vec::new();

@@ -1,19 +1,18 @@
-//! Lenient JSON, for text that models and their services wrote.
+//! Lenient parsing of JSON from models and providers.
 
 use serde::Deserialize as _;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Free-form values by name: metadata, artifacts, hints.
 pub type JsonObject = serde_json::Map<String, Value>;
 
-/// Reads a value that may be left out so that `null` is not the same as absent: what is written is read back (law 1).
+/// Distinguishes `null` from an absent value, so that values round-trip (law 1).
 pub(crate) fn deserialize_some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Parses JSON from outside. Text that is JSON except for lone surrogates, raw control characters or numbers out of range is
-/// repaired and parsed again: one bad character is no reason to lose a model turn.
+/// Parses JSON from outside. Text that is JSON except for lone surrogates, raw control characters or numbers out of
+/// range is repaired and parsed again: one bad character is no reason to lose a model turn.
 ///
 /// # Errors
 /// The error of the first attempt, when the text is not JSON after the repair either.
@@ -21,8 +20,8 @@ pub fn parse_lenient_json(data: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(data).or_else(|error| serde_json::from_str(&repair_json(data)).map_err(|_| error))
 }
 
-/// The text with what a JSON reader refuses replaced: in strings, lone surrogates by U+FFFD and raw control characters
-/// by their escapes; outside, numbers that no machine has (`NaN`, `-Infinity`, `1e999`) by `null`.
+/// Replaces what a JSON parser refuses: in strings, lone surrogates by U+FFFD and raw control characters by their
+/// escapes; elsewhere, numbers out of range (`NaN`, `-Infinity`, `1e999`) by `null`.
 fn repair_json(data: &str) -> String {
     let mut out = String::with_capacity(data.len());
     let mut rest = data;
@@ -35,7 +34,7 @@ fn repair_json(data: &str) -> String {
     out
 }
 
-/// Takes a string off the text, its quotes included, and gives what follows.
+/// Copies a string with its quotes and returns the rest of the text.
 fn quoted<'a>(text: &'a str, out: &mut String) -> &'a str {
     let mut chars = text.char_indices();
     out.extend(chars.next().map(|(_, quote)| quote));
@@ -63,7 +62,7 @@ fn quoted<'a>(text: &'a str, out: &mut String) -> &'a str {
     chars.as_str()
 }
 
-/// The `\u` escape that the text begins with, and how long it is: a pair of surrogates is one, half a pair is U+FFFD.
+/// Decodes the leading `\u` escape and returns its length. A surrogate pair is one character, half a pair is U+FFFD.
 fn unicode(text: &str) -> (Cow<'_, str>, usize) {
     let unit = |from: usize| {
         let escape = text.get(from..from + 6)?;
@@ -77,7 +76,7 @@ fn unicode(text: &str) -> (Cow<'_, str>, usize) {
     }
 }
 
-/// Copies what stands between strings, without numbers that cannot be read.
+/// Copies the text between strings and replaces numbers that cannot be parsed.
 fn numbers(text: &str, out: &mut String) {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let mut rest = text;

@@ -1,12 +1,13 @@
-//! The ground floor: words and laws.
+//! The vocabulary of the server and its invariants.
 //!
-//! - [`id`], [`seq`]: names of things and their order.
-//! - [`event`]: everything that can happen; [`item`], [`block`], [`blob`]: what it happens to.
-//! - [`record`]: an event as it is logged; [`cursor`]: a place in the log that a client can hold.
-//! - [`fold`]: records → state, pure and total. The only way from the one to the other.
-//! - [`delta`], [`tool`], [`history`], [`reference`], [`wish`]: what the run loop exchanges with models and tools.
-//! - [`definition`]: agents and tools as an operator declared them, [`rule`]: when a person is asked; [`limits`]: every bound.
-//! - [`ports`]: what the upper floors offer each other, each trait with its law.
+//! - [`id`], [`seq`]: ids and positions.
+//! - [`event`]: everything that can happen; [`item`], [`content`], [`blob`]: what it happens to.
+//! - [`record`]: an event in the log; [`cursor`]: a position in the log that a client can store.
+//! - [`fold`], [`thread`]: records → state, pure and total. The only way from the one to the other.
+//! - [`model_turn`], [`tool`], [`history`], [`mod@reference`], [`model_settings`]: what the run loop exchanges with
+//!   models and tools.
+//! - [`definition`]: agents and tools as configured; [`approval_rule`]: when a call needs approval; [`limits`].
+//! - [`ports`]: the traits between the upper floors, each with its contract.
 //!
 //! Invariant: no tokio, no I/O, no clock, no randomness. Time and ids come in as arguments.
 

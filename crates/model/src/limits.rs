@@ -1,58 +1,60 @@
-//! Every bound, by name and with its unit.
+//! Every limit, by name and with its unit.
 //!
-//! [`RunLimits`] are the operator's to set; the constants are the log's own shape and the same everywhere.
+//! The operator sets [`RunLimits`]; the constants describe the log's format and are the same everywhere.
 
+pub use crate::usage::CostMicros;
 use serde::{Deserialize, Serialize};
 
-/// The largest record. A larger block would have to be stored elsewhere first.
+/// The largest record. Larger content is stored as a blob first.
 pub const RECORD_BYTES_MAX: usize = 256 * 1024;
-/// A `done` event leaves out what it would repeat beyond this.
+/// A `done` event leaves out content that is longer than this: the deltas before it have carried it.
 pub const DONE_REPEAT_BYTES_MAX: usize = 64 * 1024;
-/// A longer delta is logged in pieces. JSON escapes grow a byte to six at worst, so a piece always fits a record.
+/// A longer delta is split. JSON escapes grow a byte to six at worst, so every part fits into a record.
 pub const DELTA_BYTES_MAX: usize = 32 * 1024;
-/// How many records of one thread may wait for the disk before its upstream is left unread.
+/// Records of one thread that may wait for the disk before its upstream is paused.
 pub const UNDURABLE_RECORDS_MAX: usize = 64;
-/// How many bytes of one thread may wait for the disk before its upstream is left unread.
+/// Bytes of one thread that may wait for the disk before its upstream is paused.
 pub const UNDURABLE_BYTES_MAX: usize = 64 * 1024;
-/// The most that one write to a viewer takes.
+/// The largest single write to a subscriber.
 pub const WRITE_BYTES_MAX: usize = 64 * 1024;
+/// The longest id.
+pub const ID_BYTES_MAX: usize = 64;
+/// The longest approval rule.
+pub const RULE_BYTES_MAX: usize = 1_000;
+/// The deepest nesting of brackets and `not` in an approval rule.
+pub const RULE_DEPTH_MAX: usize = 32;
+/// Files that are read per task. The model is told about those beyond it.
+pub const TASK_FILES_MAX: usize = 32;
+/// The part of a file's text that counts towards an estimate of tokens.
+pub const FILE_ESTIMATE_CHARS_MAX: u64 = 1024 * 1024;
 
-/// Money, in millionths of whatever prices are in: a limit must be exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct CostMicros(pub u64);
-
-/// What a run may use up.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunLimits {
-    /// Turns of one task.
+    /// Turns per task.
     pub steps_max: u32,
-    /// How deep sub-agents may ask sub-agents; the run's own agent is at depth 0.
+    /// Nesting of sub-agents; the run's own agent is at depth 0.
     pub depth_max: u32,
-    /// How many sub-agents a run may have in all.
+    /// Sub-agents per run, at all depths together.
     pub descendants_max: usize,
-    /// How often in a row a model may ask for tools in a way that cannot be done.
+    /// Consecutive turns with nothing but invalid tool calls.
     pub invalid_calls_max: u32,
-    /// Tokens of a run, read and written; `None` is no limit.
+    /// Input and output tokens of a run; `None` is unlimited.
     pub run_tokens_max: Option<u64>,
-    /// What a run may cost.
     pub run_cost_max: Option<CostMicros>,
-    /// Tokens of a user on one day (UTC).
+    /// Tokens per user and UTC day.
     pub user_day_tokens_max: Option<u64>,
-    /// What a user may cost on one day.
+    /// Cost per user and UTC day.
     pub user_day_cost_max: Option<CostMicros>,
-    /// Tools that run at the same time after one turn.
+    /// Tools of one turn that run concurrently.
     pub parallel_tools_max: usize,
-    /// How long a tool has.
     pub tool_timeout_ms: u64,
-    /// How much a tool may give.
     pub tool_output_bytes_max: usize,
-    /// How long a run has.
     pub run_deadline_ms: u64,
-    /// How often a model is asked again in one turn, when it failed before anything was shown.
+    /// Retries per turn and model, as long as no output was produced.
     pub model_retries_max: u32,
-    /// A provider that asks for a longer wait is not waited for.
+    /// The longest `Retry-After` that is honoured; a longer one fails the attempt.
     pub retry_after_max_ms: u64,
 }
 

@@ -1,8 +1,8 @@
-//! What a model turn is given and what comes of it, whoever the provider is.
+//! A model turn: its request and its events, the same for all providers.
 //!
-//! A provider's own events are turned into these by its ingest (`protocol`), pure and lossless: what has no place here
-//! is [`ModelDelta::Unknown`]. `slot` is the provider's own number for an item of this turn; the run loop maps slots to
-//! items, so deltas of several items may interleave and arrive in any order.
+//! The provider's ingest (`upstream`) translates its events into these, pure and lossless: what has no equivalent
+//! becomes [`ModelDelta::Unknown`]. `slot` is the provider's number for an item of the turn. The run loop maps slots to
+//! items, so deltas of several items may interleave in any order.
 
 use crate::content::Annotation;
 use crate::definition::ToolSpec;
@@ -17,174 +17,136 @@ use crate::usage::Usage;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// One model turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelRequest {
-    /// Whose turn it is.
     pub user: UserId,
-    /// In which thread.
     pub thread: ThreadId,
-    /// For which task.
     pub task: TaskId,
-    /// Which turn of that task, from 1.
+    /// Counted from 1.
     pub step: u32,
-    /// Which try of it, from 1.
+    /// Counted from 1.
     pub attempt: u32,
     /// `provider/model`.
     pub model: String,
-    /// The operator's words, before everything.
+    /// The operator's instructions.
     pub instructions: String,
-    /// What was said and done so far.
     pub history: Arc<[HistoryEntry]>,
-    /// What the model may ask for.
     pub tools: Arc<[ToolSpec]>,
-    /// The operator's wishes, in the provider's own words (`temperature`, `reasoning`, …): they go into its request.
+    /// The operator's provider-specific options, merged into the upstream request.
     pub provider_options: Arc<JsonObject>,
-    /// The caller's wishes, in words that every provider has. The operator's win.
+    /// The client's settings. The operator's options take precedence.
     pub model_settings: Arc<ModelSettings>,
 }
 
-/// What a provider sends back. The last one is `End` or `Failed`; a stream that ends without either has failed.
+/// An event of a provider's stream. The last one is `End` or `Failed`; a stream that ends without either has failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
-    /// The turn goes on.
     Delta(ModelDelta),
-    /// The turn ended by itself.
     End(ModelTurnEnd),
-    /// The provider failed.
     Failed(ModelFailure),
 }
 
-/// One step of a turn.
+/// A change within a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelDelta {
-    /// A new item.
     Started {
-        /// The provider's number for it.
         slot: u32,
-        /// What it is.
         item: ModelItemKind,
     },
     /// More of a reasoning summary.
     Reasoning {
-        /// The item.
         slot: u32,
-        /// The summary part, from 0.
+        /// Index of the summary part.
         part: u32,
-        /// The piece.
         text: String,
     },
-    /// More of a message.
+    /// More text of a message.
     Text {
-        /// The item.
         slot: u32,
-        /// The content part, from 0.
+        /// Index of the content part.
         part: u32,
-        /// The piece.
         text: String,
-        /// Probabilities, when they were asked for.
+        /// Log probabilities, when the client requested them.
         logprobs: Option<Value>,
     },
-    /// More of a message that declines.
+    /// More text of a refusal.
     Refusal {
-        /// The item.
         slot: u32,
-        /// The content part, from 0.
+        /// Index of the content part.
         part: u32,
-        /// The piece.
         text: String,
     },
-    /// A place in a message refers to something.
     Annotation {
-        /// The item.
         slot: u32,
-        /// The content part, from 0.
+        /// Index of the content part.
         part: u32,
-        /// What refers to what.
         annotation: Annotation,
     },
     /// More of a call's arguments.
     Arguments {
-        /// The item.
         slot: u32,
-        /// The piece.
         text: String,
     },
-    /// A picture, sharper each time; the last has no `partial`.
+    /// An image; previews carry `partial`, the final image does not.
     Image {
-        /// The item.
         slot: u32,
-        /// The block, from 0.
+        /// Index of the block.
         part: u32,
-        /// Which partial picture, from 0; `None` for the picture itself.
+        /// Number of the preview, counted from 0.
         partial: Option<u32>,
-        /// Where it is.
         url: String,
     },
-    /// A tool that the provider runs itself moved on.
+    /// A tool that the provider runs changed its state.
     Hosted {
-        /// The item.
         slot: u32,
-        /// The provider's word for where it is.
+        /// The provider's word for the state.
         state: String,
-        /// What it does, in the provider's shape.
+        /// What the tool does, in the provider's shape.
         action: Option<Value>,
     },
-    /// The item is whole. Items still open at [`ModelEvent::End`] are whole, too, unless the turn was limited.
+    /// The item is complete. So are items that are still open at [`ModelEvent::End`], unless the turn was limited.
     Done {
-        /// The item.
         slot: u32,
-        /// The item as it came, to be given back to the same provider.
+        /// The upstream item, to be sent back to the same provider.
         raw: Option<RawItem>,
     },
-    /// Tokens so far.
+    /// Tokens of the turn so far.
     Usage(Usage),
-    /// Something that we do not know, as it came.
+    /// An unrecognised upstream event.
     Unknown(Value),
 }
 
-/// What a new item is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelItemKind {
-    /// Thoughts.
     Reasoning,
-    /// Words.
     Message {
-        /// The provider's word for what kind of message it is.
+        /// The provider's classification of the message.
         phase: Option<String>,
     },
-    /// A call.
     ToolCall {
-        /// The tool.
         name: String,
-        /// The provider's name for the call.
         provider_call_id: Option<String>,
     },
-    /// A tool that the provider runs itself.
+    /// A tool that the provider runs.
     HostedCall {
-        /// The provider's name for the tool.
         name: String,
     },
 }
 
-/// A turn ended by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelTurnEnd {
-    /// The provider's reason, in our words: `stop`, `tool_calls`, `max_tokens` or `content_filter`.
+    /// `stop`, `tool_calls`, `max_tokens` or `content_filter`.
     pub stop_reason: StopReason,
-    /// Tokens of the turn.
     pub usage: Usage,
-    /// The model that answered, where the provider says.
+    /// As reported by the provider.
     pub model: Option<String>,
-    /// The provider's service tier.
+    /// As reported by the provider.
     pub service_tier: Option<String>,
 }
 
-/// A turn failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelFailure {
-    /// What went wrong, and whether a retry may help.
     pub error: ErrorInfo,
-    /// The provider asks to wait this long.
+    /// From the provider's `Retry-After`.
     pub retry_after_ms: Option<u64>,
 }

@@ -1,8 +1,8 @@
-//! An event as it is logged.
+//! An event as stored in the log.
 //!
-//! A record's public half is the event's JSON text, written once and never re-serialised: every client of every later
-//! version is sent these bytes. Its private half never leaves the server: what the model reads, what recovery needs.
-//! The checksum covers both halves and the record's place, thread included.
+//! A record's public half is the event's JSON text, written once and never re-serialised: clients of all later versions
+//! receive these bytes. The private half never leaves the server: what the model reads, and what recovery needs. The
+//! checksum covers both halves and the record's position, thread included.
 
 use crate::content::ContentPart;
 use crate::definition::OnCrash;
@@ -17,93 +17,83 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::OnceLock;
 
-/// The format that this version writes. A reader refuses to execute a thread with a higher one.
+/// The format that this version writes. A thread with records of a higher format is not executed.
 pub const RECORD_FORMAT: u16 = 1;
 
-/// An event that the run loop decided on: it has its place and its moment, but is not logged yet.
+/// An event with its position and time that is not logged yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordDraft {
-    /// Its place in the thread.
     pub seq: Seq,
-    /// When it happened; never before the record before it.
+    /// Never earlier than the record before it.
     pub at: Millis,
-    /// What happened.
     pub event: Event,
-    /// What only the server may know of it.
     pub private: Option<Box<PrivatePayload>>,
 }
 
-/// What only the server may know of an event.
+/// The part of a record that only the server sees.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PrivatePayload {
-    /// What the model reads of an item, or of a file.
+    /// What the model reads of an item or a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Vec<ContentPart>>,
-    /// The upstream item as it came, and from where.
+    /// The upstream item, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<RawItem>,
-    /// The provider's name for a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_call_id: Option<String>,
     /// The digest of the definitions that the run started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "digest")]
     pub definitions_digest: Option<String>,
-    /// When the run or the tool must have ended.
+    /// The deadline of the run or the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Millis>,
-    /// May a started tool be started again?
+    /// Whether a started tool may be started again after a crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// What a started tool's result is when the process died.
+    /// The result of a started tool after a crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_crash: Option<OnCrash>,
-    /// What a hook made of the past.
+    /// The history as an input hook rewrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "history")]
     pub rewritten_history: Option<Vec<HistoryEntry>>,
-    /// What was said before the run that the thread's log does not have.
+    /// History that the thread's log does not have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "before")]
     pub prior_history: Option<PriorHistory>,
-    /// What the caller asks of the model.
     #[serde(default, skip_serializing_if = "ModelSettings::is_empty")]
     #[serde(rename = "wishes")]
     pub model_settings: ModelSettings,
-    /// What the caller's protocol shows back of the request that began the run, or let it go on.
+    /// The parts of the request that the client's protocol returns in its responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "echo")]
     pub request_echo: Option<Value>,
-    /// Tokens of a turn that has not ended.
+    /// Tokens so far of a turn that has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// A logged event. A copy shares the bytes and reads the event again when it is asked for it.
+/// A logged event. Clones share the bytes and decode the event again on demand.
 #[derive(Debug)]
 pub struct Record {
-    /// Its place in the thread.
     pub seq: Seq,
-    /// When it happened.
     pub at: Millis,
-    /// The run that it belongs to.
     pub run: TaskId,
-    /// The executor's term.
     pub epoch: Epoch,
-    /// The format that it is written in.
     pub format: u16,
-    /// The checksum of all of this and the thread's id.
+    /// Covers all fields and the thread's id.
     pub checksum: u32,
     /// The event's JSON text.
     pub public: Bytes,
-    /// The private half's JSON text; empty when there is none.
+    /// The private half's JSON text, or empty.
     pub private: Bytes,
-    /// `public`, read once when somebody needs it.
+    /// `public`, decoded on first use.
     event: OnceLock<Event>,
 }
 
 impl Record {
-    /// Writes a draft down for the log.
+    /// Serialises a draft and computes its checksum.
     #[must_use]
     pub fn seal(thread: &ThreadId, run: &TaskId, epoch: Epoch, draft: RecordDraft) -> Self {
         let mut record = Self {
@@ -121,20 +111,18 @@ impl Record {
         record
     }
 
-    /// Takes a record from where it was stored.
     #[must_use]
     pub fn from_stored(place: RecordHeader, public: Bytes, private: Bytes) -> Self {
         let RecordHeader { seq, at, run, epoch, format: v, checksum: check } = place;
         Self { seq, at, run, epoch, format: v, checksum: check, public, private, event: OnceLock::new() }
     }
 
-    /// What happened.
     #[must_use]
     pub fn event(&self) -> &Event {
         self.event.get_or_init(|| self.decode_delta().unwrap_or_else(|| Event::decode(&self.public)))
     }
 
-    /// Nearly all records are pieces of something, and a reader that knows which kind is three times as fast.
+    /// Nearly all records are deltas, and decoding into the known payload type is three times as fast.
     fn decode_delta(&self) -> Option<Event> {
         match self.event_type() {
             "task.text.delta" => serde_json::from_slice(&self.public).ok().map(Event::TextDelta),
@@ -144,13 +132,12 @@ impl Record {
         }
     }
 
-    /// What only the server may know.
     #[must_use]
     pub fn private(&self) -> Option<PrivatePayload> {
         if self.private.is_empty() { None } else { serde_json::from_slice(&self.private).ok() }
     }
 
-    /// The event's `type`, from its bytes alone: they always begin with it.
+    /// The event's `type`, read from the start of the bytes without decoding the event.
     #[must_use]
     pub fn event_type(&self) -> &str {
         let text = self.public.strip_prefix(br#"{"type":""#).unwrap_or_default();
@@ -158,10 +145,10 @@ impl Record {
         text.get(..end).and_then(|kind| std::str::from_utf8(kind).ok()).unwrap_or_default()
     }
 
-    /// The task that it happens to, from its bytes alone: they go on with it. `None` for `thread.*`.
+    /// The event's task, read from the bytes without decoding the event. `None` for `thread.*`.
     #[must_use]
     pub fn task_id(&self) -> Option<&str> {
-        // Bytes that another hand wrote may be ordered differently: then the event is read.
+        // Bytes of another writer may order their members differently: then the event is decoded.
         self.leading_task_id().or_else(|| self.event().task_id().map(TaskId::as_str))
     }
 
@@ -173,13 +160,13 @@ impl Record {
         text.get(..end).filter(|_| plain).and_then(|id| std::str::from_utf8(id).ok())
     }
 
-    /// Are the bytes those that were sealed for this thread?
+    /// Whether the bytes are unchanged since they were sealed for this thread.
     #[must_use]
     pub fn has_valid_checksum(&self, thread: &ThreadId) -> bool {
         self.compute_checksum(thread) == self.checksum
     }
 
-    /// How much room it takes, roughly.
+    /// Approximate size in memory.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.public.len() + self.private.len()
@@ -224,27 +211,21 @@ impl PartialEq for Record {
     }
 }
 
-/// A stored record's place, as its columns give it.
+/// A stored record's columns apart from its payload.
 #[derive(Clone, Debug)]
 pub struct RecordHeader {
-    /// Its place in the thread.
     pub seq: Seq,
-    /// When it happened.
     pub at: Millis,
-    /// The run that it belongs to.
     pub run: TaskId,
-    /// The executor's term.
     pub epoch: Epoch,
-    /// The format that it is written in.
     pub format: u16,
-    /// The checksum.
     pub checksum: u32,
 }
 
-/// Our own types always have a JSON text: names are strings and numbers finite. Should that ever be untrue, an empty
-/// text is a record that no fold accepts, which parks the thread rather than the process.
+/// Our types always serialise: keys are strings and numbers finite. If that were ever untrue, the empty text would be a
+/// record that no fold accepts, which stops the thread rather than the process.
 fn to_json_bytes(value: &impl Serialize) -> Bytes {
-    // Most records are a little shorter; growing would cost more than the room.
+    // Most records are a little shorter; growing the buffer would cost more than the spare capacity.
     let mut text = Vec::with_capacity(256);
     serde_json::to_writer(&mut text, value).map_or_else(|_| Bytes::new(), |()| Bytes::from(text))
 }

@@ -1,19 +1,19 @@
-//! References: what a model may cite, and how a citation is found.
+//! References: what a model may cite, and how citations are found.
 //!
-//! One counter per thread numbers groups of referencable blocks: those that a tool returns with one `id`, or its whole
-//! result. For the model a group is wrapped in markers; in a message `[^7]` cites group 7. Markers in a tool's own words
-//! are neutralised, so that no tool can forge a group.
+//! A counter per thread numbers groups of blocks that can be cited: the blocks that a tool returns with one `id`, or
+//! its whole result. For the model a group is wrapped in markers; in a message `[^7]` cites group 7. Markers in a
+//! tool's own text are escaped, so that no tool can forge a group.
 
 use crate::content::{Annotation, ContentPart};
 use crate::item::Block;
 
-/// Tags parts that Headwater put into a result.
+/// Tags the parts that the server added to a result.
 pub const REFERENCE_MANAGER_TAG: &str = "added_by_reference_manager";
 const GROUP_START: &str = "<referencable-item>";
 const GROUP_END: &str = "</referencable-item>";
 const GROUP_TAG_NAME: &str = "referencable-item";
 
-/// Wraps the groups of a result for the model. Parts without a number stay as they are, in their places.
+/// Wraps the groups of a result in markers. Parts without a group stay as they are.
 #[must_use]
 pub fn wrap_reference_groups(parts: Vec<ContentPart>) -> Vec<ContentPart> {
     let mut out = Vec::with_capacity(parts.len() + 2);
@@ -31,7 +31,6 @@ pub fn wrap_reference_groups(parts: Vec<ContentPart>) -> Vec<ContentPart> {
     out
 }
 
-/// What the model reads of blocks that people see.
 #[must_use]
 pub fn blocks_to_parts(blocks: &[Block]) -> Vec<ContentPart> {
     let part = |block: &Block| match block {
@@ -42,7 +41,6 @@ pub fn blocks_to_parts(blocks: &[Block]) -> Vec<ContentPart> {
     blocks.iter().filter_map(part).collect()
 }
 
-/// The group that a part belongs to.
 #[must_use]
 pub const fn reference_group(part: &ContentPart) -> Option<u32> {
     match part {
@@ -51,7 +49,6 @@ pub const fn reference_group(part: &ContentPart) -> Option<u32> {
     }
 }
 
-/// Does this part end a group?
 #[must_use]
 pub fn is_group_end(part: &ContentPart) -> bool {
     matches!(part, ContentPart::Text { text, tags, .. } if text == GROUP_END && tags.iter().any(|tag| tag == REFERENCE_MANAGER_TAG))
@@ -76,10 +73,10 @@ fn escape_part(part: ContentPart) -> ContentPart {
     }
 }
 
-/// Words in which nothing reads like one of our markers: its `<` is escaped.
+/// Escapes the `<` of everything that reads like a marker.
 #[must_use]
 pub fn escape_markers(text: String) -> String {
-    // ASCII lowering keeps every byte in its place, so that places found in one are places in the other.
+    // ASCII lowering preserves byte offsets, so offsets found in the one are valid in the other.
     let lower = text.to_ascii_lowercase();
     if !lower.contains(GROUP_TAG_NAME) {
         return text;
@@ -98,10 +95,10 @@ pub fn escape_markers(text: String) -> String {
     out
 }
 
-/// Finds `[^n]` in a text that arrives in pieces. A marker may be split anywhere.
+/// Finds `[^n]` in a text that arrives in chunks. A marker may be split anywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CitationScanner {
-    /// Code points seen.
+    /// In code points.
     chars_seen: u32,
     state: MarkerState,
 }
@@ -110,14 +107,14 @@ pub struct CitationScanner {
 enum MarkerState {
     #[default]
     Outside,
-    /// After `[`, which stood here.
+    /// After `[`, at this offset.
     Bracket(u32),
     /// After `[^`, with the number so far; `None` before its first digit.
     Number(u32, Option<u32>),
 }
 
 impl CitationScanner {
-    /// Reads the next piece; gives a citation for every marker that it completes whose number is in the pool `1..=pool`.
+    /// Scans the next chunk; returns the citations that it completes whose number is in `1..=pool`.
     pub fn push(&mut self, piece: &str, pool: u32) -> Vec<Annotation> {
         let mut found = Vec::new();
         for c in piece.chars() {

@@ -1,7 +1,7 @@
-//! A task as one JSON object: what `GET /v1/tasks/{id}` answers and what a client that folds the events ends up with.
+//! A task as a JSON object: the response of `GET /v1/tasks/{id}`, and what a client gets by folding the events.
 
 use crate::error::ErrorInfo;
-use crate::event::PendingRequest;
+use crate::event::{Event, PendingRequest};
 use crate::id::{TaskId, ThreadId};
 use crate::item::Item;
 use crate::json::JsonObject;
@@ -9,39 +9,32 @@ use crate::seq::{Millis, Seq};
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 
-/// Where a task is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// It waits for its turn.
     #[default]
     Queued,
-    /// It goes on.
     Running,
-    /// It waits for people.
+    /// Waits for a client or a person.
     Paused,
-    /// It did what it was asked.
     Completed,
-    /// A limit ended it.
+    /// A limit ended the task.
     Incomplete,
-    /// It went wrong.
     Failed,
-    /// Somebody stopped it.
     Cancelled,
 }
 
 impl TaskStatus {
-    /// All of them, in the order in which a task can go through them.
+    /// In the order of a task's lifecycle.
     pub const ALL: [Self; 7] =
         [Self::Queued, Self::Running, Self::Paused, Self::Completed, Self::Incomplete, Self::Failed, Self::Cancelled];
 
-    /// Has it ended?
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Incomplete | Self::Failed | Self::Cancelled)
     }
 
-    /// The word on the wire.
+    /// The wire name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,40 +48,53 @@ impl TaskStatus {
         }
     }
 
-    /// Reads the word.
+    /// Parses the wire name.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 }
 
-/// A task as one JSON object.
+impl Event {
+    /// The status that a terminal event gives its task; `None` for every other event.
+    #[must_use]
+    pub const fn terminal_status(&self) -> Option<TaskStatus> {
+        match self {
+            Self::Completed(_) => Some(TaskStatus::Completed),
+            Self::Incomplete(_) => Some(TaskStatus::Incomplete),
+            Self::Failed(_) => Some(TaskStatus::Failed),
+            Self::Cancelled(_) => Some(TaskStatus::Cancelled),
+            _ => None,
+        }
+    }
+
+    /// Whether the event ends its task.
+    #[must_use]
+    pub const fn is_terminal(&self) -> bool {
+        self.terminal_status().is_some()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskObject {
-    /// Its name.
     pub task_id: TaskId,
-    /// Its thread.
     pub thread_id: ThreadId,
-    /// The agent that answers now.
+    /// The active agent.
     pub agent: String,
-    /// Where it is.
     pub status: TaskStatus,
-    /// What it has given so far. A sub-agent's items stand in the `block_list` of the result of the call that asked.
+    /// A sub-agent's items stand in the `block_list` of the result of the call that started it.
     pub output: Vec<Item>,
-    /// What it waits for.
     pub pending: Vec<PendingRequest>,
-    /// What it cost, descendants included.
+    /// Descendants included.
     pub usage: Usage,
-    /// What went wrong.
     pub error: Option<ErrorInfo>,
-    /// Which limit, or who, ended it.
+    /// Which limit or who ended the task.
     pub reason: Option<String>,
-    /// The caller's own notes.
+    /// The client's own data, returned unchanged.
     pub metadata: JsonObject,
-    /// When it began; for a queued task, when it was asked for.
+    /// For a queued task, the time of the request.
     pub created_at: Millis,
-    /// When it ended.
     pub ended_at: Option<Millis>,
-    /// The last record of its thread that is in here; go on after it.
+    /// The last record of the thread that is included; continue after it.
     pub seq: Seq,
 }

@@ -9,7 +9,7 @@ mod signed_attachment;
 use crate::attachments::{AttachmentStore, BlobError, BlobOrigin, NewBlob};
 use crate::config::FetchConfig;
 use crate::user_semaphore::UserSemaphore;
-use ::files::FileType;
+use ::files::{FileType, ImageHeaderScanner};
 use bytes::Bytes;
 use fetch::document_text::is_html_file;
 use fetch::pdf_process::PdfProcess;
@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Content of more bytes than this, as JSON, is kept as a blob. The log is for what happened, not for what was read.
 const INLINE_BYTES_MAX: usize = 32 * 1024;
+/// Pixels of an image, all of its frames together.
+const IMAGE_PIXELS_MAX: u64 = 50_000_000;
 
 /// Reads files on the web.
 pub(crate) struct WebDocumentReader {
@@ -138,7 +140,11 @@ impl WebDocumentReaderInner {
             ),
             _ => None,
         };
-        Ok(self.reader.read(file).await?)
+        let content = self.reader.read(file).await?;
+        if let DocumentContent::Image { content_type, bytes } = &content {
+            check_image_pixels(bytes, content_type)?;
+        }
+        Ok(content)
     }
 
     async fn text_parts(
@@ -248,6 +254,15 @@ fn human_size(bytes: usize) -> String {
     }
 }
 
+/// Refuses images that would exhaust the memory of whoever decodes them. Only the header is read.
+fn check_image_pixels(bytes: &[u8], content_type: &str) -> Result<(), FetchError> {
+    match ImageHeaderScanner::total_pixels(bytes, content_type) {
+        None | Some(0) => Err(FetchError::Unreadable),
+        Some(pixels) if pixels > IMAGE_PIXELS_MAX => Err(FetchError::TooLarge),
+        Some(_) => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,6 +340,24 @@ mod tests {
             (fetch::DocumentFormat::Pdf, "a.pdf", "a.pdf.txt"),
         ] {
             assert_eq!(text_name_and_type(&file(name, kind, 1)).0, wanted);
+        }
+    }
+
+    #[test]
+    fn an_image_that_would_fill_the_memory_is_refused_unopened() {
+        let png = |width: u32, height: u32| {
+            let sides = [width.to_be_bytes(), height.to_be_bytes()].concat();
+            [b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR", &sides[..], b"\x08\x02\0\0\0crc_\0\0\0\0IDATcrc_"].concat()
+        };
+        for (bytes, wanted) in [
+            (png(100, 100), Ok(())),
+            (png(10_000, 5_000), Ok(())),
+            (png(10_000, 5_001), Err(FetchError::TooLarge)),
+            (png(65_535, 65_535), Err(FetchError::TooLarge)),
+            (png(0, 10), Err(FetchError::Unreadable)),
+            (b"\x89PNG\r\n\x1a\n".to_vec(), Err(FetchError::Unreadable)),
+        ] {
+            assert_eq!(check_image_pixels(&bytes, "image/png"), wanted);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a PDF from stdin and writes its text: `fetch::apart` as a program, for tests and for trying a file.
+//! Reads a PDF from stdin and writes its text: `fetch::pdf_process` as a program, for tests and experiments.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,22 +1,22 @@
-//! A page: its title, then its text in reading order, with the marks of Markdown for what a reader would see.
+//! Converts HTML to text: the title, then the content in reading order, with Markdown for visible structure.
 //!
-//! There is no tree. Tags are taken as they come, so a page that is nested a million tags deep costs what a flat one costs, and
-//! reading stops as soon as enough was read.
+//! There is no tree: tags are processed as they come, so that deep nesting costs nothing, and processing stops at the
+//! limit.
 
-use super::plain_text;
+use crate::plain_text::{self, ExtractedText};
 use encoding_rs::Encoding;
 use html5gum::{DefaultEmitter, StartTag, State, Token, Tokenizer};
 use std::borrow::Cow;
 use url::Url;
 
-/// The encoding is said within this.
+/// A charset declaration must stand within this.
 const META_BYTES: usize = 1024;
-/// Longer addresses of links are left out.
+/// Longer link targets are dropped.
 const LINK_BYTES_MAX: usize = 500;
-/// Lists deeper than this are not indented further.
+/// Deeper lists are not indented further.
 const LIST_DEPTH_MAX: usize = 8;
 
-/// What nobody sees, or no words.
+/// Elements without visible text.
 const HIDDEN_ELEMENTS: [&[u8]; 14] = [
     b"script",
     b"style",
@@ -34,14 +34,14 @@ const HIDDEN_ELEMENTS: [&[u8]; 14] = [
     b"datalist",
 ];
 
-/// The characters of a page. A page may name them itself.
+/// Decodes a page, whose charset may be declared in the page itself.
 pub(super) fn decode_html<'a>(bytes: &'a [u8], declared: Option<&str>) -> Cow<'a, str> {
     let declared = declared.filter(|label| Encoding::for_label(label.as_bytes()).is_some());
     let own = if declared.is_none() { own_charset(bytes) } else { None };
     plain_text::decode_text(bytes, declared.or(own.as_deref()))
 }
 
-/// What a page says about itself. Words that can be read like this are not in UTF-16, whatever they say.
+/// The charset that the page declares. A declaration that is readable as ASCII cannot be UTF-16, whatever it says.
 fn own_charset(bytes: &[u8]) -> Option<String> {
     let head = String::from_utf8_lossy(bytes.get(..META_BYTES).unwrap_or(bytes)).to_ascii_lowercase();
     let mut tags = Tokenizer::new(head.as_str()).filter_map(|token| match token {
@@ -51,29 +51,30 @@ fn own_charset(bytes: &[u8]) -> Option<String> {
     tags.next().or_else(|| xml_charset(&head)).filter(|label| !label.starts_with("utf-16"))
 }
 
-/// What `<meta charset=…>` says, or `<meta http-equiv=content-type content='…; charset=…'>`.
+/// From `<meta charset=…>` or `<meta http-equiv=content-type content='…; charset=…'>`.
 fn meta_charset(tag: &StartTag<()>) -> Option<String> {
-    let said = |name: &[u8]| tag.attributes.get(name).map(|value| String::from_utf8_lossy(value).trim().to_owned());
-    said(b"charset").or_else(|| {
-        said(b"http-equiv").filter(|what| what == "content-type")?;
-        attribute_value(&said(b"content")?, "charset")
+    let attribute =
+        |name: &[u8]| tag.attributes.get(name).map(|value| String::from_utf8_lossy(value).trim().to_owned());
+    attribute(b"charset").or_else(|| {
+        attribute(b"http-equiv").filter(|directive| directive == "content-type")?;
+        attribute_value(&attribute(b"content")?, "charset")
     })
 }
 
-/// What `<?xml … encoding='…'?>` says.
+/// From `<?xml … encoding='…'?>`.
 fn xml_charset(head: &str) -> Option<String> {
     attribute_value(head.trim_start().strip_prefix("<?xml")?.split_once("?>")?.0, "encoding")
 }
 
-/// The value behind a name and `=`, with or without quotes.
+/// The value after `name=`, with or without quotes.
 fn attribute_value(text: &str, name: &str) -> Option<String> {
     let value = text.split_once(name)?.1.trim_start().strip_prefix('=')?.trim_start();
     let value = value.trim_start_matches(['"', '\'']);
     value.split(['"', '\'', ';', ' ']).next().map(str::to_owned)
 }
 
-/// The text of a page, and whether there was more of it. `base` is where the page was.
-pub(super) fn html_to_text(html: &str, base: Option<&Url>, bytes_max: usize) -> (String, bool) {
+/// `base` is the page's URL.
+pub(super) fn html_to_text(html: &str, base: Option<&Url>, bytes_max: usize) -> ExtractedText {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
     let mut page = HtmlTextWriter::new(base);
@@ -84,7 +85,7 @@ pub(super) fn html_to_text(html: &str, base: Option<&Url>, bytes_max: usize) -> 
             Token::StartTag(tag) => {
                 let hides = page.hidden.is_some();
                 page.open(&tag);
-                // In HTML `<script/>` is open; a page in XML means what it says.
+                // In HTML `<script/>` opens an element; in XML it is complete.
                 if tag.self_closing && page.is_xml {
                     tokens.set_state(State::Data);
                     if !hides {
@@ -96,7 +97,7 @@ pub(super) fn html_to_text(html: &str, base: Option<&Url>, bytes_max: usize) -> 
             Token::String(words) => page.write_text(&String::from_utf8_lossy(&words)),
             Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
         }
-        // Markdown in front of the words may still be taken back, so a little more than enough is read.
+        // Pending Markdown may still be dropped, so a little more than the limit is collected.
         if page.out.len() > bytes_max.saturating_mul(2) {
             break;
         }
@@ -104,7 +105,7 @@ pub(super) fn html_to_text(html: &str, base: Option<&Url>, bytes_max: usize) -> 
     page.finish(bytes_max)
 }
 
-/// What is between two words.
+/// The whitespace between two words.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Gap {
     None,
@@ -114,26 +115,25 @@ enum Gap {
 }
 
 struct HtmlTextWriter<'a> {
-    /// Where it is, if anywhere: what its links are relative to.
+    /// The page's URL, against which links are resolved.
     base: Option<&'a Url>,
-    /// What it says that its links are relative to.
+    /// From the page's `<base>`.
     declared_base: Option<Url>,
-    /// Whether it calls itself XHTML.
     is_xml: bool,
     title: String,
     out: String,
     gap: Gap,
-    /// What comes before the next words: a bullet, a heading's mark.
+    /// Written before the next words: a bullet, or the marks of a heading.
     prefix: String,
-    /// The element that nobody sees, and how often it is open.
+    /// The hidden element, and how often it is open.
     hidden: Option<(Vec<u8>, usize)>,
     in_title: bool,
     preformatted: usize,
-    /// The open lists: the next number, or none for bullets.
+    /// The open lists: the next number, or `None` for bullets.
     lists: Vec<Option<u32>>,
-    /// Where the open link goes, and where its words begin, once there are any.
+    /// The target of the open link, and where its text starts.
     link: Option<(String, Option<usize>)>,
-    /// Whether a cell of the row has been.
+    /// Whether the row has a cell already.
     in_row: bool,
 }
 
@@ -254,7 +254,7 @@ impl<'a> HtmlTextWriter<'a> {
         self.in_row = true;
     }
 
-    /// The first one that is a place counts.
+    /// The first valid one counts.
     fn set_base(&mut self, tag: &StartTag<()>) {
         let href = tag.attributes.get(b"href".as_slice()).map(|href| String::from_utf8_lossy(href));
         if let (None, Some(href)) = (&self.declared_base, href) {
@@ -277,7 +277,7 @@ impl<'a> HtmlTextWriter<'a> {
     fn close_link(&mut self) {
         let Some((url, Some(start))) = self.link.take() else { return };
         let words = self.out.get(start..).unwrap_or_default();
-        // A link around whole paragraphs, or around nothing, is left as the text that it is.
+        // A link around whole paragraphs, or around nothing, stays plain text.
         if words.trim().is_empty() || words.contains('\n') {
             return;
         }
@@ -293,14 +293,12 @@ impl<'a> HtmlTextWriter<'a> {
         }
     }
 
-    /// At least this is between what was and what comes.
     fn widen_gap(&mut self, gap: Gap) {
         if gap > self.gap {
             self.gap = gap;
         }
     }
 
-    /// Writes what is between what was and what comes now.
     fn write_gap(&mut self) {
         if !self.out.is_empty() {
             self.out.push_str(match self.gap {
@@ -341,7 +339,7 @@ impl<'a> HtmlTextWriter<'a> {
         }
     }
 
-    fn finish(mut self, bytes_max: usize) -> (String, bool) {
+    fn finish(mut self, bytes_max: usize) -> ExtractedText {
         self.close_link();
         let title = self.title.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
         let text = match (title.is_empty(), self.out.is_empty()) {
@@ -353,7 +351,6 @@ impl<'a> HtmlTextWriter<'a> {
     }
 }
 
-/// What separates an element from its neighbours.
 fn block_gap(name: &[u8]) -> Gap {
     match name {
         b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"blockquote" | b"table" | b"section" | b"article"
@@ -370,7 +367,7 @@ mod tests {
     use super::*;
 
     fn read(html: &str) -> String {
-        html_to_text(html, Some(&Url::parse("https://site.example/a/b.html").unwrap()), 10_000).0
+        html_to_text(html, Some(&Url::parse("https://site.example/a/b.html").unwrap()), 10_000).text
     }
 
     #[test]
@@ -445,7 +442,7 @@ mod tests {
     #[test]
     fn reading_stops_when_enough_was_read() {
         let html = "<p>word ".repeat(100_000);
-        let (text, truncated) = html_to_text(&html, None, 1000);
+        let ExtractedText { text, truncated } = html_to_text(&html, None, 1000);
         assert_eq!((text.len(), truncated), (1000, true));
     }
 }

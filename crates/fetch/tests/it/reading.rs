@@ -3,7 +3,7 @@
 use crate::names::fetch;
 use crate::pdf_maker::document;
 use crate::site::{Site, answer};
-use fetch::{DocumentContent, DocumentReader, FetchError, FetchLimits, FetchedFile, PdfReader, ReadLimits};
+use fetch::{DocumentContent, DocumentReader, FetchLimits, FetchedFile, PdfReader, ReadLimits};
 use std::time::{Duration, Instant};
 
 async fn fetched(kind: &str, path: &str, body: impl AsRef<[u8]>) -> FetchedFile {
@@ -41,14 +41,6 @@ async fn an_image_is_passed_on_as_it_came() {
     let gif = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff\x2c\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0\x3b";
     let found = reader().read(&fetched("application/octet-stream", "/", gif).await).await.unwrap();
     assert_eq!(found, DocumentContent::Image { content_type: "image/gif", bytes: gif.to_vec().into() });
-}
-
-#[tokio::test]
-async fn an_image_that_would_fill_the_memory_is_refused_unopened() {
-    let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
-    png.extend([0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 8, 6, 0, 0, 0, 0, 0, 0, 0]);
-    let found = reader().read(&fetched("image/png", "/", png).await).await;
-    assert_eq!(found, Err(FetchError::TooLarge));
 }
 
 #[tokio::test]

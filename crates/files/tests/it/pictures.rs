@@ -176,3 +176,49 @@ fn however_a_picture_is_cut_and_whatever_is_in_it_the_answer_is_the_same() {
         assert_eq!(got, wanted, "seed {seed}");
     }
 }
+
+fn animated_png(width: u32, height: u32, frames: u32) -> Vec<u8> {
+    let frames = [frames.to_be_bytes(), [0; 4]].concat();
+    [&png(width, height)[..], b"crc_\0\0\0\x08acTL", &frames, b"crc_\0\0\0\0IDATcrc_"].concat()
+}
+
+fn animated_webp(width: u32, height: u32, frames: usize) -> Vec<u8> {
+    let mut chunks = b"WEBPVP8X\x0a\0\0\0\x02\0\0\0".to_vec();
+    chunks.extend(&(width - 1).to_le_bytes()[..3]);
+    chunks.extend(&(height - 1).to_le_bytes()[..3]);
+    chunks.extend(b"ANMF\x03\0\0\0abc\0".repeat(frames));
+    let length = u32::try_from(chunks.len()).unwrap().to_le_bytes();
+    [&b"RIFF"[..], &length, &chunks].concat()
+}
+
+fn animated_gif(width: u16, height: u16, frames: usize) -> Vec<u8> {
+    let frame = b"\x21\xf9\x04\0\0\0\0\0\x2c\0\0\0\0\x01\0\x01\0\0\x02\x02\x4c\x01\0";
+    [&gif(width, height)[..], &frame.repeat(frames), b"\x3b"].concat()
+}
+
+#[test]
+fn the_pixels_of_all_frames_are_counted_by_the_header() {
+    for (bytes, content_type, pixels) in [
+        (png(100, 100), "image/png", Some(10_000)),
+        (png(65_535, 65_535), "image/png", Some(65_535 * 65_535)),
+        (png(u32::MAX, u32::MAX), "image/png", Some(u64::from(u32::MAX) * u64::from(u32::MAX))),
+        (animated_png(100, 100, 10), "image/png", Some(100_000)),
+        (animated_png(100, 100, 1_000_000), "image/png", Some(10_000_000_000)),
+        (animated_webp(10, 10, 7), "image/webp", Some(700)),
+        (animated_webp(100, 100, 100_000), "image/webp", Some(1_000_000_000)),
+        (animated_webp(16_000, 16_000, 0), "image/webp", Some(256_000_000)),
+        (animated_gif(10, 10, 7), "image/gif", Some(700)),
+        (animated_gif(100, 100, 100_000), "image/gif", Some(1_000_000_000)),
+        (animated_gif(0, 10, 1), "image/gif", Some(0)),
+        (jpeg(640, 480, 0), "image/jpeg", Some(640 * 480)),
+        (b"\x89PNG\r\n\x1a\n".to_vec(), "image/png", None),
+        (b"\xff\xd8\xff".to_vec(), "image/jpeg", None),
+    ] {
+        assert_eq!(
+            ImageHeaderScanner::total_pixels(&bytes, content_type),
+            pixels,
+            "{:?}",
+            &bytes[..bytes.len().min(30)]
+        );
+    }
+}

@@ -1,13 +1,14 @@
-//! From a rule's text to what it means, by recursive descent. Depth and length are bounded, so the stack is.
+//! A recursive-descent parser for rules. Length and depth are limited, and the stack with them.
 
-use super::{ApprovalRuleError, ArgumentPath, Expr, Op, PathSegment, RULE_BYTES_MAX, RULE_DEPTH_MAX};
+use super::{ApprovalRuleError, ArgumentPath, Expr, Op, PathSegment};
+use crate::limits::{RULE_BYTES_MAX, RULE_DEPTH_MAX};
 use serde_json::{Number, Value};
 
-/// Words that are no argument's name, unless `args.` stands before them.
+/// Not usable as the first segment of a path, except after `args.`.
 const RESERVED: [&str; 9] = ["and", "or", "not", "in", "contains", "exists", "true", "false", "null"];
-/// What may stand before a path and means nothing.
+/// Optional, meaningless prefixes of a path.
 const PREFIXES: [&str; 2] = ["args", "arguments"];
-/// Longer ones first: `<=` begins like `<`.
+/// Longer operators first: `<` is a prefix of `<=`.
 const OPS: [(&str, Op); 6] = [
     ("==", Op::Equal),
     ("!=", Op::NotEqual),
@@ -17,7 +18,7 @@ const OPS: [(&str, Op); 6] = [
     (">", Op::Greater),
 ];
 
-/// How much of a mistake is repeated.
+/// How much of the offending text an error message repeats.
 const FOUND_CHARS_MAX: usize = 20;
 
 pub(super) fn parse_rule(text: &str) -> Result<Expr, ApprovalRuleError> {
@@ -32,7 +33,7 @@ pub(super) fn parse_rule(text: &str) -> Result<Expr, ApprovalRuleError> {
 
 struct RuleParser<'a> {
     text: &'a str,
-    /// A byte, always at the beginning of a character.
+    /// A byte offset, always on a character boundary.
     pos: usize,
     depth: usize,
 }
@@ -121,7 +122,7 @@ impl<'a> RuleParser<'a> {
                 break;
             }
         }
-        // `args.x` is `x`; `args` alone and `args[0]` are an argument of that name.
+        // `args.x` is `x`, but `args` alone and `args[0]` name an argument `args`.
         let prefixed = PREFIXES.contains(&first) && matches!(steps.get(1), Some(PathSegment::Key(_)));
         Ok(ArgumentPath(steps.split_off(usize::from(prefixed))))
     }
@@ -137,12 +138,12 @@ impl<'a> RuleParser<'a> {
 
     fn parse_index(&mut self) -> Result<PathSegment, ApprovalRuleError> {
         let digits = self.peek_while(|c| c.is_ascii_digit());
-        let Ok(index) = digits.parse() else { return self.expected_error("a place in a list, from 0") };
+        let Ok(index) = digits.parse() else { return self.expected_error("a list index, from 0") };
         self.pos += digits.len();
         if self.eat_symbol("]") { Ok(PathSegment::Index(index)) } else { self.expected_error("`]`") }
     }
 
-    /// Literals of one type; beside them there may be `null`.
+    /// Literals of one type, or `null`.
     fn parse_list(&mut self) -> Result<Vec<Value>, ApprovalRuleError> {
         if !self.eat_symbol("[") {
             return self.expected_error("a list like `[\"a\", \"b\"]`");
@@ -194,7 +195,7 @@ impl<'a> RuleParser<'a> {
         }
     }
 
-    /// A text as JSON writes it.
+    /// A double-quoted string with JSON escapes.
     fn parse_json_string(&mut self) -> Result<Value, ApprovalRuleError> {
         let mut escaped = true; // the quote that begins it
         let end = self.remaining().char_indices().find_map(|(at, c)| {
@@ -212,7 +213,7 @@ impl<'a> RuleParser<'a> {
         }
     }
 
-    /// A text in which nothing is escaped.
+    /// A single-quoted string without escapes.
     fn parse_raw_string(&mut self) -> Result<Value, ApprovalRuleError> {
         let text = self.remaining().get(1..).and_then(|rest| rest.split_once('\'')).map(|(text, _)| text);
         let Some(text) = text else { return self.expected_error("a text with its closing `'`") };
@@ -228,19 +229,18 @@ impl<'a> RuleParser<'a> {
         self.pos += self.peek_while(char::is_whitespace).len();
     }
 
-    /// What the text goes on with, as long as it is of these.
     fn peek_while(&self, of: impl Fn(char) -> bool) -> &'a str {
         let rest = self.remaining();
         rest.get(..rest.find(|c| !of(c)).unwrap_or(rest.len())).unwrap_or_default()
     }
 
-    /// The name that comes next, or nothing.
+    /// The next identifier, or an empty string.
     fn peek_name(&self) -> &'a str {
         let begins = self.remaining().starts_with(|c: char| c.is_alphabetic() || c == '_');
         if begins { self.peek_while(|c| c.is_alphanumeric() || c == '_' || c == '-') } else { "" }
     }
 
-    /// Takes this word if it comes next, as a whole.
+    /// Consumes the keyword if it comes next as a whole word.
     fn eat_keyword(&mut self, word: &str) -> bool {
         self.skip_whitespace();
         let is = self.peek_name() == word;
@@ -250,7 +250,6 @@ impl<'a> RuleParser<'a> {
         is
     }
 
-    /// Takes this sign if it comes next.
     fn eat_symbol(&mut self, sign: &str) -> bool {
         self.skip_whitespace();
         let is = self.remaining().starts_with(sign);

@@ -1,4 +1,4 @@
-//! A tool: what the model is told, who does it, and under which conditions.
+//! A tool: its declaration for the model, its executor and its policies.
 
 use super::{Agent, handoff_tool_name};
 use crate::approval_rule::ApprovalRule;
@@ -7,115 +7,99 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How long people have to decide, when nothing else is said.
 const APPROVAL_TIMEOUT_SECONDS: u64 = 300;
 
-/// Something that an agent may ask for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
-    /// What the model is told of it.
     pub spec: ToolSpec,
-    /// Who does it.
     #[serde(rename = "how")]
     pub executor: ToolExecutor,
-    /// Its name for people.
+    /// For people.
     pub display_name: Option<String>,
-    /// Whether a person is asked first.
     pub approval: ApprovalPolicy,
-    /// How long that person has.
     pub approval_timeout_seconds: u64,
-    /// What counts as the answer when nobody gave one.
     pub approval_on_timeout: ApprovalOnTimeout,
-    /// May it be started again after a crash?
+    /// Whether it may be run again after a crash.
     pub idempotent: bool,
-    /// What its result is after a crash, when it may not.
+    /// Its result after a crash, when it is not idempotent.
     pub on_crash: OnCrash,
-    /// How long it has; `None` is [`crate::limits::RunLimits::tool_timeout_ms`].
+    /// `None` is [`crate::limits::RunLimits::tool_timeout_ms`].
     pub timeout_ms: Option<u64>,
-    /// How much it may give; `None` is [`crate::limits::RunLimits::tool_output_bytes_max`].
+    /// `None` is [`crate::limits::RunLimits::tool_output_bytes_max`].
     pub output_bytes_max: Option<usize>,
 }
 
-/// Who does what a tool is for.
+/// What runs a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ToolExecutor {
-    /// Headwater itself; the tool's name says what.
+    /// Built into the server, by the tool's name.
     Builtin,
-    /// Somebody behind an address.
     Http(HttpTool),
-    /// A program on this machine.
     Command(CommandTool),
-    /// The client that asked for the run.
+    /// The client that started the run.
     Client,
     /// A sub-agent.
     Agent {
-        /// Which.
         agent: String,
     },
-    /// Another agent, which takes over.
+    /// Another agent that takes over the task.
     Handoff {
-        /// Which.
         agent: String,
     },
 }
 
-/// A tool behind an address.
+/// An HTTP request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HttpTool {
-    /// `GET`, `POST`, …
     pub method: String,
-    /// The address; `{name}` is the argument of that name.
+    /// `{name}` is replaced by the argument of that name.
     pub url: String,
-    /// Headers; a value may be, or hold, a secret's name.
+    /// A value may be, or contain, a reference to a secret.
     pub headers: BTreeMap<String, String>,
-    /// The body; `None` is all arguments that the address does not use.
+    /// `None` sends all arguments that the URL does not use.
     pub body: Option<Value>,
-    /// Where in the answer the result is: a JSON pointer. `None` is all of it.
+    /// A JSON pointer to the result in the response; `None` is the whole response.
     pub result: Option<String>,
 }
 
-/// A tool that is a program.
+/// A program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandTool {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Where it runs; `None` is the server's own folder.
+    /// The working directory; `None` is the server's.
     pub dir: Option<String>,
-    /// What it has of the server's environment, by name. Nothing else.
+    /// Variables that are passed on from the server's environment. No others are.
     pub env_pass: Vec<String>,
-    /// What it has beside that; a value may be, or hold, a secret's name.
+    /// More variables; a value may be, or contain, a reference to a secret.
     pub env: BTreeMap<String, String>,
 }
 
-/// Whether a person is asked first.
+/// When a person must approve a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalPolicy {
-    /// Never.
     #[default]
     Never,
-    /// Before every call.
     Always,
-    /// When the rule says so of the arguments, or cannot read them.
+    /// If the rule requires it or cannot be evaluated.
     When(ApprovalRule),
 }
 
-/// What counts as the answer when nobody gave one in time.
+/// The decision when nobody answers in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOnTimeout {
-    /// No.
     #[default]
     Reject,
-    /// Yes.
     Approve,
 }
 
 impl Tool {
-    /// A tool that nothing special is said of.
+    /// A tool with default policies.
     #[must_use]
     pub const fn new(spec: ToolSpec, how: ToolExecutor) -> Self {
         Self {
@@ -132,7 +116,7 @@ impl Tool {
         }
     }
 
-    /// Asking an agent, by its own name.
+    /// The tool that calls an agent, under the agent's own name.
     #[must_use]
     pub fn for_sub_agent(agent: &Agent) -> Self {
         let description = match agent.description.as_str() {
@@ -148,7 +132,6 @@ impl Tool {
         Self::new(spec, ToolExecutor::Agent { agent: agent.name.clone() })
     }
 
-    /// Handing over to an agent.
     #[must_use]
     pub fn for_handoff(agent: &Agent) -> Self {
         let description = format!("Hand over to {}. {}", agent.name, agent.description).trim_end().to_owned();
@@ -157,7 +140,6 @@ impl Tool {
         Self::new(spec, ToolExecutor::Handoff { agent: agent.name.clone() })
     }
 
-    /// What people see it as.
     #[must_use]
     pub const fn call_kind(&self) -> CallKind {
         match self.executor {
@@ -168,7 +150,7 @@ impl Tool {
         }
     }
 
-    /// Whether people are asked, as far as that is known before the arguments are.
+    /// What is known about approval before the arguments are.
     #[must_use]
     pub const fn approval_gate(&self) -> ApprovalGate {
         match self.approval {
@@ -179,26 +161,23 @@ impl Tool {
     }
 }
 
-/// What becomes of a tool that was running when the process died.
+/// The result of a tool that was running when the process crashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnCrash {
-    /// Nobody knows: the result says so.
+    /// The outcome is unknown, and the result says so.
     #[default]
     Unknown,
-    /// It counts as failed.
     Fail,
-    /// A person is asked: run it again, or say what became of it.
+    /// A person decides: run it again, or supply the outcome.
     Ask,
 }
 
-/// A tool as the model sees it.
+/// A tool as declared to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Its name.
     pub name: String,
-    /// What it is for.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub parameters: Value,
 }

@@ -1,4 +1,4 @@
-//! The task's life and its steps.
+//! The task's lifecycle and its steps.
 
 use crate::content::ContentPart;
 use crate::error::ErrorInfo;
@@ -13,159 +13,140 @@ use serde_json::Value;
 /// `task.created`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskCreated {
-    /// The new task.
     pub task_id: TaskId,
-    /// What it is to do.
     pub task: Box<TaskSpec>,
 }
 
-/// What a task is to do.
+/// The request behind a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskSpec {
-    /// The thread that it belongs to.
     pub thread_id: ThreadId,
-    /// The agent that answers.
+    /// The agent that runs the task.
     pub agent: String,
-    /// The model that the agent asks first.
+    /// The agent's preferred model; later ones are fallbacks.
     pub model: String,
-    /// What was said.
     pub input: Vec<InputMessage>,
-    /// The task whose call asked for this one.
+    /// The task whose call started this one; `None` for the root of a run.
     #[serde(default)]
     pub parent_task_id: Option<TaskId>,
-    /// The run after which it goes on, where that is not the thread's last.
+    /// The run that it continues, where that is not the thread's last.
     #[serde(default)]
     pub previous: Option<TaskId>,
-    /// Tools that the caller declared and will run itself.
+    /// Tools that the client declared and runs itself.
     #[serde(default)]
     pub tools: Vec<ClientTool>,
-    /// The caller's own notes.
+    /// The client's own data, returned unchanged.
     #[serde(default)]
     pub metadata: JsonObject,
-    /// How much a front end shows: `agent` (everything) or `chat`.
     #[serde(default)]
     pub display_mode: DisplayMode,
-    /// Where it came from, when it was not asked for here.
+    /// Where the task was imported from, when it was not created here.
     #[serde(default)]
     pub origin: Option<Value>,
-    /// The names under which a client of another protocol knows it.
+    /// The ids that a client of another protocol uses for it.
     #[serde(default)]
     pub client: Option<ClientIds>,
 }
 
-/// How much a front end shows.
+/// How much of a task a front end shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DisplayMode {
-    /// Everything.
+    /// Everything, tool calls and reasoning included.
     #[default]
     Agent,
-    /// The conversation alone.
+    /// The messages alone.
     Chat,
 }
 
-/// One message of a request.
+/// One message of the input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InputMessage {
     /// `msg_…`
     pub id: ItemId,
-    /// Who said it.
     pub role: Role,
-    /// What.
     pub content: Vec<ContentPart>,
 }
 
-/// A tool that the caller declared.
+/// A tool that the client declared and runs itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTool {
-    /// Its name.
     pub name: String,
-    /// What it is for.
     #[serde(default)]
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     #[serde(default)]
     pub parameters: Value,
 }
 
-/// The names under which a client of another protocol knows a run.
+/// The ids that a client of another protocol uses for a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientIds {
-    /// The protocol.
     pub protocol: String,
-    /// Its name for the thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    /// Its name for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
 }
 
-/// An event that says only that it happened.
+/// `task.started`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskStarted {
-    /// The task.
     pub task_id: TaskId,
 }
 
 /// `task.step.started`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepStarted {
-    /// The task.
     pub task_id: TaskId,
-    /// The turn, from 1.
+    /// The turn, counted from 1.
     pub step: u32,
-    /// Which try of it, from 1.
+    /// The attempt at this turn, counted from 1.
     pub attempt: u32,
 }
 
 /// `task.step.done`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepDone {
-    /// The task.
     pub task_id: TaskId,
-    /// The turn.
     pub step: u32,
-    /// The model that answered.
     pub model: String,
-    /// How it ended.
     pub stop_reason: StopReason,
-    /// What it cost.
     pub usage: Usage,
-    /// The provider's service tier.
+    /// As reported by the provider.
     #[serde(default)]
     pub service_tier: Option<String>,
 }
 
-/// How a turn ended.
+/// Why a turn ended: complete, limited or interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// Whole: the model had said what it wanted.
+    /// Complete: the model finished its answer.
     Stop,
-    /// Whole: it wants tools.
+    /// Complete: the model calls tools.
     ToolCalls,
-    /// Limited: out of tokens.
+    /// Limited: the token limit was reached.
     MaxTokens,
-    /// Limited: the provider's filter.
+    /// Limited: the provider's content filter.
     ContentFilter,
-    /// Cut: the provider failed.
+    /// Interrupted: the provider failed.
     Error,
-    /// Cut: somebody stopped it.
+    /// Interrupted: the run was cancelled.
     Cancelled,
-    /// Cut: the process died.
+    /// Interrupted: the process crashed.
     Lost,
 }
 
 impl StopReason {
-    /// Did the model say all that it wanted?
+    /// Whether the model finished its turn.
     #[must_use]
     pub const fn is_complete(self) -> bool {
         matches!(self, Self::Stop | Self::ToolCalls)
     }
 
-    /// Was it broken off? Its items count as incomplete, whatever they said themselves.
+    /// Whether the turn was cut off. Its items count as incomplete, whatever status they carry.
     #[must_use]
     pub const fn is_interrupted(self) -> bool {
         matches!(self, Self::Error | Self::Cancelled | Self::Lost)
@@ -175,112 +156,113 @@ impl StopReason {
 /// `task.retrying`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRetrying {
-    /// The task.
     pub task_id: TaskId,
-    /// The turn.
     pub step: u32,
-    /// The try that comes.
+    /// The next attempt.
     pub attempt: u32,
-    /// It does not begin before.
+    /// The next attempt does not start earlier.
     pub not_before: Millis,
-    /// What went wrong.
+    /// The error of the failed attempt.
     pub error: ErrorInfo,
 }
 
 /// `task.agent.updated`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentUpdated {
-    /// The task.
     pub task_id: TaskId,
-    /// Who goes on.
+    /// The agent that takes over.
     pub agent: String,
-    /// Who handed over.
+    /// The agent that hands over.
     pub from: String,
 }
 
 /// `task.input.added`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InputAdded {
-    /// The task.
     pub task_id: TaskId,
-    /// What was said.
     pub input: Vec<InputMessage>,
 }
 
 /// `task.cancelling`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskCancelling {
-    /// The task.
     pub task_id: TaskId,
-    /// How.
     pub mode: CancelMode,
-    /// By whom.
     pub by: Initiator,
 }
 
-/// How a run is stopped.
+/// When a cancellation takes effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelMode {
-    /// Now; what is open is cut.
+    /// At once; open items become incomplete.
     #[default]
     Immediate,
-    /// When every task has finished its turn.
+    /// After every task has finished its turn.
     AfterTurn,
 }
 
-/// Who did something.
+/// Who or what caused a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Initiator {
-    /// A person.
+    /// A client or a person.
     #[default]
     User,
-    /// A clock.
+    /// A time limit expired.
     Timeout,
-    /// Headwater itself.
+    /// The server itself.
     System,
-    /// A cancel.
+    /// A cancellation.
     Cancel,
+}
+
+impl Initiator {
+    /// The wire name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Timeout => "timeout",
+            Self::System => "system",
+            Self::Cancel => "cancel",
+        }
+    }
 }
 
 /// `task.recovered`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskRecovered {
-    /// The task.
     pub task_id: TaskId,
-    /// The turn that is done again.
+    /// The turn that runs again.
     pub step: u32,
-    /// The try that comes.
+    /// The next attempt.
     pub attempt: u32,
-    /// The items of the lost attempt.
+    /// The items of the interrupted attempt.
     pub cut: Vec<ItemId>,
 }
 
 /// `task.completed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskCompleted {
-    /// The task.
     pub task_id: TaskId,
-    /// The sum of its steps, descendants included.
+    /// Total of its steps, descendants included.
     pub usage: Usage,
-    /// What that cost, where prices are known.
+    /// In the currency of the configured prices; `None` where a price is unknown.
     #[serde(default)]
     pub cost: Option<f64>,
-    /// From `created` on.
+    /// Measured from `task.created`.
     pub duration_ms: u64,
 }
 
 /// `task.incomplete`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskIncomplete {
-    /// The task.
     pub task_id: TaskId,
-    /// Which limit.
     pub reason: LimitReason,
-    /// The sum of its steps, descendants included.
+    /// Total of its steps, descendants included.
     pub usage: Usage,
-    /// From `created` on.
+    /// Measured from `task.created`.
     pub duration_ms: u64,
 }
 
@@ -288,42 +270,51 @@ pub struct TaskIncomplete {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitReason {
-    /// Too many turns.
+    /// `steps_max` was reached.
     MaxSteps,
-    /// The model ran out of tokens.
+    /// The model's token limit.
     MaxTokens,
-    /// Tokens or money of the run, the user or the day.
+    /// Tokens or cost of the run, or of the user on this day.
     Budget,
-    /// Time.
+    /// The run's deadline.
     Deadline,
-    /// The provider's filter.
+    /// The provider's content filter.
     ContentFilter,
+}
+
+impl LimitReason {
+    /// The wire name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxSteps => "max_steps",
+            Self::MaxTokens => "max_tokens",
+            Self::Budget => "budget",
+            Self::Deadline => "deadline",
+            Self::ContentFilter => "content_filter",
+        }
+    }
 }
 
 /// `task.failed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskFailed {
-    /// The task.
     pub task_id: TaskId,
-    /// What went wrong.
     pub error: ErrorInfo,
-    /// The sum of its steps, descendants included.
+    /// Total of its steps, descendants included.
     pub usage: Usage,
-    /// From `created` on.
+    /// Measured from `task.created`.
     pub duration_ms: u64,
 }
 
 /// `task.cancelled`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskCancelled {
-    /// The task.
     pub task_id: TaskId,
-    /// How.
     pub mode: CancelMode,
-    /// By whom.
     pub by: Initiator,
-    /// The sum of its steps, descendants included.
+    /// Total of its steps, descendants included.
     pub usage: Usage,
-    /// From `created` on.
+    /// Measured from `task.created`.
     pub duration_ms: u64,
 }

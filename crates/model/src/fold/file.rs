@@ -1,53 +1,57 @@
-//! Files that are read before the model is asked: how far each is, and what the model reads in its place.
+//! Files that are read before the model is called: their progress, and the content that replaces them.
 
 use super::task::{ItemFold, TaskFold};
 use crate::content::ContentPart;
 use crate::history::HistoryEntry;
 use crate::item::{FileProcessing, FileStatus, Item, ProcessedFile};
+use crate::limits::TASK_FILES_MAX;
 
-/// A task has so many files read. Of those beyond it the model is told that they were not.
-pub const TASK_FILES_MAX: usize = 32;
-
-/// What only the server knows of a file.
+/// The server's private state of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileFold {
-    /// How often somebody began to read it.
+    /// Number of attempts to read it.
     pub attempts: u32,
-    /// What the model reads of it, once it was read.
+    /// What the model reads, once the file was read.
     pub content: Option<Vec<ContentPart>>,
 }
 
 impl TaskFold {
-    /// The item whose files are being read, and its place in the output.
+    /// The item whose files are being read, and its index in the output.
     #[must_use]
     pub fn open_file_processing(&self) -> Option<(usize, &ItemFold, &FileProcessing)> {
         let open = self.items.iter().enumerate().filter(|(_, fold)| !fold.done);
-        open.filter_map(|(place, fold)| Some((place, fold, as_file_processing(fold)?))).next()
+        open.filter_map(|(index, fold)| Some((index, fold, as_file_processing(fold)?))).next()
     }
 
-    /// The addresses in what was said that are to be read and that nobody began to read, each once. What is said now goes
-    /// before what a client or a hook tells of the past, and of that the newest counts: there may be more than are read.
+    /// The URLs of files in the input that nobody has started to read, without duplicates. The current input comes
+    /// before the history of a client or a hook, of which the newest files count: there may be more than
+    /// `TASK_FILES_MAX`.
     #[must_use]
     pub fn unread_files(&self) -> Vec<&str> {
         let later = self.inputs.iter().map(|input| &input.message);
-        let now = self.spec.input.iter().chain(later).flat_map(|message| &message.content);
+        let current = self.spec.input.iter().chain(later).flat_map(|message| &message.content);
         let before = self.prior_history.iter().flat_map(|before| &before.entries);
         let past: Vec<&ContentPart> =
             self.rewritten_history.iter().flatten().chain(before).flat_map(user_content).collect();
         let left = TASK_FILES_MAX.saturating_sub(self.file_count());
         let mut unread: Vec<&str> = Vec::new();
-        self.collect_unread(now, left, &mut unread);
-        let said_now = unread.len();
+        self.collect_unread(current, left, &mut unread);
+        let current_count = unread.len();
         self.collect_unread(past.into_iter().rev(), left, &mut unread);
-        if let Some(past) = unread.get_mut(said_now..) {
+        if let Some(past) = unread.get_mut(current_count..) {
             past.reverse();
         }
         unread
     }
 
-    fn collect_unread<'a>(&self, said: impl Iterator<Item = &'a ContentPart>, most: usize, unread: &mut Vec<&'a str>) {
-        for url in said.filter_map(part_web_url) {
-            if unread.len() == most {
+    fn collect_unread<'a>(
+        &self,
+        parts: impl Iterator<Item = &'a ContentPart>,
+        files_max: usize,
+        unread: &mut Vec<&'a str>,
+    ) {
+        for url in parts.filter_map(part_web_url) {
+            if unread.len() == files_max {
                 break;
             }
             if self.find_file(url).is_none() && !unread.contains(&url) {
@@ -56,14 +60,14 @@ impl TaskFold {
         }
     }
 
-    /// What a user said, as the model reads it: in place of each file that was read stands what is in it, wherever it was
-    /// named; in place of one that was not stands a note. A file that may yet be read stays as it is.
+    /// The content as the model reads it: each file that was read is replaced by its content, each file that could not
+    /// be read by a note. A file that may still be read stays.
     #[must_use]
     pub fn with_file_contents(&self, content: &[ContentPart]) -> Vec<ContentPart> {
         content.iter().flat_map(|part| self.file_replacement(part).unwrap_or_else(|| vec![part.clone()])).collect()
     }
 
-    /// The same of what was said before this task that no log has.
+    /// The same for the prior history.
     #[must_use]
     pub fn entries_with_file_contents(&self, entries: &[HistoryEntry]) -> Vec<HistoryEntry> {
         let as_read = |entry: &HistoryEntry| match entry {
@@ -106,7 +110,7 @@ const fn as_file_processing(fold: &ItemFold) -> Option<&FileProcessing> {
     }
 }
 
-/// What a person said, whose files are read. What tools gave is given as it is.
+/// The content whose files are read. Tool results are passed on unchanged.
 fn user_content(entry: &HistoryEntry) -> &[ContentPart] {
     match entry {
         HistoryEntry::User { content } => content,
@@ -114,7 +118,6 @@ fn user_content(entry: &HistoryEntry) -> &[ContentPart] {
     }
 }
 
-/// Where on the web a part points to.
 fn part_web_url(part: &ContentPart) -> Option<&str> {
     match part {
         ContentPart::File { file } => file.web_url(),

@@ -1,4 +1,4 @@
-//! How a task's output grows: items, their blocks, their ends.
+//! Applies events of items and blocks to a task's output.
 
 use super::task::{ItemFold, TaskFold};
 use super::{FileFold, FoldError, FoldResult};
@@ -62,7 +62,7 @@ fn open_item<'a>(task: &'a mut TaskFold, output_index: u32, id: &ItemId) -> Resu
 fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&PrivatePayload>) -> FoldResult {
     let next = e.output_index as usize == task.items.len();
     let known = task.items.iter().any(|fold| fold.item.id() == e.item.id());
-    // Calls are named once and answered once: what the model is given must pair them (law 12).
+    // Call ids are unique and each call has one result, because models require pairs (law 12).
     let pairs = match &e.item {
         Item::ToolCall(call) => task.call(&call.call_id).is_none(),
         Item::ToolResult(result) => task.call(&result.call_id).is_some() && task.result(&result.call_id).is_none(),
@@ -71,7 +71,7 @@ fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&PrivatePayloa
     if !next || known || !pairs {
         return Err(FoldError);
     }
-    // What is not the model's belongs to no turn.
+    // Only the model's own items belong to a turn.
     let is_said = !matches!(e.item, Item::ToolResult(_) | Item::FileProcessing(_));
     let step = task.open_step().and_then(|_| task.steps.len().checked_sub(1)).filter(|_| is_said);
     task.items.push(ItemFold {
@@ -91,7 +91,7 @@ fn item_added(task: &mut TaskFold, e: &ItemEvent, private: Option<&PrivatePayloa
     Ok(())
 }
 
-/// The files that an item begins with: somebody began to read those that are being read.
+/// The files that a new item lists. Those in progress count as one attempt.
 fn initial_files(item: &Item) -> BTreeMap<String, FileFold> {
     let Item::FileProcessing(item) = item else { return BTreeMap::new() };
     let tries = |file: &ProcessedFile| u32::from(file.status == FileStatus::Processing);
@@ -118,7 +118,7 @@ fn item_done(task: &mut TaskFold, e: &ItemEvent, private: Option<&PrivatePayload
     Ok(())
 }
 
-/// A `done` leaves out what it need not repeat: that stays as it was. How the item ended is the `done`'s alone to say.
+/// A `done` may omit content that the deltas have carried: it is kept. The status is always taken from the `done`.
 fn restore_omitted_fields(done: &mut Item, before: Item) {
     match (done, before) {
         (Item::Reasoning(done), Item::Reasoning(before)) => {
@@ -266,7 +266,7 @@ fn annotation_added(fold: &mut ItemFold, e: &AnnotationAdded) -> FoldResult {
 fn text_done(task: &mut TaskFold, e: &TextEvent) -> FoldResult {
     let fold = open_item(task, e.output_index, &e.item_id)?;
     if !fold.open_parts.contains(&e.block_index) {
-        // A short block in one event.
+        // A whole block in one event.
         block_added(task, e.output_index, &e.item_id, e.block_index, e.item.clone().into())?;
     }
     let fold = open_item(task, e.output_index, &e.item_id)?;
@@ -284,7 +284,7 @@ fn image_delta(fold: &mut ItemFold, e: &ImageDelta) -> FoldResult {
     replace_image(open_block(fold, e.block_index)?, e.item.block())
 }
 
-/// Each picture is whole and takes the place of the one before it.
+/// Each image is complete and replaces the one before it.
 fn replace_image(held: &mut Block, next: &ImageBlock) -> FoldResult {
     let Block::Image(held) = held else { return Err(FoldError) };
     let before = std::mem::replace(held, next.clone());

@@ -1,6 +1,6 @@
-//! The state of one task, and what its life and steps do to it.
+//! The state of one task, and how lifecycle and step events change it.
 
-use super::{FileFold, FoldError, FoldResult, incomplete_reason, output, terminal_status};
+use super::{FileFold, FoldError, FoldResult, incomplete_reason, output};
 use crate::content::ContentPart;
 use crate::definition::OnCrash;
 use crate::error::ErrorInfo;
@@ -8,148 +8,132 @@ use crate::event::{ApprovalRequested, ApprovalResolved, StepRetrying, TaskRecove
 use crate::event::{
     Event, InputMessage, PendingRequest, StepDone, StepStarted, StopReason, TaskCancelling, TaskCreated,
 };
-use crate::history::RawItem;
-use crate::history::{HistoryEntry, PriorHistory};
+use crate::history::{HistoryEntry, PriorHistory, RawItem};
 use crate::id::{CallId, ItemId, TaskId};
 use crate::item::{Item, ToolCall};
 use crate::model_settings::ModelSettings;
 use crate::record::PrivatePayload;
+use crate::reference;
 use crate::seq::Millis;
 use crate::task::TaskStatus;
 use crate::usage::Usage;
 use std::collections::BTreeMap;
 
-/// One task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskFold {
-    /// Its name.
     pub id: TaskId,
-    /// What it is to do.
     pub spec: Box<TaskSpec>,
-    /// The agent that answers now.
+    /// The active agent.
     pub agent: String,
-    /// Where it is.
     pub status: TaskStatus,
-    /// Its output, with what only the server knows of each item.
     pub items: Vec<ItemFold>,
-    /// Its turns, attempt by attempt.
+    /// One entry per attempt.
     pub steps: Vec<StepFold>,
-    /// What was said after it began.
+    /// Input that arrived after the task was created.
     pub inputs: Vec<InputFold>,
-    /// What it waits for, as its last pause said.
+    /// What the last pause waits for.
     pub pending: Vec<PendingRequest>,
-    /// Questions that were asked, with their answers.
+    /// Approval requests with their decisions.
     pub approvals: Vec<(ApprovalRequested, Option<ApprovalResolved>)>,
-    /// A cancel waits for the turn to end.
+    /// A cancellation that waits for the turn to end.
     pub cancelling: Option<TaskCancelling>,
-    /// Who handed over to whom, and when.
     pub handoffs: Vec<HandoffFold>,
-    /// What a hook made of the past, where one did.
+    /// The history as an input hook rewrote it.
     pub rewritten_history: Option<Vec<HistoryEntry>>,
-    /// What was said before it that the thread's log does not have.
+    /// History that the thread's log does not have.
     pub prior_history: Option<PriorHistory>,
-    /// What the caller asks of the model.
     pub model_settings: ModelSettings,
-    /// The digest of the definitions that it started with.
     pub definitions_digest: Option<String>,
-    /// What its own steps cost.
+    /// Tokens of its own steps.
     pub usage: Usage,
-    /// What its end said that everything cost.
+    /// The total that its terminal event carries, descendants included.
     pub total_usage: Option<Usage>,
-    /// What went wrong.
     pub error: Option<ErrorInfo>,
-    /// Which limit, or who, ended it.
+    /// Which limit or who ended the task.
     pub reason: Option<String>,
-    /// When it began.
     pub created_at: Millis,
-    /// When it ended.
     pub ended_at: Option<Millis>,
-    /// When it must have ended.
     pub deadline: Option<Millis>,
 }
 
-/// One attempt of one turn.
+/// One attempt at one turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepFold {
-    /// The turn, from 1.
+    /// Counted from 1.
     pub step: u32,
-    /// The try, from 1.
+    /// Counted from 1.
     pub attempt: u32,
-    /// Which of the agent's models is asked: its place among them.
+    /// Index into the agent's models.
     pub model_index: usize,
-    /// How often that one was asked, from 1.
+    /// Attempts with that model, counted from 1.
     pub model_attempt: u32,
-    /// The try begins then, when one before it failed.
+    /// When the next attempt may start, after a failed one.
     pub not_before: Option<Millis>,
-    /// The model that answered, once it has ended.
+    /// The model that answered; empty until the step is done.
     pub model: String,
-    /// How it ended.
     pub stop_reason: Option<StopReason>,
-    /// Tokens so far.
     pub usage: Usage,
 }
 
-/// One item of the output, with what only the server knows of it.
+/// An item of the output with the server's private state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ItemFold {
-    /// The item as people see it.
     pub item: Item,
-    /// The attempt that it belongs to: its place in `steps`. Results belong to none, nor do files.
+    /// Index into `steps` of the attempt that it belongs to. Results and files belong to none.
     pub step_index: Option<usize>,
-    /// Has its `done` come?
     pub done: bool,
-    /// Which of its blocks or summary parts are open.
+    /// Indices of the blocks or summary parts that are open.
     pub open_parts: Vec<u32>,
-    /// Are its arguments whole?
     pub arguments_complete: bool,
-    /// Is it of an attempt that was done again? Then it is left out of history and of final objects.
+    /// Whether its attempt was repeated. Excluded from the history and from final objects.
     pub superseded: bool,
     /// What the model reads of it.
     pub content: Option<Vec<ContentPart>>,
-    /// The upstream item as it came.
+    /// The upstream item, unchanged.
     pub raw: Option<RawItem>,
-    /// The provider's name for the call.
     pub provider_call_id: Option<String>,
-    /// How the tool was started, unless a person has been asked about it since.
+    /// Set while the tool may be running; reset when a person is asked about it after a crash.
     pub started: Option<StartedTool>,
-    /// How often it was started.
+    /// Number of times the tool was started.
     pub attempts: u32,
-    /// The files that are read, by address.
+    /// By URL.
     pub files: BTreeMap<String, FileFold>,
 }
 
-/// How a tool was started.
+impl ItemFold {
+    /// What the model reads of a result. Content that did not fit into the record's private half is rebuilt from the
+    /// blocks.
+    #[must_use]
+    pub fn result_content(&self) -> Vec<ContentPart> {
+        let rebuild = || reference::wrap_reference_groups(reference::blocks_to_parts(self.item.blocks()));
+        self.content.clone().unwrap_or_else(rebuild)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedTool {
-    /// The try, from 1.
+    /// Counted from 1.
     pub attempt: u32,
-    /// The arguments that it runs with.
     pub arguments: String,
-    /// May it be started again?
+    /// Whether it may be started again after a crash.
     pub idempotent: bool,
-    /// What its result is when the process died.
     pub on_crash: OnCrash,
-    /// When it must have ended.
     pub deadline: Option<Millis>,
 }
 
-/// An agent took over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoffFold {
-    /// It happened when this many attempts had begun.
+    /// Attempts that had started before the handoff.
     pub after_steps: usize,
-    /// Who handed over.
     pub from_agent: String,
-    /// Who goes on.
     pub to_agent: String,
 }
 
-/// Something that was said after the task began.
+/// Input that arrived after the task was created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputFold {
-    /// It came while this many attempts had begun.
+    /// Attempts that had started before it arrived.
     pub after_steps: usize,
-    /// What was said.
     pub message: InputMessage,
 }
 
@@ -181,19 +165,17 @@ impl TaskFold {
         }
     }
 
-    /// The attempt that is going on.
+    /// The attempt in progress.
     #[must_use]
     pub fn open_step(&self) -> Option<&StepFold> {
         self.steps.last().filter(|step| step.stop_reason.is_none())
     }
 
-    /// The call of this name, and its item.
     #[must_use]
     pub fn call(&self, call_id: &CallId) -> Option<(&ItemFold, &ToolCall)> {
         self.calls().find(|(_, call)| call.call_id == *call_id)
     }
 
-    /// Every call, in order.
     pub fn calls(&self) -> impl Iterator<Item = (&ItemFold, &ToolCall)> {
         self.items.iter().filter_map(|fold| match &fold.item {
             Item::ToolCall(call) => Some((fold, call)),
@@ -201,7 +183,7 @@ impl TaskFold {
         })
     }
 
-    /// The result of this call, and its place in the output.
+    /// The result of a call, and its index in the output.
     #[must_use]
     pub fn result(&self, call_id: &CallId) -> Option<(usize, &ItemFold)> {
         self.items.iter().enumerate().find(|(_, fold)| match &fold.item {
@@ -217,7 +199,7 @@ impl TaskFold {
         })
     }
 
-    /// The last question about a call, with its answer.
+    /// The last approval request about a call, with its decision.
     #[must_use]
     pub fn last_approval(&self, call_id: &CallId) -> Option<&(ApprovalRequested, Option<ApprovalResolved>)> {
         self.approvals.iter().rev().find(|(asked, _)| asked.call_id == *call_id)
@@ -225,7 +207,7 @@ impl TaskFold {
 
     pub(super) fn apply(&mut self, at: Millis, event: &Event, private: Option<&PrivatePayload>) -> FoldResult {
         self.apply_change(at, event, private)?;
-        // Tokens of a turn that has not ended ride with its records: recovery needs them when it never ends.
+        // Records carry the tokens of an unfinished turn: recovery needs them if the turn never ends.
         if let Some(usage) = private.and_then(|private| private.usage)
             && let Some(step) = self.steps.last_mut().filter(|step| step.stop_reason.is_none())
         {
@@ -255,7 +237,7 @@ impl TaskFold {
             Event::ToolStarted(e) => self.tool_started(e, private),
             Event::ToolProgress(e) => self.call(&e.call_id).map(|_| ()).ok_or(FoldError),
             Event::ApprovalRequested(e) => {
-                // Asked after a crash: nobody knows what became of the call, so it does not run any more.
+                // Requested after a crash: the outcome is unknown, so the call no longer counts as running.
                 self.call_mut(&e.call_id).ok_or(FoldError)?.started = None;
                 self.approvals.push((e.clone(), None));
                 Ok(())
@@ -329,7 +311,8 @@ impl TaskFold {
             self.steps.last_mut().filter(|step| step.stop_reason.is_none() && step.step == e.step).ok_or(FoldError)?;
         step.attempt = e.attempt;
         step.not_before = Some(e.not_before);
-        // A model that failed is left alone for a while; the next one is asked at once.
+        // A time in the future means that the same model is tried again later; otherwise the next model is tried at
+        // once.
         if e.not_before > at {
             step.model_attempt = step.model_attempt.saturating_add(1);
         } else {
@@ -387,14 +370,14 @@ impl TaskFold {
 
     fn end(&mut self, at: Millis, event: &Event) -> FoldResult {
         let loose = self.open_step().is_some() || self.items.iter().any(|fold| !fold.done);
-        self.status = terminal_status(event).filter(|_| !loose).ok_or(FoldError)?;
+        self.status = event.terminal_status().filter(|_| !loose).ok_or(FoldError)?;
         self.ended_at = Some(at);
         self.pending = Vec::new();
         match event {
             Event::Completed(e) => self.total_usage = Some(e.usage),
             Event::Incomplete(e) => {
                 self.total_usage = Some(e.usage);
-                self.reason = wire_name(e.reason);
+                self.reason = Some(e.reason.as_str().to_owned());
             }
             Event::Failed(e) => {
                 self.total_usage = Some(e.usage);
@@ -402,15 +385,10 @@ impl TaskFold {
             }
             Event::Cancelled(e) => {
                 self.total_usage = Some(e.usage);
-                self.reason = wire_name(e.by);
+                self.reason = Some(e.by.as_str().to_owned());
             }
             _ => {}
         }
         Ok(())
     }
-}
-
-/// A unit variant's wire name.
-fn wire_name(word: impl serde::Serialize) -> Option<String> {
-    serde_json::to_value(word).ok()?.as_str().map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! A fold as one JSON object.
+//! Renders a fold as a JSON object.
 
 use super::{RunFold, TaskFold};
 use crate::id::TaskId;
@@ -8,7 +8,7 @@ use crate::task::TaskObject;
 use crate::usage::Usage;
 
 impl RunFold {
-    /// A task of the run as one JSON object, with the items of its sub-agents in their places.
+    /// Renders a task, with the items of its sub-agents embedded.
     #[must_use]
     pub fn task_object(&self, id: &TaskId) -> Option<TaskObject> {
         let task = self.task(id)?;
@@ -29,7 +29,7 @@ impl RunFold {
         })
     }
 
-    /// What a task and everybody below it cost.
+    /// Tokens of a task and all of its descendants.
     #[must_use]
     pub fn total_usage(&self, task: &TaskFold) -> Usage {
         if let Some(total) = task.total_usage {
@@ -47,10 +47,10 @@ impl RunFold {
         shown.map(|fold| self.embed_sub_agent(task, fold.item.clone())).collect()
     }
 
-    /// Puts a sub-agent's items into the result of the call that asked for it.
+    /// Embeds a sub-agent's items into the result of the call that started it.
     fn embed_sub_agent(&self, task: &TaskFold, mut item: Item) -> Item {
         if let Item::ToolResult(result) = &mut item {
-            // A child is created by its parent only, so this ends: `create` refuses a task that is there already.
+            // Terminates, because a child is created by its parent and `create_task` refuses duplicates.
             let child =
                 self.task(&result.call_id.child_task_id()).filter(|c| c.spec.parent_task_id.as_ref() == Some(&task.id));
             if let Some(child) = child {

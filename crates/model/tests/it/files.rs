@@ -3,9 +3,10 @@
 use crate::fold::{ROOT, event, item};
 use model::content::{ContentPart, FileRef};
 use model::event::Event;
-use model::fold::{RunFold, TASK_FILES_MAX};
+use model::fold::RunFold;
 use model::history::{HistoryEntry, PriorHistory};
 use model::item::FileStatus;
+use model::limits::TASK_FILES_MAX;
 use model::record::PrivatePayload;
 use model::thread::{ThreadReplay, history_entries};
 use model_testing::{LogOptions, generate_thread_log, test_seeds};

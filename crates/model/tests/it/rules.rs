@@ -1,7 +1,8 @@
 //! Rules on arguments: what they mean, where they are refused, and that doubt asks.
 
-use model::approval_rule::{ApprovalRule, ApprovalRuleError, RULE_BYTES_MAX, RULE_DEPTH_MAX};
+use model::approval_rule::{ApprovalRule, ApprovalRuleError};
 use model::definition::ApprovalPolicy;
+use model::limits::{RULE_BYTES_MAX, RULE_DEPTH_MAX};
 use model_testing::{Rng, test_seeds};
 use serde_json::{Value, json};
 
@@ -129,7 +130,7 @@ fn a_mistake_is_refused_with_its_column_and_what_was_expected() {
         ("a in []", "column 7: expected a number, a \"text\", `true`, `false` or `null`, found `]`"),
         ("a in [1, 'x']", "column 10: expected the same type as before in this list, found `'x']`"),
         ("a in [1 2]", "column 9: expected `,` or `]`, found `2]`"),
-        ("a[x] == 1", "column 3: expected a place in a list, from 0, found `x`"),
+        ("a[x] == 1", "column 3: expected a list index, from 0, found `x`"),
         ("a. b == 1", "column 4: expected the name of an argument, found `b`"),
         ("in == 1", "column 1: expected the name of an argument (`args.` may stand before it), found `in`"),
         ("true", "column 1: expected the name of an argument (`args.` may stand before it), found `true`"),

@@ -278,7 +278,8 @@ async fn part_with_bytes(part: &ContentPart, row: &AttachmentRow, bytes: Bytes, 
 
 /// The words of a file, under its name: as many as a model is given of one, and nothing in them reads like what it may cite.
 fn file_text(name: &str, bytes: &[u8], bytes_max: usize) -> String {
-    let (text, is_longer) = fetch::document_text::text_of_attachment(bytes, name, bytes_max);
+    let fetch::ExtractedText { text, truncated: is_longer } =
+        fetch::document_text::text_of_attachment(bytes, name, bytes_max);
     let cut = if is_longer { " (it is longer than what follows)" } else { "" };
     reference::escape_markers(format!("File {name}{cut}:\n\n{text}"))
 }

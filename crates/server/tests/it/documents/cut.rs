@@ -139,7 +139,7 @@ async fn each_file_has_its_turn_however_long_the_others_take() {
     let seen = frames(&hw, &task).await;
     assert_eq!(seen.last().unwrap().event, "task.completed");
     let found = files(&seen);
-    let late = found.iter().filter(|(.., message)| message == "The address took too long to answer.").count();
+    let late = found.iter().filter(|(.., message)| message == "The server took too long to respond.").count();
     let read = found.iter().filter(|(_, status, _)| status == "completed").count();
     assert_eq!((found.len(), late, read), (6, 5, 1), "{found:?}");
 }

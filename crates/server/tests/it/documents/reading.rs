@@ -64,7 +64,7 @@ async fn a_large_document_a_large_page_and_one_that_is_not_there_in_one_request(
     let mut found = files(&frames);
     found.sort();
     let [missing, page, report] = &found[..] else { panic!("{found:?}") };
-    assert_eq!((missing.1.as_str(), missing.2.as_str()), ("failed", "The address answered with status 404."));
+    assert_eq!((missing.1.as_str(), missing.2.as_str()), ("failed", "The server responded with status 404."));
     assert_eq!((page.1.as_str(), page.2.as_str()), ("completed", "Read page (5.3 MB); its text was cut after 1.0 MB"));
     assert_eq!((report.1.as_str(), report.2.as_str()), ("completed", "Read report.pdf (21.0 MB)"));
 
@@ -79,7 +79,7 @@ async fn a_large_document_a_large_page_and_one_that_is_not_there_in_one_request(
         &format!("[The file page, from {}; it is longer than what follows]", urls[1]),
         "The first line",
         "Paragraph 10000 of a long page",
-        &format!("{} could not be read: The address answered with status 404.]", urls[2]),
+        &format!("{} could not be read: The server responded with status 404.]", urls[2]),
     ]
     .iter()
     .map(|words| heard.find(words).unwrap_or_else(|| panic!("{words:?} is not in what the model was asked")))
@@ -116,7 +116,7 @@ async fn the_same_three_as_the_files_of_a_chat_are_its_first_block() {
     let (last, before) = deltas.split_last().unwrap();
     assert_eq!(**last, json!({"status": "completed", "message": "Processed 2 of 3 files"}));
     assert!(before.len() >= 2 && before.iter().all(|delta| delta["status"] == "processing"), "{before:?}");
-    let missing = format!("{}: The address answered with status 404.", urls[2]);
+    let missing = format!("{}: The server responded with status 404.", urls[2]);
     assert!(before.iter().any(|delta| delta["message"] == missing), "{before:?}");
     assert_eq!((&frames[stop]["index"], &frames[stop + 1]["content_block"]["type"]), (&json!(0), &json!("text")));
     assert_eq!((final_text(&frames).as_str(), &frames[stop + 1]["index"]), ("Hello.", &json!(1)));

@@ -1,16 +1,15 @@
-//! What the bytes of a simple font mean: by the encoding that it names, and the names of glyphs that it puts in place.
+//! Decodes the bytes of a simple font: by its named encoding and its differences.
 
 use super::STREAM_BYTES_MAX;
 use lopdf::{Dictionary, Document, Object};
 use std::ops::RangeInclusive;
 
-/// The encodings that can be named.
 const STANDARD_ENCODINGS: [&[u8]; 4] =
     [b"StandardEncoding", b"MacRomanEncoding", b"MacExpertEncoding", b"WinAnsiEncoding"];
-/// The Greek alphabet as the font `Symbol` has it, at the places of the Latin one.
+/// The Greek letters of the font `Symbol`, at the codes of the Latin ones.
 const GREEK: &str = "ΑΒΧ∆ΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_ αβχδεφγηιϕκλμνοπθρστυϖωξψζ";
 
-/// The meaning of each byte. One that means nothing is empty.
+/// The text of each byte; empty for undefined ones.
 pub(super) fn decode_simple_encoding(document: &Document, font: &Dictionary) -> Vec<String> {
     let encoding = font.get_deref(b"Encoding", document).ok();
     let changed = encoding.and_then(|encoding| encoding.as_dict().ok());
@@ -26,9 +25,9 @@ pub(super) fn decode_simple_encoding(document: &Document, font: &Dictionary) -> 
             Object::Integer(at) => code = usize::try_from(*at).unwrap_or(usize::MAX),
             Object::Name(name) => {
                 let Some(meaning) = meanings.get_mut(code) else { break };
-                // A name that was made up says nothing, and the place is as good as any.
-                if let Some(said) = unicode_of_glyph_name(name) {
-                    *meaning = said;
+                // A made-up name says nothing; the base encoding is the best guess.
+                if let Some(text) = unicode_of_glyph_name(name) {
+                    *meaning = text;
                 }
                 code += 1;
             }
@@ -38,7 +37,7 @@ pub(super) fn decode_simple_encoding(document: &Document, font: &Dictionary) -> 
     meanings
 }
 
-/// Of a font that says nothing, by what it is.
+/// The encoding of a font that names none.
 fn builtin_encoding(document: &Document, font: &Dictionary) -> Vec<String> {
     let name = font.get_deref(b"BaseFont", document).and_then(Object::as_name).unwrap_or_default();
     let is = |part: &[u8]| name.windows(part.len()).any(|window| window == part);
@@ -49,7 +48,7 @@ fn builtin_encoding(document: &Document, font: &Dictionary) -> Vec<String> {
         let greek = meanings.iter_mut().skip(usize::from(b'A'));
         greek.zip(GREEK.chars()).for_each(|(meaning, c)| *meaning = c.to_string());
     } else if is(b"Dingbats") {
-        // Unicode has them in the same order.
+        // The same order as in Unicode.
         let signs = meanings.iter_mut().skip(usize::from(b'!')).take(94);
         signs.zip('\u{2701}'..).for_each(|(meaning, c)| *meaning = c.to_string());
         for (code, c) in [(b'H', '★'), (b'l', '●'), (b'n', '■'), (b'u', '◆')] {
@@ -63,14 +62,14 @@ fn named_encoding(encoding: &[u8]) -> Vec<String> {
     decode_codes(&font_dictionary(Object::Name(encoding.to_vec())), 0..=255)
 }
 
-/// What the name of a glyph means: a known one, a number of a character, or several of these.
+/// The text of a glyph name: a standard name, a code point, or a sequence of these.
 fn unicode_of_glyph_name(name: &[u8]) -> Option<String> {
     let name = name.split(|byte| *byte == b'.').next().filter(|name| !name.is_empty() && name.len() <= 64)?;
-    let whole = font_dictionary(Object::Dictionary(Dictionary::from_iter([(
+    let dictionary = font_dictionary(Object::Dictionary(Dictionary::from_iter([(
         "Differences",
         Object::Array(vec![Object::Integer(0), Object::Name(name.to_vec())]),
     )])));
-    if let Some(known) = decode_codes(&whole, 0..=0).pop().filter(|known| !known.is_empty()) {
+    if let Some(known) = decode_codes(&dictionary, 0..=0).pop().filter(|known| !known.is_empty()) {
         return Some(known);
     }
     let text = std::str::from_utf8(name).ok()?;
@@ -82,7 +81,7 @@ fn unicode_of_glyph_name(name: &[u8]) -> Option<String> {
     char::from_u32(u32::from_str_radix(digits, 16).ok()?).map(String::from)
 }
 
-/// The library knows the encodings and the names, for fonts.
+/// `lopdf` offers encodings and glyph names only through a font dictionary.
 fn font_dictionary(encoding: Object) -> Dictionary {
     Dictionary::from_iter([("Type", Object::Name(b"Font".to_vec())), ("Encoding", encoding)])
 }

@@ -1,42 +1,40 @@
-//! A line in the making: glyphs and where they are. What is between two of them is only seen when the line is whole.
+//! A line under construction. Spaces are inserted once the line is complete.
 
 use super::bidi;
 use std::borrow::Cow;
 
-/// A gap of so much of the font's size is a space.
+/// The smallest gap that counts as a space, in ems.
 const SPACE_EM: f64 = 0.15;
-/// Between ideographs, which stand apart.
+/// The same between ideographs, which are set apart.
 const IDEOGRAPH_SPACE_EM: f64 = 0.5;
-/// A line that has more glyphs is parted.
+/// Longer lines are split.
 const GLYPHS_MAX: usize = 50_000;
-/// So far back a glyph is looked for that is drawn a second time.
+/// How far back to look for a glyph that is drawn twice.
 const DUPLICATE_LOOKBACK_MAX: usize = 300;
 
-/// Where a glyph goes.
 #[derive(Clone, Copy)]
 pub(super) struct GlyphPosition {
     pub(super) x: f64,
     pub(super) y: f64,
-    /// The way that its line goes: one step.
+    /// The unit vector of the writing direction.
     pub(super) direction: (f64, f64),
-    /// How wide it is, and how far it is from there to the next glyph.
+    /// The glyph's width, and the distance from its end to the next glyph.
     pub(super) width: f64,
     pub(super) gap: f64,
-    /// The size of the font, along the line and across it.
+    /// The font size along and across the line.
     pub(super) font_width: f64,
     pub(super) font_height: f64,
 }
 
 impl GlyphPosition {
-    /// Is it nothing to read? A space without room is only there to bring letters together.
+    /// Whether there is nothing to read. A space of zero width only joins letters.
     pub(super) fn is_blank(&self, text: &str) -> bool {
         text.is_empty() || text == " " && self.width + self.gap.min(0.0) < 0.05 * self.font_width
     }
 }
 
-/// A glyph that is there.
 struct PlacedGlyph {
-    /// Where its text ends in the text of the line.
+    /// The end of its text within the text of the line.
     end: usize,
     start: f64,
     end_position: f64,
@@ -44,25 +42,24 @@ struct PlacedGlyph {
     font_width: f64,
 }
 
-/// The line.
 #[derive(Default)]
 pub(super) struct TextLine {
     text: String,
     glyphs: Vec<PlacedGlyph>,
     direction: (f64, f64),
-    /// The size of the last glyph's font.
+    /// Of the last glyph.
     font_height: f64,
-    /// What stands between this line and the one before.
+    /// What separates this line from the one before.
     separator: &'static str,
 }
 
 impl TextLine {
-    /// How much text there is that is not yet written.
+    /// The size of the text that is not written yet.
     pub(super) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Puts a glyph there, after a new line if it is not on this one.
+    /// Adds a glyph, after a line break if it is not on this line.
     pub(super) fn push_glyph(&mut self, text: &str, spot: &GlyphPosition, out: &mut String) {
         if let Some(gap) = self.line_break_before(spot) {
             self.flush(gap, out);
@@ -85,7 +82,7 @@ impl TextLine {
         });
     }
 
-    /// Makes the last glyph end behind this one, which has no text of its own.
+    /// Extends the last glyph to the end of this one, which has no text of its own.
     pub(super) fn extend_last_glyph(&mut self, spot: &GlyphPosition) {
         let (from, _) = self.project(spot);
         if let Some(last) = self.glyphs.last_mut() {
@@ -94,13 +91,12 @@ impl TextLine {
         }
     }
 
-    /// Writes the line.
     pub(super) fn flush(&mut self, gap: &'static str, out: &mut String) {
         let line = self.to_text();
         let line = line.trim();
         if !line.is_empty() {
             out.truncate(out.trim_end().len());
-            // A hyphen that is only there because the line ends.
+            // A soft hyphen at the end of a line.
             let is_parted = out.ends_with('\u{ad}') && self.separator == "\n";
             if is_parted {
                 out.pop();
@@ -116,13 +112,13 @@ impl TextLine {
         self.glyphs.clear();
     }
 
-    /// Along the line and across it.
+    /// The position along and across the line.
     fn project(&self, spot: &GlyphPosition) -> (f64, f64) {
         let (x, y) = self.direction;
         (spot.x * x + spot.y * y, spot.y * x - spot.x * y)
     }
 
-    /// What is between the line and a glyph that is not on it.
+    /// The line break before a glyph that is not on this line.
     fn line_break_before(&self, spot: &GlyphPosition) -> Option<&'static str> {
         let last = self.glyphs.last()?;
         let is_turned = self.direction.0 * spot.direction.0 + self.direction.1 * spot.direction.1 < 0.95;
@@ -137,43 +133,42 @@ impl TextLine {
         }
     }
 
-    /// Letters are made bold, or given a shadow, by drawing them twice.
+    /// Bold text and shadows are made by drawing a glyph twice.
     fn is_duplicate(&self, text: &str, from: f64, across: f64, wide: f64) -> bool {
         let is_back = self.glyphs.last().is_some_and(|last| from < last.end_position - 0.1 * wide);
         let near = |a: f64, b: f64| (a - b).abs() < 0.1 * wide;
-        let is_same = |(index, piece): (usize, &PlacedGlyph)| {
-            near(piece.start, from) && near(piece.across, across) && self.text_of(index) == text
+        let is_same = |(index, glyph): (usize, &PlacedGlyph)| {
+            near(glyph.start, from) && near(glyph.across, across) && self.text_of(index) == text
         };
         is_back && self.glyphs.iter().enumerate().rev().take(DUPLICATE_LOOKBACK_MAX).any(is_same)
     }
 
     fn text_of(&self, index: usize) -> &str {
-        let end_of = |index: usize| self.glyphs.get(index).map(|piece| piece.end);
+        let end_of = |index: usize| self.glyphs.get(index).map(|glyph| glyph.end);
         let start = index.checked_sub(1).and_then(end_of).unwrap_or_default();
         end_of(index).and_then(|end| self.text.get(start..end)).unwrap_or_default()
     }
 
-    /// The line with its spaces.
     fn to_text(&self) -> String {
         let space = self.space_threshold();
         let mut glyphs: Vec<(&PlacedGlyph, &str)> = Vec::with_capacity(self.glyphs.len());
-        glyphs.extend(self.glyphs.iter().enumerate().map(|(index, piece)| (piece, self.text_of(index))));
+        glyphs.extend(self.glyphs.iter().enumerate().map(|(index, glyph)| (glyph, self.text_of(index))));
         let is_mixed = glyphs.iter().any(|(_, text)| bidi::is_right_to_left(text));
-        // Some programs write these from the left, some from the right, and some each word from another side.
+        // Programs write mixed lines in either direction, or word by word.
         if is_mixed {
             glyphs.sort_by(|(one, _), (other, _)| one.start.total_cmp(&other.start));
         }
         let mut words: Vec<Cow<'_, str>> = Vec::with_capacity(glyphs.len() * 5 / 4);
         let mut last: Option<(&PlacedGlyph, &str)> = None;
-        for (piece, text) in glyphs {
-            let accented = last.and_then(|before| compose_overlaid_accent(before, (piece, text)));
+        for (glyph, text) in glyphs {
+            let accented = last.and_then(|before| compose_overlaid_accent(before, (glyph, text)));
             if accented.is_some() {
                 words.pop();
-            } else if last.is_some_and(|before| is_space_between(before, (piece, text), space)) {
+            } else if last.is_some_and(|before| is_space_between(before, (glyph, text), space)) {
                 words.push(" ".into());
             }
             words.push(accented.map_or(text.into(), |both| both.to_string().into()));
-            last = Some((piece, text));
+            last = Some((glyph, text));
         }
         if is_mixed {
             bidi::to_logical_order(&mut words);
@@ -181,18 +176,18 @@ impl TextLine {
         bidi::join_normalized(&words)
     }
 
-    /// From which gap on there is a space. Where all letters stand apart, words stand further apart.
+    /// The smallest gap that is a space. In letter-spaced text, words are even further apart.
     fn space_threshold(&self) -> f64 {
         let (mut smallest, mut largest, mut letters, mut spaces) = (f64::MAX, 0.0_f64, 0, 0);
         for (index, pair) in self.glyphs.windows(2).enumerate() {
-            let [before, piece] = pair else { continue };
+            let [before, glyph] = pair else { continue };
             let is_letter = |text: &str| text.chars().all(char::is_alphabetic);
-            let (said, text) = (self.text_of(index), self.text_of(index + 1));
-            let gap = (piece.start - before.end_position) / piece.font_width;
-            if said.trim().is_empty() || text.trim().is_empty() {
+            let (before_text, text) = (self.text_of(index), self.text_of(index + 1));
+            let gap = (glyph.start - before.end_position) / glyph.font_width;
+            if before_text.trim().is_empty() || text.trim().is_empty() {
                 spaces += 1;
             } else {
-                letters += i32::from(is_letter(said) && is_letter(text));
+                letters += i32::from(is_letter(before_text) && is_letter(text));
                 (smallest, largest) = (smallest.min(gap), largest.max(gap));
             }
         }
@@ -201,25 +196,28 @@ impl TextLine {
     }
 }
 
-/// A letter whose accent was drawn before it, over it.
+/// Composes a letter with an accent that was drawn before it.
 fn compose_overlaid_accent(
     (before, accent): (&PlacedGlyph, &str),
-    (piece, letter): (&PlacedGlyph, &str),
+    (glyph, letter): (&PlacedGlyph, &str),
 ) -> Option<char> {
-    let is_over = piece.start < (before.start + before.end_position) / 2.0;
+    let is_over = glyph.start < (before.start + before.end_position) / 2.0;
     is_over.then(|| bidi::compose_accent(accent, letter)).flatten()
 }
 
-/// Is there a space between these two?
-fn is_space_between((before, said): (&PlacedGlyph, &str), (piece, text): (&PlacedGlyph, &str), space: f64) -> bool {
-    if said.ends_with(char::is_whitespace) || text.starts_with(char::is_whitespace) {
+fn is_space_between(
+    (before, before_text): (&PlacedGlyph, &str),
+    (glyph, text): (&PlacedGlyph, &str),
+    space: f64,
+) -> bool {
+    if before_text.ends_with(char::is_whitespace) || text.starts_with(char::is_whitespace) {
         return false;
     }
-    let wide = piece.font_width.max(before.font_width * 0.5);
+    let wide = glyph.font_width.max(before.font_width * 0.5);
     let is_square = |c: char| c >= '\u{2e80}' && !bidi::is_right_to_left(c.encode_utf8(&mut [0; 4]));
-    let squares = said.ends_with(is_square) && text.starts_with(is_square);
+    let squares = before_text.ends_with(is_square) && text.starts_with(is_square);
     let space = if squares { IDEOGRAPH_SPACE_EM.max(space) } else { space };
-    let gap = piece.start - before.end_position;
-    // An accent is drawn over its letter; anything that is further back is something else.
+    let gap = glyph.start - before.end_position;
+    // An accent overlaps its letter; anything further back is something else.
     gap > space * wide || gap < -wide.max(before.end_position - before.start)
 }

@@ -1,27 +1,34 @@
-//! Text: which characters the bytes are, and no more of them than allowed.
+//! Decodes and normalizes text.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 use std::borrow::Cow;
 
-/// The characters: as the mark at the beginning says, else as the server says, else UTF-8 if it is that, else what the web
-/// has always meant by nothing.
-pub(super) fn decode_text<'a>(bytes: &'a [u8], declared: Option<&str>) -> Cow<'a, str> {
-    if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
-        return encoding.decode_without_bom_handling(bytes.get(mark..).unwrap_or_default()).0;
+/// Text from a file, up to a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtractedText {
+    pub text: String,
+    pub truncated: bool,
+}
+
+/// Decodes by byte order bom_bytes, then by the declared charset, then as UTF-8 if it is valid, and otherwise as
+/// Windows-1252, the web's default.
+pub(crate) fn decode_text<'a>(bytes: &'a [u8], declared: Option<&str>) -> Cow<'a, str> {
+    if let Some((encoding, bom_bytes)) = Encoding::for_bom(bytes) {
+        return encoding.decode_without_bom_handling(bytes.get(bom_bytes..).unwrap_or_default()).0;
     }
     let declared = declared.and_then(|label| Encoding::for_label(label.as_bytes()));
     let encoding = declared.unwrap_or_else(|| if std::str::from_utf8(bytes).is_ok() { UTF_8 } else { WINDOWS_1252 });
     encoding.decode_without_bom_handling(bytes).0
 }
 
-/// The characters as the mark at the beginning says, else as UTF-8, whatever else they may be.
-pub(super) fn decode_by_bom(bytes: &[u8]) -> Cow<'_, str> {
-    let (encoding, mark) = Encoding::for_bom(bytes).unwrap_or((UTF_8, 0));
-    encoding.decode_without_bom_handling(bytes.get(mark..).unwrap_or_default()).0
+/// Decodes by byte order bom_bytes, or else as UTF-8 with replacement characters.
+pub(crate) fn decode_by_bom(bytes: &[u8]) -> Cow<'_, str> {
+    let (encoding, bom_bytes) = Encoding::for_bom(bytes).unwrap_or((UTF_8, 0));
+    encoding.decode_without_bom_handling(bytes.get(bom_bytes..).unwrap_or_default()).0
 }
 
-/// The text with one sort of line end and without control characters, and whether there was more of it.
-pub(super) fn normalize_text(text: &str, bytes_max: usize) -> (String, bool) {
+/// Unifies line ends and removes control characters, up to a limit.
+pub(crate) fn normalize_text(text: &str, bytes_max: usize) -> ExtractedText {
     let mut clean = String::with_capacity(text.len().min(bytes_max));
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
@@ -32,11 +39,11 @@ pub(super) fn normalize_text(text: &str, bytes_max: usize) -> (String, bool) {
             c => c,
         };
         if clean.len() + c.len_utf8() > bytes_max {
-            return (clean, true);
+            return ExtractedText { text: clean, truncated: true };
         }
         clean.push(c);
     }
-    (clean, false)
+    ExtractedText { text: clean, truncated: false }
 }
 
 #[cfg(test)]
@@ -64,14 +71,14 @@ mod tests {
 
     #[test]
     fn line_ends_are_alike_and_control_characters_are_gone() {
-        let (text, truncated) = normalize_text("a\r\nb\rc\n\td\0\u{1b}[0m\u{85}e\u{c}f", 100);
+        let ExtractedText { text, truncated } = normalize_text("a\r\nb\rc\n\td\0\u{1b}[0m\u{85}e\u{c}f", 100);
         assert_eq!((text.as_str(), truncated), ("a\nb\nc\n\td[0me\nf", false));
     }
 
     #[test]
     fn a_text_is_cut_between_two_characters() {
-        assert_eq!(normalize_text("aé", 3), ("aé".to_owned(), false));
-        assert_eq!(normalize_text("aé", 2), ("a".to_owned(), true));
-        assert_eq!(normalize_text("aé", 0), (String::new(), true));
+        for (bytes_max, text, truncated) in [(3, "aé", false), (2, "a", true), (0, "", true)] {
+            assert_eq!(normalize_text("aé", bytes_max), ExtractedText { text: text.to_owned(), truncated });
+        }
     }
 }

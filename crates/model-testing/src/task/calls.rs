@@ -1,10 +1,9 @@
-//! A task's calls: how they are started, asked for, answered.
+//! A task's calls: start, approval, result.
 
-use super::item_writer::ItemWriter;
-use super::log_builder::LogBuilder;
-use super::task::{EndedChild, GenPhase, GenTask};
-use super::text::random_text;
-use super::turn_plan;
+use super::{EndedChild, GenPhase, GenTask, RunContext};
+use crate::item_writer::ItemWriter;
+use crate::text::random_text;
+use crate::turn_plan;
 use model::content::ContentPart;
 use model::definition::OnCrash;
 use model::error::{ErrorCode, ErrorInfo};
@@ -21,43 +20,37 @@ use model::task::TaskStatus;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
-/// A complete call of the turn that ended last.
+/// A complete call of the last turn.
 #[derive(Clone, Debug)]
-pub(super) struct GenCall {
-    pub(super) id: CallId,
+pub(crate) struct GenCall {
+    pub(crate) id: CallId,
     name: String,
     kind: CallKind,
     gate: ApprovalGate,
     arguments: String,
-    pub(super) state: GenCallState,
+    pub(crate) state: GenCallState,
     attempt: u32,
     idempotent: bool,
     on_crash: OnCrash,
 }
 
-/// Where a call is.
 #[derive(Clone, Debug)]
-pub(super) enum GenCallState {
-    /// Its turn has not ended, or it has been allowed to start.
+pub(crate) enum GenCallState {
+    /// Not started yet, or approved.
     Ready,
-    /// A person is asked.
     AwaitingApproval,
-    /// A person said no.
     Rejected(ErrorInfo),
-    /// The client runs it.
     AwaitingClient,
-    /// It runs.
     Running,
     /// A sub-agent works on it; its result is open.
     AwaitingChild(Box<ItemWriter>),
-    /// It waits for the ordinary ones.
+    /// Waits for the other calls.
     AwaitingHandoff,
-    /// It has its result.
     Answered,
 }
 
 impl GenCall {
-    pub(super) fn new(world: &mut LogBuilder, call: &ToolCall) -> Self {
+    pub(crate) fn new(ctx: &mut RunContext<'_>, call: &ToolCall) -> Self {
         Self {
             id: call.call_id.clone(),
             name: call.name.clone(),
@@ -66,8 +59,8 @@ impl GenCall {
             arguments: call.arguments.clone().unwrap_or_default(),
             state: GenCallState::Ready,
             attempt: 0,
-            idempotent: world.rng.chance(40),
-            on_crash: world.rng.choose(OnCrash::Unknown, &[OnCrash::Fail]),
+            idempotent: ctx.rng.chance(40),
+            on_crash: ctx.rng.choose(OnCrash::Unknown, &[OnCrash::Fail]),
         }
     }
 
@@ -81,38 +74,40 @@ impl GenCall {
 }
 
 impl GenTask {
-    /// The turn is whole: every call begins, or somebody is asked.
-    pub(super) fn start_calls(&mut self, world: &mut LogBuilder) {
+    /// Starts every call or requests its approval.
+    pub(crate) fn start_calls(&mut self, ctx: &mut RunContext<'_>) {
         self.phase = GenPhase::Waiting;
-        for place in 0..self.calls.len() {
-            let Some(call) = self.calls.get_mut(place) else { break };
-            let asked = call.gate == ApprovalGate::Always || (call.gate == ApprovalGate::Maybe && world.rng.chance(50));
+        for index in 0..self.calls.len() {
+            let Some(call) = self.calls.get_mut(index) else { break };
+            let needs_approval =
+                call.gate == ApprovalGate::Always || (call.gate == ApprovalGate::Maybe && ctx.rng.chance(50));
             match call.kind {
-                _ if asked => self.request_approval(world, place),
-                CallKind::Tool | CallKind::Agent => self.start_call(world, place),
+                _ if needs_approval => self.request_approval(ctx, index),
+                CallKind::Tool | CallKind::Agent => self.start_call(ctx, index),
                 CallKind::Client => call.state = GenCallState::AwaitingClient,
                 CallKind::Handoff => call.state = GenCallState::AwaitingHandoff,
             }
         }
     }
 
-    fn request_approval(&mut self, world: &mut LogBuilder, place: usize) {
-        let Some(call) = self.calls.get_mut(place) else { return };
+    fn request_approval(&mut self, ctx: &mut RunContext<'_>, index: usize) {
+        let Some(call) = self.calls.get_mut(index) else { return };
         call.state = GenCallState::AwaitingApproval;
         let args = serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
-        world.emit(Event::ApprovalRequested(ApprovalRequested {
+        let expires_at = ctx.now.saturating_add(300_000);
+        ctx.emit(Event::ApprovalRequested(ApprovalRequested {
             task_id: self.id.clone(),
             key: call.id.approval_key(),
             call_id: call.id.clone(),
             action_requests: vec![ActionRequest { name: call.name.clone(), args }],
             review_configs: vec![ReviewConfig { require_approval: true }],
             timeout_seconds: 300,
-            expires_at: world.now.saturating_add(300_000),
+            expires_at,
         }));
     }
 
-    fn start_call(&mut self, world: &mut LogBuilder, place: usize) {
-        let Some(call) = self.calls.get_mut(place) else { return };
+    fn start_call(&mut self, ctx: &mut RunContext<'_>, index: usize) {
+        let Some(call) = self.calls.get_mut(index) else { return };
         call.attempt = call.attempt.saturating_add(1);
         call.state = GenCallState::Running;
         let started = ToolStarted {
@@ -124,16 +119,16 @@ impl GenTask {
         let private = PrivatePayload {
             idempotent: Some(call.idempotent),
             on_crash: Some(call.on_crash),
-            deadline: Some(world.now.saturating_add(60_000)),
+            deadline: Some(ctx.now.saturating_add(60_000)),
             ..PrivatePayload::default()
         };
-        world.emit_with_private(Event::ToolStarted(started), Some(private));
+        ctx.emit_with_private(Event::ToolStarted(started), Some(private));
         if call.kind == CallKind::Agent {
             let id = call.id.clone();
-            let open = self.open_result(world, &id, VecDeque::new());
-            let child = Self::start_child(world, self, &id);
-            world.new_children.push(child);
-            if let Some(call) = self.calls.get_mut(place) {
+            let open = self.open_result(ctx, &id, VecDeque::new());
+            let child = Self::start_child(ctx, self, &id);
+            ctx.new_children.push(child);
+            if let Some(call) = self.calls.get_mut(index) {
                 call.state = GenCallState::AwaitingChild(Box::new(open));
             }
         }
@@ -141,9 +136,9 @@ impl GenTask {
 
     fn open_result(
         &mut self,
-        world: &mut LogBuilder,
+        ctx: &mut RunContext<'_>,
         call: &CallId,
-        pieces: VecDeque<super::item_writer::ItemStep>,
+        pieces: VecDeque<crate::item_writer::ItemStep>,
     ) -> ItemWriter {
         let item = Item::ToolResult(ToolResult {
             id: call.item_id("fco"),
@@ -158,23 +153,23 @@ impl GenTask {
             agent: Some(self.agent.clone()),
         });
         let index = self.next_output_index();
-        ItemWriter::add(world, &self.id, index, item, pieces, None)
+        ItemWriter::add(ctx, &self.id, index, item, pieces, None)
     }
 
-    /// The call gets its result.
-    fn finish_call(&mut self, world: &mut LogBuilder, place: usize, status: ResultStatus, error: Option<ErrorInfo>) {
-        let Some(call) = self.calls.get_mut(place) else { return };
+    /// Writes the result of a call.
+    fn finish_call(&mut self, ctx: &mut RunContext<'_>, index: usize, status: ResultStatus, error: Option<ErrorInfo>) {
+        let Some(call) = self.calls.get_mut(index) else { return };
         let id = call.id.clone();
         let blocks =
-            if status == ResultStatus::Completed { turn_plan::tool_result_steps(world) } else { VecDeque::new() };
+            if status == ResultStatus::Completed { turn_plan::tool_result_steps(ctx) } else { VecDeque::new() };
         let mut open = match std::mem::replace(&mut call.state, GenCallState::Answered) {
             GenCallState::AwaitingChild(open) => *open,
-            _ => self.open_result(world, &id, blocks),
+            _ => self.open_result(ctx, &id, blocks),
         };
-        while open.emit_next(world, &self.id, None) {}
+        while open.emit_next(ctx, &self.id, None) {}
         let mut content = reference::wrap_reference_groups(reference::blocks_to_parts(open.item.blocks()));
         if content.is_empty() {
-            // Providers refuse empty results.
+            // Providers reject empty results.
             content.push(ContentPart::text(error.as_ref().map_or("(nothing)", |error| error.code.as_str())));
         }
         let fits = serde_json::to_vec(&content).is_ok_and(|bytes| bytes.len() <= DONE_REPEAT_BYTES_MAX);
@@ -182,20 +177,20 @@ impl GenTask {
             result.status = Some(status);
             result.reason = (status == ResultStatus::Incomplete).then_some(IncompleteReason::Cancelled);
             result.error = error;
-            result.summary = world.rng.chance(10).then(|| random_text(&mut world.rng, 0, 4));
-            result.artifact = world.rng.chance(10).then(|| world.random_value());
-            result.ui_hints = world.rng.chance(10).then(|| [("tone".to_owned(), json!(1.25))].into_iter().collect());
+            result.summary = ctx.rng.chance(10).then(|| random_text(&mut ctx.rng, 0, 4));
+            result.artifact = ctx.rng.chance(10).then(|| ctx.random_value());
+            result.ui_hints = ctx.rng.chance(10).then(|| [("tone".to_owned(), json!(1.25))].into_iter().collect());
         }
         open.emit_done(
-            world,
+            ctx,
             &self.id,
             fits.then(|| PrivatePayload { content: Some(content), ..PrivatePayload::default() }),
         );
         self.update_phase();
     }
 
-    /// A sub-agent ended: what it gave is in the log already, so that its result says only how it ended.
-    pub(super) fn finish_child_call(&mut self, world: &mut LogBuilder, ended: EndedChild) {
+    /// The sub-agent's output is in the log already, so the `done` of the result carries only its status.
+    pub(crate) fn finish_child_call(&mut self, ctx: &mut RunContext<'_>, ended: EndedChild) {
         self.total.add(ended.usage);
         let Some(call) = self.calls.iter_mut().find(|call| call.id.child_task_id() == ended.id) else { return };
         let GenCallState::AwaitingChild(open) = std::mem::replace(&mut call.state, GenCallState::Answered) else {
@@ -220,71 +215,69 @@ impl GenTask {
         });
         let content = Some(vec![ContentPart::text(ended.last_message)]);
         let event = ItemEvent { task_id: self.id.clone(), output_index: open.output_index, item };
-        world.emit_with_private(Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
+        ctx.emit_with_private(Event::ItemDone(event), Some(PrivatePayload { content, ..PrivatePayload::default() }));
         self.update_phase();
     }
 
-    /// When every call is answered, the next turn may begin.
     fn update_phase(&mut self) {
         if self.phase == GenPhase::Waiting && self.calls.iter().all(GenCall::is_answered) {
             self.phase = GenPhase::Ready;
         }
     }
 
-    pub(super) fn has_running_tools(&self) -> bool {
+    pub(crate) fn has_running_tools(&self) -> bool {
         self.phase == GenPhase::Waiting && self.calls.iter().any(GenCall::is_running)
     }
 
-    /// Can a call go on by itself?
-    pub(super) fn can_advance_calls(&self) -> bool {
+    /// Whether a call can proceed without external input.
+    pub(crate) fn can_advance_calls(&self) -> bool {
         self.has_running_tools() || self.is_handoff_due()
     }
 
-    /// A hand-off runs after the ordinary calls of its turn.
+    /// A handoff runs after the other calls of its turn.
     fn is_handoff_due(&self) -> bool {
         let last = |call: &GenCall| matches!(call.state, GenCallState::AwaitingHandoff);
         self.calls.iter().any(last) && self.calls.iter().all(|call| last(call) || call.is_answered())
     }
 
-    /// A tool that runs says something, or ends.
-    pub(super) fn advance_calls(&mut self, world: &mut LogBuilder) {
+    /// Lets a running tool report progress or end.
+    pub(crate) fn advance_calls(&mut self, ctx: &mut RunContext<'_>) {
         if self.is_handoff_due() {
-            self.run_handoffs(world);
+            self.run_handoffs(ctx);
             return;
         }
         let running: Vec<usize> = self.call_indexes(GenCall::is_running);
-        let Some(place) = world.rng.pick(&running).copied() else { return };
-        let chance = world.rng.between(1, 100);
+        let Some(index) = ctx.rng.pick(&running).copied() else { return };
+        let chance = ctx.rng.between(1, 100);
         if chance <= 15 {
-            let Some(call) = self.calls.get(place) else { return };
+            let Some(call) = self.calls.get(index) else { return };
             let (task_id, call_id) = (self.id.clone(), call.id.clone());
-            let message = world.rng.chance(50).then(|| random_text(&mut world.rng, 0, 4));
-            let progress = Some(world.random_fraction());
-            let total = world.rng.chance(50).then_some(10.0);
-            world.emit(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
+            let message = ctx.rng.chance(50).then(|| random_text(&mut ctx.rng, 0, 4));
+            let progress = Some(ctx.random_fraction());
+            let total = ctx.rng.chance(50).then_some(10.0);
+            ctx.emit(Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         } else if chance <= 30 {
-            world.emit_side_event(&self.id);
+            ctx.emit_side_event(&self.id);
         } else if chance <= 38 {
-            let error = ErrorInfo::new(ErrorCode::ToolFailed, random_text(&mut world.rng, 0, 5));
-            self.finish_call(world, place, ResultStatus::Failed, Some(error));
+            let error = ErrorInfo::new(ErrorCode::ToolFailed, random_text(&mut ctx.rng, 0, 5));
+            self.finish_call(ctx, index, ResultStatus::Failed, Some(error));
         } else {
-            self.finish_call(world, place, ResultStatus::Completed, None);
+            self.finish_call(ctx, index, ResultStatus::Completed, None);
         }
     }
 
-    fn run_handoffs(&mut self, world: &mut LogBuilder) {
-        for place in self.call_indexes(|call| matches!(call.state, GenCallState::AwaitingHandoff)) {
-            self.start_call(world, place);
-            self.finish_call(world, place, ResultStatus::Completed, None);
+    fn run_handoffs(&mut self, ctx: &mut RunContext<'_>) {
+        for index in self.call_indexes(|call| matches!(call.state, GenCallState::AwaitingHandoff)) {
+            self.start_call(ctx, index);
+            self.finish_call(ctx, index, ResultStatus::Completed, None);
         }
         let agent = if self.agent == "specialist" { "demo" } else { "specialist" };
         let from = std::mem::replace(&mut self.agent, agent.to_owned());
         let task_id = self.id.clone();
-        world.emit(Event::AgentUpdated(AgentUpdated { task_id, agent: agent.to_owned(), from }));
+        ctx.emit(Event::AgentUpdated(AgentUpdated { task_id, agent: agent.to_owned(), from }));
     }
 
-    /// What waits for people.
-    pub(super) fn pending_calls(&self) -> impl Iterator<Item = PendingRequest> {
+    pub(crate) fn pending_calls(&self) -> impl Iterator<Item = PendingRequest> {
         self.calls.iter().filter_map(|call| {
             let (kind, key) = match call.state {
                 GenCallState::AwaitingApproval => (PendingKind::Approval, Some(call.id.approval_key())),
@@ -295,23 +288,23 @@ impl GenTask {
         })
     }
 
-    /// A question is decided. What comes of it follows in [`Self::act`].
-    pub(super) fn resolve_approval(&mut self, world: &mut LogBuilder, pending: &PendingRequest, by: Initiator) {
-        let asked =
+    /// Decides a request. The effects follow in [`Self::apply_answers`].
+    pub(crate) fn resolve_approval(&mut self, ctx: &mut RunContext<'_>, pending: &PendingRequest, by: Initiator) {
+        let needs_approval =
             |call: &&mut GenCall| call.id == pending.call_id && matches!(call.state, GenCallState::AwaitingApproval);
-        let Some(call) = self.calls.iter_mut().find(asked) else { return };
+        let Some(call) = self.calls.iter_mut().find(needs_approval) else { return };
         let mut decision =
             ApprovalDecision { kind: ApprovalDecisionKind::Reject, always: false, message: None, args: None };
         if by == Initiator::User {
             use ApprovalDecisionKind::{Approve, Edit, Reject};
-            decision.kind = world.rng.choose(Approve, &[Approve, Reject, Edit]);
-            decision.always = decision.kind == Approve && world.rng.chance(20);
-            decision.message = world.rng.chance(30).then(|| "too risky".to_owned());
+            decision.kind = ctx.rng.choose(Approve, &[Approve, Reject, Edit]);
+            decision.always = decision.kind == Approve && ctx.rng.chance(20);
+            decision.message = ctx.rng.chance(30).then(|| "too risky".to_owned());
         }
         call.state = match decision.kind {
             ApprovalDecisionKind::Approve => GenCallState::Ready,
             ApprovalDecisionKind::Edit => {
-                let args = json!({"location": "Lyon", "n": world.random_value()});
+                let args = json!({"location": "Lyon", "n": ctx.random_value()});
                 call.arguments = args.to_string();
                 decision.args = Some(args);
                 GenCallState::Ready
@@ -322,73 +315,73 @@ impl GenTask {
             }
         };
         let (task_id, key) = (self.id.clone(), call.id.approval_key());
-        world.emit(Event::ApprovalResolved(ApprovalResolved { task_id, key, decisions: vec![decision], by }));
+        ctx.emit(Event::ApprovalResolved(ApprovalResolved { task_id, key, decisions: vec![decision], by }));
     }
 
-    /// Results of what was refused, then of what the client ran, then what was allowed starts.
-    pub(super) fn apply_answers(&mut self, world: &mut LogBuilder, answered: &[PendingRequest]) {
-        for place in self.call_indexes(|call| matches!(call.state, GenCallState::Rejected(_))) {
-            let Some(GenCallState::Rejected(error)) = self.calls.get(place).map(|call| &call.state) else { continue };
+    /// Writes the results of rejected calls, then of client tools, and then starts approved calls.
+    pub(crate) fn apply_answers(&mut self, ctx: &mut RunContext<'_>, answered: &[PendingRequest]) {
+        for index in self.call_indexes(|call| matches!(call.state, GenCallState::Rejected(_))) {
+            let Some(GenCallState::Rejected(error)) = self.calls.get(index).map(|call| &call.state) else { continue };
             let error = Some(error.clone());
-            self.finish_call(world, place, ResultStatus::Rejected, error);
+            self.finish_call(ctx, index, ResultStatus::Rejected, error);
         }
         let is_answered = |call: &GenCall| answered.iter().any(|pending| pending.call_id == call.id);
-        for place in self.call_indexes(|call| matches!(call.state, GenCallState::AwaitingClient) && is_answered(call)) {
-            self.finish_call(world, place, ResultStatus::Completed, None);
+        for index in self.call_indexes(|call| matches!(call.state, GenCallState::AwaitingClient) && is_answered(call)) {
+            self.finish_call(ctx, index, ResultStatus::Completed, None);
         }
         if self.phase == GenPhase::Waiting {
-            for place in self.call_indexes(|call| matches!(call.state, GenCallState::Ready)) {
-                self.start_call(world, place);
+            for index in self.call_indexes(|call| matches!(call.state, GenCallState::Ready)) {
+                self.start_call(ctx, index);
             }
         }
     }
 
-    /// Every call that nobody will answer any more gets a result that says so.
-    pub(super) fn abandon_calls(&mut self, world: &mut LogBuilder, code: ErrorCode) {
-        for place in self.call_indexes(|call| !call.is_answered()) {
+    /// Writes a result for every call that will not be answered.
+    pub(crate) fn abandon_calls(&mut self, ctx: &mut RunContext<'_>, code: ErrorCode) {
+        for index in self.call_indexes(|call| !call.is_answered()) {
             let pending: Vec<PendingRequest> = self.pending_calls().collect();
-            let id = self.calls.get(place).map(|call| call.id.clone());
+            let id = self.calls.get(index).map(|call| call.id.clone());
             if let Some(pending) = pending.iter().find(|pending| Some(&pending.call_id) == id.as_ref()) {
-                self.resolve_approval(world, pending, Initiator::System);
+                self.resolve_approval(ctx, pending, Initiator::System);
             }
             let error = ErrorInfo::new(code, "The call was given up.");
-            self.finish_call(world, place, ResultStatus::Incomplete, Some(error));
+            self.finish_call(ctx, index, ResultStatus::Incomplete, Some(error));
         }
     }
 
-    /// The run winds down: what waits is refused, what runs may end.
-    pub(super) fn stop_after_turn(&mut self, world: &mut LogBuilder) {
+    /// Rejects what waits for people; running tools may end.
+    pub(crate) fn stop_after_turn(&mut self, ctx: &mut RunContext<'_>) {
         let pending: Vec<PendingRequest> = self.pending_calls().collect();
         for pending in &pending {
-            self.resolve_approval(world, pending, Initiator::System);
+            self.resolve_approval(ctx, pending, Initiator::System);
         }
-        self.apply_answers(world, &[]);
-        for place in
+        self.apply_answers(ctx, &[]);
+        for index in
             self.call_indexes(|call| matches!(call.state, GenCallState::AwaitingClient | GenCallState::AwaitingHandoff))
         {
             let error = ErrorInfo::new(ErrorCode::Cancelled, "The run is about to end.");
-            self.finish_call(world, place, ResultStatus::Incomplete, Some(error));
+            self.finish_call(ctx, index, ResultStatus::Incomplete, Some(error));
         }
     }
 
-    /// The process died: what ran is started again if it may be, else nobody knows.
-    pub(super) fn recover_calls(&mut self, world: &mut LogBuilder) {
-        for place in self.call_indexes(GenCall::is_running) {
-            let Some(call) = self.calls.get(place) else { continue };
+    /// After a crash, restarts idempotent tools and writes an unknown outcome for the others.
+    pub(crate) fn recover_calls(&mut self, ctx: &mut RunContext<'_>) {
+        for index in self.call_indexes(GenCall::is_running) {
+            let Some(call) = self.calls.get(index) else { continue };
             let status = match call.on_crash {
                 OnCrash::Unknown | OnCrash::Ask => ResultStatus::Unknown,
                 OnCrash::Fail => ResultStatus::Failed,
             };
             if call.idempotent {
-                self.start_call(world, place);
+                self.start_call(ctx, index);
             } else {
                 let error = ErrorInfo::new(ErrorCode::OutcomeUnknown, "The server stopped while the tool ran.");
-                self.finish_call(world, place, status, Some(error));
+                self.finish_call(ctx, index, status, Some(error));
             }
         }
     }
 
-    fn call_indexes(&self, wanted: impl Fn(&GenCall) -> bool) -> Vec<usize> {
-        self.calls.iter().enumerate().filter(|(_, call)| wanted(call)).map(|(place, _)| place).collect()
+    fn call_indexes(&self, filter: impl Fn(&GenCall) -> bool) -> Vec<usize> {
+        self.calls.iter().enumerate().filter(|(_, call)| filter(call)).map(|(index, _)| index).collect()
     }
 }

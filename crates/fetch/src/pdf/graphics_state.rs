@@ -1,4 +1,4 @@
-//! What is in force while a page is drawn: the font, and where the next glyph goes.
+//! The graphics state: the font, and the position of the next glyph.
 
 use super::font::{Glyph, PdfFont};
 use super::text_line::GlyphPosition;
@@ -6,7 +6,7 @@ use lopdf::content::Operation;
 use lopdf::{Document, Object};
 use std::rc::Rc;
 
-/// From one grid to another.
+/// An affine transformation.
 #[derive(Clone, Copy)]
 pub(super) struct TransformMatrix {
     a: f64,
@@ -30,7 +30,7 @@ impl TransformMatrix {
         Some(Self { a: next()?, b: next()?, c: next()?, d: next()?, e: next()?, f: next()? })
     }
 
-    /// First this one, then that one.
+    /// Applies `self`, then `that`.
     pub(super) fn then(self, that: Self) -> Self {
         let (e, f) = that.transform_point(self.e, self.f);
         Self {
@@ -48,7 +48,6 @@ impl TransformMatrix {
     }
 }
 
-/// What is in force.
 #[derive(Clone)]
 pub(super) struct GraphicsState {
     pub(super) ctm: TransformMatrix,
@@ -81,7 +80,7 @@ impl GraphicsState {
         }
     }
 
-    /// Does what an operation says about all that follows.
+    /// Applies an operator that changes the state.
     pub(super) fn apply(&mut self, operation: &Operation) {
         let number = |index: usize| finite_or_zero(operation.operands.get(index));
         match operation.operator.as_str() {
@@ -113,20 +112,20 @@ impl GraphicsState {
         }
     }
 
-    fn set_text_matrix(&mut self, place: TransformMatrix) {
-        (self.line_matrix, self.text_matrix) = (place, place);
+    fn set_text_matrix(&mut self, matrix: TransformMatrix) {
+        (self.line_matrix, self.text_matrix) = (matrix, matrix);
     }
 
     fn move_line(&mut self, x: f64, y: f64) {
         self.set_text_matrix(TransformMatrix::translation(x, y).then(self.line_matrix));
     }
 
-    /// Goes back by so many thousandths of the font's size.
+    /// Moves back by thousandths of an em.
     pub(super) fn adjust_position(&mut self, thousandths: f64) {
         self.advance(-thousandths / 1000.0 * self.font_size);
     }
 
-    /// Where a glyph goes. The next one goes behind it.
+    /// The position of a glyph; advances to the next.
     pub(super) fn place_glyph(&mut self, font: &PdfFont, glyph: &Glyph<'_>) -> GlyphPosition {
         let at = self.text_matrix.then(self.ctm);
         let (x, y) = at.transform_point(0.0, self.rise);
@@ -162,7 +161,6 @@ impl GraphicsState {
     }
 }
 
-/// The lower left corner of a rectangle.
 pub(super) fn lower_left_corner(document: &Document, rectangle: &Object) -> Option<(f64, f64)> {
     let [left, bottom, right, top] = document.dereference(rectangle).ok()?.1.as_array().ok()?.as_slice() else {
         return None;

@@ -1,8 +1,8 @@
-//! The text of a PDF, in the order in which it is written.
+//! Extracts the text of a PDF, in the order in which it is drawn.
 //!
-//! A PDF has no words, only glyphs that are put somewhere. [`state`] knows where they go, [`font`] what they mean and how
-//! wide they are, and [`line`] makes words and lines of them: a glyph further down is a new line, and a gap within a line
-//! is a space. A scanned page has no glyphs at all.
+//! A PDF contains positioned glyphs rather than words. `graphics_state` computes the positions, `font` the characters
+//! and widths, and `text_line` builds words and lines from them: a glyph further down starts a line, a gap is a space.
+//! A scanned page has no glyphs.
 
 mod bidi;
 mod font;
@@ -12,7 +12,8 @@ mod simple_encoding;
 mod text_line;
 mod to_unicode;
 
-use crate::FetchError;
+use crate::error::FetchError;
+use crate::plain_text::{ExtractedText, normalize_text};
 use font::PdfFont;
 use graphics_state::{GraphicsState, TransformMatrix, finite_or_zero, lower_left_corner};
 use lopdf::content::{Content, Operation};
@@ -22,22 +23,20 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use text_line::TextLine;
 
-/// Of one stream, unpacked.
+/// Per stream, decompressed.
 const STREAM_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Of all streams that are read, unpacked.
+/// Of all streams together, decompressed.
 const CONTENT_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Forms within forms.
+/// Nesting of form XObjects.
 const FORM_DEPTH_MAX: usize = 8;
-/// States that are kept for later.
+/// Depth of the graphics state stack.
 const STATES_MAX: usize = 256;
-/// Fonts that are kept for later.
+/// Size of the font cache.
 const FONTS_MAX: usize = 256;
-/// What a mark says that its glyphs mean.
 const ACTUAL_TEXT_BYTES_MAX: usize = 64 * 1024;
-/// From a page up to the root of all pages.
+/// Ancestors of a page in the page tree.
 const PARENTS_MAX: usize = 32;
 
-/// How much is read.
 pub(crate) struct PdfLimits {
     text_bytes_max: usize,
     deadline: Instant,
@@ -49,35 +48,34 @@ impl PdfLimits {
     }
 }
 
-/// The text, and whether there was more of it. It may panic or take a lot of memory over a file that is made for that; who
-/// calls it is prepared for the one and may prevent the other (see [`crate::apart`]).
-pub(crate) fn extract_pdf_text(bytes: &[u8], limits: &PdfLimits) -> Result<(String, bool), FetchError> {
+/// Extracts text. May panic or exhaust memory on a malicious file: callers catch panics, and [`crate::pdf_process`]
+/// limits memory.
+pub(crate) fn extract_pdf_text(bytes: &[u8], limits: &PdfLimits) -> Result<ExtractedText, FetchError> {
     let options = LoadOptions { max_decompressed_size: Some(STREAM_BYTES_MAX), ..LoadOptions::default() };
     let document = Document::load_mem_with_options(bytes, options).map_err(|_| FetchError::Unreadable)?;
     if document.is_encrypted() {
         return Err(FetchError::Unreadable);
     }
-    let mut pen = PdfTextExtractor::new(&document, limits);
+    let mut extractor = PdfTextExtractor::new(&document, limits);
     for page in document.page_iter() {
-        if pen.is_done() {
+        if extractor.is_done() {
             break;
         }
-        pen.extract_page(page);
+        extractor.extract_page(page);
     }
-    pen.line.flush("", &mut pen.out);
-    let truncated = pen.is_truncated || pen.is_done();
-    let (text, cut) = super::plain_text::normalize_text(pen.out.trim(), limits.text_bytes_max);
-    if text.is_empty() { Err(FetchError::Unreadable) } else { Ok((text, truncated || cut)) }
+    extractor.line.flush("", &mut extractor.out);
+    let mut extracted = normalize_text(extractor.out.trim(), limits.text_bytes_max);
+    extracted.truncated |= extractor.is_truncated || extractor.is_done();
+    if extracted.text.is_empty() { Err(FetchError::Unreadable) } else { Ok(extracted) }
 }
 
-/// Writes down what a page would show.
 struct PdfTextExtractor<'a> {
     document: &'a Document,
     limits: &'a PdfLimits,
     out: String,
     line: TextLine,
     fonts: HashMap<*const Dictionary, Option<Rc<PdfFont>>>,
-    /// What the marks that are open say that their glyphs mean. It is said once.
+    /// `ActualText` of the open marked-content sequences, taken when it is written.
     actual_texts: Vec<Option<String>>,
     content_bytes: usize,
     glyphs: usize,
@@ -86,14 +84,13 @@ struct PdfTextExtractor<'a> {
 
 impl<'a> PdfTextExtractor<'a> {
     fn new(document: &'a Document, limits: &'a PdfLimits) -> Self {
-        let (out, line, fonts, marks) = (String::new(), TextLine::default(), HashMap::new(), Vec::new());
         Self {
             document,
             limits,
-            out,
-            line,
-            fonts,
-            actual_texts: marks,
+            out: String::new(),
+            line: TextLine::default(),
+            fonts: HashMap::new(),
+            actual_texts: Vec::new(),
             content_bytes: 0,
             glyphs: 0,
             is_truncated: false,
@@ -120,7 +117,7 @@ impl<'a> PdfTextExtractor<'a> {
         self.draw_annotations(page_entries);
     }
 
-    /// A page has what all pages above it have.
+    /// A page inherits the resources of its ancestors.
     fn inherited_resources(&self, page: &'a Dictionary) -> Vec<&'a Dictionary> {
         let above = |page: &&'a Dictionary| self.document.get_dict_in_dict(page, b"Parent").ok();
         let pages = std::iter::successors(Some(page), above).take(PARENTS_MAX);
@@ -178,13 +175,13 @@ impl<'a> PdfTextExtractor<'a> {
         let Some(string) = string.and_then(|string| string.as_str().ok()) else { return };
         font.for_each_glyph(string, |glyph| {
             let mut spot = state.place_glyph(&font, &glyph);
-            // Letters that stand apart are a word, but not when there are two: some programs make a space of that.
+            // Letter-spaced text is one word, but pairs are not: some programs use the spacing of a pair as a space.
             if string.len() != 2 {
                 spot.width += spot.gap;
             }
             match self.actual_texts.iter_mut().find_map(Option::as_mut) {
-                Some(said) if said.is_empty() => self.line.extend_last_glyph(&spot),
-                Some(said) => self.line.push_glyph(&std::mem::take(said), &spot, &mut self.out),
+                Some(text) if text.is_empty() => self.line.extend_last_glyph(&spot),
+                Some(text) => self.line.push_glyph(&std::mem::take(text), &spot, &mut self.out),
                 None if spot.is_blank(glyph.text) => {}
                 None => self.line.push_glyph(glyph.text, &spot, &mut self.out),
             }
@@ -193,25 +190,23 @@ impl<'a> PdfTextExtractor<'a> {
         });
     }
 
-    /// What follows may mean something else than its glyphs: one glyph for two letters, or a hyphen at the end of a line.
+    /// Marked content may carry the text of its glyphs: for ligatures, or for a hyphen at the end of a line.
     fn begin_marked_content(&mut self, operation: &Operation, resources: &[&'a Dictionary]) {
-        let about = match operation.operands.get(1) {
-            Some(Object::Dictionary(about)) => Some(about),
+        let properties = match operation.operands.get(1) {
+            Some(Object::Dictionary(properties)) => Some(properties),
             Some(Object::Name(name)) => {
-                self.find_resource(resources, b"Properties", name).and_then(|about| about.as_dict().ok())
+                self.find_resource(resources, b"Properties", name).and_then(|properties| properties.as_dict().ok())
             }
             _ => None,
         };
-        let said = about.and_then(|about| about.get_deref(b"ActualText", self.document).ok());
-        let said =
-            said.filter(|said| said.as_str().is_ok_and(|said| (1..=ACTUAL_TEXT_BYTES_MAX).contains(&said.len())));
-        let said = said.and_then(|said| lopdf::decode_text_string(said).ok());
+        let fits = |text: &&Object| text.as_str().is_ok_and(|text| (1..=ACTUAL_TEXT_BYTES_MAX).contains(&text.len()));
+        let text = properties.and_then(|properties| properties.get_deref(b"ActualText", self.document).ok());
+        let text = text.filter(fits).and_then(|text| lopdf::decode_text_string(text).ok());
         if self.actual_texts.len() < STATES_MAX {
-            self.actual_texts.push(said);
+            self.actual_texts.push(text);
         }
     }
 
-    /// A drawing that is used like a word: what is in it is shown here.
     fn draw_xobject(
         &mut self,
         operation: &Operation,
@@ -247,29 +242,29 @@ impl<'a> PdfTextExtractor<'a> {
         self.run_content(&content, &resources, state, depth + 1);
     }
 
-    /// What was filled in or stuck on: it is not part of the page, but looks like it.
+    /// Form fields, free text and stamps: not part of the page, but visible.
     fn draw_annotations(&mut self, page: &'a Dictionary) {
         let document = self.document;
-        let notes = page.get_deref(b"Annots", document).and_then(Object::as_array).ok();
-        for note in notes.into_iter().flatten() {
+        let annotations = page.get_deref(b"Annots", document).and_then(Object::as_array).ok();
+        for annotation in annotations.into_iter().flatten() {
             if self.is_done() {
                 return;
             }
-            let Some((stream, place)) = annotation_appearance(document, note) else { continue };
+            let Some((stream, position)) = annotation_appearance(document, annotation) else { continue };
             let mut state = GraphicsState::new();
-            state.ctm = place;
+            state.ctm = position;
             self.draw_form(stream, &[], state, 0);
         }
     }
 
     fn find_resource(&self, resources: &[&'a Dictionary], kind: &[u8], name: &[u8]) -> Option<&'a Object> {
         let document = self.document;
-        let found = |resources: &&'a Dictionary| document.get_dict_in_dict(resources, kind).ok()?.get(name).ok();
-        let object = resources.iter().find_map(found)?;
+        let lookup = |resources: &&'a Dictionary| document.get_dict_in_dict(resources, kind).ok()?.get(name).ok();
+        let object = resources.iter().find_map(lookup)?;
         document.dereference(object).ok().map(|(_, object)| object)
     }
 
-    /// Each font is looked at once.
+    /// Fonts are parsed once.
     fn load_font(&mut self, operation: &Operation, resources: &[&'a Dictionary]) -> Option<Rc<PdfFont>> {
         let name = operation.operands.first()?.as_name().ok()?;
         let font = self.find_resource(resources, b"Font", name)?.as_dict().ok()?;
@@ -282,27 +277,27 @@ impl<'a> PdfTextExtractor<'a> {
         if self.fonts.len() >= FONTS_MAX {
             self.fonts.clear();
         }
-        let read = PdfFont::parse(self.document, font).map(Rc::new);
-        self.fonts.insert(font, read.clone());
-        read
+        let parsed = PdfFont::parse(self.document, font).map(Rc::new);
+        self.fonts.insert(font, parsed.clone());
+        parsed
     }
 }
 
-/// How a note looks, and where.
-fn annotation_appearance<'a>(document: &'a Document, note: &'a Object) -> Option<(&'a Stream, TransformMatrix)> {
-    let note = document.dereference(note).ok()?.1.as_dict().ok()?;
-    let is_shown = note.get(b"F").and_then(Object::as_i64).map_or(true, |flags| flags & 0b10_0010 == 0);
-    let kind = note.get(b"Subtype").and_then(Object::as_name).ok()?;
+/// The appearance stream of an annotation, and its position.
+fn annotation_appearance<'a>(document: &'a Document, annotation: &'a Object) -> Option<(&'a Stream, TransformMatrix)> {
+    let annotation = document.dereference(annotation).ok()?.1.as_dict().ok()?;
+    let is_shown = annotation.get(b"F").and_then(Object::as_i64).map_or(true, |flags| flags & 0b10_0010 == 0);
+    let kind = annotation.get(b"Subtype").and_then(Object::as_name).ok()?;
     if !is_shown || ![&b"Widget"[..], b"FreeText", b"Stamp"].contains(&kind) {
         return None;
     }
-    let mut look = document.get_dict_in_dict(note, b"AP").ok()?.get_deref(b"N", document).ok()?;
-    // A box that can be ticked has a look for each of its states.
-    if let Ok(looks) = look.as_dict() {
-        look = looks.get_deref(note.get(b"AS").and_then(Object::as_name).ok()?, document).ok()?;
+    let mut appearance = document.get_dict_in_dict(annotation, b"AP").ok()?.get_deref(b"N", document).ok()?;
+    // A check box has an appearance for each state.
+    if let Ok(states) = appearance.as_dict() {
+        appearance = states.get_deref(annotation.get(b"AS").and_then(Object::as_name).ok()?, document).ok()?;
     }
-    let stream = look.as_stream().ok()?;
-    let (x, y) = lower_left_corner(document, note.get(b"Rect").ok()?)?;
+    let stream = appearance.as_stream().ok()?;
+    let (x, y) = lower_left_corner(document, annotation.get(b"Rect").ok()?)?;
     let (left, bottom) =
         stream.dict.get(b"BBox").ok().and_then(|bounds| lower_left_corner(document, bounds)).unwrap_or_default();
     Some((stream, TransformMatrix::translation(x - left, y - bottom)))

@@ -1,24 +1,21 @@
-//! What the codes of a font mean, as the font itself says it (`ToUnicode`).
+//! The `ToUnicode` table of a font.
 //!
-//! Programs write this table in many ways, so only what matters is looked for: which codes there are, and lines of codes
+//! Programs write these tables in many ways, so only the essential tokens are parsed: code ranges, and pairs of codes
 //! and characters.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// A table with more entries is not one.
 const ENTRIES_MAX: usize = 100_000;
 
-/// Codes are this many bytes long, and have this number.
+/// Length in bytes, and value.
 type Code = (usize, u32);
 
-/// The table.
 #[derive(Debug, Default)]
 pub(super) struct ToUnicodeMap {
     by_code: HashMap<Code, String>,
     code_lengths: BTreeSet<usize>,
 }
 
-/// What the table is made of, as far as it matters.
 enum CMapToken<'a> {
     Hex(Vec<u8>),
     Open,
@@ -27,19 +24,19 @@ enum CMapToken<'a> {
 }
 
 impl ToUnicodeMap {
-    /// Reads the table. Nothing of use in it is none.
+    /// `None` if the table contains nothing usable.
     pub(super) fn parse(table: &[u8]) -> Option<Self> {
         let mut unicode = Self::default();
-        let mut given: Vec<Vec<u8>> = Vec::new();
+        let mut operands: Vec<Vec<u8>> = Vec::new();
         let mut list_at = None;
         for word in cmap_tokens(table) {
             match word {
-                CMapToken::Hex(bytes) => given.push(bytes),
-                CMapToken::Open => list_at = Some(given.len()),
-                // A list of meanings: each code of the range before it has its own.
+                CMapToken::Hex(bytes) => operands.push(bytes),
+                CMapToken::Open => list_at = Some(operands.len()),
+                // A list of texts, one for each code of the preceding range.
                 CMapToken::Close => {
-                    let meanings = list_at.take().map(|at: usize| given.split_off(at.min(given.len())));
-                    let range = given.split_off(given.len().saturating_sub(2));
+                    let meanings = list_at.take().map(|at: usize| operands.split_off(at.min(operands.len())));
+                    let range = operands.split_off(operands.len().saturating_sub(2));
                     if let ([low, _], Some(meanings)) = (range.as_slice(), meanings) {
                         unicode.insert_each(low, &meanings);
                     }
@@ -47,27 +44,27 @@ impl ToUnicodeMap {
                 CMapToken::Other(b"endcodespacerange") => {
                     unicode
                         .code_lengths
-                        .extend(given.drain(..).map(|code| code.len()).filter(|length| (1..=4).contains(length)));
+                        .extend(operands.drain(..).map(|code| code.len()).filter(|length| (1..=4).contains(length)));
                 }
                 CMapToken::Other(b"endbfchar") => {
-                    for pair in given.chunks_exact(2) {
+                    for pair in operands.chunks_exact(2) {
                         if let [code, meaning] = pair {
                             unicode.insert_each(code, std::slice::from_ref(meaning));
                         }
                     }
-                    given.clear();
+                    operands.clear();
                 }
                 CMapToken::Other(b"endbfrange") => {
-                    for range in given.chunks_exact(3) {
+                    for range in operands.chunks_exact(3) {
                         if let [low, high, meaning] = range {
                             unicode.insert_range(low, high, meaning);
                         }
                     }
-                    given.clear();
+                    operands.clear();
                 }
                 CMapToken::Other(other) => {
                     if other.starts_with(b"begin") {
-                        given.clear();
+                        operands.clear();
                     }
                 }
             }
@@ -76,7 +73,7 @@ impl ToUnicodeMap {
         (!unicode.by_code.is_empty()).then_some(unicode)
     }
 
-    /// The first of these codes: how long it is, its number, and what it means. A code without a meaning has none.
+    /// Decodes the first code: its length, its value and its text.
     pub(super) fn decode_next(&self, codes: &[u8], length: Option<usize>) -> Option<(usize, u32, &str)> {
         let shortest = self.code_lengths.first().copied().unwrap_or(1);
         let known = |length: usize| {
@@ -93,7 +90,7 @@ impl ToUnicodeMap {
         })
     }
 
-    /// What a code means that is a byte, however long the table says that it is.
+    /// The text of a single-byte code, whatever code length the table declares.
     pub(super) fn lookup_byte(&self, code: u32) -> Option<&str> {
         let meaning = (1..=4).find_map(|length| self.by_code.get(&(length, code)))?;
         Some(meaning.as_str()).filter(|meaning| !meaning.is_empty() && *meaning != "\0")
@@ -105,7 +102,7 @@ impl ToUnicodeMap {
         }
     }
 
-    /// The first code of the range means this, and each further one the next character.
+    /// The first code of the range has this text, each further one the next character.
     fn insert_range(&mut self, low: &[u8], high: &[u8], meaning: &[u8]) {
         let meaning = decode_utf16(meaning);
         let Some(last) = meaning.chars().next_back() else { return };
@@ -132,7 +129,7 @@ fn code_number(code: &[u8]) -> u32 {
 }
 
 fn decode_utf16(meaning: &[u8]) -> String {
-    // Five digits are no units of UTF-16: some programs write down a character's number.
+    // Five digits are not UTF-16: some programs write the code point itself.
     if let [high, middle, low] = meaning {
         let code = u32::from_be_bytes([0, *high, *middle, *low]) >> 4;
         return char::from_u32(code).map(String::from).unwrap_or_default();

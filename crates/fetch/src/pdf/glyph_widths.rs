@@ -1,41 +1,39 @@
-//! How wide the characters of a font are, in thousandths of its size.
+//! Glyph widths, in thousandths of an em.
 //!
-//! Only so is it known where a word ends, because many programs put each letter in its place by itself. A font says it, or
-//! is one of the few that every reader knows.
+//! Needed to find the ends of words, because many programs position each letter separately. Widths come from the font
+//! or, for the standard fonts, from a table.
 
 use lopdf::{Dictionary, Document, Object};
 use std::collections::HashMap;
 
-/// A font with more widths is not one.
 const ENTRIES_MAX: usize = 70_000;
 
-/// The widths.
 pub(super) struct GlyphWidths {
     by_code: HashMap<u32, f64>,
     default_width: Option<f64>,
     standard: StandardWidths,
 }
 
-/// What every reader knows.
+/// Widths of the standard fonts.
 enum StandardWidths {
     Fixed(f64),
     Latin(&'static [u16; 95]),
-    /// Half of a square for a letter, a square for an ideograph.
+    /// Half an em for letters, a full em for ideographs.
     FullWidth,
 }
 
 impl GlyphWidths {
-    /// Of a font whose codes are single bytes.
+    /// For single-byte codes.
     pub(super) fn simple(document: &Document, font: &Dictionary) -> Self {
         let name = font.get_deref(b"BaseFont", document).and_then(Object::as_name).unwrap_or_default();
         let first = font.get_deref(b"FirstChar", document).and_then(Object::as_i64).unwrap_or_default();
         let list = font.get_deref(b"Widths", document).and_then(Object::as_array).ok();
         let list = list.into_iter().flatten().map(|width| finite_number(document, width));
         let codes = u32::try_from(first).unwrap_or_default()..=255;
-        // A width that is not there is not zero: there are fonts that say nothing but zeros.
+        // Zero means unknown: some fonts contain only zeros.
         let each = codes.zip(list).filter_map(|(code, width)| Some((code, width.filter(|width| *width > 0.0)?)));
-        let about = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict).ok();
-        let other = about.and_then(|about| finite_number(document, about.get(b"MissingWidth").ok()?));
+        let descriptor = font.get_deref(b"FontDescriptor", document).and_then(Object::as_dict).ok();
+        let other = descriptor.and_then(|descriptor| finite_number(document, descriptor.get(b"MissingWidth").ok()?));
         Self {
             by_code: each.collect(),
             default_width: other.filter(|width| *width > 0.0),
@@ -43,7 +41,7 @@ impl GlyphWidths {
         }
     }
 
-    /// Of a font whose codes are numbers of glyphs.
+    /// For glyph ids.
     pub(super) fn composite(document: &Document, font: &Dictionary) -> Self {
         let below = font.get_deref(b"DescendantFonts", document).and_then(Object::as_array).ok();
         let below = below.and_then(|below| document.dereference(below.first()?).ok()?.1.as_dict().ok());
@@ -60,15 +58,15 @@ impl GlyphWidths {
         widths
     }
 
-    /// Of characters of a set that every reader knows.
+    /// For predefined character sets.
     pub(super) fn full_width() -> Self {
         Self { by_code: HashMap::new(), default_width: None, standard: StandardWidths::FullWidth }
     }
 
-    /// Either a code and the widths from there on, or two codes and the width of all between them.
+    /// Either a code followed by widths, or a range of codes and their common width.
     fn parse_width_array(&mut self, document: &Document, list: &[Object]) {
         let mut rest = list.iter().filter_map(|object| document.dereference(object).ok()).map(|(_, object)| object);
-        // What is said twice counts twice, or saying it would cost nothing.
+        // Repetitions count, so that they cannot be used to burn time.
         let mut room = ENTRIES_MAX;
         while let (Some(low), Some(next), 1..) = (rest.next(), rest.next(), room) {
             let low = glyph_code(low);
@@ -89,13 +87,11 @@ impl GlyphWidths {
         }
     }
 
-    /// Of one code, which means this.
     pub(super) fn width_of(&self, code: u32, text: &str) -> f64 {
-        let said = self.by_code.get(&code).copied().or(self.default_width);
-        said.unwrap_or_else(|| text.chars().map(|c| self.standard.width(c)).sum())
+        let width = self.by_code.get(&code).copied().or(self.default_width);
+        width.unwrap_or_else(|| text.chars().map(|c| self.standard.width(c)).sum())
     }
 
-    /// As wide as most of them, as far as the font says it.
     pub(super) fn average(&self) -> Option<f64> {
         let count = u32::try_from(self.by_code.len()).ok().filter(|count| *count > 0)?;
         Some(self.by_code.values().sum::<f64>() / f64::from(count))
@@ -138,7 +134,7 @@ fn finite_number(document: &Document, object: &Object) -> Option<f64> {
     number.is_finite().then_some(f64::from(number))
 }
 
-// From the space to the tilde.
+// From space to tilde.
 
 const SANS: [u16; 95] = [
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556, 556,

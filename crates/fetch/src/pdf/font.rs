@@ -1,4 +1,4 @@
-//! How the codes of a font are read: what they mean and how wide they are.
+//! Decodes the character codes of a font: their text and widths.
 
 use super::STREAM_BYTES_MAX;
 use super::glyph_widths::GlyphWidths;
@@ -7,75 +7,72 @@ use super::to_unicode::ToUnicodeMap;
 use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, SHIFT_JIS, UTF_8, UTF_16BE};
 use lopdf::{Dictionary, Document, Object};
 
-/// A font.
 pub(super) struct PdfFont {
     codes: CodeMap,
     widths: GlyphWidths,
-    /// How large the font is at size one.
+    /// The em size at font size 1.
     pub(super) em: f64,
-    /// How large a thousandth is at size one.
+    /// A thousandth of an em at font size 1.
     unit: f64,
-    /// Whether its lines go down.
     pub(super) is_vertical: bool,
 }
 
-/// What the codes are.
 enum CodeMap {
-    /// Single bytes, each with a meaning of its own.
+    /// Single bytes.
     Bytes(Vec<String>),
-    /// Of one or more bytes, and the font says what they mean.
+    /// One or more bytes, mapped by the font's `ToUnicode` table.
     ToUnicode { unicode: ToUnicodeMap, length: Option<usize> },
-    /// Characters of a set that others know, too.
+    /// A predefined character set.
     Charset(&'static encoding_rs::Encoding),
 }
 
-/// One glyph that is shown.
 pub(super) struct Glyph<'g> {
     pub(super) text: &'g str,
-    /// At size one.
+    /// At font size 1.
     pub(super) width: f64,
-    /// Whether the room between words is added to it.
+    /// Whether word spacing applies to it.
     pub(super) is_word_space: bool,
 }
 
 impl PdfFont {
-    /// What a font says about Unicode is believed before its encoding, which may use names that it made up.
+    /// `ToUnicode` takes precedence over the encoding, which may use made-up glyph names.
     pub(super) fn parse(document: &Document, font: &Dictionary) -> Option<Self> {
         let table = font.get_deref(b"ToUnicode", document).and_then(Object::as_stream);
         let table = table.and_then(|table| table.decompressed_content_with_limit(STREAM_BYTES_MAX)).ok();
-        let said = table.and_then(|table| ToUnicodeMap::parse(&table));
+        let to_unicode = table.and_then(|table| ToUnicodeMap::parse(&table));
         match font.get_deref(b"Subtype", document).and_then(Object::as_name) {
-            Ok(b"Type0") => Self::composite(document, font, said),
-            Ok(b"Type3") => Some(Self::type3(document, font, said.as_ref())),
-            _ => Some(Self::simple(document, font, said.as_ref())),
+            Ok(b"Type0") => Self::composite(document, font, to_unicode),
+            Ok(b"Type3") => Some(Self::type3(document, font, to_unicode.as_ref())),
+            _ => Some(Self::simple(document, font, to_unicode.as_ref())),
         }
     }
 
-    fn simple(document: &Document, font: &Dictionary, said: Option<&ToUnicodeMap>) -> Self {
+    fn simple(document: &Document, font: &Dictionary, to_unicode: Option<&ToUnicodeMap>) -> Self {
         let mut meanings = simple_encoding::decode_simple_encoding(document, font);
         for (code, meaning) in (0..).zip(&mut meanings) {
-            if let Some(said) = said.and_then(|said| said.lookup_byte(code)) {
-                said.clone_into(meaning);
+            if let Some(text) = to_unicode.and_then(|map| map.lookup_byte(code)) {
+                text.clone_into(meaning);
             }
         }
         let widths = GlyphWidths::simple(document, font);
         Self { codes: CodeMap::Bytes(meanings), widths, em: 1.0, unit: 0.001, is_vertical: false }
     }
 
-    /// A font whose glyphs are drawings has a size of its own making. Most letters are half as wide as a font is large.
-    fn type3(document: &Document, font: &Dictionary, said: Option<&ToUnicodeMap>) -> Self {
+    /// The glyphs of a Type 3 font are drawings in a coordinate system of their own. The average glyph is half an em
+    /// wide.
+    fn type3(document: &Document, font: &Dictionary, to_unicode: Option<&ToUnicodeMap>) -> Self {
         let matrix = font.get_deref(b"FontMatrix", document).and_then(Object::as_array).ok();
         let unit =
             matrix.and_then(|matrix| matrix.first()?.as_float().ok()).map_or(0.001, |unit| f64::from(unit).abs());
-        let simple = Self::simple(document, font, said);
+        let simple = Self::simple(document, font, to_unicode);
         let em = simple.widths.average().map_or(1.0, |usual| 2.0 * usual * unit);
         Self { em, unit, ..simple }
     }
 
-    /// The codes of a composite font are characters, or numbers of glyphs of which nobody has written down the meaning.
-    fn composite(document: &Document, font: &Dictionary, said: Option<ToUnicodeMap>) -> Option<Self> {
+    /// The codes of a composite font are characters of a predefined set, or glyph ids without known meaning.
+    fn composite(document: &Document, font: &Dictionary, to_unicode: Option<ToUnicodeMap>) -> Option<Self> {
         let map = font.get_deref(b"Encoding", document).and_then(Object::as_name).unwrap_or_default();
-        let (codes, widths) = match said {
+        let (codes, widths) = match to_unicode {
             Some(unicode) => {
                 let length = map.starts_with(b"Identity").then_some(2);
                 (CodeMap::ToUnicode { unicode, length }, GlyphWidths::composite(document, font))
@@ -85,7 +82,7 @@ impl PdfFont {
         Some(Self { codes, widths, em: 1.0, unit: 0.001, is_vertical: map.ends_with(b"-V") })
     }
 
-    /// Gives each glyph of a string, until it is told to stop.
+    /// Calls `then` for each glyph until it returns false.
     pub(super) fn for_each_glyph(&self, mut codes: &[u8], mut then: impl FnMut(Glyph<'_>) -> bool) {
         let glyph = |code, text, is_space| Glyph { text, width: self.width(code, text), is_word_space: is_space };
         match &self.codes {
@@ -117,13 +114,13 @@ impl PdfFont {
         }
     }
 
-    /// A glyph of a line that goes down is as high as the font.
+    /// In vertical writing, a glyph advances by the height of the font.
     fn width(&self, code: u32, text: &str) -> f64 {
         if self.is_vertical { 1.0 } else { self.widths.width_of(code, text) * self.unit }
     }
 }
 
-/// The set of characters that a map of codes is named after. These maps come with no file: readers know them.
+/// The charset of a predefined CMap, which files name but do not contain.
 fn charset_of_cmap(map: &[u8]) -> Option<&'static encoding_rs::Encoding> {
     let map = std::str::from_utf8(map).ok()?;
     let map = map.strip_suffix("-H").or_else(|| map.strip_suffix("-V"))?;

@@ -1,11 +1,10 @@
-//! The order in which the glyphs of a line are read.
+//! The reading order of the glyphs of a line.
 //!
-//! Arabic and Hebrew are drawn from the left like everything else, and read from the right. Accents may be drawn before the
-//! letter that they belong to.
+//! Arabic and Hebrew are drawn from the left and read from the right. Accents may be drawn before their letters.
 
 use std::borrow::Cow;
 
-/// Signs over letters that fonts have by themselves, the letters, and both together.
+/// Spacing accents, letters, and the composed characters.
 const ACCENTS: [(char, &str, &str); 7] = [
     ('\u{b4}', "AEIOUYaeiouyıCcNnSsZz", "ÁÉÍÓÚÝáéíóúýíĆćŃńŚśŹź"),
     ('`', "AEIOUaeiouı", "ÀÈÌÒÙàèìòùì"),
@@ -16,9 +15,9 @@ const ACCENTS: [(char, &str, &str); 7] = [
     ('\u{b8}', "Cc", "Çç"),
 ];
 
-/// The forms of Arabic letters begin here.
+/// Start of the Arabic presentation forms.
 const ARABIC_FORMS_START: char = '\u{fe80}';
-/// Their letters, in order, and how many forms each of them has.
+/// The letters in order, with the number of their forms.
 const ARABIC_FORMS: [(&str, usize); 12] = [
     ("ء", 1),
     ("آ أ ؤ إ", 2),
@@ -34,7 +33,6 @@ const ARABIC_FORMS: [(&str, usize); 12] = [
     ("لآ لأ لإ لا", 2),
 ];
 
-/// What a piece of a line is for its order.
 #[derive(Clone, Copy, PartialEq)]
 enum TextDirection {
     RightToLeft,
@@ -44,7 +42,6 @@ enum TextDirection {
     Neutral,
 }
 
-/// Is it read from right to left?
 pub(super) fn is_right_to_left(text: &str) -> bool {
     direction_of(text) == TextDirection::RightToLeft
 }
@@ -65,7 +62,7 @@ fn direction_of(text: &str) -> TextDirection {
         .unwrap_or_else(|| text.chars().next().map_or(TextDirection::Neutral, of))
 }
 
-/// Brings what was drawn from the left into the order in which it is read.
+/// Converts visual order to logical order.
 pub(super) fn to_logical_order(words: &mut [Cow<'_, str>]) {
     let count = |wanted: TextDirection| words.iter().filter(|word| direction_of(word) == wanted).count();
     if count(TextDirection::RightToLeft) > count(TextDirection::LeftToRight) {
@@ -83,7 +80,7 @@ pub(super) fn to_logical_order(words: &mut [Cow<'_, str>]) {
     }
 }
 
-/// Turns all of it around, and what is read from the left in it back.
+/// Reverses the line, except for left-to-right runs within it.
 fn reverse_with_ltr_runs(words: &mut [Cow<'_, str>]) {
     words.reverse();
     let mut rest = words;
@@ -96,7 +93,7 @@ fn reverse_with_ltr_runs(words: &mut [Cow<'_, str>]) {
             match direction_of(word) {
                 TextDirection::RightToLeft => break,
                 TextDirection::LeftToRight => (last, is_word) = (index, true),
-                // Numbers with a space between them are two.
+                // Numbers with a space between them are separate.
                 TextDirection::Number if is_word || !has_space => last = index,
                 TextDirection::Space => has_space = true,
                 TextDirection::Number | TextDirection::Neutral => {}
@@ -108,7 +105,7 @@ fn reverse_with_ltr_runs(words: &mut [Cow<'_, str>]) {
     }
 }
 
-/// One text, in which letters that are drawn as one are two again, and every form of a letter is that letter.
+/// Joins the words, with ligatures split and Arabic forms replaced by their letters.
 pub(super) fn join_normalized(words: &[Cow<'_, str>]) -> String {
     let mut out = String::new();
     for c in words.iter().flat_map(|word| word.chars()) {
@@ -127,7 +124,6 @@ pub(super) fn join_normalized(words: &[Cow<'_, str>]) -> String {
     out
 }
 
-/// The Arabic letter of which this is a form.
 fn arabic_base_letter(form: char) -> &'static str {
     let forms = ARABIC_FORMS
         .iter()
@@ -135,7 +131,6 @@ fn arabic_base_letter(form: char) -> &'static str {
     (ARABIC_FORMS_START..).zip(forms).find(|(one, _)| *one == form).map_or("", |(_, letter)| letter)
 }
 
-/// A letter with an accent, if these are an accent and a letter.
 pub(super) fn compose_accent(accent: &str, letter: &str) -> Option<char> {
     let (_, letters, both) = ACCENTS.iter().find(|(sign, ..)| accent.starts_with(*sign))?;
     let index = letters.chars().position(|one| letter.starts_with(one))?;

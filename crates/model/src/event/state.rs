@@ -1,0 +1,38 @@
+//! Shared state, and events that pass through unchanged.
+
+use crate::id::TaskId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// `task.state.snapshot`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StateSnapshot {
+    pub task_id: TaskId,
+    /// The complete state; replaces the one before.
+    pub state: Value,
+}
+
+/// `task.state.delta`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StateDelta {
+    pub task_id: TaskId,
+    /// RFC 6902 operations on the state.
+    pub delta: Vec<Value>,
+}
+
+/// `task.custom`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CustomEvent {
+    pub task_id: TaskId,
+    /// The application's name for the event.
+    pub name: String,
+    pub value: Value,
+}
+
+/// `task.provider_event`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProviderEvent {
+    pub task_id: TaskId,
+    /// The upstream event, unchanged.
+    pub event: Value,
+}

@@ -1,0 +1,23 @@
+//! Events of the thread, outside any task.
+
+use crate::id::TaskId;
+use crate::json::JsonObject;
+use crate::seq::Seq;
+use serde::{Deserialize, Serialize};
+
+/// `thread.history.compacted`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryCompacted {
+    /// The last record that the summary covers.
+    pub up_to: Seq,
+    /// What the model reads in place of those records.
+    pub summary: String,
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub details: JsonObject,
+}
+
+/// `thread.run.hidden`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunHidden {
+    pub run_id: TaskId,
+}
