@@ -95,8 +95,8 @@ async fn an_answer_that_is_no_event_stream_is_told_for_what_it_is() {
         (answer("200 OK", "application/json", "", "{\"id\": 1}"), "provider_protocol_error", true, "one JSON document"),
         (answer("200 OK", "application/json", "", json_error), "provider_error", true, "no such model"),
         (answer("200 OK", "image/png", "", "x"), "provider_protocol_error", true, "`image/png`"),
-        (vec![stream()], "upstream_incomplete", true, "ended in the middle"),
-        (vec![stream(), send("data: {\"choi")], "upstream_incomplete", true, "ended in the middle"),
+        (vec![stream()], "upstream_incomplete", true, "ended before it was complete"),
+        (vec![stream(), send("data: {\"choi")], "upstream_incomplete", true, "ended before it was complete"),
         (vec![stream(), send("data: <html>\n\n")], "provider_protocol_error", true, "not JSON"),
         (vec![], "upstream_incomplete", true, "The connection to"),
     ];
