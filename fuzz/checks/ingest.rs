@@ -1,7 +1,7 @@
-//! The check behind the fuzz targets `ingest_…`: whatever a provider sends, its turn ends once, and how the bytes were cut
-//! never shows.
+//! The check of the fuzz targets `ingest_…`: whatever a provider sends, its turn ends once, and the chunks of the stream do
+//! not affect the events.
 //!
-//! Stable Rust without dependencies but the crates under test, because `cargo test -p upstream` includes this file.
+//! Stable Rust with no dependency but the crates under test, because `cargo test -p upstream` includes this file.
 
 use model::model_turn::{ModelEvent, ModelRequest};
 use model::{TaskId, ThreadId, UserId};
@@ -9,20 +9,20 @@ use sse::{DecodeLimits, Decoder};
 use std::sync::Arc;
 use upstream::Ingest;
 
-/// How a room begins to read an answer.
-pub(crate) type Begin = fn(String, &ModelRequest) -> Box<dyn Ingest>;
+/// The `new_ingest` of a dialect.
+pub(crate) type NewIngest = fn(String, &ModelRequest) -> Box<dyn Ingest>;
 
-/// Reads `bytes` as an answer, whole and byte by byte.
-pub(crate) fn a_turn_ends_once(begin: Begin, bytes: &[u8]) {
-    let whole = read(begin, [bytes]);
+/// Reads `bytes` as a response, in one chunk and byte by byte.
+pub(crate) fn a_turn_ends_once(new_ingest: NewIngest, bytes: &[u8]) {
+    let whole = read(new_ingest, [bytes]);
     let ends = |event: &ModelEvent| !matches!(event, ModelEvent::Delta(_));
     assert!(whole.last().is_some_and(ends), "{whole:?}");
     assert_eq!(whole.iter().filter(|event| ends(event)).count(), 1, "{whole:?}");
-    assert_eq!(read(begin, bytes.chunks(1)), whole, "byte by byte");
+    assert_eq!(read(new_ingest, bytes.chunks(1)), whole, "byte by byte");
 }
 
-fn read<'a>(begin: Begin, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
-    let mut ingest = begin("here".to_owned(), &turn());
+fn read<'a>(new_ingest: NewIngest, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {
+    let mut ingest = new_ingest("here".to_owned(), &turn());
     let mut decoder = Decoder::new(DecodeLimits::default());
     let mut out = Vec::new();
     for mut rest in chunks {

@@ -1,16 +1,16 @@
-//! The check behind the fuzz target `sse`: how a stream is cut into chunks never shows in what is read from it.
+//! The check of the fuzz target `sse`: the chunks of a stream do not affect the decoded events.
 //!
-//! Stable Rust without dependencies but the crate under test, because `cargo test -p sse` includes this file.
+//! Stable Rust with no dependency but the crate under test, because `cargo test -p sse` includes this file.
 
 use sse::{DecodeError, DecodeLimits, Decoder, SseEvent};
 
-/// So small that short inputs meet them.
+/// Small enough for short inputs to reach.
 const TIGHT: DecodeLimits = DecodeLimits { line_bytes_max: 24, event_bytes_max: 32 };
 
-/// Every place in the first bytes is tried as a cut; beyond that the cost would be quadratic.
+/// Every offset up to this is tried as a split; more would be quadratic.
 const CUTS_MAX: usize = 256;
 
-/// All that a reader can learn from a stream.
+/// Everything that a decoder reports about a stream.
 #[derive(Debug, PartialEq)]
 struct Read {
     events: Vec<SseEvent>,
@@ -19,7 +19,7 @@ struct Read {
     failure: Option<DecodeError>,
 }
 
-/// Reads `bytes` whole, byte by byte, in uneven pieces and in two pieces, and compares.
+/// Decodes `bytes` as one chunk, byte by byte, in uneven chunks and in two chunks, and compares the results.
 pub(crate) fn any_split_gives_the_same_events(bytes: &[u8]) {
     for limits in [DecodeLimits::default(), TIGHT] {
         let whole = read(limits, [bytes]);
@@ -27,10 +27,10 @@ pub(crate) fn any_split_gives_the_same_events(bytes: &[u8]) {
             assert!(event.data.len() <= limits.event_bytes_max && !event.data.contains('\r'), "{event:?}");
         }
         assert_eq!(read(limits, bytes.chunks(1)), whole, "byte by byte, {limits:?}");
-        assert_eq!(read(limits, uneven(bytes)), whole, "in uneven pieces, {limits:?}");
+        assert_eq!(read(limits, uneven(bytes)), whole, "in uneven chunks, {limits:?}");
         for at in 0..=bytes.len().min(CUTS_MAX) {
             let (head, tail) = bytes.split_at(at);
-            assert_eq!(read(limits, [head, tail]), whole, "cut at {at}, {limits:?}");
+            assert_eq!(read(limits, [head, tail]), whole, "split at {at}, {limits:?}");
         }
     }
 }
@@ -52,13 +52,13 @@ fn read<'a>(limits: DecodeLimits, chunks: impl IntoIterator<Item = &'a [u8]>) ->
     }
 }
 
-/// Pieces of one to seven bytes. Each piece's first byte sets its size, so that the fuzzer can choose the cuts.
+/// Chunks of one to seven bytes. The first byte of a chunk sets its size, so that the fuzzer can choose the splits.
 fn uneven(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let first = rest.first()?;
-        let (piece, after) = rest.split_at(rest.len().min(usize::from(first % 7) + 1));
+        let (chunk, after) = rest.split_at(rest.len().min(usize::from(first % 7) + 1));
         rest = after;
-        Some(piece)
+        Some(chunk)
     })
 }

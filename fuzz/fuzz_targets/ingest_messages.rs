@@ -4,4 +4,4 @@
 #[path = "../checks/ingest.rs"]
 mod check;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::a_turn_ends_once(upstream::messages::ingest, bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::a_turn_ends_once(upstream::messages::new_ingest, bytes));

@@ -1,4 +1,9 @@
-//! Lenient parsing of JSON from models and providers.
+//! Reading JSON from outside: leniently where models and their services wrote it, strictly where two readers could
+//! understand it in two ways.
+
+mod unique_keys;
+
+pub use unique_keys::{JsonLimits, parse_unique_json, reject_duplicate_keys};
 
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -6,7 +11,7 @@ use std::borrow::Cow;
 
 pub type JsonObject = serde_json::Map<String, Value>;
 
-/// Distinguishes `null` from an absent value, so that values round-trip (law 1).
+/// Deserializes an optional value so that `null` is not the same as absent: what is written is read back (law 1).
 pub(crate) fn deserialize_some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -21,21 +26,21 @@ pub fn parse_lenient_json(data: &str) -> Result<Value, serde_json::Error> {
 }
 
 /// Replaces what a JSON parser refuses: in strings, lone surrogates by U+FFFD and raw control characters by their
-/// escapes; elsewhere, numbers out of range (`NaN`, `-Infinity`, `1e999`) by `null`.
+/// escapes; outside strings, numbers that are not finite (`NaN`, `-Infinity`, `1e999`) by `null`.
 fn repair_json(data: &str) -> String {
     let mut out = String::with_capacity(data.len());
     let mut rest = data;
     while let Some(at) = rest.find('"') {
         let (outside, string) = rest.split_at(at);
-        numbers(outside, &mut out);
-        rest = quoted(string, &mut out);
+        repair_numbers(outside, &mut out);
+        rest = repair_string(string, &mut out);
     }
-    numbers(rest, &mut out);
+    repair_numbers(rest, &mut out);
     out
 }
 
-/// Copies a string with its quotes and returns the rest of the text.
-fn quoted<'a>(text: &'a str, out: &mut String) -> &'a str {
+/// Repairs the string that `text` begins with and returns the text after its closing quote.
+fn repair_string<'a>(text: &'a str, out: &mut String) -> &'a str {
     let mut chars = text.char_indices();
     out.extend(chars.next().map(|(_, quote)| quote));
     while let Some((at, c)) = chars.next() {
@@ -45,7 +50,7 @@ fn quoted<'a>(text: &'a str, out: &mut String) -> &'a str {
                 break;
             }
             '\\' if text.get(at..).is_some_and(|text| text.starts_with("\\u")) => {
-                let (escape, length) = unicode(text.get(at..).unwrap_or_default());
+                let (escape, length) = repair_unicode_escape(text.get(at..).unwrap_or_default());
                 out.push_str(&escape);
                 for _ in 1..length {
                     chars.next();
@@ -62,8 +67,9 @@ fn quoted<'a>(text: &'a str, out: &mut String) -> &'a str {
     chars.as_str()
 }
 
-/// Decodes the leading `\u` escape and returns its length. A surrogate pair is one character, half a pair is U+FFFD.
-fn unicode(text: &str) -> (Cow<'_, str>, usize) {
+/// Repairs the `\u` escape that `text` begins with and returns it with its length in the source. A surrogate pair is one
+/// escape; a lone surrogate becomes U+FFFD.
+fn repair_unicode_escape(text: &str) -> (Cow<'_, str>, usize) {
     let unit = |from: usize| {
         let escape = text.get(from..from + 6)?;
         u32::from_str_radix(escape.strip_prefix("\\u")?, 16).ok()
@@ -76,16 +82,16 @@ fn unicode(text: &str) -> (Cow<'_, str>, usize) {
     }
 }
 
-/// Copies the text between strings and replaces numbers that cannot be parsed.
-fn numbers(text: &str, out: &mut String) {
+/// Copies text between strings, with `null` in place of numbers that are not finite.
+fn repair_numbers(text: &str, out: &mut String) {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let mut rest = text;
     while let Some(at) = rest.find(is_word) {
         let (before, tail) = rest.split_at(at);
         let (word, after) = tail.split_at(tail.find(|c| !is_word(c)).unwrap_or(tail.len()));
         out.push_str(before);
-        let beyond = word.parse::<f64>().is_ok_and(|number| !number.is_finite());
-        out.push_str(if beyond { "null" } else { word });
+        let is_infinite = word.parse::<f64>().is_ok_and(|number| !number.is_finite());
+        out.push_str(if is_infinite { "null" } else { word });
         rest = after;
     }
     out.push_str(rest);

@@ -1,10 +1,10 @@
-//! A turn that failed before it began.
+//! A turn that fails before it starts.
 
 use model::error::{ErrorCode, ErrorInfo};
 use model::model_turn::{ModelEvent, ModelFailure};
 use model::ports::BoxStream;
 
-/// A stream that says so and ends. Asking again would not help.
+/// A stream of one failure that is not retryable.
 pub(crate) fn failed_turn(code: ErrorCode, message: impl Into<String>) -> BoxStream<'static, ModelEvent> {
     let error = ErrorInfo { retryable: Some(false), ..ErrorInfo::new(code, message) };
     let event = ModelEvent::Failed(ModelFailure { error, retry_after_ms: None });

@@ -1,18 +1,19 @@
-//! Whom a run can ask: the implementations of [`model::ports::Models`].
+//! The implementations of [`model::ports::ModelClient`].
 //!
-//! - [`Router`] reads the first half of `provider/model` and hands the turn to the provider of that name.
-//! - [`scripted`] plays a scenario file: the demo, tests and load, without a key and without a network.
-//! - [`upstream`] asks a service behind an address, in one of three dialects.
-//! - [`cassette`] keeps what services answered, and plays it again.
+//! - [`ProviderRouter`] dispatches a turn by the first half of `provider/model`.
+//! - [`http`] calls a service over HTTP, in one of three dialects (`dialect`).
+//! - [`scripted`] plays a scenario file: the demo, tests and load, without an API key and without a network.
+//! - [`cassette`] records the responses of services and replays them.
 //!
-//! Invariant: a provider turns what it hears into [`model::delta::ModelEvent`]s and does nothing else. It keeps no
-//! state between turns but for what a service refused to take back, which it can forget; it starts no task of its own,
-//! and knows neither the log nor the tools.
+//! Invariant: a provider turns a response into [`model::model_turn::ModelEvent`]s and does nothing else. Between turns it
+//! keeps no state but a cache of what a service refused; it spawns no tasks, and knows neither the log nor the tools.
 
 pub mod cassette;
+mod dialect;
 mod failed_turn;
 pub mod http;
 mod router;
 pub mod scripted;
+mod user_text;
 
 pub use router::ProviderRouter;

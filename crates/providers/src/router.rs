@@ -1,7 +1,7 @@
-//! The first half of `provider/model` says who is asked.
+//! Dispatches turns by the first half of `provider/model`.
 //!
-//! The provider is handed the whole name: what the second half means is its own business. A name that nobody goes by
-//! is a failed turn, not an error of the caller's: an agent may list several models, and the next may be there.
+//! The provider gets the complete name and interprets the second half itself. An unknown provider is a failed turn, not an
+//! error of the caller: an agent may list several models, and the next one may exist.
 
 use crate::failed_turn::failed_turn;
 use model::error::ErrorCode;
@@ -11,27 +11,27 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// All providers that there are, by name.
+/// The configured providers, by name.
 #[derive(Clone, Default)]
 pub struct ProviderRouter {
     providers: BTreeMap<String, Arc<dyn ModelClient>>,
 }
 
 impl ProviderRouter {
-    /// Nobody yet.
+    /// A router without providers.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a provider; one of the same name is replaced.
+    /// Adds a provider, or replaces the one with this name.
     #[must_use]
     pub fn with_provider(mut self, name: impl Into<String>, provider: Arc<dyn ModelClient>) -> Self {
         self.providers.insert(name.into(), provider);
         self
     }
 
-    /// Who there is.
+    /// The names of all providers, sorted.
     pub fn provider_names(&self) -> impl Iterator<Item = &str> {
         self.providers.keys().map(String::as_str)
     }

@@ -1,8 +1,8 @@
-//! Bytes of an event stream in, events out.
+//! Decodes the bytes of an event stream.
 //!
-//! Lines are split as bytes and turned into text one by one: CR, LF, the colon and the byte order mark cannot be part
-//! of another character in UTF-8, so this gives what decoding the whole stream first would give. An end of the stream
-//! needs no call: an event without its blank line never happened.
+//! Lines are split as bytes and converted to text one by one. In UTF-8, CR, LF, the colon and the byte order mark cannot be
+//! part of another character, so the result is the same as decoding the complete stream first. The end of the stream needs
+//! no call: an event without its blank line is discarded.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use super::find_line_end;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// How much a stream may make the decoder hold.
+/// Bounds on the memory of a decoder.
 ///
-/// A decoder holds at most one line and one event, besides the last id and the one that is about to replace it (each
-/// came in on one line). Bad bytes can make a line up to three times as long when it becomes text.
+/// A decoder buffers at most one line and one event, the last id and its pending successor (each from one line). Invalid
+/// bytes can make a line up to three times as long when it becomes text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// The longest line, in bytes as received, without its line end. 1 MiB unless told otherwise.
+    /// The longest line, in bytes as received, without its line end. 1 MiB by default.
     pub line_bytes_max: usize,
-    /// The longest `data` of one event, in bytes, its lines joined. 4 MiB unless told otherwise.
+    /// The longest `data` of one event, with its lines joined. 4 MiB by default.
     pub event_bytes_max: usize,
 }
 
@@ -29,41 +29,41 @@ impl Default for DecodeLimits {
     }
 }
 
-/// One event, as its blank line released it.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The last id that the stream has set, by this event or before it; `None` when there is none or it was reset.
-    /// Shared, because a stream of tiny events may repeat one long id.
+    /// The last id of the stream, set by this event or before it; `None` if there is none or it was reset. Shared, because
+    /// a stream of tiny events may repeat one long id.
     pub id: Option<Arc<str>>,
-    /// The event's name; `None` where a browser would say `message`.
+    /// The event's name; `None` where a browser would use `message`.
     pub event: Option<String>,
     /// The `data` lines, joined by LF.
     pub data: String,
 }
 
-/// Why a stream cannot be read further.
+/// A stream exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A line does not end in time.
+    /// A line exceeds its limit.
     #[error("a line of the event stream is longer than line_bytes_max ({line_bytes_max} bytes)")]
     LineTooLong {
-        /// The limit that was in force.
+        /// The limit.
         line_bytes_max: usize,
     },
-    /// An event has more data than allowed.
+    /// The data of an event exceeds its limit.
     #[error("an event of the event stream has more data than event_bytes_max ({event_bytes_max} bytes)")]
     EventTooLong {
-        /// The limit that was in force.
+        /// The limit.
         event_bytes_max: usize,
     },
 }
 
-/// Reads one event stream, in chunks of any size. A new connection needs a new decoder.
+/// Decodes one event stream, in chunks of any size. A new connection needs a new decoder.
 ///
 /// ```
-/// use sse::{Decoder, Limits};
+/// use sse::{DecodeLimits, Decoder};
 ///
-/// let mut decoder = Decoder::new(Limits::default());
+/// let mut decoder = Decoder::new(DecodeLimits::default());
 /// let mut seen = Vec::new();
 /// for chunk in ["id: 7\nevent: greet\nda", "ta: hello\r", "\n\r\nid: 8\n\n"] {
 ///     let mut rest = chunk.as_bytes();
@@ -79,23 +79,23 @@ pub enum DecodeError {
 pub struct Decoder {
     limits: DecodeLimits,
     failure: Option<DecodeError>,
-    /// The beginning of a line whose end has not come in yet.
+    /// An unterminated line.
     partial: Vec<u8>,
-    /// The last byte was a CR, which has ended its line; an LF that follows belongs to it.
+    /// The last byte was a CR, which ended its line; a following LF belongs to it.
     after_cr: bool,
     /// No line has ended yet, so the next one may begin with a byte order mark.
     at_start: bool,
     event: Option<String>,
-    /// `None` until the event has a `data` line: only then does its blank line release it.
+    /// `None` until the event has a `data` line: without one, its blank line emits nothing.
     data: Option<String>,
-    /// What the latest `id` line said; a blank line makes it the last event id.
+    /// From the latest `id` line; a blank line makes it the last event id.
     pending_id: Option<Arc<str>>,
     last_event_id: Option<Arc<str>>,
     retry_ms: Option<u64>,
 }
 
 impl Decoder {
-    /// A decoder at the start of a stream.
+    /// Creates a decoder for the start of a stream.
     pub fn new(limits: DecodeLimits) -> Self {
         Self {
             limits,
@@ -111,10 +111,10 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes off `input` until an event is whole. `None` means that all of `input` was taken and more is needed.
+    /// Consumes bytes of `input` up to the end of an event. `None` means that all of `input` was consumed.
     ///
     /// # Errors
-    /// When the stream goes beyond a limit. The decoder is then finished, and gives the same error for ever.
+    /// When the stream exceeds a limit. Every later call returns the same error.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<SseEvent>, DecodeError> {
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -126,14 +126,12 @@ impl Decoder {
         })
     }
 
-    /// The position in the stream: the id to resume after. An `id` counts once a blank line has followed it, also when
-    /// no event came of that.
+    /// The id to resume after. An `id` counts once a blank line has followed it, even without an event.
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
 
-    /// How many milliseconds the stream last asked its reader to wait before it reconnects. As sent, so possibly
-    /// absurd: the caller bounds it.
+    /// The reconnection time that the stream last set. The caller has to bound it.
     pub fn retry_ms(&self) -> Option<u64> {
         self.retry_ms
     }
@@ -148,7 +146,7 @@ impl Decoder {
             }
             let end = find_line_end(input);
             let (head, tail) = input.split_at_checked(end.unwrap_or(input.len())).unwrap_or((input, &[]));
-            // Before anything is kept, so that the limit also bounds what a line without an end can take.
+            // Check before buffering, so that the limit also bounds unterminated lines.
             if self.partial.len() + head.len() > self.limits.line_bytes_max {
                 return Err(DecodeError::LineTooLong { line_bytes_max: self.limits.line_bytes_max });
             }
@@ -166,7 +164,7 @@ impl Decoder {
         Ok(None)
     }
 
-    /// `tail` ends the current line. A line that came in one piece is read where it lies.
+    /// `tail` ends the current line. A line within one chunk is parsed without a copy.
     fn end_line(&mut self, tail: &[u8]) -> Result<Option<SseEvent>, DecodeError> {
         if self.partial.is_empty() {
             return self.parse_line(tail);
@@ -185,7 +183,7 @@ impl Decoder {
         if line.is_empty() {
             return Ok(self.dispatch());
         }
-        // A line without a colon is a name with an empty value. A comment is a line with an empty name.
+        // A line without a colon is a name with an empty value; a comment has an empty name.
         let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
         let (name, value) = line.split_at_checked(colon).unwrap_or((line, &[]));
         let value = value.strip_prefix(b":").unwrap_or(value);
@@ -201,8 +199,8 @@ impl Decoder {
     }
 
     fn append_data(&mut self, value: &str) -> Result<(), DecodeError> {
-        let held = self.data.as_ref().map_or(0, |data| data.len() + 1);
-        if held + value.len() > self.limits.event_bytes_max {
+        let buffered_bytes = self.data.as_ref().map_or(0, |data| data.len() + 1);
+        if buffered_bytes + value.len() > self.limits.event_bytes_max {
             return Err(DecodeError::EventTooLong { event_bytes_max: self.limits.event_bytes_max });
         }
         match &mut self.data {
@@ -215,7 +213,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A blank line: the id counts from here on, and an event that has data is released.
+    /// A blank line commits the id, and emits the event if it has data.
     fn dispatch(&mut self) -> Option<SseEvent> {
         self.last_event_id.clone_from(&self.pending_id);
         let event = self.event.take();
@@ -224,7 +222,7 @@ impl Decoder {
     }
 }
 
-/// Bad bytes become U+FFFD. They are rare, and reading good ones without looking for them is several times faster.
+/// Invalid bytes become U+FFFD. They are rare, and validating first is several times faster.
 fn utf8_lossy(bytes: &[u8]) -> Cow<'_, str> {
     str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
@@ -233,7 +231,7 @@ fn non_empty(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The number that `value` spells. One that is too great for the type is as good as the greatest.
+/// Numbers that do not fit saturate.
 fn parse_digits(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;

@@ -1,12 +1,13 @@
-//! The arguments of a call, each as it was written: a number that is parsed and written again may be another one.
+//! The arguments of a call. Each value keeps its source text: parsing and printing a number again may change it.
 
 use model::error::{ErrorCode, ErrorInfo};
+use model::json::JsonObject;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Arguments by name.
 pub(crate) struct RawArguments(BTreeMap<String, Box<RawValue>>);
 
 impl RawArguments {
@@ -14,32 +15,31 @@ impl RawArguments {
         serde_json::from_str(text).map(Self).map_err(invalid_arguments)
     }
 
-    /// An argument that is one value: the string itself, or a number or truth value as it was written.
+    /// The text of a string, or the source text of a number or boolean.
     pub(crate) fn scalar(&self, name: &str) -> Result<String, ErrorInfo> {
         let json = self.0.get(name).ok_or_else(|| invalid_arguments(format!("`{name}` is missing")))?.get();
         match json.as_bytes().first() {
             Some(b'"') => serde_json::from_str(json).map_err(invalid_arguments),
             Some(b'{' | b'[' | b'n') => {
-                Err(invalid_arguments(format!("`{name}` must be a string, a number or a truth value")))
+                Err(invalid_arguments(format!("`{name}` must be a string, a number or a boolean")))
             }
             _ => Ok(json.to_owned()),
         }
     }
 
-    /// What goes into a query: one pair for every argument that is not null. What is nested goes as JSON.
-    pub(crate) fn query_pairs(&self, without: &[String]) -> Vec<(String, String)> {
-        let named = self.0.iter().filter(|(name, json)| !without.contains(name) && json.get() != "null");
+    /// One query pair for each argument that is not null; arrays and objects as JSON.
+    pub(crate) fn query_pairs(&self, excluded: &[String]) -> Vec<(String, String)> {
+        let named = self.0.iter().filter(|(name, json)| !excluded.contains(name) && json.get() != "null");
         named.map(|(name, json)| (name.clone(), self.scalar(name).unwrap_or_else(|_| json.get().to_owned()))).collect()
     }
 
-    /// What goes into a body.
-    pub(crate) fn to_json(&self, without: &[String]) -> String {
-        let fields = self.0.iter().filter(|(name, _)| !without.contains(name));
+    pub(crate) fn to_json(&self, excluded: &[String]) -> String {
+        let fields = self.0.iter().filter(|(name, _)| !excluded.contains(name));
         let fields = fields.map(|(name, json)| format!("{}:{}", json_string(name), json.get()));
         format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
     }
 
-    /// A template with its arguments put in. What names an argument that was not given is left out.
+    /// Replaces each string that is exactly `{name}` by that argument. Members whose argument is missing are omitted.
     pub(crate) fn fill_template(&self, template: &Value) -> String {
         let mut out = String::new();
         if !self.write_value(template, &mut out) {
@@ -48,7 +48,7 @@ impl RawArguments {
         out
     }
 
-    /// Writes a value, if there is one.
+    /// Returns whether anything was written: a placeholder without its argument writes nothing.
     fn write_value(&self, template: &Value, out: &mut String) -> bool {
         match template {
             Value::String(text) => match placeholder_name(text) {
@@ -80,10 +80,10 @@ impl RawArguments {
         true
     }
 
-    /// Writes an element of a list or an object; one that is left out leaves nothing behind.
+    /// Writes an array element or an object member, with its comma; an omitted one leaves neither.
     fn write_element(&self, name: &str, template: &Value, out: &mut String) {
         let before = out.len();
-        // No value ends with an opening bracket, so one at the end is the list's own.
+        // No value ends with an opening bracket, so one at the end belongs to the enclosing array or object.
         if !out.ends_with(['[', '{']) {
             out.push(',');
         }
@@ -103,7 +103,13 @@ fn json_string(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// The model reads what was wrong, and can ask again.
+/// Parses the arguments of a builtin. Only an object will do: serde would also accept an array in the order of the fields.
+pub(crate) fn parse_arguments<T: DeserializeOwned>(arguments: &str) -> Result<T, serde_json::Error> {
+    let object: JsonObject = serde_json::from_str(arguments)?;
+    serde_json::from_value(Value::Object(object))
+}
+
+/// The model reads the message and can call again.
 pub(crate) fn invalid_arguments(why: impl std::fmt::Display) -> ErrorInfo {
     ErrorInfo::new(ErrorCode::InvalidArguments, format!("invalid arguments: {why}"))
 }

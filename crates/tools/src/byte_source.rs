@@ -1,12 +1,12 @@
-//! From bytes to events: what tools behind an address and tools that are programs have in common.
+//! Turns a stream of bytes into tool events: what HTTP tools and command tools have in common.
 //!
-//! A [`Source`] is read until it ends, its deadline comes or it gave too much. Dropping it stops whatever is behind it,
-//! so there is one way to stop, whoever wants it.
+//! A [`ByteSource`] is read until it ends, its deadline passes or its output exceeds the limit. Dropping it stops the
+//! request or the program, so there is one way to stop a call, whatever the reason.
 
+use crate::output::{failed_output, output_too_large};
 use crate::output_parser::ToolOutputParser;
 use bytes::Bytes;
 use futures_util::stream;
-use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
 use model::ports::{BoxStream, Clock};
 use model::seq::Millis;
@@ -16,28 +16,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Further ahead than this a timer need not look.
+/// Timers are not set further ahead than this.
 const DEADLINE_MS_MAX: Millis = 365 * 24 * 60 * 60 * 1000;
 
-/// Where an answer comes from, piece by piece.
+/// A response body or the output of a program.
 pub(crate) trait ByteSource: Send + 'static {
-    /// The next piece; `None` when that was all and all went well.
+    /// `None` after the last chunk of a call that succeeded.
     fn next_chunk(&mut self) -> impl Future<Output = Result<Option<Bytes>, ErrorInfo>> + Send;
 }
 
-/// When it must have ended.
 pub(crate) struct CallDeadline {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) at_ms: Millis,
 }
 
-/// An answer that has begun, and how it is read.
+/// A call that has started, and the parser for its output.
 pub(crate) struct ToolResponse<S> {
     pub(crate) source: S,
     pub(crate) parser: ToolOutputParser,
 }
 
-/// The events of a tool. Nothing begins before the stream is polled.
+/// Nothing starts before the stream is polled.
 pub(crate) fn stream_events<S, F>(deadline: CallDeadline, start: F) -> BoxStream<'static, ToolEvent>
 where
     S: ByteSource,
@@ -54,7 +53,6 @@ enum StreamState<S> {
     Finished,
 }
 
-/// A deadline that runs.
 struct ActiveDeadline {
     at: Instant,
     timeout_ms: Millis,
@@ -64,9 +62,9 @@ async fn next_event<S: ByteSource>(mut state: StreamState<S>) -> Option<(ToolEve
     loop {
         let step = match state {
             StreamState::Starting(deadline, start) => start_source(deadline, start).await,
-            StreamState::Reading(mut answer, limit) => match answer.parser.next_event() {
-                Some(event) => return Some((event, StreamState::Reading(answer, limit))),
-                None => read_next_chunk(answer, limit).await,
+            StreamState::Reading(mut response, deadline) => match response.parser.next_event() {
+                Some(event) => return Some((event, StreamState::Reading(response, deadline))),
+                None => read_next_chunk(response, deadline).await,
             },
             StreamState::Finished => return None,
         };
@@ -83,55 +81,46 @@ enum StreamStep<S> {
 }
 
 async fn start_source<S: ByteSource>(deadline: CallDeadline, start: StartFuture<S>) -> StreamStep<S> {
-    let within_ms = deadline.at_ms.saturating_sub(deadline.clock.now()).min(DEADLINE_MS_MAX);
-    let limit = ActiveDeadline { at: Instant::now() + Duration::from_millis(within_ms), timeout_ms: within_ms };
-    if within_ms == 0 {
-        return StreamStep::End(timeout_output(&limit));
+    let timeout_ms = deadline.at_ms.saturating_sub(deadline.clock.now()).min(DEADLINE_MS_MAX);
+    let deadline = ActiveDeadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms };
+    if timeout_ms == 0 {
+        return StreamStep::End(timeout_output(&deadline));
     }
-    match timeout_at(limit.at, start).await {
-        Ok(Ok(answer)) => StreamStep::Continue(StreamState::Reading(Box::new(answer), limit)),
+    match timeout_at(deadline.at, start).await {
+        Ok(Ok(response)) => StreamStep::Continue(StreamState::Reading(Box::new(response), deadline)),
         Ok(Err(error)) => StreamStep::End(failed_output(error)),
-        Err(_) => StreamStep::End(timeout_output(&limit)),
+        Err(_) => StreamStep::End(timeout_output(&deadline)),
     }
 }
 
-/// What ends here drops the source, which stops it.
-async fn read_next_chunk<S: ByteSource>(mut answer: Box<ToolResponse<S>>, limit: ActiveDeadline) -> StreamStep<S> {
-    match timeout_at(limit.at, answer.source.next_chunk()).await {
-        Ok(Ok(Some(piece))) => match answer.parser.push(&piece) {
-            Ok(()) => StreamStep::Continue(StreamState::Reading(answer, limit)),
+/// Ending the stream drops the source, which stops the call.
+async fn read_next_chunk<S: ByteSource>(mut response: Box<ToolResponse<S>>, deadline: ActiveDeadline) -> StreamStep<S> {
+    match timeout_at(deadline.at, response.source.next_chunk()).await {
+        Ok(Ok(Some(chunk))) => match response.parser.push(&chunk) {
+            Ok(()) => StreamStep::Continue(StreamState::Reading(response, deadline)),
             Err(error) => StreamStep::End(failed_output(error)),
         },
-        Ok(Ok(None)) => StreamStep::End(answer.parser.finish()),
+        Ok(Ok(None)) => StreamStep::End(response.parser.finish()),
         Ok(Err(error)) => StreamStep::End(failed_output(error)),
-        Err(_) => StreamStep::End(timeout_output(&limit)),
+        Err(_) => StreamStep::End(timeout_output(&deadline)),
     }
 }
 
-/// Everything that a source gives, as long as it is no more than this.
+/// Reads a source whole, up to `bytes_max`.
 pub(crate) async fn read_to_end(mut source: impl ByteSource, bytes_max: usize) -> Result<Vec<u8>, ErrorInfo> {
-    let mut all = Vec::new();
-    while let Some(piece) = source.next_chunk().await? {
-        if all.len().saturating_add(piece.len()) > bytes_max {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = source.next_chunk().await? {
+        if bytes.len().saturating_add(chunk.len()) > bytes_max {
             return Err(output_too_large(bytes_max));
         }
-        all.extend_from_slice(&piece);
+        bytes.extend_from_slice(&chunk);
     }
-    Ok(all)
+    Ok(bytes)
 }
 
-/// The model reads what went wrong.
-pub(crate) fn failed_output(error: ErrorInfo) -> ToolOutput {
-    ToolOutput { message_content: vec![ContentPart::text(&error.message)], error: Some(error), ..ToolOutput::default() }
-}
-
-pub(crate) fn output_too_large(bytes_max: usize) -> ErrorInfo {
-    ErrorInfo::new(ErrorCode::OutputTooLarge, format!("The tool gave more than {bytes_max} bytes and was stopped."))
-}
-
-fn timeout_output(limit: &ActiveDeadline) -> ToolOutput {
+fn timeout_output(deadline: &ActiveDeadline) -> ToolOutput {
     ToolOutput::failed(
         ErrorCode::ToolTimeout,
-        format!("The tool did not end within {} ms and was stopped.", limit.timeout_ms),
+        format!("The tool did not finish within {} ms and was stopped.", deadline.timeout_ms),
     )
 }

@@ -1,10 +1,10 @@
-//! A tool behind an address: one request, whose answer is read as it comes.
+//! A tool behind a URL: one request, whose response is read as it arrives.
 
 use crate::arguments::RawArguments;
 use crate::byte_source::{ByteSource, ToolResponse};
+use crate::context::ToolContext;
 use crate::output_parser::ToolOutputParser;
 use crate::secrets::CallSecrets;
-use crate::toolbox::Toolbox;
 use crate::truncate;
 use crate::url_template;
 use bytes::Bytes;
@@ -15,28 +15,27 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use std::error::Error;
 
-/// So much of a refusal's body is put into the error.
+/// How much of an error response an error message quotes.
 const ERROR_BODY_CHARS_MAX: usize = 500;
-/// So much of it is read, so that a secret in it is found whole.
+/// How much of it is read: more than is quoted, so that a secret in it is found whole.
 const ERROR_BODY_BYTES_MAX: usize = 16 * 1024;
 
-/// Answers with one event per line.
+/// Responses of these types have one event per line.
 const JSON_LINES_MEDIA_TYPES: [&str; 5] =
     ["application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl", "application/jsonlines"];
 
-/// Asks.
 pub(crate) async fn start_http_call(
-    toolbox: &Toolbox,
+    context: &ToolContext,
     tool: &HttpTool,
     call: &ToolRequest,
 ) -> Result<ToolResponse<HttpSource>, ErrorInfo> {
     let mut secrets = CallSecrets::default();
     let mut request = build_request(tool, &call.arguments)?;
     for (name, value) in &tool.headers {
-        let value = secrets.resolve(value, &toolbox.env).await?;
+        let value = secrets.resolve(value, &context.env).await?;
         set_header(request.headers_mut(), name, &value)?;
     }
-    // Ours come last, so that no definition can speak for somebody else.
+    // These come last, so that no definition can impersonate another user or run.
     for (name, value) in [
         ("idempotency-key", call.call_id.as_str()),
         ("headwater-user", call.user.as_str()),
@@ -46,45 +45,44 @@ pub(crate) async fn start_http_call(
     ] {
         set_header(request.headers_mut(), name, value)?;
     }
-    let source = send_request(&toolbox.http, request, &secrets).await?;
-    let lines = if source.is_json_lines() { ToolOutputParser::new } else { ToolOutputParser::result_only };
-    let lines = lines(call.output_bytes_max).with_result_pointer(tool.result.clone());
-    Ok(ToolResponse { source, parser: lines })
+    let source = send_request(&context.http, request, &secrets).await?;
+    let new_parser = if source.is_json_lines() { ToolOutputParser::new } else { ToolOutputParser::result_only };
+    let parser = new_parser(call.output_bytes_max).with_result_pointer(tool.result.clone());
+    Ok(ToolResponse { source, parser })
 }
 
-/// Method, address and body. What the address does not use is the query of a method that has no body, else the body.
+/// Arguments that the URL does not use go into the query of a method without a body, else into the body.
 fn build_request(tool: &HttpTool, arguments: &str) -> Result<Request, ErrorInfo> {
     let arguments = RawArguments::parse(arguments)?;
     let method = Method::from_bytes(tool.method.to_ascii_uppercase().as_bytes())
-        .map_err(|_| invalid_tool_error(format!("`{}` is not a method", tool.method)))?;
-    let mut address = url_template::fill_url(&tool.url, &arguments)?;
+        .map_err(|_| invalid_tool_error(format!("`{}` is not an HTTP method", tool.method)))?;
+    let mut filled = url_template::fill_url(&tool.url, &arguments)?;
     let body = match (&tool.body, &method) {
         (Some(template), _) => Some(arguments.fill_template(template)),
         (None, &Method::GET | &Method::HEAD | &Method::DELETE) => {
-            let pairs = arguments.query_pairs(&address.used_arguments);
+            let pairs = arguments.query_pairs(&filled.used_arguments);
             if !pairs.is_empty() {
-                address.url.query_pairs_mut().extend_pairs(pairs);
+                filled.url.query_pairs_mut().extend_pairs(pairs);
             }
             None
         }
-        (None, _) => Some(arguments.to_json(&address.used_arguments)),
+        (None, _) => Some(arguments.to_json(&filled.used_arguments)),
     };
-    let mut request = Request::new(method, address.url);
+    let mut request = Request::new(method, filled.url);
     if let Some(body) = body {
         set_json_body(&mut request, body);
     }
     Ok(request)
 }
 
-/// Gives a request a JSON body.
 pub(crate) fn set_json_body(request: &mut Request, body: impl Into<reqwest::Body>) {
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     *request.body_mut() = Some(body.into());
 }
 
-/// Sets a header. Its value may be a secret, so it is in no error and hidden in what others print of the request.
+/// The value may be a secret: no error quotes it, and `Debug` of the request hides it.
 pub(crate) fn set_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), ErrorInfo> {
-    let invalid = || invalid_tool_error(format!("the header `{name}` cannot be sent"));
+    let invalid = || invalid_tool_error(format!("the header `{name}` has an invalid name or value"));
     let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
     let mut value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
     value.set_sensitive(true);
@@ -92,7 +90,7 @@ pub(crate) fn set_header(headers: &mut HeaderMap, name: &str, value: &str) -> Re
     Ok(())
 }
 
-/// Sends a request. An answer that is not a 2xx is an error.
+/// A status other than 2xx is an error.
 pub(crate) async fn send_request(
     client: &Client,
     request: Request,
@@ -109,7 +107,7 @@ pub(crate) async fn send_request(
     }
 }
 
-/// The body of an answer. Dropping it ends the request.
+/// A response body. Dropping it aborts the request.
 pub(crate) struct HttpSource {
     response: Response,
     host: String,
@@ -117,19 +115,17 @@ pub(crate) struct HttpSource {
 
 impl HttpSource {
     fn is_json_lines(&self) -> bool {
-        let kind = self.response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        JSON_LINES_MEDIA_TYPES.iter().any(|lines| kind.eq_ignore_ascii_case(lines))
+        let header = self.response.headers().get(CONTENT_TYPE);
+        let media_type = header.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media_type = media_type.split(';').next().unwrap_or_default().trim();
+        JSON_LINES_MEDIA_TYPES.iter().any(|known| media_type.eq_ignore_ascii_case(known))
     }
 }
 
 impl ByteSource for HttpSource {
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, ErrorInfo> {
         self.response.chunk().await.map_err(|error| {
-            ErrorInfo::new(
-                ErrorCode::HttpError,
-                format!("the answer of {} broke off: {}", self.host, root_cause(&error)),
-            )
+            ErrorInfo::new(ErrorCode::HttpError, format!("the response of {} was cut off: {}", self.host, root_cause(&error)))
         })
     }
 }
@@ -138,25 +134,25 @@ async fn status_error(mut response: Response, secrets: &CallSecrets) -> ErrorInf
     let status = response.status();
     let mut body = Vec::new();
     while body.len() < ERROR_BODY_BYTES_MAX
-        && let Ok(Some(piece)) = response.chunk().await
+        && let Ok(Some(chunk)) = response.chunk().await
     {
-        body.extend_from_slice(&piece);
+        body.extend_from_slice(&chunk);
     }
     body.truncate(ERROR_BODY_BYTES_MAX);
     let body = secrets.redact(&String::from_utf8_lossy(&body));
-    let said = truncate::first_chars(body.trim(), ERROR_BODY_CHARS_MAX);
-    let message = if said.is_empty() { format!("status {status}") } else { format!("status {status}: {said}") };
+    let body = truncate::first_chars(body.trim(), ERROR_BODY_CHARS_MAX);
+    let message = if body.is_empty() { format!("status {status}") } else { format!("status {status}: {body}") };
     let details = Some(serde_json::json!({ "status": status.as_u16() }));
     ErrorInfo { details, ..ErrorInfo::new(ErrorCode::HttpError, message) }
 }
 
-/// The innermost reason. The outer ones repeat the address, which has arguments in it.
+/// The outer errors repeat the URL, which contains arguments.
 fn root_cause(error: &reqwest::Error) -> String {
-    let mut reason: &dyn Error = error;
-    while let Some(inner) = reason.source() {
-        reason = inner;
+    let mut cause: &dyn Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
     }
-    reason.to_string()
+    cause.to_string()
 }
 
 fn host_and_port(url: &Url) -> String {

@@ -1,19 +1,23 @@
-//! What a run can have done: the implementations of [`model::ports::Tools`] and [`model::ports::Hooks`].
+//! The implementations of [`model::ports::ToolRunner`] and [`model::ports::HookRunner`].
 //!
-//! - [`Toolbox`] finds out who does it, and is what the engine is given.
-//! - [`builtin`] are tools that come with the server and need no more than their name in the config.
-//! - `http` asks somebody behind an address, `command` runs a program. Both are a `source` of bytes;
-//!   `lines` finds events in these, `output` reads the result, and `secret` puts in what the config only names.
-//! - `hook` asks those who may rewrite what is said.
+//! - [`Toolbox`] dispatches a call to the executor of its tool; the engine gets it as a trait object.
+//! - [`builtin`] holds the tools that need nothing but their name in the configuration; `demo` holds those that exist for
+//!   the demo and for tests.
+//! - `http` sends a request, `command` runs a program. Both are a `byte_source`; `output_parser` splits its bytes into
+//!   events and a result, `output` reads the result, and `secrets` resolves what the configuration only names.
+//! - `hook` calls the input hooks, over the same two transports.
+//! - `context` is what all of them need of the server.
 //!
-//! Invariant: a tool is started by polling its stream and stopped by dropping it. It answers in its own words and knows
-//! nothing of references, records or runs; numbering what it gave is the run loop's business.
-//! Invariant: nothing is read without a bound, and no secret's value is in an error.
+//! Invariant: polling its stream starts a tool and dropping the stream stops it. A tool knows nothing of references,
+//! records or runs; the run loop numbers its output.
+//! Invariant: every read is bounded, and no error contains the value of a secret.
 
 mod arguments;
 pub mod builtin;
 mod byte_source;
 mod command;
+mod context;
+mod demo;
 mod hook;
 mod http;
 mod output;

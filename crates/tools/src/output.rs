@@ -1,8 +1,9 @@
-//! A result as somebody else wrote it, read as a [`ToolOutput`].
+//! Parses the result of an external tool into a [`ToolOutput`].
 //!
-//! An object with the fields of a [`ToolOutput`] and no others is one. Everything else is words for the model: a text as
-//! it is, other JSON without its white space. It is never parsed and written again, because that could change a number.
+//! An object that has only fields of [`ToolOutput`] is one. Anything else is text for the model: a string as it is, other
+//! JSON without its insignificant white space. It is never parsed and printed again, because that could change a number.
 
+use crate::arguments::invalid_arguments;
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
 use model::item::Block;
@@ -14,17 +15,17 @@ use std::collections::BTreeMap;
 
 const OUTPUT_FIELDS: [&str; 6] = ["message_content", "block_list", "summary", "artifact", "ui_hints", "error"];
 
-/// What the model reads when there is nothing: providers refuse a result without words.
+/// Providers refuse a result without text.
 const EMPTY_OUTPUT: &str = "(no output)";
 
-/// Reads a result, or what `pointer` finds in it.
+/// Parses a result, or the part of it that the JSON pointer names.
 pub(crate) fn parse_output(text: &str, pointer: Option<&str>) -> Result<ToolOutput, ErrorInfo> {
     let text = text.trim_end_matches(['\r', '\n']);
     let json = serde_json::from_str::<&RawValue>(text).ok();
     let found = match (pointer, json) {
         (Some(pointer), Some(json)) => Some(resolve_pointer(json, pointer)?),
         (Some(pointer), None) => {
-            return Err(invalid_output(format!("the answer is not JSON, so there is nothing at `{pointer}`")));
+            return Err(invalid_output(format!("the response is not JSON, so nothing is at `{pointer}`")));
         }
         (None, json) => json,
     };
@@ -66,7 +67,7 @@ fn output_from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
         check_block(block)?;
     }
     for part in &mut output.message_content {
-        // Tags say who put words there when it was not the author; a tool is the author.
+        // Tags mark text that somebody else inserted; all text of a result is the tool's own.
         if let ContentPart::Text { tags, .. } = part {
             tags.clear();
         }
@@ -74,7 +75,7 @@ fn output_from_object(mut object: JsonObject) -> Result<ToolOutput, ErrorInfo> {
     Ok(output)
 }
 
-/// A tool shows words and pictures. The other kinds are a sub-agent's.
+/// Tools produce text and images. The other block types are for sub-agents.
 fn check_block(block: &Block) -> Result<(), ErrorInfo> {
     match block {
         Block::Text(text) if text.text.is_none() => Err(invalid_output("a text block has no text")),
@@ -84,28 +85,28 @@ fn check_block(block: &Block) -> Result<(), ErrorInfo> {
         | Block::ToolResult(_)
         | Block::Message(_)
         | Block::HostedCall(_)
-        | Block::FileProcessing(_) => Err(invalid_output("a tool may only give blocks of type `text` and `image`")),
+        | Block::FileProcessing(_) => Err(invalid_output("a tool may only return blocks of type `text` and `image`")),
     }
 }
 
-fn text_output(text: &str) -> ToolOutput {
+pub(crate) fn text_output(text: impl Into<String>) -> ToolOutput {
     ToolOutput { message_content: vec![ContentPart::text(text)], ..ToolOutput::default() }
 }
 
-/// The model must have something to read. Blocks are read when there is nothing else, so they are enough.
+/// Without content for the model, it reads the blocks; without those, the error or the summary.
 fn ensure_model_content(mut output: ToolOutput) -> ToolOutput {
-    let blank = |part: &ContentPart| matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty());
-    output.message_content.retain(|part| !blank(part));
+    let is_blank = |part: &ContentPart| matches!(part, ContentPart::Text { text, .. } if text.trim().is_empty());
+    output.message_content.retain(|part| !is_blank(part));
     if output.message_content.is_empty() && output.block_list.is_empty() {
-        let why = output.error.as_ref().map(|error| error.message.as_str());
-        let said = why.or(output.summary.as_deref()).filter(|said| !said.trim().is_empty());
-        output.message_content.push(ContentPart::text(said.unwrap_or(EMPTY_OUTPUT)));
+        let error = output.error.as_ref().map(|error| error.message.as_str());
+        let text = error.or(output.summary.as_deref()).filter(|text| !text.trim().is_empty());
+        output.message_content.push(ContentPart::text(text.unwrap_or(EMPTY_OUTPUT)));
     }
     output
 }
 
 fn resolve_pointer<'a>(json: &'a RawValue, pointer: &str) -> Result<&'a RawValue, ErrorInfo> {
-    let missing = || invalid_output(format!("the answer has nothing at `{pointer}`"));
+    let missing = || invalid_output(format!("the response has nothing at `{pointer}`"));
     let mut steps = pointer.split('/');
     // A pointer is empty, or begins with a slash.
     if steps.next() != Some("") {
@@ -123,19 +124,32 @@ fn json_child<'a>(json: &'a RawValue, name: &str) -> Option<&'a RawValue> {
     fields.remove(name)
 }
 
-/// JSON without the white space that means nothing.
+/// Removes insignificant white space.
 fn compact_json(json: &str) -> String {
-    let (mut inside, mut escaped) = (false, false);
+    let (mut in_string, mut escaped) = (false, false);
     let keep = |letter: &char| {
-        if inside {
-            inside = *letter != '"' || escaped;
+        if in_string {
+            in_string = *letter != '"' || escaped;
             escaped = *letter == '\\' && !escaped;
             return true;
         }
-        inside = *letter == '"';
+        in_string = *letter == '"';
         !letter.is_ascii_whitespace()
     };
     json.chars().filter(keep).collect()
+}
+
+/// The model reads the error.
+pub(crate) fn failed_output(error: ErrorInfo) -> ToolOutput {
+    ToolOutput { error: Some(error.clone()), ..text_output(error.message) }
+}
+
+pub(crate) fn invalid_arguments_output(why: impl std::fmt::Display) -> ToolOutput {
+    failed_output(invalid_arguments(why))
+}
+
+pub(crate) fn output_too_large(bytes_max: usize) -> ErrorInfo {
+    ErrorInfo::new(ErrorCode::OutputTooLarge, format!("The tool's output exceeds {bytes_max} bytes; the tool was stopped."))
 }
 
 fn invalid_output(why: impl std::fmt::Display) -> ErrorInfo {

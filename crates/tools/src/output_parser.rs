@@ -1,11 +1,10 @@
-//! What a tool sends while it works: one JSON object per line, and its result.
+//! Splits the bytes of a tool into events, one JSON object per line, and its result.
 //!
-//! A line that begins with `{` and is a `progress`, `state` or `custom` object is an event, at once. Every other line is
-//! part of the result, which may have as many lines as it likes; so is a last line that no newline ends. Nested lines of
-//! a result that somebody printed prettily are indented, and so are never taken for events.
+//! A line that begins with `{` and is a `progress`, `state` or `custom` object is an event and is emitted immediately.
+//! Every other line belongs to the result, and so does an unterminated last line. The nested lines of a pretty-printed
+//! result are indented, so they are never mistaken for events.
 
-use crate::byte_source::{failed_output, output_too_large};
-use crate::output;
+use crate::output::{self, failed_output, output_too_large};
 use model::error::ErrorInfo;
 use model::limits::RECORD_BYTES_MAX;
 use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolOutput};
@@ -13,15 +12,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::VecDeque;
 
-/// An event must fit a record, with all that the record has beside it.
+/// An event has to fit a record together with the record's other fields.
 const EVENT_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
 
-/// Finds events and the result in bytes that come in pieces.
+/// Takes chunks of any size.
 pub(crate) struct ToolOutputParser {
     mode: ParseMode,
-    /// A line that has not ended.
+    /// The current, unterminated line.
     line: Vec<u8>,
-    /// What belongs to the result so far.
     result: Vec<u8>,
     events: VecDeque<ToolEvent>,
     received_bytes: usize,
@@ -35,7 +33,7 @@ enum ParseMode {
 }
 
 impl ToolOutputParser {
-    /// Events line by line, then a result. All of it together is at most so many bytes.
+    /// Events line by line, then a result. `bytes_max` bounds their sum.
     pub(crate) const fn new(bytes_max: usize) -> Self {
         Self {
             mode: ParseMode::EventLines,
@@ -48,26 +46,25 @@ impl ToolOutputParser {
         }
     }
 
-    /// All of it is the result.
+    /// Everything is the result.
     pub(crate) fn result_only(bytes_max: usize) -> Self {
         Self { mode: ParseMode::ResultOnly, ..Self::new(bytes_max) }
     }
 
-    /// The result is what this JSON pointer finds.
+    /// Reduces the result to what this JSON pointer names.
     pub(crate) fn with_result_pointer(self, pointer: Option<String>) -> Self {
         Self { result_pointer: pointer, ..self }
     }
 
-    /// Takes the next piece.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), ErrorInfo> {
-        self.received_bytes = self.received_bytes.saturating_add(piece.len());
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), ErrorInfo> {
+        self.received_bytes = self.received_bytes.saturating_add(chunk.len());
         if self.received_bytes > self.bytes_max {
             return Err(output_too_large(self.bytes_max));
         }
         match self.mode {
-            ParseMode::ResultOnly => self.result.extend_from_slice(piece),
+            ParseMode::ResultOnly => self.result.extend_from_slice(chunk),
             ParseMode::EventLines => {
-                for part in piece.split_inclusive(|byte| *byte == b'\n') {
+                for part in chunk.split_inclusive(|byte| *byte == b'\n') {
                     self.line.extend_from_slice(part);
                     if part.ends_with(b"\n") {
                         self.end_line()?;
@@ -78,12 +75,11 @@ impl ToolOutputParser {
         Ok(())
     }
 
-    /// The next event that is complete.
     pub(crate) fn next_event(&mut self) -> Option<ToolEvent> {
         self.events.pop_front()
     }
 
-    /// Nothing more will come: what is left is the result.
+    /// Ends the input and parses the result.
     pub(crate) fn finish(mut self) -> ToolOutput {
         self.result.append(&mut self.line);
         let text = String::from_utf8_lossy(&self.result);
@@ -124,7 +120,6 @@ struct StateLine {
     delta: Option<Vec<Value>>,
 }
 
-/// The event that a line is, if it is one.
 fn parse_event_line(line: &[u8]) -> Option<ToolEvent> {
     if !line.starts_with(b"{") {
         return None;

@@ -1,12 +1,12 @@
-//! A program that runs in a process group of its own, and ends with all that it started.
+//! A program in its own process group, which ends together with everything that it started.
 //!
 //! ```text
 //!   running ── leader exits, pipes close (or a second passes) ──▶ SIGKILL to what is left ──▶ reaped
 //!      └────── dropped ──▶ SIGTERM to the group ── at most a second ──▶ SIGKILL ──▶ reaped
 //! ```
 //!
-//! The leader stays unreaped until the whole group was killed. As long as it is, nobody else can get its number, so a
-//! signal never hits a stranger. A process that leaves the group on purpose is out of reach; it only loses its pipes.
+//! The leader stays unreaped until the whole group has been killed. Until then its process id cannot be reused, so a
+//! signal never reaches an unrelated process. A process that leaves the group is out of reach; it only loses its pipes.
 
 use crate::truncate::TailBuffer;
 use bytes::Bytes;
@@ -25,40 +25,35 @@ use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// How long the pipes of a leader that exited may stay open: somebody else writes to them, if anybody.
+/// How long to read the pipes after the leader exited: only its descendants can still write to them.
 const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a group has between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const TERMINATE_GRACE: Duration = Duration::from_secs(1);
 const STDOUT_BUFFER_BYTES: usize = 64 * 1024;
 const STDERR_BUFFER_BYTES: usize = 8 * 1024;
-/// How much of stderr is kept.
 const STDERR_BYTES_MAX: usize = 64 * 1024;
 
-/// What to run.
 pub(crate) struct ProcessSpec<'a> {
-    /// The program and its arguments; no shell reads them.
+    /// The program and its arguments; no shell interprets them.
     pub(crate) command: &'a [String],
-    /// Where.
     pub(crate) dir: Option<&'a str>,
-    /// All of its environment.
+    /// The complete environment.
     pub(crate) env: Vec<(String, String)>,
-    /// All of its input.
     pub(crate) stdin: Vec<u8>,
-    /// Where programs are looked for.
+    /// `PATH` for finding the program.
     pub(crate) search_path: Option<String>,
 }
 
-/// What is still being written to stdin.
 type StdinWrite = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A program that was started. Dropping it ends its group.
+/// Dropping it terminates its process group.
 pub(crate) struct Process {
-    /// `None` when it was reaped.
+    /// `None` after it was reaped.
     group: Option<ProcessGroup>,
     stdin: Option<StdinWrite>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    /// When the pipes are given up; `None` while the leader runs.
+    /// When to stop reading the pipes; `None` while the leader runs.
     pipe_deadline: Option<Instant>,
     stderr_tail: TailBuffer,
     stdout_buffer: Vec<u8>,
@@ -66,15 +61,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) async fn spawn(launch: ProcessSpec<'_>) -> Result<Self, ErrorInfo> {
-        let Some((name, arguments)) = launch.command.split_first() else {
-            return Err(ErrorInfo::new(ErrorCode::InvalidTool, "no program is named"));
+    pub(crate) async fn spawn(spec: ProcessSpec<'_>) -> Result<Self, ErrorInfo> {
+        let Some((name, arguments)) = spec.command.split_first() else {
+            return Err(ErrorInfo::new(ErrorCode::InvalidTool, "the command is empty"));
         };
-        let program = find_program(name, launch.search_path.as_deref()).await.unwrap_or_else(|| PathBuf::from(name));
+        let program = find_program(name, spec.search_path.as_deref()).await.unwrap_or_else(|| PathBuf::from(name));
         let mut command = Command::new(program);
-        command.arg0(name).args(arguments).env_clear().envs(launch.env).process_group(0);
+        command.arg0(name).args(arguments).env_clear().envs(spec.env).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if let Some(dir) = launch.dir {
+        if let Some(dir) = spec.dir {
             command.current_dir(dir);
         }
         let mut group = ProcessGroup::spawn(&mut command)
@@ -83,7 +78,7 @@ impl Process {
         let (stdin, stdout, stderr) = (leader.stdin.take(), leader.stdout.take(), leader.stderr.take());
         Ok(Self {
             group: Some(group),
-            stdin: stdin.map(|stdin| -> StdinWrite { Box::pin(write_stdin(stdin, launch.stdin)) }),
+            stdin: stdin.map(|stdin| -> StdinWrite { Box::pin(write_stdin(stdin, spec.stdin)) }),
             stdout,
             stderr,
             pipe_deadline: None,
@@ -93,42 +88,36 @@ impl Process {
         })
     }
 
-    /// The next piece of stdout; `None` when the leader exited and there is no more.
+    /// `None` when the leader has exited and stdout is exhausted.
     pub(crate) async fn read_stdout(&mut self) -> Option<Bytes> {
-        let Self {
-            group,
-            stdin,
-            stdout,
-            stderr,
-            pipe_deadline: linger,
-            stderr_tail,
-            stdout_buffer: out,
-            stderr_buffer: err,
-        } = self;
+        let Self { group, stdin, stdout, stderr, pipe_deadline, stderr_tail, stdout_buffer, stderr_buffer } = self;
         let group = group.as_mut()?;
-        while linger.is_none() || stdout.is_some() || stderr.is_some() {
-            let late = linger.is_some_and(|at| at <= Instant::now());
+        while pipe_deadline.is_none() || stdout.is_some() || stderr.is_some() {
+            let is_late = pipe_deadline.is_some_and(|at| at <= Instant::now());
             tokio::select! {
-                // In this order: what was written in time is read first, also when we come late, and a flood hides no exit.
+                // The order matters: output written in time is read even after the deadline, and a flood of output cannot
+                // hide the exit.
                 biased;
                 () = stdin_done(stdin) => *stdin = None,
-                () = group.leader_exited(), if linger.is_none() => *linger = Some(Instant::now() + PIPE_DRAIN_TIMEOUT),
-                count = read_some(stdout, out) => match out.get(..count) {
-                    Some(piece) if !piece.is_empty() => {
-                        // A pipe holds no more than this; what follows was written afterwards.
-                        stdout.take_if(|_| late);
-                        return Some(Bytes::copy_from_slice(piece));
+                () = group.leader_exited(), if pipe_deadline.is_none() => {
+                    *pipe_deadline = Some(Instant::now() + PIPE_DRAIN_TIMEOUT);
+                }
+                count = read_some(stdout, stdout_buffer) => match stdout_buffer.get(..count) {
+                    Some(chunk) if !chunk.is_empty() => {
+                        // A pipe holds no more than one buffer; anything after it was written too late.
+                        stdout.take_if(|_| is_late);
+                        return Some(Bytes::copy_from_slice(chunk));
                     }
                     _ => *stdout = None,
                 },
-                count = read_some(stderr, err) => match err.get(..count) {
-                    Some(piece) if !piece.is_empty() => {
-                        stderr_tail.push(piece);
-                        stderr.take_if(|_| late);
+                count = read_some(stderr, stderr_buffer) => match stderr_buffer.get(..count) {
+                    Some(chunk) if !chunk.is_empty() => {
+                        stderr_tail.push(chunk);
+                        stderr.take_if(|_| is_late);
                     }
                     _ => *stderr = None,
                 },
-                () = deadline_passed(*linger) => {
+                () = deadline_passed(*pipe_deadline) => {
                     *stdout = None;
                     *stderr = None;
                 }
@@ -137,14 +126,13 @@ impl Process {
         None
     }
 
-    /// How it ended. What it left behind is killed.
+    /// Kills what is left of the group and returns the leader's exit status.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.stdin = None;
-        let mut group = self.group.take().ok_or_else(|| io::Error::other("it was reaped before"))?;
+        let mut group = self.group.take().ok_or_else(|| io::Error::other("it was already reaped"))?;
         group.reap().await
     }
 
-    /// The end of what it said on stderr.
     pub(crate) fn stderr_tail(&self) -> String {
         self.stderr_tail.to_text()
     }
@@ -154,18 +142,18 @@ impl Drop for Process {
     fn drop(&mut self) {
         let Some(group) = self.group.take() else { return };
         group.signal(Signal::TERM);
-        // Without a runtime nobody can wait, and the group is killed at once by being dropped here.
+        // Without a runtime there is no grace period: dropping the group kills it.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(terminate_group(group, self.stdout.take(), self.stderr.take()));
         }
     }
 }
 
-/// Gives a group that was told to end the time to do so. Its pipes are emptied, or it could not say goodbye.
+/// Waits for a group that got SIGTERM. Its pipes are drained, because a full pipe would block its last writes.
 async fn terminate_group(mut group: ProcessGroup, stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) {
-    let gone = async { tokio::join!(group.leader_exited(), drain_pipe(stdout), drain_pipe(stderr)) };
-    let _ = timeout(TERMINATE_GRACE, gone).await;
-    // If even that takes long, dropping the group leaves it to the runtime.
+    let exited = async { tokio::join!(group.leader_exited(), drain_pipe(stdout), drain_pipe(stderr)) };
+    let _ = timeout(TERMINATE_GRACE, exited).await;
+    // If reaping takes too long, dropping the child leaves it to the runtime.
     let _ = timeout(TERMINATE_GRACE, group.reap()).await;
 }
 
@@ -173,32 +161,32 @@ async fn terminate_group(mut group: ProcessGroup, stdout: Option<ChildStdout>, s
 struct ProcessGroup {
     leader: Child,
     id: Pid,
-    /// Some child of ours changed.
+    /// SIGCHLD: some child of this process changed state.
     child_signals: SignalStream,
     is_reaped: bool,
 }
 
 impl ProcessGroup {
     fn spawn(command: &mut Command) -> io::Result<Self> {
-        // Before the start, so that no change is missed.
-        let changes = signal(SignalKind::child())?;
+        // Subscribe before spawning, so that no change is missed.
+        let child_signals = signal(SignalKind::child())?;
         let mut leader = command.spawn()?;
         let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         match id {
-            Some(id) => Ok(Self { leader, id, child_signals: changes, is_reaped: false }),
+            Some(id) => Ok(Self { leader, id, child_signals, is_reaped: false }),
             None => leader.start_kill().and(Err(io::Error::other("it has no process id"))),
         }
     }
 
     /// Waits for the leader's exit without reaping it.
     async fn leader_exited(&mut self) {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        while matches!(waitid(WaitId::Pid(self.id), look), Ok(None)) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        while matches!(waitid(WaitId::Pid(self.id), options), Ok(None)) {
             self.child_signals.recv().await;
         }
     }
 
-    /// A group that has nobody left cannot be signalled, which is what was wanted.
+    /// Fails when the group is empty, which is fine.
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.id, signal);
     }
@@ -219,7 +207,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Writes all of the input and closes it. A program need not read it.
+/// Errors are ignored: a program need not read its input.
 async fn write_stdin(mut stdin: ChildStdin, input: Vec<u8>) {
     let _ = stdin.write_all(&input).await;
 }
@@ -231,7 +219,7 @@ async fn stdin_done(future: &mut Option<StdinWrite>) {
     }
 }
 
-/// Reads something; 0 is the end, also when the pipe broke.
+/// Returns 0 at the end of the pipe and on errors.
 async fn read_some(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
     match pipe {
         Some(pipe) => pipe.read(buffer).await.unwrap_or_default(),
@@ -252,7 +240,7 @@ async fn drain_pipe(pipe: Option<impl AsyncRead + Unpin>) {
     }
 }
 
-/// Looks for a program where the server would, because the program's own environment may have no `PATH`.
+/// Searches the server's `PATH`, because the program's own environment may have none.
 async fn find_program(name: &str, path: Option<&str>) -> Option<PathBuf> {
     if name.contains('/') {
         return None;

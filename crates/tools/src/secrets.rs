@@ -1,20 +1,20 @@
-//! Secrets by name: `env:NAME`, `file:PATH`, or one of these in braces within other text.
+//! Resolves secret references: `env:NAME`, `file:PATH`, or one of these in braces within other text.
 //!
-//! They are looked up at the call, so that a rotated secret needs no restart, and are in no definition and no log. What
-//! was put in is remembered for the length of the call: programs and servers like to repeat it when they complain.
+//! References are resolved for each call, so a rotated secret needs no restart and its value is in no definition and no
+//! log. Resolved values are kept for the duration of the call to redact them: programs and servers quote them in errors.
 
 use model::error::{ErrorCode, ErrorInfo};
 use std::sync::Arc;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 
-/// The server's environment, by name.
+/// Reads a variable of the server's environment.
 pub type EnvLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// A secret is a key or a certificate, not a library.
+/// Keys and certificates are smaller than this.
 const SECRET_FILE_BYTES_MAX: usize = 64 * 1024;
 
-/// What was put in during one call. It has no `Debug`: it holds the values.
+/// The secrets resolved for one call. It has no `Debug`: it holds their values.
 #[derive(Default)]
 pub(crate) struct CallSecrets {
     resolved: Vec<ResolvedSecret>,
@@ -26,7 +26,7 @@ struct ResolvedSecret {
 }
 
 impl CallSecrets {
-    /// The text with every reference replaced by what it names.
+    /// Replaces every reference in the text by its value.
     pub(crate) async fn resolve(&mut self, text: &str, env: &EnvLookup) -> Result<String, ErrorInfo> {
         if is_secret_reference(text) {
             return self.resolve_reference(text, env).await;
@@ -36,9 +36,9 @@ impl CallSecrets {
         while let Some((before, after)) = rest.split_once('{') {
             filled.push_str(before);
             match after.split_once('}').filter(|(name, _)| is_secret_reference(name)) {
-                Some((reference, behind)) => {
+                Some((reference, remainder)) => {
                     filled.push_str(&self.resolve_reference(reference, env).await?);
-                    rest = behind;
+                    rest = remainder;
                 }
                 None => {
                     filled.push('{');
@@ -50,18 +50,21 @@ impl CallSecrets {
         Ok(filled)
     }
 
-    /// What somebody else said, without the values. The longest first, because one may be part of another.
-    pub(crate) fn redact(&self, said: &str) -> String {
-        let mut used: Vec<&ResolvedSecret> = self.resolved.iter().filter(|used| !used.value.is_empty()).collect();
-        used.sort_by_key(|used| std::cmp::Reverse(used.value.len()));
-        used.iter().fold(said.to_owned(), |said, used| said.replace(&used.value, &format!("[{}]", used.reference)))
+    /// Replaces every value by its reference, the longest value first, because one may be part of another.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        let mut secrets: Vec<&ResolvedSecret> =
+            self.resolved.iter().filter(|secret| !secret.value.is_empty()).collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.value.len()));
+        let replace =
+            |text: String, secret: &&ResolvedSecret| text.replace(&secret.value, &format!("[{}]", secret.reference));
+        secrets.iter().fold(text.to_owned(), replace)
     }
 
     async fn resolve_reference(&mut self, reference: &str, env: &EnvLookup) -> Result<String, ErrorInfo> {
         let found = match reference.split_once(':') {
             Some(("env", name)) => env(name).ok_or_else(|| "is not set".to_owned()),
             Some((_, path)) => read_secret_file(path).await,
-            None => Err("is no reference".to_owned()),
+            None => Err("is not a reference".to_owned()),
         };
         let value =
             found.map_err(|why| ErrorInfo::new(ErrorCode::MissingSecret, format!("the secret `{reference}` {why}")))?;
@@ -74,7 +77,7 @@ fn is_secret_reference(text: &str) -> bool {
     text.starts_with("env:") || text.starts_with("file:")
 }
 
-/// Says why not without a word of what was read.
+/// The error quotes nothing of the file.
 async fn read_secret_file(path: &str) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("cannot be read: {}", error.kind());
     let file = File::open(path).await.map_err(unreadable)?;

@@ -1,6 +1,7 @@
-//! Who does it: the one implementation of the ports that the engine is given.
+//! Dispatches calls and hooks: the one implementation of the ports that the engine uses.
 
 use crate::byte_source::{self, CallDeadline};
+use crate::context::ToolContext;
 use crate::secrets::EnvLookup;
 use crate::{builtin, command, hook, http};
 use futures_util::stream;
@@ -11,39 +12,36 @@ use model::tool::{ToolEvent, ToolOutput, ToolRequest};
 use std::fmt;
 use std::sync::Arc;
 
-/// Why there is no toolbox.
+/// The HTTP client could not be built.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot set up the HTTP client: {0}")]
 pub struct ToolboxError(#[from] reqwest::Error);
 
-/// Runs tools of every kind, and asks hooks.
+/// Runs tools of every kind, and hooks. Clones share their connections.
 #[derive(Clone)]
 pub struct Toolbox {
-    pub(crate) http: reqwest::Client,
-    pub(crate) env: EnvLookup,
-    pub(crate) clock: Arc<dyn Clock>,
+    context: ToolContext,
 }
 
 impl Toolbox {
-    /// With `env`, the door to the server's environment, and the time that deadlines are in.
+    /// `env` reads the server's environment; `clock` is the one that deadlines are measured by.
     ///
     /// # Errors
-    /// When the HTTP client cannot be set up.
+    /// When the HTTP client cannot be built.
     pub fn new(env: EnvLookup, clock: Arc<dyn Clock>) -> Result<Self, ToolboxError> {
-        // A redirect could lead a secret's header to somebody else, and a proxy would be a setting that no page lists.
+        // A redirect could take a secret's header to another host, and a proxy would be a setting that no page lists.
         let builder = || {
             reqwest::Client::builder()
                 .user_agent(concat!("headwater/", env!("CARGO_PKG_VERSION")))
                 .redirect(reqwest::redirect::Policy::none())
                 .no_proxy()
         };
-        // A system without any list of whom to trust can still be asked over plain HTTP.
+        // Without a system trust store, plain HTTP still works.
         let http = builder().build().or_else(|_| builder().tls_certs_only([]).build())?;
-        Ok(Self { http, env, clock })
+        Ok(Self { context: ToolContext { http, env, clock } })
     }
 }
 
-/// The environment holds secrets, so nothing of it is shown.
 impl fmt::Debug for Toolbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Toolbox").finish_non_exhaustive()
@@ -52,23 +50,19 @@ impl fmt::Debug for Toolbox {
 
 impl ToolRunner for Toolbox {
     fn call_tool(&self, request: ToolRequest) -> BoxStream<'static, ToolEvent> {
-        let toolbox = self.clone();
-        let deadline = CallDeadline { clock: Arc::clone(&self.clock), at_ms: request.deadline };
+        let context = self.context.clone();
+        let deadline = CallDeadline { clock: Arc::clone(&context.clock), at_ms: request.deadline };
         match request.executor.as_ref() {
-            ToolExecutor::Builtin => builtin::call_builtin(request, toolbox.clock),
+            ToolExecutor::Builtin => builtin::call_builtin(request, context.clock),
             ToolExecutor::Http(tool) => {
                 let tool = tool.clone();
-                byte_source::stream_events(
-                    deadline,
-                    async move { http::start_http_call(&toolbox, &tool, &request).await },
-                )
+                let start = async move { http::start_http_call(&context, &tool, &request).await };
+                byte_source::stream_events(deadline, start)
             }
             ToolExecutor::Command(tool) => {
                 let tool = tool.clone();
-                byte_source::stream_events(
-                    deadline,
-                    async move { command::start_command(&toolbox, &tool, &request).await },
-                )
+                let start = async move { command::start_command(&context, &tool, &request).await };
+                byte_source::stream_events(deadline, start)
             }
             ToolExecutor::Client | ToolExecutor::Agent { .. } | ToolExecutor::Handoff { .. } => {
                 not_a_server_tool(&request.name)
@@ -79,13 +73,13 @@ impl ToolRunner for Toolbox {
 
 impl HookRunner for Toolbox {
     fn run_hook(&self, hook: &InputHook, request: HookRequest) -> BoxFuture<'static, Result<HookResponse, ErrorInfo>> {
-        let (toolbox, hook) = (self.clone(), hook.clone());
-        Box::pin(async move { hook::call_hook(&toolbox, &hook, &request).await })
+        let (context, hook) = (self.context.clone(), hook.clone());
+        Box::pin(async move { hook::call_hook(&context, &hook, &request).await })
     }
 }
 
-/// What the run loop has others do never gets here; if it did, the run must not hang.
+/// The run loop never dispatches these executors here; if it did, the run must not hang.
 fn not_a_server_tool(name: &str) -> BoxStream<'static, ToolEvent> {
-    let output = ToolOutput::failed(ErrorCode::InvalidTool, format!("`{name}` is not a tool that the server runs"));
+    let output = ToolOutput::failed(ErrorCode::InvalidTool, format!("the server does not run the tool `{name}`"));
     Box::pin(stream::iter([ToolEvent::End(output)]))
 }

@@ -1,8 +1,8 @@
-//! The end of something that may be long.
+//! Excerpts of text that may be long.
 
 use std::collections::VecDeque;
 
-/// Keeps the last bytes of all that is pushed.
+/// Keeps the last `bytes_max` bytes pushed.
 pub(crate) struct TailBuffer {
     bytes: VecDeque<u8>,
     bytes_max: usize,
@@ -13,12 +13,12 @@ impl TailBuffer {
         Self { bytes: VecDeque::new(), bytes_max }
     }
 
-    pub(crate) fn push(&mut self, piece: &[u8]) {
-        let from = piece.len().saturating_sub(self.bytes_max);
-        let piece = piece.get(from..).unwrap_or_default();
-        let surplus = self.bytes.len().saturating_add(piece.len()).saturating_sub(self.bytes_max);
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
+        let from = chunk.len().saturating_sub(self.bytes_max);
+        let chunk = chunk.get(from..).unwrap_or_default();
+        let surplus = self.bytes.len().saturating_add(chunk.len()).saturating_sub(self.bytes_max);
         self.bytes.drain(..surplus.min(self.bytes.len()));
-        self.bytes.extend(piece);
+        self.bytes.extend(chunk);
     }
 
     pub(crate) fn to_text(&self) -> String {
@@ -27,13 +27,12 @@ impl TailBuffer {
     }
 }
 
-/// The end of a text, no longer than this and never half a character.
+/// The end of a text, at most `bytes_max` bytes of whole characters.
 pub(crate) fn last_bytes(text: &str, bytes_max: usize) -> &str {
     let from = text.ceil_char_boundary(text.len().saturating_sub(bytes_max));
     text.get(from..).unwrap_or_default()
 }
 
-/// The beginning of a text, in code points.
 pub(crate) fn first_chars(text: &str, chars_max: usize) -> &str {
     let to = text.char_indices().nth(chars_max).map_or(text.len(), |(at, _)| at);
     text.get(..to).unwrap_or_default()

@@ -1,54 +1,51 @@
-//! Where a tool is: an address with arguments in it.
+//! The URL of a tool, with placeholders for arguments.
 //!
-//! An argument is a model's words, and those may be somebody else's. So it stays the one segment or query value that the
-//! operator gave it: it adds no path, no query and no host, climbs no folder, and is not empty where a path would then
-//! mean the whole collection.
+//! Arguments come from a model, and possibly from whoever wrote what it read. So an argument stays within the one path
+//! segment or query value that the operator gave it: it adds no path, query or host and climbs no directory, and in a path
+//! it is not empty, because the URL would then name the whole collection.
 
 use crate::arguments::{RawArguments, invalid_arguments};
 use model::error::{ErrorCode, ErrorInfo};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 
-/// All but the characters that mean nothing anywhere in an address.
+/// Everything but the unreserved characters of RFC 3986.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// An address without placeholders.
 #[derive(Debug)]
 pub(crate) struct FilledUrl {
     pub(crate) url: Url,
-    /// The arguments that are in it.
     pub(crate) used_arguments: Vec<String>,
 }
 
-/// Puts the arguments in.
 pub(crate) fn fill_url(template: &str, arguments: &RawArguments) -> Result<FilledUrl, ErrorInfo> {
     let mut filled = String::with_capacity(template.len());
-    let mut used = Vec::new();
+    let mut used_arguments = Vec::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         filled.push_str(before);
-        let Some((name, behind)) = after.split_once('}') else {
+        let Some((name, remainder)) = after.split_once('}') else {
             filled.push('{');
             rest = after;
             continue;
         };
         let value = arguments.scalar(name)?;
         match UrlPart::at_end_of(&filled) {
-            UrlPart::Host => return Err(invalid_url(template, "only its path and query may have arguments")),
+            UrlPart::Host => return Err(invalid_url(template, "only its path and query may have placeholders")),
             UrlPart::Path if value.is_empty() => return Err(invalid_arguments(format!("`{name}` is empty"))),
             UrlPart::Path | UrlPart::Query => filled.extend(utf8_percent_encode(&value, ESCAPED)),
         }
-        used.push(name.to_owned());
-        rest = behind;
+        used_arguments.push(name.to_owned());
+        rest = remainder;
     }
     filled.push_str(rest);
-    if !used.is_empty() && has_dot_segment(&filled) {
-        return Err(invalid_arguments("a segment of a path cannot be `.` or `..`"));
+    if !used_arguments.is_empty() && has_dot_segment(&filled) {
+        return Err(invalid_arguments("a path segment cannot be `.` or `..`"));
     }
     let url = Url::parse(&filled).map_err(|error| invalid_url(template, &error.to_string()))?;
     match url.scheme() {
-        "http" | "https" => Ok(FilledUrl { url, used_arguments: used }),
-        _ => Err(invalid_url(template, "only http and https are spoken")),
+        "http" | "https" => Ok(FilledUrl { url, used_arguments }),
+        _ => Err(invalid_url(template, "only http and https are supported")),
     }
 }
 
@@ -59,26 +56,26 @@ enum UrlPart {
 }
 
 impl UrlPart {
-    /// Where what follows this beginning of an address is.
-    fn at_end_of(beginning: &str) -> Self {
-        match beginning.split_once("://") {
-            Some((_, behind)) if behind.contains(['?', '#']) => Self::Query,
-            Some((_, behind)) if behind.contains('/') => Self::Path,
+    /// The part of the URL that follows `prefix`.
+    fn at_end_of(prefix: &str) -> Self {
+        match prefix.split_once("://") {
+            Some((_, rest)) if rest.contains(['?', '#']) => Self::Query,
+            Some((_, rest)) if rest.contains('/') => Self::Path,
             _ => Self::Host,
         }
     }
 }
 
-/// Whether a segment is one that an address is shortened by. Escaped dots count as dots there.
-fn has_dot_segment(address: &str) -> bool {
-    let behind = address.split_once("://").map_or(address, |(_, behind)| behind);
-    let path = behind.split(['?', '#']).next().unwrap_or_default();
-    let dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
-    path.split(['/', '\\']).skip(1).any(dots)
+/// URL parsers resolve `.` and `..` segments, percent-encoded dots included.
+fn has_dot_segment(url: &str) -> bool {
+    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let path = after_scheme.split(['?', '#']).next().unwrap_or_default();
+    let is_dots = |segment: &str| matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..");
+    path.split(['/', '\\']).skip(1).any(is_dots)
 }
 
 fn invalid_url(template: &str, why: &str) -> ErrorInfo {
-    ErrorInfo::new(ErrorCode::InvalidTool, format!("the tool's address `{template}` cannot be used: {why}"))
+    ErrorInfo::new(ErrorCode::InvalidTool, format!("the tool's URL `{template}` is invalid: {why}"))
 }
 
 #[cfg(test)]

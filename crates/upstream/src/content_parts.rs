@@ -1,27 +1,19 @@
-//! What people and tools give a model to read, as far as every provider needs to look at it.
+//! Content parts as every dialect needs to inspect them.
 
 use model::content::{ContentPart, FileRef};
 
-/// Where a picture is, as a provider needs to know it.
+/// Where the bytes of an image or a file are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImageSource<'a> {
-    /// The provider can fetch it.
+    /// The provider can fetch this URL.
     Remote(&'a str),
-    /// It is in the address itself.
-    Inline {
-        /// The whole `data:` URL.
-        url: &'a str,
-        /// What it is, such as `image/png`.
-        media_type: &'a str,
-        /// Its bytes in base64.
-        base64: &'a str,
-    },
-    /// Nobody outside can see it.
+    /// A `data:` URL.
+    Inline { url: &'a str, media_type: &'a str, base64: &'a str },
+    /// The provider cannot reach it.
     Unavailable,
 }
 
 impl<'a> ImageSource<'a> {
-    /// Looks at an address.
     pub(crate) fn from_url(url: &'a str) -> Self {
         if url.starts_with("https://") || url.starts_with("http://") {
             return Self::Remote(url);
@@ -29,7 +21,7 @@ impl<'a> ImageSource<'a> {
         let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
         match data {
             Some((media_type, base64)) if !media_type.is_empty() && !base64.is_empty() => {
-                // What stands behind the first semicolon are parameters of the type.
+                // Drop the parameters of the media type.
                 let media_type = media_type.split(';').next().unwrap_or(media_type);
                 Self::Inline { url, media_type, base64 }
             }
@@ -38,7 +30,6 @@ impl<'a> ImageSource<'a> {
     }
 }
 
-/// Is there anything to read in it?
 pub(crate) fn is_blank_part(part: &ContentPart) -> bool {
     match part {
         ContentPart::Text { text, .. } => text.trim().is_empty(),
@@ -47,16 +38,15 @@ pub(crate) fn is_blank_part(part: &ContentPart) -> bool {
     }
 }
 
-/// What a file is called where a name is needed.
 pub(crate) fn file_name_or_default(file: &FileRef) -> &str {
     file.display_name().unwrap_or("file")
 }
 
-/// How a file is named where it cannot be shown. Its bytes are no name.
+/// Text in place of a file that the provider cannot read. A `data:` URL is no name.
 pub(crate) fn file_placeholder(file: &FileRef) -> String {
     let name = file.name.as_deref().filter(|name| !name.is_empty());
-    let address = file.url.as_deref().filter(|url| !url.starts_with("data:"));
-    match (name.or(address), &file.bucket, &file.path) {
+    let url = file.url.as_deref().filter(|url| !url.starts_with("data:"));
+    match (name.or(url), &file.bucket, &file.path) {
         (Some(name), _, _) => format!("[file {name}]"),
         (None, Some(bucket), Some(path)) => format!("[file {bucket}/{path}]"),
         (None, bucket, path) => match path.as_ref().or(bucket.as_ref()) {
@@ -66,7 +56,6 @@ pub(crate) fn file_placeholder(file: &FileRef) -> String {
     }
 }
 
-/// How a summary is introduced to a model.
 pub(crate) fn summary_text(text: &str) -> String {
     format!("Summary of the conversation so far:\n\n{text}")
 }

@@ -1,122 +1,106 @@
-//! The history in the order that every provider demands: each call is answered, once, right after the turn that made it;
-//! nothing is answered that was not asked; nothing is empty; and nothing of another origin is shown as it came.
+//! Normalizes the history to what every provider accepts: each call has one result, right after the turn that made it;
+//! every result has its call; nothing is empty; and raw items go only to the origin that sent them.
 //!
-//! The run loop sees to most of this. Here it is a law: whatever list comes in, what goes out can be sent.
+//! The run loop mostly produces such a history. Here it is a guarantee: any input gives a history that can be sent.
 
-use super::content_parts::is_blank_part;
-use crate::responses::generated_image;
+use crate::content_parts::is_blank_part;
+use crate::generated_image::generated_image;
 use model::CallId;
 use model::content::ContentPart;
-use model::history::HistoryEntry;
-use model::history::RawItem;
+use model::history::{HistoryEntry, RawItem};
 use model::item::ResultStatus;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// What stands before a picture that a model drew.
+/// Precedes an image that a model generated.
 const IMAGE_CAPTION: &str = "[A picture that was drawn in this conversation:]";
-/// How pictures begin in base64.
+/// Image formats by the first characters of their base64.
 const IMAGE_BASE64_PREFIXES: [(&str, &str); 4] =
     [("iVBORw0KGgo", "image/png"), ("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
-/// What the model reads of a call that nobody answered.
+/// The result of a call that has none.
 const INTERRUPTED_RESULT: &str = "The call was interrupted: it is not known what became of it.";
-/// What it reads of a result without content.
+/// The content of a result that has none.
 const EMPTY_RESULT: &str = "(no output)";
 
-/// One element of what a provider is told. `raw` is there only when it came from where it now goes.
+/// One element of a request's history. `raw` is present only if the target of the request sent it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PromptItem<'a> {
-    /// What came before, summed up.
+    /// Replaces the history before it.
     Summary(&'a str),
-    /// The client's operator spoke: not blank.
+    /// Instructions within the conversation; not blank.
     System(&'a str),
-    /// A person spoke: parts that are not blank, at least one. What a model drew stands before them.
+    /// At least one part, none of them blank. Generated images precede the user's own parts.
     User(Vec<Cow<'a, ContentPart>>),
-    /// The model thought, and thinks there again.
     Reasoning(&'a Value),
-    /// The model spoke.
+    /// The text is not blank.
     Assistant {
-        /// What it said, not blank.
         text: &'a str,
-        /// The item as it came.
         raw: Option<&'a Value>,
     },
-    /// The provider ran a tool of its own.
+    /// A call of a tool that the provider runs itself.
     Hosted {
-        /// Its name for the tool.
         name: &'a str,
-        /// The item as it came.
         raw: &'a Value,
     },
-    /// The model asked for a tool.
     Call(PromptCall<'a>),
-    /// What the tool gave.
     Result(PromptResult<'a>),
 }
 
-/// A call, as a provider is told of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PromptCall<'a> {
-    /// The call's name in this request, unique in it.
+    /// Unique within the request.
     pub(crate) id: &'a str,
-    /// The tool.
     pub(crate) name: &'a str,
-    /// The arguments: a text that may be no JSON.
+    /// Not necessarily JSON.
     pub(crate) arguments: &'a str,
-    /// The item as it came.
     pub(crate) raw: Option<&'a Value>,
 }
 
-/// A result, as a provider is told of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PromptResult<'a> {
-    /// The call that it answers.
     pub(crate) call: PromptCall<'a>,
-    /// How it ended.
     pub(crate) status: ResultStatus,
-    /// What the model reads: parts that are not blank, at least one.
+    /// At least one part, none of them blank.
     pub(crate) content: Vec<ContentPart>,
 }
 
-/// The history for a provider of this origin.
 pub(crate) fn normalize_history<'a>(history: &'a [HistoryEntry], origin: &str) -> Vec<PromptItem<'a>> {
-    let mut teller = HistoryNormalizer {
+    let mut normalizer = HistoryNormalizer {
         origin,
         wire_ids: wire_call_ids(history, origin),
         results: first_results(history),
         ..HistoryNormalizer::default()
     };
     for entry in history {
-        teller.push_entry(entry);
+        normalizer.push_entry(entry);
     }
-    teller.push_results();
-    teller.push_user(&[]);
-    teller.out
+    normalizer.push_results();
+    normalizer.push_user(&[]);
+    normalizer.out
 }
 
-/// Each call's name on the wire: the provider's own where the call came from there and the name is used once, else ours.
+/// The id of each call in the request: the provider's own if the call came from there and the id is unique, else ours.
 fn wire_call_ids<'a>(history: &'a [HistoryEntry], origin: &str) -> HashMap<&'a CallId, &'a str> {
-    let ours = |entry: &'a HistoryEntry| match entry {
+    let ids_of = |entry: &'a HistoryEntry| match entry {
         HistoryEntry::Call { call_id, provider_call_id, raw, .. } => {
-            let theirs = provider_call_id.as_deref().filter(|id| !id.is_empty());
-            Some((call_id, theirs.filter(|_| raw_if_from_origin(raw.as_ref(), origin).is_some())))
+            let provider_id = provider_call_id.as_deref().filter(|id| !id.is_empty());
+            Some((call_id, provider_id.filter(|_| raw_if_from_origin(raw.as_ref(), origin).is_some())))
         }
         _ => None,
     };
     let mut uses: HashMap<&str, usize> = HashMap::new();
-    for (call_id, theirs) in history.iter().filter_map(ours) {
-        for id in [Some(call_id.as_str()), theirs].into_iter().flatten() {
+    for (call_id, provider_id) in history.iter().filter_map(ids_of) {
+        for id in [Some(call_id.as_str()), provider_id].into_iter().flatten() {
             *uses.entry(id).or_default() += 1;
         }
     }
-    let name = |(call_id, theirs): (&'a CallId, Option<&'a str>)| {
-        (call_id, theirs.filter(|id| uses.get(id) == Some(&1)).unwrap_or(call_id.as_str()))
+    let wire_id = |(call_id, provider_id): (&'a CallId, Option<&'a str>)| {
+        (call_id, provider_id.filter(|id| uses.get(id) == Some(&1)).unwrap_or(call_id.as_str()))
     };
-    history.iter().filter_map(ours).map(name).collect()
+    history.iter().filter_map(ids_of).map(wire_id).collect()
 }
 
-/// The first result of each call.
 fn first_results(history: &[HistoryEntry]) -> HashMap<&CallId, (ResultStatus, &[ContentPart])> {
     let mut results = HashMap::new();
     for entry in history {
@@ -131,10 +115,10 @@ fn raw_if_from_origin<'a>(raw: Option<&'a RawItem>, origin: &str) -> Option<&'a 
     raw.filter(|raw| raw.origin == origin).map(|raw| &raw.item)
 }
 
-/// The picture in an item of a service that draws, where its bytes are at hand.
+/// The image of a hosted call, if the item has its bytes.
 fn generated_image_part(item: &Value) -> Option<ContentPart> {
-    let base64 = generated_image::generated_image(item)?;
-    let (_, media_type) = IMAGE_BASE64_PREFIXES.iter().find(|(start, _)| base64.starts_with(start))?;
+    let base64 = generated_image(item)?;
+    let (_, media_type) = IMAGE_BASE64_PREFIXES.iter().find(|(prefix, _)| base64.starts_with(prefix))?;
     Some(ContentPart::image(format!("data:{media_type};base64,{base64}")))
 }
 
@@ -180,7 +164,7 @@ impl<'a> HistoryNormalizer<'a, '_> {
                 self.generated_images.extend(content.iter().filter(|part| !is_blank_part(part)).cloned())
             }
             HistoryEntry::Call { call_id, name, arguments, raw, .. } => {
-                // A call that stands there twice is one call.
+                // A repeated call is one call.
                 if self.seen_calls.insert(call_id) {
                     let id = self.wire_ids.get(call_id).copied().unwrap_or(call_id.as_str());
                     let call = PromptCall { id, name, arguments, raw: raw_if_from_origin(raw.as_ref(), self.origin) };
@@ -192,16 +176,16 @@ impl<'a> HistoryNormalizer<'a, '_> {
         }
     }
 
-    /// A person spoke. No service takes pictures from a model but those that it drew itself, so people show them.
+    /// Adds a user message. Providers accept no images in assistant messages, so generated images go here.
     fn push_user(&mut self, content: &'a [ContentPart]) {
-        let shown = std::mem::take(&mut self.generated_images);
-        let drawn = shown.into_iter().flat_map(|picture| [ContentPart::text(IMAGE_CAPTION), picture]).map(Cow::Owned);
+        let images = std::mem::take(&mut self.generated_images);
+        let images = images.into_iter().flat_map(|image| [ContentPart::text(IMAGE_CAPTION), image]).map(Cow::Owned);
         let content = content.iter().filter(|part| !is_blank_part(part)).map(Cow::Borrowed);
-        let content: Vec<Cow<'a, ContentPart>> = drawn.chain(content).collect();
+        let content: Vec<Cow<'a, ContentPart>> = images.chain(content).collect();
         self.out.extend((!content.is_empty()).then_some(PromptItem::User(content)));
     }
 
-    /// The turn's calls have all been told: now their results, in their order.
+    /// Adds the results of the turn's calls, in the order of the calls.
     fn push_results(&mut self) {
         for (call_id, call) in std::mem::take(&mut self.unanswered_calls) {
             let found = self.results.get(call_id).copied();

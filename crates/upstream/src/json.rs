@@ -1,18 +1,17 @@
-//! JSON from outside: read leniently, looked into without fear.
+//! Access to JSON from outside, which may have any shape.
 
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// How much of a text is shown in an error.
 const ERROR_TEXT_CHARS_MAX: usize = 500;
-/// A beginning that only secrets have.
+/// Only secrets begin like this.
 const SECRET_PREFIXES: [&str; 6] = ["sk-", "sk_", "key-", "AIza", "Bearer", "eyJ"];
 
-/// A string field.
 pub(crate) fn str_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
 }
 
-/// A string field, taken out rather than copied.
+/// Takes the string out of the object, without a copy.
 pub(crate) fn take_string_field(value: &mut Value, key: &str) -> Option<String> {
     match value.get_mut(key).map(Value::take) {
         Some(Value::String(text)) => Some(text),
@@ -20,27 +19,25 @@ pub(crate) fn take_string_field(value: &mut Value, key: &str) -> Option<String> 
     }
 }
 
-/// A field that is neither missing nor `null`, taken out rather than copied.
+/// Takes the value out of the object; `None` for `null`.
 pub(crate) fn take_field(value: &mut Value, key: &str) -> Option<Value> {
     value.get_mut(key).map(Value::take).filter(|value| !value.is_null())
 }
 
-/// A field that is neither missing nor `null`.
 pub(crate) fn non_null_field<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     value.get(key).filter(|value| !value.is_null())
 }
 
-/// An index. What is none is nothing.
 pub(crate) fn u32_field(value: &Value, key: &str) -> Option<u32> {
     value.get(key).and_then(Value::as_u64).and_then(|index| u32::try_from(index).ok())
 }
 
-/// A list; empty when it is none.
+/// Empty if the field is missing or not an array.
 pub(crate) fn array_field<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// How many tokens: nonsense counts nothing, a fraction is cut, too many are as many as there can be.
+/// Invalid counts are 0; fractions are truncated, and large numbers saturate.
 pub(crate) fn token_count_field(value: &Value, key: &str) -> u64 {
     let Some(Value::Number(number)) = value.get(key) else { return 0 };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from a float, the cast saturates")]
@@ -48,7 +45,13 @@ pub(crate) fn token_count_field(value: &Value, key: &str) -> u64 {
     number.as_u64().unwrap_or_else(from_float)
 }
 
-/// A text from outside as an error may show it: one line, not too long, without anything that looks like a secret.
+/// Whether the text is one complete JSON object.
+pub(crate) fn is_json_object(text: &str) -> bool {
+    text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Text from outside as an error message may quote it: one short line, without anything that looks like a secret. The
+/// known secrets of a turn are redacted in `providers`; this catches the unknown ones.
 pub(crate) fn sanitize_for_error(text: &str) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
@@ -66,10 +69,10 @@ pub(crate) fn sanitize_for_error(text: &str) -> String {
     }
 }
 
-/// Long enough to be a key, and it begins like one, perhaps behind a quote or an equals sign.
+/// Long enough for a key, with the prefix of one, possibly after punctuation.
 fn looks_like_secret(word: &str) -> bool {
-    let begins = |word: &str| SECRET_PREFIXES.iter().any(|prefix| word.starts_with(prefix) && word.len() > 12);
-    word.split(['"', '\'', '`', '=', ':', '(', '[', '{', ',']).any(begins)
+    let is_key = |word: &str| SECRET_PREFIXES.iter().any(|prefix| word.starts_with(prefix) && word.len() > 12);
+    word.split(['"', '\'', '`', '=', ':', '(', '[', '{', ',']).any(is_key)
 }
 
 #[cfg(test)]

@@ -1,45 +1,51 @@
-//! What the dialects share in which we are the client of a model provider.
+//! The three wire dialects that model providers speak, with this server as their client. Pure: no I/O and no clock.
 //!
-//! Each such dialect is a room with the same three doors: `ingest` turns the provider's stream into deltas, `request`
-//! turns a turn's history into the body that the provider wants, and `refused` turns an error answer into a failure.
-//! Here is what they agree on: how JSON from outside is read (`json`), what goes wrong (`failure`), the history in the
-//! order that every provider demands (`history`), and how a caller's wishes (`wishes`) and an operator's (`options`) get
-//! into a request, which may depend on what a model is called (`names`).
+//! Each dialect is a folder (`responses`, `messages`, `chat`) with the same three entry files: `ingest` turns the provider's
+//! stream into model events, `request` turns the history of a turn into a request body, and `refusal` classifies the
+//! provider's errors. What they share:
+//!
+//! - `provider_error`: the table of error kinds with their codes, and how error objects are read;
+//! - `settings`: the table of model settings with each dialect's field names; `options`: the operator's overrides;
+//! - `history`: the history in an order that every provider accepts;
+//! - `content_parts`, `generated_image`, `tool_name`, `model_family`: what a request has to know about its parts;
+//! - `json`: reading JSON from outside.
 
 pub mod chat;
-pub(crate) mod content_parts;
-pub(crate) mod failure;
-pub(crate) mod history;
-pub(crate) mod json;
+mod content_parts;
+pub mod generated_image;
+mod history;
+mod json;
 pub mod messages;
-pub(crate) mod model_family;
-pub(crate) mod options;
+mod model_family;
+mod options;
+mod provider_error;
 pub mod responses;
-pub(crate) mod settings;
+mod settings;
+mod tool_name;
 
 use model::model_turn::ModelEvent;
 
-/// Turns one provider's stream into deltas. Pure: it is given whole events, however they were cut on the way.
+/// Turns one provider's stream into model events. Pure: it gets complete SSE events, whatever their chunks were.
 ///
-/// 1. Nothing that comes in makes it panic.
-/// 2. `End` or `Failed` is emitted once and last; after it, everything is ignored.
-/// 3. What it does not know is `Unknown`, as it came: nothing is lost.
+/// 1. It panics on no input.
+/// 2. It emits `End` or `Failed` once and last, and ignores everything after it.
+/// 3. It passes on what it does not know as `Unknown`, unchanged: nothing is lost.
 /// 4. Only what the provider finished is `Done`. A stream without its terminal event has failed.
 pub trait Ingest: Send {
-    /// One event of the stream.
+    /// The next event of the stream.
     fn on_event(&mut self, event: &sse::SseEvent, out: &mut Vec<ModelEvent>);
 
-    /// The stream ended. Without a terminal event before it the turn has failed (`upstream_incomplete`, retryable).
+    /// The stream ended. Without a terminal event before it, the turn has failed (`upstream_incomplete`, retryable).
     fn on_end(&mut self, out: &mut Vec<ModelEvent>);
 }
 
-/// What a request builder must know beside the turn.
+/// What a request builder has to know besides the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestTarget<'a> {
-    /// The model, in the provider's words (without `provider/`).
+    /// The provider's name of the model (without `provider/`).
     pub model: &'a str,
-    /// Where the request goes: raw items of this origin go back as they came, those of another never do.
+    /// Where the request goes. Raw items go back unchanged to the origin that sent them, and to no other.
     pub origin: &'a str,
-    /// May the provider keep the answer? We have our own log, so the sane value is `false`.
+    /// Whether the provider may store the response. The server has its own log, so this is normally `false`.
     pub store: bool,
 }

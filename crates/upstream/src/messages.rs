@@ -1,16 +1,20 @@
-//! Anthropic Messages, as its client.
+//! Anthropic Messages.
 //!
-//! [`ingest`] reads a stream, [`request`] writes the body that asks for one, [`refused`] reads an error answer. A content
-//! block of the provider is an item of ours, with three exceptions that make the answer whole again: text blocks that
-//! follow each other are one message (the provider starts a new one for every citation), a tool that the provider runs
-//! itself is one item with its result, and what the provider calls neither is passed on as unknown.
+//! - `ingest` reads a stream: `block_builder` and `block_delta` are its content blocks, `item_builder` the items made of
+//!   them.
+//! - `request` builds the body: `conversation` and `content` are its messages, `thinking` and `cache_control` the two
+//!   features that depend on the whole conversation.
+//! - `refusal` classifies errors.
 //!
-//! A raw item is the list of the blocks that the item came as, ready to be sent back. A message of plain words has none:
-//! its words are enough.
+//! A content block becomes an item, with three exceptions: consecutive text blocks are one message (the provider starts a
+//! block for every citation), a tool that the provider runs itself is one item with its result, and unknown blocks are
+//! passed on as `Unknown`.
 //!
-//! `pause_turn` (the provider's own tools took too many rounds, and it wants to be asked again with what it said) ends
-//! the turn as a limit would: what was said stands, the run is incomplete, and whoever goes on with the thread continues
-//! it. To call it whole would be untrue, and would give back calls that have no result, which the provider refuses.
+//! A raw item is the array of its blocks, ready to be sent back. A message that is only text has none: the text is enough.
+//!
+//! `pause_turn` (the provider's own tools took too many rounds, and it wants to be called again with its output) ends the
+//! turn as a limit does: the output stays, the run is incomplete, and the next run of the thread continues it. If the turn
+//! counted as complete, the history would contain calls without results, which the provider refuses.
 
 mod block_builder;
 mod block_delta;
@@ -23,6 +27,7 @@ mod refusal;
 mod request;
 mod settings;
 mod thinking;
+mod wire;
 
 pub use ingest::new_ingest;
 pub use refusal::classify_error;
@@ -31,23 +36,23 @@ pub use request::{build_request, without_reasoning};
 use model::json::JsonObject;
 use serde_json::Value;
 
-/// Where to, behind the base address.
+/// Follows the base URL.
 pub const ENDPOINT_PATH: &str = "/v1/messages";
-/// The header that carries the key.
+/// The header of the API key.
 pub const API_KEY_HEADER: &str = "x-api-key";
-/// The version of the protocol that is spoken here.
+/// The version of the protocol that this crate implements.
 pub const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// The wish that names beta features (`betas = ["…"]`): it goes into a header, not into the body.
+/// The option that names beta features (`betas = ["…"]`). It goes into a header, not into the body.
 const BETAS_OPTION: &str = "betas";
 
-/// The headers of every request, without the key.
+/// The headers of every request, without the API key.
 #[must_use]
 pub fn request_headers(options: &JsonObject) -> Vec<(&'static str, String)> {
     let mut headers = vec![("anthropic-version", ANTHROPIC_VERSION.to_owned())];
-    let named = options.get(BETAS_OPTION).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let plain = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
-    let betas: Vec<&str> = named.iter().filter_map(Value::as_str).filter(plain).collect();
+    let betas = options.get(BETAS_OPTION).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let is_plain = |name: &&str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
+    let betas: Vec<&str> = betas.iter().filter_map(Value::as_str).filter(is_plain).collect();
     if !betas.is_empty() {
         headers.push(("anthropic-beta", betas.join(",")));
     }

@@ -1,25 +1,25 @@
-//! The operator's wishes, in the provider's own words.
+//! The operator's options, in the provider's own field names.
 
 use model::json::JsonObject;
 use serde_json::Value;
 
-/// What no wish can change: which model is asked, what it is told, and that we listen.
+/// Options cannot change these.
 const PROTECTED_FIELDS: [&str; 4] = ["model", "stream", "input", "messages"];
-/// Lists of ours that wishes add to.
+/// Options add to these arrays.
 const APPENDED_LISTS: [&str; 2] = ["tools", "include"];
-/// Objects in which a wish has a word of its own beside a caller's.
+/// Options replace single members of these objects.
 const MERGED_OBJECTS: [&str; 3] = ["reasoning", "text", "output_config"];
 
-/// Puts the wishes over the body, as the last thing that is done to it. `kept` names what the dialect protects beyond
-/// [`FIXED`]. A wish that is `null` takes a field of ours away.
-pub(crate) fn merge_options(body: &mut JsonObject, options: &JsonObject, kept: &[&str]) {
-    for (name, wish) in options {
-        if PROTECTED_FIELDS.contains(&name.as_str()) || kept.contains(&name.as_str()) {
+/// Merges the options over a complete body. The dialect adds `protected` to [`PROTECTED_FIELDS`]. An option that is `null`
+/// removes the field.
+pub(crate) fn merge_options(body: &mut JsonObject, options: &JsonObject, protected: &[&str]) {
+    for (name, option) in options {
+        if PROTECTED_FIELDS.contains(&name.as_str()) || protected.contains(&name.as_str()) {
             continue;
         }
-        match (body.get_mut(name), wish) {
+        match (body.get_mut(name), option) {
             (Some(Value::Array(ours)), Value::Array(more)) if APPENDED_LISTS.contains(&name.as_str()) => {
-                let new: Vec<Value> = more.iter().filter(|wish| !ours.contains(wish)).cloned().collect();
+                let new: Vec<Value> = more.iter().filter(|value| !ours.contains(value)).cloned().collect();
                 ours.extend(new);
             }
             (Some(Value::Object(ours)), Value::Object(more)) if MERGED_OBJECTS.contains(&name.as_str()) => {
@@ -29,7 +29,7 @@ pub(crate) fn merge_options(body: &mut JsonObject, options: &JsonObject, kept: &
                 body.remove(name);
             }
             _ => {
-                body.insert(name.clone(), wish.clone());
+                body.insert(name.clone(), option.clone());
             }
         }
     }

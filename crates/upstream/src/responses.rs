@@ -1,13 +1,14 @@
-//! OpenAI Responses, and every service that speaks it (Azure, vLLM, Open Responses), as its client.
+//! OpenAI Responses, and every service that implements it (Azure, vLLM, Open Responses).
 //!
-//! `ingest` reads a stream: `place` finds the item that an event means, `item` and `part` say what becomes of it, `hosted`
-//! is what the service runs itself, `terminal` how the response ends. `request` builds the body that goes out; `input` is
-//! the history in it and knows the reasoning-item trap: with ids present the service enforces the chain reasoning →
-//! message or call, so items go back either as a whole group, as they came, or as plain text without ids. `drawn` finds the
-//! image in an item, for callers that keep images elsewhere. `refusal` reads an error response.
+//! - `ingest` reads a stream: `event_kind` names its events, `item_index` finds the item of an event, `item_builder`,
+//!   `arguments_buffer` and `part_sequencer` turn it into deltas, `hosted_call` covers the tools that the service runs
+//!   itself, and `terminal` the end of the response.
+//! - `request` builds the body; `input` is the history in it. With ids present the service enforces the chain reasoning →
+//!   message or call, so items go back either unchanged and as a complete group, or as plain content without ids.
+//! - `refusal` classifies errors.
 
+mod arguments_buffer;
 mod event_kind;
-pub mod generated_image;
 mod hosted_call;
 mod ingest;
 mod input;
@@ -19,6 +20,7 @@ mod request;
 mod settings;
 mod terminal;
 
+pub use crate::generated_image;
 pub use ingest::new_ingest;
 pub use refusal::classify_error;
 pub use request::{build_request, without_reasoning};

@@ -1,56 +1,56 @@
-//! Plays cassettes. Which one answers a turn is read from the turn alone, so a retry or a recovery hears the same again.
+//! Replays cassettes. The turn alone selects the cassette, so a retry or a recovery gets the same response.
 
-use super::{CASSETTE_FORMAT, CASSETTE_SUFFIX, CassetteLine, RecordedEvent, RecordedRequest, last_user_text};
+use super::{CASSETTE_FORMAT, CASSETTE_SUFFIX, CassetteLine, RecordedEvent, RecordedRequest};
+use crate::dialect::UpstreamDialect;
 use crate::failed_turn::failed_turn;
-use crate::http::UpstreamDialect;
-use ::upstream::Ingest;
+use crate::user_text::last_user_message;
 use model::error::ErrorCode;
 use model::model_turn::{ModelEvent, ModelFailure, ModelRequest};
 use model::ports::{BoxStream, ModelClient};
-use sse;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
+use upstream::Ingest;
 
-/// How fast a cassette is played.
+/// The timing of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlaybackSpeed {
-    /// As the service spoke.
+    /// The recorded timing.
     #[default]
     Original,
-    /// Without a pause.
+    /// Without pauses.
     Fast,
 }
 
-/// Why a folder of cassettes cannot be played.
+/// Why a folder of cassettes cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
-    /// It cannot be read.
+    /// A file or the folder cannot be read.
     #[error("{path}: {source}")]
     Read {
-        /// What.
+        /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file is not what its name says.
+    /// A line is not in the format of a cassette.
     #[error("{path}, line {line}: {why}")]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The cause.
         why: String,
     },
-    /// There is none.
-    #[error("{0}: there is no cassette (*{CASSETTE_SUFFIX}) in this folder")]
+    /// The folder has no cassette.
+    #[error("{0}: no cassette (*{CASSETTE_SUFFIX}) in this folder")]
     Empty(PathBuf),
 }
 
-/// A provider that plays what others recorded.
+/// A provider that replays recorded turns.
 #[derive(Clone, Debug)]
 pub struct CassetteProvider {
     exchanges: Arc<[Arc<RecordedExchange>]>,
@@ -62,15 +62,15 @@ struct RecordedExchange {
     dialect: UpstreamDialect,
     request: RecordedRequest,
     events: Vec<RecordedEvent>,
-    /// How it failed, where it did.
+    /// With its time, from the request on.
     failure: Option<(u64, ModelFailure)>,
 }
 
 impl CassetteProvider {
-    /// Reads every cassette of a folder, in the order of their names.
+    /// Reads every cassette of a folder, sorted by name.
     ///
     /// # Errors
-    /// When the folder or one of them cannot be read, or there is none.
+    /// When the folder or a cassette cannot be read, or there is no cassette.
     pub fn open(folder: &Path, speed: PlaybackSpeed) -> Result<Self, CassetteError> {
         let unreadable = |source| CassetteError::Read { path: folder.to_owned(), source };
         let entries: Result<Vec<_>, _> = std::fs::read_dir(folder).map_err(unreadable)?.collect();
@@ -85,24 +85,24 @@ impl CassetteProvider {
         Ok(Self { exchanges: exchanges.into(), speed })
     }
 
-    /// Those that answer this turn; of several, the one for this attempt, and the last for all later ones.
+    /// Of several cassettes for a turn, each attempt gets its own, and later attempts get the last.
     fn find(&self, turn: &ModelRequest) -> Option<&Arc<RecordedExchange>> {
-        let said = last_user_text(&turn.history);
-        let fits =
-            |exchange: &&Arc<RecordedExchange>| exchange.request.said == said && exchange.request.step == turn.step;
+        let text = last_user_message(&turn.history).text;
+        let matches =
+            |exchange: &&Arc<RecordedExchange>| exchange.request.said == text && exchange.request.step == turn.step;
         let attempt = usize::try_from(turn.attempt).unwrap_or(usize::MAX);
-        self.exchanges.iter().filter(fits).take(attempt).last()
+        self.exchanges.iter().filter(matches).take(attempt).last()
     }
 }
 
 impl ModelClient for CassetteProvider {
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         let Some(exchange) = self.find(&request).cloned() else {
-            let (step, words) = (request.step, last_user_text(&request.history));
-            return failed_turn(ErrorCode::NoCassette, format!("No cassette answers step {step} of `{words}`."));
+            let (step, text) = (request.step, last_user_message(&request.history).text);
+            return failed_turn(ErrorCode::NoCassette, format!("No cassette has step {step} of `{text}`."));
         };
         let ingest = exchange.dialect.new_ingest(exchange.request.origin.clone(), &request);
-        let play = CassettePlayback {
+        let playback = CassettePlayback {
             exchange,
             ingest,
             speed: self.speed,
@@ -110,22 +110,20 @@ impl ModelClient for CassetteProvider {
             next_index: 0,
             pending_events: VecDeque::new(),
         };
-        Box::pin(futures_util::stream::unfold(Some(play), |play| async move {
-            let mut play = play?;
-            let event = play.next().await;
-            let over = !matches!(event, ModelEvent::Delta(_));
-            Some((event, (!over).then_some(play)))
+        Box::pin(futures_util::stream::unfold(Some(playback), |playback| async move {
+            let mut playback = playback?;
+            let event = playback.next().await;
+            let is_last = !matches!(event, ModelEvent::Delta(_));
+            Some((event, (!is_last).then_some(playback)))
         }))
     }
 }
 
-/// A turn that is being played.
 struct CassettePlayback {
     exchange: Arc<RecordedExchange>,
     ingest: Box<dyn Ingest>,
     speed: PlaybackSpeed,
     started_at: Instant,
-    /// The next event.
     next_index: usize,
     pending_events: VecDeque<ModelEvent>,
 }
@@ -139,10 +137,10 @@ impl CassettePlayback {
             let mut out = Vec::new();
             let exchange = Arc::clone(&self.exchange);
             match (exchange.events.get(self.next_index), &exchange.failure) {
-                (Some(heard), _) => {
+                (Some(recorded), _) => {
                     self.next_index += 1;
-                    wait_until_due(self.speed, self.started_at, heard.at_ms).await;
-                    let event = sse::SseEvent { id: None, event: heard.event.clone(), data: heard.data.clone() };
+                    wait_until_due(self.speed, self.started_at, recorded.at_ms).await;
+                    let event = sse::SseEvent { id: None, event: recorded.event.clone(), data: recorded.data.clone() };
                     self.ingest.on_event(&event, &mut out);
                 }
                 (None, Some((at_ms, failure))) => {
@@ -156,37 +154,39 @@ impl CassettePlayback {
     }
 }
 
-async fn wait_until_due(speed: PlaybackSpeed, began: Instant, at_ms: u64) {
+async fn wait_until_due(speed: PlaybackSpeed, started_at: Instant, at_ms: u64) {
     match speed {
-        PlaybackSpeed::Original => sleep_until(began + Duration::from_millis(at_ms)).await,
-        // A play that is always ready takes its turns with the runtime's other tasks all the same.
+        PlaybackSpeed::Original => sleep_until(started_at + Duration::from_millis(at_ms)).await,
+        // A stream that is always ready still has to yield to other tasks.
         PlaybackSpeed::Fast => tokio::task::coop::consume_budget().await,
     }
 }
 
 fn read_cassette(path: &Path) -> Result<RecordedExchange, CassetteError> {
     let text = std::fs::read_to_string(path).map_err(|source| CassetteError::Read { path: path.to_owned(), source })?;
-    let wrong = |line: usize, why: String| CassetteError::Line { path: path.to_owned(), line, why };
+    let invalid = |line: usize, why: String| CassetteError::Line { path: path.to_owned(), line, why };
     let mut lines = text.lines().enumerate();
-    let asked = match lines.next().map(|(_, line)| serde_json::from_str(line)) {
-        Some(Ok(CassetteLine::Asked(asked))) if asked.cassette == CASSETTE_FORMAT => asked,
-        Some(Ok(CassetteLine::Asked(asked))) => {
-            return Err(wrong(1, format!("this is format {}, and {CASSETTE_FORMAT} can be read", asked.cassette)));
+    let request = match lines.next().map(|(_, line)| serde_json::from_str(line)) {
+        Some(Ok(CassetteLine::Asked(request))) if request.cassette == CASSETTE_FORMAT => request,
+        Some(Ok(CassetteLine::Asked(request))) => {
+            return Err(invalid(1, format!("unsupported format {}; expected {CASSETTE_FORMAT}", request.cassette)));
         }
-        Some(Err(error)) => return Err(wrong(1, error.to_string())),
-        Some(Ok(_)) | None => return Err(wrong(1, "the first line has to say what was asked".to_owned())),
+        Some(Err(error)) => return Err(invalid(1, error.to_string())),
+        Some(Ok(_)) | None => return Err(invalid(1, "the first line has to be the request".to_owned())),
     };
-    let kind = UpstreamDialect::ALL.into_iter().find(|kind| kind.config_name() == asked.kind);
-    let kind = kind.ok_or_else(|| wrong(1, format!("the kind `{}` does not exist", asked.kind)))?;
-    let mut exchange = RecordedExchange { dialect: kind, request: *asked, events: Vec::new(), failure: None };
-    for (at, line) in lines {
-        match serde_json::from_str(line).map_err(|error| wrong(at + 1, error.to_string()))? {
-            CassetteLine::Event(heard) => exchange.events.push(heard),
+    let dialect = UpstreamDialect::ALL.into_iter().find(|dialect| dialect.config_name() == request.kind);
+    let dialect = dialect.ok_or_else(|| invalid(1, format!("unknown kind `{}`", request.kind)))?;
+    let mut exchange = RecordedExchange { dialect, request: *request, events: Vec::new(), failure: None };
+    for (index, line) in lines {
+        match serde_json::from_str(line).map_err(|error| invalid(index + 1, error.to_string()))? {
+            CassetteLine::Event(event) => exchange.events.push(event),
             CassetteLine::Failed { at_ms, error, retry_after_ms } => {
                 exchange.failure = Some((at_ms, ModelFailure { error, retry_after_ms }));
             }
             CassetteLine::End { .. } => {}
-            CassetteLine::Asked(_) => return Err(wrong(at + 1, "only the first line says what was asked".to_owned())),
+            CassetteLine::Asked(_) => {
+                return Err(invalid(index + 1, "only the first line may be the request".to_owned()));
+            }
         }
     }
     Ok(exchange)

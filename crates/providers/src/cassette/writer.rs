@@ -1,32 +1,29 @@
-//! Writes a cassette as its turn goes on, line by line: what a crash cut short can still be read.
+//! Records a turn line by line while it runs, so that a crash leaves a readable cassette.
 
 use super::{CASSETTE_SUFFIX, CassetteLine, RecordedEvent, RecordedRequest};
 use model::model_turn::{ModelFailure, ModelRequest};
-use sse;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use tokio::time::Instant;
 
-/// A cassette that is being written.
 pub(crate) struct CassetteWriter {
-    /// None after a line could not be written.
+    /// `None` after a failed write.
     file: Option<File>,
     started_at: Instant,
 }
 
 impl CassetteWriter {
-    /// Begins one for this turn, named after its task, step and attempt.
-    pub(crate) fn create(folder: &Path, turn: &ModelRequest, asked: RecordedRequest) -> Self {
+    /// The file is named after the task, the step and the attempt.
+    pub(crate) fn create(folder: &Path, turn: &ModelRequest, request: RecordedRequest) -> Self {
         let name = format!("{}-{}-{}{CASSETTE_SUFFIX}", turn.task, turn.step, turn.attempt);
-        let made = fs::create_dir_all(folder).and_then(|()| File::create(folder.join(name)));
-        let file = made.inspect_err(warn_not_recorded).ok();
-        let mut tape = Self { file, started_at: Instant::now() };
-        tape.write_line(&CassetteLine::Asked(Box::new(asked)));
-        tape
+        let created = fs::create_dir_all(folder).and_then(|()| File::create(folder.join(name)));
+        let file = created.inspect_err(warn_not_recorded).ok();
+        let mut writer = Self { file, started_at: Instant::now() };
+        writer.write_line(&CassetteLine::Asked(Box::new(request)));
+        writer
     }
 
-    /// The service sent an event.
     pub(crate) fn write_event(&mut self, event: &sse::SseEvent) {
         let at_ms = self.elapsed_ms();
         self.write_line(&CassetteLine::Event(RecordedEvent {
@@ -36,13 +33,11 @@ impl CassetteWriter {
         }));
     }
 
-    /// The turn ended by itself.
     pub(crate) fn write_end(&mut self) {
         let at_ms = self.elapsed_ms();
         self.write_line(&CassetteLine::End { at_ms });
     }
 
-    /// It failed.
     pub(crate) fn write_failure(&mut self, failure: &ModelFailure) {
         let (at_ms, error) = (self.elapsed_ms(), failure.error.clone());
         self.write_line(&CassetteLine::Failed { at_ms, error, retry_after_ms: failure.retry_after_ms });
@@ -64,5 +59,5 @@ impl CassetteWriter {
 }
 
 fn warn_not_recorded(error: &std::io::Error) {
-    tracing::warn!(%error, "an exchange with a provider is not recorded");
+    tracing::warn!(%error, "cannot record the exchange with a provider");
 }

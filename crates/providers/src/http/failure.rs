@@ -1,8 +1,8 @@
-//! What went wrong between us and a service, in words that say where, and whether trying again may help.
+//! Failures of the transport: where they happened, and whether a retry may help.
 //!
-//! What a service itself says when it refuses is read by its dialect; that, too, passes through [`Place::tell`].
+//! The dialects classify the errors of a service; those, too, pass through [`FailureSource::redact_and_annotate`].
 
-use super::HttpProviderInner;
+use super::client::HttpProviderInner;
 use super::secrets::TurnSecrets;
 use model::error::{ErrorCode, ErrorInfo};
 use model::model_turn::ModelFailure;
@@ -10,11 +10,10 @@ use serde_json::{Value, json};
 use std::error::Error;
 use std::time::Duration;
 
-/// Who failed, for all that is said of it.
+/// The service in error messages.
 pub(super) struct FailureSource<'a> {
-    /// The provider's name here.
     pub(super) name: &'a str,
-    /// Its host, with a port that is not the usual one.
+    /// With the port, unless it is the default.
     pub(super) host: String,
 }
 
@@ -25,55 +24,48 @@ impl<'a> FailureSource<'a> {
         Self { name: &shared.settings.name, host }
     }
 
-    /// The request came to nothing.
     pub(super) fn request_failed(&self, error: &reqwest::Error) -> ModelFailure {
         match (error.is_connect(), error.is_timeout()) {
-            (true, true) => new_failure(
-                ErrorCode::UpstreamTimeout,
-                format!("{} did not accept a connection in time.", self.host),
-                true,
-            ),
+            (true, true) => {
+                new_failure(ErrorCode::UpstreamTimeout, format!("{} did not accept the connection in time.", self.host), true)
+            }
             (true, false) => self.unreachable(error),
             (false, _) => self.connection_lost(error),
         }
     }
 
-    /// Nobody is there, or nobody who can be trusted.
     fn unreachable(&self, error: &reqwest::Error) -> ModelFailure {
         let why = root_cause(error);
-        // A bad certificate is as bad in a second.
+        // An invalid certificate does not become valid by retrying.
         let retryable = !why.contains("certificate");
         new_failure(ErrorCode::UpstreamUnreachable, format!("Cannot reach {}: {why}.", self.host), retryable)
     }
 
-    /// It took too long.
-    pub(super) fn timed_out(&self, wait: TimeoutKind, limit: Duration) -> ModelFailure {
+    pub(super) fn timed_out(&self, kind: TimeoutKind, limit: Duration) -> ModelFailure {
         let (host, ms) = (&self.host, limit.as_millis());
-        let message = match wait {
-            TimeoutKind::FirstByte => format!("{host} did not begin to answer within {ms} ms."),
-            TimeoutKind::Idle => format!("{host} stopped in the middle of its answer: nothing came for {ms} ms."),
-            TimeoutKind::Total => format!("{host} was not done after {ms} ms."),
+        let message = match kind {
+            TimeoutKind::FirstByte => format!("{host} did not begin its response within {ms} ms."),
+            TimeoutKind::Idle => format!("{host} stalled in the middle of its response: no data for {ms} ms."),
+            TimeoutKind::Total => format!("{host} did not complete its response within {ms} ms."),
         };
         new_failure(ErrorCode::UpstreamTimeout, message, true)
     }
 
-    /// The connection ended before the answer did.
     pub(super) fn connection_lost(&self, error: &reqwest::Error) -> ModelFailure {
-        let message = format!("The connection to {} broke: {}.", self.host, root_cause(error));
+        let message = format!("The connection to {} was lost: {}.", self.host, root_cause(error));
         new_failure(ErrorCode::UpstreamIncomplete, message, true)
     }
 
-    /// What came is not what was asked for.
+    /// `what` completes the sentence that begins with the host.
     pub(super) fn protocol_error(&self, what: &str) -> ModelFailure {
         new_failure(ErrorCode::ProviderProtocolError, format!("{} {what}.", self.host), true)
     }
 
-    /// The key or a header cannot be had. Trying again finds the same.
     pub(super) fn missing_credentials(&self, why: &str) -> ModelFailure {
-        new_failure(ErrorCode::ProviderAuth, format!("Cannot ask {}: {why}.", self.host), false)
+        new_failure(ErrorCode::ProviderAuth, format!("Cannot call {}: {why}.", self.host), false)
     }
 
-    /// The failure as others may read it: without secrets, and with the place.
+    /// Removes secrets from the failure and adds the provider and the host.
     pub(super) fn redact_and_annotate(&self, mut failure: ModelFailure, secrets: &TurnSecrets) -> ModelFailure {
         let error = &mut failure.error;
         error.message = secrets.redact(&error.message);
@@ -92,7 +84,6 @@ impl<'a> FailureSource<'a> {
     }
 }
 
-/// What was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeoutKind {
     FirstByte,
@@ -105,11 +96,11 @@ fn new_failure(code: ErrorCode, message: String, retryable: bool) -> ModelFailur
     ModelFailure { error, retry_after_ms: None }
 }
 
-/// The innermost reason. The outer ones repeat the address, and what is in it is nobody's business.
+/// The outer errors repeat the URL, which may contain secrets.
 fn root_cause(error: &reqwest::Error) -> String {
-    let mut reason: &dyn Error = error;
-    while let Some(inner) = reason.source() {
-        reason = inner;
+    let mut cause: &dyn Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
     }
-    reason.to_string().trim_end_matches('.').to_owned()
+    cause.to_string().trim_end_matches('.').to_owned()
 }

@@ -1,10 +1,10 @@
 use super::*;
 use crate::http::UpstreamDialect;
-use ::upstream::RequestTarget;
 use model::content::ContentPart;
 use model::item::ResultStatus;
 use model::model_turn::ModelRequest;
 use serde_json::json;
+use upstream::RequestTarget;
 
 const HERE: &str = "here";
 

@@ -1,11 +1,10 @@
-//! Asks, and judges the head of the answer: only an event stream is read on.
+//! Sends the request and checks the head of the response: only an event stream is read further.
 
-use super::HttpProviderInner;
+use super::client::HttpProviderInner;
 use super::failure::FailureSource;
 use super::retry_after::parse_retry_after_ms;
 use super::secrets::TurnSecrets;
 use super::turn_timeouts::TurnTimeouts;
-use ::upstream::RequestTarget;
 use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -13,21 +12,21 @@ use reqwest::{Method, Request, Response};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
+use upstream::RequestTarget;
 
-/// So much of a refusal is read.
+/// How much of an error response is read.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// What an event stream may call itself. Some services say nothing, or not much.
+/// Accepted types of an event stream. Some services send none, or a generic one.
 const STREAM_TYPES: [&str; 4] = ["text/event-stream", "", "text/plain", "application/octet-stream"];
 
-/// A request, ready to be sent.
 pub(super) struct PreparedRequest {
     pub(super) headers: HeaderMap,
     pub(super) body: Value,
-    /// Where the items of the answer will be from.
+    /// Recorded in the raw items of the response.
     pub(super) origin: String,
 }
 
-/// Makes a request of a turn. The turn gets the provider's own wishes, and loses what the service is known to refuse.
+/// Builds the request of a turn. Adds the provider's options to the turn, and omits what the service is known to refuse.
 pub(super) async fn prepare_request(
     shared: &HttpProviderInner,
     turn: &mut ModelRequest,
@@ -58,14 +57,14 @@ pub(super) async fn prepare_request(
     Ok(PreparedRequest { headers, body, origin })
 }
 
-/// The provider's wishes, and over them the agent's.
-fn merge_options(ours: &Arc<JsonObject>, agents: &Arc<JsonObject>) -> Arc<JsonObject> {
-    if ours.is_empty() {
-        return Arc::clone(agents);
+/// The agent's options replace the provider's.
+fn merge_options(provider: &Arc<JsonObject>, agent: &Arc<JsonObject>) -> Arc<JsonObject> {
+    if provider.is_empty() {
+        return Arc::clone(agent);
     }
-    let mut wishes = JsonObject::clone(ours);
-    wishes.extend(agents.iter().map(|(name, wish)| (name.clone(), wish.clone())));
-    Arc::new(wishes)
+    let mut options = JsonObject::clone(provider);
+    options.extend(agent.iter().map(|(name, value)| (name.clone(), value.clone())));
+    Arc::new(options)
 }
 
 async fn resolve_secret(
@@ -73,30 +72,31 @@ async fn resolve_secret(
     text: &str,
     secrets: &mut TurnSecrets,
 ) -> Result<String, ModelFailure> {
-    let filled = (shared.resolve_secret)(text.to_owned()).await;
-    let filled = filled.map_err(|why| FailureSource::from_inner(shared).missing_credentials(&why))?;
-    secrets.add_values(filled.secret_values);
-    Ok(filled.text)
+    let resolved = (shared.resolve_secret)(text.to_owned()).await;
+    let resolved = resolved.map_err(|why| FailureSource::from_inner(shared).missing_credentials(&why))?;
+    secrets.add_values(resolved.secret_values);
+    Ok(resolved.text)
 }
 
-/// Sets a header. Its value may be a secret, so it is in no error and hidden in what others print of the request.
+/// The value may be a secret: no error quotes it, and `Debug` of the request hides it.
 fn insert_header(
     shared: &HttpProviderInner,
     headers: &mut HeaderMap,
     name: &str,
     value: &str,
 ) -> Result<(), ModelFailure> {
-    let missing =
-        || FailureSource::from_inner(shared).missing_credentials(&format!("the header `{name}` cannot be sent"));
-    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| missing())?;
-    let mut value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| missing())?;
+    let invalid = || {
+        let why = format!("the header `{name}` has an invalid name or value");
+        FailureSource::from_inner(shared).missing_credentials(&why)
+    };
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+    let mut value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
     value.set_sensitive(true);
     headers.insert(name, value);
     Ok(())
 }
 
-/// A service gives back what another key or another model cannot read, so all of it is in an item's origin. The key is
-/// there by its fingerprint.
+/// Raw items may be readable only with the same API key and model, so an origin has both; the key as a fingerprint.
 fn item_origin(shared: &HttpProviderInner, key: Option<&str>, model: &str) -> String {
     let kind = shared.settings.dialect.config_name();
     let host = FailureSource::from_inner(shared).host;
@@ -109,38 +109,35 @@ fn key_fingerprint(key: &str) -> String {
     Sha256::digest(key.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Sends it. What comes back is an event stream, or a failure.
+/// Returns the response if it is an event stream.
 pub(super) async fn send_request(
     shared: &HttpProviderInner,
-    question: &PreparedRequest,
-    pace: &TurnTimeouts,
+    prepared: &PreparedRequest,
+    timeouts: &TurnTimeouts,
     secrets: &TurnSecrets,
 ) -> Result<Response, ModelFailure> {
-    let place = FailureSource::from_inner(shared);
+    let source = FailureSource::from_inner(shared);
     let mut request = Request::new(Method::POST, shared.endpoint.clone());
-    *request.headers_mut() = question.headers.clone();
-    *request.body_mut() = Some(question.body.to_string().into());
-    let answer = pace.timeout(&place, Box::pin(shared.client.0.execute(request))).await?;
-    let response = answer.map_err(|error| place.request_failed(&error))?;
+    *request.headers_mut() = prepared.headers.clone();
+    *request.body_mut() = Some(prepared.body.to_string().into());
+    let response = timeouts.timeout(&source, Box::pin(shared.client.0.execute(request))).await?;
+    let response = response.map_err(|error| source.request_failed(&error))?;
     let status = response.status();
     let media_type = media_type_of(response.headers());
     if status.is_success() && STREAM_TYPES.contains(&media_type.as_str()) {
         return Ok(response);
     }
     let retry_after_ms = parse_retry_after_ms(response.headers());
-    let body = read_body_prefix(response, pace, &place).await;
-    // Before anything is cut off it: half a key is too much as well.
+    let body = read_body_prefix(response, timeouts, &source).await;
+    // Redact before truncating: half a key is too much as well.
     let body = secrets.redact(&String::from_utf8_lossy(&body));
-    let refused = || shared.settings.dialect.classify_error(status.as_u16(), body.as_bytes(), retry_after_ms);
     if !status.is_success() || has_error_field(&body) {
-        return Err(refused());
+        return Err(shared.settings.dialect.classify_error(status.as_u16(), body.as_bytes(), retry_after_ms));
     }
-    Err(place.protocol_error(&match media_type.as_str() {
-        "text/html" => "answered with a web page in place of an event stream; is this the right `base_url`?".to_owned(),
-        "application/json" => {
-            "answered with one JSON document in place of an event stream; it does not stream".to_owned()
-        }
-        other => format!("answered with `{other}` in place of an event stream"),
+    Err(source.protocol_error(&match media_type.as_str() {
+        "text/html" => "returned a web page instead of an event stream; is this the right `base_url`?".to_owned(),
+        "application/json" => "returned one JSON document instead of an event stream; it does not stream".to_owned(),
+        other => format!("returned `{other}` instead of an event stream"),
     }))
 }
 
@@ -149,18 +146,18 @@ fn media_type_of(headers: &HeaderMap) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Some gateways say `200 OK` and mean an error.
+/// Some gateways send errors with the status 200.
 fn has_error_field(body: &str) -> bool {
     serde_json::from_str::<Value>(body).is_ok_and(|value| value.get("error").is_some_and(|error| !error.is_null()))
 }
 
-/// The beginning of a body; what does not come in time is left out.
-async fn read_body_prefix(mut response: Response, pace: &TurnTimeouts, place: &FailureSource<'_>) -> Vec<u8> {
+/// Stops without an error at a time-out.
+async fn read_body_prefix(mut response: Response, timeouts: &TurnTimeouts, source: &FailureSource<'_>) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < ERROR_BODY_BYTES_MAX
-        && let Ok(Ok(Some(piece))) = pace.timeout(place, response.chunk()).await
+        && let Ok(Ok(Some(chunk))) = timeouts.timeout(source, response.chunk()).await
     {
-        body.extend_from_slice(&piece);
+        body.extend_from_slice(&chunk);
     }
     body.truncate(ERROR_BODY_BYTES_MAX);
     body

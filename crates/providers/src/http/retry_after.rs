@@ -1,16 +1,15 @@
-//! How long a service asks us to wait.
+//! How long a service asks the client to wait.
 
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 
-/// In milliseconds. A moment is taken as the distance from the answer's own date, so that no clock is compared with ours;
-/// one that has passed means now.
+/// A date is relative to the response's own `date`, so that the clocks need not agree; a date in the past means 0.
 pub(super) fn parse_retry_after_ms(headers: &HeaderMap) -> Option<u64> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let exact = text("retry-after-ms").and_then(|number| parse_millis(number, 1.0));
     exact.or_else(|| {
-        let wish = text(RETRY_AFTER.as_str())?;
-        parse_millis(wish, 1000.0).or_else(|| {
-            let until = httpdate::parse_http_date(wish).ok()?;
+        let value = text(RETRY_AFTER.as_str())?;
+        parse_millis(value, 1000.0).or_else(|| {
+            let until = httpdate::parse_http_date(value).ok()?;
             let now = httpdate::parse_http_date(text(DATE.as_str())?).ok()?;
             let wait = until.duration_since(now).unwrap_or_default();
             u64::try_from(wait.as_millis()).ok()
@@ -18,7 +17,7 @@ pub(super) fn parse_retry_after_ms(headers: &HeaderMap) -> Option<u64> {
     })
 }
 
-/// A number of such units, rounded up. By way of its digits: there is no conversion that refuses what does not fit.
+/// Rounds up. Goes through decimal digits, because no conversion from `f64` refuses numbers out of range.
 fn parse_millis(text: &str, unit: f64) -> Option<u64> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)?;
     format!("{:.0}", (number * unit).ceil()).parse().ok()

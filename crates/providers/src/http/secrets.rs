@@ -1,34 +1,30 @@
-//! The key, and whatever else is not for everybody: looked up for one turn, and kept out of what is said of it.
-//!
-//! Services like to repeat a key when they complain about it.
+//! Secrets of a turn: resolved for each turn, and redacted everywhere else. Services quote keys in their error messages.
 
 use model::ports::BoxFuture;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What replaces a secret.
 const REDACTED: &str = "[removed]";
-/// So long that nobody says it by chance. A shorter one (`test`, `none`) may be a word of the answer itself, so it is
-/// taken out of complaints alone.
+/// Long enough not to occur by chance. A shorter secret (`test`, `none`) may be a word of the response, so it is redacted
+/// only in errors.
 const LONG_SECRET_BYTES: usize = 16;
 
-/// Turns a text that names secrets (`env:NAME`, `file:PATH`, or either in braces) into what it stands for, or says why
-/// that cannot be, without a word of any secret.
+/// Resolves the secret references of a text (`env:NAME`, `file:PATH`, or either in braces). The error quotes no secret.
 pub type SecretResolver = Arc<dyn Fn(String) -> BoxFuture<'static, Result<ResolvedText, String>> + Send + Sync>;
 
-/// A text whose secrets have been put in. It has no `Debug`: it holds the values.
+/// A text with its secret references resolved. It has no `Debug`: it holds the values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ResolvedText {
-    /// The text.
+    /// With the values in place of the references.
     pub text: String,
-    /// What was put in.
+    /// The resolved values.
     pub secret_values: Vec<String>,
 }
 
-/// What was put in during one turn.
+/// The secrets resolved for one turn.
 #[derive(Default)]
 pub(super) struct TurnSecrets {
-    /// Each as it is and as JSON has it, the longest first, because one may be part of another.
+    /// Each as it is and JSON-escaped, the longest first, because one may be part of another.
     values: Vec<String>,
 }
 
@@ -43,21 +39,18 @@ impl TurnSecrets {
         self.values.dedup();
     }
 
-    /// A complaint without any of them.
-    pub(super) fn redact(&self, said: &str) -> String {
-        self.values.iter().fold(said.to_owned(), |said, value| said.replace(value, REDACTED))
+    pub(super) fn redact(&self, text: &str) -> String {
+        self.values.iter().fold(text.to_owned(), |text, value| text.replace(value, REDACTED))
     }
 
-    /// A piece of an answer without the long ones.
-    pub(super) fn redact_long_values(&self, said: &mut String) {
+    pub(super) fn redact_long_values(&self, text: &mut String) {
         for value in self.values.iter().filter(|value| value.len() >= LONG_SECRET_BYTES) {
-            if said.contains(value) {
-                *said = said.replace(value, REDACTED);
+            if text.contains(value) {
+                *text = text.replace(value, REDACTED);
             }
         }
     }
 
-    /// The same for every text in a JSON value.
     pub(super) fn redact_json(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.redact(text),

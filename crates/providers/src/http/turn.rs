@@ -1,33 +1,32 @@
-//! One turn, from the question to its one end. Nothing is read ahead: one piece of the answer is held, and events are
-//! made of it one by one as they are asked for. Dropping the turn closes the connection.
+//! One turn, from the request to its terminal event. Nothing is read ahead: the turn holds one chunk of the response and
+//! decodes its events on demand. Dropping the turn closes the connection.
 
-use super::HttpProviderInner;
+use super::client::HttpProviderInner;
 use super::failure::FailureSource;
 use super::request::{self, PreparedRequest};
 use super::secrets::TurnSecrets;
 use super::turn_timeouts::TurnTimeouts;
-use crate::cassette::{self, CassetteWriter, RecordedRequest};
-use ::upstream::Ingest;
+use crate::cassette::{CassetteWriter, RecordedRequest};
+use crate::user_text::last_user_message;
 use bytes::{Buf as _, Bytes};
 use futures_util::FutureExt as _;
-use model::error::ErrorCode;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest};
 use reqwest::Response;
 use serde_json::json;
 use sse::Decoder;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use upstream::Ingest;
 
-/// What makes a second question worth it.
+/// The error that is worth a second request.
+const HISTORY_REFUSED: &str = "history_refused";
 
-/// One turn.
 pub(super) struct HttpTurn {
     shared: Arc<HttpProviderInner>,
     request: ModelRequest,
     secrets: TurnSecrets,
-    /// What came of the last event.
+    /// Decoded and not yet returned.
     pending_events: VecDeque<ModelEvent>,
-    /// Where all of it is kept, if it is.
     cassette: Option<CassetteWriter>,
     stage: HttpTurnStage,
 }
@@ -38,11 +37,10 @@ enum HttpTurnStage {
     Finished,
 }
 
-/// An answer that is being read.
 struct ResponseReader {
     response: Response,
     received_bytes: u64,
-    /// What was received and not yet decoded.
+    /// Received and not yet decoded.
     chunk: Bytes,
     decoder: Decoder,
     ingest: Box<dyn Ingest>,
@@ -61,7 +59,7 @@ impl HttpTurn {
         }
     }
 
-    /// The next event; the last one is the end.
+    /// `None` after the terminal event.
     pub(super) async fn next(&mut self) -> Option<ModelEvent> {
         loop {
             if let Some(event) = self.pending_events.pop_front() {
@@ -80,54 +78,54 @@ impl HttpTurn {
 
     async fn send_request(&mut self) -> Result<(), ModelFailure> {
         let Self { shared, request, secrets, .. } = self;
-        let place = FailureSource::from_inner(shared);
-        let mut pace = TurnTimeouts::new(shared.settings.timeouts);
-        let mut question = pace.timeout(&place, request::prepare_request(shared, request, secrets)).await??;
+        let source = FailureSource::from_inner(shared);
+        let mut timeouts = TurnTimeouts::new(shared.settings.timeouts);
+        let mut prepared = timeouts.timeout(&source, request::prepare_request(shared, request, secrets)).await??;
         self.cassette = shared.settings.cassette_dir.as_deref().map(|folder| {
-            let mut body = question.body.clone();
+            let mut body = prepared.body.clone();
             secrets.redact_json(&mut body);
-            let said = secrets.redact(&cassette::last_user_text(&request.history));
+            let user_text = secrets.redact(&last_user_message(&request.history).text);
             let kind = shared.settings.dialect.config_name();
             CassetteWriter::create(
                 folder,
                 request,
-                RecordedRequest::new(kind, request, question.origin.clone(), said, body),
+                RecordedRequest::new(kind, request, prepared.origin.clone(), user_text, body),
             )
         });
-        let response = match request::send_request(shared, &question, &pace, secrets).await {
-            Err(failure) if failure.error.has_code(ErrorCode::HistoryRefused) => {
-                shared.refused_history.record_refusal(&request.thread, &question.origin, &request.history);
+        let response = match request::send_request(shared, &prepared, &timeouts, secrets).await {
+            Err(failure) if failure.error.code == HISTORY_REFUSED => {
+                shared.refused_history.record_refusal(&request.thread, &prepared.origin, &request.history);
                 let note = json!({"type": "headwater.history_resent", "reason": failure.error.message});
                 self.pending_events.push_back(ModelEvent::Delta(ModelDelta::Unknown(note)));
-                question.body = shared.settings.dialect.without_reasoning(question.body);
-                pace.restart_first_byte();
-                request::send_request(shared, &question, &pace, secrets).await?
+                prepared.body = shared.settings.dialect.without_reasoning(prepared.body);
+                timeouts.restart_first_byte();
+                request::send_request(shared, &prepared, &timeouts, secrets).await?
             }
             other => other?,
         };
-        let PreparedRequest { origin, .. } = question;
+        let PreparedRequest { origin, .. } = prepared;
         self.stage = HttpTurnStage::Reading(Box::new(ResponseReader {
             response,
             received_bytes: 0,
             chunk: Bytes::new(),
             decoder: Decoder::new(shared.settings.limits.sse),
             ingest: shared.settings.dialect.new_ingest(origin, request),
-            timeouts: pace,
+            timeouts,
         }));
-        // It was said, with all its pictures, and an answer may take long.
+        // Free the history, images included: the response may take long.
         request.history = Arc::default();
         Ok(())
     }
 
-    /// One event, or one more piece of the answer.
+    /// Decodes one event, or receives one more chunk.
     async fn read_next(&mut self) -> Result<(), ModelFailure> {
-        let HttpTurnStage::Reading(reading) = &mut self.stage else { return Ok(()) };
+        let HttpTurnStage::Reading(reader) = &mut self.stage else { return Ok(()) };
         let mut out = Vec::new();
-        reading.decode_next(&self.shared, &self.secrets, self.cassette.as_mut(), &mut out).await?;
-        let ended = out.iter().any(|event| !matches!(event, ModelEvent::Delta(_)));
-        if ended {
-            // The end of the body is often here already; then the connection can be used again.
-            let _rest = reading.response.chunk().now_or_never();
+        reader.decode_next(&self.shared, &self.secrets, self.cassette.as_mut(), &mut out).await?;
+        let is_finished = out.iter().any(|event| !matches!(event, ModelEvent::Delta(_)));
+        if is_finished {
+            // Often the end of the body has already arrived; reading it lets the connection be reused.
+            let _rest = reader.response.chunk().now_or_never();
         }
         for event in out {
             self.emit_event(event);
@@ -135,7 +133,7 @@ impl HttpTurn {
         Ok(())
     }
 
-    /// Hands an event over, without secrets. After the last one nothing is read any more.
+    /// Queues an event, without secrets. After the terminal event, nothing is read any more.
     fn emit_event(&mut self, event: ModelEvent) {
         let event = match event {
             ModelEvent::Failed(failure) => {
@@ -144,8 +142,8 @@ impl HttpTurn {
             event => event,
         };
         match (&event, &mut self.cassette) {
-            (ModelEvent::Failed(failure), Some(tape)) => tape.write_failure(failure),
-            (ModelEvent::End(_), Some(tape)) => tape.write_end(),
+            (ModelEvent::Failed(failure), Some(cassette)) => cassette.write_failure(failure),
+            (ModelEvent::End(_), Some(cassette)) => cassette.write_end(),
             _ => {}
         }
         if !matches!(event, ModelEvent::Delta(_)) {
@@ -160,23 +158,25 @@ impl ResponseReader {
         &mut self,
         shared: &HttpProviderInner,
         secrets: &TurnSecrets,
-        tape: Option<&mut CassetteWriter>,
+        cassette: Option<&mut CassetteWriter>,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelFailure> {
-        let place = FailureSource::from_inner(shared);
+        let source = FailureSource::from_inner(shared);
         if self.chunk.is_empty() {
-            return self.receive_chunk(&place, shared.settings.limits.response_bytes_max, out).await;
+            return self.receive_chunk(&source, shared.settings.limits.response_bytes_max, out).await;
         }
         let mut rest = self.chunk.as_ref();
-        let event =
-            self.decoder.decode(&mut rest).map_err(|error| place.protocol_error(&format!("sent too much: {error}")))?;
-        let taken = self.chunk.len() - rest.len();
-        self.chunk.advance(taken);
+        let event = self
+            .decoder
+            .decode(&mut rest)
+            .map_err(|error| source.protocol_error(&format!("sent too much: {error}")))?;
+        let decoded_bytes = self.chunk.len() - rest.len();
+        self.chunk.advance(decoded_bytes);
         if let Some(mut event) = event {
             self.timeouts.on_first_event();
             secrets.redact_long_values(&mut event.data);
-            if let Some(tape) = tape {
-                tape.write_event(&event);
+            if let Some(cassette) = cassette {
+                cassette.write_event(&event);
             }
             self.ingest.on_event(&event, out);
         }
@@ -185,26 +185,26 @@ impl ResponseReader {
 
     async fn receive_chunk(
         &mut self,
-        place: &FailureSource<'_>,
-        most: u64,
+        source: &FailureSource<'_>,
+        bytes_max: u64,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelFailure> {
-        match self.timeouts.timeout(place, self.response.chunk()).await? {
-            Ok(Some(piece)) => {
-                self.received_bytes += u64::try_from(piece.len()).unwrap_or(u64::MAX);
-                if self.received_bytes > most {
-                    let what = format!("sent too much: its answer is longer than response_bytes_max ({most} bytes)");
-                    return Err(place.protocol_error(&what));
+        match self.timeouts.timeout(source, self.response.chunk()).await? {
+            Ok(Some(chunk)) => {
+                self.received_bytes += u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+                if self.received_bytes > bytes_max {
+                    let what = format!("sent too much: its response exceeds response_bytes_max ({bytes_max} bytes)");
+                    return Err(source.protocol_error(&what));
                 }
-                self.chunk = piece;
+                self.chunk = chunk;
             }
             Ok(None) => self.ingest.on_end(out),
             Err(error) => {
-                // Some services just hang up when they have said everything; then their last words count.
+                // Some services close the connection abruptly after a complete response.
                 self.ingest.on_end(out);
                 if !matches!(out.last(), Some(ModelEvent::End(_))) {
                     out.clear();
-                    return Err(place.connection_lost(&error));
+                    return Err(source.connection_lost(&error));
                 }
             }
         }

@@ -1,58 +1,58 @@
-//! Why a scenario file was refused: which file, which line, which scenario, turn and step, and what would be right.
+//! Errors of scenario files: file, line, scenario, turn and step, and what is expected instead.
 
 use super::limits::SCENARIO_FILE_BYTES_MAX;
 use std::fmt;
 use std::io;
 
-/// Why a scenario file cannot be played.
+/// Why a scenario file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// It is not there, or not ours to read.
+    /// The file cannot be read.
     #[error("{origin}: {source}")]
     Read {
         /// The file.
         origin: String,
-        /// What the system says.
+        /// The cause.
         source: io::Error,
     },
-    /// It is too long to be read at all.
+    /// The file exceeds its limit.
     #[error("{origin}: longer than {SCENARIO_FILE_BYTES_MAX} bytes")]
     TooLong {
         /// The file.
         origin: String,
     },
-    /// It is not TOML.
+    /// The file is not TOML.
     #[error("{origin}:{line}: {message}")]
     Syntax {
         /// The file.
         origin: String,
-        /// The line, from 1.
+        /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// From the TOML parser.
         message: String,
     },
-    /// It is TOML, but not a scenario.
-    #[error("{origin}:{line}: {place}{fault}")]
+    /// The file is TOML, but not a valid scenario.
+    #[error("{origin}:{line}: {position}{fault}")]
     Fault {
         /// The file.
         origin: String,
-        /// The line, from 1.
+        /// Counted from 1.
         line: usize,
-        /// Where in the play.
-        place: ScenarioPosition,
+        /// The scenario, turn and step.
+        position: ScenarioPosition,
         /// What is wrong there.
         fault: ScenarioFault,
     },
 }
 
-/// Where in the play, each number from 1 and 0 for "not in one".
+/// Numbers count from 1; 0 means outside of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScenarioPosition {
-    /// Which scenario of the file.
+    /// Index of the scenario in the file.
     pub scenario: usize,
-    /// Which turn of the scenario.
+    /// Index of the turn in the scenario.
     pub turn: usize,
-    /// Which step of the turn.
+    /// Index of the step in the turn.
     pub step: usize,
 }
 
@@ -71,98 +71,98 @@ impl fmt::Display for ScenarioPosition {
 /// What is wrong with a part of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioFault {
-    /// A key that has no meaning here.
-    #[error("`{key}` has no place here; there may be {}", join_quoted(allowed, "or"))]
+    /// A key that is not allowed here.
+    #[error("unknown key `{key}`; expected {}", join_quoted(allowed, "or"))]
     UnknownKey {
         /// The key.
         key: String,
-        /// Those that have.
+        /// The allowed ones.
         allowed: &'static [&'static str],
     },
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("`{key}` is missing")]
     MissingKey {
         /// The key.
         key: &'static str,
     },
-    /// A step that does nothing, or two things.
+    /// A step has no kind, or several.
     #[error("a step has exactly one of {}; this one has {}", join_quoted(allowed, "or"), join_quoted(found, "and"))]
     NotOneStepKey {
-        /// The keys that a step is told by.
+        /// The keys of which a step needs one.
         allowed: &'static [&'static str],
-        /// Those that are there.
+        /// The keys of this step.
         found: Vec<String>,
     },
-    /// A value of the wrong kind.
+    /// A value of the wrong type.
     #[error("`{key}` must be {wanted}, not {found}")]
     WrongType {
         /// The key.
         key: String,
-        /// What would be right.
+        /// The expected type.
         wanted: &'static str,
-        /// What is there.
+        /// The actual type or value.
         found: String,
     },
-    /// A list or a text with nothing in it.
+    /// An empty array or string.
     #[error("`{key}` must not be empty")]
     Empty {
         /// The key.
         key: String,
     },
-    /// A number or a text beyond its bound.
-    #[error("`{key}` is more than {max}, which is the most")]
+    /// A number or a string beyond its limit.
+    #[error("`{key}` exceeds the maximum of {max}")]
     TooLarge {
         /// The key.
         key: String,
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// A word that is none of those that have a meaning.
-    #[error("`{key}` is `{found}`; it may be {}", join_quoted(allowed, "or"))]
+    /// A string that is none of the allowed ones.
+    #[error("`{key}` is `{found}`; expected {}", join_quoted(allowed, "or"))]
     UnknownValue {
         /// The key.
         key: &'static str,
-        /// The word.
+        /// The value.
         found: String,
-        /// Those that have.
+        /// The allowed ones.
         allowed: &'static [&'static str],
     },
-    /// An expression that does not compile.
+    /// A regular expression that does not compile.
     #[error("`match` is not a regular expression: {message}")]
     InvalidRegex {
-        /// What the compiler says.
+        /// From the compiler.
         message: String,
     },
-    /// A capture with the name of something else.
-    #[error("`match` captures `{name}`, which already means something")]
+    /// A capture with the name of a built-in placeholder.
+    #[error("`match` captures `{name}`, which is reserved")]
     ReservedName {
         /// The name.
         name: String,
     },
-    /// A placeholder that nothing gives a value.
+    /// A placeholder without a value.
     #[error("`{key}` names `{name}`, which `match` does not capture")]
     UnknownPlaceholder {
-        /// Where it is named.
+        /// Where it is used.
         key: String,
         /// The name.
         name: String,
     },
-    /// A step that can never be reached.
+    /// An unreachable step.
     #[error("nothing follows an `error`: it ends the turn")]
     StepAfterError,
-    /// A turn that both fails and ends.
+    /// A turn that fails and has a stop reason.
     #[error("a turn that ends with an `error` has no `stop`")]
     StopWithError,
-    /// A turn for a case, and none for the others.
+    /// A conditional turn without an unconditional one after it.
     #[error("a turn with `when` needs one without it after it, for when it does not hold")]
     MissingFallbackTurn,
-    /// A turn for no case.
-    #[error("`when` says nothing; there may be {}", join_quoted(allowed, "and"))]
+    /// A condition without content.
+    #[error("`when` is empty; expected {}", join_quoted(allowed, "and"))]
     EmptyCondition {
-        /// What it may say.
+        /// The allowed keys.
         allowed: &'static [&'static str],
     },
-    /// A scenario that can never be reached.
+    /// An unreachable scenario.
     #[error("never played: scenario {by} has no `match`, so it always comes first")]
     Shadowed {
         /// The scenario that always matches.
@@ -170,12 +170,12 @@ pub enum ScenarioFault {
     },
 }
 
-/// Names for people: `a`, `b` or `c`.
-fn join_quoted(names: &[impl AsRef<str>], word: &str) -> String {
+/// Such as "`a`, `b` or `c`".
+fn join_quoted(names: &[impl AsRef<str>], conjunction: &str) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
     match quoted.split_last() {
         None => "none".to_owned(),
         Some((last, [])) => last.clone(),
-        Some((last, rest)) => format!("{} {word} {last}", rest.join(", ")),
+        Some((last, rest)) => format!("{} {conjunction} {last}", rest.join(", ")),
     }
 }

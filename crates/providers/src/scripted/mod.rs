@@ -1,13 +1,13 @@
-//! A provider that plays a scenario file. `docs/scenarios.md` is the format.
+//! A provider that plays a scenario file. `docs/scenarios.md` documents the format.
 //!
 //! ```text
-//!   file ──read──▶ Scenarios          once, at start: everything that can be refused is refused here
-//!   request ──cast──▶ turn, values    which scenario of the model, which turn, what its placeholders stand for
-//!   turn ──play──▶ ModelEvents        lazily, one per poll, each at its time
+//!   file ──parse──▶ Scenarios            once, at start: every mistake is refused here
+//!   request ──select──▶ turn, values     the scenario, its turn, and the values of its placeholders
+//!   turn ──player──▶ ModelEvents         lazily, one per poll, each at its time
 //! ```
 //!
-//! Invariant: the same request gives the same events (`{clock_us}` alone tells the time). Nothing is kept between
-//! turns: which turn is played is read from the request's history, so a retry or a recovery plays the same one again.
+//! Invariant: the same request gives the same events (only `{clock_us}` depends on the time). There is no state between
+//! turns: the request's history determines the turn, so a retry or a recovery plays the same one again.
 
 mod error;
 mod limits;
@@ -21,6 +21,7 @@ mod toml_fields;
 pub use error::{ScenarioError, ScenarioFault, ScenarioPosition};
 pub use limits::*;
 pub use scenario::Scenarios;
+pub use template::ClockUs;
 
 use crate::failed_turn::failed_turn;
 use model::model_turn::{ModelEvent, ModelRequest};
@@ -28,10 +29,7 @@ use model::ports::{BoxStream, ModelClient};
 use std::fmt;
 use std::sync::Arc;
 
-/// Tells the microseconds since 1970, for `{clock_us}`.
-pub type ClockUs = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-/// Plays scenarios. What the second half of `provider/model` means, the file decides.
+/// Plays scenarios. The file decides what the second half of `provider/model` means.
 #[derive(Clone)]
 pub struct ScriptedProvider {
     scenarios: Arc<Scenarios>,
@@ -39,7 +37,7 @@ pub struct ScriptedProvider {
 }
 
 impl ScriptedProvider {
-    /// Plays these.
+    /// `clock` gives the value of `{clock_us}`.
     #[must_use]
     pub fn new(scenarios: Scenarios, clock: ClockUs) -> Self {
         Self { scenarios: Arc::new(scenarios), clock }
@@ -49,7 +47,7 @@ impl ScriptedProvider {
 impl ModelClient for ScriptedProvider {
     fn stream_turn(&self, request: ModelRequest) -> BoxStream<'static, ModelEvent> {
         match select::select_turn(&self.scenarios, &request) {
-            Ok(cast) => Box::pin(player::ScriptedStream::new(cast, Arc::clone(&self.clock))),
+            Ok(selected) => Box::pin(player::ScriptedStream::new(selected, Arc::clone(&self.clock))),
             Err(error) => failed_turn(error.code(), error.to_string()),
         }
     }
@@ -57,6 +55,6 @@ impl ModelClient for ScriptedProvider {
 
 impl fmt::Debug for ScriptedProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scripted").field("scenarios", &self.scenarios).finish_non_exhaustive()
+        f.debug_struct("ScriptedProvider").field("scenarios", &self.scenarios).finish_non_exhaustive()
     }
 }

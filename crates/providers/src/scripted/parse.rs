@@ -1,14 +1,15 @@
-//! A scenario file's grammar: TOML in, [`Scenario`]s or one precise refusal out.
+//! The grammar of scenario files: TOML in, [`Scenarios`] or one precise error out.
 //!
-//! Unknown keys, impossible numbers and scenarios that could never be played are refused, so that a typing mistake is
-//! found at the start and not in the middle of a demo. What is left to chance is what a user writes.
+//! Unknown keys, invalid numbers and unreachable scenarios are refused, so that a typing mistake shows up at the start and
+//! not in the middle of a demo.
 
 use super::error::{ScenarioError, ScenarioFault, ScenarioPosition};
 use super::limits::{
-    ERROR_TIMES_MAX, IMAGE_URL_BYTES_MAX, MATCH_REGEX_BYTES_MAX, PAUSE_MS_MAX, REPEAT_MAX, TOKENS_MAX,
+    ERROR_TIMES_MAX, IMAGE_URL_BYTES_MAX, MATCH_REGEX_BYTES_MAX, PAUSE_MS_MAX, REPEAT_MAX, SCENARIO_FILE_BYTES_MAX,
+    TOKENS_MAX,
 };
 use super::scenario::{
-    EmitStep, ItemStart, NumberOrPlaceholder, Scenario, ScenarioStep, ScenarioTurn, StepDeltas, TurnChoice,
+    EmitStep, ItemStart, NumberOrPlaceholder, Scenario, ScenarioStep, ScenarioTurn, Scenarios, StepDeltas, TurnChoice,
     TurnCondition,
 };
 use super::template::{Placeholders, Template};
@@ -19,52 +20,83 @@ use model::item::ResultStatus;
 use model::model_turn::ModelFailure;
 use model::usage::Usage;
 use regex::{Regex, RegexBuilder};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use toml::de::DeTable;
 
 type ParseResult<T> = Result<T, ScenarioError>;
 
-/// What a step is told by.
+/// A step has exactly one of these.
 const STEP_KEYS: &[&str] = &["text", "reasoning", "call", "hosted", "pause_ms", "error"];
 const STOP_VALUES: &[&str] = &["stop", "max_tokens", "content_filter"];
 const CONDITION_KEYS: &[&str] = &["status", "tool"];
 const STATUS_VALUES: &[&str] = &["completed", "failed", "rejected", "incomplete", "unknown"];
 
-pub(super) fn parse_scenarios(text: &str, origin: &str) -> ParseResult<Vec<Scenario>> {
-    let at = SourceContext { origin, text, position: ScenarioPosition::default() };
-    let file = DeTable::parse(text).map_err(|error| ScenarioError::Syntax {
-        origin: origin.to_owned(),
-        line: at.line_of_byte(error.span().map_or(0, |span| span.start)),
-        message: error.message().to_owned(),
-    })?;
-    let file = TomlTable::new(at, 0..0, file.get_ref());
-    file.deny_unknown_keys(&["scenario"])?;
-    let mut list: Vec<Scenario> = Vec::new();
-    for field in file.require("scenario")?.as_array()? {
-        let number = list.len() + 1;
-        let field = field.at_position(ScenarioPosition { scenario: number, ..ScenarioPosition::default() });
-        let models = parse_models(&field.as_table()?)?;
-        if let Some(by) = find_shadowing(&list, &models) {
-            return Err(field.fault(ScenarioFault::Shadowed { by }));
+impl Scenarios {
+    /// Parses scenarios. Errors name the file `origin`.
+    ///
+    /// # Errors
+    /// The first mistake, with its line and what is expected instead.
+    pub fn parse(text: &str, origin: &str) -> Result<Self, ScenarioError> {
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) > SCENARIO_FILE_BYTES_MAX {
+            return Err(ScenarioError::TooLong { origin: origin.to_owned() });
         }
-        list.push(parse_scenario(&field.as_table()?, models)?);
+        let scenarios = parse_scenarios(text, origin)?;
+        let called_tools = scenarios.iter().flat_map(Scenario::called_tools).map(str::to_owned).collect();
+        Ok(Self { origin: origin.to_owned(), scenarios, called_tools })
     }
-    Ok(list)
+
+    /// Reads and parses a file.
+    ///
+    /// # Errors
+    /// As [`Self::parse`], and when the file cannot be read.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let origin = path.display().to_string();
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(SCENARIO_FILE_BYTES_MAX + 1).read_to_string(&mut text));
+        match read {
+            Ok(_) => Self::parse(&text, &origin),
+            Err(source) => Err(ScenarioError::Read { origin, source }),
+        }
+    }
 }
 
-/// Who plays a scenario.
+fn parse_scenarios(text: &str, origin: &str) -> ParseResult<Vec<Scenario>> {
+    let source = SourceContext { origin, text, position: ScenarioPosition::default() };
+    let file = DeTable::parse(text).map_err(|error| ScenarioError::Syntax {
+        origin: origin.to_owned(),
+        line: source.line_of_byte(error.span().map_or(0, |span| span.start)),
+        message: error.message().to_owned(),
+    })?;
+    let file = TomlTable::new(source, 0..0, file.get_ref());
+    file.deny_unknown_keys(&["scenario"])?;
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for field in file.require("scenario")?.as_array()? {
+        let number = scenarios.len() + 1;
+        let field = field.at_position(ScenarioPosition { scenario: number, ..ScenarioPosition::default() });
+        let models = parse_models(&field.as_table()?)?;
+        if let Some(by) = find_shadowing(&scenarios, &models) {
+            return Err(field.fault(ScenarioFault::Shadowed { by }));
+        }
+        scenarios.push(parse_scenario(&field.as_table()?, models)?);
+    }
+    Ok(scenarios)
+}
+
 fn parse_models(fields: &TomlTable<'_>) -> ParseResult<Vec<String>> {
     let Some(field) = fields.get("model") else { return Ok(Vec::new()) };
     let models = parse_strings(&field)?;
-    match models.iter().any(String::is_empty) {
-        true => Err(field.fault(ScenarioFault::Empty { key: "model".to_owned() })),
-        false => Ok(models),
+    if models.iter().any(String::is_empty) {
+        return Err(field.fault(ScenarioFault::Empty { key: "model".to_owned() }));
     }
+    Ok(models)
 }
 
-/// Which scenario is played whenever one of these models could play the next; the last one, when it takes several.
-fn find_shadowing(before: &[Scenario], models: &[String]) -> Option<usize> {
-    let catch_alls = || (1..).zip(before).filter(|(_, scenario)| scenario.pattern.is_none());
+/// The scenario that is played whenever one of these models could play the next one; the last, if it takes several.
+fn find_shadowing(previous: &[Scenario], models: &[String]) -> Option<usize> {
+    let catch_alls = || (1..).zip(previous).filter(|(_, scenario)| scenario.pattern.is_none());
     if models.is_empty() {
         return catch_alls().find(|(_, scenario)| scenario.models.is_empty()).map(|(number, _)| number);
     }
@@ -97,57 +129,57 @@ fn parse_scenario(fields: &TomlTable<'_>, models: Vec<String>) -> ParseResult<Sc
     Ok(Scenario { models, pattern, placeholders: names, choices: turns })
 }
 
-/// Turns with `when` and the next one without are one place in the play.
+/// Turns with `when` and the next turn without are alternatives for one turn.
 fn parse_turns(list: &TomlField<'_>, names: &Placeholders) -> ParseResult<Vec<TurnChoice>> {
-    let mut forks: Vec<TurnChoice> = Vec::new();
-    let mut guarded: Vec<(TurnCondition, Arc<ScenarioTurn>)> = Vec::new();
+    let mut choices: Vec<TurnChoice> = Vec::new();
+    let mut conditional: Vec<(TurnCondition, Arc<ScenarioTurn>)> = Vec::new();
     let mut last = None;
     for (number, field) in (1..).zip(list.as_array()?) {
         let field = field.at_position(ScenarioPosition { turn: number, ..field.source.position });
         let fields = field.as_table()?;
         let turn = Arc::new(parse_turn(&fields, names)?);
         match fields.get("when") {
-            Some(field) => guarded.push((parse_condition(&field)?, turn)),
-            None => forks.push(TurnChoice { conditional: std::mem::take(&mut guarded), fallback: turn }),
+            Some(field) => conditional.push((parse_condition(&field)?, turn)),
+            None => choices.push(TurnChoice { conditional: std::mem::take(&mut conditional), fallback: turn }),
         }
         last = Some(field);
     }
-    match last.filter(|_| !guarded.is_empty()) {
+    match last.filter(|_| !conditional.is_empty()) {
         Some(last) => Err(last.fault(ScenarioFault::MissingFallbackTurn)),
-        None => Ok(forks),
+        None => Ok(choices),
     }
 }
 
 fn parse_condition(field: &TomlField<'_>) -> ParseResult<TurnCondition> {
     let fields = field.as_table()?;
     fields.deny_unknown_keys(CONDITION_KEYS)?;
-    let when = TurnCondition {
+    let condition = TurnCondition {
         statuses: fields.get("status").map(|field| parse_statuses(&field)).transpose()?.unwrap_or_default(),
         has_tool: fields.get("tool").map(|field| field.as_bool()).transpose()?,
     };
-    match when.statuses.is_empty() && when.has_tool.is_none() {
-        true => Err(field.fault(ScenarioFault::EmptyCondition { allowed: CONDITION_KEYS })),
-        false => Ok(when),
+    if condition.statuses.is_empty() && condition.has_tool.is_none() {
+        return Err(field.fault(ScenarioFault::EmptyCondition { allowed: CONDITION_KEYS }));
     }
+    Ok(condition)
 }
 
 fn parse_statuses(field: &TomlField<'_>) -> ParseResult<Vec<ResultStatus>> {
     let unknown =
-        |word: &str| ScenarioFault::UnknownValue { key: "status", found: word.to_owned(), allowed: STATUS_VALUES };
-    let status = |word: &String| match word.as_str() {
+        |value: &str| ScenarioFault::UnknownValue { key: "status", found: value.to_owned(), allowed: STATUS_VALUES };
+    let parse_status = |value: &String| match value.as_str() {
         "completed" => Ok(ResultStatus::Completed),
         "failed" => Ok(ResultStatus::Failed),
         "rejected" => Ok(ResultStatus::Rejected),
         "incomplete" => Ok(ResultStatus::Incomplete),
         "unknown" => Ok(ResultStatus::Unknown),
-        word => Err(field.fault(unknown(word))),
+        value => Err(field.fault(unknown(value))),
     };
-    parse_strings(field)?.iter().map(status).collect()
+    parse_strings(field)?.iter().map(parse_status).collect()
 }
 
 fn parse_pattern(field: &TomlField<'_>) -> ParseResult<Regex> {
-    let built = RegexBuilder::new(field.as_str()?).case_insensitive(true).size_limit(MATCH_REGEX_BYTES_MAX).build();
-    let pattern = built.map_err(|error| field.fault(ScenarioFault::InvalidRegex { message: error.to_string() }))?;
+    let pattern = RegexBuilder::new(field.as_str()?).case_insensitive(true).size_limit(MATCH_REGEX_BYTES_MAX).build();
+    let pattern = pattern.map_err(|error| field.fault(ScenarioFault::InvalidRegex { message: error.to_string() }))?;
     match pattern.capture_names().flatten().find(|name| Placeholders::is_reserved(name)) {
         Some(name) => Err(field.fault(ScenarioFault::ReservedName { name: name.to_owned() })),
         None => Ok(pattern),
@@ -174,41 +206,49 @@ fn parse_turn(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<Scena
         None => StopReason::Stop,
     };
     let usage = fields.get("usage").map(|field| parse_usage(&field)).transpose()?;
-    assign_items(&mut steps, stop.is_complete() && !fails);
+    let is_complete = stop.is_complete() && !fails;
+    assign_items(&mut steps, if is_complete { LastItem::Finished } else { LastItem::Truncated });
     Ok(ScenarioTurn { steps, usage, stop })
 }
 
-/// Which step opens and which closes an item. The last item stays open when the turn fails or is limited: it was cut.
-fn assign_items(steps: &mut [ScenarioStep], whole: bool) {
+/// The last item of a turn that fails or reaches a limit is truncated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastItem {
+    Finished,
+    Truncated,
+}
+
+/// Decides which step starts and which finishes an item.
+fn assign_items(steps: &mut [ScenarioStep], last_item: LastItem) {
     let mut last: Option<&mut EmitStep> = None;
     for step in steps {
-        let ScenarioStep::Emit(say) = step else { continue };
-        if let Some(before) = last.take() {
-            before.is_last = !continue_item(say, before);
+        let ScenarioStep::Emit(step) = step else { continue };
+        if let Some(previous) = last.take() {
+            previous.is_last = !continue_item(step, previous);
         }
-        last = Some(say);
+        last = Some(step);
     }
     if let Some(last) = last {
-        last.is_last = whole;
+        last.is_last = last_item == LastItem::Finished;
     }
 }
 
-/// Words go on with the message before them, thoughts are the next part of the thoughts before them, whatever the pause
-/// in between. Everything else is an item of its own.
-fn continue_item(say: &mut EmitStep, before: &EmitStep) -> bool {
-    let goes_on = match (&mut say.deltas, &before.deltas) {
+/// Text continues the message before it, and reasoning is the next part of the reasoning before it, despite pauses in
+/// between. Everything else is a new item.
+fn continue_item(step: &mut EmitStep, previous: &EmitStep) -> bool {
+    let is_continued = match (&mut step.deltas, &previous.deltas) {
         (StepDeltas::Text(_), StepDeltas::Text(_)) => true,
-        (StepDeltas::Reasoning { part, .. }, StepDeltas::Reasoning { part: before, .. }) => {
-            *part = before + 1;
+        (StepDeltas::Reasoning { part, .. }, StepDeltas::Reasoning { part: previous_part, .. }) => {
+            *part = previous_part + 1;
             true
         }
         _ => false,
     };
-    say.slot = before.slot + u32::from(!goes_on);
-    if goes_on {
-        say.starts = None;
+    step.slot = previous.slot + u32::from(!is_continued);
+    if is_continued {
+        step.starts = None;
     }
-    goes_on
+    is_continued
 }
 
 fn parse_step(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<ScenarioStep> {
@@ -231,7 +271,7 @@ fn parse_step(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<Scena
             fields.deny_unknown_keys(&["call", "arguments", "every_ms"])?;
             let arguments = fields.get("arguments").map(|field| parse_pieces(&field, names)).transpose()?;
             let arguments = arguments.unwrap_or_else(|| vec![Template::compile("{}", names)]);
-            let name = Template::compile(&parse_tool_name(&field)?, names);
+            let name = Template::compile(&parse_non_empty(&field)?, names);
             parse_emit(fields, names, ItemStart::Call(name), StepDeltas::Arguments(arguments))
         }
         "hosted" => {
@@ -241,7 +281,7 @@ fn parse_step(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<Scena
             parse_emit(
                 fields,
                 names,
-                ItemStart::Hosted(parse_tool_name(&field)?),
+                ItemStart::Hosted(parse_non_empty(&field)?),
                 StepDeltas::Hosted { states, images },
             )
         }
@@ -259,27 +299,21 @@ fn parse_step(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<Scena
 fn parse_emit(
     fields: &TomlTable<'_>,
     names: &Placeholders,
-    opening: ItemStart,
+    start: ItemStart,
     deltas: StepDeltas,
 ) -> ParseResult<ScenarioStep> {
     let repeat = fields.get("repeat").map(|field| field.as_number_or_placeholder(REPEAT_MAX, names)).transpose()?;
-    let every = fields.get("every_ms").map(|field| field.as_number_or_placeholder(PAUSE_MS_MAX, names)).transpose()?;
-    let every = every.unwrap_or(NumberOrPlaceholder::Fixed(0));
-    Ok(ScenarioStep::Emit(EmitStep {
-        slot: 0,
-        starts: Some(opening),
-        deltas,
-        repeat,
-        interval_ms: every,
-        is_last: false,
-    }))
+    let interval_ms =
+        fields.get("every_ms").map(|field| field.as_number_or_placeholder(PAUSE_MS_MAX, names)).transpose()?;
+    let interval_ms = interval_ms.unwrap_or(NumberOrPlaceholder::Fixed(0));
+    Ok(ScenarioStep::Emit(EmitStep { slot: 0, starts: Some(start), deltas, repeat, interval_ms, is_last: false }))
 }
 
 fn parse_pieces(field: &TomlField<'_>, names: &Placeholders) -> ParseResult<Vec<Template>> {
     Ok(parse_strings(field)?.iter().map(|text| Template::compile(text, names)).collect())
 }
 
-/// One text or several, never none.
+/// One string or several, never none.
 fn parse_strings(field: &TomlField<'_>) -> ParseResult<Vec<String>> {
     let texts = field.as_strings()?;
     if texts.is_empty() {
@@ -298,8 +332,7 @@ fn parse_images(field: &TomlField<'_>) -> ParseResult<Vec<String>> {
     parse_strings(field)
 }
 
-/// A tool's name.
-fn parse_tool_name(field: &TomlField<'_>) -> ParseResult<String> {
+fn parse_non_empty(field: &TomlField<'_>) -> ParseResult<String> {
     match field.as_str()? {
         "" => Err(field.fault(ScenarioFault::Empty { key: field.key.to_owned() })),
         name => Ok(name.to_owned()),
@@ -308,7 +341,7 @@ fn parse_tool_name(field: &TomlField<'_>) -> ParseResult<String> {
 
 fn parse_failure(fields: &TomlTable<'_>, names: &Placeholders) -> ParseResult<ScenarioStep> {
     fields.deny_unknown_keys(&["code", "message", "retryable", "retry_after_ms", "times"])?;
-    let code = parse_tool_name(&fields.require("code")?)?;
+    let code = parse_non_empty(&fields.require("code")?)?;
     let message = Template::compile(fields.require("message")?.as_str()?, names);
     let retryable = fields.get("retryable").map(|field| field.as_bool()).transpose()?.unwrap_or(false);
     let retry_after_ms = fields.get("retry_after_ms").map(|field| field.as_u64(PAUSE_MS_MAX)).transpose()?;
@@ -341,8 +374,8 @@ fn parse_stop_reason(field: &TomlField<'_>) -> ParseResult<StopReason> {
         "stop" => Ok(StopReason::Stop),
         "max_tokens" => Ok(StopReason::MaxTokens),
         "content_filter" => Ok(StopReason::ContentFilter),
-        word => {
-            Err(field.fault(ScenarioFault::UnknownValue { key: "stop", found: word.to_owned(), allowed: STOP_VALUES }))
+        value => {
+            Err(field.fault(ScenarioFault::UnknownValue { key: "stop", found: value.to_owned(), allowed: STOP_VALUES }))
         }
     }
 }

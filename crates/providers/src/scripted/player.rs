@@ -1,13 +1,12 @@
-//! Plays one turn: a stream that makes each event when it is asked for it, and not before its time.
+//! Plays one turn: a stream that produces each event on demand, and not before its time.
 //!
-//! Nothing is made ahead, so a million deltas take no more memory than one, and a consumer that waits holds the play
-//! up. A delta is due at a fixed distance from its step's first one: when one is late the next is not later for it, and
-//! what is overdue is given at once. Dropping the stream is the end of it; nothing runs beside it.
+//! Nothing is produced ahead, so a million deltas take no more memory than one, and a slow consumer delays the stream. A
+//! delta is due at a fixed offset from its step's first one: a late delta does not delay the next, and overdue deltas are
+//! emitted immediately. Nothing runs besides the stream, so dropping it ends the turn.
 
-use super::ClockUs;
 use super::scenario::{EmitStep, ItemStart, ScenarioStep, StepDeltas};
 use super::select::{SelectedTurn, StepTiming};
-use super::template::{Template, TemplateContext, TemplateEscaping};
+use super::template::{ClockUs, Template, TemplateContext, TemplateEscaping};
 use futures_core::Stream;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelTurnEnd};
 use model::usage::Usage;
@@ -17,19 +16,18 @@ use std::task::{Context, Poll, ready};
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// One turn that is being played.
 pub(super) struct ScriptedStream {
     selected: SelectedTurn,
     clock: ClockUs,
     state: PlaybackState,
-    /// The one timer of this play, set anew for each wait.
+    /// Reset for each wait.
     timer: Option<Pin<Box<Sleep>>>,
     is_waiting: bool,
 }
 
 impl ScriptedStream {
-    pub(super) fn new(cast: SelectedTurn, clock: ClockUs) -> Self {
-        Self { selected: cast, clock, state: PlaybackState::default(), timer: None, is_waiting: false }
+    pub(super) fn new(selected: SelectedTurn, clock: ClockUs) -> Self {
+        Self { selected, clock, state: PlaybackState::default(), timer: None, is_waiting: false }
     }
 
     fn wait_until(&mut self, due: Instant) {
@@ -46,7 +44,7 @@ impl Stream for ScriptedStream {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ModelEvent>> {
         let this = &mut *self;
-        // A turn without pauses is always ready: it takes its turns with the runtime's other tasks all the same.
+        // A turn without pauses is always ready, and still has to yield to other tasks.
         let budget = ready!(coop::poll_proceed(cx));
         loop {
             if this.is_waiting
@@ -68,20 +66,19 @@ impl Stream for ScriptedStream {
     }
 }
 
-/// How far the turn is.
 #[derive(Default)]
 struct PlaybackState {
     step: usize,
-    /// Was what stands before the step's deltas sent?
+    /// What precedes the step's deltas was sent.
     is_entered: bool,
-    /// Deltas of this step so far.
+    /// In this step.
     deltas_sent: u64,
-    /// When the step's first delta, or its pause, began.
+    /// Start of the step's first delta, or of its pause.
     started_at: Option<Instant>,
-    /// What was waited for is due.
+    /// The wait is over.
     is_due: bool,
     is_finished: bool,
-    /// Characters so far, for the usage that the file does not give.
+    /// For the estimated usage.
     text_chars: u64,
     reasoning_chars: u64,
 }
@@ -93,17 +90,17 @@ enum PlaybackStep {
 }
 
 impl PlaybackState {
-    fn next(&mut self, cast: &SelectedTurn, clock: &ClockUs) -> PlaybackStep {
+    fn next(&mut self, selected: &SelectedTurn, clock: &ClockUs) -> PlaybackStep {
         if self.is_finished {
             return PlaybackStep::Done;
         }
-        while let Some(step) = cast.turn.steps.get(self.step) {
-            let pace = cast.timings.get(self.step).copied().unwrap_or_default();
+        while let Some(step) = selected.turn.steps.get(self.step) {
+            let timing = selected.timings.get(self.step).copied().unwrap_or_default();
             let next = match step {
-                ScenarioStep::Pause(_) => self.wait_for_nth(pace, 1),
-                ScenarioStep::Emit(say) => self.emit_next(say, pace, cast, clock),
-                ScenarioStep::Fail { times: Some(times), .. } if u64::from(cast.attempt) > *times => None,
-                ScenarioStep::Fail { failure, message, .. } => Some(self.fail(failure, message, cast, clock)),
+                ScenarioStep::Pause(_) => self.wait_for_nth(timing, 1),
+                ScenarioStep::Emit(step) => self.emit_next(step, timing, selected, clock),
+                ScenarioStep::Fail { times: Some(times), .. } if u64::from(selected.attempt) > *times => None,
+                ScenarioStep::Fail { failure, message, .. } => Some(self.fail(failure, message, selected, clock)),
             };
             match next {
                 Some(next) => return next,
@@ -111,9 +108,9 @@ impl PlaybackState {
             }
         }
         self.is_finished = true;
-        let usage = cast.turn.usage.unwrap_or_else(|| self.estimated_usage(cast.prompt_chars));
+        let usage = selected.turn.usage.unwrap_or_else(|| self.estimated_usage(selected.prompt_chars));
         PlaybackStep::Event(ModelEvent::End(ModelTurnEnd {
-            stop_reason: cast.turn.stop,
+            stop_reason: selected.turn.stop,
             usage,
             model: None,
             service_tier: None,
@@ -128,97 +125,97 @@ impl PlaybackState {
         self.is_due = false;
     }
 
-    /// Until when, if it is too early for what comes `nth` in this step.
-    fn wait_for_nth(&mut self, pace: StepTiming, nth: u64) -> Option<PlaybackStep> {
-        if pace.interval.is_zero() || std::mem::take(&mut self.is_due) {
+    /// The wait before the `nth` delta of this step, if it is too early.
+    fn wait_for_nth(&mut self, timing: StepTiming, nth: u64) -> Option<PlaybackStep> {
+        if timing.interval.is_zero() || std::mem::take(&mut self.is_due) {
             return None;
         }
         let now = Instant::now();
-        let began = *self.started_at.get_or_insert(now);
-        let after = pace.interval.saturating_mul(u32::try_from(nth).unwrap_or(u32::MAX));
-        began.checked_add(after).filter(|due| *due > now).map(PlaybackStep::Wait)
+        let started_at = *self.started_at.get_or_insert(now);
+        let offset = timing.interval.saturating_mul(u32::try_from(nth).unwrap_or(u32::MAX));
+        started_at.checked_add(offset).filter(|due| *due > now).map(PlaybackStep::Wait)
     }
 
-    /// The next of this step; `None` when there is no more of it.
+    /// `None` at the end of the step.
     fn emit_next(
         &mut self,
-        say: &EmitStep,
-        pace: StepTiming,
-        cast: &SelectedTurn,
+        step: &EmitStep,
+        timing: StepTiming,
+        selected: &SelectedTurn,
         clock: &ClockUs,
     ) -> Option<PlaybackStep> {
         if !std::mem::replace(&mut self.is_entered, true)
-            && let Some(opening) = &say.starts
+            && let Some(start) = &step.starts
         {
-            return delta_step(ModelDelta::Started { slot: say.slot, item: item_of_start(opening, cast, clock) });
+            return delta_step(ModelDelta::Started { slot: step.slot, item: item_of_start(start, selected, clock) });
         }
-        if self.deltas_sent < pace.delta_count {
-            if let Some(wait) = self.wait_for_nth(pace, self.deltas_sent) {
+        if self.deltas_sent < timing.delta_count {
+            if let Some(wait) = self.wait_for_nth(timing, self.deltas_sent) {
                 return Some(wait);
             }
             self.deltas_sent += 1;
-            return delta_step(self.next_delta(say, cast, clock)?);
+            return delta_step(self.next_delta(step, selected, clock)?);
         }
-        if !say.is_last {
+        if !step.is_last {
             return None;
         }
         self.advance();
-        delta_step(ModelDelta::Done { slot: say.slot, raw: None })
+        delta_step(ModelDelta::Done { slot: step.slot, raw: None })
     }
 
-    /// The delta with the number that [`Self::deltas`] has just reached.
-    fn next_delta(&mut self, say: &EmitStep, cast: &SelectedTurn, clock: &ClockUs) -> Option<ModelDelta> {
-        let slot = say.slot;
-        let place = usize::try_from(self.deltas_sent.saturating_sub(1)).ok()?;
-        let fill = |pieces: &[Template], form| {
-            let piece = pieces.get(place.checked_rem(pieces.len())?)?;
-            Some(piece.render(&TemplateContext {
-                values: &cast.values,
+    /// The delta with the number `deltas_sent`, counted from 1.
+    fn next_delta(&mut self, step: &EmitStep, selected: &SelectedTurn, clock: &ClockUs) -> Option<ModelDelta> {
+        let slot = step.slot;
+        let index = usize::try_from(self.deltas_sent.saturating_sub(1)).ok()?;
+        let render = |templates: &[Template], escaping| {
+            let template = templates.get(index.checked_rem(templates.len())?)?;
+            Some(template.render(&TemplateContext {
+                values: &selected.values,
                 index: self.deltas_sent,
                 clock,
-                escaping: form,
+                escaping,
             }))
         };
-        Some(match &say.deltas {
+        Some(match &step.deltas {
             StepDeltas::Reasoning { part, pieces } => {
-                let text = fill(pieces, TemplateEscaping::Plain)?;
+                let text = render(pieces, TemplateEscaping::Plain)?;
                 self.reasoning_chars += count_chars(&text);
                 ModelDelta::Reasoning { slot, part: *part, text }
             }
             StepDeltas::Text(pieces) => {
-                let text = fill(pieces, TemplateEscaping::Plain)?;
+                let text = render(pieces, TemplateEscaping::Plain)?;
                 self.text_chars += count_chars(&text);
                 ModelDelta::Text { slot, part: 0, text, logprobs: None }
             }
             StepDeltas::Arguments(pieces) => {
-                let text = fill(pieces, TemplateEscaping::Json)?;
+                let text = render(pieces, TemplateEscaping::Json)?;
                 self.text_chars += count_chars(&text);
                 ModelDelta::Arguments { slot, text }
             }
-            StepDeltas::Hosted { states, images } => match states.get(place) {
+            StepDeltas::Hosted { states, images } => match states.get(index) {
                 Some(state) => ModelDelta::Hosted { slot, state: state.clone(), action: None },
-                None => image_delta(slot, images, place.checked_sub(states.len())?)?,
+                None => image_delta(slot, images, index.checked_sub(states.len())?)?,
             },
         })
     }
 
-    /// The usage that the file gives comes first, because a failure carries none.
+    /// The file's usage comes first, because a failure carries none.
     fn fail(
         &mut self,
         failure: &ModelFailure,
         message: &Template,
-        cast: &SelectedTurn,
+        selected: &SelectedTurn,
         clock: &ClockUs,
     ) -> PlaybackStep {
         if !std::mem::replace(&mut self.is_entered, true)
-            && let Some(usage) = cast.turn.usage
+            && let Some(usage) = selected.turn.usage
         {
             return PlaybackStep::Event(ModelEvent::Delta(ModelDelta::Usage(usage)));
         }
         self.is_finished = true;
         let mut failure = failure.clone();
         failure.error.message = message.render(&TemplateContext {
-            values: &cast.values,
+            values: &selected.values,
             index: 1,
             clock,
             escaping: TemplateEscaping::Plain,
@@ -226,10 +223,10 @@ impl PlaybackState {
         PlaybackStep::Event(ModelEvent::Failed(failure))
     }
 
-    /// Four characters are a token. It need not be true, it need be the same every time.
-    fn estimated_usage(&self, read_chars: u64) -> Usage {
+    /// Four characters per token: not accurate, but reproducible.
+    fn estimated_usage(&self, prompt_chars: u64) -> Usage {
         Usage {
-            input_tokens: read_chars.div_ceil(4),
+            input_tokens: prompt_chars.div_ceil(4),
             output_tokens: (self.text_chars + self.reasoning_chars).div_ceil(4),
             reasoning_tokens: self.reasoning_chars.div_ceil(4),
             ..Usage::default()
@@ -241,14 +238,14 @@ fn delta_step(delta: ModelDelta) -> Option<PlaybackStep> {
     Some(PlaybackStep::Event(ModelEvent::Delta(delta)))
 }
 
-fn item_of_start(opening: &ItemStart, cast: &SelectedTurn, clock: &ClockUs) -> ModelItemKind {
-    match opening {
+fn item_of_start(start: &ItemStart, selected: &SelectedTurn, clock: &ClockUs) -> ModelItemKind {
+    match start {
         ItemStart::Message => ModelItemKind::Message { phase: None },
         ItemStart::Reasoning => ModelItemKind::Reasoning,
         ItemStart::Hosted(name) => ModelItemKind::HostedCall { name: name.clone() },
         ItemStart::Call(name) => {
             let name = name.render(&TemplateContext {
-                values: &cast.values,
+                values: &selected.values,
                 index: 1,
                 clock,
                 escaping: TemplateEscaping::Plain,
@@ -258,10 +255,10 @@ fn item_of_start(opening: &ItemStart, cast: &SelectedTurn, clock: &ClockUs) -> M
     }
 }
 
-/// Every picture but the last is a partial one.
-fn image_delta(slot: u32, images: &[String], place: usize) -> Option<ModelDelta> {
-    let partial = if place + 1 < images.len() { Some(u32::try_from(place).ok()?) } else { None };
-    Some(ModelDelta::Image { slot, part: 0, partial, url: images.get(place)?.clone() })
+/// Every image but the last is partial.
+fn image_delta(slot: u32, images: &[String], index: usize) -> Option<ModelDelta> {
+    let partial = if index + 1 < images.len() { Some(u32::try_from(index).ok()?) } else { None };
+    Some(ModelDelta::Image { slot, part: 0, partial, url: images.get(index)?.clone() })
 }
 
 fn count_chars(text: &str) -> u64 {

@@ -1,11 +1,7 @@
-//! A scenario file as it is played: everything that can be worked out beforehand is.
+//! A parsed scenario file, with everything precomputed that does not depend on the request.
 //!
-//! Which steps open and close which item is settled here, so that a player only walks from step to step. See `read` for
-//! how a file becomes this.
+//! This includes which step starts and finishes which item, so the player only walks from step to step. `parse` builds it.
 
-use super::error::ScenarioError;
-use super::limits::SCENARIO_FILE_BYTES_MAX;
-use super::parse;
 use super::template::{Placeholders, Template};
 use model::event::StopReason;
 use model::item::ResultStatus;
@@ -13,69 +9,36 @@ use model::model_turn::ModelFailure;
 use model::usage::Usage;
 use regex::Regex;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 
-/// All scenarios of a file, in its order.
+/// The scenarios of a file, in order.
 #[derive(Debug)]
 pub struct Scenarios {
     pub(super) origin: String,
     pub(super) scenarios: Vec<Scenario>,
-    /// The tools that a `call` names. `{tool}` is none of them.
+    /// The tools that some `call` names. `{tool}` is a tool that is none of them.
     pub(super) called_tools: BTreeSet<String>,
 }
 
-impl Scenarios {
-    /// Reads scenarios from a text. `origin` is what errors call it.
-    ///
-    /// # Errors
-    /// Says what is wrong, in which line, and what would be right.
-    pub fn parse(text: &str, origin: &str) -> Result<Self, ScenarioError> {
-        if u64::try_from(text.len()).unwrap_or(u64::MAX) > SCENARIO_FILE_BYTES_MAX {
-            return Err(ScenarioError::TooLong { origin: origin.to_owned() });
-        }
-        let list = parse::parse_scenarios(text, origin)?;
-        let called = list.iter().flat_map(Scenario::called_tools).map(str::to_owned).collect();
-        Ok(Self { origin: origin.to_owned(), scenarios: list, called_tools: called })
-    }
-
-    /// Reads scenarios from a file.
-    ///
-    /// # Errors
-    /// As [`Self::parse`], and when the file cannot be read.
-    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
-        let origin = path.display().to_string();
-        let mut text = String::new();
-        let read = File::open(path).and_then(|file| file.take(SCENARIO_FILE_BYTES_MAX + 1).read_to_string(&mut text));
-        match read {
-            Ok(_) => Self::parse(&text, &origin),
-            Err(source) => Err(ScenarioError::Read { origin, source }),
-        }
-    }
-}
-
-/// What is said to one kind of message.
+/// The responses to messages that match a pattern.
 #[derive(Debug)]
 pub(super) struct Scenario {
-    /// Which models play it; none is every one.
+    /// The models that play it; all models if empty.
     pub(super) models: Vec<String>,
-    /// Which messages; `None` is every one.
+    /// The messages that it responds to; all messages if `None`.
     pub(super) pattern: Option<Regex>,
     pub(super) placeholders: Placeholders,
-    /// What the model does, turn by turn. Never empty.
+    /// One for each turn; never empty.
     pub(super) choices: Vec<TurnChoice>,
 }
 
 impl Scenario {
-    /// Is it played for this model, whatever the message?
     pub(super) fn is_for_model(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|name| name == model)
     }
 
-    /// The tools that it calls by name.
-    fn called_tools(&self) -> impl Iterator<Item = &str> {
+    /// The tools that it calls by a literal name.
+    pub(super) fn called_tools(&self) -> impl Iterator<Item = &str> {
         self.choices.iter().flat_map(TurnChoice::turns).flat_map(|turn| &turn.steps).filter_map(|step| match step {
             ScenarioStep::Emit(EmitStep { starts: Some(ItemStart::Call(name)), .. }) => name.as_literal(),
             _ => None,
@@ -83,7 +46,7 @@ impl Scenario {
     }
 }
 
-/// A place in a scenario: the first turn whose condition holds is played there.
+/// The alternatives for one turn: the first whose condition holds is played.
 #[derive(Debug)]
 pub(super) struct TurnChoice {
     pub(super) conditional: Vec<(TurnCondition, Arc<ScenarioTurn>)>,
@@ -96,58 +59,57 @@ impl TurnChoice {
     }
 }
 
-/// When a turn is played. All that is said must hold.
+/// When a turn is played. All parts have to hold.
 #[derive(Debug, Default)]
 pub(super) struct TurnCondition {
-    /// How the last result ended: one of these; none is whatever there is.
+    /// The status of the last result is one of these; any if empty.
     pub(super) statuses: Vec<ResultStatus>,
-    /// Does `{tool}` stand for one?
+    /// Whether `{tool}` has a value.
     pub(super) has_tool: Option<bool>,
 }
 
-/// One model turn.
 #[derive(Debug)]
 pub(super) struct ScenarioTurn {
     pub(super) steps: Vec<ScenarioStep>,
-    /// `None` is counted while it is played.
+    /// Estimated by the player if `None`.
     pub(super) usage: Option<Usage>,
     pub(super) stop: StopReason,
 }
 
-/// One line of a turn.
 #[derive(Debug)]
 pub(super) enum ScenarioStep {
-    /// Nothing for so many milliseconds.
+    /// In milliseconds.
     Pause(NumberOrPlaceholder),
-    /// A piece of an item.
     Emit(EmitStep),
-    /// The turn fails, always or in its first tries.
-    Fail { failure: ModelFailure, message: Template, times: Option<u64> },
+    /// The turn fails, always or in its first `times` attempts.
+    Fail {
+        failure: ModelFailure,
+        message: Template,
+        times: Option<u64>,
+    },
 }
 
 impl ScenarioStep {
-    /// Does nothing ever come after it?
     pub(super) const fn is_final(&self) -> bool {
         matches!(self, Self::Fail { times: None, .. })
     }
 }
 
-/// A piece of an item: perhaps its beginning, some deltas, perhaps its end.
+/// Deltas of an item, perhaps with its start and its end.
 #[derive(Debug)]
 pub(super) struct EmitStep {
     pub(super) slot: u32,
-    /// The item that begins here. `None` goes on with the one that the step before left open.
+    /// The item that starts here. `None` continues the item of the previous step.
     pub(super) starts: Option<ItemStart>,
     pub(super) deltas: StepDeltas,
-    /// How many deltas; `None` is each piece once.
+    /// Number of deltas; `None` emits each one once.
     pub(super) repeat: Option<NumberOrPlaceholder>,
-    /// Milliseconds between two deltas.
+    /// Between two deltas.
     pub(super) interval_ms: NumberOrPlaceholder,
-    /// Is the item whole after this?
+    /// The item is done after this step.
     pub(super) is_last: bool,
 }
 
-/// What begins.
 #[derive(Debug)]
 pub(super) enum ItemStart {
     Message,
@@ -156,7 +118,7 @@ pub(super) enum ItemStart {
     Hosted(String),
 }
 
-/// What the deltas of a step say. No list of pieces is empty.
+/// The deltas of a step; no list is empty, but for one of a hosted call's two.
 #[derive(Debug)]
 pub(super) enum StepDeltas {
     Reasoning { part: u32, pieces: Vec<Template> },
@@ -166,7 +128,6 @@ pub(super) enum StepDeltas {
 }
 
 impl StepDeltas {
-    /// How many pieces there are.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Reasoning { pieces, .. } | Self::Text(pieces) | Self::Arguments(pieces) => pieces.len(),
@@ -175,11 +136,11 @@ impl StepDeltas {
     }
 }
 
-/// A number that stands in the file, or that the message gives.
+/// A number from the file, or from the user's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NumberOrPlaceholder {
     Fixed(u64),
-    /// The placeholder, and what it may be at most.
+    /// The index of the placeholder, and the largest number that it may be.
     Placeholder {
         value: usize,
         max: u64,

@@ -1,23 +1,23 @@
-//! Texts with placeholders, taken apart once so that a delta costs one allocation.
+//! Texts with placeholders, compiled once so that a delta costs one allocation.
 //!
-//! `{name}` is a placeholder only where `name` is known; every other brace is itself, so that JSON needs no escapes.
+//! `{name}` is a placeholder only if `name` is known; every other brace is literal, so that JSON needs no escapes.
 
-use super::ClockUs;
 use super::limits::PLACEHOLDER_CHARS_MAX;
 use std::fmt::Write;
+use std::sync::Arc;
 
-/// What every scenario's placeholders may be called; what `match` captures comes after them.
+/// Returns the microseconds since 1970, for `{clock_us}`.
+pub type ClockUs = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Placeholders of every scenario; the captures of `match` follow them.
 const BUILTIN_NAMES: [&str; 3] = ["ref", "tool", "result"];
-/// The place of `{ref}` among a scenario's names.
 pub(super) const REF_INDEX: usize = 0;
-/// The place of `{tool}`.
 pub(super) const TOOL_INDEX: usize = 1;
-/// The place of `{result}`.
 pub(super) const RESULT_INDEX: usize = 2;
 const INDEX_NAME: &str = "i";
 const CLOCK_NAME: &str = "clock_us";
 
-/// What placeholders of a scenario may be called, and what they stand for when a message does not say.
+/// The placeholders of a scenario, with their default values.
 #[derive(Debug)]
 pub(super) struct Placeholders {
     names: Vec<String>,
@@ -25,50 +25,44 @@ pub(super) struct Placeholders {
 }
 
 impl Placeholders {
-    /// What is always there, and what the expression captures.
     pub(super) fn new(captures: impl Iterator<Item = String>) -> Self {
         let names: Vec<String> = BUILTIN_NAMES.into_iter().map(str::to_owned).chain(captures).collect();
         Self { defaults: vec![None; names.len()], names }
     }
 
-    /// May an expression not call a capture so?
+    /// Whether a capture must not have this name.
     pub(super) fn is_reserved(name: &str) -> bool {
         BUILTIN_NAMES.contains(&name) || [INDEX_NAME, CLOCK_NAME].contains(&name)
     }
 
-    /// Which of them this is.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| known == name)
     }
 
-    /// What it is called.
     pub(super) fn name(&self, value: usize) -> &str {
         self.names.get(value).map_or("", String::as_str)
     }
 
-    /// What it stands for by default.
     pub(super) fn default_value(&self, value: usize) -> Option<&str> {
         self.defaults.get(value)?.as_deref()
     }
 
-    /// Sets what it stands for by default.
     pub(super) fn set_default(&mut self, value: usize, text: String) {
         if let Some(slot) = self.defaults.get_mut(value) {
             *slot = Some(text);
         }
     }
 
-    /// What every one of them stands for, given what is `found`. Nothing found and no default is the empty text.
-    pub(super) fn resolve_values<'a>(&self, found: impl Fn(usize, &str) -> Option<&'a str>) -> Vec<String> {
+    /// The value of each placeholder: what `find` returns, else the default, else the empty string.
+    pub(super) fn resolve_values<'a>(&self, find: impl Fn(usize, &str) -> Option<&'a str>) -> Vec<String> {
         let values = self.names.iter().enumerate().map(|(value, name)| {
-            let text = found(value, name).filter(|text| !text.is_empty()).or_else(|| self.default_value(value));
+            let text = find(value, name).filter(|text| !text.is_empty()).or_else(|| self.default_value(value));
             text.unwrap_or_default().chars().take(PLACEHOLDER_CHARS_MAX).collect()
         });
         values.collect()
     }
 }
 
-/// A text with placeholders.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Template {
     segments: Vec<TemplateSegment>,
@@ -82,7 +76,6 @@ enum TemplateSegment {
     Clock,
 }
 
-/// What placeholders stand for in one delta.
 pub(super) struct TemplateContext<'a> {
     pub(super) values: &'a [String],
     /// `{i}`.
@@ -92,11 +85,10 @@ pub(super) struct TemplateContext<'a> {
     pub(super) escaping: TemplateEscaping,
 }
 
-/// What kind of text is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TemplateEscaping {
     Plain,
-    /// Values stand within JSON strings: what a user wrote must not end them.
+    /// Values are inside JSON strings and must not end them.
     Json,
 }
 
@@ -129,7 +121,7 @@ impl Template {
         Self { segments }
     }
 
-    /// The whole text is one placeholder: which one?
+    /// The placeholder, if the text consists of exactly one.
     pub(super) fn single_placeholder(&self) -> Option<usize> {
         match self.segments.as_slice() {
             [TemplateSegment::Placeholder(value)] => Some(*value),
@@ -137,7 +129,7 @@ impl Template {
         }
     }
 
-    /// The text, if it has no placeholders.
+    /// The text, if it has no placeholder.
     pub(super) fn as_literal(&self) -> Option<&str> {
         match self.segments.as_slice() {
             [TemplateSegment::Literal(text)] => Some(text),
@@ -145,17 +137,17 @@ impl Template {
         }
     }
 
-    /// All of it are placeholders that stand for nothing: which is the first?
+    /// The first placeholder, if the text consists only of placeholders without a value.
     pub(super) fn first_empty_placeholder(&self, values: &[String]) -> Option<usize> {
-        let mut void = self.segments.iter().map(|segment| match segment {
+        let mut empty = self.segments.iter().map(|segment| match segment {
             TemplateSegment::Placeholder(value) if values.get(*value).is_none_or(String::is_empty) => Some(*value),
             _ => None,
         });
-        let first = void.next()??;
-        void.all(|value| value.is_some()).then_some(first)
+        let first = empty.next()??;
+        empty.all(|value| value.is_some()).then_some(first)
     }
 
-    pub(super) fn render(&self, with: &TemplateContext<'_>) -> String {
+    pub(super) fn render(&self, context: &TemplateContext<'_>) -> String {
         if let Some(text) = self.as_literal() {
             return text.to_owned();
         }
@@ -163,19 +155,19 @@ impl Template {
         for segment in &self.segments {
             match segment {
                 TemplateSegment::Literal(text) => out.push_str(text),
-                TemplateSegment::Placeholder(value) => push_value(&mut out, with, *value),
+                TemplateSegment::Placeholder(value) => push_value(&mut out, context, *value),
                 // Writing to a string cannot fail.
-                TemplateSegment::Index => drop(write!(out, "{}", with.index)),
-                TemplateSegment::Clock => drop(write!(out, "{}", (with.clock)())),
+                TemplateSegment::Index => drop(write!(out, "{}", context.index)),
+                TemplateSegment::Clock => drop(write!(out, "{}", (context.clock)())),
             }
         }
         out
     }
 }
 
-fn push_value(out: &mut String, with: &TemplateContext<'_>, value: usize) {
-    let text = with.values.get(value).map_or("", String::as_str);
-    match with.escaping {
+fn push_value(out: &mut String, context: &TemplateContext<'_>, value: usize) {
+    let text = context.values.get(value).map_or("", String::as_str);
+    match context.escaping {
         TemplateEscaping::Plain => out.push_str(text),
         TemplateEscaping::Json => {
             let quoted = serde_json::Value::from(text).to_string();
@@ -184,7 +176,7 @@ fn push_value(out: &mut String, with: &TemplateContext<'_>, value: usize) {
     }
 }
 
-/// The placeholder that `text` begins with, and what follows it.
+/// The placeholder that `text` begins with, and the text after it.
 fn parse_placeholder<'t>(text: &'t str, names: &Placeholders) -> Option<(TemplateSegment, &'t str)> {
     let (name, after) = text.strip_prefix('{')?.split_once('}')?;
     let segment = match name {
@@ -198,7 +190,6 @@ fn parse_placeholder<'t>(text: &'t str, names: &Placeholders) -> Option<(Templat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     fn filled(text: &str, form: TemplateEscaping, values: &[&str]) -> String {
         let names = Placeholders::new(["city".to_owned(), "n".to_owned()].into_iter());

@@ -1,6 +1,6 @@
-//! TOML values that know where they stand, so that every refusal names its line and its place in the play.
+//! TOML values with their position, so that every error has its line, scenario, turn and step.
 //!
-//! Nothing here knows what a scenario is; `read` does.
+//! Nothing here knows what a scenario is; `parse` does.
 
 use super::error::{ScenarioError, ScenarioFault, ScenarioPosition};
 use super::scenario::NumberOrPlaceholder;
@@ -9,7 +9,6 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The file, and the place in it that is being read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SourceContext<'a> {
     pub(super) origin: &'a str,
@@ -18,20 +17,18 @@ pub(super) struct SourceContext<'a> {
 }
 
 impl SourceContext<'_> {
-    /// This is wrong, there.
     pub(super) fn fault(&self, span: &Range<usize>, fault: ScenarioFault) -> ScenarioError {
         let (origin, line) = (self.origin.to_owned(), self.line_of_byte(span.start));
-        ScenarioError::Fault { origin, line, place: self.position, fault }
+        ScenarioError::Fault { origin, line, position: self.position, fault }
     }
 
-    /// The line in which this byte stands, from 1.
+    /// Counted from 1.
     pub(super) fn line_of_byte(&self, byte: usize) -> usize {
         let before = self.text.as_bytes().get(..byte).unwrap_or(self.text.as_bytes());
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 }
 
-/// A table whose keys are looked at by name.
 #[derive(Clone, Debug)]
 pub(super) struct TomlTable<'a> {
     pub(super) source: SourceContext<'a>,
@@ -40,15 +37,14 @@ pub(super) struct TomlTable<'a> {
 }
 
 impl<'a> TomlTable<'a> {
-    pub(super) fn new(at: SourceContext<'a>, span: Range<usize>, table: &'a DeTable<'a>) -> Self {
-        Self { source: at, span, table }
+    pub(super) fn new(source: SourceContext<'a>, span: Range<usize>, table: &'a DeTable<'a>) -> Self {
+        Self { source, span, table }
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &'a str> {
         self.table.keys().map(|key| key.get_ref().as_ref())
     }
 
-    /// Refuses every key but these.
     pub(super) fn deny_unknown_keys(&self, allowed: &'static [&'static str]) -> Result<(), ScenarioError> {
         match self.table.keys().find(|key| !allowed.contains(&key.get_ref().as_ref())) {
             Some(key) => {
@@ -68,7 +64,6 @@ impl<'a> TomlTable<'a> {
     }
 }
 
-/// One value under its key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TomlField<'a> {
     pub(super) source: SourceContext<'a>,
@@ -77,9 +72,8 @@ pub(super) struct TomlField<'a> {
 }
 
 impl<'a> TomlField<'a> {
-    /// The same value, which stands there in the play.
-    pub(super) fn at_position(self, place: ScenarioPosition) -> Self {
-        Self { source: SourceContext { position: place, ..self.source }, ..self }
+    pub(super) fn at_position(self, position: ScenarioPosition) -> Self {
+        Self { source: SourceContext { position, ..self.source }, ..self }
     }
 
     pub(super) fn fault(&self, fault: ScenarioFault) -> ScenarioError {
@@ -106,7 +100,7 @@ impl<'a> TomlField<'a> {
         }
     }
 
-    /// The values of a list, each under the list's key.
+    /// Each element keeps the array's key.
     pub(super) fn as_array(&self) -> Result<Vec<Self>, ScenarioError> {
         match self.value.get_ref() {
             DeValue::Array(values) => Ok(values.iter().map(|value| Self { value, ..*self }).collect()),
@@ -126,7 +120,6 @@ impl<'a> TomlField<'a> {
         }
     }
 
-    /// A number, or one placeholder that stands for one.
     pub(super) fn as_number_or_placeholder(
         &self,
         max: u64,
@@ -157,7 +150,7 @@ impl<'a> TomlField<'a> {
         }
     }
 
-    /// One text, or several.
+    /// One string, or an array of strings.
     pub(super) fn as_strings(&self) -> Result<Vec<Self>, ScenarioError> {
         let texts = match self.value.get_ref() {
             DeValue::String(_) => vec![*self],
@@ -168,7 +161,6 @@ impl<'a> TomlField<'a> {
         Ok(texts)
     }
 
-    /// A text as it stands, or a whole number in digits.
     pub(super) fn as_string_or_integer(&self) -> Result<String, ScenarioError> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text.to_string()),

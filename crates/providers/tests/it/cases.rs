@@ -169,7 +169,7 @@ async fn all_that_when_says_must_hold() {
 
 #[tokio::test]
 async fn a_call_without_a_name_fails_before_anything_is_said() {
-    let wanted = "failed scenario_value for good: `tool` stands for nothing in scenario 1 of test.toml, and a call needs \
+    let wanted = "failed scenario_value for good: `tool` has no value in scenario 1 of test.toml, and a call needs \
                   the name of a tool";
     assert_eq!(lines(&picker(), asked("m/m", [user("blindly")], &["known"])).await, [wanted]);
     let lines = lines(&picker(), asked("m/m", [user("blindly")], &["pick"])).await;

@@ -28,17 +28,17 @@ fn what_is_not_a_scenario_file() {
         ("scenario = 1".to_owned(), "play.toml:1: `scenario` must be a list, not a whole number"),
         ("scenario = [1]".to_owned(), "play.toml:1: scenario 1: `scenario` must be a table, not a whole number"),
         ("[scenario]\n".to_owned(), "play.toml:1: `scenario` must be a list, not a table"),
-        ("[[scenarios]]\n".to_owned(), "play.toml:1: `scenarios` has no place here; there may be `scenario`"),
+        ("[[scenarios]]\n".to_owned(), "play.toml:1: unknown key `scenarios`; expected `scenario`"),
         ("# x\n[[scenario]]\n".to_owned(), "play.toml:2: scenario 1: `turn` is missing"),
         ("[[scenario]]\nturn = []\n".to_owned(), "play.toml:1: scenario 1: `turn` must not be empty"),
         ("[[scenario]]\n[[scenario.turn]]\n".to_owned(), "play.toml:2: scenario 1, turn 1: `steps` is missing"),
         (
             format!("[[scenario]]\nmatch = 'a'\n{turn}[[scenario]]\nmacth = 'b'\n{turn}"),
-            "play.toml:6: scenario 2: `macth` has no place here; there may be `model`, `match`, `defaults` or `turn`",
+            "play.toml:6: scenario 2: unknown key `macth`; expected `model`, `match`, `defaults` or `turn`",
         ),
         (
             format!("[[scenario]]\n{turn}[[scenario.turn]]\nstep = []\n"),
-            "play.toml:5: scenario 1, turn 2: `step` has no place here; there may be `when`, `steps`, `usage` or \
+            "play.toml:5: scenario 1, turn 2: unknown key `step`; expected `when`, `steps`, `usage` or \
              `stop`",
         ),
         (
@@ -47,11 +47,11 @@ fn what_is_not_a_scenario_file() {
         ),
         (
             format!("[[scenario]]\n{turn}stop = \"tool_calls\"\n"),
-            "play.toml:4: scenario 1, turn 1: `stop` is `tool_calls`; it may be `stop`, `max_tokens` or `content_filter`",
+            "play.toml:4: scenario 1, turn 1: `stop` is `tool_calls`; expected `stop`, `max_tokens` or `content_filter`",
         ),
         (
             format!("[[scenario]]\n{turn}usage = {{ tokens = 1 }}\n"),
-            "play.toml:4: scenario 1, turn 1: `tokens` has no place here; there may be `input_tokens`, `cached_tokens`, \
+            "play.toml:4: scenario 1, turn 1: unknown key `tokens`; expected `input_tokens`, `cached_tokens`, \
              `cache_write_tokens`, `output_tokens` or `reasoning_tokens`",
         ),
         (
@@ -78,7 +78,7 @@ fn what_is_not_a_match_or_a_default() {
     let huge = scenario("match = '(a{1000}){1000}'");
     assert!(huge.contains("exceeds size limit"), "{huge}");
     for name in ["i", "ref", "tool", "result", "clock_us"] {
-        let taken = format!("play.toml:2: scenario 1: `match` captures `{name}`, which already means something");
+        let taken = format!("play.toml:2: scenario 1: `match` captures `{name}`, which is reserved");
         assert_eq!(scenario(&format!("match = '(?<{name}>x)'")), taken);
     }
     assert_eq!(
@@ -102,13 +102,10 @@ fn what_is_not_a_step() {
         ("{ text = 3 }", "`text` must be a text or a list of texts, not a whole number".to_owned()),
         (r#"{ text = ["a", 3] }"#, "`text` must be a text, not a whole number".to_owned()),
         ("{ text = [] }", "`text` must not be empty".to_owned()),
-        (
-            r#"{ text = "a", evry_ms = 3 }"#,
-            "`evry_ms` has no place here; there may be `text`, `repeat` or `every_ms`".to_owned(),
-        ),
+        (r#"{ text = "a", evry_ms = 3 }"#, "unknown key `evry_ms`; expected `text`, `repeat` or `every_ms`".to_owned()),
         (
             r#"{ call = "a", repeat = 3 }"#,
-            "`repeat` has no place here; there may be `call`, `arguments` or `every_ms`".to_owned(),
+            "unknown key `repeat`; expected `call`, `arguments` or `every_ms`".to_owned(),
         ),
         (r#"{ call = "" }"#, "`call` must not be empty".to_owned()),
         (
@@ -123,9 +120,9 @@ fn what_is_not_a_step() {
             r#"{ text = "a", repeat = "{m}" }"#,
             "`repeat` must be a whole number or one placeholder, not `{m}`".to_owned(),
         ),
-        (r#"{ text = "a", repeat = 1000001 }"#, "`repeat` is more than 1000000, which is the most".to_owned()),
+        (r#"{ text = "a", repeat = 1000001 }"#, "`repeat` exceeds the maximum of 1000000".to_owned()),
         (r#"{ text = "a", repeat = -1 }"#, "`repeat` must be a whole number from 0 on, not -1".to_owned()),
-        ("{ pause_ms = 3600001 }", "`pause_ms` is more than 3600000, which is the most".to_owned()),
+        ("{ pause_ms = 3600001 }", "`pause_ms` exceeds the maximum of 3600000".to_owned()),
         ("{ pause_ms = 1.5 }", "`pause_ms` must be a whole number or one placeholder, not a fraction".to_owned()),
         (r#"{ error = "x" }"#, "`error` must be a table, not a text".to_owned()),
         ("{ error = {} }", "`code` is missing".to_owned()),
@@ -136,15 +133,14 @@ fn what_is_not_a_step() {
         ),
         (
             r#"{ error = { code = "x", message = "m", retry = true } }"#,
-            "`retry` has no place here; there may be `code`, `message`, `retryable`, `retry_after_ms` or `times`"
-                .to_owned(),
+            "unknown key `retry`; expected `code`, `message`, `retryable`, `retry_after_ms` or `times`".to_owned(),
         ),
     ];
     for (step, wanted) in cases {
         assert_eq!(refused_step(step), wanted, "{step}");
     }
     let long = format!("{{ hosted = \"h\", images = [\"{}\"] }}", "x".repeat(IMAGE_URL_BYTES_MAX + 1));
-    assert_eq!(refused_step(&long), "`images` is more than 131072, which is the most");
+    assert_eq!(refused_step(&long), "`images` exceeds the maximum of 131072");
 }
 
 #[test]
@@ -188,14 +184,14 @@ fn what_is_not_a_when() {
     let file = |when: &str| refused(&format!("[[scenario]]\n[[scenario.turn]]\nwhen = {when}\nsteps = []\n{last}"));
     let cases = [
         ("1", "`when` must be a table, not a whole number"),
-        ("{}", "`when` says nothing; there may be `status` and `tool`"),
-        ("{ state = 'failed' }", "`state` has no place here; there may be `status` or `tool`"),
+        ("{}", "`when` is empty; expected `status` and `tool`"),
+        ("{ state = 'failed' }", "unknown key `state`; expected `status` or `tool`"),
         ("{ tool = 'pick' }", "`tool` must be `true` or `false`, not a text"),
         ("{ status = true }", "`status` must be a text or a list of texts, not `true` or `false`"),
         ("{ status = [] }", "`status` must not be empty"),
         (
             "{ status = ['failed', 'ok'] }",
-            "`status` is `ok`; it may be `completed`, `failed`, `rejected`, `incomplete` or `unknown`",
+            "`status` is `ok`; expected `completed`, `failed`, `rejected`, `incomplete` or `unknown`",
         ),
     ];
     for (when, wanted) in cases {
@@ -228,7 +224,7 @@ fn a_default_that_is_used_as_a_number_must_be_one() {
     };
     let place = "play.toml:5: scenario 1, turn 1, step 1: `defaults.n`";
     assert_eq!(file("\"many\""), format!("{place} must be a whole number, not `many`"));
-    assert_eq!(file("1000001"), format!("{place} is more than 1000000, which is the most"));
+    assert_eq!(file("1000001"), format!("{place} exceeds the maximum of 1000000"));
 }
 
 #[test]

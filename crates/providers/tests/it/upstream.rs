@@ -135,7 +135,7 @@ async fn a_key_that_is_not_there_is_named_and_nothing_is_asked() {
         HttpProviderSettings { api_key_ref: Some("env:NOPE".to_owned()), ..service.settings(UpstreamDialect::Chat) };
     let error = failure(settings, hello()).await.error;
     assert_eq!((error.code.as_str(), error.retryable), ("provider_auth", Some(false)));
-    assert_eq!(error.message, format!("Cannot ask {}: the secret `env:NOPE` is not set.", service.address));
+    assert_eq!(error.message, format!("Cannot call {}: the secret `env:NOPE` is not set.", service.address));
     // The service still waits for its first request: the next one is it.
     turn(service.settings(UpstreamDialect::Chat), hello()).await;
     service.request().await;

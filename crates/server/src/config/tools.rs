@@ -206,7 +206,7 @@ fn read_approval(item: &ConfigValue<'_>, parameters: &Value) -> Option<ApprovalP
 fn builtin_tool(name: &str, table: &ConfigTable<'_>) -> Option<Tool> {
     let found = ::tools::builtin::builtin_definition(name);
     if found.is_none() {
-        let instead = suggest::suggest_name(name, ::tools::builtin::builtin_names());
+        let instead = suggest::suggest_name(name, &::tools::builtin::builtin_names());
         table.report_error(format!("there is no builtin tool {}; {instead}", quote_text(name)));
     }
     found

@@ -1,4 +1,4 @@
-//! `calculator`: sums that a model would guess at.
+//! `calculator`: arithmetic that a model would guess at.
 //!
 //! ```text
 //!   sum     = product (("+" | "-") product)*
@@ -8,10 +8,10 @@
 //!   atom    = number | "(" sum ")"
 //! ```
 
-use super::{invalid_arguments_output, parse_arguments, text_output};
-use model::definition::ToolSpec;
-use model::definition::{Tool, ToolExecutor};
+use crate::arguments::parse_arguments;
+use crate::output::{invalid_arguments_output, text_output};
 use model::error::ErrorCode;
+use model::definition::{Tool, ToolExecutor, ToolSpec};
 use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
@@ -19,7 +19,7 @@ use serde_json::json;
 pub(super) const NAME: &str = "calculator";
 
 const EXPRESSION_BYTES_MAX: usize = 1000;
-/// Every parenthesis, sign and exponent is one deeper.
+/// Every parenthesis, sign and exponent adds one level.
 const DEPTH_MAX: u32 = 64;
 
 #[derive(Deserialize)]
@@ -60,12 +60,9 @@ pub(super) fn run(arguments: &str) -> ToolOutput {
     }
 }
 
-/// Why there is no value.
 #[derive(Debug, PartialEq)]
 enum CalculatorError {
-    /// It is no expression.
     Syntax(String),
-    /// It has no value.
     Math(&'static str),
 }
 
@@ -78,7 +75,7 @@ fn evaluate(expression: &str) -> Result<f64, CalculatorError> {
     match reader.peek() {
         // Adding zero turns a negative zero into a plain one.
         None => Ok(value + 0.0),
-        Some(letter) => Err(CalculatorError::Syntax(format!("`{letter}` was not expected"))),
+        Some(letter) => Err(CalculatorError::Syntax(format!("unexpected `{letter}`"))),
     }
 }
 
@@ -116,7 +113,7 @@ impl ExpressionParser<'_> {
     fn signed(&mut self) -> Result<f64, CalculatorError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(CalculatorError::Syntax(format!("it is nested more than {DEPTH_MAX} deep")));
+            return Err(CalculatorError::Syntax(format!("it is nested deeper than {DEPTH_MAX}")));
         }
         let value = if self.take_operator(&['-']).is_some() { -self.signed()? } else { self.power()? };
         self.depth -= 1;
@@ -155,7 +152,7 @@ impl ExpressionParser<'_> {
         self.rest = rest;
         match digits.parse::<f64>() {
             Ok(value) => check_finite(value),
-            Err(_) if digits.is_empty() => Err(CalculatorError::Syntax(format!("`{first}` was not expected"))),
+            Err(_) if digits.is_empty() => Err(CalculatorError::Syntax(format!("unexpected `{first}`"))),
             Err(_) => Err(CalculatorError::Syntax(format!("`{digits}` is not a number"))),
         }
     }
@@ -165,7 +162,7 @@ impl ExpressionParser<'_> {
         self.rest.chars().next()
     }
 
-    /// The next letter, if it is one of these.
+    /// Consumes the next character if it is one of these.
     fn take_operator(&mut self, wanted: &[char]) -> Option<char> {
         let letter = self.peek().filter(|letter| wanted.contains(letter))?;
         self.rest = self.rest.strip_prefix(letter)?;
@@ -233,14 +230,14 @@ mod tests {
             ("", "a number is missing at the end"),
             ("1+", "a number is missing at the end"),
             ("(1", "a `)` is missing"),
-            ("1)", "`)` was not expected"),
-            ("1 2", "`2` was not expected"),
+            ("1)", "unexpected `)`"),
+            ("1 2", "unexpected `2`"),
             ("1.2.3", "`1.2.3` is not a number"),
             (".", "`.` is not a number"),
-            ("x", "`x` was not expected"),
-            ("1e5", "`e` was not expected"),
-            ("+1", "`+` was not expected"),
-            ("2×3", "`×` was not expected"),
+            ("x", "unexpected `x`"),
+            ("1e5", "unexpected `e`"),
+            ("+1", "unexpected `+`"),
+            ("2×3", "unexpected `×`"),
         ];
         for (expression, why) in cases {
             assert_eq!(evaluate(expression), Err(CalculatorError::Syntax(why.to_owned())), "{expression}");
@@ -251,7 +248,7 @@ mod tests {
     fn depth_and_length_are_limited() {
         let nested = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
         assert_eq!(evaluate(&nested(63)), Ok(1.0));
-        let deep = Err(CalculatorError::Syntax("it is nested more than 64 deep".to_owned()));
+        let deep = Err(CalculatorError::Syntax("it is nested deeper than 64".to_owned()));
         for expression in [nested(64), "-".repeat(999) + "1", "1^".repeat(400) + "1", "(".repeat(1000)] {
             assert_eq!(evaluate(&expression), deep, "{expression}");
         }

@@ -1,8 +1,8 @@
-//! `clock`: what time it is. Models do not know.
+//! `clock`: the current time, which models do not know.
 
-use super::{invalid_arguments_output, parse_arguments, text_output};
-use model::definition::ToolSpec;
-use model::definition::{Tool, ToolExecutor};
+use crate::arguments::parse_arguments;
+use crate::output::{invalid_arguments_output, text_output};
+use model::definition::{Tool, ToolExecutor, ToolSpec};
 use model::seq::Millis;
 use model::tool::ToolOutput;
 use serde::Deserialize;
@@ -36,14 +36,13 @@ pub(super) fn definition() -> Tool {
 pub(super) fn run(arguments: &str, now: Millis) -> ToolOutput {
     match parse_arguments(arguments) {
         Ok(Arguments { timezone: Some(zone) }) if !zone.eq_ignore_ascii_case("utc") => {
-            invalid_arguments_output(format!("`{zone}` is not known, only UTC is"))
+            invalid_arguments_output(format!("`{zone}` is not supported, only UTC is"))
         }
         Ok(Arguments { .. }) => text_output(format!(r#"{{"time":"{}","unix_ms":{now}}}"#, format_iso8601(now))),
         Err(error) => invalid_arguments_output(error),
     }
 }
 
-/// The time as ISO 8601 writes it.
 fn format_iso8601(now: Millis) -> String {
     let (year, month, day) = date_from_days(now / DAY_MS);
     let ms = now % DAY_MS;
@@ -51,8 +50,8 @@ fn format_iso8601(now: Millis) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
 }
 
-/// The date so many days after 1970-01-01, in the calendar that never skipped a day. Years are counted from March, so
-/// that the leap day is the last one, and in eras of 400 years, which all have the same number of days.
+/// Year, month and day of the proleptic Gregorian calendar, `days` after 1970-01-01. Years are counted from March, so that
+/// the leap day comes last, and in eras of 400 years, which all have the same number of days.
 const fn date_from_days(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

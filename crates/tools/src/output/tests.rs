@@ -101,7 +101,7 @@ fn what_a_tool_may_not_give_is_refused() {
 fn a_whole_item_as_a_block_is_refused_for_its_kind() {
     let block = json!({"type": "reasoning", "id": "rs_1", "summary": []});
     assert!(serde_json::from_value::<Block>(block.clone()).is_ok(), "it is refused for another reason");
-    assert!(refused(&json!({ "block_list": [block] })).contains("only give blocks of type `text` and `image`"));
+    assert!(refused(&json!({ "block_list": [block] })).contains("only return blocks of type `text` and `image`"));
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn a_pointer_picks_the_result() {
 fn a_pointer_to_nothing_says_so() {
     for pointer in ["/nope", "/data/2", "/data/x", "data", "/data/0/0/0"] {
         let error = parse_output(r#"{"data":[{},{}]}"#, Some(pointer)).unwrap_err();
-        assert!(error.message.ends_with(&format!("the answer has nothing at `{pointer}`")), "{}", error.message);
+        assert!(error.message.ends_with(&format!("the response has nothing at `{pointer}`")), "{}", error.message);
     }
     let error = parse_output("hello", Some("/a")).unwrap_err();
-    assert!(error.message.contains("the answer is not JSON"), "{}", error.message);
+    assert!(error.message.contains("the response is not JSON"), "{}", error.message);
 }

@@ -69,7 +69,7 @@ async fn arguments_that_are_none_are_refused_and_the_model_reads_why() {
 #[tokio::test]
 async fn a_tool_that_is_not_there_says_so() {
     let (code, message) = failed(asking("get_wether", "{}")).await;
-    assert_eq!((code.as_str(), message.as_str()), ("unknown_tool", "there is no builtin tool `get_wether`"));
+    assert_eq!((code.as_str(), message.as_str()), ("unknown_tool", "no builtin tool is named `get_wether`"));
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn every_tool_is_defined_and_runs() {
         assert_eq!(tool.spec.parameters["type"], "object");
         assert!(!tool.spec.description.is_empty() && tool.display_name.is_some());
         assert_eq!((tool.executor.clone(), tool.call_kind()), (ToolExecutor::Builtin, CallKind::Tool));
-        assert_eq!(tool.idempotent, *name != "execute_trade");
+        assert_eq!(tool.idempotent, name != "execute_trade");
         assert_eq!(failed(asking(name, "[]")).await.0, "invalid_arguments", "{name}");
     }
     assert_eq!(builtin_definition("nothing"), None);

@@ -81,19 +81,22 @@ async fn a_program_that_fails_is_told_with_the_end_of_its_complaint() {
     let (_, output) = call(sh("echo result; echo why >&2; exit 3")).await;
     let error = output.error.unwrap();
     assert_eq!(error.code, "command_failed");
-    assert_eq!(error.message, "the program ended with status 3: why");
+    assert_eq!(error.message, "the program exited with status 3: why");
     assert_eq!(error.details, Some(json!({"status": 3})));
 
     let (_, output) = call(sh("kill -9 $$")).await;
     let error = output.error.unwrap();
-    assert_eq!((error.code.as_str(), error.message.as_str()), ("command_failed", "the program was ended by signal 9"));
+    assert_eq!(
+        (error.code.as_str(), error.message.as_str()),
+        ("command_failed", "the program was terminated by signal 9")
+    );
     assert_eq!(error.details, Some(json!({"signal": 9})));
 }
 
 #[tokio::test]
 async fn of_a_long_complaint_the_end_is_told() {
     let (_, message) = failed(sh("seq 1 100000 >&2; exit 1")).await;
-    let complaint = message.strip_prefix("the program ended with status 1: ").unwrap();
+    let complaint = message.strip_prefix("the program exited with status 1: ").unwrap();
     assert!((1_500..=2_048).contains(&complaint.len()), "{}", complaint.len());
     assert!(complaint.ends_with("99998\n99999\n100000"), "{complaint}");
 }

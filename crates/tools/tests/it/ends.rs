@@ -89,7 +89,7 @@ async fn a_deadline_ends_the_whole_family() {
     let Some(ToolEvent::End(output)) = events.next().await else { panic!() };
     let error = output.error.unwrap();
     assert_eq!((error.code.as_str(), events.next().await), ("tool_timeout", None));
-    assert_eq!(error.message, "The tool did not end within 800 ms and was stopped.");
+    assert_eq!(error.message, "The tool did not finish within 800 ms and was stopped.");
     reaped(pids[0]).await;
     ended(pids[1]).await;
     ended(pids[2]).await;

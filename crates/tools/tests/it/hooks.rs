@@ -69,7 +69,7 @@ async fn an_answer_that_is_none_is_refused() {
     for body in ["", "words", "[]", r#"{"inputs":[]}"#, r#"{"input":"words"}"#] {
         let site = Site::answering(answer("200 OK", "application/json", body)).await;
         for message in [refused(&url(site.url("/"))).await, refused(&command(&["echo", body])).await] {
-            assert!(message.starts_with("the input hook failed: its answer cannot be used: "), "{message}");
+            assert!(message.starts_with("the input hook failed: its response is invalid: "), "{message}");
         }
     }
 }
@@ -79,11 +79,11 @@ async fn what_goes_wrong_is_told() {
     let site = Site::answering(answer("503 Service Unavailable", "text/plain", "closed")).await;
     assert_eq!(refused(&url(site.url("/"))).await, "the input hook failed: status 503 Service Unavailable: closed");
     let message = refused(&command(&["sh", "-c", "echo why >&2; exit 2"])).await;
-    assert_eq!(message, "the input hook failed: the program ended with status 2: why");
+    assert_eq!(message, "the input hook failed: the program exited with status 2: why");
     assert!(refused(&command(&["no-such-program"])).await.contains("cannot start `no-such-program`"));
     assert!(refused(&command(&[])).await.contains("no program is named"));
-    assert!(refused(&url("nowhere".to_owned())).await.contains("`nowhere` is not an address"));
-    assert!(refused(&command(&["yes"])).await.contains("gave more than 8388608 bytes"));
+    assert!(refused(&url("nowhere".to_owned())).await.contains("`nowhere` is not a URL"));
+    assert!(refused(&command(&["yes"])).await.contains("exceeds 8388608 bytes"));
 }
 
 #[tokio::test]
@@ -94,13 +94,13 @@ async fn a_hook_that_hangs_is_left_and_its_program_ended() {
     })
     .await;
     let hook = InputHook { timeout_ms: 200, ..url(silent.url("/")) };
-    assert_eq!(refused(&hook).await, "the input hook failed: no answer within 200 ms");
+    assert_eq!(refused(&hook).await, "the input hook failed: no response within 200 ms");
 
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let script = format!("echo $$ > {}; sleep 60", file.display());
     let hook = InputHook { timeout_ms: 1_000, ..command(&["sh", "-c", &script]) };
-    assert_eq!(refused(&hook).await, "the input hook failed: no answer within 1000 ms");
+    assert_eq!(refused(&hook).await, "the input hook failed: no response within 1000 ms");
     until("it ran", || std::fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'))).await;
     let pid = std::fs::read_to_string(&file).unwrap();
     ended(pid.trim().parse().unwrap()).await;

@@ -92,7 +92,10 @@ async fn a_program_that_repeats_a_secret_in_its_complaint_is_not_quoted() {
 async fn a_secret_that_no_header_can_hold_is_not_shown() {
     let site = Site::answering(answer("200 OK", "text/plain", "fine")).await;
     let (code, message) = failed(with_header(&site, "env:BROKEN")).await;
-    assert_eq!((code.as_str(), message.as_str()), ("invalid_tool", "the header `Authorization` cannot be sent"));
+    assert_eq!(
+        (code.as_str(), message.as_str()),
+        ("invalid_tool", "the header `Authorization` has an invalid name or value")
+    );
 }
 
 #[tokio::test]

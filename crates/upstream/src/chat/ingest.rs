@@ -1,49 +1,34 @@
-//! Chunks in, deltas out.
+//! Turns the chunks of a stream into model events.
 
 use super::message_builder::ChatMessageBuilder;
 use super::reasoning::{ReasoningBuilder, ReasoningDelta};
 use super::refusal;
+use super::slot_counter::SlotCounter;
 use super::tool_calls::ChatToolCalls;
 use super::usage::{self, ChatFinishReason};
-use crate::failure::{self, ProviderErrorKind};
+use crate::provider_error::{self, ProviderErrorKind};
 use crate::{Ingest, json};
 use model::event::StopReason;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind, ModelRequest, ModelTurnEnd};
 use model::usage::Usage;
 use serde_json::{Value, json};
-use sse;
 
-/// What says that nothing more comes.
+/// Ends the stream.
 const DONE: &str = "[DONE]";
 
-/// Reads the answer to one request. `origin` is where it comes from.
+/// Reads the response to one request. `origin` is recorded in its raw items.
 #[must_use]
 pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
     Box::new(ChatIngest { origin, ..ChatIngest::default() })
 }
 
-/// Numbers for the items of a turn: the dialect has none.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SlotCounter(u32);
-
-impl SlotCounter {
-    pub(super) const fn next(&mut self) -> u32 {
-        let slot = self.0;
-        self.0 = slot.saturating_add(1);
-        slot
-    }
-}
-
-/// One answer, as far as it was heard.
-///
-/// Thoughts are done when the answer begins, and a message when a call does. What goes on after that all the same is an
-/// item of its own, which stays open until the end: a service that mixes everything makes five items, not a thousand.
+/// Reasoning is done when the message begins, and the message when a call does. Later deltas of either make one more item
+/// that stays open until the end: a service that interleaves everything produces five items, not a thousand.
 #[derive(Debug, Default)]
 struct ChatIngest {
     origin: String,
-    /// The terminal event is out.
+    /// The terminal event was emitted.
     is_finished: bool,
-    /// A chunk with a choice came.
     has_choice: bool,
     slot_counter: SlotCounter,
     reasoning: Option<ReasoningBuilder>,
@@ -64,12 +49,17 @@ impl Ingest for ChatIngest {
             return;
         }
         if data == DONE {
-            let open = self.finish_reason.is_none() && !(self.has_choice && self.calls.are_arguments_complete());
-            return if open { self.fail(failure::truncated_stream_failure(), out) } else { self.complete(out) };
+            let is_truncated =
+                self.finish_reason.is_none() && !(self.has_choice && self.calls.are_arguments_complete());
+            return if is_truncated {
+                self.fail(provider_error::truncated_stream_failure(), out)
+            } else {
+                self.complete(out)
+            };
         }
         match model::json::parse_lenient_json(data) {
-            Ok(chunk) => self.chunk(chunk, event.event.as_deref(), out),
-            Err(error) => self.fail(failure::invalid_json_failure(data, &error), out),
+            Ok(chunk) => self.push_chunk(chunk, event.event.as_deref(), out),
+            Err(error) => self.fail(provider_error::invalid_json_failure(data, &error), out),
         }
     }
 
@@ -77,7 +67,7 @@ impl Ingest for ChatIngest {
         match (self.is_finished, &self.finish_reason) {
             (true, _) => {}
             (false, Some(_)) => self.complete(out),
-            (false, None) => self.fail(failure::truncated_stream_failure(), out),
+            (false, None) => self.fail(provider_error::truncated_stream_failure(), out),
         }
     }
 }
@@ -88,36 +78,36 @@ impl ChatIngest {
         out.push(ModelEvent::Failed(failure));
     }
 
-    fn chunk(&mut self, mut chunk: Value, name: Option<&str>, out: &mut Vec<ModelEvent>) {
+    fn push_chunk(&mut self, mut chunk: Value, name: Option<&str>, out: &mut Vec<ModelEvent>) {
         if let Some(failure) = refusal::classify_stream_error(&chunk, name) {
             return self.fail(failure, out);
         }
-        let tokens = usage::usage_of_chunk(&chunk);
+        let usage = usage::usage_of_chunk(&chunk);
         let choices = match chunk.get_mut("choices") {
             Some(Value::Array(choices)) => std::mem::take(choices),
-            _ if tokens.is_some() => Vec::new(),
+            _ if usage.is_some() => Vec::new(),
             _ => return out.push(ModelEvent::Delta(ModelDelta::Unknown(chunk))),
         };
         update_if_changed(&mut self.model, json::str_field(&chunk, "model"));
         update_if_changed(&mut self.service_tier, json::str_field(&chunk, "service_tier"));
         for choice in choices {
-            if let Err(failure) = self.choice(choice, out) {
+            if let Err(failure) = self.push_choice(choice, out) {
                 return self.fail(failure, out);
             }
         }
-        self.update_usage(tokens, out);
+        self.update_usage(usage, out);
     }
 
-    /// Tokens so far. What comes after the answer is said at the end.
-    fn update_usage(&mut self, tokens: Option<Usage>, out: &mut Vec<ModelEvent>) {
-        let Some(tokens) = tokens.filter(|tokens| *tokens != self.usage) else { return };
-        self.usage = tokens;
+    /// After the finish reason, the terminal event reports the usage.
+    fn update_usage(&mut self, usage: Option<Usage>, out: &mut Vec<ModelEvent>) {
+        let Some(usage) = usage.filter(|usage| *usage != self.usage) else { return };
+        self.usage = usage;
         if self.finish_reason.is_none() {
-            out.push(ModelEvent::Delta(ModelDelta::Usage(tokens)));
+            out.push(ModelEvent::Delta(ModelDelta::Usage(usage)));
         }
     }
 
-    fn choice(&mut self, mut choice: Value, out: &mut Vec<ModelEvent>) -> Result<(), ModelFailure> {
+    fn push_choice(&mut self, mut choice: Value, out: &mut Vec<ModelEvent>) -> Result<(), ModelFailure> {
         let is_first = choice.get("index").and_then(Value::as_u64).unwrap_or_default() == 0;
         if !choice.is_object() || !is_first {
             out.push(ModelEvent::Delta(ModelDelta::Unknown(json!({ "choices": [choice] }))));
@@ -127,12 +117,13 @@ impl ChatIngest {
             return Err(failure);
         }
         self.has_choice = true;
+        let delta = json::take_field(&mut choice, "delta")
+            .filter(|delta| delta.as_object().is_some_and(|fields| !fields.is_empty()));
+        // A complete message after deltas repeats them.
         let delta =
-            json::take_field(&mut choice, "delta").filter(|delta| delta.as_object().is_some_and(|of| !of.is_empty()));
-        // A whole message says nothing new after its pieces.
-        let delta = delta.or_else(|| json::take_field(&mut choice, "message").filter(|_| self.slot_counter.0 == 0));
+            delta.or_else(|| json::take_field(&mut choice, "message").filter(|_| self.slot_counter.is_unused()));
         if let Some(delta) = delta {
-            self.delta(delta, take_logprobs(&mut choice), out);
+            self.push_delta(delta, take_logprobs(&mut choice), out);
         }
         self.update_usage(choice.get("usage").and_then(usage::parse_usage), out);
         if let Some(reason) = json::str_field(&choice, "finish_reason").filter(|reason| !reason.is_empty()) {
@@ -142,9 +133,9 @@ impl ChatIngest {
         Ok(())
     }
 
-    fn delta(&mut self, mut delta: Value, logprobs: Option<Value>, out: &mut Vec<ModelEvent>) {
-        if let Some(thought) = ReasoningDelta::take_from(&mut delta) {
-            self.push_reasoning(thought, out);
+    fn push_delta(&mut self, mut delta: Value, logprobs: Option<Value>, out: &mut Vec<ModelEvent>) {
+        if let Some(reasoning) = ReasoningDelta::take_from(&mut delta) {
+            self.push_reasoning(reasoning, out);
         }
         match json::take_field(&mut delta, "content") {
             Some(Value::String(text)) => self.push_text(text, logprobs, out),
@@ -163,28 +154,28 @@ impl ChatIngest {
             let unknown = || ModelDelta::Unknown(json!({ "annotations": [annotation] }));
             out.push(ModelEvent::Delta(known.unwrap_or_else(unknown)));
         }
-        let mut pieces = take_list(&mut delta, "tool_calls");
+        let mut call_deltas = take_list(&mut delta, "tool_calls");
         if let Some(function) = json::take_field(&mut delta, "function_call") {
-            pieces.push(json!({ "function": function }));
+            call_deltas.push(json!({ "function": function }));
         }
-        if !pieces.is_empty() {
+        if !call_deltas.is_empty() {
             self.close_reasoning(out);
             self.close_message(out);
-            self.calls.push_deltas(pieces, &mut self.slot_counter, out);
+            self.calls.push_deltas(call_deltas, &mut self.slot_counter, out);
         }
         if let Some(audio) = json::take_field(&mut delta, "audio") {
             out.push(ModelEvent::Delta(ModelDelta::Unknown(json!({ "audio": audio }))));
         }
     }
 
-    fn push_reasoning(&mut self, thought: ReasoningDelta, out: &mut Vec<ModelEvent>) {
+    fn push_reasoning(&mut self, delta: ReasoningDelta, out: &mut Vec<ModelEvent>) {
         let slots = &mut self.slot_counter;
-        let thoughts = self.reasoning.get_or_insert_with(|| {
+        let reasoning = self.reasoning.get_or_insert_with(|| {
             let slot = slots.next();
             out.push(ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItemKind::Reasoning }));
             ReasoningBuilder::new(slot)
         });
-        out.extend(thoughts.push(thought).map(ModelEvent::Delta));
+        out.extend(reasoning.push(delta).map(ModelEvent::Delta));
     }
 
     fn push_text(&mut self, text: String, logprobs: Option<Value>, out: &mut Vec<ModelEvent>) {
@@ -194,13 +185,12 @@ impl ChatIngest {
         }
     }
 
-    /// One element of a content that is a list.
     fn push_part(&mut self, mut part: Value, out: &mut Vec<ModelEvent>) {
         match json::str_field(&part, "type").unwrap_or_default() {
             "text" => self.push_text(json::take_string_field(&mut part, "text").unwrap_or_default(), None, out),
             "thinking" => {
-                if let Some(thought) = ReasoningDelta::from_part(&part) {
-                    self.push_reasoning(thought, out);
+                if let Some(reasoning) = ReasoningDelta::from_part(&part) {
+                    self.push_reasoning(reasoning, out);
                 }
             }
             "image_url" => {
@@ -217,7 +207,7 @@ impl ChatIngest {
         }
     }
 
-    /// The message, begun when there is none.
+    /// Starts the message if necessary.
     fn open_message(&mut self, out: &mut Vec<ModelEvent>) -> &mut ChatMessageBuilder {
         if self.message.is_none() {
             self.close_reasoning(out);
@@ -228,10 +218,10 @@ impl ChatIngest {
 
     fn close_reasoning(&mut self, out: &mut Vec<ModelEvent>) {
         if !self.is_reasoning_closed
-            && let Some(thoughts) = self.reasoning.take()
+            && let Some(reasoning) = self.reasoning.take()
         {
             self.is_reasoning_closed = true;
-            out.push(ModelEvent::Delta(thoughts.finish(&self.origin)));
+            out.push(ModelEvent::Delta(reasoning.finish(&self.origin)));
         }
     }
 
@@ -244,14 +234,14 @@ impl ChatIngest {
         }
     }
 
-    /// The turn ended by itself. At a limit nothing that is open is whole.
+    /// At a limit, open items are not `Done`.
     fn complete(&mut self, out: &mut Vec<ModelEvent>) {
-        let stop = match self.finish_reason.as_deref().map(ChatFinishReason::parse) {
-            Some(ChatFinishReason::Stop(stop)) => stop,
+        let stop_reason = match self.finish_reason.as_deref().map(ChatFinishReason::parse) {
+            Some(ChatFinishReason::Stop(stop_reason)) => stop_reason,
             _ => StopReason::Stop,
         };
-        let limited = matches!(stop, StopReason::MaxTokens | StopReason::ContentFilter);
-        if let Some(failure) = self.calls.check_names().err().filter(|_| !limited) {
+        let is_limited = matches!(stop_reason, StopReason::MaxTokens | StopReason::ContentFilter);
+        if let Some(failure) = self.calls.check_names().err().filter(|_| !is_limited) {
             return self.fail(failure, out);
         }
         if let Some(reason) =
@@ -259,44 +249,43 @@ impl ChatIngest {
         {
             out.push(ModelEvent::Delta(ModelDelta::Unknown(json!({ "finish_reason": reason }))));
         }
-        let stop = match (limited, self.calls.is_empty()) {
-            (true, _) => stop,
+        let stop_reason = match (is_limited, self.calls.is_empty()) {
+            (true, _) => stop_reason,
             (false, true) => StopReason::Stop,
             (false, false) => StopReason::ToolCalls,
         };
         self.calls.emit_all(&mut self.slot_counter, out);
-        if !limited {
-            let thoughts = self.reasoning.take().map(|thoughts| thoughts.finish(&self.origin));
+        if !is_limited {
+            let reasoning = self.reasoning.take().map(|reasoning| reasoning.finish(&self.origin));
             let message = self.message.take().map(|message| ModelDelta::Done { slot: message.slot, raw: None });
-            out.extend(thoughts.into_iter().chain(message).map(ModelEvent::Delta));
+            out.extend(reasoning.into_iter().chain(message).map(ModelEvent::Delta));
             self.calls.finish_all(&self.origin, out);
         }
         self.is_finished = true;
         let (model, service_tier) = (self.model.take(), self.service_tier.take());
-        out.push(ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage: self.usage, model, service_tier }));
+        out.push(ModelEvent::End(ModelTurnEnd { stop_reason, usage: self.usage, model, service_tier }));
     }
 }
 
-/// Some reasons are none: the service broke, and says so at the end.
+/// Some finish reasons are errors.
 fn check_finish_reason(reason: &str) -> Result<(), ModelFailure> {
-    let trouble = match ChatFinishReason::parse(reason) {
+    let kind = match ChatFinishReason::parse(reason) {
         ChatFinishReason::Stop(_) | ChatFinishReason::Unknown => return Ok(()),
         ChatFinishReason::ProviderFailed => ProviderErrorKind::Provider,
         ChatFinishReason::Overloaded => ProviderErrorKind::Overloaded,
         ChatFinishReason::Aborted => ProviderErrorKind::Incomplete,
     };
-    let message = "The provider broke off its answer.";
-    Err(trouble.to_failure(message, Some(json!({ "finish_reason": json::sanitize_for_error(reason) }))))
+    let message = "The provider aborted its response.";
+    Err(kind.to_failure(message, Some(json!({ "finish_reason": json::sanitize_for_error(reason) }))))
 }
 
-/// Keeps the last thing that was said.
-fn update_if_changed(held: &mut Option<String>, said: Option<&str>) {
-    if let Some(said) = said.filter(|said| !said.is_empty() && held.as_deref() != Some(*said)) {
-        *held = Some(said.to_owned());
+fn update_if_changed(current: &mut Option<String>, new: Option<&str>) {
+    if let Some(new) = new.filter(|new| !new.is_empty() && current.as_deref() != Some(*new)) {
+        *current = Some(new.to_owned());
     }
 }
 
-/// A list, taken out rather than copied. One thing alone is a list, too.
+/// Takes an array out of the object, without a copy. A single object counts as an array.
 fn take_list(value: &mut Value, key: &str) -> Vec<Value> {
     match json::take_field(value, key) {
         Some(Value::Array(list)) => list,
@@ -305,7 +294,6 @@ fn take_list(value: &mut Value, key: &str) -> Vec<Value> {
     }
 }
 
-/// The probabilities of a choice's words, as a list.
 fn take_logprobs(choice: &mut Value) -> Option<Value> {
     let mut logprobs = json::take_field(choice, "logprobs")?;
     let content = json::take_field(&mut logprobs, "content");

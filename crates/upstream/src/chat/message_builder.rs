@@ -1,12 +1,11 @@
-//! The message of a turn: texts, refusals and pictures, one after the other.
+//! The message of a turn: a sequence of text, refusal and image parts.
 
-use super::ingest::SlotCounter;
+use super::slot_counter::SlotCounter;
 use crate::json;
 use model::content::Annotation;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use serde_json::Value;
 
-/// The message that is being said.
 #[derive(Clone, Debug)]
 pub(super) struct ChatMessageBuilder {
     pub(super) slot: u32,
@@ -22,39 +21,35 @@ enum ChatPartKind {
 }
 
 impl ChatMessageBuilder {
-    /// A message that has just begun.
     pub(super) fn start(slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) -> Self {
         let slot = slots.next();
         out.push(ModelEvent::Delta(ModelDelta::Started { slot, item: ModelItemKind::Message { phase: None } }));
         Self { slot, part: 0, last_part_kind: None }
     }
 
-    /// More words.
     pub(super) fn text_delta(&mut self, text: String, logprobs: Option<Value>) -> ModelDelta {
         let part = self.part_index_for(ChatPartKind::Text);
         ModelDelta::Text { slot: self.slot, part, text, logprobs }
     }
 
-    /// More words of a message that declines.
     pub(super) fn refusal_delta(&mut self, text: String) -> ModelDelta {
         let part = self.part_index_for(ChatPartKind::Refusal);
         ModelDelta::Refusal { slot: self.slot, part, text }
     }
 
-    /// A picture, whole.
     pub(super) fn image_delta(&mut self, url: String) -> ModelDelta {
         let part = self.part_index_for(ChatPartKind::Image);
         ModelDelta::Image { slot: self.slot, part, partial: None, url }
     }
 
-    /// A place in the text refers to something. `None` when there is no text, or when we do not know what it means.
+    /// `None` if the current part is not text, or the type of the annotation is unknown.
     pub(super) fn annotation_delta(&self, value: &Value) -> Option<ModelDelta> {
         let annotation =
             self.last_part_kind.filter(|kind| *kind == ChatPartKind::Text).and_then(|_| parse_url_citation(value))?;
         Some(ModelDelta::Annotation { slot: self.slot, part: self.part, annotation })
     }
 
-    /// What is of another kind than the part before it is a part of its own, and so is every picture.
+    /// A new kind starts a new part, and so does every image.
     fn part_index_for(&mut self, kind: ChatPartKind) -> u32 {
         if self.last_part_kind.is_some_and(|before| before != kind || kind == ChatPartKind::Image) {
             self.part = self.part.saturating_add(1);

@@ -1,7 +1,7 @@
-//! What the model thought: shown as a reasoning item, kept as the fields that it came in.
+//! Reasoning: emitted as an item, and kept in the fields in which it came.
 //!
-//! OpenRouter tells thoughts twice, as a text and as `reasoning_details`: signed or encrypted blocks in fragments, which
-//! must go back whole. A block's signature may come long after its text, even after the answer has begun.
+//! OpenRouter sends reasoning twice, as text and as `reasoning_details`: signed or encrypted blocks in fragments, which have
+//! to be sent back complete. A block's signature may come long after its text, even after the message has begun.
 
 use crate::json;
 use model::history::RawItem;
@@ -10,28 +10,26 @@ use model::model_turn::ModelDelta;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Fields of `reasoning_details` that come in pieces. All others come once, or the last one counts.
+/// Fields of `reasoning_details` whose fragments are concatenated. Of all others the last value counts.
 const FRAGMENTED_FIELDS: [&str; 3] = ["text", "summary", "data"];
 
-/// One reasoning item.
 #[derive(Clone, Debug)]
 pub(super) struct ReasoningBuilder {
     slot: u32,
-    /// What was thought, by the name of the field that it came in.
     text: Option<(ReasoningField, String)>,
     details: ReasoningDetails,
 }
 
-/// Where a service puts what its model thinks.
+/// Where a service puts reasoning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReasoningField {
     /// DeepSeek, llama.cpp, Moonshot, older vLLM.
     ReasoningContent,
     /// OpenRouter, Ollama, Groq, vLLM.
     Reasoning,
-    /// Mistral: parts of the content.
+    /// Parts of the content: Mistral.
     Thinking,
-    /// Known from `reasoning_details` alone.
+    /// Only in `reasoning_details`.
     Details,
 }
 
@@ -45,7 +43,6 @@ impl ReasoningField {
     }
 }
 
-/// What one chunk says of thoughts.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningDelta {
     text: Option<(ReasoningField, String)>,
@@ -53,26 +50,26 @@ pub(super) struct ReasoningDelta {
 }
 
 impl ReasoningDelta {
-    /// Takes the thoughts off a delta. Where one thought is told in two fields, the first of them is shown.
+    /// Takes the reasoning out of a delta. If two fields have it, the first is emitted.
     pub(super) fn take_from(delta: &mut Value) -> Option<Self> {
         let mut text = |field: ReasoningField| {
             let text = json::take_string_field(delta, field.name()?).filter(|text| !text.is_empty())?;
             Some((field, text))
         };
-        let told =
+        let field_text =
             [text(ReasoningField::ReasoningContent), text(ReasoningField::Reasoning)].into_iter().flatten().next();
         let details = match json::take_field(delta, "reasoning_details") {
             Some(Value::Array(details)) => details,
             _ => Vec::new(),
         };
-        let said = told.or_else(|| {
+        let text = field_text.or_else(|| {
             let text: String = details.iter().filter_map(detail_text).collect();
             (!text.is_empty()).then_some((ReasoningField::Details, text))
         });
-        (said.is_some() || !details.is_empty()).then_some(Self { text: said, details })
+        (text.is_some() || !details.is_empty()).then_some(Self { text, details })
     }
 
-    /// What stands in a `thinking` part of the content.
+    /// Parses a `thinking` part of the content.
     pub(super) fn from_part(part: &Value) -> Option<Self> {
         let text: String = match part.get("thinking")? {
             Value::String(text) => text.clone(),
@@ -87,27 +84,25 @@ fn detail_text(detail: &Value) -> Option<&str> {
 }
 
 impl ReasoningBuilder {
-    /// Thoughts that have just begun.
     pub(super) fn new(slot: u32) -> Self {
         Self { slot, text: None, details: ReasoningDetails::default() }
     }
 
-    /// More of them.
-    pub(super) fn push(&mut self, thought: ReasoningDelta) -> Option<ModelDelta> {
-        thought.details.into_iter().for_each(|detail| self.details.push(detail));
-        let (field, text) = thought.text?;
+    pub(super) fn push(&mut self, delta: ReasoningDelta) -> Option<ModelDelta> {
+        delta.details.into_iter().for_each(|detail| self.details.push(detail));
+        let (field, text) = delta.text?;
         match &mut self.text {
-            Some((_, said)) => said.push_str(&text),
+            Some((_, so_far)) => so_far.push_str(&text),
             None => self.text = Some((field, text.clone())),
         }
         Some(ModelDelta::Reasoning { slot: self.slot, part: 0, text })
     }
 
-    /// They are whole. What has to go back is kept in the fields of the message that it came in.
+    /// The raw item has the fields of the message that have to be sent back.
     pub(super) fn finish(self, origin: &str) -> ModelDelta {
         let mut item = JsonObject::new();
-        if let Some((Some(name), said)) = self.text.map(|(field, said)| (field.name(), said)) {
-            item.insert(name.to_owned(), said.into());
+        if let Some((Some(name), text)) = self.text.map(|(field, text)| (field.name(), text)) {
+            item.insert(name.to_owned(), text.into());
         }
         if !self.details.blocks.is_empty() {
             item.insert("reasoning_details".to_owned(), self.details.blocks.into());
@@ -118,16 +113,16 @@ impl ReasoningBuilder {
     }
 }
 
-/// `reasoning_details` put together: one element for each block, whatever it was cut into.
+/// `reasoning_details` with the fragments of each block merged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReasoningDetails {
     pub(super) blocks: Vec<Value>,
-    /// Where the block of this index and type is.
+    /// Position of the block with this index and type.
     positions: HashMap<(u64, String), usize>,
 }
 
 impl ReasoningDetails {
-    /// Takes in the next fragment. One without an index is a block by itself.
+    /// A fragment without an index is a complete block.
     pub(super) fn push(&mut self, fragment: Value) {
         let kind = json::str_field(&fragment, "type").unwrap_or_default().to_owned();
         let Some(index) = fragment.get("index").and_then(Value::as_u64) else {
@@ -135,8 +130,8 @@ impl ReasoningDetails {
             return;
         };
         let next = self.blocks.len();
-        let place = *self.positions.entry((index, kind)).or_insert(next);
-        match (self.blocks.get_mut(place), fragment) {
+        let position = *self.positions.entry((index, kind)).or_insert(next);
+        match (self.blocks.get_mut(position), fragment) {
             (Some(Value::Object(block)), Value::Object(fragment)) => merge_fragment(block, fragment),
             (_, fragment) => self.blocks.push(fragment),
         }

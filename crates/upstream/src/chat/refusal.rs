@@ -1,11 +1,12 @@
-//! What a service says when it will not, or cannot: as an answer, or in the middle of one.
+//! Classifies the errors of Chat Completions services, in responses and in streams.
+//!
+//! Services agree on few codes, so phrases of the message count as well.
 
-use crate::failure::{ProviderError, ProviderErrorKind};
 use crate::json;
+use crate::provider_error::{ProviderError, ProviderErrorKind};
 use model::model_turn::ModelFailure;
 use serde_json::Value;
 
-/// The conversation does not fit the model.
 const CONTEXT_TOO_LONG_PHRASES: [&str; 9] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -17,7 +18,6 @@ const CONTEXT_TOO_LONG_PHRASES: [&str; 9] = [
     "input is too long",
     "request too large",
 ];
-/// It may not say what it would have to, or may not read what it was given.
 const CONTENT_POLICY_PHRASES: [&str; 6] = [
     "content_filter",
     "content_policy_violation",
@@ -26,18 +26,15 @@ const CONTENT_POLICY_PHRASES: [&str; 6] = [
     "moderation",
     "flagged",
 ];
-/// There is nothing left to spend: waiting does not help.
+/// Waiting does not help.
 const QUOTA_PHRASES: [&str; 4] =
     ["insufficient_quota", "insufficient balance", "insufficient credits", "insufficient_credits"];
-/// We ask too often.
 const RATE_LIMIT_PHRASES: [&str; 4] = ["rate_limit_exceeded", "rate_limit_error", "rate limit", "too many requests"];
-/// It has too much to do.
 const OVERLOADED_PHRASES: [&str; 5] =
     ["overloaded_error", "overloaded", "engine_overloaded", "service_unavailable", "no available"];
-/// It does not know us.
 const AUTH_PHRASES: [&str; 5] =
     ["invalid_api_key", "authentication_error", "invalid_authentication_error", "permission_error", "invalid api key"];
-/// What a service gave us and does not take back.
+/// Fields of the service's own output. Together with a phrase of the next list: it does not accept them back.
 const HISTORY_FIELD_PHRASES: [&str; 6] = [
     "reasoning_content",
     "reasoning_details",
@@ -46,69 +43,67 @@ const HISTORY_FIELD_PHRASES: [&str; 6] = [
     "thinking block",
     "`thinking` block",
 ];
-/// How it says so.
 const NOT_ACCEPTED_PHRASES: [&str; 7] =
     ["unsupported", "not supported", "not permitted", "not allowed", "unexpected", "unknown", "invalid"];
-/// It will never take this request.
 const INVALID_REQUEST_CODES: [&str; 5] =
     ["invalid_request_error", "BadRequestError", "bad_request", "not_found_error", "invalid_request_message_order"];
 
-/// Reads an error answer; `body` may be cut. A failure with the code `history_refused` means that the service does not
-/// take back what it said before; the same request `without_reasoning` may succeed, and should be tried once.
+/// Classifies an error response, whose `body` may be truncated. The code `history_refused` means that the service does not
+/// accept its own earlier output; the same request through `without_reasoning` may succeed and should be tried once.
 #[must_use]
 pub fn classify_error(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
     ModelFailure { retry_after_ms, ..to_failure(&ProviderError::from_body(body), Some(status), Some(status)) }
 }
 
-/// `meant` is the status that was meant, `status` the one that came: in a stream an error may name one.
-fn to_failure(complaint: &ProviderError, meant: Option<u16>, status: Option<u16>) -> ModelFailure {
-    let mut failure = complaint.to_failure(kind_from_error(complaint, meant), status);
-    // An empty purse does not fill by waiting.
-    if is_quota_exhausted(complaint, meant) {
-        failure.error.retryable = Some(false);
-    }
-    failure
-}
-
-fn is_quota_exhausted(complaint: &ProviderError, status: Option<u16>) -> bool {
-    status == Some(402) || complaint.mentions_any(&QUOTA_PHRASES)
-}
-
-/// The error in an event of a stream, or in one of its choices, if that is what it is.
+/// Classifies an event of a stream, or one of its choices; `None` if it is not an error.
 pub(super) fn classify_stream_error(value: &Value, name: Option<&str>) -> Option<ModelFailure> {
-    let said = match json::non_null_field(value, "error") {
+    let has_error = match json::non_null_field(value, "error") {
         Some(Value::String(text)) => !text.is_empty(),
         Some(error) => error.is_object(),
         None => false,
     };
     // vLLM and Mistral send their error objects flat.
-    let flat = json::str_field(value, "object") == Some("error") || (name == Some("error") && value.is_object());
-    if !said && !flat {
+    let is_flat = json::str_field(value, "object") == Some("error") || (name == Some("error") && value.is_object());
+    if !has_error && !is_flat {
         return None;
     }
-    let complaint = ProviderError::from_json(value);
-    // OpenRouter's codes are statuses.
-    let status = complaint.code.parse().ok().filter(|status| (400..600).contains(status));
-    Some(to_failure(&complaint, status, None))
+    let error = ProviderError::from_json(value);
+    // OpenRouter's codes are HTTP statuses.
+    let implied_status = error.code.parse().ok().filter(|status| (400..600).contains(status));
+    Some(to_failure(&error, implied_status, None))
 }
 
-fn kind_from_error(complaint: &ProviderError, status: Option<u16>) -> ProviderErrorKind {
-    let says = |words: &[&str]| complaint.mentions_any(words);
-    // What breaks inside a service has words of every kind; that it broke is what counts.
+/// `status` is that of the response; `implied_status` may instead come from the error itself.
+fn to_failure(error: &ProviderError, implied_status: Option<u16>, status: Option<u16>) -> ModelFailure {
+    let mut failure = error.to_failure(kind_from_error(error, implied_status), status);
+    if is_quota_exhausted(error, implied_status) {
+        failure.error.retryable = Some(false);
+    }
+    failure
+}
+
+fn is_quota_exhausted(error: &ProviderError, status: Option<u16>) -> bool {
+    status == Some(402) || error.mentions_any(&QUOTA_PHRASES)
+}
+
+fn kind_from_error(error: &ProviderError, status: Option<u16>) -> ProviderErrorKind {
+    let mentions = |phrases: &[&str]| error.mentions_any(phrases);
+    // The message of an internal failure may mention anything; the status decides.
     if let Some(status) = status.filter(|status| *status >= 500) {
         return ProviderErrorKind::from_status(status);
     }
-    let named = [
-        (says(&CONTEXT_TOO_LONG_PHRASES), ProviderErrorKind::ContextTooLong),
-        (says(&HISTORY_FIELD_PHRASES) && says(&NOT_ACCEPTED_PHRASES), ProviderErrorKind::HistoryRefused),
-        (is_quota_exhausted(complaint, status) || says(&RATE_LIMIT_PHRASES), ProviderErrorKind::RateLimited),
-        (says(&OVERLOADED_PHRASES), ProviderErrorKind::Overloaded),
-        (says(&AUTH_PHRASES) || status == Some(401), ProviderErrorKind::Auth),
-        (says(&CONTENT_POLICY_PHRASES), ProviderErrorKind::Refused),
+    let rows = [
+        (mentions(&CONTEXT_TOO_LONG_PHRASES), ProviderErrorKind::ContextTooLong),
+        (mentions(&HISTORY_FIELD_PHRASES) && mentions(&NOT_ACCEPTED_PHRASES), ProviderErrorKind::HistoryRefused),
+        (is_quota_exhausted(error, status) || mentions(&RATE_LIMIT_PHRASES), ProviderErrorKind::RateLimited),
+        (mentions(&OVERLOADED_PHRASES), ProviderErrorKind::Overloaded),
+        (mentions(&AUTH_PHRASES) || status == Some(401), ProviderErrorKind::Auth),
+        (mentions(&CONTENT_POLICY_PHRASES), ProviderErrorKind::Refused),
     ];
-    let named = named.into_iter().find(|(is_it, _)| *is_it).map(|(_, trouble)| trouble);
-    let unnamed = if says(&INVALID_REQUEST_CODES) { ProviderErrorKind::Refused } else { ProviderErrorKind::Provider };
-    named.or_else(|| status.map(ProviderErrorKind::from_status)).unwrap_or(unnamed)
+    let kind = rows.into_iter().find(|(matches, _)| *matches).map(|(_, kind)| kind);
+    let default =
+        if mentions(&INVALID_REQUEST_CODES) { ProviderErrorKind::Refused } else { ProviderErrorKind::Provider };
+    kind.or_else(|| status.map(ProviderErrorKind::from_status)).unwrap_or(default)
 }
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! A turn's history as the body of a request, in the form that the strictest service takes:
+//! Builds the request body, in the form that the strictest service accepts:
 //!
-//! - Roles alternate. What people say one after the other is one message; so is all that the model said in a step, its
-//!   calls included. A history that begins or ends with the model's words gets a word of ours before or after it: some
-//!   services refuse the one, some the other, and some would go on in the middle of the last sentence.
-//! - Content is a text where a text will do: not everybody reads lists of parts.
-//! - There is one system message, and it is the first: what a client's operator said on the way stands in it, too.
-//! - Results follow their calls at once and in order, as texts; pictures and files in them follow in a user's message.
-//! - Arguments are always an object, because some services read them: what the model said instead is put into one.
-//! - A call from elsewhere has a name of nine letters and digits, because Mistral takes no other.
-//! - Thoughts go back only to where they came from, and only in the fields in which somebody asks for them:
-//!   `reasoning_content` (DeepSeek and Moonshot refuse a history without it), `reasoning_details` (OpenRouter) and a
-//!   call's `extra_content` (Gemini). Who sends none of these gets none: Groq refuses fields that it does not know.
-//! - An option that is `null` takes its field out of the body: so `stream_options` need not go where it is refused.
+//! - Roles alternate. Consecutive user messages are one message, and so is everything that the model produced in a step, its
+//!   calls included. A history that begins or ends with the assistant gets a user message before or after it: some
+//!   services refuse the one, some the other, and some would continue the last sentence.
+//! - Content is a string where possible: not every service accepts arrays of parts.
+//! - There is one system message, and it comes first; it includes the system messages of the conversation.
+//! - Results directly follow their calls, in order and as text; images and files in them follow in a user message.
+//! - Arguments are always an object, because some services parse them; anything else is wrapped in one.
+//! - A call of another origin gets an id of nine letters and digits, because Mistral accepts no other.
+//! - Reasoning goes back only to its origin, and only in fields that some service requires: `reasoning_content` (DeepSeek
+//!   and Moonshot refuse a history without it), `reasoning_details` (OpenRouter) and a call's `extra_content` (Gemini).
+//!   Services that send none of these get none: Groq refuses unknown fields.
+//! - An option that is `null` removes its field, for example `stream_options` where a service refuses it.
 
 use super::reasoning::ReasoningDetails;
 use super::settings;
-use super::tool_calls::is_json_object;
 use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder, summary_text};
 use crate::history::{PromptCall, PromptItem, PromptResult, normalize_history};
 use crate::settings::combined_instructions;
+use crate::tool_name::sanitize_tool_name;
 use crate::{RequestTarget, json, options};
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::definition::ToolSpec;
@@ -27,27 +27,27 @@ use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
-/// What is said for a person where a service wants a person to speak.
+/// The name of a tool that the model called without one.
+const UNNAMED_TOOL: &str = "unknown";
+/// Stands in for a user message where a service requires one.
 const CONTINUE_PROMPT: &str = "Continue.";
-/// How the key is called under which arguments stand that are no object.
+/// Holds arguments that are not an object.
 const INVALID_ARGUMENTS_KEY: &str = "_invalid";
-/// How long a tool's name may be.
-const NAME_BYTES_MAX: usize = 64;
-/// How long the name of a call is that came from elsewhere, and of what it is made.
+/// Length of the id of a call of another origin.
 const CALL_ID_CHARS: usize = 9;
 const CALL_ID_ALPHABET: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// The body that asks for a turn.
+/// The request for a turn.
 #[must_use]
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     let history = normalize_history(&turn.history, target.origin);
-    let mut script = ChatMessagesBuilder { call_ids: wire_call_ids(&history), ..ChatMessagesBuilder::default() };
-    for told in &history {
-        script.push_item(told);
+    let mut messages = ChatMessagesBuilder { call_ids: wire_call_ids(&history), ..ChatMessagesBuilder::default() };
+    for item in &history {
+        messages.push_item(item);
     }
     let mut body = JsonObject::new();
     body.insert("model".to_owned(), target.model.into());
-    body.insert("messages".to_owned(), script.into_messages(&combined_instructions(turn)).into());
+    body.insert("messages".to_owned(), messages.into_messages(&combined_instructions(turn)).into());
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
     let tools: Vec<Value> = turn.tools.iter().map(tool_json).collect();
@@ -60,7 +60,7 @@ pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     Value::Object(body)
 }
 
-/// The same request without anything that the service itself had said and now refuses.
+/// The same request without reasoning and its signatures. To be tried once after `history_refused`.
 #[must_use]
 pub fn without_reasoning(mut body: Value) -> Value {
     let messages = body.get_mut("messages").and_then(Value::as_array_mut);
@@ -84,7 +84,7 @@ fn tool_json(tool: &ToolSpec) -> Value {
     }})
 }
 
-/// The messages so far, and the two that are not whole: a person's, and after it the model's.
+/// The complete messages, then a pending user message, then a pending assistant message.
 #[derive(Default)]
 struct ChatMessagesBuilder<'a> {
     call_ids: HashMap<&'a str, String>,
@@ -97,7 +97,6 @@ struct ChatMessagesBuilder<'a> {
     pending_details: ReasoningDetails,
 }
 
-/// One piece of what a person says.
 enum UserPart {
     Text(String),
     Image(Value),
@@ -105,8 +104,8 @@ enum UserPart {
 }
 
 impl<'a> ChatMessagesBuilder<'a> {
-    fn push_item(&mut self, told: &PromptItem<'a>) {
-        match told {
+    fn push_item(&mut self, item: &PromptItem<'a>) {
+        match item {
             PromptItem::Summary(text) => {
                 self.flush_assistant();
                 self.pending_user.push(UserPart::Text(summary_text(text)));
@@ -129,65 +128,65 @@ impl<'a> ChatMessagesBuilder<'a> {
                 self.pending_calls.push(call);
             }
             PromptItem::Result(result) => self.push_result(result),
-            // This dialect has no such items: nothing of this kind came from here.
+            // The dialect has no hosted calls, so no raw item of one can have this origin.
             PromptItem::Hosted { .. } => {}
         }
     }
 
-    /// The name of a call in this request.
     fn wire_call_id(&self, call: &PromptCall<'a>) -> String {
         self.call_ids.get(call.id).cloned().unwrap_or_else(|| call.id.to_owned())
     }
 
     fn tool_call_json(&self, call: &PromptCall<'a>) -> Value {
-        let function = json!({ "name": sanitize_tool_name(call.name), "arguments": arguments_json(call.arguments) });
-        let mut told = json!({ "id": self.wire_call_id(call), "type": "function", "function": function });
+        let function =
+            json!({ "name": sanitize_tool_name(call.name, UNNAMED_TOOL), "arguments": arguments_json(call.arguments) });
+        let mut tool_call = json!({ "id": self.wire_call_id(call), "type": "function", "function": function });
         let extra = call.raw.and_then(|raw| json::non_null_field(raw, "extra_content"));
-        if let (Some(extra), Some(told)) = (extra, told.as_object_mut()) {
-            told.insert("extra_content".to_owned(), extra.clone());
+        if let (Some(extra), Some(fields)) = (extra, tool_call.as_object_mut()) {
+            fields.insert("extra_content".to_owned(), extra.clone());
         }
-        told
+        tool_call
     }
 
     fn push_result(&mut self, result: &PromptResult<'a>) {
         self.flush_assistant();
         let mut lines: Vec<String> = Vec::new();
-        let mut shown: Vec<UserPart> = Vec::new();
-        for piece in user_parts(&result.content) {
-            match piece {
+        let mut attachments: Vec<UserPart> = Vec::new();
+        for part in user_parts(&result.content) {
+            match part {
                 UserPart::Text(text) => lines.push(text),
                 UserPart::Image(part) => {
                     lines.push("[image]".to_owned());
-                    shown.push(UserPart::Image(part));
+                    attachments.push(UserPart::Image(part));
                 }
                 UserPart::File(part) => {
                     lines.push("[file]".to_owned());
-                    shown.push(UserPart::File(part));
+                    attachments.push(UserPart::File(part));
                 }
             }
         }
-        let (id, name) = (self.wire_call_id(&result.call), sanitize_tool_name(result.call.name));
+        let (id, name) = (self.wire_call_id(&result.call), sanitize_tool_name(result.call.name, UNNAMED_TOOL));
         self.messages.push(json!({ "role": "tool", "tool_call_id": id, "content": lines.join("\n") }));
-        if !shown.is_empty() {
+        if !attachments.is_empty() {
             self.pending_user.push(UserPart::Text(format!("What {name} gave beside its text:")));
-            self.pending_user.append(&mut shown);
+            self.pending_user.append(&mut attachments);
         }
     }
 
-    /// All that the model said in a step is one message. Thoughts alone are none.
+    /// Reasoning alone makes no message.
     fn flush_assistant(&mut self) {
-        let (said, calls) = (std::mem::take(&mut self.pending_texts), std::mem::take(&mut self.pending_calls));
-        let (thought, details) =
+        let (texts, calls) = (std::mem::take(&mut self.pending_texts), std::mem::take(&mut self.pending_calls));
+        let (reasoning, details) =
             (std::mem::take(&mut self.pending_reasoning), std::mem::take(&mut self.pending_details));
-        if said.is_empty() && calls.is_empty() {
+        if texts.is_empty() && calls.is_empty() {
             return;
         }
         self.flush_user();
         let mut message = JsonObject::new();
         message.insert("role".to_owned(), "assistant".into());
-        message.insert("content".to_owned(), if said.is_empty() { Value::Null } else { said.join("\n\n").into() });
-        if !thought.is_empty() {
-            message.insert("reasoning_content".to_owned(), thought.into());
+        message.insert("content".to_owned(), if texts.is_empty() { Value::Null } else { texts.join("\n\n").into() });
+        if !reasoning.is_empty() {
+            message.insert("reasoning_content".to_owned(), reasoning.into());
         }
         if !details.blocks.is_empty() {
             message.insert("reasoning_details".to_owned(), details.blocks.into());
@@ -199,14 +198,14 @@ impl<'a> ChatMessagesBuilder<'a> {
     }
 
     fn flush_user(&mut self) {
-        let pieces = std::mem::take(&mut self.pending_user);
-        if pieces.is_empty() {
+        let parts = std::mem::take(&mut self.pending_user);
+        if parts.is_empty() {
             return;
         }
-        let texts: Option<Vec<&str>> = pieces.iter().map(UserPart::as_text).collect();
+        let texts: Option<Vec<&str>> = parts.iter().map(UserPart::as_text).collect();
         let content: Value = match texts {
             Some(texts) => texts.join("\n\n").into(),
-            None => pieces.into_iter().map(UserPart::into_part).collect(),
+            None => parts.into_iter().map(UserPart::into_part).collect(),
         };
         self.messages.push(json!({ "role": "user", "content": content }));
     }
@@ -214,17 +213,17 @@ impl<'a> ChatMessagesBuilder<'a> {
     fn into_messages(mut self, instructions: &str) -> Vec<Value> {
         self.flush_assistant();
         self.flush_user();
-        let go_on = || json!({ "role": "user", "content": CONTINUE_PROMPT });
+        let continue_message = || json!({ "role": "user", "content": CONTINUE_PROMPT });
         if self.messages.first().and_then(message_role) != Some("user") {
-            self.messages.insert(0, go_on());
+            self.messages.insert(0, continue_message());
         }
         if self.messages.last().and_then(message_role) == Some("assistant") {
-            self.messages.push(go_on());
+            self.messages.push(continue_message());
         }
-        let said = std::iter::once(instructions).filter(|text| !text.is_empty()).chain(self.system);
-        let said: Vec<&str> = said.collect();
-        if !said.is_empty() {
-            self.messages.insert(0, json!({ "role": "system", "content": said.join("\n\n") }));
+        let system = std::iter::once(instructions).filter(|text| !text.is_empty()).chain(self.system);
+        let system: Vec<&str> = system.collect();
+        if !system.is_empty() {
+            self.messages.insert(0, json!({ "role": "system", "content": system.join("\n\n") }));
         }
         self.messages
     }
@@ -250,19 +249,19 @@ fn message_role(message: &Value) -> Option<&str> {
     json::str_field(message, "role")
 }
 
-/// Parts in the dialect's shapes; texts beside each other are one.
+/// Joins adjacent texts.
 fn user_parts<'a>(parts: impl IntoIterator<Item = &'a ContentPart>) -> Vec<UserPart> {
-    let mut pieces: Vec<UserPart> = Vec::new();
+    let mut user_parts: Vec<UserPart> = Vec::new();
     for part in parts {
-        match (pieces.last_mut(), user_part(part)) {
+        match (user_parts.last_mut(), user_part(part)) {
             (Some(UserPart::Text(text)), UserPart::Text(more)) => {
                 text.push('\n');
                 text.push_str(&more);
             }
-            (_, piece) => pieces.push(piece),
+            (_, part) => user_parts.push(part),
         }
     }
-    pieces
+    user_parts
 }
 
 fn user_part(part: &ContentPart) -> UserPart {
@@ -270,12 +269,12 @@ fn user_part(part: &ContentPart) -> UserPart {
         ContentPart::Text { text, .. } => UserPart::Text(text.clone()),
         ContentPart::ImageUrl { image_url, .. } => match ImageSource::from_url(&image_url.url) {
             ImageSource::Remote(url) | ImageSource::Inline { url, .. } => {
-                let mut shown = json!({ "url": url });
-                // Only where it was said: not everybody knows the field.
-                if let (Some(detail), Some(shown)) = (image_url.detail, shown.as_object_mut()) {
-                    shown.insert("detail".to_owned(), detail.as_str().into());
+                let mut image = json!({ "url": url });
+                // Only if it was set: not every service knows the field.
+                if let (Some(detail), Some(fields)) = (image_url.detail, image.as_object_mut()) {
+                    fields.insert("detail".to_owned(), detail.as_str().into());
                 }
-                UserPart::Image(json!({ "type": "image_url", "image_url": shown }))
+                UserPart::Image(json!({ "type": "image_url", "image_url": image }))
             }
             ImageSource::Unavailable => UserPart::Text(image_url.placeholder()),
         },
@@ -283,7 +282,7 @@ fn user_part(part: &ContentPart) -> UserPart {
     }
 }
 
-/// A file goes along when its bytes are at hand and it is a PDF: the dialect fetches none and takes no others.
+/// Only inline PDFs and images can be sent: services of this dialect fetch no files.
 fn file_user_part(file: &FileRef) -> UserPart {
     match file.url.as_deref().map(ImageSource::from_url) {
         Some(ImageSource::Inline { url, media_type, .. }) if IMAGE_MEDIA_TYPES.contains(&media_type) => {
@@ -297,46 +296,38 @@ fn file_user_part(file: &FileRef) -> UserPart {
     }
 }
 
-/// Arguments as an object, whatever the model said.
 fn arguments_json(text: &str) -> String {
     match text.trim() {
         "" | "null" => "{}".to_owned(),
-        _ if is_json_object(text) => text.to_owned(),
+        _ if json::is_json_object(text) => text.to_owned(),
         _ => json!({ INVALID_ARGUMENTS_KEY: text }).to_string(),
     }
 }
 
-/// A name that a service takes, also when the model made one up.
-fn sanitize_tool_name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(NAME_BYTES_MAX).map(plain).collect();
-    if name.is_empty() { "unknown".to_owned() } else { name }
-}
-
-/// Names for the calls that the service did not name itself: the same in every request of a conversation.
+/// Ids for calls of other origins; the same in every request of a conversation.
 fn wire_call_ids<'a>(history: &[PromptItem<'a>]) -> HashMap<&'a str, String> {
-    let calls = || history.iter().filter_map(|told| if let PromptItem::Call(call) = told { Some(call) } else { None });
-    let is_theirs = |call: &&PromptCall<'a>| call.raw.and_then(|raw| json::str_field(raw, "id")) == Some(call.id);
-    let mut taken: HashSet<String> = calls().filter(is_theirs).map(|call| call.id.to_owned()).collect();
-    let mut names = HashMap::new();
-    for call in calls().filter(|call| !is_theirs(call)) {
-        let name = (0..).map(|salt| short_call_id(call.id, salt)).find(|name| taken.insert(name.clone()));
-        names.insert(call.id, name.unwrap_or_default());
+    let calls = || history.iter().filter_map(|item| if let PromptItem::Call(call) = item { Some(call) } else { None });
+    let is_native = |call: &&PromptCall<'a>| call.raw.and_then(|raw| json::str_field(raw, "id")) == Some(call.id);
+    let mut used_ids: HashSet<String> = calls().filter(is_native).map(|call| call.id.to_owned()).collect();
+    let mut ids = HashMap::new();
+    for call in calls().filter(|call| !is_native(call)) {
+        let id = (0..).map(|salt| short_call_id(call.id, salt)).find(|id| used_ids.insert(id.clone()));
+        ids.insert(call.id, id.unwrap_or_default());
     }
-    names
+    ids
 }
 
-/// Nine letters and digits that stand for an id (FNV-1a, in base 62).
+/// An FNV-1a hash of the id, in base 62.
 fn short_call_id(id: &str, salt: u64) -> String {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let mut rest = id.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325 ^ salt, hash);
-    let mut name = String::with_capacity(CALL_ID_CHARS);
-    while name.len() < CALL_ID_CHARS {
+    let mut short_id = String::with_capacity(CALL_ID_CHARS);
+    while short_id.len() < CALL_ID_CHARS {
         let digit = usize::try_from(rest % 62).unwrap_or_default();
-        name.extend(CALL_ID_ALPHABET.get(digit).map(|byte| char::from(*byte)));
+        short_id.extend(CALL_ID_ALPHABET.get(digit).map(|byte| char::from(*byte)));
         rest /= 62;
     }
-    name
+    short_id
 }
 
 #[cfg(test)]

@@ -238,8 +238,8 @@ fn arguments_are_an_object_and_names_are_plain() {
         let function = &told[1]["tool_calls"][0]["function"];
         assert_eq!(*function, json!({"name": "get_weather_now__", "arguments": expected}));
     }
-    assert_eq!(sanitize_tool_name(""), "unknown");
-    assert_eq!(sanitize_tool_name(&"x".repeat(100)).len(), 64);
+    assert_eq!(sanitize_tool_name("", UNNAMED_TOOL), "unknown");
+    assert_eq!(sanitize_tool_name(&"x".repeat(100), UNNAMED_TOOL).len(), 64);
 }
 
 #[test]

@@ -1,41 +1,38 @@
-//! What the caller asks for, in the dialect's words.
+//! Model settings as this dialect's services accept them.
 
 use crate::model_family::is_newer_openai_model;
-use crate::settings::has_tools;
+use crate::settings::{SettingField, WireDialect, has_tools, insert_settings, named_schema_json};
 use model::json::JsonObject;
 use model::model_settings::{OutputFormat, ToolChoice};
 use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
 
-/// The two names of one limit.
-const TOKEN_LIMIT_FIELDS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
-
-/// Puts the wishes into the body.
 pub(super) fn apply_settings(body: &mut JsonObject, turn: &ModelRequest, model: &str) {
-    let wishes = &*turn.model_settings;
-    let choice = wishes.tool_choice.as_ref().map(tool_choice_json);
-    let calls = has_tools(turn);
-    // An operator who uses the other name has set this limit, too.
-    let is_free = !TOKEN_LIMIT_FIELDS.iter().any(|name| turn.provider_options.contains_key(*name));
-    for (name, wish) in [
-        (token_limit_field(model), wishes.max_output_tokens.filter(|_| is_free).map(Value::from)),
-        ("temperature", wishes.temperature.map(Value::from)),
-        ("top_p", wishes.top_p.map(Value::from)),
-        ("stop", Some(&wishes.stop).filter(|stop| !stop.is_empty()).map(|stop| json!(stop))),
-        ("reasoning_effort", wishes.effort.as_deref().map(Value::from)),
-        ("response_format", wishes.format.as_ref().map(response_format_json)),
-        ("tool_choice", choice.filter(|_| calls)),
-        ("parallel_tool_calls", wishes.parallel_tool_calls.filter(|_| calls).map(Value::from)),
-    ] {
-        body.extend(wish.map(|wish| (name.to_owned(), wish)));
-    }
+    let settings = &*turn.model_settings;
+    let has_tools = has_tools(turn);
+    let tool_choice = settings.tool_choice.as_ref().filter(|_| has_tools).map(tool_choice_json);
+    let parallel_calls = settings.parallel_tool_calls.filter(|_| has_tools);
+    // Under either of its names, the limit in the operator's options replaces the caller's.
+    let is_limit_free = [SettingField::MaxOutputTokens, SettingField::MaxCompletionTokens]
+        .into_iter()
+        .filter_map(|field| field.name(WireDialect::Chat))
+        .all(|name| !turn.provider_options.contains_key(name));
+    let fields = [
+        (token_limit_field(model), settings.max_output_tokens.filter(|_| is_limit_free).map(Value::from)),
+        (SettingField::Temperature, settings.temperature.map(Value::from)),
+        (SettingField::TopP, settings.top_p.map(Value::from)),
+        (SettingField::Stop, Some(&settings.stop).filter(|stop| !stop.is_empty()).map(|stop| json!(stop))),
+        (SettingField::ReasoningEffort, settings.effort.as_deref().map(Value::from)),
+        (SettingField::OutputFormat, settings.format.as_ref().map(response_format_json)),
+        (SettingField::ToolChoice, tool_choice),
+        (SettingField::ParallelToolCalls, parallel_calls.map(Value::from)),
+    ];
+    insert_settings(body, WireDialect::Chat, fields);
 }
 
-/// Everybody takes `max_tokens` but OpenAI's newer models, which refuse it; its successor is refused by Mistral and by
-/// many a server of one's own.
-fn token_limit_field(model: &str) -> &'static str {
-    let [everybodys, openais] = TOKEN_LIMIT_FIELDS;
-    if is_newer_openai_model(model) { openais } else { everybodys }
+/// OpenAI's newer models refuse `max_tokens`; Mistral and many self-hosted servers refuse its successor.
+fn token_limit_field(model: &str) -> SettingField {
+    if is_newer_openai_model(model) { SettingField::MaxCompletionTokens } else { SettingField::MaxOutputTokens }
 }
 
 fn tool_choice_json(choice: &ToolChoice) -> Value {
@@ -51,11 +48,7 @@ fn response_format_json(format: &OutputFormat) -> Value {
     match format {
         OutputFormat::Json => json!({ "type": "json_object" }),
         OutputFormat::Schema { name, schema, strict } => {
-            let mut shape = json!({ "name": name, "schema": schema });
-            if let (Some(strict), Some(fields)) = (strict, shape.as_object_mut()) {
-                fields.insert("strict".to_owned(), (*strict).into());
-            }
-            json!({ "type": "json_schema", "json_schema": shape })
+            json!({ "type": "json_schema", "json_schema": named_schema_json(name, schema, *strict) })
         }
     }
 }

@@ -1,41 +1,37 @@
-//! The calls of a turn, put together from their pieces.
+//! The calls of a turn, assembled from deltas.
 //!
-//! A piece belongs to the call of its `index`; without one, to the call of its id, or to the last one. But several
-//! services number all calls alike, so a piece that says a name begins a new call when it comes with a new id, or when the
-//! arguments so far are whole. (Others give every piece a new id, or repeat the name in each: then the arguments are
-//! still open, and it is the same call.)
+//! A delta belongs to the call of its `index`; without one, to the call of its id, or to the last call. But some services
+//! give all calls the same index, so a delta with a name begins a new call if it has a new id, or if the arguments so far
+//! are complete. (Others send a new id, or repeat the name, in every delta: then the arguments are still incomplete, and it
+//! is the same call.)
 //!
-//! A call is shown when its name is known to be whole: with the first piece of its arguments, with the next call, or at
-//! the end. Nothing here is `Done` before the turn is.
+//! A call starts when its name is complete: with the first delta of its arguments, with the next call, or at the end. No
+//! call is `Done` before the end of the turn.
 
-use super::ingest::SlotCounter;
-use crate::failure::ProviderErrorKind;
-use crate::json;
+use super::slot_counter::SlotCounter;
+use crate::json::{self, is_json_object};
+use crate::provider_error::ProviderErrorKind;
 use model::history::RawItem;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelItemKind};
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// The calls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChatToolCalls {
     calls: Vec<ToolCallBuilder>,
-    /// The last call with this index.
     by_index: HashMap<u64, usize>,
-    /// The last call with this id.
     by_id: HashMap<String, usize>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct ToolCallBuilder {
-    /// What it is shown as, once it is.
+    /// Set once the call has started.
     slot: Option<u32>,
     id: String,
     name: String,
     arguments: String,
     braces: BraceScanner,
-    /// What Gemini wants back with a call: its signed thoughts.
+    /// Gemini's signed reasoning, which it requires back with the call.
     extra_content: Option<Value>,
 }
 
@@ -50,19 +46,19 @@ struct ToolCallDelta {
 }
 
 impl ToolCallDelta {
-    fn from_json(mut piece: Value) -> Self {
-        let mut function = json::take_field(&mut piece, "function").unwrap_or_default();
+    fn from_json(mut delta: Value) -> Self {
+        let mut function = json::take_field(&mut delta, "function").unwrap_or_default();
         let arguments = match json::take_field(&mut function, "arguments") {
             Some(Value::String(text)) => text,
-            Some(whole) => whole.to_string(),
+            Some(arguments) => arguments.to_string(),
             None => String::new(),
         };
         Self {
-            index: piece.get("index").and_then(Value::as_u64),
-            id: json::take_string_field(&mut piece, "id").unwrap_or_default(),
+            index: delta.get("index").and_then(Value::as_u64),
+            id: json::take_string_field(&mut delta, "id").unwrap_or_default(),
             name: json::take_string_field(&mut function, "name").unwrap_or_default(),
             arguments,
-            extra_content: json::take_field(&mut piece, "extra_content"),
+            extra_content: json::take_field(&mut delta, "extra_content"),
         }
     }
 
@@ -72,17 +68,15 @@ impl ToolCallDelta {
 }
 
 impl ChatToolCalls {
-    /// Is there any?
     pub(super) fn is_empty(&self) -> bool {
         self.calls.iter().all(|call| call.name.is_empty())
     }
 
-    /// Are all arguments whole?
     pub(super) fn are_arguments_complete(&self) -> bool {
         self.calls.iter().all(|call| call.arguments.is_empty() || is_json_object(&call.arguments))
     }
 
-    /// A call without a name cannot be made. One that has nothing at all is a slip of the service.
+    /// A call with arguments needs a name. A call without either is ignored.
     pub(super) fn check_names(&self) -> Result<(), ModelFailure> {
         match self.calls.iter().find(|call| call.name.is_empty() && !call.arguments.is_empty()) {
             Some(call) => {
@@ -95,72 +89,70 @@ impl ChatToolCalls {
         }
     }
 
-    /// Takes in the pieces of one chunk.
-    pub(super) fn push_deltas(&mut self, pieces: Vec<Value>, slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) {
-        let several = pieces.len() > 1;
-        for (place, piece) in (0_u64..).zip(pieces) {
-            let mut piece = ToolCallDelta::from_json(piece);
-            if several {
-                piece.index = piece.index.or(Some(place));
+    pub(super) fn push_deltas(&mut self, deltas: Vec<Value>, slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) {
+        let has_several = deltas.len() > 1;
+        for (position, delta) in (0_u64..).zip(deltas) {
+            let mut delta = ToolCallDelta::from_json(delta);
+            if has_several {
+                delta.index = delta.index.or(Some(position));
             }
-            if !piece.is_empty() || piece.extra_content.is_some() {
-                self.push_delta(piece, slots, out);
+            if !delta.is_empty() || delta.extra_content.is_some() {
+                self.push_delta(delta, slots, out);
             }
         }
     }
 
-    fn push_delta(&mut self, piece: ToolCallDelta, slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) {
-        let known = self.position_of(&piece).filter(|place| !self.starts_new_call(*place, &piece));
-        let place = known.unwrap_or(self.calls.len());
+    fn push_delta(&mut self, delta: ToolCallDelta, slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) {
+        let known = self.position_of(&delta).filter(|position| !self.starts_new_call(*position, &delta));
+        let position = known.unwrap_or(self.calls.len());
         if known.is_none() {
-            // Calls are shown in their order: the one before has its whole name.
-            if let Some(before) = self.calls.last_mut() {
-                before.emit_started(slots, out);
+            // Calls start in order: the name of the previous one is complete now.
+            if let Some(previous) = self.calls.last_mut() {
+                previous.emit_started(slots, out);
             }
             self.calls.push(ToolCallBuilder::default());
         }
-        if let Some(index) = piece.index {
-            self.by_index.insert(index, place);
+        if let Some(index) = delta.index {
+            self.by_index.insert(index, position);
         }
-        let Some(call) = self.calls.get_mut(place) else { return };
-        if call.id.is_empty() && !piece.id.is_empty() {
-            self.by_id.insert(piece.id.clone(), place);
-            call.id.clone_from(&piece.id);
+        let Some(call) = self.calls.get_mut(position) else { return };
+        if call.id.is_empty() && !delta.id.is_empty() {
+            self.by_id.insert(delta.id.clone(), position);
+            call.id.clone_from(&delta.id);
         }
-        call.push_delta(piece, slots, out);
+        call.push_delta(delta, slots, out);
     }
 
-    /// The call that a piece seems to belong to.
-    fn position_of(&self, piece: &ToolCallDelta) -> Option<usize> {
-        match piece.index {
+    /// The call that a delta seems to belong to.
+    fn position_of(&self, delta: &ToolCallDelta) -> Option<usize> {
+        match delta.index {
             Some(index) => self.by_index.get(&index).copied(),
-            None if !piece.id.is_empty() => self.by_id.get(&piece.id).copied(),
+            None if !delta.id.is_empty() => self.by_id.get(&delta.id).copied(),
             None => self.calls.len().checked_sub(1),
         }
     }
 
-    fn starts_new_call(&self, place: usize, piece: &ToolCallDelta) -> bool {
-        let Some(call) = self.calls.get(place).filter(|call| !call.name.is_empty() && !piece.name.is_empty()) else {
+    fn starts_new_call(&self, position: usize, delta: &ToolCallDelta) -> bool {
+        let Some(call) = self.calls.get(position).filter(|call| !call.name.is_empty() && !delta.name.is_empty()) else {
             return false;
         };
         let is_open = !call.arguments.is_empty() && !call.braces.is_closed();
-        let new_id = !call.id.is_empty() && !piece.id.is_empty() && call.id != piece.id;
-        if new_id {
-            return !(call.name == piece.name && is_open);
+        let has_new_id = !call.id.is_empty() && !delta.id.is_empty() && call.id != delta.id;
+        if has_new_id {
+            return !(call.name == delta.name && is_open);
         }
-        let same_id = !piece.id.is_empty() && call.id == piece.id;
-        let repeats = call.name == piece.name && (piece.arguments.is_empty() || piece.arguments == call.arguments);
-        !same_id && !repeats && call.braces.is_closed()
+        let has_same_id = !delta.id.is_empty() && call.id == delta.id;
+        let is_repeat = call.name == delta.name && (delta.arguments.is_empty() || delta.arguments == call.arguments);
+        !has_same_id && !is_repeat && call.braces.is_closed()
     }
 
-    /// The turn ended: what was not shown yet is.
+    /// Starts the calls that have not started yet.
     pub(super) fn emit_all(&mut self, slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) {
         for call in &mut self.calls {
             call.emit_started(slots, out);
         }
     }
 
-    /// Every call is whole.
     pub(super) fn finish_all(&mut self, origin: &str, out: &mut Vec<ModelEvent>) {
         for call in std::mem::take(&mut self.calls) {
             if let Some(slot) = call.slot {
@@ -172,27 +164,27 @@ impl ChatToolCalls {
 }
 
 impl ToolCallBuilder {
-    fn push_delta(&mut self, piece: ToolCallDelta, slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) {
-        // Some services say at the end all that they said before.
-        let repeats = !piece.name.is_empty() && piece.arguments == self.arguments && is_json_object(&self.arguments);
+    fn push_delta(&mut self, delta: ToolCallDelta, slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) {
+        // Some services repeat the complete call at the end.
+        let is_repeat = !delta.name.is_empty() && delta.arguments == self.arguments && is_json_object(&self.arguments);
         if self.slot.is_none() {
-            self.merge_name(piece.name);
+            self.merge_name(delta.name);
         }
-        if piece.extra_content.is_some() {
-            self.extra_content = piece.extra_content;
+        if delta.extra_content.is_some() {
+            self.extra_content = delta.extra_content;
         }
-        if repeats || piece.arguments.is_empty() {
+        if is_repeat || delta.arguments.is_empty() {
             return;
         }
-        self.arguments.push_str(&piece.arguments);
-        self.braces.push(&piece.arguments);
+        self.arguments.push_str(&delta.arguments);
+        self.braces.push(&delta.arguments);
         match self.slot {
-            Some(slot) => out.push(ModelEvent::Delta(ModelDelta::Arguments { slot, text: piece.arguments })),
+            Some(slot) => out.push(ModelEvent::Delta(ModelDelta::Arguments { slot, text: delta.arguments })),
             None => self.emit_started(slots, out),
         }
     }
 
-    /// A name comes once, or again and again, or piece by piece.
+    /// A name comes once, repeatedly, or in fragments.
     fn merge_name(&mut self, name: String) {
         if name.starts_with(self.name.as_str()) {
             self.name = name;
@@ -201,7 +193,7 @@ impl ToolCallBuilder {
         }
     }
 
-    /// Shows the call with what there is of its arguments, if it has a name.
+    /// Emits `Started` and the arguments so far, if the call has a name.
     fn emit_started(&mut self, slots: &mut SlotCounter, out: &mut Vec<ModelEvent>) {
         if self.slot.is_some() || self.name.is_empty() {
             return;
@@ -216,7 +208,7 @@ impl ToolCallBuilder {
         }
     }
 
-    /// The call as a whole answer would have it.
+    /// The call as in a response that was not streamed.
     fn into_json(self) -> Value {
         let function = json!({ "name": self.name, "arguments": self.arguments });
         let mut item = json!({ "id": self.id, "type": "function", "function": function });
@@ -227,7 +219,7 @@ impl ToolCallBuilder {
     }
 }
 
-/// Whether the arguments so far look like a whole object. It is asked for every piece, so each byte is looked at once.
+/// Tracks whether the arguments so far are a complete object. Runs for every delta, so it scans each byte once.
 #[derive(Clone, Debug, Default)]
 struct BraceScanner {
     has_opened: bool,
@@ -258,11 +250,6 @@ impl BraceScanner {
     const fn is_closed(&self) -> bool {
         self.has_opened && self.depth == 0 && !self.in_string
     }
-}
-
-/// Is this text one whole JSON object?
-pub(super) fn is_json_object(arguments: &str) -> bool {
-    arguments.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(arguments).is_ok()
 }
 
 #[cfg(test)]

@@ -1,64 +1,56 @@
-//! What a turn cost, and why it ended.
+//! Usage and finish reasons.
 
 use crate::json::{self, token_count_field};
 use model::event::StopReason;
 use model::usage::Usage;
 use serde_json::Value;
 
-/// The tokens that a chunk tells of: its own `usage`, or the one that Groq puts aside.
+/// The usage of a chunk: its own, or Groq's `x_groq.usage`.
 pub(super) fn usage_of_chunk(chunk: &Value) -> Option<Usage> {
     json::non_null_field(chunk, "usage")
         .and_then(parse_usage)
         .or_else(|| chunk.get("x_groq")?.get("usage").and_then(parse_usage))
 }
 
-/// Reads a usage object.
 pub(super) fn parse_usage(usage: &Value) -> Option<Usage> {
     if usage.as_object().is_none_or(|usage| usage.is_empty()) {
         return None;
     }
     let input_tokens = token_count_field(usage, "prompt_tokens");
-    let read = usage.get("prompt_tokens_details").unwrap_or(&Value::Null);
-    let written = usage.get("completion_tokens_details").unwrap_or(&Value::Null);
-    // In the details; or DeepSeek's word for it; or Moonshot's.
+    let input_details = usage.get("prompt_tokens_details").unwrap_or(&Value::Null);
+    let output_details = usage.get("completion_tokens_details").unwrap_or(&Value::Null);
+    // OpenAI's field, DeepSeek's, Moonshot's.
     let cached = [
-        token_count_field(read, "cached_tokens"),
+        token_count_field(input_details, "cached_tokens"),
         token_count_field(usage, "prompt_cache_hit_tokens"),
         token_count_field(usage, "cached_tokens"),
     ];
-    let reasoning_tokens = token_count_field(written, "reasoning_tokens");
+    let reasoning_tokens = token_count_field(output_details, "reasoning_tokens");
     let mut output_tokens = token_count_field(usage, "completion_tokens");
-    // xAI counts thoughts beside the answer, not in it: its total shows that.
-    let apart = input_tokens.saturating_add(output_tokens).saturating_add(reasoning_tokens);
-    if reasoning_tokens > 0 && token_count_field(usage, "total_tokens") == apart {
+    // xAI does not count reasoning in the completion, as its total shows.
+    let separate_total = input_tokens.saturating_add(output_tokens).saturating_add(reasoning_tokens);
+    if reasoning_tokens > 0 && token_count_field(usage, "total_tokens") == separate_total {
         output_tokens = output_tokens.saturating_add(reasoning_tokens);
     }
     Some(Usage {
         input_tokens,
         cached_tokens: cached.into_iter().find(|tokens| *tokens > 0).unwrap_or_default(),
-        cache_write_tokens: token_count_field(read, "cache_write_tokens"),
+        cache_write_tokens: token_count_field(input_details, "cache_write_tokens"),
         output_tokens,
         reasoning_tokens,
     })
 }
 
-/// Why a turn ended, in our words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChatFinishReason {
-    /// The model or a limit ended it.
     Stop(StopReason),
-    /// The service broke.
     ProviderFailed,
-    /// The service had too much to do.
     Overloaded,
-    /// Somebody stopped it half-way.
     Aborted,
-    /// A word that we do not know.
     Unknown,
 }
 
 impl ChatFinishReason {
-    /// Reads a `finish_reason`.
     pub(super) fn parse(reason: &str) -> Self {
         match reason.to_ascii_lowercase().as_str() {
             "stop" | "stop_sequence" | "end_turn" | "eos" | "eos_token" => Self::Stop(StopReason::Stop),

@@ -1,4 +1,4 @@
-//! A piece of a block: the event of which there are a million, read without making a tree of it.
+//! Deltas of a content block: by far the most frequent events, so they are parsed without building a JSON tree.
 
 use super::block_builder::ContentBlockKind;
 use crate::json;
@@ -6,19 +6,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// More of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ContentBlockDelta<'a> {
-    /// Words.
     Text(&'a str),
-    /// Thoughts.
     Thinking(&'a str),
-    /// The JSON text of an input.
+    /// JSON of a tool's input.
     Input(&'a str),
 }
 
 impl<'a> ContentBlockDelta<'a> {
-    /// Looks at an event's `delta`. `None` for what is no piece.
+    /// Parses the `delta` of an event; `None` for unknown types.
     pub(super) fn from_json(delta: &'a Value) -> Option<Self> {
         match json::str_field(delta, "type")? {
             "text_delta" => json::str_field(delta, "text").map(Self::Text),
@@ -28,7 +25,7 @@ impl<'a> ContentBlockDelta<'a> {
         }
     }
 
-    /// The block that it would be a piece of, were that not announced. A call cannot be guessed: it has a name.
+    /// The block of a delta whose block was never started. A call cannot be guessed, because it needs a name.
     pub(super) fn implied_block(self) -> Option<(ContentBlockKind, Value)> {
         match self {
             Self::Text(_) => Some((ContentBlockKind::Text, json!({"type": "text"}))),
@@ -38,12 +35,10 @@ impl<'a> ContentBlockDelta<'a> {
     }
 }
 
-/// An event that is a piece.
 #[derive(Deserialize)]
 pub(super) struct ContentBlockDeltaEvent<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
-    /// The block.
     pub(super) index: u32,
     #[serde(borrow)]
     delta: DeltaFields<'a>,
@@ -61,23 +56,22 @@ struct DeltaFields<'a> {
     partial_json: Option<BorrowedText<'a>>,
 }
 
-/// In a struct of its own, a text inside an `Option` is borrowed where it has no escapes.
+/// The wrapper lets serde borrow a string without escapes inside an `Option`.
 #[derive(Deserialize)]
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'a> ContentBlockDeltaEvent<'a> {
-    /// Reads an event. `None` for everything that has to be looked at more closely.
+    /// `None` for every event that needs a full parse.
     pub(super) fn parse(data: &'a str) -> Option<Self> {
         serde_json::from_str(data).ok().filter(|event: &Self| event.kind == "content_block_delta")
     }
 
-    /// The piece.
     pub(super) fn block_delta(&self) -> Option<ContentBlockDelta<'_>> {
         let DeltaFields { kind, text, thinking, partial_json } = &self.delta;
         match kind.as_ref() {
-            "text_delta" => text.as_ref().map(|words| ContentBlockDelta::Text(&words.0)),
-            "thinking_delta" => thinking.as_ref().map(|words| ContentBlockDelta::Thinking(&words.0)),
-            "input_json_delta" => partial_json.as_ref().map(|words| ContentBlockDelta::Input(&words.0)),
+            "text_delta" => text.as_ref().map(|text| ContentBlockDelta::Text(&text.0)),
+            "thinking_delta" => thinking.as_ref().map(|text| ContentBlockDelta::Thinking(&text.0)),
+            "input_json_delta" => partial_json.as_ref().map(|text| ContentBlockDelta::Input(&text.0)),
             _ => None,
         }
     }

@@ -1,30 +1,27 @@
-//! What people, tools and the model said, as content blocks.
+//! Content parts, calls and results as content blocks.
 
 use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder};
 use crate::history::{PromptCall, PromptResult};
 use crate::json;
+use crate::tool_name::sanitize_tool_name;
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::item::ResultStatus;
 use serde_json::{Value, json};
 
-/// The ends of the names of pictures that the provider can look at.
 const IMAGE_EXTENSIONS: [&str; 5] = [".jpg", ".jpeg", ".png", ".gif", ".webp"];
-/// The longest title of a document.
 const TITLE_CHARS_MAX: usize = 255;
-/// The longest name of a tool.
-const NAME_CHARS_MAX: usize = 64;
-/// Where arguments go that are no object.
+/// The name of a tool that the model called without one.
+const UNNAMED_TOOL: &str = "_";
+/// Holds arguments that are not an object.
 const INVALID_ARGUMENTS_KEY: &str = "_invalid";
 
-/// Words.
-pub(super) fn text_block(words: &str) -> Value {
-    json!({"type": "text", "text": words})
+pub(super) fn text_block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
 }
 
-/// A part of what a person or a tool gave.
 pub(super) fn part_block(part: &ContentPart) -> Value {
     match part {
-        ContentPart::Text { text: words, .. } => text_block(words),
+        ContentPart::Text { text, .. } => text_block(text),
         ContentPart::ImageUrl { image_url, .. } => {
             image_block(&image_url.url).unwrap_or_else(|| text_block(&image_url.placeholder()))
         }
@@ -32,16 +29,16 @@ pub(super) fn part_block(part: &ContentPart) -> Value {
     }
 }
 
-/// A part in words alone.
+/// A part as text, with a placeholder for images and files.
 fn part_text_block(part: &ContentPart) -> Value {
     match part {
-        ContentPart::Text { text: words, .. } => text_block(words),
+        ContentPart::Text { text, .. } => text_block(text),
         ContentPart::ImageUrl { image_url, .. } => text_block(&image_url.placeholder()),
         ContentPart::File { file } => text_block(&file_placeholder(file)),
     }
 }
 
-/// A picture. The provider fetches nothing over plain http.
+/// `None` if the provider cannot read the image. It fetches nothing over plain HTTP.
 fn image_block(url: &str) -> Option<Value> {
     let source = match ImageSource::from_url(url) {
         ImageSource::Remote(url) if url.starts_with("https://") => json!({"type": "url", "url": url}),
@@ -53,7 +50,7 @@ fn image_block(url: &str) -> Option<Value> {
     Some(json!({"type": "image", "source": source}))
 }
 
-/// A file that the provider can read: a PDF, or a picture. Others it refuses.
+/// `None` unless the file is a PDF or an image: the provider refuses others.
 fn file_block(file: &FileRef) -> Option<Value> {
     let url = file.url.as_deref()?;
     let source = match ImageSource::from_url(url) {
@@ -87,19 +84,12 @@ pub(super) fn tool_use_block(call: &PromptCall<'_>) -> Value {
     let mut block = raw.and_then(Value::as_object).cloned().unwrap_or_default();
     block.insert("type".to_owned(), "tool_use".into());
     block.insert("id".to_owned(), call.id.into());
-    block.insert("name".to_owned(), sanitize_tool_name(call.name).into());
+    block.insert("name".to_owned(), sanitize_tool_name(call.name, UNNAMED_TOOL).into());
     block.insert("input".to_owned(), arguments_object(call.arguments));
     Value::Object(block)
 }
 
-/// A tool's name as the provider takes it. A model may have asked for one that no tool can have.
-pub(super) fn sanitize_tool_name(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    let name: String = name.chars().take(NAME_CHARS_MAX).map(plain).collect();
-    if name.is_empty() { "_".to_owned() } else { name }
-}
-
-/// The arguments as an object, which they may not be: the model's own mistake is shown to it as such.
+/// The arguments as an object. If they are not one, the model sees its mistake.
 fn arguments_object(arguments: &str) -> Value {
     if arguments.trim().is_empty() {
         return json!({});
@@ -110,11 +100,11 @@ fn arguments_object(arguments: &str) -> Value {
         .unwrap_or_else(|| json!({ INVALID_ARGUMENTS_KEY: arguments }))
 }
 
-/// What a tool gave. Of one that failed the provider takes words alone.
+/// The provider accepts only text in failed results.
 pub(super) fn tool_result_block(result: &PromptResult<'_>) -> Value {
     let is_error = !matches!(result.status, ResultStatus::Completed | ResultStatus::InProgress);
-    let as_block = if is_error { part_text_block } else { part_block };
-    let content: Vec<Value> = result.content.iter().map(as_block).collect();
+    let to_block = if is_error { part_text_block } else { part_block };
+    let content: Vec<Value> = result.content.iter().map(to_block).collect();
     let mut block = json!({"type": "tool_result", "tool_use_id": result.call.id, "content": content});
     if let Some(block) = block.as_object_mut().filter(|_| is_error) {
         block.insert("is_error".to_owned(), true.into());
@@ -122,7 +112,6 @@ pub(super) fn tool_result_block(result: &PromptResult<'_>) -> Value {
     block
 }
 
-/// The blocks of a raw item.
 pub(super) fn raw_blocks(raw: &Value) -> &[Value] {
     raw.as_array().map_or_else(|| std::slice::from_ref(raw), Vec::as_slice)
 }
@@ -190,13 +179,5 @@ mod tests {
             assert_eq!(failed["content"], json!([text_block("[image https://x/a]")]));
             assert_eq!(failed["is_error"], true);
         }
-    }
-
-    #[test]
-    fn a_name_is_one_that_the_provider_takes() {
-        assert_eq!(sanitize_tool_name("get_weather-2"), "get_weather-2");
-        assert_eq!(sanitize_tool_name("functions.get wéather"), "functions_get_w_ather");
-        assert_eq!(sanitize_tool_name(""), "_");
-        assert_eq!(sanitize_tool_name(&"x".repeat(200)).len(), NAME_CHARS_MAX);
     }
 }

@@ -1,7 +1,7 @@
-//! The provider's stream in, deltas out.
+//! Turns the stream of a message into model events.
 //!
-//! An item is `Done` when the next block starts or the message ends: only then is it known that no limit cut it. What was
-//! last said before a limit is left open, and whoever listens closes it as incomplete.
+//! An item is `Done` when the next block starts or the message ends: only then is it certain that no limit truncated it.
+//! The last item before a limit stays open, and the consumer closes it as incomplete.
 
 use super::block_builder::{
     ContentBlockBuilder, ContentBlockKind, NO_SLOT, hosted_action, hosted_state, parse_citation, visible_result,
@@ -9,13 +9,12 @@ use super::block_builder::{
 use super::block_delta::{ContentBlockDelta, ContentBlockDeltaEvent};
 use super::item_builder::{MessagesItemBuilder, MessagesUsage};
 use super::refusal;
-use crate::{Ingest, failure, json};
+use crate::{Ingest, json, provider_error};
 use model::event::StopReason;
 use model::model_turn::{ModelDelta, ModelEvent, ModelFailure, ModelRequest, ModelTurnEnd};
 use serde_json::Value;
-use sse;
 
-/// Reads one answer of the provider. `origin` is where its raw items may go back to.
+/// Reads the response to one request. `origin` is recorded in its raw items.
 #[must_use]
 pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
     Box::new(MessagesIngest { origin, ..MessagesIngest::default() })
@@ -24,9 +23,9 @@ pub fn new_ingest(origin: String, _turn: &ModelRequest) -> Box<dyn Ingest> {
 #[derive(Debug, Default)]
 struct MessagesIngest {
     origin: String,
-    /// The blocks that have not ended, in the order in which they started.
+    /// Open blocks, in the order of their starts.
     blocks: Vec<ContentBlockBuilder>,
-    /// The items that are not done, in the order in which they started.
+    /// Open items, in the order of their starts.
     items: Vec<MessagesItemBuilder>,
     next_slot: u32,
     usage: MessagesUsage,
@@ -42,24 +41,24 @@ impl Ingest for MessagesIngest {
         if self.is_finished {
             return;
         }
-        let quick = ContentBlockDeltaEvent::parse(&event.data);
-        if let Some((quick, piece)) = quick.as_ref().and_then(|quick| Some((quick, quick.block_delta()?)))
-            && self.push_delta(Some(quick.index), piece, out)
+        let parsed = ContentBlockDeltaEvent::parse(&event.data);
+        if let Some((parsed, delta)) = parsed.as_ref().and_then(|parsed| Some((parsed, parsed.block_delta()?)))
+            && self.push_delta(Some(parsed.index), delta, out)
         {
             return;
         }
         match model::json::parse_lenient_json(&event.data) {
             Ok(value) => self.dispatch_event(event.event.as_deref(), value, out),
-            Err(error) => self.fail(failure::invalid_json_failure(&event.data, &error), out),
+            Err(error) => self.fail(provider_error::invalid_json_failure(&event.data, &error), out),
         }
     }
 
     fn on_end(&mut self, out: &mut Vec<ModelEvent>) {
-        // A provider that has said why it stopped, and has ended every block, has said everything.
+        // With a stop reason and every block ended, nothing is missing but the terminal event.
         if self.stop_reason.is_some() && self.blocks.is_empty() {
             self.finish(out);
         } else {
-            self.fail(failure::truncated_stream_failure(), out);
+            self.fail(provider_error::truncated_stream_failure(), out);
         }
     }
 }
@@ -89,17 +88,17 @@ impl MessagesIngest {
         self.update_usage(event.get("usage"), out);
         let Some(delta) = event.get("delta") else { return };
         let Some(reason) = json::str_field(delta, "stop_reason") else { return };
-        let (stop, is_plain) = match reason {
+        let (stop_reason, is_expected) = match reason {
             "end_turn" | "stop_sequence" => (StopReason::Stop, true),
             "tool_use" => (StopReason::ToolCalls, true),
             "max_tokens" | "model_context_window_exceeded" => (StopReason::MaxTokens, true),
             "pause_turn" => (StopReason::MaxTokens, false),
-            // Why it was filtered is told, where the provider says.
+            // The details of a refusal are passed on.
             "refusal" => (StopReason::ContentFilter, json::non_null_field(delta, "stop_details").is_none()),
             _ => (StopReason::Stop, false),
         };
-        self.stop_reason = Some(stop);
-        if !is_plain {
+        self.stop_reason = Some(stop_reason);
+        if !is_expected {
             out.push(unknown_delta(event));
         }
     }
@@ -117,56 +116,62 @@ impl MessagesIngest {
         let index = json::u32_field(&event, "index");
         match event.get("content_block").map_or(ContentBlockKind::Unknown, ContentBlockKind::from_json) {
             ContentBlockKind::Unknown => {
-                // Its pieces have to find it, and to be unknown, too.
+                // Its deltas have to find it, and are unknown, too.
                 self.blocks.push(ContentBlockBuilder::new(index, NO_SLOT, ContentBlockKind::Unknown, Value::Null));
                 out.push(unknown_delta(event));
             }
             kind => {
-                let head = json::take_field(&mut event, "content_block").unwrap_or_default();
-                self.start_block(index, kind, head, out);
+                let start_json = json::take_field(&mut event, "content_block").unwrap_or_default();
+                self.start_block(index, kind, start_json, out);
             }
         }
     }
 
-    /// A block starts: what came before it is done, unless it goes on in this one.
-    fn start_block(&mut self, index: Option<u32>, kind: ContentBlockKind, head: Value, out: &mut Vec<ModelEvent>) {
-        let joined = self.item_to_join(kind, &head);
+    /// Items before the block are done, unless it continues one of them.
+    fn start_block(
+        &mut self,
+        index: Option<u32>,
+        kind: ContentBlockKind,
+        start_json: Value,
+        out: &mut Vec<ModelEvent>,
+    ) {
+        let joined = self.item_to_join(kind, &start_json);
         self.finish_closed_items(joined, out);
         let slot = joined.unwrap_or(self.next_slot);
         if joined.is_none() {
             self.next_slot = slot.saturating_add(1);
-            self.items.push(MessagesItemBuilder::new(slot, kind, &head, out));
+            self.items.push(MessagesItemBuilder::new(slot, kind, &start_json, out));
         }
         let Some(item) = self.items.iter_mut().find(|item| item.slot == slot) else { return };
         item.has_open_block = true;
         item.pending_call_id = None;
-        // What a block already says as it starts is its first piece.
-        let said = match kind {
-            ContentBlockKind::Text => json::str_field(&head, "text"),
-            ContentBlockKind::Thinking => json::str_field(&head, "thinking"),
+        // The start of a block may already have text.
+        let text = match kind {
+            ContentBlockKind::Text => json::str_field(&start_json, "text"),
+            ContentBlockKind::Thinking => json::str_field(&start_json, "thinking"),
             _ => None,
         };
-        let said = said.unwrap_or_default().to_owned();
+        let text = text.unwrap_or_default().to_owned();
         self.blocks.push(ContentBlockBuilder {
             text_start_chars: item.text_chars,
-            ..ContentBlockBuilder::new(index, slot, kind, head)
+            ..ContentBlockBuilder::new(index, slot, kind, start_json)
         });
-        let piece = if kind == ContentBlockKind::Text {
-            ContentBlockDelta::Text(&said)
+        let delta = if kind == ContentBlockKind::Text {
+            ContentBlockDelta::Text(&text)
         } else {
-            ContentBlockDelta::Thinking(&said)
+            ContentBlockDelta::Thinking(&text)
         };
-        self.push_delta(index, piece, out);
+        self.push_delta(index, delta, out);
     }
 
-    /// The item that a block goes on with, if there is one.
-    fn item_to_join(&self, kind: ContentBlockKind, head: &Value) -> Option<u32> {
+    /// The slot of the item that a block continues.
+    fn item_to_join(&self, kind: ContentBlockKind, start_json: &Value) -> Option<u32> {
         let item = match kind {
             ContentBlockKind::Text => {
                 self.items.last().filter(|item| item.kind == ContentBlockKind::Text && !item.has_open_block)
             }
             ContentBlockKind::HostedToolResult => {
-                let call = json::str_field(head, "tool_use_id")?;
+                let call = json::str_field(start_json, "tool_use_id")?;
                 self.items.iter().find(|item| item.pending_call_id.as_deref() == Some(call))
             }
             _ => None,
@@ -174,15 +179,15 @@ impl MessagesIngest {
         item.map(|item| item.slot)
     }
 
-    /// What has ended, and is not going on, is done.
-    fn finish_closed_items(&mut self, going_on: Option<u32>, out: &mut Vec<ModelEvent>) {
+    /// Finishes all items without an open block or a pending call, but for the one in slot `kept`.
+    fn finish_closed_items(&mut self, kept: Option<u32>, out: &mut Vec<ModelEvent>) {
         let origin = &self.origin;
         self.items.retain_mut(|item| {
-            let stays = item.has_open_block || item.pending_call_id.is_some() || going_on == Some(item.slot);
-            if !stays {
+            let is_open = item.has_open_block || item.pending_call_id.is_some() || kept == Some(item.slot);
+            if !is_open {
                 item.finish(origin, out);
             }
-            stays
+            is_open
         });
     }
 
@@ -191,11 +196,11 @@ impl MessagesIngest {
         let is_new = !self.blocks.iter().any(|block| block.index == index);
         let delta = event.get("delta").unwrap_or(&Value::Null);
         let is_known = match ContentBlockDelta::from_json(delta) {
-            Some(piece) => {
-                if let Some((kind, head)) = piece.implied_block().filter(|_| is_new) {
-                    self.start_block(index, kind, head, out);
+            Some(delta) => {
+                if let Some((kind, start_json)) = delta.implied_block().filter(|_| is_new) {
+                    self.start_block(index, kind, start_json, out);
                 }
-                self.push_delta(index, piece, out)
+                self.push_delta(index, delta, out)
             }
             None => self.apply_metadata_delta(index, delta),
         };
@@ -204,11 +209,11 @@ impl MessagesIngest {
         }
     }
 
-    /// More of a block. False when it has no place there.
-    fn push_delta(&mut self, index: Option<u32>, piece: ContentBlockDelta<'_>, out: &mut Vec<ModelEvent>) -> bool {
+    /// Returns `false` if the delta does not fit the block.
+    fn push_delta(&mut self, index: Option<u32>, delta: ContentBlockDelta<'_>, out: &mut Vec<ModelEvent>) -> bool {
         let Some(block) = self.blocks.iter_mut().rev().find(|block| block.index == index) else { return false };
         let slot = block.slot;
-        match (block.kind, piece) {
+        match (block.kind, delta) {
             (ContentBlockKind::Text, ContentBlockDelta::Text(text)) => {
                 block.text.push_str(text);
                 if let Some(item) = self.items.iter_mut().rev().find(|item| item.slot == slot) {
@@ -234,13 +239,13 @@ impl MessagesIngest {
         true
     }
 
-    /// What belongs to a block beside its words. False for what we have no words for.
+    /// Applies a signature or a citation. Returns `false` if it should be passed on as unknown.
     fn apply_metadata_delta(&mut self, index: Option<u32>, delta: &Value) -> bool {
         let Some(block) = self.blocks.iter_mut().rev().find(|block| block.index == index) else { return false };
         match (block.kind, json::str_field(delta, "type"), &mut block.start_json) {
-            (ContentBlockKind::Thinking, Some("signature_delta"), Value::Object(head)) => {
+            (ContentBlockKind::Thinking, Some("signature_delta"), Value::Object(fields)) => {
                 let signature = json::str_field(delta, "signature").unwrap_or_default();
-                head.insert("signature".to_owned(), signature.into());
+                fields.insert("signature".to_owned(), signature.into());
                 true
             }
             (ContentBlockKind::Text, Some("citations_delta"), _) => {
@@ -253,49 +258,51 @@ impl MessagesIngest {
     }
 
     fn block_ended(&mut self, index: Option<u32>, out: &mut Vec<ModelEvent>) {
-        let Some(place) = self.blocks.iter().rposition(|block| block.index == index) else { return };
-        let block = self.blocks.remove(place);
+        let Some(position) = self.blocks.iter().rposition(|block| block.index == index) else { return };
+        let block = self.blocks.remove(position);
         let (slot, kind) = (block.slot, block.kind);
         let Some(item) = self.items.iter_mut().find(|item| item.slot == slot) else { return };
         item.has_open_block = false;
-        // Citations of nothing refer to nothing.
+        // Without text there is nothing to annotate.
         if kind == ContentBlockKind::Text && item.is_announced {
-            let cited = block
+            let annotations = block
                 .citations
                 .iter()
-                .filter_map(|cited| parse_citation(cited, block.text_start_chars, item.text_chars));
+                .filter_map(|citation| parse_citation(citation, block.text_start_chars, item.text_chars));
             out.extend(
-                cited.map(|annotation| ModelDelta::Annotation { slot, part: 0, annotation }).map(ModelEvent::Delta),
+                annotations
+                    .map(|annotation| ModelDelta::Annotation { slot, part: 0, annotation })
+                    .map(ModelEvent::Delta),
             );
         }
         if kind == ContentBlockKind::ToolUse && block.text.trim().is_empty() {
             out.push(ModelEvent::Delta(ModelDelta::Arguments { slot, text: block.input_text() }));
         }
-        let whole = block.into_json();
+        let block = block.into_json();
         match kind {
             ContentBlockKind::HostedToolUse => {
-                item.pending_call_id = json::str_field(&whole, "id").map(str::to_owned);
-                item.action = hosted_action(&whole);
+                item.pending_call_id = json::str_field(&block, "id").map(str::to_owned);
+                item.action = hosted_action(&block);
                 out.push(item.hosted_delta("in_progress"));
             }
             ContentBlockKind::HostedToolResult => {
-                item.action.extend(visible_result(&whole).map(|result| ("result".to_owned(), result)));
-                out.push(item.hosted_delta(hosted_state(&whole)));
+                item.action.extend(visible_result(&block).map(|result| ("result".to_owned(), result)));
+                out.push(item.hosted_delta(hosted_state(&block)));
             }
             _ => {}
         }
-        item.blocks.push(whole);
+        item.blocks.push(block);
     }
 
-    /// The message is whole, or a limit has ended it.
+    /// The message is complete, or a limit ended it.
     fn finish(&mut self, out: &mut Vec<ModelEvent>) {
         if self.is_finished {
             return;
         }
         self.is_finished = true;
-        let stop = self.stop_reason.unwrap_or(StopReason::Stop);
-        if matches!(stop, StopReason::MaxTokens | StopReason::ContentFilter) {
-            // The last thing that was said may be cut; what came before it is not.
+        let stop_reason = self.stop_reason.unwrap_or(StopReason::Stop);
+        if matches!(stop_reason, StopReason::MaxTokens | StopReason::ContentFilter) {
+            // Only the last item may be truncated.
             let last = self.items.last().map(|item| item.slot);
             self.finish_closed_items(last, out);
         } else {
@@ -307,7 +314,7 @@ impl MessagesIngest {
             }
         }
         let (usage, model, service_tier) = (self.usage.to_usage(), self.model.take(), self.service_tier.take());
-        out.push(ModelEvent::End(ModelTurnEnd { stop_reason: stop, usage, model, service_tier }));
+        out.push(ModelEvent::End(ModelTurnEnd { stop_reason, usage, model, service_tier }));
     }
 
     fn fail(&mut self, failure: ModelFailure, out: &mut Vec<ModelEvent>) {

@@ -1,4 +1,4 @@
-//! One item of the answer, and what the answer cost.
+//! One item of a response, and the response's usage.
 
 use super::block_builder::ContentBlockKind;
 use crate::json;
@@ -8,37 +8,31 @@ use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use model::usage::Usage;
 use serde_json::Value;
 
-/// An item that is not done.
 #[derive(Debug)]
 pub(super) struct MessagesItemBuilder {
-    /// Our number for it.
     pub(super) slot: u32,
-    /// What its first block is.
+    /// The kind of its first block.
     pub(super) kind: ContentBlockKind,
-    /// Somebody was told of it.
+    /// `Started` was emitted.
     pub(super) is_announced: bool,
-    /// A block of it has not ended.
     pub(super) has_open_block: bool,
-    /// The call whose result belongs to it and has not come.
+    /// The hosted call whose result is still missing.
     pub(super) pending_call_id: Option<String>,
-    /// What a hosted call does.
     pub(super) action: JsonObject,
-    /// How long a message is, in code points.
     pub(super) text_chars: u32,
-    /// Its blocks that have ended.
+    /// Complete blocks.
     pub(super) blocks: Vec<Value>,
 }
 
 impl MessagesItemBuilder {
-    /// An item whose first block starts.
-    pub(super) fn new(slot: u32, kind: ContentBlockKind, head: &Value, out: &mut Vec<ModelEvent>) -> Self {
-        let started = started_item(kind, head);
-        let told = started.is_some();
+    pub(super) fn new(slot: u32, kind: ContentBlockKind, start_json: &Value, out: &mut Vec<ModelEvent>) -> Self {
+        let started = started_item(kind, start_json);
+        let is_announced = started.is_some();
         out.extend(started.map(|item| ModelEvent::Delta(ModelDelta::Started { slot, item })));
         Self {
             slot,
             kind,
-            is_announced: told,
+            is_announced,
             has_open_block: true,
             pending_call_id: None,
             action: JsonObject::new(),
@@ -47,29 +41,27 @@ impl MessagesItemBuilder {
         }
     }
 
-    /// More words of a message. It is told of with its first one: a message without words never was.
-    pub(super) fn push_text(&mut self, words: &str, out: &mut Vec<ModelEvent>) {
+    /// A message starts with its first text: without text there is no message.
+    pub(super) fn push_text(&mut self, text: &str, out: &mut Vec<ModelEvent>) {
         let slot = self.slot;
-        if !self.is_announced && !words.is_empty() {
+        if !self.is_announced && !text.is_empty() {
             self.is_announced = true;
             let item = ModelItemKind::Message { phase: None };
             out.push(ModelEvent::Delta(ModelDelta::Started { slot, item }));
         }
-        let letters = u32::try_from(words.chars().count()).unwrap_or(u32::MAX);
-        self.text_chars = self.text_chars.saturating_add(letters);
-        if !words.is_empty() {
-            let text = words.to_owned();
+        let chars = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+        self.text_chars = self.text_chars.saturating_add(chars);
+        if !text.is_empty() {
+            let text = text.to_owned();
             out.push(ModelEvent::Delta(ModelDelta::Text { slot, part: 0, text, logprobs: None }));
         }
     }
 
-    /// A hosted call moved on.
     pub(super) fn hosted_delta(&self, state: &str) -> ModelEvent {
         let action = Some(Value::Object(self.action.clone()));
         ModelEvent::Delta(ModelDelta::Hosted { slot: self.slot, state: state.to_owned(), action })
     }
 
-    /// It is whole.
     pub(super) fn finish(&mut self, origin: &str, out: &mut Vec<ModelEvent>) {
         if self.is_announced {
             let blocks = std::mem::take(&mut self.blocks);
@@ -80,15 +72,15 @@ impl MessagesItemBuilder {
     }
 }
 
-/// Are words all that there is? Then nothing has to be kept beside them.
+/// Then the text is enough, and no raw item is needed.
 fn is_plain_text(blocks: &[Value]) -> bool {
     let [Value::Object(block)] = blocks else { return false };
     block.get("type").is_some_and(|kind| kind == "text") && block.keys().all(|key| key == "type" || key == "text")
 }
 
-/// What is told of an item when its first block starts.
-fn started_item(kind: ContentBlockKind, head: &Value) -> Option<ModelItemKind> {
-    let text = |key| json::str_field(head, key).unwrap_or_default().to_owned();
+/// `None` for items that start later, or never.
+fn started_item(kind: ContentBlockKind, start_json: &Value) -> Option<ModelItemKind> {
+    let text = |key| json::str_field(start_json, key).unwrap_or_default().to_owned();
     match kind {
         ContentBlockKind::Text | ContentBlockKind::Unknown => None,
         ContentBlockKind::Thinking | ContentBlockKind::RedactedThinking => Some(ModelItemKind::Reasoning),
@@ -97,14 +89,14 @@ fn started_item(kind: ContentBlockKind, head: &Value) -> Option<ModelItemKind> {
             Some(ModelItemKind::ToolCall { name: text("name"), provider_call_id })
         }
         ContentBlockKind::HostedToolUse => Some(ModelItemKind::HostedCall { name: text("name") }),
-        // The call itself was in an answer before this one.
+        // The call was in an earlier response.
         ContentBlockKind::HostedToolResult => {
             Some(ModelItemKind::HostedCall { name: text("type").replace("_tool_result", "") })
         }
     }
 }
 
-/// Tokens in the provider's words: it counts what came from its cache, and what went into it, apart.
+/// The provider counts tokens that it read from its cache, or wrote to it, apart from the input.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MessagesUsage {
     input: u64,
@@ -115,7 +107,7 @@ pub(super) struct MessagesUsage {
 }
 
 impl MessagesUsage {
-    /// Takes in what is told; counts are sums so far, and what is left out stays as it was.
+    /// Counts are cumulative; missing ones keep their value.
     pub(super) fn update(&mut self, usage: &Value) {
         let set = |field: &mut u64, usage: &Value, key: &str| {
             if json::non_null_field(usage, key).is_some() {
@@ -131,7 +123,6 @@ impl MessagesUsage {
         }
     }
 
-    /// The same in our words.
     pub(super) const fn to_usage(&self) -> Usage {
         Usage {
             input_tokens: self.input.saturating_add(self.cache_write).saturating_add(self.cache_read),

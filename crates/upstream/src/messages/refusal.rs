@@ -1,62 +1,58 @@
-//! An error answer, or an error in a stream, as a failure.
+//! Classifies the errors of Anthropic Messages.
 
-use crate::failure::{ProviderError, ProviderErrorKind};
+use crate::provider_error::{ProviderError, ProviderErrorKind};
 use model::model_turn::ModelFailure;
 use serde_json::Value;
 
-/// How the provider says that a conversation is too long.
 const CONTEXT_TOO_LONG_PHRASES: [&str; 3] =
     ["prompt is too long", "exceed context limit", "exceeds the context window"];
-/// A limit on money: waiting does not help before the month is over.
+/// A monthly limit: retrying does not help.
 const SPEND_LIMIT_CODE: &str = "enforced_spend_limit_reached";
 
-/// What an answer with an error status means.
+/// Classifies an error response, whose `body` may be truncated.
 #[must_use]
 pub fn classify_error(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
-    let complaint = ProviderError::from_body(body);
-    let trouble = kind_from_error(&complaint).unwrap_or(match status {
+    let error = ProviderError::from_body(body);
+    let kind = kind_from_error(&error).unwrap_or(match status {
         402 => ProviderErrorKind::Auth,
         413 => ProviderErrorKind::ContextTooLong,
         status => ProviderErrorKind::from_status(status),
     });
-    let mut failure = ModelFailure { retry_after_ms, ..complaint.to_failure(trouble, Some(status)) };
+    let mut failure = ModelFailure { retry_after_ms, ..error.to_failure(kind, Some(status)) };
     if model::json::parse_lenient_json(&String::from_utf8_lossy(body)).is_ok_and(|body| is_spend_limit_reached(&body)) {
         failure.error.retryable = Some(false);
     }
     failure
 }
 
-/// What an `error` event means.
+/// Classifies an `error` event.
 pub(super) fn classify_stream_error(event: &Value) -> ModelFailure {
-    let complaint = ProviderError::from_json(event);
-    let mut failure = complaint.to_failure(kind_from_error(&complaint).unwrap_or(ProviderErrorKind::Provider), None);
+    let error = ProviderError::from_json(event);
+    let mut failure = error.to_failure(kind_from_error(&error).unwrap_or(ProviderErrorKind::Provider), None);
     if is_spend_limit_reached(event) {
         failure.error.retryable = Some(false);
     }
     failure
 }
 
-/// What the error's type says. `None` when it says nothing that we know.
-fn kind_from_error(complaint: &ProviderError) -> Option<ProviderErrorKind> {
-    Some(match complaint.error_type.as_str() {
+fn kind_from_error(error: &ProviderError) -> Option<ProviderErrorKind> {
+    Some(match error.error_type.as_str() {
         "overloaded_error" => ProviderErrorKind::Overloaded,
         "rate_limit_error" => ProviderErrorKind::RateLimited,
         "api_error" | "timeout_error" | "gateway_timeout_error" | "conflict_error" => ProviderErrorKind::Provider,
         "authentication_error" | "permission_error" | "billing_error" => ProviderErrorKind::Auth,
         "request_too_large" => ProviderErrorKind::ContextTooLong,
-        "invalid_request_error" if complaint.mentions_any(&CONTEXT_TOO_LONG_PHRASES) => {
-            ProviderErrorKind::ContextTooLong
-        }
-        "invalid_request_error" if is_thinking_error(complaint) => ProviderErrorKind::HistoryRefused,
+        "invalid_request_error" if error.mentions_any(&CONTEXT_TOO_LONG_PHRASES) => ProviderErrorKind::ContextTooLong,
+        "invalid_request_error" if is_thinking_error(error) => ProviderErrorKind::HistoryRefused,
         "invalid_request_error" | "not_found_error" => ProviderErrorKind::Refused,
         _ => return None,
     })
 }
 
-/// A complaint about a place in the conversation that speaks of thinking: a signature that is not theirs, a block that is
-/// missing. Without any thoughts the same request is taken.
-fn is_thinking_error(complaint: &ProviderError) -> bool {
-    complaint.message.starts_with("messages.") && complaint.message.contains("thinking")
+/// Whether the error is about thinking in an earlier message: a foreign signature, or a missing block. The provider
+/// accepts the same request without thinking blocks.
+fn is_thinking_error(error: &ProviderError) -> bool {
+    error.message.starts_with("messages.") && error.message.contains("thinking")
 }
 
 fn is_spend_limit_reached(error: &Value) -> bool {

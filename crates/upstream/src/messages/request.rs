@@ -1,8 +1,9 @@
-//! The body that asks for a turn.
+//! Builds the request body.
 
 use super::cache_control::PromptCachePolicy;
-use super::conversation::{PromptMessage, build_messages, is_tool_use};
+use super::conversation::build_messages;
 use super::thinking::{self, ThinkingMode};
+use super::wire::{PromptMessage, is_thinking_block, is_tool_use};
 use super::{BETAS_OPTION, content, settings};
 use crate::settings::combined_instructions;
 use crate::{RequestTarget, json, options};
@@ -13,60 +14,60 @@ use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// How long an answer may be, in tokens, beyond what may be thought; the provider wants to be told. A caller may wish for
-/// another length, and `max_tokens` in the options says otherwise.
+/// The provider requires an output limit. It does not count thinking; the caller's setting and `max_tokens` in the options
+/// replace it.
 const DEFAULT_MAX_TOKENS: u64 = 8192;
-/// What a schema may not have at its top.
+/// The provider refuses these at the top level of a schema.
 const UNSUPPORTED_TOP_LEVEL_KEYWORDS: [&str; 3] = ["oneOf", "anyOf", "allOf"];
 
-/// The body of the request for this turn.
-///
-/// A history with calls is refused when no tool is declared. A turn that may call nothing (any more) declares the names
-/// that it once called, and that none may be called now.
+/// The provider refuses a history with calls if no tool is declared. A turn without tools therefore declares the tools of
+/// earlier calls and sets `tool_choice` to `none`.
 #[must_use]
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     let options = &*turn.provider_options;
-    let marks = PromptCachePolicy::from_options(options);
+    let cache_policy = PromptCachePolicy::from_options(options);
     let mut messages = build_messages(&turn.history, target.origin);
-    let mut kept = vec![BETAS_OPTION];
+    let mut protected = vec![BETAS_OPTION];
     let thinking = thinking::resolve_thinking(options, &mut messages);
     if thinking == ThinkingMode::Suspended {
-        kept.push(thinking::THINKING_OPTION);
+        protected.push(thinking::THINKING_OPTION);
     }
-    marks.mark_recent_messages(&mut messages);
+    cache_policy.mark_recent_messages(&mut messages);
     let mut body = JsonObject::new();
     body.insert("model".to_owned(), target.model.into());
     body.insert("stream".to_owned(), true.into());
-    let answer = turn.model_settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
-    body.insert("max_tokens".to_owned(), answer.saturating_add(thinking::thinking_budget_tokens(options)).into());
+    let output_tokens = turn.model_settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
+    body.insert(
+        "max_tokens".to_owned(),
+        output_tokens.saturating_add(thinking::thinking_budget_tokens(options)).into(),
+    );
     let mut system = system_blocks(turn);
     if !system.is_empty() {
-        marks.mark_last_block(&mut system);
+        cache_policy.mark_last_block(&mut system);
         body.insert("system".to_owned(), system.into());
     }
     let mut tools: Vec<Value> = turn.tools.iter().map(tool_json).collect();
     if !tools.is_empty() {
-        marks.mark_last_block(&mut tools);
+        cache_policy.mark_last_block(&mut tools);
         body.insert("tools".to_owned(), tools.into());
     }
     settings::apply_settings(&mut body, turn, thinking);
-    options::merge_options(&mut body, options, &kept);
+    options::merge_options(&mut body, options, &protected);
     declare_past_tools(&mut body, &messages);
     body.insert("messages".to_owned(), json!(messages));
     Value::Object(body)
 }
 
-/// The instructions, and what the client's operator said on the way: a conversation has no place for it.
+/// The instructions, then the system messages of the conversation: the provider has no such role.
 fn system_blocks(turn: &ModelRequest) -> Vec<Value> {
-    let said = turn.history.iter().filter_map(|entry| match entry {
+    let system_texts = turn.history.iter().filter_map(|entry| match entry {
         HistoryEntry::System { text } => Some(text.clone()),
         _ => None,
     });
-    let texts = std::iter::once(combined_instructions(turn)).chain(said);
+    let texts = std::iter::once(combined_instructions(turn)).chain(system_texts);
     texts.filter(|text| !text.trim().is_empty()).map(|text| content::text_block(&text)).collect()
 }
 
-/// A tool in the provider's shape.
 fn tool_json(spec: &ToolSpec) -> Value {
     let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
     schema.retain(|key, _| !UNSUPPORTED_TOP_LEVEL_KEYWORDS.contains(&key.as_str()));
@@ -93,20 +94,19 @@ fn declare_past_tools(body: &mut JsonObject, messages: &[PromptMessage]) {
     body.insert("tool_choice".to_owned(), json!({"type": "none"}));
 }
 
-/// The same request without any thoughts, for a provider that does not take back those of before (`history_refused`).
+/// The same request without thinking blocks. To be tried once after `history_refused`.
 #[must_use]
 pub fn without_reasoning(mut body: Value) -> Value {
     let Some(fields) = body.as_object_mut() else { return body };
     if let Some(Value::Array(messages)) = fields.get_mut("messages") {
         for message in messages {
             if let Some(Value::Array(content)) = message.get_mut("content") {
-                content.retain(|block| !thinking::is_thinking_block(block));
+                content.retain(|block| !is_thinking_block(block));
             }
         }
     }
-    let manual =
-        fields.get(thinking::THINKING_OPTION).is_some_and(|wish| json::str_field(wish, "type") == Some("enabled"));
-    if manual {
+    let option = fields.get(thinking::THINKING_OPTION);
+    if option.is_some_and(|option| json::str_field(option, "type") == Some("enabled")) {
         fields.remove(thinking::THINKING_OPTION);
     }
     body

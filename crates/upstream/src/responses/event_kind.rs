@@ -1,49 +1,33 @@
-//! Which events there are.
+//! The events of a stream, by name.
 
 use super::hosted_call;
 use super::part_sequencer::TextPartKind;
 
-/// What an event is about. All that the service documents and a few that others send; what is not here is passed on as
-/// it came (audio, compaction, the output of shells: nothing of ours is like them).
+/// Everything that the service documents and a few events that other services send. The rest is `Unknown` and passed on
+/// unchanged (audio, compaction, the output of shells).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponsesEventKind {
-    /// The response is on its way.
+    /// The response was created or makes progress.
     Lifecycle,
-    /// It is over.
     Terminal(TerminalStatus),
-    /// Something went wrong.
     Error,
-    /// An item begins.
     ItemAdded,
-    /// An item is whole.
     ItemDone,
-    /// A part of an item begins.
     PartAdded,
-    /// A part of an item is whole.
     PartDone,
-    /// More of a part. The field that holds it when it is whole is `text`, but for refusals.
     TextDelta(TextPartKind),
-    /// A part's text is whole.
     TextDone(TextPartKind),
-    /// A part refers to something.
     AnnotationAdded,
-    /// More of a call's arguments.
     ArgumentsDelta(ArgumentsKind),
-    /// A call's arguments are whole.
     ArgumentsDone(ArgumentsKind),
-    /// A hosted tool moved on: the type says which and where to.
+    /// The name of the event has the tool and its new state.
     HostedProgress,
-    /// More of what a hosted tool is given.
     HostedInputDelta(hosted_call::HostedInput),
-    /// What a hosted tool is given is whole.
     HostedInputDone(hosted_call::HostedInput),
-    /// A picture is a bit sharper.
     PartialImage,
-    /// Nothing that we know.
     Unknown,
 }
 
-/// How a response ended, by its event's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TerminalStatus {
     Completed,
@@ -52,12 +36,11 @@ pub(super) enum TerminalStatus {
     Cancelled,
 }
 
-/// What kind of arguments a call has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArgumentsKind {
-    /// A JSON text.
+    /// JSON.
     Function,
-    /// Any text.
+    /// Free-form text.
     Custom,
 }
 
@@ -102,7 +85,7 @@ impl ResponsesEventKind {
             "shell_call_command.added" | "shell_call_command.delta" => Self::HostedInputDelta(HostedInput::Command),
             "shell_call_command.done" => Self::HostedInputDone(HostedInput::Command),
             "image_generation_call.partial_image" => Self::PartialImage,
-            moved if hosted_call::parse_progress_event(moved).is_some() => Self::HostedProgress,
+            name if hosted_call::parse_progress_event(name).is_some() => Self::HostedProgress,
             _ => Self::Unknown,
         }
     }

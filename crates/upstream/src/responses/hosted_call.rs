@@ -1,4 +1,4 @@
-//! Tools that the service runs itself, or would like us to run.
+//! Calls of tools that the service runs itself, or wants the client to run.
 
 use crate::json;
 use model::json::JsonObject;
@@ -6,7 +6,7 @@ use model::limits::RECORD_BYTES_MAX;
 use model::model_turn::{ModelDelta, ModelEvent};
 use serde_json::{Value, json};
 
-/// The wire's name for each, and ours.
+/// Item type on the wire, tool name in the log.
 const HOSTED_TYPES: [(&str, &str); 11] = [
     ("web_search_call", "web_search"),
     ("file_search_call", "file_search"),
@@ -21,41 +21,39 @@ const HOSTED_TYPES: [(&str, &str); 11] = [
     ("apply_patch_call", "apply_patch"),
 ];
 
-/// Those that wait for an answer which nobody will give: they are shown, and not given back.
+/// Calls that wait for an output which this client never sends: they are shown, but not sent back.
 const NOT_RESENDABLE_TYPES: [&str; 5] =
     ["computer_call", "mcp_approval_request", "local_shell_call", "shell_call", "apply_patch_call"];
 
-/// What every item has, and what is shown in another way.
+/// Fields that every item has, or that are shown otherwise.
 const HIDDEN_FIELDS: [&str; 6] = ["type", "id", "call_id", "status", "created_by", "result"];
 
-/// An action has to fit a record, beside the rest of it.
+/// An action has to fit a record together with the record's other fields.
 const ACTION_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
-/// What is being written is shown anew when it has grown by this much, or by a quarter.
+/// Input that is being written is emitted again when it has grown by this much, or by a quarter.
 const GROWTH_BYTES_MIN: usize = 64;
 
-/// The wire's own, lasting name of a type, if it is one of a hosted tool.
+/// The static name of an item type, if it is one of a hosted call.
 pub(super) fn hosted_item_type(wire: &str) -> Option<&'static str> {
     HOSTED_TYPES.iter().find(|(known, _)| *known == wire).map(|(known, _)| *known)
 }
 
-/// Our name for a hosted tool.
 pub(super) fn hosted_tool_name(kind: &'static str) -> &'static str {
     HOSTED_TYPES.iter().find(|(known, _)| *known == kind).map_or(kind, |(_, name)| name)
 }
 
-/// Is it something that the service takes back?
 pub(super) fn is_resendable(kind: &str) -> bool {
     !NOT_RESENDABLE_TYPES.contains(&kind)
 }
 
-/// Reads `web_search_call.searching`: which tool moved on, and where to.
+/// Parses an event name such as `web_search_call.searching` into the item type and the state.
 pub(super) fn parse_progress_event(event: &str) -> Option<(&'static str, &str)> {
     let (wire, state) = event.split_once('.')?;
-    let plain = !state.is_empty() && state.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    hosted_item_type(wire).filter(|_| plain).map(|kind| (kind, state))
+    let is_plain = !state.is_empty() && state.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    hosted_item_type(wire).filter(|_| is_plain).map(|kind| (kind, state))
 }
 
-/// What a hosted tool is given, while it is being written.
+/// The input of a hosted tool, streamed while the model writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostedInput {
     Code,
@@ -65,7 +63,6 @@ pub(super) enum HostedInput {
 }
 
 impl HostedInput {
-    /// Whose it is.
     pub(super) const fn item_type(self) -> &'static str {
         match self {
             Self::Code => "code_interpreter_call",
@@ -75,7 +72,6 @@ impl HostedInput {
         }
     }
 
-    /// The field that holds it.
     pub(super) const fn field_name(self) -> &'static str {
         match self {
             Self::Code => "code",
@@ -86,7 +82,6 @@ impl HostedInput {
     }
 }
 
-/// Where a hosted call is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostedCallState {
     state: String,
@@ -96,14 +91,13 @@ pub(super) struct HostedCallState {
 }
 
 impl HostedCallState {
-    /// The item says where it is. Not all of them do: then it is where its events say.
+    /// Takes the state from the item if it has one; else the last event's state stays.
     pub(super) fn update_from_item(&mut self, slot: u32, item: &Value, out: &mut Vec<ModelEvent>) {
         let state = json::str_field(item, "status").map(str::to_owned);
         let state = state.or_else(|| Some(self.state.clone()).filter(|state| !state.is_empty()));
         self.update_state(slot, state.as_deref().unwrap_or("in_progress"), hosted_action(item), out);
     }
 
-    /// It moved on.
     pub(super) fn update_state(&mut self, slot: u32, state: &str, action: Option<Value>, out: &mut Vec<ModelEvent>) {
         let action = action.filter(|action| self.action.as_ref() != Some(action));
         if self.state == state && action.is_none() {
@@ -116,44 +110,44 @@ impl HostedCallState {
         out.push(ModelEvent::Delta(ModelDelta::Hosted { slot, state: self.state.clone(), action }));
     }
 
-    /// More was written. The whole is shown each time, so it is not shown each time.
-    pub(super) fn push_input(&mut self, slot: u32, given: HostedInput, text: &str, out: &mut Vec<ModelEvent>) {
+    /// Each emission repeats the complete input, so not every delta causes one.
+    pub(super) fn push_input(&mut self, slot: u32, input: HostedInput, text: &str, out: &mut Vec<ModelEvent>) {
         self.input.push_str(text);
         if self.input.len() >= self.emitted_bytes + GROWTH_BYTES_MIN.max(self.emitted_bytes / 4) {
-            self.emit_input(slot, given, out);
+            self.emit_input(slot, input, out);
         }
     }
 
-    /// All was written. A shell is given several commands, one after the other.
+    /// Ends the input. A shell call has several, one command after the other.
     pub(super) fn finish_input(
         &mut self,
         slot: u32,
-        given: HostedInput,
-        whole: Option<String>,
+        input: HostedInput,
+        text: Option<String>,
         out: &mut Vec<ModelEvent>,
     ) {
-        if let Some(whole) = whole {
-            self.input = whole;
+        if let Some(text) = text {
+            self.input = text;
         }
-        self.emit_input(slot, given, out);
-        if given == HostedInput::Command {
+        self.emit_input(slot, input, out);
+        if input == HostedInput::Command {
             self.input.clear();
             self.emitted_bytes = 0;
         }
     }
 
-    fn emit_input(&mut self, slot: u32, given: HostedInput, out: &mut Vec<ModelEvent>) {
+    fn emit_input(&mut self, slot: u32, input: HostedInput, out: &mut Vec<ModelEvent>) {
         if self.input.len() > ACTION_BYTES_MAX {
             return;
         }
         self.emitted_bytes = self.input.len();
         let state = if self.state.is_empty() { "in_progress".to_owned() } else { self.state.clone() };
-        self.update_state(slot, &state, Some(json!({ given.field_name(): self.input })), out);
+        self.update_state(slot, &state, Some(json!({ input.field_name(): self.input })), out);
     }
 }
 
-/// What a hosted call does, in the service's shape: all of the item that is not shown otherwise. Of what fits no record
-/// the longest is left out.
+/// What a hosted call does: the fields of the item that are not shown otherwise. The longest are omitted if a record cannot
+/// hold them all.
 pub(super) fn hosted_action(item: &Value) -> Option<Value> {
     let fields = item.as_object()?.iter();
     let mut fields: Vec<(&String, &Value, usize)> = fields
@@ -161,11 +155,11 @@ pub(super) fn hosted_action(item: &Value) -> Option<Value> {
         .map(|(name, value)| (name, value, serde_json::to_string(value).map_or(0, |text| text.len())))
         .collect();
     fields.sort_by_key(|(_, _, size)| *size);
-    let mut room = ACTION_BYTES_MAX;
+    let mut bytes_left = ACTION_BYTES_MAX;
     let mut action = JsonObject::new();
     for (name, value, size) in fields {
-        let Some(left) = room.checked_sub(size) else { break };
-        room = left;
+        let Some(left) = bytes_left.checked_sub(size) else { break };
+        bytes_left = left;
         action.insert(name.clone(), value.clone());
     }
     match (action.len(), action.remove("action").or_else(|| action.remove("operation"))) {
@@ -189,23 +183,21 @@ fn is_empty_value(value: &Value) -> bool {
     }
 }
 
-/// The pictures of a finished call, in their order.
 pub(super) fn image_urls(item: &Value) -> Vec<String> {
-    let made = json::str_field(item, "result").filter(|made| !made.is_empty());
-    let made = made.map(|made| image_data_url(made, json::str_field(item, "output_format")));
-    let drawn =
+    let result = json::str_field(item, "result").filter(|base64| !base64.is_empty());
+    let result = result.map(|base64| image_data_url(base64, json::str_field(item, "output_format")));
+    let outputs =
         json::array_field(item, "outputs").iter().filter(|output| json::str_field(output, "type") == Some("image"));
-    let drawn = drawn.filter_map(|output| json::str_field(output, "url")).map(str::to_owned);
-    made.into_iter().chain(drawn).collect()
+    let outputs = outputs.filter_map(|output| json::str_field(output, "url")).map(str::to_owned);
+    result.into_iter().chain(outputs).collect()
 }
 
-/// A picture in base64 as an address.
 pub(super) fn image_data_url(base64: &str, format: Option<&str>) -> String {
-    let plain = |format: &&str| !format.is_empty() && format.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    format!("data:image/{};base64,{base64}", format.filter(plain).unwrap_or("png"))
+    let is_plain = |format: &&str| !format.is_empty() && format.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    format!("data:image/{};base64,{base64}", format.filter(is_plain).unwrap_or("png"))
 }
 
-/// A computer call as a call of our tool: both of its shapes become a list of actions.
+/// The arguments of a computer call for our tool: both of its shapes become an array of actions.
 pub(super) fn computer_arguments(item: &Value) -> String {
     let one = json::non_null_field(item, "action").map(std::slice::from_ref).unwrap_or_default();
     let many = json::array_field(item, "actions");

@@ -1,43 +1,49 @@
-//! The history, as the service takes it.
+//! The history as input items.
 //!
 //! With ids present the service looks items up and enforces the chain reasoning → message or call: it refuses a message
-//! whose reasoning is missing, reasoning whose message is missing, and reasoning without its blob. Without ids it takes
-//! items as plain content. So items of one answer that came from here go back as a group, in one of three ways:
-//!
-//! - *whole*: with reasoning, as they came, if nothing of the group is missing;
-//! - *loose*: no reasoning was there, so nothing is enforced: words and calls without ids, the rest as it came;
-//! - *plain*: something is missing: words and calls without ids, and nothing else.
-//!
-//! What came from elsewhere, or was cut short, has no raw item and is always plain.
+//! whose reasoning is missing, reasoning whose message is missing, and reasoning without its encrypted content. Without
+//! ids it accepts items as plain content. So the raw items of one response go back as a group, in one of three ways
+//! ([`ResendMode`]). Items of other origins, and truncated ones, have no raw item and are always plain content.
 
 use super::hosted_call;
-use super::item_builder::TOMBSTONE_KEY;
 use crate::content_parts::{ImageSource, file_name_or_default, file_placeholder, summary_text};
+use crate::generated_image::TOMBSTONE_KEY;
 use crate::history::{PromptCall, PromptItem, PromptResult, normalize_history};
 use crate::json::{array_field, non_null_field, str_field};
+use crate::tool_name::{is_valid_tool_name, sanitize_tool_name};
 use model::content::{ContentPart, FileRef, IMAGE_MEDIA_TYPES};
 use model::history::HistoryEntry;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
-/// What a request says that has nothing else to say: the service wants some input.
+/// The service requires some input.
 const PLACEHOLDER_INPUT: &str = "Go on.";
-/// The longest name of a function that the service takes.
-const NAME_BYTES_MAX: usize = 64;
+/// The name of a tool that the model called without one.
+const UNNAMED_TOOL: &str = "unknown";
 
-/// The history as input items. Never empty; it may end with the model's own words, which the service continues from.
-/// `store`: does the service keep what it says, so that an id is enough for reasoning?
-pub(super) fn build_input(history: &[HistoryEntry], origin: &str, store: bool) -> Vec<Value> {
-    let told = normalize_history(history, origin);
-    let pictured = told.iter().filter_map(|told| match told {
+/// Whether the service stores its responses, so that an id is enough to send reasoning back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseStorage {
+    Stored,
+    NotStored,
+}
+
+/// Never empty. It may end with an assistant message, which the service continues.
+pub(super) fn build_input(history: &[HistoryEntry], origin: &str, storage: ResponseStorage) -> Vec<Value> {
+    let items = normalize_history(history, origin);
+    let calls_with_screenshot = items.iter().filter_map(|item| match item {
         PromptItem::Result(result) => first_screenshot(&result.content).map(|_| result.call.id),
         _ => None,
     });
-    let mut writer =
-        InputWriter { store, calls_with_screenshot: pictured.collect(), call_shapes: HashMap::new(), out: Vec::new() };
-    let mut rest = told.as_slice();
+    let mut writer = InputWriter {
+        storage,
+        calls_with_screenshot: calls_with_screenshot.collect(),
+        call_shapes: HashMap::new(),
+        out: Vec::new(),
+    };
+    let mut rest = items.as_slice();
     while let Some(first) = rest.first() {
-        let length = rest.iter().take_while(|told| raw_item_of(told).is_some()).count();
+        let length = rest.iter().take_while(|item| raw_item_of(item).is_some()).count();
         let (group, after) = rest.split_at(length.max(1).min(rest.len()));
         rest = after;
         match (length, first) {
@@ -51,21 +57,19 @@ pub(super) fn build_input(history: &[HistoryEntry], origin: &str, store: bool) -
     writer.out
 }
 
-/// The input of a request that has none.
 pub(super) fn placeholder_input() -> Value {
     message_json("user", &json!([{ "type": "input_text", "text": PLACEHOLDER_INPUT }]))
 }
 
-/// The item as it came, of something that the model said or did here.
-const fn raw_item_of<'a>(told: &PromptItem<'a>) -> Option<&'a Value> {
-    match told {
+const fn raw_item_of<'a>(item: &PromptItem<'a>) -> Option<&'a Value> {
+    match item {
         PromptItem::Reasoning(raw) | PromptItem::Hosted { raw, .. } => Some(raw),
         PromptItem::Assistant { raw, .. } | PromptItem::Call(PromptCall { raw, .. }) => *raw,
         PromptItem::Summary(_) | PromptItem::System(_) | PromptItem::User(_) | PromptItem::Result(_) => None,
     }
 }
 
-/// How a call was told, and so how its result must be.
+/// The form of a call, which its result has to match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallShape {
     Function,
@@ -73,33 +77,34 @@ enum CallShape {
     Computer,
 }
 
-/// How a group goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResendMode {
+    /// With reasoning, unchanged: nothing of the group is missing.
     Verbatim,
+    /// There is no reasoning, so the service enforces nothing: messages and calls without ids, other items unchanged.
     WithoutIds,
+    /// Something is missing: messages and calls without ids, and nothing else.
     PlainContent,
 }
 
 struct InputWriter<'a> {
-    store: bool,
-    /// The calls whose result has a picture.
+    storage: ResponseStorage,
     calls_with_screenshot: HashSet<&'a str>,
     call_shapes: HashMap<&'a str, CallShape>,
     out: Vec<Value>,
 }
 
 impl<'a> InputWriter<'a> {
-    /// Something that stands for itself.
-    fn write_single(&mut self, told: &PromptItem<'a>) {
-        match told {
+    /// Writes an item that belongs to no group.
+    fn write_single(&mut self, item: &PromptItem<'a>) {
+        match item {
             PromptItem::Summary(summary) => {
                 let content = json!([{ "type": "input_text", "text": summary_text(summary) }]);
                 self.out.push(message_json("user", &content));
             }
-            // Not `developer`, which means the same here: servers of the same dialect have templates that refuse it.
-            PromptItem::System(words) => {
-                self.out.push(message_json("system", &json!([{ "type": "input_text", "text": words }])));
+            // Not `developer`, which means the same: the chat templates of some servers refuse it.
+            PromptItem::System(text) => {
+                self.out.push(message_json("system", &json!([{ "type": "input_text", "text": text }])));
             }
             PromptItem::User(content) => {
                 let content: Vec<Value> = content.iter().map(|part| input_part_json(part)).collect();
@@ -110,33 +115,35 @@ impl<'a> InputWriter<'a> {
             | PromptItem::Call(_)
             | PromptItem::Reasoning(_)
             | PromptItem::Hosted { .. } => {
-                self.write_item(told, ResendMode::PlainContent);
+                self.write_item(item, ResendMode::PlainContent);
             }
         }
     }
 
     fn write_group(&mut self, group: &[PromptItem<'a>]) {
-        let thought = group.iter().any(|told| matches!(told, PromptItem::Reasoning(_)));
-        let ends_in_thought = matches!(group.last(), Some(PromptItem::Reasoning(_)));
-        let way = match thought {
-            false => ResendMode::WithoutIds,
-            true if !ends_in_thought && group.iter().all(|told| self.is_resendable(told)) => ResendMode::Verbatim,
-            true => ResendMode::PlainContent,
+        let has_reasoning = group.iter().any(|item| matches!(item, PromptItem::Reasoning(_)));
+        let ends_in_reasoning = matches!(group.last(), Some(PromptItem::Reasoning(_)));
+        let mode = if !has_reasoning {
+            ResendMode::WithoutIds
+        } else if !ends_in_reasoning && group.iter().all(|item| self.is_resendable(item)) {
+            ResendMode::Verbatim
+        } else {
+            ResendMode::PlainContent
         };
-        for told in group {
-            self.write_item(told, way);
+        for item in group {
+            self.write_item(item, mode);
         }
     }
 
-    /// Does the service take this item as it came?
-    fn is_resendable(&self, told: &PromptItem<'a>) -> bool {
-        let Some(raw) = raw_item_of(told).filter(|raw| raw.get(TOMBSTONE_KEY).is_none()) else { return false };
+    /// Whether the service accepts the raw item unchanged.
+    fn is_resendable(&self, item: &PromptItem<'a>) -> bool {
+        let Some(raw) = raw_item_of(item).filter(|raw| raw.get(TOMBSTONE_KEY).is_none()) else { return false };
         let kind = str_field(raw, "type").unwrap_or_default();
-        match told {
+        match item {
             PromptItem::Reasoning(_) => {
-                let has_blob = str_field(raw, "encrypted_content").is_some_and(|blob| !blob.is_empty());
-                let is_kept = self.store && str_field(raw, "id").is_some_and(|id| !id.is_empty());
-                kind == "reasoning" && (has_blob || is_kept)
+                let has_content = str_field(raw, "encrypted_content").is_some_and(|content| !content.is_empty());
+                let has_id = str_field(raw, "id").is_some_and(|id| !id.is_empty());
+                kind == "reasoning" && (has_content || self.storage == ResponseStorage::Stored && has_id)
             }
             PromptItem::Assistant { .. } => kind == "message" && !array_field(raw, "content").is_empty(),
             PromptItem::Hosted { .. } => hosted_call::hosted_item_type(kind).is_some_and(hosted_call::is_resendable),
@@ -146,7 +153,7 @@ impl<'a> InputWriter<'a> {
                     "function_call" | "custom_tool_call" => {
                         same_id && str_field(raw, "name").is_some_and(is_valid_tool_name)
                     }
-                    // Its result is a picture of the screen and nothing else.
+                    // Its result has to be a screenshot.
                     "computer_call" => same_id && self.calls_with_screenshot.contains(call.id),
                     _ => false,
                 }
@@ -155,36 +162,36 @@ impl<'a> InputWriter<'a> {
         }
     }
 
-    fn write_item(&mut self, told: &PromptItem<'a>, way: ResendMode) {
-        match told {
+    fn write_item(&mut self, item: &PromptItem<'a>, mode: ResendMode) {
+        match item {
             PromptItem::Call(call) => {
-                let shape = self.call_shape(told, call, way);
+                let shape = self.call_shape(item, call, mode);
                 self.call_shapes.insert(call.id, shape);
-                self.out.push(match (shape, way, call.raw) {
+                self.out.push(match (shape, mode, call.raw) {
                     (_, ResendMode::Verbatim, Some(raw)) | (CallShape::Computer, _, Some(raw)) => raw.clone(),
                     (CallShape::Custom, _, Some(raw)) => without_id(raw),
                     _ => function_call_json(call.id, call.name, call.arguments),
                 });
             }
-            PromptItem::Assistant { text: words, raw } => self.out.push(match (way, raw) {
+            PromptItem::Assistant { text, raw } => self.out.push(match (mode, raw) {
                 (ResendMode::Verbatim, Some(raw)) => (*raw).clone(),
-                _ => plain_message_json(words, raw.and_then(|raw| str_field(raw, "phase"))),
+                _ => plain_message_json(text, raw.and_then(|raw| str_field(raw, "phase"))),
             }),
-            PromptItem::Reasoning(raw) => self.out.extend((way == ResendMode::Verbatim).then(|| (*raw).clone())),
+            PromptItem::Reasoning(raw) => self.out.extend((mode == ResendMode::Verbatim).then(|| (*raw).clone())),
             PromptItem::Hosted { raw, .. } => {
-                let goes = way != ResendMode::PlainContent && self.is_resendable(told);
-                self.out.extend(goes.then(|| (*raw).clone()));
+                let is_sent = mode != ResendMode::PlainContent && self.is_resendable(item);
+                self.out.extend(is_sent.then(|| (*raw).clone()));
             }
             PromptItem::Summary(_) | PromptItem::System(_) | PromptItem::User(_) | PromptItem::Result(_) => {}
         }
     }
 
-    fn call_shape(&self, told: &PromptItem<'a>, call: &PromptCall<'a>, way: ResendMode) -> CallShape {
-        let kind = call.raw.and_then(|raw| str_field(raw, "type")).filter(|_| self.is_resendable(told));
+    fn call_shape(&self, item: &PromptItem<'a>, call: &PromptCall<'a>, mode: ResendMode) -> CallShape {
+        let kind = call.raw.and_then(|raw| str_field(raw, "type")).filter(|_| self.is_resendable(item));
         match kind {
             Some("custom_tool_call") => CallShape::Custom,
-            // It cannot go without its id, and with its id not without what it followed from.
-            Some("computer_call") if way != ResendMode::PlainContent => CallShape::Computer,
+            // It needs its id, and with the id the rest of its group.
+            Some("computer_call") if mode != ResendMode::PlainContent => CallShape::Computer,
             _ => CallShape::Function,
         }
     }
@@ -199,7 +206,7 @@ impl<'a> InputWriter<'a> {
             CallShape::Custom => json!({
                 "type": "custom_tool_call_output", "call_id": call_id, "output": tool_output_json(&result.content),
             }),
-            // That the call was carried out says that its checks were taken note of.
+            // Running the call acknowledged its safety checks.
             CallShape::Computer => json!({
                 "type": "computer_call_output",
                 "call_id": call_id,
@@ -210,7 +217,7 @@ impl<'a> InputWriter<'a> {
     }
 }
 
-/// The first picture that the service can see.
+/// The first image that the service can reach.
 fn first_screenshot(content: &[ContentPart]) -> Option<&str> {
     content.iter().find_map(|part| match part {
         ContentPart::ImageUrl { image_url, .. }
@@ -222,13 +229,13 @@ fn first_screenshot(content: &[ContentPart]) -> Option<&str> {
     })
 }
 
-/// What the model reads of a result: a text, or a list where there is more than text.
+/// A string, or an array of parts if there is more than text.
 fn tool_output_json(content: &[ContentPart]) -> Value {
-    let words = |part: &ContentPart| match part {
+    let text_of = |part: &ContentPart| match part {
         ContentPart::Text { text, .. } => Some(text.clone()),
         ContentPart::ImageUrl { .. } | ContentPart::File { .. } => None,
     };
-    let texts: Option<Vec<String>> = content.iter().map(words).collect();
+    let texts: Option<Vec<String>> = content.iter().map(text_of).collect();
     match texts {
         Some(texts) => texts.join("\n").into(),
         None => content.iter().map(input_part_json).collect(),
@@ -236,25 +243,25 @@ fn tool_output_json(content: &[ContentPart]) -> Value {
 }
 
 fn input_part_json(part: &ContentPart) -> Value {
-    let words = |text: &str| json!({ "type": "input_text", "text": text });
+    let text_part = |text: &str| json!({ "type": "input_text", "text": text });
     match part {
-        ContentPart::Text { text, .. } => words(text),
+        ContentPart::Text { text, .. } => text_part(text),
         ContentPart::ImageUrl { image_url, .. } => match ImageSource::from_url(&image_url.url) {
             ImageSource::Remote(url) | ImageSource::Inline { url, .. } => {
                 json!({ "type": "input_image", "detail": image_url.detail_or_auto(), "image_url": url })
             }
-            ImageSource::Unavailable => words("[image]"),
+            ImageSource::Unavailable => text_part("[image]"),
         },
-        ContentPart::File { file } => input_file_json(file).unwrap_or_else(|| words(&file_placeholder(file))),
+        ContentPart::File { file } => input_file_json(file).unwrap_or_else(|| text_part(&file_placeholder(file))),
     }
 }
 
-/// A file that the service can read.
+/// `None` if the service cannot read the file.
 fn input_file_json(file: &FileRef) -> Option<Value> {
     let url = file.url.as_deref()?;
     match ImageSource::from_url(url) {
         ImageSource::Remote(url) => Some(json!({ "type": "input_file", "file_url": url })),
-        // The service reads no pictures in files.
+        // The service accepts no images as files.
         ImageSource::Inline { url, media_type, .. } if IMAGE_MEDIA_TYPES.contains(&media_type) => {
             Some(json!({ "type": "input_image", "detail": "auto", "image_url": url }))
         }
@@ -265,7 +272,7 @@ fn input_file_json(file: &FileRef) -> Option<Value> {
     }
 }
 
-/// Does the service read files of this type? It refuses a request with any other in it.
+/// The service refuses a request that has a file of another type.
 fn is_supported_file_type(media_type: &str) -> bool {
     const DOCUMENTS: [&str; 8] = [
         "application/pdf",
@@ -285,33 +292,18 @@ fn message_json(role: &str, content: &Value) -> Value {
     json!({ "type": "message", "role": role, "content": content })
 }
 
-/// What the model said, as words alone. The phase is no id: a service that gave one wants it back.
-fn plain_message_json(words: &str, phase: Option<&str>) -> Value {
-    let mut plain = message_json("assistant", &words.into());
-    if let (Some(phase), Some(fields)) = (phase, plain.as_object_mut()) {
+/// An assistant message as plain text. It keeps its phase: a service that sent one requires it.
+fn plain_message_json(text: &str, phase: Option<&str>) -> Value {
+    let mut message = message_json("assistant", &text.into());
+    if let (Some(phase), Some(fields)) = (phase, message.as_object_mut()) {
         fields.insert("phase".to_owned(), phase.into());
     }
-    plain
+    message
 }
 
 fn function_call_json(call_id: &str, name: &str, arguments: &str) -> Value {
     let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
-    json!({ "type": "function_call", "call_id": call_id, "name": sanitize_tool_name(name), "arguments": arguments })
-}
-
-fn is_valid_tool_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(plain)
-}
-
-/// A model may ask for a tool by a name that its own service does not take back.
-fn sanitize_tool_name(name: &str) -> String {
-    if is_valid_tool_name(name) {
-        return name.to_owned();
-    }
-    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' };
-    let taken: String = name.chars().map(plain).take(NAME_BYTES_MAX).collect();
-    if taken.is_empty() { "unknown".to_owned() } else { taken }
+    json!({ "type": "function_call", "call_id": call_id, "name": sanitize_tool_name(name, UNNAMED_TOOL), "arguments": arguments })
 }
 
 fn without_id(item: &Value) -> Value {
@@ -322,24 +314,24 @@ fn without_id(item: &Value) -> Value {
     item
 }
 
-/// An input item as plain content: no id, no reasoning, nothing that only a group makes sense of.
+/// An input item as plain content, without its id; `None` for items that need their group.
 pub(super) fn to_plain_item(item: &Value) -> Option<Value> {
     let call_id = str_field(item, "call_id").unwrap_or_default();
     match str_field(item, "type").unwrap_or("message") {
         "message" if str_field(item, "role") == Some("assistant") => {
-            let words: Vec<&str> = match item.get("content") {
-                Some(Value::String(words)) => vec![words],
+            let texts: Vec<&str> = match item.get("content") {
+                Some(Value::String(text)) => vec![text],
                 _ => array_field(item, "content")
                     .iter()
                     .filter_map(|part| str_field(part, "text").or_else(|| str_field(part, "refusal")))
                     .collect(),
             };
-            let words = words.join("\n");
-            (!words.trim().is_empty()).then(|| plain_message_json(&words, str_field(item, "phase")))
+            let text = texts.join("\n");
+            (!text.trim().is_empty()).then(|| plain_message_json(&text, str_field(item, "phase")))
         }
         "function_call" => {
-            let said = |key| str_field(item, key).unwrap_or_default();
-            Some(function_call_json(call_id, said("name"), said("arguments")))
+            let field = |key| str_field(item, key).unwrap_or_default();
+            Some(function_call_json(call_id, field("name"), field("arguments")))
         }
         "computer_call" => Some(function_call_json(call_id, "computer", &hosted_call::computer_arguments(item))),
         "computer_call_output" => {

@@ -1,8 +1,10 @@
-//! One item of an answer, from its first event to its last.
+//! One item of a response, from its first event to its last.
 
-use super::generated_image;
+use super::arguments_buffer::ArgumentsBuffer;
+use super::event_kind::ArgumentsKind;
 use super::hosted_call::{self, HostedCallState};
 use super::part_sequencer::{PartSequencer, TextPartKind};
+use crate::generated_image::{generated_image, tombstone};
 use crate::json::{array_field, non_null_field, str_field, u32_field};
 use model::content::Annotation;
 use model::history::RawItem;
@@ -10,36 +12,32 @@ use model::limits::RECORD_BYTES_MAX;
 use model::model_turn::{ModelDelta, ModelEvent, ModelItemKind};
 use serde_json::{Value, json};
 
-/// An item is kept as it came if a record can hold it beside what people see of it.
+/// A raw item is kept if it fits a record together with what people see of it.
 const RAW_ITEM_BYTES_MAX: usize = RECORD_BYTES_MAX / 2;
-/// Stands in an item that was too long to keep: it cannot be given back.
-pub(super) const TOMBSTONE_KEY: &str = "too_long";
 
-/// What an item becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponsesItemKind {
     Message,
     Reasoning,
     FunctionCall,
-    /// A call whose arguments are any text: ours are `{"input": …}`.
+    /// A call whose arguments are free-form text.
     CustomCall,
-    /// A computer call where we have such a tool.
+    /// A computer call that a tool of ours can run.
     ComputerCall,
-    /// A tool that the service runs, by its wire type.
+    /// A call of a tool that the service runs, by its wire type.
     HostedCall(&'static str),
-    /// Nothing of ours: its events are passed on as they came.
+    /// Its events are passed on as `Unknown`.
     Unsupported,
 }
 
 impl ResponsesItemKind {
-    /// `has_computer`: have we a tool that can be asked?
-    pub(super) fn from_json(item: &Value, has_computer: bool) -> Self {
+    pub(super) fn from_json(item: &Value, computer: ComputerTool) -> Self {
         match str_field(item, "type").unwrap_or_default() {
             "message" => Self::Message,
             "reasoning" => Self::Reasoning,
             "function_call" => Self::FunctionCall,
             "custom_tool_call" => Self::CustomCall,
-            "computer_call" if has_computer => Self::ComputerCall,
+            "computer_call" if computer == ComputerTool::Declared => Self::ComputerCall,
             wire => hosted_call::hosted_item_type(wire).map_or(Self::Unsupported, Self::HostedCall),
         }
     }
@@ -49,16 +47,22 @@ impl ResponsesItemKind {
     }
 }
 
-/// How far an item is.
+/// Whether the turn has a tool that computer calls can be given to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ComputerTool {
+    Declared,
+    #[default]
+    Missing,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemProgress {
     Open,
-    /// The service broke it off.
+    /// The service ended it before it was complete.
     Truncated,
     Complete,
 }
 
-/// One item.
 #[derive(Clone, Debug)]
 pub(super) struct ResponsesItemBuilder {
     pub(super) slot: u32,
@@ -66,9 +70,9 @@ pub(super) struct ResponsesItemBuilder {
     pub(super) id: Option<String>,
     pub(super) call_id: Option<String>,
     pub(super) index: Option<u32>,
-    /// The service said that it begins; before that there may be pieces of it.
+    /// The service announced it; deltas may come earlier.
     pub(super) is_announced: bool,
-    /// We said that it begins. A call cannot before its name is known.
+    /// `Started` was emitted. A call cannot start before its name is known.
     is_started: bool,
     pub(super) progress: ItemProgress,
     pub(super) parts: PartSequencer,
@@ -78,26 +82,24 @@ pub(super) struct ResponsesItemBuilder {
 
 impl ResponsesItemBuilder {
     pub(super) fn new(slot: u32, kind: ResponsesItemKind, id: Option<String>, index: Option<u32>) -> Self {
-        let arguments =
-            ArgumentsBuffer { is_custom: kind == ResponsesItemKind::CustomCall, ..ArgumentsBuffer::default() };
-        let (call_id, parts, hosted) = (None, PartSequencer::default(), HostedCallState::default());
-        let (announced, started, stage) = (false, false, ItemProgress::Open);
+        let is_custom = kind == ResponsesItemKind::CustomCall;
+        let arguments_kind = if is_custom { ArgumentsKind::Custom } else { ArgumentsKind::Function };
         Self {
             slot,
             kind,
             id,
-            call_id,
+            call_id: None,
             index,
-            is_announced: announced,
-            is_started: started,
-            progress: stage,
-            parts,
-            arguments,
-            hosted,
+            is_announced: false,
+            is_started: false,
+            progress: ItemProgress::Open,
+            parts: PartSequencer::default(),
+            arguments: ArgumentsBuffer::new(arguments_kind),
+            hosted: HostedCallState::default(),
         }
     }
 
-    /// The service says what it is, at its beginning or its end.
+    /// Takes in the item object, which the service sends at the beginning and at the end.
     pub(super) fn announce(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
         self.is_announced = true;
         self.id = self.id.take().or_else(|| str_field(item, "id").map(str::to_owned));
@@ -112,45 +114,43 @@ impl ResponsesItemBuilder {
         }
     }
 
-    /// Says that it begins, if it is known what it is.
+    /// Emits `Started`, if enough is known.
     pub(super) fn emit_started(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
-        let named = || str_field(item, "name").filter(|name| !name.is_empty());
+        let name = || str_field(item, "name").filter(|name| !name.is_empty());
         let call = |name: &str| {
             let provider_call_id = self.call_id.clone().or_else(|| self.id.clone());
             ModelItemKind::ToolCall { name: name.to_owned(), provider_call_id }
         };
-        let begun = match self.kind {
+        let started = match self.kind {
             _ if self.is_started => return,
             ResponsesItemKind::Unsupported => None,
             ResponsesItemKind::Message => {
                 Some(ModelItemKind::Message { phase: str_field(item, "phase").map(str::to_owned) })
             }
             ResponsesItemKind::Reasoning => Some(ModelItemKind::Reasoning),
-            ResponsesItemKind::FunctionCall | ResponsesItemKind::CustomCall => named().map(call),
+            ResponsesItemKind::FunctionCall | ResponsesItemKind::CustomCall => name().map(call),
             ResponsesItemKind::ComputerCall => Some(call("computer")),
             ResponsesItemKind::HostedCall(kind) => {
                 Some(ModelItemKind::HostedCall { name: hosted_call::hosted_tool_name(kind).to_owned() })
             }
         };
-        if let Some(item) = begun {
+        if let Some(item) = started {
             self.is_started = true;
             out.push(ModelEvent::Delta(ModelDelta::Started { slot: self.slot, item }));
             self.arguments.emit_delta(self.slot, out);
         }
     }
 
-    /// More of its arguments.
-    pub(super) fn push_arguments(&mut self, piece: &str, out: &mut Vec<ModelEvent>) {
+    pub(super) fn push_arguments(&mut self, delta: &str, out: &mut Vec<ModelEvent>) {
         if self.progress == ItemProgress::Open {
-            self.arguments.push(piece);
+            self.arguments.push(delta);
             self.emit_arguments(out);
         }
     }
 
-    /// All of its arguments.
-    pub(super) fn set_arguments(&mut self, whole: &str, out: &mut Vec<ModelEvent>) {
+    pub(super) fn set_arguments(&mut self, arguments: &str, out: &mut Vec<ModelEvent>) {
         if self.progress == ItemProgress::Open {
-            self.arguments.set_complete(whole);
+            self.arguments.set_complete(arguments);
             self.emit_arguments(out);
         }
     }
@@ -161,7 +161,7 @@ impl ResponsesItemBuilder {
         }
     }
 
-    /// A place in a part refers to something. `event` is passed on when it is nothing that we know.
+    /// Adds an annotation to a part, or passes `event` on if its type is unknown.
     pub(super) fn annotate(&mut self, at: usize, annotation: &Value, event: Value, out: &mut Vec<ModelEvent>) {
         match parse_annotation(annotation) {
             Some(annotation) => self.parts.push_annotation(self.slot, at, annotation, out),
@@ -172,15 +172,14 @@ impl ResponsesItemBuilder {
         }
     }
 
-    /// The finished part's annotations that did not come one by one.
+    /// Adds the annotations of a finished part that had no event of their own.
     pub(super) fn annotate_missing(&mut self, at: usize, part: &Value, out: &mut Vec<ModelEvent>) {
         for annotation in array_field(part, "annotations").iter().skip(self.parts.annotation_count(at)) {
             self.annotate(at, annotation, annotation.clone(), out);
         }
     }
 
-    /// The service says that this is all of it: what is missing is added. An item that the service calls incomplete
-    /// stays open: nobody may take it for whole.
+    /// Adds what the finished item has and the stream did not. An item that the service calls incomplete is not `Done`.
     pub(super) fn finish(&mut self, origin: &str, item: Value, out: &mut Vec<ModelEvent>) {
         if self.progress != ItemProgress::Open {
             return;
@@ -190,9 +189,8 @@ impl ResponsesItemBuilder {
             ResponsesItemKind::Message => self.finish_message(&item, out),
             ResponsesItemKind::Reasoning => self.finish_reasoning(&item, out),
             ResponsesItemKind::FunctionCall | ResponsesItemKind::CustomCall => {
-                let whole =
-                    str_field(&item, if self.kind == ResponsesItemKind::CustomCall { "input" } else { "arguments" });
-                self.set_arguments(whole.unwrap_or_default(), out);
+                let field = if self.kind == ResponsesItemKind::CustomCall { "input" } else { "arguments" };
+                self.set_arguments(str_field(&item, field).unwrap_or_default(), out);
             }
             ResponsesItemKind::ComputerCall => self.set_arguments(&hosted_call::computer_arguments(&item), out),
             ResponsesItemKind::HostedCall(_) => {
@@ -217,7 +215,7 @@ impl ResponsesItemBuilder {
         }));
     }
 
-    /// The answer is whole, but nobody said so of this item: it is as whole as what came of it.
+    /// The response is complete, but this item had no end of its own: what came of it is all of it.
     pub(super) fn finish_implicitly(&mut self, out: &mut Vec<ModelEvent>) {
         self.parts.close_all(self.slot, out);
         if self.progress != ItemProgress::Open || !self.kind.is_call() {
@@ -225,8 +223,8 @@ impl ResponsesItemBuilder {
         }
         self.close_arguments(out);
         if !self.is_started {
-            let nameless = json!({"type": "function_call", "id": self.id, "arguments": self.arguments.received});
-            out.push(ModelEvent::Delta(ModelDelta::Unknown(nameless)));
+            let unnamed_call = json!({"type": "function_call", "id": self.id, "arguments": self.arguments.received});
+            out.push(ModelEvent::Delta(ModelDelta::Unknown(unnamed_call)));
         }
     }
 
@@ -239,38 +237,38 @@ impl ResponsesItemBuilder {
 
     fn finish_message(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
         let content = array_field(item, "content");
-        let family = |part: &Value| match str_field(part, "type") {
+        let kind_of = |part: &Value| match str_field(part, "type") {
             Some("output_text" | "text") => Some(TextPartKind::Text),
             Some("refusal") => Some(TextPartKind::Refusal),
             _ => None,
         };
-        for (number, part) in (0..).zip(content) {
-            let Some(of) = family(part) else {
+        for (index, part) in (0..).zip(content) {
+            let Some(kind) = kind_of(part) else {
                 out.push(ModelEvent::Delta(ModelDelta::Unknown(part.clone())));
                 continue;
             };
-            let has = |index: u32| content.get(index as usize).is_some_and(|part| family(part) == Some(of));
-            let at = self.parts.match_final_part(of, number, has);
+            let has = |index: u32| content.get(index as usize).is_some_and(|part| kind_of(part) == Some(kind));
+            let at = self.parts.match_final_part(kind, index, has);
             let logprobs = non_empty_logprobs(part);
-            self.parts.push_missing_text(self.slot, at, part_text(of, part), logprobs, out);
+            self.parts.push_missing_text(self.slot, at, part_text(kind, part), logprobs, out);
             self.annotate_missing(at, part, out);
             self.parts.close(self.slot, at, out);
         }
     }
 
-    /// What was thought fills the summary where there is none. Where it was shown already, a summary of it is not.
+    /// Emits the full reasoning where there is no summary, and no summary where the full reasoning was streamed.
     fn finish_reasoning(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
-        let thoughts_came = self.parts.has_text(TextPartKind::Reasoning);
-        for (of, field) in [(TextPartKind::ReasoningSummary, "summary"), (TextPartKind::Reasoning, "content")] {
-            let wanted = self.parts.has_text(of)
-                || if of == TextPartKind::ReasoningSummary { !thoughts_came } else { !self.has_summary() };
-            if !wanted {
+        let was_streamed = self.parts.has_text(TextPartKind::Reasoning);
+        for (kind, field) in [(TextPartKind::ReasoningSummary, "summary"), (TextPartKind::Reasoning, "content")] {
+            let is_shown = self.parts.has_text(kind)
+                || if kind == TextPartKind::ReasoningSummary { !was_streamed } else { !self.has_summary() };
+            if !is_shown {
                 continue;
             }
-            let whole = array_field(item, field);
-            for (number, part) in (0..).zip(whole) {
-                let at = self.parts.match_final_part(of, number, |index| (index as usize) < whole.len());
-                self.parts.push_missing_text(self.slot, at, part_text(of, part), None, out);
+            let parts = array_field(item, field);
+            for (index, part) in (0..).zip(parts) {
+                let at = self.parts.match_final_part(kind, index, |index| (index as usize) < parts.len());
+                self.parts.push_missing_text(self.slot, at, part_text(kind, part), None, out);
                 self.parts.close(self.slot, at, out);
             }
         }
@@ -282,123 +280,47 @@ impl ResponsesItemBuilder {
 }
 
 /// The text of a finished part.
-pub(super) fn part_text(family: TextPartKind, part: &Value) -> &str {
-    let field = if family == TextPartKind::Refusal { "refusal" } else { "text" };
+pub(super) fn part_text(kind: TextPartKind, part: &Value) -> &str {
+    let field = if kind == TextPartKind::Refusal { "refusal" } else { "text" };
     str_field(part, field).unwrap_or_default()
 }
 
-/// Probabilities, if there are any.
 pub(super) fn non_empty_logprobs(value: &Value) -> Option<Value> {
     non_null_field(value, "logprobs").filter(|value| value.as_array().is_none_or(|list| !list.is_empty())).cloned()
 }
 
 fn parse_annotation(annotation: &Value) -> Option<Annotation> {
-    let place = |key| u32_field(annotation, key).unwrap_or_default();
-    let named = |key| str_field(annotation, key).map(str::to_owned);
+    let index = |key| u32_field(annotation, key).unwrap_or_default();
+    let text = |key| str_field(annotation, key).map(str::to_owned);
     match str_field(annotation, "type")? {
         "url_citation" => Some(Annotation::UrlCitation {
-            url: named("url")?,
-            title: named("title"),
-            start_index: place("start_index"),
-            end_index: place("end_index"),
+            url: text("url")?,
+            title: text("title"),
+            start_index: index("start_index"),
+            end_index: index("end_index"),
         }),
         "file_citation" => Some(Annotation::FileCitation {
-            file_id: named("file_id")?,
-            filename: named("filename"),
-            index: place("index"),
+            file_id: text("file_id")?,
+            filename: text("filename"),
+            index: index("index"),
         }),
         _ => None,
     }
 }
 
-/// The item as it came, to be given back to where it came from. One that is too long leaves a stone in its place: the
-/// items beside it must not be given back as if nothing had been there. A picture does not count: it is kept elsewhere.
+/// The raw item, to be sent back to its origin. One that is too long is replaced by a tombstone, because its neighbours
+/// must not be sent back as if it had never existed. An image does not count: it is stored elsewhere.
 fn raw_item(origin: &str, item: Value) -> RawItem {
-    let drawn = generated_image::generated_image(&item).map_or(0, str::len);
-    let is_long = serde_json::to_string(&item).is_ok_and(|text| text.len().saturating_sub(drawn) > RAW_ITEM_BYTES_MAX);
+    let image_bytes = generated_image(&item).map_or(0, str::len);
+    let is_long =
+        serde_json::to_string(&item).is_ok_and(|text| text.len().saturating_sub(image_bytes) > RAW_ITEM_BYTES_MAX);
     RawItem { origin: origin.to_owned(), item: if is_long { tombstone(&item) } else { item } }
-}
-
-/// What is left of an item that cannot be given back.
-pub(super) fn tombstone(item: &Value) -> Value {
-    json!({"type": item.get("type"), "id": item.get("id"), TOMBSTONE_KEY: true})
-}
-
-/// A call's arguments, on their way from the service's text to ours.
-#[derive(Clone, Debug, Default)]
-struct ArgumentsBuffer {
-    /// All that came.
-    received: String,
-    /// How much of it we have passed on.
-    emitted_bytes: usize,
-    /// What the item had when it was announced: believed only if nothing else comes.
-    announced_text: String,
-    is_custom: bool,
-    is_complete: bool,
-    /// What we say before and after a custom call's text.
-    has_opening: bool,
-    is_closed: bool,
-}
-
-impl ArgumentsBuffer {
-    fn push(&mut self, piece: &str) {
-        if !self.is_complete {
-            self.received.push_str(piece);
-        }
-    }
-
-    fn set_complete(&mut self, whole: &str) {
-        if whole.is_empty() || self.is_complete {
-            return;
-        }
-        self.is_complete = true;
-        if self.emitted_bytes == 0 || whole.starts_with(&self.received) {
-            whole.clone_into(&mut self.received);
-        }
-    }
-
-    fn close(&mut self) {
-        if self.received.is_empty() {
-            self.received = std::mem::take(&mut self.announced_text);
-        }
-        // No arguments are an object without any.
-        if !self.is_custom && self.received.trim().is_empty() {
-            self.received.push_str("{}");
-        }
-        self.is_complete = true;
-        self.is_closed = true;
-    }
-
-    fn emit_delta(&mut self, slot: u32, out: &mut Vec<ModelEvent>) {
-        let piece = self.received.get(self.emitted_bytes..).unwrap_or_default();
-        let text = if self.is_custom { self.wrap_custom_input(piece) } else { piece.to_owned() };
-        self.emitted_bytes = self.received.len();
-        if self.is_custom {
-            self.has_opening |= !text.is_empty();
-        }
-        if !text.is_empty() {
-            out.push(ModelEvent::Delta(ModelDelta::Arguments { slot, text }));
-        }
-    }
-
-    /// A piece of any text, inside the JSON that ours has to be.
-    fn wrap_custom_input(&self, piece: &str) -> String {
-        let mut text = String::new();
-        if !self.has_opening && (!piece.is_empty() || self.is_closed) {
-            text.push_str(r#"{"input":""#);
-        }
-        let quoted = Value::from(piece).to_string();
-        text.push_str(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
-        if self.is_closed {
-            text.push_str(r#""}"#);
-        }
-        text
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated_image::TOMBSTONE_KEY;
 
     #[test]
     fn every_documented_item_has_a_place_and_what_only_clients_write_is_passed_on() {
@@ -410,7 +332,8 @@ mod tests {
         let documented: Vec<&str> = documented.split_ascii_whitespace().collect();
         assert_eq!(documented.len(), 28);
         let is_foreign = |kind: &&str| {
-            ResponsesItemKind::from_json(&json!({ "type": kind }), false) == ResponsesItemKind::Unsupported
+            ResponsesItemKind::from_json(&json!({ "type": kind }), ComputerTool::Missing)
+                == ResponsesItemKind::Unsupported
         };
         let foreign: Vec<&str> = documented.into_iter().filter(is_foreign).collect();
         let expected = "function_call_output computer_call_output program program_output tool_search_call \
@@ -427,27 +350,5 @@ mod tests {
         assert_eq!(raw_item("here", short.clone()).item, short);
         let drawn = json!({"type": "image_generation_call", "id": "ig_1", "result": "x".repeat(RAW_ITEM_BYTES_MAX)});
         assert_eq!(raw_item("here", drawn.clone()).item, drawn);
-    }
-
-    #[test]
-    fn arguments_in_any_pieces_are_one_json_text() {
-        for cuts in [vec!["say \"hi\"\n", "ü"], vec!["", "say \"hi\"\nü"], vec!["say \"hi\"\nü"]] {
-            let (mut arguments, mut out) =
-                (ArgumentsBuffer { is_custom: true, ..ArgumentsBuffer::default() }, Vec::new());
-            for piece in cuts {
-                arguments.push(piece);
-                arguments.emit_delta(0, &mut out);
-            }
-            arguments.close();
-            arguments.emit_delta(0, &mut out);
-            let text: String = out
-                .iter()
-                .map(|event| match event {
-                    ModelEvent::Delta(ModelDelta::Arguments { text, .. }) => text.as_str(),
-                    other => panic!("{other:?}"),
-                })
-                .collect();
-            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json!({"input": "say \"hi\"\nü"}));
-        }
     }
 }

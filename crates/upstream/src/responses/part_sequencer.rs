@@ -1,71 +1,62 @@
-//! The parts of an item, one after the other.
+//! Emits the parts of an item one after the other.
 //!
-//! A part that has begun is shown until it is closed; what comes for others meanwhile is held, and shown when their turn
-//! comes. So parts never mix, whatever the order of their events, and a stream in good order is never held up.
+//! While a part is open, deltas of other parts are held and emitted when their turn comes. So parts never interleave,
+//! whatever the order of their events, and a stream in order is never delayed.
 
 use model::content::Annotation;
 use model::model_turn::{ModelDelta, ModelEvent};
 use serde_json::Value;
 
-/// What a part is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TextPartKind {
-    /// Words.
     Text,
-    /// Words that decline.
     Refusal,
-    /// What was thought, summed up.
     ReasoningSummary,
-    /// What was thought.
     Reasoning,
 }
 
-/// One piece of a part.
 #[derive(Clone, Debug)]
 pub(super) enum PartDelta {
+    /// With its log probabilities.
     Text(String, Option<Value>),
     Annotation(Annotation),
 }
 
-/// A part, as far as it has come.
 #[derive(Clone, Debug)]
 struct PendingPart {
     kind: TextPartKind,
     index: u32,
-    /// Its number in what we say, once it has begun.
+    /// Its index in the output, once it was emitted.
     output_part: Option<u32>,
-    /// All of its text that came, shown or held.
+    /// All of its text, emitted or held.
     text: String,
     held: Vec<PartDelta>,
-    /// How many annotations came.
     annotation_count: usize,
     is_closed: bool,
 }
 
-/// All parts of one item.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartSequencer {
     list: Vec<PendingPart>,
     current: Option<usize>,
     emitted_parts: u32,
-    /// The index that may begin next. Not heeded where `lax` says so.
+    /// The index that may begin next, unless any index may.
     next_index: u32,
-    /// Some services count on from the item before: then any index may begin.
+    /// Some services continue indices from the previous item.
     pub(super) accept_any_index: bool,
 }
 
 impl PartSequencer {
-    /// The part with this index, made if it is new.
-    pub(super) fn find_or_insert(&mut self, family: TextPartKind, index: u32) -> usize {
-        let known = self.list.iter().position(|part| part.kind == family && part.index == index);
+    /// Returns the position of the part.
+    pub(super) fn find_or_insert(&mut self, kind: TextPartKind, index: u32) -> usize {
+        let known = self.list.iter().position(|part| part.kind == kind && part.index == index);
         known.unwrap_or_else(|| {
-            let (text, held) = (String::new(), Vec::new());
             self.list.push(PendingPart {
-                kind: family,
+                kind,
                 index,
                 output_part: None,
-                text,
-                held,
+                text: String::new(),
+                held: Vec::new(),
                 annotation_count: 0,
                 is_closed: false,
             });
@@ -73,78 +64,72 @@ impl PartSequencer {
         })
     }
 
-    /// The part that ends here. One that says the same under another index is it: some services count on too early.
-    pub(super) fn find_ending(&mut self, family: TextPartKind, index: u32, whole: &str) -> usize {
-        let known = self.list.iter().any(|part| part.kind == family && part.index == index);
-        let same = |part: &&mut PendingPart| part.kind == family && !part.is_closed && part.text == whole;
-        if let Some(part) = self.list.iter_mut().find(same).filter(|_| !known && !whole.is_empty()) {
+    /// The part that ends. An open part with the same text under another index is it: some services increment too early.
+    pub(super) fn find_ending(&mut self, kind: TextPartKind, index: u32, text: &str) -> usize {
+        let is_known = self.list.iter().any(|part| part.kind == kind && part.index == index);
+        let same = |part: &&mut PendingPart| part.kind == kind && !part.is_closed && part.text == text;
+        if let Some(part) = self.list.iter_mut().find(same).filter(|_| !is_known && !text.is_empty()) {
             part.index = index;
         }
-        self.find_or_insert(family, index)
+        self.find_or_insert(kind, index)
     }
 
-    /// The part that the finished item has at `index`. Where no such part came, but one whose index the finished item
-    /// does not have, that is it: the service counted differently while it streamed.
-    pub(super) fn match_final_part(&mut self, family: TextPartKind, index: u32, has: impl Fn(u32) -> bool) -> usize {
-        let of_family = |part: &&PendingPart| part.kind == family;
-        if self.list.iter().filter(of_family).any(|part| part.index == index) {
-            return self.find_or_insert(family, index);
-        }
-        let stray = self.list.iter_mut().find(|part| part.kind == family && !has(part.index));
-        if let Some(part) = stray {
+    /// The part that the finished item has at `index`. If the stream had no such part, but one whose index the finished item
+    /// lacks, that is it: the service counted differently while it streamed.
+    pub(super) fn match_final_part(&mut self, kind: TextPartKind, index: u32, has: impl Fn(u32) -> bool) -> usize {
+        let is_known = self.list.iter().any(|part| part.kind == kind && part.index == index);
+        let renumbered = self.list.iter_mut().find(|part| !is_known && part.kind == kind && !has(part.index));
+        if let Some(part) = renumbered {
             part.index = index;
         }
-        self.find_or_insert(family, index)
+        self.find_or_insert(kind, index)
     }
 
-    /// Did anything of this family come?
-    pub(super) fn has_text(&self, family: TextPartKind) -> bool {
-        self.list.iter().any(|part| part.kind == family && !part.text.is_empty())
+    pub(super) fn has_text(&self, kind: TextPartKind) -> bool {
+        self.list.iter().any(|part| part.kind == kind && !part.text.is_empty())
     }
 
-    /// How many annotations a part has.
     pub(super) fn annotation_count(&self, at: usize) -> usize {
         self.list.get(at).map_or(0, |part| part.annotation_count)
     }
 
-    /// An annotation came that nothing of ours is like.
+    /// Counts an annotation of an unknown type.
     pub(super) fn skip_annotation(&mut self, at: usize) {
         if let Some(part) = self.list.get_mut(at) {
             part.annotation_count += 1;
         }
     }
 
-    /// More of a part. What comes for a part that was closed is not believed.
-    pub(super) fn push_delta(&mut self, slot: u32, at: usize, piece: PartDelta, out: &mut Vec<ModelEvent>) {
+    /// Deltas for a closed part are ignored.
+    pub(super) fn push_delta(&mut self, slot: u32, at: usize, delta: PartDelta, out: &mut Vec<ModelEvent>) {
         if self.list.get(at).is_some_and(|part| !part.is_closed) {
-            self.push_or_hold(slot, at, piece, out);
+            self.push_or_hold(slot, at, delta, out);
         }
     }
 
-    /// A place in a part refers to something.
     pub(super) fn push_annotation(&mut self, slot: u32, at: usize, annotation: Annotation, out: &mut Vec<ModelEvent>) {
         self.push_or_hold(slot, at, PartDelta::Annotation(annotation), out);
     }
 
-    /// All of a part's text: what is missing is shown. If it says something else than what came, that stays.
+    /// Emits what a part lacks of its final text. Text that contradicts what was streamed is ignored.
     pub(super) fn push_missing_text(
         &mut self,
         slot: u32,
         at: usize,
-        whole: &str,
+        final_text: &str,
         logprobs: Option<Value>,
         out: &mut Vec<ModelEvent>,
     ) {
         let Some(part) = self.list.get(at) else { return };
-        let untouched = part.text.is_empty();
-        let missing = whole.strip_prefix(part.text.as_str()).filter(|missing| !missing.is_empty());
+        let is_untouched = part.text.is_empty();
+        let missing = final_text.strip_prefix(part.text.as_str()).filter(|missing| !missing.is_empty());
         if let Some(missing) = missing {
-            // Probabilities are those of all the text: they fit only if all of it is missing.
-            self.push_or_hold(slot, at, PartDelta::Text(missing.to_owned(), logprobs.filter(|_| untouched)), out);
+            // The log probabilities cover the complete text.
+            self.push_or_hold(slot, at, PartDelta::Text(missing.to_owned(), logprobs.filter(|_| is_untouched)), out);
         }
     }
 
-    /// The part is whole; whoever waited for it is next.
+    /// Ends a part and emits those that waited for it.
     pub(super) fn close(&mut self, slot: u32, at: usize, out: &mut Vec<ModelEvent>) {
         let Some(part) = self.list.get_mut(at) else { return };
         part.is_closed = true;
@@ -157,7 +142,7 @@ impl PartSequencer {
         self.emit_ready_parts(slot, out);
     }
 
-    /// The item is whole, or nothing more comes of it: everything that is held is shown.
+    /// Ends all parts and emits everything that is held.
     pub(super) fn close_all(&mut self, slot: u32, out: &mut Vec<ModelEvent>) {
         self.accept_any_index = true;
         for part in &mut self.list {
@@ -167,33 +152,34 @@ impl PartSequencer {
         self.emit_ready_parts(slot, out);
     }
 
-    fn push_or_hold(&mut self, slot: u32, at: usize, piece: PartDelta, out: &mut Vec<ModelEvent>) {
+    fn push_or_hold(&mut self, slot: u32, at: usize, delta: PartDelta, out: &mut Vec<ModelEvent>) {
         let latest = self.emitted_parts.checked_sub(1);
         let Some(part) = self.list.get_mut(at) else { return };
-        match &piece {
+        match &delta {
             PartDelta::Text(text, _) => part.text.push_str(text),
             PartDelta::Annotation(_) => part.annotation_count += 1,
         }
-        // A closed part can be added to until the next one begins.
+        // A closed part can grow until the next one begins.
         if part.output_part.is_some() && self.current != Some(at) && part.output_part != latest {
             return;
         }
-        if let Some(place) = part.output_part {
-            out.push(to_model_event(part.kind, slot, place, piece));
+        if let Some(output_part) = part.output_part {
+            out.push(to_model_event(part.kind, slot, output_part, delta));
         } else {
-            part.held.push(piece);
+            part.held.push(delta);
             self.emit_ready_parts(slot, out);
         }
     }
 
-    /// Begins parts as long as nothing else is being shown.
+    /// Begins parts as long as none is open.
     fn emit_ready_parts(&mut self, slot: u32, out: &mut Vec<ModelEvent>) {
         while self.current.is_none() {
-            let (lax, next) = (self.accept_any_index, self.next_index);
-            let waits = |part: &PendingPart| {
+            let (accept_any, next) = (self.accept_any_index, self.next_index);
+            let is_waiting = |part: &PendingPart| {
                 part.output_part.is_none() && part.held.iter().any(|p| matches!(p, PartDelta::Text(..)))
             };
-            let ready = (0..).zip(&mut self.list).filter(|(_, part)| waits(part) && (lax || part.index <= next));
+            let ready =
+                (0..).zip(&mut self.list).filter(|(_, part)| is_waiting(part) && (accept_any || part.index <= next));
             let Some((at, part)) = ready.min_by_key(|(_, part)| (part.index, part.kind)) else { return };
             part.output_part = Some(self.emitted_parts);
             self.emitted_parts = self.emitted_parts.saturating_add(1);
@@ -203,16 +189,16 @@ impl PartSequencer {
     }
 }
 
-/// Shows what is held of a part: words first, since what refers to a place in them must not come before them.
+/// Text first, because annotations refer to offsets in it.
 fn emit_held(part: &mut PendingPart, slot: u32, out: &mut Vec<ModelEvent>) {
-    let Some(place) = part.output_part else { return };
-    let (words, notes): (Vec<PartDelta>, Vec<PartDelta>) =
-        part.held.drain(..).partition(|piece| matches!(piece, PartDelta::Text(..)));
-    out.extend(words.into_iter().chain(notes).map(|piece| to_model_event(part.kind, slot, place, piece)));
+    let Some(output_part) = part.output_part else { return };
+    let (texts, annotations): (Vec<PartDelta>, Vec<PartDelta>) =
+        part.held.drain(..).partition(|delta| matches!(delta, PartDelta::Text(..)));
+    out.extend(texts.into_iter().chain(annotations).map(|delta| to_model_event(part.kind, slot, output_part, delta)));
 }
 
-fn to_model_event(family: TextPartKind, slot: u32, part: u32, piece: PartDelta) -> ModelEvent {
-    ModelEvent::Delta(match (piece, family) {
+fn to_model_event(kind: TextPartKind, slot: u32, part: u32, delta: PartDelta) -> ModelEvent {
+    ModelEvent::Delta(match (delta, kind) {
         (PartDelta::Text(text, logprobs), TextPartKind::Text) => ModelDelta::Text { slot, part, text, logprobs },
         (PartDelta::Text(text, _), TextPartKind::Refusal) => ModelDelta::Refusal { slot, part, text },
         (PartDelta::Text(text, _), TextPartKind::ReasoningSummary | TextPartKind::Reasoning) => {

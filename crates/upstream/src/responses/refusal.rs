@@ -1,89 +1,87 @@
-//! What the service says when it will not answer.
+//! Classifies the errors of a Responses service.
 
-use crate::failure::{ProviderError, ProviderErrorKind};
+use crate::provider_error::{ProviderError, ProviderErrorKind};
 use model::model_turn::ModelFailure;
 
-/// An error answer. `body` may be cut. A failure with the code `history_refused` means that the service does not take
-/// its own items back; the same request `without_reasoning` may succeed, and should be tried once.
+const CONTEXT_TOO_LONG_CODES: [&str; 1] = ["context_length_exceeded"];
+/// Waiting does not help.
+const QUOTA_CODES: [&str; 3] = ["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"];
+const RATE_LIMIT_CODES: [&str; 3] = ["rate_limit_exceeded", "rate_limit_error", "too_many_requests"];
+const OVERLOADED_CODES: [&str; 8] = [
+    "overloaded",
+    "overloaded_error",
+    "server_overloaded",
+    "engine_overloaded",
+    "slow_down",
+    "server_is_overloaded",
+    "service_unavailable",
+    "service_unavailable_error",
+];
+const AUTH_CODES: [&str; 4] = ["invalid_api_key", "authentication_error", "account_deactivated", "permission_denied"];
+
+/// Classifies an error response, whose `body` may be truncated. The code `history_refused` means that the service does not
+/// accept its own items; the same request through `without_reasoning` may succeed and should be tried once.
 #[must_use]
 pub fn classify_error(status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
-    let said = ProviderError::from_body(body);
-    let trouble = kind_from_error(&said).unwrap_or_else(|| ProviderErrorKind::from_status(status));
-    ModelFailure { retry_after_ms, ..to_failure(&said, trouble, Some(status)) }
+    let error = ProviderError::from_body(body);
+    let kind = kind_from_error(&error).unwrap_or_else(|| ProviderErrorKind::from_status(status));
+    ModelFailure { retry_after_ms, ..to_failure(&error, kind, Some(status)) }
 }
 
-/// An error in the middle of a stream.
-pub(super) fn classify_stream_error(said: &ProviderError) -> ModelFailure {
-    let trouble = kind_from_error(said).or_else(|| kind_from_code_pattern(said)).unwrap_or(ProviderErrorKind::Provider);
-    to_failure(said, trouble, None)
+pub(super) fn classify_stream_error(error: &ProviderError) -> ModelFailure {
+    let kind = kind_from_error(error).or_else(|| kind_from_code_pattern(error));
+    to_failure(error, kind.unwrap_or(ProviderErrorKind::Provider), None)
 }
 
-fn to_failure(said: &ProviderError, trouble: ProviderErrorKind, status: Option<u16>) -> ModelFailure {
-    let mut failure = said.to_failure(trouble, status);
-    // An empty purse does not fill by waiting.
-    if has_code(said, &["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"]) {
+fn to_failure(error: &ProviderError, kind: ProviderErrorKind, status: Option<u16>) -> ModelFailure {
+    let mut failure = error.to_failure(kind, status);
+    if error.has_code(&QUOTA_CODES) {
         failure.error.retryable = Some(false);
     }
     failure
 }
 
-/// What is plain from the error itself, whatever the status.
-fn kind_from_error(said: &ProviderError) -> Option<ProviderErrorKind> {
-    let message = said.message.to_ascii_lowercase();
-    let trouble = if is_history_error(said, &message) {
-        ProviderErrorKind::HistoryRefused
-    } else if has_code(said, &["context_length_exceeded"])
-        || message.contains("context window")
-        || message.contains("maximum context length")
-    {
-        ProviderErrorKind::ContextTooLong
-    } else if has_code(said, &["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"])
-        || has_code(said, &["rate_limit_exceeded", "rate_limit_error", "too_many_requests"])
-    {
-        ProviderErrorKind::RateLimited
-    } else if has_code(said, &["overloaded", "overloaded_error", "server_overloaded", "engine_overloaded", "slow_down"])
-        || has_code(said, &["server_is_overloaded", "service_unavailable", "service_unavailable_error"])
-    {
-        ProviderErrorKind::Overloaded
-    } else if has_code(said, &["invalid_api_key", "authentication_error", "account_deactivated", "permission_denied"]) {
-        ProviderErrorKind::Auth
-    } else {
-        return None;
-    };
-    Some(trouble)
+/// What the error itself says, whatever the status.
+fn kind_from_error(error: &ProviderError) -> Option<ProviderErrorKind> {
+    let message = error.message.to_ascii_lowercase();
+    let mentions_context = message.contains("context window") || message.contains("maximum context length");
+    let rows = [
+        (is_history_error(error, &message), ProviderErrorKind::HistoryRefused),
+        (error.has_code(&CONTEXT_TOO_LONG_CODES) || mentions_context, ProviderErrorKind::ContextTooLong),
+        (error.has_code(&QUOTA_CODES) || error.has_code(&RATE_LIMIT_CODES), ProviderErrorKind::RateLimited),
+        (error.has_code(&OVERLOADED_CODES), ProviderErrorKind::Overloaded),
+        (error.has_code(&AUTH_CODES), ProviderErrorKind::Auth),
+    ];
+    rows.into_iter().find(|(matches, _)| *matches).map(|(_, kind)| kind)
 }
 
-/// Is it about items that the service itself had sent? Their blobs cannot be read, they are not kept, or one of them
-/// misses another.
-fn is_history_error(said: &ProviderError, message: &str) -> bool {
-    let item_id = said.param.starts_with("input[") && said.param.ends_with("].id");
-    has_code(said, &["invalid_encrypted_content"])
-        || item_id
+/// Whether the error is about items that the service itself had sent: it cannot decrypt them, does not store them, or one
+/// of them lacks another.
+fn is_history_error(error: &ProviderError, message: &str) -> bool {
+    let is_about_item_id = error.param.starts_with("input[") && error.param.ends_with("].id");
+    error.has_code(&["invalid_encrypted_content"])
+        || is_about_item_id
         || (message.contains("encrypted content") && message.contains("could not be"))
         || (message.starts_with("item ") && message.contains("without its required"))
         || (message.starts_with("item with id") && message.contains("not found"))
         || (message.starts_with("invalid 'input[") && message.contains("].id'"))
 }
 
-/// What the error's family says, where there is no status that says it better.
-fn kind_from_code_pattern(said: &ProviderError) -> Option<ProviderErrorKind> {
-    let family = |text: &str| {
-        let refused = text.starts_with("invalid_")
-            || text.starts_with("image_")
-            || text.starts_with("unsupported_")
-            || text.ends_with("_policy")
-            || text.ends_with("_violation")
-            || text.ends_with("not_found")
-            || matches!(text, "content_filter" | "data_residency_mismatch" | "bad_request");
-        refused.then_some(ProviderErrorKind::Refused)
+/// The last resort for an error in a stream, which has no status.
+fn kind_from_code_pattern(error: &ProviderError) -> Option<ProviderErrorKind> {
+    let kind_of = |code: &str| {
+        let is_refusal = code.starts_with("invalid_")
+            || code.starts_with("image_")
+            || code.starts_with("unsupported_")
+            || code.ends_with("_policy")
+            || code.ends_with("_violation")
+            || code.ends_with("not_found")
+            || matches!(code, "content_filter" | "data_residency_mismatch" | "bad_request");
+        is_refusal.then_some(ProviderErrorKind::Refused)
     };
-    // A status, in the place of a code.
-    let status = said.code.parse::<u16>().ok().filter(|status| *status >= 400).map(ProviderErrorKind::from_status);
-    status.or_else(|| family(&said.code)).or_else(|| family(&said.error_type))
-}
-
-fn has_code(said: &ProviderError, words: &[&str]) -> bool {
-    words.iter().any(|word| said.code == *word || said.error_type == *word)
+    // Some services send a status as the code.
+    let status = error.code.parse::<u16>().ok().filter(|status| *status >= 400).map(ProviderErrorKind::from_status);
+    status.or_else(|| kind_of(&error.code)).or_else(|| kind_of(&error.error_type))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! What the service is asked.
+//! Builds the request body.
 //!
-//! We have a log of our own, so nothing is left with the service: every request holds all that was said (`store: false`),
-//! and never a `previous_response_id`, which would say it a second time.
+//! The server has its own log, so the service stores nothing: every request has the complete history (`store: false`) and
+//! never a `previous_response_id`, which would add it a second time.
 
-use super::input::{build_input, placeholder_input, to_plain_item};
+use super::input::{ResponseStorage, build_input, placeholder_input, to_plain_item};
 use super::settings;
 use crate::json::str_field;
 use crate::settings::combined_instructions;
@@ -14,21 +14,22 @@ use model::json::JsonObject;
 use model::model_turn::ModelRequest;
 use serde_json::{Value, json};
 
-/// What would make the service add a past of its own.
+/// Fields that would make the service add a history of its own.
 const SERVER_STATE_FIELDS: [&str; 2] = ["previous_response_id", "conversation"];
-/// What makes reasoning come with its blob, without which it cannot be given back.
+/// Makes the service send reasoning in encrypted form, without which it cannot be sent back.
 const INCLUDE_ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// The body that asks for a turn. `turn.options` are put over it last; `include: null` there asks for no blobs.
+/// The options of the turn are merged over the body last; `include: null` there turns encrypted reasoning off.
 #[must_use]
 pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     let store = turn.provider_options.get("store").and_then(Value::as_bool).unwrap_or(target.store);
+    let storage = if store { ResponseStorage::Stored } else { ResponseStorage::NotStored };
     let mut body = JsonObject::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("model", target.model.into());
     set("stream", true.into());
     set("store", store.into());
-    set("input", build_input(&turn.history, target.origin, store).into());
+    set("input", build_input(&turn.history, target.origin, storage).into());
     let instructions = combined_instructions(turn);
     if !instructions.is_empty() {
         set("instructions", instructions.into());
@@ -45,8 +46,8 @@ pub fn build_request(turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
     Value::Object(body)
 }
 
-/// The same request without anything that the service could miss a part of: no reasoning, no ids, words and calls alone.
-/// It is what to try, once, when the answer was `history_refused`.
+/// The same request with messages and calls as plain content, without reasoning and ids. To be tried once after
+/// `history_refused`.
 #[must_use]
 pub fn without_reasoning(mut body: Value) -> Value {
     if let Some(Value::Array(input)) = body.get_mut("input") {
@@ -58,31 +59,32 @@ pub fn without_reasoning(mut body: Value) -> Value {
     body
 }
 
-/// Is it a model that reasons? Others refuse to be asked for blobs of reasoning, while one that is not asked cannot be
-/// given its reasoning back, so both mistakes cost something. Sure signs come first: somebody says how hard it is to
-/// think, or it has thought in this thread. Else its name has to do; a new family is found out with its first thought.
+/// Whether to request encrypted reasoning. Models that do not reason refuse the request; a reasoning model without it cannot
+/// get its reasoning back. Certain signs come first: an effort is set, or the model has reasoned in this thread. Else its
+/// name decides; an unknown family is recognised by its first reasoning item.
 fn should_request_reasoning(turn: &ModelRequest, target: &RequestTarget<'_>) -> bool {
-    let wished =
-        turn.provider_options.get("reasoning").map_or(turn.model_settings.effort.is_some(), |wish| !wish.is_null());
-    let thought =
+    let option = turn.provider_options.get("reasoning");
+    let is_configured = option.map_or(turn.model_settings.effort.is_some(), |option| !option.is_null());
+    let is_reasoning =
         |entry: &HistoryEntry| matches!(entry, HistoryEntry::Reasoning { raw, .. } if raw.origin == target.origin);
-    wished || turn.history.iter().any(thought) || model_family::is_reasoning_model(target.model)
+    is_configured || turn.history.iter().any(is_reasoning) || model_family::is_reasoning_model(target.model)
 }
 
-/// Our tools in the service's shape. A tool that the operator declares in the service's own words (`custom`, `computer`)
-/// is not declared a second time as a function: it is the same tool, asked for in another way.
-fn tools_json(ours: &[ToolSpec], wished: Option<&Value>) -> Vec<Value> {
-    let wished = wished.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+/// A tool that the operator's options declare in the service's own form (`custom`, `computer`) is not declared again as a
+/// function.
+fn tools_json(tools: &[ToolSpec], option: Option<&Value>) -> Vec<Value> {
+    let declared = option.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let is_declared = |tool: &&ToolSpec| {
-        let is_computer = |wish: &Value| str_field(wish, "type").is_some_and(|kind| kind.starts_with("computer"));
-        let same =
-            |wish: &Value| str_field(wish, "name") == Some(&*tool.name) || tool.name == "computer" && is_computer(wish);
-        wished.iter().any(same)
+        let is_computer = |other: &Value| str_field(other, "type").is_some_and(|kind| kind.starts_with("computer"));
+        let is_same = |other: &Value| {
+            str_field(other, "name") == Some(&*tool.name) || tool.name == "computer" && is_computer(other)
+        };
+        declared.iter().any(is_same)
     };
-    ours.iter().filter(|tool| !is_declared(tool)).map(function_tool_json).collect()
+    tools.iter().filter(|tool| !is_declared(tool)).map(function_tool_json).collect()
 }
 
-/// Not strict: that demands more of a schema than to be one, and the service would refuse the rest.
+/// Not strict, because the service would refuse schemas that it cannot enforce.
 fn function_tool_json(tool: &ToolSpec) -> Value {
     let mut function = JsonObject::new();
     function.insert("type".to_owned(), "function".into());
@@ -95,7 +97,7 @@ fn function_tool_json(tool: &ToolSpec) -> Value {
     Value::Object(function)
 }
 
-/// The service wants an object, and its properties even if there are none.
+/// The service requires an object schema with `properties`, even if it has none.
 fn parameters_json(schema: &Value) -> JsonObject {
     let mut schema = schema.as_object().cloned().unwrap_or_default();
     schema.entry("type").or_insert_with(|| "object".into());

@@ -221,7 +221,7 @@ fn without_an_end_the_turn_has_failed_and_its_call_is_not_done() {
             "0 done",
             "1 call pay call_t1",
             r#"1 with {"amount":1"#,
-            "failed upstream_incomplete true The provider's answer ended in the middle.",
+            "failed upstream_incomplete true The provider's response ended before it was complete.",
         ],
     );
 }
@@ -348,5 +348,5 @@ fn broken_ends_are_failures() {
     assert!(end("insufficient_system_resource").starts_with("failed overloaded true"));
     assert!(end("abort").starts_with("failed upstream_incomplete true"));
     let choice = r#"{"choices":[{"delta":{},"finish_reason":"error","error":{"code":429,"message":"slow"}}]}"#;
-    assert_eq!(answer(&[choice]), "failed rate_limited true The provider limits how much we may ask: slow");
+    assert_eq!(answer(&[choice]), "failed rate_limited true The provider limits the rate of requests: slow");
 }

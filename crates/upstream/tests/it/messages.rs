@@ -302,7 +302,7 @@ fn an_error_in_the_middle_fails_the_turn() {
             "usage 25/0/0/1/0",
             "0 message",
             r#"0.0 says "Hel""#,
-            "failed overloaded true The provider has too much to do: Overloaded",
+            "failed overloaded true The provider is overloaded: Overloaded",
         ],
     );
 }
@@ -315,7 +315,7 @@ fn a_stream_that_breaks_off_has_failed_however_whole_its_last_call_looks() {
             "usage 25/0/0/1/0",
             "0 call trade toolu_01half",
             r#"0 with "{\"n\": 1}""#,
-            "failed upstream_incomplete true The provider's answer ended in the middle.",
+            "failed upstream_incomplete true The provider's response ended before it was complete.",
         ],
     );
 }

@@ -365,7 +365,7 @@ fn a_failure_says_why_and_whether_to_try_again() {
             "failed provider_error true The provider failed: The model had an error while processing your request.",
         ],
     );
-    let limited = "failed rate_limited true The provider limits how much we may ask: Rate limit reached for gpt-5.";
+    let limited = "failed rate_limited true The provider limits the rate of requests: Rate limit reached for gpt-5.";
     expect("error", &[limited]);
     let events = read([stream("failed").as_slice()]);
     let Some(ModelEvent::Failed(failure)) = events.last() else { panic!("{events:?}") };

@@ -21,24 +21,28 @@ fn timeouts(first_byte: Duration, idle: Duration, total: Duration) -> HttpTimeou
 #[tokio::test]
 async fn every_wait_has_an_end_that_says_what_was_waited_for() {
     let cases: [(HttpTimeouts, Vec<Act>, &str); 6] = [
-        (timeouts(SHORT, PATIENCE, PATIENCE), vec![Act::Hold], "did not begin to answer within 60 ms."),
-        (timeouts(SHORT, PATIENCE, PATIENCE), vec![stream(), Act::Hold], "did not begin to answer within 60 ms."),
+        (timeouts(SHORT, PATIENCE, PATIENCE), vec![Act::Hold], "did not begin its response within 60 ms."),
+        (timeouts(SHORT, PATIENCE, PATIENCE), vec![stream(), Act::Hold], "did not begin its response within 60 ms."),
         (
             timeouts(SHORT, PATIENCE, PATIENCE),
             vec![stream(), send(": queued\n\n"), Act::Hold],
-            "did not begin to answer within 60 ms.",
+            "did not begin its response within 60 ms.",
         ),
         (
             timeouts(PATIENCE, SHORT, PATIENCE),
             vec![stream(), send(EVENT), Act::Hold],
-            "stopped in the middle of its answer: nothing came for 60 ms.",
+            "stalled in the middle of its response: no data for 60 ms.",
         ),
-        (timeouts(PATIENCE, PATIENCE, SHORT), vec![stream(), send(EVENT), Act::Hold], "was not done after 60 ms."),
+        (
+            timeouts(PATIENCE, PATIENCE, SHORT),
+            vec![stream(), send(EVENT), Act::Hold],
+            "did not complete its response within 60 ms.",
+        ),
         // It is never silent, and never done.
         (
             timeouts(PATIENCE, PATIENCE, SHORT),
             vec![stream(), Act::Flood(b": still here\n\n".repeat(1000))],
-            "was not done after 60 ms.",
+            "did not complete its response within 60 ms.",
         ),
     ];
     for (timeouts, acts, wanted) in cases {
@@ -70,7 +74,7 @@ async fn nobody_there_and_nobody_who_opens_are_told_apart() {
     let (_socket, address, _waiting) = full();
     let error = failure(settings(UpstreamDialect::Chat, &format!("http://{address}")), hello()).await.error;
     assert_eq!((error.code.as_str(), error.retryable), ("upstream_timeout", Some(true)));
-    assert_eq!(error.message, format!("{address} did not accept a connection in time."));
+    assert_eq!(error.message, format!("{address} did not accept the connection in time."));
 
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = failure(settings(UpstreamDialect::Chat, &format!("http://{nobody}")), hello()).await.error;
@@ -91,12 +95,12 @@ async fn an_answer_that_is_no_event_stream_is_told_for_what_it_is() {
             false,
             "307",
         ),
-        (answer("200 OK", "text/html", "", page), "provider_protocol_error", true, "answered with a web page"),
+        (answer("200 OK", "text/html", "", page), "provider_protocol_error", true, "returned a web page"),
         (answer("200 OK", "application/json", "", "{\"id\": 1}"), "provider_protocol_error", true, "one JSON document"),
         (answer("200 OK", "application/json", "", json_error), "provider_error", true, "no such model"),
         (answer("200 OK", "image/png", "", "x"), "provider_protocol_error", true, "`image/png`"),
-        (vec![stream()], "upstream_incomplete", true, "ended in the middle"),
-        (vec![stream(), send("data: {\"choi")], "upstream_incomplete", true, "ended in the middle"),
+        (vec![stream()], "upstream_incomplete", true, "ended before it was complete"),
+        (vec![stream(), send("data: {\"choi")], "upstream_incomplete", true, "ended before it was complete"),
         (vec![stream(), send("data: <html>\n\n")], "provider_protocol_error", true, "not JSON"),
         (vec![], "upstream_incomplete", true, "The connection to"),
     ];
@@ -119,7 +123,11 @@ async fn a_connection_that_breaks_is_not_an_end_unless_all_was_said() {
     let service = Service::start(vec![vec![send(begun), chunk(EVENT)]]).await;
     let error = failure(service.settings(UpstreamDialect::Chat), hello()).await.error;
     assert_eq!((error.code.as_str(), error.retryable), ("upstream_incomplete", Some(true)));
-    assert!(error.message.starts_with(&format!("The connection to {} broke: ", service.address)), "{}", error.message);
+    assert!(
+        error.message.starts_with(&format!("The connection to {} was lost: ", service.address)),
+        "{}",
+        error.message
+    );
 
     let last = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
     let service = Service::start(vec![vec![send(begun), chunk(EVENT), chunk(last)]]).await;

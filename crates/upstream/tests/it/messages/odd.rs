@@ -125,7 +125,10 @@ fn a_result_too_long_to_be_shown_is_only_given_back() {
 fn an_answer_without_its_last_event_is_whole_when_it_said_why_it_stopped() {
     assert_eq!(story(&[reason("end_turn")]), END);
     let open = story(&[start(0, &text()), says(0, "a"), reason("end_turn")]);
-    assert!(open.ends_with("failed upstream_incomplete true The provider's answer ended in the middle."), "{open}");
+    assert!(
+        open.ends_with("failed upstream_incomplete true The provider's response ended before it was complete."),
+        "{open}"
+    );
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn an_end_that_repeats_or_forgets_everything_changes_nothing() {
 
 #[test]
 fn a_turn_without_its_end_has_failed_and_its_calls_are_not_whole() {
-    let incomplete = "failed upstream_incomplete true The provider's answer ended in the middle.";
+    let incomplete = "failed upstream_incomplete true The provider's response ended before it was complete.";
     expect("beyond-sdk/cut", &["0 call get_weather call_1abc", r#"0 with {"city":"Bern"}"#, incomplete]);
     assert_eq!(tell(&read([&b""[..]])), incomplete);
     assert_eq!(tell(&read([&b"data: [DONE]\n\ndata: {\"type\":\"response.completed\"}\n\n"[..]])), incomplete);
@@ -248,7 +248,7 @@ fn every_way_to_end_has_its_place() {
     }
     assert_eq!(incomplete("content_filter"), "end ContentFilter 0/0/0/0/0");
     assert!(incomplete("steered").ends_with("\nend Stop 0/0/0/0/0"));
-    let cancelled = "failed provider_error true The provider cancelled the answer.";
+    let cancelled = "failed provider_error true The provider cancelled the response.";
     assert_eq!(end("incomplete", json!({"status": "cancelled"})), cancelled);
     assert_eq!(end("cancelled", json!({})), cancelled);
     assert_eq!(end("failed", json!({})), "failed provider_error true The provider failed.");

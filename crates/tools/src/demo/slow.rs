@@ -1,9 +1,9 @@
-//! `slow`: takes as long as it is told, and says how far it is. The demo's tool.
+//! `slow`: takes a given number of seconds and reports progress.
 
-use super::{invalid_arguments_output, parse_arguments, text_output};
+use crate::arguments::parse_arguments;
+use crate::output::{invalid_arguments_output, text_output};
 use futures_util::{StreamExt, stream};
-use model::definition::ToolSpec;
-use model::definition::{Tool, ToolExecutor};
+use model::definition::{Tool, ToolExecutor, ToolSpec};
 use model::ports::BoxStream;
 use model::tool::{ProgressUpdate, ToolEvent, ToolOutput};
 use serde::Deserialize;
@@ -15,7 +15,7 @@ pub(super) const NAME: &str = "slow";
 const SECONDS_MAX: u32 = 600;
 const STEPS_PER_SECOND: u32 = 5;
 const STEP: Duration = Duration::from_millis(200);
-/// The longest that it can be told, and some time to say so.
+/// The longest call, with some slack.
 const TIMEOUT_MS: u64 = (SECONDS_MAX as u64 + 30) * 1000;
 
 #[derive(Deserialize)]
@@ -50,15 +50,15 @@ pub(super) fn run(arguments: String) -> BoxStream<'static, ToolEvent> {
 }
 
 fn start_steps(arguments: &str) -> BoxStream<'static, ToolEvent> {
-    let over = |output: ToolOutput| stream::iter([ToolEvent::End(output)]);
+    let end_with = |output: ToolOutput| stream::iter([ToolEvent::End(output)]);
     match parse_arguments(arguments) {
         Ok(Arguments { seconds }) if seconds > SECONDS_MAX => {
-            Box::pin(over(invalid_arguments_output(format!("`seconds` is more than {SECONDS_MAX}"))))
+            Box::pin(end_with(invalid_arguments_output(format!("`seconds` is more than {SECONDS_MAX}"))))
         }
         Ok(Arguments { seconds }) => {
-            Box::pin(progress_steps(seconds).chain(over(text_output(format!("done after {seconds} s")))))
+            Box::pin(progress_steps(seconds).chain(end_with(text_output(format!("done after {seconds} s")))))
         }
-        Err(error) => Box::pin(over(invalid_arguments_output(error))),
+        Err(error) => Box::pin(end_with(invalid_arguments_output(error))),
     }
 }
 

@@ -1,14 +1,12 @@
-//! The dialects: where each is asked, and how it is told who asks.
+//! The dialects: endpoint, credentials, and dispatch to the crate `upstream`.
 
-use super::refused_history::RefusalScope;
-use ::upstream::{Ingest, RequestTarget};
-use ::upstream::{chat, messages, responses};
 use model::json::JsonObject;
 use model::model_turn::{ModelFailure, ModelRequest};
 use reqwest::Url;
 use serde_json::Value;
+use upstream::{Ingest, RequestTarget, chat, messages, responses};
 
-/// What a service speaks.
+/// The wire dialect of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamDialect {
     /// OpenAI Responses.
@@ -19,11 +17,19 @@ pub enum UpstreamDialect {
     Chat,
 }
 
+/// What a service may refuse to accept of its own earlier output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusalScope {
+    Reasoning,
+    /// It looks each item up by its id, or reasoning may be in any of them.
+    AllItems,
+}
+
 impl UpstreamDialect {
-    /// All of them.
+    /// Every dialect.
     pub const ALL: [Self; 3] = [Self::Responses, Self::Messages, Self::Chat];
 
-    /// Its name in a config file.
+    /// The name in a configuration.
     #[must_use]
     pub const fn config_name(self) -> &'static str {
         match self {
@@ -33,7 +39,7 @@ impl UpstreamDialect {
         }
     }
 
-    /// Where the dialect's first speaker is.
+    /// The base URL of the dialect's reference service.
     #[must_use]
     pub const fn default_base_url(self) -> &'static str {
         match self {
@@ -42,15 +48,16 @@ impl UpstreamDialect {
         }
     }
 
-    /// The address that is asked. Services have `/v1` in it; a base address may leave that out where it has no path of
-    /// its own, and for Anthropic always.
-    pub(super) fn endpoint(self, base: &Url) -> Url {
-        let before = base.path().trim_end_matches('/');
+    /// The URL of requests. A base URL without a path may omit `/v1`; for Anthropic it may always be omitted.
+    pub(crate) fn endpoint(self, base: &Url) -> Url {
+        let base_path = base.path().trim_end_matches('/');
         let path = match self {
-            Self::Messages => format!("{}{}", before.strip_suffix("/v1").unwrap_or(before), messages::ENDPOINT_PATH),
+            Self::Messages => {
+                format!("{}{}", base_path.strip_suffix("/v1").unwrap_or(base_path), messages::ENDPOINT_PATH)
+            }
             Self::Responses | Self::Chat => {
-                let own = if self == Self::Chat { "chat/completions" } else { "responses" };
-                format!("{}/{own}", if before.is_empty() { "/v1" } else { before })
+                let resource = if self == Self::Chat { "chat/completions" } else { "responses" };
+                format!("{}/{resource}", if base_path.is_empty() { "/v1" } else { base_path })
             }
         };
         let mut endpoint = base.clone();
@@ -58,8 +65,8 @@ impl UpstreamDialect {
         endpoint
     }
 
-    /// The headers that say who asks, and what beside the body is asked for.
-    pub(super) fn headers(self, key: Option<&str>, options: &JsonObject) -> Vec<(&'static str, String)> {
+    /// Credentials, and options that go into headers.
+    pub(crate) fn headers(self, key: Option<&str>, options: &JsonObject) -> Vec<(&'static str, String)> {
         match self {
             Self::Responses | Self::Chat => {
                 key.map(|key| ("authorization", format!("Bearer {key}"))).into_iter().collect()
@@ -72,8 +79,7 @@ impl UpstreamDialect {
         }
     }
 
-    /// The body that asks for a turn.
-    pub(super) fn build_request(self, turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
+    pub(crate) fn build_request(self, turn: &ModelRequest, target: &RequestTarget<'_>) -> Value {
         match self {
             Self::Responses => responses::build_request(turn, target),
             Self::Messages => messages::build_request(turn, target),
@@ -81,8 +87,8 @@ impl UpstreamDialect {
         }
     }
 
-    /// The same body for a service that does not take back what it said before.
-    pub(super) fn without_reasoning(self, body: Value) -> Value {
+    /// The same body for a service that does not accept its own earlier output.
+    pub(crate) fn without_reasoning(self, body: Value) -> Value {
         match self {
             Self::Responses => responses::without_reasoning(body),
             Self::Messages => messages::without_reasoning(body),
@@ -90,15 +96,13 @@ impl UpstreamDialect {
         }
     }
 
-    /// What the service may not take back of what it said before.
-    pub(super) const fn refusal_scope(self) -> RefusalScope {
+    pub(crate) const fn refusal_scope(self) -> RefusalScope {
         match self {
             Self::Responses | Self::Chat => RefusalScope::AllItems,
             Self::Messages => RefusalScope::Reasoning,
         }
     }
 
-    /// Reads a stream.
     pub(crate) fn new_ingest(self, origin: String, turn: &ModelRequest) -> Box<dyn Ingest> {
         match self {
             Self::Responses => responses::new_ingest(origin, turn),
@@ -107,8 +111,7 @@ impl UpstreamDialect {
         }
     }
 
-    /// Reads an error answer.
-    pub(super) fn classify_error(self, status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
+    pub(crate) fn classify_error(self, status: u16, body: &[u8], retry_after_ms: Option<u64>) -> ModelFailure {
         match self {
             Self::Responses => responses::classify_error(status, body, retry_after_ms),
             Self::Messages => messages::classify_error(status, body, retry_after_ms),

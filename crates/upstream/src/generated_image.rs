@@ -1,33 +1,39 @@
-//! The picture in an item of a service that draws. In the log its address stands in its place; whoever has the bytes puts
-//! them there before the item goes back to the service.
+//! The image in an `image_generation_call` item. In the log, its address replaces the bytes; whoever has the bytes puts
+//! them back before the item returns to the service.
 
-use super::item_builder::tombstone;
 use crate::json::str_field;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// What stands for the picture: its base64, or where it is.
+/// Marks what is left of an item that cannot be sent back.
+pub(crate) const TOMBSTONE_KEY: &str = "too_long";
+
+/// The image of an item: base64, or the address of a stored file.
 #[must_use]
 pub fn generated_image(item: &Value) -> Option<&str> {
-    let is_drawn = str_field(item, "type") == Some("image_generation_call");
-    str_field(item, "result").filter(|picture| is_drawn && !picture.is_empty())
+    let is_image_call = str_field(item, "type") == Some("image_generation_call");
+    str_field(item, "result").filter(|image| is_image_call && !image.is_empty())
 }
 
-/// Puts something else in its place.
-pub fn replace_generated_image(item: &mut Value, picture: String) {
+/// Replaces the base64 by an address, or back.
+pub fn replace_generated_image(item: &mut Value, image: String) {
     if let Some(fields) = item.as_object_mut() {
-        fields.insert("result".to_owned(), picture.into());
+        fields.insert("result".to_owned(), image.into());
     }
 }
 
-/// The picture is lost: the item cannot be given back.
+/// Replaces an item whose image is lost by a tombstone: it cannot be sent back.
 pub fn omit_generated_image(item: &mut Value) {
     *item = tombstone(item);
+}
+
+/// What is left of an item that cannot be sent back.
+pub(crate) fn tombstone(item: &Value) -> Value {
+    json!({"type": item.get("type"), "id": item.get("id"), TOMBSTONE_KEY: true})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn only_an_item_that_was_drawn_has_a_picture() {

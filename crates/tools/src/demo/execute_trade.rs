@@ -1,8 +1,8 @@
-//! `execute_trade`: places an order that does not exist, once somebody has agreed. The demo's tool.
+//! `execute_trade`: pretends to place an order, after an approval.
 
-use super::{invalid_arguments_output, parse_arguments, text_output};
-use model::definition::ToolSpec;
-use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
+use crate::arguments::parse_arguments;
+use crate::output::{invalid_arguments_output, text_output};
+use model::definition::{ApprovalPolicy, Tool, ToolExecutor, ToolSpec};
 use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;

@@ -1,9 +1,9 @@
-//! `get_weather`: always 15 degrees and sunny, in words and in a picture. The demo's tool.
+//! `get_weather`: always 15 degrees and sunny, as text and as an image.
 
-use super::{invalid_arguments_output, parse_arguments};
+use crate::arguments::parse_arguments;
+use crate::output::invalid_arguments_output;
 use model::content::{ContentPart, ImageBlock, ImageUrl, TextBlock};
-use model::definition::ToolSpec;
-use model::definition::{Tool, ToolExecutor};
+use model::definition::{Tool, ToolExecutor, ToolSpec};
 use model::item::Block;
 use model::tool::ToolOutput;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ pub(super) const NAME: &str = "get_weather";
 
 const REPORT: &str = r#"{"temperature":"15C","condition":"Sunny"}"#;
 
-/// A sun of 32 by 32 pixels.
+/// 32 by 32 pixels.
 const SUN_DATA_URL: &str = concat!(
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgAgMAAAAOFJJnAAAADFBMVEV+xPD/0ED/piv///+e2XbuAA",
     "AAZUlEQVR42mNgwAaYGnAwOEAMBSBDC8RYAWRwASWYFoBULNBawQVW1TQ1rAmsmis0dAGYoRkamgFmqIaGRoAZU0NDw5AZXCtADK",
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &str) -> ToolOutput {
     }
 }
 
-/// The same twice: once for the model and once for people.
+/// Content for the model and blocks for people.
 fn sunny_output() -> ToolOutput {
     let image_url = ImageUrl::new(SUN_DATA_URL);
     ToolOutput {

@@ -1,55 +1,56 @@
-//! What can go wrong with a provider, in our words.
+//! What can go wrong with a provider: the one table of error kinds, and how error objects are read.
+//!
+//! Which kind an error is depends on the dialect: `classify_error` in its `refusal.rs` decides.
 
-use super::json::{self, sanitize_for_error};
+use crate::json::{self, sanitize_for_error};
 use model::error::{ErrorCode, ErrorInfo};
 use model::model_turn::ModelFailure;
 use serde_json::{Value, json};
 
-/// What kind of failure it is. The kind says which code programs read, and whether trying again may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProviderErrorKind {
-    /// The provider broke.
+    /// The provider failed.
     Provider,
-    /// We ask too often, or have spent what we may.
+    /// Too many requests, or the quota is exhausted.
     RateLimited,
-    /// The provider has too much to do.
     Overloaded,
-    /// It does not accept our key.
+    /// The provider does not accept the API key.
     Auth,
-    /// It will not answer this request, now or later.
+    /// The provider will never accept this request.
     Refused,
-    /// The conversation is too long for the model.
     ContextTooLong,
-    /// It does not take back what it said before; a request without that may succeed.
+    /// The provider does not accept its own earlier output; the request without it may succeed.
     HistoryRefused,
-    /// What it sends cannot be read.
+    /// The response is not in the provider's protocol.
     Protocol,
-    /// Its answer ended in the middle.
+    /// The response ended before its terminal event.
     Incomplete,
 }
 
+/// One row of the table of error kinds.
+struct ErrorKindRow {
+    code: ErrorCode,
+    /// Completes the sentence "The provider …".
+    predicate: &'static str,
+}
+
 impl ProviderErrorKind {
-    /// The code that programs read.
-    pub(crate) const fn code(self) -> ErrorCode {
-        match self {
-            Self::Provider => ErrorCode::ProviderError,
-            Self::RateLimited => ErrorCode::RateLimited,
-            Self::Overloaded => ErrorCode::Overloaded,
-            Self::Auth => ErrorCode::ProviderAuth,
-            Self::Refused => ErrorCode::ProviderRefused,
-            Self::ContextTooLong => ErrorCode::ContextTooLong,
-            Self::HistoryRefused => ErrorCode::HistoryRefused,
-            Self::Protocol => ErrorCode::ProviderProtocolError,
-            Self::Incomplete => ErrorCode::UpstreamIncomplete,
-        }
+    const fn row(self) -> ErrorKindRow {
+        let (code, predicate) = match self {
+            Self::Provider => (ErrorCode::ProviderError, "failed"),
+            Self::RateLimited => (ErrorCode::RateLimited, "limits the rate of requests"),
+            Self::Overloaded => (ErrorCode::Overloaded, "is overloaded"),
+            Self::Auth => (ErrorCode::ProviderAuth, "does not accept the API key"),
+            Self::Refused => (ErrorCode::ProviderRefused, "refused the request"),
+            Self::ContextTooLong => (ErrorCode::ContextTooLong, "says that the conversation is too long for the model"),
+            Self::HistoryRefused => (ErrorCode::HistoryRefused, "does not accept its own earlier output"),
+            Self::Protocol => (ErrorCode::ProviderProtocolError, "sent an invalid response"),
+            Self::Incomplete => (ErrorCode::UpstreamIncomplete, "did not complete its response"),
+        };
+        ErrorKindRow { code, predicate }
     }
 
-    /// May the same request succeed later?
-    pub(crate) const fn is_retryable(self) -> bool {
-        self.code().is_retryable()
-    }
-
-    /// What a status says when the body says nothing better.
+    /// The kind that an HTTP status implies when the body says nothing more specific.
     pub(crate) const fn from_status(status: u16) -> Self {
         match status {
             401 | 403 => Self::Auth,
@@ -61,40 +62,39 @@ impl ProviderErrorKind {
         }
     }
 
-    /// A failure of this kind. `message` is for people; what the provider itself said belongs into `details`.
+    /// `message` is for people; the provider's own error goes into `details`.
     pub(crate) fn to_failure(self, message: impl Into<String>, details: Option<Value>) -> ModelFailure {
-        let error = ErrorInfo { retryable: Some(self.is_retryable()), details, ..ErrorInfo::new(self.code(), message) };
+        let code = self.row().code;
+        let error = ErrorInfo { retryable: Some(code.is_retryable()), details, ..ErrorInfo::new(code, message) };
         ModelFailure { error, retry_after_ms: None }
     }
 }
 
-/// An event of a stream that is no JSON.
+/// An event of a stream is not JSON.
 pub(crate) fn invalid_json_failure(data: &str, error: &serde_json::Error) -> ModelFailure {
     let message = format!("The provider sent an event that is not JSON ({error}).");
     ProviderErrorKind::Protocol.to_failure(message, Some(json!({ "event": sanitize_for_error(data) })))
 }
 
-/// A stream that ended without its terminal event.
+/// A stream ended without its terminal event.
 pub(crate) fn truncated_stream_failure() -> ModelFailure {
-    ProviderErrorKind::Incomplete.to_failure("The provider's answer ended in the middle.", None)
+    ProviderErrorKind::Incomplete.to_failure("The provider's response ended before it was complete.", None)
 }
 
-/// What an error says of itself, in a stream or as an answer's body. Empty where it says nothing.
+/// An error object, from a stream or from the body of an error response. A member that is missing is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProviderError {
-    /// Its code, or its type where it has no code.
+    /// The error's `code`, or its `type` where it has no code.
     pub(crate) code: String,
-    /// Its type.
     pub(crate) error_type: String,
-    /// Its words, safe to show.
+    /// Sanitized for display.
     pub(crate) message: String,
-    /// Which field of the request it means.
+    /// The field of the request that the error is about.
     pub(crate) param: String,
 }
 
 impl ProviderError {
-    /// Reads an error object in the shapes that services use: `{"error": {…}}`, `{"error": "…"}`, or flat; with
-    /// `message` or `detail`.
+    /// Accepts the shapes that services use: `{"error": {…}}`, `{"error": "…"}`, or flat; with `message` or `detail`.
     pub(crate) fn from_json(value: &Value) -> Self {
         let error = json::non_null_field(value, "error").unwrap_or(value);
         let field = |key: &str| match error.get(key) {
@@ -102,28 +102,27 @@ impl ProviderError {
             Some(Value::Number(number)) => number.to_string(),
             _ => String::new(),
         };
-        let kind = field("type");
+        let error_type = field("type");
         let mut code = field("code");
         if code.is_empty() {
-            code.clone_from(&kind);
+            code.clone_from(&error_type);
         }
-        let words = [error.as_str().map(sanitize_for_error).unwrap_or_default(), field("message"), field("detail")];
-        let message = words.into_iter().find(|words| !words.is_empty()).unwrap_or_default();
-        Self { code, error_type: kind, message, param: field("param") }
+        let texts = [error.as_str().map(sanitize_for_error).unwrap_or_default(), field("message"), field("detail")];
+        let message = texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        Self { code, error_type, message, param: field("param") }
     }
 
-    /// Reads the body of an error answer, which may be anything: JSON, a page of HTML, nothing.
+    /// The body of an error response may be JSON, HTML, or empty.
     pub(crate) fn from_body(body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let Ok(value) = model::json::parse_lenient_json(&text) else {
             return Self { message: sanitize_for_error(&html_to_text(&text)), ..Self::default() };
         };
-        // Some gateways wrap the error in a list.
+        // Some gateways wrap the error in an array.
         Self::from_json(value.as_array().and_then(|list| list.first()).unwrap_or(&value))
     }
 
-    /// As details of a failure: what the provider said, and with which status.
-    pub(crate) fn to_details(&self, status: Option<u16>) -> Value {
+    fn to_details(&self, status: Option<u16>) -> Value {
         let mut details = model::json::JsonObject::new();
         if let Some(status) = status {
             details.insert("status".to_owned(), status.into());
@@ -136,50 +135,47 @@ impl ProviderError {
         Value::Object(details)
     }
 
-    /// Does its code, its type or its message say one of these?
-    pub(crate) fn mentions_any(&self, words: &[&str]) -> bool {
-        let message = self.message.to_ascii_lowercase();
-        words.iter().any(|word| self.code == *word || self.error_type == *word || message.contains(word))
+    /// Whether the code or the type is one of these.
+    pub(crate) fn has_code(&self, codes: &[&str]) -> bool {
+        codes.iter().any(|code| self.code == *code || self.error_type == *code)
     }
 
-    /// The failure that it is: an answer with `status`, or an event of a stream.
-    pub(crate) fn to_failure(&self, trouble: ProviderErrorKind, status: Option<u16>) -> ModelFailure {
-        let what = match trouble {
-            // What a service says of a key may quote the key.
-            ProviderErrorKind::Auth => "does not accept our key",
-            ProviderErrorKind::RateLimited => "limits how much we may ask",
-            ProviderErrorKind::Overloaded => "has too much to do",
-            ProviderErrorKind::Refused => "refused the request",
-            ProviderErrorKind::ContextTooLong => "says that the conversation is too long for the model",
-            ProviderErrorKind::HistoryRefused => "does not take back what it said before",
-            ProviderErrorKind::Protocol => "sent what cannot be read",
-            ProviderErrorKind::Incomplete => "broke off",
-            ProviderErrorKind::Provider => "failed",
-        };
+    /// Whether the code or the type is one of these, or the message contains one.
+    pub(crate) fn mentions_any(&self, phrases: &[&str]) -> bool {
+        let message = self.message.to_ascii_lowercase();
+        self.has_code(phrases) || phrases.iter().any(|phrase| message.contains(phrase))
+    }
+
+    /// `status` is that of an error response; an error in a stream has none.
+    pub(crate) fn to_failure(&self, kind: ProviderErrorKind, status: Option<u16>) -> ModelFailure {
+        let predicate = kind.row().predicate;
         let status_text = status.map(|status| format!(" (status {status})")).unwrap_or_default();
-        let spoken = (trouble != ProviderErrorKind::Auth && !self.message.is_empty()).then_some(self.message.as_str());
-        let message = match spoken {
-            Some(words) => format!("The provider {what}{status_text}: {words}"),
-            None => format!("The provider {what}{status_text}."),
+        // A message about the API key may quote it.
+        let is_quotable = kind != ProviderErrorKind::Auth && !self.message.is_empty();
+        let quoted = if is_quotable { self.message.as_str() } else { "" };
+        let message = if is_quotable {
+            format!("The provider {predicate}{status_text}: {quoted}")
+        } else {
+            format!("The provider {predicate}{status_text}.")
         };
-        let quiet = Self { message: spoken.unwrap_or_default().to_owned(), ..self.clone() };
-        trouble.to_failure(message, Some(quiet.to_details(status)))
+        let details = Self { message: quoted.to_owned(), ..self.clone() }.to_details(status);
+        kind.to_failure(message, Some(details))
     }
 }
 
-/// The words of a page: its title if it has one, else everything outside its tags.
+/// The title of a page if it has one, else the text outside its tags.
 fn html_to_text(page: &str) -> String {
     let lower = page.to_ascii_lowercase();
     let title = lower.find("<title>").zip(lower.find("</title>"));
     if let Some(title) = title.and_then(|(from, to)| page.get(from + "<title>".len()..to)) {
         return title.to_owned();
     }
-    let mut words = String::new();
-    for piece in page.split_inclusive('>') {
-        words.push_str(piece.split_once('<').map_or(piece, |(before, _)| before));
-        words.push(' ');
+    let mut text = String::new();
+    for chunk in page.split_inclusive('>') {
+        text.push_str(chunk.split_once('<').map_or(chunk, |(before, _)| before));
+        text.push(' ');
     }
-    words
+    text
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! `tool_a`, `tool_b`, `tool_c`: each waits a while and says so, to be run side by side. The demo's tools.
+//! `tool_a`, `tool_b`, `tool_c`: each waits for a fixed time, to show parallel calls.
 
-use super::{invalid_arguments_output, parse_arguments, text_output};
-use model::definition::ToolSpec;
-use model::definition::{Tool, ToolExecutor};
+use crate::arguments::parse_arguments;
+use crate::output::{invalid_arguments_output, text_output};
+use model::definition::{Tool, ToolExecutor, ToolSpec};
 use model::tool::ToolOutput;
 use serde::Deserialize;
 use serde_json::json;
@@ -12,7 +12,6 @@ pub(super) const TOOL_A: &str = "tool_a";
 pub(super) const TOOL_B: &str = "tool_b";
 pub(super) const TOOL_C: &str = "tool_c";
 
-/// What is different about one of them.
 struct DelayTool {
     delay_ms: u64,
     display_name: &'static str,
@@ -33,10 +32,10 @@ const fn delay_tool(name: &str) -> Option<DelayTool> {
 struct Arguments {}
 
 pub(super) fn definition(name: &str) -> Option<Tool> {
-    let DelayTool { delay_ms: ms, display_name, .. } = delay_tool(name)?;
+    let DelayTool { delay_ms, display_name, .. } = delay_tool(name)?;
     let spec = ToolSpec {
         name: name.to_owned(),
-        description: format!("Waits {ms} ms."),
+        description: format!("Waits {delay_ms} ms."),
         parameters: json!({ "type": "object", "properties": {}, "additionalProperties": false }),
     };
     Some(Tool {
@@ -47,10 +46,10 @@ pub(super) fn definition(name: &str) -> Option<Tool> {
 }
 
 pub(super) async fn run(name: &str, arguments: &str) -> Option<ToolOutput> {
-    let DelayTool { delay_ms: ms, result: end, .. } = delay_tool(name)?;
+    let DelayTool { delay_ms, result, .. } = delay_tool(name)?;
     if let Err(error) = parse_arguments::<Arguments>(arguments) {
         return Some(invalid_arguments_output(error));
     }
-    tokio::time::sleep(Duration::from_millis(ms)).await;
-    Some(text_output(end))
+    tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+    Some(text_output(result))
 }
