@@ -4,6 +4,8 @@
 //! protocol change. How events are stored is `store`'s business, how a client sees them is `protocol`'s.
 //! Payloads: [`life`] (the task and its steps), [`output`] (items and blocks), [`people`] (questions, state, thread).
 
+#![warn(missing_docs)]
+
 pub mod approvals;
 pub mod lifecycle;
 pub mod output;

@@ -7,7 +7,7 @@ use crate::finding::TidyFinding;
 
 pub(crate) const ARCHITECTURE_FILE: &str = "ARCHITECTURE.md";
 
-/// Complains about each of `folders` that the map lacks, and about each folder on the map that is no crate.
+/// Reports each of `folders` that the map lacks, and about each folder on the map that is no crate.
 pub(crate) fn check_architecture_map(map: Option<&str>, folders: &[&str]) -> Vec<TidyFinding> {
     let Some(map) = map else {
         return vec![TidyFinding::error(
@@ -69,16 +69,16 @@ mod tests {
     #[test]
     fn a_crate_without_a_heading_is_missing_even_if_prose_mentions_it() {
         let map = format!("{MAP}\nAlso see `crates/engine`, which runs.\n");
-        let complaints = check_architecture_map(Some(&map), &["crates/model", "crates/store", "crates/engine"]);
-        assert_eq!(complaints.len(), 1);
-        assert!(complaints[0].message.starts_with("`crates/engine` is not on the map"), "{}", complaints[0]);
+        let findings = check_architecture_map(Some(&map), &["crates/model", "crates/store", "crates/engine"]);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].message.starts_with("`crates/engine` is not on the map"), "{}", findings[0]);
     }
 
     #[test]
     fn a_heading_whose_crate_is_gone_is_pointed_at() {
-        let complaints = check_architecture_map(Some(MAP), &["crates/store"]);
-        assert_eq!(complaints.len(), 1);
-        assert_eq!((complaints[0].line, complaints[0].file.as_str()), (3, ARCHITECTURE_FILE));
+        let findings = check_architecture_map(Some(MAP), &["crates/store"]);
+        assert_eq!(findings.len(), 1);
+        assert_eq!((findings[0].line, findings[0].file.as_str()), (3, ARCHITECTURE_FILE));
     }
 
     #[test]
