@@ -83,7 +83,7 @@ mod tests {
         let even: Vec<_> =
             names.iter().map(|name| source_file(&format!("crates/{name}/src/lib.rs"), &lines(10))).collect();
         assert_eq!(check_crate_sizes(&product_files(&even)), []);
-        let mut uneven = even.clone();
+        let mut uneven = even;
         uneven.push(source_file("crates/c/src/more.rs", &lines(5)));
         let uneven = product_files(&uneven);
         let findings = check_crate_sizes(&uneven);

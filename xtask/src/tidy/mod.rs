@@ -44,6 +44,9 @@ enum StructureCheck {
 /// Checks whose findings are only warnings for now.
 const PENDING_CHECKS: &[StructureCheck] = &[StructureCheck::ImportCycles, StructureCheck::CrateSizes];
 
+/// Crates that ARCHITECTURE.md describes before they are there.
+const PLANNED_CRATES: &[&str] = &["crates/gateway"];
+
 /// Prints every finding; true when none is an error.
 pub(crate) fn run_tidy(repo: &Repo) -> anyhow::Result<bool> {
     let files = repo.source_files()?;
@@ -75,7 +78,8 @@ pub(crate) fn print_figures(repo: &Repo) -> anyhow::Result<()> {
 }
 
 fn check_all(files: &[SourceFile], metadata: &Metadata) -> Vec<TidyFinding> {
-    let folders: Vec<&str> = metadata.members().map(|package| metadata.folder(package)).collect();
+    let folders = metadata.members().map(|package| metadata.folder(package));
+    let folders: Vec<&str> = folders.chain(PLANNED_CRATES.iter().copied()).collect();
     let mut findings =
         architecture_map::check_architecture_map(file_text(files, architecture_map::ARCHITECTURE_FILE), &folders);
     findings.extend(floors::check_floors(metadata, files));

@@ -14,7 +14,7 @@ pub(crate) fn find_javascript_test(source: &str, title: &str) -> TestStatus {
                 TestStatus::Runs => return TestStatus::Runs,
                 TestStatus::Ignored => best = TestStatus::Ignored,
                 TestStatus::NotATest | TestStatus::Missing if best == TestStatus::Missing => {
-                    best = TestStatus::NotATest
+                    best = TestStatus::NotATest;
                 }
                 TestStatus::NotATest | TestStatus::Missing => {}
             }
