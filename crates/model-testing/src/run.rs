@@ -217,7 +217,7 @@ impl GenRun {
                 GenPhase::Waiting => task.stop_after_turn(world),
                 // The turn that they are read for would be something new.
                 GenPhase::ReadingFiles => {
-                    task.stop(world, IncompleteReason::Cancelled, GenOutcome::Cancelled(mode, by))
+                    task.stop(world, IncompleteReason::Cancelled, GenOutcome::Cancelled(mode, by));
                 }
                 GenPhase::Ready | GenPhase::Turn | GenPhase::Ended => {}
             }

@@ -1,10 +1,10 @@
-//! What we decided against, each with its reason, so that whoever has a better one knows what to answer.
+//! Crates that we decided against, each with its reason.
 
 use super::{LOCK_FILE, file_text};
 use crate::finding::{TidyFinding, find_line};
 use crate::workspace::{Metadata, SourceFile};
 
-/// (crate, why not, and what instead). Checked over the whole graph: it does not matter who pulled it in.
+/// (crate, reason and alternative). Checked over the whole graph, transitive dependencies included.
 const BANNED_CRATES: &[(&str, &str)] = &[
     ("openssl", "a C library that a fresh machine lacks: TLS is rustls here"),
     ("openssl-sys", "a C library that a fresh machine lacks: TLS is rustls here"),
@@ -26,10 +26,11 @@ pub(crate) fn check_banned_crates(metadata: &Metadata, files: &[SourceFile]) -> 
     for package in &metadata.packages {
         let line = find_line(lock_file, |line| line == format!("name = \"{}\"", package.name));
         if let Some((name, reason)) = BANNED_CRATES.iter().find(|(name, _)| *name == package.name) {
-            let what = format!("{name} is banned: {reason} (`cargo tree --workspace -i {name}` shows who wants it)");
+            let what =
+                format!("{name} is banned: {reason} (`cargo tree --workspace -i {name}` shows what depends on it)");
             findings.push(TidyFinding::error(LOCK_FILE, line, what));
         }
-        // A branch of somebody's repository can change or vanish under a lock file; a published version cannot.
+        // A git branch can change or vanish; a published version cannot.
         let published = |source: &String| source.starts_with("registry+") || source.starts_with("sparse+");
         if package.source.as_ref().is_some_and(|source| !published(source)) {
             let what = format!("{} does not come from the registry: depend on a published version", package.name);
@@ -40,7 +41,7 @@ pub(crate) fn check_banned_crates(metadata: &Metadata, files: &[SourceFile]) -> 
     findings
 }
 
-/// A defect must be asked for on the command line: no default feature and no ordinary dependency may switch it on.
+/// The feature is for test runs alone: no default feature and no normal dependency may enable it.
 fn shippable_defects(metadata: &Metadata, files: &[SourceFile]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for package in metadata.members() {
@@ -53,7 +54,7 @@ fn shippable_defects(metadata: &Metadata, files: &[SourceFile]) -> Vec<TidyFindi
             let text = file_text(files, &manifest).unwrap_or_default();
             let line = find_line(text, |line| line.contains(&format!("\"{DEFECTS_FEATURE}\"")));
             let what =
-                format!("feature `{DEFECTS_FEATURE}` would be in the shipped binary: only a test run may switch it on");
+                format!("feature `{DEFECTS_FEATURE}` would be in the shipped binary: only a test run may enable it");
             findings.push(TidyFinding::error(&manifest, line, what));
         }
     }

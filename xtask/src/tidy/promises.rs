@@ -1,9 +1,9 @@
 //! Does every promise of `docs/promises.md` have a test that exists and is not ignored?
 //!
 //! A promise is a row of a table headed `| promise | test |`. Its test cell holds one or more references in backticks,
-//! each `path/from/the/root.rs::name_of_the_test`: a path and a name are all that is needed to find it by reading the
-//! sources, and an editor can follow the path. In a `.mjs` file the name is the test's title, in a `.py` file its
-//! function. That the test also ran and passed is for `cargo xtask test` to see, which asks for [`rust_names`].
+//! each `path/from/the/root.rs::name_of_the_test`, which is found by reading the sources. In a `.mjs` file the name is
+//! the test's title, in a `.py` file its function. `cargo xtask test` also checks, with [`rust_test_references`], that
+//! the test ran and passed.
 
 use super::rust_tests::{self, TestStatus};
 use super::{file_text, script_tests};
@@ -12,7 +12,6 @@ use crate::workspace::SourceFile;
 
 pub(crate) const PROMISES_FILE: &str = "docs/promises.md";
 
-/// A test that a promise points at.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TestReference {
     pub(crate) line: usize,
@@ -20,7 +19,7 @@ pub(crate) struct TestReference {
     pub(crate) name: String,
 }
 
-/// Reports promises without a test, and about tests that are missing, ignored, or not tests.
+/// Reports promises without a test, and references to tests that are missing, ignored, or not tests.
 pub(crate) fn check_promises(files: &[SourceFile]) -> Vec<TidyFinding> {
     let Some(page) = file_text(files, PROMISES_FILE) else {
         return vec![TidyFinding::error(
@@ -45,7 +44,7 @@ pub(crate) fn check_promises(files: &[SourceFile]) -> Vec<TidyFinding> {
     findings
 }
 
-/// The names of the Rust tests that promises point at: what a run of all tests must show as passed.
+/// The Rust tests that promises refer to, which a run of all tests must show as passed.
 pub(crate) fn rust_test_references(page: &str) -> Vec<TestReference> {
     parse_references(page).0.into_iter().filter(|reference| reference.path.ends_with(".rs")).collect()
 }

@@ -2,12 +2,11 @@
 //!
 //! Comments and strings are blanked first, so that a test in a comment is not a test. A test is a `fn` of that name
 //! under an attribute whose last word is `test` (`#[test]`, `#[tokio::test]`, also inside `proptest!`), with no
-//! attribute that speaks of `ignore`. A name that is handed to a macro of the same file which writes such tests
-//! (`#[test] fn $name`) counts as well: that is how a conformance suite is run for each backend.
+//! `ignore` among its attributes. A name that is passed to a macro of the same file which expands to such tests
+//! (`#[test] fn $name`) counts as well: that is how a conformance suite is run for each store.
 
 use super::rust_source::{blank_comments_and_literals, has_word, is_word};
 
-/// What became of the search for a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TestStatus {
     Runs,
@@ -30,7 +29,7 @@ pub(crate) fn find_rust_test(source: &str, name: &str) -> TestStatus {
     if made_by_macro { TestStatus::Runs } else { TestStatus::Missing }
 }
 
-/// Looks at every `fn name`; the best answer wins, since a helper elsewhere in the file may share the name.
+/// Looks at every `fn name`; the best status wins, because a helper elsewhere in the file may have the same name.
 fn best_function_status(code: &str, name: &str) -> Option<TestStatus> {
     let verdicts = split_at_functions(code).filter(|(_, rest)| is_function_named(rest, name)).map(|(before, _)| {
         let attributes = attributes(before);
@@ -47,7 +46,7 @@ fn best_function_status(code: &str, name: &str) -> Option<TestStatus> {
     })
 }
 
-/// What stands before and after each `fn`.
+/// The code before and after each `fn`.
 fn split_at_functions(code: &str) -> impl Iterator<Item = (&str, &str)> {
     code.match_indices("fn ").filter_map(|(at, _)| Some((code.get(..at)?, code.get(at + 3..)?.trim_start())))
 }
@@ -56,7 +55,7 @@ fn is_function_named(rest: &str, name: &str) -> bool {
     rest.strip_prefix(name).is_some_and(|after| !after.starts_with(is_word))
 }
 
-/// The attributes that stand right before a `fn`, past words such as `pub(crate) async`.
+/// The attributes of a `fn`, skipping qualifiers such as `pub(crate) async`.
 fn attributes(before: &str) -> Vec<&str> {
     let mut rest = before.trim_end();
     while let Some(shorter) = ["async", "pub", "pub(crate)", "pub(super)", "const"]
