@@ -1,10 +1,10 @@
-//! How many records a second can be made durable, against what the disk allows.
+//! How many records per second become durable, compared with the bare disk.
 //!
-//! The floor is a bare loop: a batch of 200-byte rows appended to a file, one `fdatasync`, the next batch. The store has
-//! 500 threads that append batches of that size at once, with its numbering, checksums and index; it commits what waits. Both write to the disk that
-//! holds the build, one after the other, round by round, because a disk's flush is never the same twice.
+//! The baseline is a loop that appends a batch of 200-byte rows to a file and calls `fdatasync`. In the store 500 threads
+//! append batches of that size at once, with numbering, checksums and index, and group commit. Both write to the disk
+//! that holds the build, alternating round by round, because the speed of a disk varies.
 
-use crate::report::{self, Table, format_figure};
+use crate::report::{self, SectionOutput, Table, format_figure};
 use crate::server_process;
 use crate::stats::{Percentiles, median};
 use std::fs::File;
@@ -17,20 +17,19 @@ use store_conformance::append_load::{AppendLoad, run_append_load};
 
 const ROW_BYTES: usize = 200;
 const BATCHES: [usize; 3] = [1, 64, 512];
-/// Threads over which the store's rows are spread, one row each in turn.
+/// Threads of the store that append concurrently.
 const THREADS: usize = 500;
 const ROUND_DURATION: Duration = Duration::from_secs(1);
-/// What the store logs in one round, which takes it about as long.
+/// Records that the store appends in one round, which takes about as long as [`ROUND_DURATION`].
 const STORE_RECORDS: usize = 400_000;
 const FLUSH_DURATION: Duration = Duration::from_millis(500);
-/// The bare loop's file starts anew here: on a fast disk it would otherwise fill it.
+/// The baseline starts a new file here: it would fill a fast disk otherwise.
 const FILE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What one side did in one span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AppendSample {
     pub(crate) rows_per_s: f64,
-    /// How long a batch took to become durable.
+    /// Time until a batch was durable.
     pub(crate) commit_latency: Percentiles,
 }
 
@@ -46,8 +45,7 @@ struct AppendRow {
     store: Vec<AppendSample>,
 }
 
-/// Measures both sides, interleaved.
-pub(crate) fn run(rounds: usize, write: bool) -> anyhow::Result<()> {
+pub(crate) fn run(rounds: usize, output: SectionOutput) -> anyhow::Result<()> {
     let scratch = server_process::scratch_dir()?;
     let mut rows = BATCHES.map(|batch| AppendRow { batch, fdatasync: Vec::new(), store: Vec::new() });
     for round in 0..rounds {
@@ -72,17 +70,17 @@ pub(crate) fn run(rounds: usize, write: bool) -> anyhow::Result<()> {
         ROUND_DURATION.as_secs(),
         render_table(&rows)
     );
-    report::publish_section("append", &body, write)
+    report::publish_section("append", &body, output)
 }
 
-/// The floor: batches appended to one file, each flushed before the next is written.
+/// The baseline: batches appended to one file, each flushed before the next is written.
 pub(crate) fn measure_fdatasync(folder: &Path, batch: usize, span: Duration) -> anyhow::Result<AppendSample> {
     let path = folder.join("bare");
     let rows = vec![b'x'; ROW_BYTES * batch];
     let mut file = File::create(&path)?;
     let (mut commits_us, mut written) = (Vec::new(), 0);
-    let began = Instant::now();
-    while began.elapsed() < span {
+    let started = Instant::now();
+    while started.elapsed() < span {
         if written + rows.len() > FILE_BYTES_MAX {
             file.set_len(0)?;
             file = File::create(&path)?;
@@ -94,19 +92,19 @@ pub(crate) fn measure_fdatasync(folder: &Path, batch: usize, span: Duration) -> 
         written += rows.len();
         commits_us.push(u32::try_from(commit.elapsed().as_micros()).unwrap_or(u32::MAX));
     }
-    let took = began.elapsed();
+    let took = started.elapsed();
     std::fs::remove_file(&path)?;
     Ok(AppendSample::new(commits_us.len() * batch, took, commits_us))
 }
 
-/// What one flush takes now, for tables of which it is a part.
+/// The current duration of a flush, for tables in which it is a part of the figures.
 pub(crate) fn measure_flush() -> anyhow::Result<Percentiles> {
     let scratch = server_process::scratch_dir()?;
     Ok(measure_fdatasync(scratch.path(), 1, FLUSH_DURATION)?.commit_latency)
 }
 
-/// The store's side: [`THREADS`] threads, each of which appends `batch` records at a time and waits until they are
-/// durable before it appends more, as executors do. How long an append took is therefore also how long it queued.
+/// The store: [`THREADS`] threads, each of which appends `batch` records and waits until they are durable before it
+/// appends more, as executors do. The latency of an append therefore includes its queueing time.
 fn measure_store(folder: &Path, batch: usize) -> anyhow::Result<AppendSample> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let folder = folder.join("store");

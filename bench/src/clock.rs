@@ -1,7 +1,7 @@
-//! The wall clock in microseconds, the one that stamps are written and read with.
+//! The wall clock in microseconds, for timestamps in deltas.
 //!
-//! A stamp travels through another process, so it cannot be an `Instant`. Sender and reader run on one machine and
-//! read the same clock; durations inside one process use `Instant` instead.
+//! A timestamp passes through another process, so it cannot be an `Instant`. Sender and reader run on one machine and
+//! read the same clock; durations inside one process use `Instant`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,8 +1,7 @@
-//! The story that every server under test tells: N deltas, each with its send time and number, then one terminal event.
+//! The stream that every server under test sends: N deltas, each with its send time and number, then a terminal event.
 //!
-//! The frame has the form and about the size (180 bytes of JSON) of a `task.text.delta`, so that the yardsticks carry
-//! what Headwater carries. Faults are planted here on request: a checker that was never seen to refuse anything has
-//! not been tested.
+//! The frame has the form and about the size (180 bytes of JSON) of a `task.text.delta`, so that the baselines
+//! transport what Headwater transports. Faults are planted here on request, so that the checker itself can be tested.
 
 use crate::clock;
 use bytes::Bytes;
@@ -14,23 +13,23 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Interval};
 
-/// The words after stamp and number. `scenarios.toml` says the same ones.
+/// The text after timestamp and number, as in `scenarios.toml`.
 pub(crate) const DELTA_TEXT: &str = "once upon a time ";
 
-/// What goes wrong, halfway through the story.
+/// A fault halfway through the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PlantedFault {
     /// One delta is left out.
     Drop,
     /// One delta is sent twice.
     Repeat,
-    /// Two deltas change places.
+    /// Two deltas are swapped.
     Swap,
     /// The connection ends.
     Cut,
     /// One delta is not JSON.
     Garbage,
-    /// The story ends early, with its terminal event and in good order.
+    /// The stream ends early, in order and with its terminal event.
     Short,
     /// The terminal event is `task.failed`.
     Fail,
@@ -40,38 +39,37 @@ pub(crate) enum PlantedFault {
     Hang,
 }
 
-/// How long the story is and how fast it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StreamSpec {
     pub(crate) deltas: u32,
-    /// Time between two deltas; none is full speed.
+    /// Time between two deltas; `None` is full speed.
     pub(crate) interval: Option<Duration>,
     pub(crate) fault: Option<PlantedFault>,
 }
 
 impl StreamSpec {
-    /// A story without faults; `interval_ms` 0 is full speed.
+    /// A stream without faults; `interval_ms` 0 is full speed.
     pub(crate) fn new(deltas: u32, interval_ms: u64) -> Self {
         Self { deltas, interval: (interval_ms > 0).then(|| Duration::from_millis(interval_ms)), fault: None }
     }
 }
 
-/// The story as a response body: every frame is one event, written when its time has come.
+/// A response body that sends one event per frame, at its pace.
 pub(crate) struct StreamBody {
     spec: StreamSpec,
-    /// Paces all deltas but the first, which is sent at once: a timer would round it up to the next millisecond.
-    /// Late ticks are made up for, as a model that was held up would do.
+    /// Paces all deltas but the first, which a timer would delay to the next millisecond. Missed ticks are caught up, as a
+    /// model that was delayed would do.
     ticks: Option<Interval>,
     step: u32,
     ended: bool,
 }
 
 impl StreamBody {
-    pub(crate) fn new(story: StreamSpec) -> Self {
-        Self { spec: story, ticks: story.interval.map(ticker), step: 0, ended: false }
+    pub(crate) fn new(spec: StreamSpec) -> Self {
+        Self { spec, ticks: spec.interval.map(ticker), step: 0, ended: false }
     }
 
-    /// The frames of one step: a delta as a rule, none or several where a fault is planted.
+    /// The frames of one step: usually one delta, none or several where a fault is planted.
     fn next_frames(&mut self) -> NextStep {
         let step = self.step;
         self.step += 1;
@@ -159,7 +157,7 @@ impl Body for StreamBody {
                 NextStep::End => self.ended = true,
                 NextStep::Silence => {
                     self.step -= 1;
-                    return Poll::Pending; // for good: the reader's deadline ends it
+                    return Poll::Pending; // never woken: the reader's deadline ends it
                 }
             }
         }

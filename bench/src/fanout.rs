@@ -1,4 +1,4 @@
-//! What one more viewer of a task costs.
+//! The cost of one more viewer of a task.
 //!
 //! A task of 500 deltas is started without a stream; its viewers then follow it from its first event to its last and
 //! check what they get. The cost is the server's CPU time, the run itself included, over all events delivered. With
@@ -6,7 +6,7 @@
 
 use crate::load::{self, StreamReading};
 use crate::process_usage::{ProcessUsage, UsageMeter};
-use crate::report::{self, Table, format_figure};
+use crate::report::{self, SectionOutput, Table, format_figure};
 use crate::server_process::{HeadwaterOptions, ServerProcess};
 use crate::stats::{Percentiles, median};
 use crate::stream_check::{FaultCounts, LatencyScope, StreamChecker, StreamFault};
@@ -22,7 +22,6 @@ const DELTAS: u32 = 500;
 const INTERVAL_MS: u64 = 20;
 const DEADLINE: Duration = Duration::from_secs(40);
 
-/// How many watch each task, and how many tasks there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FanoutPlan {
     pub(crate) viewers: u32,
@@ -36,7 +35,6 @@ const FANOUT_PLANS: [FanoutPlan; 3] = [
     FanoutPlan { viewers: 1000, tasks: 1, deltas: DELTAS },
 ];
 
-/// What a crowd cost.
 pub(crate) struct FanoutSample {
     pub(crate) cpu_ms_per_1k: f64,
     pub(crate) deliveries: u64,
@@ -51,9 +49,9 @@ struct FanoutRow {
     samples: Vec<FanoutSample>,
 }
 
-/// Measures every crowd on Headwater and on the mock, which has no log and no fan-out: each viewer is told its own
-/// story. Says whether every stream was good.
-pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, write: bool) -> anyhow::Result<bool> {
+/// Measures every plan on Headwater and on the mock, which has no log and no fan-out: each viewer gets a stream of its
+/// own. True if every stream was correct.
+pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, output: SectionOutput) -> anyhow::Result<bool> {
     let servers: Vec<ServerProcess> =
         [Some(ServerProcess::start_mock("mock, no log").await?), ServerProcess::start_headwater(options).await?]
             .into_iter()
@@ -67,16 +65,14 @@ pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, write: bool) 
         server.stop().await?;
     }
     let body = format!("Medians of {rounds} rounds.\n\n{}", render_table(&rows));
-    report::publish_section("fanout", &body, write)?;
+    report::publish_section("fanout", &body, output)?;
     Ok(rows.iter().flat_map(|row| &row.samples).all(|sample| sample.faults.total() == 0))
 }
 
 async fn measure_all(targets: &[LoadTarget], rounds: usize) -> anyhow::Result<Vec<FanoutRow>> {
     let mut rows: Vec<FanoutRow> = FANOUT_PLANS
         .iter()
-        .flat_map(|crowd| {
-            targets.iter().map(|target| FanoutRow { plan: *crowd, name: target.name, samples: Vec::new() })
-        })
+        .flat_map(|plan| targets.iter().map(|target| FanoutRow { plan: *plan, name: target.name, samples: Vec::new() }))
         .collect();
     for round in 0..rounds {
         for row in &mut rows {
@@ -90,18 +86,17 @@ async fn measure_all(targets: &[LoadTarget], rounds: usize) -> anyhow::Result<Ve
     Ok(rows)
 }
 
-/// Runs one crowd.
-pub(crate) async fn measure_fanout(target: &LoadTarget, crowd: FanoutPlan) -> anyhow::Result<FanoutSample> {
+pub(crate) async fn measure_fanout(target: &LoadTarget, plan: FanoutPlan) -> anyhow::Result<FanoutSample> {
     let target = Arc::new(target.clone());
     let meter = UsageMeter::start(target.pid)?;
     let mut tasks = JoinSet::new();
-    for task in 0..crowd.tasks {
+    for task in 0..plan.tasks {
         let target = target.clone();
-        // Spread over one interval: tasks in step would share every commit.
-        let start = Duration::from_millis(INTERVAL_MS) * task / crowd.tasks;
+        // Spread over one interval: tasks in lockstep would share every commit.
+        let start = Duration::from_millis(INTERVAL_MS) * task / plan.tasks;
         tasks.spawn(async move {
             tokio::time::sleep(start).await;
-            watch_task(target, crowd).await
+            watch_task(target, plan).await
         });
     }
     let readings: Vec<StreamReading> = tasks.join_all().await.into_iter().flatten().collect();
@@ -125,14 +120,14 @@ struct CreatedTask {
 }
 
 /// Starts one task and lets its viewers follow it.
-async fn watch_task(target: Arc<LoadTarget>, crowd: FanoutPlan) -> Vec<StreamReading> {
+async fn watch_task(target: Arc<LoadTarget>, plan: FanoutPlan) -> Vec<StreamReading> {
     let failed = || vec![StreamReading { fault: Some(StreamFault::Http), ..StreamReading::default() }];
-    let Ok(request) = target.start_task_request(crowd.deltas, INTERVAL_MS) else { return failed() };
-    let created = load::send_request(&target, request, async |answer| {
-        if answer.status() != StatusCode::ACCEPTED {
+    let Ok(request) = target.start_task_request(plan.deltas, INTERVAL_MS) else { return failed() };
+    let created = load::send_request(&target, request, async |response| {
+        if response.status() != StatusCode::ACCEPTED {
             return Err(StreamFault::Http);
         }
-        let body = answer.into_body().collect().await.map_err(|_| StreamFault::Cut)?;
+        let body = response.into_body().collect().await.map_err(|_| StreamFault::Cut)?;
         serde_json::from_slice::<CreatedTask>(&body.to_bytes()).map_err(|_| StreamFault::Malformed)
     })
     .await;
@@ -142,10 +137,10 @@ async fn watch_task(target: Arc<LoadTarget>, crowd: FanoutPlan) -> Vec<StreamRea
         return failed();
     };
     let mut viewers = JoinSet::new();
-    for _ in 0..crowd.viewers {
+    for _ in 0..plan.viewers {
         let (target, request) = (target.clone(), request.clone());
         viewers.spawn(async move {
-            let check = StreamChecker::new(crowd.deltas, LatencyScope::SinceAttach);
+            let check = StreamChecker::new(plan.deltas, LatencyScope::SinceAttach);
             load::read_checked_stream(&target, request, check, DEADLINE).await
         });
     }
@@ -178,22 +173,22 @@ fn render_table(rows: &[FanoutRow]) -> String {
         "bad streams",
     ]);
     for row in rows {
-        let of = |of: &dyn Fn(&FanoutSample) -> f64| median(row.samples.iter().map(of));
+        let median_of = |figure: &dyn Fn(&FanoutSample) -> f64| median(row.samples.iter().map(figure));
         let mut faults = FaultCounts::default();
         row.samples.iter().for_each(|sample| faults.extend(&sample.faults));
         table.push_row(&[
             row.plan.viewers.to_string(),
             row.plan.tasks.to_string(),
             row.name.into(),
-            format_figure(of(&|sample| sample.cpu_ms_per_1k)),
-            format_figure(of(&|sample| sample.deliveries as f64)),
+            format_figure(median_of(&|sample| sample.cpu_ms_per_1k)),
+            format_figure(median_of(&|sample| sample.deliveries as f64)),
             format!(
                 "{} / {}",
-                format_figure(of(&|sample| sample.added_latency.p50_ms)),
-                format_figure(of(&|sample| sample.added_latency.p99_ms))
+                format_figure(median_of(&|sample| sample.added_latency.p50_ms)),
+                format_figure(median_of(&|sample| sample.added_latency.p99_ms))
             ),
-            format_figure(of(&|sample| sample.usage.rss_peak_mb)),
-            format!("{:.0} %", of(&|sample| sample.usage.machine_busy) * 100.0),
+            format_figure(median_of(&|sample| sample.usage.rss_peak_mb)),
+            format!("{:.0} %", median_of(&|sample| sample.usage.machine_busy) * 100.0),
             faults.to_string(),
         ]);
     }

@@ -1,4 +1,4 @@
-//! What the mock and the proxies share: a listener, one task per connection, and the line that says "ready".
+//! An HTTP server for the mock and the proxies: a listener, one task per connection, and a line that says "ready".
 
 use anyhow::Context;
 use hyper::body::{Body, Incoming};
@@ -12,15 +12,15 @@ use tokio::net::{TcpListener, TcpSocket};
 
 const BACKLOG: u32 = 4096;
 
-/// Listens on `listen` and says so on stdout, in the words that the kit waits for.
+/// Listens on `listen` and prints the line that [`crate::server_process`] waits for.
 pub(crate) async fn bind_and_announce(name: &str, listen: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
     println!("{name} listening on http://{}", listener.local_addr()?);
     Ok(listener)
 }
 
-/// With room for every stream of a cell to connect at once. `TcpListener::bind` leaves less, and a connection that
-/// finds none tries again only after a second.
+/// A backlog for every stream of a plan at once. That of `TcpListener::bind` is smaller, and a refused connection is
+/// retried only after a second.
 fn bind(listen: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if listen.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.bind(listen)?;
@@ -38,11 +38,11 @@ where
 {
     loop {
         let (socket, _) = listener.accept().await?;
-        // A delta is a small write: without this it may wait for the acknowledgement of the one before.
+        // Deltas are small writes, which would otherwise wait for the acknowledgement of the previous one.
         socket.set_nodelay(true)?;
         let service = service_fn(handler.clone());
         tokio::spawn(async move {
-            // A client that leaves early is its own affair; what went wrong for it, the load client counts.
+            // A client may disconnect early; the load client counts what went wrong for it.
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
         });
     }

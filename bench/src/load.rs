@@ -22,10 +22,10 @@ use tokio::task::JoinSet;
 
 const RAMP_MAX: Duration = Duration::from_secs(1);
 const RAMP_PER_STREAM: Duration = Duration::from_millis(2);
-/// What a stream may take beyond its own pace before it counts as cut.
+/// How much longer than planned a stream may take before it counts as cut.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// One cell of the table: how many streams, how long, how fast, how often.
+/// One cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LoadPlan {
     pub(crate) streams: u32,
@@ -56,7 +56,6 @@ impl LoadPlan {
     }
 }
 
-/// What a plan's run on a target gave.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadSample {
     pub(crate) cpu_ms_per_1k: f64,
@@ -70,7 +69,6 @@ pub(crate) struct LoadSample {
     pub(crate) faults: FaultCounts,
 }
 
-/// What one stream gave.
 #[derive(Debug, Default)]
 pub(crate) struct StreamReading {
     pub(crate) events: u64,
@@ -85,7 +83,7 @@ pub(crate) async fn run_load(target: &LoadTarget, plan: LoadPlan) -> anyhow::Res
     let request = target.stream_request(plan.deltas, plan.interval_ms)?;
     let target = Arc::new(target.clone());
     let meter = UsageMeter::start(target.pid)?;
-    let began = Instant::now();
+    let started = Instant::now();
     let mut slots = JoinSet::new();
     for slot in 0..plan.streams {
         let start = plan.ramp() * slot / plan.streams;
@@ -100,7 +98,7 @@ pub(crate) async fn run_load(target: &LoadTarget, plan: LoadPlan) -> anyhow::Res
         });
     }
     let readings: Vec<StreamReading> = slots.join_all().await.into_iter().flatten().collect();
-    let seconds = began.elapsed().as_secs_f64();
+    let seconds = started.elapsed().as_secs_f64();
     Ok(summarize(readings, seconds, meter.stop()?))
 }
 
@@ -157,21 +155,21 @@ async fn follow_stream(
     check: &mut StreamChecker,
     first_delta_us: &mut Option<u32>,
 ) -> Result<(), StreamFault> {
-    let began = Instant::now();
-    send_request(target, request, async |answer| {
-        if !is_event_stream(&answer) {
+    let started = Instant::now();
+    send_request(target, request, async |response| {
+        if !is_event_stream(&response) {
             return Err(StreamFault::Http);
         }
         check.on_response_start(clock::now_us());
-        let mut body = answer.into_body();
+        let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
-            // An error of the transport in mid-stream is a cut, unless the story was already complete.
+            // A transport error in mid-stream is a cut, unless the stream was already complete.
             let Ok(frame) = frame else { break };
             if let Some(bytes) = frame.data_ref() {
                 check.on_chunk(bytes, clock::now_us())?;
             }
             if first_delta_us.is_none() && check.deltas() > 0 {
-                *first_delta_us = Some(u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX));
+                *first_delta_us = Some(u32::try_from(started.elapsed().as_micros()).unwrap_or(u32::MAX));
             }
         }
         check.finish()
@@ -179,12 +177,12 @@ async fn follow_stream(
     .await
 }
 
-fn is_event_stream(answer: &Response<Incoming>) -> bool {
-    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    answer.status() == StatusCode::OK && kind.starts_with("text/event-stream")
+fn is_event_stream(response: &Response<Incoming>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    response.status() == StatusCode::OK && kind.starts_with("text/event-stream")
 }
 
-/// One request on a new connection; `read` gets the answer while the connection is driven beside it.
+/// Sends one request on a new connection; `read` gets the response while the connection is polled beside it.
 pub(crate) async fn send_request<T>(
     target: &LoadTarget,
     request: Request<Full<Bytes>>,
@@ -195,16 +193,16 @@ pub(crate) async fn send_request<T>(
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await;
     let (mut sender, connection) = handshake.map_err(|_| StreamFault::Http)?;
     let connection = async {
-        // What the connection still holds when it ends is read by the other side; an error shows there, too.
+        // The reader still gets what the connection has buffered, and any error.
         let _ = connection.await;
         std::future::pending::<Result<T, StreamFault>>().await
     };
     let reading = async {
-        let answer = sender.send_request(request).await.map_err(|_| StreamFault::Http)?;
-        read(answer).await
+        let response = sender.send_request(request).await.map_err(|_| StreamFault::Http)?;
+        read(response).await
     };
     tokio::select! {
-        biased; // the connection first: what it reads from the socket is then handled in the same turn
+        biased; // the connection first: what it reads from the socket is then handled in the same poll
         outcome = connection => outcome,
         outcome = reading => outcome,
     }

@@ -1,8 +1,8 @@
-//! The benchmark kit: what Headwater costs, held against what nothing costs.
+//! The benchmark: what Headwater costs, compared with doing nothing.
 //!
-//! `bench all` starts a mock provider, a do-nothing and a parsing proxy and Headwater as child processes, puts them
+//! `bench all` starts a mock provider, a pass-through and a parsing proxy and Headwater as child processes, puts each
 //! under the same load in turn, checks every stream, and writes the tables into `docs/performance.md`, which also says
-//! how to read them. The other commands are its parts. The kit knows Headwater from outside only: its binary, its
+//! how to read them. The other commands are its parts. The benchmark knows Headwater only from outside: its binary, its
 //! routes and its frames.
 
 mod append;
@@ -28,6 +28,7 @@ mod tests;
 
 use clap::{Args, Parser, Subcommand};
 use hyper::http::uri::Authority;
+use report::SectionOutput;
 use server_process::HeadwaterOptions;
 use std::net::SocketAddr;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,7 +37,7 @@ const STREAM_ROUNDS: usize = 3;
 const FANOUT_ROUNDS: usize = 2;
 const APPEND_ROUNDS: usize = 3;
 
-/// Measures Headwater against a do-nothing proxy.
+/// Measures Headwater against a proxy that does nothing.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -45,44 +46,44 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum BenchCommand {
-    /// Everything below that measures, written into docs/performance.md.
+    /// Run all measurements and write them into docs/performance.md.
     All {
         #[command(flatten)]
         headwater: HeadwaterOptions,
-        /// Fail if a bar is missed.
+        /// Fail if a target is missed.
         #[arg(long)]
         check: bool,
     },
-    /// Streams through Headwater and the yardsticks.
+    /// Measure streams through Headwater and the baselines.
     Streams(SuiteArgs),
-    /// Viewers of one task.
+    /// Measure several viewers of one task.
     Fanout(SuiteArgs),
-    /// Durable appends against a bare fdatasync loop.
+    /// Measure durable appends against a bare fdatasync loop.
     Append {
-        /// Rounds; a figure is their median.
+        /// Number of rounds; figures are medians.
         #[arg(long, default_value_t = APPEND_ROUNDS)]
         rounds: usize,
         /// Write the table into docs/performance.md.
         #[arg(long)]
         write: bool,
     },
-    /// Load on a server that is already running.
+    /// Put load on a server that is already running.
     Load(LoadArgs),
-    /// The mock provider.
+    /// Run the mock provider.
     Mock {
-        /// Where to listen.
+        /// Address to listen on.
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: SocketAddr,
     },
-    /// A yardstick.
+    /// Run a baseline proxy.
     Proxy {
-        /// What it does with a stream.
+        /// What the proxy does with a stream.
         #[arg(long)]
         mode: proxy::ProxyMode,
-        /// Host and port of what is behind it.
+        /// Host and port of the upstream.
         #[arg(long, value_name = "HOST:PORT")]
         upstream: Authority,
-        /// Where to listen.
+        /// Address to listen on.
         #[arg(long, default_value = "127.0.0.1:0")]
         listen: SocketAddr,
     },
@@ -92,7 +93,7 @@ enum BenchCommand {
 struct SuiteArgs {
     #[command(flatten)]
     headwater: HeadwaterOptions,
-    /// Rounds; a figure is their median [default: 3 for streams, 2 for viewers].
+    /// Number of rounds; figures are medians [default: 3 for streams, 2 for viewers].
     #[arg(long)]
     rounds: Option<usize>,
     /// Write the table into docs/performance.md.
@@ -105,13 +106,13 @@ struct LoadArgs {
     /// Host and port of the server.
     #[arg(long, value_name = "HOST:PORT")]
     server: Authority,
-    /// The server's process, whose CPU time is counted.
+    /// The server's process id, to measure its CPU time.
     #[arg(long)]
     pid: u32,
-    /// How a story is asked for.
+    /// API of the server.
     #[arg(long, default_value = "stream")]
     dialect: target::TargetApi,
-    /// Streams at once.
+    /// Concurrent streams.
     #[arg(long, default_value_t = 50)]
     streams: u32,
     /// Deltas per stream.
@@ -120,7 +121,7 @@ struct LoadArgs {
     /// Milliseconds between deltas; 0 is full speed.
     #[arg(long, default_value_t = 20)]
     interval_ms: u64,
-    /// Streams that follow one another in each place.
+    /// Streams that each slot reads one after the other.
     #[arg(long, default_value_t = 1)]
     waves: u32,
 }
@@ -130,7 +131,7 @@ async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     open_files_limit::raise_open_files_limit()?;
     let mut terminate = signal(SignalKind::terminate())?;
-    // On a signal the work is dropped, and its child processes with it.
+    // Dropping the future also kills the child processes.
     tokio::select! {
         outcome = Box::pin(run(cli.command)) => outcome,
         _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
@@ -142,36 +143,41 @@ async fn run(command: BenchCommand) -> anyhow::Result<()> {
     match command {
         BenchCommand::All { headwater, check } => {
             ensure_release_build()?;
-            let is_met = streams::run(&headwater, STREAM_ROUNDS, true).await?;
-            run_append_blocking(APPEND_ROUNDS, true).await?;
-            let is_good = fanout::run(&headwater, FANOUT_ROUNDS, true).await?;
-            anyhow::ensure!(!check || (is_met && is_good), "a bar was missed");
+            let is_met = streams::run(&headwater, STREAM_ROUNDS, SectionOutput::Page).await?;
+            run_append_blocking(APPEND_ROUNDS, SectionOutput::Page).await?;
+            let is_good = fanout::run(&headwater, FANOUT_ROUNDS, SectionOutput::Page).await?;
+            anyhow::ensure!(!check || (is_met && is_good), "a target was missed");
             Ok(())
         }
         BenchCommand::Streams(SuiteArgs { headwater, rounds, write }) => {
             ensure_release_build()?;
-            streams::run(&headwater, rounds.unwrap_or(STREAM_ROUNDS), write).await.map(drop)
+            streams::run(&headwater, rounds.unwrap_or(STREAM_ROUNDS), section_output(write)).await.map(drop)
         }
         BenchCommand::Fanout(SuiteArgs { headwater, rounds, write }) => {
             ensure_release_build()?;
-            fanout::run(&headwater, rounds.unwrap_or(FANOUT_ROUNDS), write).await.map(drop)
+            fanout::run(&headwater, rounds.unwrap_or(FANOUT_ROUNDS), section_output(write)).await.map(drop)
         }
-        BenchCommand::Append { rounds, write } => run_append_blocking(rounds, write).await,
+        BenchCommand::Append { rounds, write } => run_append_blocking(rounds, section_output(write)).await,
         BenchCommand::Load(options) => load(options).await,
         BenchCommand::Mock { listen } => mock_provider::run(listen).await,
         BenchCommand::Proxy { mode, upstream, listen } => proxy::run(mode, upstream, listen).await,
     }
 }
 
-/// Figures of an unoptimised yardstick flatter everyone.
+/// What the flag `--write` means.
+fn section_output(write: bool) -> SectionOutput {
+    if write { SectionOutput::Page } else { SectionOutput::Stdout }
+}
+
+/// An unoptimised baseline makes everything look fast.
 fn ensure_release_build() -> anyhow::Result<()> {
     anyhow::ensure!(!cfg!(debug_assertions), "measure with `cargo run --release -p bench`");
     Ok(())
 }
 
 /// The append measurement blocks its thread on the disk.
-async fn run_append_blocking(rounds: usize, write: bool) -> anyhow::Result<()> {
-    tokio::task::spawn_blocking(move || append::run(rounds, write)).await?
+async fn run_append_blocking(rounds: usize, output: SectionOutput) -> anyhow::Result<()> {
+    tokio::task::spawn_blocking(move || append::run(rounds, output)).await?
 }
 
 async fn load(options: LoadArgs) -> anyhow::Result<()> {

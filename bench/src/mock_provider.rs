@@ -1,8 +1,8 @@
-//! The mock provider: whatever is asked, it tells a [`Story`].
+//! The mock provider: it answers every request with a [`StreamBody`].
 //!
-//! `POST /stream?count=N&interval_ms=M` (any path will do) streams one. `/v1/tasks` answers like Headwater, with a log
-//! of nothing: the request names the story (`story N`, `story N fast`), the task's id repeats it, and every viewer is
-//! told its own. That is the floor under the fan-out figures, and lets the kit's Headwater side be tested without one.
+//! `POST /stream?count=N&interval_ms=M` (or any other path) streams N deltas. `/v1/tasks` answers like Headwater, but
+//! without a log: the input says how many deltas (`story N`, `story N fast`), the task's id repeats it, and every viewer
+//! gets a stream of its own. That is the baseline of the fan-out figures, and lets the client be tested without Headwater.
 
 use crate::delta_stream::{PlantedFault, StreamBody, StreamSpec};
 use crate::http_server;
@@ -19,17 +19,16 @@ use tokio::net::TcpListener;
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
 const DELTAS_MAX: u32 = 1_000_000;
-/// Headwater's `story N` is told at this pace, so the mock's is too.
+/// The pace of `story N` in `scenarios.toml`.
 const STORY_INTERVAL_MS: u64 = 20;
 
 type MockResponse = Response<Either<StreamBody, Full<Bytes>>>;
 
-/// Runs the mock until the process ends.
+/// Serves until the process ends.
 pub(crate) async fn run(listen: SocketAddr) -> anyhow::Result<()> {
     serve_mock(http_server::bind_and_announce("mock", listen).await?).await
 }
 
-/// Answers on a listener that is already there.
 pub(crate) async fn serve_mock(listener: TcpListener) -> anyhow::Result<()> {
     http_server::serve_connections(listener, |request| async {
         Ok(handle_request(request)
@@ -60,15 +59,15 @@ struct CreateTaskRequest {
 async fn create_task(request: Request<Incoming>) -> anyhow::Result<MockResponse> {
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await.map_err(anyhow::Error::from_boxed)?;
     let create: CreateTaskRequest = serde_json::from_slice(&body.to_bytes()).context("not a task")?;
-    let story = stream_spec_from_input(&create.input).context("only stories are told here")?;
+    let spec = stream_spec_from_input(&create.input).context("the input must be `story N` or `story N fast`")?;
     if create.stream {
-        return Ok(stream_response(story));
+        return Ok(stream_response(spec));
     }
-    let interval_ms = story.interval.map_or(0, |every| every.as_millis());
-    let task = format!("{{\"task_id\":\"task_{}_{interval_ms}\",\"status\":\"running\"}}", story.deltas);
-    let mut answer = text_response(StatusCode::ACCEPTED, task);
-    answer.headers_mut().insert(CONTENT_TYPE, "application/json".parse()?);
-    Ok(answer)
+    let interval_ms = spec.interval.map_or(0, |every| every.as_millis());
+    let task = format!("{{\"task_id\":\"task_{}_{interval_ms}\",\"status\":\"running\"}}", spec.deltas);
+    let mut response = text_response(StatusCode::ACCEPTED, task);
+    response.headers_mut().insert(CONTENT_TYPE, "application/json".parse()?);
+    Ok(response)
 }
 
 fn stream_spec_from_input(input: &str) -> Option<StreamSpec> {
@@ -96,14 +95,14 @@ fn stream_spec_from_query(query: &str) -> anyhow::Result<StreamSpec> {
     Ok(StreamSpec { fault: planted, ..StreamSpec::new(count, interval_ms) })
 }
 
-fn stream_response(story: StreamSpec) -> MockResponse {
-    let mut answer = Response::new(Either::Left(StreamBody::new(story)));
-    answer.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("text/event-stream"));
-    answer
+fn stream_response(spec: StreamSpec) -> MockResponse {
+    let mut response = Response::new(Either::Left(StreamBody::new(spec)));
+    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static("text/event-stream"));
+    response
 }
 
 fn text_response(status: StatusCode, text: String) -> MockResponse {
-    let mut answer = Response::new(Either::Right(Full::new(text.into())));
-    *answer.status_mut() = status;
-    answer
+    let mut response = Response::new(Either::Right(Full::new(text.into())));
+    *response.status_mut() = status;
+    response
 }

@@ -1,8 +1,8 @@
 //! The limit on open files.
 //!
-//! A thousand viewers are a thousand sockets here and as many in the server, and many systems start a program with a
-//! limit of 1,024. It may raise its own up to the hard one; the standard library has no call for that and this
-//! workspace no `unsafe`, so the shell does it and then becomes this program again. Children inherit it.
+//! A thousand viewers need a thousand sockets here and as many in the server, and many systems start a process with a
+//! soft limit of 1,024. A process may raise it up to the hard limit; the standard library has no call for that and this
+//! workspace no `unsafe`, so a shell raises it and executes this program again. Children inherit the limit.
 
 use anyhow::Context;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 const FILES_MIN: u64 = 4096;
 
-/// Makes sure that this program may open [`FILES_MIN`] files, if need be by starting over with a higher limit.
+/// Ensures that this process may open [`FILES_MIN`] files, if necessary by executing itself again with a higher limit.
 pub(crate) fn raise_open_files_limit() -> anyhow::Result<()> {
     let limits = std::fs::read_to_string("/proc/self/limits")?;
     let (soft, hard) = parse_open_files_limit(&limits).context("/proc/self/limits is not as expected")?;

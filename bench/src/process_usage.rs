@@ -1,8 +1,8 @@
-//! What a process cost, as the kernel counts it (`/proc`, so Linux only).
+//! CPU time and memory of a process, as the kernel counts them (`/proc`, so Linux only).
 //!
-//! CPU is user plus system time of the whole process, threads that have ended included. The kernel gives it in steps
-//! of 10 ms: a cell has to run long enough for that not to matter. Peak memory is reset at the start of each
-//! measurement, so it is of that cell, though an allocator may still hold what an earlier cell made it take.
+//! CPU is user plus system time of the whole process, threads that have ended included. Its resolution
+//! is 10 ms, so a cell has to run long enough for that not to matter. Peak memory is reset at the start of each
+//! measurement, though an allocator may still hold what an earlier cell made it allocate.
 
 use anyhow::Context;
 use std::fs;
@@ -10,16 +10,14 @@ use std::fs;
 /// `USER_HZ`, the unit of times in `/proc`: 100 on every Linux that Rust runs on.
 const TICK_MS: u64 = 10;
 
-/// What one measurement cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessUsage {
     pub(crate) cpu_ms: f64,
     pub(crate) rss_peak_mb: f64,
-    /// Share of all cores that was busy, everything on the machine counted.
+    /// Busy share of all cores, everything on the machine included.
     pub(crate) machine_busy: f64,
 }
 
-/// A running measurement of one process.
 pub(crate) struct UsageMeter {
     pid: u32,
     cpu_ticks: u64,
@@ -28,7 +26,7 @@ pub(crate) struct UsageMeter {
 
 impl UsageMeter {
     pub(crate) fn start(pid: u32) -> anyhow::Result<Self> {
-        // Resets the peak. Where that is not allowed the peak is the process's life-long one: larger, never smaller.
+        // Resets the peak. Where that is not allowed the peak covers the life of the process: larger, never smaller.
         let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
         Ok(Self { pid, cpu_ticks: cpu_ticks(pid)?, machine: MachineTicks::now()? })
     }
@@ -51,7 +49,7 @@ fn cpu_ticks(pid: u32) -> anyhow::Result<u64> {
     parse_cpu_ticks(&stat).context("/proc/<pid>/stat is not as expected")
 }
 
-/// `utime` and `stime`, fields 14 and 15. The second field is the program's name in brackets and may hold anything.
+/// `utime` and `stime`, fields 14 and 15. The second field is the program's name in parentheses and may contain anything.
 fn parse_cpu_ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11);

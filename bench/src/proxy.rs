@@ -1,7 +1,7 @@
-//! The two yardsticks: what it costs at least to stand between a provider and a client.
+//! The two baselines: the least that any proxy between a provider and a client costs.
 //!
-//! `pass` does nothing: bytes go on as they come. `parse` does what every gateway has to: it splits the stream, parses
-//! each event's JSON, serialises it again and sends one frame per event. Neither keeps anything.
+//! `pass` forwards bytes as they come. `parse` does what every gateway has to do: it splits the stream, parses each
+//! event's JSON, serialises it again and sends one frame per event. Neither stores anything.
 
 use crate::http_server;
 use crate::sse_splitter::SseSplitter;
@@ -20,24 +20,22 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpListener;
 
-/// What the proxy does with a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ProxyMode {
-    /// Nothing.
+    /// Forward bytes.
     Pass,
-    /// Splits, parses, serialises.
+    /// Split, parse and serialise events.
     Parse,
 }
 
 type ProxyBody = Either<Either<Incoming, ReencodedBody>, Full<Bytes>>;
 type UpstreamClient = Client<HttpConnector, Incoming>;
 
-/// Runs the proxy until the process ends.
+/// Serves until the process ends.
 pub(crate) async fn run(mode: ProxyMode, upstream: Authority, listen: SocketAddr) -> anyhow::Result<()> {
     serve_proxy(mode, upstream, http_server::bind_and_announce("proxy", listen).await?).await
 }
 
-/// Proxies on a listener that is already there.
 pub(crate) async fn serve_proxy(mode: ProxyMode, upstream: Authority, listener: TcpListener) -> anyhow::Result<()> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
@@ -45,8 +43,8 @@ pub(crate) async fn serve_proxy(mode: ProxyMode, upstream: Authority, listener: 
     http_server::serve_connections(listener, move |request| {
         let (client, upstream) = (client.clone(), upstream.clone());
         async move {
-            let answer = forward_request(&client, upstream, mode, request).await;
-            Ok(answer.unwrap_or_else(|error| bad_gateway(format!("{error:#}\n"))))
+            let response = forward_request(&client, upstream, mode, request).await;
+            Ok(response.unwrap_or_else(|error| bad_gateway(format!("{error:#}\n"))))
         }
     })
     .await
@@ -63,12 +61,12 @@ async fn forward_request(
     uri.scheme = Some(Scheme::HTTP);
     uri.authority = Some(upstream);
     head.uri = Uri::from_parts(uri)?;
-    // These speak of one hop; the client library writes its own.
+    // Hop-by-hop headers; the client library writes its own.
     for name in [HOST, CONNECTION, TRANSFER_ENCODING] {
         head.headers.remove(name);
     }
-    let answer = client.request(Request::from_parts(head, body)).await.context("upstream")?;
-    let (mut head, body) = answer.into_parts();
+    let response = client.request(Request::from_parts(head, body)).await.context("upstream")?;
+    let (mut head, body) = response.into_parts();
     for name in [CONNECTION, TRANSFER_ENCODING] {
         head.headers.remove(name);
     }
@@ -80,12 +78,12 @@ async fn forward_request(
 }
 
 fn bad_gateway(reason: String) -> Response<ProxyBody> {
-    let mut answer = Response::new(Either::Right(Full::new(reason.into())));
-    *answer.status_mut() = StatusCode::BAD_GATEWAY;
-    answer
+    let mut response = Response::new(Either::Right(Full::new(reason.into())));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    response
 }
 
-/// The upstream's events, each parsed and written anew as a frame of its own.
+/// The upstream's events, each parsed and serialised again as one frame.
 struct ReencodedBody {
     upstream: Incoming,
     splitter: SseSplitter,

@@ -1,13 +1,20 @@
-//! Tables, and their place in `docs/performance.md`.
+//! Tables, and the sections of `docs/performance.md` that hold them.
 //!
-//! A section of the page lies between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`; only that is replaced. Each
-//! says when, from which commit, on how many cores and by which command it was made.
+//! A section of the page is between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->`; only that is replaced. Each says
+//! when, from which commit, on how many cores and by which command it was written.
 
 use crate::server_process::workspace_root;
 use anyhow::Context;
 use std::fmt::Write;
 use std::fs;
 use std::process::Command;
+
+/// Where a section goes besides stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SectionOutput {
+    Stdout,
+    Page,
+}
 
 /// A Markdown table.
 pub(crate) struct Table {
@@ -33,7 +40,7 @@ impl Table {
     }
 }
 
-/// A figure with as many digits as it deserves: three that count, none after a hundred.
+/// Three significant digits, and no fraction from a hundred on.
 pub(crate) fn format_figure(value: f64) -> String {
     match value.abs() {
         _ if value.is_nan() => "–".into(),
@@ -45,16 +52,15 @@ pub(crate) fn format_figure(value: f64) -> String {
     }
 }
 
-/// A bar, and whether it was met.
 pub(crate) fn format_verdict(text: &str, is_met: bool) -> String {
     format!("- {}: {text}\n", if is_met { "met" } else { "**MISSED**" })
 }
 
-/// Prints a section, and writes it into the page if asked to.
-pub(crate) fn publish_section(name: &str, body: &str, write: bool) -> anyhow::Result<()> {
+/// Prints a section, and replaces it in the page if `output` says so.
+pub(crate) fn publish_section(name: &str, body: &str, output: SectionOutput) -> anyhow::Result<()> {
     let section = format!("{}\n\n{}", provenance(), body.trim_end());
     println!("{section}\n");
-    if write {
+    if output == SectionOutput::Page {
         let path = workspace_root().join("docs/performance.md");
         let page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         fs::write(&path, replace_section(&page, name, &section)?)?;
@@ -76,7 +82,7 @@ fn provenance() -> String {
     format!("{date}, commit {commit}, {cores} cores, `cargo run --release -p bench -- {command}`")
 }
 
-/// The output of a command; the figures do not depend on it, so its absence is no error.
+/// The output of a command. The figures do not depend on it, so a failure is no error.
 fn command_output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(workspace_root()).output();
     match output {

@@ -1,8 +1,8 @@
-//! The servers of a measurement, as child processes that end when it ends.
+//! The servers of a measurement, as child processes that end with it.
 //!
-//! Each child is known by its own id and killed by it: by `stop` in the ordinary case, by `kill_on_drop` on every
-//! other way out. Headwater gets a data folder of its own on the disk that holds the build, because the folder for
-//! temporary files may be memory, on which durability costs nothing.
+//! Each child is killed by its own id: by `stop` in the normal case, by `kill_on_drop` otherwise. Headwater gets a new
+//! data folder on the disk that holds the build, because the folder for temporary files may be in memory, where
+//! durability costs nothing.
 
 use crate::proxy::ProxyMode;
 use crate::target::{LoadTarget, TargetApi};
@@ -22,13 +22,12 @@ const READY_TIMEOUT: Duration = Duration::from_secs(30);
 const LOG_TAIL_LINES: usize = 20;
 const READY_PREFIX: &str = "listening on http://";
 
-/// Which Headwater is measured.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct HeadwaterOptions {
-    /// The binary to measure [default: build this workspace's in release mode].
+    /// Binary to measure [default: build this workspace in release mode].
     #[arg(long, value_name = "PATH")]
     headwater: Option<PathBuf>,
-    /// Measure the yardsticks alone.
+    /// Measure only the baselines.
     #[arg(long, conflicts_with = "headwater")]
     without_headwater: bool,
 }
@@ -58,13 +57,11 @@ impl ServerProcess {
         &self.target
     }
 
-    /// The mock provider, under the name that its part in the measurement gives it.
     pub(crate) async fn start_mock(name: &'static str) -> anyhow::Result<Self> {
         let arguments = ["mock".into()];
         Self::spawn(name, TargetApi::Stream, &std::env::current_exe()?, &arguments, None).await
     }
 
-    /// One of the yardsticks, before `upstream`.
     pub(crate) async fn start_proxy(mode: ProxyMode, upstream: &Authority) -> anyhow::Result<Self> {
         let name = match mode {
             ProxyMode::Pass => "do-nothing proxy",
@@ -75,7 +72,7 @@ impl ServerProcess {
         Self::spawn(name, TargetApi::Stream, &std::env::current_exe()?, &arguments, None).await
     }
 
-    /// Headwater with the kit's own agent, log on; none if the options say so.
+    /// Headwater with the configuration of the benchmark; none if the options say so.
     pub(crate) async fn start_headwater(options: &HeadwaterOptions) -> anyhow::Result<Option<Self>> {
         if options.without_headwater {
             return Ok(None);
@@ -127,12 +124,12 @@ impl ServerProcess {
                 log_tail(scratch.as_ref())
             );
         };
-        // Whatever else it says is thrown away, but it must not block on a full pipe.
+        // Further output is discarded; the child must not block on a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { target: LoadTarget { name, authority, pid, dialect }, child, scratch_dir: scratch })
     }
 
-    /// The end of what the server wrote about itself, for when a measurement failed.
+    /// The last lines that the server logged, for when a measurement failed.
     pub(crate) fn log_tail(&self) -> String {
         log_tail(self.scratch_dir.as_ref())
     }

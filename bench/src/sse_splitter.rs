@@ -1,10 +1,10 @@
-//! Bytes to server-sent events, in any chunking.
+//! Splits a byte stream into server-sent events, in any chunking.
 //!
-//! The kit has its own reader on purpose: what checks the server's streams must not share a mistake with the code that
-//! writes them. It knows what the servers under test send (LF or CRLF lines, `id`, `event`, `data`, comments) and no
-//! more; the full codec is `protocol`'s.
+//! The benchmark does not use the crate `sse` on purpose: what checks the server's streams must not share a bug with
+//! the code that writes them. It knows what the servers under test send (LF or CRLF lines, `id`, `event`, `data`,
+//! comments) and no more.
 
-/// An event longer than this is taken for a stream that has lost its line ends.
+/// A longer event is taken for a stream that has lost its line ends.
 pub(crate) const EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// One event, its fields as bytes without the line ends.
@@ -37,7 +37,7 @@ impl SplitEvent {
             }
             b"event" => replace_bytes(&mut self.name, value),
             b"id" => replace_bytes(&mut self.id, value),
-            _ => {} // comments (no field name) and fields that say nothing here, such as `retry`
+            _ => {} // comments (no field name) and fields without a meaning here, such as `retry`
         }
     }
 }
@@ -47,7 +47,7 @@ fn replace_bytes(field: &mut Vec<u8>, value: &[u8]) {
     field.extend_from_slice(value);
 }
 
-/// The stream's bytes hold no event within [`EVENT_BYTES_MAX`].
+/// The stream holds no event within [`EVENT_BYTES_MAX`].
 #[derive(Debug)]
 pub(crate) struct EventTooLong;
 
@@ -62,12 +62,11 @@ pub(crate) struct SseSplitter {
 }
 
 impl SseSplitter {
-    /// Adds what came from the connection.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole event. It lives in the splitter's own buffers, so that reading costs no allocation per event.
+    /// The next whole event, borrowed from the splitter's buffers, so that reading does not allocate per event.
     pub(crate) fn next(&mut self) -> Result<Option<&SplitEvent>, EventTooLong> {
         if std::mem::take(&mut self.returned) {
             self.event.clear();
@@ -92,7 +91,7 @@ impl SseSplitter {
         if self.buffer.len() + self.event.data.len() > EVENT_BYTES_MAX { Err(EventTooLong) } else { Ok(None) }
     }
 
-    /// Whether the stream stands between two events.
+    /// Whether the stream is between two events.
     pub(crate) fn is_between_events(&self) -> bool {
         self.consumed == self.buffer.len() && (self.returned || self.event == SplitEvent::default())
     }

@@ -1,6 +1,6 @@
 //! Percentiles of many samples, medians of few rounds.
 
-/// The middle and the tail of a set of samples, in milliseconds.
+/// Percentiles of a set of samples, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Percentiles {
     pub(crate) p50_ms: f64,
@@ -8,7 +8,6 @@ pub(crate) struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of samples in microseconds.
     pub(crate) fn from_micros(mut samples: Vec<u32>) -> Self {
         samples.sort_unstable();
         let at = |percent: usize| {
@@ -19,7 +18,7 @@ impl Percentiles {
     }
 }
 
-/// The middle value; of an even number the mean of the two in the middle.
+/// The median; for an even number of values the mean of the two in the middle.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);

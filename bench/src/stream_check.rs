@@ -1,28 +1,28 @@
-//! Whether a stream is what was asked for: every delta, in order, once, and one good terminal event at the end.
+//! Checks that a stream is complete: every delta once and in order, and one terminal event at the end.
 //!
-//! Order is judged by what the model said (each delta's text begins with a stamp and a number), by the events' `seq`,
-//! which a log numbers without gaps, and by the closing `task.text.done`, which repeats the text that the deltas made. Latency is measured here as well, because only here
-//! is it known which bytes were a delta. No I/O: bytes and their time of arrival come in.
+//! The order is checked by the model's text (each delta begins with a timestamp and a number), by the events' `seq`,
+//! which has no gaps, and by the closing `task.text.done`, which repeats the text of all deltas. Latency is measured
+//! here as well, because only here is it known which bytes are a delta. No I/O: bytes and arrival times are arguments.
 
 use crate::sse_splitter::{SplitEvent, SseSplitter};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What was wrong with a stream. The first fault ends the reading of it.
+/// The first fault of a stream, which ends its check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamFault {
-    /// No connection, or an answer that is not a stream.
+    /// No connection, or a response that is not a stream.
     Http,
-    /// Not events, or not events of ours.
+    /// Not server-sent events, or not Headwater's.
     Malformed,
-    /// An event missing, repeated, or out of place; a text that is not the sum of its deltas.
+    /// An event missing, repeated or out of order; a text that is not the sum of its deltas.
     Disordered,
-    /// In order and ended, but with more or fewer deltas than asked for.
+    /// In order and ended, but with more or fewer deltas than requested.
     Miscounted,
-    /// The server ended the task with another event than `task.completed`.
+    /// The task ended with another event than `task.completed`.
     Failed,
-    /// The connection ended, or the deadline came, before the terminal event.
+    /// The connection ended or the deadline passed before the terminal event.
     Cut,
 }
 
@@ -74,7 +74,6 @@ impl fmt::Display for FaultCounts {
     }
 }
 
-/// What the check reads of an event.
 #[derive(Deserialize)]
 struct CheckedEvent<'a> {
     #[serde(rename = "type", borrow)]
@@ -92,16 +91,15 @@ struct CheckedItem<'a> {
     text: Cow<'a, str>,
 }
 
-/// Of which deltas the age is a measure of the server.
+/// The deltas whose latency is a measure of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LatencyScope {
-    /// Of all: the stream is its own run's.
+    /// The stream started the run.
     AllDeltas,
-    /// Of those sent after the answer began. What was sent before had to wait for the viewer to come.
+    /// Deltas sent after the response began. Earlier ones had to wait for the viewer.
     SinceAttach,
 }
 
-/// The reader of one stream.
 pub(crate) struct StreamChecker {
     splitter: SseSplitter,
     progress: StreamProgress,
@@ -120,9 +118,9 @@ struct StreamProgress {
 }
 
 impl StreamChecker {
-    /// Expects a whole story of `deltas_wanted` deltas, from its first event.
+    /// Expects `deltas_wanted` deltas, from the first event on.
     pub(crate) fn new(deltas_wanted: u32, latency: LatencyScope) -> Self {
-        let story = StreamProgress {
+        let progress = StreamProgress {
             deltas_wanted,
             deltas: 0,
             events: 0,
@@ -133,15 +131,15 @@ impl StreamChecker {
             latencies_us: Vec::with_capacity(deltas_wanted.min(10_000) as usize),
             ended: false,
         };
-        Self { splitter: SseSplitter::default(), progress: story }
+        Self { splitter: SseSplitter::default(), progress }
     }
 
-    /// The answer began at `now_us`.
+    /// The response began at `now_us`.
     pub(crate) fn on_response_start(&mut self, now_us: u64) {
         self.progress.attached_us = now_us;
     }
 
-    /// Takes the bytes that arrived at `received_us`.
+    /// Checks the bytes that arrived at `received_us`.
     pub(crate) fn on_chunk(&mut self, bytes: &[u8], received_us: u64) -> Result<(), StreamFault> {
         self.splitter.push(bytes);
         while let Some(event) = self.splitter.next().map_err(|_| StreamFault::Malformed)? {
@@ -186,7 +184,7 @@ impl StreamProgress {
         }
         match &*wire.kind {
             "task.text.delta" => self.on_delta(&wire.delta, received_us),
-            // Long texts are not repeated, so an absent one is no fault.
+            // Long texts are not repeated, so a missing one is no fault.
             "task.text.done" if !wire.item.text.is_empty() && wire.item.text != self.text => {
                 Err(StreamFault::Disordered)
             }
@@ -215,7 +213,7 @@ impl StreamProgress {
     }
 }
 
-/// With what a delta's text begins: when it was made, and which of the story's deltas it is.
+/// The prefix of a delta's text: when it was sent, and its number.
 #[derive(Clone, Copy, Debug)]
 struct DeltaStamp {
     stamp_us: u64,
@@ -228,7 +226,7 @@ impl DeltaStamp {
         Some(Self { stamp_us: words.next()?.parse().ok()?, number: words.next()?.parse().ok()? })
     }
 
-    /// Stories may be numbered from 0 or from 1.
+    /// Deltas may be numbered from 0 or from 1.
     fn follows(self, last: Option<Self>) -> bool {
         match last {
             Some(last) => self.number == last.number + 1 && self.stamp_us >= last.stamp_us,

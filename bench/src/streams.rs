@@ -1,18 +1,18 @@
-//! The main table: what a stream costs through Headwater, beside the yardsticks and nothing at all.
+//! The main table: what a stream costs through Headwater, through the baselines, and directly.
 //!
-//! Every round visits every cell, and every cell every server, each round beginning with another one: what the machine
-//! does meanwhile then falls on all of them alike. A figure is the median of its rounds.
+//! Every round measures every plan on every server, each round beginning with another server, so that other activity
+//! of the machine affects all of them alike. Figures are medians over the rounds.
 
 use crate::append;
 use crate::load::{self, LoadPlan, LoadSample};
 use crate::proxy::ProxyMode;
-use crate::report::{self, Table, format_figure, format_verdict};
+use crate::report::{self, SectionOutput, Table, format_figure, format_verdict};
 use crate::server_process::{HeadwaterOptions, ServerProcess};
 use crate::stats::{median, min_max};
 use crate::stream_check::{FaultCounts, StreamFault};
 use crate::target::LoadTarget;
 
-/// Waves are chosen so that a yardstick's CPU time is many times the 10 ms in which the kernel counts it.
+/// Waves are chosen so that the CPU time of a baseline is many times the kernel's resolution of 10 ms.
 const LOAD_PLANS: [LoadPlan; 4] = [
     LoadPlan { streams: 50, deltas: 100, interval_ms: 20, waves: 2 },
     LoadPlan { streams: 500, deltas: 100, interval_ms: 20, waves: 2 },
@@ -23,12 +23,12 @@ const WARM_UP: LoadPlan = LoadPlan { streams: 20, deltas: 50, interval_ms: 0, wa
 
 const CPU_RATIO_MAX: f64 = 3.0;
 const ADDED_P50_MS_MAX: f64 = 3.0;
-/// The row to which the others are held.
+/// The row that the others are compared with.
 const BASELINE: &str = "do-nothing proxy";
 const SUBJECT: &str = "headwater";
 
-/// Whether the bars were met; true as well when there was nothing to hold against them.
-pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, write: bool) -> anyhow::Result<bool> {
+/// Whether the targets were met; true as well when Headwater was not measured.
+pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, output: SectionOutput) -> anyhow::Result<bool> {
     let mock = ServerProcess::start_mock("direct").await?;
     let upstream = mock.target().authority.clone();
     let pass = ServerProcess::start_proxy(ProxyMode::Pass, &upstream).await?;
@@ -50,11 +50,11 @@ pub(crate) async fn run(options: &HeadwaterOptions, rounds: usize, write: bool) 
          what is durable before it is visible cannot be faster.\n\n{}\n{verdicts}",
         render_table(&rows)
     );
-    report::publish_section("streams", &body, write)?;
+    report::publish_section("streams", &body, output)?;
     Ok(is_met)
 }
 
-/// One server in one cell, all rounds.
+/// One server under one plan, all rounds.
 struct StreamRow {
     plan: LoadPlan,
     name: &'static str,
@@ -77,7 +77,7 @@ impl StreamRow {
     }
 }
 
-/// All rows, and what a flush of the disk took in each round.
+/// All rows, and the duration of a disk flush in each round.
 async fn measure_streams(targets: &[LoadTarget], rounds: usize) -> anyhow::Result<(Vec<StreamRow>, Vec<f64>)> {
     for target in targets {
         load::run_load(target, WARM_UP).await?;
@@ -110,7 +110,6 @@ async fn measure_streams(targets: &[LoadTarget], rounds: usize) -> anyhow::Resul
     Ok((rows, flushes_ms))
 }
 
-/// A sample on one line.
 pub(crate) fn format_sample(sample: &LoadSample) -> String {
     format!(
         "cpu {} ms/1k, added p50 {} p99 {} ms, first delta p50 {} p99 {} ms, {} deltas/s, peak {} MB, machine {:.0} % busy, faults {} of {}",
@@ -131,10 +130,10 @@ fn baseline_row(rows: &[StreamRow], plan: LoadPlan) -> Option<&StreamRow> {
     rows.iter().find(|row| row.plan == plan && row.name == BASELINE)
 }
 
-/// CPU against the yardstick's. Neighbours in one round had the same machine, so it is taken round by round.
+/// CPU time relative to the baseline. Compared round by round, because the machine's load changes between rounds.
 fn cpu_ratio(rows: &[StreamRow], row: &StreamRow) -> f64 {
-    let Some(yardstick) = baseline_row(rows, row.plan) else { return f64::NAN };
-    let rounds = row.samples.iter().zip(&yardstick.samples);
+    let Some(baseline) = baseline_row(rows, row.plan) else { return f64::NAN };
+    let rounds = row.samples.iter().zip(&baseline.samples);
     median(rounds.map(|(ours, theirs)| ours.cpu_ms_per_1k / theirs.cpu_ms_per_1k))
 }
 
@@ -153,7 +152,7 @@ fn render_table(rows: &[StreamRow]) -> String {
     ]);
     for row in rows {
         let (low, high) = min_max(row.samples.iter().map(|sample| sample.cpu_ms_per_1k));
-        // At full speed a delta's age is the time that it queued: a figure of the load, not of the server.
+        // At full speed latency is queueing time: a figure of the load, not of the server.
         let added = if row.plan.is_paced() {
             format_pair(
                 row.median(|sample| sample.added_latency.p50_ms),

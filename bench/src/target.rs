@@ -1,4 +1,4 @@
-//! What is put under load: where it listens, which process pays, and how a story is asked for there.
+//! A server under load: its address, its process and its API.
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -9,10 +9,9 @@ use hyper::http::request::Builder;
 use hyper::http::uri::Authority;
 use serde_json::json;
 
-/// The only pace that `story N` knows besides full speed.
+/// The only pace of `story N` besides full speed.
 const STORY_INTERVAL_MS: u64 = 20;
 
-/// How a story is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TargetApi {
     /// `POST /stream?count=N&interval_ms=M`, the mock's own, directly or through a proxy.
@@ -21,7 +20,6 @@ pub(crate) enum TargetApi {
     Tasks,
 }
 
-/// A server under load.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadTarget {
     pub(crate) name: &'static str,
@@ -32,7 +30,7 @@ pub(crate) struct LoadTarget {
 }
 
 impl LoadTarget {
-    /// A request that is answered with the whole story as a stream.
+    /// A request whose response is the whole stream.
     pub(crate) fn stream_request(&self, deltas: u32, interval_ms: u64) -> anyhow::Result<Request<Full<Bytes>>> {
         match self.dialect {
             TargetApi::Stream => {
@@ -46,7 +44,7 @@ impl LoadTarget {
         }
     }
 
-    /// A request that starts the story as a task and returns at once.
+    /// A request that starts a task and returns at once.
     pub(crate) fn start_task_request(&self, deltas: u32, interval_ms: u64) -> anyhow::Result<Request<Full<Bytes>>> {
         self.create_task_request(&json!({"model": "bench", "input": story_input(deltas, interval_ms)?}))
     }

@@ -1,4 +1,4 @@
-//! The kit on itself: mock, proxies and load client in one process, and every planted fault found.
+//! Tests of the benchmark itself: mock, proxies and load client in one process, and every planted fault is found.
 
 use crate::delta_stream::PlantedFault;
 use crate::fanout::{self, FanoutPlan};

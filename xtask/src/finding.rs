@@ -1,17 +1,15 @@
-//! What a check says when it is not content: where, what, and what to do about it.
+//! What a check reports: where, what, and what to do about it.
 
 use std::fmt;
 
-/// How much a complaint weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FindingLevel {
-    /// Worth a look; does not fail the check.
+    /// Does not fail the check.
     Warning,
-    /// Must be put right.
     Error,
 }
 
-/// One finding, printed as `file:line: error: what, and what to do`.
+/// Printed as `file:line: error: what, and what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TidyFinding {
     pub(crate) file: String,
@@ -25,10 +23,6 @@ impl TidyFinding {
     pub(crate) fn error(file: &str, line: usize, what: impl Into<String>) -> Self {
         Self { file: file.to_owned(), line, level: FindingLevel::Error, message: what.into() }
     }
-
-    pub(crate) fn warning(file: &str, line: usize, what: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), line, level: FindingLevel::Warning, message: what.into() }
-    }
 }
 
 impl fmt::Display for TidyFinding {
@@ -41,7 +35,7 @@ impl fmt::Display for TidyFinding {
     }
 }
 
-/// The number of the first line of `text` that `wanted` recognises, or 1: a complaint always has a place to click on.
+/// The number of the first line of `text` that `wanted` accepts, or 1, so that every finding has a line to open.
 pub(crate) fn find_line(text: &str, wanted: impl Fn(&str) -> bool) -> usize {
     text.lines().position(wanted).map_or(1, |index| index + 1)
 }
@@ -52,11 +46,8 @@ mod tests {
 
     #[test]
     fn a_complaint_reads_like_a_compiler_message() {
-        let complaint = TidyFinding::error("crates/model/Cargo.toml", 7, "`tokio` is not for this floor: take it out");
-        assert_eq!(
-            complaint.to_string(),
-            "crates/model/Cargo.toml:7: error: `tokio` is not for this floor: take it out"
-        );
+        let finding = TidyFinding::error("crates/model/Cargo.toml", 7, "`tokio` does I/O: remove it");
+        assert_eq!(finding.to_string(), "crates/model/Cargo.toml:7: error: `tokio` does I/O: remove it");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A minute of fuzzing for every target of `fuzz/`, which is a workspace of its own and wants a nightly compiler.
+//! A minute of fuzzing for every target of `fuzz/`, which is a separate workspace and needs a nightly compiler.
 
 use std::process::Command;
 
@@ -14,12 +14,11 @@ const CORPUS_DIR: &str = "fuzz/corpus";
 const NEW_CORPUS_DIR: &str = "fuzz/target/found";
 const SECONDS_PER_TARGET: u32 = 60;
 
-/// Whether there is anything to fuzz.
 pub(crate) fn has_fuzz_targets(repo: &Repo) -> bool {
     repo.root.join(TARGETS_DIR).is_dir()
 }
 
-/// Fuzzes every target in turn. Without a nightly compiler this is skipped, and says so.
+/// Fuzzes every target in turn. Without a nightly compiler the step is reported as skipped.
 pub(crate) fn run_fuzz(repo: &Repo) -> anyhow::Result<StepReport> {
     let mut tally = TestCounts::default();
     if !succeeds(Command::new("rustup").args(["run", "nightly", "rustc", "--version"])) {
@@ -41,7 +40,7 @@ pub(crate) fn run_fuzz(repo: &Repo) -> anyhow::Result<StepReport> {
     let mut failed = Vec::new();
     for target in fuzz_targets(repo)? {
         println!("fuzz {target} for {SECONDS_PER_TARGET} s");
-        // What a run finds goes into the first folder; the seeds are only read.
+        // New inputs go into the first folder; the seeds are only read.
         let found = format!("{NEW_CORPUS_DIR}/{target}");
         std::fs::create_dir_all(repo.root.join(&found)).with_context(|| format!("cannot create {found}"))?;
         let seeds = Some(format!("{CORPUS_DIR}/{target}")).filter(|seeds| repo.root.join(seeds).is_dir());
@@ -83,7 +82,7 @@ fn fuzz_targets(repo: &Repo) -> anyhow::Result<Vec<String>> {
     Ok(targets)
 }
 
-/// Whether a question such as "are you there?" is answered with yes.
+/// Whether the command exits successfully.
 fn succeeds(command: &mut Command) -> bool {
     run_process(command, OutputMode::Hide, None).is_ok_and(|ran| ran.outcome == ProcessOutcome::Success)
 }

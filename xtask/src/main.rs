@@ -1,8 +1,8 @@
-//! The house's own chores: `cargo xtask tidy`, `defects`, `mutants`, `test [--full]`.
+//! The repository's own chores: `cargo xtask tidy`, `defects`, `mutants`, `test [--full]`.
 //!
-//! One file or folder per verb. A check is a pure function (text in, complaints out) so that it can be tested on a
-//! few lines in memory; reading the repository is [`workspace`]'s business and starting processes is [`run`]'s.
-//! Nothing here is linked into the server, and no crate of the house may be linked here.
+//! One file or folder per subcommand. A check is a pure function from text to findings, so that its tests need a few
+//! lines in memory; [`workspace`] reads the repository and [`process`] starts processes. Nothing here is linked into
+//! the server, and no crate of the workspace may be linked here.
 
 mod defects;
 mod finding;
@@ -25,18 +25,22 @@ use crate::workspace::Repo;
 #[command(name = "cargo xtask", about = "Chores of the Headwater repository")]
 struct Cli {
     #[command(subcommand)]
-    verb: XtaskCommand,
+    command: XtaskCommand,
 }
 
 #[derive(Clone, Copy, Subcommand)]
 enum XtaskCommand {
-    /// Checks what the compiler does not: map, floors, licences, promises, file sizes, leftovers
-    Tidy,
-    /// Plants each known defect and requires that the test that guards against it turns red
+    /// Checks what the compiler does not: map, floors, licences, promises, names, import cycles, sizes
+    Tidy {
+        /// Only print the product lines of each crate
+        #[arg(long)]
+        figures: bool,
+    },
+    /// Plants each known defect and requires that its test fails
     Defects,
-    /// Changes `machine` and `model` one line at a time and requires that a test turns red; takes hours
+    /// Changes `machine` and `model` one line at a time and requires that a test fails; takes hours
     Mutants,
-    /// Runs every check and test there is, in order, and stops at the first that fails
+    /// Runs every check and test in order, and stops at the first that fails
     Test {
         /// More seeds, more repeats, a minute of fuzzing per target, and the mutants
         #[arg(long)]
@@ -45,7 +49,7 @@ enum XtaskCommand {
 }
 
 fn main() -> ExitCode {
-    match run_command(Cli::parse().verb) {
+    match run_command(Cli::parse().command) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -55,11 +59,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// True when all is well. An error means that the verb could not do its work at all.
-fn run_command(verb: XtaskCommand) -> anyhow::Result<bool> {
+/// True when nothing is wrong. An error means that the command could not do its work.
+fn run_command(command: XtaskCommand) -> anyhow::Result<bool> {
     let repo = Repo::locate().context("cannot find the repository")?;
-    match verb {
-        XtaskCommand::Tidy => tidy::run_tidy(&repo),
+    match command {
+        XtaskCommand::Tidy { figures: true } => tidy::print_figures(&repo).map(|()| true),
+        XtaskCommand::Tidy { figures: false } => tidy::run_tidy(&repo),
         XtaskCommand::Defects => Ok(defects::run_defects(&repo)?.failure.is_none()),
         XtaskCommand::Mutants => Ok(mutants::run_mutants(&repo)?.failure.is_none()),
         XtaskCommand::Test { full } => {

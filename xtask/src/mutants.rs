@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: would a test notice if a line of the pure floors were wrong?
+//! `cargo xtask mutants`: would a test notice if a line of `machine` or `model` were wrong?
 //!
 //! cargo-mutants changes `machine` and `model` one line at a time and runs their tests. A change that no test notices
-//! fails this verb, unless `.cargo/mutants.toml` names it and says why. A change that makes the tests hang counts as
-//! noticed. What came of each is in `target/mutants/<crate>/mutants.out`.
+//! fails this command, unless `.cargo/mutants.toml` names it and says why. A change that makes the tests hang counts as
+//! noticed. The results are in `target/mutants/<crate>/mutants.out`.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,16 +17,15 @@ use crate::workspace::Repo;
 const CARGO_MUTANTS_VERSION: &str = "27.1.0";
 const TOOLS_DIR: &str = "target/tools";
 const OUTPUT_DIR: &str = "target/mutants";
-/// What is left out, and why.
 const EXCLUDES_FILE: &str = ".cargo/mutants.toml";
-/// The random tests try one seed: what they alone would notice deserves a test of its own.
+/// Randomised tests try one seed: what they alone would notice deserves a test of its own.
 const SEED: (&str, &str) = ("SEED", "7");
-/// Tests that still run after so long are in an endless loop.
+/// Tests that run longer are in an endless loop.
 const TEST_SECONDS_MAX: &str = "120";
-/// Such a loop may fill the memory long before: more than this is not given, in kilobytes.
+/// Memory limit in kilobytes: an endless loop may fill the memory long before its time-out.
 const MEMORY_KB_MAX: u32 = 8 * 1024 * 1024;
 
-/// A crate to change, and whose tests are asked. The fold has half of its tests one floor up.
+/// A crate to change, and the crates whose tests run. Half of the tests of the fold are one floor up.
 struct MutantTarget {
     package: &'static str,
     test_packages: &'static [&'static str],
@@ -37,7 +36,7 @@ const TARGETS: &[MutantTarget] = &[
     MutantTarget { package: "model", test_packages: &["model", "machine"] },
 ];
 
-/// Changes both crates, line by line. This takes hours.
+/// Changes both crates line by line, which takes hours.
 pub(crate) fn run_mutants(repo: &Repo) -> anyhow::Result<StepReport> {
     let list = repo.read_file(EXCLUDES_FILE)?.unwrap_or_default();
     if let Some(entry) = entries_without_reason(&list).first() {
@@ -71,7 +70,7 @@ fn install_cargo_mutants(repo: &Repo, tool: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Changes one crate. Gives how many changes were noticed, and those that were not.
+/// Changes one crate. Returns how many changes were noticed, and those that were not.
 fn mutate_crate(repo: &Repo, tool: &Path, target: &MutantTarget) -> anyhow::Result<(usize, Vec<String>)> {
     let output = format!("{OUTPUT_DIR}/{}", target.package);
     std::fs::create_dir_all(repo.root.join(&output)).with_context(|| format!("cannot create {output}"))?;
@@ -81,7 +80,7 @@ fn mutate_crate(repo: &Repo, tool: &Path, target: &MutantTarget) -> anyhow::Resu
     command.args(["--no-shuffle", "--colors", "never"]);
     command.args(target.test_packages.iter().flat_map(|package| ["--test-package", package]));
     let ran = run_process(command.env(SEED.0, SEED.1).current_dir(&repo.root), OutputMode::Show, None)?;
-    // It also says no when a test hung, which is as good as red. The lists of a run that broke off are not all there.
+    // It also fails when a test hung, which counts as noticed. The lists of an aborted run are incomplete.
     if !is_complete_run(&ran.output) {
         bail!("the changes of {} were not all tried: see the output above", target.package);
     }
@@ -92,7 +91,7 @@ fn mutate_crate(repo: &Repo, tool: &Path, target: &MutantTarget) -> anyhow::Resu
     Ok((lines("caught")?.len() + lines("timeout")?.len(), lines("missed")?))
 }
 
-/// Did it come to its closing line? Without one it was stopped, or the tests are red without any change.
+/// Whether the run reached its closing line. Otherwise it was aborted, or the tests fail without any change.
 fn is_complete_run(output: &str) -> bool {
     output.lines().any(|line| line.contains(" tested in "))
 }

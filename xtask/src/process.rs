@@ -1,7 +1,7 @@
-//! Starts a process, passes on what it says as it says it, and keeps it for whoever wants to read it.
+//! Runs a process, forwards its output as it comes, and captures it.
 //!
-//! Only this room starts processes that last. A process with a limit gets a group of its own, so that the limit can
-//! take its children with it; one without shares ours, so that Ctrl-C reaches it.
+//! A process with a time limit gets a process group of its own, so that its children can be killed with it; one without
+//! shares ours, so that Ctrl-C reaches it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -11,31 +11,29 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-/// Lines that may wait between a process and us before it has to wait.
+/// Lines that are buffered before the process has to wait.
 const LINES_IN_FLIGHT_MAX: usize = 1024;
-/// After a process ended, how long a child that it left behind may hold the pipes open.
+/// How long a child may hold the pipes open after the process itself has ended.
 const PIPES_OPEN_MAX: Duration = Duration::from_secs(5);
 
-/// How much of a hidden output is shown when the process was not as it should be.
+/// How much of a hidden output is shown after a failure.
 const TAIL_LINES: usize = 40;
 
-/// Whether the lines of a process appear on the terminal as well.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum OutputMode {
     Show,
     Hide,
 }
 
-/// What became of a process.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ProcessOutcome {
     Success,
     Failure,
-    /// Killed by us, at its limit.
+    /// Killed at its time limit.
     TimedOut,
 }
 
-/// A process that ended, and all that it said on both streams, in the order in which it reached us.
+/// A process that has ended, and its output on both streams in the order of arrival.
 #[derive(Debug)]
 pub(crate) struct FinishedProcess {
     pub(crate) outcome: ProcessOutcome,
@@ -43,7 +41,7 @@ pub(crate) struct FinishedProcess {
 }
 
 impl FinishedProcess {
-    /// Shows the end of what was said, for a process that was not heard while it ran.
+    /// Prints the end of an output that was hidden.
     pub(crate) fn print_tail(&self) {
         let lines: Vec<&str> = self.output.lines().collect();
         for line in lines.iter().skip(lines.len().saturating_sub(TAIL_LINES)) {
@@ -81,7 +79,6 @@ pub(crate) fn run_process(
     collect_output(&heard, echo, limit, pid)
 }
 
-/// What the threads that watch a process report.
 enum ProcessEvent {
     Line(String),
     Exited(std::io::Result<ExitStatus>),
@@ -93,14 +90,14 @@ fn forward_lines(pipe: impl Read, sender: &SyncSender<ProcessEvent>) {
     while pipe.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         let text = String::from_utf8_lossy(&line).into_owned();
         if sender.send(ProcessEvent::Line(text)).is_err() {
-            return; // nobody listens any more
+            return; // the receiver is gone
         }
         line.clear();
     }
 }
 
 fn wait_for_exit(mut child: Child, sender: &SyncSender<ProcessEvent>) {
-    // When nobody listens any more there is nobody to tell.
+    // The receiver may be gone.
     drop(sender.send(ProcessEvent::Exited(child.wait())));
 }
 
@@ -142,7 +139,7 @@ fn collect_output(
 }
 
 fn kill_group(leader: u32) -> anyhow::Result<()> {
-    // std can only kill the leader, whose children would go on; forbidding unsafe code leaves the command.
+    // std can only kill the leader, whose children would live on; without unsafe code only the command `kill` is left.
     Command::new("kill").args(["-KILL", "--", &format!("-{leader}")]).status().context("cannot start kill")?;
     Ok(())
 }

@@ -1,8 +1,7 @@
-//! `cargo xtask test [--full]`: the one command that says whether the house stands.
+//! `cargo xtask test [--full]`: everything that a pull request must pass.
 //!
-//! Steps run in the order in which they are cheapest to fail. The first that fails ends the run with a line that says
-//! how to repeat it alone. What was skipped, what each step took and what it all amounts to comes last, so that the
-//! end of a log is enough to read.
+//! Cheap steps run first. The first step that fails ends the run with a line that says how to repeat it alone. Skipped
+//! tests, the time of each step and the totals come last, so that the end of a log is enough to read.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -14,27 +13,25 @@ use crate::tidy::promises;
 use crate::workspace::Repo;
 use crate::{defects, fuzz, mutants, tidy};
 
-/// How hard the random tests try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TestEffort {
     Quick,
     Full,
 }
 
-/// What a step amounts to. It failed if it says why.
+/// The result of a step, which failed if `failure` is set.
 #[derive(Debug, Default)]
 pub(crate) struct StepReport {
     pub(crate) counts: TestCounts,
     pub(crate) failure: Option<String>,
 }
 
-/// Tests read this for more seeds and repeats.
+/// Tests read this variable to run more seeds and repeats.
 const FULL_VARIABLE: &str = "HEADWATER_TEST_FULL";
 const E2E: &str = "e2e/run";
 
 struct TestStep {
     name: &'static str,
-    /// How to repeat it by hand.
     repro_command: &'static str,
     run: fn(&Repo, TestEffort) -> anyhow::Result<StepReport>,
 }
@@ -106,7 +103,7 @@ fn cargo_step(repo: &Repo, effort: TestEffort, arguments: &str) -> anyhow::Resul
     Ok(StepReport { counts: TestCounts::default(), failure })
 }
 
-/// The tests, and those that need a build of their own: the hub under a scheduler that tries its interleavings.
+/// All tests, and those that need a separate build: the hub under a scheduler that explores its interleavings.
 const TEST_COMMANDS: &[&str] = &[
     "test --locked --workspace --no-fail-fast",
     "test --locked --package engine --features shuttle --lib --no-fail-fast",
@@ -120,7 +117,7 @@ fn tests_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
         failed |= ran.outcome != ProcessOutcome::Success;
     }
     let mut tally = test_output::parse_test_output(&output);
-    // libtest has no word for a test that found that it cannot run here: it says that it passed.
+    // libtest counts a test that skipped itself as passed.
     tally.passed = tally.passed.saturating_sub(tally.skipped.len());
     if failed {
         let failure = match tally.failed {
@@ -134,7 +131,7 @@ fn tests_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
     Ok(StepReport { counts: tally, failure })
 }
 
-/// Promises whose test exists, as tidy saw, but did not run: its file is in no module, or behind a feature.
+/// Promises whose test exists, which tidy checks, but did not run: its file is in no module, or behind a feature.
 fn missing_promised_tests(page: &str, output: &str) -> Option<String> {
     let passed = test_output::passed_test_names(output);
     let promised = promises::rust_test_references(page);
@@ -153,7 +150,7 @@ fn missing_promised_tests(page: &str, output: &str) -> Option<String> {
 }
 
 fn e2e_step(repo: &Repo, effort: TestEffort) -> anyhow::Result<StepReport> {
-    // The binary that the tests ran against is there already, beside this one; a release build would only take longer.
+    // The binary that the tests ran against is beside this one; a release build would only take longer.
     let built = cargo_step(repo, effort, "build --locked --bin headwater")?;
     if built.failure.is_some() {
         return Ok(built);
@@ -175,7 +172,7 @@ fn new_command(program: &str, repo: &Repo, effort: TestEffort) -> Command {
     command
 }
 
-/// A step in the closing table; it took no time if it was not reached.
+/// A row of the closing table; `took` is none if the step was not reached.
 struct StepRow {
     name: &'static str,
     took: Option<Duration>,

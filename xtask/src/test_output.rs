@@ -1,12 +1,11 @@
-//! Reads what a test run said about itself.
+//! Parses the output of test runs.
 //!
 //! Three kinds of lines count: libtest's `test result: …`, the closing `N passed, M failed` of a script, and
-//! `SKIPPED <test>: <why>`, which a test writes straight to stderr when the machine cannot do what it needs (root, a
-//! browser), so that what did not run is said loudly and again at the end.
+//! `SKIPPED <test>: <why>`, which a test writes to stderr when the machine lacks what it needs (root, a browser). These
+//! lines are repeated at the end of the run.
 
 use std::collections::BTreeSet;
 
-/// What a step, or a whole run, amounts to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TestCounts {
     pub(crate) passed: usize,
@@ -25,7 +24,6 @@ impl TestCounts {
     }
 }
 
-/// Adds up all lines that count.
 pub(crate) fn parse_test_output(output: &str) -> TestCounts {
     let mut tally = TestCounts::default();
     for line in output.lines().map(str::trim) {
@@ -45,7 +43,7 @@ pub(crate) fn parse_test_output(output: &str) -> TestCounts {
     tally
 }
 
-/// How many test binaries began, and how many of them came to a result.
+/// The number of test binaries that started, and of those that reported a result.
 pub(crate) fn count_test_binaries(output: &str) -> (usize, usize) {
     let begun = output.lines().filter(|line| line.starts_with("running ") && line.contains(" test")).count();
     let ended = output.lines().filter(|line| line.starts_with("test result: ")).count();
@@ -59,7 +57,7 @@ pub(crate) fn passed_test_names(output: &str) -> BTreeSet<&str> {
     paths.map(|path| path.rsplit("::").next().unwrap_or(path)).collect()
 }
 
-/// The names of the tests that said that they cannot run here.
+/// The names of the tests that skipped themselves.
 pub(crate) fn skipped_test_names(output: &str) -> BTreeSet<&str> {
     output.lines().filter_map(|line| line.strip_prefix("SKIPPED ")?.split_once(':')).map(|(name, _)| name).collect()
 }

@@ -1,6 +1,6 @@
 //! The repository as the checks see it: its root, its files, and what cargo knows about its crates.
 //!
-//! Everything that reads the disk or asks git and cargo is here; the checks get plain values.
+//! Only this module reads the disk and calls git and cargo; the checks get plain values.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,24 +36,24 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) license: Option<String>,
-    /// Where the package came from; none for what lies in this repository.
+    /// None for packages of this repository.
     pub(crate) source: Option<String>,
     pub(crate) manifest_path: String,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) features: BTreeMap<String, Vec<String>>,
 }
 
-/// A line of a manifest, as it was declared.
+/// A dependency as a manifest declares it.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
     pub(crate) kind: Option<DependencyKind>,
-    /// Only a dependency within this repository has one.
+    /// Set for dependencies within this repository.
     pub(crate) path: Option<String>,
     pub(crate) features: Vec<String>,
 }
 
-/// Cargo says nothing for an ordinary dependency.
+/// Normal dependencies have no kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DependencyKind {
@@ -113,7 +113,7 @@ impl Repo {
                 continue;
             }
             let bytes = std::fs::read(&full).with_context(|| format!("cannot read {path}"))?;
-            // What is not UTF-8 is a picture or a fuzz input, and has no lines to complain about.
+            // What is not UTF-8 is an image or a fuzz input.
             if let Ok(text) = String::from_utf8(bytes) {
                 files.push(SourceFile { path: path.to_owned(), text });
             }
@@ -123,7 +123,7 @@ impl Repo {
         Ok(files)
     }
 
-    /// What cargo knows about the workspace and all that it pulls in, for every platform.
+    /// The workspace and all its dependencies, for every platform.
     pub(crate) fn metadata(&self) -> anyhow::Result<Metadata> {
         let text = self.command_output("cargo", &["metadata", "--format-version", "1", "--locked"])?;
         serde_json::from_str(&text).context("cannot read what `cargo metadata` says")

@@ -1,8 +1,8 @@
-//! `cargo xtask defects`: a test that has never been red is a hope.
+//! `cargo xtask defects`: proves that tests can fail.
 //!
-//! For every row of [`table::DEFECTS`] the named test is run twice with the feature `defects` built in: without a
+//! For every row of [`table::DEFECT_CASES`] the named test is run twice with the feature `defects` built in: without a
 //! defect it must pass, with the defect planted it must fail. A build that breaks, a name that no longer matches and a
-//! process that dies are no red test, whatever the exit code says; [`verdict`] tells them apart.
+//! process that dies are not failures of the test, whatever the exit code says; [`outcome`] tells them apart.
 
 mod outcome;
 mod table;
@@ -17,11 +17,11 @@ use crate::workspace::Repo;
 use outcome::DefectVerdict;
 use table::{DEFECT_CASES, DefectCase};
 
-/// A test that hangs on a defect does not say what is wrong; it must fail by itself. Covers the build as well.
+/// A test must fail by itself and not hang. The limit includes the build.
 const RUN_DURATION_MAX: Duration = Duration::from_secs(20 * 60);
 const DEFECT_VARIABLE: &str = "HEADWATER_DEFECT";
 
-/// Plants every defect in turn and says what came of it.
+/// Plants every defect in turn and reports whether its test noticed.
 pub(crate) fn run_defects(repo: &Repo) -> anyhow::Result<StepReport> {
     let mut tally = TestCounts::default();
     for defect in DEFECT_CASES {

@@ -1,4 +1,4 @@
-//! Was the test red, or did something else go wrong?
+//! Did the test fail, or did something else go wrong?
 
 use std::fmt;
 
@@ -6,12 +6,11 @@ use super::table::DefectCase;
 use crate::process::{FinishedProcess, ProcessOutcome};
 use crate::test_output;
 
-/// What one run of the one named test shows.
 #[derive(Debug, PartialEq)]
 pub(crate) enum TestOutcome {
     Passed,
     Failed,
-    /// The test itself said that this machine cannot run it.
+    /// The test skipped itself on this machine.
     Skipped(String),
     NotBuilt,
     NotFound,
@@ -23,7 +22,6 @@ pub(crate) enum TestOutcome {
     TimedOut,
 }
 
-/// What a defect proves about its test.
 #[derive(Debug, PartialEq)]
 pub(crate) enum DefectVerdict {
     Caught,
@@ -52,7 +50,7 @@ pub(crate) fn classify_run(ran: &FinishedProcess) -> TestOutcome {
     }
 }
 
-/// The test without a defect: none when it is green, so that planting makes sense.
+/// The verdict after the run without the defect: none when the test passes, and the defect can be planted.
 pub(crate) fn verdict_without_defect(verdict: &TestOutcome, defect: &DefectCase) -> Option<DefectVerdict> {
     match verdict {
         TestOutcome::Passed => None,
@@ -62,12 +60,12 @@ pub(crate) fn verdict_without_defect(verdict: &TestOutcome, defect: &DefectCase)
     }
 }
 
-/// The test with the defect planted.
+/// The verdict after the run with the defect planted.
 pub(crate) fn verdict_with_defect(verdict: &TestOutcome, defect: &DefectCase) -> DefectVerdict {
     match verdict {
         TestOutcome::Failed => DefectVerdict::Caught,
         TestOutcome::Skipped(why) => DefectVerdict::Skipped(why.clone()),
-        TestOutcome::Passed => not_proven(defect, "stays green with the defect planted: it does not guard against it"),
+        TestOutcome::Passed => not_proven(defect, "passes with the defect planted: it does not guard against it"),
         other => unusable_outcome(other, defect),
     }
 }

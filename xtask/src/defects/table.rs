@@ -1,14 +1,13 @@
-//! The planted defects: one row each, with the test that must turn red.
+//! The planted defects: one row each, with the test that must fail.
 //!
 //! A defect is a few lines in the crate that it breaks, behind that crate's feature `defects`, and does nothing until
-//! the environment variable `HEADWATER_DEFECT` holds its name. A row proves that its test can see what it guards
-//! against; a test that stays green with its defect planted proves nothing.
+//! the environment variable `HEADWATER_DEFECT` holds its name. A row proves that its test notices what it guards
+//! against.
 
-/// One way to break the house, and who must notice.
 pub(crate) struct DefectCase {
     /// What `HEADWATER_DEFECT` is set to.
     pub(crate) name: &'static str,
-    /// The crate whose test notices. Its feature `defects` switches on that of the crate that is broken.
+    /// The crate of the test. Its feature `defects` enables that of the crate that is broken.
     pub(crate) package: &'static str,
     /// Which of its test binaries to build, as arguments of `cargo test`.
     pub(crate) cargo_args: &'static [&'static str],
@@ -17,14 +16,14 @@ pub(crate) struct DefectCase {
 }
 
 pub(crate) const DEFECT_CASES: &[DefectCase] = &[
-    // Viewers are woken before the commit: a power cut would take back what they saw.
+    // Viewers are woken before the commit: a power failure would take back what they saw.
     DefectCase {
         name: "publish-before-commit",
         package: "engine",
         cargo_args: &["--test", "it"],
         test: "laws::law_7_nothing_is_shown_before_it_is_durable",
     },
-    // A commit that the disk has not confirmed is called durable.
+    // A commit is reported as durable before the disk has confirmed it.
     DefectCase {
         name: "synchronous-normal",
         package: "server",
@@ -45,14 +44,14 @@ pub(crate) const DEFECT_CASES: &[DefectCase] = &[
         cargo_args: &["--test", "it"],
         test: "laws::law_8_an_executor_that_lost_its_thread_records_nothing_more",
     },
-    // A run ends, and ends again.
+    // A run ends twice.
     DefectCase {
         name: "terminal-twice",
         package: "machine",
         cargo_args: &["--test", "it"],
         test: "laws::law_9_every_run_of_the_machine_ends_once",
     },
-    // One piece of text never reaches the log.
+    // A text delta is missing from the log.
     DefectCase {
         name: "delta-dropped",
         package: "machine",

@@ -1,19 +1,19 @@
-//! Is ARCHITECTURE.md still a map of this house?
+//! Does ARCHITECTURE.md describe every crate, and no crate that is gone?
 //!
 //! A crate is named by its folder in backticks, alone in a heading or in the first cell of a table row
-//! (``### `crates/model` ``). Prose may mention what it likes: only these two places count, in both directions.
+//! (``### `crates/model` ``). Mentions in prose do not count.
 
 use crate::finding::TidyFinding;
 
 pub(crate) const ARCHITECTURE_FILE: &str = "ARCHITECTURE.md";
 
-/// Complains about each of `folders` that the map lacks, and about each folder on the map that is no crate.
+/// Reports each of `folders` that the map lacks, and each folder on the map that is no crate.
 pub(crate) fn check_architecture_map(map: Option<&str>, folders: &[&str]) -> Vec<TidyFinding> {
     let Some(map) = map else {
         return vec![TidyFinding::error(
             ARCHITECTURE_FILE,
             1,
-            "there is no map: write one, with a heading for every crate",
+            "the file is missing: write it, with a heading for every crate",
         )];
     };
     let named: Vec<(usize, &str)> =
@@ -24,7 +24,7 @@ pub(crate) fn check_architecture_map(map: Option<&str>, folders: &[&str]) -> Vec
         TidyFinding::error(
             ARCHITECTURE_FILE,
             1,
-            format!("`{folder}` is not on the map: add a heading ``### `{folder}` `` that says what lives there"),
+            format!("`{folder}` is not described: add a heading ``### `{folder}` ``"),
         )
     });
     let gone = named.iter().filter(|(_, name)| !folders.contains(name));
@@ -32,7 +32,7 @@ pub(crate) fn check_architecture_map(map: Option<&str>, folders: &[&str]) -> Vec
         TidyFinding::error(
             ARCHITECTURE_FILE,
             *line,
-            format!("`{name}` is on the map but no crate of the workspace: take it off"),
+            format!("`{name}` is described but is no crate of the workspace: remove it"),
         )
     });
     missing.chain(gone).collect()
@@ -45,11 +45,11 @@ fn crate_named_in_line(line: &str) -> Option<&str> {
         return in_backticks(line.trim_start_matches('#'));
     }
     let cell = in_backticks(line.strip_prefix('|')?.split('|').next()?)?;
-    // A table may list other things in backticks; only a folder of crates is taken for a claim.
+    // A table may list other things in backticks; only a crate's folder counts.
     cell.starts_with("crates/").then_some(cell)
 }
 
-/// What is between the backticks, when there is nothing else.
+/// The text between backticks, if there is nothing else.
 fn in_backticks(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix('`')?.strip_suffix('`')?;
     (!inner.is_empty() && !inner.contains(['`', ' '])).then_some(inner)
@@ -69,16 +69,16 @@ mod tests {
     #[test]
     fn a_crate_without_a_heading_is_missing_even_if_prose_mentions_it() {
         let map = format!("{MAP}\nAlso see `crates/engine`, which runs.\n");
-        let complaints = check_architecture_map(Some(&map), &["crates/model", "crates/store", "crates/engine"]);
-        assert_eq!(complaints.len(), 1);
-        assert!(complaints[0].message.starts_with("`crates/engine` is not on the map"), "{}", complaints[0]);
+        let findings = check_architecture_map(Some(&map), &["crates/model", "crates/store", "crates/engine"]);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].message.starts_with("`crates/engine` is not described"), "{}", findings[0]);
     }
 
     #[test]
     fn a_heading_whose_crate_is_gone_is_pointed_at() {
-        let complaints = check_architecture_map(Some(MAP), &["crates/store"]);
-        assert_eq!(complaints.len(), 1);
-        assert_eq!((complaints[0].line, complaints[0].file.as_str()), (3, ARCHITECTURE_FILE));
+        let findings = check_architecture_map(Some(MAP), &["crates/store"]);
+        assert_eq!(findings.len(), 1);
+        assert_eq!((findings[0].line, findings[0].file.as_str()), (3, ARCHITECTURE_FILE));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! What we decided against, each with its reason, so that whoever has a better one knows what to answer.
+//! Crates that we decided against, each with its reason.
 
 use super::{LOCK_FILE, file_text};
 use crate::finding::{TidyFinding, find_line};
 use crate::workspace::{Metadata, SourceFile};
 
-/// (crate, why not, and what instead). Checked over the whole graph: it does not matter who pulled it in.
+/// (crate, reason and alternative). Checked over the whole graph, transitive dependencies included.
 const BANNED_CRATES: &[(&str, &str)] = &[
     ("openssl", "a C library that a fresh machine lacks: TLS is rustls here"),
     ("openssl-sys", "a C library that a fresh machine lacks: TLS is rustls here"),
@@ -19,30 +19,31 @@ const BANNED_CRATES: &[(&str, &str)] = &[
 /// The feature that plants defects for `cargo xtask defects`.
 const DEFECTS_FEATURE: &str = "defects";
 
-/// Complains about banned crates, packages from outside the registry, and planted defects that could be shipped.
+/// Reports banned crates, packages from outside the registry, and planted defects that could be shipped.
 pub(crate) fn check_banned_crates(metadata: &Metadata, files: &[SourceFile]) -> Vec<TidyFinding> {
     let lock_file = file_text(files, LOCK_FILE).unwrap_or_default();
-    let mut complaints = Vec::new();
+    let mut findings = Vec::new();
     for package in &metadata.packages {
         let line = find_line(lock_file, |line| line == format!("name = \"{}\"", package.name));
         if let Some((name, reason)) = BANNED_CRATES.iter().find(|(name, _)| *name == package.name) {
-            let what = format!("{name} is banned: {reason} (`cargo tree --workspace -i {name}` shows who wants it)");
-            complaints.push(TidyFinding::error(LOCK_FILE, line, what));
+            let what =
+                format!("{name} is banned: {reason} (`cargo tree --workspace -i {name}` shows what depends on it)");
+            findings.push(TidyFinding::error(LOCK_FILE, line, what));
         }
-        // A branch of somebody's repository can change or vanish under a lock file; a published version cannot.
+        // A git branch can change or vanish; a published version cannot.
         let published = |source: &String| source.starts_with("registry+") || source.starts_with("sparse+");
         if package.source.as_ref().is_some_and(|source| !published(source)) {
             let what = format!("{} does not come from the registry: depend on a published version", package.name);
-            complaints.push(TidyFinding::error(LOCK_FILE, line, what));
+            findings.push(TidyFinding::error(LOCK_FILE, line, what));
         }
     }
-    complaints.extend(shippable_defects(metadata, files));
-    complaints
+    findings.extend(shippable_defects(metadata, files));
+    findings
 }
 
-/// A defect must be asked for on the command line: no default feature and no ordinary dependency may switch it on.
+/// The feature is for test runs alone: no default feature and no normal dependency may enable it.
 fn shippable_defects(metadata: &Metadata, files: &[SourceFile]) -> Vec<TidyFinding> {
-    let mut complaints = Vec::new();
+    let mut findings = Vec::new();
     for package in metadata.members() {
         let manifest = format!("{}/Cargo.toml", metadata.folder(package));
         let by_default =
@@ -53,11 +54,11 @@ fn shippable_defects(metadata: &Metadata, files: &[SourceFile]) -> Vec<TidyFindi
             let text = file_text(files, &manifest).unwrap_or_default();
             let line = find_line(text, |line| line.contains(&format!("\"{DEFECTS_FEATURE}\"")));
             let what =
-                format!("feature `{DEFECTS_FEATURE}` would be in the shipped binary: only a test run may switch it on");
-            complaints.push(TidyFinding::error(&manifest, line, what));
+                format!("feature `{DEFECTS_FEATURE}` would be in the shipped binary: only a test run may enable it");
+            findings.push(TidyFinding::error(&manifest, line, what));
         }
     }
-    complaints
+    findings
 }
 
 #[cfg(test)]
@@ -70,18 +71,18 @@ mod tests {
     fn a_banned_crate_is_named_with_its_reason_wherever_it_hides() {
         let packages = vec![member_package("crates/server", &[]), registry_package("openssl-sys", Some("MIT"))];
         let lock_file = source_file(LOCK_FILE, "[[package]]\nname = \"openssl-sys\"\n");
-        let complaints = check_banned_crates(&fake_metadata(packages, &[]), &[lock_file]);
-        assert_eq!(complaints.len(), 1);
-        assert_eq!(complaints[0].line, 2);
-        assert!(complaints[0].message.contains("TLS is rustls here"), "{}", complaints[0]);
+        let findings = check_banned_crates(&fake_metadata(packages, &[]), &[lock_file]);
+        assert_eq!(findings.len(), 1);
+        assert_eq!(findings[0].line, 2);
+        assert!(findings[0].message.contains("TLS is rustls here"), "{}", findings[0]);
     }
 
     #[test]
     fn a_package_from_a_git_branch_is_refused() {
         let mut package = registry_package("forked", Some("MIT"));
         package.source = Some("git+https://git.example/forked?branch=main".to_owned());
-        let complaints = check_banned_crates(&fake_metadata(vec![package], &[]), &[]);
-        assert!(complaints[0].message.contains("published version"), "{}", complaints[0]);
+        let findings = check_banned_crates(&fake_metadata(vec![package], &[]), &[]);
+        assert!(findings[0].message.contains("published version"), "{}", findings[0]);
     }
 
     #[test]

@@ -7,17 +7,17 @@ const DEV: Option<DependencyKind> = Some(DependencyKind::Dev);
 
 fn findings_for(folder: &str, dependencies: &[(&str, Option<DependencyKind>)]) -> Vec<String> {
     let metadata = fake_metadata(vec![member_package(folder, dependencies)], &[]);
-    check_floors(&metadata, &[]).into_iter().map(|complaint| complaint.message).collect()
+    check_floors(&metadata, &[]).into_iter().map(|finding| finding.message).collect()
 }
 
 #[test]
-fn the_house_itself_points_down_and_siblings_never_touch() {
-    for room in CRATE_FLOORS {
-        for seen in room.depends_on {
-            let floor = find_floor(seen).expect("a crate of the house").floor;
-            assert!(floor < room.floor, "{} sees {seen}", room.name);
+fn the_table_itself_points_down() {
+    for from in CRATE_FLOORS {
+        for seen in from.depends_on {
+            let floor = find_floor(seen).expect("a crate of the table").floor;
+            assert!(floor < from.floor, "{} sees {seen}", from.name);
         }
-        assert!(!room.depends_on.contains(&"server"), "{} sees server", room.name);
+        assert!(!from.depends_on.contains(&"server"), "{} sees server", from.name);
     }
     let engine = find_floor("engine").unwrap();
     assert_eq!(engine.depends_on, ["model", "machine"]);
@@ -27,24 +27,24 @@ fn the_house_itself_points_down_and_siblings_never_touch() {
 fn the_arrows_of_the_design_are_fine() {
     assert_eq!(findings_for("crates/engine", &[("model", NORMAL), ("machine", NORMAL), ("store", DEV)]), [""; 0]);
     assert_eq!(findings_for("crates/server", &[("engine", NORMAL), ("store", NORMAL), ("model", NORMAL)]), [""; 0]);
-    assert_eq!(findings_for("crates/providers", &[("model", NORMAL), ("protocol", NORMAL)]), [""; 0]);
+    assert_eq!(findings_for("crates/providers", &[("model", NORMAL), ("upstream", NORMAL)]), [""; 0]);
 }
 
 #[test]
 fn engine_may_not_see_protocol_store_providers_or_tools() {
     for to in ["protocol", "store", "providers", "tools"] {
-        let complaints = findings_for("crates/engine", &[(to, NORMAL)]);
+        let findings = findings_for("crates/engine", &[(to, NORMAL)]);
         assert_eq!(
-            complaints,
-            [format!("engine may not see {to}: use a port of model, and let server bring the two together")]
+            findings,
+            [format!("engine may not depend on {to}: use a port of model, and let server connect the two")]
         );
     }
 }
 
 #[test]
 fn an_arrow_up_and_an_arrow_sideways_are_told_apart() {
-    assert!(findings_for("crates/model", &[("store", NORMAL)])[0].contains("may not look up at store"));
-    assert!(findings_for("crates/tools", &[("store", NORMAL)])[0].contains("are siblings"));
+    assert!(findings_for("crates/model", &[("store", NORMAL)])[0].contains("may not depend on store (floor 2)"));
+    assert!(findings_for("crates/tools", &[("store", NORMAL)])[0].contains("are on one floor"));
 }
 
 #[test]
@@ -57,6 +57,14 @@ fn tests_may_look_down_and_the_run_loop_may_be_tested_on_real_things() {
 }
 
 #[test]
+fn development_crates_are_for_tests_alone() {
+    assert_eq!(findings_for("crates/model", &[("model-testing", DEV)]), [""; 0]);
+    assert_eq!(findings_for("crates/store", &[("store-conformance", DEV)]), [""; 0]);
+    assert!(findings_for("crates/store", &[("store-conformance", NORMAL)])[0].contains("make it a dev-dependency"));
+    assert_eq!(findings_for("bench", &[("store-conformance", NORMAL)]), [""; 0]);
+}
+
+#[test]
 fn a_crate_without_a_floor_is_reported() {
     assert!(findings_for("crates/utils", &[])[0].contains("has no floor"));
 }
@@ -66,9 +74,9 @@ fn io_below_is_found_however_deep_and_the_way_is_shown() {
     let packages =
         vec![member_package("crates/protocol", &[]), registry_package("codec", None), registry_package("tokio", None)];
     let metadata = fake_metadata(packages, &[("protocol", "codec", NORMAL), ("codec", "tokio", NORMAL)]);
-    let complaints = check_floors(&metadata, &[]);
-    assert_eq!(complaints.len(), 1);
-    assert!(complaints[0].message.contains("pulls in codec → tokio"), "{}", complaints[0]);
+    let findings = check_floors(&metadata, &[]);
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].message.contains("pulls in codec → tokio"), "{}", findings[0]);
 }
 
 #[test]
@@ -93,6 +101,6 @@ fn the_tests_of_a_dependency_do_not_count() {
 fn a_complaint_points_at_the_line_of_the_manifest() {
     let manifest = "[dependencies]\nmodel.workspace = true\n\n[dev-dependencies]\nmodel.workspace = true\ntools.workspace = true\n";
     let metadata = fake_metadata(vec![member_package("crates/store", &[("tools", DEV)])], &[]);
-    let complaints = check_floors(&metadata, &[source_file("crates/store/Cargo.toml", manifest)]);
-    assert_eq!((complaints[0].file.as_str(), complaints[0].line), ("crates/store/Cargo.toml", 6));
+    let findings = check_floors(&metadata, &[source_file("crates/store/Cargo.toml", manifest)]);
+    assert_eq!((findings[0].file.as_str(), findings[0].line), ("crates/store/Cargo.toml", 6));
 }

@@ -1,67 +1,42 @@
-//! Files that outgrew their room, and what should not have stayed in them: paths of somebody's machine, and marks
-//! that say "not finished".
+//! What should not stay in a file: paths of somebody's machine, and marks that say "not finished".
 
 use crate::finding::TidyFinding;
 use crate::workspace::SourceFile;
 
-/// Past this, look for the seam.
-const LINES_WARN: usize = 500;
-/// Past this, it is no longer a room.
-const LINES_MAX: usize = 700;
-
-/// Where somebody's own files lie. Spelled in halves, since this file is checked as well.
+/// Folders of one machine. Spelled in halves, because this file is checked as well.
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
-/// An open end belongs in the tracker, where somebody sees it.
+/// Unfinished work belongs in the issue tracker.
 const UNFINISHED_MARKS: &[&str] =
     &[concat!("to", "do!"), concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
-/// Texts that nobody here wrote.
+/// Generated or copied texts.
 const EXCLUDED_FILES: &[&str] = &["Cargo.lock", "package-lock.json", "LICENSE"];
 
-/// Complains about long Rust files, machine paths and unfinished spots.
+/// Reports machine paths and unfinished marks.
 pub(crate) fn check_leftovers(files: &[SourceFile]) -> Vec<TidyFinding> {
-    files
-        .iter()
-        .filter(|file| is_checked_file(&file.path))
-        .flat_map(|file| check_file_size(file).into_iter().chain(check_marks(file)))
-        .collect()
+    files.iter().filter(|file| is_checked_file(&file.path)).flat_map(check_marks).collect()
 }
 
 fn is_checked_file(path: &str) -> bool {
-    // A fuzz input says what it says.
+    // Fuzz inputs are arbitrary bytes.
     !path.starts_with("fuzz/corpus/") && !EXCLUDED_FILES.contains(&path.rsplit('/').next().unwrap_or_default())
 }
 
-fn check_file_size(file: &SourceFile) -> Option<TidyFinding> {
-    if !file.path.ends_with(".rs") {
-        return None;
-    }
-    let lines = file.text.lines().count();
-    if lines > LINES_MAX {
-        let what = format!("{lines} lines, and {LINES_MAX} is the most: split it where the subject changes");
-        return Some(TidyFinding::error(&file.path, LINES_MAX + 1, what));
-    }
-    (lines > LINES_WARN).then(|| {
-        let what = format!("{lines} lines: past {LINES_WARN}, look for the seam");
-        TidyFinding::warning(&file.path, LINES_WARN + 1, what)
-    })
-}
-
 fn check_marks(file: &SourceFile) -> Vec<TidyFinding> {
-    let mut complaints = Vec::new();
+    let mut findings = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
         if let Some(path) = MACHINE_PATHS.iter().find(|path| has_path(line, path)) {
             let what =
                 format!("`{path}` is a path of one machine: use one that every clone has, or a temporary folder");
-            complaints.push(TidyFinding::error(&file.path, index + 1, what));
+            findings.push(TidyFinding::error(&file.path, index + 1, what));
         }
         if let Some(word) = UNFINISHED_MARKS.iter().find(|word| has_word(line, word)) {
             let what = format!("`{word}`: finish it, or open an issue and take the mark out");
-            complaints.push(TidyFinding::error(&file.path, index + 1, what));
+            findings.push(TidyFinding::error(&file.path, index + 1, what));
         }
     }
-    complaints
+    findings
 }
 
 /// Whether `path` begins a path here, rather than being the middle of a longer one (`api/home/` is nobody's folder).
@@ -85,21 +60,10 @@ fn has_word(line: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::FindingLevel;
     use crate::tidy::source_file;
 
     fn finding_lines(text: &str) -> Vec<usize> {
-        check_leftovers(&[source_file("docs/page.md", text)]).iter().map(|complaint| complaint.line).collect()
-    }
-
-    #[test]
-    fn a_long_file_is_a_warning_and_a_very_long_one_an_error() {
-        let rust = |lines: usize| source_file("crates/model/src/event.rs", &"//\n".repeat(lines));
-        assert_eq!(check_leftovers(&[rust(500)]), []);
-        assert_eq!(check_leftovers(&[rust(501)])[0].level, FindingLevel::Warning);
-        assert_eq!(check_leftovers(&[rust(700)])[0].level, FindingLevel::Warning);
-        assert_eq!(check_leftovers(&[rust(701)])[0].level, FindingLevel::Error);
-        assert_eq!(check_leftovers(&[source_file("docs/long.md", &"x\n".repeat(900))]), []);
+        check_leftovers(&[source_file("docs/page.md", text)]).iter().map(|finding| finding.line).collect()
     }
 
     #[test]

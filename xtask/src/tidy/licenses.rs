@@ -1,10 +1,13 @@
-//! May we ship what we pull in? Every package of the resolved graph, on every platform, tests and tools included.
+//! Does every dependency have a licence that we accept? Covers the resolved graph for every platform, with tests and
+//! tools. Licence expressions are parsed by `spdx`, the library of cargo-deny.
 
-use super::{LOCK_FILE, spdx};
+use spdx::{Expression, Licensee, ParseMode};
+
+use super::LOCK_FILE;
 use crate::finding::{TidyFinding, find_line};
 use crate::workspace::{Metadata, Package};
 
-/// Licences that ask for no more than their own text being passed on. A copyleft licence does not belong here.
+/// Licences that only require that their text is passed on. Copyleft licences do not belong here.
 const ALLOWED_LICENSES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -22,7 +25,7 @@ const ALLOWED_LICENSES: &[&str] = &[
     "Zlib",
 ];
 
-/// Complains about each package whose licence we have not agreed to. Lines are those of the lock file.
+/// Reports each package whose licence is not accepted. Lines are those of the lock file.
 pub(crate) fn check_licenses(metadata: &Metadata, lock_file: &str) -> Vec<TidyFinding> {
     let refused = metadata.packages.iter().filter_map(|package| Some((package, license_problem(package)?)));
     refused
@@ -38,12 +41,15 @@ fn license_problem(package: &Package) -> Option<String> {
     let Some(text) = &package.license else {
         return Some("states no licence: ask its authors, or take another crate".to_owned());
     };
-    match spdx::parse_spdx(text) {
-        Ok(expression) if expression.is_satisfied_by(&|id| ALLOWED_LICENSES.contains(&id)) => None,
+    let allowed = ALLOWED_LICENSES.iter().filter_map(|id| Licensee::parse(id).ok());
+    let allowed: Vec<_> = allowed.collect();
+    // Lax, because old manifests write `MIT/Apache-2.0`.
+    match Expression::parse_mode(text, ParseMode::LAX) {
+        Ok(expression) if expression.evaluate(|required| allowed.iter().any(|id| id.satisfies(required))) => None,
         Ok(_) => Some(format!(
-            "`{text}` is not covered by the licences we agree to: take another crate, or add it to xtask/src/tidy/licences.rs"
+            "`{text}` is not an accepted licence: use another crate, or add it to xtask/src/tidy/licenses.rs"
         )),
-        Err(spdx::SpdxError(why)) => Some(format!("`{text}` is not a licence expression ({why}): take another crate")),
+        Err(error) => Some(format!("`{text}` is not a licence expression ({}): use another crate", error.reason)),
     }
 }
 
@@ -61,15 +67,28 @@ mod tests {
             registry_package("garbled", Some("see LICENSE")),
         ];
         let lock_file = "[[package]]\nname = \"fine\"\n\n[[package]]\nname = \"copyleft\"\n";
-        let complaints = check_licenses(&fake_metadata(packages, &[]), lock_file);
-        let named: Vec<_> = complaints.iter().map(|c| (c.line, c.message.split(':').next().unwrap())).collect();
+        let findings = check_licenses(&fake_metadata(packages, &[]), lock_file);
+        let named: Vec<_> = findings.iter().map(|c| (c.line, c.message.split(':').next().unwrap())).collect();
         assert_eq!(named, [(5, "copyleft 0.1.0"), (1, "silent 0.1.0"), (1, "garbled 0.1.0")]);
     }
 
+    fn is_accepted(license: &str) -> bool {
+        license_problem(&registry_package("any", Some(license))).is_none()
+    }
+
     #[test]
-    fn every_allowed_licence_is_spelled_as_an_expression() {
+    fn one_side_of_an_or_is_enough_and_both_of_an_and_are_needed() {
+        assert!(is_accepted("GPL-2.0/MIT"));
+        assert!(is_accepted("MIT OR Apache-2.0 AND GPL-3.0-only"));
+        assert!(!is_accepted("(MIT OR Apache-2.0) AND GPL-3.0-only"));
+        assert!(is_accepted("Apache-2.0 WITH LLVM-exception"));
+        assert!(!is_accepted("GPL-2.0-only WITH Classpath-exception-2.0"));
+    }
+
+    #[test]
+    fn every_allowed_licence_has_an_spdx_identifier() {
         for id in ALLOWED_LICENSES {
-            assert_eq!(spdx::parse_spdx(id), Ok(spdx::SpdxExpression::License((*id).to_owned())));
+            assert!(Licensee::parse(id).is_ok(), "{id}");
         }
     }
 }

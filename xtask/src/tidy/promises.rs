@@ -1,9 +1,9 @@
 //! Does every promise of `docs/promises.md` have a test that exists and is not ignored?
 //!
 //! A promise is a row of a table headed `| promise | test |`. Its test cell holds one or more references in backticks,
-//! each `path/from/the/root.rs::name_of_the_test`: a path and a name are all that is needed to find it by reading the
-//! sources, and an editor can follow the path. In a `.mjs` file the name is the test's title, in a `.py` file its
-//! function. That the test also ran and passed is for `cargo xtask test` to see, which asks for [`rust_names`].
+//! each `path/from/the/root.rs::name_of_the_test`, which is found by reading the sources. In a `.mjs` file the name is
+//! the test's title, in a `.py` file its function. `cargo xtask test` also checks, with [`rust_test_references`], that
+//! the test ran and passed.
 
 use super::rust_tests::{self, TestStatus};
 use super::{file_text, script_tests};
@@ -12,7 +12,6 @@ use crate::workspace::SourceFile;
 
 pub(crate) const PROMISES_FILE: &str = "docs/promises.md";
 
-/// A test that a promise points at.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TestReference {
     pub(crate) line: usize,
@@ -20,7 +19,7 @@ pub(crate) struct TestReference {
     pub(crate) name: String,
 }
 
-/// Complains about promises without a test, and about tests that are missing, ignored, or not tests.
+/// Reports promises without a test, and references to tests that are missing, ignored, or not tests.
 pub(crate) fn check_promises(files: &[SourceFile]) -> Vec<TidyFinding> {
     let Some(page) = file_text(files, PROMISES_FILE) else {
         return vec![TidyFinding::error(
@@ -29,9 +28,9 @@ pub(crate) fn check_promises(files: &[SourceFile]) -> Vec<TidyFinding> {
             "there is no page of promises: write one (CONTRIBUTING.md says how)",
         )];
     };
-    let (references, mut complaints) = parse_references(page);
-    if references.is_empty() && complaints.is_empty() {
-        complaints.push(TidyFinding::error(
+    let (references, mut findings) = parse_references(page);
+    if references.is_empty() && findings.is_empty() {
+        findings.push(TidyFinding::error(
             PROMISES_FILE,
             1,
             "no promises: the page needs a table headed `| promise | test |`",
@@ -39,21 +38,21 @@ pub(crate) fn check_promises(files: &[SourceFile]) -> Vec<TidyFinding> {
     }
     for reference in &references {
         if let Some(what) = reference_problem(files, reference) {
-            complaints.push(TidyFinding::error(PROMISES_FILE, reference.line, what));
+            findings.push(TidyFinding::error(PROMISES_FILE, reference.line, what));
         }
     }
-    complaints
+    findings
 }
 
-/// The names of the Rust tests that promises point at: what a run of all tests must show as passed.
+/// The Rust tests that promises refer to, which a run of all tests must show as passed.
 pub(crate) fn rust_test_references(page: &str) -> Vec<TestReference> {
     parse_references(page).0.into_iter().filter(|reference| reference.path.ends_with(".rs")).collect()
 }
 
-/// Every reference of the page, and a complaint for each row that has none.
+/// Every reference of the page, and a finding for each row that has none.
 fn parse_references(page: &str) -> (Vec<TestReference>, Vec<TidyFinding>) {
     let mut references = Vec::new();
-    let mut complaints = Vec::new();
+    let mut findings = Vec::new();
     let mut inside = false;
     for (index, line) in page.lines().enumerate() {
         let Some(cells) = table_cells(line) else {
@@ -69,11 +68,11 @@ fn parse_references(page: &str) -> (Vec<TestReference>, Vec<TidyFinding>) {
         let found = cells.last().map(|cell| references_in_cell(index + 1, cell)).unwrap_or_default();
         if found.is_empty() {
             let what = "a promise without a test: name one as `path/to/file.rs::test_name`, or take the promise out";
-            complaints.push(TidyFinding::error(PROMISES_FILE, index + 1, what));
+            findings.push(TidyFinding::error(PROMISES_FILE, index + 1, what));
         }
         references.extend(found);
     }
-    (references, complaints)
+    (references, findings)
 }
 
 fn references_in_cell(line: usize, cell: &str) -> Vec<TestReference> {
@@ -119,28 +118,25 @@ mod tests {
 
     const HEAD: &str = "# Promises\n\n| promise | test |\n|---|---|\n";
 
-    fn complaints(rows: &str) -> Vec<String> {
+    fn findings(rows: &str) -> Vec<String> {
         let sources = [
             source_file(PROMISES_FILE, &format!("{HEAD}{rows}")),
             source_file("a.rs", "#[test]\nfn holds() {}\n#[test]\n#[ignore]\nfn later() {}\nfn helper() {}\n"),
             source_file("e2e/page.mjs", "test('a | b survives', async () => {});\n"),
         ];
-        check_promises(&sources)
-            .into_iter()
-            .map(|complaint| format!("{}: {}", complaint.line, complaint.message))
-            .collect()
+        check_promises(&sources).into_iter().map(|finding| format!("{}: {}", finding.line, finding.message)).collect()
     }
 
     #[test]
     fn a_promise_with_a_running_test_is_fine() {
-        assert_eq!(complaints("| It holds. | `a.rs::holds` |\n"), [""; 0]);
-        assert_eq!(complaints("| Both. | `a.rs::holds`, `e2e/page.mjs::a \\| b survives` |\n"), [""; 0]);
+        assert_eq!(findings("| It holds. | `a.rs::holds` |\n"), [""; 0]);
+        assert_eq!(findings("| Both. | `a.rs::holds`, `e2e/page.mjs::a \\| b survives` |\n"), [""; 0]);
     }
 
     #[test]
     fn missing_ignored_and_unmarked_tests_are_told_apart() {
         let rows = "| 1 | `a.rs::gone` |\n| 2 | `a.rs::later` |\n| 3 | `a.rs::helper` |\n| 4 | `b.rs::holds` |\n| 5 | soon |\n";
-        let complaints = complaints(rows);
+        let findings = findings(rows);
         let expected = [
             "9: a promise without",
             "5: a.rs has no test",
@@ -148,23 +144,23 @@ mod tests {
             "7: `helper`",
             "8: there is no b.rs",
         ];
-        assert_eq!(complaints.len(), expected.len(), "{complaints:?}");
-        for (complaint, expected) in complaints.iter().zip(expected) {
-            assert!(complaint.starts_with(expected), "{complaint}");
+        assert_eq!(findings.len(), expected.len(), "{findings:?}");
+        for (finding, expected) in findings.iter().zip(expected) {
+            assert!(finding.starts_with(expected), "{finding}");
         }
     }
 
     #[test]
     fn other_tables_on_the_page_are_not_promises() {
         assert_eq!(
-            complaints("| It holds. | `a.rs::holds` |\n\n| word | meaning |\n|---|---|\n| seq | a number |\n"),
+            findings("| It holds. | `a.rs::holds` |\n\n| word | meaning |\n|---|---|\n| seq | a number |\n"),
             [""; 0]
         );
     }
 
     #[test]
     fn an_empty_page_and_no_page_are_complaints() {
-        assert_eq!(complaints("").len(), 1);
+        assert_eq!(findings("").len(), 1);
         assert_eq!(check_promises(&[]).len(), 1);
     }
 

@@ -14,7 +14,7 @@ pub(crate) fn find_javascript_test(source: &str, title: &str) -> TestStatus {
                 TestStatus::Runs => return TestStatus::Runs,
                 TestStatus::Ignored => best = TestStatus::Ignored,
                 TestStatus::NotATest | TestStatus::Missing if best == TestStatus::Missing => {
-                    best = TestStatus::NotATest
+                    best = TestStatus::NotATest;
                 }
                 TestStatus::NotATest | TestStatus::Missing => {}
             }
@@ -32,7 +32,7 @@ fn javascript_call_status(before: &str, after: &str) -> TestStatus {
     if line.trim_start().starts_with("//") || !callee.split('.').any(|part| ["test", "it"].contains(&part)) {
         return TestStatus::NotATest;
     }
-    // The options, if any, stand between the title and the function.
+    // The options, if any, are between the title and the function.
     let options = after.split("=>").next().unwrap_or_default();
     let switched_off = |text: &str| ["skip", "todo", "fixme"].iter().any(|word| text.contains(word));
     if switched_off(callee) || switched_off(options) { TestStatus::Ignored } else { TestStatus::Runs }

@@ -50,6 +50,7 @@ const PLAIN: Scenario = Scenario {
     files: &[],
 };
 
+#[expect(clippy::too_many_lines, reason = "one list of cases")]
 fn scenarios() -> Vec<Scenario> {
     vec![
         PLAIN,

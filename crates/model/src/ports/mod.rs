@@ -3,6 +3,8 @@
 //! They live here, and not with their implementations, so that siblings never see each other: `engine` knows a
 //! [`Journal`], not a database.
 
+#![warn(missing_docs)]
+
 mod attachments;
 mod directory;
 mod executors;

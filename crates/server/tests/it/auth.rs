@@ -69,6 +69,7 @@ async fn without_a_good_key_nothing_is_said() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 async fn what_is_anothers_does_not_exist() {
     let hw = Server::demo_with(KEYS);
     let (ann, ben) = (create_key(&hw, "ann"), create_key(&hw, "ben"));

@@ -80,6 +80,14 @@ impl Server {
         Self { dir, child, address, client: http_client(), key: None, env }
     }
 
+    /// A server on a folder that `fill` has written: a config, scenarios and `data`.
+    pub(crate) fn on_folder(fill: impl FnOnce(&Path)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fill(dir.path());
+        let (child, address) = spawn_server(dir.path(), &[]);
+        Self { dir, child, address, client: http_client(), key: None, env: Vec::new() }
+    }
+
     /// The same server, seen by somebody with this key.
     pub(crate) fn with_key(mut self, key: &str) -> Self {
         self.key = Some(key.to_owned());

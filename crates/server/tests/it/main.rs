@@ -14,6 +14,7 @@ mod cancels;
 mod chat_api;
 mod check_config;
 mod client_tools;
+mod compat;
 mod crash_points;
 mod crashed_tools;
 mod crowd;

@@ -75,6 +75,7 @@ fn a_mistake_of_a_service_is_found_and_a_key_is_never_shown() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn a_mistake_of_an_agent_is_found_with_what_was_meant() {
     let cases = [
         (
@@ -150,6 +151,7 @@ fn a_mistake_of_an_agent_is_found_with_what_was_meant() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn a_mistake_of_a_tool_is_found_with_what_was_meant() {
     const HTTP: &str = "kind = \"http\"\nparameters = { type = \"object\", properties = { item = {} } }";
     let http = |more: &str| format!("{HTTP}\n{more}");

@@ -1,0 +1,167 @@
+//! A data folder that version 0.1.0 wrote: its bytes are served as they were, and what was unfinished continues.
+
+use crate::harness::{Server, headwater_command, parse_frames};
+use base64::Engine as _;
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+const PROTOCOLS: [&str; 7] = ["task", "run-items", "responses", "blocks", "agent-runs", "messages", "chat"];
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/data-folder-0.1.0")
+}
+
+fn gunzip(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// What the old binary served, and the ids of what it left unfinished.
+fn served() -> Value {
+    serde_json::from_slice(&gunzip(&fixture().join("served.json.gz"))).unwrap()
+}
+
+/// Copies the folder, and unpacks its database.
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let source = entry.unwrap().path();
+        let name = source.file_name().unwrap().to_str().unwrap();
+        match name.strip_suffix(".gz") {
+            Some(unpacked) => std::fs::write(to.join(unpacked), gunzip(&source)).unwrap(),
+            None if source.is_dir() => copy_folder(&source, &to.join(name)),
+            None => _ = std::fs::copy(&source, to.join(name)).unwrap(),
+        }
+    }
+}
+
+/// Today's server on a verified copy of the old folder, used with the old folder's access key.
+fn open_old_folder(served: &Value) -> Server {
+    let copy_and_verify = |dir: &Path| {
+        for config in ["headwater.toml", "scenarios.toml"] {
+            std::fs::copy(fixture().join(config), dir.join(config)).unwrap();
+        }
+        copy_folder(&fixture().join("data"), &dir.join("data"));
+        let verified = headwater_command(dir).args(["verify", "--data-dir", "data"]).output().unwrap();
+        assert!(verified.status.success(), "{verified:?}");
+    };
+    Server::on_folder(copy_and_verify).with_key(text(&served["key"]))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap()
+}
+
+/// Comments and `retry` belong to the connection and not to the log.
+fn without_comments(stream: &[u8]) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(stream) else { return stream.to_vec() };
+    text.split_inclusive("\n\n")
+        .filter(|frame| !frame.starts_with(':') && !frame.starts_with("retry:"))
+        .collect::<String>()
+        .into()
+}
+
+async fn assert_served(hw: &Server, path: &str, key: &str, body: &Value) {
+    let expected = match body["base64"].as_str() {
+        Some(encoded) => base64::engine::general_purpose::STANDARD.decode(encoded).unwrap(),
+        None => text(&body["text"]).as_bytes().to_vec(),
+    };
+    let response = hw.client.get(hw.url(path)).bearer_auth(key).send().await.unwrap();
+    assert_eq!(response.status(), 200, "{path}");
+    let bytes = response.bytes().await.unwrap();
+    let (bytes, expected) = (without_comments(&bytes), without_comments(&expected));
+    assert!(
+        bytes == expected,
+        "{path}\nserved now: {}\nserved then: {}",
+        String::from_utf8_lossy(&bytes),
+        String::from_utf8_lossy(&expected)
+    );
+}
+
+#[tokio::test]
+async fn a_data_folder_of_version_0_1_0_verifies_and_is_served_byte_for_byte() {
+    let served = served();
+    let hw = open_old_folder(&served);
+    for run in list(&served["finished"]) {
+        for protocol in PROTOCOLS {
+            let output = hw.run_cli(&["replay", text(&run["task"]), "--as", protocol, "--fast"]);
+            let stdout = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(stdout, text(&run["replays"][protocol]), "{} as {protocol}", run["name"]);
+        }
+    }
+    for (path, body) in served["requests"].as_object().unwrap() {
+        assert_served(&hw, path, text(&served["key"]), body).await;
+    }
+    let shared = &served["shared"];
+    assert_served(&hw, text(&shared["path"]), text(&shared["token"]), &shared["body"]).await;
+}
+
+#[tokio::test]
+async fn what_was_unfinished_in_a_data_folder_of_version_0_1_0_continues() {
+    let served = served();
+    let mut hw = open_old_folder(&served);
+
+    let killed = text(&served["killed"]["task"]);
+    let events = hw.frames(&format!("/v1/tasks/{killed}/events"), None).await;
+    let stream: String = events.iter().map(|frame| frame.raw.as_str()).collect();
+    assert!(stream.starts_with(text(&served["killed"]["so_far"])), "what was logged before the kill: {stream}");
+    assert_eq!(events.last().unwrap().event, "task.completed");
+
+    let (approval, key) = (text(&served["approval"]["task"]), text(&served["approval"]["pending"]["key"]));
+    let decision = json!({"decision": "approve"});
+    let reply = hw.post(&format!("/v1/tasks/{approval}/approvals/{key}"), decision).await;
+    assert!(matches!(reply.status, 200 | 202), "{}", reply.text);
+    assert_eq!(hw.wait_ended(approval).await["status"], "completed");
+    let events = hw.get(&format!("/v1/tasks/{approval}/events")).await.text;
+    assert!(events.contains("Done: bought VNM."), "{events}");
+
+    let client = text(&served["client_tool"]["task"]);
+    let result = json!([{"call_id": served["client_tool"]["pending"]["call_id"], "content": "here"}]);
+    let reply = hw.post(&format!("/v1/tasks/{client}/tool_results"), result).await;
+    assert!(matches!(reply.status, 200 | 202), "{}", reply.text);
+    assert_eq!(hw.wait_ended(client).await["status"], "completed");
+
+    hw.kill9();
+    let verified = hw.run_cli(&["verify"]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[tokio::test]
+async fn a_conversation_of_version_0_1_0_goes_on() {
+    let served = served();
+    let hw = open_old_folder(&served);
+    let conversation = text(&served["conversation"]);
+    let path = format!("/v1/conversations/{conversation}/items?order=asc");
+    let before = hw.get(&path).await.json();
+    let body = json!({"model": "demo", "conversation": conversation, "input": "weather"});
+    let response = hw.post("/v1/responses", body).await;
+    assert_eq!((response.status, &response.json()["status"]), (200, &json!("completed")), "{}", response.text);
+    let after = hw.get(&path).await.json();
+    // The item that no response had read is read by this one and becomes a part of its input.
+    let (before, after) = (list(&before["data"]), list(&after["data"]));
+    let (unread, read) = before.split_last().unwrap();
+    assert_eq!(after[..read.len()], *read);
+    let input = list(&after[read.len()]["content"]);
+    assert_eq!((&input[0], &input[1]["text"]), (&unread["content"][0], &json!("weather")));
+
+    let body = json!({"message": "hello", "threadId": "chat-1", "agent": "demo"});
+    let started = hw.post("/api/v1/agent/runs", body).await;
+    assert_eq!(started.status, 202, "{}", started.text);
+    let alias = list(&served["finished"]).iter().find(|run| run["name"] == "alias").unwrap();
+    let run = started.json();
+    let task = format!("task_{}", text(&run["runId"]).trim_start_matches("task_"));
+    assert_eq!(hw.wait_ended(&task).await["thread_id"], alias["thread"]);
+
+    let compacted = list(&served["finished"]).iter().find(|run| run["name"] == "compact-2").unwrap();
+    let body = json!({"model": "compact", "input": "hello", "thread_id": compacted["thread"]});
+    let task = hw.create_task(body).await;
+    let events = hw.get(&format!("/v1/tasks/{}/events", text(&task["task_id"]))).await.text;
+    assert_eq!(parse_frames(&events).last().unwrap().event, "task.completed");
+}
