@@ -163,7 +163,7 @@ fn transcripts(log: &NamedLog) -> [Vec<u8>; 9] {
             let mut projection = MessagesProjection::new(run.clone(), segment);
             project(&mut projection, &of_run, messages, |projection, out| push_json(&projection.object(), out));
             for include_usage in [false, true] {
-                let mut projection = ChatProjection::new(run.clone(), segment, include_usage);
+                let mut projection = ChatProjection::new(run.clone(), segment, include_usage.into());
                 project(&mut projection, &of_run, chat, |projection, out| push_json(&projection.object(), out));
             }
         }
