@@ -125,7 +125,7 @@ impl MessagesProjection {
         match event {
             SegmentEvent::Started => {
                 let message = Some(self.message_object(Vec::new(), None, Usage::default()));
-                push(MessagesEvent { message, ..MessagesEvent::new("message_start") }, out);
+                push(&MessagesEvent { message, ..MessagesEvent::new("message_start") }, out);
             }
             SegmentEvent::PartStarted(position) => self.write_part_start(*position, out),
             SegmentEvent::PartDelta(position, text) => {
@@ -149,7 +149,7 @@ impl MessagesProjection {
         let Some(progress) = self.segment.part_progress(position) else { return };
         let content_block = Some(self.initial_block(&progress.part));
         let event = MessagesEvent { content_block, index: progress.index, ..MessagesEvent::new("content_block_start") };
-        push(event, out);
+        push(&event, out);
         match &progress.part {
             SegmentPart::ClientCall { arguments, .. } => {
                 self.write_delta(position, BlockDelta::input_json(arguments), out);
@@ -168,7 +168,7 @@ impl MessagesProjection {
     fn write_delta(&self, position: usize, delta: BlockDelta<'_>, out: &mut RecordFrames) {
         let index = self.segment.part_progress(position).and_then(|progress| progress.index);
         let delta = Some(MessagesDelta::Block(delta));
-        push(MessagesEvent { delta, index, ..MessagesEvent::new("content_block_delta") }, out);
+        push(&MessagesEvent { delta, index, ..MessagesEvent::new("content_block_delta") }, out);
     }
 
     fn write_part_end(&self, position: usize, out: &mut RecordFrames) {
@@ -176,14 +176,14 @@ impl MessagesProjection {
         if let SegmentPart::Reasoning { item, .. } = &progress.part {
             self.write_delta(position, BlockDelta::signature(self.segment.item_id(*item)), out);
         }
-        push(MessagesEvent { index: progress.index, ..MessagesEvent::new("content_block_stop") }, out);
+        push(&MessagesEvent { index: progress.index, ..MessagesEvent::new("content_block_stop") }, out);
     }
 
     fn write_end(&self, out: &mut RecordFrames) {
         if let Some(failure) = self.failure() {
             let error_type = failure.kind.names().messages_type;
             let error = Some(ErrorObject { message: &failure.message, error_type });
-            return push(MessagesEvent { error, ..MessagesEvent::new("error") }, out);
+            return push(&MessagesEvent { error, ..MessagesEvent::new("error") }, out);
         }
         let delta = MessageDelta { stop_reason: self.stop_reason(), stop_sequence: None };
         let event = MessagesEvent {
@@ -191,8 +191,8 @@ impl MessagesProjection {
             usage: Some(UsageObject::from(self.segment.usage())),
             ..MessagesEvent::new("message_delta")
         };
-        push(event, out);
-        push(MessagesEvent::new("message_stop"), out);
+        push(&event, out);
+        push(&MessagesEvent::new("message_stop"), out);
     }
 }
 
@@ -212,6 +212,6 @@ impl Projection for MessagesProjection {
     }
 }
 
-fn push(event: MessagesEvent<'_>, out: &mut RecordFrames) {
-    out.push(event.event_type, &event);
+fn push(event: &MessagesEvent<'_>, out: &mut RecordFrames) {
+    out.push(event.event_type, event);
 }

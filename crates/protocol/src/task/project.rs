@@ -90,7 +90,7 @@ impl TaskProjection {
         self.id_buffer.clear();
         Cursor::from(record).push_to(&mut self.id_buffer);
         out.write(record.seq, |bytes| {
-            sse::write_event(bytes, Some(&self.id_buffer), Some(record.event_type()), &self.data_buffer)
+            sse::write_event(bytes, Some(&self.id_buffer), Some(record.event_type()), &self.data_buffer);
         });
         // Do not keep the memory of one large record for the life of the projection.
         if self.data_buffer.capacity() > WRITE_BYTES_MAX {

@@ -149,7 +149,7 @@ pub(super) fn mcp_call_item<'a>(
     approval_request_id: Option<&'a str>,
     outcome: &'a McpCallOutcome,
 ) -> ItemObject<'a> {
-    ItemObject::McpCall(McpCallItem {
+    ItemObject::McpCall(Box::new(McpCallItem {
         approval_request_id,
         arguments,
         error: outcome.error.as_deref().map(McpCallError::new),
@@ -159,7 +159,7 @@ pub(super) fn mcp_call_item<'a>(
         server_label: SERVER_LABEL,
         status: outcome.status,
         item_type: ItemType::McpCall,
-    })
+    }))
 }
 
 pub(super) fn is_client_call(call: &ToolCall) -> bool {

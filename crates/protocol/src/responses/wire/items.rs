@@ -12,7 +12,7 @@ pub(crate) enum ItemObject<'a> {
     Message(MessageItem<'a>),
     FunctionCall(FunctionCallItem<'a>),
     FunctionCallOutput(FunctionCallOutputItem<'a>),
-    McpCall(McpCallItem<'a>),
+    McpCall(Box<McpCallItem<'a>>),
     McpApprovalRequest(McpApprovalRequestItem<'a>),
     McpApprovalResponse(McpApprovalResponseItem<'a>),
     /// A tool that the provider ran: most members are the provider's own.
