@@ -1,17 +1,18 @@
-//! Agent runs: a thread's runs, one after the other, in nine types of events; and what was said in it, message by message.
+//! Agent runs: the runs of a thread, one after the other, in nine types of events; and its messages as a history.
 //!
 //! The stream is the thread's and never ends. It shows the root of each run: its turns, its messages piece by piece, and
-//! what each of its calls gave. A sub-agent is one call; what people are asked below it is shown on that call, because
-//! otherwise nobody could answer. [`AgentRuns`] makes the frames, [`wire`] has the events, [`payload`] what messages and
-//! calls amount to, [`Conversation`] the messages of a run for whoever reads them later.
+//! the results of its calls. A sub-agent is one call; what a sub-agent waits for is shown on that call, because otherwise
+//! nobody could answer. [`AgentRunsProjection`] makes the frames, [`MessageHistory`] collects the messages of a run. Requests
+//! are read by the routes in `server`.
 
 mod history;
-pub mod payload;
+mod output;
 mod project;
 pub mod wire;
 
-pub use history::{HistoryMessage, MessageHistory, MessageRole};
+pub use history::MessageHistory;
 pub use project::AgentRunsProjection;
+pub use wire::{HistoryMessage, MessageRole};
 
-/// The projection's name, in cursors and wherever names are given per protocol.
+/// The name of this projection in cursors, and of the aliases that its clients give to threads.
 pub const AGENT_RUNS_PROJECTION: &str = "agent-runs";

@@ -1,11 +1,10 @@
-//! A conversation as turns of content blocks, one JSON object per line, for front ends that hold a WebSocket.
+//! A thread as turns of content blocks, one JSON object per line, for front ends that hold a WebSocket.
 //!
-//! A run is a turn: `message_start`, blocks that begin, grow and stop, `message_delta`, `message_stop`. [`Blocks`] goes
-//! through a thread's records run after run and never ends. `wire` has the frames, `project` says which record makes
-//! which, `result` is what a call gave.
-//!
-//! What a client may send, and over what, is for `server`.
+//! A run is a turn: `message_start`, blocks that start, grow and stop, `message_delta`, `message_stop`.
+//! [`BlocksProjection`] projects one run after the other and never ends. Clients send commands over the same socket, which
+//! the transport in `server` reads.
 
+mod frame_writer;
 mod project;
 mod tool_blocks;
 mod wire;

@@ -1,8 +1,8 @@
-//! Chat Completions, as its server: [`asked`] reads a request, [`Answer`] is the response.
+//! Chat Completions, as its server: [`ChatProjection`] is a response, [`parse_chat_request`] reads a request.
 
 mod project;
 mod request;
-mod request_parts;
+mod wire;
 
-pub use project::ChatProjection;
+pub use project::{ChatProjection, StreamUsage};
 pub use request::parse_chat_request;

@@ -1,9 +1,12 @@
-//! The protocols that clients speak: how records become frames, and what a client's request asks for.
+//! The protocols that clients speak: records become frames, requests become inputs.
 //!
-//! One module per dialect ([`task`] is the native one). Below them what every projection of runs stands on: [`reading`]
-//! expands short events, [`burst`] numbers the frames of a record, and [`said`] is a client's input in one form for all
-//! dialects. Everything here is pure: no tokio, no sockets, no clock. How event streams are encoded is the crate `sse`; how
-//! we talk to models is the crate `upstream`.
+//! One module per protocol, all of the same shape: `wire` has the frames as types, `project` turns records into frames,
+//! `request` turns requests into inputs. [`task`] is the native protocol. They share [`run_reader`] (a run, event by event,
+//! with short forms expanded), [`record_frames`] (the frames of one record and their cursors), `run_end` (how runs end and
+//! what each protocol calls it), `request_fields` (request bodies) and [`client_input`] (inputs in one form for all).
+//!
+//! Everything here is pure: no tokio, no sockets, no clock. The crate `sse` encodes event streams; the crate `upstream`
+//! speaks to models.
 
 pub mod agent_runs;
 pub mod blocks;
@@ -11,8 +14,11 @@ pub mod chat;
 pub mod client_input;
 pub mod messages;
 pub mod record_frames;
+mod request_fields;
 pub mod responses;
+mod run_end;
 pub mod run_items;
 pub mod run_reader;
 pub mod stateless;
 pub mod task;
+mod tool_results;

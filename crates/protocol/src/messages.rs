@@ -1,8 +1,9 @@
-//! Anthropic Messages, as its server: [`asked`] reads a request, [`Answer`] is the response.
+//! Anthropic Messages, as its server: [`MessagesProjection`] is a response, [`parse_messages_request`] reads a request.
 
 mod project;
 mod request;
-mod request_blocks;
+mod wire;
 
-pub use project::{MessagesProjection, SERVER_NAME};
+pub use project::MessagesProjection;
 pub use request::parse_messages_request;
+pub use wire::SERVER_NAME;

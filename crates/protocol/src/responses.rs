@@ -1,11 +1,15 @@
-//! OpenAI Responses, as its server: records → responses.
+//! OpenAI Responses, as its server.
+//!
+//! [`ResponsesProjection`] is a response as a stream or an object, [`InputItems`] what the response answers,
+//! [`parse_responses_request`] reads a request.
 
 mod input_items;
 mod project;
 mod request;
-mod request_items;
+mod wire;
 
 pub use input_items::InputItems;
-pub(crate) use project::{ItemStyle, ResponseBuilder, ResponseEnd, ResponseHead, approval_arguments, result_text};
-pub use project::{PendingResponse, ResponsesProjection};
-pub use request::{ResponsesRequest, SERVER_LABEL, parse_conversation_items, parse_metadata, parse_responses_request};
+pub(crate) use project::{ItemStyle, ResponseBuilder, ResponseHead, approval_arguments};
+pub use project::{PendingResponse, PendingStatus, ResponsesProjection};
+pub use request::{ResponsesRequest, parse_conversation_items, parse_metadata, parse_responses_request};
+pub use wire::SERVER_LABEL;

@@ -1,7 +1,7 @@
-//! What a projection of runs goes through: the run so far, and each change of it written out in full.
+//! A run, event by event, as projections read it.
 //!
-//! The log may say a short block in one `done`, and a `done` leaves out what would repeat too much. A projection sees
-//! neither: every block is added, grows and is done, and what is whole stands in the fold.
+//! The log may record a short block as one `done` event, and abbreviates the items of `done` events. Projections see
+//! neither: every block is added, grows and is done, and the fold has the complete items.
 
 use model::content::{ImageBlock, TextBlock};
 use model::event::{
@@ -12,38 +12,38 @@ use model::fold::{ItemFold, RunFold};
 use model::item::{Item, SummaryPart};
 use model::{Record, TaskId};
 
-/// A run as far as it was read.
+/// A run up to the last record that was read.
 #[derive(Clone, Debug, Default)]
 pub struct RunReader {
     fold: RunFold,
 }
 
 impl RunReader {
-    /// The run so far.
+    /// The run after the last record.
     #[must_use]
     pub const fn fold(&self) -> &RunFold {
         &self.fold
     }
 
-    /// Takes in the next record, and shows what it changed: the run after it, and each event of it in full. A record that
-    /// does not fit shows nothing; the first record of a run begins anew.
-    pub fn read_record(&mut self, record: &Record, mut see: impl FnMut(&RunFold, &Event)) {
+    /// Applies the next record and passes each of its events, in full, to `on_event` with the run after the record. A record
+    /// that does not fit the run is ignored; the first record of a run starts a new fold.
+    pub fn read_record(&mut self, record: &Record, mut on_event: impl FnMut(&RunFold, &Event)) {
         let event = record.event();
         if matches!(event, Event::Created(created) if created.task.parent_task_id.is_none()) {
             self.fold = RunFold::default();
         }
-        let whole = expand_short_event(&self.fold, event);
+        let expanded = expand_short_event(&self.fold, event);
         if self.fold.apply(record).is_err() {
             return;
         }
-        match whole {
-            None => see(&self.fold, event),
-            Some(events) => events.iter().for_each(|event| see(&self.fold, event)),
+        match expanded {
+            None => on_event(&self.fold, event),
+            Some(events) => events.iter().for_each(|event| on_event(&self.fold, event)),
         }
     }
 }
 
-/// The events that a short form stands for; `None` when it is no short form.
+/// The events that a short form stands for; `None` if the event is not a short form.
 fn expand_short_event(fold: &RunFold, event: &Event) -> Option<Vec<Event>> {
     match event {
         Event::TextDone(done) => {
@@ -63,11 +63,49 @@ fn expand_short_event(fold: &RunFold, event: &Event) -> Option<Vec<Event>> {
         }
         Event::ArgumentsDone(done) => {
             let Item::ToolCall(call) = &find_item(fold, &done.task_id, done.output_index)?.item else { return None };
-            let said = call.arguments.as_deref().unwrap_or_default();
-            let whole = done.arguments.as_deref().unwrap_or_default();
-            (said.is_empty() && !whole.is_empty()).then(|| expand_arguments(done, whole))
+            let so_far = call.arguments.as_deref().unwrap_or_default();
+            let complete = done.arguments.as_deref().unwrap_or_default();
+            (so_far.is_empty() && !complete.is_empty()).then(|| expand_arguments(done, complete))
         }
-        _ => None,
+        // Only the `done` events of blocks have a short form.
+        Event::Created(_)
+        | Event::Started(_)
+        | Event::StepStarted(_)
+        | Event::Retrying(_)
+        | Event::ItemAdded(_)
+        | Event::SummaryAdded(_)
+        | Event::SummaryDelta(_)
+        | Event::ArgumentsDelta(_)
+        | Event::HostedCallUpdated(_)
+        | Event::FileProcessingUpdated(_)
+        | Event::TextAdded(_)
+        | Event::TextDelta(_)
+        | Event::AnnotationAdded(_)
+        | Event::ImageAdded(_)
+        | Event::ImageDelta(_)
+        | Event::ItemDone(_)
+        | Event::StepDone(_)
+        | Event::ToolStarted(_)
+        | Event::ToolProgress(_)
+        | Event::AgentUpdated(_)
+        | Event::InputAdded(_)
+        | Event::ApprovalRequested(_)
+        | Event::ApprovalResolved(_)
+        | Event::Paused(_)
+        | Event::Resumed(_)
+        | Event::StateSnapshot(_)
+        | Event::StateDelta(_)
+        | Event::Custom(_)
+        | Event::ProviderEvent(_)
+        | Event::Cancelling(_)
+        | Event::Recovered(_)
+        | Event::Completed(_)
+        | Event::Incomplete(_)
+        | Event::Failed(_)
+        | Event::Cancelled(_)
+        | Event::HistoryCompacted(_)
+        | Event::RunHidden(_)
+        | Event::Unknown(_) => None,
     }
 }
 
@@ -90,13 +128,13 @@ fn expand_text(done: &TextEvent) -> Vec<Event> {
             logprobs: None,
         }));
     }
-    for (place, annotation) in block.annotations.iter().flatten().enumerate() {
+    for (index, annotation) in block.annotations.iter().flatten().enumerate() {
         events.push(Event::AnnotationAdded(AnnotationAdded {
             task_id: task_id.clone(),
             item_id: item_id.clone(),
             output_index: *output_index,
             block_index: *block_index,
-            annotation_index: u32::try_from(place).unwrap_or(u32::MAX),
+            annotation_index: u32::try_from(index).unwrap_or(u32::MAX),
             annotation: annotation.clone(),
         }));
     }
@@ -125,12 +163,12 @@ fn expand_summary(done: &SummaryEvent) -> Vec<Event> {
     events
 }
 
-fn expand_arguments(done: &ArgumentsDone, whole: &str) -> Vec<Event> {
+fn expand_arguments(done: &ArgumentsDone, arguments: &str) -> Vec<Event> {
     let delta = ArgumentsDelta {
         task_id: done.task_id.clone(),
         item_id: done.item_id.clone(),
         output_index: done.output_index,
-        delta: whole.to_owned(),
+        delta: arguments.to_owned(),
     };
     vec![Event::ArgumentsDelta(delta), Event::ArgumentsDone(done.clone())]
 }

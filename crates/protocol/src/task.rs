@@ -1,10 +1,9 @@
-//! The native dialect (requirement 000): the log's own events, one frame each.
+//! The native protocol (requirement 000): the events of the log, one frame each.
 //!
-//! A frame is the record's cursor, its type, and its public bytes as they were logged, with `seq` and `at` put in before
-//! the closing brace. Nothing is re-serialised, so that a client of any later version gets the bytes of today, and
-//! nothing is parsed on the way. [`Task`] makes frames, [`Reader`] and [`parse_frame`] read them.
-//!
-//! What may be read by whom, and when a stream is closed, is for `server`.
+//! A frame is the record's cursor, its type, and its public bytes as they were logged, with `seq` and `at` inserted before
+//! the closing brace. Nothing is parsed or serialized again, so clients of any later version get the bytes of today.
+//! [`TaskProjection`] makes frames, [`TaskFrameReader`] and [`parse_task_frame`] read them. Requests are read by the routes in
+//! `server`.
 
 mod project;
 mod wire;

@@ -1,60 +1,19 @@
-//! What was said in a run, message by message.
+//! The messages of a run, for clients that read them later.
 
-use super::payload::{ToolAgentOutput, WorkerAgentOutput};
+use super::wire::{
+    HistoryMessage, ImageAttachment, MessageRole, ToolAgentOutput, ToolMetadata, WorkerAgentOutput, WorkerMetadata,
+    to_object,
+};
 use crate::run_reader::RunReader;
 use model::content::ContentPart;
 use model::event::{Event, InputMessage};
 use model::fold::{RunFold, TaskFold};
-use model::item::{Item, Role};
+use model::item::Item;
 use model::json::JsonObject;
-use model::{ItemId, Millis, Record, Seq};
-use serde::Serialize;
-use serde_json::{Value, json};
+use model::{ItemId, Record};
+use serde_json::Value;
 
-/// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct HistoryMessage {
-    /// Its name.
-    pub id: ItemId,
-    /// The record that finished it: whoever has the message may read on from there.
-    pub seq: Seq,
-    /// Who speaks.
-    pub role: MessageRole,
-    /// What.
-    pub content: String,
-    /// More, by name.
-    #[serde(skip_serializing_if = "JsonObject::is_empty")]
-    pub metadata: JsonObject,
-    /// When that record was written.
-    #[serde(skip)]
-    pub at: Millis,
-}
-
-/// Who speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MessageRole {
-    /// A person.
-    User,
-    /// The model.
-    Assistant,
-    /// The operator.
-    System,
-    /// A tool, or a sub-agent.
-    Tool,
-}
-
-impl From<Role> for MessageRole {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::User => Self::User,
-            Role::Assistant => Self::Assistant,
-            Role::System => Self::System,
-        }
-    }
-}
-
-/// The conversation of one run: what people said to it, what its root said, and what each of the root's calls gave.
+/// The conversation of one run: the messages of the client and of the root, and the results of the root's calls.
 #[derive(Debug, Default)]
 pub struct MessageHistory {
     reader: RunReader,
@@ -62,24 +21,62 @@ pub struct MessageHistory {
 }
 
 impl MessageHistory {
-    /// Takes in the next record of the run.
+    /// Applies the next record of the run.
     pub fn read_record(&mut self, record: &Record) {
-        let Self { reader: reading, messages: said } = self;
-        reading.read_record(record, |run, event| {
+        let Self { reader, messages } = self;
+        reader.read_record(record, |run, event| {
             let Some(root) = run.root().filter(|root| event.task_id() == Some(&root.id)) else { return };
             match event {
                 Event::Created(e) => {
-                    said.extend(
-                        e.task.input.iter().map(|message| input_message(record, message, e.task.metadata.clone())),
-                    );
+                    let input = e.task.input.iter();
+                    messages.extend(input.map(|message| input_message(record, message, e.task.metadata.clone())));
                 }
                 Event::InputAdded(e) => {
-                    said.extend(e.input.iter().map(|message| input_message(record, message, JsonObject::new())));
+                    let input = e.input.iter();
+                    messages.extend(input.map(|message| input_message(record, message, JsonObject::new())));
                 }
-                Event::ItemDone(e) => said.extend(output_message(record, run, root, e.output_index)),
-                // What was cut by a crash is said again by the turn that is done again.
-                Event::Recovered(e) => said.retain(|said| !e.cut.contains(&said.id)),
-                _ => {}
+                Event::ItemDone(e) => messages.extend(output_message(record, run, root, e.output_index)),
+                // The next attempt of the turn writes these again.
+                Event::Recovered(e) => messages.retain(|message| !e.cut.contains(&message.id)),
+                // Exhaustive on purpose: a new event is either placed above or skipped here by name.
+                Event::Started(_)
+                | Event::StepStarted(_)
+                | Event::Retrying(_)
+                | Event::ItemAdded(_)
+                | Event::SummaryAdded(_)
+                | Event::SummaryDelta(_)
+                | Event::SummaryDone(_)
+                | Event::ArgumentsDelta(_)
+                | Event::ArgumentsDone(_)
+                | Event::HostedCallUpdated(_)
+                | Event::FileProcessingUpdated(_)
+                | Event::TextAdded(_)
+                | Event::TextDelta(_)
+                | Event::AnnotationAdded(_)
+                | Event::TextDone(_)
+                | Event::ImageAdded(_)
+                | Event::ImageDelta(_)
+                | Event::ImageDone(_)
+                | Event::StepDone(_)
+                | Event::ToolStarted(_)
+                | Event::ToolProgress(_)
+                | Event::AgentUpdated(_)
+                | Event::ApprovalRequested(_)
+                | Event::ApprovalResolved(_)
+                | Event::Paused(_)
+                | Event::Resumed(_)
+                | Event::StateSnapshot(_)
+                | Event::StateDelta(_)
+                | Event::Custom(_)
+                | Event::ProviderEvent(_)
+                | Event::Cancelling(_)
+                | Event::Completed(_)
+                | Event::Incomplete(_)
+                | Event::Failed(_)
+                | Event::Cancelled(_)
+                | Event::HistoryCompacted(_)
+                | Event::RunHidden(_)
+                | Event::Unknown(_) => {}
             }
         });
     }
@@ -91,17 +88,18 @@ impl MessageHistory {
     }
 }
 
-fn input_message(record: &Record, message: &InputMessage, metadata: JsonObject) -> HistoryMessage {
+fn input_message(record: &Record, message: &InputMessage, mut metadata: JsonObject) -> HistoryMessage {
     let mut texts: Vec<&str> = Vec::new();
     let mut attachments: Vec<Value> = Vec::new();
     for part in &message.content {
         match part {
             ContentPart::Text { text, .. } => texts.push(text),
-            ContentPart::ImageUrl { image_url, .. } => attachments.push(json!({ "url": image_url.url })),
-            ContentPart::File { file } => attachments.push(json!(file)),
+            ContentPart::ImageUrl { image_url, .. } => {
+                attachments.push(to_object(&ImageAttachment { url: &image_url.url }).into());
+            }
+            ContentPart::File { file } => attachments.push(to_object(file).into()),
         }
     }
-    let mut metadata = metadata;
     if !attachments.is_empty() {
         metadata.insert("attachments".to_owned(), Value::Array(attachments));
     }
@@ -114,7 +112,7 @@ fn output_message(record: &Record, run: &RunFold, root: &TaskFold, output_index:
             let output = WorkerAgentOutput::from_message(message);
             let stage = message.agent.as_deref().unwrap_or(&root.agent);
             let content = output.answer.clone();
-            let metadata = into_object(json!({ "stage": stage, "workerAgentOutput": output }));
+            let metadata = to_object(&WorkerMetadata { stage, worker_agent_output: &output });
             Some(new_message(record, &message.id, message.role.into(), content, metadata))
         }
         Item::ToolResult(result) => {
@@ -128,7 +126,7 @@ fn output_message(record: &Record, run: &RunFold, root: &TaskFold, output_index:
 
 fn tool_message(record: &Record, id: &ItemId, output: &ToolAgentOutput) -> HistoryMessage {
     let content = output.result_summary.clone();
-    let metadata = into_object(json!({ "toolCallId": output.tool_call_id, "toolAgentOutput": output }));
+    let metadata = to_object(&ToolMetadata { tool_agent_output: output, tool_call_id: &output.tool_call_id });
     new_message(record, id, MessageRole::Tool, content, metadata)
 }
 
@@ -139,13 +137,6 @@ fn new_message(
     content: String,
     mut metadata: JsonObject,
 ) -> HistoryMessage {
-    metadata.insert("runId".to_owned(), json!(record.run));
+    metadata.insert("runId".to_owned(), record.run.as_str().into());
     HistoryMessage { id: id.clone(), seq: record.seq, role, content, metadata, at: record.at }
-}
-
-fn into_object(value: Value) -> JsonObject {
-    match value {
-        Value::Object(object) => object,
-        _ => JsonObject::new(),
-    }
 }

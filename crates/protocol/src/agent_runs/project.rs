@@ -1,46 +1,42 @@
 //! Records → frames.
 
 use super::AGENT_RUNS_PROJECTION;
-use super::payload::{ToolAgentOutput, WorkerAgentOutput, client_tool_call};
-use super::wire::{AgentRunEvent, RunIds};
+use super::wire::{AgentRunEvent, PendingHint, RunIds, ToolAgentOutput, WorkerAgentOutput, to_object};
 use crate::record_frames::RecordFrames;
 use crate::run_reader::RunReader;
 use model::event::{ApprovalRequested, Event, PendingKind, TaskPaused, TextEvent};
 use model::fold::{RunFold, TaskFold};
-use model::item::Block;
-use model::item::{Item, Message};
-use model::json::JsonObject;
+use model::item::{Block, Item, Message};
 use model::ports::{Frames, Projection};
 use model::{CallId, ItemId, Record, TaskId};
-use serde_json::{Value, json};
 
-/// The agent runs of a thread, for somebody who calls it by this name.
+/// The agent runs of a thread.
 #[derive(Clone, Debug)]
 pub struct AgentRunsProjection {
     thread_name: String,
     reader: RunReader,
-    /// Calls of the run that its client was told to run. A later pause names them again, and nobody need hear it twice.
+    /// Calls of the client's tools that were sent. A later pause names them again.
     announced_calls: Vec<CallId>,
 }
 
 impl AgentRunsProjection {
-    /// Frames of a thread that is addressed by this name, from the beginning of a run on.
+    /// Frames of a thread that the client addresses by this name.
     #[must_use]
     pub fn new(thread_name: String) -> Self {
-        Self { thread_name: thread_name, reader: RunReader::default(), announced_calls: Vec::new() }
+        Self { thread_name, reader: RunReader::default(), announced_calls: Vec::new() }
     }
 }
 
 impl Projection for AgentRunsProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        let mut burst = RecordFrames::default();
-        let Self { thread_name: thread, reader: reading, announced_calls: told } = self;
-        reading.read_record(record, |run, event| {
+        let mut frames = RecordFrames::default();
+        let Self { thread_name, reader, announced_calls } = self;
+        reader.read_record(record, |run, event| {
             let Some(root) = run.root() else { return };
-            let of = RunIds { thread_id: thread, run_id: root.id.as_str() };
-            EventProjector { run, root, ids: of, announced_calls: &mut *told, frames: &mut burst }.on_event(event);
+            let ids = RunIds { thread_id: thread_name, run_id: root.id.as_str() };
+            EventProjector { run, root, ids, announced_calls, frames: &mut frames }.on_event(event);
         });
-        burst.write_with_ids(record, AGENT_RUNS_PROJECTION, out);
+        frames.write_with_ids(record, AGENT_RUNS_PROJECTION, out);
     }
 
     fn boxed_clone(&self) -> Box<dyn Projection> {
@@ -48,7 +44,7 @@ impl Projection for AgentRunsProjection {
     }
 }
 
-/// The run after a change, and where what is to be said of it goes.
+/// Projects one event of a run.
 struct EventProjector<'a> {
     run: &'a RunFold,
     root: &'a TaskFold,
@@ -59,38 +55,37 @@ struct EventProjector<'a> {
 
 impl EventProjector<'_> {
     fn on_event(&mut self, event: &Event) {
-        match event {
-            Event::ApprovalRequested(e) => self.on_approval_requested(e),
-            Event::Paused(e) => self.on_paused(e),
-            event if event.task_id() == Some(&self.root.id) => self.on_root_event(event),
-            // A sub-agent is one call of its parent's.
-            _ => {}
+        // A sub-agent is one call of its parent, unless it needs somebody to answer.
+        if event.task_id() == Some(&self.root.id) || matches!(event, Event::ApprovalRequested(_) | Event::Paused(_)) {
+            self.on_visible_event(event);
         }
     }
 
-    fn on_root_event(&mut self, event: &Event) {
-        let of = self.ids;
+    fn on_visible_event(&mut self, event: &Event) {
+        let ids = self.ids;
         match event {
+            Event::ApprovalRequested(e) => self.on_approval_requested(e),
+            Event::Paused(e) => self.on_paused(e),
             Event::Created(_) => {
                 self.announced_calls.clear();
-                self.push(&AgentRunEvent::RunStarted(of));
+                self.push(&AgentRunEvent::RunStarted(ids));
             }
-            Event::StepStarted(e) => self.push(&AgentRunEvent::StepStarted { ids: of, step_name: step_name(e.step) }),
-            Event::StepDone(e) => self.push(&AgentRunEvent::StepFinished { ids: of, step_name: step_name(e.step) }),
+            Event::StepStarted(e) => self.push(&AgentRunEvent::StepStarted { ids, step_name: step_name(e.step) }),
+            Event::StepDone(e) => self.push(&AgentRunEvent::StepFinished { ids, step_name: step_name(e.step) }),
             Event::ItemAdded(e) => {
                 if let Item::Message(message) = &e.item {
                     let stage = message.agent.as_deref().unwrap_or(&self.root.agent);
                     let (message_id, role) = (&message.id, message.role);
-                    self.push(&AgentRunEvent::TextMessageStart { ids: of, message_id, role, stage });
+                    self.push(&AgentRunEvent::TextMessageStart { ids, message_id, role, stage });
                 }
             }
             Event::TextAdded(e) => self.on_text_added(e),
             Event::TextDelta(e) => self.send_text(e.output_index, &e.item_id, &e.delta),
             Event::ItemDone(e) => self.on_item_done(e.output_index),
-            Event::Completed(_) | Event::Incomplete(_) => self.push(&AgentRunEvent::RunFinished(of)),
-            Event::Failed(e) => self.push(&AgentRunEvent::RunError { ids: of, message: &e.error.message }),
-            Event::Cancelled(_) => self.push(&AgentRunEvent::RunError { ids: of, message: "cancelled" }),
-            // Nothing of these can be said in this protocol.
+            Event::Completed(_) | Event::Incomplete(_) => self.push(&AgentRunEvent::RunFinished(ids)),
+            Event::Failed(e) => self.push(&AgentRunEvent::RunError { ids, message: &e.error.message }),
+            Event::Cancelled(_) => self.push(&AgentRunEvent::RunError { ids, message: "cancelled" }),
+            // Exhaustive on purpose: a new event is either placed above or skipped here by name.
             Event::Started(_)
             | Event::Retrying(_)
             | Event::SummaryAdded(_)
@@ -109,9 +104,7 @@ impl EventProjector<'_> {
             | Event::ToolProgress(_)
             | Event::AgentUpdated(_)
             | Event::InputAdded(_)
-            | Event::ApprovalRequested(_)
             | Event::ApprovalResolved(_)
-            | Event::Paused(_)
             | Event::Resumed(_)
             | Event::StateSnapshot(_)
             | Event::StateDelta(_)
@@ -125,8 +118,7 @@ impl EventProjector<'_> {
         }
     }
 
-    /// The text blocks of a message are lines of one text, in the pieces as in the answer. What a block has from its
-    /// beginning on is nearly always nothing.
+    /// The text blocks of a message are lines of one text, in the deltas as in the answer.
     fn on_text_added(&mut self, e: &TextEvent) {
         let Some(message) = self.message_at(e.output_index) else { return };
         let mut before = message.block_list.iter().flatten().take(e.block_index as usize);
@@ -149,7 +141,7 @@ impl EventProjector<'_> {
         }
     }
 
-    /// The fold's item is the whole one: a `done` leaves out what would repeat too much.
+    /// The item of a `done` event may be abbreviated; the fold's is complete.
     fn on_item_done(&mut self, output_index: u32) {
         let root = self.root;
         match root.items.get(output_index as usize).map(|fold| &fold.item) {
@@ -175,17 +167,17 @@ impl EventProjector<'_> {
     }
 
     fn on_approval_requested(&mut self, e: &ApprovalRequested) {
-        let question = json!({
-            "key": e.key,
-            "expires_at": e.expires_at,
-            "timeout_seconds": e.timeout_seconds,
-            "action_requests": e.action_requests,
-            "review_configs": e.review_configs,
-        });
-        self.send_pending_result(&e.task_id, &e.call_id, "Waiting for approval", ("approval", question));
+        let hint = PendingHint::Approval {
+            action_requests: &e.action_requests,
+            expires_at: e.expires_at,
+            key: &e.key,
+            review_configs: &e.review_configs,
+            timeout_seconds: e.timeout_seconds,
+        };
+        self.send_pending_result(&e.task_id, &e.call_id, "Waiting for approval", &hint);
     }
 
-    /// Only a pause says which calls the client is to run; that a person is asked was said when they were.
+    /// Sends the calls that the client is to run. Approvals were sent when they were requested.
     fn on_paused(&mut self, e: &TaskPaused) {
         for pending in e.pending.iter().filter(|pending| pending.kind == PendingKind::ClientTool) {
             if self.announced_calls.contains(&pending.call_id) {
@@ -194,17 +186,18 @@ impl EventProjector<'_> {
             self.announced_calls.push(pending.call_id.clone());
             let call = self.run.task(&pending.task_id).and_then(|task| task.call(&pending.call_id));
             let Some((_, call)) = call else { continue };
-            let hint = ("client_tool", client_tool_call(call));
-            self.send_pending_result(&pending.task_id, &pending.call_id, "Waiting for the client", hint);
+            let arguments = call.arguments.as_deref().unwrap_or_default();
+            let hint = PendingHint::ClientTool { arguments, call_id: &call.call_id, name: &call.name };
+            self.send_pending_result(&pending.task_id, &pending.call_id, "Waiting for the client", &hint);
         }
     }
 
-    /// A call waits for somebody. A sub-agent's stands behind the root's call that asked for the sub-agent.
-    fn send_pending_result(&mut self, task: &TaskId, call: &CallId, summary: &str, (hint, what): (&str, Value)) {
+    /// Sends what a call waits for. The call of a sub-agent is represented by the root's call that started the sub-agent.
+    fn send_pending_result(&mut self, task: &TaskId, call: &CallId, summary: &str, hint: &PendingHint<'_>) {
         let Some(call) = self.root_call_of(task, call) else { return };
         let output = ToolAgentOutput {
             result_summary: summary.to_owned(),
-            ui_hints: Some(JsonObject::from_iter([(hint.to_owned(), what)])),
+            ui_hints: Some(to_object(hint)),
             ..ToolAgentOutput::pending(self.root, &call)
         };
         self.send_result(call, output);
@@ -212,7 +205,7 @@ impl EventProjector<'_> {
 
     fn root_call_of(&self, task: &TaskId, call: &CallId) -> Option<CallId> {
         let (mut task, mut call) = (self.run.task(task)?, call.clone());
-        // A parent was there before its children, so this ends.
+        // A parent is created before its children, so this ends.
         while let Some(parent) = &task.spec.parent_task_id {
             call = CallId::from(task.id.as_str());
             task = self.run.task(parent)?;
@@ -221,7 +214,7 @@ impl EventProjector<'_> {
     }
 
     fn send_result(&mut self, tool_call_id: CallId, output: ToolAgentOutput) {
-        // The name that the result item has, or will have.
+        // The id that the result item has, or will have.
         let message_id = tool_call_id.item_id("fco");
         let tool_agent_output = Box::new(output);
         self.push(&AgentRunEvent::ToolCallResult { ids: self.ids, message_id, tool_call_id, tool_agent_output });

@@ -1,11 +1,13 @@
-//! The events of a stream.
+//! The events of a stream, and the outputs of messages and calls. The order of members is the order on the wire.
 
-use super::payload::{ToolAgentOutput, WorkerAgentOutput};
+use model::event::{ActionRequest, ReviewConfig};
 use model::item::Role;
-use model::{CallId, ItemId};
-use serde::Serialize;
+use model::json::JsonObject;
+use model::{ApprovalKey, CallId, ItemId, Millis, Seq};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-/// Every type of event that there is.
+/// Every type of event.
 pub const EVENT_TYPES: [&str; 9] = [
     "RUN_STARTED",
     "STEP_STARTED",
@@ -18,13 +20,12 @@ pub const EVENT_TYPES: [&str; 9] = [
     "RUN_ERROR",
 ];
 
-/// Whose event it is.
+/// The members that all events have.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunIds<'a> {
-    /// The thread, as whoever watches it calls it.
+    /// The name by which the client addresses the thread.
     pub thread_id: &'a str,
-    /// The run.
     pub run_id: &'a str,
 }
 
@@ -32,82 +33,59 @@ pub struct RunIds<'a> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
 pub enum AgentRunEvent<'a> {
-    /// A run begins.
     RunStarted(RunIds<'a>),
-    /// A model is asked.
     StepStarted {
-        /// Whose.
         #[serde(flatten)]
         ids: RunIds<'a>,
-        /// `turn-<n>`. A turn that is done again has its name again.
+        /// `turn-<n>`. A retried turn has the same name again.
         step_name: String,
     },
-    /// It has answered, or was cut off.
+    /// A turn completed or was interrupted.
     StepFinished {
-        /// Whose.
         #[serde(flatten)]
         ids: RunIds<'a>,
-        /// As when it began.
         step_name: String,
     },
-    /// A message begins.
     TextMessageStart {
-        /// Whose.
         #[serde(flatten)]
         ids: RunIds<'a>,
-        /// The message.
         message_id: &'a ItemId,
-        /// Who speaks.
         role: Role,
-        /// The agent that speaks.
+        /// The agent that writes the message.
         stage: &'a str,
     },
-    /// One more piece of it.
     TextMessageContent {
-        /// Whose.
         #[serde(flatten)]
         ids: RunIds<'a>,
-        /// The message.
         message_id: &'a ItemId,
-        /// The piece, never empty.
+        /// Never empty.
         delta: &'a str,
     },
-    /// The message has ended. Neither `stage` nor `model` stands here.
     TextMessageEnd {
-        /// Whose.
         #[serde(flatten)]
         ids: RunIds<'a>,
-        /// The message.
         message_id: &'a ItemId,
-        /// What it amounts to.
         worker_agent_output: Box<WorkerAgentOutput>,
     },
-    /// What a call gave; or, with the status `partial`, what it waits for. The final one has the same `messageId`.
+    /// The result of a call; with the status `partial`, what the call waits for. The final result has the same `messageId`.
     ToolCallResult {
-        /// Whose.
         #[serde(flatten)]
         ids: RunIds<'a>,
-        /// The result.
         message_id: ItemId,
-        /// The call.
         tool_call_id: CallId,
-        /// What it amounts to.
         tool_agent_output: Box<ToolAgentOutput>,
     },
-    /// A run has ended, whole or at a limit.
+    /// The run completed or reached a limit.
     RunFinished(RunIds<'a>),
-    /// A run failed or was stopped.
+    /// The run failed or was cancelled.
     RunError {
-        /// Whose.
         #[serde(flatten)]
         ids: RunIds<'a>,
-        /// What happened.
         message: &'a str,
     },
 }
 
 impl AgentRunEvent<'_> {
-    /// Its type.
     #[must_use]
     pub const fn event_type(&self) -> &'static str {
         match self {
@@ -121,5 +99,155 @@ impl AgentRunEvent<'_> {
             Self::RunFinished(_) => "RUN_FINISHED",
             Self::RunError { .. } => "RUN_ERROR",
         }
+    }
+}
+
+/// The output of a message.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WorkerAgentOutput {
+    pub status: WorkerStatus,
+    pub answer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_points: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggested_actions: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<OutputError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ui_hints: Option<JsonObject>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerStatus {
+    Success,
+    /// A limit or a cancellation interrupted the message.
+    PartialSuccess,
+    /// The model or the server failed before the message was complete.
+    Failed,
+}
+
+/// The output of a call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ToolAgentOutput {
+    pub tool_name: String,
+    pub tool_call_id: String,
+    /// The arguments that the tool ran with, or would run with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call_args: Option<JsonObject>,
+    pub status: ToolStatus,
+    pub result_summary: String,
+    /// For a call that waits, a [`PendingHint`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ui_hints: Option<JsonObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<OutputError>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStatus {
+    Success,
+    /// The call waits for somebody; the final result follows.
+    Partial,
+    /// The call failed, or its outcome is unknown.
+    Failure,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputError {
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// May the same request succeed later?
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retryable: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<JsonObject>,
+}
+
+/// What a call waits for.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PendingHint<'a> {
+    Approval {
+        action_requests: &'a [ActionRequest],
+        expires_at: Millis,
+        key: &'a ApprovalKey,
+        review_configs: &'a [ReviewConfig],
+        timeout_seconds: u64,
+    },
+    ClientTool {
+        arguments: &'a str,
+        call_id: &'a CallId,
+        name: &'a str,
+    },
+}
+
+/// The additional members of a message in the history.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WorkerMetadata<'a> {
+    pub(super) stage: &'a str,
+    pub(super) worker_agent_output: &'a WorkerAgentOutput,
+}
+
+/// The additional members of a tool message in the history.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ToolMetadata<'a> {
+    pub(super) tool_agent_output: &'a ToolAgentOutput,
+    pub(super) tool_call_id: &'a str,
+}
+
+/// A file or image that a client sent with a message.
+#[derive(Debug, Serialize)]
+pub(super) struct ImageAttachment<'a> {
+    pub(super) url: &'a str,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HistoryMessage {
+    pub id: ItemId,
+    /// The record that completed the message. A client can stream from there.
+    pub seq: Seq,
+    pub role: MessageRole,
+    pub content: String,
+    #[serde(skip_serializing_if = "JsonObject::is_empty")]
+    pub metadata: JsonObject,
+    /// The time of that record.
+    #[serde(skip)]
+    pub at: Millis,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageRole {
+    User,
+    Assistant,
+    System,
+    /// A tool or a sub-agent.
+    Tool,
+}
+
+impl From<Role> for MessageRole {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::User => Self::User,
+            Role::Assistant => Self::Assistant,
+            Role::System => Self::System,
+        }
+    }
+}
+
+/// A struct as a JSON object.
+pub(super) fn to_object(value: &impl Serialize) -> JsonObject {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(object)) => object,
+        // Structs are objects, their keys are texts and their numbers finite, so this cannot happen.
+        _ => JsonObject::new(),
     }
 }

@@ -1,5 +1,6 @@
-//! The frames. Field order is wire order; what may be absent is left out, what may be empty is `null`.
+//! The frames. The order of members is the order on the wire.
 
+use model::error::ErrorInfo;
 use model::event::{ActionRequest, DisplayMode, ReviewConfig};
 use model::item::Block;
 use model::json::JsonObject;
@@ -7,11 +8,15 @@ use model::{ApprovalKey, TaskId};
 use serde::Serialize;
 use serde_json::Value;
 
+/// The text at the end of a cancelled turn. Clients compare it.
+pub(super) const CANCELLED_TEXT: &str = "Người dùng đã dừng cuộc trò chuyện. Gửi tin nhắn mới để tiếp tục";
+/// The text at the end of a failed turn. Clients compare it.
+pub(super) const FAILED_TEXT: &str = "Đã xảy ra lỗi. Vui lòng thử lại.";
+
 /// One event of a turn.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum BlocksFrame<'a> {
-    /// The turn begins.
     MessageStart {
         session_id: &'a str,
         /// Seconds since 1970.
@@ -20,47 +25,62 @@ pub(super) enum BlocksFrame<'a> {
         is_new_session_from_share: bool,
         message_id: &'a TaskId,
     },
-    /// A block begins.
-    ContentBlockStart { index: u32, content_block: ContentBlock<'a>, message_id: &'a TaskId },
-    /// It grows, or says how far it is.
-    ContentBlockDelta { index: u32, delta: BlocksDelta<'a>, message_id: &'a TaskId },
-    /// It is whole.
+    ContentBlockStart {
+        index: u32,
+        content_block: ContentBlock<'a>,
+        message_id: &'a TaskId,
+    },
+    ContentBlockDelta {
+        index: u32,
+        delta: BlocksDelta<'a>,
+        message_id: &'a TaskId,
+    },
     ContentBlockStop {
         index: u32,
-        /// Of a text: is it the turn's answer?
+        /// Is the text the turn's answer? Only texts have it.
         #[serde(skip_serializing_if = "Option::is_none")]
         is_final: Option<bool>,
         message_id: &'a TaskId,
     },
-    /// How the turn ended.
-    MessageDelta { delta: MessageEnd, message_id: &'a TaskId },
-    /// The turn is over.
-    MessageStop { duration_ms: u64, message_id: &'a TaskId },
+    MessageDelta {
+        delta: MessageEnd,
+        message_id: &'a TaskId,
+    },
+    MessageStop {
+        duration_ms: u64,
+        message_id: &'a TaskId,
+    },
 }
 
-/// What a block is.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ContentBlock<'a> {
-    /// What the model thinks.
-    Thinking { thinking: &'a str, subagent: Option<&'a str>, parent_tool_use_id: Option<&'a str> },
-    /// What it says.
-    Text { text: &'a str, subagent: Option<&'a str>, parent_tool_use_id: Option<&'a str>, is_part: bool },
-    /// Why the turn ended early. Its delta says that it is no ordinary text.
+    Thinking {
+        thinking: &'a str,
+        subagent: Option<&'a str>,
+        parent_tool_use_id: Option<&'a str>,
+    },
+    Text {
+        text: &'a str,
+        subagent: Option<&'a str>,
+        parent_tool_use_id: Option<&'a str>,
+        is_part: bool,
+    },
+    /// Why the turn ended early. Its delta tells it from an ordinary text.
     #[serde(rename = "text")]
-    Terminal { text: &'a str },
-    /// What it asks for.
+    Terminal {
+        text: &'a str,
+    },
     ToolUse {
         id: &'a str,
         name: &'a str,
         tool_use_id: &'a str,
-        /// The tool's name for people.
+        /// The display name of the tool.
         tool_content_message: &'a str,
         input: JsonObject,
         subagent: Option<&'a str>,
         parent_tool_use_id: Option<&'a str>,
     },
-    /// What that gave.
     ToolResult {
         tool_use_id: &'a str,
         name: &'a str,
@@ -70,13 +90,17 @@ pub(super) enum ContentBlock<'a> {
         subagent: Option<&'a str>,
         parent_tool_use_id: Option<&'a str>,
     },
-    /// A person is asked.
-    ApprovalRequest { approval_key: &'a ApprovalKey, tool_use_id: &'a str },
-    /// Files are read before the model is asked.
-    FileProcessing { status: &'static str, files: Vec<BlocksFile<'a>> },
+    ApprovalRequest {
+        approval_key: &'a ApprovalKey,
+        tool_use_id: &'a str,
+    },
+    /// Files that are read before the first turn.
+    FileProcessing {
+        status: &'static str,
+        files: Vec<BlocksFile<'a>>,
+    },
 }
 
-/// Did a call do what it was asked?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToolUseStatus {
@@ -84,7 +108,7 @@ pub(super) enum ToolUseStatus {
     Error,
 }
 
-/// What a front end may show of a result beside its text: the tool's own, or the blocks that the text leaves out.
+/// What a front end may show of a result in addition to its text: the tool's own artifact, or the blocks of the result.
 pub(super) enum Artifact<'a> {
     Tool(&'a Value),
     Blocks(&'a [Block]),
@@ -105,7 +129,7 @@ pub(super) struct BlocksFile<'a> {
     pub(super) url: &'a str,
 }
 
-/// How a block grows. Texts and thoughts say what they are; questions and files do not.
+/// How a block grows. Only texts and thinking have a `type`.
 #[derive(Default, Serialize)]
 pub(super) struct BlocksDelta<'a> {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
@@ -159,34 +183,31 @@ impl<'a> BlocksDelta<'a> {
     }
 }
 
-/// What makes a text the end of a turn.
+/// Marks a text as the end of a turn.
 #[derive(Serialize)]
 #[serde(tag = "block_subtype", rename_all = "snake_case")]
 pub(super) enum TerminalExtras<'a> {
-    /// Somebody stopped it.
     UserStopped,
-    /// It went wrong.
     Error { code: &'a str, can_retry: bool, error_type: &'static str, details: TerminalErrorDetails<'a> },
 }
 
-/// What went wrong.
+impl<'a> TerminalExtras<'a> {
+    pub(super) fn error(error: &'a ErrorInfo) -> Self {
+        Self::Error {
+            code: &error.code,
+            can_retry: error.retryable.unwrap_or_default(),
+            error_type: "terminal",
+            details: TerminalErrorDetails { error: &error.message },
+        }
+    }
+}
+
 #[derive(Serialize)]
 pub(super) struct TerminalErrorDetails<'a> {
-    pub(super) error: &'a str,
+    error: &'a str,
 }
 
-/// How a turn ended.
 #[derive(Serialize)]
 pub(super) struct MessageEnd {
-    pub(super) stop_reason: BlocksStopReason,
-}
-
-/// How a turn ended.
-#[derive(Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum BlocksStopReason {
-    EndTurn,
-    MaxTokens,
-    Error,
-    UserStopped,
+    pub(super) stop_reason: &'static str,
 }

@@ -1,32 +1,47 @@
-//! A segment of a run as an answer of this protocol.
+//! A segment of a run → a completion.
 //!
-//! There is one text: what the model says between its tools is joined by blank lines, and so is what it thinks
-//! (`reasoning_content`). The protocol has no words for tools that the server runs: nothing is told of them, and
-//! `tool_calls` is for tools of the client's own. What the text refers to comes at its end, all at once, for clients
-//! cannot collect it piece by piece.
+//! A completion has one text: the messages between tool calls are joined by blank lines, and so is the reasoning
+//! (`reasoning_content`). The protocol cannot express tools that the server runs, so nothing is sent of them; `tool_calls`
+//! is for the client's own tools. Annotations are sent at the end, all at once, because clients cannot merge them.
 
+use super::wire::{
+    AnnotationObject, Choice, Completion, ErrorFrame, ErrorObject, FunctionObject, MessageObject, Nullable,
+    ToolCallObject, UrlCitation,
+};
 use crate::record_frames::RecordFrames;
-use crate::stateless::segment::{Segment, SegmentEnd, SegmentEvent, SegmentPart};
-use crate::stateless::{RunFailure, RunFailureKind, answer_id};
+use crate::stateless::segment::{Segment, SegmentEvent};
+use crate::stateless::{RunFailure, SegmentPart, response_id};
 use model::content::Annotation;
-use model::error::ErrorCode;
-use model::json::JsonObject;
 use model::ports::{Frames, Projection};
-use model::usage::Usage;
 use model::{Record, TaskId};
-use serde_json::{Value, json};
+use serde_json::Value;
+use std::borrow::Cow;
 
-/// What stands between two messages, or two thoughts.
+/// Separates two messages, or two parts of the reasoning.
 const TEXT_SEPARATOR: &str = "\n\n";
 
 /// One segment of a run as a completion.
 #[derive(Clone, Debug)]
 pub struct ChatProjection {
     segment: Segment,
-    include_usage: bool,
+    stream_usage: StreamUsage,
 }
 
-/// Where a part's text goes.
+/// Does a stream end with a chunk that has the usage?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamUsage {
+    Included,
+    Omitted,
+}
+
+impl From<bool> for StreamUsage {
+    /// The value of `stream_options.include_usage`.
+    fn from(include_usage: bool) -> Self {
+        if include_usage { Self::Included } else { Self::Omitted }
+    }
+}
+
+/// The member of a message that a part's text belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channel {
     Content,
@@ -35,82 +50,66 @@ enum Channel {
 }
 
 impl Channel {
-    const fn field(self) -> &'static str {
+    fn delta<'a>(self, text: impl Into<Cow<'a, str>>) -> MessageObject<'a> {
+        let text = text.into();
         match self {
-            Self::Content => "content",
-            Self::Refusal => "refusal",
-            Self::Reasoning => "reasoning_content",
+            Self::Content => MessageObject { content: Some(Nullable(Some(text))), ..MessageObject::default() },
+            Self::Refusal => MessageObject { refusal: Some(Nullable(Some(text))), ..MessageObject::default() },
+            Self::Reasoning => MessageObject { reasoning_content: Some(text), ..MessageObject::default() },
         }
     }
 }
 
 impl ChatProjection {
-    /// The `segment`-th answer of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
+    /// The `segment`-th response of a run, from 1. It ends with the run, or where the run pauses for the client's tools.
     #[must_use]
-    pub fn new(run: TaskId, segment: u32, include_usage: bool) -> Self {
-        Self { segment: Segment::new(run, segment), include_usage }
+    pub fn new(run: TaskId, segment: u32, stream_usage: StreamUsage) -> Self {
+        Self { segment: Segment::new(run, segment), stream_usage }
     }
 
-    /// Has all been told?
     #[must_use]
-    pub fn is_finished(&self) -> bool {
+    pub const fn is_finished(&self) -> bool {
         self.segment.end().is_some()
     }
 
-    /// Why there is no answer, where there is none.
     #[must_use]
     pub fn failure(&self) -> Option<&RunFailure> {
         self.segment.failure()
     }
 
-    /// The completion as far as it is: what a client collects from the chunks, without what was cut and said anew.
+    /// The completion so far: what a client collects from the chunks, without what a later attempt replaced.
     #[must_use]
     pub fn object(&self) -> Value {
         let parts: Vec<&SegmentPart> = self.segment.current_parts().collect();
-        let mut message = JsonObject::new();
-        message.insert("role".to_owned(), "assistant".into());
-        for channel in [Channel::Content, Channel::Refusal] {
-            message.insert(
-                channel.field().to_owned(),
-                self.join_channel(&parts, channel).map_or(Value::Null, Value::String),
-            );
-        }
-        if let Some(thoughts) = self.join_channel(&parts, Channel::Reasoning) {
-            message.insert(Channel::Reasoning.field().to_owned(), thoughts.into());
-        }
-        let annotations = self.annotations(&parts);
-        if !annotations.is_empty() {
-            message.insert("annotations".to_owned(), annotations.into());
-        }
-        let calls: Vec<Value> = parts.iter().filter_map(|part| tool_call_object(part)).collect();
-        if !calls.is_empty() {
-            message.insert("tool_calls".to_owned(), calls.into());
-        }
-        let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": self.finish_reason()});
-        let mut object = self.envelope("chat.completion", &[choice]);
-        object.insert("usage".to_owned(), usage_object(self.segment.usage()));
-        Value::Object(object)
+        let message = MessageObject {
+            annotations: self.annotations(&parts),
+            content: Some(Nullable(self.join_channel(&parts, Channel::Content))),
+            reasoning_content: self.join_channel(&parts, Channel::Reasoning),
+            refusal: Some(Nullable(self.join_channel(&parts, Channel::Refusal))),
+            role: Some("assistant"),
+            tool_calls: parts.iter().filter_map(|part| tool_call_object(part)).collect(),
+        };
+        let choice = Choice::of_completion(message, self.finish_reason());
+        let usage = Some(Nullable(Some(self.segment.usage().into())));
+        let completion = Completion { usage, ..self.envelope("chat.completion", vec![choice]) };
+        // The keys are texts and the numbers finite, so this cannot fail.
+        serde_json::to_value(completion).unwrap_or_default()
     }
 
-    fn envelope(&self, kind: &str, choices: &[Value]) -> JsonObject {
+    fn envelope<'a>(&'a self, object: &'static str, choices: Vec<Choice<'a>>) -> Completion<'a> {
         let (run, segment) = self.segment.run_and_number();
-        let mut envelope = JsonObject::new();
-        envelope.insert("id".to_owned(), answer_id("chatcmpl-", run, segment).into());
-        envelope.insert("object".to_owned(), kind.into());
-        envelope.insert("created".to_owned(), (self.segment.started_at() / 1_000).into());
-        envelope.insert("model".to_owned(), self.segment.model().into());
-        envelope.insert("choices".to_owned(), choices.into());
-        envelope
+        Completion {
+            choices,
+            created: self.segment.started_at() / 1_000,
+            id: response_id("chatcmpl-", run, segment),
+            model: self.segment.model(),
+            object,
+            usage: None,
+        }
     }
 
     fn finish_reason(&self) -> Option<&'static str> {
-        match self.segment.end()? {
-            SegmentEnd::Completed | SegmentEnd::Refused => Some("stop"),
-            SegmentEnd::ToolCalls => Some("tool_calls"),
-            SegmentEnd::Limit => Some("length"),
-            SegmentEnd::ContentFilter => Some("content_filter"),
-            SegmentEnd::Failed(_) => None,
-        }
+        self.segment.end()?.names().chat_finish_reason
     }
 
     fn channel(&self, part: &SegmentPart) -> Option<Channel> {
@@ -125,49 +124,52 @@ impl ChatProjection {
         }
     }
 
-    fn join_channel(&self, parts: &[&SegmentPart], channel: Channel) -> Option<String> {
+    fn join_channel(&self, parts: &[&SegmentPart], channel: Channel) -> Option<Cow<'static, str>> {
         let of_channel = parts.iter().filter(|part| self.channel(part) == Some(channel));
         let texts: Vec<String> = of_channel.map(|part| self.segment.part_text(part)).collect();
-        (!texts.is_empty()).then(|| texts.join(TEXT_SEPARATOR))
+        (!texts.is_empty()).then(|| texts.join(TEXT_SEPARATOR).into())
     }
 
-    /// What the content refers to; places are counted in the whole of it.
-    fn annotations(&self, parts: &[&SegmentPart]) -> Vec<Value> {
+    /// The annotations of the content. Their indices count from the start of the joined text.
+    fn annotations<'a>(&'a self, parts: &[&'a SegmentPart]) -> Vec<AnnotationObject<'a>> {
         let mut all = Vec::new();
-        let mut begins = 0_usize;
+        let mut offset = 0_usize;
         for part in parts.iter().filter(|part| self.channel(part) == Some(Channel::Content)) {
-            let cited =
-                self.segment.text_block(part).and_then(|block| block.annotations.as_deref()).unwrap_or_default();
-            all.extend(cited.iter().filter_map(|cited| self.annotation(cited, begins)));
-            begins += self.segment.part_text(part).chars().count() + TEXT_SEPARATOR.len();
+            let annotations = self.segment.annotations(part).iter();
+            all.extend(annotations.filter_map(|annotation| self.annotation(annotation, offset)));
+            offset += self.segment.part_text(part).chars().count() + TEXT_SEPARATOR.len();
         }
         all
     }
 
-    fn annotation(&self, cited: &Annotation, begins: usize) -> Option<Value> {
-        let (url, title, start, end) = match cited {
+    fn annotation<'a>(&self, annotation: &'a Annotation, offset: usize) -> Option<AnnotationObject<'a>> {
+        let (url, title, start_index, end_index): (Cow<'a, str>, Cow<'a, str>, u32, u32) = match annotation {
             Annotation::UrlCitation { url, title, start_index, end_index } => {
-                (url.clone(), title.clone().unwrap_or_default(), *start_index, *end_index)
+                (url.into(), title.as_deref().unwrap_or_default().into(), *start_index, *end_index)
             }
             Annotation::ReferenceToBlock { reference_id, start_index, end_index } => {
-                (self.segment.reference_url(*reference_id), format!("[{reference_id}]"), *start_index, *end_index)
+                let url = self.segment.reference_url(*reference_id);
+                (url.into(), format!("[{reference_id}]").into(), *start_index, *end_index)
             }
-            // This protocol refers to addresses alone.
+            // This protocol cites URLs alone.
             Annotation::FileCitation { .. } => return None,
         };
-        let (start, end) = (begins + start as usize, begins + end as usize);
-        let citation = json!({"url": url, "title": title, "start_index": start, "end_index": end});
-        Some(json!({"type": "url_citation", "url_citation": citation}))
+        let (start_index, end_index) = (offset + start_index as usize, offset + end_index as usize);
+        let url_citation = UrlCitation { end_index, start_index, title, url };
+        Some(AnnotationObject { annotation_type: "url_citation", url_citation })
     }
 
-    fn write_event(&self, told: &SegmentEvent, out: &mut RecordFrames) {
-        match told {
-            SegmentEvent::Started => self.write_chunk(&json!({"role": "assistant", "content": null}), out),
-            SegmentEvent::PartStarted(place) => self.write_part_start(*place, out),
-            SegmentEvent::PartDelta(place, more) => {
-                let part = self.segment.part_progress(*place).map(|shown| &shown.part);
+    fn write_event(&self, event: &SegmentEvent, out: &mut RecordFrames) {
+        match event {
+            SegmentEvent::Started => {
+                let (role, content) = (Some("assistant"), Some(Nullable(None)));
+                self.write_delta(MessageObject { role, content, ..MessageObject::default() }, out);
+            }
+            SegmentEvent::PartStarted(position) => self.write_part_start(*position, out),
+            SegmentEvent::PartDelta(position, text) => {
+                let part = self.segment.part_progress(*position).map(|progress| &progress.part);
                 if let Some(channel) = part.and_then(|part| self.channel(part)) {
-                    self.write_chunk(&json!({ channel.field(): more }), out);
+                    self.write_delta(channel.delta(text), out);
                 }
             }
             SegmentEvent::Annotation(..) | SegmentEvent::PartDone(_) => {}
@@ -175,26 +177,26 @@ impl ChatProjection {
         }
     }
 
-    fn write_part_start(&self, place: usize, out: &mut RecordFrames) {
-        let Some(part) = self.segment.part_progress(place).map(|shown| &shown.part) else { return };
+    fn write_part_start(&self, position: usize, out: &mut RecordFrames) {
+        let Some(part) = self.segment.part_progress(position).map(|progress| &progress.part) else { return };
         if let Some(channel) = self.channel(part)
-            && self.segment.parts_before(place).any(|before| self.channel(before) == Some(channel))
+            && self.segment.parts_before(position).any(|before| self.channel(before) == Some(channel))
         {
-            self.write_chunk(&json!({ channel.field(): TEXT_SEPARATOR }), out);
+            self.write_delta(channel.delta(TEXT_SEPARATOR), out);
         }
         match part {
-            SegmentPart::Image { .. } => self.write_chunk(&json!({"content": self.segment.part_text(part)}), out),
+            SegmentPart::Image { .. } => {
+                self.write_delta(Channel::Content.delta(self.segment.part_text(part)), out);
+            }
             SegmentPart::ClientCall { call_id, name, arguments } => {
-                let index = self
-                    .segment
-                    .parts_before(place)
-                    .filter(|part| matches!(part, SegmentPart::ClientCall { .. }))
-                    .count();
-                let function = json!({"name": name, "arguments": ""});
-                let head = json!({"index": index, "id": call_id, "type": "function", "function": function});
-                self.write_chunk(&json!({"tool_calls": [head]}), out);
-                let more = json!({"index": index, "function": {"arguments": arguments}});
-                self.write_chunk(&json!({"tool_calls": [more]}), out);
+                let calls_before =
+                    self.segment.parts_before(position).filter(|part| matches!(part, SegmentPart::ClientCall { .. }));
+                let index = Some(calls_before.count());
+                let head = ToolCallObject { index, ..ToolCallObject::new(call_id.as_str(), name, "") };
+                self.write_delta(MessageObject { tool_calls: vec![head], ..MessageObject::default() }, out);
+                let function = FunctionObject { arguments, name: None };
+                let more = ToolCallObject { function, index, ..ToolCallObject::default() };
+                self.write_delta(MessageObject { tool_calls: vec![more], ..MessageObject::default() }, out);
             }
             SegmentPart::Reasoning { .. }
             | SegmentPart::Text { .. }
@@ -205,49 +207,45 @@ impl ChatProjection {
 
     fn write_end(&self, out: &mut RecordFrames) {
         if let Some(failure) = self.failure() {
-            let (kind, code) = match failure.kind {
-                RunFailureKind::RateLimited => ("rate_limit_error", ErrorCode::RateLimited),
-                RunFailureKind::Overloaded => ("server_error", ErrorCode::Overloaded),
-                RunFailureKind::Cancelled => ("server_error", ErrorCode::Cancelled),
-                RunFailureKind::Other => ("server_error", ErrorCode::RunFailed),
-            };
-            let error = json!({"message": failure.message, "type": kind, "param": null, "code": code.as_str()});
-            out.push("", &json!({ "error": error }));
-            return;
+            let names = failure.kind.names();
+            let (code, error_type) = (names.chat_code, names.chat_type);
+            let error = ErrorObject { code, message: &failure.message, param: None, error_type };
+            return out.push("", &ErrorFrame { error });
         }
         let parts: Vec<&SegmentPart> = self.segment.started_parts().collect();
         let annotations = self.annotations(&parts);
         if !annotations.is_empty() {
-            self.write_chunk(&json!({ "annotations": annotations }), out);
+            self.write_delta(MessageObject { annotations, ..MessageObject::default() }, out);
         }
-        let choice = json!({"index": 0, "delta": {}, "logprobs": null, "finish_reason": self.finish_reason()});
-        self.write_choices(&[choice], Value::Null, out);
-        if self.include_usage {
-            self.write_choices(&[], usage_object(self.segment.usage()), out);
+        let choice = Choice::of_chunk(MessageObject::default(), self.finish_reason());
+        self.write_chunk(self.envelope("chat.completion.chunk", vec![choice]), out);
+        if self.stream_usage == StreamUsage::Included {
+            let usage = Some(Nullable(Some(self.segment.usage().into())));
+            self.write_chunk(Completion { usage, ..self.envelope("chat.completion.chunk", Vec::new()) }, out);
         }
     }
 
-    fn write_chunk(&self, delta: &Value, out: &mut RecordFrames) {
-        let choice = json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": null});
-        self.write_choices(&[choice], Value::Null, out);
+    fn write_delta(&self, delta: MessageObject<'_>, out: &mut RecordFrames) {
+        self.write_chunk(self.envelope("chat.completion.chunk", vec![Choice::of_chunk(delta, None)]), out);
     }
 
-    fn write_choices(&self, choices: &[Value], usage: Value, out: &mut RecordFrames) {
-        let mut chunk = self.envelope("chat.completion.chunk", choices);
-        if self.include_usage {
-            chunk.insert("usage".to_owned(), usage);
-        }
-        // These events have no name.
-        out.push("", &chunk);
+    /// Writes a chunk. If usage is included, every chunk has the member, and all but the last have `null`.
+    fn write_chunk(&self, chunk: Completion<'_>, out: &mut RecordFrames) {
+        let usage = match self.stream_usage {
+            StreamUsage::Included => Some(chunk.usage.unwrap_or(Nullable(None))),
+            StreamUsage::Omitted => None,
+        };
+        // Events of this protocol have no name.
+        out.push("", &Completion { usage, ..chunk });
     }
 }
 
 impl Projection for ChatProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
-        let told = self.segment.read_record(record);
-        let mut burst = RecordFrames::default();
-        told.iter().for_each(|told| self.write_event(told, &mut burst));
-        burst.write_without_ids(record, out);
+        let events = self.segment.read_record(record);
+        let mut frames = RecordFrames::default();
+        events.iter().for_each(|event| self.write_event(event, &mut frames));
+        frames.write_without_ids(record, out);
         if self.is_finished() {
             out.finish();
         }
@@ -258,18 +256,7 @@ impl Projection for ChatProjection {
     }
 }
 
-fn tool_call_object(part: &SegmentPart) -> Option<Value> {
+fn tool_call_object(part: &SegmentPart) -> Option<ToolCallObject<'_>> {
     let SegmentPart::ClientCall { call_id, name, arguments } = part else { return None };
-    Some(json!({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}))
-}
-
-/// What it cost.
-fn usage_object(usage: Usage) -> Value {
-    json!({
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens.saturating_add(usage.output_tokens),
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    })
+    Some(ToolCallObject::new(call_id.as_str(), name, arguments))
 }

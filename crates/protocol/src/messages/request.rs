@@ -1,36 +1,35 @@
-//! What a client of this protocol asks of us: the body of a request, in our words. Fields that we do not know are left
-//! alone, for SDKs send new ones all the time; fields that we know have to be what they say.
+//! Requests of the Messages protocol. Unknown fields are ignored, because SDKs send new ones all the time; known fields
+//! have to have their type.
 //!
-//! Not taken: tools that only the provider knows, files of a file store, and an answer that begins with the client's words.
-//! Left out of what was said: thoughts (they are given back only to where they came from) and what a provider's own tools
-//! did.
+//! Not supported: hosted tools, uploaded files, and a last message of the assistant that the model should continue. Thinking
+//! blocks and the blocks of hosted tools are skipped: only the provider that wrote them can read them.
 
-use super::project::SERVER_NAME;
-use super::request_blocks::{parse_assistant_blocks, parse_user_blocks};
+mod blocks;
+
+use super::wire::SERVER_NAME;
 use crate::client_input::{ClientInput, InputKind, InvalidField};
-use crate::stateless::request_fields::{
-    expect_object, field_path, list_or_empty, non_null_field, optional_bool, optional_number, optional_object,
-    optional_positive, optional_str, required_str,
+use crate::request_fields::{
+    SamplingFields, any_object_schema, expect_object, field_path, list_or_empty, non_null_field, optional_bool,
+    optional_object, optional_str, required_str,
 };
 use crate::stateless::{StatelessRequest, normalize_input};
+use blocks::{parse_assistant_blocks, parse_user_blocks};
 use model::event::ClientTool;
 use model::json::JsonObject;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
-use serde_json::{Value, json};
-use std::borrow::Cow;
+use serde_json::Value;
 use std::collections::HashSet;
 
-/// Reads the body of a request.
+/// Parses the body of a request.
 ///
 /// # Errors
-/// When a field is not what it has to be.
+/// If a field has the wrong type or asks for something that is not supported.
 pub fn parse_messages_request(body: &JsonObject) -> Result<StatelessRequest, InvalidField> {
-    let said = normalize_input(parse_messages(list_or_empty(body, "messages", "")?)?)?;
     Ok(StatelessRequest {
         model: required_str(body, "model", "")?.to_owned(),
         stream: optional_bool(body, "stream", "")?.unwrap_or(false),
         include_usage: true,
-        input: said,
+        input: normalize_input(parse_messages(list_or_empty(body, "messages", "")?)?)?,
         tools: parse_client_tools(list_or_empty(body, "tools", "")?)?,
         model_settings: parse_model_settings(body)?,
         metadata: optional_object(body, "metadata", "")?.cloned().unwrap_or_default(),
@@ -38,21 +37,16 @@ pub fn parse_messages_request(body: &JsonObject) -> Result<StatelessRequest, Inv
 }
 
 fn parse_model_settings(body: &JsonObject) -> Result<ModelSettings, InvalidField> {
-    let stop = list_or_empty(body, "stop_sequences", "")?.iter().map(|word| word.as_str().map(str::to_owned));
-    let stop: Option<Vec<String>> = stop.collect();
     let (tool_choice, parallel_tool_calls) = parse_tool_choice(body)?;
     let output = optional_object(body, "output_config", "")?;
     let effort = output.map(|output| optional_str(output, "effort", "output_config")).transpose()?.flatten();
     Ok(ModelSettings {
         instructions: parse_system(body)?,
-        max_output_tokens: optional_positive(body, "max_tokens")?,
-        temperature: optional_number(body, "temperature", 2.0)?,
-        top_p: optional_number(body, "top_p", 1.0)?,
-        stop: stop.ok_or_else(|| InvalidField::new("stop_sequences", "expected a list of texts"))?,
         tool_choice,
         parallel_tool_calls,
         effort: effort.map(str::to_owned),
         format: output.map(parse_output_format).transpose()?.flatten(),
+        ..SamplingFields::MESSAGES.parse(body)?
     })
 }
 
@@ -66,11 +60,11 @@ fn parse_system(body: &JsonObject) -> Result<Option<String>, InvalidField> {
     Ok(text.filter(|text| !text.trim().is_empty()))
 }
 
-/// The words of blocks that can only be text.
+/// The text of blocks that can only be text blocks.
 fn join_text_blocks(blocks: &[Value], at: &str) -> Result<String, InvalidField> {
     let mut texts = Vec::new();
-    for (place, block) in blocks.iter().enumerate() {
-        let at = format!("{at}[{place}]");
+    for (index, block) in blocks.iter().enumerate() {
+        let at = format!("{at}[{index}]");
         let block = expect_object(block, &at)?;
         if optional_str(block, "type", &at)? != Some("text") {
             return Err(InvalidField::new(field_path(&at, "type"), "expected `text`"));
@@ -91,7 +85,7 @@ fn parse_output_format(output: &JsonObject) -> Result<Option<OutputFormat>, Inva
     Ok(Some(OutputFormat::Schema { name: "answer".to_owned(), schema: schema.into(), strict: Some(true) }))
 }
 
-/// Which tool may be called, and whether several may be at once.
+/// The tool choice, and whether the model may call several tools at once.
 fn parse_tool_choice(body: &JsonObject) -> Result<(Option<ToolChoice>, Option<bool>), InvalidField> {
     let at = "tool_choice";
     let Some(fields) = optional_object(body, at, "")? else { return Ok((None, None)) };
@@ -102,15 +96,15 @@ fn parse_tool_choice(body: &JsonObject) -> Result<(Option<ToolChoice>, Option<bo
         Some("tool") => ToolChoice::Tool { name: required_str(fields, "name", at)?.to_owned() },
         _ => return Err(InvalidField::new(field_path(at, "type"), "expected `auto`, `any`, `tool` or `none`")),
     };
-    let alone = optional_bool(fields, "disable_parallel_tool_use", at)?;
-    Ok((Some(choice), alone.map(|alone| !alone)))
+    let disable_parallel = optional_bool(fields, "disable_parallel_tool_use", at)?;
+    Ok((Some(choice), disable_parallel.map(|disable| !disable)))
 }
 
-/// The tools that the client runs. Our own may be named as a server, which changes nothing.
+/// The tools that the client runs. The server's own tools may be listed as a toolset, which changes nothing.
 fn parse_client_tools(declared: &[Value]) -> Result<Vec<ClientTool>, InvalidField> {
     let mut tools = Vec::new();
-    for (place, tool) in declared.iter().enumerate() {
-        let at = format!("tools[{place}]");
+    for (index, tool) in declared.iter().enumerate() {
+        let at = format!("tools[{index}]");
         let tool = expect_object(tool, &at)?;
         match optional_str(tool, "type", &at)? {
             None | Some("custom") => {
@@ -118,13 +112,13 @@ fn parse_client_tools(declared: &[Value]) -> Result<Vec<ClientTool>, InvalidFiel
                 tools.push(ClientTool {
                     name: required_str(tool, "name", &at)?.to_owned(),
                     description: optional_str(tool, "description", &at)?.unwrap_or_default().to_owned(),
-                    parameters: parameters.map_or_else(|| json!({"type": "object"}), Value::Object),
+                    parameters: parameters.map_or_else(any_object_schema, Value::Object),
                 });
             }
             Some("mcp_toolset") if optional_str(tool, "mcp_server_name", &at)? == Some(SERVER_NAME) => {}
             Some(kind) => {
-                let why = format!("`{kind}` is not known here: declare a tool of your own, or one in the config");
-                return Err(InvalidField::new(field_path(&at, "type"), why));
+                let reason = format!("`{kind}` is not supported: declare a custom tool, or one in the config");
+                return Err(InvalidField::new(field_path(&at, "type"), reason));
             }
         }
     }
@@ -132,35 +126,44 @@ fn parse_client_tools(declared: &[Value]) -> Result<Vec<ClientTool>, InvalidFiel
 }
 
 fn parse_messages(messages: &[Value]) -> Result<Vec<ClientInput>, InvalidField> {
-    let mut said = Vec::new();
-    for (place, message) in messages.iter().enumerate() {
-        let at = format!("messages[{place}]");
+    let mut inputs = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        let at = format!("messages[{index}]");
         let message = expect_object(message, &at)?;
-        // What is long is not copied: a message may hold pictures.
-        let blocks = match non_null_field(message, "content") {
-            Some(Value::String(text)) => Cow::Owned(vec![json!({"type": "text", "text": text})]),
-            Some(Value::Array(blocks)) => Cow::Borrowed(blocks.as_slice()),
-            _ => return Err(InvalidField::new(field_path(&at, "content"), "expected a text or a list of blocks")),
-        };
         let at_content = field_path(&at, "content");
+        let text_block;
+        let blocks = match non_null_field(message, "content") {
+            Some(Value::String(text)) => {
+                text_block = [new_text_block(text)];
+                &text_block[..]
+            }
+            Some(Value::Array(blocks)) => blocks.as_slice(),
+            _ => return Err(InvalidField::new(at_content, "expected a text or a list of blocks")),
+        };
         match optional_str(message, "role", &at)? {
-            Some("user") => parse_user_blocks(&blocks, &at_content, &mut said)?,
-            Some("assistant") => parse_assistant_blocks(&blocks, &at_content, &mut said)?,
+            Some("user") => parse_user_blocks(blocks, &at_content, &mut inputs)?,
+            Some("assistant") => parse_assistant_blocks(blocks, &at_content, &mut inputs)?,
             Some("system") => {
-                said.push(ClientInput { id: None, kind: InputKind::System(join_text_blocks(&blocks, &at_content)?) })
+                let kind = InputKind::System(join_text_blocks(blocks, &at_content)?);
+                inputs.push(ClientInput { id: None, kind });
             }
             _ => return Err(InvalidField::new(field_path(&at, "role"), "expected `user`, `assistant` or `system`")),
         }
     }
-    check_calls_have_results(messages, &said)?;
-    Ok(said)
+    check_calls_have_results(messages, &inputs)?;
+    Ok(inputs)
 }
 
-/// Every call of a client's tool has its result: a model would not understand a call without one.
-fn check_calls_have_results(messages: &[Value], said: &[ClientInput]) -> Result<(), InvalidField> {
-    let answered: HashSet<&str> = said
+/// The block that a content of plain text stands for.
+fn new_text_block(text: &str) -> Value {
+    JsonObject::from_iter([("type".to_owned(), "text".into()), ("text".to_owned(), text.into())]).into()
+}
+
+/// Every call of the client's tools needs its result: providers refuse a call without one.
+fn check_calls_have_results(messages: &[Value], inputs: &[ClientInput]) -> Result<(), InvalidField> {
+    let answered: HashSet<&str> = inputs
         .iter()
-        .filter_map(|said| match &said.kind {
+        .filter_map(|input| match &input.kind {
             InputKind::ToolResult { call_id, .. } => Some(call_id.as_str()),
             _ => None,
         })
@@ -177,5 +180,4 @@ fn check_calls_have_results(messages: &[Value], said: &[ClientInput]) -> Result<
 }
 
 #[cfg(test)]
-#[path = "request_tests.rs"]
 mod tests;

@@ -1,143 +1,182 @@
-//! What a run was given by its clients, as items: the history that they brought, what they said, and what they answered.
+//! The input of a run as items: the history that the client sent, its messages, and its answers.
 
+use super::wire::{
+    FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, ItemType, McpApprovalResponseItem,
+    MessageItem, PartObject,
+};
 use crate::run_reader::RunReader;
 use model::command::StartCommand;
-use model::content::{ContentPart, FileRef};
+use model::content::ContentPart;
 use model::event::{ApprovalDecisionKind, ApprovalResolved, Event, Initiator, InputMessage};
 use model::fold::RunFold;
 use model::history::{HistoryEntry, PriorHistory};
-use model::item::plain_text;
-use model::item::{CallKind, Item, ResultStatus, Role};
+use model::item::{CallKind, Item, ResultStatus, Role, plain_text};
 use model::{ItemId, Record, TaskId};
-use serde_json::{Value, json};
+use serde_json::Value;
+use std::borrow::Cow;
 
-/// Reads what a run was given, record by record.
+/// Collects the input items of a run, record by record.
 #[derive(Clone, Debug, Default)]
 pub struct InputItems {
     reader: RunReader,
 }
 
 impl InputItems {
-    /// The items that a run is begun with, before it has begun.
+    /// The input items of a run that has not begun.
     #[must_use]
     pub fn of_start_command(start: &StartCommand) -> Vec<Value> {
         let suffix = start.task_id.run_suffix();
         let mut items = history_items(suffix, start.prior_history.as_ref());
         if !start.input.is_empty() {
-            items.push(message_item(ItemId::numbered("msg", suffix, 0).as_str(), "user", &start.input));
+            let id = ItemId::numbered("msg", suffix, 0);
+            items.push(to_value(&message_item(id.as_str().into(), "user", &start.input)));
         }
         items
     }
 
-    /// The items that this record gives the run.
+    /// The input items that this record adds.
     pub fn read_record(&mut self, record: &Record) -> Vec<Value> {
         let mut items = Vec::new();
         self.reader.read_record(record, |run, event| match event {
-            Event::Created(created) if created.task.parent_task_id.is_none() => {
-                let before = run.root().and_then(|root| root.prior_history.as_ref());
-                items.extend(history_items(created.task_id.run_suffix(), before));
-                items.extend(created.task.input.iter().map(input_message_item));
+            Event::Created(created) => {
+                if created.task.parent_task_id.is_none() {
+                    let history = run.root().and_then(|root| root.prior_history.as_ref());
+                    items.extend(history_items(created.task_id.run_suffix(), history));
+                    items.extend(created.task.input.iter().map(input_message_item));
+                }
             }
-            Event::InputAdded(added) if is_root(run, &added.task_id) => {
-                items.extend(added.input.iter().map(input_message_item))
+            Event::InputAdded(added) => {
+                if run.root().is_some_and(|root| root.id == added.task_id) {
+                    items.extend(added.input.iter().map(input_message_item));
+                }
             }
-            Event::ApprovalResolved(resolved) if resolved.by == Initiator::User => {
-                items.push(approval_response_item(resolved))
+            Event::ApprovalResolved(resolved) => {
+                if resolved.by == Initiator::User {
+                    items.push(to_value(&approval_response_item(resolved)));
+                }
             }
             Event::ItemDone(done) => items.extend(client_result_item(run, &done.task_id, done.output_index)),
-            _ => {}
+            // Exhaustive on purpose: a new event is either placed above or skipped here by name.
+            Event::Started(_)
+            | Event::StepStarted(_)
+            | Event::Retrying(_)
+            | Event::ItemAdded(_)
+            | Event::SummaryAdded(_)
+            | Event::SummaryDelta(_)
+            | Event::SummaryDone(_)
+            | Event::ArgumentsDelta(_)
+            | Event::ArgumentsDone(_)
+            | Event::HostedCallUpdated(_)
+            | Event::FileProcessingUpdated(_)
+            | Event::TextAdded(_)
+            | Event::TextDelta(_)
+            | Event::AnnotationAdded(_)
+            | Event::TextDone(_)
+            | Event::ImageAdded(_)
+            | Event::ImageDelta(_)
+            | Event::ImageDone(_)
+            | Event::StepDone(_)
+            | Event::ToolStarted(_)
+            | Event::ToolProgress(_)
+            | Event::AgentUpdated(_)
+            | Event::ApprovalRequested(_)
+            | Event::Paused(_)
+            | Event::Resumed(_)
+            | Event::StateSnapshot(_)
+            | Event::StateDelta(_)
+            | Event::Custom(_)
+            | Event::ProviderEvent(_)
+            | Event::Cancelling(_)
+            | Event::Recovered(_)
+            | Event::Completed(_)
+            | Event::Incomplete(_)
+            | Event::Failed(_)
+            | Event::Cancelled(_)
+            | Event::HistoryCompacted(_)
+            | Event::RunHidden(_)
+            | Event::Unknown(_) => {}
         });
         items
     }
 }
 
-fn is_root(run: &RunFold, task: &TaskId) -> bool {
-    run.root().is_some_and(|root| root.id == *task)
+fn history_items(suffix: &str, history: Option<&PriorHistory>) -> Vec<Value> {
+    let entries = history.map_or(&[][..], |history| &history.entries);
+    entries.iter().enumerate().filter_map(|(index, entry)| history_item(suffix, index, entry)).collect()
 }
 
-/// A history that a client brought.
-fn history_items(suffix: &str, before: Option<&PriorHistory>) -> Vec<Value> {
-    let entries = before.map_or(&[][..], |before| &before.entries);
-    entries.iter().enumerate().filter_map(|(place, entry)| history_item(suffix, place, entry)).collect()
-}
-
-/// Something of it. What is ours keeps its id; what others named may have been named so before, and is named anew.
-fn history_item(suffix: &str, place: usize, entry: &HistoryEntry) -> Option<Value> {
-    let anew = |kind: &str| format!("{kind}_{suffix}b{place}");
-    let named = |kind: &str, id: &str| {
-        let ours = TaskId::from(id).run_id().is_some();
-        if ours { id.to_owned() } else { anew(kind) }
+/// An entry of the history. Ids of ours are kept; an id that another server gave may not be unique here, and is replaced.
+fn history_item(suffix: &str, index: usize, entry: &HistoryEntry) -> Option<Value> {
+    let new_id = |prefix: &str| format!("{prefix}_{suffix}b{index}");
+    let known_or_new_id = |prefix: &str, id: &str| {
+        let is_ours = TaskId::from(id).run_id().is_some();
+        if is_ours { id.to_owned() } else { new_id(prefix) }
     };
-    let id = anew("msg");
-    Some(match entry {
+    let item = match entry {
         HistoryEntry::System { text } | HistoryEntry::Summary { text } => {
-            message_item(&id, "developer", &[ContentPart::text(text.clone())])
+            ItemObject::Message(new_message(new_id("msg").into(), "developer", vec![PartObject::input_text(text)]))
         }
-        HistoryEntry::User { content } => message_item(&id, "user", content),
-        HistoryEntry::Assistant { id, text, .. } => json!({
-            "id": named("msg", id.as_str()), "type": "message", "role": "assistant", "status": "completed",
-            "content": [{ "type": "output_text", "text": text, "annotations": [], "logprobs": [] }],
-        }),
-        HistoryEntry::Call { call_id, name, arguments, .. } => json!({
-            "id": named("fc", call_id.item_id("fc").as_str()), "type": "function_call", "call_id": call_id, "name": name,
-            "arguments": arguments, "status": "completed",
+        HistoryEntry::User { content } => message_item(new_id("msg").into(), "user", content),
+        HistoryEntry::Assistant { id, text, .. } => {
+            let content = vec![PartObject::output_text(text, Vec::new(), &[])];
+            ItemObject::Message(new_message(known_or_new_id("msg", id.as_str()).into(), "assistant", content))
+        }
+        HistoryEntry::Call { call_id, name, arguments, .. } => ItemObject::FunctionCall(FunctionCallItem {
+            arguments,
+            call_id: call_id.as_str(),
+            id: known_or_new_id("fc", call_id.item_id("fc").as_str()).into(),
+            name,
+            status: "completed",
+            item_type: ItemType::FunctionCall,
         }),
         HistoryEntry::Result { call_id, content, status } => {
-            function_output_item(&named("fco", call_id.item_id("fco").as_str()), call_id.as_str(), content, *status)
+            let id = known_or_new_id("fco", call_id.item_id("fco").as_str());
+            function_output_item(id.into(), call_id.as_str(), content, *status)
         }
         HistoryEntry::Reasoning { .. } | HistoryEntry::Hosted { .. } | HistoryEntry::GeneratedImages { .. } => {
             return None;
         }
-    })
+    };
+    Some(to_value(&item))
 }
 
-fn input_message_item(message_said: &InputMessage) -> Value {
-    let role = match message_said.role {
+fn input_message_item(message: &InputMessage) -> Value {
+    let role = match message.role {
         Role::User => "user",
         Role::Assistant => "assistant",
         Role::System => "developer",
     };
-    message_item(message_said.id.as_str(), role, &message_said.content)
+    to_value(&message_item(message.id.as_str().into(), role, &message.content))
 }
 
-fn message_item(id: &str, role: &str, content: &[ContentPart]) -> Value {
-    let content: Vec<Value> = content.iter().map(content_part).collect();
-    json!({ "id": id, "type": "message", "role": role, "status": "completed", "content": content })
+fn message_item<'a>(id: Cow<'a, str>, role: &'static str, content: &'a [ContentPart]) -> ItemObject<'a> {
+    ItemObject::Message(new_message(id, role, content.iter().map(content_part).collect()))
 }
 
-fn content_part(part: &ContentPart) -> Value {
+fn new_message<'a>(id: Cow<'a, str>, role: &'static str, content: Vec<PartObject<'a>>) -> MessageItem<'a> {
+    MessageItem { content, id, phase: None, role, status: "completed", item_type: ItemType::Message }
+}
+
+fn content_part(part: &ContentPart) -> PartObject<'_> {
     match part {
-        ContentPart::Text { text, .. } => json!({ "type": "input_text", "text": text }),
-        ContentPart::ImageUrl { image_url, .. } => {
-            json!({ "type": "input_image", "detail": image_url.detail_or_auto(), "image_url": image_url.url })
-        }
-        ContentPart::File { file } => input_file(file),
+        ContentPart::Text { text, .. } => PartObject::input_text(text),
+        ContentPart::ImageUrl { image_url, .. } => PartObject::input_image(image_url),
+        ContentPart::File { file } => PartObject::input_file(file),
     }
 }
 
-/// A file by its name, and where it is when that can be asked.
-fn input_file(file: &FileRef) -> Value {
-    let mut part = json!({ "type": "input_file" });
-    let field = if file.url.as_ref().is_some_and(|url| url.starts_with("data:")) { "file_data" } else { "file_url" };
-    for (key, value) in [(field, file.url.as_deref()), ("filename", file.display_name())] {
-        if let (Some(value), Some(part)) = (value, part.as_object_mut()) {
-            part.insert(key.to_owned(), value.into());
-        }
-    }
-    part
-}
-
-fn approval_response_item(resolved: &ApprovalResolved) -> Value {
+fn approval_response_item(resolved: &ApprovalResolved) -> ItemObject<'_> {
     let decision = resolved.decisions.first();
-    let approve = decision.is_some_and(|decision| decision.kind != ApprovalDecisionKind::Reject);
-    let id = resolved.key.as_str().replacen("apr_", "aprr_", 1);
-    json!({
-        "id": id, "type": "mcp_approval_response", "approval_request_id": resolved.key, "approve": approve,
-        "reason": decision.and_then(|decision| decision.message.clone()),
+    ItemObject::McpApprovalResponse(McpApprovalResponseItem {
+        approval_request_id: resolved.key.as_str(),
+        approve: decision.is_some_and(|decision| decision.kind != ApprovalDecisionKind::Reject),
+        id: resolved.key.as_str().replacen("apr_", "aprr_", 1),
+        reason: decision.and_then(|decision| decision.message.as_deref()),
+        item_type: ItemType::McpApprovalResponse,
     })
 }
 
-/// What a tool gave that the client ran.
+/// The result of a tool that the client ran.
 fn client_result_item(run: &RunFold, task: &TaskId, output_index: u32) -> Option<Value> {
     let task = run.task(task)?;
     let Item::ToolResult(result) = &task.items.get(output_index as usize)?.item else { return None };
@@ -145,14 +184,19 @@ fn client_result_item(run: &RunFold, task: &TaskId, output_index: u32) -> Option
     if call.kind != Some(CallKind::Client) {
         return None;
     }
-    let text = plain_text(result.block_list.as_deref().unwrap_or_default());
+    let content = [ContentPart::text(plain_text(result.block_list.as_deref().unwrap_or_default()))];
     let status = result.status.unwrap_or(ResultStatus::Completed);
     let id = result.call_id.item_id("fco");
-    Some(function_output_item(id.as_str(), result.call_id.as_str(), &[ContentPart::text(text)], status))
+    Some(to_value(&function_output_item(id.as_str().into(), result.call_id.as_str(), &content, status)))
 }
 
-/// A text, where there is nothing else.
-fn function_output_item(id: &str, call_id: &str, content: &[ContentPart], status: ResultStatus) -> Value {
+/// The output is a text unless it has other parts than texts.
+fn function_output_item<'a>(
+    id: Cow<'a, str>,
+    call_id: &'a str,
+    content: &'a [ContentPart],
+    status: ResultStatus,
+) -> ItemObject<'a> {
     let texts: Option<Vec<&str>> = content
         .iter()
         .map(|part| match part {
@@ -160,8 +204,21 @@ fn function_output_item(id: &str, call_id: &str, content: &[ContentPart], status
             ContentPart::ImageUrl { .. } | ContentPart::File { .. } => None,
         })
         .collect();
-    let output =
-        texts.map_or_else(|| content.iter().map(content_part).collect(), |texts| Value::from(texts.join("\n")));
+    let output = match texts {
+        Some(texts) => FunctionOutput::Text(texts.join("\n")),
+        None => FunctionOutput::Parts(content.iter().map(content_part).collect()),
+    };
     let status = if status == ResultStatus::Incomplete { "incomplete" } else { "completed" };
-    json!({ "id": id, "type": "function_call_output", "call_id": call_id, "output": output, "status": status })
+    ItemObject::FunctionCallOutput(FunctionCallOutputItem {
+        call_id,
+        id,
+        output,
+        status,
+        item_type: ItemType::FunctionCallOutput,
+    })
+}
+
+fn to_value(item: &ItemObject<'_>) -> Value {
+    // The keys are texts and the numbers finite, so this cannot fail.
+    serde_json::to_value(item).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
 //! Records → the frames of one response.
 //!
-//! A response ends where the run waits for people, so that each part of a run between two pauses (a segment) is a response
-//! of its own. It shows the root's items alone: a sub-agent is one call, unless people are asked about something below it.
-//! `answer` is one response, `object` its JSON object, `item` and `hosted` its items, `said` what happens inside them,
-//! `calls` which calls are shown when. Frames are counted by `sequence_number`; they have no ids.
+//! A response ends where the run waits for people, so each part of a run between two pauses (a segment) is a response of
+//! its own. It shows the root's items: a sub-agent is one call, unless it needs an approval. `builder` is one response,
+//! `object` its start and end, `item` and `hosted` its items, `item_events` the events inside them, `calls` which calls are
+//! shown when. Clients count frames by `sequence_number`; frames have no ids.
 
 mod builder;
 mod calls;
@@ -13,18 +13,22 @@ mod item_events;
 mod object;
 
 pub(crate) use builder::{ItemStyle, ResponseBuilder};
-pub(crate) use item::{approval_arguments, result_text};
-pub(crate) use object::{ResponseEnd, ResponseHead};
+pub(crate) use item::approval_arguments;
+pub use object::PendingStatus;
+pub(crate) use object::ResponseHead;
 
+use super::wire::{ResponseObject, ResponsesEvent};
 use crate::record_frames::RecordFrames;
+use crate::run_end::RunEnd;
 use crate::run_reader::RunReader;
+use builder::to_frame;
 use model::event::Event;
 use model::fold::{RunFold, TaskFold};
 use model::item::Item;
 use model::json::JsonObject;
 use model::ports::{Frames, Projection};
 use model::{CallId, Millis, Record, TaskId, ThreadId};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// One response of a run.
 #[derive(Clone, Debug)]
@@ -39,88 +43,74 @@ pub struct ResponsesProjection {
 /// What is known of a response before its first record.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingResponse<'a> {
-    /// The agent that is asked.
     pub agent: &'a str,
-    /// When it was asked.
     pub requested_at: Millis,
-    /// Will it never begin?
-    pub cancelled: bool,
-    /// What the caller's request said.
+    pub status: PendingStatus,
+    /// The fields of the request that a response repeats.
     pub request_echo: Option<&'a Value>,
 }
 
-/// The run's responses so far, of which the last is kept.
+/// The run's responses so far, of which only the last is kept.
 #[derive(Clone, Debug)]
 struct RunResponses {
     thread: ThreadId,
     segment: u32,
     response: Option<ResponseBuilder>,
     request_echo: Value,
-    /// The calls that the last pause cut in two.
+    /// The calls that continue after the last pause.
     interrupted_calls: Vec<CallId>,
 }
 
 impl ResponsesProjection {
-    /// The `segment`-th response of a run, from 1: a run's first, or what follows its n-1st pause.
+    /// The `segment`-th response of a run, from 1: the run's first, or the one after its n-1st pause.
     #[must_use]
     pub fn new(run: TaskId, segment: u32, thread: &ThreadId) -> Self {
-        let told = RunResponses {
+        let responses = RunResponses {
             thread: thread.clone(),
             segment: 0,
             response: None,
             request_echo: Value::Null,
             interrupted_calls: Vec::new(),
         };
-        Self { run, segment: segment.max(1), reader: RunReader::default(), responses: told, finished: false }
+        Self { run, segment: segment.max(1), reader: RunReader::default(), responses, finished: false }
     }
 
-    /// The name of a run's `segment`-th response.
+    /// The id of a run's `segment`-th response.
     #[must_use]
     pub fn response_id(run: &TaskId, segment: u32) -> String {
         object::response_id(run, segment)
     }
 
-    /// Reads such a name: which run, and which of its responses.
+    /// The run and the segment of a response id.
     #[must_use]
     pub fn parse_response_id(text: &str) -> Option<(TaskId, u32)> {
         object::parse_response_id(text)
     }
 
-    /// The object of a response that was announced and has not begun: it waits for its turn, or was given up.
+    /// The object of a response that was accepted and has not begun.
     #[must_use]
-    pub fn pending_object(run: &TaskId, segment: u32, asked: PendingResponse<'_>) -> Value {
-        let PendingResponse { agent, requested_at: at, cancelled: given_up, request_echo: echo } = asked;
-        let about = ResponseHead {
-            id: object::response_id(run, segment),
-            created_at: at,
-            model: agent,
-            metadata: &JsonObject::new(),
-            request_echo: echo.unwrap_or(&Value::Null),
-            previous_id: segment
-                .checked_sub(1)
-                .filter(|before| *before > 0)
-                .map(|before| object::response_id(run, before)),
-        };
-        object::pending_object(about, given_up)
+    pub fn pending_object(run: &TaskId, segment: u32, pending: PendingResponse<'_>) -> Value {
+        to_value(&build_pending(run, segment, pending))
     }
 
-    /// The events of a response that was given up before it began. No record tells of it, and none ever will.
+    /// The events of a response that was cancelled before it began, of which the log has no record.
     #[must_use]
-    pub fn cancelled_events(run: &TaskId, asked: PendingResponse<'_>) -> [Value; 2] {
-        let event = |number: u64, kind: &str, given_up: bool| {
-            let response = Self::pending_object(run, 1, PendingResponse { cancelled: given_up, ..asked });
-            json!({"type": kind, "sequence_number": number, "response": response})
+    pub fn cancelled_events(run: &TaskId, pending: PendingResponse<'_>) -> [Value; 2] {
+        let event = |sequence_number: u64, event_type: &'static str, status: PendingStatus| {
+            let response = build_pending(run, 1, PendingResponse { status, ..pending });
+            let event = ResponsesEvent { response: Some(&response), ..ResponsesEvent::new(event_type) };
+            to_value(&to_frame(event, sequence_number).data)
         };
-        [event(0, "response.created", false), event(1, "response.incomplete", true)]
+        let end = RunEnd::cancelled().names().responses_event;
+        [event(0, "response.created", PendingStatus::Queued), event(1, end, PendingStatus::Cancelled)]
     }
 
-    /// The response as one object, as far as it is; `None` before it began.
+    /// The response so far as one object; `None` before it began.
     #[must_use]
     pub fn object(&self) -> Option<Value> {
-        Some(self.response()?.object(self.reader.fold()))
+        Some(to_value(&self.response()?.object(self.reader.fold())))
     }
 
-    /// How many frames it has given.
     #[must_use]
     pub fn frame_count(&self) -> u64 {
         self.response().map_or(0, ResponseBuilder::frame_count)
@@ -134,16 +124,14 @@ impl ResponsesProjection {
 impl Projection for ResponsesProjection {
     fn project(&mut self, record: &Record, out: &mut Frames) {
         if !self.finished && record.run == self.run {
-            let told = &mut self.responses;
-            self.reader.read_record(record, |run, event| told.on_event(run, event, record));
-            let frames = told.response.as_mut().map(ResponseBuilder::take_frames).unwrap_or_default();
-            if self.responses.segment == self.segment {
-                let mut burst = RecordFrames::default();
-                for frame in &frames {
-                    burst.push(frame.get("type").and_then(Value::as_str).unwrap_or_default(), frame);
-                }
-                burst.write_without_ids(record, out);
-                self.finished = self.responses.response.as_ref().is_some_and(ResponseBuilder::is_finished);
+            let responses = &mut self.responses;
+            self.reader.read_record(record, |run, event| responses.on_event(run, event, record));
+            let frames = responses.response.as_mut().map(ResponseBuilder::take_frames).unwrap_or_default();
+            if responses.segment == self.segment {
+                let mut record_frames = RecordFrames::default();
+                frames.iter().for_each(|frame| record_frames.push(&frame.event_type, &frame.data));
+                record_frames.write_without_ids(record, out);
+                self.finished = responses.response.as_ref().is_some_and(ResponseBuilder::is_finished);
             }
         }
         if self.finished {
@@ -159,69 +147,128 @@ impl Projection for ResponsesProjection {
 impl RunResponses {
     fn on_event(&mut self, run: &RunFold, event: &Event, record: &Record) {
         let Some(root) = run.root() else { return };
-        let is_roots = event.task_id() == Some(&root.id);
-        match event {
-            Event::Created(_) | Event::Resumed(_) if is_roots => self.start_response(run, root, record),
-            Event::StepDone(e) => {
-                let Some(answer) = &mut self.response else { return };
-                answer.add_usage(e.usage);
-                if is_roots && e.stop_reason.is_interrupted() {
-                    answer.close_lost_calls(run);
-                }
+        let is_root = event.task_id() == Some(&root.id);
+        if let (Event::StepDone(e), Some(response)) = (event, &mut self.response) {
+            // Usage includes that of sub-agents.
+            response.add_usage(e.usage);
+        }
+        if is_root {
+            self.on_root_event(run, root, event, record);
+        }
+    }
+
+    fn on_root_event(&mut self, run: &RunFold, root: &TaskFold, event: &Event, record: &Record) {
+        if matches!(event, Event::Created(_) | Event::Resumed(_)) {
+            return self.start_response(run, root, record);
+        }
+        let Some(response) = &mut self.response else { return };
+        if let Event::StepDone(e) = event {
+            if e.stop_reason.is_interrupted() {
+                response.close_lost_calls(run);
             }
-            _ if is_roots => self.on_root_event(run, root, event, record.at),
-            _ => {}
+            return;
+        }
+        if response.is_finished() {
+            return;
+        }
+        match event {
+            Event::ItemAdded(e) => match &e.item {
+                Item::Reasoning(_) | Item::Message(_) | Item::HostedCall(_) => {
+                    response.add_item(run, e.output_index, ItemStyle::Plain);
+                }
+                Item::ToolCall(call) => response.on_call_added(run, e.output_index, call),
+                Item::ToolResult(_) | Item::FileProcessing(_) => {}
+            },
+            Event::ItemDone(e) => match root.items.get(e.output_index as usize).map(|fold| &fold.item) {
+                Some(Item::ToolResult(result)) => response.on_call_result(run, root, result),
+                _ => {
+                    response.on_item_done(run, e.output_index);
+                }
+            },
+            Event::ToolStarted(e) => response.on_call_started(run, &e.call_id),
+            Event::Paused(e) => {
+                self.interrupted_calls = response.on_paused(run, &e.pending);
+                response.finish(run, &RunEnd::Completed, record.at);
+            }
+            Event::Completed(_) => response.finish(run, &RunEnd::Completed, record.at),
+            Event::Incomplete(e) => response.finish(run, &e.reason.into(), record.at),
+            Event::Failed(e) => response.finish(run, &RunEnd::failed(&e.error), record.at),
+            Event::Cancelled(_) => response.finish(run, &RunEnd::cancelled(), record.at),
+            Event::SummaryAdded(_)
+            | Event::SummaryDelta(_)
+            | Event::SummaryDone(_)
+            | Event::ArgumentsDelta(_)
+            | Event::ArgumentsDone(_)
+            | Event::HostedCallUpdated(_)
+            | Event::TextAdded(_)
+            | Event::TextDelta(_)
+            | Event::AnnotationAdded(_)
+            | Event::TextDone(_)
+            | Event::ImageDelta(_) => response.on_item_event(run, event),
+            // Exhaustive on purpose: a new event is either placed above or skipped here by name.
+            Event::Created(_)
+            | Event::Started(_)
+            | Event::StepStarted(_)
+            | Event::Retrying(_)
+            | Event::FileProcessingUpdated(_)
+            | Event::ImageAdded(_)
+            | Event::ImageDone(_)
+            | Event::StepDone(_)
+            | Event::ToolProgress(_)
+            | Event::AgentUpdated(_)
+            | Event::InputAdded(_)
+            | Event::ApprovalRequested(_)
+            | Event::ApprovalResolved(_)
+            | Event::Resumed(_)
+            | Event::StateSnapshot(_)
+            | Event::StateDelta(_)
+            | Event::Custom(_)
+            | Event::ProviderEvent(_)
+            | Event::Cancelling(_)
+            | Event::Recovered(_)
+            | Event::HistoryCompacted(_)
+            | Event::RunHidden(_)
+            | Event::Unknown(_) => {}
         }
     }
 
     fn start_response(&mut self, run: &RunFold, root: &TaskFold, record: &Record) {
-        let previous = (self.segment > 0).then(|| object::response_id(&root.id, self.segment));
+        let previous_id = (self.segment > 0).then(|| object::response_id(&root.id, self.segment));
         self.segment = self.segment.saturating_add(1);
-        // A run that a clock let go on has nobody's request to show but the one before.
-        if let Some(echo) = record.private().and_then(|private| private.request_echo) {
-            self.request_echo = echo;
+        // A run that a time-out resumed has no request of its own, and repeats the one before.
+        if let Some(request_echo) = record.private().and_then(|private| private.request_echo) {
+            self.request_echo = request_echo;
         }
-        let about = ResponseHead {
+        let head = ResponseHead {
             id: object::response_id(&root.id, self.segment),
             created_at: record.at,
             model: &root.spec.agent,
             metadata: &root.spec.metadata,
             request_echo: &self.request_echo,
-            previous_id: previous,
+            previous_id,
         };
-        let mut answer = ResponseBuilder::start(about, &self.thread);
+        let mut response = ResponseBuilder::start(head, &self.thread);
         for call in std::mem::take(&mut self.interrupted_calls) {
-            answer.resume_call(run, &call);
+            response.resume_call(run, &call);
         }
-        self.response = Some(answer);
+        self.response = Some(response);
     }
+}
 
-    fn on_root_event(&mut self, run: &RunFold, root: &TaskFold, event: &Event, at: Millis) {
-        let Some(answer) = self.response.as_mut().filter(|answer| !answer.is_finished()) else { return };
-        match event {
-            Event::ItemAdded(e) => match &e.item {
-                Item::Reasoning(_) | Item::Message(_) | Item::HostedCall(_) => {
-                    answer.add_item(run, e.output_index, ItemStyle::Plain);
-                }
-                Item::ToolCall(call) => answer.on_call_added(run, e.output_index, call),
-                Item::ToolResult(_) | Item::FileProcessing(_) => {}
-            },
-            Event::ItemDone(e) => match root.items.get(e.output_index as usize).map(|fold| &fold.item) {
-                Some(Item::ToolResult(result)) => answer.on_call_result(run, root, result),
-                _ => {
-                    answer.on_item_done(run, e.output_index);
-                }
-            },
-            Event::ToolStarted(e) => answer.on_call_started(run, &e.call_id),
-            Event::Paused(e) => {
-                self.interrupted_calls = answer.on_paused(run, &e.pending);
-                answer.finish(run, &ResponseEnd::Completed(at));
-            }
-            Event::Completed(_) => answer.finish(run, &ResponseEnd::Completed(at)),
-            Event::Incomplete(e) => answer.finish(run, &ResponseEnd::Incomplete(e.reason)),
-            Event::Failed(e) => answer.finish(run, &ResponseEnd::Failed(e.error.clone())),
-            Event::Cancelled(_) => answer.finish(run, &ResponseEnd::Cancelled),
-            _ => answer.on_event(run, event),
-        }
-    }
+fn build_pending(run: &TaskId, segment: u32, pending: PendingResponse<'_>) -> ResponseObject {
+    let previous = segment.checked_sub(1).filter(|previous| *previous > 0);
+    let head = ResponseHead {
+        id: object::response_id(run, segment),
+        created_at: pending.requested_at,
+        model: pending.agent,
+        metadata: &JsonObject::new(),
+        request_echo: pending.request_echo.unwrap_or(&Value::Null),
+        previous_id: previous.map(|previous| object::response_id(run, previous)),
+    };
+    object::pending_object(head, pending.status)
+}
+
+fn to_value(object: &impl serde::Serialize) -> Value {
+    // The keys are texts and the numbers finite, so this cannot fail.
+    serde_json::to_value(object).unwrap_or_default()
 }

@@ -1,81 +1,52 @@
-//! What a client asks of us: the body of a request, in our words. Fields that we do not know are left alone, for SDKs send
-//! new ones all the time; fields that we know have to be what they say.
+//! Requests of the Responses protocol. Unknown fields are ignored, because SDKs send new ones all the time; known fields
+//! have to have their type.
 
-use super::request_items::{parse_items, text_input};
+mod items;
+
+use super::wire::{ECHOED_FIELDS, SERVER_LABEL};
 use crate::client_input::{ClientInput, InvalidField};
+use crate::request_fields::{
+    SamplingFields, any_object_schema, list_or_empty, non_null_field, optional_bool, optional_object, optional_str,
+    parse_tool_choice_mode,
+};
+use items::{parse_items, text_input};
 use model::event::ClientTool;
 use model::json::JsonObject;
 use model::model_settings::{ModelSettings, OutputFormat, ToolChoice};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-/// The label under which our own tools are known to clients that declare servers.
-pub const SERVER_LABEL: &str = "headwater";
-
-/// What a response shows back of its request, where that says anything.
-pub(super) const ECHOED_FIELDS: [&str; 22] = [
-    "background",
-    "conversation",
-    "instructions",
-    "max_output_tokens",
-    "max_tool_calls",
-    "metadata",
-    "model",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "prompt_cache_key",
-    "reasoning",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "temperature",
-    "text",
-    "tool_choice",
-    "tools",
-    "top_logprobs",
-    "top_p",
-    "truncation",
-    "user",
-];
-
-/// A request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResponsesRequest {
     /// The agent, or `provider/model`.
     pub model: Option<String>,
-    /// What is said.
     pub input: Vec<ClientInput>,
-    /// Is the answer to be streamed?
     pub stream: bool,
-    /// Is it to be answered at once, and to be asked for later?
+    /// Return at once; the client polls for the response.
     pub background: bool,
-    /// May it be asked for later?
+    /// Keep the response for later requests.
     pub store: bool,
-    /// The response that it goes on from.
     pub previous_response_id: Option<String>,
-    /// The conversation that it belongs to.
     pub conversation: Option<String>,
     /// Tools that the client runs.
     pub tools: Vec<ClientTool>,
-    /// What is asked of the model.
     pub model_settings: ModelSettings,
-    /// The caller's own notes.
     pub metadata: JsonObject,
-    /// What a response shows back.
+    /// The fields that a response repeats.
     pub request_echo: JsonObject,
 }
 
-/// Reads the body of a request.
+/// Parses the body of a request.
 ///
 /// # Errors
-/// When a field is not what it has to be.
+/// If a field has the wrong type, or contradicts another.
 pub fn parse_responses_request(body: &JsonObject) -> Result<ResponsesRequest, InvalidField> {
-    let asked = ResponsesRequest {
-        model: optional_string(body, "model")?,
+    let request = ResponsesRequest {
+        model: optional_str(body, "model", "")?.map(str::to_owned),
         input: parse_input(body)?,
-        stream: optional_bool(body, "stream")?.unwrap_or(false),
-        background: optional_bool(body, "background")?.unwrap_or(false),
-        store: optional_bool(body, "store")?.unwrap_or(true),
-        previous_response_id: optional_string(body, "previous_response_id")?,
+        stream: optional_bool(body, "stream", "")?.unwrap_or(false),
+        background: optional_bool(body, "background", "")?.unwrap_or(false),
+        store: optional_bool(body, "store", "")?.unwrap_or(true),
+        previous_response_id: optional_str(body, "previous_response_id", "")?.map(str::to_owned),
         conversation: parse_conversation_id(body)?,
         tools: parse_client_tools(body)?,
         model_settings: parse_model_settings(body)?,
@@ -85,22 +56,22 @@ pub fn parse_responses_request(body: &JsonObject) -> Result<ResponsesRequest, In
             .filter_map(|name| Some(((*name).to_owned(), non_null_field(body, name)?.clone())))
             .collect(),
     };
-    if asked.background && !asked.store {
+    if request.background && !request.store {
         return Err(InvalidField::new(
             "background",
-            "what is not stored cannot be asked for later: leave out `store: false`",
+            "a background response has to be stored: leave out `store: false`",
         ));
     }
-    if asked.previous_response_id.is_some() && asked.conversation.is_some() {
-        return Err(InvalidField::new("previous_response_id", "it cannot be given together with `conversation`"));
+    if request.previous_response_id.is_some() && request.conversation.is_some() {
+        return Err(InvalidField::new("previous_response_id", "cannot be combined with `conversation`"));
     }
-    Ok(asked)
+    Ok(request)
 }
 
-/// Reads the items of a request that only adds to a conversation.
+/// Parses the items of a request that adds to a conversation.
 ///
 /// # Errors
-/// When they are no items.
+/// If the value is not a list of items.
 pub fn parse_conversation_items(value: &Value) -> Result<Vec<ClientInput>, InvalidField> {
     match value {
         Value::Array(list) => parse_items("items", list),
@@ -118,17 +89,15 @@ fn parse_input(body: &JsonObject) -> Result<Vec<ClientInput>, InvalidField> {
 }
 
 fn parse_model_settings(body: &JsonObject) -> Result<ModelSettings, InvalidField> {
-    let reasoning = non_null_field(body, "reasoning").cloned().unwrap_or_default();
+    let instructions = optional_str(body, "instructions", "")?.filter(|text| !text.trim().is_empty());
+    let effort = non_null_field(body, "reasoning").and_then(|reasoning| reasoning.get("effort"));
     Ok(ModelSettings {
-        instructions: optional_string(body, "instructions")?.filter(|text| !text.trim().is_empty()),
-        max_output_tokens: optional_positive(body, "max_output_tokens")?,
-        temperature: optional_number(body, "temperature", 2.0)?,
-        top_p: optional_number(body, "top_p", 1.0)?,
-        stop: Vec::new(),
+        instructions: instructions.map(str::to_owned),
         tool_choice: parse_tool_choice(body)?,
-        parallel_tool_calls: optional_bool(body, "parallel_tool_calls")?,
-        effort: reasoning.get("effort").and_then(Value::as_str).map(str::to_owned),
+        parallel_tool_calls: optional_bool(body, "parallel_tool_calls", "")?,
+        effort: effort.and_then(Value::as_str).map(str::to_owned),
         format: parse_output_format(body)?,
+        ..SamplingFields::RESPONSES.parse(body)?
     })
 }
 
@@ -154,69 +123,62 @@ fn parse_output_format(body: &JsonObject) -> Result<Option<OutputFormat>, Invali
 
 fn parse_tool_choice(body: &JsonObject) -> Result<Option<ToolChoice>, InvalidField> {
     let Some(choice) = non_null_field(body, "tool_choice") else { return Ok(None) };
-    let mode = |mode: Option<&str>| match mode {
-        Some("auto") => Ok(Some(ToolChoice::Auto)),
-        Some("none") => Ok(Some(ToolChoice::None)),
-        Some("required") => Ok(Some(ToolChoice::Required)),
-        _ => Err(InvalidField::new("tool_choice", "expected `auto`, `none`, `required` or a tool")),
+    let parse_mode = |mode: Option<&str>| {
+        let expected = "expected `auto`, `none`, `required` or a tool";
+        parse_tool_choice_mode(mode).map(Some).ok_or_else(|| InvalidField::new("tool_choice", expected))
     };
-    let Value::Object(fields) = choice else { return mode(choice.as_str()) };
+    let Value::Object(fields) = choice else { return parse_mode(choice.as_str()) };
     match fields.get("type").and_then(Value::as_str) {
         Some("function" | "custom") => {
             let name = fields.get("name").and_then(Value::as_str);
             let name = name.ok_or_else(|| InvalidField::new("tool_choice.name", "expected the name of a tool"))?;
             Ok(Some(ToolChoice::Tool { name: name.to_owned() }))
         }
-        Some("allowed_tools") => mode(fields.get("mode").and_then(Value::as_str).or(Some("auto"))),
-        // A server of ours, named or not, or what a provider runs: the model has it anyhow.
+        Some("allowed_tools") => parse_mode(fields.get("mode").and_then(Value::as_str).or(Some("auto"))),
+        // The server's own tools are always offered to the model.
         Some("mcp") => match fields.get("name").and_then(Value::as_str) {
             Some(name) => Ok(Some(ToolChoice::Tool { name: name.to_owned() })),
             None => Ok(Some(ToolChoice::Required)),
         },
         Some(_) => Ok(None),
-        None => mode(None),
+        None => parse_mode(None),
     }
 }
 
 /// The tools that the client runs. What a provider runs itself is an operator's to declare, and is left alone; a server
-/// that only the client knows cannot be asked.
+/// that only the client knows cannot be request.
 fn parse_client_tools(body: &JsonObject) -> Result<Vec<ClientTool>, InvalidField> {
-    let list = match non_null_field(body, "tools") {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(list)) => list,
-        Some(_) => return Err(InvalidField::new("tools", "expected a list")),
-    };
     let allowed = allowed_tool_names(body);
     let mut tools = Vec::new();
-    for (place, tool) in list.iter().enumerate() {
+    for (index, tool) in list_or_empty(body, "tools", "")?.iter().enumerate() {
         let field = |name: &str| tool.get(name).and_then(Value::as_str);
         match field("type") {
             Some("function") => {
-                let named = field("name").filter(|name| !name.is_empty());
-                let name = named.ok_or_else(|| InvalidField::new(format!("tools[{place}].name"), "expected a name"))?;
+                let name = field("name").filter(|name| !name.is_empty());
+                let name = name.ok_or_else(|| InvalidField::new(format!("tools[{index}].name"), "expected a name"))?;
                 let parameters = tool.get("parameters").filter(|schema| !schema.is_null()).cloned();
-                let parameters = parameters.unwrap_or_else(|| json!({ "type": "object" }));
+                let parameters = parameters.unwrap_or_else(any_object_schema);
                 let description = field("description").unwrap_or_default().to_owned();
                 if allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|allowed| allowed == name)) {
                     tools.push(ClientTool { name: name.to_owned(), description, parameters });
                 }
             }
             Some("mcp") if field("server_label") != Some(SERVER_LABEL) => {
-                let why = format!("only `{SERVER_LABEL}` can be named here: other servers are declared in the config");
-                return Err(InvalidField::new(format!("tools[{place}].server_label"), why));
+                let reason = format!("expected `{SERVER_LABEL}`: other MCP servers are declared in the config");
+                return Err(InvalidField::new(format!("tools[{index}].server_label"), reason));
             }
             Some("custom") => {
-                let why = "tools of free text are not supported: declare a function";
-                return Err(InvalidField::new(format!("tools[{place}].type"), why));
+                let reason = "custom tools are not supported: declare a function";
+                return Err(InvalidField::new(format!("tools[{index}].type"), reason));
             }
             Some(_) => {}
-            None => return Err(InvalidField::new(format!("tools[{place}].type"), "expected a type")),
+            None => return Err(InvalidField::new(format!("tools[{index}].type"), "expected a type")),
         }
     }
     Ok(tools)
 }
 
-/// The names that a choice of several tools leaves.
+/// The names of a `tool_choice` of the type `allowed_tools`.
 fn allowed_tool_names(body: &JsonObject) -> Option<Vec<String>> {
     let choice = non_null_field(body, "tool_choice")?;
     let tools = choice.get("tools").filter(|_| choice.get("type").and_then(Value::as_str) == Some("allowed_tools"))?;
@@ -237,44 +199,13 @@ fn parse_conversation_id(body: &JsonObject) -> Result<Option<String>, InvalidFie
     id.cloned().map(Some).ok_or_else(|| InvalidField::new("conversation", "expected an id, or an object with an id"))
 }
 
-/// A caller's own notes.
+/// Parses the metadata of a request.
 ///
 /// # Errors
-/// When they are no object.
+/// If it is not an object.
 pub fn parse_metadata(body: &JsonObject) -> Result<JsonObject, InvalidField> {
-    match non_null_field(body, "metadata") {
-        None => Ok(JsonObject::new()),
-        Some(Value::Object(metadata)) => Ok(metadata.clone()),
-        Some(_) => Err(InvalidField::new("metadata", "expected an object")),
-    }
-}
-
-fn non_null_field<'a>(body: &'a JsonObject, name: &str) -> Option<&'a Value> {
-    body.get(name).filter(|value| !value.is_null())
-}
-
-fn optional_string(body: &JsonObject, name: &str) -> Result<Option<String>, InvalidField> {
-    let expected = || InvalidField::new(name, "expected a text");
-    non_null_field(body, name).map(|value| value.as_str().map(str::to_owned).ok_or_else(expected)).transpose()
-}
-
-fn optional_bool(body: &JsonObject, name: &str) -> Result<Option<bool>, InvalidField> {
-    non_null_field(body, name)
-        .map(|value| value.as_bool().ok_or_else(|| InvalidField::new(name, "expected true or false")))
-        .transpose()
-}
-
-fn optional_positive(body: &JsonObject, name: &str) -> Result<Option<u64>, InvalidField> {
-    let expected = || InvalidField::new(name, "expected a number from 1 on");
-    non_null_field(body, name).map(|value| value.as_u64().filter(|number| *number > 0).ok_or_else(expected)).transpose()
-}
-
-fn optional_number(body: &JsonObject, name: &str, max: f64) -> Result<Option<f64>, InvalidField> {
-    let expected = || InvalidField::new(name, format!("expected a number from 0 to {max}"));
-    let fits = |value: &Value| value.as_f64().filter(|number| (0.0..=max).contains(number));
-    non_null_field(body, name).map(|value| fits(value).ok_or_else(expected)).transpose()
+    Ok(optional_object(body, "metadata", "")?.cloned().unwrap_or_default())
 }
 
 #[cfg(test)]
-#[path = "request_tests.rs"]
 mod tests;

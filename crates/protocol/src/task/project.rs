@@ -7,16 +7,14 @@ use model::limits::WRITE_BYTES_MAX;
 use model::ports::{Frames, Projection};
 use model::{Event, Record, Seq, TaskId};
 
-use sse;
-
-/// Whose records are shown.
+/// The records that a stream has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordScope {
     /// Everything that happens to the thread. Never ends.
     Thread,
-    /// One run, named by its root task. Ends with the root.
+    /// One run, by its root task. Ends with the root.
     Run(TaskId),
-    /// One task and everybody below it. Ends with that task.
+    /// One task and its sub-agents. Ends with that task.
     Task(TaskId),
 }
 
@@ -24,29 +22,28 @@ pub enum RecordScope {
 #[derive(Debug)]
 pub struct TaskProjection {
     scope: RecordScope,
-    /// The task of [`Scope::Task`] and those below it that were created so far.
+    /// The task of [`RecordScope::Task`] and its sub-agents so far.
     task_tree: Vec<TaskId>,
     finished: bool,
-    /// Where a frame's id and data are put together, kept from record to record.
+    /// Reused from record to record.
     id_buffer: String,
     data_buffer: String,
 }
 
 impl TaskProjection {
-    /// Frames of this scope, from its beginning on.
     #[must_use]
     pub fn new(scope: RecordScope) -> Self {
-        let family = match &scope {
+        let task_tree = match &scope {
             RecordScope::Thread | RecordScope::Run(_) => Vec::new(),
             RecordScope::Task(id) => vec![id.clone()],
         };
-        Self { scope, task_tree: family, finished: false, id_buffer: String::new(), data_buffer: String::new() }
+        Self { scope, task_tree, finished: false, id_buffer: String::new(), data_buffer: String::new() }
     }
 
     fn includes(&mut self, record: &Record) -> bool {
         match &self.scope {
             RecordScope::Thread => true,
-            // What happens to the thread stands behind a run without being part of it, and comes after its end.
+            // Events of the thread are logged with the run before them, after its end, and are not part of it.
             RecordScope::Run(run) => record.run == *run && !record.event_type().starts_with("thread."),
             RecordScope::Task(_) => {
                 self.track_child(record);
@@ -55,7 +52,7 @@ impl TaskProjection {
         }
     }
 
-    /// Takes a new sub-agent into the family when its parent is there.
+    /// Adds a new sub-agent to the tree if its parent is in it.
     fn track_child(&mut self, record: &Record) {
         if record.event_type() == "task.created"
             && let Event::Created(created) = record.event()
@@ -71,12 +68,12 @@ impl TaskProjection {
     }
 
     fn write_frame(&mut self, record: &Record, out: &mut Frames) {
-        // Valid unless the disk is damaged, and looking is much cheaper than mending.
+        // Valid unless the disk is damaged, and checking is much cheaper than replacing.
         let public = match std::str::from_utf8(&record.public) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(&record.public),
         };
-        // Bytes that are no object at all still make a frame: a reader must see that there is a record.
+        // Bytes that are not an object still make a frame: a reader must see that there is a record.
         let body = public.trim_end().strip_suffix('}').unwrap_or("{");
         self.data_buffer.clear();
         self.data_buffer.push_str(body);
@@ -93,9 +90,9 @@ impl TaskProjection {
         self.id_buffer.clear();
         Cursor::from(record).push_to(&mut self.id_buffer);
         out.write(record.seq, |bytes| {
-            sse::write_event(bytes, Some(&self.id_buffer), Some(record.event_type()), &self.data_buffer)
+            sse::write_event(bytes, Some(&self.id_buffer), Some(record.event_type()), &self.data_buffer);
         });
-        // One large record must not be paid for as long as the projection lives.
+        // Do not keep the memory of one large record for the life of the projection.
         if self.data_buffer.capacity() > WRITE_BYTES_MAX {
             self.data_buffer = String::new();
         }
@@ -114,33 +111,27 @@ impl Projection for TaskProjection {
     }
 
     fn needs_history(&self) -> bool {
-        // Who belongs to a family was said when its members were created.
+        // The tree is known from the records that created its tasks.
         matches!(self.scope, RecordScope::Task(_))
     }
 
     fn boxed_clone(&self) -> Box<dyn Projection> {
-        let (scope, family) = (self.scope.clone(), self.task_tree.clone());
-        Box::new(Self {
-            scope,
-            task_tree: family,
-            finished: self.finished,
-            id_buffer: String::new(),
-            data_buffer: String::new(),
-        })
+        let (task_tree, finished) = (self.task_tree.clone(), self.finished);
+        Box::new(Self { task_tree, finished, ..Self::new(self.scope.clone()) })
     }
 }
 
-/// Where a reader of this dialect goes on, in a log that ends at `head` and has `record` at the cursor's place.
+/// The record after which a reader resumes, in a log that ends at `head` and has `record` at the cursor's position.
 ///
 /// # Errors
-/// When the cursor is ahead of the log, of another log, or inside a record: here a record is one frame, so that such a
-/// cursor is another dialect's.
+/// If the cursor is ahead of the log, of another log, or inside a record: a record is one frame here, so such a cursor is
+/// another protocol's.
 pub fn resume_seq(cursor: &Cursor, head: Seq, record: Option<&Record>) -> Result<Seq, CursorError> {
     cursor.verify(head, record)?;
     if cursor.frame.is_some() { Err(CursorError::Mismatch) } else { Ok(cursor.seq) }
 }
 
-/// Does an event of this type end its task?
+/// Does an event of this type end its task? The type is known without parsing the event, unlike [`Event::is_terminal`].
 fn is_terminal_kind(kind: &str) -> bool {
     matches!(kind, "task.completed" | "task.incomplete" | "task.failed" | "task.cancelled")
 }

@@ -1,4 +1,4 @@
-//! Frames → events, for whoever reads a native stream: the terminal client, a relay, the tests.
+//! Frames → events, for readers of a native stream: the terminal client, a relay, the tests.
 
 use model::{Event, Millis, Seq};
 use serde::Deserialize;
@@ -8,17 +8,15 @@ use sse::{DecodeError, DecodeLimits, Decoder};
 /// One event as it came over the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskFrame {
-    /// Its type, also where this version does not know it.
+    /// Known even if this version does not know the event.
     pub kind: String,
-    /// Its place in the thread.
     pub seq: Seq,
-    /// When it happened.
     pub at: Millis,
-    /// What happened; [`Event::Unknown`] for a type of a later version, to be skipped.
+    /// [`Event::Unknown`] for a type of a later version.
     pub event: Event,
 }
 
-/// What stands beside the event itself.
+/// The members that every event has.
 #[derive(Deserialize)]
 struct FrameEnvelope {
     #[serde(rename = "type")]
@@ -27,26 +25,24 @@ struct FrameEnvelope {
     at: Millis,
 }
 
-/// The data of a frame is no event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame's data is not an event with `type`, `seq` and `at`: {0}")]
 pub struct TaskFrameError(String);
 
-/// Why a native stream cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskReadError {
-    /// It is not an event stream that we can hold.
+    /// It is not an event stream, or exceeds a limit.
     #[error(transparent)]
     Stream(#[from] DecodeError),
-    /// It is one, of another dialect.
+    /// It is an event stream of another protocol.
     #[error(transparent)]
     Frame(#[from] TaskFrameError),
 }
 
-/// Reads the data of one frame. Unknown fields are ignored, unknown types are kept as such.
+/// Parses the data of one frame. Unknown members are ignored.
 ///
 /// # Errors
-/// When it is no event at all.
+/// If the data is not an event.
 pub fn parse_task_frame(data: &str) -> Result<TaskFrame, TaskFrameError> {
     let FrameEnvelope { kind, seq, at } =
         serde_json::from_str(data).map_err(|error| TaskFrameError(error.to_string()))?;
@@ -56,12 +52,12 @@ pub fn parse_task_frame(data: &str) -> Result<TaskFrame, TaskFrameError> {
 /// Reads a native stream in chunks of any size. A new connection needs a new reader.
 ///
 /// ```
-/// let mut reader = protocol::task::Reader::new();
+/// let mut reader = protocol::task::TaskFrameReader::new();
 /// let mut chunk = &b"id: 00c0ffee-7\ndata: {\"type\":\"task.started\",\"task_id\":\"task_1\",\"seq\":7,\"at\":5}\n\n"[..];
-/// let frame = reader.read(&mut chunk)?.expect("a whole frame");
+/// let frame = reader.next_frame(&mut chunk)?.expect("a whole frame");
 /// assert_eq!((frame.kind.as_str(), frame.seq.0), ("task.started", 7));
 /// assert_eq!(reader.last_event_id(), Some("00c0ffee-7"));
-/// # Ok::<(), protocol::task::ReadError>(())
+/// # Ok::<(), protocol::task::TaskReadError>(())
 /// ```
 #[derive(Debug)]
 pub struct TaskFrameReader {
@@ -69,16 +65,15 @@ pub struct TaskFrameReader {
 }
 
 impl TaskFrameReader {
-    /// A reader at the start of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self { decoder: Decoder::new(DecodeLimits::default()) }
     }
 
-    /// Takes bytes off `input` until a frame is whole. `None` means that all of `input` was taken and more is needed.
+    /// Consumes bytes of `input` up to the end of a frame. `None` means that all of `input` was consumed and more is needed.
     ///
     /// # Errors
-    /// When the stream goes beyond a limit, for ever; when a frame is no event, for that frame alone.
+    /// If the stream exceeds a limit, from then on; if a frame is not an event, for that frame only.
     pub fn next_frame(&mut self, input: &mut &[u8]) -> Result<Option<TaskFrame>, TaskReadError> {
         let Some(event) = self.decoder.decode(input)? else { return Ok(None) };
         Ok(Some(parse_task_frame(&event.data)?))
@@ -90,7 +85,7 @@ impl TaskFrameReader {
         self.decoder.last_event_id()
     }
 
-    /// How many milliseconds the server asks to wait before reconnecting.
+    /// The reconnection delay that the server asked for, in milliseconds.
     #[must_use]
     pub fn retry_ms(&self) -> Option<u64> {
         self.decoder.retry_ms()

@@ -11,6 +11,8 @@ mod chat;
 #[expect(dead_code, reason = "`upstream` tests use the rest")]
 mod dialect;
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod messages;
 #[cfg(test)]
 mod responses;

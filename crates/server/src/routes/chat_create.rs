@@ -23,7 +23,7 @@ pub(crate) async fn handle(
         route: "POST /v1/chat/completions",
         sse_style: SseStyle::OPENAI,
         parse_request: parse_chat_request,
-        new_response: ChatProjection::new,
+        new_response: |run, segment, include_usage| ChatProjection::new(run, segment, include_usage.into()),
     };
     Box::pin(stateless::handle(app, caller, headers, body, dialect)).await
 }

@@ -18,7 +18,7 @@ use model::command::Command;
 use model::error::ErrorCode;
 use model::ports::{Frames, PageLimit, Projection as _, RunRow};
 use model::{Seq, TaskId, ThreadId, UserId};
-use protocol::responses::{PendingResponse, ResponsesProjection};
+use protocol::responses::{PendingResponse, PendingStatus, ResponsesProjection};
 use serde_json::Value;
 
 /// Under this protocol the names of responses stand that were deleted.
@@ -145,7 +145,7 @@ async fn response_from_pending_answer(
     let asked = PendingResponse {
         agent: &run.agent,
         requested_at: run.created_at,
-        cancelled: false,
+        status: PendingStatus::Queued,
         request_echo: echo.as_ref(),
     };
     let before = Box::pin(read_response(app, user, &ResponseRef { run: run.clone(), segment: segment - 1 })).await?;
@@ -182,7 +182,7 @@ async fn queued_response(app: &App, user: &UserId, found: &ResponseRef) -> Resul
     let asked = PendingResponse {
         agent: &run.agent,
         requested_at: run.created_at,
-        cancelled: dropped,
+        status: if dropped { PendingStatus::Cancelled } else { PendingStatus::Queued },
         request_echo: echo.as_ref(),
     };
     let frames = if dropped { ResponsesProjection::cancelled_events(&run.id, asked).len() as u64 } else { 0 };
@@ -211,8 +211,12 @@ pub(crate) async fn start_of_response(
 
 /// What a stream says of a run that is given up before it began: no record does.
 fn queue_cancel_frames(run: &RunRow, skip: u64) -> Bytes {
-    let asked =
-        PendingResponse { agent: &run.agent, requested_at: run.created_at, cancelled: true, request_echo: None };
+    let asked = PendingResponse {
+        agent: &run.agent,
+        requested_at: run.created_at,
+        status: PendingStatus::Cancelled,
+        request_echo: None,
+    };
     let mut out = BytesMut::new();
     for (number, event) in ResponsesProjection::cancelled_events(&run.id, asked).iter().enumerate() {
         if number as u64 >= skip {

@@ -1,67 +1,68 @@
-//! One response on its way: its object, its items, and its frames so far.
+//! One response as it is built: its object, its items, and the frames that were not taken yet.
 //!
-//! An item that ended is kept as it was shown, so that the last frame repeats what the frames before it said. One that is
-//! open is read from the run each time somebody asks.
+//! A closed item is kept as it was sent, so that the last frame repeats the frames before it. An open item is read from
+//! the run whenever it is needed.
 
+use super::super::wire::{ItemObject, ResponseObject, ResponsesEvent};
 use super::hosted;
 use super::item::{self, McpCallOutcome};
-use super::object::{ResponseEnd, ResponseHead, initial_object, usage_object};
-use model::ThreadId;
+use super::object::{self, ResponseHead};
+use crate::run_end::RunEnd;
 use model::fold::{ItemFold, RunFold};
 use model::item::Item;
-use model::json::JsonObject;
 use model::usage::Usage;
-use serde_json::{Value, json};
+use model::{Millis, ThreadId};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
-/// How an item is shown.
+/// How an item is represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ItemStyle {
-    /// As what it is.
+    /// As its own type.
     Plain,
-    /// A call, as one that the client answers.
+    /// A call that the client answers.
     Function,
-    /// A call, as one that the server answers.
+    /// A call that the server answers.
     Mcp,
 }
 
 impl ItemStyle {
-    /// What the events of a call's arguments are named after.
+    /// The prefix of the events about a call's arguments.
     pub(super) const fn arguments_event(self) -> &'static str {
         match self {
-            Self::Plain | Self::Function => "function_call_arguments",
-            Self::Mcp => "mcp_call_arguments",
+            Self::Plain | Self::Function => "response.function_call_arguments",
+            Self::Mcp => "response.mcp_call_arguments",
         }
     }
 }
 
-/// One item of a response. Its place among them is its `output_index`.
+/// One item of a response. Its position among them is its `output_index`.
 #[derive(Clone, Debug)]
 pub(super) struct OutputItem {
     pub(super) id: String,
     pub(super) style: ItemStyle,
-    /// Its place in the root's output. What is a descendant's, or a question, has none.
+    /// Its position in the root's output. Items of sub-agents and approval requests have none.
     pub(super) root_index: Option<u32>,
-    /// A call's arguments as they were said, once they were said whole.
+    /// A call's arguments, once their `done` event was sent.
     pub(super) arguments: Option<String>,
-    /// The question that a person was asked about the call.
     pub(super) approval_id: Option<String>,
-    /// The states that were said.
     pub(super) sent_states: Vec<String>,
-    /// How much of a hosted call's code was said, in bytes; and whether that was all.
+    /// How much of a hosted call's code was sent.
     pub(super) code_bytes_sent: usize,
     pub(super) code_done: bool,
-    /// The probabilities that came with each block's words.
+    /// The log probabilities of each text block.
     pub(super) logprobs: Vec<(u32, Vec<Value>)>,
-    /// The item as it ended.
-    pub(super) final_item: Option<Value>,
+    /// The item as it was closed.
+    pub(super) final_item: Option<Box<RawValue>>,
 }
 
 impl OutputItem {
-    pub(super) fn new(id: String, style: ItemStyle, place: Option<u32>) -> Self {
+    pub(super) const fn new(id: String, style: ItemStyle, root_index: Option<u32>) -> Self {
         Self {
             id,
             style,
-            root_index: place,
+            root_index,
             arguments: None,
             approval_id: None,
             sent_states: Vec::new(),
@@ -72,31 +73,36 @@ impl OutputItem {
         }
     }
 
-    pub(super) fn logprobs(&self, block: usize) -> Vec<Value> {
-        let of_block = self.logprobs.iter().find(|(place, _)| *place as usize == block);
-        of_block.map(|(_, logprobs)| logprobs.clone()).unwrap_or_default()
+    pub(super) fn logprobs(&self, block: usize) -> &[Value] {
+        let of_block = self.logprobs.iter().find(|(index, _)| *index as usize == block);
+        of_block.map_or(&[], |(_, logprobs)| logprobs.as_slice())
     }
 }
 
-/// One response.
+/// An event as JSON.
+#[derive(Clone, Debug)]
+pub(crate) struct ResponsesFrame {
+    pub(crate) event_type: String,
+    pub(crate) data: Box<RawValue>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct ResponseBuilder {
-    /// The object, without its output until it ends.
-    object: JsonObject,
+    /// Its `output` is empty until the response ends.
+    object: ResponseObject,
     pub(super) items: Vec<OutputItem>,
     /// The address of the thread's own references.
     pub(super) references_url: String,
     usage: Usage,
     frame_count: u64,
     finished: bool,
-    pending_frames: Vec<Value>,
+    pending_frames: Vec<ResponsesFrame>,
 }
 
 impl ResponseBuilder {
-    /// It begins.
-    pub(crate) fn start(about: ResponseHead<'_>, thread: &ThreadId) -> Self {
-        let mut answer = Self {
-            object: initial_object(about),
+    pub(crate) fn start(head: ResponseHead<'_>, thread: &ThreadId) -> Self {
+        let mut response = Self {
+            object: object::initial_object(head),
             items: Vec::new(),
             references_url: format!("headwater:/threads/{thread}/references/"),
             usage: Usage::default(),
@@ -104,172 +110,189 @@ impl ResponseBuilder {
             finished: false,
             pending_frames: Vec::new(),
         };
-        let object = answer.object_with_output(Vec::new());
-        answer.push_event("response.created", json!({ "response": object }));
-        answer.push_event("response.in_progress", json!({ "response": object }));
-        answer
+        response.push_lifecycle_event("response.created");
+        response.push_lifecycle_event("response.in_progress");
+        response
     }
 
-    /// The frames since this was last asked.
-    pub(crate) fn take_frames(&mut self) -> Vec<Value> {
+    /// The frames since the last call.
+    pub(crate) fn take_frames(&mut self) -> Vec<ResponsesFrame> {
         std::mem::take(&mut self.pending_frames)
     }
 
-    /// How many frames there were.
     pub(crate) const fn frame_count(&self) -> u64 {
         self.frame_count
     }
 
-    /// Has it ended?
     pub(crate) const fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// A turn cost this.
     pub(crate) fn add_usage(&mut self, usage: Usage) {
         self.usage.add(usage);
     }
 
-    /// Another model answered than was asked first, or at another tier.
-    pub(crate) fn set_field(&mut self, key: &str, value: &str) {
-        self.object.insert(key.to_owned(), value.into());
+    /// Names the model that answered, which may be another than the one that was asked.
+    pub(crate) fn set_model(&mut self, model: &str) {
+        self.object.model = model.into();
+    }
+
+    pub(crate) fn set_service_tier(&mut self, tier: &str) {
+        self.object.service_tier = tier.into();
     }
 
     /// The object as it stands.
-    pub(crate) fn object(&self, run: &RunFold) -> Value {
-        if self.finished {
-            Value::Object(self.object.clone())
-        } else {
-            self.object_with_output(self.current_output(run))
-        }
-    }
-
-    fn object_with_output(&self, output: Vec<Value>) -> Value {
+    pub(crate) fn object(&self, run: &RunFold) -> ResponseObject {
         let mut object = self.object.clone();
-        object.insert("output".to_owned(), output.into());
-        Value::Object(object)
+        if !self.finished {
+            let items = self.items.iter();
+            object.output = items.map(|item| self.item_json(run, item, &McpCallOutcome::IN_PROGRESS)).collect();
+        }
+        object
     }
 
-    fn current_output(&self, run: &RunFold) -> Vec<Value> {
-        self.items.iter().map(|shown| self.item_value(run, shown, &McpCallOutcome::IN_PROGRESS)).collect()
-    }
-
-    /// It ends. What is still open ends with it; what was done again is left out.
-    pub(crate) fn finish(&mut self, run: &RunFold, end: &ResponseEnd) {
+    /// Ends the response and closes its open items. Items that a later attempt replaced are left out of the output.
+    pub(crate) fn finish(&mut self, run: &RunFold, end: &RunEnd, at: Millis) {
         for index in 0..self.items.len() {
             self.close_item(run, index, &McpCallOutcome::INCOMPLETE);
         }
-        let dropped = |shown: &&OutputItem| {
-            shown.root_index.and_then(|place| root_item(run, place)).is_some_and(|fold| fold.superseded)
+        let is_superseded = |item: &OutputItem| {
+            item.root_index.and_then(|index| root_item(run, index)).is_some_and(|fold| fold.superseded)
         };
-        let kept = self.items.iter().filter(|shown| !dropped(shown));
-        let output: Vec<Value> = kept.filter_map(|shown| shown.final_item.clone()).collect();
-        end.apply_to(&mut self.object);
-        self.object.insert("usage".to_owned(), usage_object(self.usage));
-        self.object.insert("output".to_owned(), output.into());
+        let kept = self.items.iter().filter(|item| !is_superseded(item));
+        self.object.output = kept.filter_map(|item| item.final_item.clone()).collect();
+        object::apply_end(&mut self.object, end, at);
+        self.object.usage = Some(self.usage.into());
         self.finished = true;
-        self.push_event(end.event_type(), json!({ "response": self.object }));
+        self.push_lifecycle_event(end.names().responses_event);
     }
 
-    /// A new item, from the run's own output.
-    pub(crate) fn add_item(&mut self, run: &RunFold, place: u32, style: ItemStyle) {
-        let Some(fold) = root_item(run, place) else { return };
+    /// Adds an item of the root's output.
+    pub(crate) fn add_item(&mut self, run: &RunFold, root_index: u32, style: ItemStyle) {
+        let Some(fold) = root_item(run, root_index) else { return };
         let id = match (&fold.item, style) {
             (Item::ToolCall(call), ItemStyle::Mcp) => call.call_id.item_id("mcp").to_string(),
             (item, _) => item.id().to_string(),
         };
-        self.open_item(run, OutputItem::new(id, style, Some(place)));
+        self.open_item(run, OutputItem::new(id, style, Some(root_index)));
     }
 
-    /// A new item.
-    pub(super) fn open_item(&mut self, run: &RunFold, shown: OutputItem) -> usize {
-        let item = self.item_value(run, &shown, &McpCallOutcome::IN_PROGRESS);
-        self.open_item_as(shown, &item)
+    pub(super) fn open_item(&mut self, run: &RunFold, item: OutputItem) -> usize {
+        let object = self.item_json(run, &item, &McpCallOutcome::IN_PROGRESS);
+        self.open_item_as(item, &object)
     }
 
-    /// A new item, as it is at first.
-    pub(super) fn open_item_as(&mut self, shown: OutputItem, item: &Value) -> usize {
+    pub(super) fn open_item_as(&mut self, item: OutputItem, object: &RawValue) -> usize {
         let index = self.items.len();
-        self.items.push(shown);
-        self.push_event("response.output_item.added", json!({"output_index": index, "item": item}));
+        self.items.push(item);
+        self.push_output_item_event("response.output_item.added", index, object);
         index
     }
 
-    /// An item that comes whole.
-    pub(super) fn add_complete_item(&mut self, id: String, item: &Value) {
-        let index = self.open_item_as(OutputItem::new(id, ItemStyle::Plain, None), item);
-        self.close_item_as(index, item.clone());
+    /// Adds an item that is complete from the start.
+    pub(super) fn add_complete_item(&mut self, id: String, object: &ItemObject<'_>) {
+        let object = to_json(object);
+        let index = self.open_item_as(OutputItem::new(id, ItemStyle::Plain, None), &object);
+        self.close_item_as(index, object);
     }
 
-    /// An item ends, unless it has.
-    pub(super) fn close_item(&mut self, run: &RunFold, index: usize, outcome: &McpCallOutcome) -> Option<Value> {
-        let shown = self.items.get(index).filter(|shown| shown.final_item.is_none())?;
-        let mut item = self.item_value(run, shown, outcome);
-        // Nothing ends without saying how: what nobody ended was cut.
-        if let Some(status) = item.get_mut("status").filter(|status| *status == "in_progress") {
-            *status = "incomplete".into();
-        }
-        self.close_item_as(index, item.clone());
-        Some(item)
-    }
-
-    pub(super) fn close_item_as(&mut self, index: usize, item: Value) {
-        self.push_event("response.output_item.done", json!({"output_index": index, "item": item}));
-        if let Some(shown) = self.items.get_mut(index) {
-            shown.final_item = Some(item);
-        }
-    }
-
-    /// The item that shows this place of the root's output, while it is open.
-    pub(super) fn find_open_item(&self, place: u32) -> Option<usize> {
-        self.items.iter().rposition(|shown| shown.root_index == Some(place) && shown.final_item.is_none())
-    }
-
-    /// An item as it ended, or as it is so far.
-    fn item_value(&self, run: &RunFold, shown: &OutputItem, outcome: &McpCallOutcome) -> Value {
-        if let Some(done) = &shown.final_item {
-            return done.clone();
-        }
-        let Some(fold) = shown.root_index.and_then(|place| root_item(run, place)) else { return Value::Null };
-        match &fold.item {
-            Item::Reasoning(reasoning) => item::reasoning_item(reasoning, fold.done),
-            Item::Message(message) => {
-                item::message_item(message, fold.done, &self.references_url, |block| shown.logprobs(block))
+    /// Closes an item unless it is closed. Returns the item as it was sent.
+    pub(super) fn close_item(&mut self, run: &RunFold, index: usize, outcome: &McpCallOutcome) -> Option<&RawValue> {
+        let item = self.items.get(index).filter(|item| item.final_item.is_none())?;
+        let object = match self.item_object(run, item, outcome) {
+            Some(mut object) => {
+                object.close();
+                to_json(&object)
             }
-            Item::HostedCall(call) => hosted::hosted_item(call, fold.done),
+            None => RawValue::NULL.to_owned(),
+        };
+        self.close_item_as(index, object);
+        self.items.get(index)?.final_item.as_deref()
+    }
+
+    pub(super) fn close_item_as(&mut self, index: usize, object: Box<RawValue>) {
+        self.push_output_item_event("response.output_item.done", index, &object);
+        if let Some(item) = self.items.get_mut(index) {
+            item.final_item = Some(object);
+        }
+    }
+
+    /// The open item that shows this item of the root's output.
+    pub(super) fn find_open_item(&self, root_index: u32) -> Option<usize> {
+        self.items.iter().rposition(|item| item.root_index == Some(root_index) && item.final_item.is_none())
+    }
+
+    /// An item as it was closed, or as it is so far.
+    fn item_json(&self, run: &RunFold, item: &OutputItem, outcome: &McpCallOutcome) -> Box<RawValue> {
+        if let Some(object) = &item.final_item {
+            return object.clone();
+        }
+        self.item_object(run, item, outcome).map_or_else(|| RawValue::NULL.to_owned(), |object| to_json(&object))
+    }
+
+    /// An open item. `None` for items that have no place in a response.
+    fn item_object<'a>(
+        &'a self,
+        run: &'a RunFold,
+        item: &'a OutputItem,
+        outcome: &'a McpCallOutcome,
+    ) -> Option<ItemObject<'a>> {
+        let fold = item.root_index.and_then(|index| root_item(run, index))?;
+        let phase = fold.into();
+        Some(match &fold.item {
+            Item::Reasoning(reasoning) => item::reasoning_item(reasoning, phase),
+            Item::Message(message) => {
+                item::message_item(message, phase, &self.references_url, |block| item.logprobs(block))
+            }
+            Item::HostedCall(call) => ItemObject::Hosted(hosted::hosted_item(call, phase)),
             Item::ToolCall(call) => {
-                let arguments = shown.arguments.as_deref().or(call.arguments.as_deref()).unwrap_or_default();
-                if shown.style == ItemStyle::Mcp {
-                    item::mcp_call_item(call, arguments, shown.approval_id.as_deref(), outcome)
+                let arguments = item.arguments.as_deref().or(call.arguments.as_deref()).unwrap_or_default();
+                if item.style == ItemStyle::Mcp {
+                    item::mcp_call_item(call, arguments, item.approval_id.as_deref(), outcome)
                 } else {
-                    item::function_call_item(call, arguments, item::item_status(call.status, fold.done))
+                    item::function_call_item(call, arguments, item::item_status(call.status, phase))
                 }
             }
-            Item::ToolResult(_) | Item::FileProcessing(_) => Value::Null,
-        }
+            Item::ToolResult(_) | Item::FileProcessing(_) => return None,
+        })
     }
 
-    /// A frame about an item.
-    pub(super) fn push_item_event(&mut self, index: usize, kind: &str, mut more: Value) {
-        let Some(shown) = self.items.get(index) else { return };
-        if let Some(more) = more.as_object_mut() {
-            more.insert("item_id".to_owned(), shown.id.as_str().into());
-            more.insert("output_index".to_owned(), index.into());
-        }
-        self.push_event(kind, more);
+    /// Sends an event about an item.
+    pub(super) fn push_item_event(&mut self, index: usize, event: ResponsesEvent<'_>) {
+        let Some(item) = self.items.get(index) else { return };
+        let event = ResponsesEvent { item_id: Some(&item.id), output_index: Some(index), ..event };
+        let frame = to_frame(event, self.frame_count);
+        self.push_frame(frame);
     }
 
-    fn push_event(&mut self, kind: &str, mut data: Value) {
-        if let Some(data) = data.as_object_mut() {
-            data.insert("type".to_owned(), kind.into());
-            data.insert("sequence_number".to_owned(), self.frame_count.into());
-        }
+    fn push_output_item_event(&mut self, event_type: &'static str, index: usize, object: &RawValue) {
+        let event = ResponsesEvent { item: Some(object), output_index: Some(index), ..ResponsesEvent::new(event_type) };
+        self.push_frame(to_frame(event, self.frame_count));
+    }
+
+    fn push_lifecycle_event(&mut self, event_type: &'static str) {
+        let event = ResponsesEvent { response: Some(&self.object), ..ResponsesEvent::new(event_type) };
+        let frame = to_frame(event, self.frame_count);
+        self.push_frame(frame);
+    }
+
+    fn push_frame(&mut self, frame: ResponsesFrame) {
         self.frame_count += 1;
-        self.pending_frames.push(data);
+        self.pending_frames.push(frame);
     }
 }
 
 /// An item of the root's output.
-pub(super) fn root_item(run: &RunFold, place: u32) -> Option<&ItemFold> {
-    run.root()?.items.get(place as usize)
+pub(super) fn root_item(run: &RunFold, index: u32) -> Option<&ItemFold> {
+    run.root()?.items.get(index as usize)
+}
+
+pub(super) fn to_frame(event: ResponsesEvent<'_>, sequence_number: u64) -> ResponsesFrame {
+    let event = ResponsesEvent { sequence_number, ..event };
+    ResponsesFrame { data: to_json(&event), event_type: event.event_type.into_owned() }
+}
+
+pub(super) fn to_json(value: &impl Serialize) -> Box<RawValue> {
+    // The keys are texts and the numbers finite, so this cannot fail.
+    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

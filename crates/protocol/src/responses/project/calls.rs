@@ -1,76 +1,73 @@
-//! Calls in a response: those that the client answers, those that the server answers, those that people are asked about.
+//! Calls in a response: those that the client answers, those that the server answers, those that need an approval.
 //!
-//! A call that people may be asked about is shown when it is known what becomes of it: when it starts, when it gets a
-//! result without having started, or as a question at every pause where it is one.
+//! A call that may need an approval is not shown before its fate is known: when it starts, when it gets a result without
+//! having started, or as an approval request at every pause that waits for it.
 
-use super::builder::{ItemStyle, OutputItem, ResponseBuilder, root_item};
+use super::super::wire::ResponsesEvent;
+use super::builder::{ItemStyle, OutputItem, ResponseBuilder, root_item, to_json};
 use super::item::{self, McpCallOutcome};
 use model::CallId;
 use model::event::{ApprovalDecisionKind, PendingKind, PendingRequest};
 use model::fold::{RunFold, TaskFold};
 use model::item::{ApprovalGate, Item, ToolCall, ToolResult};
-use serde_json::json;
 
 impl ResponseBuilder {
-    /// The model began to write a call.
-    pub(super) fn on_call_added(&mut self, run: &RunFold, place: u32, call: &ToolCall) {
+    pub(super) fn on_call_added(&mut self, run: &RunFold, root_index: u32, call: &ToolCall) {
         match (may_need_approval(call), item::is_client_call(call)) {
             (true, _) => {}
-            (false, true) => self.add_item(run, place, ItemStyle::Function),
-            (false, false) => self.add_item(run, place, ItemStyle::Mcp),
+            (false, true) => self.add_item(run, root_index, ItemStyle::Function),
+            (false, false) => self.add_item(run, root_index, ItemStyle::Mcp),
         }
     }
 
-    /// A tool starts, perhaps not for the first time.
+    /// A tool starts. A retry starts it again.
     pub(super) fn on_call_started(&mut self, run: &RunFold, call_id: &CallId) {
         let Some(index) = self.mcp_item_of_call(run, call_id) else { return };
         self.mark_call_running(index);
     }
 
     fn mark_call_running(&mut self, index: usize) {
-        let Some(shown) = self.items.get_mut(index).filter(|shown| shown.sent_states.is_empty()) else { return };
-        shown.sent_states.push("in_progress".to_owned());
-        self.push_item_event(index, "response.mcp_call.in_progress", json!({}));
+        let Some(item) = self.items.get_mut(index).filter(|item| item.sent_states.is_empty()) else { return };
+        item.sent_states.push("in_progress".to_owned());
+        self.push_item_event(index, ResponsesEvent::new("response.mcp_call.in_progress"));
     }
 
-    /// A call got its result.
     pub(super) fn on_call_result(&mut self, run: &RunFold, task: &TaskFold, result: &ToolResult) {
         let Some((_, call)) = task.call(&result.call_id) else { return };
-        // What the client was given to answer has ended with its question.
+        // The item of a client's call was closed when the run paused for it.
         if item::is_client_call(call) && (!may_need_approval(call) || is_approved(task, &call.call_id)) {
             return;
         }
         let Some(index) = self.mcp_item_of_call(run, &result.call_id) else { return };
         let outcome = McpCallOutcome::from_result(run, task, result);
         if matches!(outcome.status, "completed" | "failed") {
-            self.push_item_event(index, &format!("response.mcp_call.{}", outcome.status), json!({}));
+            self.push_item_event(index, ResponsesEvent::new(format!("response.mcp_call.{}", outcome.status)));
         }
         self.close_item(run, index, &outcome);
     }
 
-    /// A turn was cut: its calls will never run.
+    /// Closes the calls of an interrupted turn: they will never run.
     pub(super) fn close_lost_calls(&mut self, run: &RunFold) {
         let last = run.root().and_then(|root| root.steps.len().checked_sub(1));
         for index in 0..self.items.len() {
-            let place =
-                self.items.get(index).filter(|shown| shown.style == ItemStyle::Mcp).and_then(|shown| shown.root_index);
-            if place.and_then(|place| root_item(run, place)).is_some_and(|fold| fold.step_index == last) {
+            let root_index =
+                self.items.get(index).filter(|item| item.style == ItemStyle::Mcp).and_then(|item| item.root_index);
+            if root_index.and_then(|index| root_item(run, index)).is_some_and(|fold| fold.step_index == last) {
                 self.close_item(run, index, &McpCallOutcome::INCOMPLETE);
             }
         }
     }
 
-    /// Nothing goes on without people: what is open ends here, and what is pending is shown. Gives the calls that go on
-    /// by themselves later.
+    /// Closes what is open and shows what the run waits for. Returns the calls that continue after the pause.
     pub(super) fn on_paused(&mut self, run: &RunFold, pending: &[PendingRequest]) -> Vec<CallId> {
-        let mut carried = Vec::new();
+        let mut interrupted = Vec::new();
         for index in 0..self.items.len() {
-            let open = self.items.get(index).filter(|shown| shown.final_item.is_none());
-            let fold = open.and_then(|shown| shown.root_index).and_then(|place| root_item(run, place));
+            let open = self.items.get(index).filter(|item| item.final_item.is_none());
+            let fold = open.and_then(|item| item.root_index).and_then(|index| root_item(run, index));
             if let Some(Item::ToolCall(call)) = fold.map(|fold| &fold.item)
                 && pending.iter().all(|pending| pending.call_id != call.call_id)
             {
-                carried.push(call.call_id.clone());
+                interrupted.push(call.call_id.clone());
             }
             self.close_item(run, index, &McpCallOutcome::INCOMPLETE);
         }
@@ -78,29 +75,29 @@ impl ResponseBuilder {
             let Some(task) = run.task(&pending.task_id) else { continue };
             let Some((_, call)) = task.call(&pending.call_id) else { continue };
             match (pending.kind, task.last_approval(&pending.call_id)) {
-                (PendingKind::Approval, Some((asked, _))) => {
-                    self.add_complete_item(asked.key.to_string(), &item::approval_request_item(asked, call));
+                (PendingKind::Approval, Some((request, _))) => {
+                    self.add_complete_item(request.key.to_string(), &item::approval_request_item(request, call));
                 }
                 (PendingKind::Approval, None) => {}
                 (PendingKind::ClientTool, _) => self.add_client_call(call),
             }
         }
-        carried
+        interrupted
     }
 
-    /// Shows a call that the client is to answer, unless this response has it.
+    /// Shows a call that the client is to answer, unless this response has shown it.
     fn add_client_call(&mut self, call: &ToolCall) {
-        if self.items.iter().any(|shown| shown.id == call.id.as_str()) {
+        if self.items.iter().any(|item| item.id == call.id.as_str()) {
             return;
         }
         let arguments = call.arguments.as_deref().unwrap_or_default();
-        let empty = item::function_call_item(call, "", "in_progress");
+        let empty = to_json(&item::function_call_item(call, "", "in_progress"));
         let index = self.open_item_as(OutputItem::new(call.id.to_string(), ItemStyle::Function, None), &empty);
         self.send_arguments(index, arguments);
-        self.close_item_as(index, item::function_call_item(call, arguments, "completed"));
+        self.close_item_as(index, to_json(&item::function_call_item(call, arguments, "completed")));
     }
 
-    /// A call that a pause cut in two goes on.
+    /// Continues a call that a pause interrupted.
     pub(super) fn resume_call(&mut self, run: &RunFold, call_id: &CallId) {
         let Some(index) = self.mcp_item_of_call(run, call_id) else { return };
         if run.root().and_then(|root| root.call(call_id)).is_some_and(|(fold, _)| fold.started.is_some()) {
@@ -108,33 +105,31 @@ impl ResponseBuilder {
         }
     }
 
-    /// The item that shows a call as the server's: the open one, or a new one with the arguments that run.
+    /// The open item of a call that the server answers, or a new one with the arguments that it runs with.
     fn mcp_item_of_call(&mut self, run: &RunFold, call_id: &CallId) -> Option<usize> {
         let root = run.root()?;
         let is_it = |item: &Item| matches!(item, Item::ToolCall(call) if call.call_id == *call_id);
-        let place = root.items.iter().position(|fold| is_it(&fold.item))?;
-        let place = u32::try_from(place).ok()?;
-        if let Some(index) = self.find_open_item(place) {
+        let root_index = root.items.iter().position(|fold| is_it(&fold.item))?;
+        let root_index = u32::try_from(root_index).ok()?;
+        if let Some(index) = self.find_open_item(root_index) {
             return Some(index);
         }
         let (fold, call) = root.call(call_id)?;
         let ran = fold.started.as_ref().map(|started| started.arguments.as_str());
         let arguments = ran.or(call.arguments.as_deref()).unwrap_or_default().to_owned();
-        let mut shown = OutputItem::new(call_id.item_id("mcp").to_string(), ItemStyle::Mcp, Some(place));
-        shown.approval_id = root.last_approval(call_id).map(|(asked, _)| asked.key.to_string());
-        shown.arguments = Some(String::new());
-        let index = self.open_item(run, shown);
+        let mut item = OutputItem::new(call_id.item_id("mcp").to_string(), ItemStyle::Mcp, Some(root_index));
+        item.approval_id = root.last_approval(call_id).map(|(request, _)| request.key.to_string());
+        item.arguments = Some(String::new());
+        let index = self.open_item(run, item);
         self.send_arguments(index, &arguments);
         Some(index)
     }
 }
 
-/// May people be asked about it?
 fn may_need_approval(call: &ToolCall) -> bool {
     !matches!(call.gate, None | Some(ApprovalGate::Never))
 }
 
-/// Did somebody say yes?
 fn is_approved(task: &TaskFold, call_id: &CallId) -> bool {
     let answer = task.last_approval(call_id).and_then(|(_, answer)| answer.as_ref());
     answer.is_some_and(|answer| answer.decisions.iter().all(|decision| decision.kind != ApprovalDecisionKind::Reject))

@@ -1,16 +1,16 @@
-//! Tools that the provider ran itself, in the shape in which the wire has them.
+//! Tools that the provider ran, as items of a response.
+//!
+//! Their items are maps, not structs: most members are the provider's own and are passed on as they came.
 
-use super::item::item_status;
-use crate::responses::SERVER_LABEL;
-use model::item::{Block, plain_text};
-use model::item::{HostedCall, ItemStatus};
+use super::super::wire::SERVER_LABEL;
+use super::item::{ItemPhase, item_status};
+use model::item::{Block, HostedCall, ItemStatus, plain_text};
 use model::json::JsonObject;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-/// How the wire has a hosted tool.
+/// How the protocol represents a hosted tool.
 #[derive(Debug)]
 pub(super) struct HostedItemType {
-    /// The item's type.
     pub(super) type_name: &'static str,
     /// The states that have an event.
     pub(super) states: &'static [&'static str],
@@ -19,9 +19,9 @@ pub(super) struct HostedItemType {
 const SEARCHES: &[&str] = &["in_progress", "searching", "completed"];
 const ENDS: &[&str] = &["in_progress", "completed", "failed"];
 
-/// The shape of the tool of this name. What the wire has no type for is a call of somebody's server.
+/// The item type of a tool. What the protocol has no type for is an MCP call.
 pub(super) fn hosted_item_type(name: &str) -> HostedItemType {
-    let (wire, states) = match name {
+    let (type_name, states) = match name {
         "web_search" => ("web_search_call", SEARCHES),
         "file_search" => ("file_search_call", SEARCHES),
         "code_interpreter" => ("code_interpreter_call", &["in_progress", "interpreting", "completed"] as &[_]),
@@ -30,62 +30,58 @@ pub(super) fn hosted_item_type(name: &str) -> HostedItemType {
         "mcp_list_tools" => ("mcp_list_tools", ENDS),
         _ => ("mcp_call", ENDS),
     };
-    HostedItemType { type_name: wire, states }
+    HostedItemType { type_name, states }
 }
 
-/// The item.
-pub(super) fn hosted_item(call: &HostedCall, closed: bool) -> Value {
-    let wire = hosted_item_type(&call.name).type_name;
-    let mut item = action_fields(call, wire);
-    let mut put = |key: &str, value: Value| item.insert(key.to_owned(), value);
-    put("id", json!(call.id));
-    put("type", wire.into());
-    put("status", hosted_status(call, wire, closed).into());
-    let mut default = |key: &str, value: Value| {
-        item.entry(key).or_insert(value);
-    };
-    match wire {
-        "web_search_call" => {
-            let action = item.entry("action").or_insert_with(|| json!({"query": ""}));
-            if let Some(action) = action.as_object_mut() {
-                action.entry("type").or_insert_with(|| "search".into());
-            }
-        }
-        "file_search_call" => {
-            default("queries", json!([]));
-            default("results", Value::Null);
-        }
-        "code_interpreter_call" => {
-            default("container_id", "".into());
-            default("code", Value::Null);
-            default("outputs", interpreter_outputs(call));
-        }
-        "image_generation_call" => default("result", generated_image(call).map_or(Value::Null, Value::from)),
-        "computer_call" => {
-            default("call_id", json!(call.id));
-            default("pending_safety_checks", json!([]));
-        }
-        "mcp_list_tools" => {
-            default("server_label", SERVER_LABEL.into());
-            default("tools", json!([]));
-        }
-        _ => {
-            default("name", call.name.as_str().into());
-            default("server_label", SERVER_LABEL.into());
-            default("arguments", hosted_arguments(call).into());
-            default("output", hosted_output(call, closed));
-            default("error", Value::Null);
-            default("approval_request_id", Value::Null);
+pub(super) fn hosted_item(call: &HostedCall, phase: ItemPhase) -> JsonObject {
+    let type_name = hosted_item_type(&call.name).type_name;
+    let mut item = action_fields(call, type_name);
+    item.insert("id".to_owned(), call.id.as_str().into());
+    item.insert("type".to_owned(), type_name.into());
+    item.insert("status".to_owned(), hosted_status(call, type_name, phase).into());
+    if type_name == "web_search_call" {
+        let action = item.entry("action").or_insert_with(|| object_with("query", "".into()));
+        if let Some(action) = action.as_object_mut() {
+            action.entry("type").or_insert_with(|| "search".into());
         }
     }
-    Value::Object(item)
+    for (name, value) in default_fields(call, type_name, phase) {
+        item.entry(name).or_insert(value);
+    }
+    item
 }
 
-/// What the provider says of the call, under the names that the wire has for it. What was said under one name alone is
-/// logged without that name.
-fn action_fields(call: &HostedCall, wire: &str) -> JsonObject {
+/// The members that an item of this type must have, for what the provider left out.
+fn default_fields(call: &HostedCall, type_name: &str, phase: ItemPhase) -> Vec<(&'static str, Value)> {
+    let empty_list = || Value::Array(Vec::new());
+    match type_name {
+        "web_search_call" => Vec::new(),
+        "file_search_call" => vec![("queries", empty_list()), ("results", Value::Null)],
+        "code_interpreter_call" => {
+            vec![("container_id", "".into()), ("code", Value::Null), ("outputs", interpreter_outputs(call))]
+        }
+        "image_generation_call" => vec![("result", generated_image(call).into())],
+        "computer_call" => vec![("call_id", call.id.as_str().into()), ("pending_safety_checks", empty_list())],
+        "mcp_list_tools" => vec![("server_label", SERVER_LABEL.into()), ("tools", empty_list())],
+        _ => vec![
+            ("name", call.name.as_str().into()),
+            ("server_label", SERVER_LABEL.into()),
+            ("arguments", hosted_arguments(call).into()),
+            ("output", hosted_output(call, phase)),
+            ("error", Value::Null),
+            ("approval_request_id", Value::Null),
+        ],
+    }
+}
+
+fn object_with(name: &str, value: Value) -> Value {
+    JsonObject::from_iter([(name.to_owned(), value)]).into()
+}
+
+/// The provider's members. An `action` that was the only one is logged without its name, and gets it back here.
+fn action_fields(call: &HostedCall, type_name: &str) -> JsonObject {
     let named = |action: &JsonObject, keys: &[&str]| keys.iter().any(|key| action.contains_key(*key));
-    match (&call.action, wire) {
+    match (&call.action, type_name) {
         (None, _) => JsonObject::new(),
         (Some(Value::Object(action)), "web_search_call") if !named(action, &["action", "results"]) => {
             JsonObject::from_iter([("action".to_owned(), Value::Object(action.clone()))])
@@ -95,28 +91,28 @@ fn action_fields(call: &HostedCall, wire: &str) -> JsonObject {
         {
             JsonObject::from_iter([("action".to_owned(), Value::Object(action.clone()))])
         }
-        // Only a server's own call has its parts named as the wire names them.
+        // Only an MCP call of the provider is logged under the names of the protocol.
         (Some(_), "mcp_call") if call.name != "mcp" => JsonObject::new(),
         (Some(Value::Object(action)), _) => action.clone(),
         (Some(action), _) => JsonObject::from_iter([("action".to_owned(), action.clone())]),
     }
 }
 
-/// How far it is, in a word that this type has.
-fn hosted_status<'a>(call: &'a HostedCall, wire: &str, closed: bool) -> &'a str {
-    let lacks_incomplete = matches!(wire, "web_search_call" | "image_generation_call");
-    match (item_status(call.status, closed), call.status) {
+/// The status, in a word that items of this type may have.
+fn hosted_status<'a>(call: &'a HostedCall, type_name: &str, phase: ItemPhase) -> &'a str {
+    let lacks_incomplete = matches!(type_name, "web_search_call" | "image_generation_call");
+    match (item_status(call.status, phase), call.status) {
         (_, Some(ItemStatus::Failed)) => "failed",
         ("incomplete", _) if lacks_incomplete => "failed",
         ("in_progress", _) => match call.state.as_deref() {
             Some(state @ ("searching" | "generating" | "interpreting")) => state,
             _ => "in_progress",
         },
-        (word, _) => word,
+        (status, _) => status,
     }
 }
 
-/// What a call of somebody's server was given, as text.
+/// The arguments of an MCP call, as text.
 pub(super) fn hosted_arguments(call: &HostedCall) -> String {
     match &call.action {
         Some(Value::Object(action)) if call.name == "mcp" => {
@@ -127,12 +123,12 @@ pub(super) fn hosted_arguments(call: &HostedCall) -> String {
     }
 }
 
-fn hosted_output(call: &HostedCall, closed: bool) -> Value {
+fn hosted_output(call: &HostedCall, phase: ItemPhase) -> Value {
     let blocks = call.block_list.as_deref().unwrap_or_default();
-    if closed && !blocks.is_empty() { plain_text(blocks).into() } else { Value::Null }
+    if phase == ItemPhase::Done && !blocks.is_empty() { plain_text(blocks).into() } else { Value::Null }
 }
 
-/// The code that was written so far.
+/// The code that the model has written so far.
 pub(super) fn interpreter_code(call: &HostedCall) -> Option<&str> {
     if call.name != "code_interpreter" {
         return None;
@@ -141,8 +137,10 @@ pub(super) fn interpreter_code(call: &HostedCall) -> Option<&str> {
 }
 
 fn interpreter_outputs(call: &HostedCall) -> Value {
-    let pictures: Vec<Value> = image_urls(call).map(|url| json!({"type": "image", "url": url})).collect();
-    if pictures.is_empty() { Value::Null } else { Value::Array(pictures) }
+    let image =
+        |url: &str| JsonObject::from_iter([("type".to_owned(), "image".into()), ("url".to_owned(), url.into())]).into();
+    let images: Vec<Value> = image_urls(call).map(image).collect();
+    if images.is_empty() { Value::Null } else { Value::Array(images) }
 }
 
 fn generated_image(call: &HostedCall) -> Option<&str> {
@@ -156,15 +154,16 @@ fn image_urls(call: &HostedCall) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The picture itself where the address holds it; else the address.
+/// The image in base64 if the URL contains it, else the URL.
 pub(super) fn image_base64_or_url(url: &str) -> &str {
     let data = url.strip_prefix("data:").and_then(|data| data.split_once(";base64,"));
-    data.map_or(url, |(_, picture)| picture)
+    data.map_or(url, |(_, base64)| base64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn call(name: &str, action: Value) -> HostedCall {
         let (id, name, action) = ("hc_R1".into(), name.to_owned(), Some(action).filter(|action| !action.is_null()));
@@ -173,25 +172,25 @@ mod tests {
 
     #[test]
     fn what_was_logged_without_its_name_gets_it_back() {
-        let search = hosted_item(&call("web_search", json!({"query": "x"})), true);
+        let search = hosted_item(&call("web_search", json!({"query": "x"})), ItemPhase::Done);
         assert_eq!(search["action"], json!({"type": "search", "query": "x"}));
         let page = json!({"type": "open_page", "url": "https://example.org"});
-        assert_eq!(hosted_item(&call("web_search", page.clone()), true)["action"], page);
+        assert_eq!(hosted_item(&call("web_search", page.clone()), ItemPhase::Done)["action"], page);
         let click = json!({"type": "click", "x": 1});
-        assert_eq!(hosted_item(&call("computer", click.clone()), true)["action"], click);
-        let many = hosted_item(&call("computer", json!({ "actions": [click] })), true);
+        assert_eq!(hosted_item(&call("computer", click.clone()), ItemPhase::Done)["action"], click);
+        let many = hosted_item(&call("computer", json!({ "actions": [click] })), ItemPhase::Done);
         assert_eq!((&many["actions"], many.get("action")), (&json!([click]), None));
-        let files = hosted_item(&call("file_search", json!({"queries": ["x"]})), true);
+        let files = hosted_item(&call("file_search", json!({"queries": ["x"]})), ItemPhase::Done);
         assert_eq!((&files["queries"], &files["results"]), (&json!(["x"]), &Value::Null));
     }
 
     #[test]
     fn what_the_wire_has_no_type_for_is_a_call_of_a_server() {
-        let shell = hosted_item(&call("shell", json!({"commands": ["ls"]})), true);
+        let shell = hosted_item(&call("shell", json!({"commands": ["ls"]})), ItemPhase::Done);
         assert_eq!((&shell["type"], &shell["name"]), (&json!("mcp_call"), &json!("shell")));
         assert_eq!(shell["arguments"], r#"{"commands":["ls"]}"#);
         let theirs = json!({"name": "roll", "server_label": "dice", "arguments": "{}", "output": "4"});
-        let theirs = hosted_item(&call("mcp", theirs), true);
+        let theirs = hosted_item(&call("mcp", theirs), ItemPhase::Done);
         assert_eq!((&theirs["server_label"], &theirs["output"]), (&json!("dice"), &json!("4")));
     }
 

@@ -1,108 +1,111 @@
-//! Items of the log in the shape of a response's items.
+//! Items of the log as items of a response.
 
-use crate::responses::SERVER_LABEL;
-use model::content::{Annotation, TextBlock};
+use super::super::wire::{
+    AnnotationObject, FunctionCallItem, ItemObject, ItemType, McpApprovalRequestItem, McpCallError, McpCallItem,
+    MessageItem, PartObject, ReasoningItem, SERVER_LABEL,
+};
+use crate::tool_results::result_text;
+use model::content::TextBlock;
 use model::event::ApprovalRequested;
-use model::fold::{RunFold, TaskFold};
-use model::item::{Block, plain_text};
-use model::item::{CallKind, Item, ItemStatus, Message, Reasoning, ResultStatus, SummaryPart, ToolCall, ToolResult};
-use serde_json::{Value, json};
+use model::fold::{ItemFold, RunFold, TaskFold};
+use model::item::{
+    Block, CallKind, Item, ItemStatus, Message, Reasoning, ResultStatus, SummaryPart, ToolCall, ToolResult,
+};
+use serde_json::Value;
 
-/// How far an item is, in the word that every item has for it.
-pub(super) const fn item_status(said: Option<ItemStatus>, closed: bool) -> &'static str {
-    match said {
-        Some(ItemStatus::Incomplete | ItemStatus::Failed) => "incomplete",
-        _ if closed => "completed",
-        _ => "in_progress",
+/// Has an item's `done` event come?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ItemPhase {
+    Open,
+    Done,
+}
+
+impl From<&ItemFold> for ItemPhase {
+    fn from(fold: &ItemFold) -> Self {
+        if fold.done { Self::Done } else { Self::Open }
     }
 }
 
-/// What the model thought.
-pub(super) fn reasoning_item(item: &Reasoning, closed: bool) -> Value {
-    let parts: Vec<Value> = item.summary.iter().flatten().map(|part| summary_part(part.text())).collect();
-    json!({"id": item.id, "type": "reasoning", "summary": parts, "status": item_status(item.status, closed)})
+/// The status of an item, in the words that all types of items share.
+pub(super) const fn item_status(status: Option<ItemStatus>, phase: ItemPhase) -> &'static str {
+    match (status, phase) {
+        (Some(ItemStatus::Incomplete | ItemStatus::Failed), _) => "incomplete",
+        (_, ItemPhase::Done) => "completed",
+        (_, ItemPhase::Open) => "in_progress",
+    }
 }
 
-/// One part of what it thought.
-pub(super) fn summary_part(text: &str) -> Value {
-    json!({"type": "summary_text", "text": text})
+pub(super) fn reasoning_item(item: &Reasoning, phase: ItemPhase) -> ItemObject<'_> {
+    ItemObject::Reasoning(ReasoningItem {
+        id: item.id.as_str(),
+        status: item_status(item.status, phase),
+        summary: item.summary.iter().flatten().map(|part| PartObject::summary_text(part.text())).collect(),
+        item_type: ItemType::Reasoning,
+    })
 }
 
-/// What the model said. Pictures have no place in a message here: its parts are its texts, counted without them.
-pub(super) fn message_item(
-    item: &Message,
-    closed: bool,
-    references: &str,
-    logprobs: impl Fn(usize) -> Vec<Value>,
-) -> Value {
+/// A message of the model. Its parts are its texts: a response has no place for images in a message.
+pub(super) fn message_item<'a>(
+    item: &'a Message,
+    phase: ItemPhase,
+    references_url: &str,
+    logprobs: impl Fn(usize) -> &'a [Value],
+) -> ItemObject<'a> {
     let blocks = item.block_list.iter().flatten().enumerate();
-    let parts = blocks.filter_map(|(place, block)| match block {
-        Block::Text(text) => Some(content_part(text, references, &logprobs(place))),
+    let content = blocks.filter_map(|(index, block)| match block {
+        Block::Text(text) => Some(content_part(text, references_url, logprobs(index))),
         _ => None,
     });
-    let parts: Vec<Value> = parts.collect();
-    let status = item_status(item.status, closed);
-    let mut value = json!({"id": item.id, "type": "message", "role": "assistant", "content": parts, "status": status});
-    if let (Some(phase), Some(object)) = (&item.phase, value.as_object_mut()) {
-        object.insert("phase".to_owned(), phase.as_str().into());
-    }
-    value
+    ItemObject::Message(MessageItem {
+        content: content.collect(),
+        id: item.id.as_str().into(),
+        phase: item.phase.as_deref(),
+        role: "assistant",
+        status: item_status(item.status, phase),
+        item_type: ItemType::Message,
+    })
 }
 
-/// One part of what it said.
-pub(super) fn content_part(block: &TextBlock, references: &str, logprobs: &[Value]) -> Value {
+pub(super) fn content_part<'a>(block: &'a TextBlock, references_url: &str, logprobs: &'a [Value]) -> PartObject<'a> {
     if is_refusal(block) {
-        return json!({"type": "refusal", "refusal": block.text()});
+        return PartObject::refusal(block.text());
     }
-    let annotations: Vec<Value> =
-        block.annotations.iter().flatten().map(|annotation| annotation_object(annotation, references)).collect();
-    json!({"type": "output_text", "text": block.text(), "annotations": annotations, "logprobs": logprobs})
+    let annotations = block.annotations.iter().flatten();
+    let annotations = annotations.map(|annotation| AnnotationObject::new(annotation, references_url)).collect();
+    PartObject::output_text(block.text(), annotations, logprobs)
 }
 
-/// Did the model decline?
 pub(super) fn is_refusal(block: &TextBlock) -> bool {
     block.refusal == Some(true)
 }
 
-/// What a place in a text refers to. `references` is the address of the thread's own groups.
-pub(super) fn annotation_object(annotation: &Annotation, references: &str) -> Value {
-    match annotation {
-        Annotation::ReferenceToBlock { reference_id, start_index, end_index } => json!({
-            "type": "url_citation", "url": format!("{references}{reference_id}"), "title": format!("[{reference_id}]"),
-            "start_index": start_index, "end_index": end_index,
-        }),
-        Annotation::UrlCitation { url, title, start_index, end_index } => json!({
-            "type": "url_citation", "url": url, "title": title.as_deref().unwrap_or(url),
-            "start_index": start_index, "end_index": end_index,
-        }),
-        Annotation::FileCitation { file_id, filename, index } => json!({
-            "type": "file_citation", "file_id": file_id, "filename": filename.as_deref().unwrap_or(file_id),
-            "index": index,
-        }),
-    }
-}
-
 /// A call that the client answers.
-pub(super) fn function_call_item(call: &ToolCall, arguments: &str, status: &str) -> Value {
-    json!({
-        "id": call.id, "type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": arguments,
-        "status": status,
+pub(super) fn function_call_item<'a>(call: &'a ToolCall, arguments: &'a str, status: &'static str) -> ItemObject<'a> {
+    ItemObject::FunctionCall(FunctionCallItem {
+        arguments,
+        call_id: call.call_id.as_str(),
+        id: call.id.as_str().into(),
+        name: &call.name,
+        status,
+        item_type: ItemType::FunctionCall,
     })
 }
 
 /// A call that a person is asked about.
-pub(super) fn approval_request_item(asked: &ApprovalRequested, call: &ToolCall) -> Value {
-    let arguments = approval_arguments(asked, call);
-    json!({
-        "id": asked.key, "type": "mcp_approval_request", "server_label": SERVER_LABEL, "name": call.name,
-        "arguments": arguments,
+pub(super) fn approval_request_item<'a>(request: &'a ApprovalRequested, call: &'a ToolCall) -> ItemObject<'a> {
+    ItemObject::McpApprovalRequest(McpApprovalRequestItem {
+        arguments: approval_arguments(request, call),
+        id: request.key.as_str(),
+        name: &call.name,
+        server_label: SERVER_LABEL,
+        item_type: ItemType::McpApprovalRequest,
     })
 }
 
-/// The arguments that a person is asked about: as the model wrote them, unless they are not what would be run.
-pub(crate) fn approval_arguments(asked: &ApprovalRequested, call: &ToolCall) -> String {
+/// The arguments that a person is asked about: as the model wrote them, unless other arguments would be run.
+pub(crate) fn approval_arguments(request: &ApprovalRequested, call: &ToolCall) -> String {
     let written = call.arguments.clone().unwrap_or_default();
-    match asked.action_requests.first() {
+    match request.action_requests.first() {
         Some(action) if serde_json::from_str::<Value>(&written).ok().as_ref() != Some(&action.args) => {
             action.args.to_string()
         }
@@ -110,7 +113,7 @@ pub(crate) fn approval_arguments(asked: &ApprovalRequested, call: &ToolCall) -> 
     }
 }
 
-/// What became of a call, as an `mcp_call` says it.
+/// The outcome of a call that the server answers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct McpCallOutcome {
     pub(super) status: &'static str,
@@ -119,9 +122,8 @@ pub(super) struct McpCallOutcome {
 }
 
 impl McpCallOutcome {
-    /// Nothing yet.
     pub(super) const IN_PROGRESS: Self = Self { status: "in_progress", output: None, error: None };
-    /// It will not come, here or at all.
+    /// The response ends before the call does.
     pub(super) const INCOMPLETE: Self = Self { status: "incomplete", output: None, error: None };
 
     pub(super) fn from_result(run: &RunFold, task: &TaskFold, result: &ToolResult) -> Self {
@@ -133,48 +135,38 @@ impl McpCallOutcome {
             }
             Some(ResultStatus::Incomplete) => Self { status: "incomplete", output: None, error: error().cloned() },
             Some(ResultStatus::Failed | ResultStatus::Rejected | ResultStatus::Unknown) => {
-                let why = error().cloned().unwrap_or_else(|| result_text(run, task, result));
-                Self { status: "failed", output: None, error: Some(why) }
+                let error = error().cloned().unwrap_or_else(|| result_text(run, task, result));
+                Self { status: "failed", output: None, error: Some(error) }
             }
         }
     }
 }
 
 /// A call that the server answers.
-pub(super) fn mcp_call_item(
-    call: &ToolCall,
-    arguments: &str,
-    approval: Option<&str>,
-    outcome: &McpCallOutcome,
-) -> Value {
-    let error = outcome.error.as_ref();
-    let error =
-        error.map(|why| json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": why}]}));
-    json!({
-        "id": call.call_id.item_id("mcp"), "type": "mcp_call", "server_label": SERVER_LABEL, "name": call.name,
-        "arguments": arguments, "status": outcome.status, "output": outcome.output, "error": error,
-        "approval_request_id": approval,
-    })
+pub(super) fn mcp_call_item<'a>(
+    call: &'a ToolCall,
+    arguments: &'a str,
+    approval_request_id: Option<&'a str>,
+    outcome: &'a McpCallOutcome,
+) -> ItemObject<'a> {
+    ItemObject::McpCall(Box::new(McpCallItem {
+        approval_request_id,
+        arguments,
+        error: outcome.error.as_deref().map(McpCallError::new),
+        id: call.call_id.item_id("mcp").to_string(),
+        name: &call.name,
+        output: outcome.output.as_deref(),
+        server_label: SERVER_LABEL,
+        status: outcome.status,
+        item_type: ItemType::McpCall,
+    }))
 }
 
-/// The plain text of a result; of a sub-agent, its last message.
-pub(crate) fn result_text(run: &RunFold, task: &TaskFold, result: &ToolResult) -> String {
-    let child =
-        run.task(&result.call_id.child_task_id()).filter(|child| child.spec.parent_task_id.as_ref() == Some(&task.id));
-    let Some(child) = child else { return plain_text(result.block_list.as_deref().unwrap_or_default()) };
-    let last = child.items.iter().rev().filter(|fold| !fold.superseded).find_map(|fold| match &fold.item {
-        Item::Message(message) => Some(message.text()),
-        _ => None,
-    });
-    last.unwrap_or_default()
-}
-
-/// Does the client answer it?
 pub(super) fn is_client_call(call: &ToolCall) -> bool {
     call.kind == Some(CallKind::Client)
 }
 
-/// The words of a summary part, from the run so far.
+/// The text of a summary part, from the run so far.
 pub(super) fn summary_text(item: &Item, index: u32) -> &str {
     let Item::Reasoning(reasoning) = item else { return "" };
     reasoning.summary.as_deref().unwrap_or_default().get(index as usize).map_or("", SummaryPart::text)

@@ -1,109 +1,166 @@
-//! What happens inside an item: words, thoughts, arguments, and what the provider's own tools do.
+//! Events inside an item: texts, reasoning, arguments, and the progress of hosted tools.
 
+use super::super::wire::{AnnotationObject, PartObject, ResponsesEvent};
 use super::builder::{ItemStyle, ResponseBuilder, root_item};
 use super::hosted;
-use super::item::{self, McpCallOutcome};
+use super::item::{self, ItemPhase, McpCallOutcome};
 use model::content::TextBlock;
 use model::event::{AnnotationAdded, Event, HostedCallUpdated, ImageDelta, SummaryEvent, TextDelta, TextEvent};
 use model::fold::RunFold;
-use model::item::Block;
-use model::item::{HostedCall, Item, ItemStatus};
-use serde_json::{Value, json};
+use model::item::{Block, HostedCall, Item, ItemStatus};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 impl ResponseBuilder {
-    /// Something happened inside an item of the root's output. What is not shown is passed over.
-    pub(crate) fn on_event(&mut self, run: &RunFold, event: &Event) {
+    /// Takes in an event inside an item of the root's output.
+    pub(crate) fn on_item_event(&mut self, run: &RunFold, event: &Event) {
         match event {
-            Event::SummaryAdded(e) => self.summary_added(e),
-            Event::SummaryDelta(e) => {
-                let more = json!({"summary_index": e.summary_index, "delta": e.delta});
-                self.push_event_at(e.output_index, "response.reasoning_summary_text.delta", more);
-            }
-            Event::SummaryDone(e) => self.summary_done(run, e),
-            Event::TextAdded(e) => self.text_added(run, e),
-            Event::TextDelta(e) => self.text_delta(run, e),
+            Event::SummaryAdded(e) => self.on_summary_added(e),
+            Event::SummaryDelta(e) => self.push_event_at(
+                e.output_index,
+                ResponsesEvent {
+                    summary_index: Some(e.summary_index),
+                    delta: Some(&e.delta),
+                    ..ResponsesEvent::new("response.reasoning_summary_text.delta")
+                },
+            ),
+            Event::SummaryDone(e) => self.on_summary_done(run, e),
+            Event::TextAdded(e) => self.on_text_added(run, e),
+            Event::TextDelta(e) => self.on_text_delta(run, e),
             Event::AnnotationAdded(e) => self.on_annotation_added(run, e),
-            Event::TextDone(e) => self.text_done(run, e),
+            Event::TextDone(e) => self.on_text_done(run, e),
             Event::ArgumentsDelta(e) => {
-                let Some(index) = self.find_open_item(e.output_index) else { return };
-                self.arguments_delta(index, &e.delta);
+                if let Some(index) = self.find_open_item(e.output_index) {
+                    self.send_arguments_delta(index, &e.delta);
+                }
             }
-            Event::ArgumentsDone(e) => self.arguments_done(run, e.output_index),
+            Event::ArgumentsDone(e) => self.on_arguments_done(run, e.output_index),
             Event::HostedCallUpdated(e) => self.on_hosted_updated(run, e),
-            Event::ImageDelta(e) => self.partial_image(run, e),
-            _ => {}
+            Event::ImageDelta(e) => self.on_partial_image(run, e),
+            // Exhaustive on purpose: a new event is either placed above or skipped here by name.
+            Event::Created(_)
+            | Event::Started(_)
+            | Event::StepStarted(_)
+            | Event::Retrying(_)
+            | Event::ItemAdded(_)
+            | Event::FileProcessingUpdated(_)
+            | Event::ImageAdded(_)
+            | Event::ImageDone(_)
+            | Event::ItemDone(_)
+            | Event::StepDone(_)
+            | Event::ToolStarted(_)
+            | Event::ToolProgress(_)
+            | Event::AgentUpdated(_)
+            | Event::InputAdded(_)
+            | Event::ApprovalRequested(_)
+            | Event::ApprovalResolved(_)
+            | Event::Paused(_)
+            | Event::Resumed(_)
+            | Event::StateSnapshot(_)
+            | Event::StateDelta(_)
+            | Event::Custom(_)
+            | Event::ProviderEvent(_)
+            | Event::Cancelling(_)
+            | Event::Recovered(_)
+            | Event::Completed(_)
+            | Event::Incomplete(_)
+            | Event::Failed(_)
+            | Event::Cancelled(_)
+            | Event::HistoryCompacted(_)
+            | Event::RunHidden(_)
+            | Event::Unknown(_) => {}
         }
     }
 
-    /// An item of the root's output ended: it is shown whole, unless its answer is still to come.
-    pub(crate) fn on_item_done(&mut self, run: &RunFold, place: u32) -> Option<Value> {
-        let index = self.find_open_item(place)?;
-        let fold = root_item(run, place)?;
-        match &fold.item {
+    /// Closes an item of the root's output, unless it is a call that the server has yet to answer.
+    pub(crate) fn on_item_done(&mut self, run: &RunFold, root_index: u32) -> Option<&RawValue> {
+        let index = self.find_open_item(root_index)?;
+        match &root_item(run, root_index)?.item {
             Item::HostedCall(call) => self.on_hosted_done(index, call),
-            Item::ToolCall(call) => {
-                let cut = item::item_status(call.status, true) == "incomplete";
-                if !cut {
-                    self.arguments_done(run, place);
-                    // Whoever answers it is yet to do so.
-                    if self.items.get(index)?.style == ItemStyle::Mcp {
-                        return None;
-                    }
+            Item::ToolCall(call) if item::item_status(call.status, ItemPhase::Done) == "completed" => {
+                self.on_arguments_done(run, root_index);
+                if self.items.get(index)?.style == ItemStyle::Mcp {
+                    return None;
                 }
             }
-            _ => {}
+            Item::Reasoning(_)
+            | Item::Message(_)
+            | Item::ToolCall(_)
+            | Item::ToolResult(_)
+            | Item::FileProcessing(_) => {}
         }
         self.close_item(run, index, &McpCallOutcome::INCOMPLETE)
     }
 
-    fn push_event_at(&mut self, place: u32, kind: &str, more: Value) {
-        if let Some(index) = self.find_open_item(place) {
-            self.push_item_event(index, kind, more);
+    fn push_event_at(&mut self, root_index: u32, event: ResponsesEvent<'_>) {
+        if let Some(index) = self.find_open_item(root_index) {
+            self.push_item_event(index, event);
         }
     }
 
-    fn summary_added(&mut self, e: &SummaryEvent) {
-        let more = json!({"summary_index": e.summary_index, "part": item::summary_part("")});
-        self.push_event_at(e.output_index, "response.reasoning_summary_part.added", more);
+    fn on_summary_added(&mut self, e: &SummaryEvent) {
+        let event = ResponsesEvent {
+            summary_index: Some(e.summary_index),
+            part: Some(PartObject::summary_text("")),
+            ..ResponsesEvent::new("response.reasoning_summary_part.added")
+        };
+        self.push_event_at(e.output_index, event);
     }
 
-    fn summary_done(&mut self, run: &RunFold, e: &SummaryEvent) {
+    fn on_summary_done(&mut self, run: &RunFold, e: &SummaryEvent) {
         let Some(fold) = root_item(run, e.output_index) else { return };
         let text = item::summary_text(&fold.item, e.summary_index);
-        let done = json!({"summary_index": e.summary_index, "text": text});
-        self.push_event_at(e.output_index, "response.reasoning_summary_text.done", done);
-        let part = json!({"summary_index": e.summary_index, "part": item::summary_part(text)});
-        self.push_event_at(e.output_index, "response.reasoning_summary_part.done", part);
+        let text_done = ResponsesEvent {
+            summary_index: Some(e.summary_index),
+            text: Some(text),
+            ..ResponsesEvent::new("response.reasoning_summary_text.done")
+        };
+        self.push_event_at(e.output_index, text_done);
+        let part_done = ResponsesEvent {
+            summary_index: Some(e.summary_index),
+            part: Some(PartObject::summary_text(text)),
+            ..ResponsesEvent::new("response.reasoning_summary_part.done")
+        };
+        self.push_event_at(e.output_index, part_done);
     }
 
-    fn text_added(&mut self, run: &RunFold, e: &TextEvent) {
+    fn on_text_added(&mut self, run: &RunFold, e: &TextEvent) {
         let Some((content_index, block)) = text_block_at(run, e.output_index, e.block_index) else { return };
         let empty = TextBlock { refusal: block.refusal, ..TextBlock::new("") };
-        let part = item::content_part(&empty, &self.references_url, &[]);
-        let more = json!({"content_index": content_index, "part": part});
-        self.push_event_at(e.output_index, "response.content_part.added", more);
+        let event = ResponsesEvent {
+            content_index: Some(content_index),
+            part: Some(item::content_part(&empty, &self.references_url, &[])),
+            ..ResponsesEvent::new("response.content_part.added")
+        };
+        self.push_event_at(e.output_index, event);
     }
 
-    fn text_delta(&mut self, run: &RunFold, e: &TextDelta) {
+    fn on_text_delta(&mut self, run: &RunFold, e: &TextDelta) {
         let Some((content_index, block)) = text_block_at(run, e.output_index, e.block_index) else { return };
+        let (content_index, delta) = (Some(content_index), Some(e.delta.as_str()));
         if item::is_refusal(block) {
-            let more = json!({"content_index": content_index, "delta": e.delta});
-            return self.push_event_at(e.output_index, "response.refusal.delta", more);
+            let event = ResponsesEvent { content_index, delta, ..ResponsesEvent::new("response.refusal.delta") };
+            return self.push_event_at(e.output_index, event);
         }
-        let logprobs = e.logprobs.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
-        self.store_logprobs(e.output_index, e.block_index, &logprobs);
-        let more = json!({"content_index": content_index, "delta": e.delta, "logprobs": logprobs});
-        self.push_event_at(e.output_index, "response.output_text.delta", more);
+        let logprobs = e.logprobs.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        self.store_logprobs(e.output_index, e.block_index, logprobs);
+        let event = ResponsesEvent {
+            content_index,
+            delta,
+            logprobs: Some(logprobs),
+            ..ResponsesEvent::new("response.output_text.delta")
+        };
+        self.push_event_at(e.output_index, event);
     }
 
-    fn store_logprobs(&mut self, place: u32, block: u32, logprobs: &[Value]) {
+    fn store_logprobs(&mut self, root_index: u32, block: u32, logprobs: &[Value]) {
         if logprobs.is_empty() {
             return;
         }
-        let Some(shown) = self.find_open_item(place).and_then(|index| self.items.get_mut(index)) else { return };
-        match shown.logprobs.iter_mut().find(|(known, _)| *known == block) {
-            Some((_, kept)) => kept.extend_from_slice(logprobs),
-            None => shown.logprobs.push((block, logprobs.to_vec())),
+        let Some(item) = self.find_open_item(root_index).and_then(|index| self.items.get_mut(index)) else { return };
+        match item.logprobs.iter_mut().find(|(known, _)| *known == block) {
+            Some((_, stored)) => stored.extend_from_slice(logprobs),
+            None => item.logprobs.push((block, logprobs.to_vec())),
         }
     }
 
@@ -112,87 +169,88 @@ impl ResponseBuilder {
         if item::is_refusal(block) {
             return;
         }
-        let annotation = item::annotation_object(&e.annotation, &self.references_url);
-        let annotation_index = e.annotation_index;
-        let more =
-            json!({"content_index": content_index, "annotation_index": annotation_index, "annotation": annotation});
-        self.push_event_at(e.output_index, "response.output_text.annotation.added", more);
+        let event = ResponsesEvent {
+            content_index: Some(content_index),
+            annotation_index: Some(e.annotation_index),
+            annotation: Some(AnnotationObject::new(&e.annotation, &self.references_url)),
+            ..ResponsesEvent::new("response.output_text.annotation.added")
+        };
+        self.push_event_at(e.output_index, event);
     }
 
-    fn text_done(&mut self, run: &RunFold, e: &TextEvent) {
+    fn on_text_done(&mut self, run: &RunFold, e: &TextEvent) {
         let Some((content_index, block)) = text_block_at(run, e.output_index, e.block_index) else { return };
-        let Some(shown) = self.find_open_item(e.output_index).and_then(|index| self.items.get(index)) else { return };
-        let logprobs = shown.logprobs(e.block_index as usize);
-        if item::is_refusal(block) {
-            let done = json!({"content_index": content_index, "refusal": block.text()});
-            self.push_event_at(e.output_index, "response.refusal.done", done);
+        let Some(item) = self.find_open_item(e.output_index).and_then(|index| self.items.get(index)) else { return };
+        let content_index = Some(content_index);
+        let logprobs = item.logprobs(e.block_index as usize).to_vec();
+        let text_done = if item::is_refusal(block) {
+            let refusal = Some(block.text());
+            ResponsesEvent { content_index, refusal, ..ResponsesEvent::new("response.refusal.done") }
         } else {
-            let done = json!({"content_index": content_index, "text": block.text(), "logprobs": logprobs});
-            self.push_event_at(e.output_index, "response.output_text.done", done);
-        }
-        let part = item::content_part(block, &self.references_url, &logprobs);
-        self.push_event_at(
-            e.output_index,
-            "response.content_part.done",
-            json!({"content_index": content_index, "part": part}),
-        );
+            let (text, logprobs) = (Some(block.text()), Some(logprobs.as_slice()));
+            ResponsesEvent { content_index, text, logprobs, ..ResponsesEvent::new("response.output_text.done") }
+        };
+        self.push_event_at(e.output_index, text_done);
+        let part = Some(item::content_part(block, &self.references_url, &logprobs));
+        let part_done = ResponsesEvent { content_index, part, ..ResponsesEvent::new("response.content_part.done") };
+        self.push_event_at(e.output_index, part_done);
     }
 
-    fn arguments_delta(&mut self, index: usize, delta: &str) {
-        let Some(shown) = self.items.get(index) else { return };
-        let kind = format!("response.{}.delta", shown.style.arguments_event());
-        self.push_item_event(index, &kind, json!({ "delta": delta }));
+    fn send_arguments_delta(&mut self, index: usize, delta: &str) {
+        let Some(item) = self.items.get(index) else { return };
+        let event_type = format!("{}.delta", item.style.arguments_event());
+        self.push_item_event(index, ResponsesEvent { delta: Some(delta), ..ResponsesEvent::new(event_type) });
     }
 
-    /// The arguments that the model wrote are whole, if nobody has said so.
-    fn arguments_done(&mut self, run: &RunFold, place: u32) {
-        let Some(index) = self.find_open_item(place) else { return };
-        let Some(Item::ToolCall(call)) = root_item(run, place).map(|fold| &fold.item) else { return };
+    /// The arguments that the model wrote are complete.
+    fn on_arguments_done(&mut self, run: &RunFold, root_index: u32) {
+        let Some(index) = self.find_open_item(root_index) else { return };
+        let Some(Item::ToolCall(call)) = root_item(run, root_index).map(|fold| &fold.item) else { return };
         self.send_arguments_done(index, call.arguments.as_deref().unwrap_or_default());
     }
 
-    fn send_arguments_done(&mut self, index: usize, whole: &str) {
-        let Some(shown) = self.items.get_mut(index).filter(|shown| shown.arguments.is_none()) else { return };
-        let kind = format!("response.{}.done", shown.style.arguments_event());
-        shown.arguments = Some(whole.to_owned());
-        self.push_item_event(index, &kind, json!({ "arguments": whole }));
+    fn send_arguments_done(&mut self, index: usize, arguments: &str) {
+        let Some(item) = self.items.get_mut(index).filter(|item| item.arguments.is_none()) else { return };
+        let event_type = format!("{}.done", item.style.arguments_event());
+        item.arguments = Some(arguments.to_owned());
+        self.push_item_event(index, ResponsesEvent { arguments: Some(arguments), ..ResponsesEvent::new(event_type) });
     }
 
-    /// The arguments come all at once.
-    pub(super) fn send_arguments(&mut self, index: usize, whole: &str) {
-        if let Some(shown) = self.items.get_mut(index) {
-            shown.arguments = None;
+    /// Sends arguments in one piece.
+    pub(super) fn send_arguments(&mut self, index: usize, arguments: &str) {
+        if let Some(item) = self.items.get_mut(index) {
+            item.arguments = None;
         }
-        if !whole.is_empty() {
-            self.arguments_delta(index, whole);
+        if !arguments.is_empty() {
+            self.send_arguments_delta(index, arguments);
         }
-        self.send_arguments_done(index, whole);
+        self.send_arguments_done(index, arguments);
     }
 
     fn on_hosted_updated(&mut self, run: &RunFold, e: &HostedCallUpdated) {
         let Some(index) = self.find_open_item(e.output_index) else { return };
         let Some(Item::HostedCall(call)) = root_item(run, e.output_index).map(|fold| &fold.item) else { return };
-        self.code_delta(index, call);
+        self.send_code_delta(index, call);
         if matches!(e.state.as_str(), "interpreting" | "completed") {
-            self.code_done(index, call);
+            self.send_code_done(index, call);
         }
         self.send_state(index, call, &e.state);
     }
 
-    /// Says where a call is, once, if there is a word for it.
+    /// Sends the state of a hosted call once, if the protocol has an event for it.
     fn send_state(&mut self, index: usize, call: &HostedCall, state: &str) {
-        let shape = hosted::hosted_item_type(&call.name);
-        let Some(shown) = self.items.get_mut(index) else { return };
-        if !shape.states.contains(&state) || shown.sent_states.iter().any(|said| said == state) {
+        let item_type = hosted::hosted_item_type(&call.name);
+        let Some(item) = self.items.get_mut(index) else { return };
+        if !item_type.states.contains(&state) || item.sent_states.iter().any(|sent| sent == state) {
             return;
         }
-        shown.sent_states.push(state.to_owned());
-        self.push_item_event(index, &format!("response.{}.{state}", shape.type_name), json!({}));
+        item.sent_states.push(state.to_owned());
+        self.push_item_event(index, ResponsesEvent::new(format!("response.{}.{state}", item_type.type_name)));
     }
 
     fn on_hosted_done(&mut self, index: usize, call: &HostedCall) {
-        self.code_delta(index, call);
-        self.code_done(index, call);
+        self.send_code_delta(index, call);
+        self.send_code_done(index, call);
         if hosted::hosted_item_type(&call.name).type_name == "mcp_call" {
             self.send_hosted_arguments(index, call);
         }
@@ -205,45 +263,56 @@ impl ResponseBuilder {
 
     fn send_hosted_arguments(&mut self, index: usize, call: &HostedCall) {
         let arguments = hosted::hosted_arguments(call);
-        self.push_item_event(index, "response.mcp_call_arguments.delta", json!({ "delta": arguments }));
-        self.push_item_event(index, "response.mcp_call_arguments.done", json!({ "arguments": arguments }));
+        let delta =
+            ResponsesEvent { delta: Some(&arguments), ..ResponsesEvent::new("response.mcp_call_arguments.delta") };
+        self.push_item_event(index, delta);
+        let done =
+            ResponsesEvent { arguments: Some(&arguments), ..ResponsesEvent::new("response.mcp_call_arguments.done") };
+        self.push_item_event(index, done);
     }
 
-    /// The code that was not said yet. Code that does not go on from what was said is left to the item's end.
-    fn code_delta(&mut self, index: usize, call: &HostedCall) {
+    /// Sends the code that was not sent yet. Code that does not continue what was sent waits for the end of the item.
+    fn send_code_delta(&mut self, index: usize, call: &HostedCall) {
         let Some(code) = hosted::interpreter_code(call) else { return };
-        let Some(shown) = self.items.get_mut(index).filter(|shown| !shown.code_done) else { return };
-        let Some(delta) = code.get(shown.code_bytes_sent..).filter(|delta| !delta.is_empty()) else { return };
-        shown.code_bytes_sent = code.len();
-        self.push_item_event(index, "response.code_interpreter_call_code.delta", json!({ "delta": delta }));
+        let Some(item) = self.items.get_mut(index).filter(|item| !item.code_done) else { return };
+        let Some(delta) = code.get(item.code_bytes_sent..).filter(|delta| !delta.is_empty()) else { return };
+        item.code_bytes_sent = code.len();
+        let event =
+            ResponsesEvent { delta: Some(delta), ..ResponsesEvent::new("response.code_interpreter_call_code.delta") };
+        self.push_item_event(index, event);
     }
 
-    fn code_done(&mut self, index: usize, call: &HostedCall) {
+    fn send_code_done(&mut self, index: usize, call: &HostedCall) {
         let Some(code) = hosted::interpreter_code(call) else { return };
-        let Some(shown) = self.items.get_mut(index).filter(|shown| !shown.code_done) else { return };
-        shown.code_done = true;
-        self.push_item_event(index, "response.code_interpreter_call_code.done", json!({ "code": code }));
+        let Some(item) = self.items.get_mut(index).filter(|item| !item.code_done) else { return };
+        item.code_done = true;
+        let event =
+            ResponsesEvent { code: Some(code), ..ResponsesEvent::new("response.code_interpreter_call_code.done") };
+        self.push_item_event(index, event);
     }
 
-    fn partial_image(&mut self, run: &RunFold, e: &ImageDelta) {
+    fn on_partial_image(&mut self, run: &RunFold, e: &ImageDelta) {
         let Some(Item::HostedCall(call)) = root_item(run, e.output_index).map(|fold| &fold.item) else { return };
         if call.name != "image_generation" {
             return;
         }
-        let picture = hosted::image_base64_or_url(&e.item.block().image_url.url);
-        let more = json!({"partial_image_index": e.partial_image_index, "partial_image_b64": picture});
-        self.push_event_at(e.output_index, "response.image_generation_call.partial_image", more);
+        let event = ResponsesEvent {
+            partial_image_index: Some(e.partial_image_index),
+            partial_image_b64: Some(hosted::image_base64_or_url(&e.item.block().image_url.url)),
+            ..ResponsesEvent::new("response.image_generation_call.partial_image")
+        };
+        self.push_event_at(e.output_index, event);
     }
 }
 
-/// A text block of a message, and its place among the texts.
-fn text_block_at(run: &RunFold, place: u32, block: u32) -> Option<(usize, &TextBlock)> {
-    let Item::Message(message) = &root_item(run, place)?.item else { return None };
-    let mut texts = message.block_list.iter().flatten().enumerate().filter_map(|(at, block)| match block {
-        Block::Text(text) => Some((at, text)),
+/// A text block of a message, and its index among the message's texts.
+fn text_block_at(run: &RunFold, root_index: u32, block_index: u32) -> Option<(usize, &TextBlock)> {
+    let Item::Message(message) = &root_item(run, root_index)?.item else { return None };
+    let mut texts = message.block_list.iter().flatten().enumerate().filter_map(|(index, block)| match block {
+        Block::Text(text) => Some((index, text)),
         _ => None,
     });
-    let content_index = texts.clone().take_while(|(at, _)| *at < block as usize).count();
-    let (_, text) = texts.find(|(at, _)| *at == block as usize)?;
+    let content_index = texts.clone().take_while(|(index, _)| *index < block_index as usize).count();
+    let (_, text) = texts.find(|(index, _)| *index == block_index as usize)?;
     Some((content_index, text))
 }

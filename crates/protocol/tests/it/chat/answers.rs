@@ -9,13 +9,13 @@ use model::event::Event;
 use model::ports::{Frames, Projection as _};
 use model::{Record, TaskId};
 use model_testing::{DEFAULT_SEEDS, test_seeds};
-use protocol::chat::ChatProjection;
+use protocol::chat::{ChatProjection, StreamUsage};
 use protocol::stateless::is_client_tool_pause;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 fn bytes(records: &[Record], run: TaskId, segment: u32) -> Vec<u8> {
-    frames(Box::new(ChatProjection::new(run, segment, true)), records)
+    frames(Box::new(ChatProjection::new(run, segment, StreamUsage::Included)), records)
 }
 
 fn segment(log: &Log, number: u32) -> Vec<Value> {
@@ -23,7 +23,7 @@ fn segment(log: &Log, number: u32) -> Vec<Value> {
 }
 
 fn answer(records: &[Record], run: TaskId, segment: u32) -> ChatProjection {
-    let mut answer = ChatProjection::new(run, segment, true);
+    let mut answer = ChatProjection::new(run, segment, StreamUsage::Included);
     let mut out = Frames::default();
     records.iter().for_each(|record| answer.project(record, &mut out));
     assert_eq!(answer.is_finished(), out.is_finished());
@@ -73,7 +73,8 @@ fn thoughts_and_words_are_told_and_the_servers_tools_are_not() {
         "choices": [{"index": 0, "delta": {"role": "assistant", "content": null}, "logprobs": null, "finish_reason": null}],
         "usage": null});
     assert_eq!(*chunk, envelope);
-    let without = read(&frames(Box::new(ChatProjection::new(run(), 1, false)), &scenes::weather().records));
+    let without =
+        read(&frames(Box::new(ChatProjection::new(run(), 1, StreamUsage::Omitted)), &scenes::weather().records));
     assert!(without.iter().all(|chunk| chunk.get("usage").is_none()), "nobody asked what it costs");
     assert_eq!(line(without.last().unwrap()), "finish stop");
 }
@@ -198,7 +199,9 @@ fn our_own_client_understands_us() {
 #[test]
 fn laws_4_and_5_hold() {
     for segment in 1..=3 {
-        hold(Place::Count, |_, records| Box::new(ChatProjection::new(records[0].run.clone(), segment, segment == 1)));
+        hold(Place::Count, |_, records| {
+            Box::new(ChatProjection::new(records[0].run.clone(), segment, (segment == 1).into()))
+        });
     }
 }
 

@@ -75,7 +75,7 @@ impl ClientProtocol {
             }
             Self::Messages => Box::new(messages::MessagesProjection::new(id, segment)),
             // Only who asks for it is told what an answer cost, and the log does not say who did.
-            Self::Chat => Box::new(chat::ChatProjection::new(id, segment, false)),
+            Self::Chat => Box::new(chat::ChatProjection::new(id, segment, chat::StreamUsage::Omitted)),
         }
     }
 }

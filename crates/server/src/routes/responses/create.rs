@@ -23,7 +23,9 @@ use model::error::ErrorCode;
 use model::json::JsonObject;
 use model::ports::RunRow;
 use protocol::client_input::ClientInput;
-use protocol::responses::{PendingResponse, ResponsesProjection, ResponsesRequest, parse_responses_request};
+use protocol::responses::{
+    PendingResponse, PendingStatus, ResponsesProjection, ResponsesRequest, parse_responses_request,
+};
 use serde_json::Value;
 
 pub(crate) async fn handle(
@@ -126,8 +128,12 @@ async fn current_response(
         // The answer is written down, and the run has not gone on yet.
         None => {
             let RunRow { id, agent, created_at, .. } = &found.run;
-            let asked =
-                PendingResponse { agent, requested_at: *created_at, cancelled: false, request_echo: echo.as_ref() };
+            let asked = PendingResponse {
+                agent,
+                requested_at: *created_at,
+                status: PendingStatus::Queued,
+                request_echo: echo.as_ref(),
+            };
             ResponsesProjection::pending_object(id, turn.segment, asked)
         }
     };

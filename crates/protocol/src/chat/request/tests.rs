@@ -1,5 +1,6 @@
 use super::*;
 use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
+use serde_json::json;
 
 fn read(body: &Value) -> Result<StatelessRequest, InvalidField> {
     parse_chat_request(body.as_object().unwrap())

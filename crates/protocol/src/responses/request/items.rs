@@ -1,21 +1,21 @@
-//! The items of a request. A client that keeps its own history sends back what it was given, each item with its id.
+//! The items of a request. A client that keeps its own history sends back the items of responses, each with its id.
 
 use crate::client_input::{ClientInput, InputKind, InvalidField, to_data_url, with_image_detail};
-use model::content::{ContentPart, FileRef, ImageUrl};
+use crate::request_fields;
+use model::content::ContentPart;
 use serde_json::Value;
 
-/// What a plain text says.
+/// An input that is a plain text.
 pub(super) fn text_input(text: &str) -> Option<ClientInput> {
     (!text.is_empty()).then(|| ClientInput { id: None, kind: InputKind::User(vec![ContentPart::text(text)]) })
 }
 
-/// The items of a list.
 pub(super) fn parse_items(field: &str, list: &[Value]) -> Result<Vec<ClientInput>, InvalidField> {
-    let mut said = Vec::new();
-    for (place, item) in list.iter().enumerate() {
-        parse_item(&format!("{field}[{place}]"), item, &mut said)?;
+    let mut inputs = Vec::new();
+    for (index, item) in list.iter().enumerate() {
+        parse_item(&format!("{field}[{index}]"), item, &mut inputs)?;
     }
-    Ok(said)
+    Ok(inputs)
 }
 
 fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(), InvalidField> {
@@ -23,11 +23,8 @@ fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(
         return Err(InvalidField::new(field, "expected an item"));
     }
     let id = str_field(item, "id").map(str::to_owned);
-    let need = |name: &str| {
-        let found = str_field(item, name).map(str::to_owned);
-        found.ok_or_else(|| InvalidField::new(format!("{field}.{name}"), "expected a text"))
-    };
-    let what = match str_field(item, "type") {
+    let need = |name: &str| present_str(field, item, name);
+    let kind = match str_field(item, "type") {
         // The type of a message may be left out, and so may that of a reference.
         Some("message") => return parse_message(field, item, id, out),
         None if item.get("role").is_some() => return parse_message(field, item, id, out),
@@ -54,14 +51,14 @@ fn parse_item(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(
         },
         Some("mcp_call") => return parse_mcp_call(field, item, out),
         Some("image_generation_call") => parse_generated_image(field, item)?,
-        // Thoughts, references, questions, and what a provider did itself.
+        // Reasoning, references, approval requests and hosted tools.
         Some(_) => InputKind::ItemReference,
     };
-    out.push(ClientInput { id, kind: what });
+    out.push(ClientInput { id, kind });
     Ok(())
 }
 
-/// A call that some server answered: two things in one.
+/// A call that a server answered: a call and its result in one item.
 fn parse_mcp_call(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Result<(), InvalidField> {
     let (Some(id), Some(name)) = (str_field(item, "id"), str_field(item, "name")) else {
         return Err(InvalidField::new(field, "expected an `id` and a `name`"));
@@ -72,14 +69,14 @@ fn parse_mcp_call(field: &str, item: &Value, out: &mut Vec<ClientInput>) -> Resu
         kind: InputKind::ToolCall { call_id: id.to_owned(), name: name.to_owned(), arguments },
     });
     let failed = item.get("error").is_some_and(|error| !error.is_null());
-    let said = str_field(item, "output").map(str::to_owned);
-    let content = said.or_else(|| failed.then(|| item.get("error").map(Value::to_string))?).unwrap_or_default();
-    let what = InputKind::ToolResult { call_id: id.to_owned(), content: vec![ContentPart::text(content)], failed };
-    out.push(ClientInput { id: Some(id.to_owned()), kind: what });
+    let output = str_field(item, "output").map(str::to_owned);
+    let content = output.or_else(|| failed.then(|| item.get("error").map(Value::to_string))?).unwrap_or_default();
+    let kind = InputKind::ToolResult { call_id: id.to_owned(), content: vec![ContentPart::text(content)], failed };
+    out.push(ClientInput { id: Some(id.to_owned()), kind });
     Ok(())
 }
 
-/// A message. What its operator shows is shown by a person: no service takes pictures from anybody else.
+/// A message. Images of a system message become a user message: no provider takes them elsewhere.
 fn parse_message(
     field: &str,
     item: &Value,
@@ -91,16 +88,16 @@ fn parse_message(
         Some(Value::Array(list)) => parse_parts(&format!("{field}.content"), list)?,
         _ => return Err(InvalidField::new(format!("{field}.content"), "expected a text or a list of parts")),
     };
-    let is_words = |part: &ContentPart| matches!(part, ContentPart::Text { .. });
-    let (what, shown) = match str_field(item, "role") {
+    let is_text = |part: &ContentPart| matches!(part, ContentPart::Text { .. });
+    let (kind, attachments) = match str_field(item, "role") {
         Some("user") => (InputKind::User(content), Vec::new()),
-        Some("assistant") if !content.iter().all(is_words) => {
-            return Err(InvalidField::new(format!("{field}.content"), "an assistant's message has words alone"));
+        Some("assistant") if !content.iter().all(is_text) => {
+            return Err(InvalidField::new(format!("{field}.content"), "an assistant message can only have text"));
         }
         Some("assistant") => (InputKind::Assistant(join_text_parts(&content)), Vec::new()),
         Some("system" | "developer") => {
-            let said = join_text_parts(&content);
-            (InputKind::System(said), content.into_iter().filter(|part| !is_words(part)).collect())
+            let text = join_text_parts(&content);
+            (InputKind::System(text), content.into_iter().filter(|part| !is_text(part)).collect())
         }
         _ => {
             return Err(InvalidField::new(
@@ -109,12 +106,13 @@ fn parse_message(
             ));
         }
     };
-    out.push(ClientInput { id, kind: what });
-    out.extend((!shown.is_empty()).then_some(ClientInput { id: None, kind: InputKind::User(shown) }));
+    out.push(ClientInput { id, kind });
+    let attachments = (!attachments.is_empty()).then_some(InputKind::User(attachments));
+    out.extend(attachments.map(|kind| ClientInput { id: None, kind }));
     Ok(())
 }
 
-/// What a model had drawn. One of ours is known by its id; of others the picture has come along.
+/// An image that a model generated. One of this server is known by its id; another has to bring its data.
 fn parse_generated_image(field: &str, item: &Value) -> Result<InputKind, InvalidField> {
     match str_field(item, "result").filter(|result| !result.is_empty()) {
         None => Ok(InputKind::ItemReference),
@@ -132,7 +130,6 @@ fn join_text_parts(parts: &[ContentPart]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// What a tool gave: a text, or parts.
 fn parse_output(field: &str, output: Option<&Value>) -> Result<Vec<ContentPart>, InvalidField> {
     match output {
         Some(Value::String(text)) => Ok(vec![ContentPart::text(text.clone())]),
@@ -147,14 +144,11 @@ fn parse_screenshot(field: &str, output: Option<&Value>) -> Result<Vec<ContentPa
 }
 
 fn parse_parts(field: &str, list: &[Value]) -> Result<Vec<ContentPart>, InvalidField> {
-    list.iter().enumerate().map(|(place, value)| parse_part(&format!("{field}[{place}]"), value)).collect()
+    list.iter().enumerate().map(|(index, value)| parse_part(&format!("{field}[{index}]"), value)).collect()
 }
 
 fn parse_part(field: &str, part: &Value) -> Result<ContentPart, InvalidField> {
-    let need = |name: &str| {
-        let found = str_field(part, name).map(str::to_owned);
-        found.ok_or_else(|| InvalidField::new(format!("{field}.{name}"), "expected a text"))
-    };
+    let need = |name: &str| present_str(field, part, name);
     match str_field(part, "type") {
         Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => {
             Ok(ContentPart::text(need("text")?))
@@ -162,10 +156,9 @@ fn parse_part(field: &str, part: &Value) -> Result<ContentPart, InvalidField> {
         Some("refusal") => Ok(ContentPart::text(need("refusal")?)),
         Some("input_image" | "computer_screenshot") => match str_field(part, "image_url") {
             Some(url) => with_image_detail(image_part(field, url.to_owned())?, str_field(part, "detail"), field),
-            None => Err(InvalidField::new(
-                format!("{field}.image_url"),
-                "expected an address: files of a file store are not known here",
-            )),
+            None => {
+                Err(InvalidField::new(format!("{field}.image_url"), "expected a URL: uploaded files are not supported"))
+            }
         },
         Some("input_file") => file_part(field, part),
         _ => Err(InvalidField::new(format!("{field}.type"), "expected `input_text`, `input_image` or `input_file`")),
@@ -173,28 +166,32 @@ fn parse_part(field: &str, part: &Value) -> Result<ContentPart, InvalidField> {
 }
 
 fn image_part(field: &str, url: String) -> Result<ContentPart, InvalidField> {
-    let image_url =
-        ImageUrl::parse(url).map_err(|error| InvalidField::new(format!("{field}.image_url"), error.to_string()))?;
-    Ok(ContentPart::ImageUrl { image_url, id: None })
+    request_fields::image_part(url, &format!("{field}.image_url"))
 }
 
-/// Whether an address may be asked is found out when it is: what cannot be read fails, and not the request.
+/// A file. Whether its URL may be fetched is checked when it is: then the file fails, and not the request.
 fn file_part(field: &str, part: &Value) -> Result<ContentPart, InvalidField> {
     let url = match (str_field(part, "file_url"), str_field(part, "file_data")) {
         (Some(url), _) if !url.is_empty() => url.to_owned(),
-        (None, Some("")) => return Err(InvalidField::new(format!("{field}.file_data"), "there is nothing in it")),
+        (None, Some("")) => {
+            return Err(InvalidField::new(format!("{field}.file_data"), "expected a text that is not empty"));
+        }
         (None, Some(data)) => to_data_url(data),
         (Some(_), _) | (None, None) => {
             return Err(InvalidField::new(
                 field,
-                "expected `file_url` or `file_data`: files of a file store are not known here",
+                "expected `file_url` or `file_data`: uploaded files are not supported",
             ));
         }
     };
-    let name = str_field(part, "filename").filter(|name| !name.is_empty()).map(str::to_owned);
-    Ok(ContentPart::File { file: FileRef { url: Some(url), name, ..FileRef::default() } })
+    Ok(request_fields::file_part(url, str_field(part, "filename")))
 }
 
 fn str_field<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     value.get(name).and_then(Value::as_str)
+}
+
+fn present_str(field: &str, value: &Value, name: &str) -> Result<String, InvalidField> {
+    let text = str_field(value, name).map(str::to_owned);
+    text.ok_or_else(|| InvalidField::new(format!("{field}.{name}"), "expected a text"))
 }

@@ -4,6 +4,7 @@ use crate::responses::InputItems;
 use model::command::StartCommand;
 use model::content::{ContentPart, FileRef, ImageDetail, ImageUrl};
 use model::history::HistoryEntry;
+use serde_json::json;
 
 fn read(body: &Value) -> Result<ResponsesRequest, InvalidField> {
     parse_responses_request(body.as_object().unwrap())

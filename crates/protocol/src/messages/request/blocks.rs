@@ -1,56 +1,56 @@
-//! What a client brings in its messages: content blocks, in our words.
+//! Content blocks of a request → inputs.
 
 use crate::client_input::{ClientInput, InputKind, InvalidField};
-use crate::stateless::request_fields::{
+use crate::request_fields::{
     expect_object, field_path, file_part, image_part, list_or_empty, non_null_field, optional_bool, optional_object,
-    optional_str, required_str,
+    optional_str, present_str, required_str,
 };
 use model::content::ContentPart;
 use model::json::JsonObject;
 use serde_json::Value;
 
-/// What a user's message says: words, and results of tools. Results come before the words that stand beside them.
+/// The blocks of a user message. Tool results come before the texts next to them.
 pub(super) fn parse_user_blocks(blocks: &[Value], at: &str, out: &mut Vec<ClientInput>) -> Result<(), InvalidField> {
-    let mut words = Vec::new();
-    for (place, block) in blocks.iter().enumerate() {
-        let at = format!("{at}[{place}]");
+    let mut parts = Vec::new();
+    for (index, block) in blocks.iter().enumerate() {
+        let at = format!("{at}[{index}]");
         let block = expect_object(block, &at)?;
         match optional_str(block, "type", &at)? {
             Some("tool_result") => out.push(parse_tool_result(block, &at)?),
-            Some(kind) => words.extend(parse_block(kind, block, &at)?),
+            Some(kind) => parts.extend(parse_block(kind, block, &at)?),
             None => return Err(InvalidField::new(field_path(&at, "type"), "expected a type")),
         }
     }
-    if !words.is_empty() {
-        out.push(ClientInput { id: None, kind: InputKind::User(words) });
+    if !parts.is_empty() {
+        out.push(ClientInput { id: None, kind: InputKind::User(parts) });
     }
     Ok(())
 }
 
-/// What a model had said: what only its own provider could read is left out, but for the name that it may carry.
+/// The blocks of an assistant message. Of a thinking block only the id in its signature is kept.
 pub(super) fn parse_assistant_blocks(
     blocks: &[Value],
     at: &str,
     out: &mut Vec<ClientInput>,
 ) -> Result<(), InvalidField> {
-    for (place, block) in blocks.iter().enumerate() {
-        let at = format!("{at}[{place}]");
+    for (index, block) in blocks.iter().enumerate() {
+        let at = format!("{at}[{index}]");
         let block = expect_object(block, &at)?;
         match optional_str(block, "type", &at)? {
             Some("text") => {
-                let words = optional_str(block, "text", &at)?.unwrap_or_default();
-                if !words.trim().is_empty() {
-                    out.push(ClientInput { id: None, kind: InputKind::Assistant(words.to_owned()) });
+                let text = optional_str(block, "text", &at)?.unwrap_or_default();
+                if !text.trim().is_empty() {
+                    out.push(ClientInput { id: None, kind: InputKind::Assistant(text.to_owned()) });
                 }
             }
             Some("tool_use" | "mcp_tool_use") => {
                 let input = optional_object(block, "input", &at)?.cloned().unwrap_or_default();
                 let call_id = required_str(block, "id", &at)?.to_owned();
                 let name = required_str(block, "name", &at)?.to_owned();
-                let what = InputKind::ToolCall { call_id, name, arguments: Value::Object(input).to_string() };
-                out.push(ClientInput { id: None, kind: what });
+                let kind = InputKind::ToolCall { call_id, name, arguments: Value::Object(input).to_string() };
+                out.push(ClientInput { id: None, kind });
             }
-            // It has a name: it is no answer of the client's.
+            // The id says that the server ran the tool, not the client.
             Some("mcp_tool_result") => {
                 let id = Some(required_str(block, "tool_use_id", &at)?.to_owned());
                 out.push(ClientInput { id, ..parse_tool_result(block, &at)? });
@@ -62,7 +62,7 @@ pub(super) fn parse_assistant_blocks(
             Some("image" | "document") => {
                 return Err(InvalidField::new(
                     field_path(&at, "type"),
-                    "an assistant's message has no pictures and files",
+                    "an assistant message cannot have images or files",
                 ));
             }
             Some(_) => {}
@@ -86,24 +86,23 @@ fn parse_tool_result(block: &JsonObject, at: &str) -> Result<ClientInput, Invali
 }
 
 fn parse_blocks(blocks: &[Value], at: &str) -> Result<Vec<ContentPart>, InvalidField> {
-    let mut all = Vec::new();
-    for (place, block) in blocks.iter().enumerate() {
-        let at = format!("{at}[{place}]");
+    let mut parts = Vec::new();
+    for (index, block) in blocks.iter().enumerate() {
+        let at = format!("{at}[{index}]");
         let block = expect_object(block, &at)?;
-        let kind = optional_str(block, "type", &at)?
-            .ok_or_else(|| InvalidField::new(field_path(&at, "type"), "expected a type"))?;
-        all.extend(parse_block(kind, block, &at)?);
+        let kind = optional_str(block, "type", &at)?;
+        let kind = kind.ok_or_else(|| InvalidField::new(field_path(&at, "type"), "expected a type"))?;
+        parts.extend(parse_block(kind, block, &at)?);
     }
-    Ok(all)
+    Ok(parts)
 }
 
-/// What a block of a user or a tool says.
+/// A block of a user message or of a tool result.
 fn parse_block(kind: &str, block: &JsonObject, at: &str) -> Result<Vec<ContentPart>, InvalidField> {
     match kind {
         "text" => {
-            let words = optional_str(block, "text", at)?
-                .ok_or_else(|| InvalidField::new(field_path(at, "text"), "expected a text"))?;
-            Ok(if words.is_empty() { Vec::new() } else { vec![ContentPart::text(words)] })
+            let text = present_str(block, "text", at)?;
+            Ok(if text.is_empty() { Vec::new() } else { vec![ContentPart::text(text)] })
         }
         "image" => parse_image(block, at).map(|part| vec![part]),
         "document" => parse_document(block, at),
@@ -113,7 +112,7 @@ fn parse_block(kind: &str, block: &JsonObject, at: &str) -> Result<Vec<ContentPa
             parts.extend(parse_blocks(list_or_empty(block, "content", at)?, &field_path(at, "content"))?);
             Ok(parts)
         }
-        kind => Err(InvalidField::new(field_path(at, "type"), format!("`{kind}` cannot be read here"))),
+        kind => Err(InvalidField::new(field_path(at, "type"), format!("`{kind}` is not supported"))),
     }
 }
 
@@ -134,7 +133,7 @@ fn parse_image(block: &JsonObject, at: &str) -> Result<ContentPart, InvalidField
         "url" => image_part(required_str(source, "url", &at)?, &field_path(&at, "url")),
         _ => Err(InvalidField::new(
             field_path(&at, "type"),
-            "expected `base64` or `url`: files of a file store are not known here",
+            "expected `base64` or `url`: uploaded files are not supported",
         )),
     }
 }
@@ -160,7 +159,7 @@ fn parse_document(block: &JsonObject, at: &str) -> Result<Vec<ContentPart>, Inva
             _ => return Err(InvalidField::new(field_path(&at, "content"), "expected a text or a list of blocks")),
         },
         _ => {
-            let why = "expected `base64`, `url`, `text` or `content`: files of a file store are not known here";
+            let why = "expected `base64`, `url`, `text` or `content`: uploaded files are not supported";
             return Err(InvalidField::new(field_path(&at, "type"), why));
         }
     }

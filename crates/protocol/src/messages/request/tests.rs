@@ -1,5 +1,6 @@
 use super::*;
 use model::content::{ContentPart, FileRef};
+use serde_json::json;
 
 fn read(body: &Value) -> Result<StatelessRequest, InvalidField> {
     parse_messages_request(body.as_object().unwrap())

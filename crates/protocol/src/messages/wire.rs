@@ -1,0 +1,265 @@
+//! The JSON of the Messages protocol: events, the message object, content blocks.
+//!
+//! Members are declared in alphabetical order, which is the order that clients have always been sent.
+
+use model::json::JsonObject;
+use model::usage::Usage;
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+
+/// The MCP server that the server's own tools belong to.
+pub const SERVER_NAME: &str = "headwater";
+
+/// One event of the stream. Every type of event has a few of these members.
+#[derive(Default, Serialize)]
+pub(super) struct MessagesEvent<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) content_block: Option<ContentBlock<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) delta: Option<MessagesDelta<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<ErrorObject<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<MessageObject<'a>>,
+    #[serde(rename = "type")]
+    pub(super) event_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) usage: Option<UsageObject>,
+}
+
+impl MessagesEvent<'_> {
+    pub(super) fn new(event_type: &'static str) -> Self {
+        Self { event_type, ..Self::default() }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct MessageObject<'a> {
+    pub(super) content: Vec<ContentBlock<'a>>,
+    pub(super) id: String,
+    pub(super) model: &'a str,
+    pub(super) role: &'static str,
+    pub(super) stop_reason: Option<&'static str>,
+    /// Always `null`: providers do not report which one matched.
+    pub(super) stop_sequence: Option<&'static str>,
+    #[serde(rename = "type")]
+    pub(super) object_type: &'static str,
+    pub(super) usage: UsageObject,
+}
+
+/// A content block. Every type of block has a few of these members.
+#[derive(Default, Serialize)]
+pub(super) struct ContentBlock<'a> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    citations: Vec<Citation<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<[TextBlock; 1]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<JsonObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_error: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_name: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_use_id: Option<&'a str>,
+    #[serde(rename = "type")]
+    block_type: &'static str,
+}
+
+impl<'a> ContentBlock<'a> {
+    pub(super) fn thinking(thinking: String, signature: &'a str) -> Self {
+        let (thinking, signature) = (Some(thinking), Some(signature));
+        Self { thinking, signature, block_type: "thinking", ..Self::default() }
+    }
+
+    pub(super) fn text(text: String, citations: Vec<Citation<'a>>) -> Self {
+        Self { text: Some(text), citations, block_type: "text", ..Self::default() }
+    }
+
+    /// A call that the client answers.
+    pub(super) fn tool_use(id: &'a str, name: &'a str, input: JsonObject) -> Self {
+        Self { id: Some(id), name: Some(name), input: Some(input), block_type: "tool_use", ..Self::default() }
+    }
+
+    /// A call that the server answers.
+    pub(super) fn mcp_tool_use(id: &'a str, name: &'a str, input: JsonObject) -> Self {
+        Self { server_name: Some(SERVER_NAME), block_type: "mcp_tool_use", ..Self::tool_use(id, name, input) }
+    }
+
+    pub(super) fn mcp_tool_result(tool_use_id: &'a str, status: ToolResultStatus, text: String) -> Self {
+        Self {
+            content: Some([TextBlock { text, block_type: "text" }]),
+            is_error: Some(status == ToolResultStatus::Failed),
+            tool_use_id: Some(tool_use_id),
+            block_type: "mcp_tool_result",
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ToolResultStatus {
+    Succeeded,
+    Failed,
+}
+
+#[derive(Serialize)]
+struct TextBlock {
+    text: String,
+    #[serde(rename = "type")]
+    block_type: &'static str,
+}
+
+/// What a text refers to.
+#[derive(Default, Serialize)]
+pub(super) struct Citation<'a> {
+    cited_text: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encrypted_index: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_block_index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    search_result_index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_block_index: Option<u32>,
+    title: Option<Cow<'a, str>>,
+    #[serde(rename = "type")]
+    citation_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<&'a str>,
+}
+
+impl<'a> Citation<'a> {
+    pub(super) fn web_page(url: &'a str, title: Option<&'a str>) -> Self {
+        Self {
+            encrypted_index: Some(""),
+            title: title.map(Cow::Borrowed),
+            citation_type: "web_search_result_location",
+            url: Some(url),
+            ..Self::default()
+        }
+    }
+
+    /// One of the thread's own references, numbered from 1.
+    pub(super) fn reference(number: u32, source: String) -> Self {
+        Self {
+            end_block_index: Some(1),
+            search_result_index: Some(number.saturating_sub(1)),
+            source: Some(source),
+            start_block_index: Some(0),
+            title: Some(format!("[{number}]").into()),
+            citation_type: "search_result_location",
+            ..Self::default()
+        }
+    }
+}
+
+/// How a content block grows, or how the message ended.
+pub(super) enum MessagesDelta<'a> {
+    Block(BlockDelta<'a>),
+    Message(MessageDelta),
+}
+
+impl Serialize for MessagesDelta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Block(delta) => delta.serialize(serializer),
+            Self::Message(delta) => delta.serialize(serializer),
+        }
+    }
+}
+
+/// Every type of delta has one of these members.
+#[derive(Default, Serialize)]
+pub(super) struct BlockDelta<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    citation: Option<Citation<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partial_json: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signature: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<&'a str>,
+    #[serde(rename = "type")]
+    delta_type: &'static str,
+}
+
+impl<'a> BlockDelta<'a> {
+    pub(super) fn text(text: &'a str) -> Self {
+        Self { text: Some(text), delta_type: "text_delta", ..Self::default() }
+    }
+
+    pub(super) fn thinking(thinking: &'a str) -> Self {
+        Self { thinking: Some(thinking), delta_type: "thinking_delta", ..Self::default() }
+    }
+
+    pub(super) fn signature(signature: &'a str) -> Self {
+        Self { signature: Some(signature), delta_type: "signature_delta", ..Self::default() }
+    }
+
+    pub(super) fn input_json(partial_json: &'a str) -> Self {
+        Self { partial_json: Some(partial_json), delta_type: "input_json_delta", ..Self::default() }
+    }
+
+    pub(super) fn citation(citation: Citation<'a>) -> Self {
+        Self { citation: Some(citation), delta_type: "citations_delta", ..Self::default() }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct MessageDelta {
+    pub(super) stop_reason: Option<&'static str>,
+    /// Always `null`.
+    pub(super) stop_sequence: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ErrorObject<'a> {
+    pub(super) message: &'a str,
+    #[serde(rename = "type")]
+    pub(super) error_type: &'static str,
+}
+
+/// Usage. This protocol does not count cached tokens as input tokens.
+#[derive(Serialize)]
+pub(super) struct UsageObject {
+    cache_creation_input_tokens: u64,
+    cache_read_input_tokens: u64,
+    input_tokens: u64,
+    output_tokens: u64,
+    output_tokens_details: OutputTokensDetails,
+}
+
+#[derive(Serialize)]
+struct OutputTokensDetails {
+    thinking_tokens: u64,
+}
+
+impl From<Usage> for UsageObject {
+    fn from(usage: Usage) -> Self {
+        let cached = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+        Self {
+            cache_creation_input_tokens: usage.cache_write_tokens,
+            cache_read_input_tokens: usage.cached_tokens,
+            input_tokens: usage.input_tokens.saturating_sub(cached),
+            output_tokens: usage.output_tokens,
+            output_tokens_details: OutputTokensDetails { thinking_tokens: usage.reasoning_tokens },
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The JSON of the Responses protocol: events, the response object, its items and their parts.
+//!
+//! Members are declared in alphabetical order, which is the order that clients have always been sent. To add a field to the
+//! stream, add it to [`ResponsesEvent`] or [`ResponseObject`] and set it where the event is made.
+
+mod items;
+
+pub(super) use items::{
+    AnnotationObject, FunctionCallItem, FunctionCallOutputItem, FunctionOutput, ItemObject, ItemType,
+    McpApprovalRequestItem, McpApprovalResponseItem, McpCallError, McpCallItem, MessageItem, PartObject, ReasoningItem,
+};
+
+use model::json::JsonObject;
+use model::usage::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// The label under which the server's own tools are known to clients that declare MCP servers.
+pub const SERVER_LABEL: &str = "headwater";
+
+/// The request fields that a response repeats.
+pub(super) const ECHOED_FIELDS: [&str; 22] = [
+    "background",
+    "conversation",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "model",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+];
+
+/// One event of the stream. Every type of event has a few of these members.
+#[derive(Default, Serialize)]
+pub(crate) struct ResponsesEvent<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) annotation: Option<AnnotationObject<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) annotation_index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) arguments: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) content_index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) delta: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) item: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) item_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) logprobs: Option<&'a [Value]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output_index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) part: Option<PartObject<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) partial_image_b64: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) partial_image_index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refusal: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response: Option<&'a ResponseObject>,
+    pub(super) sequence_number: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) summary_index: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<&'a str>,
+    #[serde(rename = "type")]
+    pub(super) event_type: Cow<'a, str>,
+}
+
+impl<'a> ResponsesEvent<'a> {
+    pub(super) fn new(event_type: impl Into<Cow<'a, str>>) -> Self {
+        Self { event_type: event_type.into(), ..Self::default() }
+    }
+}
+
+/// A response. SDKs validate its shape in every lifecycle event, so every member is always present.
+///
+/// Members that repeat the request are kept as the client wrote them; deserializing the request's [`ECHOED_FIELDS`] gives
+/// a response with the defaults for all the others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ResponseObject {
+    pub(super) background: Value,
+    pub(super) completed_at: Option<u64>,
+    pub(super) conversation: Value,
+    pub(super) created_at: u64,
+    #[serde(skip_deserializing)]
+    pub(super) error: Option<ResponseError>,
+    pub(super) frequency_penalty: f64,
+    pub(super) id: String,
+    #[serde(skip_deserializing)]
+    pub(super) incomplete_details: Option<IncompleteDetails>,
+    pub(super) instructions: Value,
+    pub(super) max_output_tokens: Value,
+    pub(super) max_tool_calls: Value,
+    pub(super) metadata: Value,
+    pub(super) model: Value,
+    #[serde(skip_deserializing)]
+    pub(super) object: &'static str,
+    #[serde(skip_deserializing)]
+    pub(super) output: Vec<Box<RawValue>>,
+    pub(super) parallel_tool_calls: Value,
+    pub(super) presence_penalty: f64,
+    pub(super) previous_response_id: Value,
+    pub(super) prompt_cache_key: Value,
+    pub(super) reasoning: Value,
+    pub(super) safety_identifier: Value,
+    pub(super) service_tier: Value,
+    #[serde(skip_deserializing)]
+    pub(super) status: &'static str,
+    pub(super) store: Value,
+    pub(super) temperature: Value,
+    pub(super) text: Value,
+    pub(super) tool_choice: Value,
+    pub(super) tools: Value,
+    pub(super) top_logprobs: Value,
+    pub(super) top_p: Value,
+    pub(super) truncation: Value,
+    #[serde(skip_deserializing)]
+    pub(super) usage: Option<UsageObject>,
+    pub(super) user: Value,
+}
+
+impl Default for ResponseObject {
+    fn default() -> Self {
+        Self {
+            background: false.into(),
+            completed_at: None,
+            conversation: Value::Null,
+            created_at: 0,
+            error: None,
+            frequency_penalty: 0.0,
+            id: String::new(),
+            incomplete_details: None,
+            instructions: Value::Null,
+            max_output_tokens: Value::Null,
+            max_tool_calls: Value::Null,
+            metadata: Value::Null,
+            model: Value::Null,
+            object: "response",
+            output: Vec::new(),
+            parallel_tool_calls: true.into(),
+            presence_penalty: 0.0,
+            previous_response_id: Value::Null,
+            prompt_cache_key: Value::Null,
+            reasoning: Value::Null,
+            safety_identifier: Value::Null,
+            service_tier: "default".into(),
+            status: "in_progress",
+            store: true.into(),
+            temperature: 1.0.into(),
+            text: text_format(JsonObject::new()),
+            tool_choice: "auto".into(),
+            tools: Value::Array(Vec::new()),
+            top_logprobs: 0.into(),
+            top_p: 1.0.into(),
+            truncation: "disabled".into(),
+            usage: None,
+            user: Value::Null,
+        }
+    }
+}
+
+/// The member `text` with its format, which a request may leave out.
+pub(super) fn text_format(mut text: JsonObject) -> Value {
+    let plain = || JsonObject::from_iter([("type".to_owned(), "text".into())]).into();
+    text.entry("format").or_insert_with(plain);
+    text.into()
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ResponseError {
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct IncompleteDetails {
+    pub(super) reason: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct UsageObject {
+    input_tokens: u64,
+    input_tokens_details: InputTokensDetails,
+    output_tokens: u64,
+    output_tokens_details: OutputTokensDetails,
+    total_tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct InputTokensDetails {
+    cache_write_tokens: u64,
+    cached_tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct OutputTokensDetails {
+    reasoning_tokens: u64,
+}
+
+impl From<Usage> for UsageObject {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            input_tokens_details: InputTokensDetails {
+                cache_write_tokens: usage.cache_write_tokens,
+                cached_tokens: usage.cached_tokens,
+            },
+            output_tokens: usage.output_tokens,
+            output_tokens_details: OutputTokensDetails { reasoning_tokens: usage.reasoning_tokens },
+            total_tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+        }
+    }
+}

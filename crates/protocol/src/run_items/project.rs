@@ -1,0 +1,350 @@
+//! Records → events of an agent loop.
+
+use super::wire::{
+    AgentName, AgentUpdatedEvent, CallOutputItem, ComputerCallItem, Interruption, RawItem, RawResponseEvent,
+    RunEndedEvent, RunError, RunItem, RunItemEvent, RunPausedEvent, Screenshot,
+};
+use crate::record_frames::RecordFrames;
+use crate::responses::{ItemStyle, ResponseBuilder, ResponseHead, approval_arguments};
+use crate::run_end::RunEnd;
+use crate::run_reader::RunReader;
+use crate::tool_results::result_text;
+use model::error::{ErrorCode, ErrorInfo};
+use model::event::{Event, PendingKind, PendingRequest, StepDone, StopReason};
+use model::fold::{RunFold, TaskFold};
+use model::item::{Block, CallKind, Item, ItemStatus, ResultStatus, ToolCall, ToolResult};
+use model::ports::{Frames, Projection};
+use model::task::TaskStatus;
+use model::{Record, TaskId, ThreadId};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The name of this projection in cursors.
+pub const RUN_ITEMS_PROJECTION: &str = "run-items";
+
+const COMPUTER_TOOL: &str = "computer";
+
+/// A run, or all runs of a thread, as run items.
+#[derive(Clone, Debug)]
+pub struct RunItemsProjection {
+    /// `None` is all runs.
+    run: Option<TaskId>,
+    thread: ThreadId,
+    reader: RunReader,
+    /// The raw response of the current turn.
+    response: Option<ResponseBuilder>,
+    finished: bool,
+}
+
+impl RunItemsProjection {
+    /// One run. Ends with it.
+    #[must_use]
+    pub fn new(run: TaskId, thread: &ThreadId) -> Self {
+        Self { run: Some(run), ..Self::for_thread(thread) }
+    }
+
+    /// All runs of a thread, one after the other. Never ends.
+    #[must_use]
+    pub fn for_thread(thread: &ThreadId) -> Self {
+        Self { run: None, thread: thread.clone(), reader: RunReader::default(), response: None, finished: false }
+    }
+}
+
+impl Projection for RunItemsProjection {
+    fn project(&mut self, record: &Record, out: &mut Frames) {
+        let is_included = self.run.as_ref().is_none_or(|run| record.run == *run);
+        if !self.finished && is_included {
+            let frames = RecordFrames::default();
+            let mut turn = TurnProjector { thread: &self.thread, response: &mut self.response, record, frames };
+            self.reader.read_record(record, |run, event| turn.on_event(run, event));
+            turn.frames.write_with_ids(record, RUN_ITEMS_PROJECTION, out);
+            self.finished = self.run.is_some() && self.reader.fold().has_ended();
+        }
+        if self.finished {
+            out.finish();
+        }
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Projection> {
+        Box::new(self.clone())
+    }
+}
+
+/// Applies one record to the current turn.
+struct TurnProjector<'a> {
+    thread: &'a ThreadId,
+    response: &'a mut Option<ResponseBuilder>,
+    record: &'a Record,
+    frames: RecordFrames,
+}
+
+impl TurnProjector<'_> {
+    fn on_event(&mut self, run: &RunFold, event: &Event) {
+        let Some(root) = run.root().filter(|root| event.task_id() == Some(&root.id)) else { return };
+        match event {
+            Event::Created(_) => {
+                *self.response = None;
+                self.push_agent_updated(root);
+            }
+            Event::Resumed(_) | Event::AgentUpdated(_) => self.push_agent_updated(root),
+            Event::StepStarted(_) => self.start_response(root),
+            Event::StepDone(e) => self.finish_response(run, e),
+            Event::ItemAdded(e) => {
+                let style = match &e.item {
+                    Item::Reasoning(_) | Item::Message(_) | Item::HostedCall(_) => ItemStyle::Plain,
+                    Item::ToolCall(_) => ItemStyle::Function,
+                    Item::ToolResult(_) | Item::FileProcessing(_) => return,
+                };
+                self.update_response(|response| response.add_item(run, e.output_index, style));
+            }
+            Event::ItemDone(e) => self.on_item_done(run, root, e.output_index),
+            Event::Paused(e) => self.push_run_paused(run, &e.pending),
+            Event::Completed(_) | Event::Incomplete(_) | Event::Failed(_) | Event::Cancelled(_) => {
+                self.push_run_ended(root);
+            }
+            Event::SummaryAdded(_)
+            | Event::SummaryDelta(_)
+            | Event::SummaryDone(_)
+            | Event::ArgumentsDelta(_)
+            | Event::ArgumentsDone(_)
+            | Event::HostedCallUpdated(_)
+            | Event::TextAdded(_)
+            | Event::TextDelta(_)
+            | Event::AnnotationAdded(_)
+            | Event::TextDone(_)
+            | Event::ImageDelta(_) => self.update_response(|response| response.on_item_event(run, event)),
+            // Exhaustive on purpose: a new event is either placed above or skipped here by name.
+            Event::Started(_)
+            | Event::Retrying(_)
+            | Event::FileProcessingUpdated(_)
+            | Event::ImageAdded(_)
+            | Event::ImageDone(_)
+            | Event::ToolStarted(_)
+            | Event::ToolProgress(_)
+            | Event::InputAdded(_)
+            | Event::ApprovalRequested(_)
+            | Event::ApprovalResolved(_)
+            | Event::StateSnapshot(_)
+            | Event::StateDelta(_)
+            | Event::Custom(_)
+            | Event::ProviderEvent(_)
+            | Event::Cancelling(_)
+            | Event::Recovered(_)
+            | Event::HistoryCompacted(_)
+            | Event::RunHidden(_)
+            | Event::Unknown(_) => {}
+        }
+    }
+
+    /// A turn starts, and a new response with it.
+    fn start_response(&mut self, root: &TaskFold) {
+        let head = ResponseHead {
+            id: format!("resp_{}_s{}", root.id.run_suffix(), root.steps.len()),
+            created_at: self.record.at,
+            model: &root.spec.model,
+            metadata: &root.spec.metadata,
+            request_echo: &Value::Null,
+            previous_id: None,
+        };
+        *self.response = Some(ResponseBuilder::start(head, self.thread));
+        self.update_response(|_| ());
+    }
+
+    fn finish_response(&mut self, run: &RunFold, e: &StepDone) {
+        let end = match e.stop_reason {
+            StopReason::Stop | StopReason::ToolCalls => RunEnd::Completed,
+            StopReason::MaxTokens => RunEnd::Limit,
+            StopReason::ContentFilter => RunEnd::ContentFilter,
+            StopReason::Cancelled => RunEnd::cancelled(),
+            StopReason::Error => RunEnd::failed(&ErrorInfo::new(ErrorCode::ProviderError, "The turn failed.")),
+            StopReason::Lost => {
+                RunEnd::failed(&ErrorInfo::new(ErrorCode::Lost, "The server stopped in the middle of the turn."))
+            }
+        };
+        let at = self.record.at;
+        self.update_response(|response| {
+            response.add_usage(e.usage);
+            if !e.model.is_empty() {
+                response.set_model(&e.model);
+            }
+            if let Some(tier) = &e.service_tier {
+                response.set_service_tier(tier);
+            }
+            response.finish(run, &end, at);
+        });
+        *self.response = None;
+    }
+
+    /// An item is complete: the raw response closes it, then the loop reports it.
+    fn on_item_done(&mut self, run: &RunFold, root: &TaskFold, output_index: u32) {
+        let Some(fold) = root.items.get(output_index as usize) else { return };
+        if let Item::ToolResult(result) = &fold.item {
+            return self.push_tool_output(run, root, result);
+        }
+        let mut raw_item = None;
+        self.update_response(|response| {
+            raw_item = response.on_item_done(run, output_index).map(ToOwned::to_owned);
+        });
+        if let Some(raw_item) = raw_item {
+            self.push_item_created(root, &fold.item, &raw_item);
+        }
+    }
+
+    /// Changes the response and sends the frames that this makes.
+    fn update_response(&mut self, update: impl FnOnce(&mut ResponseBuilder)) {
+        let Some(response) = self.response.as_mut() else { return };
+        update(response);
+        for frame in response.take_frames() {
+            let event = RawResponseEvent::new(&frame.data);
+            self.frames.push(event.event_type, &event);
+        }
+    }
+
+    fn push_agent_updated(&mut self, root: &TaskFold) {
+        let event = AgentUpdatedEvent::new(&root.agent);
+        self.frames.push(event.event_type, &event);
+    }
+
+    /// Reports an item of a turn, unless it was interrupted.
+    fn push_item_created(&mut self, root: &TaskFold, item: &Item, raw_item: &RawValue) {
+        let (status, agent) = match item {
+            Item::Reasoning(item) => (item.status, &item.agent),
+            Item::Message(item) => (item.status, &item.agent),
+            Item::ToolCall(item) => (item.status, &item.agent),
+            Item::HostedCall(item) => (item.status, &item.agent),
+            Item::ToolResult(_) | Item::FileProcessing(_) => return,
+        };
+        if status == Some(ItemStatus::Incomplete) {
+            return;
+        }
+        let (name, item_type) = match item {
+            Item::Reasoning(_) => ("reasoning_item_created", "reasoning_item"),
+            Item::Message(_) => ("message_output_created", "message_output_item"),
+            Item::ToolCall(call) if call.kind == Some(CallKind::Handoff) => ("handoff_requested", "handoff_call_item"),
+            Item::HostedCall(call) if call.name == "mcp_list_tools" => ("mcp_list_tools", "mcp_list_tools_item"),
+            Item::ToolCall(_) | Item::HostedCall(_) | Item::ToolResult(_) | Item::FileProcessing(_) => {
+                ("tool_called", "tool_call_item")
+            }
+        };
+        let arguments = match item {
+            Item::ToolCall(call) if name == "tool_called" => computer_arguments(call).map(|parsed| (call, parsed)),
+            _ => None,
+        };
+        let no_checks = Value::Array(Vec::new());
+        let computer_call = arguments.as_ref().and_then(|(call, parsed)| computer_call_item(call, parsed, &no_checks));
+        let raw_item = computer_call.map_or(RawItem::Response(raw_item), RawItem::ComputerCall);
+        let agent = AgentName { name: agent.as_deref().unwrap_or(&root.agent) };
+        self.push_run_item(name, RunItem { agent, output: None, raw_item, item_type });
+    }
+
+    /// Reports the result of a call, unless the call was given up.
+    fn push_tool_output(&mut self, run: &RunFold, root: &TaskFold, result: &ToolResult) {
+        let Some((_, call)) = root.call(&result.call_id) else { return };
+        let status = result.status.unwrap_or(ResultStatus::Completed);
+        if status == ResultStatus::Incomplete {
+            return;
+        }
+        let (name, item_type) = match call.kind {
+            Some(CallKind::Handoff) if status == ResultStatus::Completed => ("handoff_occured", "handoff_output_item"),
+            _ => ("tool_output", "tool_call_output_item"),
+        };
+        let call_id = call.call_id.as_str();
+        let text = output_text(run, root, result, status);
+        let screenshot = if call.name == COMPUTER_TOOL { screenshot_url(result) } else { None };
+        let (raw_item, output) = match screenshot {
+            Some(url) => {
+                let (output, item_type) = (Screenshot::new(url), "computer_call_output");
+                (RawItem::ComputerCallOutput(CallOutputItem { call_id, output, item_type }), url)
+            }
+            None => {
+                let (output, item_type) = (text.as_str(), "function_call_output");
+                (RawItem::FunctionCallOutput(CallOutputItem { call_id, output, item_type }), text.as_str())
+            }
+        };
+        let agent = AgentName { name: result.agent.as_deref().or(call.agent.as_deref()).unwrap_or(&root.agent) };
+        self.push_run_item(name, RunItem { agent, output: Some(output), raw_item, item_type });
+    }
+
+    fn push_run_item(&mut self, name: &'static str, item: RunItem<'_>) {
+        let event = RunItemEvent::new(name, item);
+        self.frames.push(event.event_type, &event);
+    }
+
+    fn push_run_paused(&mut self, run: &RunFold, pending: &[PendingRequest]) {
+        let needs_approval = pending.iter().any(|pending| pending.kind == PendingKind::Approval);
+        let reason = if needs_approval { "approval" } else { "client_tool" };
+        let interruptions = pending.iter().filter_map(|pending| interruption(run, pending)).collect();
+        let event = RunPausedEvent::new(reason, interruptions);
+        self.frames.push(event.event_type, &event);
+    }
+
+    fn push_run_ended(&mut self, root: &TaskFold) {
+        let error = root.error.as_ref().filter(|_| root.status == TaskStatus::Failed);
+        let reason = root.reason.as_deref().or(error.map(|error| error.code.as_str()));
+        let error = error.map(|error| RunError { code: &error.code, message: &error.message });
+        let event = RunEndedEvent::new(root.status.as_str(), reason, error);
+        self.frames.push(event.event_type, &event);
+    }
+}
+
+/// The text of a result, or the reason why there is none.
+fn output_text(run: &RunFold, root: &TaskFold, result: &ToolResult, status: ResultStatus) -> String {
+    let reason = result.error.as_ref().map(|error| {
+        let text = if error.message.is_empty() { &error.code } else { &error.message };
+        match status {
+            ResultStatus::Rejected if error.code == "rejected" => format!("Rejected: {text}"),
+            _ => text.clone(),
+        }
+    });
+    reason.filter(|_| status != ResultStatus::Completed).unwrap_or_else(|| result_text(run, root, result))
+}
+
+fn computer_arguments(call: &ToolCall) -> Option<Value> {
+    if call.name != COMPUTER_TOOL {
+        return None;
+    }
+    serde_json::from_str(call.arguments.as_deref()?).ok()
+}
+
+fn computer_call_item<'a>(
+    call: &'a ToolCall,
+    arguments: &'a Value,
+    no_checks: &'a Value,
+) -> Option<ComputerCallItem<'a>> {
+    let actions = arguments.get("actions")?.as_array()?.as_slice();
+    let (action, actions) = match actions {
+        [action] => (Some(action), None),
+        actions => (None, Some(actions)),
+    };
+    Some(ComputerCallItem {
+        action,
+        actions,
+        call_id: call.call_id.as_str(),
+        id: call.id.as_str(),
+        pending_safety_checks: arguments.get("pending_safety_checks").unwrap_or(no_checks),
+        status: "completed",
+        item_type: "computer_call",
+    })
+}
+
+fn screenshot_url(result: &ToolResult) -> Option<&str> {
+    result.block_list.iter().flatten().rev().find_map(|block| match block {
+        Block::Image(image) => Some(image.image_url.url.as_str()),
+        _ => None,
+    })
+}
+
+fn interruption<'a>(run: &'a RunFold, pending: &'a PendingRequest) -> Option<Interruption<'a>> {
+    let task = run.task(&pending.task_id)?;
+    let (_, call) = task.call(&pending.call_id)?;
+    let arguments = match (pending.kind, task.last_approval(&pending.call_id)) {
+        (PendingKind::Approval, Some((request, _))) => approval_arguments(request, call),
+        _ => call.arguments.clone().unwrap_or_default(),
+    };
+    Some(Interruption {
+        arguments,
+        call_id: call.call_id.as_str(),
+        key: pending.key.as_ref().map(|key| key.as_str()),
+        tool_name: &call.name,
+    })
+}

@@ -1,0 +1,167 @@
+//! The events of an agent loop. Item events have the names that clients of such loops know, one of them misspelt.
+//!
+//! Members are declared in alphabetical order, which is the order that clients have always been sent.
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+#[derive(Serialize)]
+pub(super) struct RawResponseEvent<'a> {
+    data: &'a RawValue,
+    #[serde(rename = "type")]
+    pub(super) event_type: &'static str,
+}
+
+impl<'a> RawResponseEvent<'a> {
+    pub(super) const fn new(data: &'a RawValue) -> Self {
+        Self { data, event_type: "raw_response_event" }
+    }
+}
+
+/// Another agent is active.
+#[derive(Serialize)]
+pub(super) struct AgentUpdatedEvent<'a> {
+    new_agent: AgentName<'a>,
+    #[serde(rename = "type")]
+    pub(super) event_type: &'static str,
+}
+
+impl<'a> AgentUpdatedEvent<'a> {
+    pub(super) const fn new(name: &'a str) -> Self {
+        Self { new_agent: AgentName { name }, event_type: "agent_updated_stream_event" }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct AgentName<'a> {
+    pub(super) name: &'a str,
+}
+
+/// An item is complete.
+#[derive(Serialize)]
+pub(super) struct RunItemEvent<'a> {
+    item: RunItem<'a>,
+    name: &'static str,
+    #[serde(rename = "type")]
+    pub(super) event_type: &'static str,
+}
+
+impl<'a> RunItemEvent<'a> {
+    pub(super) const fn new(name: &'static str, item: RunItem<'a>) -> Self {
+        Self { item, name, event_type: "run_item_stream_event" }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct RunItem<'a> {
+    pub(super) agent: AgentName<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output: Option<&'a str>,
+    pub(super) raw_item: RawItem<'a>,
+    #[serde(rename = "type")]
+    pub(super) item_type: &'static str,
+}
+
+/// An item in the shape of the Responses protocol.
+pub(super) enum RawItem<'a> {
+    /// As it was sent in the raw response.
+    Response(&'a RawValue),
+    ComputerCall(ComputerCallItem<'a>),
+    FunctionCallOutput(CallOutputItem<'a, &'a str>),
+    ComputerCallOutput(CallOutputItem<'a, Screenshot<'a>>),
+}
+
+impl Serialize for RawItem<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Response(item) => item.serialize(serializer),
+            Self::ComputerCall(item) => item.serialize(serializer),
+            Self::FunctionCallOutput(item) => item.serialize(serializer),
+            Self::ComputerCallOutput(item) => item.serialize(serializer),
+        }
+    }
+}
+
+/// A call of the computer tool: one action by itself, several as a list.
+#[derive(Serialize)]
+pub(super) struct ComputerCallItem<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) action: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) actions: Option<&'a [Value]>,
+    pub(super) call_id: &'a str,
+    pub(super) id: &'a str,
+    pub(super) pending_safety_checks: &'a Value,
+    pub(super) status: &'static str,
+    #[serde(rename = "type")]
+    pub(super) item_type: &'static str,
+}
+
+#[derive(Serialize)]
+pub(super) struct CallOutputItem<'a, T> {
+    pub(super) call_id: &'a str,
+    pub(super) output: T,
+    #[serde(rename = "type")]
+    pub(super) item_type: &'static str,
+}
+
+#[derive(Serialize)]
+pub(super) struct Screenshot<'a> {
+    image_url: &'a str,
+    #[serde(rename = "type")]
+    output_type: &'static str,
+}
+
+impl<'a> Screenshot<'a> {
+    pub(super) const fn new(image_url: &'a str) -> Self {
+        Self { image_url, output_type: "computer_screenshot" }
+    }
+}
+
+/// The run waits for approvals or for the client's tools.
+#[derive(Serialize)]
+pub(super) struct RunPausedEvent<'a> {
+    interruptions: Vec<Interruption<'a>>,
+    reason: &'static str,
+    #[serde(rename = "type")]
+    pub(super) event_type: &'static str,
+}
+
+impl<'a> RunPausedEvent<'a> {
+    pub(super) const fn new(reason: &'static str, interruptions: Vec<Interruption<'a>>) -> Self {
+        Self { interruptions, reason, event_type: "run_paused" }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct Interruption<'a> {
+    pub(super) arguments: String,
+    pub(super) call_id: &'a str,
+    pub(super) key: Option<&'a str>,
+    pub(super) tool_name: &'a str,
+}
+
+#[derive(Serialize)]
+pub(super) struct RunEndedEvent<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<RunError<'a>>,
+    /// Always empty.
+    interruptions: [(); 0],
+    reason: Option<&'a str>,
+    status: &'static str,
+    #[serde(rename = "type")]
+    pub(super) event_type: &'static str,
+}
+
+impl<'a> RunEndedEvent<'a> {
+    pub(super) const fn new(status: &'static str, reason: Option<&'a str>, error: Option<RunError<'a>>) -> Self {
+        Self { error, interruptions: [], reason, status, event_type: "run_ended" }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct RunError<'a> {
+    pub(super) code: &'a str,
+    pub(super) message: &'a str,
+}
