@@ -16,7 +16,7 @@ use crate::input_hook::PendingHook;
 use crate::shared::StopMode;
 use crate::thread_state;
 use crate::timers::Timers;
-use machine::{Effect, EffectId, InputContext, MachineInput, MachineOutput, RunState, TimerId};
+use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, TimerId};
 use model::Seq;
 use model::definition::Definitions;
 use model::fold::RunFold;
@@ -270,8 +270,8 @@ impl<'a> ThreadSession<'a> {
     pub(crate) fn step(&mut self, input: MachineInput) {
         let now = self.actor.shared.ports.clock.now();
         let Some(run) = &mut self.run else { return };
-        let mut out = MachineOutput::default();
-        machine::apply_input(run, input, InputContext { now }, &mut out);
+        let mut out = MachineOutput::new(now);
+        machine::apply_input(run, input, &mut out);
         for effect in out.effects {
             self.start_effect(effect);
         }

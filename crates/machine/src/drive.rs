@@ -5,8 +5,8 @@ use crate::effect::{Effect, EffectId, TimerId};
 use crate::file_processing::{self, FileReadStage};
 use crate::state::RunState;
 use crate::{
-    InputContext, MachineOutput, budget, handoff, model_call, outstanding_effects, pending, sub_agent, task_end,
-    tool_execution, tool_result,
+    MachineOutput, budget, handoff, model_call, outstanding_effects, pending, sub_agent, task_end, tool_execution,
+    tool_result,
 };
 use model::command::{StartCommand, SteerCommand};
 use model::content::ContentPart;
@@ -19,12 +19,12 @@ use model::task::TaskStatus;
 use model::{CallId, ItemId, TaskId};
 
 /// The run begins.
-pub(crate) fn start_run(run: &mut RunState, start: StartCommand, ctx: InputContext, out: &mut MachineOutput) {
+pub(crate) fn start_run(run: &mut RunState, start: StartCommand, out: &mut MachineOutput) {
     if !run.fold.tasks.is_empty() {
         return; // the run is there already: the command was answered before
     }
     let model = run.definitions.resolve_agent(&start.agent).and_then(|agent| agent.models.into_iter().next());
-    let deadline = ctx.now.saturating_add(run.definitions.limits.run_deadline_ms);
+    let deadline = out.now().saturating_add(run.definitions.limits.run_deadline_ms);
     let input = initial_input(&start.task_id, start.input);
     let task = TaskSpec {
         thread_id: run.thread.clone(),
@@ -77,11 +77,11 @@ pub(crate) fn add_steering_input(run: &mut RunState, steer: SteerCommand, out: &
 }
 
 /// Lets everything go on that can.
-pub(crate) fn advance_run(run: &mut RunState, ctx: InputContext, out: &mut MachineOutput) {
+pub(crate) fn advance_run(run: &mut RunState, out: &mut MachineOutput) {
     // Newest first: a child that ends lets its parent go on in the same pass.
     while let Some((id, next)) = next_task_action(run) {
         let before = run.head();
-        perform_task_action(run, &id, next, ctx, out);
+        perform_task_action(run, &id, next, out);
         if run.head() == before {
             break; // a move that no record tells of would be the next one again, for ever
         }
@@ -160,12 +160,12 @@ fn call_model_or_stop(run: &RunState, task: &TaskFold) -> Option<TaskAction> {
     })
 }
 
-fn perform_task_action(run: &mut RunState, id: &TaskId, next: TaskAction, ctx: InputContext, out: &mut MachineOutput) {
+fn perform_task_action(run: &mut RunState, id: &TaskId, next: TaskAction, out: &mut MachineOutput) {
     match next {
         TaskAction::ReadFiles => file_processing::start_file_reads(run, id, out),
         TaskAction::FinishFiles => file_processing::finish_file_reads(run, id, out),
         TaskAction::CallModel => model_call::begin_step(run, id, out),
-        TaskAction::HandleCall(call, act) => perform_call_action(run, &call, act, ctx, out),
+        TaskAction::HandleCall(call, act) => perform_call_action(run, &call, act, out),
         TaskAction::Complete => task_end::complete_task(run, id, out),
         TaskAction::Cancel => task_end::finish_cancelled_task(run, id, out),
         TaskAction::StopAtLimit(reason) => task_end::stop_at_limit(run, id, reason, out),
@@ -173,14 +173,12 @@ fn perform_task_action(run: &mut RunState, id: &TaskId, next: TaskAction, ctx: I
     }
 }
 
-fn perform_call_action(run: &mut RunState, call: &CallId, act: CallAction, ctx: InputContext, out: &mut MachineOutput) {
+fn perform_call_action(run: &mut RunState, call: &CallId, act: CallAction, out: &mut MachineOutput) {
     match act {
         CallAction::SetResult(status, output) => tool_result::write_result(run, call, status, *output, out),
-        CallAction::RequestApproval(tool, arguments) => {
-            pending::request_approval(run, call, &tool, &arguments, ctx, out)
-        }
+        CallAction::RequestApproval(tool, arguments) => pending::request_approval(run, call, &tool, &arguments, out),
         CallAction::WithdrawApproval => pending::withdraw_approval(run, call, out),
-        CallAction::StartTool(tool, arguments) => tool_execution::start_tool(run, call, &tool, arguments, ctx, out),
+        CallAction::StartTool(tool, arguments) => tool_execution::start_tool(run, call, &tool, arguments, out),
         CallAction::StartSubAgent(agent, arguments) => sub_agent::start_sub_agent(run, call, &agent, arguments, out),
         CallAction::FinishSubAgent => sub_agent::finish_sub_agent(run, call, out),
         CallAction::RepeatResult(status, output) => tool_result::write_repeated_result(run, call, status, *output, out),

@@ -5,7 +5,7 @@
 //! the state alone and lets everything go on that can: nothing is remembered that the log does not say, so recovery is
 //! the fold of the log and one more input.
 //!
-//! Invariant: no clock, no randomness, no I/O. Time comes in through [`Ctx`]; ids are numbered from the log.
+//! Invariant: no clock, no randomness, no I/O. Time comes in through [`MachineOutput::new`]; ids are numbered from the log.
 
 mod arguments;
 mod budget;
@@ -39,18 +39,10 @@ use calls::CallState;
 use model::Millis;
 use model::fold::TaskFold;
 
-/// What an input is answered with, beside the state: the moment.
-#[derive(Clone, Copy, Debug)]
-pub struct InputContext {
-    /// Now.
-    pub now: Millis,
-}
-
 /// Answers one input. Everything that it causes stands in `out`, to be appended together.
-pub fn apply_input(run: &mut RunState, input: MachineInput, ctx: InputContext, out: &mut MachineOutput) {
-    out.set_now(ctx.now);
+pub fn apply_input(run: &mut RunState, input: MachineInput, out: &mut MachineOutput) {
     match input {
-        MachineInput::Start(start) => drive::start_run(run, *start, ctx, out),
+        MachineInput::Start(start) => drive::start_run(run, *start, out),
         MachineInput::Model { id, event } => {
             let is_delta = matches!(event, model::model_turn::ModelEvent::Delta(_));
             model_turn::on_model_event(run, &id, event, out);
@@ -66,9 +58,9 @@ pub fn apply_input(run: &mut RunState, input: MachineInput, ctx: InputContext, o
         MachineInput::Timer(TimerId::Run(task)) => task_end::on_run_deadline(run, &task, out),
         // Somebody may have decided just before: the clock's answer ([`at_timeout`]) comes by way of the inbox, too.
         MachineInput::Timer(TimerId::Approval(_)) => {}
-        MachineInput::Recovered => recovery::recover_run(run, ctx, out),
+        MachineInput::Recovered => recovery::recover_run(run, out),
     }
-    drive::advance_run(run, ctx, out);
+    drive::advance_run(run, out);
 }
 
 /// When a timer fires.

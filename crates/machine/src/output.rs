@@ -8,7 +8,7 @@ use model::record::{PrivatePayload, RecordDraft};
 use model::{Event, Millis, Seq};
 
 /// What an input, or several, caused.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MachineOutput {
     /// Events in order, each at its place.
     pub drafts: Vec<RecordDraft>,
@@ -18,12 +18,12 @@ pub struct MachineOutput {
 }
 
 impl MachineOutput {
-    /// What follows happens now.
-    pub(crate) fn set_now(&mut self, now: Millis) {
-        self.now = now;
+    /// The one place where time enters the machine: `now` is what the clock says when the input arrives.
+    #[must_use]
+    pub const fn new(now: Millis) -> Self {
+        Self { drafts: Vec::new(), effects: Vec::new(), now }
     }
 
-    /// What the clock says.
     pub(crate) const fn now(&self) -> Millis {
         self.now
     }

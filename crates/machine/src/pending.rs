@@ -3,7 +3,7 @@
 use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId, TimerId};
 use crate::state::RunState;
-use crate::{InputContext, MachineOutput, tool_result};
+use crate::{MachineOutput, tool_result};
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult};
 use model::definition::{ApprovalOnTimeout, Tool};
 use model::event::{
@@ -23,13 +23,12 @@ pub(crate) fn request_approval(
     call: &CallId,
     tool: &Tool,
     arguments: &str,
-    ctx: InputContext,
     out: &mut MachineOutput,
 ) {
     let Some(task_id) = run.task_of_call(call).map(|task| task.id.clone()) else { return };
     let key = call.approval_key();
     let args = serde_json::from_str(arguments).unwrap_or_default();
-    let expires_at = ctx.now.saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
+    let expires_at = out.now().saturating_add(tool.approval_timeout_seconds.saturating_mul(1_000));
     let asked = ApprovalRequested {
         task_id,
         key: key.clone(),

@@ -6,10 +6,7 @@
 
 use crate::calls::{self, CallState};
 use crate::state::RunState;
-use crate::{
-    InputContext, MachineOutput, close_items, file_processing, model_turn, pending, task_end, tool_execution,
-    tool_result,
-};
+use crate::{MachineOutput, close_items, file_processing, model_turn, pending, task_end, tool_execution, tool_result};
 use model::definition::OnCrash;
 use model::error::ErrorInfo;
 use model::event::{CancelMode, Event, StopReason, TaskCancelling, TaskFailed, TaskRecovered};
@@ -22,7 +19,7 @@ use model::{CallId, ItemId, TaskId};
 const CRASH_ATTEMPTS_MAX: usize = 3;
 
 /// Goes on from what the log says.
-pub(crate) fn recover_run(run: &mut RunState, ctx: InputContext, out: &mut MachineOutput) {
+pub(crate) fn recover_run(run: &mut RunState, out: &mut MachineOutput) {
     if run.fold.root().is_none_or(|root| root.status != TaskStatus::Running) {
         return;
     }
@@ -34,12 +31,12 @@ pub(crate) fn recover_run(run: &mut RunState, ctx: InputContext, out: &mut Machi
     let tasks: Vec<TaskId> = run.fold.tasks.iter().rev().map(|task| task.id.clone()).collect();
     for task in tasks {
         if run.fold.task(&task).is_some_and(|fold| fold.status == TaskStatus::Running) {
-            recover_task(run, &task, ctx, out);
+            recover_task(run, &task, out);
         }
     }
 }
 
-fn recover_task(run: &mut RunState, task: &TaskId, ctx: InputContext, out: &mut MachineOutput) {
+fn recover_task(run: &mut RunState, task: &TaskId, out: &mut MachineOutput) {
     file_processing::restart_file_reads(run, task, CRASH_ATTEMPTS_MAX, out);
     let Some(fold) = run.fold.task(task) else { return };
     let running = interrupted_calls(fold);
@@ -48,7 +45,7 @@ fn recover_task(run: &mut RunState, task: &TaskId, ctx: InputContext, out: &mut 
             emit_recovered(run, task, (step.step, step.attempt), Vec::new(), out);
         }
         for call in running {
-            recover_call(run, &call, ctx, out);
+            recover_call(run, &call, out);
         }
         return;
     };
@@ -103,7 +100,7 @@ pub(crate) fn outcome_unknown_error(said: Option<&str>) -> ErrorInfo {
 }
 
 /// A call ran when the process died.
-fn recover_call(run: &mut RunState, call: &CallId, ctx: InputContext, out: &mut MachineOutput) {
+fn recover_call(run: &mut RunState, call: &CallId, out: &mut MachineOutput) {
     let Some(task) = run.task_of_call(call) else { return };
     let Some((fold, held)) = task.call(call) else { return };
     let Some(started) = fold.started.clone() else { return };
@@ -111,8 +108,8 @@ fn recover_call(run: &mut RunState, call: &CallId, ctx: InputContext, out: &mut 
     let again = started.idempotent && (started.attempt as usize) < CRASH_ATTEMPTS_MAX;
     let unknown = outcome_unknown_error(None);
     match (tool, started.on_crash) {
-        (Some(tool), _) if again => tool_execution::start_tool(run, call, &tool, started.arguments, ctx, out),
-        (Some(tool), OnCrash::Ask) => pending::request_approval(run, call, &tool, &started.arguments, ctx, out),
+        (Some(tool), _) if again => tool_execution::start_tool(run, call, &tool, started.arguments, out),
+        (Some(tool), OnCrash::Ask) => pending::request_approval(run, call, &tool, &started.arguments, out),
         (_, OnCrash::Fail) => tool_result::write_error_result(run, call, ResultStatus::Failed, unknown, out),
         (_, OnCrash::Unknown | OnCrash::Ask) => {
             tool_result::write_error_result(run, call, ResultStatus::Unknown, unknown, out)

@@ -3,7 +3,7 @@
 use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId};
 use crate::state::RunState;
-use crate::{InputContext, MachineOutput, tool_result};
+use crate::{MachineOutput, tool_result};
 use model::definition::Tool;
 use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
 use model::record::PrivatePayload;
@@ -12,19 +12,12 @@ use model::{CallId, TaskId};
 use std::sync::Arc;
 
 /// Starts a tool, with the arguments that were found good. Nothing runs before this record is durable (law 10).
-pub(crate) fn start_tool(
-    run: &mut RunState,
-    call: &CallId,
-    tool: &Tool,
-    arguments: String,
-    ctx: InputContext,
-    out: &mut MachineOutput,
-) {
+pub(crate) fn start_tool(run: &mut RunState, call: &CallId, tool: &Tool, arguments: String, out: &mut MachineOutput) {
     let Some(task) = run.task_of_call(call) else { return };
     let Some((fold, _)) = task.call(call) else { return };
     let (task_id, attempt) = (task.id.clone(), fold.attempts + 1);
     let limits = &run.definitions.limits;
-    let deadline = ctx.now.saturating_add(tool.timeout_ms.unwrap_or(limits.tool_timeout_ms));
+    let deadline = out.now().saturating_add(tool.timeout_ms.unwrap_or(limits.tool_timeout_ms));
     let request = ToolRequest {
         user: run.user.clone(),
         thread: run.thread.clone(),
