@@ -3,7 +3,7 @@
 use crate::session::ThreadSession;
 use machine::EffectId;
 use model::defects::Defect;
-use model::event::{ApprovalRequested, ApprovalResolved, Event, StepDone};
+use model::event::{ApprovalRequested, ApprovalResolved, Event};
 use model::limits::{UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX};
 use model::ports::{AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, Day, DirectoryChange, OnCommit, Spend};
 use model::record::RecordDraft;
@@ -62,7 +62,6 @@ impl ThreadSession<'_> {
         let change = match event {
             Event::ApprovalRequested(asked) => self.approval_requested_change(root, asked, at),
             Event::ApprovalResolved(resolved) => approval_resolved_change(resolved, at),
-            Event::StepDone(done) => self.usage_change(done, at),
             Event::Paused(_) => Some(DirectoryChange::ScheduleWakeup { at: self.next_wake_at() }),
             Event::Resumed(_) => Some(DirectoryChange::ScheduleWakeup { at: None }),
             _ => None,
@@ -90,10 +89,11 @@ impl ThreadSession<'_> {
         Some(DirectoryChange::ApprovalRequested(Box::new(row)))
     }
 
-    fn usage_change(&self, done: &StepDone, at: Millis) -> Option<DirectoryChange> {
-        let cost = self.run.as_ref().and_then(|run| run.definitions.cost(&done.model, done.usage));
-        let spent = Spend { usage: done.usage, cost: machine::cost_micros(cost.unwrap_or_default()) };
-        (spent != Spend::default()).then(|| DirectoryChange::AddSpend { day: Day::from_millis(at), spent })
+    /// Adds what model calls cost to the owner's day.
+    pub(crate) fn push_spend(&mut self, spent: Spend, at: Millis) {
+        if spent != Spend::default() {
+            self.next_batch.changes.push(DirectoryChange::AddSpend { day: Day::from_millis(at), spent });
+        }
     }
 
     /// Hands what has gathered to the journal, when nothing is in flight.

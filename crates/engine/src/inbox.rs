@@ -143,7 +143,7 @@ impl ThreadSession<'_> {
         }
         let start = StartCommand {
             task_id: steer.fallback_task_id,
-            agent: self.thread_fold.agent.clone().unwrap_or_default(),
+            agent: self.thread.fold.agent.clone().unwrap_or_default(),
             input: steer.input,
             previous: None,
             tools: Vec::new(),

@@ -4,7 +4,7 @@
 //! records. So a crash meanwhile asks the hook again, and what it rewrote of the input is what is logged.
 
 use crate::session::ThreadSession;
-use machine::MachineInput;
+use machine::{MachineInput, ThreadInput};
 use model::command::StartCommand;
 use model::error::ErrorInfo;
 use model::history::HistoryEntry;
@@ -25,7 +25,7 @@ impl ThreadSession<'_> {
     pub(crate) fn start_run(&mut self, start: StartCommand, row: u64) {
         let actor = self.actor;
         let ports = &actor.shared.ports;
-        self.compaction = None;
+        self.step_thread(ThreadInput::RunStarting);
         let agent = ports.definitions.resolve_agent(&start.agent);
         let Some((agent, hook)) = agent.and_then(|agent| agent.input_hook.clone().map(|hook| (agent, hook))) else {
             self.start_run_now(start, row);
@@ -36,7 +36,7 @@ impl ThreadSession<'_> {
             thread: actor.thread.clone(),
             run: start.task_id.clone(),
             agent: agent.name,
-            history: [self.thread_fold.history(start.previous.as_ref(), agent.history), prior_entries(&start)].concat(),
+            history: [self.thread.fold.history(start.previous.as_ref(), agent.history), prior_entries(&start)].concat(),
             input: start.input.clone(),
         };
         let answer = ports.hooks.run_hook(&hook, request);
@@ -67,7 +67,7 @@ impl ThreadSession<'_> {
         self.next_batch.changes.push(DirectoryChange::RunStarted {
             run,
             agent,
-            first: self.thread_fold.seq.next(),
+            first: self.thread.fold.seq.next(),
             at,
         });
         metrics::counter!("headwater_runs_started_total").increment(1);

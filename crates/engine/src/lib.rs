@@ -16,7 +16,6 @@ mod actor;
 mod batch;
 mod clock;
 mod commands;
-mod compaction;
 mod documents;
 mod effect_streams;
 mod engine;

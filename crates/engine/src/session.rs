@@ -10,19 +10,17 @@
 
 use crate::actor::{NewThread, ThreadActor};
 use crate::batch::{BatchBuilder, InFlightAppend};
-use crate::compaction::RunningCompaction;
 use crate::effect_streams::{self, EffectStreams};
 use crate::input_hook::PendingHook;
 use crate::shared::StopMode;
 use crate::thread_state;
 use crate::timers::Timers;
-use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, TimerId};
+use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, ThreadInput, ThreadState, TimerId};
 use model::Seq;
 use model::definition::Definitions;
 use model::fold::RunFold;
 use model::ports::{AppendOutcome, Checkpoint, Day, DirectoryChange, InboxRow, Lease, Spend, StoreError};
 use model::task::TaskStatus;
-use model::thread::ThreadFold;
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -45,7 +43,7 @@ pub(crate) struct ThreadSession<'a> {
     pub(crate) actor: &'a ThreadActor,
     pub(crate) lease: Lease,
     /// What outlives the runs that have ended.
-    pub(crate) thread_fold: ThreadFold,
+    pub(crate) thread: ThreadState,
     pub(crate) run: Option<RunState>,
     /// Commands that wait.
     pub(crate) waiting_rows: VecDeque<InboxRow>,
@@ -59,8 +57,6 @@ pub(crate) struct ThreadSession<'a> {
     pub(crate) late_steers: HashSet<u64>,
     /// A run that is about to begin, when its hook has answered.
     pub(crate) pending_hook: Option<PendingHook>,
-    /// The past is being summed up.
-    pub(crate) compaction: Option<RunningCompaction>,
     /// What the user had used up today when the term began.
     pub(crate) daily_spend: Spend,
     effect_streams: EffectStreams,
@@ -76,7 +72,6 @@ enum SessionEvent {
     Wakeup,
     Timer(TimerId),
     Hook,
-    Compaction,
 }
 
 impl<'a> ThreadSession<'a> {
@@ -103,7 +98,7 @@ impl<'a> ThreadSession<'a> {
         let mut session = Self {
             actor,
             lease,
-            thread_fold: opened.replay.thread,
+            thread: ThreadState::new(actor.owner.clone(), actor.thread.clone(), opened.replay.thread),
             run: None,
             waiting_rows: VecDeque::new(),
             next_batch: BatchBuilder::default(),
@@ -112,7 +107,6 @@ impl<'a> ThreadSession<'a> {
             handled_rows: HashSet::new(),
             late_steers: HashSet::new(),
             pending_hook: None,
-            compaction: None,
             daily_spend: Spend::default(),
             effect_streams: EffectStreams::default(),
             ready_inputs: Vec::new(),
@@ -134,7 +128,7 @@ impl<'a> ThreadSession<'a> {
         let definitions = definitions_for_run(self.actor, &fold).await?;
         let mut run = self.new_run_state(definitions, Some(fold));
         // What the run itself used up today is in both sums.
-        run.exclude_own_spend();
+        machine::exclude_own_spend(&mut run);
         // First of all: should the run pause now, its row says when it has to be looked at again.
         for id in machine::outstanding_effects(&run) {
             if let EffectId::Timer(timer) = id
@@ -192,7 +186,7 @@ impl<'a> ThreadSession<'a> {
                         return TermEnd::Retry(error.to_string());
                     }
                 }
-                SessionEvent::Hook | SessionEvent::Compaction => {}
+                SessionEvent::Hook => {}
                 SessionEvent::Wakeup => {
                     if let Err(error) = self.read_inbox().await {
                         return TermEnd::Retry(error.to_string());
@@ -205,7 +199,7 @@ impl<'a> ThreadSession<'a> {
     /// A run that waits for people waits without us.
     fn is_idle(&self, mode: StopMode) -> bool {
         let waiting = mode == StopMode::Running && !self.waiting_rows.is_empty();
-        let begun = self.pending_hook.is_some() || self.compaction.is_some();
+        let begun = self.pending_hook.is_some() || self.thread.is_compacting();
         if !self.next_batch.is_empty() || (begun && mode == StopMode::Running) {
             return false;
         }
@@ -235,9 +229,6 @@ impl<'a> ThreadSession<'a> {
         if self.poll_hook(cx).is_ready() {
             return Poll::Ready(SessionEvent::Hook);
         }
-        if self.poll_compaction(cx).is_ready() {
-            return Poll::Ready(SessionEvent::Compaction);
-        }
         match self.input_capacity() {
             0 => Poll::Pending,
             room => self.effect_streams.poll_ready(cx, room, &mut self.ready_inputs).map(|()| SessionEvent::Inputs),
@@ -261,7 +252,7 @@ impl<'a> ThreadSession<'a> {
     pub(crate) fn new_run_state(&self, definitions: Arc<Definitions>, fold: Option<RunFold>) -> RunState {
         let actor = self.actor;
         let mut run =
-            RunState::new(actor.owner.clone(), actor.thread.clone(), definitions, self.thread_fold.clone(), fold);
+            RunState::new(actor.owner.clone(), actor.thread.clone(), definitions, self.thread.fold.clone(), fold);
         run.prior_spend = self.daily_spend;
         run
     }
@@ -269,13 +260,19 @@ impl<'a> ThreadSession<'a> {
     /// One input through the machine: what it causes gathers, what it asks for begins.
     pub(crate) fn step(&mut self, input: MachineInput) {
         let now = self.actor.shared.ports.clock.now();
-        let Some(run) = &mut self.run else { return };
+        let Some(run) = &mut self.run else {
+            if let MachineInput::Model { id, event } = input {
+                self.step_thread(ThreadInput::Model { id, event });
+            }
+            return;
+        };
         let mut out = MachineOutput::new(now);
         machine::apply_input(run, input, &mut out);
         for effect in out.effects {
             self.start_effect(effect);
         }
         let Some(root) = self.run.as_ref().and_then(|run| run.fold.root()).map(|root| root.id.clone()) else { return };
+        self.push_spend(out.spend, out.drafts.last().map_or(now, |draft| draft.at));
         for draft in out.drafts {
             self.push_record(&root, draft);
         }
@@ -284,21 +281,42 @@ impl<'a> ThreadSession<'a> {
         }
     }
 
+    /// One input to the thread between two runs: its history may be compacted.
+    pub(crate) fn step_thread(&mut self, input: ThreadInput) {
+        let now = self.actor.shared.ports.clock.now();
+        let mut out = MachineOutput::new(now);
+        let ends = matches!(input, ThreadInput::Model { .. }) && self.thread.is_compacting();
+        machine::apply_thread_input(&mut self.thread, input, &mut out);
+        for effect in out.effects {
+            self.start_effect(effect);
+        }
+        self.daily_spend = machine::add_spend(self.daily_spend, out.spend);
+        self.push_spend(out.spend, out.drafts.last().map_or(now, |draft| draft.at));
+        if ends && !self.thread.is_compacting() && out.drafts.is_empty() {
+            tracing::warn!(thread = %self.actor.thread, "the history was not compacted; the next run tries again");
+        }
+        let run = self.thread.compacted_run().cloned();
+        for (draft, run) in out.drafts.into_iter().zip(run) {
+            self.push_record(&run, draft);
+            self.push_checkpoint();
+        }
+    }
+
     fn finish_run(&mut self) {
         let Some(run) = self.run.take() else { return };
         let status = run.fold.root().map_or(TaskStatus::Failed, |root| root.status);
         metrics::counter!("headwater_runs_ended_total", "status" => status.as_str()).increment(1);
-        self.thread_fold.add_finished_run(&run.fold);
-        self.daily_spend = run.user_spend_today();
+        self.thread.fold.add_finished_run(&run.fold);
+        self.daily_spend = machine::user_spend_today(&run);
         self.timers = Timers::default();
         self.effect_streams = EffectStreams::default();
         self.push_checkpoint();
-        self.start_compaction(&run.definitions);
+        self.step_thread(ThreadInput::RunEnded(run.definitions));
     }
 
     pub(crate) fn push_checkpoint(&mut self) {
-        if let Ok(body) = serde_json::to_string(&self.thread_fold) {
-            self.next_batch.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: self.thread_fold.seq, body }));
+        if let Ok(body) = serde_json::to_string(&self.thread.fold) {
+            self.next_batch.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: self.thread.fold.seq, body }));
         }
     }
 

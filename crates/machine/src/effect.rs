@@ -72,6 +72,8 @@ pub enum EffectId {
         /// The try.
         attempt: u32,
     },
+    /// The summary of a thread's history up to this run.
+    Compaction { run: TaskId },
     /// A moment.
     Timer(TimerId),
 }

@@ -11,6 +11,7 @@ mod arguments;
 mod budget;
 mod calls;
 mod close_items;
+mod compaction;
 mod drive;
 mod effect;
 mod file_processing;
@@ -28,7 +29,8 @@ mod task_end;
 mod tool_execution;
 mod tool_result;
 
-pub use budget::cost_micros;
+pub use budget::{add_spend, exclude_own_spend, user_spend_today};
+pub use compaction::{ThreadInput, ThreadState, apply_thread_input};
 pub use effect::{Effect, EffectId, TimerId};
 pub use input::{CancelTask, MachineInput};
 pub use output::MachineOutput;

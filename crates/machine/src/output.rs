@@ -1,9 +1,11 @@
 //! What an input causes: events, already folded, and effects.
 
+use crate::budget;
 use crate::effect::Effect;
 use crate::state::RunState;
 use model::defects::Defect;
 use model::limits::RECORD_BYTES_MAX;
+use model::ports::Spend;
 use model::record::{PrivatePayload, RecordDraft};
 use model::{Event, Millis, Seq};
 
@@ -14,14 +16,16 @@ pub struct MachineOutput {
     pub drafts: Vec<RecordDraft>,
     /// What the world is asked for.
     pub effects: Vec<Effect>,
+    /// What the model calls that ended here cost: it counts for the owner's day.
+    pub spend: Spend,
     now: Millis,
 }
 
 impl MachineOutput {
     /// The one place where time enters the machine: `now` is what the clock says when the input arrives.
     #[must_use]
-    pub const fn new(now: Millis) -> Self {
-        Self { drafts: Vec::new(), effects: Vec::new(), now }
+    pub fn new(now: Millis) -> Self {
+        Self { drafts: Vec::new(), effects: Vec::new(), spend: Spend::default(), now }
     }
 
     pub(crate) const fn now(&self) -> Millis {
@@ -53,6 +57,9 @@ impl MachineOutput {
             Some(usage) => Some(PrivatePayload { usage: Some(usage), ..private.unwrap_or_default() }),
             None => private,
         };
+        if let Event::StepDone(done) = &event {
+            self.add_spend(budget::model_spend(&run.definitions, &done.model, done.usage));
+        }
         // A misfit would be a defect of this machine; the fold counts it and the engine parks the thread.
         let _counted = run.fold.apply_event(seq, at, &event, private.as_ref());
         let private = private.map(Box::new);
@@ -67,6 +74,10 @@ impl MachineOutput {
             return;
         }
         self.drafts.push(RecordDraft { seq, at, event, private });
+    }
+
+    pub(crate) fn add_spend(&mut self, spend: Spend) {
+        self.spend = budget::add_spend(self.spend, spend);
     }
 
     /// The world is asked for something.

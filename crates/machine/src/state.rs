@@ -1,11 +1,9 @@
 //! What the loop decides on: what the thread kept, what the run has done, and the answer that is being heard.
 
-use crate::budget;
 use crate::model_turn::ModelTurn;
 use model::definition::{Agent, Definitions};
 use model::event::{ApprovalResolved, TaskCancelling};
 use model::fold::{RunFold, TaskFold};
-use model::limits::CostMicros;
 use model::ports::Spend;
 use model::thread::ThreadFold;
 use model::usage::Usage;
@@ -52,21 +50,6 @@ impl RunState {
             prior_spend: Spend::default(),
             turns: BTreeMap::new(),
         }
-    }
-
-    /// The user's day, as it was before this run: what was given holds what the run itself used up.
-    pub fn exclude_own_spend(&mut self) {
-        let (all, own) = (self.prior_spend, budget::run_spend(self));
-        self.prior_spend = Spend {
-            usage: budget::subtract_usage(all.usage, own.usage),
-            cost: CostMicros(all.cost.0.saturating_sub(own.cost.0)),
-        };
-    }
-
-    /// The user's day until now, this run included.
-    #[must_use]
-    pub fn user_spend_today(&self) -> Spend {
-        budget::user_spend_today(self)
     }
 
     /// The run's name.
