@@ -4,8 +4,8 @@
 //! whether it happened in this process.
 
 use crate::state::RunState;
-use crate::{arguments, recovery, sub_agent};
-use model::definition::ToolSpec;
+use crate::{arguments, task_tree, tool_lookup};
+use model::content::ContentPart;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
 use model::error::ErrorInfo;
 use model::event::{ApprovalDecisionKind, ApprovalResolved, StopReason};
@@ -119,7 +119,7 @@ fn call_action(run: &RunState, task: &TaskFold, fold: &ItemFold, call: &ToolCall
     let cancelling = run.is_cancelling(task);
     match call_state(task, fold, call) {
         CallState::Finished | CallState::Running => None,
-        CallState::SubAgentRunning => sub_agent::has_sub_agent_ended(run, call).then_some(CallAction::FinishSubAgent),
+        CallState::SubAgentRunning => task_tree::has_sub_agent_ended(run, call).then_some(CallAction::FinishSubAgent),
         CallState::AwaitingApproval => cancelling.then_some(CallAction::WithdrawApproval),
         CallState::Decided(answer) => action_after_decision(run, task, call, answer),
         CallState::New => action_for_new_call(run, task, call),
@@ -142,12 +142,21 @@ fn action_after_decision(
         Some(args) => args.to_string(),
         None => approved_arguments(task, call),
     };
-    match resolve_tool(run, task, call)
-        .and_then(|tool| arguments::validate_arguments(&tool.spec, &arguments).map(|()| tool))
-    {
+    match resolve_and_validate(run, task, call, &arguments) {
         Ok(tool) => action_to_start(run, task, tool, arguments),
         Err(output) => Some(CallAction::SetResult(ResultStatus::Failed, output)),
     }
+}
+
+/// The tool of a call whose arguments it accepts, or the error result for the model.
+fn resolve_and_validate(
+    run: &RunState,
+    task: &TaskFold,
+    call: &ToolCall,
+    arguments: &str,
+) -> Result<Tool, Box<ToolOutput>> {
+    let tool = tool_lookup::resolve_tool(run, task, call)?;
+    arguments::validate_arguments(&tool.spec, arguments).map(|()| tool)
 }
 
 /// The arguments that somebody was asked about: the model's own, to the letter, unless others had run before a crash.
@@ -169,8 +178,8 @@ fn rejection_action(task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved,
     use model::event::Initiator;
     // Of a call that ran before a crash nobody can say that it did not.
     if task.call(&call.call_id).is_some_and(|(fold, _)| fold.attempts > 0) {
-        let error = recovery::outcome_unknown_error(message);
-        return CallAction::SetResult(ResultStatus::Unknown, Box::new(ToolOutput::failed(&error.code, error.message)));
+        let error = outcome_unknown_error(message);
+        return CallAction::SetResult(ResultStatus::Unknown, Box::new(error_output(error)));
     }
     let seconds = task.last_approval(&call.call_id).map_or(0, |(asked, _)| asked.timeout_seconds);
     let error = match (answer.by, message) {
@@ -179,15 +188,13 @@ fn rejection_action(task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved,
         (Initiator::User, Some(message)) => ErrorInfo::new("rejected", message),
         (Initiator::User, None) => ErrorInfo::new("rejected", "The call was not approved."),
     };
-    CallAction::SetResult(ResultStatus::Rejected, Box::new(ToolOutput::failed(&error.code, error.message)))
+    CallAction::SetResult(ResultStatus::Rejected, Box::new(error_output(error)))
 }
 
 /// A call that nothing has been done about.
 fn action_for_new_call(run: &RunState, task: &TaskFold, call: &ToolCall) -> Option<CallAction> {
     let arguments = call.arguments.clone().unwrap_or_default();
-    let checked = resolve_tool(run, task, call)
-        .and_then(|tool| arguments::validate_arguments(&tool.spec, &arguments).map(|()| tool));
-    let tool = match checked {
+    let tool = match resolve_and_validate(run, task, call, &arguments) {
         Ok(tool) => tool,
         Err(output) => return Some(CallAction::SetResult(ResultStatus::Failed, output)),
     };
@@ -222,7 +229,7 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
     Some(match &tool.executor {
         ToolExecutor::Client | ToolExecutor::Agent { .. } if run.is_cancelling(task) => cancelled_action(),
         ToolExecutor::Client => return None,
-        ToolExecutor::Agent { agent } => match sub_agent::sub_agent_refusal(run, task, agent) {
+        ToolExecutor::Agent { agent } => match task_tree::sub_agent_refusal(run, task, agent) {
             Some(output) => CallAction::SetResult(ResultStatus::Failed, Box::new(output)),
             None => CallAction::StartSubAgent(agent.clone(), arguments),
         },
@@ -271,47 +278,6 @@ fn repeat_result_action(result: &ItemFold) -> Option<CallAction> {
     Some(CallAction::RepeatResult(shown.status.unwrap_or(ResultStatus::Completed), Box::new(output)))
 }
 
-/// The tool that a call means, or what the model is told.
-pub(crate) fn resolve_tool(run: &RunState, task: &TaskFold, call: &ToolCall) -> Result<Tool, Box<ToolOutput>> {
-    find_tool(run, task, &call.name).ok_or_else(|| {
-        let agent = run.agent_of_task(task);
-        let names: Vec<String> = tool_specs(run, task).into_iter().map(|spec| spec.name).collect();
-        let message = match names.as_slice() {
-            [] => format!("There is no tool `{}`: {} has none.", call.name, agent.name),
-            names => format!("There is no tool `{}` here. There are: {}.", call.name, names.join(", ")),
-        };
-        Box::new(ToolOutput::failed("unknown_tool", message))
-    })
-}
-
-/// The tool of this name, as the task's agent knows it. Those that the caller declared are the root's.
-pub(crate) fn find_tool(run: &RunState, task: &TaskFold, name: &str) -> Option<Tool> {
-    run.definitions.resolve_tool(&run.agent_of_task(task), name).or_else(|| {
-        let declared = task.spec.tools.iter().find(|tool| tool.name == name)?;
-        let (name, description) = (declared.name.clone(), declared.description.clone());
-        let spec = ToolSpec { name, description, parameters: declared.parameters.clone() };
-        Some(Tool::new(spec, ToolExecutor::Client))
-    })
-}
-
-/// What the model is told that it may ask for.
-pub(crate) fn tool_specs(run: &RunState, task: &TaskFold) -> Vec<ToolSpec> {
-    let mut specs = run.definitions.tool_specs(&run.agent_of_task(task));
-    for tool in &task.spec.tools {
-        if !specs.iter().any(|spec| spec.name == tool.name) {
-            specs.extend(find_tool(run, task, &tool.name).map(|tool| tool.spec));
-        }
-    }
-    specs
-}
-
-/// How much the tool of a call may give.
-pub(crate) fn tool_output_bytes_max(run: &RunState, call: &CallId) -> usize {
-    let task = run.task_of_call(call);
-    let tool = task.and_then(|task| task.call(call).and_then(|(_, call)| find_tool(run, task, &call.name)));
-    tool.and_then(|tool| tool.output_bytes_max).unwrap_or(run.definitions.limits.tool_output_bytes_max)
-}
-
 /// How many turns in a row asked only for what cannot be done.
 pub(crate) fn consecutive_invalid_turns(task: &TaskFold) -> u32 {
     let invalid = |place: usize| {
@@ -324,8 +290,24 @@ pub(crate) fn consecutive_invalid_turns(task: &TaskFold) -> u32 {
     u32::try_from(places.count()).unwrap_or(u32::MAX)
 }
 
+/// Error codes of a call that the model got wrong: there is no such tool, or the arguments do not fit.
+const INVALID_CALL_CODES: [&str; 2] = ["invalid_arguments", "unknown_tool"];
+
 fn is_invalid_call(task: &TaskFold, call: &CallId) -> bool {
     let Some((_, fold)) = task.result(call) else { return false };
     let Item::ToolResult(result) = &fold.item else { return false };
-    result.error.as_ref().is_some_and(|error| matches!(error.code.as_str(), "invalid_arguments" | "unknown_tool"))
+    result.error.as_ref().is_some_and(|error| INVALID_CALL_CODES.contains(&error.code.as_str()))
+}
+
+/// The error of a call that may or may not have run; `message` is what a person message about it.
+pub(crate) fn outcome_unknown_error(message: Option<&str>) -> ErrorInfo {
+    const UNKNOWN: &str =
+        "The server stopped while the tool ran. It may or may not have done its work: find out before it is run again.";
+    ErrorInfo::new("outcome_unknown", message.unwrap_or(UNKNOWN))
+}
+
+/// An output that tells the model what went wrong.
+pub(crate) fn error_output(error: ErrorInfo) -> ToolOutput {
+    let message_content = vec![ContentPart::text(&error.message)];
+    ToolOutput { message_content, error: Some(error), ..ToolOutput::default() }
 }
