@@ -1,20 +1,23 @@
 //! One thread under one term.
 //!
-//! Inputs (commands, upstreams, timers) go through the machine one by one; what they cause gathers. One append is in
-//! flight at a time. When it is durable its records are shown and its tools start; meanwhile the next batch gathers, up to
-//! a bound beyond which upstreams are left unread. Any verdict but `Durable` ends the term. A run that waits for people
-//! ends it, too: it costs no memory until somebody answers or its time is up.
+//! Inputs (commands, effect streams, timers) go through the machine one by one, and their records gather in a batch. One
+//! append is in flight at a time. When it is durable its records are published and its tools start; meanwhile the next
+//! batch gathers, up to a bound beyond which effect streams are not read. Any outcome but `Durable` ends the term, and so
+//! does a run that waits for people: it costs no memory until somebody answers or its time is up.
 //!
-//! `inbox` has how commands are answered, `batch` how records are gathered and appended, `before` what happens before a
-//! run begins, and `compaction` what happens after one has ended.
+//! Submodules are parts of [`ThreadSession`]: `inbox` handles commands, `batch` gathers and appends records, `input_hook`
+//! runs before a run starts.
 
-use crate::actor::{NewThread, ThreadActor};
-use crate::batch::{BatchBuilder, InFlightAppend};
+mod batch;
+mod inbox;
+mod input_hook;
+
 use crate::effect_streams::{self, EffectStreams};
-use crate::input_hook::PendingHook;
-use crate::shared::StopMode;
-use crate::thread_state;
+use crate::load_thread;
+use crate::shared::{StopMode, ThreadContext};
 use crate::timers::Timers;
+use batch::{BatchBuilder, InFlightAppend};
+use input_hook::PendingHook;
 use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, ThreadInput, ThreadState, TimerId};
 use model::Seq;
 use model::definition::Definitions;
@@ -26,6 +29,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+/// A thread that this process has just created: what its creator knows need not be read.
+pub(crate) struct NewThread {
+    pub(crate) lease: Lease,
+    /// The only row of its inbox. Every later row notifies the context.
+    pub(crate) first_row: InboxRow,
+}
 
 /// How a term ended.
 pub(crate) enum TermEnd {
@@ -40,7 +50,7 @@ pub(crate) enum TermEnd {
 }
 
 pub(crate) struct ThreadSession<'a> {
-    pub(crate) actor: &'a ThreadActor,
+    pub(crate) context: &'a ThreadContext,
     pub(crate) lease: Lease,
     /// What outlives the runs that have ended.
     pub(crate) thread: ThreadState,
@@ -77,28 +87,28 @@ enum SessionEvent {
 impl<'a> ThreadSession<'a> {
     /// Claims the thread and folds its log. `None` when it must not be executed.
     pub(crate) async fn open(
-        actor: &'a ThreadActor,
-        birth: Option<NewThread>,
+        context: &'a ThreadContext,
+        new_thread: Option<NewThread>,
     ) -> Result<Option<ThreadSession<'a>>, StoreError> {
-        let ports = &actor.shared.ports;
-        let (lease, first) = match birth {
-            Some(NewThread { lease, first_row: row }) => (lease, Some(row)),
-            None => (ports.journal.claim(&actor.owner, &actor.thread, &ports.node).await?, None),
+        let ports = &context.shared.ports;
+        let (lease, first_row) = match new_thread {
+            Some(NewThread { lease, first_row }) => (lease, Some(first_row)),
+            None => (ports.journal.claim(&context.owner, &context.thread, &ports.node).await?, None),
         };
-        actor.shared.hub.advance_head(&actor.thread, lease.head);
-        let place = (&actor.owner, &actor.thread);
-        let opened = thread_state::load_thread_state(&*ports.journal, &*ports.directory, place, lease.head).await?;
-        let misfits = opened.replay.thread.fold_errors + opened.replay.run.as_ref().map_or(0, |run| run.fold_errors);
-        if opened.has_newer_format || misfits > 0 {
-            let newer = opened.has_newer_format;
-            tracing::error!(thread = %actor.thread, misfits, newer, "the thread is parked: its log does not fit");
+        context.shared.hub.advance_head(&context.thread, lease.head);
+        let loaded = load_thread::load_thread(ports, &context.owner, &context.thread, lease.head).await?;
+        let fold_errors =
+            loaded.replay.thread.fold_errors + loaded.replay.run.as_ref().map_or(0, |run| run.fold_errors);
+        if loaded.has_newer_format || fold_errors > 0 {
+            let newer = loaded.has_newer_format;
+            tracing::error!(thread = %context.thread, fold_errors, newer, "the thread is parked: its log does not fold");
             metrics::counter!("headwater_threads_parked_total").increment(1);
             return Ok(None);
         }
         let mut session = Self {
-            actor,
+            context,
             lease,
-            thread: ThreadState::new(actor.owner.clone(), actor.thread.clone(), opened.replay.thread),
+            thread: ThreadState::new(context.owner.clone(), context.thread.clone(), loaded.replay.thread),
             run: None,
             waiting_rows: VecDeque::new(),
             next_batch: BatchBuilder::default(),
@@ -113,10 +123,10 @@ impl<'a> ThreadSession<'a> {
             timers: Timers::default(),
         };
         session.load_daily_spend().await?;
-        if let Some(fold) = opened.replay.run {
+        if let Some(fold) = loaded.replay.run {
             session.resume_run(fold).await?;
         }
-        match first {
+        match first_row {
             Some(row) => session.waiting_rows.push_back(row),
             None => session.read_inbox().await?,
         }
@@ -125,7 +135,7 @@ impl<'a> ThreadSession<'a> {
 
     /// Goes on with a run that has not ended.
     async fn resume_run(&mut self, fold: RunFold) -> Result<(), StoreError> {
-        let definitions = definitions_for_run(self.actor, &fold).await?;
+        let definitions = definitions_for_run(self.context, &fold).await?;
         let mut run = self.new_run_state(definitions, Some(fold));
         // What the run itself used up today is in both sums.
         machine::exclude_own_spend(&mut run);
@@ -134,7 +144,7 @@ impl<'a> ThreadSession<'a> {
             if let EffectId::Timer(timer) = id
                 && let Some(at) = machine::timer_deadline(&run, &timer)
             {
-                self.timers.arm(timer, at, self.actor.shared.ports.clock.now());
+                self.timers.arm(timer, at, self.context.shared.ports.clock.now());
             }
         }
         self.run = Some(run);
@@ -144,11 +154,11 @@ impl<'a> ThreadSession<'a> {
 
     /// Only where somebody's day has a limit is it looked at.
     async fn load_daily_spend(&mut self) -> Result<(), StoreError> {
-        let ports = &self.actor.shared.ports;
+        let ports = &self.context.shared.ports;
         let limits = &ports.definitions.limits;
         if limits.user_day_tokens_max.is_some() || limits.user_day_cost_max.is_some() {
             self.daily_spend =
-                ports.directory.daily_spend(&self.actor.owner, Day::from_millis(ports.clock.now())).await?;
+                ports.directory.daily_spend(&self.context.owner, Day::from_millis(ports.clock.now())).await?;
         }
         Ok(())
     }
@@ -156,7 +166,7 @@ impl<'a> ThreadSession<'a> {
     /// Executes until nothing is left to do.
     pub(crate) async fn run(&mut self) -> TermEnd {
         loop {
-            let mode = self.actor.shared.stop_mode();
+            let mode = self.context.shared.stop_mode();
             if mode != StopMode::Halted {
                 self.handle_rows(mode);
                 self.flush();
@@ -204,7 +214,7 @@ impl<'a> ThreadSession<'a> {
             return false;
         }
         // Time that is up is an answer, too.
-        let due = self.timers.next_due().is_some_and(|at| at <= self.actor.shared.ports.clock.now());
+        let due = self.timers.next_due().is_some_and(|at| at <= self.context.shared.ports.clock.now());
         (self.is_paused() && !due) || (self.run.is_none() && !waiting)
     }
 
@@ -216,11 +226,11 @@ impl<'a> ThreadSession<'a> {
     /// The next thing. Upstreams are left unread while too much waits for the disk.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         // First of all: whoever hears the verdict may wake us at any moment from now on.
-        self.actor.wakeup.register_waker(cx);
+        self.context.wakeup.register_waker(cx);
         if let Poll::Ready(verdict) = self.poll_append(cx) {
             return Poll::Ready(SessionEvent::AppendDone(verdict));
         }
-        if self.actor.wakeup.poll_notified(cx).is_ready() {
+        if self.context.wakeup.poll_notified(cx).is_ready() {
             return Poll::Ready(SessionEvent::Wakeup);
         }
         if let Poll::Ready(timer) = self.timers.poll_due(cx) {
@@ -238,7 +248,7 @@ impl<'a> ThreadSession<'a> {
     /// What became of the append in flight. While nothing waits for that it need not wake anybody: its records are shown
     /// without us ([`Session::flush`]), and we find out when we next look.
     fn poll_append(&mut self, cx: &mut Context<'_>) -> Poll<AppendOutcome> {
-        let going = self.run.is_some() && !self.is_paused() && self.actor.shared.stop_mode() == StopMode::Running;
+        let going = self.run.is_some() && !self.is_paused() && self.context.shared.stop_mode() == StopMode::Running;
         let waiting = !going || !self.next_batch.is_empty() || self.input_capacity() == 0;
         let Some(flight) = &mut self.in_flight else { return Poll::Pending };
         if waiting || !flight.tools.is_empty() {
@@ -250,16 +260,16 @@ impl<'a> ThreadSession<'a> {
 
     /// A run's state, before its first record or from what the log says.
     pub(crate) fn new_run_state(&self, definitions: Arc<Definitions>, fold: Option<RunFold>) -> RunState {
-        let actor = self.actor;
+        let context = self.context;
         let mut run =
-            RunState::new(actor.owner.clone(), actor.thread.clone(), definitions, self.thread.fold.clone(), fold);
+            RunState::new(context.owner.clone(), context.thread.clone(), definitions, self.thread.fold.clone(), fold);
         run.prior_spend = self.daily_spend;
         run
     }
 
     /// One input through the machine: what it causes gathers, what it asks for begins.
     pub(crate) fn step(&mut self, input: MachineInput) {
-        let now = self.actor.shared.ports.clock.now();
+        let now = self.context.shared.ports.clock.now();
         let Some(run) = &mut self.run else {
             if let MachineInput::Model { id, event } = input {
                 self.step_thread(ThreadInput::Model { id, event });
@@ -283,7 +293,7 @@ impl<'a> ThreadSession<'a> {
 
     /// One input to the thread between two runs: its history may be compacted.
     pub(crate) fn step_thread(&mut self, input: ThreadInput) {
-        let now = self.actor.shared.ports.clock.now();
+        let now = self.context.shared.ports.clock.now();
         let mut out = MachineOutput::new(now);
         let ends = matches!(input, ThreadInput::Model { .. }) && self.thread.is_compacting();
         machine::apply_thread_input(&mut self.thread, input, &mut out);
@@ -293,7 +303,7 @@ impl<'a> ThreadSession<'a> {
         self.daily_spend = machine::add_spend(self.daily_spend, out.spend);
         self.push_spend(out.spend, out.drafts.last().map_or(now, |draft| draft.at));
         if ends && !self.thread.is_compacting() && out.drafts.is_empty() {
-            tracing::warn!(thread = %self.actor.thread, "the history was not compacted; the next run tries again");
+            tracing::warn!(thread = %self.context.thread, "the history was not compacted; the next run tries again");
         }
         let run = self.thread.compacted_run().cloned();
         for (draft, run) in out.drafts.into_iter().zip(run) {
@@ -321,7 +331,7 @@ impl<'a> ThreadSession<'a> {
     }
 
     fn start_effect(&mut self, effect: Effect) {
-        let ports = &self.actor.shared.ports;
+        let ports = &self.context.shared.ports;
         match effect {
             Effect::CallModel { id, request, not_before: None } => {
                 self.effect_streams.push_model(id, ports.models.stream_turn(*request));
@@ -347,7 +357,7 @@ impl<'a> ThreadSession<'a> {
 
     /// The tools of an append that is durable begin.
     pub(crate) fn start_tools(&mut self, flight: InFlightAppend) {
-        let ports = &self.actor.shared.ports;
+        let ports = &self.context.shared.ports;
         for (id, request) in flight.tools {
             let within = request.deadline.saturating_sub(ports.clock.now());
             let events = ports.tools.call_tool(*request);
@@ -362,8 +372,8 @@ impl<'a> ThreadSession<'a> {
 }
 
 /// The definitions that a run started with, whatever the file says now.
-async fn definitions_for_run(actor: &ThreadActor, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
-    let ports = &actor.shared.ports;
+async fn definitions_for_run(context: &ThreadContext, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
+    let ports = &context.shared.ports;
     let digest = fold.root().and_then(|root| root.definitions_digest.as_deref()).unwrap_or_default();
     if digest == ports.definitions.digest || digest.is_empty() {
         return Ok(Arc::clone(&ports.definitions));
@@ -372,7 +382,7 @@ async fn definitions_for_run(actor: &ThreadActor, fold: &RunFold) -> Result<Arc<
     match kept.and_then(|body| serde_json::from_str::<Definitions>(&body).ok()) {
         Some(definitions) => Ok(Arc::new(Definitions { digest: digest.to_owned(), ..definitions })),
         None => {
-            tracing::warn!(thread = %actor.thread, digest, "a run's definitions are gone: it goes on with today's");
+            tracing::warn!(thread = %context.thread, digest, "a run's definitions are gone: it goes on with today's");
             Ok(Arc::clone(&ports.definitions))
         }
     }

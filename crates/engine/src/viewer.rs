@@ -50,7 +50,8 @@ impl Viewer {
     pub(crate) fn new(
         hub: &Arc<Hub>,
         journal: Arc<dyn Journal>,
-        (owner, thread): (UserId, ThreadId),
+        owner: UserId,
+        thread: ThreadId,
         view: View,
         cursor: Seq,
     ) -> Self {

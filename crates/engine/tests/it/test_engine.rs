@@ -246,7 +246,7 @@ impl TestEngine {
         kind: ApprovalDecisionKind,
     ) -> Result<(), SubmitError> {
         let decision = ApprovalDecision { kind, always: false, message: None, args: None };
-        self.engine.decide_approval(&self.user, &self.run_row(task).await, (key.clone(), decision), None).await
+        self.engine.decide_approval(&self.user, &self.run_row(task).await, key.clone(), decision, None).await
     }
 
     /// Says yes to everything that a run waits for.

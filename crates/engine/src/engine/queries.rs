@@ -1,7 +1,7 @@
 //! What there is to see of runs and threads: what is durable, folded.
 
-use crate::engine::Engine;
-use crate::thread_state;
+use super::Engine;
+use crate::load_thread::load_thread;
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
 use model::history::{HistoryEntry, PriorHistory};
@@ -66,9 +66,7 @@ impl Engine {
     /// # Errors
     /// When the log cannot be read.
     pub async fn thread_usage(&self, user: &UserId, thread: &ThreadId, head: Seq) -> Result<Usage, StoreError> {
-        let ports = self.ports();
-        let opened = thread_state::load_thread_state(&*ports.journal, &*ports.directory, (user, thread), head).await?;
-        Ok(opened.replay.thread.usage)
+        Ok(load_thread(self.ports(), user, thread, head).await?.replay.thread.usage)
     }
 
     /// What was said and done up to the end of a run, for a thread that is to go on from there by itself.
@@ -123,10 +121,7 @@ impl Engine {
     async fn load_thread_fold(&self, user: &UserId, thread: &ThreadId) -> Result<ThreadFold, StoreError> {
         let ports = self.ports();
         let head = ports.journal.read_page(user, thread, Seq(u64::MAX), PageLimit::ONE).await?.head;
-        Ok(thread_state::load_thread_state(&*ports.journal, &*ports.directory, (user, thread), head)
-            .await?
-            .replay
-            .thread)
+        Ok(load_thread(ports, user, thread, head).await?.replay.thread)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Until it has answered nothing is recorded and the run is still queued: its row is consumed together with its first
 //! records. So a crash meanwhile asks the hook again, and what it rewrote of the input is what is logged.
 
-use crate::session::ThreadSession;
+use super::ThreadSession;
 use machine::{MachineInput, ThreadInput};
 use model::command::StartCommand;
 use model::error::ErrorInfo;
@@ -23,8 +23,8 @@ pub(crate) struct PendingHook {
 impl ThreadSession<'_> {
     /// A run begins, at once or when its hook has answered.
     pub(crate) fn start_run(&mut self, start: StartCommand, row: u64) {
-        let actor = self.actor;
-        let ports = &actor.shared.ports;
+        let context = self.context;
+        let ports = &context.shared.ports;
         self.step_thread(ThreadInput::RunStarting);
         let agent = ports.definitions.resolve_agent(&start.agent);
         let Some((agent, hook)) = agent.and_then(|agent| agent.input_hook.clone().map(|hook| (agent, hook))) else {
@@ -32,8 +32,8 @@ impl ThreadSession<'_> {
             return;
         };
         let request = HookRequest {
-            user: actor.owner.clone(),
-            thread: actor.thread.clone(),
+            user: context.owner.clone(),
+            thread: context.thread.clone(),
             run: start.task_id.clone(),
             agent: agent.name,
             history: [self.thread.fold.history(start.previous.as_ref(), agent.history), prior_entries(&start)].concat(),
@@ -60,7 +60,7 @@ impl ThreadSession<'_> {
     }
 
     fn start_run_now(&mut self, start: StartCommand, row: u64) {
-        let ports = &self.actor.shared.ports;
+        let ports = &self.context.shared.ports;
         let (run, agent, at) = (start.task_id.clone(), start.agent.clone(), ports.clock.now());
         self.run = Some(self.new_run_state(Arc::clone(&ports.definitions), None));
         self.consume_row(row);

@@ -1,6 +1,6 @@
 //! Commands: rows of the thread's inbox, answered in order as far as they can be.
 
-use crate::session::ThreadSession;
+use super::ThreadSession;
 use crate::shared::StopMode;
 use machine::{CancelTask, MachineInput, TimerId};
 use model::TaskId;
@@ -17,8 +17,8 @@ const APPROVAL_TIMEOUT_RETRY_MS: u64 = 50;
 
 impl ThreadSession<'_> {
     pub(crate) async fn read_inbox(&mut self) -> Result<(), StoreError> {
-        let actor = self.actor;
-        let rows = actor.shared.ports.directory.inbox(&actor.owner, &actor.thread).await?;
+        let context = self.context;
+        let rows = context.shared.ports.directory.inbox(&context.owner, &context.thread).await?;
         // A run whose hook is asked is about to begin, though its row is still there.
         let begins = self.pending_hook.as_ref().map(|hooking| hooking.row);
         let is_new = |row: &InboxRow| !self.handled_rows.contains(&row.id) && begins != Some(row.id);
@@ -81,11 +81,11 @@ impl ThreadSession<'_> {
             return Ok(());
         };
         let Some(answer) = self.run.as_ref().and_then(|run| machine::timeout_answer(run, key)) else { return Ok(()) };
-        let actor = self.actor;
-        let at = actor.shared.ports.clock.now();
-        let (thread, command) = (actor.thread.clone(), Command::Answer(answer));
+        let context = self.context;
+        let at = context.shared.ports.clock.now();
+        let (thread, command) = (context.thread.clone(), Command::Answer(answer));
         let submission = Submission { thread, new_thread: false, at, command, idempotency_key: None };
-        match actor.shared.ports.directory.submit(&actor.owner, submission).await {
+        match context.shared.ports.directory.submit(&context.owner, submission).await {
             // Ours, or that of whoever was first: it is in the inbox.
             Ok(_) | Err(SubmitError::AlreadyDecided(_)) => self.read_inbox().await,
             // Nobody can have decided either: the question is on its way to the disk.

@@ -1,6 +1,6 @@
 //! Records on their way into the log: gathered, appended together, shown when they are durable.
 
-use crate::session::ThreadSession;
+use super::ThreadSession;
 use machine::EffectId;
 use model::defects::Defect;
 use model::event::{ApprovalRequested, ApprovalResolved, Event};
@@ -49,7 +49,7 @@ impl ThreadSession<'_> {
         let (seq, at) = (draft.seq, draft.at);
         let status = if draft.event.task_id() == Some(root) { status_after(&draft.event) } else { None };
         self.push_directory_change(root, &draft.event, at);
-        let record = Record::seal(&self.actor.thread, root, self.lease.epoch, draft);
+        let record = Record::seal(&self.context.thread, root, self.lease.epoch, draft);
         self.next_batch.bytes += record.size_bytes();
         self.next_batch.records.push(record);
         if let Some(status) = status {
@@ -77,7 +77,7 @@ impl ThreadSession<'_> {
     ) -> Option<DirectoryChange> {
         let row = ApprovalRow {
             key: asked.key.clone(),
-            thread_id: self.actor.thread.clone(),
+            thread_id: self.context.thread.clone(),
             run_id: root.clone(),
             task_id: asked.task_id.clone(),
             call_id: asked.call_id.clone(),
@@ -106,16 +106,16 @@ impl ThreadSession<'_> {
             if let DirectoryChange::ConsumeInboxRow { row } = change { Some(*row) } else { None }
         };
         let consumed = changes.iter().filter_map(row_of).collect();
-        let actor = self.actor;
+        let context = self.context;
         let shown = Arc::new(AtomicBool::new(false));
         if Defect::PublishBeforeCommit.is_planted() {
-            actor.shared.hub.publish(&actor.thread, &records);
+            context.shared.hub.publish(&context.thread, &records);
             shown.store(true, Relaxed);
         }
         let records: Arc<[Record]> = records.into();
         let batch = AppendBatch {
-            owner: actor.owner.clone(),
-            thread: actor.thread.clone(),
+            owner: context.owner.clone(),
+            thread: context.thread.clone(),
             epoch: self.lease.epoch,
             head: self.submitted_seq,
             records: Arc::clone(&records),
@@ -123,7 +123,7 @@ impl ThreadSession<'_> {
         };
         self.submitted_seq = records.last().map_or(self.submitted_seq, |last| last.seq);
         let landed = self.publish_on_commit(&records, &shown);
-        let journal = Arc::clone(&actor.shared.ports.journal);
+        let journal = Arc::clone(&context.shared.ports.journal);
         let verdict = Box::pin(async move { journal.append_with_callback(batch, landed).await });
         self.in_flight =
             Some(InFlightAppend { verdict, records, published: shown, bytes, consumed_rows: consumed, tools });
@@ -132,8 +132,8 @@ impl ThreadSession<'_> {
     /// Whoever learns first that the records are durable shows them. The actor is woken when it has to do that itself, and
     /// when they are not.
     fn publish_on_commit(&self, records: &Arc<[Record]>, shown: &Arc<AtomicBool>) -> OnCommit {
-        let (hub, thread) = (Arc::clone(&self.actor.shared.hub), self.actor.thread.clone());
-        let (poke, records, shown) = (Arc::clone(&self.actor.wakeup), Arc::clone(records), Arc::clone(shown));
+        let (hub, thread) = (Arc::clone(&self.context.shared.hub), self.context.thread.clone());
+        let (poke, records, shown) = (Arc::clone(&self.context.wakeup), Arc::clone(records), Arc::clone(shown));
         OnCommit::new(move |verdict| {
             let durable = *verdict == AppendOutcome::Durable;
             if durable && (shown.load(Relaxed) || hub.try_publish_inline(&thread, &records)) {
@@ -147,18 +147,18 @@ impl ThreadSession<'_> {
     /// The append in flight is durable: it is shown, and its tools begin.
     pub(crate) fn on_durable(&mut self) {
         let Some(flight) = self.in_flight.take() else { return };
-        let actor = self.actor;
+        let context = self.context;
         flight.consumed_rows.iter().for_each(|row| {
             self.handled_rows.remove(row);
         });
         metrics::counter!("headwater_records_total").increment(flight.records.len() as u64);
         if !flight.published.load(Relaxed) {
-            actor.shared.hub.publish(&actor.thread, &flight.records);
+            context.shared.hub.publish(&context.thread, &flight.records);
         }
         if self.is_paused()
             && let Some(at) = self.next_wake_at()
         {
-            actor.shared.wake_schedule.schedule(&actor.owner, &actor.thread, at);
+            context.shared.wake_schedule.schedule(&context.owner, &context.thread, at);
         }
         self.start_tools(flight);
     }

@@ -1,6 +1,6 @@
 //! What people and clients say to a run that goes on or waits: stop, something more, a decision, a result.
 
-use crate::engine::Engine;
+use super::Engine;
 use model::command::{AnswerBody, AnswerCommand, CancelCommand, ClientToolResult, Command, SteerCommand};
 use model::content::ContentPart;
 use model::event::{ApprovalDecision, Initiator, PendingKind, PendingRequest};
@@ -62,11 +62,12 @@ impl Engine {
         &self,
         user: &UserId,
         run: &RunRow,
-        (key, decision): (ApprovalKey, ApprovalDecision),
+        key: ApprovalKey,
+        decision: ApprovalDecision,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
-        let to = AnswerBody::Approval { key, decision, by: Initiator::User };
-        let answer = AnswerCommand { task_id: run.id.clone(), body: to, request_echo: None };
+        let body = AnswerBody::Approval { key, decision, by: Initiator::User };
+        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await.map(|_| ())
     }
 

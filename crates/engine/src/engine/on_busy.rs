@@ -1,6 +1,7 @@
 //! What a request finds in its thread: is a run in its way, and what is to be done about that?
 
-use crate::engine::{Engine, NewRun, OnBusy, StartError, StartedRun};
+use super::Engine;
+use super::start::{NewRun, OnBusy, StartError, StartedRun};
 use model::ports::{ListPage, RunFilter, StoreError, SubmitError};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
