@@ -71,11 +71,11 @@ impl Engine {
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await.map(|_| ())
     }
 
-    /// Gives a run what the tools gave that its client ran. All of them have to be what it waits for; they are one command,
-    /// so that they count together.
+    /// Submits results of tools that the client ran. The run has to wait for all of them; they are one command and take
+    /// effect together.
     ///
     /// # Errors
-    /// When the run does not wait for one of them, or they could not be written down.
+    /// When the run does not wait for one of them, or the command could not be stored.
     pub async fn submit_client_results(
         &self,
         user: &UserId,
@@ -83,12 +83,16 @@ impl Engine {
         results: Vec<ClientToolResult>,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<(), AnswerError> {
-        let waits = self.pending_client_calls(user, run).await?;
-        if let Some(stray) = results.iter().find(|result| !waits.contains(&result.call_id)) {
-            return Err(AnswerError::NotPending(stray.call_id.clone()));
+        let pending = self.pending_client_calls(user, run).await?;
+        if let Some(unexpected) = results.iter().find(|result| !pending.contains(&result.call_id)) {
+            // The same request, sent twice, may be why the run does not wait any more.
+            return match self.find_submission(user, idempotency.as_ref()).await? {
+                Some(_) => Ok(()),
+                None => Err(AnswerError::NotPending(unexpected.call_id.clone())),
+            };
         }
-        let answer =
-            AnswerCommand { task_id: run.id.clone(), body: AnswerBody::ClientTools { results }, request_echo: None };
+        let body = AnswerBody::ClientTools { results };
+        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await?;
         Ok(())
     }
