@@ -21,37 +21,35 @@ use model::{Record, Seq, TaskId, ThreadId, UserId};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The engine. Cheap to clone.
+/// Executes runs and streams their records. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
     registry: Arc<ActorRegistry>,
 }
 
-/// Why a stream was refused. `server::problem` gives each its status and code.
+/// Why a stream was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The cursor does not fit.
     #[error(transparent)]
     Cursor(#[from] CursorError),
-    /// The log could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Engine {
-    /// An engine on these ports. Nothing runs yet.
+    /// Nothing runs before [`Engine::recover`] or the first command.
     #[must_use]
     pub fn new(ports: Ports) -> Self {
         Self { registry: Arc::new(ActorRegistry::new(Shared::new(ports))) }
     }
 
-    /// What it stands on.
     #[must_use]
     pub fn ports(&self) -> &Ports {
         &self.registry.shared.ports
     }
 
-    /// Takes up everything that an earlier process left: runs that did not end, commands that were not answered.
+    /// Resumes what an earlier process left: runs that have not ended and commands that were not handled. Returns the number
+    /// of threads.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -79,7 +77,7 @@ impl Engine {
         Ok(submitted)
     }
 
-    /// Writes a command down; nobody is woken for it.
+    /// Stores a command without waking the actor.
     pub(crate) async fn submit_without_wake(
         &self,
         user: &UserId,
@@ -91,7 +89,6 @@ impl Engine {
         self.ports().directory.submit(user, submission).await
     }
 
-    /// There is something in the thread's inbox.
     pub(crate) fn wake_thread(&self, user: &UserId, thread: &ThreadId) {
         self.registry.wake_thread(user, thread);
     }
@@ -112,7 +109,7 @@ impl Engine {
     /// When the log cannot be read.
     pub async fn wait_settled(&self, user: &UserId, run: &TaskId, thread: &ThreadId) -> Result<(), StoreError> {
         let row = self.ports().directory.run(user, run).await?;
-        // From its newest change of state on: an earlier pause is over.
+        // From the last change of its status: an earlier pause is over.
         let from = row.and_then(|row| row.last_seq.or(row.first_seq)).map_or(Seq::ZERO, Seq::prev);
         let view = View {
             lane: format!("settled:{run}").into(),
@@ -124,10 +121,10 @@ impl Engine {
         viewer.next().await.map(|_| ())
     }
 
-    /// Watches a thread from a cursor on.
+    /// Streams a thread from a cursor on.
     ///
     /// # Errors
-    /// When the cursor does not fit the log.
+    /// When the cursor does not match the log, or the log cannot be read.
     pub async fn watch(
         &self,
         user: &UserId,
@@ -139,17 +136,17 @@ impl Engine {
         Ok(self.watch_from(user, thread, view, cursor.seq))
     }
 
-    /// Watches a thread from a place on that is known to be in its log.
+    /// Streams a thread from a record that is known to be in its log.
     #[must_use]
     pub fn watch_from(&self, user: &UserId, thread: &ThreadId, view: View, cursor: Seq) -> Viewer {
         let (hub, journal) = (&self.registry.shared.hub, Arc::clone(&self.ports().journal));
         Viewer::new(hub, journal, user.clone(), thread.clone(), view, cursor)
     }
 
-    /// Is the cursor one of this log?
+    /// Checks that a cursor belongs to this log.
     ///
     /// # Errors
-    /// When it is not, or the log cannot be read.
+    /// When it does not, or the log cannot be read.
     pub async fn check_cursor(&self, user: &UserId, thread: &ThreadId, cursor: &Cursor) -> Result<(), WatchError> {
         let journal = &self.ports().journal;
         let page = journal.read_page(user, thread, cursor.seq.prev(), PageLimit::ONE).await?;
@@ -161,27 +158,27 @@ impl Engine {
         if page.records.first().is_none_or(fits) { Ok(()) } else { Err(CursorError::Mismatch.into()) }
     }
 
-    /// Removes a thread with everything in it; whoever watches it is let go. False when there is none.
+    /// Deletes a thread with everything in it and ends its streams. Returns false when there is no such thread.
     ///
     /// # Errors
-    /// When the store cannot.
+    /// When the store fails.
     pub async fn delete_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StoreError> {
         let deleted = self.ports().directory.delete_thread(user, thread).await?;
         if deleted {
-            // A live run notices at its next append, which is refused.
+            // A live run notices when its next append is rejected.
             self.registry.wake_thread(user, thread);
             self.registry.shared.hub.close(thread);
         }
         Ok(deleted)
     }
 
-    /// How many threads are being executed.
+    /// The number of threads that are being executed.
     #[must_use]
     pub fn live_threads(&self) -> usize {
         self.registry.live_threads()
     }
 
-    /// Stops: nothing new begins, what runs has `grace` to end, then everything halts where it is.
+    /// Stops the process: no run starts, running ones have `grace` to end, then everything halts where it is.
     pub async fn stop(&self, grace: Duration) {
         self.registry.stop(StopMode::Draining);
         let drained = async {
@@ -189,7 +186,7 @@ impl Engine {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        // Who cannot end in time halts where it is; the log says how far that was.
+        // A run that cannot end in time halts; the log tells how far it was.
         let _in_time = tokio::time::timeout(grace, drained).await.is_ok();
         self.registry.stop(StopMode::Halted);
         self.registry.shared.hub.close_all();

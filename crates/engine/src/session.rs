@@ -45,7 +45,7 @@ pub(crate) enum TermEnd {
     Parked,
     /// The process stops.
     Halted,
-    /// The log did not take an append: fold it anew.
+    /// An append was not durable: fold the log again.
     Retry(String),
 }
 
@@ -55,27 +55,25 @@ pub(crate) struct ThreadSession<'a> {
     /// What outlives the runs that have ended.
     pub(crate) thread: ThreadState,
     pub(crate) run: Option<RunState>,
-    /// Commands that wait.
+    /// Commands that cannot be handled yet.
     pub(crate) waiting_rows: VecDeque<InboxRow>,
     pub(crate) next_batch: BatchBuilder,
     pub(crate) in_flight: Option<InFlightAppend>,
     /// The last record that was handed to the journal.
     pub(crate) submitted_seq: Seq,
-    /// Rows that are answered, but whose consumption is not durable yet.
+    /// Rows that were handled, but whose consumption is not durable yet.
     pub(crate) handled_rows: HashSet<u64>,
-    /// Words that their run could not hear when they came: they begin the next one.
+    /// Steering input that came too late for its run: it starts the next one.
     pub(crate) late_steers: HashSet<u64>,
-    /// A run that is about to begin, when its hook has answered.
+    /// A run that starts when its hook has answered.
     pub(crate) pending_hook: Option<PendingHook>,
-    /// What the user had used up today when the term began.
+    /// What the owner has spent today, without the current run.
     pub(crate) daily_spend: Spend,
     effect_streams: EffectStreams,
-    /// What upstreams said and nobody has looked at yet.
     ready_inputs: Vec<MachineInput>,
     pub(crate) timers: Timers,
 }
 
-/// What a session was woken by.
 enum SessionEvent {
     AppendDone(AppendOutcome),
     Inputs,
@@ -133,13 +131,13 @@ impl<'a> ThreadSession<'a> {
         Ok(Some(session))
     }
 
-    /// Goes on with a run that has not ended.
+    /// Continues a run that has not ended.
     async fn resume_run(&mut self, fold: RunFold) -> Result<(), StoreError> {
         let definitions = definitions_for_run(self.context, &fold).await?;
         let mut run = self.new_run_state(definitions, Some(fold));
-        // What the run itself used up today is in both sums.
+        // The spend of today includes what this run has spent.
         machine::exclude_own_spend(&mut run);
-        // First of all: should the run pause now, its row says when it has to be looked at again.
+        // Before the first input: should the run pause at once, its row needs the time of the next timer.
         for id in machine::outstanding_effects(&run) {
             if let EffectId::Timer(timer) = id
                 && let Some(at) = machine::timer_deadline(&run, &timer)
@@ -152,7 +150,7 @@ impl<'a> ThreadSession<'a> {
         Ok(())
     }
 
-    /// Only where somebody's day has a limit is it looked at.
+    /// Read only if there is a daily limit.
     async fn load_daily_spend(&mut self) -> Result<(), StoreError> {
         let ports = &self.context.shared.ports;
         let limits = &ports.definitions.limits;
@@ -206,16 +204,16 @@ impl<'a> ThreadSession<'a> {
         }
     }
 
-    /// A run that waits for people waits without us.
+    /// A paused run needs no session.
     fn is_idle(&self, mode: StopMode) -> bool {
-        let waiting = mode == StopMode::Running && !self.waiting_rows.is_empty();
-        let begun = self.pending_hook.is_some() || self.thread.is_compacting();
-        if !self.next_batch.is_empty() || (begun && mode == StopMode::Running) {
+        let has_rows = mode == StopMode::Running && !self.waiting_rows.is_empty();
+        let is_starting = self.pending_hook.is_some() || self.thread.is_compacting();
+        if !self.next_batch.is_empty() || (is_starting && mode == StopMode::Running) {
             return false;
         }
-        // Time that is up is an answer, too.
+        // A timer that is due answers the run.
         let due = self.timers.next_due().is_some_and(|at| at <= self.context.shared.ports.clock.now());
-        (self.is_paused() && !due) || (self.run.is_none() && !waiting)
+        (self.is_paused() && !due) || (self.run.is_none() && !has_rows)
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -223,7 +221,7 @@ impl<'a> ThreadSession<'a> {
         root.is_some_and(|root| root.status == TaskStatus::Paused)
     }
 
-    /// The next thing. Upstreams are left unread while too much waits for the disk.
+    /// The next event. Effect streams are not polled while too much waits for the disk.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         // First of all: whoever hears the verdict may wake us at any moment from now on.
         self.context.wakeup.register_waker(cx);
@@ -245,20 +243,21 @@ impl<'a> ThreadSession<'a> {
         }
     }
 
-    /// What became of the append in flight. While nothing waits for that it need not wake anybody: its records are shown
-    /// without us ([`Session::flush`]), and we find out when we next look.
+    /// The outcome of the append in flight. While nothing waits for it, it need not wake the session: the store publishes
+    /// the records itself (see `publish_on_commit`), and the next poll finds the outcome.
     fn poll_append(&mut self, cx: &mut Context<'_>) -> Poll<AppendOutcome> {
-        let going = self.run.is_some() && !self.is_paused() && self.context.shared.stop_mode() == StopMode::Running;
-        let waiting = !going || !self.next_batch.is_empty() || self.input_capacity() == 0;
+        let is_running =
+            self.run.is_some() && !self.is_paused() && self.context.shared.stop_mode() == StopMode::Running;
+        let needs_outcome = !is_running || !self.next_batch.is_empty() || self.input_capacity() == 0;
         let Some(flight) = &mut self.in_flight else { return Poll::Pending };
-        if waiting || !flight.tools.is_empty() {
-            flight.verdict.as_mut().poll(cx)
+        if needs_outcome || !flight.tools.is_empty() {
+            flight.outcome.as_mut().poll(cx)
         } else {
-            flight.verdict.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            flight.outcome.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         }
     }
 
-    /// A run's state, before its first record or from what the log says.
+    /// The state of a run before its first record, or from its log.
     pub(crate) fn new_run_state(&self, definitions: Arc<Definitions>, fold: Option<RunFold>) -> RunState {
         let context = self.context;
         let mut run =
@@ -267,7 +266,7 @@ impl<'a> ThreadSession<'a> {
         run
     }
 
-    /// One input through the machine: what it causes gathers, what it asks for begins.
+    /// Applies one input: its records join the batch, its effects start.
     pub(crate) fn step(&mut self, input: MachineInput) {
         let now = self.context.shared.ports.clock.now();
         let Some(run) = &mut self.run else {
@@ -355,34 +354,34 @@ impl<'a> ThreadSession<'a> {
         }
     }
 
-    /// The tools of an append that is durable begin.
+    /// Starts the tools of an append that is durable.
     pub(crate) fn start_tools(&mut self, flight: InFlightAppend) {
         let ports = &self.context.shared.ports;
         for (id, request) in flight.tools {
-            let within = request.deadline.saturating_sub(ports.clock.now());
+            let timeout = request.deadline.saturating_sub(ports.clock.now());
             let events = ports.tools.call_tool(*request);
-            self.effect_streams.push_tool(id, events, Duration::from_millis(within));
+            self.effect_streams.push_tool(id, events, Duration::from_millis(timeout));
         }
     }
 
-    /// When the run that waits for people has to be looked at again.
+    /// When a paused run has to be woken.
     pub(crate) fn next_wake_at(&self) -> Option<model::Millis> {
         self.timers.next_due()
     }
 }
 
-/// The definitions that a run started with, whatever the file says now.
+/// The definitions that a run started with, whatever the configuration is now.
 async fn definitions_for_run(context: &ThreadContext, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
     let ports = &context.shared.ports;
     let digest = fold.root().and_then(|root| root.definitions_digest.as_deref()).unwrap_or_default();
     if digest == ports.definitions.digest || digest.is_empty() {
         return Ok(Arc::clone(&ports.definitions));
     }
-    let kept = ports.directory.definitions(digest).await?;
-    match kept.and_then(|body| serde_json::from_str::<Definitions>(&body).ok()) {
+    let stored = ports.directory.definitions(digest).await?;
+    match stored.and_then(|body| serde_json::from_str::<Definitions>(&body).ok()) {
         Some(definitions) => Ok(Arc::new(Definitions { digest: digest.to_owned(), ..definitions })),
         None => {
-            tracing::warn!(thread = %context.thread, digest, "a run's definitions are gone: it goes on with today's");
+            tracing::warn!(thread = %context.thread, digest, "the definitions of a run are missing: it continues with the current ones");
             Ok(Arc::clone(&ports.definitions))
         }
     }

@@ -1,4 +1,4 @@
-//! What a run, and its user on one day, may use up.
+//! What a run and its user have spent, and the limits on it.
 
 use crate::state::RunState;
 use model::definition::Definitions;
@@ -6,7 +6,7 @@ use model::limits::CostMicros;
 use model::ports::Spend;
 use model::usage::Usage;
 
-/// Is something used up, so that no further turn may begin?
+/// Whether a limit is reached, so that no further step may start.
 pub(crate) fn is_budget_exhausted(run: &RunState) -> bool {
     let limits = &run.definitions.limits;
     let (own, today) = (run_spend(run), user_spend_today(run));
@@ -49,9 +49,9 @@ pub fn add_spend(mut total: Spend, more: Spend) -> Spend {
     total
 }
 
-/// What a task and those below it cost, where the prices of all their models are known.
-pub(crate) fn subtree_cost(run: &RunState, below: impl Fn(&model::TaskId) -> bool) -> Option<f64> {
-    let steps = run.fold.tasks.iter().filter(|task| below(&task.id)).flat_map(|task| &task.steps);
+/// What the selected tasks cost, if the prices of all their models are known.
+pub(crate) fn subtree_cost(run: &RunState, is_selected: impl Fn(&model::TaskId) -> bool) -> Option<f64> {
+    let steps = run.fold.tasks.iter().filter(|task| is_selected(&task.id)).flat_map(|task| &task.steps);
     let mut total = None;
     for step in steps {
         total = Some(total.unwrap_or(0.0) + run.definitions.cost(&step.model, step.usage)?);

@@ -15,112 +15,97 @@ use model::{TaskId, ThreadId, UserId};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// A run that somebody asks for.
+/// A request for a run.
 #[derive(Clone, Debug, Default)]
 pub struct NewRun {
     /// The agent, or `provider/model`.
     pub agent: String,
-    /// What the user says.
     pub input: Vec<ContentPart>,
-    /// The thread to go on in; a new one when absent.
+    /// The thread to continue; a new one when absent.
     pub thread: Option<ThreadId>,
-    /// The run after which to go on.
+    /// The run to continue from; the last one of the thread when absent.
     pub previous: Option<TaskId>,
-    /// Tools that the caller will run itself.
+    /// Tools that the caller runs itself.
     pub tools: Vec<ClientTool>,
-    /// The caller's own notes.
     pub metadata: JsonObject,
-    /// What to do when the thread is busy.
     pub on_busy: OnBusy,
-    /// The caller's key against doing it twice.
     pub idempotency: Option<IdempotencyKey>,
-    /// The thread is one that was promised, and may not be there yet: then it is made.
+    /// `thread` is an id that was handed out before and may not exist yet: then it is created.
     pub create_if_missing: bool,
-    /// How much a front end shows.
     pub display_mode: DisplayMode,
-    /// The names under which a client of another protocol knows it.
+    /// The ids under which a client of another protocol knows the run.
     pub client: Option<ClientIds>,
-    /// Where its thread came from, where that was not nothing.
+    /// Where the thread was forked from.
     pub origin: Option<Value>,
-    /// What was said before it that the thread's log does not have.
+    /// History before the run that the log of the thread does not have.
     pub prior_history: Option<PriorHistory>,
-    /// What the caller asks of the model.
     pub model_settings: ModelSettings,
-    /// What the caller's protocol shows back of the request.
+    /// What the caller's protocol echoes of the request.
     pub request_echo: Option<Value>,
 }
 
-/// What to do with a request for a thread that is busy.
+/// What to do with a request for a thread that has an active run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnBusy {
-    /// Wait for its turn.
+    /// Start after the active run.
     #[default]
     Enqueue,
-    /// Refuse it.
     Reject,
-    /// Stop what runs, then begin.
+    /// Cancel the active run, then start.
     Interrupt,
-    /// Say it to what runs.
+    /// Add the input to the active run.
     Steer,
 }
 
-/// What became of a request.
+/// The run that a request started, or an earlier request with the same idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedRun {
-    /// The run.
     pub task: TaskId,
-    /// Its thread.
     pub thread: ThreadId,
 }
 
-/// Why a request was refused. `server::problem` gives each its status and code.
+/// Why a request was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No such agent.
     #[error("there is no agent `{0}`")]
     UnknownAgent(String),
-    /// No such run to go on after.
     #[error("there is no run `{0}` in this thread to go on after")]
     UnknownPrevious(TaskId),
-    /// Nothing was said, and there is nothing to go on from.
     #[error("there is no input, and nothing in this thread to go on from")]
     NoInput,
-    /// The request would not fit the log.
     #[error("the request is too large: input, tools and metadata together may be {0} bytes")]
     TooLarge(usize),
-    /// The thread is busy.
     #[error("the thread is busy with `{0}`")]
     Busy(TaskId),
-    /// It was not taken.
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
 
-/// What a request may take up in the log.
+/// The largest request, as JSON: its record has to hold it.
 pub const REQUEST_BYTES_MAX: usize = RECORD_BYTES_MAX / 4 * 3;
 
 impl Engine {
-    /// Begins a run, or puts it into its thread's queue.
+    /// Starts a run, or enqueues it in its thread.
     ///
     /// # Errors
-    /// See [`StartError`]. Nothing was changed then.
+    /// See [`StartError`]. Nothing has changed then.
     pub async fn start(&self, user: &UserId, new: NewRun) -> Result<StartedRun, StartError> {
-        // First of all: whatever has changed since, the same request gives the same run.
+        // Before any other check: whatever has changed since, the same request returns the same run.
         if let Some(known) = self.find_submission(user, new.idempotency.as_ref()).await? {
             return Ok(known);
         }
         self.check_request(&new)?;
-        let again = new.create_if_missing.then(|| NewRun { create_if_missing: false, ..new.clone() });
+        let retry = new.create_if_missing.then(|| NewRun { create_if_missing: false, ..new.clone() });
         let (thread, new_thread) = match &new.thread {
             Some(thread) => (thread.clone(), new.create_if_missing && !self.has_thread(user, thread).await?),
             None => (ThreadId::from_uuid(Uuid::now_v7()), true),
         };
-        let mut in_the_way = None;
+        let mut interrupted = None;
         if !new_thread {
             self.check_thread(user, &thread, &new).await?;
             match self.resolve_busy(user, &thread, &new).await? {
                 BusyOutcome::Proceed => {}
-                BusyOutcome::Interrupt(busy) => in_the_way = Some(busy),
+                BusyOutcome::Interrupt(busy) => interrupted = Some(busy),
                 BusyOutcome::Handled(steered) => return Ok(steered),
             }
         } else if new.input.is_empty() && new.prior_history.is_none() {
@@ -146,9 +131,9 @@ impl Engine {
         let command = Command::Start(Box::new(start));
         let submission = self.new_submission(thread.clone(), new_thread, command.clone(), new.idempotency);
         let at = submission.at;
-        let submitted = match (self.ports().directory.submit(user, submission).await, again) {
-            // Somebody else made the promised thread meanwhile.
-            (Err(SubmitError::ThreadExists), Some(again)) => return Box::pin(self.start(user, again)).await,
+        let submitted = match (self.ports().directory.submit(user, submission).await, retry) {
+            // Another request has created the thread meanwhile.
+            (Err(SubmitError::ThreadExists), Some(retry)) => return Box::pin(self.start(user, retry)).await,
             (submitted, _) => submitted?,
         };
         match submitted {
@@ -162,18 +147,18 @@ impl Engine {
                 );
             }
         }
-        if let Some(busy) = in_the_way {
-            // After the start, so that a request that is sent twice at once cannot stop its own run.
+        if let Some(busy) = interrupted {
+            // After the start, so that a request that is sent twice at once cannot cancel its own run.
             let cancel = Command::Cancel(CancelCommand { task_id: busy, mode: CancelMode::Immediate });
             self.submit(user, &thread, cancel, None).await?;
         }
         Ok(StartedRun { task, thread })
     }
 
-    /// What a request with this key began, if there was one.
+    /// The run of an earlier request with this key.
     ///
     /// # Errors
-    /// When the key was used for something else, or the directory cannot be read.
+    /// When the key was used for another request, or the directory cannot be read.
     pub async fn find_submission(
         &self,
         user: &UserId,

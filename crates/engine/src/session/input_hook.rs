@@ -1,7 +1,7 @@
-//! Before a run begins: its agent's hook may rewrite what the model will see.
+//! Before a run starts, the input hook of its agent may rewrite what the model will see.
 //!
-//! Until it has answered nothing is recorded and the run is still queued: its row is consumed together with its first
-//! records. So a crash meanwhile asks the hook again, and what it rewrote of the input is what is logged.
+//! Until the hook has answered nothing is recorded and the run is still queued: its row is consumed together with its first
+//! records. So the hook runs again after a crash, and the log has the input as the hook rewrote it.
 
 use super::ThreadSession;
 use machine::{MachineInput, ThreadInput};
@@ -13,7 +13,7 @@ use model::ports::{BoxFuture, DirectoryChange, HookRequest, HookResponse};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A run whose hook has been asked.
+/// A run that waits for its hook.
 pub(crate) struct PendingHook {
     pub(crate) start: Box<StartCommand>,
     pub(crate) row: u64,
@@ -21,7 +21,7 @@ pub(crate) struct PendingHook {
 }
 
 impl ThreadSession<'_> {
-    /// A run begins, at once or when its hook has answered.
+    /// Starts a run, at once or when its hook has answered.
     pub(crate) fn start_run(&mut self, start: StartCommand, row: u64) {
         let context = self.context;
         let ports = &context.shared.ports;
@@ -43,10 +43,10 @@ impl ThreadSession<'_> {
         self.pending_hook = Some(PendingHook { start: Box::new(start), row, answer });
     }
 
-    /// Has the hook answered? Then the run has begun.
+    /// Starts the run when its hook has answered.
     pub(crate) fn poll_hook(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(hooking) = &mut self.pending_hook else { return Poll::Pending };
-        let Poll::Ready(answer) = hooking.answer.as_mut().poll(cx) else { return Poll::Pending };
+        let Some(hook) = &mut self.pending_hook else { return Poll::Pending };
+        let Poll::Ready(answer) = hook.answer.as_mut().poll(cx) else { return Poll::Pending };
         let Some(PendingHook { mut start, row, .. }) = self.pending_hook.take() else { return Poll::Pending };
         match answer.and_then(check_hook_answer_size) {
             Ok(HookResponse { history, input }) => {
@@ -76,15 +76,15 @@ impl ThreadSession<'_> {
 }
 
 fn prior_entries(start: &StartCommand) -> Vec<HistoryEntry> {
-    start.prior_history.as_ref().map(|before| before.entries.clone()).unwrap_or_default()
+    start.prior_history.as_ref().map(|prior| prior.entries.clone()).unwrap_or_default()
 }
 
-/// What a hook made of it is one record's private half.
+/// One record has to hold the answer of a hook.
 fn check_hook_answer_size(answer: HookResponse) -> Result<HookResponse, ErrorInfo> {
     let size = serde_json::to_vec(&answer).map_or(usize::MAX, |text| text.len());
     if size <= RECORD_BYTES_MAX / 2 {
         return Ok(answer);
     }
-    let message = format!("The input hook gave {size} bytes; {} are the most.", RECORD_BYTES_MAX / 2);
+    let message = format!("The input hook returned {size} bytes; the limit is {}.", RECORD_BYTES_MAX / 2);
     Err(ErrorInfo::new("hook_failed", message))
 }

@@ -270,7 +270,7 @@ impl Sim {
         // A question's moment is answered like a person would: what nobody waits for is no answer.
         match &timer {
             TimerId::Approval(key) => {
-                self.input(MachineInput::Answers(timeout_answer(&self.run, key).into_iter().collect()))
+                self.input(MachineInput::Answers(timeout_answer(&self.run, key).into_iter().collect()));
             }
             TimerId::Run(_) => self.input(MachineInput::Timer(timer)),
         }
