@@ -1,15 +1,14 @@
-//! The real clock: the one place that asks what time it is.
+//! The system clock: the one place that reads it. Everything else takes a [`Clock`].
 
 use model::Millis;
 use model::ports::Clock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl SystemClock {
-    /// Microseconds since 1970, for those who measure. Nothing is decided by it.
+    /// Microseconds since the Unix epoch, for measurements only.
     #[must_use]
     pub fn now_us(self) -> u64 {
         u64::try_from(since_unix_epoch().as_micros()).unwrap_or(u64::MAX)
@@ -23,7 +22,7 @@ impl Clock for SystemClock {
 }
 
 fn since_unix_epoch() -> Duration {
-    #[expect(clippy::disallowed_methods, reason = "this is the door that everything else goes through")]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system clock")]
     let now = SystemTime::now();
     now.duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
-//! Where nobody reads files.
+//! The file reader of a server that reads no files.
 
 use model::ports::{BoxFuture, FileReadOutcome, FileReadRequest, FileReader};
 use std::future::ready;
 
-/// Reads nothing, and says so.
+/// Fails every read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDocuments;
 

@@ -1,4 +1,4 @@
-//! Models, tools and files as streams of inputs. A stream that ends without its last word has failed, and says so.
+//! Models, tools and files as streams of inputs. A stream that ends without its final event becomes a failure.
 
 use futures_util::FutureExt as _;
 use machine::{EffectId, MachineInput};
@@ -13,21 +13,21 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A turn that begins after a while. Nobody is asked before that, and dropping it leaves nothing behind.
+/// A model turn that starts after a wait. Dropping it before that leaves nothing behind.
 pub(crate) fn delayed_turn(
     wait: Duration,
     models: Arc<dyn ModelClient>,
     request: ModelRequest,
 ) -> BoxStream<'static, ModelEvent> {
     let due = sleep_until(Instant::now() + wait);
-    let begun = async move {
+    let started = async move {
         due.await;
         models.stream_turn(request)
     };
-    Box::pin(begun.flatten_stream())
+    Box::pin(started.flatten_stream())
 }
 
-/// Everything that a thread listens to. Few at a time, so all are polled whenever one wakes.
+/// The running effects of a thread. There are few, so all are polled whenever one wakes.
 #[derive(Default)]
 pub(crate) struct EffectStreams(Vec<EffectStream>);
 
@@ -36,33 +36,33 @@ impl EffectStreams {
         self.0.push(EffectStream { id, source: EffectSource::Model(events) });
     }
 
-    pub(crate) fn push_tool(&mut self, id: EffectId, events: BoxStream<'static, ToolEvent>, within: Duration) {
-        let deadline = Box::pin(sleep_until(Instant::now() + within));
-        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, within } });
+    pub(crate) fn push_tool(&mut self, id: EffectId, events: BoxStream<'static, ToolEvent>, timeout: Duration) {
+        let deadline = Box::pin(sleep_until(Instant::now() + timeout));
+        self.0.push(EffectStream { id, source: EffectSource::Tool { events, deadline, timeout } });
     }
 
     pub(crate) fn push_file(&mut self, id: EffectId, answer: BoxFuture<'static, FileReadOutcome>) {
         self.0.push(EffectStream { id, source: EffectSource::File(answer) });
     }
 
-    /// Stops it: dropping a source stops it.
+    /// Dropping the source stops the effect.
     pub(crate) fn abort(&mut self, id: &EffectId) {
-        self.0.retain(|upstream| upstream.id != *id);
+        self.0.retain(|stream| stream.id != *id);
     }
 
-    /// Takes what has come, at most `max`. Each gets its turn; after its last word it is dropped.
+    /// Collects at most `max` inputs, a fair share from each stream. A stream is dropped after its final event.
     pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>, max: usize, into: &mut Vec<MachineInput>) -> Poll<()> {
         let share = max.div_ceil(self.0.len().max(1));
-        self.0.retain_mut(|upstream| {
+        self.0.retain_mut(|stream| {
             for _ in 0..share.min(max - into.len()) {
-                let Poll::Ready(input) = upstream.poll(cx) else { return true };
-                let over = is_final_input(&input);
+                let Poll::Ready(input) = stream.poll(cx) else { return true };
+                let is_final = is_final_input(&input);
                 into.push(input);
-                if over {
+                if is_final {
                     return false;
                 }
             }
-            // More may be there already: come back for it.
+            // More may be ready: poll again.
             cx.waker().wake_by_ref();
             true
         });
@@ -70,7 +70,6 @@ impl EffectStreams {
     }
 }
 
-/// Will nothing follow?
 const fn is_final_input(input: &MachineInput) -> bool {
     matches!(
         input,
@@ -87,12 +86,7 @@ struct EffectStream {
 
 enum EffectSource {
     Model(BoxStream<'static, ModelEvent>),
-    Tool {
-        events: BoxStream<'static, ToolEvent>,
-        deadline: Pin<Box<Sleep>>,
-        within: Duration,
-    },
-    /// It has one word.
+    Tool { events: BoxStream<'static, ToolEvent>, deadline: Pin<Box<Sleep>>, timeout: Duration },
     File(BoxFuture<'static, FileReadOutcome>),
 }
 
@@ -104,16 +98,13 @@ impl EffectStream {
                 .as_mut()
                 .poll_next(cx)
                 .map(|event| MachineInput::Model { id, event: event.unwrap_or_else(truncated_model_stream) }),
-            EffectSource::Tool { events, deadline, within } => match events.as_mut().poll_next(cx) {
+            EffectSource::Tool { events, deadline, timeout } => match events.as_mut().poll_next(cx) {
                 Poll::Ready(event) => {
                     Poll::Ready(MachineInput::Tool { id, event: event.unwrap_or_else(truncated_tool_stream) })
                 }
                 Poll::Pending => deadline.as_mut().poll(cx).map(|()| {
-                    let message = format!("The tool did not end within {} ms and was stopped.", within.as_millis());
-                    MachineInput::Tool {
-                        id,
-                        event: ToolEvent::End(ToolOutput::failed(ErrorCode::ToolTimeout, message)),
-                    }
+                    let message = format!("The tool did not end within {} ms and was stopped.", timeout.as_millis());
+                    MachineInput::Tool { id, event: ToolEvent::End(ToolOutput::failed(ErrorCode::ToolTimeout, message)) }
                 }),
             },
             EffectSource::File(answer) => answer.as_mut().poll(cx).map(|answer| MachineInput::File { id, answer }),

@@ -1,43 +1,37 @@
-//! Drives the machine: one actor per live thread, one hub for everybody who watches.
+//! Executes runs: one actor per live thread, one hub for all viewers.
 //!
-//! - [`Engine`]: what `server` calls. Commands go into the thread's inbox and wake its actor.
-//! - `actor`, `session`: one thread's executor for one term: inputs in, appends out, one append in flight while the next
-//!   gathers; the state runs ahead of the log, what is shown never does. `inbox` answers commands, `batch` appends,
-//!   `before` asks hooks, `compaction` sums up what was said long ago.
-//! - `open`: a thread's state from its log.
-//! - `upstream`: models, tools and files as streams of inputs; `timers`: the moments that a run waits for.
-//! - `wakes`: threads that wait for people, and until when.
+//! - [`Engine`]: what `server` calls. Commands go into the inbox of a thread and wake its actor.
+//! - `actor_registry`, `actor`, `session`: the live actors; one thread over its terms; one thread under one term.
+//! - `load_thread`: the state of a thread from its log.
+//! - `effect_streams`: models, tools and files as streams of inputs; `timers`: the timers of a run.
+//! - `wake_schedule`: threads that wait for people, and until when.
 //! - `hub`, [`Viewer`]: the live end of the log, without a queue per viewer.
 //!
 //! Invariants: the engine decides nothing about a run (that is `machine`), knows no wire protocol (that is `protocol`) and
 //! no database (that is `store`). It holds no lock over an await.
 
 mod actor;
-mod batch;
+mod actor_registry;
 mod clock;
-mod commands;
-mod compaction;
 mod documents;
 mod effect_streams;
 mod engine;
 mod hub;
-mod inbox;
-mod input_hook;
-mod on_busy;
-mod queries;
+mod load_thread;
+mod ports;
 mod session;
 mod shared;
 mod sync;
-mod thread_state;
 mod timers;
 mod viewer;
 mod wake_schedule;
+mod wakeup;
 
 pub use clock::SystemClock;
-pub use commands::AnswerError;
 pub use documents::NoDocuments;
-pub use engine::{Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError};
-pub use shared::{Ports, StopMode};
+pub use engine::{AnswerError, Engine, NewRun, OnBusy, REQUEST_BYTES_MAX, StartError, StartedRun, WatchError};
+pub use ports::Ports;
+pub use shared::StopMode;
 pub use viewer::{View, Viewer};
 
 #[cfg(all(test, feature = "shuttle"))]

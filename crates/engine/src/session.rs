@@ -1,33 +1,41 @@
 //! One thread under one term.
 //!
-//! Inputs (commands, upstreams, timers) go through the machine one by one; what they cause gathers. One append is in
-//! flight at a time. When it is durable its records are shown and its tools start; meanwhile the next batch gathers, up to
-//! a bound beyond which upstreams are left unread. Any verdict but `Durable` ends the term. A run that waits for people
-//! ends it, too: it costs no memory until somebody answers or its time is up.
+//! Inputs (commands, effect streams, timers) go through the machine one by one, and their records gather in a batch. One
+//! append is in flight at a time. When it is durable its records are published and its tools start; meanwhile the next
+//! batch gathers, up to a bound beyond which effect streams are not read. Any outcome but `Durable` ends the term, and so
+//! does a run that waits for people: it costs no memory until somebody answers or its time is up.
 //!
-//! `inbox` has how commands are answered, `batch` how records are gathered and appended, `before` what happens before a
-//! run begins, and `compaction` what happens after one has ended.
+//! Submodules are parts of [`ThreadSession`]: `inbox` handles commands, `batch` gathers and appends records, `input_hook`
+//! runs before a run starts.
 
-use crate::actor::{NewThread, ThreadActor};
-use crate::batch::{BatchBuilder, InFlightAppend};
-use crate::compaction::RunningCompaction;
+mod batch;
+mod inbox;
+mod input_hook;
+
 use crate::effect_streams::{self, EffectStreams};
-use crate::input_hook::PendingHook;
-use crate::shared::StopMode;
-use crate::thread_state;
+use crate::load_thread;
+use crate::shared::{StopMode, ThreadContext};
 use crate::timers::Timers;
-use machine::{Effect, EffectId, InputContext, MachineInput, MachineOutput, RunState, TimerId};
+use batch::{BatchBuilder, InFlightAppend};
+use input_hook::PendingHook;
+use machine::{Effect, EffectId, MachineInput, MachineOutput, RunState, ThreadInput, ThreadState, TimerId};
 use model::Seq;
 use model::definition::Definitions;
 use model::fold::RunFold;
 use model::ports::{AppendOutcome, Checkpoint, Day, DirectoryChange, InboxRow, Lease, Spend, StoreError};
 use model::task::TaskStatus;
-use model::thread::ThreadFold;
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+/// A thread that this process has just created: what its creator knows need not be read.
+pub(crate) struct NewThread {
+    pub(crate) lease: Lease,
+    /// The only row of its inbox. Every later row notifies the context.
+    pub(crate) first_row: InboxRow,
+}
 
 /// How a term ended.
 pub(crate) enum TermEnd {
@@ -37,73 +45,68 @@ pub(crate) enum TermEnd {
     Parked,
     /// The process stops.
     Halted,
-    /// The log did not take an append: fold it anew.
+    /// An append was not durable: fold the log again.
     Retry(String),
 }
 
 pub(crate) struct ThreadSession<'a> {
-    pub(crate) actor: &'a ThreadActor,
+    pub(crate) context: &'a ThreadContext,
     pub(crate) lease: Lease,
     /// What outlives the runs that have ended.
-    pub(crate) thread_fold: ThreadFold,
+    pub(crate) thread: ThreadState,
     pub(crate) run: Option<RunState>,
-    /// Commands that wait.
+    /// Commands that cannot be handled yet.
     pub(crate) waiting_rows: VecDeque<InboxRow>,
     pub(crate) next_batch: BatchBuilder,
     pub(crate) in_flight: Option<InFlightAppend>,
     /// The last record that was handed to the journal.
     pub(crate) submitted_seq: Seq,
-    /// Rows that are answered, but whose consumption is not durable yet.
+    /// Rows that were handled, but whose consumption is not durable yet.
     pub(crate) handled_rows: HashSet<u64>,
-    /// Words that their run could not hear when they came: they begin the next one.
+    /// Steering input that came too late for its run: it starts the next one.
     pub(crate) late_steers: HashSet<u64>,
-    /// A run that is about to begin, when its hook has answered.
+    /// A run that starts when its hook has answered.
     pub(crate) pending_hook: Option<PendingHook>,
-    /// The past is being summed up.
-    pub(crate) compaction: Option<RunningCompaction>,
-    /// What the user had used up today when the term began.
+    /// What the owner has spent today, without the current run.
     pub(crate) daily_spend: Spend,
     effect_streams: EffectStreams,
-    /// What upstreams said and nobody has looked at yet.
     ready_inputs: Vec<MachineInput>,
     pub(crate) timers: Timers,
 }
 
-/// What a session was woken by.
 enum SessionEvent {
     AppendDone(AppendOutcome),
     Inputs,
     Wakeup,
     Timer(TimerId),
     Hook,
-    Compaction,
 }
 
 impl<'a> ThreadSession<'a> {
     /// Claims the thread and folds its log. `None` when it must not be executed.
     pub(crate) async fn open(
-        actor: &'a ThreadActor,
-        birth: Option<NewThread>,
+        context: &'a ThreadContext,
+        new_thread: Option<NewThread>,
     ) -> Result<Option<ThreadSession<'a>>, StoreError> {
-        let ports = &actor.shared.ports;
-        let (lease, first) = match birth {
-            Some(NewThread { lease, first_row: row }) => (lease, Some(row)),
-            None => (ports.journal.claim(&actor.owner, &actor.thread, &ports.node).await?, None),
+        let ports = &context.shared.ports;
+        let (lease, first_row) = match new_thread {
+            Some(NewThread { lease, first_row }) => (lease, Some(first_row)),
+            None => (ports.journal.claim(&context.owner, &context.thread, &ports.node).await?, None),
         };
-        actor.shared.hub.advance_head(&actor.thread, lease.head);
-        let place = (&actor.owner, &actor.thread);
-        let opened = thread_state::load_thread_state(&*ports.journal, &*ports.directory, place, lease.head).await?;
-        let misfits = opened.replay.thread.fold_errors + opened.replay.run.as_ref().map_or(0, |run| run.fold_errors);
-        if opened.has_newer_format || misfits > 0 {
-            let newer = opened.has_newer_format;
-            tracing::error!(thread = %actor.thread, misfits, newer, "the thread is parked: its log does not fit");
+        context.shared.hub.advance_head(&context.thread, lease.head);
+        let loaded = load_thread::load_thread(ports, &context.owner, &context.thread, lease.head).await?;
+        let fold_errors =
+            loaded.replay.thread.fold_errors + loaded.replay.run.as_ref().map_or(0, |run| run.fold_errors);
+        if loaded.has_newer_format || fold_errors > 0 {
+            let newer = loaded.has_newer_format;
+            tracing::error!(thread = %context.thread, fold_errors, newer, "the thread is parked: its log does not fold");
             metrics::counter!("headwater_threads_parked_total").increment(1);
             return Ok(None);
         }
         let mut session = Self {
-            actor,
+            context,
             lease,
-            thread_fold: opened.replay.thread,
+            thread: ThreadState::new(context.owner.clone(), context.thread.clone(), loaded.replay.thread),
             run: None,
             waiting_rows: VecDeque::new(),
             next_batch: BatchBuilder::default(),
@@ -112,35 +115,34 @@ impl<'a> ThreadSession<'a> {
             handled_rows: HashSet::new(),
             late_steers: HashSet::new(),
             pending_hook: None,
-            compaction: None,
             daily_spend: Spend::default(),
             effect_streams: EffectStreams::default(),
             ready_inputs: Vec::new(),
             timers: Timers::default(),
         };
         session.load_daily_spend().await?;
-        if let Some(fold) = opened.replay.run {
+        if let Some(fold) = loaded.replay.run {
             session.resume_run(fold).await?;
         }
-        match first {
+        match first_row {
             Some(row) => session.waiting_rows.push_back(row),
             None => session.read_inbox().await?,
         }
         Ok(Some(session))
     }
 
-    /// Goes on with a run that has not ended.
+    /// Continues a run that has not ended.
     async fn resume_run(&mut self, fold: RunFold) -> Result<(), StoreError> {
-        let definitions = definitions_for_run(self.actor, &fold).await?;
+        let definitions = definitions_for_run(self.context, &fold).await?;
         let mut run = self.new_run_state(definitions, Some(fold));
-        // What the run itself used up today is in both sums.
-        run.exclude_own_spend();
-        // First of all: should the run pause now, its row says when it has to be looked at again.
+        // The spend of today includes what this run has spent.
+        machine::exclude_own_spend(&mut run);
+        // Before the first input: should the run pause at once, its row needs the time of the next timer.
         for id in machine::outstanding_effects(&run) {
             if let EffectId::Timer(timer) = id
                 && let Some(at) = machine::timer_deadline(&run, &timer)
             {
-                self.timers.arm(timer, at, self.actor.shared.ports.clock.now());
+                self.timers.arm(timer, at, self.context.shared.ports.clock.now());
             }
         }
         self.run = Some(run);
@@ -148,13 +150,13 @@ impl<'a> ThreadSession<'a> {
         Ok(())
     }
 
-    /// Only where somebody's day has a limit is it looked at.
+    /// Read only if there is a daily limit.
     async fn load_daily_spend(&mut self) -> Result<(), StoreError> {
-        let ports = &self.actor.shared.ports;
+        let ports = &self.context.shared.ports;
         let limits = &ports.definitions.limits;
         if limits.user_day_tokens_max.is_some() || limits.user_day_cost_max.is_some() {
             self.daily_spend =
-                ports.directory.daily_spend(&self.actor.owner, Day::from_millis(ports.clock.now())).await?;
+                ports.directory.daily_spend(&self.context.owner, Day::from_millis(ports.clock.now())).await?;
         }
         Ok(())
     }
@@ -162,7 +164,7 @@ impl<'a> ThreadSession<'a> {
     /// Executes until nothing is left to do.
     pub(crate) async fn run(&mut self) -> TermEnd {
         loop {
-            let mode = self.actor.shared.stop_mode();
+            let mode = self.context.shared.stop_mode();
             if mode != StopMode::Halted {
                 self.handle_rows(mode);
                 self.flush();
@@ -192,7 +194,7 @@ impl<'a> ThreadSession<'a> {
                         return TermEnd::Retry(error.to_string());
                     }
                 }
-                SessionEvent::Hook | SessionEvent::Compaction => {}
+                SessionEvent::Hook => {}
                 SessionEvent::Wakeup => {
                     if let Err(error) = self.read_inbox().await {
                         return TermEnd::Retry(error.to_string());
@@ -202,16 +204,16 @@ impl<'a> ThreadSession<'a> {
         }
     }
 
-    /// A run that waits for people waits without us.
+    /// A paused run needs no session.
     fn is_idle(&self, mode: StopMode) -> bool {
-        let waiting = mode == StopMode::Running && !self.waiting_rows.is_empty();
-        let begun = self.pending_hook.is_some() || self.compaction.is_some();
-        if !self.next_batch.is_empty() || (begun && mode == StopMode::Running) {
+        let has_rows = mode == StopMode::Running && !self.waiting_rows.is_empty();
+        let is_starting = self.pending_hook.is_some() || self.thread.is_compacting();
+        if !self.next_batch.is_empty() || (is_starting && mode == StopMode::Running) {
             return false;
         }
-        // Time that is up is an answer, too.
-        let due = self.timers.next_due().is_some_and(|at| at <= self.actor.shared.ports.clock.now());
-        (self.is_paused() && !due) || (self.run.is_none() && !waiting)
+        // A timer that is due answers the run.
+        let due = self.timers.next_due().is_some_and(|at| at <= self.context.shared.ports.clock.now());
+        (self.is_paused() && !due) || (self.run.is_none() && !has_rows)
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -219,14 +221,14 @@ impl<'a> ThreadSession<'a> {
         root.is_some_and(|root| root.status == TaskStatus::Paused)
     }
 
-    /// The next thing. Upstreams are left unread while too much waits for the disk.
+    /// The next event. Effect streams are not polled while too much waits for the disk.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         // First of all: whoever hears the verdict may wake us at any moment from now on.
-        self.actor.wakeup.register_waker(cx);
+        self.context.wakeup.register_waker(cx);
         if let Poll::Ready(verdict) = self.poll_append(cx) {
             return Poll::Ready(SessionEvent::AppendDone(verdict));
         }
-        if self.actor.wakeup.poll_notified(cx).is_ready() {
+        if self.context.wakeup.poll_notified(cx).is_ready() {
             return Poll::Ready(SessionEvent::Wakeup);
         }
         if let Poll::Ready(timer) = self.timers.poll_due(cx) {
@@ -235,47 +237,51 @@ impl<'a> ThreadSession<'a> {
         if self.poll_hook(cx).is_ready() {
             return Poll::Ready(SessionEvent::Hook);
         }
-        if self.poll_compaction(cx).is_ready() {
-            return Poll::Ready(SessionEvent::Compaction);
-        }
         match self.input_capacity() {
             0 => Poll::Pending,
             room => self.effect_streams.poll_ready(cx, room, &mut self.ready_inputs).map(|()| SessionEvent::Inputs),
         }
     }
 
-    /// What became of the append in flight. While nothing waits for that it need not wake anybody: its records are shown
-    /// without us ([`Session::flush`]), and we find out when we next look.
+    /// The outcome of the append in flight. While nothing waits for it, it need not wake the session: the store publishes
+    /// the records itself (see `publish_on_commit`), and the next poll finds the outcome.
     fn poll_append(&mut self, cx: &mut Context<'_>) -> Poll<AppendOutcome> {
-        let going = self.run.is_some() && !self.is_paused() && self.actor.shared.stop_mode() == StopMode::Running;
-        let waiting = !going || !self.next_batch.is_empty() || self.input_capacity() == 0;
+        let is_running =
+            self.run.is_some() && !self.is_paused() && self.context.shared.stop_mode() == StopMode::Running;
+        let needs_outcome = !is_running || !self.next_batch.is_empty() || self.input_capacity() == 0;
         let Some(flight) = &mut self.in_flight else { return Poll::Pending };
-        if waiting || !flight.tools.is_empty() {
-            flight.verdict.as_mut().poll(cx)
+        if needs_outcome || !flight.tools.is_empty() {
+            flight.outcome.as_mut().poll(cx)
         } else {
-            flight.verdict.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            flight.outcome.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         }
     }
 
-    /// A run's state, before its first record or from what the log says.
+    /// The state of a run before its first record, or from its log.
     pub(crate) fn new_run_state(&self, definitions: Arc<Definitions>, fold: Option<RunFold>) -> RunState {
-        let actor = self.actor;
+        let context = self.context;
         let mut run =
-            RunState::new(actor.owner.clone(), actor.thread.clone(), definitions, self.thread_fold.clone(), fold);
+            RunState::new(context.owner.clone(), context.thread.clone(), definitions, self.thread.fold.clone(), fold);
         run.prior_spend = self.daily_spend;
         run
     }
 
-    /// One input through the machine: what it causes gathers, what it asks for begins.
+    /// Applies one input: its records join the batch, its effects start.
     pub(crate) fn step(&mut self, input: MachineInput) {
-        let now = self.actor.shared.ports.clock.now();
-        let Some(run) = &mut self.run else { return };
-        let mut out = MachineOutput::default();
-        machine::apply_input(run, input, InputContext { now }, &mut out);
+        let now = self.context.shared.ports.clock.now();
+        let Some(run) = &mut self.run else {
+            if let MachineInput::Model { id, event } = input {
+                self.step_thread(ThreadInput::Model { id, event });
+            }
+            return;
+        };
+        let mut out = MachineOutput::new(now);
+        machine::apply_input(run, input, &mut out);
         for effect in out.effects {
             self.start_effect(effect);
         }
         let Some(root) = self.run.as_ref().and_then(|run| run.fold.root()).map(|root| root.id.clone()) else { return };
+        self.push_spend(out.spend, out.drafts.last().map_or(now, |draft| draft.at));
         for draft in out.drafts {
             self.push_record(&root, draft);
         }
@@ -284,26 +290,47 @@ impl<'a> ThreadSession<'a> {
         }
     }
 
+    /// One input to the thread between two runs: its history may be compacted.
+    pub(crate) fn step_thread(&mut self, input: ThreadInput) {
+        let now = self.context.shared.ports.clock.now();
+        let mut out = MachineOutput::new(now);
+        let ends = matches!(input, ThreadInput::Model { .. }) && self.thread.is_compacting();
+        machine::apply_thread_input(&mut self.thread, input, &mut out);
+        for effect in out.effects {
+            self.start_effect(effect);
+        }
+        self.daily_spend = machine::add_spend(self.daily_spend, out.spend);
+        self.push_spend(out.spend, out.drafts.last().map_or(now, |draft| draft.at));
+        if ends && !self.thread.is_compacting() && out.drafts.is_empty() {
+            tracing::warn!(thread = %self.context.thread, "the history was not compacted; the next run tries again");
+        }
+        let run = self.thread.compacted_run().cloned();
+        for (draft, run) in out.drafts.into_iter().zip(run) {
+            self.push_record(&run, draft);
+            self.push_checkpoint();
+        }
+    }
+
     fn finish_run(&mut self) {
         let Some(run) = self.run.take() else { return };
         let status = run.fold.root().map_or(TaskStatus::Failed, |root| root.status);
         metrics::counter!("headwater_runs_ended_total", "status" => status.as_str()).increment(1);
-        self.thread_fold.add_finished_run(&run.fold);
-        self.daily_spend = run.user_spend_today();
+        self.thread.fold.add_finished_run(&run.fold);
+        self.daily_spend = machine::user_spend_today(&run);
         self.timers = Timers::default();
         self.effect_streams = EffectStreams::default();
         self.push_checkpoint();
-        self.start_compaction(&run.definitions);
+        self.step_thread(ThreadInput::RunEnded(run.definitions));
     }
 
     pub(crate) fn push_checkpoint(&mut self) {
-        if let Ok(body) = serde_json::to_string(&self.thread_fold) {
-            self.next_batch.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: self.thread_fold.seq, body }));
+        if let Ok(body) = serde_json::to_string(&self.thread.fold) {
+            self.next_batch.changes.push(DirectoryChange::Checkpoint(Checkpoint { seq: self.thread.fold.seq, body }));
         }
     }
 
     fn start_effect(&mut self, effect: Effect) {
-        let ports = &self.actor.shared.ports;
+        let ports = &self.context.shared.ports;
         match effect {
             Effect::CallModel { id, request, not_before: None } => {
                 self.effect_streams.push_model(id, ports.models.stream_turn(*request));
@@ -327,34 +354,34 @@ impl<'a> ThreadSession<'a> {
         }
     }
 
-    /// The tools of an append that is durable begin.
+    /// Starts the tools of an append that is durable.
     pub(crate) fn start_tools(&mut self, flight: InFlightAppend) {
-        let ports = &self.actor.shared.ports;
+        let ports = &self.context.shared.ports;
         for (id, request) in flight.tools {
-            let within = request.deadline.saturating_sub(ports.clock.now());
+            let timeout = request.deadline.saturating_sub(ports.clock.now());
             let events = ports.tools.call_tool(*request);
-            self.effect_streams.push_tool(id, events, Duration::from_millis(within));
+            self.effect_streams.push_tool(id, events, Duration::from_millis(timeout));
         }
     }
 
-    /// When the run that waits for people has to be looked at again.
+    /// When a paused run has to be woken.
     pub(crate) fn next_wake_at(&self) -> Option<model::Millis> {
         self.timers.next_due()
     }
 }
 
-/// The definitions that a run started with, whatever the file says now.
-async fn definitions_for_run(actor: &ThreadActor, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
-    let ports = &actor.shared.ports;
+/// The definitions that a run started with, whatever the configuration is now.
+async fn definitions_for_run(context: &ThreadContext, fold: &RunFold) -> Result<Arc<Definitions>, StoreError> {
+    let ports = &context.shared.ports;
     let digest = fold.root().and_then(|root| root.definitions_digest.as_deref()).unwrap_or_default();
     if digest == ports.definitions.digest || digest.is_empty() {
         return Ok(Arc::clone(&ports.definitions));
     }
-    let kept = ports.directory.definitions(digest).await?;
-    match kept.and_then(|body| serde_json::from_str::<Definitions>(&body).ok()) {
+    let stored = ports.directory.definitions(digest).await?;
+    match stored.and_then(|body| serde_json::from_str::<Definitions>(&body).ok()) {
         Some(definitions) => Ok(Arc::new(Definitions { digest: digest.to_owned(), ..definitions })),
         None => {
-            tracing::warn!(thread = %actor.thread, digest, "a run's definitions are gone: it goes on with today's");
+            tracing::warn!(thread = %context.thread, digest, "the definitions of a run are missing: it continues with the current ones");
             Ok(Arc::clone(&ports.definitions))
         }
     }

@@ -1,4 +1,4 @@
-//! The moments that a run waits for. Few at a time: one sleeper for the next of them.
+//! The timers of a run. There are few at a time: one `Sleep` for the next of them.
 
 use machine::TimerId;
 use model::Millis;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 #[derive(Default)]
 pub(crate) struct Timers {
-    /// Each with its moment, and when that is on the machine's own clock.
+    /// Each with its time, and that time on the monotonic clock.
     armed: Vec<(TimerId, Millis, Instant)>,
     sleep: Option<Pin<Box<Sleep>>>,
 }
@@ -27,20 +27,19 @@ impl Timers {
         self.sleep = None;
     }
 
-    /// The next moment.
     pub(crate) fn next_due(&self) -> Option<Millis> {
         self.armed.iter().map(|(_, at, _)| *at).min()
     }
 
-    /// A timer that is due. It is not armed any more.
+    /// Removes and returns a timer that is due.
     pub(crate) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<TimerId> {
         let first = (0..).zip(&self.armed).min_by_key(|(_, (_, _, due))| *due);
-        let Some((place, due)) = first.map(|(place, (_, _, due))| (place, *due)) else { return Poll::Pending };
+        let Some((index, due)) = first.map(|(index, (_, _, due))| (index, *due)) else { return Poll::Pending };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
         if sleep.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
         self.sleep = None;
-        Poll::Ready(self.armed.swap_remove(place).0)
+        Poll::Ready(self.armed.swap_remove(index).0)
     }
 }

@@ -1,4 +1,4 @@
-//! Somebody who watches a thread: a cursor that moves from the log into the hub and back.
+//! A viewer of a thread: a cursor that moves from the log into the hub and back.
 
 use crate::hub::{FrameRequest, Hub, LaneFrames, Topic};
 use bytes::Bytes;
@@ -6,26 +6,27 @@ use model::defects::Defect;
 use model::ports::{Frames, Journal, PageLimit, Projection, StoreError};
 use model::{Seq, ThreadId, UserId};
 use std::future::poll_fn;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// A page of the log for one viewer: small, because a thousand viewers that fell behind hold one each.
+/// A page of the log for one viewer: small, because each of a thousand viewers that fell behind holds one.
 const VIEWER_PAGE: PageLimit = PageLimit { records_max: 256, bytes_max: 16 * 1024 };
 
 /// What a viewer watches.
 pub struct View {
-    /// The projection's name, with its options and scope: viewers with the same one share frames.
+    /// Names the projection with its options and scope: viewers of the same lane share frames.
     pub lane: Arc<str>,
     /// The projection before its first record.
     pub projection: Box<dyn Projection>,
-    /// Where its history begins: before the first record of its run.
+    /// The record before the first one of the run: a projection that needs history starts there.
     pub history_start: Seq,
-    /// So many frames after the place where the viewer begins are not wanted: a client may stand between two frames of
-    /// one record, or count frames instead of records.
+    /// Number of leading frames to skip: a client may resume between two frames of one record, or count frames instead of
+    /// records.
     pub skip_frames: u64,
 }
 
-/// A viewer. Dropping it is leaving; the run goes on.
+/// A stream of frames. Dropping it unsubscribes; the run goes on.
 pub struct Viewer {
     slot: usize,
     owner: UserId,
@@ -34,15 +35,15 @@ pub struct Viewer {
     hub: Arc<Hub>,
     topic: Arc<Topic>,
     view: View,
-    /// The projector at the cursor. Frames taken from a lane leave it behind, so then there is none.
+    /// The projector at the cursor; `None` after frames from a lane, which advance the cursor without it.
     projector: Option<Box<dyn Projection>>,
     cursor: Seq,
-    /// Nothing after this record is shown.
+    /// The stream ends with this record.
     end_seq: Option<Seq>,
-    /// Has the log been read up to its head? Only then does the topic know everything that follows.
+    /// Whether the log was read up to its head. Only then the topic has everything that follows.
     at_head: bool,
     ended: bool,
-    /// The thread was deleted, or the process stops: the end is not the stream's own.
+    /// The stream was cut: the thread was deleted, or the process stops.
     interrupted: bool,
 }
 
@@ -50,42 +51,40 @@ impl Viewer {
     pub(crate) fn new(
         hub: &Arc<Hub>,
         journal: Arc<dyn Journal>,
-        (owner, thread): (UserId, ThreadId),
+        owner: UserId,
+        thread: ThreadId,
         view: View,
         cursor: Seq,
     ) -> Self {
         // Subscribe first, then read the log: what is committed in between is in one or the other, and `seq` says which.
         let topic = hub.subscribe(&thread);
         let cursor = if Defect::CursorOffByOne.is_planted() && cursor > Seq::ZERO { cursor.next() } else { cursor };
-        let seat = topic.register_viewer();
-        let hub = Arc::clone(hub);
-        let (projector, until, at_head, over, broken_off) = (None, None, false, false, false);
         Self {
-            slot: seat,
+            slot: topic.register_viewer(),
             owner,
             thread,
             journal,
-            hub,
+            hub: Arc::clone(hub),
             topic,
             view,
-            projector,
+            projector: None,
             cursor,
-            end_seq: until,
-            at_head,
-            ended: over,
-            interrupted: broken_off,
+            end_seq: None,
+            at_head: false,
+            ended: false,
+            interrupted: false,
         }
     }
 
-    /// Shows nothing after this record: the stream ends there, whatever follows in the log.
+    /// Ends the stream with this record, whatever follows in the log.
     #[must_use]
-    pub fn with_end(mut self, until: Seq) -> Self {
-        self.end_seq = Some(until);
-        self.ended = self.cursor >= until;
+    pub fn with_end(mut self, end_seq: Seq) -> Self {
+        self.end_seq = Some(end_seq);
+        self.ended = self.cursor >= end_seq;
         self
     }
 
-    /// Did the stream end before its own end? Then a client must come back, and must not take it for the end.
+    /// Whether the stream was cut before its end: then a client must reconnect, and must not take this for the end.
     #[must_use]
     pub const fn is_interrupted(&self) -> bool {
         self.interrupted
@@ -97,7 +96,7 @@ impl Viewer {
         self.cursor
     }
 
-    /// The next frames, at most one write's worth; `None` when nothing will ever follow.
+    /// The next frames, at most one write; `None` at the end of the stream.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -112,25 +111,25 @@ impl Viewer {
     }
 
     async fn next_live_frames(&mut self) -> Bytes {
-        // Moved in, not borrowed: a projector may not be shared between threads, and the waiting future may change them.
+        // Moved, not borrowed: a projector is not `Sync`, and the future may move to another thread.
         let this = &mut *self;
-        let take = poll_fn(move |cx| {
-            let ask = FrameRequest {
+        let frames = poll_fn(move |cx| {
+            let request = FrameRequest {
                 slot: this.slot,
                 lane: &this.view.lane,
                 cursor: this.cursor,
                 projector: this.projector.as_deref(),
             };
-            match this.topic.poll_frames(&ask, cx.waker()) {
+            match this.topic.poll_frames(&request, cx.waker()) {
                 LaneFrames::Pending => Poll::Pending,
-                take => Poll::Ready(take),
+                frames => Poll::Ready(frames),
             }
         });
-        match take.await {
-            LaneFrames::Frames { bytes, last_seq: to, ended: over } => {
+        match frames.await {
+            LaneFrames::Frames { bytes, last_seq, ended } => {
                 self.projector = None;
-                self.cursor = to;
-                self.ended = over;
+                self.cursor = last_seq;
+                self.ended = ended;
                 bytes
             }
             LaneFrames::Behind => {
@@ -145,25 +144,20 @@ impl Viewer {
         }
     }
 
-    /// One page of the log. At its end the topic takes over.
+    /// The frames of one page of the log. At the head the topic takes over.
     async fn next_log_frames(&mut self) -> Result<Bytes, StoreError> {
         let mut projector = match self.projector.take() {
             Some(projector) => projector,
             None => {
-                let place = (&self.owner, &self.thread);
-                projector_at(
-                    &*self.journal,
-                    place,
-                    self.view.projection.boxed_clone(),
-                    (self.view.history_start, self.cursor),
-                )
-                .await?
+                let (journal, view) = (&*self.journal, &self.view);
+                let (from, projection) = (view.history_start, view.projection.boxed_clone());
+                projector_at(journal, &self.owner, &self.thread, projection, from..self.cursor).await?
             }
         };
         let page = self.journal.read_page(&self.owner, &self.thread, self.cursor, VIEWER_PAGE).await?;
         let mut frames = Frames::for_records(&page.records).with_skip(self.view.skip_frames);
-        let until = self.end_seq.unwrap_or(Seq(u64::MAX));
-        for record in page.records.iter().take_while(|record| record.seq <= until) {
+        let end_seq = self.end_seq.unwrap_or(Seq(u64::MAX));
+        for record in page.records.iter().take_while(|record| record.seq <= end_seq) {
             projector.project(record, &mut frames);
             self.cursor = record.seq;
             if frames.is_finished() {
@@ -173,22 +167,22 @@ impl Viewer {
         self.view.skip_frames = frames.remaining_skip();
         self.at_head = page.records.is_empty() || self.cursor >= page.head;
         self.projector = Some(projector);
-        let (bytes, _, over) = frames.into_parts();
-        // Who is shown so much and no more has no use for what comes.
-        self.ended = over || self.cursor >= until || (self.at_head && self.end_seq.is_some());
+        let (bytes, _, ended) = frames.into_parts();
+        // A stream with a fixed end does not wait for live records.
+        self.ended = ended || self.cursor >= end_seq || (self.at_head && self.end_seq.is_some());
         Ok(bytes)
     }
 }
 
-/// A projector at the cursor: fresh where each record speaks for itself, else led there from its run's beginning.
-/// Not a method: a projector may not be shared, so nothing that holds one is borrowed over the read.
+/// A projector at the end of a range: new if it needs no history, else advanced over the range.
+/// Not a method: a projector is not `Sync`, so nothing that holds one may be borrowed over the read.
 async fn projector_at(
     journal: &dyn Journal,
-    (owner, thread): (&UserId, &ThreadId),
+    owner: &UserId,
+    thread: &ThreadId,
     mut projector: Box<dyn Projection>,
-    (from, cursor): (Seq, Seq),
+    Range { start: mut at, end: cursor }: Range<Seq>,
 ) -> Result<Box<dyn Projection>, StoreError> {
-    let mut at = from;
     while projector.needs_history() && at < cursor {
         let page = journal.read_page(owner, thread, at, PageLimit::WIDE).await?;
         let known = page.records.iter().take_while(|record| record.seq <= cursor);

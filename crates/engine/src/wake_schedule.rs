@@ -1,4 +1,4 @@
-//! Threads that wait for people, and when each has to be looked at again. One sleeper for all of them.
+//! Threads that wait for people, and when each has to be woken. One loop sleeps for all of them.
 
 use crate::sync::{Mutex, lock};
 use model::{Millis, ThreadId, UserId};
@@ -18,39 +18,38 @@ struct ScheduledWakes {
 }
 
 impl WakeSchedule {
-    /// The thread is to be looked at then; an earlier word is forgotten.
+    /// Sets the time at which a thread is woken; replaces an earlier one.
     pub(crate) fn schedule(&self, owner: &UserId, thread: &ThreadId, at: Millis) {
-        let mut waiting = lock(&self.scheduled);
-        if let Some((before, _)) = waiting.by_thread.insert(thread.clone(), (at, owner.clone())) {
-            waiting.by_time.remove(&(before, thread.clone()));
+        let mut scheduled = lock(&self.scheduled);
+        if let Some((before, _)) = scheduled.by_thread.insert(thread.clone(), (at, owner.clone())) {
+            scheduled.by_time.remove(&(before, thread.clone()));
         }
-        waiting.by_time.insert((at, thread.clone()));
-        drop(waiting);
+        scheduled.by_time.insert((at, thread.clone()));
+        drop(scheduled);
         self.changed.notify_one();
     }
 
-    /// Those that are due, and when the next one is.
+    /// Removes and returns the threads that are due, and the time of the next one.
     pub(crate) fn take_due(&self, now: Millis) -> (Vec<(UserId, ThreadId)>, Option<Millis>) {
-        let mut waiting = lock(&self.scheduled);
+        let mut scheduled = lock(&self.scheduled);
         let mut due = Vec::new();
-        while let Some((at, thread)) = waiting.by_time.first().cloned() {
+        while let Some((at, thread)) = scheduled.by_time.first().cloned() {
             if at > now {
                 return (due, Some(at));
             }
-            waiting.by_time.pop_first();
-            if let Some((_, owner)) = waiting.by_thread.remove(&thread) {
+            scheduled.by_time.pop_first();
+            if let Some((_, owner)) = scheduled.by_thread.remove(&thread) {
                 due.push((owner, thread));
             }
         }
         (due, None)
     }
 
-    /// There is something to look at other than the time.
+    /// Wakes the loop for another reason than time.
     pub(crate) fn notify(&self) {
         self.changed.notify_one();
     }
 
-    /// Something earlier may have come.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

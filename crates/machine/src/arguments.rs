@@ -1,4 +1,4 @@
-//! Arguments are looked at before anything runs.
+//! Validates arguments before a tool runs.
 
 use model::definition::ToolSpec;
 use model::error::ErrorCode;
@@ -9,14 +9,12 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use std::collections::HashSet;
 use std::fmt;
 
-/// Longer arguments are refused: they stand in the record that starts the tool, where JSON escapes double them at worst.
+/// The record that starts the tool has to hold the arguments, where JSON escapes may double them.
 const ARGUMENTS_BYTES_MAX: usize = RECORD_BYTES_MAX * 3 / 8;
-/// How many complaints the model is given at once.
 const SCHEMA_ERRORS_MAX: usize = 5;
-/// How much of a key that stands twice it is shown.
 const KEY_CHARS_MAX: usize = 64;
 
-/// Do the arguments fit? If not, what the model is told; nothing has run.
+/// Checks arguments against the schema of a tool. The error is the result for the model.
 pub(crate) fn validate_arguments(spec: &ToolSpec, arguments: &str) -> Result<(), Box<ToolOutput>> {
     if arguments.len() > ARGUMENTS_BYTES_MAX {
         return Err(invalid_arguments(&spec.name, &format!("they have more than {ARGUMENTS_BYTES_MAX} bytes")));
@@ -24,19 +22,19 @@ pub(crate) fn validate_arguments(spec: &ToolSpec, arguments: &str) -> Result<(),
     let Ok(object) = serde_json::from_str::<JsonObject>(arguments) else {
         return Err(invalid_arguments(&spec.name, "they are not a JSON object"));
     };
-    // A rule would read one of the two, and the tool perhaps the other.
+    // Of two equal keys an approval rule might read one, and the tool the other.
     if let Err(error) = serde_json::from_str::<UniqueKeys>(arguments) {
         return Err(invalid_arguments(&spec.name, &error.to_string()));
     }
-    // A schema that is none was refused where it was declared; if one slips through, it forbids nothing.
+    // Invalid schemas are refused where they are declared; one that slips through allows everything.
     let Ok(schema) = jsonschema::validator_for(&spec.parameters) else { return Ok(()) };
     let object = serde_json::Value::Object(object);
-    let complaints: Vec<String> = schema
+    let errors: Vec<String> = schema
         .iter_errors(&object)
         .take(SCHEMA_ERRORS_MAX)
         .map(|error| format!("{}: {error}", error.instance_path()))
         .collect();
-    if complaints.is_empty() { Ok(()) } else { Err(invalid_arguments(&spec.name, &complaints.join("; "))) }
+    if errors.is_empty() { Ok(()) } else { Err(invalid_arguments(&spec.name, &errors.join("; "))) }
 }
 
 fn invalid_arguments(name: &str, why: &str) -> Box<ToolOutput> {
@@ -44,7 +42,7 @@ fn invalid_arguments(name: &str, why: &str) -> Box<ToolOutput> {
     Box::new(ToolOutput::failed(ErrorCode::InvalidArguments, message))
 }
 
-/// A JSON value, however deep, in none of whose objects a key stands twice. What it says is not kept.
+/// Deserializes from a JSON value without duplicate keys, at any depth, and keeps nothing of it.
 struct UniqueKeys;
 
 impl<'de> Deserialize<'de> for UniqueKeys {

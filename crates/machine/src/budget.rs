@@ -1,11 +1,12 @@
-//! What a run, and its user on one day, may use up.
+//! What a run and its user have spent, and the limits on it.
 
 use crate::state::RunState;
+use model::definition::Definitions;
 use model::limits::CostMicros;
 use model::ports::Spend;
 use model::usage::Usage;
 
-/// Is something used up, so that no further turn may begin?
+/// Whether a limit is reached, so that no further step may start.
 pub(crate) fn is_budget_exhausted(run: &RunState) -> bool {
     let limits = &run.definitions.limits;
     let (own, today) = (run_spend(run), user_spend_today(run));
@@ -16,26 +17,41 @@ pub(crate) fn is_budget_exhausted(run: &RunState) -> bool {
         || over(limits.user_day_cost_max.map(|limit| limit.0), today.cost.0)
 }
 
-/// What the user has used up today, this run included.
-pub(crate) fn user_spend_today(run: &RunState) -> Spend {
-    let own = run_spend(run);
-    Spend { usage: add_usage(run.prior_spend.usage, own.usage), cost: add_cost(run.prior_spend.cost, own.cost) }
+/// What the user has spent today, this run included.
+#[must_use]
+pub fn user_spend_today(run: &RunState) -> Spend {
+    add_spend(run.prior_spend, run_spend(run))
 }
 
-/// What the run has used up so far.
-pub(crate) fn run_spend(run: &RunState) -> Spend {
-    let mut spent = Spend::default();
-    for step in run.fold.tasks.iter().flat_map(|task| &task.steps) {
-        spent.usage.add(step.usage);
-        spent.cost =
-            add_cost(spent.cost, cost_micros(run.definitions.cost(&step.model, step.usage).unwrap_or_default()));
-    }
-    spent
+/// Takes what the run itself has spent out of `prior_spend`, which was read from the directory after the run had started.
+pub fn exclude_own_spend(run: &mut RunState) {
+    let (all, own) = (run.prior_spend, run_spend(run));
+    run.prior_spend =
+        Spend { usage: subtract_usage(all.usage, own.usage), cost: CostMicros(all.cost.0.saturating_sub(own.cost.0)) };
 }
 
-/// What a task and those below it cost, where the prices of all their models are known.
-pub(crate) fn subtree_cost(run: &RunState, below: impl Fn(&model::TaskId) -> bool) -> Option<f64> {
-    let steps = run.fold.tasks.iter().filter(|task| below(&task.id)).flat_map(|task| &task.steps);
+fn run_spend(run: &RunState) -> Spend {
+    let steps = run.fold.tasks.iter().flat_map(|task| &task.steps);
+    let spends = steps.map(|step| model_spend(&run.definitions, &step.model, step.usage));
+    spends.fold(Spend::default(), add_spend)
+}
+
+/// What a model call cost; a model without a price costs nothing.
+pub(crate) fn model_spend(definitions: &Definitions, model: &str, usage: Usage) -> Spend {
+    Spend { usage, cost: cost_micros(definitions.cost(model, usage).unwrap_or_default()) }
+}
+
+/// Adds up what was spent; saturates.
+#[must_use]
+pub fn add_spend(mut total: Spend, more: Spend) -> Spend {
+    total.usage.add(more.usage);
+    total.cost = CostMicros(total.cost.0.saturating_add(more.cost.0));
+    total
+}
+
+/// What the selected tasks cost, if the prices of all their models are known.
+pub(crate) fn subtree_cost(run: &RunState, is_selected: impl Fn(&model::TaskId) -> bool) -> Option<f64> {
+    let steps = run.fold.tasks.iter().filter(|task| is_selected(&task.id)).flat_map(|task| &task.steps);
     let mut total = None;
     for step in steps {
         total = Some(total.unwrap_or(0.0) + run.definitions.cost(&step.model, step.usage)?);
@@ -43,10 +59,8 @@ pub(crate) fn subtree_cost(run: &RunState, below: impl Fn(&model::TaskId) -> boo
     total
 }
 
-/// Money as it is counted.
-#[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a negative or endless price is none")]
-pub fn cost_micros(cost: f64) -> CostMicros {
+fn cost_micros(cost: f64) -> CostMicros {
     CostMicros((cost * 1_000_000.0).ceil() as u64)
 }
 
@@ -54,12 +68,7 @@ const fn total_tokens(usage: Usage) -> u64 {
     usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
-fn add_usage(mut a: Usage, b: Usage) -> Usage {
-    a.add(b);
-    a
-}
-
-pub(crate) const fn subtract_usage(a: Usage, b: Usage) -> Usage {
+const fn subtract_usage(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.saturating_sub(b.input_tokens),
         cached_tokens: a.cached_tokens.saturating_sub(b.cached_tokens),
@@ -67,8 +76,4 @@ pub(crate) const fn subtract_usage(a: Usage, b: Usage) -> Usage {
         output_tokens: a.output_tokens.saturating_sub(b.output_tokens),
         reasoning_tokens: a.reasoning_tokens.saturating_sub(b.reasoning_tokens),
     }
-}
-
-const fn add_cost(a: CostMicros, b: CostMicros) -> CostMicros {
-    CostMicros(a.0.saturating_add(b.0))
 }

@@ -1,11 +1,10 @@
-//! A turn's calls: where each of them is, and what is to be done about it next.
+//! The calls of a turn: the state of each, and its next action.
 //!
-//! Everything is read from the state: a call has no memory of its own. So it does not matter what happened last, nor
-//! whether it happened in this process.
+//! Both are read from the fold alone, so it does not matter what happened last, nor whether it happened in this process.
 
 use crate::state::RunState;
-use crate::{arguments, recovery, sub_agent};
-use model::definition::ToolSpec;
+use crate::{arguments, task_tree, tool_lookup};
+use model::content::ContentPart;
 use model::definition::{ApprovalPolicy, Tool, ToolExecutor};
 use model::error::{ErrorCode, ErrorInfo};
 use model::event::{ApprovalDecisionKind, ApprovalResolved, StopReason};
@@ -14,23 +13,17 @@ use model::item::{CallKind, Item, ResultStatus, ToolCall};
 use model::tool::ToolOutput;
 use model::CallId;
 
-/// Where a call is.
 pub(crate) enum CallState<'a> {
-    /// It has its result.
     Finished,
-    /// A sub-agent is at it: its result is open.
+    /// A sub-agent runs; the result is open.
     SubAgentRunning,
-    /// A person has been asked.
     AwaitingApproval,
-    /// Its tool runs.
     Running,
-    /// A person has decided.
+    /// The approval request has its decision.
     Decided(&'a ApprovalResolved),
-    /// Nothing has been done about it.
     New,
 }
 
-/// Where a call is, from the state alone.
 pub(crate) fn call_state<'a>(task: &'a TaskFold, fold: &ItemFold, call: &ToolCall) -> CallState<'a> {
     if let Some((_, result)) = task.result(&call.call_id) {
         return if result.done { CallState::Finished } else { CallState::SubAgentRunning };
@@ -43,7 +36,7 @@ pub(crate) fn call_state<'a>(task: &'a TaskFold, fold: &ItemFold, call: &ToolCal
     }
 }
 
-/// The calls of the last step that are to be answered.
+/// The calls of the last step that need a result.
 pub(crate) fn due_calls(task: &TaskFold) -> impl Iterator<Item = (&ItemFold, &ToolCall)> {
     let last = task.steps.len().checked_sub(1);
     task.calls().filter(move |(fold, _)| fold.step_index == last && fold.arguments_complete)
@@ -57,52 +50,43 @@ pub(crate) fn have_all_results(task: &TaskFold) -> bool {
     due_calls(task).all(|(_, call)| has_result(task, &call.call_id))
 }
 
-/// What is to be done about a call.
+/// The next action for a call. A `String` after a tool or an agent is the arguments.
 pub(crate) enum CallAction {
-    /// It gets this result.
     SetResult(ResultStatus, Box<ToolOutput>),
-    /// It gets the result that the same call had before.
+    /// The result that the same call had before.
     RepeatResult(ResultStatus, Box<ToolOutput>),
-    /// A person is asked.
     RequestApproval(Box<Tool>, String),
-    /// Nobody need decide any more.
     WithdrawApproval,
-    /// A tool starts.
     StartTool(Box<Tool>, String),
-    /// A sub-agent starts.
     StartSubAgent(String, String),
-    /// The sub-agent has ended.
     FinishSubAgent,
-    /// Another agent takes over.
     HandOff(String, String),
 }
 
-/// The next thing to be done about a task's calls. What was refused is answered before anything new starts; hand-overs
-/// come after everything else.
+/// The next action for the calls of a task. Rejected calls are answered before anything starts; hand-offs come last.
 pub(crate) fn next_call_action(run: &RunState, task: &TaskFold) -> Option<(CallId, CallAction)> {
-    let look = |(fold, call): (&ItemFold, &ToolCall)| {
-        call_action(run, task, fold, call).map(|act| (call.call_id.clone(), act))
+    let next_of = |(fold, call): (&ItemFold, &ToolCall)| {
+        call_action(run, task, fold, call).map(|action| (call.call_id.clone(), action))
     };
-    let refused = due_calls(task).filter(|(fold, call)| is_rejected(task, fold, call)).find_map(look);
+    let rejected = due_calls(task).filter(|(fold, call)| is_rejected(task, fold, call)).find_map(next_of);
     let ordinary = || due_calls(task).filter(|(_, call)| call.kind != Some(CallKind::Handoff));
     let busy = ordinary().filter(|(fold, call)| is_running(task, fold, call)).count();
     let has_room = busy < run.definitions.limits.parallel_tools_max;
-    let fits = |(_, act): &(CallId, CallAction)| {
-        has_room || !matches!(act, CallAction::StartTool(..) | CallAction::StartSubAgent(..))
+    let fits = |(_, action): &(CallId, CallAction)| {
+        has_room || !matches!(action, CallAction::StartTool(..) | CallAction::StartSubAgent(..))
     };
-    let next = refused.or_else(|| ordinary().filter_map(look).find(fits));
+    let next = rejected.or_else(|| ordinary().filter_map(next_of).find(fits));
     if next.is_some() || ordinary().any(|(_, call)| !has_result(task, &call.call_id)) {
         return next;
     }
-    // Only the first hand-over counts; it is answered last, because after it another agent goes on.
+    // Only the first hand-off counts; it is answered last, because after it another agent continues.
     let open = due_calls(task).filter(|(_, call)| !has_result(task, &call.call_id));
-    let (place, (fold, call)) = open.enumerate().last()?;
-    if place > 0 {
-        let output =
-            ToolOutput::failed(ErrorCode::HandoffIgnored, "Several hand-offs in one turn: only the first one counts.");
+    let (index, (fold, call)) = open.enumerate().last()?;
+    if index > 0 {
+        let output = ToolOutput::failed(ErrorCode::HandoffIgnored, "Several hand-offs in one turn: only the first one counts.");
         return Some((call.call_id.clone(), CallAction::SetResult(ResultStatus::Failed, Box::new(output))));
     }
-    look((fold, call))
+    next_of((fold, call))
 }
 
 fn is_rejected(task: &TaskFold, fold: &ItemFold, call: &ToolCall) -> bool {
@@ -120,14 +104,13 @@ fn call_action(run: &RunState, task: &TaskFold, fold: &ItemFold, call: &ToolCall
     let cancelling = run.is_cancelling(task);
     match call_state(task, fold, call) {
         CallState::Finished | CallState::Running => None,
-        CallState::SubAgentRunning => sub_agent::has_sub_agent_ended(run, call).then_some(CallAction::FinishSubAgent),
+        CallState::SubAgentRunning => task_tree::has_sub_agent_ended(run, call).then_some(CallAction::FinishSubAgent),
         CallState::AwaitingApproval => cancelling.then_some(CallAction::WithdrawApproval),
         CallState::Decided(answer) => action_after_decision(run, task, call, answer),
         CallState::New => action_for_new_call(run, task, call),
     }
 }
 
-/// Somebody has decided on a call.
 fn action_after_decision(
     run: &RunState,
     task: &TaskFold,
@@ -143,19 +126,28 @@ fn action_after_decision(
         Some(args) => args.to_string(),
         None => approved_arguments(task, call),
     };
-    match resolve_tool(run, task, call)
-        .and_then(|tool| arguments::validate_arguments(&tool.spec, &arguments).map(|()| tool))
-    {
+    match resolve_and_validate(run, task, call, &arguments) {
         Ok(tool) => action_to_start(run, task, tool, arguments),
         Err(output) => Some(CallAction::SetResult(ResultStatus::Failed, output)),
     }
 }
 
-/// The arguments that somebody was asked about: the model's own, to the letter, unless others had run before a crash.
+/// The tool of a call whose arguments it accepts, or the error result for the model.
+fn resolve_and_validate(
+    run: &RunState,
+    task: &TaskFold,
+    call: &ToolCall,
+    arguments: &str,
+) -> Result<Tool, Box<ToolOutput>> {
+    let tool = tool_lookup::resolve_tool(run, task, call)?;
+    arguments::validate_arguments(&tool.spec, arguments).map(|()| tool)
+}
+
+/// The arguments that were approved: the model's own, verbatim, unless others had run before a crash.
 fn approved_arguments(task: &TaskFold, call: &ToolCall) -> String {
     let own = call.arguments.clone().unwrap_or_default();
-    let question = task.last_approval(&call.call_id).and_then(|(asked, _)| asked.action_requests.first());
-    let others = question.filter(|action| serde_json::from_str(&own).ok().as_ref() != Some(&action.args));
+    let request = task.last_approval(&call.call_id).and_then(|(request, _)| request.action_requests.first());
+    let others = request.filter(|action| serde_json::from_str(&own).ok().as_ref() != Some(&action.args));
     others.map_or(own, |action| action.args.to_string())
 }
 
@@ -168,12 +160,12 @@ fn first_decision(answer: &ApprovalResolved) -> (ApprovalDecisionKind, Option<&s
 
 fn rejection_action(task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved, message: Option<&str>) -> CallAction {
     use model::event::Initiator;
-    // Of a call that ran before a crash nobody can say that it did not.
+    // A call that ran before a crash may have had its effect.
     if task.call(&call.call_id).is_some_and(|(fold, _)| fold.attempts > 0) {
-        let error = recovery::outcome_unknown_error(message);
-        return CallAction::SetResult(ResultStatus::Unknown, Box::new(ToolOutput::from_error(error)));
+        let error = outcome_unknown_error(message);
+        return CallAction::SetResult(ResultStatus::Unknown, Box::new(error_output(error)));
     }
-    let seconds = task.last_approval(&call.call_id).map_or(0, |(asked, _)| asked.timeout_seconds);
+    let seconds = task.last_approval(&call.call_id).map_or(0, |(request, _)| request.timeout_seconds);
     let error = match (answer.by, message) {
         (Initiator::Timeout, _) => {
             ErrorInfo::new(ErrorCode::ApprovalTimeout, format!("No decision within {seconds} s"))
@@ -184,50 +176,46 @@ fn rejection_action(task: &TaskFold, call: &ToolCall, answer: &ApprovalResolved,
         (Initiator::User, Some(message)) => ErrorInfo::new(ErrorCode::Rejected, message),
         (Initiator::User, None) => ErrorInfo::new(ErrorCode::Rejected, "The call was not approved."),
     };
-    CallAction::SetResult(ResultStatus::Rejected, Box::new(ToolOutput::from_error(error)))
+    CallAction::SetResult(ResultStatus::Rejected, Box::new(error_output(error)))
 }
 
-/// A call that nothing has been done about.
 fn action_for_new_call(run: &RunState, task: &TaskFold, call: &ToolCall) -> Option<CallAction> {
     let arguments = call.arguments.clone().unwrap_or_default();
-    let checked = resolve_tool(run, task, call)
-        .and_then(|tool| arguments::validate_arguments(&tool.spec, &arguments).map(|()| tool));
-    let tool = match checked {
+    let tool = match resolve_and_validate(run, task, call, &arguments) {
         Ok(tool) => tool,
         Err(output) => return Some(CallAction::SetResult(ResultStatus::Failed, output)),
     };
-    if let Some(act) = action_for_duplicate(task, call) {
-        return act;
+    if let Some(action) = action_for_duplicate(task, call) {
+        return action;
     }
-    let asks = match &tool.approval {
+    let needs_approval = match &tool.approval {
         ApprovalPolicy::Never => false,
         ApprovalPolicy::Always => true,
         ApprovalPolicy::When(rule) => rule.requires_approval(&serde_json::from_str(&arguments).unwrap_or_default()),
     };
-    let standing = run.standing_decision(&call.name).filter(|_| asks);
+    let standing = run.standing_decision(&call.name).filter(|_| needs_approval);
     if let Some(answer) = standing.filter(|answer| first_decision(answer).0 == ApprovalDecisionKind::Reject) {
         return Some(rejection_action(task, call, answer, first_decision(answer).1));
     }
-    let asks = asks && standing.is_none();
-    match asks {
+    match needs_approval && standing.is_none() {
         true if run.is_cancelling(task) => Some(cancelled_action()),
         true => Some(CallAction::RequestApproval(Box::new(tool), arguments)),
         false => action_to_start(run, task, tool, arguments),
     }
 }
 
-/// The task stops after this turn: nobody is asked any more.
+/// The task stops after this turn: nothing new is started or asked.
 fn cancelled_action() -> CallAction {
     let output = ToolOutput::failed(ErrorCode::Cancelled, "Cancelled: the call was not run.");
     CallAction::SetResult(ResultStatus::Incomplete, Box::new(output))
 }
 
-/// A call that may run. `None` is the client's to answer.
+/// Starts a call that may run. `None` for a tool of the client, which answers it.
 fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: String) -> Option<CallAction> {
     Some(match &tool.executor {
         ToolExecutor::Client | ToolExecutor::Agent { .. } if run.is_cancelling(task) => cancelled_action(),
         ToolExecutor::Client => return None,
-        ToolExecutor::Agent { agent } => match sub_agent::sub_agent_refusal(run, task, agent) {
+        ToolExecutor::Agent { agent } => match task_tree::sub_agent_refusal(run, task, agent) {
             Some(output) => CallAction::SetResult(ResultStatus::Failed, Box::new(output)),
             None => CallAction::StartSubAgent(agent.clone(), arguments),
         },
@@ -238,8 +226,8 @@ fn action_to_start(run: &RunState, task: &TaskFold, tool: Tool, arguments: Strin
     })
 }
 
-/// A provider that names a call twice means the same call: it is not run again, and not otherwise. What is to be done
-/// about it, if it was named before: nothing while the first one has no result.
+/// The action for a call whose id the provider has used before: the same call gets the same result, once that is there;
+/// another call with the same id is an error. The outer `None` means that the id is new.
 fn action_for_duplicate(task: &TaskFold, call: &ToolCall) -> Option<Option<CallAction>> {
     let own = task.call(&call.call_id)?.0.provider_call_id.as_ref().filter(|id| !id.is_empty())?;
     let before = task.calls().take_while(|(_, before)| before.call_id != call.call_id);
@@ -259,76 +247,50 @@ fn action_for_duplicate(task: &TaskFold, call: &ToolCall) -> Option<Option<CallA
     )
 }
 
-/// A result once more, as it was shown and read.
+/// The result of an earlier call, as people saw it and the model read it.
 fn repeat_result_action(result: &ItemFold) -> Option<CallAction> {
-    let Item::ToolResult(shown) = &result.item else { return None };
+    let Item::ToolResult(item) = &result.item else { return None };
     let output = ToolOutput {
         message_content: result.result_content(),
-        block_list: shown.block_list.clone().unwrap_or_default(),
-        summary: shown.summary.clone(),
-        artifact: shown.artifact.clone(),
-        ui_hints: shown.ui_hints.clone(),
-        error: shown.error.clone(),
+        block_list: item.block_list.clone().unwrap_or_default(),
+        summary: item.summary.clone(),
+        artifact: item.artifact.clone(),
+        ui_hints: item.ui_hints.clone(),
+        error: item.error.clone(),
     };
-    Some(CallAction::RepeatResult(shown.status.unwrap_or(ResultStatus::Completed), Box::new(output)))
+    Some(CallAction::RepeatResult(item.status.unwrap_or(ResultStatus::Completed), Box::new(output)))
 }
 
-/// The tool that a call means, or what the model is told.
-pub(crate) fn resolve_tool(run: &RunState, task: &TaskFold, call: &ToolCall) -> Result<Tool, Box<ToolOutput>> {
-    find_tool(run, task, &call.name).ok_or_else(|| {
-        let agent = run.agent_of_task(task);
-        let names: Vec<String> = tool_specs(run, task).into_iter().map(|spec| spec.name).collect();
-        let message = match names.as_slice() {
-            [] => format!("There is no tool `{}`: {} has none.", call.name, agent.name),
-            names => format!("There is no tool `{}` here. There are: {}.", call.name, names.join(", ")),
-        };
-        Box::new(ToolOutput::failed(ErrorCode::UnknownTool, message))
-    })
-}
-
-/// The tool of this name, as the task's agent knows it. Those that the caller declared are the root's.
-pub(crate) fn find_tool(run: &RunState, task: &TaskFold, name: &str) -> Option<Tool> {
-    run.definitions.resolve_tool(&run.agent_of_task(task), name).or_else(|| {
-        let declared = task.spec.tools.iter().find(|tool| tool.name == name)?;
-        let (name, description) = (declared.name.clone(), declared.description.clone());
-        let spec = ToolSpec { name, description, parameters: declared.parameters.clone() };
-        Some(Tool::new(spec, ToolExecutor::Client))
-    })
-}
-
-/// What the model is told that it may ask for.
-pub(crate) fn tool_specs(run: &RunState, task: &TaskFold) -> Vec<ToolSpec> {
-    let mut specs = run.definitions.tool_specs(&run.agent_of_task(task));
-    for tool in &task.spec.tools {
-        if !specs.iter().any(|spec| spec.name == tool.name) {
-            specs.extend(find_tool(run, task, &tool.name).map(|tool| tool.spec));
-        }
-    }
-    specs
-}
-
-/// How much the tool of a call may give.
-pub(crate) fn tool_output_bytes_max(run: &RunState, call: &CallId) -> usize {
-    let task = run.task_of_call(call);
-    let tool = task.and_then(|task| task.call(call).and_then(|(_, call)| find_tool(run, task, &call.name)));
-    tool.and_then(|tool| tool.output_bytes_max).unwrap_or(run.definitions.limits.tool_output_bytes_max)
-}
-
-/// How many turns in a row asked only for what cannot be done.
+/// The number of last turns in a row that had invalid calls only.
 pub(crate) fn consecutive_invalid_turns(task: &TaskFold) -> u32 {
-    let invalid = |place: usize| {
+    let invalid = |index: usize| {
         let mut calls =
-            task.calls().filter(|(fold, _)| fold.step_index == Some(place) && fold.arguments_complete).peekable();
+            task.calls().filter(|(fold, _)| fold.step_index == Some(index) && fold.arguments_complete).peekable();
         calls.peek().is_some() && calls.all(|(_, call)| is_invalid_call(task, &call.call_id))
     };
-    let lost = |place: &usize| task.steps.get(*place).is_some_and(|step| step.stop_reason == Some(StopReason::Lost));
-    let places = (0..task.steps.len()).rev().filter(|place| !lost(place)).take_while(|place| invalid(*place));
-    u32::try_from(places.count()).unwrap_or(u32::MAX)
+    let is_lost = |index: &usize| task.steps.get(*index).is_some_and(|step| step.stop_reason == Some(StopReason::Lost));
+    let turns = (0..task.steps.len()).rev().filter(|index| !is_lost(index)).take_while(|index| invalid(*index));
+    u32::try_from(turns.count()).unwrap_or(u32::MAX)
 }
+
+/// Error codes of a call that the model got wrong: there is no such tool, or the arguments do not fit.
+const INVALID_CALL_CODES: [ErrorCode; 2] = [ErrorCode::InvalidArguments, ErrorCode::UnknownTool];
 
 fn is_invalid_call(task: &TaskFold, call: &CallId) -> bool {
     let Some((_, fold)) = task.result(call) else { return false };
     let Item::ToolResult(result) = &fold.item else { return false };
-    let code = result.error.as_ref().and_then(ErrorInfo::known_code);
-    matches!(code, Some(ErrorCode::InvalidArguments | ErrorCode::UnknownTool))
+    result.error.as_ref().and_then(ErrorInfo::known_code).is_some_and(|code| INVALID_CALL_CODES.contains(&code))
+}
+
+/// The error of a call that may or may not have run; `message` is what a person message about it.
+pub(crate) fn outcome_unknown_error(message: Option<&str>) -> ErrorInfo {
+    const UNKNOWN: &str =
+        "The server stopped while the tool ran. It may or may not have done its work: find out before it is run again.";
+    ErrorInfo::new(ErrorCode::OutcomeUnknown, message.unwrap_or(UNKNOWN))
+}
+
+/// An output that tells the model what went wrong.
+pub(crate) fn error_output(error: ErrorInfo) -> ToolOutput {
+    let message_content = vec![ContentPart::text(&error.message)];
+    ToolOutput { message_content, error: Some(error), ..ToolOutput::default() }
 }

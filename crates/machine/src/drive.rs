@@ -1,13 +1,12 @@
-//! What can go on? Looks at the state alone, newest task first, until nothing can.
+//! Starts runs and advances them: looks at the state alone, newest task first, until no task can go on.
 
 use crate::calls::{self, CallAction};
 use crate::effect::{Effect, EffectId, TimerId};
 use crate::file_processing::{self, FileReadStage};
+use crate::output::MachineOutput;
+use crate::outstanding::outstanding_effects;
 use crate::state::RunState;
-use crate::{
-    InputContext, MachineOutput, budget, handoff, model_call, outstanding_effects, pending, sub_agent, task_end,
-    tool_execution, tool_result,
-};
+use crate::{budget, handoff, model_call, pending, sub_agent, task_end, tool_execution, tool_result};
 use model::command::{StartCommand, SteerCommand};
 use model::content::ContentPart;
 use model::error::{ErrorCode, ErrorInfo};
@@ -18,13 +17,12 @@ use model::record::PrivatePayload;
 use model::task::TaskStatus;
 use model::{CallId, ItemId, TaskId};
 
-/// The run begins.
-pub(crate) fn start_run(run: &mut RunState, start: StartCommand, ctx: InputContext, out: &mut MachineOutput) {
+pub(crate) fn start_run(run: &mut RunState, start: StartCommand, out: &mut MachineOutput) {
     if !run.fold.tasks.is_empty() {
-        return; // the run is there already: the command was answered before
+        return; // the run has started already: the command was handled before
     }
     let model = run.definitions.resolve_agent(&start.agent).and_then(|agent| agent.models.into_iter().next());
-    let deadline = ctx.now.saturating_add(run.definitions.limits.run_deadline_ms);
+    let deadline = out.now().saturating_add(run.definitions.limits.run_deadline_ms);
     let input = initial_input(&start.task_id, start.input);
     let task = TaskSpec {
         thread_id: run.thread.clone(),
@@ -39,11 +37,10 @@ pub(crate) fn start_run(run: &mut RunState, start: StartCommand, ctx: InputConte
         origin: start.origin,
         client: start.client,
     };
-    let (task_id, refused) = (start.task_id, start.hook_error);
+    let (task_id, hook_error) = (start.task_id, start.hook_error);
     let created = Event::Created(TaskCreated { task_id: task_id.clone(), task: Box::new(task) });
-    let digest = Some(run.definitions.digest.clone());
     let private = PrivatePayload {
-        definitions_digest: digest,
+        definitions_digest: Some(run.definitions.digest.clone()),
         deadline: Some(deadline),
         rewritten_history: start.rewritten_history,
         prior_history: start.prior_history,
@@ -54,7 +51,7 @@ pub(crate) fn start_run(run: &mut RunState, start: StartCommand, ctx: InputConte
     out.emit_with_private(run, created, Some(private));
     out.push_effect(Effect::SetTimer { id: TimerId::Run(task_id.clone()), at: deadline });
     out.emit(run, Event::Started(TaskStarted { task_id: task_id.clone() }));
-    if let Some(error) = refused {
+    if let Some(error) = hook_error {
         task_end::fail_task(run, &task_id, error, out);
     }
 }
@@ -66,24 +63,22 @@ fn initial_input(task_id: &TaskId, content: Vec<ContentPart>) -> Vec<InputMessag
     vec![InputMessage { id: ItemId::numbered("msg", task_id.run_suffix(), 0), role: Role::User, content }]
 }
 
-/// The user said something more: recorded at once, read by the next turn.
+/// Records more input of the user at once; the next turn reads it.
 pub(crate) fn add_steering_input(run: &mut RunState, steer: SteerCommand, out: &mut MachineOutput) {
     let going = run.fold.root().filter(|root| root.status == TaskStatus::Running && root.cancelling.is_none());
     let Some(task_id) = going.map(|root| root.id.clone()) else { return };
-    let (suffix, number) = run.next_id_number();
-    let id = ItemId::numbered("msg", &suffix, number);
-    let message = InputMessage { id, role: Role::User, content: steer.input };
+    let message = InputMessage { id: run.next_item_id("msg"), role: Role::User, content: steer.input };
     out.emit(run, Event::InputAdded(InputAdded { task_id, input: vec![message] }));
 }
 
-/// Lets everything go on that can.
-pub(crate) fn advance_run(run: &mut RunState, ctx: InputContext, out: &mut MachineOutput) {
+/// Advances every task that can go on, then pauses the run if it waits for nothing but answers.
+pub(crate) fn advance_run(run: &mut RunState, out: &mut MachineOutput) {
     // Newest first: a child that ends lets its parent go on in the same pass.
-    while let Some((id, next)) = next_task_action(run) {
+    while let Some((id, action)) = next_task_action(run) {
         let before = run.head();
-        perform_task_action(run, &id, next, ctx, out);
+        perform_task_action(run, &id, action, out);
         if run.head() == before {
-            break; // a move that no record tells of would be the next one again, for ever
+            break; // an action without a record would be the next one again, for ever
         }
     }
     let busy = |id: &EffectId| !matches!(id, EffectId::Timer(_));
@@ -92,14 +87,13 @@ pub(crate) fn advance_run(run: &mut RunState, ctx: InputContext, out: &mut Machi
     }
 }
 
-/// The first task that can go on, and with what. While the run is paused none can.
+/// The first task that can go on, and its action. While the run is paused none can.
 fn next_task_action(run: &RunState) -> Option<(TaskId, TaskAction)> {
     run.fold.root().filter(|root| root.status == TaskStatus::Running)?;
-    let going = run.fold.tasks.iter().rev().filter(|task| task.status == TaskStatus::Running);
-    going.filter_map(|task| Some((task.id.clone(), task_action(run, task)?))).next()
+    let running = run.fold.tasks.iter().rev().filter(|task| task.status == TaskStatus::Running);
+    running.filter_map(|task| Some((task.id.clone(), task_action(run, task)?))).next()
 }
 
-/// What a task does next.
 enum TaskAction {
     ReadFiles,
     FinishFiles,
@@ -115,7 +109,7 @@ fn task_action(run: &RunState, task: &TaskFold) -> Option<TaskAction> {
     let Some(last) = task.steps.last() else { return call_model_or_stop(run, task) };
     match last.stop_reason? {
         StopReason::ToolCalls => match calls::next_call_action(run, task) {
-            Some((call, act)) => Some(TaskAction::HandleCall(call, act)),
+            Some((call, action)) => Some(TaskAction::HandleCall(call, action)),
             None if calls::have_all_results(task) => call_model_or_stop(run, task),
             None => None,
         },
@@ -125,24 +119,23 @@ fn task_action(run: &RunState, task: &TaskFold) -> Option<TaskAction> {
         }
         StopReason::MaxTokens => Some(TaskAction::StopAtLimit(LimitReason::MaxTokens)),
         StopReason::ContentFilter => Some(TaskAction::StopAtLimit(LimitReason::ContentFilter)),
-        // What was lost is done again.
         StopReason::Lost => call_model_or_stop(run, task),
-        // A cut step's task was ended by whatever cut it.
+        // Whatever interrupted the step has ended the task.
         StopReason::Error | StopReason::Cancelled => None,
     }
 }
 
-/// `None` while files are read: the model is asked when it can be told what is in them.
+/// `None` while files are read: the model call needs their content.
 fn call_model_or_stop(run: &RunState, task: &TaskFold) -> Option<TaskAction> {
-    let ask = match file_processing::file_read_stage(task) {
+    let action = match file_processing::file_read_stage(task) {
         FileReadStage::Reading => return None,
         FileReadStage::Finished => return Some(TaskAction::FinishFiles),
         FileReadStage::Unread => TaskAction::ReadFiles,
         FileReadStage::Ready => TaskAction::CallModel,
     };
     let limits = &run.definitions.limits;
-    let lost = task.steps.last().is_some_and(|step| step.stop_reason == Some(StopReason::Lost));
-    let taken = task.steps.last().map_or(0, |step| step.step) - u32::from(lost);
+    let is_lost = task.steps.last().is_some_and(|step| step.stop_reason == Some(StopReason::Lost));
+    let steps_done = task.steps.last().map_or(0, |step| step.step) - u32::from(is_lost);
     Some(if run.is_cancelling(task) {
         TaskAction::Cancel
     } else if calls::consecutive_invalid_turns(task) > limits.invalid_calls_max {
@@ -151,21 +144,21 @@ fn call_model_or_stop(run: &RunState, task: &TaskFold) -> Option<TaskAction> {
             calls::consecutive_invalid_turns(task)
         );
         TaskAction::Fail(ErrorInfo::new(ErrorCode::InvalidToolCalls, message))
-    } else if taken >= limits.steps_max {
+    } else if steps_done >= limits.steps_max {
         TaskAction::StopAtLimit(LimitReason::MaxSteps)
     } else if budget::is_budget_exhausted(run) {
         TaskAction::StopAtLimit(LimitReason::Budget)
     } else {
-        ask
+        action
     })
 }
 
-fn perform_task_action(run: &mut RunState, id: &TaskId, next: TaskAction, ctx: InputContext, out: &mut MachineOutput) {
-    match next {
+fn perform_task_action(run: &mut RunState, id: &TaskId, action: TaskAction, out: &mut MachineOutput) {
+    match action {
         TaskAction::ReadFiles => file_processing::start_file_reads(run, id, out),
         TaskAction::FinishFiles => file_processing::finish_file_reads(run, id, out),
         TaskAction::CallModel => model_call::begin_step(run, id, out),
-        TaskAction::HandleCall(call, act) => perform_call_action(run, &call, act, ctx, out),
+        TaskAction::HandleCall(call, action) => perform_call_action(run, &call, action, out),
         TaskAction::Complete => task_end::complete_task(run, id, out),
         TaskAction::Cancel => task_end::finish_cancelled_task(run, id, out),
         TaskAction::StopAtLimit(reason) => task_end::stop_at_limit(run, id, reason, out),
@@ -173,14 +166,12 @@ fn perform_task_action(run: &mut RunState, id: &TaskId, next: TaskAction, ctx: I
     }
 }
 
-fn perform_call_action(run: &mut RunState, call: &CallId, act: CallAction, ctx: InputContext, out: &mut MachineOutput) {
-    match act {
+fn perform_call_action(run: &mut RunState, call: &CallId, action: CallAction, out: &mut MachineOutput) {
+    match action {
         CallAction::SetResult(status, output) => tool_result::write_result(run, call, status, *output, out),
-        CallAction::RequestApproval(tool, arguments) => {
-            pending::request_approval(run, call, &tool, &arguments, ctx, out)
-        }
+        CallAction::RequestApproval(tool, arguments) => pending::request_approval(run, call, &tool, &arguments, out),
         CallAction::WithdrawApproval => pending::withdraw_approval(run, call, out),
-        CallAction::StartTool(tool, arguments) => tool_execution::start_tool(run, call, &tool, arguments, ctx, out),
+        CallAction::StartTool(tool, arguments) => tool_execution::start_tool(run, call, &tool, arguments, out),
         CallAction::StartSubAgent(agent, arguments) => sub_agent::start_sub_agent(run, call, &agent, arguments, out),
         CallAction::FinishSubAgent => sub_agent::finish_sub_agent(run, call, out),
         CallAction::RepeatResult(status, output) => tool_result::write_repeated_result(run, call, status, *output, out),

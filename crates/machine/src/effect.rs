@@ -1,87 +1,65 @@
-//! What a run asks of the world.
+//! What a run requests from the world.
 
 use model::model_turn::ModelRequest;
 use model::ports::FileReadRequest;
 use model::tool::ToolRequest;
 use model::{ApprovalKey, CallId, ItemId, Millis, TaskId};
 
-/// One thing asked. Each start is caused by exactly one event, so that what is outstanding can be read from the log;
-/// only aborts stand alone.
+/// One request. Exactly one event causes each start, so that the log tells what is outstanding; only aborts have no
+/// event of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Ask a model (`task.step.started`, `task.retrying`). May begin before that record is durable.
+    /// Call a model (`task.step.started`, `task.retrying`). May start before that record is durable.
     CallModel {
-        /// Its name.
         id: EffectId,
-        /// What it is asked.
         request: Box<ModelRequest>,
-        /// Not before, when the last attempt failed.
+        /// The earliest time to call, after a failed attempt.
         not_before: Option<Millis>,
     },
     /// Run a tool (`task.tool.started`). Never before that record is durable (law 10).
-    CallTool {
-        /// Its name.
-        id: EffectId,
-        /// What it is asked.
-        request: Box<ToolRequest>,
-    },
-    /// Read a file (`task.output_item.added` that lists it, `task.file_processing.updated` when it is read again). May begin
-    /// before that record is durable.
-    ReadFile {
-        /// Its name.
-        id: EffectId,
-        /// Which.
-        request: FileReadRequest,
-    },
-    /// Say so when this moment comes (`task.created` with a deadline, `task.approval.requested`).
-    SetTimer {
-        /// What it bounds.
-        id: TimerId,
-        /// The moment.
-        at: Millis,
-    },
-    /// Stop it. Never waits.
+    CallTool { id: EffectId, request: Box<ToolRequest> },
+    /// Read a file (the `task.output_item.added` that lists it, or `task.file_processing.updated` when it is read again).
+    /// May start before that record is durable.
+    ReadFile { id: EffectId, request: FileReadRequest },
+    /// Send [`MachineInput::Timer`](crate::MachineInput::Timer) at this time (`task.created` with a deadline,
+    /// `task.approval.requested`).
+    SetTimer { id: TimerId, at: Millis },
+    /// Stop an effect, without waiting for it.
     Abort(EffectId),
 }
 
-/// What an effect is called, so that its answer can be told from a late one.
+/// Identifies an effect, so that a late answer is recognized.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EffectId {
-    /// One attempt of one turn.
+    /// One attempt of one step.
     Model {
-        /// The task.
         task: TaskId,
-        /// The turn.
         step: u32,
-        /// The try.
         attempt: u32,
     },
-    /// One try of one call.
+    /// One attempt of one call.
     Tool {
-        /// The call.
         call: CallId,
-        /// The try.
         attempt: u32,
     },
-    /// One try of one file.
+    /// One attempt to read one file; `item` is the item that lists it.
     File {
-        /// The item that lists it.
         item: ItemId,
-        /// Where it is.
         url: String,
-        /// The try.
         attempt: u32,
     },
-    /// A moment.
+    /// The summary of a thread's history up to this run.
+    Compaction {
+        run: TaskId,
+    },
     Timer(TimerId),
 }
 
-/// What a moment bounds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TimerId {
-    /// The run as a whole.
+    /// The deadline of a run.
     Run(TaskId),
-    /// A question to a person.
+    /// The time-out of an approval request.
     Approval(ApprovalKey),
 }
 

@@ -1,4 +1,4 @@
-//! What the model is given of what was said and done.
+//! The history that a model turn reads.
 
 use crate::state::RunState;
 use model::definition::HandoffHistory;
@@ -6,46 +6,46 @@ use model::fold::{HandoffFold, TaskFold};
 use model::history::HistoryEntry;
 use model::thread::split_history_entries;
 
-/// What a task's next turn is given: the thread's past, and what the task has done. Whoever took over was given what the
-/// hand-over says of that, and can give no more to the next.
+/// The history of a task's next turn: that of the thread, then that of the task. A hand-off filters what came before it,
+/// and the next agent gets no more than that.
 pub(crate) fn history_for_turn(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
-    let mut given = prior_entries(run, task);
-    let mut told = 0;
-    for handover in &task.handoffs {
-        let (own, _) = split_history_entries(task, handover.after_steps);
-        let before = std::mem::replace(&mut told, own.len());
-        given.extend(own.into_iter().skip(before));
-        given = filter_for_handoff(given, handoff_history(run, handover));
+    let mut entries = prior_entries(run, task);
+    let mut included = 0;
+    for handoff in &task.handoffs {
+        let (own, _) = split_history_entries(task, handoff.after_steps);
+        let before = std::mem::replace(&mut included, own.len());
+        entries.extend(own.into_iter().skip(before));
+        entries = filter_for_handoff(entries, handoff_history(run, handoff));
     }
-    // A turn that is asked again is given what it was given first: what was said meanwhile is for the next one.
+    // A retry reads what the first attempt read: input that came meanwhile is for the next turn.
     let before = task.steps.len() - usize::from(task.open_step().is_some());
-    given.extend(split_history_entries(task, before).0.into_iter().skip(told));
-    given
+    entries.extend(split_history_entries(task, before).0.into_iter().skip(included));
+    entries
 }
 
-fn handoff_history(run: &RunState, handover: &HandoffFold) -> HandoffHistory {
-    let heirs = run.definitions.agents.get(&handover.from_agent).map(|agent| agent.handoffs.as_slice());
-    let heir = heirs.unwrap_or_default().iter().find(|heir| heir.agent == handover.to_agent);
-    heir.map(|heir| heir.history).unwrap_or_default()
+fn handoff_history(run: &RunState, handoff: &HandoffFold) -> HandoffHistory {
+    let targets = run.definitions.agents.get(&handoff.from_agent).map(|agent| agent.handoffs.as_slice());
+    let target = targets.unwrap_or_default().iter().find(|target| target.agent == handoff.to_agent);
+    target.map(|target| target.history).unwrap_or_default()
 }
 
-/// A sub-agent knows only what it was asked.
+/// A sub-agent knows only its own input.
 fn prior_entries(run: &RunState, task: &TaskFold) -> Vec<HistoryEntry> {
     if task.spec.parent_task_id.is_some() {
         return Vec::new();
     }
-    // The agent that the run began with says how much: whoever takes over is given what was there.
+    // The agent that started the run sets the window, also after a hand-off.
     let window = run.definitions.resolve_agent(&task.spec.agent).map(|agent| agent.history).unwrap_or_default();
     let before = task.prior_history.as_ref().map_or(&[][..], |before| &before.entries);
-    let said = || {
+    let own = || {
         let past = run.thread_fold.history(task.spec.previous.as_ref(), window).into_iter();
         past.chain(task.entries_with_file_contents(before)).collect()
     };
-    task.rewritten_history.as_ref().map_or_else(said, |history| task.entries_with_file_contents(history))
+    task.rewritten_history.as_ref().map_or_else(own, |history| task.entries_with_file_contents(history))
 }
 
 fn filter_for_handoff(mut entries: Vec<HistoryEntry>, history: HandoffHistory) -> Vec<HistoryEntry> {
-    let is_said = |entry: &HistoryEntry| match entry {
+    let is_message = |entry: &HistoryEntry| match entry {
         HistoryEntry::System { .. }
         | HistoryEntry::User { .. }
         | HistoryEntry::Assistant { .. }
@@ -58,13 +58,13 @@ fn filter_for_handoff(mut entries: Vec<HistoryEntry>, history: HandoffHistory) -
     };
     match history {
         HandoffHistory::All => {}
-        HandoffHistory::Messages => entries.retain(is_said),
+        HandoffHistory::Messages => entries.retain(is_message),
         HandoffHistory::Input => {
             let last = entries.iter().rposition(|entry| matches!(entry, HistoryEntry::User { .. }));
-            entries = last.map(|place| entries.swap_remove(place)).into_iter().collect();
+            entries = last.map(|index| entries.swap_remove(index)).into_iter().collect();
         }
     }
-    // What was said without its thoughts is given as plain words: a provider would miss what it had thought.
+    // A raw message refers to its reasoning, which is gone: the provider gets the plain text.
     if history != HandoffHistory::All {
         for entry in &mut entries {
             if let HistoryEntry::Assistant { raw, .. } = entry {

@@ -8,51 +8,41 @@ use model::model_turn::ModelEvent;
 use model::ports::FileReadOutcome;
 use model::tool::ToolEvent;
 
-/// One thing that happened. An input that answers nothing outstanding is ignored.
+/// One input. An input that answers no outstanding effect is ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MachineInput {
-    /// Somebody asked for the run.
     Start(Box<StartCommand>),
-    /// The model said something, ended its turn, or failed.
+    /// The model sent a delta, ended its turn, or failed.
     Model {
-        /// The turn that was asked for.
         id: EffectId,
-        /// What came.
         event: ModelEvent,
     },
-    /// A tool said how far it is, or ended.
+    /// A tool reported progress, or ended.
     Tool {
-        /// The call that was asked for.
         id: EffectId,
-        /// What came.
         event: ToolEvent,
     },
-    /// A file was read, or could not be.
+    /// A file was read, or could not be read.
     File {
-        /// The file that was asked for.
         id: EffectId,
-        /// What became of it.
         answer: FileReadOutcome,
     },
-    /// People and clients answered: everything that waited in the inbox, as one input.
+    /// Answers of people and clients: all that waited in the inbox, as one input.
     Answers(Vec<AnswerCommand>),
-    /// The user said something more.
+    /// More input of the user, while the run is going on.
     Steer(SteerCommand),
-    /// A task is to stop, with all below it.
     Cancel(CancelTask),
-    /// A moment has come. A question's decides nothing by itself: the clock's answer to it comes with the others.
+    /// A timer fired. The time-out of an approval decides nothing here: the answer of the clock comes with
+    /// [`MachineInput::Answers`].
     Timer(TimerId),
-    /// The process that drove the run died; this one has folded its log.
+    /// The process that executed the run died; this one has folded its log.
     Recovered,
 }
 
-/// A task is to stop, with all below it.
+/// Stops a task and all tasks below it. The root task of a run is the whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelTask {
-    /// Which. The run's root is the whole run.
     pub task_id: TaskId,
-    /// How.
     pub mode: CancelMode,
-    /// Who says so.
     pub by: Initiator,
 }

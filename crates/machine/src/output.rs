@@ -1,51 +1,55 @@
 //! What an input causes: events, already folded, and effects.
 
+use crate::budget;
 use crate::effect::Effect;
 use crate::state::RunState;
 use model::defects::Defect;
-use model::limits::RECORD_BYTES_MAX;
+use model::limits::{DELTA_BYTES_MAX, RECORD_BYTES_MAX};
+use model::ports::Spend;
 use model::record::{PrivatePayload, RecordDraft};
 use model::{Event, Millis, Seq};
 
-/// What an input, or several, caused.
-#[derive(Debug, Default)]
+/// What one input, or several at the same time, caused.
+#[derive(Debug)]
 pub struct MachineOutput {
-    /// Events in order, each at its place.
+    /// Records in order.
     pub drafts: Vec<RecordDraft>,
-    /// What the world is asked for.
+    /// Requests to the world.
     pub effects: Vec<Effect>,
+    /// What the model calls that ended here cost: it counts for the owner's day.
+    pub spend: Spend,
     now: Millis,
 }
 
 impl MachineOutput {
-    /// What follows happens now.
-    pub(crate) fn set_now(&mut self, now: Millis) {
-        self.now = now;
+    /// The one place where time enters the machine: `now` is what the clock says when the input arrives.
+    #[must_use]
+    pub fn new(now: Millis) -> Self {
+        Self { drafts: Vec::new(), effects: Vec::new(), spend: Spend::default(), now }
     }
 
-    /// What the clock says.
     pub(crate) const fn now(&self) -> Millis {
         self.now
     }
 
-    /// The moment that the next record carries. The log's time never goes back, whatever the clock does.
+    /// The time of the next record. Time in the log never goes back, whatever the clock does.
     pub(crate) fn next_record_time(&self, run: &RunState) -> Millis {
         self.now.max(run.fold.at)
     }
 
-    /// An event happens: it is folded at once and queued for the log.
+    /// Folds an event and queues it for the log.
     pub(crate) fn emit(&mut self, run: &mut RunState, event: Event) {
         self.emit_with_private(run, event, None);
     }
 
-    /// The same for what somebody else made up: what fits no record is left out.
+    /// Emits an event whose content came from outside; one that is too large for a record is dropped.
     pub(crate) fn emit_if_fits(&mut self, run: &mut RunState, event: Event) {
-        if serde_json::to_vec(&event).is_ok_and(|bytes| bytes.len() <= RECORD_BYTES_MAX) {
+        if json_size(&event) <= RECORD_BYTES_MAX {
             self.emit(run, event);
         }
     }
 
-    /// The same, with what only the server may know.
+    /// Emits an event together with what only the server may read.
     pub(crate) fn emit_with_private(&mut self, run: &mut RunState, event: Event, private: Option<PrivatePayload>) {
         let seq = run.fold.seq.next();
         let at = self.next_record_time(run);
@@ -53,7 +57,10 @@ impl MachineOutput {
             Some(usage) => Some(PrivatePayload { usage: Some(usage), ..private.unwrap_or_default() }),
             None => private,
         };
-        // A misfit would be a defect of this machine; the fold counts it and the engine parks the thread.
+        if let Event::StepDone(done) = &event {
+            self.add_spend(budget::model_spend(&run.definitions, &done.model, done.usage));
+        }
+        // An error would be a defect of this machine; the fold counts it and the engine parks the thread.
         let _counted = run.fold.apply_event(seq, at, &event, private.as_ref());
         let private = private.map(Box::new);
         if Defect::DeltaDropped.is_planted() && matches!(event, Event::TextDelta(_)) && seq.0.is_multiple_of(3) {
@@ -69,8 +76,28 @@ impl MachineOutput {
         self.drafts.push(RecordDraft { seq, at, event, private });
     }
 
-    /// The world is asked for something.
+    pub(crate) fn add_spend(&mut self, spend: Spend) {
+        self.spend = budget::add_spend(self.spend, spend);
+    }
+
     pub(crate) fn push_effect(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
+}
+
+/// Splits a text into pieces that fit a record.
+pub(crate) fn split_delta(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, tail) = rest.split_at(rest.floor_char_boundary(DELTA_BYTES_MAX));
+        rest = tail;
+        Some(piece)
+    })
+}
+
+pub(crate) fn json_size(value: &impl serde::Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len())
 }

@@ -1,124 +1,117 @@
-//! What the loop decides on: what the thread kept, what the run has done, and the answer that is being heard.
+//! What the machine decides on: the thread before the run, the run so far, and the model turns that are being received.
 
-use crate::budget;
-use crate::model_turn::ModelTurn;
+use crate::turn_state::ModelTurn;
 use model::definition::{Agent, Definitions};
 use model::event::{ApprovalResolved, TaskCancelling};
-use model::fold::{RunFold, TaskFold};
-use model::limits::CostMicros;
+use model::fold::{ItemFold, RunFold, StepFold, TaskFold};
 use model::ports::Spend;
 use model::thread::ThreadFold;
 use model::usage::Usage;
-use model::{CallId, Event, Seq, TaskId, ThreadId, UserId};
+use model::{CallId, Event, ItemId, Seq, TaskId, ThreadId, UserId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One run, between two inputs.
 #[derive(Clone, Debug)]
 pub struct RunState {
-    /// Whose run it is.
     pub user: UserId,
-    /// In which thread.
     pub thread: ThreadId,
-    /// The agents and tools that it may use.
+    /// The agents and tools that the run may use.
     pub definitions: Arc<Definitions>,
-    /// The thread as it was when the run began.
+    /// The thread as it was when the run started.
     pub thread_fold: ThreadFold,
     /// The run so far.
     pub fold: RunFold,
-    /// What the user had used up today before this run.
+    /// What the user had spent today before this run.
     pub prior_spend: Spend,
-    /// Answers that are being heard, by task. Nothing in here outlives its step: a lost one is cut.
+    /// Turns that are being received, by task. Nothing here outlives its step: a crash loses it, and the step with it.
     pub(crate) turns: BTreeMap<TaskId, ModelTurn>,
 }
 
 impl RunState {
-    /// A run that is about to begin, or to go on from what the log says (`fold`).
+    /// A run that is about to start, or to go on from its log (`fold`).
     #[must_use]
     pub fn new(
         user: UserId,
         thread: ThreadId,
         definitions: Arc<Definitions>,
-        past: ThreadFold,
+        thread_fold: ThreadFold,
         fold: Option<RunFold>,
     ) -> Self {
-        let fold = fold.unwrap_or_else(|| past.new_run_fold());
-        Self {
-            user,
-            thread,
-            definitions,
-            thread_fold: past,
-            fold,
-            prior_spend: Spend::default(),
-            turns: BTreeMap::new(),
-        }
+        let fold = fold.unwrap_or_else(|| thread_fold.new_run_fold());
+        let (prior_spend, turns) = Default::default();
+        Self { user, thread, definitions, thread_fold, fold, prior_spend, turns }
     }
 
-    /// The user's day, as it was before this run: what was given holds what the run itself used up.
-    pub fn exclude_own_spend(&mut self) {
-        let (all, own) = (self.prior_spend, budget::run_spend(self));
-        self.prior_spend = Spend {
-            usage: budget::subtract_usage(all.usage, own.usage),
-            cost: CostMicros(all.cost.0.saturating_sub(own.cost.0)),
-        };
-    }
-
-    /// The user's day until now, this run included.
-    #[must_use]
-    pub fn user_spend_today(&self) -> Spend {
-        budget::user_spend_today(self)
-    }
-
-    /// The run's name.
     pub(crate) fn root_id(&self) -> TaskId {
         self.fold.root().map_or_else(|| TaskId::from(""), |root| root.id.clone())
     }
 
-    /// The cancel for which a task stops after its turn: its own, or that of a task above it.
-    pub(crate) fn pending_cancel(&self, task: &TaskFold) -> Option<TaskCancelling> {
-        let above = || task.spec.parent_task_id.as_ref().and_then(|parent| self.fold.task(parent));
-        task.cancelling.clone().or_else(|| self.pending_cancel(above()?))
+    pub(crate) fn item(&self, task: &TaskId, output_index: u32) -> Option<&ItemFold> {
+        self.fold.task(task)?.items.get(output_index as usize)
     }
 
-    /// Does a task stop after this turn?
+    /// The cancel that stops a task after its turn: its own, or that of a task above it.
+    pub(crate) fn pending_cancel(&self, task: &TaskFold) -> Option<TaskCancelling> {
+        let parent = || task.spec.parent_task_id.as_ref().and_then(|parent| self.fold.task(parent));
+        task.cancelling.clone().or_else(|| self.pending_cancel(parent()?))
+    }
+
+    /// Whether a task stops after this turn.
     pub(crate) fn is_cancelling(&self, task: &TaskFold) -> bool {
         self.pending_cancel(task).is_some()
     }
 
-    /// What a person said of this tool for the rest of the run, last.
+    /// The last decision about this tool that holds for the rest of the run.
     pub(crate) fn standing_decision(&self, tool: &str) -> Option<&ApprovalResolved> {
         self.fold.standing_decisions.get(tool)
     }
 
-    /// The last record that the run knows of.
+    /// The last record of the run.
     #[must_use]
     pub const fn head(&self) -> Seq {
         self.fold.seq
     }
 
-    /// The run's suffix and the number that its next thing takes.
+    /// The suffix of the run's ids, and the number of the next one.
     pub(crate) fn next_id_number(&self) -> (String, u32) {
         let suffix = self.fold.root().map(|root| root.id.run_suffix().to_owned()).unwrap_or_default();
         (suffix, self.fold.id_count.saturating_add(1))
     }
 
-    /// Tokens of the turn that this event belongs to, when the log does not have them yet.
+    pub(crate) fn next_item_id(&self, prefix: &str) -> ItemId {
+        let (suffix, number) = self.next_id_number();
+        ItemId::numbered(prefix, &suffix, number)
+    }
+
+    /// A model is called. A turn that is still there was an attempt that failed: its tokens count.
+    pub(crate) fn begin_turn(&mut self, task: &TaskId, model: &str) {
+        let failed_usage = self.turns.remove(task).map(|failed| failed.total_usage()).unwrap_or_default();
+        let turn = ModelTurn { model: model.to_owned(), failed_usage, ..ModelTurn::default() };
+        self.turns.insert(task.clone(), turn);
+    }
+
+    /// Usage of the turn that this event belongs to, when the log does not have it yet.
     pub(crate) fn take_unlogged_usage(&mut self, event: &Event) -> Option<Usage> {
         self.turns.get_mut(event.task_id()?)?.unlogged_usage.take()
     }
 
-    /// How many reference groups there are.
+    /// The number of reference groups in the thread.
     pub(crate) fn reference_count(&self) -> u32 {
         self.thread_fold.reference_count.max(self.fold.reference_count)
     }
 
-    /// The agent that answers for a task now.
+    /// The agent that a task has now.
     pub(crate) fn agent_of_task(&self, task: &TaskFold) -> Agent {
         let bare = || Agent { name: task.agent.clone(), models: vec![task.spec.model.clone()], ..Agent::default() };
         self.definitions.resolve_agent(&task.agent).unwrap_or_else(bare)
     }
 
-    /// The task whose call this is.
+    /// The model that a step calls.
+    pub(crate) fn step_model(&self, task: &TaskFold, step: &StepFold) -> String {
+        self.agent_of_task(task).models.get(step.model_index).cloned().unwrap_or_default()
+    }
+
     pub(crate) fn task_of_call(&self, call: &CallId) -> Option<&TaskFold> {
         self.fold.tasks.iter().find(|task| task.call(call).is_some())
     }

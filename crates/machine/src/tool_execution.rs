@@ -1,67 +1,75 @@
-//! Tools that the server runs: how they start, and what they say on the way.
+//! Tools that the server runs: how they start, and the events that they send.
 
 use crate::calls::{self, CallState};
 use crate::effect::{Effect, EffectId};
+use crate::output::MachineOutput;
 use crate::state::RunState;
-use crate::{InputContext, MachineOutput, tool_result};
+use crate::tool_result;
 use model::definition::Tool;
 use model::event::{CustomEvent, Event, StateDelta, StateSnapshot, ToolProgress, ToolStarted};
 use model::record::PrivatePayload;
-use model::tool::{StateChange, ToolEvent, ToolRequest};
+use model::tool::{ProgressUpdate, StateChange, ToolEvent, ToolRequest};
 use model::{CallId, TaskId};
 use std::sync::Arc;
 
-/// Starts a tool, with the arguments that were found good. Nothing runs before this record is durable (law 10).
-pub(crate) fn start_tool(
-    run: &mut RunState,
-    call: &CallId,
-    tool: &Tool,
-    arguments: String,
-    ctx: InputContext,
-    out: &mut MachineOutput,
-) {
+/// Starts a tool with validated arguments. The tool does not run before this record is durable (law 10).
+pub(crate) fn start_tool(run: &mut RunState, call: &CallId, tool: &Tool, arguments: String, out: &mut MachineOutput) {
     let Some(task) = run.task_of_call(call) else { return };
-    let Some((fold, _)) = task.call(call) else { return };
-    let (task_id, attempt) = (task.id.clone(), fold.attempts + 1);
+    let task_id = task.id.clone();
     let limits = &run.definitions.limits;
-    let deadline = ctx.now.saturating_add(tool.timeout_ms.unwrap_or(limits.tool_timeout_ms));
-    let request = ToolRequest {
-        user: run.user.clone(),
-        thread: run.thread.clone(),
-        run: run.root_id(),
-        task: task_id.clone(),
-        call_id: call.clone(),
-        attempt,
-        name: tool.spec.name.clone(),
-        arguments: arguments.clone(),
-        deadline,
-        executor: Arc::new(tool.executor.clone()),
-        output_bytes_max: tool.output_bytes_max.unwrap_or(limits.tool_output_bytes_max),
-    };
+    let output_bytes_max = tool.output_bytes_max.unwrap_or(limits.tool_output_bytes_max);
+    let deadline = out.now().saturating_add(tool.timeout_ms.unwrap_or(limits.tool_timeout_ms));
     let private = PrivatePayload {
         idempotent: Some(tool.idempotent),
         on_crash: Some(tool.on_crash),
         deadline: Some(deadline),
         ..PrivatePayload::default()
     };
-    let started = ToolStarted { task_id, call_id: call.clone(), arguments, attempt };
-    out.emit_with_private(run, Event::ToolStarted(started), Some(private));
+    let attempt = emit_tool_started(run, &task_id, call, arguments.clone(), Some(private), out);
+    let request = ToolRequest {
+        user: run.user.clone(),
+        thread: run.thread.clone(),
+        run: run.root_id(),
+        task: task_id,
+        call_id: call.clone(),
+        attempt,
+        name: tool.spec.name.clone(),
+        arguments,
+        deadline,
+        executor: Arc::new(tool.executor.clone()),
+        output_bytes_max,
+    };
     out.push_effect(Effect::CallTool { id: EffectId::tool(call, attempt), request: Box::new(request) });
 }
 
-/// A tool said something. What answers nothing outstanding is ignored.
+/// Records that a call starts, and returns the number of the attempt.
+pub(crate) fn emit_tool_started(
+    run: &mut RunState,
+    task: &TaskId,
+    call: &CallId,
+    arguments: String,
+    private: Option<PrivatePayload>,
+    out: &mut MachineOutput,
+) -> u32 {
+    let call_fold = run.fold.task(task).and_then(|task| task.call(call));
+    let attempt = call_fold.map_or(0, |(fold, _)| fold.attempts) + 1;
+    let started = ToolStarted { task_id: task.clone(), call_id: call.clone(), arguments, attempt };
+    out.emit_with_private(run, Event::ToolStarted(started), private);
+    attempt
+}
+
+/// Handles an event of a tool. An event of another attempt is ignored.
 pub(crate) fn on_tool_event(run: &mut RunState, id: &EffectId, event: ToolEvent, out: &mut MachineOutput) {
     let EffectId::Tool { call, attempt } = id else { return };
     let Some(task) = run.task_of_call(call) else { return };
-    let Some((fold, held)) = task.call(call) else { return };
-    let runs = matches!(calls::call_state(task, fold, held), CallState::Running) && fold.attempts == *attempt;
-    if !runs || task.status.is_terminal() {
-        return; // a result after a time-out or a cancel: already answered
+    let Some((fold, item)) = task.call(call) else { return };
+    let is_running = matches!(calls::call_state(task, fold, item), CallState::Running) && fold.attempts == *attempt;
+    if !is_running || task.status.is_terminal() {
+        return; // after a time-out or a cancel the call has its result
     }
     let task_id = task.id.clone();
     match event {
-        ToolEvent::Progress(progress) => {
-            let model::tool::ProgressUpdate { message, progress, total } = progress;
+        ToolEvent::Progress(ProgressUpdate { message, progress, total }) => {
             let call_id = call.clone();
             out.emit_if_fits(run, Event::ToolProgress(ToolProgress { task_id, call_id, message, progress, total }));
         }
@@ -78,7 +86,7 @@ fn apply_state_change(run: &mut RunState, task_id: TaskId, change: StateChange, 
         }
         StateChange::Delta(delta) => {
             let delta = StateDelta { task_id, delta };
-            // A change that does not apply is the tool's mistake, not the log's.
+            // A delta that does not apply is a mistake of the tool and must not reach the log.
             if run.fold.can_apply_state_delta(&delta) {
                 out.emit_if_fits(run, Event::StateDelta(delta));
             }

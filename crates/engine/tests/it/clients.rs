@@ -5,6 +5,7 @@ use engine::AnswerError;
 use model::CallId;
 use model::event::Event;
 use model::item::{CallKind, Item};
+use model::ports::{IdempotencyKey, SubmitError};
 use model::task::{TaskObject, TaskStatus};
 
 fn waits_for(object: &TaskObject) -> Vec<CallId> {
@@ -52,6 +53,27 @@ async fn a_result_that_nobody_waits_for_is_refused_with_all_beside_it() {
         house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
         let twice = house.submit_results(&run.task, &[&calls[0]]).await;
         assert!(matches!(twice, Err(AnswerError::NotPending(call)) if call == calls[0]), "{kind:?}: a second time");
+    }
+}
+
+/// A retry is known by its key, also when the run has applied the results meanwhile and waits for nothing any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_that_are_sent_twice_with_their_key_are_taken_once() {
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        let run = house.start_run(None, "client").await;
+        let calls = waits_for(&house.wait_settled(&run).await);
+        let calls: Vec<&CallId> = calls.iter().collect();
+        let key = |digest: &str| Some(IdempotencyKey { key: "k".to_owned(), request_digest: digest.to_owned() });
+        house.submit_results_with_key(&run.task, &calls, key("same")).await.expect("taken");
+        house.wait_until(&run, |object| object.status == TaskStatus::Completed).await;
+        house.wait_idle().await;
+        let before = house.read_log(&run.thread).await;
+        house.submit_results_with_key(&run.task, &calls, key("same")).await.expect("known");
+        let reused = house.submit_results_with_key(&run.task, &calls, key("other")).await;
+        assert!(matches!(reused, Err(AnswerError::Submit(SubmitError::KeyReused))), "{kind:?}: {reused:?}");
+        house.wait_idle().await;
+        assert_eq!(house.read_log(&run.thread).await, before, "{kind:?}: nothing was taken twice");
     }
 }
 

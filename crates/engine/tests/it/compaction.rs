@@ -1,13 +1,17 @@
 //! What was said long ago is summed up. Nothing is removed.
 
-use crate::fixtures::text_parts;
+use crate::fixtures::{definitions, text_parts};
 use crate::random_logs::append_log;
 use crate::test_engine::{STORE_KINDS, StoreKind, TestEngine};
 use engine::StartedRun;
+use model::definition::{Definitions, Price};
 use model::event::Event;
 use model::history::HistoryEntry;
+use model::limits::{CostMicros, RunLimits};
+use model::ports::{Clock as _, Day};
 use model::task::TaskStatus;
 use model::thread::ThreadReplay;
+use model::usage::Usage;
 use model::{Record, ThreadId};
 use model_testing::invariants;
 
@@ -175,5 +179,70 @@ async fn a_process_that_stops_does_not_wait_for_the_summary() {
         let house = house.restart().await;
         let third = house.start_run_of("demo", Some(&second.thread), "hello").await;
         assert_eq!(house.wait_settled(&third).await.status, TaskStatus::Completed, "{kind:?}");
+    }
+}
+
+/// The tokens of a summary are the owner's, not the run's: they count for the day and stand in the record.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_summary_counts_for_the_day_and_not_for_the_run() {
+    for kind in STORE_KINDS {
+        let price = Price { input: 1_000_000.0, output: 1_000_000.0, ..Price::default() };
+        let prices = [("scripted/short".to_owned(), price)].into();
+        let house = TestEngine::with_definitions(kind, Definitions { prices, ..definitions() }).await;
+        let second = two_runs(&house, "compact").await;
+        house.wait_idle().await;
+        let log = house.read_log(&second.thread).await;
+        let Some(Event::HistoryCompacted(compacted)) = log.last().map(Record::event) else {
+            panic!("{kind:?}: {log:?}")
+        };
+        let expected = serde_json::json!({
+            "model": "scripted/short",
+            "usage": { "input_tokens": 30, "cached_tokens": 0, "cache_write_tokens": 0, "output_tokens": 2, "reasoning_tokens": 0 },
+            "cost": 32.0,
+        });
+        assert_eq!(serde_json::Value::Object(compacted.details.clone()), expected, "{kind:?}");
+        let mut total = Usage { input_tokens: 30, output_tokens: 2, ..Usage::default() };
+        for event in log.iter().map(Record::event) {
+            match event {
+                Event::StepDone(done) => total.add(done.usage),
+                Event::Completed(done) => assert_eq!(done.usage, house.task_object(&done.task_id).await.usage),
+                _ => {}
+            }
+        }
+        let day = Day::from_millis(house.clock.now());
+        let spent = house.engine.ports().directory.daily_spend(&house.user, day).await.expect("readable");
+        assert_eq!((spent.usage, spent.cost), (total, CostMicros(32_000_000)), "{kind:?}");
+        // The steps of the run, and nothing else.
+        let steps = log.iter().filter(|record| record.run == second.task).filter_map(|record| match record.event() {
+            Event::StepDone(done) => Some(done.usage),
+            _ => None,
+        });
+        let own = steps.fold(Usage::default(), |mut sum, usage| {
+            sum.add(usage);
+            sum
+        });
+        assert_eq!(house.task_object(&second.task).await.usage, own, "{kind:?}");
+    }
+}
+
+/// A summary that leaves nothing of the day leaves nothing for the next run, before and after a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_summary_uses_up_the_budget_of_the_day() {
+    for kind in STORE_KINDS {
+        let house = TestEngine::new(kind).await;
+        two_runs(&house, "compact").await;
+        house.wait_idle().await;
+        let day = Day::from_millis(house.clock.now());
+        let spent = house.engine.ports().directory.daily_spend(&house.user, day).await.expect("readable").usage;
+        let limits =
+            RunLimits { user_day_tokens_max: Some(spent.input_tokens + spent.output_tokens), ..RunLimits::default() };
+        let house = TestEngine::with_definitions(kind, Definitions { limits, ..definitions() }).await;
+        let second = two_runs(&house, "compact").await;
+        house.wait_for_event(&second.thread, COMPACTED).await;
+        let next = house.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(house.wait_settled(&next).await.reason.as_deref(), Some("budget"), "{kind:?}");
+        let house = house.restart().await;
+        let next = house.start_run_of("demo", Some(&second.thread), "hello").await;
+        assert_eq!(house.wait_settled(&next).await.reason.as_deref(), Some("budget"), "{kind:?}");
     }
 }

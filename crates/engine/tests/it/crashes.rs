@@ -8,6 +8,7 @@ use crate::test_engine::{StoreKind, TestEngine, TestEnv, TestSetup, line_view, r
 use engine::StartedRun;
 use model::event::{ApprovalDecisionKind, Event, PendingKind};
 use model::item::{Item, ResultStatus};
+use model::ports::IdempotencyKey;
 use model::task::TaskStatus;
 use model::thread::ThreadReplay;
 use model::{CallId, Record, Seq};
@@ -86,7 +87,14 @@ async fn attend(house: &TestEngine, run: &StartedRun) {
                 (PendingKind::Approval, Some(key)) => {
                     house.decide(&run.task, key, ApprovalDecisionKind::Approve).await.expect("taken");
                 }
-                _ => house.submit_results(&run.task, &[&pending.call_id]).await.expect("taken"),
+                _ => {
+                    // The process before this one may have stored the same result and died before it was applied: then this
+                    // process applies it, perhaps after `object` was read. A client that retries brings its key.
+                    let key = pending.call_id.to_string();
+                    let idempotency = Some(IdempotencyKey { request_digest: key.clone(), key });
+                    let calls = [&pending.call_id];
+                    house.submit_results_with_key(&run.task, &calls, idempotency).await.expect("taken");
+                }
             }
         }
     }

@@ -14,6 +14,7 @@ pub(crate) const SCENARIOS: &str = r#"
 match = 'Sum up the conversation'
 [[scenario.turn]]
 steps = [{ text = ["THE ", "SUMMARY"] }]
+usage = { input_tokens = 30, output_tokens = 2 }
 
 [[scenario]]
 match = '\bstory (?<n>\d+)\b'

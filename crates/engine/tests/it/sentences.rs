@@ -206,7 +206,7 @@ async fn a_log_of_a_later_version_waits_for_a_version_that_can_read_it() {
         let key = paused.pending[0].key.clone().expect("a question");
         let yes = ApprovalDecision { kind: ApprovalDecisionKind::Approve, always: false, message: None, args: None };
         older
-            .decide_approval(&house.user, &house.run_row(&run.task).await, (key, yes), None)
+            .decide_approval(&house.user, &house.run_row(&run.task).await, key, yes, None)
             .await
             .expect("written down");
         let gone = async {

@@ -10,7 +10,7 @@ use model::command::{CancelCommand, ClientToolResult};
 use model::cursor::Cursor;
 use model::definition::Definitions;
 use model::event::{ApprovalDecision, ApprovalDecisionKind, CancelMode};
-use model::ports::{Directory, Frames, Journal, PageLimit, Projection, RunRow, SubmitError};
+use model::ports::{Directory, Frames, IdempotencyKey, Journal, PageLimit, Projection, RunRow, SubmitError};
 use model::task::TaskObject;
 use model::{ApprovalKey, CallId, NodeId, Record, Seq, TaskId, ThreadId, UserId};
 use providers::ProviderRouter;
@@ -246,7 +246,7 @@ impl TestEngine {
         kind: ApprovalDecisionKind,
     ) -> Result<(), SubmitError> {
         let decision = ApprovalDecision { kind, always: false, message: None, args: None };
-        self.engine.decide_approval(&self.user, &self.run_row(task).await, (key.clone(), decision), None).await
+        self.engine.decide_approval(&self.user, &self.run_row(task).await, key.clone(), decision, None).await
     }
 
     /// Says yes to everything that a run waits for.
@@ -257,13 +257,22 @@ impl TestEngine {
     }
 
     pub(crate) async fn submit_results(&self, task: &TaskId, calls: &[&CallId]) -> Result<(), engine::AnswerError> {
-        let gave = |call: &&CallId| ClientToolResult {
+        self.submit_results_with_key(task, calls, None).await
+    }
+
+    pub(crate) async fn submit_results_with_key(
+        &self,
+        task: &TaskId,
+        calls: &[&CallId],
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<(), engine::AnswerError> {
+        let result = |call: &&CallId| ClientToolResult {
             call_id: (*call).clone(),
             content: text_parts("this one"),
             error: None,
         };
-        let results = calls.iter().map(gave).collect();
-        self.engine.submit_client_results(&self.user, &self.run_row(task).await, results, None).await
+        let results = calls.iter().map(result).collect();
+        self.engine.submit_client_results(&self.user, &self.run_row(task).await, results, idempotency).await
     }
 
     pub(crate) async fn read_log(&self, thread: &ThreadId) -> Vec<Record> {

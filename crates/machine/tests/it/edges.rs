@@ -216,11 +216,11 @@ fn a_days_sum_has_each_run_once() {
     let mut sim = Sim::started(house);
     sim.run.prior_spend = spent(100, 1_000);
     sim.model_turn([model_call("t", "{}")]);
-    let all = sim.run.user_spend_today();
+    let all = machine::user_spend_today(&sim.run);
     assert_eq!((all.usage.input_tokens, all.usage.output_tokens, all.cost), (109, 4, CostMicros(1_017)));
     // Whoever takes the run up reads the day's sum from the store, where this run is in it.
     sim.run.prior_spend = all;
-    sim.run.exclude_own_spend();
+    machine::exclude_own_spend(&mut sim.run);
     assert_eq!(sim.run.prior_spend, spent(100, 1_000));
 }
 

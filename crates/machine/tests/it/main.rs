@@ -9,6 +9,7 @@
 
 #![cfg(test)]
 
+mod compaction;
 mod crash;
 mod edges;
 mod event_trace;

@@ -3,7 +3,7 @@
 use crate::event_trace;
 use crate::fixtures::{ModelOutput, approval_key, call_id, run_id};
 use crate::invariants::InvariantChecker;
-use machine::{CancelTask, Effect, EffectId, InputContext, MachineInput, MachineOutput, RunState, TimerId};
+use machine::{CancelTask, Effect, EffectId, MachineInput, MachineOutput, RunState, TimerId};
 use machine::{apply_input, outstanding_effects, timeout_answer, timer_deadline};
 use model::command::{AnswerBody, AnswerCommand, ClientToolResult, StartCommand, SteerCommand};
 use model::content::{ContentPart, FileRef};
@@ -90,8 +90,8 @@ impl Sim {
             self.now = self.model_due.get(id).map_or(self.now, |due| self.now.max(*due));
         }
         self.invariants.before_input(&input);
-        let mut out = MachineOutput::default();
-        apply_input(&mut self.run, input, InputContext { now: self.now }, &mut out);
+        let mut out = MachineOutput::new(self.now);
+        apply_input(&mut self.run, input, &mut out);
         self.invariants.after_step(&self.run, &out).unwrap_or_else(|why| {
             panic!("{}: {why}\n{}\n{}", self.label, self.full_trace(), event_trace::trace_words(&out.drafts).join(" "))
         });
@@ -270,7 +270,7 @@ impl Sim {
         // A question's moment is answered like a person would: what nobody waits for is no answer.
         match &timer {
             TimerId::Approval(key) => {
-                self.input(MachineInput::Answers(timeout_answer(&self.run, key).into_iter().collect()))
+                self.input(MachineInput::Answers(timeout_answer(&self.run, key).into_iter().collect()));
             }
             TimerId::Run(_) => self.input(MachineInput::Timer(timer)),
         }

@@ -2,7 +2,7 @@
 
 use super::wire::{Artifact, ContentBlock, ToolUseStatus};
 use crate::tool_results::{latest_messages, subagent_of_result};
-use model::error::ErrorInfo;
+use model::error::{ErrorCode, ErrorInfo};
 use model::fold::{RunFold, TaskFold};
 use model::item::{Block, HostedCall, ItemStatus, ResultStatus, ToolCall, ToolResult, plain_text};
 use model::json::JsonObject;
@@ -130,7 +130,7 @@ fn result_text(blocks: &[Block], result: &ToolResult) -> String {
     let text = plain_text(blocks);
     match &result.error {
         // The reason alone would read like the output of the tool.
-        Some(ErrorInfo { code, message, .. }) if code == "rejected" => format!("Rejected: {message}"),
+        Some(error) if error.has_code(ErrorCode::Rejected) => format!("Rejected: {}", error.message),
         Some(error) if text.is_empty() => error.message.clone(),
         _ => text,
     }

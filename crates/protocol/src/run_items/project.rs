@@ -292,7 +292,7 @@ fn output_text(run: &RunFold, root: &TaskFold, result: &ToolResult, status: Resu
     let reason = result.error.as_ref().map(|error| {
         let text = if error.message.is_empty() { &error.code } else { &error.message };
         match status {
-            ResultStatus::Rejected if error.code == "rejected" => format!("Rejected: {text}"),
+            ResultStatus::Rejected if error.has_code(ErrorCode::Rejected) => format!("Rejected: {text}"),
             _ => text.clone(),
         }
     });

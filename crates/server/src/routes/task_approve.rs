@@ -47,7 +47,7 @@ pub(crate) async fn handle(
     if app.engine.find_submission(&caller.user, idempotency.as_ref()).await?.is_none() {
         check_arguments(&app, &question, &decision)?;
         let (engine, user, run, key) = (app.engine.clone(), caller.user.clone(), run.clone(), key.clone());
-        run_to_completion(async move { engine.decide_approval(&user, &run, (key, decision), idempotency).await })
+        run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, idempotency).await })
             .await?;
     }
     let question = find_approval(&app, &caller.user, &run, &key).await?;

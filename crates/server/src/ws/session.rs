@@ -225,7 +225,7 @@ pub(crate) async fn decide_approval(app: &App, caller: &Caller, answer: WsApprov
         })?;
     }
     let (engine, user) = (app.engine.clone(), user.clone());
-    run_to_completion(async move { engine.decide_approval(&user, &run, (key, decision), None).await }).await
+    run_to_completion(async move { engine.decide_approval(&user, &run, key, decision, None).await }).await
 }
 
 /// The thread that a client means by a name, and whether it may have to be made.

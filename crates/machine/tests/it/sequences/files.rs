@@ -225,10 +225,10 @@ fn stopping_names_every_file_that_is_being_read() {
     let reading =
         outstanding_effects(&run).into_iter().filter(|id| matches!(id, EffectId::File { .. })).collect::<Vec<_>>();
     assert_eq!(reading.len(), 1);
-    let mut out = machine::MachineOutput::default();
+    let mut out = machine::MachineOutput::new(9_000);
     let cancel =
         machine::CancelTask { task_id: run_id(), mode: CancelMode::Immediate, by: model::event::Initiator::User };
-    machine::apply_input(&mut run, MachineInput::Cancel(cancel), machine::InputContext { now: 9_000 }, &mut out);
+    machine::apply_input(&mut run, MachineInput::Cancel(cancel), &mut out);
     let aborted = out.effects.into_iter().filter_map(|effect| match effect {
         Effect::Abort(id @ EffectId::File { .. }) => Some(id),
         _ => None,

@@ -103,9 +103,9 @@ fn a_time_out_that_waits_beside_a_decision_goes_with_it() {
     assert_eq!(timeout_answer(&sim.run, &approval_key("apr_R1")), None, "what is decided has no time left to be up");
     // The moment by itself decides nothing: its answer does, when it comes.
     let mut alone = sim.run.clone();
-    let mut out = machine::MachineOutput::default();
+    let mut out = machine::MachineOutput::new(sim.now);
     let moment = MachineInput::Timer(TimerId::Approval(approval_key("apr_R3")));
-    machine::apply_input(&mut alone, moment, machine::InputContext { now: sim.now }, &mut out);
+    machine::apply_input(&mut alone, moment, &mut out);
     assert!(out.drafts.is_empty());
     let answers = vec![late(&sim, "apr_R3")];
     sim.input(MachineInput::Answers(answers));

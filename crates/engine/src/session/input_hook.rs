@@ -1,10 +1,10 @@
-//! Before a run begins: its agent's hook may rewrite what the model will see.
+//! Before a run starts, the input hook of its agent may rewrite what the model will see.
 //!
-//! Until it has answered nothing is recorded and the run is still queued: its row is consumed together with its first
-//! records. So a crash meanwhile asks the hook again, and what it rewrote of the input is what is logged.
+//! Until the hook has answered nothing is recorded and the run is still queued: its row is consumed together with its first
+//! records. So the hook runs again after a crash, and the log has the input as the hook rewrote it.
 
-use crate::session::ThreadSession;
-use machine::MachineInput;
+use super::ThreadSession;
+use machine::{MachineInput, ThreadInput};
 use model::command::StartCommand;
 use model::error::{ErrorCode, ErrorInfo};
 use model::history::HistoryEntry;
@@ -13,7 +13,7 @@ use model::ports::{BoxFuture, DirectoryChange, HookRequest, HookResponse};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A run whose hook has been asked.
+/// A run that waits for its hook.
 pub(crate) struct PendingHook {
     pub(crate) start: Box<StartCommand>,
     pub(crate) row: u64,
@@ -21,32 +21,32 @@ pub(crate) struct PendingHook {
 }
 
 impl ThreadSession<'_> {
-    /// A run begins, at once or when its hook has answered.
+    /// Starts a run, at once or when its hook has answered.
     pub(crate) fn start_run(&mut self, start: StartCommand, row: u64) {
-        let actor = self.actor;
-        let ports = &actor.shared.ports;
-        self.compaction = None;
+        let context = self.context;
+        let ports = &context.shared.ports;
+        self.step_thread(ThreadInput::RunStarting);
         let agent = ports.definitions.resolve_agent(&start.agent);
         let Some((agent, hook)) = agent.and_then(|agent| agent.input_hook.clone().map(|hook| (agent, hook))) else {
             self.start_run_now(start, row);
             return;
         };
         let request = HookRequest {
-            user: actor.owner.clone(),
-            thread: actor.thread.clone(),
+            user: context.owner.clone(),
+            thread: context.thread.clone(),
             run: start.task_id.clone(),
             agent: agent.name,
-            history: [self.thread_fold.history(start.previous.as_ref(), agent.history), prior_entries(&start)].concat(),
+            history: [self.thread.fold.history(start.previous.as_ref(), agent.history), prior_entries(&start)].concat(),
             input: start.input.clone(),
         };
         let answer = ports.hooks.run_hook(&hook, request);
         self.pending_hook = Some(PendingHook { start: Box::new(start), row, answer });
     }
 
-    /// Has the hook answered? Then the run has begun.
+    /// Starts the run when its hook has answered.
     pub(crate) fn poll_hook(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(hooking) = &mut self.pending_hook else { return Poll::Pending };
-        let Poll::Ready(answer) = hooking.answer.as_mut().poll(cx) else { return Poll::Pending };
+        let Some(hook) = &mut self.pending_hook else { return Poll::Pending };
+        let Poll::Ready(answer) = hook.answer.as_mut().poll(cx) else { return Poll::Pending };
         let Some(PendingHook { mut start, row, .. }) = self.pending_hook.take() else { return Poll::Pending };
         match answer.and_then(check_hook_answer_size) {
             Ok(HookResponse { history, input }) => {
@@ -60,14 +60,14 @@ impl ThreadSession<'_> {
     }
 
     fn start_run_now(&mut self, start: StartCommand, row: u64) {
-        let ports = &self.actor.shared.ports;
+        let ports = &self.context.shared.ports;
         let (run, agent, at) = (start.task_id.clone(), start.agent.clone(), ports.clock.now());
         self.run = Some(self.new_run_state(Arc::clone(&ports.definitions), None));
         self.consume_row(row);
         self.next_batch.changes.push(DirectoryChange::RunStarted {
             run,
             agent,
-            first: self.thread_fold.seq.next(),
+            first: self.thread.fold.seq.next(),
             at,
         });
         metrics::counter!("headwater_runs_started_total").increment(1);
@@ -76,15 +76,15 @@ impl ThreadSession<'_> {
 }
 
 fn prior_entries(start: &StartCommand) -> Vec<HistoryEntry> {
-    start.prior_history.as_ref().map(|before| before.entries.clone()).unwrap_or_default()
+    start.prior_history.as_ref().map(|prior| prior.entries.clone()).unwrap_or_default()
 }
 
-/// What a hook made of it is one record's private half.
+/// One record has to hold the answer of a hook.
 fn check_hook_answer_size(answer: HookResponse) -> Result<HookResponse, ErrorInfo> {
     let size = serde_json::to_vec(&answer).map_or(usize::MAX, |text| text.len());
     if size <= RECORD_BYTES_MAX / 2 {
         return Ok(answer);
     }
-    let message = format!("The input hook gave {size} bytes; {} are the most.", RECORD_BYTES_MAX / 2);
+    let message = format!("The input hook returned {size} bytes; the limit is {}.", RECORD_BYTES_MAX / 2);
     Err(ErrorInfo::new(ErrorCode::HookFailed, message))
 }

@@ -1,6 +1,6 @@
-//! What people and clients say to a run that goes on or waits: stop, something more, a decision, a result.
+//! Commands to a run that has started: cancel, steer, approval decisions and client results.
 
-use crate::engine::Engine;
+use super::Engine;
 use model::command::{AnswerBody, AnswerCommand, CancelCommand, ClientToolResult, Command, SteerCommand};
 use model::content::ContentPart;
 use model::event::{ApprovalDecision, Initiator, PendingKind, PendingRequest};
@@ -9,25 +9,22 @@ use model::{ApprovalKey, CallId, TaskId, ThreadId, UserId};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// Why an answer was refused. `server::problem` gives each its status and code.
+/// Why an answer was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// The run does not wait for this call.
     #[error("the run does not wait for a result of `{0}`")]
     NotPending(CallId),
-    /// It was not taken.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The log could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Engine {
-    /// Stops a task with all below it; a run's root is the run.
+    /// Cancels a task and all tasks below it. The root task of a run is the whole run.
     ///
     /// # Errors
-    /// When the command could not be written down.
+    /// When the command could not be stored.
     pub async fn cancel(
         &self,
         user: &UserId,
@@ -38,10 +35,10 @@ impl Engine {
         self.submit(user, thread, Command::Cancel(cancel), idempotency).await.map(|_| ())
     }
 
-    /// Says something more to a run.
+    /// Adds input to a run. If the run ends before it can read the input, the input starts the next run.
     ///
     /// # Errors
-    /// When the command could not be written down.
+    /// When the command could not be stored.
     pub async fn steer(
         &self,
         user: &UserId,
@@ -54,27 +51,28 @@ impl Engine {
         self.submit(user, thread, Command::Steer(steer), idempotency).await.map(|_| ())
     }
 
-    /// Answers a question: written down first, so that it counts exactly once whoever crashes.
+    /// Answers an approval request. The decision is stored first, so that it takes effect exactly once, also after a crash.
     ///
     /// # Errors
-    /// When there is no such question, it was answered otherwise, or the answer could not be written down.
+    /// When there is no such request, it has another decision, or the decision could not be stored.
     pub async fn decide_approval(
         &self,
         user: &UserId,
         run: &RunRow,
-        (key, decision): (ApprovalKey, ApprovalDecision),
+        key: ApprovalKey,
+        decision: ApprovalDecision,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
-        let to = AnswerBody::Approval { key, decision, by: Initiator::User };
-        let answer = AnswerCommand { task_id: run.id.clone(), body: to, request_echo: None };
+        let body = AnswerBody::Approval { key, decision, by: Initiator::User };
+        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await.map(|_| ())
     }
 
-    /// Gives a run what the tools gave that its client ran. All of them have to be what it waits for; they are one command,
-    /// so that they count together.
+    /// Submits results of tools that the client ran. The run has to wait for all of them; they are one command and take
+    /// effect together.
     ///
     /// # Errors
-    /// When the run does not wait for one of them, or they could not be written down.
+    /// When the run does not wait for one of them, or the command could not be stored.
     pub async fn submit_client_results(
         &self,
         user: &UserId,
@@ -82,21 +80,25 @@ impl Engine {
         results: Vec<ClientToolResult>,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<(), AnswerError> {
-        let waits = self.pending_client_calls(user, run).await?;
-        if let Some(stray) = results.iter().find(|result| !waits.contains(&result.call_id)) {
-            return Err(AnswerError::NotPending(stray.call_id.clone()));
+        let pending = self.pending_client_calls(user, run).await?;
+        if let Some(unexpected) = results.iter().find(|result| !pending.contains(&result.call_id)) {
+            // The same request, sent twice, may be why the run does not wait any more.
+            return match self.find_submission(user, idempotency.as_ref()).await? {
+                Some(_) => Ok(()),
+                None => Err(AnswerError::NotPending(unexpected.call_id.clone())),
+            };
         }
-        let answer =
-            AnswerCommand { task_id: run.id.clone(), body: AnswerBody::ClientTools { results }, request_echo: None };
+        let body = AnswerBody::ClientTools { results };
+        let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: None };
         self.submit(user, &run.thread, Command::Answer(answer), idempotency).await?;
         Ok(())
     }
 
-    /// Answers several things that a run waits for, in one breath: nobody acts on the first before the last is written down.
-    /// What it does not wait for has to be left out.
+    /// Answers several requests of a run at once: the run sees none of the answers before all are stored. The caller leaves
+    /// out answers that the run does not wait for.
     ///
     /// # Errors
-    /// When one of them could not be written down; those before it were.
+    /// When one of them could not be stored; those before it were.
     pub async fn submit_answers(
         &self,
         user: &UserId,
@@ -105,12 +107,12 @@ impl Engine {
         echo: Option<Value>,
         mut idempotency: Option<IdempotencyKey>,
     ) -> Result<(), SubmitError> {
-        for to in answers {
-            let answer = AnswerCommand { task_id: run.id.clone(), body: to, request_echo: echo.clone() };
-            let written =
+        for body in answers {
+            let answer = AnswerCommand { task_id: run.id.clone(), body, request_echo: echo.clone() };
+            let submitted =
                 self.submit_without_wake(user, &run.thread, Command::Answer(answer), idempotency.take()).await;
-            if let Err(error) = written {
-                // Whoever answered elsewhere meanwhile has woken the run, or it sleeps on.
+            if let Err(error) = submitted {
+                // The answers before it are stored and must not wait for the next command.
                 self.wake_thread(user, &run.thread);
                 return Err(error);
             }
@@ -119,7 +121,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What a run waits for, also while something else of it goes on.
+    /// What a run waits for, also while other tasks of it run.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -128,10 +130,9 @@ impl Engine {
         Ok(machine::pending_requests(&self.fold_run(user, &run.thread, first, None).await?))
     }
 
-    /// The calls whose results the run waits for, also while something else of it goes on.
     async fn pending_client_calls(&self, user: &UserId, run: &RunRow) -> Result<Vec<CallId>, StoreError> {
         let pending = self.pending(user, run).await?.into_iter();
-        let of_client = pending.filter(|pending| pending.kind == PendingKind::ClientTool);
-        Ok(of_client.map(|pending| pending.call_id).collect())
+        let client_tools = pending.filter(|pending| pending.kind == PendingKind::ClientTool);
+        Ok(client_tools.map(|pending| pending.call_id).collect())
     }
 }

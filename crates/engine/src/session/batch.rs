@@ -1,9 +1,9 @@
-//! Records on their way into the log: gathered, appended together, shown when they are durable.
+//! Records on their way into the log: gathered, appended together, published when they are durable.
 
-use crate::session::ThreadSession;
+use super::ThreadSession;
 use machine::EffectId;
 use model::defects::Defect;
-use model::event::{ApprovalRequested, ApprovalResolved, Event, StepDone};
+use model::event::{ApprovalRequested, ApprovalResolved, Event};
 use model::limits::{UNDURABLE_BYTES_MAX, UNDURABLE_RECORDS_MAX};
 use model::ports::{AppendBatch, AppendOutcome, ApprovalRow, BoxFuture, Day, DirectoryChange, OnCommit, Spend};
 use model::record::RecordDraft;
@@ -13,7 +13,7 @@ use model::{Millis, Record, TaskId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What the next append will hold.
+/// The next append.
 #[derive(Default)]
 pub(crate) struct BatchBuilder {
     pub(crate) records: Vec<Record>,
@@ -22,21 +22,19 @@ pub(crate) struct BatchBuilder {
     pub(crate) tools: Vec<(EffectId, Box<ToolRequest>)>,
 }
 
-/// An append on its way.
+/// The append that the journal is executing.
 pub(crate) struct InFlightAppend {
-    pub(crate) verdict: BoxFuture<'static, AppendOutcome>,
+    pub(crate) outcome: BoxFuture<'static, AppendOutcome>,
     records: Arc<[Record]>,
-    /// Have its records been shown?
     published: Arc<AtomicBool>,
     bytes: usize,
-    /// Rows that it consumes.
     consumed_rows: Vec<u64>,
-    /// They may begin when it is durable (law 10).
+    /// They start when the append is durable (law 10).
     pub(crate) tools: Vec<(EffectId, Box<ToolRequest>)>,
 }
 
 impl ThreadSession<'_> {
-    /// How many inputs may be taken before something must become durable first.
+    /// How many inputs may be applied before something has to become durable.
     pub(crate) fn input_capacity(&self) -> usize {
         let (records, bytes) = self.in_flight.as_ref().map_or((0, 0), |flight| (flight.records.len(), flight.bytes));
         if bytes + self.next_batch.bytes >= UNDURABLE_BYTES_MAX {
@@ -49,7 +47,7 @@ impl ThreadSession<'_> {
         let (seq, at) = (draft.seq, draft.at);
         let status = if draft.event.task_id() == Some(root) { status_after(&draft.event) } else { None };
         self.push_directory_change(root, &draft.event, at);
-        let record = Record::seal(&self.actor.thread, root, self.lease.epoch, draft);
+        let record = Record::seal(&self.context.thread, root, self.lease.epoch, draft);
         self.next_batch.bytes += record.size_bytes();
         self.next_batch.records.push(record);
         if let Some(status) = status {
@@ -57,12 +55,10 @@ impl ThreadSession<'_> {
         }
     }
 
-    /// What an event changes in the directory.
     fn push_directory_change(&mut self, root: &TaskId, event: &Event, at: Millis) {
         let change = match event {
-            Event::ApprovalRequested(asked) => self.approval_requested_change(root, asked, at),
+            Event::ApprovalRequested(request) => self.approval_requested_change(root, request, at),
             Event::ApprovalResolved(resolved) => approval_resolved_change(resolved, at),
-            Event::StepDone(done) => self.usage_change(done, at),
             Event::Paused(_) => Some(DirectoryChange::ScheduleWakeup { at: self.next_wake_at() }),
             Event::Resumed(_) => Some(DirectoryChange::ScheduleWakeup { at: None }),
             _ => None,
@@ -73,30 +69,31 @@ impl ThreadSession<'_> {
     fn approval_requested_change(
         &self,
         root: &TaskId,
-        asked: &ApprovalRequested,
+        request: &ApprovalRequested,
         at: Millis,
     ) -> Option<DirectoryChange> {
         let row = ApprovalRow {
-            key: asked.key.clone(),
-            thread_id: self.actor.thread.clone(),
+            key: request.key.clone(),
+            thread_id: self.context.thread.clone(),
             run_id: root.clone(),
-            task_id: asked.task_id.clone(),
-            call_id: asked.call_id.clone(),
-            action: asked.action_requests.first()?.clone(),
+            task_id: request.task_id.clone(),
+            call_id: request.call_id.clone(),
+            action: request.action_requests.first()?.clone(),
             requested_at: at,
-            expires_at: asked.expires_at,
+            expires_at: request.expires_at,
             answer: None,
         };
         Some(DirectoryChange::ApprovalRequested(Box::new(row)))
     }
 
-    fn usage_change(&self, done: &StepDone, at: Millis) -> Option<DirectoryChange> {
-        let cost = self.run.as_ref().and_then(|run| run.definitions.cost(&done.model, done.usage));
-        let spent = Spend { usage: done.usage, cost: machine::cost_micros(cost.unwrap_or_default()) };
-        (spent != Spend::default()).then(|| DirectoryChange::AddSpend { day: Day::from_millis(at), spent })
+    /// Adds what model calls cost to the owner's day.
+    pub(crate) fn push_spend(&mut self, spent: Spend, at: Millis) {
+        if spent != Spend::default() {
+            self.next_batch.changes.push(DirectoryChange::AddSpend { day: Day::from_millis(at), spent });
+        }
     }
 
-    /// Hands what has gathered to the journal, when nothing is in flight.
+    /// Appends the batch, if no append is in flight.
     pub(crate) fn flush(&mut self) {
         if self.in_flight.is_some() || self.next_batch.is_empty() {
             return;
@@ -105,60 +102,60 @@ impl ThreadSession<'_> {
         let row_of = |change: &DirectoryChange| {
             if let DirectoryChange::ConsumeInboxRow { row } = change { Some(*row) } else { None }
         };
-        let consumed = changes.iter().filter_map(row_of).collect();
-        let actor = self.actor;
-        let shown = Arc::new(AtomicBool::new(false));
+        let consumed_rows = changes.iter().filter_map(row_of).collect();
+        let context = self.context;
+        let published = Arc::new(AtomicBool::new(false));
         if Defect::PublishBeforeCommit.is_planted() {
-            actor.shared.hub.publish(&actor.thread, &records);
-            shown.store(true, Relaxed);
+            context.shared.hub.publish(&context.thread, &records);
+            published.store(true, Relaxed);
         }
         let records: Arc<[Record]> = records.into();
         let batch = AppendBatch {
-            owner: actor.owner.clone(),
-            thread: actor.thread.clone(),
+            owner: context.owner.clone(),
+            thread: context.thread.clone(),
             epoch: self.lease.epoch,
             head: self.submitted_seq,
             records: Arc::clone(&records),
             changes,
         };
         self.submitted_seq = records.last().map_or(self.submitted_seq, |last| last.seq);
-        let landed = self.publish_on_commit(&records, &shown);
-        let journal = Arc::clone(&actor.shared.ports.journal);
-        let verdict = Box::pin(async move { journal.append_with_callback(batch, landed).await });
-        self.in_flight =
-            Some(InFlightAppend { verdict, records, published: shown, bytes, consumed_rows: consumed, tools });
+        let on_commit = self.publish_on_commit(&records, &published);
+        let journal = Arc::clone(&context.shared.ports.journal);
+        let outcome = Box::pin(async move { journal.append_with_callback(batch, on_commit).await });
+        self.in_flight = Some(InFlightAppend { outcome, records, published, bytes, consumed_rows, tools });
     }
 
-    /// Whoever learns first that the records are durable shows them. The actor is woken when it has to do that itself, and
-    /// when they are not.
-    fn publish_on_commit(&self, records: &Arc<[Record]>, shown: &Arc<AtomicBool>) -> OnCommit {
-        let (hub, thread) = (Arc::clone(&self.actor.shared.hub), self.actor.thread.clone());
-        let (poke, records, shown) = (Arc::clone(&self.actor.wakeup), Arc::clone(records), Arc::clone(shown));
-        OnCommit::new(move |verdict| {
-            let durable = *verdict == AppendOutcome::Durable;
-            if durable && (shown.load(Relaxed) || hub.try_publish_inline(&thread, &records)) {
-                shown.store(true, Relaxed);
+    /// The store publishes the records itself as soon as they are durable. It wakes the actor when that would take too long,
+    /// and when they are not durable.
+    fn publish_on_commit(&self, records: &Arc<[Record]>, published: &Arc<AtomicBool>) -> OnCommit {
+        let (hub, thread) = (Arc::clone(&self.context.shared.hub), self.context.thread.clone());
+        let (wakeup, records, published) =
+            (Arc::clone(&self.context.wakeup), Arc::clone(records), Arc::clone(published));
+        OnCommit::new(move |outcome| {
+            let durable = *outcome == AppendOutcome::Durable;
+            if durable && (published.load(Relaxed) || hub.try_publish_inline(&thread, &records)) {
+                published.store(true, Relaxed);
             } else {
-                poke.wake_only();
+                wakeup.wake_only();
             }
         })
     }
 
-    /// The append in flight is durable: it is shown, and its tools begin.
+    /// The append in flight is durable: publishes its records and starts its tools.
     pub(crate) fn on_durable(&mut self) {
         let Some(flight) = self.in_flight.take() else { return };
-        let actor = self.actor;
+        let context = self.context;
         flight.consumed_rows.iter().for_each(|row| {
             self.handled_rows.remove(row);
         });
         metrics::counter!("headwater_records_total").increment(flight.records.len() as u64);
         if !flight.published.load(Relaxed) {
-            actor.shared.hub.publish(&actor.thread, &flight.records);
+            context.shared.hub.publish(&context.thread, &flight.records);
         }
         if self.is_paused()
             && let Some(at) = self.next_wake_at()
         {
-            actor.shared.wake_schedule.schedule(&actor.owner, &actor.thread, at);
+            context.shared.wake_schedule.schedule(&context.owner, &context.thread, at);
         }
         self.start_tools(flight);
     }
@@ -175,7 +172,7 @@ fn approval_resolved_change(resolved: &ApprovalResolved, at: Millis) -> Option<D
     Some(DirectoryChange::ApprovalResolved { key: resolved.key.clone(), decision, by: resolved.by, at })
 }
 
-/// The state that an event of the root task puts the run into.
+/// The status of a run after an event of its root task.
 const fn status_after(event: &Event) -> Option<TaskStatus> {
     match event {
         Event::Resumed(_) => Some(TaskStatus::Running),

@@ -1,6 +1,6 @@
-//! Commands: rows of the thread's inbox, answered in order as far as they can be.
+//! Commands: the rows of a thread's inbox, handled in order as far as possible.
 
-use crate::session::ThreadSession;
+use super::ThreadSession;
 use crate::shared::StopMode;
 use machine::{CancelTask, MachineInput, TimerId};
 use model::TaskId;
@@ -12,26 +12,26 @@ use model::ports::{DirectoryChange, InboxRow, StoreError, Submission, SubmitErro
 use model::task::TaskStatus;
 use std::collections::VecDeque;
 
-/// A time-out whose question is not durable yet is tried again after so long.
+/// The wait before a time-out is tried again whose approval request is not durable yet.
 const APPROVAL_TIMEOUT_RETRY_MS: u64 = 50;
 
 impl ThreadSession<'_> {
     pub(crate) async fn read_inbox(&mut self) -> Result<(), StoreError> {
-        let actor = self.actor;
-        let rows = actor.shared.ports.directory.inbox(&actor.owner, &actor.thread).await?;
-        // A run whose hook is asked is about to begin, though its row is still there.
-        let begins = self.pending_hook.as_ref().map(|hooking| hooking.row);
-        let is_new = |row: &InboxRow| !self.handled_rows.contains(&row.id) && begins != Some(row.id);
+        let context = self.context;
+        let rows = context.shared.ports.directory.inbox(&context.owner, &context.thread).await?;
+        // The row of a run whose hook is running is not consumed yet.
+        let starting = self.pending_hook.as_ref().map(|hook| hook.row);
+        let is_new = |row: &InboxRow| !self.handled_rows.contains(&row.id) && starting != Some(row.id);
         self.waiting_rows = rows.into_iter().filter(is_new).collect();
         Ok(())
     }
 
-    /// Answers every row that can be answered now. A start waits for the run before it; what is about that run does not.
+    /// Handles every row that can be handled now. A start waits for the active run; commands to that run do not.
     pub(crate) fn handle_rows(&mut self, mode: StopMode) {
         let mut waiting = VecDeque::new();
         let mut answers = Vec::new();
         while let Some(row) = self.waiting_rows.pop_front() {
-            // All that waits is one input; what comes after it in the inbox comes after it in the log.
+            // Adjacent answers are one input; what follows them in the inbox follows them in the log.
             if !matches!(row.command, Command::Answer(_)) {
                 self.step_answers(&mut answers);
             }
@@ -60,7 +60,7 @@ impl ThreadSession<'_> {
                     let steer = steer.clone();
                     self.handle_steer(steer, row.id);
                 }
-                // Too late for its run and too early for the next: it waits like a start.
+                // Too late for its run: it waits like a start.
                 Command::Steer(steer) => {
                     if self.is_running(&steer.task_id) {
                         self.late_steers.insert(row.id);
@@ -73,22 +73,22 @@ impl ThreadSession<'_> {
         self.waiting_rows = waiting;
     }
 
-    /// A moment has come. The run's own ends it. A question's is an answer like any other: it is written down first, and
-    /// whoever is written down first has decided.
+    /// Handles a timer. The deadline of a run is an input. The time-out of an approval is an answer like any other: it is
+    /// stored first, and the answer that is stored first decides.
     pub(crate) async fn on_timer(&mut self, timer: TimerId) -> Result<(), StoreError> {
         let TimerId::Approval(key) = &timer else {
             self.step(MachineInput::Timer(timer));
             return Ok(());
         };
         let Some(answer) = self.run.as_ref().and_then(|run| machine::timeout_answer(run, key)) else { return Ok(()) };
-        let actor = self.actor;
-        let at = actor.shared.ports.clock.now();
-        let (thread, command) = (actor.thread.clone(), Command::Answer(answer));
+        let context = self.context;
+        let at = context.shared.ports.clock.now();
+        let (thread, command) = (context.thread.clone(), Command::Answer(answer));
         let submission = Submission { thread, new_thread: false, at, command, idempotency_key: None };
-        match actor.shared.ports.directory.submit(&actor.owner, submission).await {
-            // Ours, or that of whoever was first: it is in the inbox.
+        match context.shared.ports.directory.submit(&context.owner, submission).await {
+            // The inbox has this answer, or the one that was first.
             Ok(_) | Err(SubmitError::AlreadyDecided(_)) => self.read_inbox().await,
-            // Nobody can have decided either: the question is on its way to the disk.
+            // The request is not durable yet, so there is no other answer either.
             Err(SubmitError::ApprovalNotFound) if self.in_flight.is_some() => {
                 self.timers.arm(timer, at.saturating_add(APPROVAL_TIMEOUT_RETRY_MS), at);
                 Ok(())
@@ -104,7 +104,7 @@ impl ThreadSession<'_> {
         }
     }
 
-    /// Is the way free for the next run? What is being summed up is left for later.
+    /// A running compaction does not keep a run from starting.
     fn can_start_run(&self) -> bool {
         self.run.is_none() && self.pending_hook.is_none()
     }
@@ -114,19 +114,19 @@ impl ThreadSession<'_> {
         root.is_some_and(|root| root.id == *task)
     }
 
-    /// Does that run go on, so that it hears what is said? What it once could not hear is not for it any more.
+    /// Whether the run reads this input. Input that was too late once starts the next run, even if this one resumes.
     fn accepts_steer(&self, steer: &SteerCommand, row: u64) -> bool {
         let root = self.run.as_ref().and_then(|run| run.fold.root()).filter(|root| root.id == steer.task_id);
-        let going = root.is_some_and(|root| root.status == TaskStatus::Running && root.cancelling.is_none());
-        going && !self.late_steers.contains(&row)
+        let is_running = root.is_some_and(|root| root.status == TaskStatus::Running && root.cancelling.is_none());
+        is_running && !self.late_steers.contains(&row)
     }
 
-    /// A run that has not begun is given up: it leaves no records, only its row.
+    /// Drops a run that has not started. It leaves no records, only its row.
     fn cancel_queued_run(&mut self, task: &TaskId, waiting: &mut VecDeque<InboxRow>, at: model::Millis) {
         let queued = |row: &InboxRow| matches!(&row.command, Command::Start(start) if start.task_id == *task);
         let row = match waiting.iter().position(queued) {
-            Some(place) => waiting.remove(place).map(|row| row.id),
-            None => self.pending_hook.take_if(|hooking| hooking.start.task_id == *task).map(|hooking| hooking.row),
+            Some(index) => waiting.remove(index).map(|row| row.id),
+            None => self.pending_hook.take_if(|hook| hook.start.task_id == *task).map(|hook| hook.row),
         };
         if let Some(row) = row {
             self.consume_row(row);
@@ -134,7 +134,7 @@ impl ThreadSession<'_> {
         }
     }
 
-    /// Said to a run that goes on it is heard there; said too late, it begins the next one.
+    /// Adds input to the active run, or starts the next run with it.
     fn handle_steer(&mut self, steer: SteerCommand, row: u64) {
         if self.accepts_steer(&steer, row) {
             self.consume_row(row);
@@ -143,7 +143,7 @@ impl ThreadSession<'_> {
         }
         let start = StartCommand {
             task_id: steer.fallback_task_id,
-            agent: self.thread_fold.agent.clone().unwrap_or_default(),
+            agent: self.thread.fold.agent.clone().unwrap_or_default(),
             input: steer.input,
             previous: None,
             tools: Vec::new(),

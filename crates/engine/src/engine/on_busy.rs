@@ -1,25 +1,24 @@
-//! What a request finds in its thread: is a run in its way, and what is to be done about that?
+//! What a request does when its thread has an active run.
 
-use crate::engine::{Engine, NewRun, OnBusy, StartError, StartedRun};
+use super::Engine;
+use super::start::{NewRun, OnBusy, StartError, StartedRun};
 use model::ports::{ListPage, RunFilter, StoreError, SubmitError};
 use model::task::TaskStatus;
 use model::{TaskId, ThreadId, UserId};
 
-/// Runs are looked at so many at a time.
 const RUNS_PAGE_SIZE: usize = 100;
 
-/// What a request finds in its thread.
 pub(crate) enum BusyOutcome {
-    /// Nothing that it would have to care about.
+    /// Start or enqueue the run.
     Proceed,
-    /// A run that is to be stopped for it.
+    /// Start the run and cancel this one.
     Interrupt(TaskId),
-    /// The run that has it now.
+    /// The request is part of this run already.
     Handled(StartedRun),
 }
 
 impl Engine {
-    /// Looks whether a run is in the way, and what `on_busy` says to do about it.
+    /// Applies `on_busy` if the thread has an active run.
     pub(crate) async fn resolve_busy(
         &self,
         user: &UserId,
@@ -47,14 +46,14 @@ impl Engine {
         }
     }
 
-    /// The run that has a thread: the oldest that has not ended.
+    /// The active run of a thread: the oldest that has not ended.
     ///
     /// # Errors
     /// When the directory cannot be read.
     pub async fn active_run(&self, user: &UserId, thread: &ThreadId) -> Result<Option<TaskId>, StoreError> {
         let status = vec![TaskStatus::Queued, TaskStatus::Running, TaskStatus::Paused];
         let filter = RunFilter { status, thread: Some(thread.clone()) };
-        // Newest first: the one that goes on is the oldest that has not ended.
+        // The listing is newest first: the last page has the oldest.
         let mut oldest: Option<TaskId> = None;
         loop {
             let page = ListPage { before: oldest.as_ref().map(ToString::to_string), limit: RUNS_PAGE_SIZE };

@@ -1,7 +1,7 @@
-//! What there is to see of runs and threads: what is durable, folded.
+//! Reads runs and threads: the fold of what is durable.
 
-use crate::engine::Engine;
-use crate::thread_state;
+use super::Engine;
+use crate::load_thread::load_thread;
 use model::definition::HistoryWindow;
 use model::fold::RunFold;
 use model::history::{HistoryEntry, PriorHistory};
@@ -12,11 +12,10 @@ use model::thread::ThreadFold;
 use model::usage::Usage;
 use model::{Seq, TaskId, ThreadId, UserId};
 
-/// What stands in the place of what is too long to be taken along.
 const OMITTED_HISTORY_NOTE: &str = "[What was said before this is left out: it is too long to be taken along.]";
 
 impl Engine {
-    /// The row of the run that a task belongs to. Foreign ones do not exist.
+    /// The row of the run that a task belongs to. Runs of other users do not exist.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -27,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// A task as it is now: the fold of what is durable, and nothing else.
+    /// A task as it is now: the fold of its durable records.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -61,30 +60,28 @@ impl Engine {
         }
     }
 
-    /// Folds a whole thread, with whatever checkpoint there is.
+    /// The usage of all runs of a thread that have ended.
     ///
     /// # Errors
     /// When the log cannot be read.
     pub async fn thread_usage(&self, user: &UserId, thread: &ThreadId, head: Seq) -> Result<Usage, StoreError> {
-        let ports = self.ports();
-        let opened = thread_state::load_thread_state(&*ports.journal, &*ports.directory, (user, thread), head).await?;
-        Ok(opened.replay.thread.usage)
+        Ok(load_thread(self.ports(), user, thread, head).await?.replay.thread.usage)
     }
 
-    /// What was said and done up to the end of a run, for a thread that is to go on from there by itself.
+    /// The history up to the end of a run, for a thread that is forked there.
     ///
     /// # Errors
     /// When the log cannot be read.
     pub async fn history_until(&self, user: &UserId, run: &RunRow) -> Result<PriorHistory, StoreError> {
-        let past = self.load_thread_fold(user, &run.thread).await?;
+        let thread = self.load_thread_fold(user, &run.thread).await?;
         Ok(PriorHistory {
-            entries: past.history(Some(&run.id), HistoryWindow::default()),
-            reference_count: past.reference_count,
+            entries: thread.history(Some(&run.id), HistoryWindow::default()),
+            reference_count: thread.reference_count,
         })
     }
 
-    /// The same in at most so many bytes: of what is longer the newest runs, and before them a note that others are left
-    /// out. Of a run that is too long by itself only what was said, if that is not.
+    /// The same in at most `bytes_max` bytes: the newest runs that fit, after a note that others are omitted. Of a run that
+    /// does not fit alone, only the messages, if they do.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -94,15 +91,15 @@ impl Engine {
         run: &RunRow,
         bytes_max: usize,
     ) -> Result<PriorHistory, StoreError> {
-        let past = self.load_thread_fold(user, &run.thread).await?;
-        let newest = |turns| past.history(Some(&run.id), HistoryWindow { turns, tokens: None });
+        let thread = self.load_thread_fold(user, &run.thread).await?;
+        let newest = |turns| thread.history(Some(&run.id), HistoryWindow { turns, tokens: None });
         let fits = |entries: &Vec<HistoryEntry>| serde_json::to_vec(entries).is_ok_and(|text| text.len() <= bytes_max);
-        let whole = newest(None);
-        if fits(&whole) {
-            return Ok(PriorHistory { entries: whole, reference_count: past.reference_count });
+        let all = newest(None);
+        if fits(&all) {
+            return Ok(PriorHistory { entries: all, reference_count: thread.reference_count });
         }
-        // Fewer runs are never longer: so many fit, and so many do not.
-        let (mut few, mut many) = (0, past.run_chain(Some(&run.id)).len().max(1));
+        // Binary search: `few` runs fit, `many` do not.
+        let (mut few, mut many) = (0, thread.run_chain(Some(&run.id)).len().max(1));
         while few + 1 < many {
             let between = few.midpoint(many);
             match fits(&newest(Some(between))) {
@@ -112,25 +109,22 @@ impl Engine {
         }
         let mut kept = newest(Some(few));
         if few == 0 {
-            let is_said =
+            let is_message =
                 |entry: &HistoryEntry| matches!(entry, HistoryEntry::User { .. } | HistoryEntry::Assistant { .. });
-            kept = Some(newest(Some(1)).into_iter().filter(is_said).collect()).filter(fits).unwrap_or_default();
+            kept = Some(newest(Some(1)).into_iter().filter(is_message).collect()).filter(fits).unwrap_or_default();
         }
         let note = HistoryEntry::Summary { text: OMITTED_HISTORY_NOTE.to_owned() };
-        Ok(PriorHistory { entries: [vec![note], kept].concat(), reference_count: past.reference_count })
+        Ok(PriorHistory { entries: [vec![note], kept].concat(), reference_count: thread.reference_count })
     }
 
     async fn load_thread_fold(&self, user: &UserId, thread: &ThreadId) -> Result<ThreadFold, StoreError> {
         let ports = self.ports();
         let head = ports.journal.read_page(user, thread, Seq(u64::MAX), PageLimit::ONE).await?.head;
-        Ok(thread_state::load_thread_state(&*ports.journal, &*ports.directory, (user, thread), head)
-            .await?
-            .replay
-            .thread)
+        Ok(load_thread(ports, user, thread, head).await?.replay.thread)
     }
 }
 
-/// A run that has not begun has no records: its row is all there is.
+/// A run that has not started has no records, only its row.
 fn queued_task_object(row: &RunRow) -> Option<TaskObject> {
     Some(TaskObject {
         task_id: row.id.clone(),

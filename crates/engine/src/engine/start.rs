@@ -1,0 +1,209 @@
+//! Starts runs.
+
+use super::Engine;
+use super::on_busy::BusyOutcome;
+use crate::session::NewThread;
+use model::command::{CancelCommand, Command, StartCommand};
+use model::content::ContentPart;
+use model::event::{CancelMode, ClientIds, ClientTool, DisplayMode};
+use model::history::PriorHistory;
+use model::json::JsonObject;
+use model::limits::RECORD_BYTES_MAX;
+use model::model_settings::ModelSettings;
+use model::ports::{IdempotencyKey, InboxRow, StoreError, SubmitError, Submitted};
+use model::{TaskId, ThreadId, UserId};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// A request for a run.
+#[derive(Clone, Debug, Default)]
+pub struct NewRun {
+    /// The agent, or `provider/model`.
+    pub agent: String,
+    pub input: Vec<ContentPart>,
+    /// The thread to continue; a new one when absent.
+    pub thread: Option<ThreadId>,
+    /// The run to continue from; the last one of the thread when absent.
+    pub previous: Option<TaskId>,
+    /// Tools that the caller runs itself.
+    pub tools: Vec<ClientTool>,
+    pub metadata: JsonObject,
+    pub on_busy: OnBusy,
+    pub idempotency: Option<IdempotencyKey>,
+    /// `thread` is an id that was handed out before and may not exist yet: then it is created.
+    pub create_if_missing: bool,
+    pub display_mode: DisplayMode,
+    /// The ids under which a client of another protocol knows the run.
+    pub client: Option<ClientIds>,
+    /// Where the thread was forked from.
+    pub origin: Option<Value>,
+    /// History before the run that the log of the thread does not have.
+    pub prior_history: Option<PriorHistory>,
+    pub model_settings: ModelSettings,
+    /// What the caller's protocol echoes of the request.
+    pub request_echo: Option<Value>,
+}
+
+/// What to do with a request for a thread that has an active run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnBusy {
+    /// Start after the active run.
+    #[default]
+    Enqueue,
+    Reject,
+    /// Cancel the active run, then start.
+    Interrupt,
+    /// Add the input to the active run.
+    Steer,
+}
+
+/// The run that a request started, or an earlier request with the same idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartedRun {
+    pub task: TaskId,
+    pub thread: ThreadId,
+}
+
+/// Why a request was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("there is no agent `{0}`")]
+    UnknownAgent(String),
+    #[error("there is no run `{0}` in this thread to go on after")]
+    UnknownPrevious(TaskId),
+    #[error("there is no input, and nothing in this thread to go on from")]
+    NoInput,
+    #[error("the request is too large: input, tools and metadata together may be {0} bytes")]
+    TooLarge(usize),
+    #[error("the thread is busy with `{0}`")]
+    Busy(TaskId),
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+}
+
+/// The largest request, as JSON: its record has to hold it.
+pub const REQUEST_BYTES_MAX: usize = RECORD_BYTES_MAX / 4 * 3;
+
+impl Engine {
+    /// Starts a run, or enqueues it in its thread.
+    ///
+    /// # Errors
+    /// See [`StartError`]. Nothing has changed then.
+    pub async fn start(&self, user: &UserId, new: NewRun) -> Result<StartedRun, StartError> {
+        // Before any other check: whatever has changed since, the same request returns the same run.
+        if let Some(known) = self.find_submission(user, new.idempotency.as_ref()).await? {
+            return Ok(known);
+        }
+        self.check_request(&new)?;
+        let retry = new.create_if_missing.then(|| NewRun { create_if_missing: false, ..new.clone() });
+        let (thread, new_thread) = match &new.thread {
+            Some(thread) => (thread.clone(), new.create_if_missing && !self.has_thread(user, thread).await?),
+            None => (ThreadId::from_uuid(Uuid::now_v7()), true),
+        };
+        let mut interrupted = None;
+        if !new_thread {
+            self.check_thread(user, &thread, &new).await?;
+            match self.resolve_busy(user, &thread, &new).await? {
+                BusyOutcome::Proceed => {}
+                BusyOutcome::Interrupt(busy) => interrupted = Some(busy),
+                BusyOutcome::Handled(steered) => return Ok(steered),
+            }
+        } else if new.input.is_empty() && new.prior_history.is_none() {
+            return Err(StartError::NoInput);
+        }
+        let task = TaskId::from_uuid(Uuid::now_v7());
+        let start = StartCommand {
+            task_id: task.clone(),
+            agent: new.agent,
+            input: new.input,
+            previous: new.previous,
+            tools: new.tools,
+            metadata: new.metadata,
+            display_mode: new.display_mode,
+            client: new.client,
+            origin: new.origin,
+            prior_history: new.prior_history,
+            model_settings: new.model_settings,
+            request_echo: new.request_echo,
+            rewritten_history: None,
+            hook_error: None,
+        };
+        let command = Command::Start(Box::new(start));
+        let submission = self.new_submission(thread.clone(), new_thread, command.clone(), new.idempotency);
+        let at = submission.at;
+        let submitted = match (self.ports().directory.submit(user, submission).await, retry) {
+            // Another request has created the thread meanwhile.
+            (Err(SubmitError::ThreadExists), Some(retry)) => return Box::pin(self.start(user, retry)).await,
+            (submitted, _) => submitted?,
+        };
+        match submitted {
+            Submitted::Duplicate { task, thread } => return Ok(StartedRun { task, thread }),
+            Submitted::Queued => self.registry.wake_thread(user, &thread),
+            Submitted::ThreadCreated { lease, row } => {
+                self.registry.spawn_or_wake(
+                    user,
+                    &thread,
+                    Some(NewThread { lease, first_row: InboxRow { id: row, at, command } }),
+                );
+            }
+        }
+        if let Some(busy) = interrupted {
+            // After the start, so that a request that is sent twice at once cannot cancel its own run.
+            let cancel = Command::Cancel(CancelCommand { task_id: busy, mode: CancelMode::Immediate });
+            self.submit(user, &thread, cancel, None).await?;
+        }
+        Ok(StartedRun { task, thread })
+    }
+
+    /// The run of an earlier request with this key.
+    ///
+    /// # Errors
+    /// When the key was used for another request, or the directory cannot be read.
+    pub async fn find_submission(
+        &self,
+        user: &UserId,
+        idempotency: Option<&IdempotencyKey>,
+    ) -> Result<Option<StartedRun>, SubmitError> {
+        let Some(idempotency) = idempotency else { return Ok(None) };
+        match self.ports().directory.find_submission(user, idempotency).await? {
+            Some(Submitted::Duplicate { task, thread }) => Ok(Some(StartedRun { task, thread })),
+            Some(Submitted::Queued | Submitted::ThreadCreated { .. }) | None => Ok(None),
+        }
+    }
+
+    fn check_request(&self, new: &NewRun) -> Result<(), StartError> {
+        let agent = self.ports().definitions.resolve_agent(&new.agent);
+        if agent.is_none() {
+            return Err(StartError::UnknownAgent(new.agent.clone()));
+        }
+        let size = serde_json::to_vec(&(
+            &new.input,
+            &new.tools,
+            &new.metadata,
+            &new.prior_history,
+            &new.model_settings,
+            &new.request_echo,
+        ))
+        .map_or(usize::MAX, |text| text.len());
+        if size > REQUEST_BYTES_MAX { Err(StartError::TooLarge(REQUEST_BYTES_MAX)) } else { Ok(()) }
+    }
+
+    async fn has_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StartError> {
+        let row = self.ports().directory.thread(user, thread).await.map_err(SubmitError::from)?;
+        Ok(row.is_some())
+    }
+
+    async fn check_thread(&self, user: &UserId, thread: &ThreadId, new: &NewRun) -> Result<(), StartError> {
+        let directory = &self.ports().directory;
+        if !self.has_thread(user, thread).await? {
+            return Err(SubmitError::from(StoreError::ThreadNotFound).into());
+        }
+        if let Some(previous) = &new.previous {
+            let row = directory.run(user, previous).await.map_err(SubmitError::from)?;
+            if row.is_none_or(|row| row.thread != *thread) {
+                return Err(StartError::UnknownPrevious(previous.clone()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! Wakes the actor of a thread.
+
+use futures_util::task::AtomicWaker;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+/// Tells an actor to read its inbox and the stop mode. A level, not a queue: no notification is lost and none piles up.
+#[derive(Default)]
+pub(crate) struct Wakeup {
+    notified: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Wakeup {
+    pub(crate) fn notify(&self) {
+        self.notified.store(true, Ordering::SeqCst);
+        self.waker.wake();
+    }
+
+    /// Clears the notification and returns whether there was one.
+    pub(crate) fn take_notified(&self) -> bool {
+        self.notified.swap(false, Ordering::SeqCst)
+    }
+
+    /// Wakes the actor without a notification: it polls, but does not read its inbox.
+    pub(crate) fn wake_only(&self) {
+        self.waker.wake();
+    }
+
+    pub(crate) fn register_waker(&self, cx: &Context<'_>) {
+        self.waker.register(cx.waker());
+    }
+
+    pub(crate) fn poll_notified(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.register_waker(cx);
+        if self.take_notified() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}

@@ -1,0 +1,50 @@
+//! Which tools a task has: those of its agent, and those that the caller declared.
+
+use crate::state::RunState;
+use model::error::ErrorCode;
+use model::CallId;
+use model::definition::{Tool, ToolExecutor, ToolSpec};
+use model::fold::TaskFold;
+use model::item::ToolCall;
+use model::tool::ToolOutput;
+
+/// The tool that a call names, or the error result for the model.
+pub(crate) fn resolve_tool(run: &RunState, task: &TaskFold, call: &ToolCall) -> Result<Tool, Box<ToolOutput>> {
+    find_tool(run, task, &call.name).ok_or_else(|| {
+        let agent = run.agent_of_task(task);
+        let names: Vec<String> = tool_specs(run, task).into_iter().map(|spec| spec.name).collect();
+        let message = match names.as_slice() {
+            [] => format!("There is no tool `{}`: {} has none.", call.name, agent.name),
+            names => format!("There is no tool `{}` here. There are: {}.", call.name, names.join(", ")),
+        };
+        Box::new(ToolOutput::failed(ErrorCode::UnknownTool, message))
+    })
+}
+
+/// The tool of this name, as the agent of the task knows it. Tools that the caller declared belong to the root task.
+pub(crate) fn find_tool(run: &RunState, task: &TaskFold, name: &str) -> Option<Tool> {
+    run.definitions.resolve_tool(&run.agent_of_task(task), name).or_else(|| {
+        let declared = task.spec.tools.iter().find(|tool| tool.name == name)?;
+        let (name, description) = (declared.name.clone(), declared.description.clone());
+        let spec = ToolSpec { name, description, parameters: declared.parameters.clone() };
+        Some(Tool::new(spec, ToolExecutor::Client))
+    })
+}
+
+/// The tools that the model may call.
+pub(crate) fn tool_specs(run: &RunState, task: &TaskFold) -> Vec<ToolSpec> {
+    let mut specs = run.definitions.tool_specs(&run.agent_of_task(task));
+    for tool in &task.spec.tools {
+        if !specs.iter().any(|spec| spec.name == tool.name) {
+            specs.extend(find_tool(run, task, &tool.name).map(|tool| tool.spec));
+        }
+    }
+    specs
+}
+
+/// The largest output that the tool of a call may return.
+pub(crate) fn tool_output_bytes_max(run: &RunState, call: &CallId) -> usize {
+    let task = run.task_of_call(call);
+    let tool = task.and_then(|task| task.call(call).and_then(|(_, call)| find_tool(run, task, &call.name)));
+    tool.and_then(|tool| tool.output_bytes_max).unwrap_or(run.definitions.limits.tool_output_bytes_max)
+}
