@@ -14,6 +14,8 @@ use std::time::Duration;
 /// How long an actor waits before it tries a store that refused again, at first and at most.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// Minimum delay before the next claim of a thread that another node holds, whatever that node's clock says.
+const HELD_RETRY_MS_MIN: u64 = 500;
 
 /// "Look around": into the inbox, at whether the process stops. A level, so that no wake-up is lost and none piles up.
 #[derive(Default)]
@@ -78,6 +80,15 @@ impl ThreadActor {
                         return;
                     }
                 }
+                TermEnd::HeldElsewhere { until } => {
+                    // The holder executes the thread. Should it stop, its lease expires: claim again then.
+                    backoff = BACKOFF_MIN;
+                    let soonest = self.shared.ports.clock.now().saturating_add(HELD_RETRY_MS_MIN);
+                    self.shared.wake_schedule.schedule(&self.owner, &self.thread, until.max(soonest));
+                    if self.shared.retire(&self.thread, &self.wakeup) {
+                        return;
+                    }
+                }
                 TermEnd::Halted => {
                     self.wakeup.take_notified();
                     self.shared.retire(&self.thread, &self.wakeup);
@@ -103,8 +114,8 @@ impl ThreadActor {
             return TermEnd::Halted;
         }
         match ThreadSession::open(self, birth).await {
-            Ok(Some(mut session)) => session.run().await,
-            Ok(None) => TermEnd::Parked,
+            Ok(Ok(mut session)) => session.run().await,
+            Ok(Err(end)) => end,
             Err(model::ports::StoreError::ThreadNotFound) => TermEnd::Idle,
             Err(error @ model::ports::StoreError::Corrupt { .. }) => {
                 tracing::error!(thread = %self.thread, %error, "the thread is parked");

@@ -14,7 +14,7 @@ use model::json::JsonObject;
 use model::limits::RECORD_BYTES_MAX;
 use model::model_settings::ModelSettings;
 use model::ports::{
-    Frames, IdempotencyKey, InboxRow, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted,
+    Frames, IdempotencyKey, InboxRow, PageLimit, Projection, StoreError, Submission, SubmitError, Submitted, ThreadMode,
 };
 use model::{Record, Seq, TaskId, ThreadId, UserId};
 use serde_json::Value;
@@ -163,12 +163,15 @@ impl Engine {
         }
         self.check_request(&new)?;
         let again = new.create_if_missing.then(|| NewRun { create_if_missing: false, ..new.clone() });
-        let (thread, new_thread) = match &new.thread {
-            Some(thread) => (thread.clone(), new.create_if_missing && !self.has_thread(user, thread).await?),
-            None => (ThreadId::from_uuid(Uuid::now_v7()), true),
+        let (thread, thread_mode) = match &new.thread {
+            Some(thread) if new.create_if_missing && !self.has_thread(user, thread).await? => {
+                (thread.clone(), ThreadMode::CreateNew)
+            }
+            Some(thread) => (thread.clone(), ThreadMode::MustExist),
+            None => (ThreadId::from_uuid(Uuid::now_v7()), ThreadMode::CreateNew),
         };
         let mut in_the_way = None;
-        if !new_thread {
+        if thread_mode == ThreadMode::MustExist {
             self.check_thread(user, &thread, &new).await?;
             match self.resolve_busy(user, &thread, &new).await? {
                 BusyOutcome::Proceed => {}
@@ -196,9 +199,9 @@ impl Engine {
             hook_error: None,
         };
         let command = Command::Start(Box::new(start));
-        let submission = self.new_submission(thread.clone(), new_thread, command.clone(), new.idempotency);
+        let submission = self.new_submission(thread.clone(), thread_mode, command.clone(), new.idempotency);
         let at = submission.at;
-        let submitted = match (self.ports().directory.submit(user, submission).await, again) {
+        let submitted = match (self.write_submission(user, submission).await, again) {
             // Somebody else made the promised thread meanwhile.
             (Err(SubmitError::ThreadExists), Some(again)) => return Box::pin(self.start(user, again)).await,
             (submitted, _) => submitted?,
@@ -294,8 +297,12 @@ impl Engine {
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Submitted, SubmitError> {
-        let submission = self.new_submission(thread.clone(), false, command, idempotency);
-        self.ports().directory.submit(user, submission).await
+        let submission = self.new_submission(thread.clone(), ThreadMode::MustExist, command, idempotency);
+        self.write_submission(user, submission).await
+    }
+
+    async fn write_submission(&self, user: &UserId, submission: Submission) -> Result<Submitted, SubmitError> {
+        self.ports().directory.writer(user)?.submit(user, submission).await
     }
 
     /// There is something in the thread's inbox.
@@ -306,11 +313,11 @@ impl Engine {
     fn new_submission(
         &self,
         thread: ThreadId,
-        new_thread: bool,
+        thread_mode: ThreadMode,
         command: Command,
         idempotency: Option<IdempotencyKey>,
     ) -> Submission {
-        Submission { thread, new_thread, at: self.ports().clock.now(), command, idempotency_key: idempotency }
+        Submission { thread, thread_mode, at: self.ports().clock.now(), command, idempotency_key: idempotency }
     }
 
     /// Waits until a run has ended or waits for people.
@@ -373,7 +380,7 @@ impl Engine {
     /// # Errors
     /// When the store cannot.
     pub async fn delete_thread(&self, user: &UserId, thread: &ThreadId) -> Result<bool, StoreError> {
-        let deleted = self.ports().directory.delete_thread(user, thread).await?;
+        let deleted = self.ports().directory.writer(user)?.delete_thread(user, thread).await?;
         if deleted {
             // A live run notices at its next append, which is refused.
             self.shared.wake_thread(user, thread);

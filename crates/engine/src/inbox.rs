@@ -8,7 +8,7 @@ use model::command::{AnswerCommand, Command, StartCommand, SteerCommand};
 use model::event::{DisplayMode, Initiator};
 use model::json::JsonObject;
 use model::model_settings::ModelSettings;
-use model::ports::{DirectoryChange, InboxRow, StoreError, Submission, SubmitError};
+use model::ports::{DirectoryChange, InboxRow, StoreError, Submission, SubmitError, ThreadMode};
 use model::task::TaskStatus;
 use std::collections::VecDeque;
 
@@ -84,8 +84,8 @@ impl ThreadSession<'_> {
         let actor = self.actor;
         let at = actor.shared.ports.clock.now();
         let (thread, command) = (actor.thread.clone(), Command::Answer(answer));
-        let submission = Submission { thread, new_thread: false, at, command, idempotency_key: None };
-        match actor.shared.ports.directory.submit(&actor.owner, submission).await {
+        let submission = Submission { thread, thread_mode: ThreadMode::MustExist, at, command, idempotency_key: None };
+        match actor.shared.ports.directory.writer(&actor.owner)?.submit(&actor.owner, submission).await {
             // Ours, or that of whoever was first: it is in the inbox.
             Ok(_) | Err(SubmitError::AlreadyDecided(_)) => self.read_inbox().await,
             // Nobody can have decided either: the question is on its way to the disk.

@@ -20,7 +20,7 @@ use machine::{Effect, EffectId, InputContext, MachineInput, MachineOutput, RunSt
 use model::Seq;
 use model::definition::Definitions;
 use model::fold::RunFold;
-use model::ports::{AppendOutcome, Checkpoint, Day, DirectoryChange, InboxRow, Lease, Spend, StoreError};
+use model::ports::{AppendOutcome, Checkpoint, ClaimOutcome, Day, DirectoryChange, InboxRow, Lease, Spend, StoreError};
 use model::task::TaskStatus;
 use model::thread::ThreadFold;
 use std::collections::{HashSet, VecDeque};
@@ -37,6 +37,8 @@ pub(crate) enum TermEnd {
     Parked,
     /// The process stops.
     Halted,
+    /// Another node holds the thread until then, unless it renews its lease.
+    HeldElsewhere { until: model::Millis },
     /// The log did not take an append: fold it anew.
     Retry(String),
 }
@@ -80,15 +82,21 @@ enum SessionEvent {
 }
 
 impl<'a> ThreadSession<'a> {
-    /// Claims the thread and folds its log. `None` when it must not be executed.
+    /// Claims the thread and folds its log. The inner error says why the thread cannot be executed now.
     pub(crate) async fn open(
         actor: &'a ThreadActor,
         birth: Option<NewThread>,
-    ) -> Result<Option<ThreadSession<'a>>, StoreError> {
+    ) -> Result<Result<ThreadSession<'a>, TermEnd>, StoreError> {
         let ports = &actor.shared.ports;
         let (lease, first) = match birth {
             Some(NewThread { lease, first_row: row }) => (lease, Some(row)),
-            None => (ports.journal.claim(&actor.owner, &actor.thread, &ports.node).await?, None),
+            None => match ports.journal.claim(&actor.owner, &actor.thread, &ports.node).await? {
+                ClaimOutcome::Granted(lease) => (lease, None),
+                ClaimOutcome::Held { node, until } => {
+                    tracing::debug!(thread = %actor.thread, %node, until, "another node holds the thread");
+                    return Ok(Err(TermEnd::HeldElsewhere { until }));
+                }
+            },
         };
         actor.shared.hub.advance_head(&actor.thread, lease.head);
         let place = (&actor.owner, &actor.thread);
@@ -98,7 +106,7 @@ impl<'a> ThreadSession<'a> {
             let newer = opened.has_newer_format;
             tracing::error!(thread = %actor.thread, misfits, newer, "the thread is parked: its log does not fit");
             metrics::counter!("headwater_threads_parked_total").increment(1);
-            return Ok(None);
+            return Ok(Err(TermEnd::Parked));
         }
         let mut session = Self {
             actor,
@@ -126,7 +134,7 @@ impl<'a> ThreadSession<'a> {
             Some(row) => session.waiting_rows.push_back(row),
             None => session.read_inbox().await?,
         }
-        Ok(Some(session))
+        Ok(Ok(session))
     }
 
     /// Goes on with a run that has not ended.

@@ -1,6 +1,6 @@
 //! A thread's state from its log. With a checkpoint at most one run is read; without, the same comes out, later.
 
-use model::ports::{Directory, Journal, PageLimit, StoreError};
+use model::ports::{Inbox, Journal, PageLimit, StoreError};
 use model::record::RECORD_FORMAT;
 use model::thread::ThreadReplay;
 use model::{Seq, ThreadId, UserId};
@@ -15,14 +15,14 @@ pub(crate) struct ThreadState {
 /// Folds a thread up to `head`.
 pub(crate) async fn load_thread_state(
     journal: &dyn Journal,
-    directory: &dyn Directory,
+    inbox: &dyn Inbox,
     (owner, thread): (&UserId, &ThreadId),
     head: Seq,
 ) -> Result<ThreadState, StoreError> {
     if head == Seq::ZERO {
         return Ok(ThreadState { replay: ThreadReplay::default(), has_newer_format: false });
     }
-    let checkpoint = directory.checkpoint(owner, thread).await?.filter(|checkpoint| checkpoint.seq <= head);
+    let checkpoint = inbox.checkpoint(owner, thread).await?.filter(|checkpoint| checkpoint.seq <= head);
     let mut replay = ThreadReplay::from_checkpoint(checkpoint.as_ref().map(|checkpoint| checkpoint.body.as_str()));
     let mut at = replay.thread.seq;
     let mut newer = false;

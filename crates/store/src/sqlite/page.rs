@@ -159,6 +159,11 @@ impl<'a> PageReader<'a> {
     }
 }
 
+/// The number of a thread of this owner.
+pub(super) fn find_owned_thread(conn: &Connection, owner: &UserId, thread: &ThreadId) -> rusqlite::Result<Option<i64>> {
+    Ok(find_thread(conn, thread)?.filter(|(_, found_owner)| found_owner == owner.as_str()).map(|(num, _)| num))
+}
+
 /// The number and the owner of a thread.
 pub(crate) fn find_thread(conn: &Connection, thread: &ThreadId) -> rusqlite::Result<Option<(i64, String)>> {
     let mut select = conn.prepare_cached("SELECT num, owner FROM threads WHERE id = ?1")?;
