@@ -6,7 +6,7 @@
 use crate::hub::{FrameRequest, Hub, LaneFrames};
 use model::event::{Event, TaskStarted};
 use model::ports::{Frames, Projection};
-use model::{Epoch, Record, RecordDraft, Seq, TaskId, ThreadId};
+use model::{RecordDraft, Epoch, Record, Seq, TaskId, ThreadId};
 use shuttle::sync::{Arc, Mutex};
 use std::future::poll_fn;
 use std::task::Poll;
@@ -63,14 +63,11 @@ async fn watch(hub: &Hub, log: &Mutex<Vec<Record>>, cursor: u64) -> Vec<u8> {
             over = ended;
             continue;
         }
-        let take = poll_fn(|cx| {
-            match topic
-                .poll_frames(&FrameRequest { slot: seat, lane: &name, cursor, projector: Some(&Numbers) }, cx.waker())
-            {
+        let take =
+            poll_fn(|cx| match topic.poll_frames(&FrameRequest { slot: seat, lane: &name, cursor, projector: Some(&Numbers) }, cx.waker()) {
                 LaneFrames::Pending => Poll::Pending,
                 take => Poll::Ready(take),
-            }
-        });
+            });
         match take.await {
             LaneFrames::Frames { bytes, last_seq: to, ended: ended } => {
                 let durable = log.lock().unwrap().len() as u64;

@@ -304,7 +304,7 @@ impl MemoryThread {
                 DirectoryChange::RunStatus { status, at, .. } if status.is_terminal() => self.updated_at = at,
                 DirectoryChange::ApprovalRequested(question) => self.open_approval(*question),
                 DirectoryChange::ApprovalResolved { key, decision, by, at } => {
-                    self.close_approval(&key, ApprovalAnswer { decision, by, at })
+                    self.close_approval(&key, ApprovalAnswer { decision, by, at });
                 }
                 DirectoryChange::ScheduleWakeup { at } => self.wake_at = at,
                 DirectoryChange::RunStatus { .. } | DirectoryChange::AddSpend { .. } => {}
